@@ -1,0 +1,70 @@
+# Every target installs what it needs (Debian 12, as root) and builds below build/.
+#
+#   make demo                 build and run examples/digits.cpp
+#   make test                 build with g++ and run all tests
+#   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan
+#   make bench                benchmarks, release build
+#   make fuzz SECONDS=60      every fuzz target for that long each
+#   make docs                 compile the code blocks of README.md and docs/
+#   make interop              check files against the programs of others (Python, in build/interop)
+#   make format format-check tidy deps clean
+
+JOBS ?= 2
+FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
+
+.DEFAULT_GOAL := test
+.PHONY: deps deps-build demo test bench fuzz docs interop format format-check tidy clean
+
+deps:
+	@tools/deps.sh all
+deps-build:
+	@tools/deps.sh build
+
+demo: deps-build
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS) --target digits
+	build/release/examples/digits examples/data
+
+test: check-dev
+
+check-%: deps
+	cmake --preset $*
+	cmake --build --preset $* -j $(JOBS)
+	ctest --preset $* -j $(JOBS)
+
+bench: deps
+	cmake --preset release -D STELE_BENCHMARKS=ON
+	cmake --build --preset release -j $(JOBS) --target benchmarks
+	@set -e; for b in build/release/benchmarks/bench_*; do [ -x "$$b" ] || continue; echo "== $$b"; "$$b"; done
+
+fuzz: deps
+	cmake --preset fuzz
+	cmake --build --preset fuzz -j $(JOBS)
+	tools/fuzz.sh $(FUZZ_SECONDS) $(JOBS)
+
+docs: deps
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target docs_blocks
+	ctest --preset dev -L docs -j $(JOBS)
+
+interop: deps build/interop/installed
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS)
+	STELE_BUILD=build/dev PYTHON=build/interop/bin/python tests/interop/run.sh
+
+build/interop/installed: tests/interop/requirements.txt
+	python3 -m venv build/interop
+	build/interop/bin/pip install --disable-pip-version-check -q -r $<
+	touch $@
+
+format: deps
+	tools/format.sh -i
+format-check: deps
+	tools/format.sh --dry-run --Werror
+
+tidy: deps
+	cmake --preset dev-clang
+	tools/tidy.sh build/dev-clang $(JOBS)
+
+clean:
+	rm -rf build

@@ -1,0 +1,83 @@
+#!/usr/bin/env bash
+# Install the system packages of tools/packages.txt, where any is missing. Removes nothing, ever.
+#
+#   tools/deps.sh build    what building and the demo need
+#   tools/deps.sh all      that and what tests, fuzzing and CI need
+#
+# Boost must be 1.81 or newer. Where another Boost -dev package stands in the way of libboost1.81-dev, its headers are
+# unpacked below build/deps/boost instead; CMake looks there first. STELE_PRIVATE_BOOST=1 asks for that in any case.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+group=${1:-all}
+case $group in build | all) ;; *) echo "usage: tools/deps.sh [build|all]" >&2; exit 2 ;; esac
+
+list() {  # "package probe" lines of the wanted groups
+  awk -v want="$group" '{ sub(/#.*/, "") }
+    /^\[/ { sub(/ *$/, ""); on = want == "all" || $0 == "[" want "]"; next }
+    NF && on { print $1, $2 }' tools/packages.txt
+}
+
+boost_private=build/deps/boost/usr/include/boost/version.hpp
+boost_version() { [ -r "$1" ] && sed -n 's/^#define BOOST_VERSION \([0-9]*\).*/\1/p' "$1" || true; }
+boost_new_enough() { local v; v=$(boost_version "$1"); [ "${v:-0}" -ge 108100 ]; }
+boost_there() {
+  if [ -n "${STELE_PRIVATE_BOOST:-}" ]; then boost_new_enough "$boost_private"; return; fi
+  boost_new_enough "$boost_private" || boost_new_enough /usr/include/boost/version.hpp ||
+    boost_new_enough /usr/local/include/boost/version.hpp
+}
+
+if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
+  missing=()
+  while read -r package probe; do
+    case $probe in
+      '<boost/'*) boost_there || missing+=("$package (Boost 1.81 or newer)") ;;
+      '<'*) echo "#include $probe" | "${CXX:-c++}" -E -x c++ - >/dev/null 2>&1 || missing+=("$package ($probe)") ;;
+      *) command -v "$probe" >/dev/null || missing+=("$package ($probe)") ;;
+    esac
+  done < <(list)
+  [ ${#missing[@]} -eq 0 ] && exit 0
+  echo "This is not a Debian system, so nothing was installed. Missing, by the names of Debian 12:" >&2
+  printf '  %s\n' "${missing[@]}" >&2
+  exit 1
+fi
+
+installed=" $(dpkg-query -W -f '${db:Status-Status} ${Package}\n' | awk '$1 == "installed" { printf "%s ", $2 }')"
+missing=()
+boost=
+while read -r package _; do
+  if [ "$package" = libboost1.81-dev ]; then
+    boost_there || boost=$package
+  else
+    case $installed in *" $package "*) ;; *) missing+=("$package") ;; esac
+  fi
+done < <(list)
+[ ${#missing[@]} -eq 0 ] && [ -z "$boost" ] && exit 0
+
+echo "deps: missing: ${missing[*]-} $boost"
+if [ "$(id -u)" -ne 0 ]; then
+  echo "deps: not root; run this once: sudo tools/deps.sh $group" >&2
+  exit 1
+fi
+export DEBIAN_FRONTEND=noninteractive
+apt() { apt-get -q -o Acquire::Retries=3 -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0 "$@" </dev/null; }
+apt update
+
+if [ -n "$boost" ] && [ -z "${STELE_PRIVATE_BOOST:-}" ] && apt install -s --no-remove "$boost" >/dev/null 2>&1; then
+  missing+=("$boost")
+  boost=
+fi
+if [ ${#missing[@]} -gt 0 ]; then
+  apt install -y --no-install-recommends --no-remove "${missing[@]}"
+fi
+if [ -n "$boost" ]; then
+  echo "deps: unpacking the headers of $boost below build/deps/boost; installed packages stay as they are"
+  mkdir -p build/deps
+  scratch=$(mktemp -d build/deps/boost.XXXXXX)
+  trap 'rm -rf "$scratch"' EXIT
+  (cd "$scratch" && apt -o APT::Sandbox::User=root download "$boost")
+  dpkg-deb -x "$scratch"/*.deb "$scratch/root"
+  rm -rf build/deps/boost
+  mv "$scratch/root" build/deps/boost
+  boost_new_enough "$boost_private" || { echo "deps: $boost holds no Boost 1.81 headers" >&2; exit 1; }
+fi
