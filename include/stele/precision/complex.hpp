@@ -1,0 +1,18 @@
+// std::complex as an element type; apart because <complex> is a heavy header. Include it before the first use of
+// dtype_of_v on a complex type.
+#pragma once
+
+#include <complex>
+
+#include "stele/precision/element.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+template <>
+inline constexpr DType dtype_of_v<std::complex<float>> = DType::c64;
+template <>
+inline constexpr DType dtype_of_v<std::complex<double>> = DType::c128;
+
+}  // namespace v0
+}  // namespace stele

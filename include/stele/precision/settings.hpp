@@ -1,0 +1,77 @@
+// Precision settings: what the numbers of a model become when it is saved. Values are never converted on load by these.
+#pragma once
+
+#include <type_traits>
+
+#include "stele/dtype.hpp"
+#include "stele/precision/element.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// Everything is saved as it is.
+struct NativePrecision {
+  using Float = void;
+  using Int = void;
+};
+
+/// Floats are saved as f32.
+struct FullPrecision {
+  using Float = float;
+  using Int = void;
+};
+
+/// Floats are saved as f64.
+struct DoublePrecision {
+  using Float = double;
+  using Int = void;
+};
+
+/// Floats are saved as f16.
+struct HalfPrecision {
+  using Float = float16;
+  using Int = void;
+};
+
+/// Floats are saved as bf16.
+struct BrainPrecision {
+  using Float = bfloat16;
+  using Int = void;
+};
+
+/// A settings type names a `Float` and a signed `Int` element type; void leaves that kind as it is. Your own may join
+/// any two: `struct Mine { using Float = stele::bfloat16; using Int = std::int32_t; };`
+template <class T>
+concept PrecisionSettings = requires {
+  typename T::Float;
+  typename T::Int;
+};
+
+/// Settings as values; DType::none leaves the kind as it is.
+struct PrecisionSpec {
+  DType floating = DType::none;
+  DType integer = DType::none;
+
+  /// The dtype to save `stored` as. Only f64 f32 f16 bf16 and i64 i32 i16 i8 ever change.
+  constexpr DType apply(DType stored) const noexcept {
+    if (is_plain_float(stored)) return floating == DType::none ? stored : floating;
+    if (stored >= DType::i64 && stored <= DType::i8) return integer == DType::none ? stored : integer;
+    return stored;
+  }
+
+  friend constexpr bool operator==(PrecisionSpec, PrecisionSpec) noexcept = default;
+};
+
+template <PrecisionSettings Settings>
+constexpr PrecisionSpec precision_spec() noexcept {
+  constexpr DType floating = dtype_of_v<typename Settings::Float>;
+  constexpr DType integer = dtype_of_v<typename Settings::Int>;
+  static_assert(std::is_void_v<typename Settings::Float> || is_plain_float(floating),
+                "Float of a precision settings type must be double, float, stele::float16, stele::bfloat16 or void");
+  static_assert(std::is_void_v<typename Settings::Int> || (integer >= DType::i64 && integer <= DType::i8),
+                "Int of a precision settings type must be a signed integer of 8 to 64 bits or void");
+  return {floating, integer};
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,227 @@
+#include "stele/precision/convert.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels.hpp"
+#include "reference.hpp"
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+namespace stele {
+inline namespace v0 {
+namespace {
+
+namespace pd = precision_detail;
+
+// 4 KiB of f32 between two steps; and the piece in which an offender is searched.
+constexpr std::size_t kBlock = 1024;
+
+// Kernels use the float unit. A caller that rounds otherwise, flushes subnormals (common in inference) or traps must
+// get the same bits, and finds its own modes and flags again.
+class DefaultFloatModes {
+ public:
+#if defined(__SSE2__)
+  DefaultFloatModes() noexcept : saved_(_mm_getcsr()) { _mm_setcsr(0x1F80); }
+  ~DefaultFloatModes() { _mm_setcsr(saved_); }
+
+ private:
+  unsigned saved_;
+#elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
+  DefaultFloatModes() noexcept {
+    __asm__ volatile("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control_), "=r"(status_));
+    __asm__ volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}));
+  }
+  ~DefaultFloatModes() { __asm__ volatile("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control_), "r"(status_)); }
+
+ private:
+  std::uint64_t control_;
+  std::uint64_t status_;
+#else
+  DefaultFloatModes() noexcept {}  // the scalar kernels compute in integers
+#endif
+ public:
+  DefaultFloatModes(const DefaultFloatModes&) = delete;
+  DefaultFloatModes& operator=(const DefaultFloatModes&) = delete;
+};
+
+bool is_number(DType d) noexcept { return pd::is_float(d) || pd::is_integer(d); }
+
+bool is_complex(DType d) noexcept { return dtype_class(d) == DTypeClass::complex; }
+
+DType component(DType complex) noexcept { return complex == DType::c64 ? DType::f32 : DType::f64; }
+
+/// What a dtype can hold, as powers of two: significant bits, the places of the least and the greatest bit.
+struct Extent {
+  int precision;
+  int least;
+  int greatest;
+  bool is_signed;
+  bool zero;
+  bool negative_zero;
+  bool infinity;
+  bool nan;
+};
+
+Extent extent_of(DType d) noexcept {
+  if (d == DType::boolean) return {1, 0, 0, false, true, false, false, false};
+  if (pd::is_integer(d)) {
+    const int width = static_cast<int>(bits(d));
+    const bool is_signed = dtype_class(d) == DTypeClass::signed_int;
+    return {is_signed ? width - 1 : width, 0, width - 1, is_signed, true, false, false, false};
+  }
+  const pd::FloatLayout f = pd::layout_of(d);
+  const int top = (1 << f.exponent_bits) - 1 - f.bias;
+  const int least = 1 - f.bias - f.fraction_bits;
+  switch (f.specials) {
+    case pd::Specials::ieee:
+      return {f.fraction_bits + 1, least, top - 1, true, true, true, true, true};
+    case pd::Specials::finite_nan:
+      return {f.fraction_bits + 1, least, top, true, true, true, false, true};
+    case pd::Specials::unsigned_zero:
+      return {f.fraction_bits + 1, least, top, true, true, false, false, true};
+    case pd::Specials::exponent_only:
+      break;
+  }
+  return {1, -f.bias, top - 1, false, false, false, false, true};
+}
+
+// The first offender of a block, or how many overflowed where that is allowed.
+ConvertOutcome examine(DType from, const std::byte* src, DType to, std::size_t count, bool allow_overflow) noexcept {
+  ConvertOutcome result;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::uint64_t out = 0;
+    const auto status = pd::convert_one(from, pd::load_bits(from, src + i * element_size(from)), to, out);
+    if (status == ConvertStatus::ok) continue;
+    if (status != ConvertStatus::overflow || !allow_overflow) return {status, i, 0};
+    ++result.overflowed;
+  }
+  return result;
+}
+
+ConvertOutcome copy(DType d, const std::byte* src, std::byte* dst, std::size_t count) noexcept {
+  if (d == DType::boolean && pd::any_bad_bool(src, count)) return examine(d, src, d, count, false);
+  const std::size_t bytes = element_size(d) != 0 ? count * element_size(d) : (count * bits(d) + 7) / 8;
+  if (src != dst && bytes != 0) std::memcpy(dst, src, bytes);
+  return {};
+}
+
+/// One or two kernels on the way from one float dtype to another.
+struct Route {
+  pd::Kernel first;
+  pd::Kernel second;  // from f32, or null
+};
+
+Route route(DType from, DType to) noexcept {
+  const pd::FloatKernels k = pd::float_kernels();
+  const auto from_f32 = [&k](DType d) {
+    return d == DType::f16    ? k.f32_to_f16
+           : d == DType::bf16 ? k.f32_to_bf16
+           : d == DType::f64  ? k.f32_to_f64
+                              : pd::to_eight_bits(DType::f32, d);
+  };
+  if (from == DType::f32) return {from_f32(to), nullptr};
+  if (from == DType::f64) {
+    if (to == DType::f32) return {k.f64_to_f32, nullptr};
+    if (bits(to) == 8) return {pd::to_eight_bits(from, to), nullptr};
+    return {k.f64_to_odd_f32, from_f32(to)};
+  }
+  const pd::Kernel to_f32 = from == DType::f16    ? k.f16_to_f32
+                            : from == DType::bf16 ? k.bf16_to_f32
+                                                  : pd::from_eight_bits(from);
+  return {to_f32, to == DType::f32 ? nullptr : from_f32(to)};
+}
+
+ConvertOutcome convert_floats(DType from, const std::byte* src, DType to, std::byte* dst, std::size_t count,
+                              bool allow_overflow) noexcept {
+  const DefaultFloatModes modes;
+  const Route way = route(from, to);
+  const std::size_t in = element_size(from);
+  const std::size_t out = element_size(to);
+  alignas(64) std::byte middle[kBlock * 4];
+  ConvertOutcome total;
+  for (std::size_t at = 0; at < count; at += kBlock) {
+    const std::size_t n = std::min(kBlock, count - at);
+    const std::byte* s = src + at * in;
+    bool overflow = false;
+    if (way.second == nullptr) {
+      overflow = way.first(s, dst + at * out, n);
+    } else {
+      overflow = way.first(s, middle, n);
+      overflow |= way.second(middle, dst + at * out, n);
+    }
+    if (!overflow) continue;
+    // In place, the source is gone by now; but then it was 16 bits or less, and `middle` holds its exact values.
+    const bool exact = way.second != nullptr && from != DType::f64;
+    const ConvertOutcome found =
+        exact ? examine(DType::f32, middle, to, n, allow_overflow) : examine(from, s, to, n, allow_overflow);
+    if (found.status != ConvertStatus::ok) return {found.status, at + found.index, 0};
+    total.overflowed += found.overflowed;
+  }
+  return total;
+}
+
+ConvertOutcome convert_ints(DType from, const std::byte* src, DType to, std::byte* dst, std::size_t count) noexcept {
+  const std::size_t in = element_size(from);
+  const std::size_t out = element_size(to);
+  const pd::Kernel kernel = in == out ? nullptr : pd::int_kernel(from, to);
+  constexpr std::size_t kPiece = 4 * kBlock;
+  for (std::size_t at = 0; at < count; at += kPiece) {
+    const std::size_t n = std::min(kPiece, count - at);
+    const std::byte* s = src + at * in;
+    const bool bad = kernel == nullptr ? pd::any_top_bit(s, in, n) : kernel(s, dst + at * out, n);
+    if (bad) {
+      const ConvertOutcome found = examine(from, s, to, n, false);
+      return {found.status, at + found.index, 0};
+    }
+    if (kernel == nullptr && src != dst) std::memcpy(dst + at * out, s, n * in);
+  }
+  return {};
+}
+
+}  // namespace
+
+bool convertible(DType from, DType to, ConvertRules rules) noexcept {
+  if (bits(from) == 0 || bits(to) == 0) return false;
+  if (from == to) return true;
+  if (is_complex(from) || is_complex(to)) return is_complex(from) && is_complex(to);
+  if (pd::is_float(from) && pd::is_float(to)) return true;
+  if (pd::is_integer(from) && pd::is_integer(to)) return true;
+  return rules.allow_kind_change && (is_number(from) || from == DType::boolean) &&
+         (is_number(to) || to == DType::boolean);
+}
+
+bool lossless(DType from, DType to) noexcept {
+  if (!convertible(from, to, {.allow_kind_change = true})) return false;
+  if (from == to) return true;
+  if (is_complex(from)) return to == DType::c128;
+  if (to == DType::boolean) return false;
+  const Extent a = extent_of(from);
+  const Extent b = extent_of(to);
+  if (pd::is_integer(to)) {
+    // Only a float reaches below 1; the least signed integer is one place further than its precision.
+    return !pd::is_float(from) && (!a.is_signed || b.is_signed) && a.precision <= b.precision;
+  }
+  return a.precision <= b.precision && a.least >= b.least && a.greatest <= b.greatest &&
+         (!a.is_signed || b.is_signed) && (!a.zero || b.zero) && (!a.negative_zero || b.negative_zero) &&
+         (!a.infinity || b.infinity) && (!a.nan || b.nan);
+}
+
+ConvertOutcome convert(DType from, const std::byte* src, DType to, std::byte* dst, std::size_t count,
+                       ConvertRules rules) noexcept {
+  if (!convertible(from, to, rules)) return {ConvertStatus::unsupported, 0, 0};
+  if (from == to) return copy(from, src, dst, count);
+  if (is_complex(from)) {
+    ConvertOutcome r = convert_floats(component(from), src, component(to), dst, 2 * count, rules.allow_overflow);
+    r.index /= 2;
+    return r;
+  }
+  if (pd::is_float(from) && pd::is_float(to)) return convert_floats(from, src, to, dst, count, rules.allow_overflow);
+  if (pd::is_integer(from) && pd::is_integer(to)) return convert_ints(from, src, to, dst, count);
+  return pd::convert_reference(from, src, to, dst, count, rules.allow_overflow);
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,167 @@
+// Integer kernels: plain loops over blocks of fixed length, which the compiler turns into vectors for every target.
+// No comparisons: the bits that a number would lose are gathered by OR, and only a block with a loss is searched.
+// AVX-512 brings nothing here that its compile time is worth.
+
+#define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3 | HWY_AVX3 | HWY_AVX3_DL)
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "int_kernels.cpp"
+#include <hwy/foreach_target.h>
+// foreach_target.h goes first.
+#include <hwy/highway.h>
+
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+#include "kernels.hpp"
+
+HWY_BEFORE_NAMESPACE();
+namespace stele {
+inline namespace v0 {
+namespace precision_detail {
+namespace HWY_NAMESPACE {
+
+constexpr std::size_t kIntBlock = 256;
+
+// True when an element does not fit.
+template <class From, class To>
+HWY_INLINE HWY_ATTR bool int_block(const std::byte* HWY_RESTRICT src, std::byte* HWY_RESTRICT dst, std::size_t count) {
+  using Bits = std::make_unsigned_t<From>;
+  // What a number that fits cannot have: any bit above the greatest number of a narrower type, the sign otherwise.
+  constexpr bool narrower = sizeof(To) < sizeof(From);
+  constexpr auto most = static_cast<Bits>(std::numeric_limits<std::conditional_t<narrower, To, From>>::max());
+  constexpr bool to_unsigned = std::is_signed_v<From> && std::is_unsigned_v<To>;
+  Bits lost = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    From v;
+    std::memcpy(&v, src + i * sizeof v, sizeof v);
+    const To t = static_cast<To>(v);
+    if constexpr (narrower && std::is_signed_v<From> && std::is_signed_v<To>) {
+      lost = static_cast<Bits>(lost | static_cast<Bits>(v ^ static_cast<From>(t)));  // its sign reaches above it
+    } else if constexpr (narrower || to_unsigned) {
+      lost = static_cast<Bits>(lost | (static_cast<Bits>(v) & static_cast<Bits>(~most)));
+    }
+    std::memcpy(dst + i * sizeof t, &t, sizeof t);
+  }
+  return lost != 0;
+}
+
+template <class From, class To>
+HWY_ATTR bool ints(const std::byte* src, std::byte* dst, std::size_t count) {
+  bool bad = false;
+  std::size_t i = 0;
+  for (; i + kIntBlock <= count; i += kIntBlock) {
+    bad |= int_block<From, To>(src + i * sizeof(From), dst + i * sizeof(To), kIntBlock);
+  }
+  return bad | int_block<From, To>(src + i * sizeof(From), dst + i * sizeof(To), count - i);
+}
+
+template <class From, class To>
+constexpr Kernel int_pair() noexcept {
+  if constexpr (sizeof(From) == sizeof(To)) {
+    return nullptr;
+  } else {
+    return &ints<From, To>;
+  }
+}
+
+template <class From>
+Kernel ints_to(DType to) noexcept {
+  switch (to) {
+    case DType::i64:
+      return int_pair<From, std::int64_t>();
+    case DType::i32:
+      return int_pair<From, std::int32_t>();
+    case DType::i16:
+      return int_pair<From, std::int16_t>();
+    case DType::i8:
+      return int_pair<From, std::int8_t>();
+    case DType::u64:
+      return int_pair<From, std::uint64_t>();
+    case DType::u32:
+      return int_pair<From, std::uint32_t>();
+    case DType::u16:
+      return int_pair<From, std::uint16_t>();
+    case DType::u8:
+      return int_pair<From, std::uint8_t>();
+    default:
+      return nullptr;
+  }
+}
+
+Kernel ints_from(DType from, DType to) {
+  switch (from) {
+    case DType::i64:
+      return ints_to<std::int64_t>(to);
+    case DType::i32:
+      return ints_to<std::int32_t>(to);
+    case DType::i16:
+      return ints_to<std::int16_t>(to);
+    case DType::i8:
+      return ints_to<std::int8_t>(to);
+    case DType::u64:
+      return ints_to<std::uint64_t>(to);
+    case DType::u32:
+      return ints_to<std::uint32_t>(to);
+    case DType::u16:
+      return ints_to<std::uint16_t>(to);
+    case DType::u8:
+      return ints_to<std::uint8_t>(to);
+    default:
+      return nullptr;
+  }
+}
+
+// True when one of the bytes, taken eight at a time, has a bit of the mask; the mask repeats with the element width.
+HWY_ATTR bool any_of_mask(const std::byte* src, std::size_t bytes, std::uint64_t mask) {
+  std::uint64_t seen = 0;
+  const auto look = [&seen, src](std::size_t at, std::size_t n) HWY_ATTR {
+    std::uint64_t v = 0;
+    std::memcpy(&v, src + at, n);
+    seen |= v;
+  };
+  std::size_t i = 0;
+  for (; i + 8 * kIntBlock <= bytes; i += 8 * kIntBlock) {
+    for (std::size_t k = 0; k < kIntBlock; ++k) look(i + 8 * k, 8);
+  }
+  for (; i < bytes; i += 8) look(i, bytes - i < 8 ? bytes - i : 8);
+  return (seen & mask) != 0;
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace precision_detail
+}  // namespace v0
+}  // namespace stele
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+
+namespace stele {
+inline namespace v0 {
+namespace precision_detail {
+
+HWY_EXPORT(any_of_mask);
+HWY_EXPORT(ints_from);
+
+Kernel int_kernel(DType from, DType to) noexcept { return HWY_DYNAMIC_DISPATCH(ints_from)(from, to); }
+
+bool any_top_bit(const std::byte* src, std::size_t width, std::size_t count) noexcept {
+  const std::size_t top_byte = std::endian::native == std::endian::little ? width - 1 : 0;
+  std::byte pattern[8] = {};
+  for (std::size_t i = 0; i < 8; i += width) pattern[i + top_byte] = std::byte{0x80};
+  std::uint64_t mask = 0;
+  std::memcpy(&mask, pattern, 8);
+  return HWY_DYNAMIC_DISPATCH(any_of_mask)(src, width * count, mask);
+}
+
+bool any_bad_bool(const std::byte* src, std::size_t count) noexcept {
+  return HWY_DYNAMIC_DISPATCH(any_of_mask)(src, count, 0xFEFEFEFEFEFEFEFEu);
+}
+
+}  // namespace precision_detail
+}  // namespace v0
+}  // namespace stele
+
+#endif  // HWY_ONCE
