@@ -1,0 +1,55 @@
+// Bytes: an owned, 64-byte aligned, uninitialised block of memory.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <utility>
+
+#include "stele/config.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+namespace detail {
+/// Uninitialised memory aligned to 64 bytes (large blocks: to huge pages, with the advice given); nullptr for size 0.
+/// Throws std::bad_alloc. Uninitialised, because zeroing costs as much as reading the file (performance.md).
+STELE_EXPORT void* allocate(std::size_t size);
+/// Frees what allocate gave; `size` is what was asked for.
+STELE_EXPORT void deallocate(void* memory, std::size_t size) noexcept;
+}  // namespace detail
+
+/// Owned memory of a size fixed when it is made; move-only. The in-memory recorder's output.
+class Bytes {
+ public:
+  Bytes() noexcept = default;
+  /// `size` bytes with any content. Throws std::bad_alloc.
+  explicit Bytes(std::size_t size) : data_(static_cast<std::byte*>(detail::allocate(size))), size_(size), room_(size) {}
+  Bytes(Bytes&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)),
+        size_(std::exchange(other.size_, 0)),
+        room_(std::exchange(other.room_, 0)) {}
+  Bytes& operator=(Bytes&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    std::swap(room_, other.room_);
+    return *this;
+  }
+  ~Bytes() { detail::deallocate(data_, room_); }
+
+  std::byte* data() noexcept { return data_; }
+  const std::byte* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  bool empty() const noexcept { return size_ == 0; }
+  /// Makes the content shorter; the memory stays.
+  void truncate(std::size_t size) noexcept { size_ = size < size_ ? size : size_; }
+  std::span<const std::byte> span() const noexcept { return {data_, size_}; }
+  std::span<std::byte> span() noexcept { return {data_, size_}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t room_ = 0;
+};
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,65 @@
+// Options of saving and loading.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "stele/config.hpp"
+#include "stele/precision/convert.hpp"
+#include "stele/sink.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// Bounds on what bytes from outside may ask for.
+struct Limits {
+  /// Memory of one tensor, and of all tensors of a load together.
+  std::uint64_t tensor_bytes = std::uint64_t{1} << 46;
+  std::uint64_t total_bytes = std::uint64_t{1} << 46;
+  /// Bytes of a non-seekable stream that are spooled into memory.
+  std::uint64_t spool_bytes = std::uint64_t{1} << 32;
+};
+
+/// Where loaded parameters live.
+enum class Storage : std::uint8_t {
+  owned,  // in the module's own memory
+  view,   // in the mapped file, where dtype and alignment allow; else copied, and the Report says so
+};
+namespace storage {
+inline constexpr Storage owned = Storage::owned;
+inline constexpr Storage view = Storage::view;
+}  // namespace storage
+
+struct LoadOptions {
+  Storage storage = Storage::owned;
+  /// Names that may be missing in the file or unused by the module: whole paths, or "encoder.*" for everything below
+  /// encoder, or "*" for all.
+  std::vector<std::string> allow_missing{};
+  std::vector<std::string> allow_unused{};
+  /// Loading in place: lists of another length, absent or present optionals, other alternatives and other shapes are
+  /// made as in the file instead of being errors.
+  bool rebuild = false;
+  /// Loading in place: skips the pass that verifies all data before the module is touched.
+  bool trust_data = false;
+  /// Number conversions that are errors unless allowed here.
+  ConvertRules convert{};
+  Limits limits{};
+};
+
+struct SaveOptions {
+  /// User metadata, kept by formats that can.
+  std::map<std::string, std::string> metadata{};
+  /// What the format cannot hold is left out and reported, instead of being an error.
+  bool allow_loss = false;
+  ConvertRules convert{};
+  FileSinkOptions file{};
+};
+
+/// The defaults, made once: a default argument of this kind costs nothing where a function is called.
+STELE_EXPORT const LoadOptions& default_load_options() noexcept;
+STELE_EXPORT const SaveOptions& default_save_options() noexcept;
+
+}  // namespace v0
+}  // namespace stele

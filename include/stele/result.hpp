@@ -1,0 +1,155 @@
+// Result and Error: every fallible call says what went wrong, where, what was expected and what was found.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "stele/config.hpp"
+#include "stele/errc.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+class Report;
+
+/// The code's name, as in the enumeration.
+STELE_EXPORT std::string_view name(Errc code) noexcept;
+
+/// What went wrong. One pointer wide; the setters chain. Absent parts are empty.
+class STELE_EXPORT Error {
+ public:
+  explicit Error(Errc code, std::string message = {});
+  Error(Error&&) noexcept;
+  Error& operator=(Error&&) noexcept;
+  Error(const Error&);
+  Error& operator=(const Error&);
+  ~Error();
+
+  Error&& path(std::string text) &&;  // parameter path, e.g. "layers.0.weight"
+  Error&& file(std::string text) &&;  // name of the source or sink
+  Error&& expected(std::string text) &&;
+  Error&& found(std::string text) &&;
+  Error&& offset(std::uint64_t at) &&;  // byte offset in the source
+  Error&& report(std::shared_ptr<const Report> report) &&;
+  Error&& partially_applied(bool yes) &&;
+
+  Errc code() const noexcept;
+  const std::string& message() const noexcept;
+  const std::string& path() const noexcept;
+  const std::string& file() const noexcept;
+  const std::string& expected() const noexcept;
+  const std::string& found() const noexcept;
+  std::optional<std::uint64_t> offset() const noexcept;
+  /// What the load had done and found when it stopped; null where no load was under way.
+  const std::shared_ptr<const Report>& report() const noexcept;
+  /// True when a load in place had already written part of the module (only after an I/O error in the last pass).
+  bool partially_applied() const noexcept;
+
+  /// One line with everything: "shape_mismatch: layers.0.weight: expected [10, 4], found [10, 5] (model.stele)".
+  std::string to_string() const;
+
+ private:
+  struct Data;
+  std::unique_ptr<Data> data_;
+};
+
+#if STELE_EXCEPTIONS
+/// Thrown by Result::value() when there is none.
+class STELE_EXPORT Exception : public std::exception {
+ public:
+  explicit Exception(Error error) : error_(std::move(error)), text_(error_.to_string()) {}
+  const char* what() const noexcept override { return text_.c_str(); }
+  const Error& error() const noexcept { return error_; }
+
+ private:
+  Error error_;
+  std::string text_;
+};
+#endif
+
+namespace detail {
+[[noreturn]] STELE_EXPORT void throw_error(const Error& error);
+}  // namespace detail
+
+/// A value or an Error; the interface of std::expected<T, Error>.
+template <class T>
+class [[nodiscard]] Result {
+ public:
+  using value_type = T;
+  Result(T value) : value_(std::in_place, std::move(value)) {}  // NOLINT(google-explicit-constructor)
+  Result(Error error) : error_(std::move(error)) {}             // NOLINT(google-explicit-constructor)
+  /// Builds the value in place from `args` (a type with a conversion operator to T builds without a move).
+  template <class... Args>
+  explicit Result(std::in_place_t, Args&&... args) : value_(std::in_place, std::forward<Args>(args)...) {}
+
+  bool has_value() const noexcept { return value_.has_value(); }
+  explicit operator bool() const noexcept { return value_.has_value(); }
+  /// The value; throws Exception (aborts where exceptions are off) when there is none.
+  T& value() & { return check(), *value_; }
+  const T& value() const& { return check(), *value_; }
+  T&& value() && { return check(), std::move(*value_); }
+  T& operator*() & noexcept { return *value_; }
+  const T& operator*() const& noexcept { return *value_; }
+  T&& operator*() && noexcept { return std::move(*value_); }
+  T* operator->() noexcept { return &*value_; }
+  const T* operator->() const noexcept { return &*value_; }
+  /// The error; only where has_value() is false.
+  const Error& error() const& noexcept { return *error_; }
+  Error&& error() && noexcept { return std::move(*error_); }
+  template <class U>
+  T value_or(U&& other) && {
+    return value_ ? std::move(*value_) : static_cast<T>(std::forward<U>(other));
+  }
+
+ private:
+  void check() const {
+    if (!value_) detail::throw_error(*error_);
+  }
+  std::optional<T> value_;
+  std::optional<Error> error_;
+};
+
+/// Success or an Error; one pointer wide.
+template <>
+class [[nodiscard]] Result<void> {
+ public:
+  using value_type = void;
+  Result() noexcept = default;
+  Result(Error error) : error_(std::make_unique<Error>(std::move(error))) {}  // NOLINT(google-explicit-constructor)
+  bool has_value() const noexcept { return error_ == nullptr; }
+  explicit operator bool() const noexcept { return error_ == nullptr; }
+  void value() const {
+    if (error_) detail::throw_error(*error_);
+  }
+  const Error& error() const& noexcept { return *error_; }
+  Error&& error() && noexcept { return std::move(*error_); }
+
+ private:
+  std::unique_ptr<Error> error_;
+};
+
+using Status = Result<void>;
+
+}  // namespace v0
+}  // namespace stele
+
+/// Returns the error of `expr` from the enclosing function, if there is one.
+#define STELE_TRY(expr)                                                              \
+  do {                                                                               \
+    if (auto stele_try_ = (expr); !stele_try_) return std::move(stele_try_).error(); \
+  } while (false)
+
+#define STELE_TRY_CAT2_(a, b) a##b
+#define STELE_TRY_CAT_(a, b) STELE_TRY_CAT2_(a, b)
+/// Declares `target` with the value of `expr`, or returns its error from the enclosing function.
+#define STELE_TRY_ASSIGN(target, expr) STELE_TRY_ASSIGN_(STELE_TRY_CAT_(stele_try_, __LINE__), target, expr)
+#define STELE_TRY_ASSIGN_(temporary, target, expr)     \
+  auto temporary = (expr);                             \
+  if (!temporary) return std::move(temporary).error(); \
+  target = *std::move(temporary)

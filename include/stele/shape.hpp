@@ -1,0 +1,93 @@
+// Shape: the extents of a tensor, outermost first. Any rank; up to 8 dimensions lie inline.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "stele/config.hpp"
+#include "stele/dtype.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// One extent of a tensor, in elements.
+using Extent = std::uint64_t;
+
+/// Number of elements of a tensor with these extents (1 for rank 0); nullopt when it does not fit 64 bits.
+constexpr std::optional<std::uint64_t> element_count(std::span<const Extent> extents) noexcept {
+  std::uint64_t n = 1;
+  bool zero = false;
+  bool fits = true;
+  for (const Extent e : extents) {
+    zero = zero || e == 0;
+    fits = fits && !__builtin_mul_overflow(n, e, &n);
+  }
+  // A zero anywhere makes the tensor empty, whatever the other extents multiply to.
+  if (zero) return 0;
+  return fits ? std::optional(n) : std::nullopt;
+}
+
+/// Owned list of extents.
+class Shape {
+ public:
+  static constexpr std::size_t inline_rank = 8;
+
+  Shape() noexcept = default;
+  Shape(std::initializer_list<Extent> extents) : Shape(std::span(extents.begin(), extents.size())) {}
+  explicit Shape(std::span<const Extent> extents) { assign(extents); }
+  template <std::size_t N>
+  Shape(const std::array<Extent, N>& extents) : Shape(std::span<const Extent>(extents)) {}  // NOLINT
+  Shape(const Shape& other) : Shape(other.span()) {}
+  Shape(Shape&& other) noexcept = default;
+  Shape& operator=(const Shape& other) {
+    if (this != &other) assign(other.span());
+    return *this;
+  }
+  Shape& operator=(Shape&& other) noexcept = default;
+  ~Shape() = default;
+
+  void assign(std::span<const Extent> extents) {
+    if (extents.size() > inline_rank) {
+      auto more = std::make_unique<Extent[]>(extents.size());
+      std::copy(extents.begin(), extents.end(), more.get());
+      heap_ = std::move(more);
+    } else {
+      std::copy(extents.begin(), extents.end(), inline_.begin());
+      heap_.reset();
+    }
+    rank_ = extents.size();
+  }
+
+  std::size_t rank() const noexcept { return rank_; }
+  std::size_t size() const noexcept { return rank_; }
+  bool empty() const noexcept { return rank_ == 0; }
+  const Extent* data() const noexcept { return heap_ ? heap_.get() : inline_.data(); }
+  const Extent* begin() const noexcept { return data(); }
+  const Extent* end() const noexcept { return data() + rank_; }
+  Extent operator[](std::size_t i) const noexcept { return data()[i]; }
+  std::span<const Extent> span() const noexcept { return {data(), rank_}; }
+  /// Number of elements; nullopt when it does not fit 64 bits.
+  std::optional<std::uint64_t> element_count() const noexcept { return v0::element_count(span()); }
+
+  friend bool operator==(const Shape& a, const Shape& b) noexcept {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+  }
+
+ private:
+  std::array<Extent, inline_rank> inline_{};
+  std::unique_ptr<Extent[]> heap_;
+  std::size_t rank_ = 0;
+};
+
+/// "[10, 4]", "[]".
+STELE_EXPORT std::string to_string(std::span<const Extent> extents);
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,105 @@
+// Sink: where bytes go to. A file replaced in one step, growing memory, the caller's span, a std::ostream.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "stele/bytes.hpp"
+#include "stele/result.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// A forward-only stream of bytes. Not shared between threads. Nothing counts as saved before commit() succeeded.
+class STELE_EXPORT Sink {
+ public:
+  virtual ~Sink();
+  Sink(const Sink&) = delete;
+  Sink& operator=(const Sink&) = delete;
+
+  /// Says how many bytes will come in all, before the first write: memory is sized once, a span that is too small is
+  /// refused (no_space; found() says what is needed), and so is a full disk (io). A hint only: fewer or more bytes may
+  /// follow.
+  virtual Status reserve(std::uint64_t total);
+  /// Appends the pieces in order. Errors: io, no_space, out_of_memory.
+  virtual Status write(std::span<const std::span<const std::byte>> pieces) = 0;
+  Status write(std::span<const std::byte> piece) {
+    return write(std::span<const std::span<const std::byte>>(&piece, 1));
+  }
+  /// Makes the bytes lasting and visible. Without it the sink's destructor discards them where that can be done.
+  virtual Status commit();
+  const std::string& name() const noexcept { return name_; }
+
+ protected:
+  explicit Sink(std::string name) : name_(std::move(name)) {}
+
+ private:
+  std::string name_;
+};
+
+/// What a finished save survives (design: files).
+enum class Durability : std::uint8_t {
+  full,     // a power loss: data and folder are synced
+  process,  // a crash of the process: the file is renamed into place, the system writes it out when it likes
+};
+
+struct FileSinkOptions {
+  Durability durability = Durability::full;
+};
+
+/// A file replaced in one step: a temporary beside it (created exclusively, named after it and this process), renamed
+/// over it by commit(). An existing file's permissions are kept (owner, group and access list where that may be done);
+/// a symbolic link keeps pointing and its target is replaced; a FIFO or device is written through. Without commit the
+/// temporary is removed, and so is what killed processes left of saves to the same path. Errors: io (also for an
+/// existing file that may not be written to), not_found (no such folder), invalid_argument (an empty path, a folder, a
+/// zero byte).
+STELE_EXPORT Result<std::unique_ptr<Sink>> file_sink(const std::string& path, FileSinkOptions options = {});
+
+/// Memory that is sized by reserve() and grows when more comes.
+class STELE_EXPORT BufferSink final : public Sink {
+ public:
+  BufferSink() : Sink("memory") {}
+  Status reserve(std::uint64_t total) override;
+  Status write(std::span<const std::span<const std::byte>> pieces) override;
+  using Sink::write;
+  /// What was written, as one block; the sink is empty afterwards.
+  Bytes take() noexcept;
+
+ private:
+  Bytes bytes_;
+  std::size_t used_ = 0;
+};
+
+/// The caller's memory of fixed size. Bytes that do not fit are refused whole: nothing is written past the end.
+class STELE_EXPORT SpanSink final : public Sink {
+ public:
+  explicit SpanSink(std::span<std::byte> memory) : Sink("span"), memory_(memory) {}
+  Status reserve(std::uint64_t total) override;
+  Status write(std::span<const std::span<const std::byte>> pieces) override;
+  using Sink::write;
+  /// Bytes written so far.
+  std::size_t size() const noexcept { return used_; }
+
+ private:
+  std::span<std::byte> memory_;
+  std::size_t used_ = 0;
+};
+
+/// A std::ostream of the caller, which must outlive the sink.
+class STELE_EXPORT StreamSink final : public Sink {
+ public:
+  explicit StreamSink(std::ostream& stream) : Sink("stream"), stream_(&stream) {}
+  Status write(std::span<const std::span<const std::byte>> pieces) override;
+  using Sink::write;
+  Status commit() override;
+
+ private:
+  std::ostream* stream_;
+};
+
+}  // namespace v0
+}  // namespace stele

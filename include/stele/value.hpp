@@ -1,0 +1,82 @@
+// Value: one runtime tree for everything in a record that is not a tensor.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "stele/config.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// null, bool, i64, u64, f64, string, bytes, list or ordered map. Numbers keep their kind: a u64 is used only for
+/// numbers above the range of i64, so that equal numbers are equal Values. Maps keep the order of insertion.
+class Value {
+ public:
+  using Bytes = std::vector<std::byte>;
+  using List = std::vector<Value>;
+  using Map = std::vector<std::pair<std::string, Value>>;
+  enum class Kind : std::uint8_t { null, boolean, i64, u64, f64, string, bytes, list, map };
+
+  Value() noexcept = default;
+  explicit Value(bool b) : data_(b) {}
+  explicit Value(std::int64_t i) : data_(i) {}
+  explicit Value(std::uint64_t u) {
+    if (u > static_cast<std::uint64_t>(INT64_MAX)) {
+      data_ = u;
+    } else {
+      data_ = static_cast<std::int64_t>(u);
+    }
+  }
+  explicit Value(double f) : data_(f) {}
+  explicit Value(std::string s) : data_(std::move(s)) {}
+  explicit Value(std::string_view s) : data_(std::string(s)) {}
+  explicit Value(const char* s) : data_(std::string(s)) {}
+  explicit Value(Bytes b) : data_(std::move(b)) {}
+  explicit Value(List l) : data_(std::move(l)) {}
+  explicit Value(Map m) : data_(std::move(m)) {}
+
+  Kind kind() const noexcept { return static_cast<Kind>(data_.index()); }
+  bool is_null() const noexcept { return kind() == Kind::null; }
+  /// The content where it has that kind, else nullptr.
+  const bool* as_bool() const noexcept { return std::get_if<bool>(&data_); }
+  const std::int64_t* as_i64() const noexcept { return std::get_if<std::int64_t>(&data_); }
+  const std::uint64_t* as_u64() const noexcept { return std::get_if<std::uint64_t>(&data_); }
+  const double* as_f64() const noexcept { return std::get_if<double>(&data_); }
+  const std::string* as_string() const noexcept { return std::get_if<std::string>(&data_); }
+  const Bytes* as_bytes() const noexcept { return std::get_if<Bytes>(&data_); }
+  const List* as_list() const noexcept { return std::get_if<List>(&data_); }
+  const Map* as_map() const noexcept { return std::get_if<Map>(&data_); }
+  List* as_list() noexcept { return std::get_if<List>(&data_); }
+  Map* as_map() noexcept { return std::get_if<Map>(&data_); }
+  /// The first entry of a map with that key; nullptr when there is none or this is no map.
+  const Value* find(std::string_view key) const noexcept {
+    if (const Map* map = as_map()) {
+      for (const auto& [name, value] : *map) {
+        if (name == key) return &value;
+      }
+    }
+    return nullptr;
+  }
+
+  friend bool operator==(const Value&, const Value&) = default;
+
+ private:
+  std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Bytes, List, Map> data_;
+};
+
+/// The kind's name: "null", "bool", "i64", …
+constexpr std::string_view name(Value::Kind kind) noexcept {
+  constexpr std::string_view names[] = {"null", "bool", "i64", "u64", "f64", "string", "bytes", "list", "map"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+}  // namespace v0
+}  // namespace stele

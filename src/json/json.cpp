@@ -1,0 +1,815 @@
+#include "json/json.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <numeric>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace json {
+namespace {
+
+constexpr std::uint64_t kOnes = 0x0101010101010101u;
+constexpr std::uint64_t kHighs = 0x8080808080808080u;
+constexpr char kHex[] = "0123456789abcdef";
+constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t/", kLetters = "\"\\bfnrt/";  // the slash: read, never written
+
+bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
+
+// The first byte from `p` on that a JSON string cannot hold as it is: a quote, a backslash, a control character and,
+// for `Ascii`, anything beyond ASCII. Eight at a time: a byte's high bit marks a hit; borrows make false marks only
+// above a true one, so the lowest mark is exact.
+template <bool Ascii>
+const char* find_special(const char* p, const char* end) noexcept {
+  if constexpr (std::endian::native == std::endian::little) {
+    for (; end - p >= 8; p += 8) {
+      std::uint64_t x;
+      std::memcpy(&x, p, 8);
+      const std::uint64_t quote = (x ^ (kOnes * '"')) - kOnes, slash = (x ^ (kOnes * '\\')) - kOnes;
+      const std::uint64_t small = x - kOnes * 0x20;
+      const std::uint64_t hits = (Ascii ? (quote | slash | small | x) : ((quote | slash | small) & ~x)) & kHighs;
+      if (hits != 0) return p + (std::countr_zero(hits) >> 3);
+    }
+  }
+  for (; p != end; ++p) {
+    const auto c = static_cast<unsigned char>(*p);
+    if (c == '"' || c == '\\' || c < 0x20 || (Ascii && c >= 0x80)) break;
+  }
+  return p;
+}
+
+// Steps over up to eight digits at `p` and puts their number into `number`; where fewer than eight bytes are left,
+// none.
+const char* eight_digits(const char* p, const char* end, std::uint64_t& number) noexcept {
+  if (std::endian::native != std::endian::little || end - p < 8) return p;
+  std::uint64_t x;
+  std::memcpy(&x, p, 8);
+  const std::uint64_t digits = x - kOnes * '0';
+  const std::uint64_t others = ((x + kOnes * (0x7f - '9')) | digits) & kHighs;  // the lowest mark is exact, as above
+  const int n = std::countr_zero(others) >> 3;
+  if (n == 0) return p;
+  x = digits << (64 - 8 * n);  // leading zeros; then pairs, fours, eight
+  x = (x * 10 + (x >> 8)) & 0x00ff00ff00ff00ffu;
+  x = (x * 100 + (x >> 16)) & 0x0000ffff0000ffffu;
+  number = (x * 10000 + (x >> 32)) & 0xffffffffu;
+  return p + n;
+}
+
+// Length of the UTF-8 sequence at `p`, which is not the end; 0 when it is not valid (Unicode, table 3-7).
+std::size_t utf8_length(const char* p, const char* end) noexcept {
+  const auto byte = [p](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(p[i])); };
+  const unsigned c = byte(0);
+  if (c < 0x80) return 1;
+  const std::size_t n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
+  if (c < 0xc2 || c > 0xf4 || static_cast<std::size_t>(end - p) < n) return 0;
+  // The second byte's range keeps out overlong forms, surrogates and what lies above U+10FFFF.
+  const unsigned low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80, high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
+  if (byte(1) < low || byte(1) > high) return 0;
+  for (std::size_t i = 2; i < n; ++i) {
+    if ((byte(i) & 0xc0) != 0x80) return 0;
+  }
+  return n;
+}
+
+constexpr std::uint32_t kNoUnit = 0xffffffff;
+// The four hex digits at `p`, of either case; kNoUnit when they are not there.
+std::uint32_t hex4(const char* p, const char* end) noexcept {
+  if (end - p < 4) return kNoUnit;
+  std::uint32_t unit = 0;
+  const auto [stop, error] = std::from_chars(p, p + 4, unit, 16);  // takes no sign and no prefix
+  return error == std::errc() && stop == p + 4 ? unit : kNoUnit;
+}
+
+[[gnu::noinline]] const char* skip_blanks(const char* p, const char* end) noexcept {
+  while (p != end && (*p == ' ' || *p == '\n' || *p == '\r' || *p == '\t')) ++p;
+  return p;
+}
+inline const char* skip_blank(const char* p, const char* end) noexcept {
+  return p == end || static_cast<unsigned char>(*p) > ' ' ? p : skip_blanks(p, end);
+}
+
+// Decodes the escapes of a string that scan_string has checked.
+[[gnu::noinline]] std::string_view decode(std::string_view raw, std::string& out) {
+  out.resize(raw.size());
+  char* to = out.data();
+  const char* p = raw.data();
+  const char* const end = p + raw.size();
+  const auto put = [&](std::uint32_t byte) { *to++ = static_cast<char>(byte); };
+  while (p != end) {
+    const void* found = std::memchr(p, '\\', static_cast<std::size_t>(end - p));
+    const char* const slash = found == nullptr ? end : static_cast<const char*>(found);
+    to = std::copy(p, slash, to);
+    if (slash == end) break;
+    p = slash + 2;
+    if (slash[1] != 'u') {
+      *to++ = kEscaped[kLetters.find(slash[1])];
+      continue;
+    }
+    std::uint32_t code = hex4(p, end);
+    p += 4;
+    if (code >= 0xd800 && code < 0xdc00) {
+      code = 0x10000 + ((code - 0xd800) << 10) + (hex4(p + 2, end) - 0xdc00);
+      p += 6;
+    }
+    const int more = code < 0x80 ? 0 : code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    constexpr std::uint32_t lead[] = {0, 0xc0, 0xe0, 0xf0};
+    put(lead[more] | code >> 6 * more);
+    for (int i = more - 1; i >= 0; --i) put(0x80 | (code >> 6 * i & 0x3f));
+  }
+  out.resize(static_cast<std::size_t>(to - out.data()));
+  return out;
+}
+
+}  // namespace
+
+bool valid_utf8(std::string_view text) noexcept {
+  const char* const end = text.data() + text.size();
+  for (const char* p = text.data(); p != end;) {
+    std::uint64_t x = kHighs;
+    if (end - p >= 8) std::memcpy(&x, p, 8);
+    const std::size_t n = (x & kHighs) == 0 ? 8 : utf8_length(p, end);
+    if (n == 0) return false;
+    p += n;
+  }
+  return true;
+}
+
+// ---- Reader
+
+bool Reader::fail_at(const char* at, Errc code, const char* expected, const char* message) noexcept {
+  if (due_ == Due::failed) return false;
+  due_ = Due::failed;
+  code_ = code == Errc::malformed && at == end_ ? Errc::truncated : code;
+  expected_ = expected;
+  message_ = message;
+  token_ = at;
+  return false;
+}
+
+Error Reader::error() const {
+  std::string found;
+  if (token_ == end_) {
+    found = "the end of the text";
+  } else {
+    for (const char* p = token_; p != end_ && p - token_ < 24; ++p) {
+      if (p != token_ && std::strchr(" \t\r\n,:]}", *p) != nullptr && *p != '\0') break;
+      const auto c = static_cast<unsigned char>(*p);
+      if (c >= 0x20 && c < 0x7f) {
+        found.push_back(*p);
+      } else {
+        found.append("\\x").append({kHex[c >> 4], kHex[c & 15]});
+      }
+    }
+  }
+  return Error(code_, message_).expected(expected_).found(std::move(found)).offset(offset());
+}
+
+bool Reader::misused() noexcept { return fail_at(p_, Errc::invalid_argument, "", "JSON read out of order"); }
+
+inline bool Reader::at_value() noexcept {
+  if (due_ != Due::value) return misused();
+  token_ = p_ = skip_blank(p_, end_);
+  return true;
+}
+
+Kind Reader::peek() noexcept {
+  if (!at_value() || p_ == end_) return Kind::none;
+  const char c = *p_;
+  if (c == '-' || is_digit(c)) return Kind::number;
+  constexpr std::string_view first = "{[\"tfn";
+  constexpr Kind kinds[] = {Kind::object, Kind::array, Kind::string, Kind::boolean, Kind::boolean, Kind::null};
+  const std::size_t i = first.find(c);
+  return i < first.size() ? kinds[i] : Kind::none;
+}
+
+inline bool Reader::begin(char bracket, const char* expected, Due first, Due later, std::uint64_t bit) noexcept {
+  if (!at_value()) return false;
+  if (p_ == end_ || *p_ != bracket) return fail(Errc::malformed, expected);
+  if (depth_ == kMaxDepth) return fail(Errc::limit, "at most 64 levels", "JSON nests too deep");
+  static_assert(kMaxDepth == 64, "the bits of objects_, and the message above");
+  ++p_, ++depth_;
+  objects_ = objects_ << 1 | bit;
+  due_ = first;
+  after_ = later;
+  return true;
+}
+
+bool Reader::begin_object() noexcept { return begin('{', "an object", Due::first_key, Due::key, 1); }
+bool Reader::begin_array() noexcept { return begin('[', "an array", Due::first_element, Due::element, 0); }
+
+// Where no key or element comes: the end of the container, or an error.
+bool Reader::end_or_fail(const char* p, char bracket, const char* first, const char* later) noexcept {
+  const bool opened = due_ == Due::first_key || due_ == Due::first_element;
+  if (p == end_ || *p != bracket) return fail_at(p, Errc::malformed, opened ? first : later);
+  p_ = p + 1;
+  --depth_;
+  objects_ >>= 1;
+  due_ = after_ = depth_ == 0 ? Due::end : (objects_ & 1) != 0 ? Due::key : Due::element;
+  return false;
+}
+
+bool Reader::next_element() noexcept {
+  const char* const p = skip_blank(p_, end_);
+  const bool comma = due_ == Due::element;
+  if (!comma && due_ != Due::first_element) return misused();
+  if (p == end_ || (comma ? *p != ',' : *p == ']')) return end_or_fail(p, ']', "a value or ]", ", or ]");
+  p_ = p + comma;
+  due_ = Due::value;
+  return true;
+}
+
+inline bool Reader::scan_key(std::string_view& raw, unsigned& flags) noexcept {
+  const char* p = skip_blank(p_, end_);
+  const bool comma = due_ == Due::key;
+  if (!comma && due_ != Due::first_key) return misused();
+  if (p == end_ || (comma ? *p != ',' : *p == '}')) return end_or_fail(p, '}', "a key or }", ", or }");
+  if (comma) p = skip_blank(p + 1, end_);
+  token_ = p;
+  if (!scan_string(p, raw, flags, "a key")) return false;
+  if ((flags & nul) != 0 && !options_.nul_in_names) return fail(Errc::malformed, "a name without U+0000");
+  p = skip_blank(p_, end_);
+  if (p == end_ || *p != ':') return fail_at(p, Errc::malformed, ":");
+  p_ = p + 1;
+  due_ = Due::value;
+  return true;
+}
+
+bool Reader::next_key(std::string_view& key, std::string& scratch) {
+  unsigned flags = plain;
+  if (!scan_key(key, flags)) return false;
+  if (flags != plain) key = decode(key, scratch);
+  return true;
+}
+
+bool Reader::read_string(std::string_view& out, std::string& scratch) {
+  unsigned flags = plain;
+  if (!at_value() || !scan_string(p_, out, flags, "a string")) return false;
+  if (flags != plain) out = decode(out, scratch);
+  return end_value();
+}
+
+inline bool Reader::scan_string(const char* p, std::string_view& raw, unsigned& flags, const char* expected) noexcept {
+  if (p == end_ || *p != '"') return fail_at(p, Errc::malformed, expected);
+  const char* const start = p + 1;
+  p = find_special<true>(start, end_);
+  if (p == end_ || *p != '"') {
+    if (p = scan_rest(p, flags); p == nullptr) return false;
+  }
+  p_ = p + 1;
+  raw = std::string_view(start, static_cast<std::size_t>(p - start));
+  return true;
+}
+
+// The closing quote of a string that has something special at `p`; null after an error.
+const char* Reader::scan_rest(const char* p, unsigned& flags) noexcept {
+  for (;; p = find_special<true>(p, end_)) {
+    if (p == end_) return fail_at(p, Errc::malformed, "a closing quote"), nullptr;
+    const auto c = static_cast<unsigned char>(*p);
+    if (c == '"') return p;
+    if (c == '\\') {
+      if (p = scan_escape(p, flags); p == nullptr) return nullptr;
+    } else if (c < 0x20) {
+      return fail_at(p, Errc::malformed, "control characters as escapes"), nullptr;
+    } else {
+      do {
+        const std::size_t n = utf8_length(p, end_);
+        if (n == 0) return fail_at(p, Errc::malformed, "valid UTF-8"), nullptr;
+        p += n;
+      } while (p != end_ && static_cast<unsigned char>(*p) >= 0x80);
+    }
+  }
+}
+
+// The end of the escape (for a surrogate: of the pair) at `p`; null after an error.
+const char* Reader::scan_escape(const char* p, unsigned& flags) noexcept {
+  flags |= escaped;
+  const char c = end_ - p < 2 ? '\0' : p[1];
+  if (kLetters.find(c) != kLetters.npos) return p + 2;
+  if (c != 'u') return fail_at(p, Errc::malformed, "an escape that JSON has"), nullptr;
+  const std::uint32_t unit = hex4(p + 2, end_);
+  if (unit == kNoUnit) return fail_at(p, Errc::malformed, "four hex digits after \\u"), nullptr;
+  if (unit == 0) flags |= nul;
+  if (unit < 0xd800 || unit > 0xdfff) return p + 6;
+  const bool more = unit < 0xdc00 && end_ - p >= 12 && p[6] == '\\' && p[7] == 'u';
+  const std::uint32_t low = more ? hex4(p + 8, end_) : kNoUnit;
+  if (low < 0xdc00 || low > 0xdfff) return fail_at(p, Errc::malformed, "a pair of surrogates"), nullptr;
+  return p + 12;
+}
+
+// -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)? from token_ on.
+bool Reader::scan_number(bool& integral) noexcept {
+  const char* p = token_;
+  const auto digits = [&] {
+    const char* const from = p;
+    while (p != end_ && is_digit(*p)) ++p;
+    return p != from;
+  };
+  if (p != end_ && *p == '-') ++p;
+  const char* const first = p;
+  if (!digits()) return fail_at(p == end_ ? p : token_, Errc::malformed, "a number");
+  if (*first == '0' && p - first > 1) return fail(Errc::malformed, "a number without leading zeros");
+  integral = !(*first == '0' && first != token_);  // -0 is a double: an integer would lose its sign
+  if (p != end_ && *p == '.') {
+    ++p;
+    integral = false;
+    if (!digits()) return fail_at(p, Errc::malformed, "a digit");
+  }
+  if (p != end_ && (*p == 'e' || *p == 'E')) {
+    ++p;
+    integral = false;
+    if (p != end_ && (*p == '+' || *p == '-')) ++p;
+    if (!digits()) return fail_at(p, Errc::malformed, "a digit");
+  }
+  p_ = p;
+  return true;
+}
+
+template <class T>
+bool Reader::read_integer(T& out, const char* expected) noexcept {
+  bool integral = false;
+  if (!at_value() || !scan_number(integral)) return false;
+  if (!integral) return fail(Errc::malformed, expected);
+  T number = 0;
+  if (std::from_chars(token_, p_, number).ec != std::errc()) return fail(Errc::out_of_range, expected);
+  out = number;
+  return end_value();
+}
+
+bool Reader::read_u64(std::uint64_t& out) noexcept {
+  if (due_ != Due::value) return misused();
+  const char* const start = p_ = skip_blank(p_, end_);
+  token_ = start;
+  std::uint64_t sum = 0;
+  const char* p = eight_digits(start, end_, sum);
+  for (; p != end_ && is_digit(*p) && p - start < 19; ++p) sum = sum * 10 + static_cast<std::uint64_t>(*p - '0');
+  // All that is rare or wrong goes the general way.
+  if (p == end_ || (*p != ',' && *p != ']') || p == start || *start == '0') {
+    return read_integer(out, "an unsigned integer below 2^64");
+  }
+  p_ = p;
+  out = sum;
+  return end_value();
+}
+
+bool Reader::read_i64(std::int64_t& out) noexcept { return read_integer(out, "an integer from -2^63 to 2^63-1"); }
+
+// The token from token_ to p_, which scan_number has checked.
+bool Reader::to_double(double& out) noexcept {
+  double number = 0;
+  const auto [stop, error] = std::from_chars(token_, p_, number);
+  if (error != std::errc() || stop != p_ || !std::isfinite(number)) {
+    return fail(Errc::out_of_range, "a number in the range of a double");
+  }
+  out = number;
+  return end_value();
+}
+
+bool Reader::read_double(double& out) noexcept {
+  bool integral = false;
+  return at_value() && scan_number(integral) && to_double(out);
+}
+
+bool Reader::read_number(Value& out) noexcept {
+  bool integral = false;
+  if (!at_value() || !scan_number(integral)) return false;
+  if (!integral) {
+    double number = 0;
+    if (!to_double(number)) return false;
+    out = Value(number);
+    return true;
+  }
+  p_ = token_;
+  std::int64_t i = 0;
+  std::uint64_t u = 0;
+  if (*p_ == '-' ? !read_i64(i) : !read_u64(u)) return false;
+  out = i < 0 ? Value(i) : Value(u);
+  return true;
+}
+
+inline bool Reader::scan_literal(std::string_view word, const char* expected) noexcept {
+  for (const char c : word) {
+    if (p_ == end_ || *p_ != c) return fail_at(p_ == end_ ? p_ : token_, Errc::malformed, expected);
+    ++p_;
+  }
+  return end_value();
+}
+
+bool Reader::read_bool(bool& out) noexcept {
+  if (!at_value()) return false;
+  const bool yes = p_ != end_ && *p_ == 't';
+  if (!scan_literal(yes ? "true" : "false", "true or false")) return false;
+  out = yes;
+  return true;
+}
+
+bool Reader::read_null() noexcept { return at_value() && scan_literal("null", "null"); }
+
+bool Reader::skip_value(std::string_view* raw) noexcept {
+  const unsigned outside = depth_;
+  Kind kind = peek();
+  const char* const start = p_;
+  for (;; kind = peek()) {
+    std::string_view text;
+    unsigned flags = plain;
+    bool flag = false;
+    const bool read = kind == Kind::object    ? begin_object()
+                      : kind == Kind::array   ? begin_array()
+                      : kind == Kind::string  ? scan_string(p_, text, flags, "a string") && end_value()
+                      : kind == Kind::number  ? scan_number(flag) && end_value()
+                      : kind == Kind::boolean ? read_bool(flag)
+                      : kind == Kind::null    ? read_null()
+                                              : fail(Errc::malformed, "a value");
+    if (!read) return false;
+    while (ok() && due_ != Due::value && depth_ > outside) {
+      static_cast<void>((objects_ & 1) != 0 ? scan_key(text, flags) : next_element());
+    }
+    if (!ok()) return false;
+    if (depth_ == outside) break;
+  }
+  if (raw != nullptr) *raw = std::string_view(start, static_cast<std::size_t>(p_ - start));
+  return true;
+}
+
+bool Reader::finish() noexcept {
+  if (due_ != Due::end) return misused();
+  p_ = skip_blank(p_, end_);
+  return p_ == end_ || fail_at(p_, Errc::malformed, "the end of the text");
+}
+
+// ---- Writer
+
+void Writer::string(std::string_view text) {
+  item();
+  out_->push_back('"');
+  const char* p = text.data();
+  const char* const end = p + text.size();
+  for (;;) {
+    const char* const run = p;
+    p = find_special<false>(p, end);
+    out_->append(run, static_cast<std::size_t>(p - run));
+    if (p == end) break;
+    const char c = *p++;
+    out_->push_back('\\');
+    if (const std::size_t i = kEscaped.find(c); i != kEscaped.npos) {
+      out_->push_back(kLetters[i]);
+    } else {
+      out_->append("u00").append({kHex[c >> 4], kHex[c & 15]});
+    }
+  }
+  out_->push_back('"');
+}
+
+void Writer::u64(std::uint64_t number) {
+  item();
+  char digits[20];
+  out_->append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+}
+
+void Writer::i64(std::int64_t number) {
+  item();
+  char digits[20];
+  out_->append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
+}
+
+void Writer::f64(double number) {
+  item();
+  char digits[32];  // the longest is -2.2250738585072014e-308
+  const std::string_view text(
+      digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits));
+  out_->append(text);
+  if (text.find_first_of(".e") == text.npos) out_->append(".0");
+}
+
+void Writer::base64(std::span<const std::byte> bytes) {
+  item();
+  const std::size_t at = out_->size() + 1;
+  out_->append(base64_size(bytes.size()) + 2, '"');
+  base64_encode(bytes, out_->data() + at);
+}
+
+// ---- base64
+
+namespace {
+constexpr char kAlphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+constexpr std::uint32_t kForeign = 1u << 31;
+constexpr auto kSextets = [] {
+  std::array<std::uint32_t, 256> table{};
+  table.fill(kForeign);
+  for (std::uint32_t i = 0; i < 64; ++i) table[static_cast<unsigned char>(kAlphabet[i])] = i;
+  return table;
+}();
+}  // namespace
+
+void base64_encode(std::span<const std::byte> bytes, char* out) noexcept {
+  const std::byte* const in = bytes.data();
+  const std::size_t whole = bytes.size() / 3 * 3, rest = bytes.size() - whole;
+  const auto put = [](std::uint32_t block, char* to) {
+    to[0] = kAlphabet[block >> 18], to[1] = kAlphabet[block >> 12 & 63];
+    to[2] = kAlphabet[block >> 6 & 63], to[3] = kAlphabet[block & 63];
+  };
+  const auto at = [in](std::size_t i) { return std::to_integer<std::uint32_t>(in[i]); };
+  for (std::size_t i = 0; i < whole; i += 3, out += 4) put(at(i) << 16 | at(i + 1) << 8 | at(i + 2), out);
+  if (rest == 0) return;
+  put(at(whole) << 16 | (rest == 2 ? at(whole + 1) << 8 : 0u), out);
+  out[3] = '=';
+  if (rest == 1) out[2] = '=';
+}
+
+std::size_t base64_decoded_size(std::string_view text) noexcept {
+  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
+  return text.size() < 4 ? 0 : text.size() / 4 * 3 - padding;
+}
+
+bool base64_decode(std::string_view text, std::byte* out) noexcept {
+  if (text.size() % 4 != 0) return false;
+  if (text.empty()) return true;
+  const auto* const in = reinterpret_cast<const unsigned char*>(text.data());
+  const std::size_t rest = base64_decoded_size(text) % 3, last = text.size() - (rest == 0 ? 0 : 4);
+  std::uint32_t seen = 0;
+  const auto block = [&](std::size_t i, std::size_t n) {
+    const std::uint32_t a = kSextets[in[i]], b = kSextets[in[i + 1]];
+    const std::uint32_t c = n > 1 ? kSextets[in[i + 2]] : 0, d = n > 2 ? kSextets[in[i + 3]] : 0;
+    seen |= a | b | c | d;
+    return a << 18 | b << 12 | c << 6 | d;
+  };
+  for (std::size_t i = 0; i < last; i += 4, out += 3) {
+    const std::uint32_t x = block(i, 3);
+    out[0] = static_cast<std::byte>(x >> 16 & 0xff), out[1] = static_cast<std::byte>(x >> 8 & 0xff);
+    out[2] = static_cast<std::byte>(x & 0xff);
+  }
+  if (rest != 0) {
+    const std::uint32_t x = block(last, rest);
+    if ((x & (rest == 2 ? 0xffu : 0xffffu)) != 0) return false;
+    out[0] = static_cast<std::byte>(x >> 16 & 0xff);
+    if (rest == 2) out[1] = static_cast<std::byte>(x >> 8 & 0xff);
+  }
+  return (seen & kForeign) == 0;
+}
+
+// ---- Value
+
+namespace {
+
+constexpr std::size_t kNone = static_cast<std::size_t>(-1);
+constexpr std::size_t kSmallMap = 16;  // up to here comparing all pairs is quicker than sorting
+constexpr std::string_view kStringKey = "$str:";
+constexpr std::uint64_t kPlainNan = 0x7ff8000000000000u;
+
+// The first entry whose key an earlier entry has too. Sorting, not hashing: no input makes it quadratic.
+std::size_t find_duplicate(const Value::Map& map) {
+  if (map.size() <= kSmallMap) {
+    for (std::size_t i = 1; i < map.size(); ++i) {
+      for (std::size_t j = 0; j < i; ++j) {
+        if (map[i].first == map[j].first) return i;
+      }
+    }
+    return kNone;
+  }
+  std::vector<std::size_t> order(map.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    const int compared = map[a].first.compare(map[b].first);
+    return compared != 0 ? compared < 0 : a < b;
+  });
+  std::size_t found = kNone;
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    if (map[order[i]].first == map[order[i - 1]].first) found = std::min(found, order[i]);
+  }
+  return found;
+}
+
+Error too_deep() { return Error(Errc::limit, "a value nests too deep for JSON").expected("at most 64 levels"); }
+
+template <class Content>
+Status write_special(Writer& writer, std::string_view key, const Content& content) {
+  if (writer.depth() >= kMaxDepth) return too_deep();
+  writer.begin_object();
+  writer.key(key);
+  if constexpr (std::is_same_v<Content, std::string_view>) {
+    writer.string(content);
+  } else {
+    writer.base64(std::as_bytes(std::span(content)));
+  }
+  writer.end_object();
+  return {};
+}
+
+Status write_f64(Writer& writer, double number) {
+  if (std::isfinite(number)) return writer.f64(number), Status();
+  char digits[] = "0x0123456789abcdef";
+  const auto bits = std::bit_cast<std::uint64_t>(number);
+  for (unsigned i = 0; i < 16; ++i) digits[2 + i] = kHex[bits >> (60 - 4 * i) & 15];
+  const std::string_view text = std::isinf(number) ? (number < 0 ? "-inf" : "inf") : bits == kPlainNan ? "nan" : digits;
+  return write_special(writer, "$f64", text);
+}
+
+Status write_map(Writer& writer, const Value::Map& map) {
+  if (const std::size_t twice = find_duplicate(map); twice != kNone) {
+    return Error(Errc::duplicate, "a map has a key twice").found(map[twice].first);
+  }
+  if (writer.depth() >= kMaxDepth) return too_deep();
+  writer.begin_object();
+  for (const auto& [key, value] : map) {
+    if (!valid_utf8(key)) {
+      std::string text(kStringKey);
+      text.resize(kStringKey.size() + base64_size(key.size()));
+      base64_encode(std::as_bytes(std::span(key)), text.data() + kStringKey.size());
+      writer.key(text);
+    } else {
+      writer.key(key.starts_with('$') ? "$" + key : key);
+    }
+    STELE_TRY(write_value(writer, value));
+  }
+  writer.end_object();
+  return {};
+}
+
+// Recursion ends at the reader's depth bound.
+class ValueReader {
+ public:
+  ValueReader(Reader& reader, std::size_t memory) : reader_(reader), left_(memory) {}
+
+  bool read(Value& out) {
+    switch (reader_.peek()) {
+      case Kind::null:
+        return out = Value(), reader_.read_null();
+      case Kind::number:
+        return reader_.read_number(out);
+      case Kind::boolean: {
+        bool b = false;
+        return reader_.read_bool(b) && (out = Value(b), true);
+      }
+      case Kind::string: {
+        std::string_view text;
+        return reader_.read_string(text, scratch_) && take(text.size()) && (out = Value(text), true);
+      }
+      case Kind::array: {
+        Value::List list;
+        for (reader_.begin_array(); reader_.next_element();) {
+          if (!grow(list) || !read(list.emplace_back())) return false;
+        }
+        return reader_.ok() && (out = Value(std::move(list)), true);
+      }
+      case Kind::object:
+        return read_map(out);
+      case Kind::none:
+        break;
+    }
+    return malformed("a value");
+  }
+
+ private:
+  static constexpr std::size_t kBlock = 32;  // what an allocator adds at most: its header and rounding up
+
+  bool malformed(const char* expected) { return reader_.fail(Errc::malformed, expected); }
+
+  bool take(std::size_t bytes) {
+    if (left_ < kBlock || left_ - kBlock < bytes) {
+      return reader_.fail(Errc::limit, "a smaller value", "a value takes more memory than allowed");
+    }
+    left_ -= bytes + kBlock;
+    return true;
+  }
+
+  // Doubles a full vector; old and new are both charged while both exist.
+  template <class Vector>
+  bool grow(Vector& v) {
+    if (v.size() < v.capacity()) return true;
+    const std::size_t old = v.capacity() * sizeof(v[0]), more = old == 0 ? 2 * sizeof(v[0]) : 2 * old;
+    if (!take(more)) return false;
+    v.reserve(more / sizeof(v[0]));
+    if (old != 0) left_ += old + kBlock;
+    return true;
+  }
+
+  bool read_map(Value& out) {
+    const Reader start = reader_;
+    Value::Map map;
+    std::string_view key;
+    for (reader_.begin_object(); reader_.next_key(key, scratch_);) {
+      const bool coded = key.starts_with(kStringKey);
+      if (key.starts_with('$') && !coded && !key.starts_with("$$")) {
+        return map.empty() ? read_special(key, out) : malformed("a $ key alone in its object");
+      }
+      if (key.starts_with('$')) key.remove_prefix(coded ? kStringKey.size() : 1);
+      if (!grow(map) || !take(key.size())) return false;
+      auto& [name, value] = map.emplace_back(key, Value());
+      if ((coded && !decode_into(name, key)) || !read(value)) return false;
+    }
+    if (!reader_.ok()) return false;
+    if (map.size() > kSmallMap) {
+      if (!take(map.size() * sizeof(std::size_t))) return false;
+      left_ += map.size() * sizeof(std::size_t) + kBlock;
+    }
+    if (std::size_t twice = find_duplicate(map); twice != kNone) {
+      // Walks to it again, for its offset.
+      reader_ = start;
+      for (reader_.begin_object(); reader_.next_key(key, scratch_) && twice != 0; --twice) reader_.skip_value();
+      return reader_.fail(Errc::duplicate, "distinct keys");
+    }
+    out = Value(std::move(map));
+    return true;
+  }
+
+  template <class Container>
+  bool decode_into(Container& out, std::string_view text) {
+    Container bytes(base64_decoded_size(text), typename Container::value_type{});
+    if (!base64_decode(text, std::as_writable_bytes(std::span(bytes)).data())) return malformed("base64");
+    out = std::move(bytes);
+    return true;
+  }
+
+  bool read_special(std::string_view key, Value& out) {
+    enum { bytes, str, f64, other } what = key == "$bytes" ? bytes : key == "$str" ? str : key == "$f64" ? f64 : other;
+    if (what == other) return reader_.fail(Errc::unsupported, "$bytes, $str or $f64");
+    std::string_view text;
+    if (!reader_.read_string(text, scratch_)) return false;
+    if (what == bytes) {
+      Value::Bytes content;
+      if (!take(base64_decoded_size(text)) || !decode_into(content, text)) return false;
+      out = Value(std::move(content));
+    } else if (what == str) {
+      std::string content;
+      if (!take(base64_decoded_size(text)) || !decode_into(content, text)) return false;
+      out = Value(std::move(content));
+    } else if (!read_f64(text, out)) {
+      return malformed("nan, inf, -inf or 0x and the 16 hex digits of a NaN");
+    }
+    if (reader_.next_key(text, scratch_)) return malformed("a $ key alone in its object");
+    return reader_.ok();
+  }
+
+  static bool read_f64(std::string_view text, Value& out) {
+    const double inf = std::numeric_limits<double>::infinity();
+    std::uint64_t bits = kPlainNan;
+    if (text == "inf" || text == "-inf") return out = Value(text == "inf" ? inf : -inf), true;
+    if (text != "nan") {
+      if (text.size() != 18 || !text.starts_with("0x")) return false;
+      const char* const end = text.data() + text.size();
+      const auto [stop, error] = std::from_chars(text.data() + 2, end, bits, 16);
+      if (error != std::errc() || stop != end) return false;
+    }
+    const auto number = std::bit_cast<double>(bits);
+    return out = Value(number), std::isnan(number);
+  }
+
+  Reader& reader_;
+  std::size_t left_;
+  std::string scratch_;
+};
+
+}  // namespace
+
+Status write_value(Writer& writer, const Value& value) {
+  switch (value.kind()) {
+    case Value::Kind::null:
+      writer.null();
+      break;
+    case Value::Kind::boolean:
+      writer.boolean(*value.as_bool());
+      break;
+    case Value::Kind::i64:
+      writer.i64(*value.as_i64());
+      break;
+    case Value::Kind::u64:
+      writer.u64(*value.as_u64());
+      break;
+    case Value::Kind::f64:
+      return write_f64(writer, *value.as_f64());
+    case Value::Kind::string:
+      if (!valid_utf8(*value.as_string())) return write_special(writer, "$str", *value.as_string());
+      writer.string(*value.as_string());
+      break;
+    case Value::Kind::bytes:
+      return write_special(writer, "$bytes", *value.as_bytes());
+    case Value::Kind::map:
+      return write_map(writer, *value.as_map());
+    case Value::Kind::list:
+      if (writer.depth() >= kMaxDepth) return too_deep();
+      writer.begin_array();
+      for (const Value& element : *value.as_list()) STELE_TRY(write_value(writer, element));
+      writer.end_array();
+  }
+  return {};
+}
+
+Status read_value(Reader& reader, Value& out, std::size_t memory) {
+  Value value;
+  if (!ValueReader(reader, memory).read(value)) return reader.error();
+  out = std::move(value);
+  return {};
+}
+
+}  // namespace json
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

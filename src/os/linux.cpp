@@ -1,0 +1,390 @@
+#ifndef _FILE_OFFSET_BITS
+#define _FILE_OFFSET_BITS 64  // files beyond 2 GiB on 32-bit systems
+#endif
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <cstdio>
+#include <limits>
+#include <memory>
+#include <system_error>
+
+#include "os/os.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace os {
+
+namespace {
+
+// Pieces in one writev; Linux takes no more.
+constexpr std::size_t max_pieces = 1024;
+// Links that one path may lead through; the kernel's own number.
+constexpr int max_links = 40;
+// Bytes between two requests to write out. Small enough to keep the disk busy from the start, large enough to be cheap.
+constexpr std::uint64_t write_behind_step = std::uint64_t{8} << 20;
+// Below this, looking for room while writing costs less than another call.
+constexpr std::uint64_t least_reserved = std::uint64_t{1} << 20;
+// The largest access list that is kept: far above what file systems store (ext4: one block).
+constexpr std::size_t max_access_list = std::size_t{64} << 10;
+
+/// The error of a call that failed with errno.
+Error failed(const char* what, const std::string& name, int code = errno) {
+  const Errc errc = code == ENOENT || code == ENOTDIR ? Errc::not_found
+                    : code == ENOMEM                  ? Errc::out_of_memory
+                                                      : Errc::io;
+  return Error(errc, std::string(what) + ": " + std::generic_category().message(code)).file(name);
+}
+
+/// Calls until a signal no longer interrupts.
+template <class Call>
+auto retry(Call&& call) -> decltype(call()) {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+/// The system would cut the path at a zero byte and use another file.
+Status check_path(const std::string& path) {
+  if (path.find('\0') == std::string::npos) return {};
+  return Error(Errc::invalid_argument, "a path with a zero byte in it").file(path);
+}
+
+Info info_of(const struct stat& status) noexcept {
+  const Kind kind = S_ISREG(status.st_mode) ? Kind::regular : S_ISDIR(status.st_mode) ? Kind::folder : Kind::other;
+  return {kind, static_cast<std::uint64_t>(status.st_size)};
+}
+
+void write_out(const File& file, Progress& progress) noexcept {
+  // Only whole steps: the page that the next write goes on with would go to the disk twice.
+  const std::uint64_t end = progress.written / write_behind_step * write_behind_step;
+  if (end <= progress.started) return;
+  // A hint: an error in the data will be met by fsync.
+  static_cast<void>(::sync_file_range(file.handle(), static_cast<off_t>(progress.started),
+                                      static_cast<off_t>(end - progress.started), SYNC_FILE_RANGE_WRITE));
+  progress.started = end;
+}
+
+/// Keeps the access list, which chmod cannot say. False when there is one that could not be kept.
+bool keep_access_list(const Folder& folder, const std::string& leaf, const File& file) {
+  static constexpr const char* attribute = "system.posix_acl_access";
+  // There is no getxattrat; /proc leads from the folder to the file without its path.
+  const std::string path = "/proc/self/fd/" + std::to_string(folder.file.handle()) + "/" + leaf;
+  const ssize_t size = ::getxattr(path.c_str(), attribute, nullptr, 0);
+  if (size <= 0) {
+    if (size < 0 && errno != ENODATA && errno != EOPNOTSUPP && errno != ENOENT) return false;
+    // None, or no such thing here. Also drop the one that the new file may have inherited from its folder.
+    static_cast<void>(::fremovexattr(file.handle(), attribute));
+    return true;
+  }
+  if (static_cast<std::size_t>(size) > max_access_list) return false;
+  std::string list(static_cast<std::size_t>(size), '\0');
+  const ssize_t got = ::getxattr(path.c_str(), attribute, list.data(), list.size());
+  return got >= 0 && ::fsetxattr(file.handle(), attribute, list.data(), static_cast<std::size_t>(got), 0) == 0;
+}
+
+}  // namespace
+
+void File::close() noexcept {
+  // Not retried when interrupted: Linux has closed it all the same.
+  if (is_open()) ::close(std::exchange(handle_, closed));
+}
+
+Mapping::~Mapping() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+// ---- paths
+
+Result<Info> status(const std::string& path) {
+  STELE_TRY(check_path(path));
+  struct stat status = {};
+  if (::stat(path.c_str(), &status) == 0) return info_of(status);
+  if (errno == ENOENT) return Info{};
+  return failed("cannot look up", path);
+}
+
+Result<Info> status(const File& file) {
+  struct stat status = {};
+  if (::fstat(file.handle(), &status) != 0) return failed("cannot look up", file.name());
+  return info_of(status);
+}
+
+Result<std::string> resolve_links(const std::string& path) {
+  STELE_TRY(check_path(path));
+  std::string current = path;
+  std::array<char, PATH_MAX> target;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  for (int hop = 0; hop < max_links; ++hop) {
+    const ssize_t length = ::readlink(current.c_str(), target.data(), target.size());
+    if (length < 0) {
+      if (errno == EINVAL || errno == ENOENT) return current;  // no link, or nothing there yet
+      return failed("cannot follow", path);
+    }
+    const std::string_view next(target.data(), static_cast<std::size_t>(length));
+    if (next.size() == target.size()) return failed("cannot follow", path, ENAMETOOLONG);
+    // A relative link starts from the folder that the link lies in.
+    if (!next.starts_with('/')) {
+      current.erase(current.rfind('/') + 1);  // npos + 1: there is no folder in the path
+      current += next;
+    } else {
+      current = next;
+    }
+  }
+  return failed("cannot follow", path, ELOOP);
+}
+
+Status check_writable(const std::string& path) {
+  STELE_TRY(check_path(path));
+  if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) return failed("cannot write", path);
+  return {};
+}
+
+// ---- reading
+
+Result<File> open_for_reading(const std::string& path) {
+  STELE_TRY(check_path(path));
+  std::string name = path;  // copied first: once the file is open, nothing may throw
+  const int flags = O_RDONLY | O_NOCTTY | O_CLOEXEC;
+  // A FIFO would wait for a writer without O_NONBLOCK. For a regular file it changes nothing, except that one under a
+  // lease (Samba) is refused where it should be waited for.
+  int fd = retry([&] { return ::open(path.c_str(), flags | O_NONBLOCK); });
+  if (fd < 0 && errno == EWOULDBLOCK) fd = retry([&] { return ::open(path.c_str(), flags); });
+  if (fd < 0) return failed("cannot open", path);
+  return File(fd, std::move(name));
+}
+
+Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<std::byte> out) {
+  if (offset > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - out.size()) return std::size_t{0};
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t got = retry([&] {
+      return ::pread(file.handle(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    });
+    if (got < 0) return failed("cannot read", file.name());
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+Result<Mapping> map_private(const File& file, std::size_t size) {
+  // MAP_NORESERVE: a model may be larger than memory; hardly any of its pages will ever be written to.
+  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.handle(), 0);
+  if (memory == MAP_FAILED) return failed("cannot map", file.name());
+  return Mapping(static_cast<std::byte*>(memory), size);
+}
+
+// ---- writing
+
+Result<File> open_for_writing(const std::string& path) {
+  STELE_TRY(check_path(path));
+  std::string name = path;
+  const int fd = retry([&] { return ::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC); });
+  if (fd < 0) return failed("cannot open", path);
+  return File(fd, std::move(name));
+}
+
+Status write(const File& file, std::span<const std::span<const std::byte>> pieces, Progress& progress) {
+  const std::size_t most = progress.write_behind ? write_behind_step : std::numeric_limits<std::size_t>::max();
+  std::array<iovec, max_pieces> gather;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  std::size_t index = 0;                 // the first piece that is not yet written whole
+  std::size_t skip = 0;                  // how much of it is
+  for (;;) {
+    std::size_t count = 0;
+    std::size_t bytes = 0;
+    std::size_t from = skip;
+    for (std::size_t i = index; i < pieces.size() && count < max_pieces && bytes < most; ++i, from = 0) {
+      const std::size_t size = std::min(pieces[i].size() - from, most - bytes);
+      if (size == 0) continue;
+      gather[count++] = {const_cast<std::byte*>(pieces[i].data()) + from, size};
+      bytes += size;
+    }
+    if (count == 0) return {};
+    const ssize_t wrote = retry([&] { return ::writev(file.handle(), gather.data(), static_cast<int>(count)); });
+    if (wrote < 0) return failed("cannot write", file.name());
+    if (wrote == 0) return failed("cannot write", file.name(), EIO);  // or it would be asked for ever
+    progress.written += static_cast<std::size_t>(wrote);
+    if (progress.write_behind) write_out(file, progress);
+    for (auto left = static_cast<std::size_t>(wrote); index < pieces.size(); ++index, skip = 0) {
+      const std::size_t rest = pieces[index].size() - skip;
+      if (left < rest) {
+        skip += left;
+        break;
+      }
+      left -= rest;
+    }
+  }
+}
+
+Status reserve(const File& file, std::uint64_t total) {
+  if (total < least_reserved || total > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return {};
+  // The size stays: what is there of the file is always what was written.
+  if (retry([&] { return ::fallocate(file.handle(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(total)); }) == 0)
+    return {};
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) return failed("cannot write", file.name());
+  return {};
+}
+
+Status release_above(const File& file, std::uint64_t size) {
+  if (retry([&] { return ::ftruncate(file.handle(), static_cast<off_t>(size)); }) == 0) return {};
+  return failed("cannot write", file.name());
+}
+
+Status sync(const File& file) {
+  if (retry([&] { return ::fsync(file.handle()); }) == 0 || errno == EINVAL) return {};
+  return failed("cannot sync", file.name());
+}
+
+Status flush(const File& file) {
+  // Closing any descriptor of the file flushes it.
+  const int copy = ::fcntl(file.handle(), F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return failed("cannot flush", file.name());
+  if (::close(copy) != 0 && errno != EINTR) return failed("cannot write", file.name());
+  return {};
+}
+
+// ---- replacing a file
+
+Result<Folder> open_folder(const std::string& path, const std::string& name) {
+  STELE_TRY(check_path(path));
+  std::string file_name = name;
+  const int fd = retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (fd >= 0) return Folder{File(fd, std::move(file_name)), true};
+  // Write and search rights are enough to replace a file in it.
+  const int place = errno == EACCES ? ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  if (place < 0) return failed("cannot open the folder", name);
+  return Folder{File(place, std::move(file_name)), false};
+}
+
+std::size_t longest_name(const Folder& folder) noexcept {
+  const long limit = folder.readable ? ::fpathconf(folder.file.handle(), _PC_NAME_MAX) : -1;
+  return limit > 0 ? static_cast<std::size_t>(limit) : NAME_MAX;
+}
+
+Result<File> create(const Folder& folder, const std::string& leaf, bool secret, const std::string& name) {
+  std::string file_name = name;
+  const int fd = retry([&] {
+    return ::openat(folder.file.handle(), leaf.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                    secret ? mode_t{0600} : mode_t{0666});
+  });
+  if (fd < 0 && errno == EEXIST) return File();
+  if (fd < 0) return failed("cannot create a temporary file beside it", name);
+  File file(fd, std::move(file_name));
+  // Where there are no locks, remove_abandoned() gets none either and removes nothing.
+  static_cast<void>(retry([&] { return ::flock(fd, LOCK_EX); }));
+  // Between creating and locking, another process may have held it for abandoned.
+  struct stat status = {};
+  if (::fstat(fd, &status) != 0) {
+    const int code = errno;
+    remove(folder, leaf);
+    return failed("cannot look up", name, code);
+  }
+  return status.st_nlink == 0 ? File() : std::move(file);
+}
+
+Status keep_permissions(const Folder& folder, const std::string& leaf, const File& file) {
+  struct stat old = {};
+  if (::fstatat(folder.file.handle(), leaf.c_str(), &old, AT_SYMLINK_NOFOLLOW) != 0) {
+    if (errno == ENOENT) return {};
+    return failed("cannot look up", file.name());
+  }
+  if (!S_ISREG(old.st_mode)) return {};
+  struct stat now = {};
+  if (::fstat(file.handle(), &now) != 0) return failed("cannot look up", file.name());
+
+  mode_t mode = old.st_mode & 07777U;
+  bool group_kept = now.st_gid == old.st_gid;
+  if (!group_kept) group_kept = ::fchown(file.handle(), static_cast<uid_t>(-1), old.st_gid) == 0;
+  const bool owner_kept = now.st_uid == old.st_uid || ::fchown(file.handle(), old.st_uid, static_cast<gid_t>(-1)) == 0;
+  if (!owner_kept || !group_kept) mode &= 0777U;  // running as another user or group than before
+  const bool list_kept = keep_access_list(folder, leaf, file);
+  // The group's rights were meant for another group, or are the bound of a lost list: give it those of everybody.
+  if (!group_kept || !list_kept) mode = (mode & ~mode_t{070}) | ((mode & 07U) << 3U);
+  if (::fchmod(file.handle(), mode) != 0 && errno != EPERM && errno != EOPNOTSUPP) {
+    return failed("cannot set the permissions", file.name());
+  }
+  return {};
+}
+
+Status rename(const Folder& folder, const std::string& from, const std::string& to, const std::string& name) {
+  const int fd = folder.file.handle();
+  if (retry([&] { return ::renameat(fd, from.c_str(), fd, to.c_str()); }) == 0) return {};
+  return failed("cannot replace", name);
+}
+
+Status sync_folder(const Folder& folder, const File& entry) {
+  // A folder that cannot be opened cannot be synced; the whole file system can.
+  const int done = retry([&] { return folder.readable ? ::fsync(folder.file.handle()) : ::syncfs(entry.handle()); });
+  if (done == 0 || errno == EINVAL) return {};
+  return failed("the file is in place, but cannot sync its folder", entry.name());
+}
+
+void remove(const Folder& folder, const std::string& leaf) noexcept {
+  static_cast<void>(::unlinkat(folder.file.handle(), leaf.c_str(), 0));
+}
+
+std::size_t list(const Folder& folder, const std::function<void(std::string_view)>& visit) {
+  if (!folder.readable) return 0;
+  // Opened again: fdopendir takes the descriptor over, and a copy would share the reading position.
+  const int fd = ::openat(folder.file.handle(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  DIR* const stream = ::fdopendir(fd);
+  if (stream == nullptr) {
+    ::close(fd);
+    return 0;
+  }
+  struct Close {
+    void operator()(DIR* open) const noexcept { ::closedir(open); }
+  };
+  const std::unique_ptr<DIR, Close> owner(stream);
+  std::size_t count = 0;
+  while (const dirent* entry = ::readdir(stream)) {
+    visit(entry->d_name);
+    ++count;
+  }
+  return count;
+}
+
+void remove_abandoned(const Folder& folder, const std::string& leaf) noexcept {
+  const int fd = ::openat(folder.file.handle(), leaf.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (fd < 0) return;
+  struct stat status = {};
+  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && ::flock(fd, LOCK_SH | LOCK_NB) == 0) {
+    // Still locked here: a maker that is between creating and locking waits, and then sees that its file has gone.
+    remove(folder, leaf);
+  }
+  ::close(fd);
+}
+
+// ---- processes, memory
+
+std::uint64_t process_id() noexcept { return static_cast<std::uint64_t>(::getpid()); }
+
+bool process_lives(std::uint64_t id) noexcept {
+  if (id == 0 || id > static_cast<std::uint64_t>(std::numeric_limits<pid_t>::max())) return false;
+  return ::kill(static_cast<pid_t>(id), 0) == 0 || errno != ESRCH;
+}
+
+void advise_huge_pages(void* memory, std::size_t size) noexcept {
+  const std::size_t whole = size / huge_page * huge_page;
+  if (whole != 0) static_cast<void>(::madvise(memory, whole, MADV_HUGEPAGE));
+}
+
+}  // namespace os
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

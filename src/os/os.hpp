@@ -1,0 +1,177 @@
+// The one room in which the operating system is called. Thin functions: they retry what was interrupted, finish what
+// was done in part, and say what failed with the file's name and the system's own words. One .cpp a system; linux.cpp
+// first.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <new>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "stele/result.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// Runs `body`; memory that ran out in it becomes an Error about `file`.
+template <class Body>
+auto guarded(std::string_view file, Body&& body) -> decltype(body()) {
+  try {
+    return body();
+  } catch (const std::bad_alloc&) {
+    return Error(Errc::out_of_memory).file(std::string(file));
+  }
+}
+
+namespace os {
+
+/// An open file or folder; closed by the destructor.
+class File {
+ public:
+  using Handle = int;
+
+  File() noexcept = default;
+  File(Handle handle, std::string name) noexcept : handle_(handle), name_(std::move(name)) {}
+  File(File&& other) noexcept : handle_(std::exchange(other.handle_, closed)), name_(std::move(other.name_)) {}
+  File& operator=(File&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    std::swap(name_, other.name_);
+    return *this;
+  }
+  ~File() { close(); }
+
+  bool is_open() const noexcept { return handle_ != closed; }
+  Handle handle() const noexcept { return handle_; }
+  /// What messages call it: the path that the user gave.
+  const std::string& name() const noexcept { return name_; }
+  void close() noexcept;
+
+ private:
+  static constexpr Handle closed = -1;
+  Handle handle_ = closed;
+  std::string name_;
+};
+
+/// A folder that names are looked up in, whatever the working folder is by then and however long its path.
+struct Folder {
+  File file;
+  bool readable = false;  // it can be listed and synced; one that may only be written to cannot
+};
+
+/// Memory that shows a file; unmapped by the destructor.
+class Mapping {
+ public:
+  Mapping() noexcept = default;
+  Mapping(std::byte* data, std::size_t size) noexcept : data_(data), size_(size) {}
+  Mapping(Mapping&& other) noexcept
+      : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+  Mapping& operator=(Mapping&& other) noexcept {
+    std::swap(data_, other.data_);
+    std::swap(size_, other.size_);
+    return *this;
+  }
+  ~Mapping();
+
+  std::span<const std::byte> bytes() const noexcept { return {data_, size_}; }
+
+ private:
+  std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+enum class Kind : std::uint8_t {
+  missing,
+  regular,
+  folder,
+  other,  // a FIFO, device or socket
+};
+
+struct Info {
+  Kind kind = Kind::missing;
+  std::uint64_t size = 0;
+};
+
+// ---- paths
+
+/// What `path` leads to, links followed. That nothing is there is no error (Kind::missing).
+Result<Info> status(const std::string& path);
+Result<Info> status(const File& file);
+/// Follows the links of the last part of `path`, also to a name that does not exist yet.
+Result<std::string> resolve_links(const std::string& path);
+/// An error where this process may not write to the existing file `path`.
+Status check_writable(const std::string& path);
+
+// ---- reading
+
+/// Never waits: a FIFO opens at once (and status() tells what it is). Folders open too.
+Result<File> open_for_reading(const std::string& path);
+/// Fills `out` from `offset` on; returns how much there was (less than asked only at the end). Safe from several
+/// threads.
+Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<std::byte> out);
+/// The first `size` bytes as private, writable memory. `size` is not 0.
+Result<Mapping> map_private(const File& file, std::size_t size);
+
+// ---- writing
+
+/// How far a file was written, and how far the system was asked to write it out: what it has begun, sync() need not
+/// begin with.
+struct Progress {
+  std::uint64_t written = 0;
+  std::uint64_t started = 0;
+  bool write_behind = false;  // ask while writing
+};
+
+/// Opens an existing FIFO or device to write through; waits until a FIFO has a reader.
+Result<File> open_for_writing(const std::string& path);
+/// Appends the pieces in order.
+Status write(const File& file, std::span<const std::span<const std::byte>> pieces, Progress& progress);
+/// Takes the room for `total` bytes in an empty file, so that a full disk is known now and writing need not look for
+/// room page by page. Nothing where the file system has no such thing.
+Status reserve(const File& file, std::uint64_t total);
+/// Gives back the room above the `size` bytes that were written.
+Status release_above(const File& file, std::uint64_t size);
+/// Makes the data survive a power loss. What cannot be synced at all (a FIFO, a terminal) counts as synced.
+Status sync(const File& file);
+/// Reports errors that some file systems (NFS, quotas) keep until a file is closed. The file stays open.
+Status flush(const File& file);
+
+// ---- replacing a file
+
+Result<Folder> open_folder(const std::string& path, const std::string& name);
+/// The longest file name that the folder takes.
+std::size_t longest_name(const Folder& folder) noexcept;
+/// Creates `leaf`, which must not exist, locked until it is closed. `secret`: for this user's eyes only, until
+/// keep_permissions() said otherwise; else as the user's umask wants. A File that is not open: the name is taken.
+Result<File> create(const Folder& folder, const std::string& leaf, bool secret, const std::string& name);
+/// Gives `file` the permissions of the existing `leaf` (and its owner, group and access list where this user may);
+/// nothing where there is none. What cannot be kept never widens who may read or write.
+Status keep_permissions(const Folder& folder, const std::string& leaf, const File& file);
+/// Puts `from` in the place of `to`, in one step.
+Status rename(const Folder& folder, const std::string& from, const std::string& to, const std::string& name);
+/// Makes a rename survive a power loss. `entry` is a file in the folder.
+Status sync_folder(const Folder& folder, const File& entry);
+void remove(const Folder& folder, const std::string& leaf) noexcept;
+/// Calls `visit` with every name in the folder; returns how many there were. What cannot be listed has none.
+std::size_t list(const Folder& folder, const std::function<void(std::string_view)>& visit);
+/// Removes `leaf` if it is a regular file whose maker has gone: nobody holds the lock that create() took. That also
+/// sees makers in other containers and on other hosts, whose process ids say nothing here.
+void remove_abandoned(const Folder& folder, const std::string& leaf) noexcept;
+
+// ---- processes, memory
+
+std::uint64_t process_id() noexcept;
+bool process_lives(std::uint64_t id) noexcept;
+/// Advises the system to back whole huge pages of this memory with such.
+void advise_huge_pages(void* memory, std::size_t size) noexcept;
+/// The size and alignment of a huge page.
+inline constexpr std::size_t huge_page = std::size_t{2} << 20;
+
+}  // namespace os
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

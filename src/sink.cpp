@@ -1,0 +1,366 @@
+#include "stele/sink.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <limits>
+#include <ostream>
+#include <utility>
+#include <vector>
+
+#include "os/os.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+Sink::~Sink() = default;
+Status Sink::reserve(std::uint64_t /*total*/) { return {}; }
+Status Sink::commit() { return {}; }
+
+namespace {
+
+namespace os = detail::os;
+using Pieces = std::span<const std::span<const std::byte>>;
+
+/// Bytes in all pieces and `used`; the largest number when that is more than can be counted.
+std::size_t total_size(Pieces pieces, std::size_t used) noexcept {
+  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
+  for (const auto& piece : pieces) used = piece.size() > most - used ? most : used + piece.size();
+  return used;
+}
+
+void append(std::byte* memory, std::size_t& used, Pieces pieces) noexcept {
+  for (const auto& piece : pieces) {
+    if (!piece.empty()) std::memcpy(memory + used, piece.data(), piece.size());
+    used += piece.size();
+  }
+}
+
+// ---- temporaries: .<name>.stele-<process>-<counter>.tmp
+
+constexpr std::string_view mark = ".stele-";
+constexpr std::string_view ending = ".tmp";
+// What a temporary's name has beside the file's: the dot, the mark, two numbers, their hyphen, the ending. Always
+// counted at its longest, so that a name is shortened to the same text whatever the numbers are.
+constexpr std::size_t decoration = 1 + mark.size() + 10 + 1 + 20 + ending.size();
+// Names tried before giving up; a taken one is left from a process with the same id.
+constexpr int max_tries = 1000;
+// A folder with fewer names is listed at every save; a fuller one at every 2nd, 3rd … so that writing many files into
+// one folder takes time linear in their number.
+constexpr std::size_t listed_per_save = 64;
+
+/// What the names of all temporaries for `leaf` begin with.
+std::string temporary_prefix(const std::string& leaf, std::size_t longest_name) {
+  std::size_t length = std::min(leaf.size(), longest_name > decoration ? longest_name - decoration : 0);
+  // Not through the middle of a UTF-8 character: some file systems refuse such names.
+  while (length < leaf.size() && length > 0 && (static_cast<unsigned char>(leaf[length]) & 0xC0U) == 0x80U) --length;
+  return "." + leaf.substr(0, length) + std::string(mark);
+}
+
+/// The process that made the temporary `name`, or 0 when it is no temporary with this prefix.
+std::uint64_t maker_of(std::string_view name, std::string_view prefix) noexcept {
+  if (!name.starts_with(prefix) || !name.ends_with(ending) || name.size() < prefix.size() + ending.size()) return 0;
+  const char* const last = name.data() + name.size() - ending.size();
+  std::uint64_t process = 0;
+  std::uint64_t counter = 0;
+  const auto first = std::from_chars(name.data() + prefix.size(), last, process);
+  if (first.ec != std::errc() || first.ptr == last || *first.ptr != '-') return 0;
+  const auto second = std::from_chars(first.ptr + 1, last, counter);
+  return second.ec == std::errc() && second.ptr == last ? process : 0;
+}
+
+/// Removes what killed processes left of earlier saves to the same path. Needs both: no such process, and no lock. The
+/// own id may be that of an earlier life (in containers every run has the same): there the lock alone decides.
+void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix) {
+  // Of the folder that this thread saved into last.
+  static thread_local std::size_t last_folder = 0;
+  static thread_local std::size_t saves_to_skip = 0;
+  const std::size_t this_folder = std::hash<std::string>()(folder_path);
+  if (std::exchange(last_folder, this_folder) == this_folder && saves_to_skip > 0) {
+    --saves_to_skip;
+    return;
+  }
+  std::vector<std::string> leftovers;
+  const std::size_t count = os::list(folder, [&](std::string_view name) {
+    const std::uint64_t maker = maker_of(name, prefix);
+    if (maker == 0 || (maker != os::process_id() && os::process_lives(maker))) return;
+    leftovers.emplace_back(name);
+  });
+  for (const std::string& leaf : leftovers) os::remove_abandoned(folder, leaf);
+  saves_to_skip = count / listed_per_save;
+}
+
+/// The unfinished new file; removed by the destructor unless it was put in its place.
+class Temporary {
+ public:
+  Temporary(os::Folder folder, std::string leaf, os::File file) noexcept
+      : folder_(std::move(folder)), leaf_(std::move(leaf)), file_(std::move(file)) {}
+  Temporary(Temporary&&) noexcept = default;
+  Temporary& operator=(Temporary&&) = delete;
+  ~Temporary() { discard(); }
+
+  const os::File& file() const noexcept { return file_; }
+  bool is_open() const noexcept { return file_.is_open(); }
+  Status keep_permissions(const std::string& target) { return os::keep_permissions(folder_, target, file_); }
+
+  /// Puts it in the place of `target`. The file stays open, and with it locked, until it has its name.
+  Status replace(const std::string& target, Durability durability) {
+    const bool full = durability == Durability::full;
+    STELE_TRY(full ? os::sync(file_) : os::flush(file_));
+    STELE_TRY(os::rename(folder_, leaf_, target, file_.name()));
+    const os::File placed = std::move(file_);
+    return full ? os::sync_folder(folder_, placed) : Status();
+  }
+
+  void discard() noexcept {
+    if (!is_open()) return;
+    os::remove(folder_, leaf_);
+    file_.close();
+  }
+
+ private:
+  os::Folder folder_;
+  std::string leaf_;
+  os::File file_;
+};
+
+Result<Temporary> create_temporary(os::Folder folder, const std::string& prefix, bool secret, const std::string& name) {
+  static std::atomic<std::uint64_t> counter{0};
+  const std::string own_prefix = prefix + std::to_string(os::process_id()) + "-";
+  for (int i = 0; i < max_tries; ++i) {
+    std::string leaf = own_prefix + std::to_string(counter.fetch_add(1, std::memory_order_relaxed));
+    leaf += ending;
+    STELE_TRY_ASSIGN(os::File file, os::create(folder, leaf, secret, name));
+    if (file.is_open()) return Temporary(std::move(folder), std::move(leaf), std::move(file));
+  }
+  return Error(Errc::io, "too many temporary files of this process beside it").file(name);
+}
+
+/// A file that is replaced in one step.
+class FileSink final : public Sink {
+ public:
+  FileSink(std::string name, Durability durability, std::string target, Temporary temporary)
+      : Sink(std::move(name)), durability_(durability), target_(std::move(target)), temporary_(std::move(temporary)) {
+    // Keeping the disk busy only pays where its end is waited for.
+    progress_.write_behind = durability == Durability::full;
+  }
+
+  Status reserve(std::uint64_t total) override {
+    return attempt([&] {
+      reserved_ = total;
+      return os::reserve(temporary_.file(), total);
+    });
+  }
+
+  Status write(Pieces pieces) override {
+    return attempt([&] { return os::write(temporary_.file(), pieces, progress_); });
+  }
+
+  Status commit() override {
+    return detail::guarded(name(), [&]() -> Status {
+      if (committed_) return {};
+      if (!temporary_.is_open()) return closed();
+      // Again: writing takes rights away (setuid), and they may have been changed in the meantime.
+      Status status = temporary_.keep_permissions(target_);
+      if (status && reserved_ > progress_.written) status = os::release_above(temporary_.file(), progress_.written);
+      if (status) status = temporary_.replace(target_, durability_);
+      temporary_.discard();
+      committed_ = status.has_value();
+      return status;
+    });
+  }
+
+ private:
+  /// Runs `body` on the open file; when it fails, the file has no future.
+  template <class Body>
+  Status attempt(Body&& body) {
+    return detail::guarded(name(), [&]() -> Status {
+      if (!temporary_.is_open()) return closed();
+      Status status = body();
+      if (!status) temporary_.discard();
+      return status;
+    });
+  }
+
+  Error closed() const {
+    return committed_ ? Error(Errc::invalid_argument, "the file is already saved").file(name())
+                      : Error(Errc::io, "an earlier write failed").file(name());
+  }
+
+  Durability durability_;
+  bool committed_ = false;
+  std::string target_;
+  Temporary temporary_;
+  os::Progress progress_;
+  std::uint64_t reserved_ = 0;
+};
+
+/// A FIFO or device, which keeps no bytes that could be replaced.
+class DeviceSink final : public Sink {
+ public:
+  DeviceSink(os::File file, Durability durability)
+      : Sink(file.name()), file_(std::move(file)), durability_(durability) {}
+
+  Status write(Pieces pieces) override {
+    return detail::guarded(name(), [&] { return os::write(file_, pieces, progress_); });
+  }
+  Status commit() override {
+    return detail::guarded(name(), [&] { return durability_ == Durability::full ? os::sync(file_) : Status(); });
+  }
+
+ private:
+  os::File file_;
+  Durability durability_;
+  os::Progress progress_;
+};
+
+Result<std::unique_ptr<Sink>> open_file_sink(const std::string& path, Durability durability) {
+  if (path.empty()) return Error(Errc::invalid_argument, "an empty path");
+  const auto a_folder = [&]() -> Error {
+    return Error(Errc::invalid_argument, "the path names a folder, not a file").file(path);
+  };
+  STELE_TRY_ASSIGN(const os::Info target, os::status(path));
+  if (target.kind == os::Kind::folder) return a_folder();
+  if (target.kind == os::Kind::other) {
+    STELE_TRY_ASSIGN(os::File file, os::open_for_writing(path));
+    return std::unique_ptr<Sink>(std::make_unique<DeviceSink>(std::move(file), durability));
+  }
+
+  // Links stay; what they lead to is replaced.
+  STELE_TRY_ASSIGN(const std::string resolved, os::resolve_links(path));
+  const bool exists = target.kind == os::Kind::regular;
+  if (exists) {
+    // A folder that may be written to would let us replace it, but its owner protected it.
+    STELE_TRY(os::check_writable(path));
+    // Links in /proc lead to files that have no name (any more), such as standard output redirected to a deleted file.
+    if (resolved != path) {
+      STELE_TRY_ASSIGN(const os::Info named, os::status(resolved));
+      if (named.kind != os::Kind::regular) return Error(Errc::io, "the link leads to a file without a name").file(path);
+    }
+  }
+  const std::size_t slash = resolved.rfind('/');  // none: npos, and npos + 1 is 0
+  const std::string folder_path = slash == std::string::npos ? "." : resolved.substr(0, slash + 1);
+  std::string leaf = resolved.substr(slash + 1);
+  if (leaf.empty()) return a_folder();
+
+  STELE_TRY_ASSIGN(os::Folder folder, os::open_folder(folder_path, path));
+  const std::string prefix = temporary_prefix(leaf, os::longest_name(folder));
+  remove_leftovers(folder, folder_path, prefix);
+  STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists, path));
+  // Now, so that nobody sees in the unfinished file what the old one hid.
+  if (exists) STELE_TRY(temporary.keep_permissions(leaf));
+  return std::unique_ptr<Sink>(std::make_unique<FileSink>(path, durability, std::move(leaf), std::move(temporary)));
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Sink>> file_sink(const std::string& path, FileSinkOptions options) {
+  return detail::guarded(path, [&] { return open_file_sink(path, options.durability); });
+}
+
+// ---- memory
+
+namespace {
+
+// The first memory of a buffer whose size nobody said.
+constexpr std::size_t smallest_buffer = std::size_t{64} << 10;
+
+void grow(Bytes& bytes, std::size_t used, std::size_t size) {
+  if (size <= bytes.size()) return;
+  Bytes larger(size);
+  if (used != 0) std::memcpy(larger.data(), bytes.data(), used);
+  bytes = std::move(larger);
+}
+
+Error too_small(const std::string& name, std::size_t room, std::uint64_t needed) {
+  return Error(Errc::no_space, "the memory is too small")
+      .file(name)
+      .expected("at most " + std::to_string(room))
+      .found(std::to_string(needed));
+}
+
+}  // namespace
+
+Status BufferSink::reserve(std::uint64_t total) {
+  return detail::guarded(name(), [&]() -> Status {
+    if (total > std::numeric_limits<std::size_t>::max() / 2) return Error(Errc::out_of_memory).file(name());
+    grow(bytes_, used_, static_cast<std::size_t>(total));
+    return {};
+  });
+}
+
+Status BufferSink::write(Pieces pieces) {
+  return detail::guarded(name(), [&]() -> Status {
+    const std::size_t needed = total_size(pieces, used_);
+    if (needed > std::numeric_limits<std::size_t>::max() / 2) return Error(Errc::out_of_memory).file(name());
+    // By half at least, so that many small writes copy each byte a bounded number of times.
+    if (needed > bytes_.size()) {
+      grow(bytes_, used_, std::max({needed, bytes_.size() + bytes_.size() / 2, smallest_buffer}));
+    }
+    append(bytes_.data(), used_, pieces);
+    return {};
+  });
+}
+
+Bytes BufferSink::take() noexcept {
+  bytes_.truncate(std::exchange(used_, 0));
+  return std::exchange(bytes_, Bytes());
+}
+
+Status SpanSink::reserve(std::uint64_t total) {
+  return detail::guarded(name(), [&]() -> Status {
+    if (total > memory_.size()) return too_small(name(), memory_.size(), total);
+    return {};
+  });
+}
+
+Status SpanSink::write(Pieces pieces) {
+  return detail::guarded(name(), [&]() -> Status {
+    const std::size_t needed = total_size(pieces, used_);
+    if (needed > memory_.size()) return too_small(name(), memory_.size(), needed);
+    append(memory_.data(), used_, pieces);
+    return {};
+  });
+}
+
+// ---- streams
+
+namespace {
+
+/// Runs `body`; what a stream or its buffer throws becomes an Error.
+template <class Body>
+Status stream_call(const std::string& name, const char* what, std::ostream& stream, Body&& body) {
+  return detail::guarded(name, [&]() -> Status {
+    try {
+      body();
+      if (stream.good()) return {};
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& e) {
+      return Error(Errc::io, std::string(what) + ": " + e.what()).file(name);
+    }
+    return Error(Errc::io, what).file(name);
+  });
+}
+
+}  // namespace
+
+Status StreamSink::write(Pieces pieces) {
+  return stream_call(name(), "cannot write to the stream", *stream_, [&] {
+    for (const auto& piece : pieces) {
+      if (piece.empty()) continue;
+      stream_->write(reinterpret_cast<const char*>(piece.data()), static_cast<std::streamsize>(piece.size()));
+      if (!stream_->good()) return;
+    }
+  });
+}
+
+Status StreamSink::commit() {
+  return stream_call(name(), "cannot flush the stream", *stream_, [&] { stream_->flush(); });
+}
+
+}  // namespace v0
+}  // namespace stele
