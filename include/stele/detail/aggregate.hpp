@@ -1,0 +1,571 @@
+// Reflection of plain aggregates: how many fields, where they are, what type they have and what they are called.
+//
+// The structured bindings come from Boost.PFR (detail names, as of Boost 1.81). The count and the names are ours:
+// PFR's count stops with a hard error at a std::optional of a move-only type and takes every element of a C array
+// for a field, and its release in 1.81 has no names.
+#pragma once
+
+#include <cstddef>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <boost/pfr/detail/core17_generated.hpp>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// The largest number of fields that the binding tables reach.
+inline constexpr std::size_t aggregate_limit = 100;
+
+/// The size of a type that is no aggregate class or has a field that nothing but itself can initialise.
+inline constexpr std::size_t aggregate_uncounted = static_cast<std::size_t>(-1);
+
+namespace probe {
+
+// How the fields are counted
+//
+// T{{}, {}, …} accepts exactly one pair of braces per field, whatever the field is: braces cannot be elided where
+// they are written, so a C array counts once. That settles every type whose fields can all be made from {}, in a few
+// checks. Only if a field cannot (no default constructor, or an explicit one) does the slow way begin:
+//   1. T{any, any, …} gives the number of initialisers; here a C array takes one per element.
+//   2. From left to right, each position is one field if a braced initialiser there leaves room for all the others.
+//      For an array it never does. {} shows that for most fields and {any_hard} for most others.
+//   3. What is left is an array of k elements if {any × k} takes the room of exactly k initialisers.
+
+// The only classes that may use the conversions below.
+struct lists;
+template <std::size_t N>
+struct braces;
+template <std::size_t Log>
+struct braces_among;
+
+// Converts to everything, but only where a field itself is initialised. The conversion is private, so it is not there
+// for the constructors of std::optional and the like, which ask whether their element could be made from the argument.
+// If they were chosen they would be instantiated, and that stops within the constructor of an Eigen matrix, for one.
+class any_field {
+  friend lists;
+  template <std::size_t>
+  friend struct braces;
+  template <std::size_t>
+  friend struct braces_among;
+  template <class U>
+  operator U() const;
+};
+
+template <class U>
+concept made_from_braces = requires(void (&take)(U)) {
+  take({});
+};
+
+// Converts only to classes that cannot be made from {}. Within braces it therefore reaches the copy or move
+// constructor of such a class, where any_field would be ambiguous with its other constructors.
+class any_hard {
+  friend lists;
+  template <class U>
+  requires(std::is_class_v<U> && !made_from_braces<U>) operator U() const;
+};
+
+// Converts only to bases of T. Not const, so that it is as good a match as a constructor that takes anything.
+template <class T>
+class any_base {
+  friend lists;
+  template <class U>
+  requires(std::is_base_of_v<U, T> && !std::is_same_v<U, T>) operator U() &&;
+};
+
+// Converts to nothing: only a constructor that takes anything accepts it.
+struct any_nothing {};
+
+template <std::size_t>
+using any_at = any_field;
+
+template <std::size_t N>
+using upto = std::make_index_sequence<N>;
+
+struct lists {
+  template <class T, std::size_t... A>
+  static consteval bool any(std::index_sequence<A...>) {
+    return requires { T{any_at<A>{}...}; };
+  }
+
+  // T(any × A): elides no braces, so no C array of several elements accepts its place there.
+  template <class T, std::size_t... A>
+  static consteval bool parens(std::index_sequence<A...>) {
+#ifdef __cpp_aggregate_paren_init
+    return requires { T(any_at<A>{}...); };
+#else
+    return false;
+#endif
+  }
+
+  // T{first, any × A}
+  template <class T, class First, std::size_t... A>
+  static consteval bool first(std::index_sequence<A...>) {
+    return requires { T{First{}, any_at<A>{}...}; };
+  }
+
+  // T{any × A, {any × K}, any × B}
+  template <class T, std::size_t... A, std::size_t... K, std::size_t... B>
+  static consteval bool nested(std::index_sequence<A...>, std::index_sequence<K...>, std::index_sequence<B...>) {
+    return requires { T{any_at<A>{}..., {any_at<K>{}...}, any_at<B>{}...}; };
+  }
+
+  // T{any × A, {any_hard}, any × B}
+  template <class T, std::size_t... A, std::size_t... B>
+  static consteval bool hard(std::index_sequence<A...>, std::index_sequence<B...>) {
+    return requires { T{any_at<A>{}..., {any_hard{}}, any_at<B>{}...}; };
+  }
+};
+
+// braces<N>::alone<T, Rest...>() is whether T{{} × N, Rest{}...} is valid. A pack cannot expand to empty braces, so the
+// lists are spelled out.
+template <>
+struct braces<0> {
+  template <class T, class... Rest>
+  static consteval bool alone() {
+    return requires { T{Rest{}...}; };
+  }
+};
+
+#define STELE_BRACES(count, ...)                      \
+  template <>                                         \
+  struct braces<count> {                              \
+    template <class T, class... Rest>                 \
+    static consteval bool alone() {                   \
+      return requires { T{__VA_ARGS__, Rest{}...}; }; \
+    }                                                 \
+  };
+#define STELE_BRACES_2 \
+  {}, {}
+#define STELE_BRACES_3 \
+  {}, {}, {}
+#define STELE_BRACES_4 \
+  {}, {}, {}, {}
+#define STELE_BRACES_5 \
+  {}, {}, {}, {}, {}
+#define STELE_BRACES_8 STELE_BRACES_4, STELE_BRACES_4
+#define STELE_BRACES_10 STELE_BRACES_5, STELE_BRACES_5
+#define STELE_BRACES_16 STELE_BRACES_8, STELE_BRACES_8
+#define STELE_BRACES_20 STELE_BRACES_10, STELE_BRACES_10
+#define STELE_BRACES_32 STELE_BRACES_16, STELE_BRACES_16
+#define STELE_BRACES_40 STELE_BRACES_20, STELE_BRACES_20
+#define STELE_BRACES_64 STELE_BRACES_32, STELE_BRACES_32
+#define STELE_BRACES_80 STELE_BRACES_40, STELE_BRACES_40
+#define STELE_BRACES_DECADE(tens, ...)                               \
+  STELE_BRACES(tens##1, __VA_ARGS__, {})                             \
+  STELE_BRACES(tens##2, __VA_ARGS__, STELE_BRACES_2)                 \
+  STELE_BRACES(tens##3, __VA_ARGS__, STELE_BRACES_3)                 \
+  STELE_BRACES(tens##4, __VA_ARGS__, STELE_BRACES_4)                 \
+  STELE_BRACES(tens##5, __VA_ARGS__, STELE_BRACES_5)                 \
+  STELE_BRACES(tens##6, __VA_ARGS__, STELE_BRACES_5, {})             \
+  STELE_BRACES(tens##7, __VA_ARGS__, STELE_BRACES_5, STELE_BRACES_2) \
+  STELE_BRACES(tens##8, __VA_ARGS__, STELE_BRACES_5, STELE_BRACES_3) \
+  STELE_BRACES(tens##9, __VA_ARGS__, STELE_BRACES_5, STELE_BRACES_4)
+STELE_BRACES(1, {})
+STELE_BRACES(2, STELE_BRACES_2)
+STELE_BRACES(3, STELE_BRACES_3)
+STELE_BRACES(4, STELE_BRACES_4)
+STELE_BRACES(5, STELE_BRACES_5)
+STELE_BRACES(6, STELE_BRACES_5, {})
+STELE_BRACES(7, STELE_BRACES_5, STELE_BRACES_2)
+STELE_BRACES(8, STELE_BRACES_5, STELE_BRACES_3)
+STELE_BRACES(9, STELE_BRACES_5, STELE_BRACES_4)
+STELE_BRACES(10, STELE_BRACES_10)
+STELE_BRACES_DECADE(1, STELE_BRACES_10)
+STELE_BRACES(20, STELE_BRACES_20)
+STELE_BRACES_DECADE(2, STELE_BRACES_20)
+STELE_BRACES(30, STELE_BRACES_20, STELE_BRACES_10)
+STELE_BRACES_DECADE(3, STELE_BRACES_20, STELE_BRACES_10)
+STELE_BRACES(40, STELE_BRACES_40)
+STELE_BRACES_DECADE(4, STELE_BRACES_40)
+STELE_BRACES(50, STELE_BRACES_40, STELE_BRACES_10)
+STELE_BRACES_DECADE(5, STELE_BRACES_40, STELE_BRACES_10)
+STELE_BRACES(60, STELE_BRACES_40, STELE_BRACES_20)
+STELE_BRACES_DECADE(6, STELE_BRACES_40, STELE_BRACES_20)
+STELE_BRACES(70, STELE_BRACES_40, STELE_BRACES_20, STELE_BRACES_10)
+STELE_BRACES_DECADE(7, STELE_BRACES_40, STELE_BRACES_20, STELE_BRACES_10)
+STELE_BRACES(80, STELE_BRACES_80)
+STELE_BRACES_DECADE(8, STELE_BRACES_80)
+STELE_BRACES(90, STELE_BRACES_80, STELE_BRACES_10)
+STELE_BRACES_DECADE(9, STELE_BRACES_80, STELE_BRACES_10)
+STELE_BRACES(100, STELE_BRACES_80, STELE_BRACES_20)
+STELE_BRACES(101, STELE_BRACES_80, STELE_BRACES_20, {})
+
+// braces_among<Log>::accepted<T>(A, B) is whether T{any × A, {} × 2^Log, any × B} is valid.
+#define STELE_BRACES_AMONG(log, ...)                                                       \
+  template <>                                                                              \
+  struct braces_among<log> {                                                               \
+    template <class T, std::size_t... A, std::size_t... B>                                 \
+    static consteval bool accepted(std::index_sequence<A...>, std::index_sequence<B...>) { \
+      return requires { T{any_at<A>{}..., __VA_ARGS__, any_at<B>{}...}; };                 \
+    }                                                                                      \
+  };
+STELE_BRACES_AMONG(0, {})
+STELE_BRACES_AMONG(1, STELE_BRACES_2)
+STELE_BRACES_AMONG(2, STELE_BRACES_4)
+STELE_BRACES_AMONG(3, STELE_BRACES_8)
+STELE_BRACES_AMONG(4, STELE_BRACES_16)
+STELE_BRACES_AMONG(5, STELE_BRACES_32)
+STELE_BRACES_AMONG(6, STELE_BRACES_64)
+
+#undef STELE_BRACES
+#undef STELE_BRACES_AMONG
+#undef STELE_BRACES_DECADE
+#undef STELE_BRACES_2
+#undef STELE_BRACES_3
+#undef STELE_BRACES_4
+#undef STELE_BRACES_5
+#undef STELE_BRACES_8
+#undef STELE_BRACES_10
+#undef STELE_BRACES_16
+#undef STELE_BRACES_20
+#undef STELE_BRACES_32
+#undef STELE_BRACES_40
+#undef STELE_BRACES_64
+#undef STELE_BRACES_80
+
+// The slow way stops looking beyond this many initialisers.
+inline constexpr std::size_t initializer_limit = 256;
+
+// The largest N of [Low, High) for which T{{} × N} is valid; T{{} × Low} is.
+template <class T, std::size_t Low, std::size_t High>
+consteval std::size_t most_braces() {
+  if constexpr (High - Low == 1) {
+    return Low;
+  } else {
+    // Small steps first: most types have few fields.
+    constexpr std::size_t half = Low + (High - Low) / 2;
+    constexpr std::size_t middle = half < 2 * Low + 8 ? half : 2 * Low + 8;
+    if constexpr (braces<middle>::template alone<T>()) {
+      return most_braces<T, middle, High>();
+    } else {
+      return most_braces<T, Low, middle>();
+    }
+  }
+}
+
+// The smallest N from First on for which T{any × N} is valid.
+template <class T, std::size_t First>
+consteval std::size_t least_any() {
+  if constexpr (First > initializer_limit || First > 8 * sizeof(T)) {
+    return aggregate_uncounted;
+  } else if constexpr (lists::any<T>(upto<First>{})) {
+    return First;
+  } else {
+    return least_any<T, First + 1>();
+  }
+}
+
+// The largest N of [Low, High) for which T{any × N} is valid; T{any × Low} is.
+template <class T, std::size_t Low, std::size_t High>
+consteval std::size_t most_any() {
+  if constexpr (High - Low == 1) {
+    return Low;
+  } else {
+    constexpr std::size_t half = Low + (High - Low) / 2;
+    constexpr std::size_t middle = half < 2 * Low + 2 ? half : 2 * Low + 2;
+    if constexpr (lists::any<T>(upto<middle>{})) {
+      return most_any<T, middle, High>();
+    } else {
+      return most_any<T, Low, middle>();
+    }
+  }
+}
+
+// The number of initialisers that the field takes which is no array or an array of at least K elements. At is its
+// place in the list and Total the length of that.
+template <class T, std::size_t At, std::size_t Total, std::size_t K = 1>
+consteval std::size_t initializers_of_field() {
+  if constexpr (At + K > Total) {
+    return 1;
+  } else if constexpr (lists::nested<T>(upto<At>{}, upto<K>{}, upto<Total - At - 1>{})) {
+    return 1;
+  } else if constexpr (K > 1 && lists::nested<T>(upto<At>{}, upto<K>{}, upto<Total - At - K>{}) &&
+                       !lists::nested<T>(upto<At>{}, upto<K>{}, upto<Total - At - K + 1>{})) {
+    return K;
+  } else {
+    return initializers_of_field<T, At, Total, K + 1>();
+  }
+}
+
+// The number of fields that take the initialisers from At on. Runs of 2^Log fields are tried with {}; Rising is
+// whether a longer run may still follow.
+template <class T, std::size_t At, std::size_t Total, std::size_t Log = 6, bool Rising = false>
+consteval std::size_t fields_from() {
+  constexpr std::size_t run = std::size_t{1} << Log;
+  if constexpr (At == Total) {
+    return 0;
+  } else if constexpr (At + run > Total) {
+    return fields_from<T, At, Total, Log - 1>();
+  } else if constexpr (braces_among<Log>::template accepted<T>(upto<At>{}, upto<Total - At - run>{})) {
+    constexpr std::size_t next = Rising && Log < 6 ? Log + 1 : Log;
+    return run + fields_from<T, At + run, Total, next, Rising>();
+  } else if constexpr (Log > 0) {
+    return fields_from<T, At, Total, Log - 1>();
+  } else if constexpr (lists::hard<T>(upto<At>{}, upto<Total - At - 1>{})) {
+    // Not asked before {} has failed: {any_hard} makes std::vector of such a class instantiate its list constructor.
+    return 1 + fields_from<T, At + 1, Total, 0, true>();
+  } else {
+    return 1 + fields_from<T, At + initializers_of_field<T, At, Total>(), Total, 0, true>();
+  }
+}
+
+// Bindings of std::array and of other classes with a tuple_size go by that and not by fields.
+template <class T>
+concept field_aggregate = std::is_class_v<T> && std::is_aggregate_v<T> && !requires {
+  std::tuple_size<T>::value;
+};
+
+struct counts {
+  std::size_t fields;        // or aggregate_uncounted
+  std::size_t initializers;  // as many as T{any, any, …} needs: 0 if T{} is valid
+};
+
+template <class T, std::size_t Fewest, std::size_t Known>
+consteval counts count_slowly() {
+  if constexpr (Fewest == aggregate_uncounted) {
+    return {aggregate_uncounted, 0};
+  } else {
+    constexpr std::size_t total = most_any<T, (Fewest < Known ? Known : Fewest), initializer_limit + 2>();
+    if constexpr (total > initializer_limit) {
+      return {aggregate_limit + 1, Fewest};
+    } else if constexpr (lists::nested<T>(upto<total>{}, upto<0>{}, upto<0>{})) {
+      // A field that {} can initialise and any_field cannot: the list ends too early.
+      return {aggregate_uncounted, Fewest};
+    } else if constexpr (total == 1) {
+      return {1, Fewest};
+    } else if constexpr (lists::parens<T>(upto<total>{})) {
+      return {total, Fewest};
+    } else {
+      return {fields_from<T, 0, total>(), Fewest};
+    }
+  }
+}
+
+template <class T>
+consteval counts count() {
+  if constexpr (!field_aggregate<T>) {
+    return {aggregate_uncounted, 0};
+  } else if constexpr (!braces<0>::alone<T>()) {
+    return count_slowly<T, least_any<T, 1>(), 0>();
+  } else {
+    constexpr std::size_t plain = most_braces<T, 0, aggregate_limit + 2>();
+    if constexpr (plain > aggregate_limit || !braces<plain>::template alone<T, any_field>()) {
+      return {plain, 0};
+    } else {
+      return count_slowly<T, 0, plain>();
+    }
+  }
+}
+
+template <class T>
+inline constexpr counts counted = count<T>();
+
+template <class T>
+consteval bool has_base() {
+  if constexpr (!field_aggregate<T>) {
+    return false;
+  } else {
+    // Bases come first in the list. A field that takes anything accepts both, a base that takes anything only
+    // any_nothing, because for it any_base is ambiguous.
+    constexpr std::size_t needed = counted<T>.initializers;
+    using rest = upto<needed == 0 ? 0 : needed - 1>;
+    return lists::first<T, any_base<T>>(rest{}) != lists::first<T, any_nothing>(rest{});
+  }
+}
+
+}  // namespace probe
+
+/// The number of fields of the aggregate class T: at most aggregate_limit, one more than that if there are more, or
+/// aggregate_uncounted. Arrays and nested aggregates count one, and so does each base class.
+template <class T>
+inline constexpr std::size_t aggregate_size = probe::counted<std::remove_cv_t<T>>.fields;
+
+/// Whether T has a base class, be it empty; such a type cannot be bound.
+template <class T>
+inline constexpr bool aggregate_has_base = probe::has_base<std::remove_cv_t<T>>();
+
+/// Whether the fields of T can be bound: an aggregate class without bases, of at most aggregate_limit fields.
+/// Bit-fields and anonymous unions are not seen by this and stop in Boost.PFR; const references, and with g++ volatile
+/// fields, stop when a name is asked for.
+template <class T>
+inline constexpr bool aggregate_is_bindable = aggregate_size<T> <= aggregate_limit && !aggregate_has_base<T>;
+
+/// References to all fields of the object, as a tuple of Boost.PFR.
+template <class T>
+constexpr auto aggregate_tie(T& object) noexcept {
+  static_assert(aggregate_size<T> != aggregate_uncounted,
+                "not an aggregate class, or one with a field that cannot be counted, such as a reference");
+  static_assert(aggregate_size<T> == aggregate_uncounted || aggregate_size<T> <= aggregate_limit,
+                "an aggregate of more than 100 fields");
+  static_assert(!aggregate_has_base<T>, "an aggregate with a base class");
+  if constexpr (aggregate_is_bindable<T>) {
+    return boost::pfr::detail::tie_as_tuple(object, boost::pfr::detail::size_t_<aggregate_size<T>>{});
+  } else {
+    return boost::pfr::detail::sequence_tuple::tuple<>{};
+  }
+}
+
+namespace probe {
+
+template <class Tuple>
+struct tied_fields;
+
+template <class... Field>
+struct tied_fields<boost::pfr::detail::sequence_tuple::tuple<Field&...>> {
+  static constexpr bool has_array = (std::is_array_v<Field> || ...);
+};
+
+template <class T>
+using tied = decltype(aggregate_tie(std::declval<T&>()));
+
+template <std::size_t I, class Field>
+Field& field_of(const boost::pfr::detail::sequence_tuple::base_from_member<I, Field&>&);
+
+template <class T>
+consteval bool has_array() {
+  if constexpr (aggregate_is_bindable<T>) {
+    return tied_fields<tied<T>>::has_array;
+  } else {
+    return false;
+  }
+}
+
+}  // namespace probe
+
+/// Whether a field of T is a C array. False if T cannot be bound.
+template <class T>
+inline constexpr bool aggregate_has_array = probe::has_array<T>();
+
+/// The type of field I of T, with its const (and that of T).
+template <class T, std::size_t I>
+using aggregate_field_t = std::remove_reference_t<decltype(probe::field_of<I>(std::declval<const probe::tied<T>&>()))>;
+
+namespace probe {
+
+template <class T, std::size_t... I>
+void addresses(T& object, void** out, std::index_sequence<I...>) noexcept {
+  [[maybe_unused]] auto fields = aggregate_tie(object);
+  ((out[I] = const_cast<void*>(static_cast<const volatile void*>(
+        __builtin_addressof(boost::pfr::detail::sequence_tuple::get_impl<I>(fields))))),
+   ...);
+}
+
+}  // namespace probe
+
+/// Writes the address of each field of the object to out, which has room for aggregate_size<T>.
+template <class T>
+void aggregate_addresses(T& object, void** out) noexcept {
+  static_assert(aggregate_is_bindable<T>, "not an aggregate class whose fields can be bound");
+  if constexpr (aggregate_is_bindable<T> && aggregate_size<T> != 0) {
+    probe::addresses(object, out, probe::upto<aggregate_size<T>>{});
+  }
+}
+
+namespace probe {
+
+// The name of a field is read from the address of that field as a template argument, in the pretty name of a function.
+// The object is only declared, so T need not be constructible; Clang asks for definitions all the same.
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wundefined-var-template"
+#pragma clang diagnostic ignored "-Wundefined-internal"
+#endif
+
+template <class T>
+struct holder {
+  T value;
+};
+
+template <class T>
+extern const holder<T> unreal;
+
+// Clang 14 refuses the address of a subobject as a template argument unless a class wraps it.
+template <class Field>
+struct field_pointer {
+  Field* pointer;
+};
+template <class Field>
+field_pointer(Field*) -> field_pointer<Field>;
+
+struct name_view {
+  const char* text;
+  std::size_t length;
+};
+
+template <auto Pointer>
+consteval name_view name_at() {
+  // On both compilers the field comes last: "… = {&unreal.value.weight}]", "… value.Linear::weight)}]".
+  const char* const text = __PRETTY_FUNCTION__;
+  std::size_t end = sizeof(__PRETTY_FUNCTION__) - 1;
+  while (text[end - 1] == ']' || text[end - 1] == '}' || text[end - 1] == ')') --end;
+  std::size_t begin = end;
+  while (text[begin - 1] != '.' && text[begin - 1] != ':') --begin;
+  return {text + begin, end - begin};
+}
+
+template <std::size_t N>
+struct name_views {
+  name_view items[N];
+};
+
+template <class T, std::size_t... I>
+consteval auto find_names(std::index_sequence<I...>) {
+  constexpr auto fields = aggregate_tie(unreal<T>.value);
+  return name_views<sizeof...(I)>{
+      {name_at<field_pointer{__builtin_addressof(boost::pfr::detail::sequence_tuple::get_impl<I>(fields))}>()...}};
+}
+
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
+
+// All names of a type in one piece, so that the long texts they come from do not end up in the program.
+template <std::size_t N, std::size_t Size>
+struct name_table {
+  char text[Size];
+  std::size_t ends[N];  // each one behind the zero that ends the name
+};
+
+template <class T>
+consteval auto make_names() {
+  constexpr std::size_t count = aggregate_size<T>;
+  constexpr name_views<count> views = find_names<T>(upto<count>{});
+  constexpr std::size_t size = [&] {
+    std::size_t sum = 0;
+    for (const name_view& view : views.items) sum += view.length + 1;
+    return sum;
+  }();
+  name_table<count, size> table{};
+  std::size_t end = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t k = 0; k < views.items[i].length; ++k) table.text[end++] = views.items[i].text[k];
+    table.ends[i] = ++end;
+  }
+  return table;
+}
+
+template <class T>
+inline constexpr auto names = make_names<T>();
+
+template <class T, std::size_t I>
+consteval std::string_view name_of() {
+  if constexpr (aggregate_is_bindable<T>) {
+    constexpr std::size_t begin = I == 0 ? 0 : names<T>.ends[I - (I != 0)];
+    return {names<T>.text + begin, names<T>.ends[I] - begin - 1};
+  } else {
+    return {};
+  }
+}
+
+}  // namespace probe
+
+/// The name of field I of T, followed by a zero character. Empty if T cannot be bound.
+template <class T, std::size_t I>
+inline constexpr std::string_view aggregate_name = probe::name_of<std::remove_cv_t<T>, I>();
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

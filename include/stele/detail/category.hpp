@@ -1,0 +1,296 @@
+// What a field is, decided by its type alone (design: what a field is; the first match wins).
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <boost/mp11/list.hpp>
+
+#include "stele/module.hpp"
+#include "stele/param.hpp"
+#include "stele/tensor.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+class Value;
+template <class M>
+class Record;
+template <class T>
+class TypedLeaf;
+
+/// How a type that is no tensor and no module becomes a Value; stele/cereal.hpp gives it to every type with a cereal
+/// function. Members: `static Value to_value(const T&)`, and `static std::string_view from_value(T&, const Value&)`,
+/// which returns what was expected where the value does not fit, else an empty text. Both may throw.
+template <class T>
+struct value_traits;
+
+namespace detail {
+
+template <class T>
+struct is_param : std::false_type {};
+template <class T>
+struct is_param<Param<T>> : std::true_type {};
+
+template <class T>
+concept HasTensorTraits = requires {
+  typename tensor_traits<T>::element;
+};
+
+template <class T>
+concept HasValueTraits = requires(const T& t) {
+  value_traits<T>::to_value(t);
+};
+
+/// What the table of design section 3 says of a type. `listed`: it stands in a field list rather than in an aggregate.
+enum class Category : std::uint8_t {
+  refused,
+  refused_integers,  // a sequence of integers in a plain aggregate: a stride, or weights?
+  refused_bools,     // std::vector<bool>
+  constant,
+  tensor,
+  value,
+  module,
+  tuple,
+  list,
+  array,
+  map,
+  variant,
+  optional,
+  pointer,
+  shared,
+};
+
+constexpr bool is_refused(Category c) { return c <= Category::refused_bools; }
+
+/// Standard containers that are not recognised by their members.
+template <class T>
+struct holder {
+  static constexpr Category category = Category::refused;
+};
+template <class T>
+struct holder<std::optional<T>> {
+  static constexpr Category category = Category::optional;
+  using element = T;
+};
+template <class T>
+struct holder<std::unique_ptr<T>> {
+  static constexpr Category category = Category::pointer;
+  using element = T;
+};
+template <class T>
+struct holder<std::shared_ptr<T>> {
+  static constexpr Category category = Category::shared;
+  using element = T;
+};
+template <class T, std::size_t N>
+struct holder<std::array<T, N>> {
+  static constexpr Category category = Category::array;
+  using element = T;
+};
+template <class... T>
+struct holder<std::tuple<T...>> {
+  static constexpr Category category = Category::tuple;
+  using elements = boost::mp11::mp_list<T...>;
+};
+template <class A, class B>
+struct holder<std::pair<A, B>> {
+  static constexpr Category category = Category::tuple;
+  using elements = boost::mp11::mp_list<A, B>;
+};
+// std::variant by its members: its header alone would be a tenth of what ours cost to compile.
+template <class T>
+concept VariantLike = requires(T& t) {
+  t.valueless_by_exception();
+  t.index();
+};
+template <template <class...> class V, class... T>
+requires VariantLike<V<T...>>
+struct holder<V<T...>> {
+  static constexpr Category category = Category::variant;
+  using elements = boost::mp11::mp_list<T...>;
+  template <class... U>
+  using rebind = V<U...>;
+};
+
+// Vectors and string-keyed maps are recognised by their members, so those of other libraries serve too.
+template <class T>
+concept ListLike = requires(T& t) {
+  typename T::value_type;
+  t.clear();
+  t.size();
+  t[std::size_t{}];
+  t.back();
+}
+&&!requires { typename T::key_type; }
+&&!requires { typename T::traits_type; };
+template <class T>
+concept MapLike = requires(T& t) {
+  typename T::mapped_type;
+  t.clear();
+  t.size();
+  t.begin()->second;
+}
+&&std::is_same_v<typename T::key_type, std::string>;
+
+template <class T>
+inline constexpr bool is_vector_bool = false;
+template <class A>
+inline constexpr bool is_vector_bool<std::vector<bool, A>> = true;
+
+/// Contiguous sequences of numbers from the standard library, as opposed to classes that say they are tensors.
+template <class T>
+inline constexpr bool is_sequence = nested_array<T>::value;
+template <class T, class A>
+inline constexpr bool is_sequence<std::vector<T, A>> = true;
+template <class T, std::size_t N>
+inline constexpr bool is_sequence<std::span<T, N>> = true;
+
+/// The befriended door into classes with STELE_MODULE. Static functions, because clang 14 checks an alias template of a
+/// friend where it is used and finds private types inaccessible.
+struct access {
+  template <class T>
+  static auto self(int) -> std::type_identity<typename T::stele_self_>;
+  template <class T>
+  static auto self(long) -> std::type_identity<void>;
+  template <class T>
+  static consteval bool check() {
+    return T::template stele_check_<T>();
+  }
+  template <class T>
+  static consteval std::string_view name() {
+    return T::stele_name_();
+  }
+  template <class T>
+  static auto record_fields() -> std::type_identity<typename T::template stele_record_<T>>;
+  template <class T>
+  static auto attribute_list(int) -> decltype((T::stele_attributes));
+  template <class T>
+  static auto attribute_list(long) -> void;
+  template <class T>
+  static constexpr const auto& attribute_array() {
+    return T::stele_attributes;
+  }
+  template <class T, class... Args>
+  static auto hook(int) -> decltype(T::from_record(std::declval<Record<T>&&>(), std::declval<Args>()...));
+  template <class T, class... Args>
+  static auto hook(long) -> void;
+  template <class T, class... Args>
+  static T from_record(Record<T>&& record, Args&&... args) {
+    return T::from_record(std::move(record), std::forward<Args>(args)...);
+  }
+};
+
+template <class T>
+inline constexpr bool has_module_macro = std::is_same_v<typename decltype(access::self<T>(0))::type, T>;
+
+// Describe's own query filters and copies lists; the plain lists are all we need, and cost a third to compile.
+template <class T>
+concept HasDescribe = requires {
+  boost_public_member_descriptor_fn(static_cast<T**>(nullptr));
+};
+
+template <class T>
+inline constexpr bool is_listed = false;
+template <class T>
+requires std::is_class_v<T>
+inline constexpr bool is_listed<T> = has_module_macro<T> || HasDescribe<T>;
+
+template <class T>
+inline constexpr bool is_record = false;
+template <class M>
+inline constexpr bool is_record<Record<M>> = true;
+template <class T>
+inline constexpr bool is_typed_leaf = false;
+template <class T>
+inline constexpr bool is_typed_leaf<TypedLeaf<T>> = true;
+
+template <class T>
+inline constexpr bool is_plain_value =
+    (std::is_arithmetic_v<T> && !std::is_same_v<T, long double>) || std::is_enum_v<T> ||
+    std::is_same_v<T, std::string> || std::is_same_v<T, Value> || std::is_same_v<T, float16> ||
+    std::is_same_v<T, bfloat16>;
+
+template <class T, bool Listed>
+consteval Category classify();
+
+/// Of T without const and volatile.
+template <class T, bool Listed>
+inline constexpr Category category_of = classify<std::remove_cv_t<T>, Listed>();
+
+template <bool Listed, template <class...> class L, class... T>
+consteval Category category_of_all(L<T...>*, Category container) {
+  Category refused = Category::constant;
+  bool recorded = false;
+  ((is_refused(category_of<T, Listed>) ? void(refused = category_of<T, Listed>)
+                                       : void(recorded = recorded || category_of<T, Listed> != Category::constant)),
+   ...);
+  if (is_refused(refused)) return refused;
+  return recorded ? container : Category::constant;
+}
+
+template <class E, bool Listed>
+consteval Category category_around(Category container) {
+  constexpr Category element = category_of<E, Listed>;
+  return is_refused(element) || element == Category::constant ? element : container;
+}
+
+template <class T, bool Listed>
+consteval Category classify() {
+  if constexpr (is_typed_leaf<T>) {
+    return Category::tensor;
+  } else if constexpr (is_record<T>) {
+    return Category::module;
+  } else if constexpr (is_vector_bool<T>) {
+    return Category::refused_bools;
+  } else if constexpr (is_param<T>::value) {
+    using tensor = decltype(T::value);
+    return is_vector_bool<tensor> ? Category::refused_bools
+                                  : (HasTensorTraits<tensor> ? Category::tensor : Category::refused);
+  } else if constexpr (HasTensorTraits<T>) {
+    if constexpr (is_sequence<T>) {
+      constexpr DTypeClass element = dtype_class(dtype_of_v<typename tensor_traits<T>::element>);
+      if (!Listed && element != DTypeClass::floating && element != DTypeClass::complex) {
+        return Category::refused_integers;
+      }
+    }
+    return Category::tensor;
+  } else if constexpr (requires { typename holder<T>::element; }) {
+    return category_around<typename holder<T>::element, Listed>(holder<T>::category);
+  } else if constexpr (requires { typename holder<T>::elements; }) {
+    return category_of_all<Listed>(static_cast<typename holder<T>::elements*>(nullptr), holder<T>::category);
+  } else if constexpr (is_listed<T>) {
+    return Category::module;
+  } else if constexpr (is_plain_value<T>) {
+    return Listed ? Category::value : Category::constant;
+  } else if constexpr (HasValueTraits<T>) {
+    return Listed ? Category::value : Category::refused;
+  } else if constexpr (ListLike<T>) {
+    return category_around<typename T::value_type, Listed>(Category::list);
+  } else if constexpr (MapLike<T>) {
+    return category_around<typename T::mapped_type, Listed>(Category::map);
+  } else if constexpr (std::is_class_v<T> && std::is_aggregate_v<T>) {
+    return Category::module;
+  } else {
+    return Category::refused;
+  }
+}
+
+template <class Field>
+consteval bool recordable_field() {
+  return !is_refused(category_of<Field, true>);
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

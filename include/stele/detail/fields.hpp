@@ -1,0 +1,325 @@
+// The fields of a module: their names, types, addresses and attributes, from Boost.Describe's lists or Boost.PFR's
+// tables.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include <boost/mp11/algorithm.hpp>
+#include <boost/mp11/list.hpp>
+
+#include "stele/detail/aggregate.hpp"
+#include "stele/detail/category.hpp"
+#include "stele/module.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+// ---- attributes -----------------------------------------------------------------------------------------------------
+
+template <class T>
+constexpr auto attributes_of() {
+  if constexpr (requires { attributes<T>::list; }) {
+    return std::span<const Attribute>(attributes<T>::list);
+  } else if constexpr (std::is_class_v<T> && !std::is_void_v<decltype(access::attribute_list<T>(0))>) {
+    return std::span<const Attribute>(access::attribute_array<T>());
+  } else {
+    return std::span<const Attribute>();
+  }
+}
+
+constexpr const Attribute* find_attribute(std::span<const Attribute> list, Attribute::Kind kind,
+                                          std::string_view field = {}) {
+  for (const Attribute& a : list) {
+    if (a.kind == kind && a.field == field) return &a;
+  }
+  return nullptr;
+}
+
+/// "ns::Linear<float>" → "Linear".
+consteval std::string_view unqualified(std::string_view text) {
+  std::size_t end = text.size();
+  // The last name's arguments only: "ns::Outer<int>::Inner" → "Inner".
+  for (int depth = 0; end > 0 && (depth > 0 || text[end - 1] == '>'); --end) {
+    depth += text[end - 1] == '>' ? 1 : text[end - 1] == '<' ? -1 : 0;
+  }
+  const std::size_t colon = text.substr(0, end).rfind(':');
+  const std::size_t begin = colon == std::string_view::npos ? 0 : colon + 1;
+  return text.substr(begin, end - begin);
+}
+
+template <class T>
+consteval std::string_view pretty_name() {
+  // "… [with T = ns::Linear; …]" on g++, "… [T = ns::Linear]" on clang.
+  constexpr std::string_view text = __PRETTY_FUNCTION__;
+  constexpr std::size_t begin = text.find("T = ") + 4;
+  constexpr std::size_t semicolon = text.find(';', begin);
+  constexpr std::size_t end = semicolon == std::string_view::npos ? text.rfind(']') : semicolon;
+  return unqualified(text.substr(begin, end - begin));
+}
+
+/// Kept alone in static storage, so that the long pretty text does not end up in the program.
+template <std::size_t N>
+struct FixedText {
+  char text[N + 1] = {};
+  constexpr std::string_view view() const { return {text, N}; }
+};
+template <class T>
+consteval auto fixed_type_name() {
+  constexpr std::string_view name = [] {
+    constexpr const Attribute* given = find_attribute(attributes_of<T>(), Attribute::Kind::type_name);
+    if constexpr (given != nullptr) {
+      return given->text;
+    } else if constexpr (std::is_class_v<T> && has_module_macro<T>) {
+      return unqualified(access::name<T>());
+    } else {
+      return pretty_name<T>();
+    }
+  }();
+  FixedText<name.size()> fixed;
+  for (std::size_t i = 0; i < name.size(); ++i) fixed.text[i] = name[i];
+  return fixed;
+}
+template <class T>
+inline constexpr auto type_name_text = fixed_type_name<T>();
+
+// ---- the fields of a module -----------------------------------------------------------------------------------------
+
+template <class Pointer>
+struct member_type;
+template <class C, class T>
+struct member_type<T C::*> {
+  using type = T;
+};
+
+/// All fields of a module, recorded or not: `types` (an mp_list), `names`, `addresses`, and what to show of one in an
+/// error message.
+template <class T>
+struct fields_of {
+  static_assert(!aggregate_has_base<T>,
+                "stele: a plain aggregate with base classes cannot be recorded: list its fields with "
+                "STELE_MODULE_DERIVED, or make the base a field");
+  static_assert(!aggregate_has_array<T>,
+                "stele: a plain aggregate with a C array cannot be recorded: use std::array, or list the fields with "
+                "STELE_MODULE");
+  static_assert(aggregate_size<T> <= aggregate_limit,
+                "stele: the fields of this plain aggregate cannot be counted: list them with STELE_MODULE");
+  static constexpr bool listed = false;
+  static constexpr bool usable = aggregate_is_bindable<T> && !aggregate_has_array<T>;
+  static constexpr std::size_t count = usable ? aggregate_size<T> : 0;
+  template <std::size_t... I>
+  static auto list(std::index_sequence<I...>) -> boost::mp11::mp_list<aggregate_field_t<T, I>...>;
+  using types = decltype(list(std::make_index_sequence<count>{}));
+  static constexpr std::array<std::string_view, count + 1> names = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<std::string_view, count + 1>{aggregate_name<T, I>...};
+  }
+  (std::make_index_sequence<count>{});
+  static void addresses(void* object, void** out) {
+    if constexpr (usable) aggregate_addresses(*static_cast<T*>(object), out);
+  }
+};
+
+template <class List>
+struct descriptors;
+template <template <class...> class L, class... D>
+struct descriptors<L<D...>> {
+  static constexpr bool listed = true;
+  static constexpr std::size_t count = sizeof...(D);
+  template <std::size_t I>
+  using descriptor = boost::mp11::mp_at_c<L<D...>, I>;
+  using types = boost::mp11::mp_list<typename member_type<std::remove_cv_t<decltype(D::pointer)>>::type...>;
+  static constexpr std::array<std::string_view, count + 1> names{D::name...};
+  template <class T>
+  static void addresses_in(T& object, void** out) {
+    static_cast<void>(object);
+    ((*out++ = const_cast<void*>(static_cast<const volatile void*>(std::addressof(object.*(D::pointer))))), ...);
+  }
+};
+
+template <class D>
+using is_data_member = std::is_member_object_pointer<std::remove_cv_t<decltype(D::pointer)>>;
+
+template <class T>
+auto own_descriptors() {
+  using namespace boost::mp11;
+  using all = mp_append<decltype(boost_public_member_descriptor_fn(static_cast<T**>(nullptr))),
+                        decltype(boost_protected_member_descriptor_fn(static_cast<T**>(nullptr))),
+                        decltype(boost_private_member_descriptor_fn(static_cast<T**>(nullptr)))>;
+  if constexpr (has_module_macro<T>) {
+    return std::type_identity<all>{};  // the macro lists data members only
+  } else {
+    return std::type_identity<mp_copy_if<all, is_data_member>>{};
+  }
+}
+
+template <class T>
+using base_descriptors = decltype(boost_base_descriptor_fn(static_cast<T**>(nullptr)));
+
+/// The classes whose fields T has, bases first, each once (a virtual base may be reached twice).
+template <class Seen, class T>
+struct add_class {
+  static_assert(is_listed<T>, "stele: a base class of a module has no field list: give it STELE_MODULE");
+  template <class S, class D>
+  using add_base = typename add_class<S, typename D::type>::type;
+  using with_bases = boost::mp11::mp_fold<base_descriptors<T>, Seen, add_base>;
+  using type = boost::mp11::mp_if<boost::mp11::mp_contains<Seen, T>, Seen, boost::mp11::mp_push_back<with_bases, T>>;
+};
+template <class T>
+using classes_of = typename add_class<boost::mp11::mp_list<>, T>::type;
+
+template <class... C>
+auto descriptors_of(boost::mp11::mp_list<C...>)
+    -> boost::mp11::mp_append<boost::mp11::mp_list<>, typename decltype(own_descriptors<C>())::type...>;
+
+template <class T>
+consteval auto listed_descriptors() {
+  if constexpr (boost::mp11::mp_empty<base_descriptors<T>>::value) {
+    return own_descriptors<T>();
+  } else {
+    return std::type_identity<decltype(descriptors_of(classes_of<T>{}))>{};
+  }
+}
+
+template <class T>
+requires(is_listed<T>) struct fields_of<T> : descriptors<typename decltype(listed_descriptors<T>())::type> {
+  static void addresses(void* object, void** out) { fields_of::addresses_in(*static_cast<T*>(object), out); }
+};
+
+/// Shown in error messages: on both compilers a pointer says the field's name.
+template <class Module, class Type, auto Where>
+struct field_in_module {
+  static constexpr bool can_be_recorded = !is_refused(category_of<Type, is_listed<Module>>);
+  static constexpr bool has_one_meaning = category_of<Type, is_listed<Module>> != Category::refused_integers;
+  static_assert(can_be_recorded || !has_one_meaning,
+                "stele: a field of this module cannot be recorded (its name and type stand in this message): list the "
+                "fields to record with STELE_MODULE and leave it out, skip it with stele::attributes, or give its type "
+                "a field list, tensor_traits or a cereal function");
+  static_assert(
+      has_one_meaning,
+      "stele: a sequence of integers in a plain aggregate may be weights or a constant (its name and type "
+      "stand in this message): list the fields to record with STELE_MODULE, or skip it with stele::attributes");
+  static constexpr bool ok = can_be_recorded;
+};
+
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wundefined-var-template"
+#pragma clang diagnostic ignored "-Wundefined-internal"
+#endif
+template <class T, std::size_t I>
+consteval bool check_aggregate_field() {
+  constexpr auto fields = aggregate_tie(probe::unreal<T>.value);
+  return field_in_module<T, boost::mp11::mp_at_c<typename fields_of<T>::types, I>,
+                         probe::field_pointer{
+                             __builtin_addressof(boost::pfr::detail::sequence_tuple::get_impl<I>(fields))}>::ok;
+}
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
+
+/// An error that names field I, if that is wanted and refused.
+template <class T, std::size_t I, bool Wanted>
+consteval bool check_one_field() {
+  using type = boost::mp11::mp_at_c<typename fields_of<T>::types, I>;
+  if constexpr (!Wanted || !is_refused(category_of<type, is_listed<T>>)) {
+    return true;
+  } else if constexpr (is_listed<T>) {
+    return field_in_module<T, type, fields_of<T>::template descriptor<I>::pointer>::ok;
+  } else {
+    return check_aggregate_field<T, I>();
+  }
+}
+
+/// Which fields of T are recorded, and the check that every one can be.
+template <class T>
+struct recorded_fields {
+  using of = fields_of<T>;
+  static constexpr std::size_t all = of::count;
+  static constexpr bool listed = of::listed;
+  /// A field list without attributes: nothing to filter, nothing to pay per field.
+  static constexpr bool plain = listed && attributes_of<T>().empty();
+
+  static constexpr std::array<bool, all + 1> wanted = []<class... F>(boost::mp11::mp_list<F...>) {
+    std::array<bool, all + 1> w{(listed || category_of<F, false> != Category::constant)...};
+    for (std::size_t i = 0; !attributes_of<T>().empty() && i < all; ++i) {
+      w[i] = w[i] && find_attribute(attributes_of<T>(), Attribute::Kind::skip, of::names[i]) == nullptr;
+    }
+    return w;
+  }(typename of::types{});
+  // A field that is refused leaves an empty list behind, so that one error does not draw others.
+  static constexpr bool ok = []<class... F>(boost::mp11::mp_list<F...>) {
+    if constexpr ((!is_refused(category_of<F, listed>) && ...)) {
+      return true;
+    } else if constexpr (plain && has_module_macro<T>) {
+      return access::check<T>() && false;
+    } else {
+      return []<std::size_t... I>(std::index_sequence<I...>) {
+        return ((!wanted[I] || check_one_field<T, I, wanted[I]>()) && ...);
+      }
+      (std::make_index_sequence<all>{});
+    }
+  }(typename of::types{});
+
+  static constexpr std::size_t count = [] {
+    std::size_t n = 0;
+    for (std::size_t i = 0; ok && i < all; ++i) n += wanted[i] ? 1 : 0;
+    return n;
+  }();
+  static constexpr std::array<std::uint16_t, count + 1> index = [] {
+    std::array<std::uint16_t, count + 1> kept{};
+    for (std::size_t i = 0, n = 0; ok && i < all; ++i) {
+      if (wanted[i]) kept[n++] = static_cast<std::uint16_t>(i);
+    }
+    return kept;
+  }();
+  template <std::size_t... K>
+  static auto pick(std::index_sequence<K...>)
+      -> boost::mp11::mp_list<boost::mp11::mp_at_c<typename of::types, index[K]>...>;
+  static consteval auto picked() {
+    if constexpr (count == all) {
+      return std::type_identity<typename of::types>{};
+    } else {
+      return std::type_identity<decltype(pick(std::make_index_sequence<count>{}))>{};
+    }
+  }
+  /// Of the recorded fields, as an mp_list.
+  using types = typename decltype(picked())::type;
+  static constexpr std::array<std::string_view, count + 1> names = [] {
+    std::array<std::string_view, count + 1> kept{};
+    for (std::size_t k = 0; k < count; ++k) kept[k] = of::names[index[k]];
+    return kept;
+  }();
+
+  /// Moves the addresses of the recorded fields to the front of those of all.
+  static void compact(void** out) {
+    if constexpr (count != all) {
+      for (std::size_t k = 0; k < count; ++k) out[k] = out[index[k]];
+    }
+  }
+  /// Room for `all` addresses; the first `count` are of recorded fields afterwards.
+  static void addresses(void* object, void** out) {
+    of::addresses(object, out);
+    compact(out);
+  }
+};
+
+template <class T>
+consteval bool attributes_name_fields() {
+  for (const Attribute& a : attributes_of<T>()) {
+    bool known = a.field.empty();
+    for (std::size_t i = 0; i < fields_of<T>::count; ++i) known = known || a.field == fields_of<T>::names[i];
+    if (!known) return false;
+  }
+  return true;
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

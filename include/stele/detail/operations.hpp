@@ -1,0 +1,350 @@
+// What the walks do with objects of one type: tensors, values, containers. One constant table of functions per type.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+
+#include "stele/detail/category.hpp"
+#include "stele/detail/type_info.hpp"
+#include "stele/tensor.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+template <class T, bool Listed>
+struct type_info {
+  static const TypeInfo value;
+};
+
+template <class T>
+consteval bool has_hook() {
+  if constexpr (std::is_class_v<T> && !is_record<T>) {
+    return !std::is_void_v<decltype(access::hook<T>(0))>;
+  } else {
+    return false;
+  }
+}
+
+/// Makes a T by its hook where a T is wanted, without a move.
+template <class T>
+struct MadeFromRecord {
+  void* record;
+  operator T() const { return access::from_record<T>(std::move(*static_cast<Record<T>*>(record))); }  // NOLINT
+};
+
+/// Runs `make` with what an element is made from: a hook's product, or nothing. nullptr: it cannot be made.
+template <class T, class Make>
+void* make_element(void* record, Make make) {
+  if constexpr (has_hook<T>()) {
+    return make(MadeFromRecord<T>{record});
+  } else if constexpr (std::is_default_constructible_v<T>) {
+    static_cast<void>(record);
+    return make();
+  } else {
+    static_cast<void>(record), static_cast<void>(make);
+    return nullptr;
+  }
+}
+
+template <class T>
+void* untyped(T& object) {
+  return const_cast<void*>(static_cast<const volatile void*>(std::addressof(object)));
+}
+
+template <class T>
+struct TensorTable {
+  using traits = tensor_traits<T>;
+  using element = typename traits::element;
+  static_assert(Element<element>,
+                "stele: tensor_traits<T>::element must be a number, bool, float16, bfloat16 or complex");
+  static constexpr bool contiguous = requires(T & t) { traits::data(t); };
+  static_assert(
+      contiguous || requires(const T& t, std::span<element> s) { traits::read(t, std::uint64_t{}, s); },
+      "stele: tensor_traits<T> needs data(), or read() and write()");
+
+  static T& get(void* p) { return *static_cast<T*>(p); }
+  static const T& get(const void* p) { return *static_cast<const T*>(p); }
+  static void shape(const void* p, Shape& out) { out = traits::shape(get(p)); }
+  static std::byte* data(void* p) { return reinterpret_cast<std::byte*>(traits::data(get(p))); }
+  static void read(const void* p, std::uint64_t first, std::size_t count, std::byte* out) {
+    traits::read(get(p), first, std::span<element>(reinterpret_cast<element*>(out), count));
+  }
+  static void write(void* p, std::uint64_t first, std::size_t count, const std::byte* in) {
+    traits::write(get(p), first, std::span<const element>(reinterpret_cast<const element*>(in), count));
+  }
+  static void resize(void* p, const Shape& shape) { traits::resize(get(p), shape); }
+  static bool unset(const void* p) {
+    if constexpr (requires { traits::unset(get(p)); }) {
+      return traits::unset(get(p));
+    } else {
+      return traits::shape(get(p)).element_count() == 0U;
+    }
+  }
+  static void adopt(void* p, std::byte* d, const Shape& shape, std::shared_ptr<const void> keeper) {
+    traits::adopt(get(p), reinterpret_cast<element*>(d), shape, std::move(keeper));
+  }
+  static void take(void* p, void* from) {
+    if constexpr (std::is_move_assignable_v<T>) get(p) = std::move(get(from));
+  }
+
+  static constexpr TensorOps make() {
+    TensorOps ops;
+    ops.dtype = dtype_of_v<element>;
+    ops.rank = static_cast<std::int16_t>(traits::rank);
+    ops.shape = shape;
+    if constexpr (contiguous) {
+      ops.data = data;
+    } else {
+      ops.read = read;
+      ops.write = write;
+    }
+    if constexpr (requires(T & t, const Shape& s) { traits::resize(t, s); }) {
+      ops.resize = resize;
+      ops.unset = unset;
+    } else {
+      ops.fixed_shape = true;
+    }
+    if constexpr (requires(T & t, element * e, const Shape& s) { traits::adopt(t, e, s, nullptr); }) ops.adopt = adopt;
+    if constexpr (
+        requires { typename T::value_type; } &&
+        requires(T & t) {
+          { *t.data() } -> std::same_as<const element&>;
+        }) {
+      ops.adopts_const = true;
+    }
+    if constexpr (std::is_move_assignable_v<T> && !std::is_trivially_copyable_v<T>) ops.take = take;
+    return ops;
+  }
+  static constexpr TensorOps value = make();
+};
+
+// The tensor is Param's first member, so one table's functions serve both.
+template <class T>
+struct TensorTable<Param<T>> {
+  static_assert(HasTensorTraits<T>, "stele: Param<T> needs a tensor type: give T tensor_traits");
+  static std::optional<ParamId>* id(void* p) { return &static_cast<Param<T>*>(p)->id; }
+  static constexpr TensorOps make() {
+    TensorOps ops = TensorTable<T>::make();
+    ops.id = id;
+    return ops;
+  }
+  static constexpr TensorOps value = make();
+};
+
+// Defined in src/value.cpp. Integers go through the widest type of their signedness.
+STELE_EXPORT void to_value(std::int64_t number, Value& out);
+STELE_EXPORT void to_value(std::uint64_t number, Value& out);
+STELE_EXPORT void to_value(bool truth, Value& out);
+STELE_EXPORT void to_value(double number, Value& out);
+STELE_EXPORT void to_value(const std::string& text, Value& out);
+STELE_EXPORT void assign_value(const Value& from, Value& to);
+STELE_EXPORT bool from_value(const Value& in, std::int64_t low, std::int64_t high, std::int64_t& out);
+STELE_EXPORT bool from_value(const Value& in, std::uint64_t high, std::uint64_t& out);
+STELE_EXPORT bool from_value(const Value& in, bool& out);
+STELE_EXPORT bool from_value(const Value& in, double highest, double& out);
+STELE_EXPORT bool from_value(const Value& in, std::string& out);
+
+template <class T>
+struct ValueTable {
+  static void to(const void* p, Value& out) {
+    const T& t = *static_cast<const T*>(p);
+    if constexpr (HasValueTraits<T>) {
+      assign_value(value_traits<T>::to_value(t), out);
+    } else if constexpr (std::is_same_v<T, Value>) {
+      assign_value(t, out);
+    } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::string>) {
+      to_value(t, out);
+    } else if constexpr (std::is_enum_v<T>) {
+      ValueTable<std::underlying_type_t<T>>::to(p, out);
+    } else if constexpr (std::is_integral_v<T>) {
+      to_value(static_cast<std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>(t), out);
+    } else {
+      to_value(static_cast<double>(static_cast<float_of<T>>(t)), out);
+    }
+  }
+  static std::string_view from(void* p, const Value& in) {
+    T& t = *static_cast<T*>(p);
+    if constexpr (HasValueTraits<T>) {
+      return value_traits<T>::from_value(t, in);
+    } else if constexpr (std::is_same_v<T, Value>) {
+      assign_value(in, t);
+      return {};
+    } else if constexpr (std::is_same_v<T, bool>) {
+      return from_value(in, t) ? "" : "a bool";
+    } else if constexpr (std::is_same_v<T, std::string>) {
+      return from_value(in, t) ? "" : "a string";
+    } else if constexpr (std::is_enum_v<T>) {
+      return ValueTable<std::underlying_type_t<T>>::from(p, in);
+    } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
+      std::int64_t wide = 0;
+      if (!from_value(in, std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), wide)) return integer_text();
+      t = static_cast<T>(wide);
+      return {};
+    } else if constexpr (std::is_integral_v<T>) {
+      std::uint64_t wide = 0;
+      if (!from_value(in, std::numeric_limits<T>::max(), wide)) return integer_text();
+      t = static_cast<T>(wide);
+      return {};
+    } else {
+      double wide = 0;
+      constexpr double highest = sizeof(T) == 8               ? 1.7976931348623157e308
+                                 : std::is_same_v<T, float16> ? 65504.0
+                                                              : 3.4028234663852886e38;
+      if (!from_value(in, highest, wide)) return "a number in range";
+      t = static_cast<T>(static_cast<float_of<T>>(wide));
+      return {};
+    }
+  }
+  static std::string_view check(const Value& in) {
+    T scratch{};
+    return from(&scratch, in);
+  }
+  static constexpr ValueOps make() {
+    ValueOps ops{to, from, nullptr};
+    if constexpr (std::is_default_constructible_v<T>) ops.check = check;
+    return ops;
+  }
+  static constexpr ValueOps value = make();
+
+ private:
+  template <class F>
+  using float_of = std::conditional_t<std::is_same_v<F, double>, double, float>;
+  static constexpr std::string_view integer_text() {
+    constexpr std::string_view texts[2][4] = {
+        {"an integer of 8 bits without sign", "an integer of 16 bits without sign",
+         "an integer of 32 bits without sign", "an integer of 64 bits without sign"},
+        {"an integer of 8 bits", "an integer of 16 bits", "an integer of 32 bits", "an integer of 64 bits"}};
+    return texts[std::is_signed_v<T>][sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3];
+  }
+};
+
+/// list, array
+template <class C, class E>
+struct SequenceTable {
+  static std::size_t size(const void* c) { return static_cast<const C*>(c)->size(); }
+  static void* at(const void* c, std::size_t i) { return untyped((*static_cast<const C*>(c))[i]); }
+  static void clear(void* c) { static_cast<C*>(c)->clear(); }
+  static void reserve(void* c, std::size_t n) {
+    if constexpr (requires(C & v) { v.reserve(n); }) static_cast<C*>(c)->reserve(n);
+  }
+  static void* add(void* c, std::size_t, std::string_view, void* record) {
+    C& v = *static_cast<C*>(c);
+    return make_element<E>(record, [&](auto... from) {
+      v.emplace_back(from...);
+      return untyped(v.back());
+    });
+  }
+  static constexpr ContainerOps make() {
+    ContainerOps ops;
+    ops.size = size;
+    ops.at = at;
+    if constexpr (requires(C & v) { v.clear(); }) {
+      ops.clear = clear;
+      ops.reserve = reserve;
+      ops.add = add;
+    }
+    return ops;
+  }
+  static constexpr ContainerOps value = make();
+};
+
+/// optional, unique_ptr, shared_ptr
+template <class C, class E>
+struct HolderTable {
+  static C& get(const void* c) { return *static_cast<C*>(const_cast<void*>(c)); }
+  static std::size_t size(const void* c) { return get(c) ? 1 : 0; }
+  static void* at(const void* c, std::size_t) { return untyped(*get(c)); }
+  static void clear(void* c) { get(c).reset(); }
+  static void* add(void* c, std::size_t, std::string_view, void* record) {
+    return make_element<E>(record, [&](auto... from) {
+      if constexpr (requires(C & o) { o.emplace(from...); }) {
+        get(c).emplace(from...);
+      } else {
+        get(c) = C(new std::remove_const_t<E>(from...));
+      }
+      return untyped(*get(c));
+    });
+  }
+  static void share(void* c, const void* other) { get(c) = get(other); }
+  static constexpr ContainerOps make() {
+    ContainerOps ops;
+    ops.size = size;
+    ops.at = at;
+    ops.clear = clear;
+    ops.add = add;
+    if constexpr (holder<C>::category == Category::shared) ops.share = share;
+    return ops;
+  }
+  static constexpr ContainerOps value = make();
+};
+
+template <class C, class E>
+struct MapTable {
+  static std::size_t size(const void* c) { return static_cast<const C*>(c)->size(); }
+  static void clear(void* c) { static_cast<C*>(c)->clear(); }
+  static void* add(void* c, std::size_t, std::string_view key, void* record) {
+    return make_element<E>(record, [&](auto... from) {
+      return untyped(static_cast<C*>(c)->try_emplace(std::string(key), from...).first->second);
+    });
+  }
+  static void each(const void* c, void* context, void (*visit)(void*, std::string_view, void*)) {
+    for (const auto& [key, element] : *static_cast<const C*>(c)) visit(context, key, untyped(element));
+  }
+  static constexpr ContainerOps make() {
+    ContainerOps ops;
+    ops.size = size;
+    ops.clear = clear;
+    ops.add = add;
+    ops.each = each;
+    return ops;
+  }
+  static constexpr ContainerOps value = make();
+};
+
+template <class C, class L>
+struct VariantTable;
+template <class C, class... E>
+struct VariantTable<C, boost::mp11::mp_list<E...>> {
+  static std::size_t size(const void* c) { return static_cast<const C*>(c)->index(); }
+  static void* at(const void* c, std::size_t) {
+    void* p = nullptr;
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      const C& v = *static_cast<const C*>(c);
+      ((v.index() == I ? void(p = untyped(*get_if<I>(&v))) : void()), ...);
+    }
+    (std::index_sequence_for<E...>{});
+    return p;
+  }
+  static void* add(void* c, std::size_t which, std::string_view, void* record) {
+    void* p = nullptr;
+    [&]<std::size_t... I>(std::index_sequence<I...>) {
+      C& v = *static_cast<C*>(c);
+      ((which == I
+            ? void(p = make_element<E>(record, [&](auto... from) { return untyped(v.template emplace<I>(from...)); }))
+            : void()),
+       ...);
+    }
+    (std::index_sequence_for<E...>{});
+    return p;
+  }
+  static constexpr ContainerOps value{size, at, nullptr, nullptr, add, nullptr, nullptr};
+};
+
+template <class T>
+struct HookTable {
+  static void* create() { return new Record<T>(); }
+  static void destroy(void* record) { delete static_cast<Record<T>*>(record); }
+  static constexpr HookOps value{&type_info<Record<T>, true>::value, create, destroy};
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,307 @@
+// From C++ types to the constant tables of type_info.hpp. One table per type; per field a name and a pointer.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <boost/mp11/list.hpp>
+
+#include "stele/detail/category.hpp"
+#include "stele/detail/fields.hpp"
+#include "stele/detail/operations.hpp"
+#include "stele/detail/type_info.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+template <class M>
+consteval bool is_derived() {
+  if constexpr (is_listed<M>) {
+    return !boost::mp11::mp_empty<base_descriptors<M>>::value;
+  } else {
+    return false;
+  }
+}
+
+/// Aliases and the table of fields of a module; for a Record, of its module with the record's types.
+template <class M>
+struct ModuleTable {
+  using fields = recorded_fields<M>;
+  static_assert(attributes_name_fields<M>(), "stele: an attribute of this module names a field that it does not have");
+  static constexpr std::span<const Attribute> attributes = attributes_of<M>();
+  static constexpr std::size_t alias_count = [] {
+    std::size_t n = 0;
+    for (const Attribute& a : attributes) n += a.kind == Attribute::Kind::alias ? 1 : 0;
+    return n;
+  }();
+  // Grouped by field.
+  static constexpr auto aliases = [] {
+    std::array<std::string_view, alias_count + 1> texts{};
+    std::size_t n = 0;
+    for (std::size_t k = 0; alias_count != 0 && k < fields::count; ++k) {
+      for (const Attribute& a : attributes) {
+        if (a.kind == Attribute::Kind::alias && a.field == fields::names[k]) texts[n++] = a.text;
+      }
+    }
+    return texts;
+  }();
+
+  static constexpr FieldInfo field(std::string_view name, const TypeInfo* type, std::size_t& alias) {
+    FieldInfo info{name, type, {}, {}};
+    if (attributes.empty()) return info;
+    std::size_t n = 0;
+    for (const Attribute& a : attributes) {
+      if (a.field != name) continue;
+      if (a.kind == Attribute::Kind::rename) info.name = a.text;
+      if (a.kind == Attribute::Kind::keep_default) info.flags.defaulted = true;
+      if (a.kind == Attribute::Kind::alias) ++n;
+    }
+    info.aliases = std::span<const std::string_view>(aliases).subspan(alias, n);
+    alias += n;
+    return info;
+  }
+
+  /// Info<F, listed>::info is the table of a field of type F.
+  template <template <class, bool> class Info>
+  static constexpr std::array<FieldInfo, fields::count> table = []<class... F>(boost::mp11::mp_list<F...>) {
+    std::size_t alias = 0;
+    std::size_t k = 0;
+    static_cast<void>(alias), static_cast<void>(k);
+    return std::array<FieldInfo, fields::count>{
+        field(fields::names[k++], Info<std::remove_cv_t<F>, fields::listed>::info, alias)...};
+  }(typename fields::types{});
+
+  static constexpr bool names_differ = [] {
+    // Only renames and bases can make two names equal; comparing all pairs of a long list is not free.
+    if constexpr (attributes.empty() && !is_derived<M>()) return true;
+    std::array<std::string_view, fields::count + 1> names{};
+    std::size_t alias = 0;
+    for (std::size_t k = 0; k < fields::count; ++k) names[k] = field(fields::names[k], nullptr, alias).name;
+    for (std::size_t i = 0; i < fields::count; ++i) {
+      for (std::size_t j = i + 1; j < fields::count; ++j) {
+        if (names[i] == names[j]) return false;
+      }
+    }
+    return true;
+  }();
+  static_assert(names_differ, "stele: two recorded fields of this module have the same name (a base's, or a rename)");
+
+  static constexpr void complete(TypeInfo& info) {
+    info.name = type_name_text<M>.view();
+    if (const Attribute* v = find_version()) info.version = v->number;
+    if constexpr (requires { v0::attributes<M>::migrate; }) info.migrate = v0::attributes<M>::migrate;
+  }
+
+ private:
+  static constexpr const Attribute* find_version() {
+    for (const Attribute& a : attributes) {
+      if (a.kind == Attribute::Kind::version) return &a;
+    }
+    return nullptr;
+  }
+};
+
+template <class T, bool Listed>
+struct info_of {
+  static constexpr const TypeInfo* info = &type_info<T, Listed>::value;
+};
+
+/// False where a const member, or the lack of a default constructor, leaves only the hook to make a T.
+template <class T, bool Listed>
+consteval bool writable() {
+  constexpr Category category = category_of<T, Listed>;
+  if constexpr (std::is_const_v<T>) {
+    return false;
+  } else if constexpr (category == Category::module && !is_record<T>) {
+    return []<class... F>(boost::mp11::mp_list<F...>) {
+      return (writable<F, recorded_fields<T>::listed>() && ...);
+    }(typename recorded_fields<T>::types{});
+  } else if constexpr (category == Category::array) {
+    return writable<typename holder<T>::element, Listed>();
+  } else if constexpr (category == Category::tuple) {
+    return []<class... E>(boost::mp11::mp_list<E...>) {
+      return (writable<E, Listed>() && ...);
+    }(typename holder<T>::elements{});
+  } else {
+    return true;
+  }
+}
+
+/// The type that a record's type stands for: a variant's alternatives are named alike in modules and their records.
+template <class T>
+struct module_of {
+  using type = T;
+};
+template <template <class...> class C, class... T>
+struct module_of<C<T...>> {
+  using type = C<typename module_of<T>::type...>;
+};
+template <class T, std::size_t N>
+struct module_of<std::array<T, N>> {
+  using type = std::array<typename module_of<T>::type, N>;
+};
+template <class M>
+struct module_of<Record<M>> {
+  using type = M;
+};
+template <class T>
+struct module_of<TypedLeaf<T>> {
+  using type = T;
+};
+
+template <class T, bool Listed, class L>
+struct TupleTable;
+template <class T, bool Listed, class... E>
+struct TupleTable<T, Listed, boost::mp11::mp_list<E...>> {
+  static constexpr std::array<std::string_view, 32> decimal = {
+      "0",  "1",  "2",  "3",  "4",  "5",  "6",  "7",  "8",  "9",  "10", "11", "12", "13", "14", "15",
+      "16", "17", "18", "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31"};
+  static_assert(sizeof...(E) <= decimal.size(), "stele: tuples and variants of up to 32 elements");
+  template <class A>
+  static consteval std::string_view alternative_name(std::size_t i) {
+    for (const Attribute& a : attributes_of<typename module_of<T>::type>()) {
+      if (a.kind == Attribute::Kind::alternative && a.number == i) return a.text;
+    }
+    if constexpr (category_of<A, Listed> == Category::module) {
+      return type_name_text<typename module_of<std::remove_cv_t<A>>::type>.view();
+    } else {
+      return decimal[i];
+    }
+  }
+  static constexpr auto elements = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<FieldInfo, sizeof...(E)>{
+        FieldInfo{decimal[I], &type_info<std::remove_cv_t<E>, Listed>::value, {}, {}}...};
+  }
+  (std::index_sequence_for<E...>{});
+  static constexpr auto alternatives = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<FieldInfo, sizeof...(E)>{
+        FieldInfo{alternative_name<E>(I), &type_info<std::remove_cv_t<E>, Listed>::value, {}, {}}...};
+  }
+  (std::index_sequence_for<E...>{});
+  static consteval bool alternatives_differ() {
+    for (std::size_t i = 0; i < alternatives.size(); ++i) {
+      for (std::size_t j = i + 1; j < alternatives.size(); ++j) {
+        if (alternatives[i].name == alternatives[j].name) return false;
+      }
+    }
+    return true;
+  }
+  static void addresses(void* object, void** out) {
+    std::apply([&](auto&... element) { ((*out++ = untyped(element)), ...); }, *static_cast<T*>(object));
+  }
+};
+
+template <class M>
+struct RecordTable;  // record.hpp
+
+template <class T, bool Listed>
+constexpr TypeInfo describe() {
+  constexpr Category category = category_of<T, Listed>;
+  TypeInfo info;
+  if constexpr (is_typed_leaf<T>) {
+    info.kind = TypeKind::tensor;
+    info.tensor = &T::ops;
+  } else if constexpr (is_record<T>) {
+    info = RecordTable<T>::describe();
+  } else if constexpr (category == Category::tensor) {
+    info.kind = TypeKind::tensor;
+    info.tensor = &TensorTable<T>::value;
+  } else if constexpr (category == Category::value) {
+    info.kind = TypeKind::value;
+    info.value = &ValueTable<T>::value;
+  } else if constexpr (category == Category::module) {
+    info.kind = TypeKind::module;
+    info.fields = ModuleTable<T>::template table<info_of>;
+    info.addresses = recorded_fields<T>::addresses;
+    info.slots = recorded_fields<T>::all;
+    info.writable = writable<T, Listed>();
+    ModuleTable<T>::complete(info);
+    if constexpr (has_hook<T>()) info.hook = &HookTable<T>::value;
+  } else if constexpr (category == Category::tuple) {
+    using table = TupleTable<T, Listed, typename holder<T>::elements>;
+    info.kind = TypeKind::tuple;
+    info.fields = table::elements;
+    info.addresses = table::addresses;
+    info.slots = table::elements.size();
+  } else if constexpr (category == Category::variant) {
+    using table = TupleTable<T, Listed, typename holder<T>::elements>;
+    static_assert(table::alternatives_differ(),
+                  "stele: two alternatives of a std::variant have the same name: name them with stele::attributes and "
+                  "stele::alternative");
+    info.kind = TypeKind::variant;
+    info.fields = table::alternatives;
+    info.container = &VariantTable<T, typename holder<T>::elements>::value;
+  } else if constexpr (category == Category::map) {
+    info.kind = TypeKind::map;
+    info.element = &type_info<std::remove_cv_t<typename T::mapped_type>, Listed>::value;
+    info.container = &MapTable<T, typename T::mapped_type>::value;
+  } else if constexpr (category == Category::list) {
+    info.kind = TypeKind::list;
+    info.element = &type_info<std::remove_cv_t<typename T::value_type>, Listed>::value;
+    info.container = &SequenceTable<T, typename T::value_type>::value;
+  } else if constexpr (category == Category::array) {
+    using element = typename holder<T>::element;
+    info.kind = TypeKind::array;
+    info.element = &type_info<std::remove_cv_t<element>, Listed>::value;
+    info.container = &SequenceTable<T, element>::value;
+  } else if constexpr (category == Category::optional || category == Category::pointer ||
+                       category == Category::shared) {
+    using element = typename holder<T>::element;
+    info.kind = category == Category::optional  ? TypeKind::optional
+                : category == Category::pointer ? TypeKind::pointer
+                                                : TypeKind::shared;
+    info.element = &type_info<std::remove_cv_t<element>, Listed>::value;
+    info.container = &HolderTable<T, element>::value;
+  }
+  return info;
+}
+
+template <class T, bool Listed>
+constinit const TypeInfo type_info<T, Listed>::value = describe<T, Listed>();
+
+/// Whether anything at all is recorded of T; recursion through pointers and lists is not followed: it is something.
+template <class T, bool Listed>
+consteval bool records_anything() {
+  constexpr Category category = category_of<T, Listed>;
+  if constexpr (category == Category::module && !is_record<std::remove_cv_t<T>>) {
+    using fields = recorded_fields<std::remove_cv_t<T>>;
+    return []<class... F>(boost::mp11::mp_list<F...>) {
+      if constexpr (((category_of<F, fields::listed> != Category::module) || ...)) {
+        return true;
+      } else {
+        return (records_anything<F, fields::listed>() || ...);
+      }
+    }(typename fields::types{});
+  } else {
+    return category != Category::constant;
+  }
+}
+
+/// The table of a module at the top of a save or load.
+template <class M>
+const TypeInfo* module_info() {
+  static_assert(!std::is_const_v<M> && !std::is_reference_v<M>);
+  constexpr Category category = category_of<M, true>;
+  static_assert(!is_refused(category),
+                "stele: this type cannot be recorded: give it a field list (STELE_MODULE or BOOST_DESCRIBE_STRUCT), or "
+                "make it a plain aggregate");
+  if constexpr (!is_refused(category)) {
+    if constexpr (category == Category::module && !is_record<M>) {
+      static_assert(!recorded_fields<M>::ok || records_anything<M, true>(),
+                    "stele: nothing in this type can be recorded: it has no parameters");
+    }
+    return &type_info<M, true>::value;
+  } else {
+    return nullptr;
+  }
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

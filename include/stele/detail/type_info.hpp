@@ -1,0 +1,128 @@
+// The tables that describe C++ types to the compiled half of the library. Templates emit one constant table per type;
+// every walk over objects is compiled once, in src/. Nothing here knows a format.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string_view>
+
+#include "stele/config.hpp"
+#include "stele/dtype.hpp"
+#include "stele/param.hpp"
+#include "stele/shape.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+class Value;
+
+namespace detail {
+
+struct TypeInfo;
+struct SnapshotData;
+
+enum class TypeKind : std::uint8_t {
+  constant,  // not recorded
+  tensor,
+  value,
+  module,
+  tuple,
+  list,   // length changes: std::vector, std::deque
+  array,  // length fixed: std::array
+  map,    // string keys
+  variant,
+  optional,
+  pointer,  // std::unique_ptr
+  shared,   // std::shared_ptr: tied parameters
+};
+
+/// What a field's attributes say (stele::attributes<T>).
+struct FieldFlags {
+  bool defaulted = false;  // may be missing: keeps what the constructor gave
+};
+
+/// One recorded field of a module, element of a tuple or alternative of a variant.
+struct FieldInfo {
+  std::string_view name;
+  const TypeInfo* type = nullptr;
+  FieldFlags flags{};
+  std::span<const std::string_view> aliases{};  // older names, tried in order when `name` is missing
+};
+
+/// A tensor type. `object` is the tensor or the Param around it.
+struct TensorOps {
+  DType dtype = DType::none;
+  std::int16_t rank = -1;  // -1: known at run time
+  bool fixed_shape = false;
+  void (*shape)(const void* object, Shape& out) = nullptr;
+  // Contiguous types have `data`, the others `read` and `write` of elements in row-major order.
+  std::byte* (*data)(void* object) = nullptr;
+  void (*read)(const void* object, std::uint64_t first, std::size_t count, std::byte* out) = nullptr;
+  void (*write)(void* object, std::uint64_t first, std::size_t count, const std::byte* in) = nullptr;
+  void (*resize)(void* object, const Shape& shape) = nullptr;  // absent: fixed_shape
+  bool (*unset)(const void* object) = nullptr;
+  void (*adopt)(void* object, std::byte* data, const Shape& shape, std::shared_ptr<const void> keeper) = nullptr;
+  bool adopts_const = false;                              // adopt() may be given read-only memory
+  void (*take)(void* object, void* from) = nullptr;       // moves a tensor of the same type
+  std::optional<ParamId>* (*id)(void* object) = nullptr;  // Param only
+  // Leaves of Records only: the leaf stands for a snapshot's leaf instead of holding elements.
+  const std::shared_ptr<const SnapshotData>* (*bound)(const void* object, std::uint32_t& leaf) = nullptr;
+  void (*bind)(void* object, std::shared_ptr<const SnapshotData> data, std::uint32_t leaf) = nullptr;
+};
+
+/// A value type: number, bool, enum, string, Value, or a type with a cereal function.
+struct ValueOps {
+  void (*to_value)(const void* object, Value& out) = nullptr;  // may throw
+  /// Empty on success, else what was expected ("an integer from 0 to 255").
+  std::string_view (*from_value)(void* object, const Value& in) = nullptr;
+  /// The same without an object, to check before anything changes; absent where T has no default constructor.
+  std::string_view (*check)(const Value& in) = nullptr;
+};
+
+/// Containers: list, array, map, variant, optional, pointer, shared.
+struct ContainerOps {
+  std::size_t (*size)(const void* c) = nullptr;         // variant: the alternative's number, or npos when valueless
+  void* (*at)(const void* c, std::size_t i) = nullptr;  // element i; optional, pointer: the pointee; variant: the value
+  void (*clear)(void* c) = nullptr;                     // absent: fixed size
+  void (*reserve)(void* c, std::size_t n) = nullptr;
+  /// Appends an element, engages an optional or pointer, inserts `key`, or switches to alternative `which`; gives the
+  /// new element. `record` is a Record of the element's type where that is made by a hook, else null.
+  void* (*add)(void* c, std::size_t which, std::string_view key, void* record) = nullptr;
+  void (*each)(const void* c, void* context,
+               void (*visit)(void* context, std::string_view key, void* element)) = nullptr;
+  void (*share)(void* c, const void* other) = nullptr;  // shared: both point to the same object
+  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
+};
+
+/// A type whose objects are made by a static `from_record(Record&&)`.
+struct HookOps {
+  const TypeInfo* record = nullptr;
+  void* (*create)() = nullptr;
+  void (*destroy)(void* record) = nullptr;
+};
+
+/// A constant-initialised description of one C++ type. The graph of these is the Schema.
+struct TypeInfo {
+  TypeKind kind = TypeKind::constant;
+  bool writable = true;  // false: a const member somewhere; only the hook can make one
+  std::uint32_t version = 0;
+  std::string_view name{};              // unqualified, without template arguments
+  std::span<const FieldInfo> fields{};  // module, tuple; variant: the alternatives
+  // module, tuple: writes the addresses of all fields; the first fields.size() count, but `slots` need room.
+  void (*addresses)(void* object, void** out) = nullptr;
+  std::size_t slots = 0;
+  const TypeInfo* element = nullptr;  // list array map optional pointer shared
+  const TensorOps* tensor = nullptr;
+  const ValueOps* value = nullptr;
+  const ContainerOps* container = nullptr;
+  const HookOps* hook = nullptr;
+  /// Name that `field` has in a file of version `from`; empty: as now.
+  std::string_view (*migrate)(std::uint32_t from, std::string_view field) = nullptr;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

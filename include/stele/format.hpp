@@ -1,0 +1,109 @@
+// Format: Snapshot <-> bytes. A format is compiled once and knows no user type.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "stele/options.hpp"
+#include "stele/report.hpp"
+#include "stele/result.hpp"
+#include "stele/sink.hpp"
+#include "stele/snapshot.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// What a format can hold. What it cannot is an error on save, unless SaveOptions::allow_loss.
+struct Capabilities {
+  bool nesting = false;      // containers; else names are whole paths
+  bool values = false;       // directly, or as the string `stele` among the metadata
+  bool aliases = false;      // likewise
+  bool ids = false;          // soft: their loss is only reported
+  bool type_names = false;   // soft
+  bool annotations = false;  // soft
+  bool metadata = false;     // string -> string
+  bool checksums = false;    // damage to a tensor's bytes is found
+  std::uint32_t max_rank = 0xffff;
+  bool (*holds)(DType dtype) = nullptr;
+};
+
+/// One way to write a Snapshot as bytes. Objects hold options only; all members are safe from several threads.
+class STELE_EXPORT Format {
+ public:
+  virtual ~Format();
+  /// "stele", "safetensors", …
+  virtual std::string_view name() const noexcept = 0;
+  /// Of files, with the dot; added to a path that has none.
+  virtual std::string_view extension() const noexcept = 0;
+  virtual const Capabilities& capabilities() const noexcept = 0;
+  /// Whether bytes that begin with `head` (up to 64 of `size` in all) are of this format.
+  virtual bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept = 0;
+  /// Reads headers and index only; the leaves keep the source. Allocates at most twice the source's size + 16 MiB.
+  virtual Result<Snapshot> open(SourcePtr source, const Limits& limits) const = 0;
+  /// Writes everything, in one pass; the sink is not committed. The snapshot fits capabilities(). Tensor bytes of the
+  /// snapshot are produced piece by piece.
+  virtual Status write(const Snapshot& snapshot, Sink& sink) const = 0;
+};
+
+namespace detail {
+
+struct TypeInfo;
+
+/// A module, a record or a Snapshot, to be saved; borrowed.
+struct Object {
+  const TypeInfo* type = nullptr;  // null: a Snapshot
+  const void* address = nullptr;
+};
+
+/// Where a load reads from: a path, a Source, or memory that outlives what is opened from it.
+class STELE_EXPORT From {
+ public:
+  From(const std::string& path) : path_(&path) {}                           // NOLINT(google-explicit-constructor)
+  From(const char* path) : own_(path), path_(&own_) {}                      // NOLINT(google-explicit-constructor)
+  From(SourcePtr source) : source_(std::move(source)) {}                    // NOLINT(google-explicit-constructor)
+  From(std::span<const std::byte> bytes) : source_(borrow_bytes(bytes)) {}  // NOLINT(google-explicit-constructor)
+  From(const Bytes& bytes) : From(bytes.span()) {}                          // NOLINT(google-explicit-constructor)
+  From(const From&) = delete;
+  From& operator=(const From&) = delete;
+  ~From();
+  Result<SourcePtr> open(std::string_view extension, const LoadOptions& options) const;
+
+ private:
+  std::string own_;
+  const std::string* path_ = nullptr;
+  SourcePtr source_;
+};
+
+// What stands behind every recorder and the front door; compiled once, in src/recorder.cpp, so that a call costs the
+// user's code next to nothing to compile. A null format of a load: by content (`sniff`).
+STELE_EXPORT Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
+                                   const SaveOptions& options);
+STELE_EXPORT Result<Report> record_file(const Format& format, PrecisionSpec precision, const Object& object,
+                                        const std::string& path, const SaveOptions& options);
+using Sniff = Result<const Format*> (*)(const Source& source);
+/// The format of a load, or how it is found.
+struct Reader {
+  const Format* format = nullptr;
+  Sniff sniff = nullptr;
+};
+STELE_EXPORT Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& options);
+STELE_EXPORT Result<Report> load_in_place(Reader reader, const From& from, const TypeInfo& type, void* object,
+                                          const LoadOptions& options);
+STELE_EXPORT Status load_fresh(Reader reader, const From& from, const TypeInfo& type, void* object,
+                               const LoadOptions& options, Report* report);
+/// `path`, with the extension where it has none and names no existing thing.
+STELE_EXPORT std::string with_extension(const std::string& path, std::string_view extension);
+
+}  // namespace detail
+
+/// Reads every byte of a file of this format and checks all that can be checked. Errors: as open() and load.
+STELE_EXPORT Status verify(const Format& format, const detail::From& from,
+                           const LoadOptions& options = default_load_options());
+
+}  // namespace v0
+}  // namespace stele

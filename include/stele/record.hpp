@@ -1,0 +1,453 @@
+// Record: the parameters of a module and nothing else, as a type generated at compile time, with the module's own
+// names.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "stele/detail/reflect.hpp"
+#include "stele/options.hpp"
+#include "stele/report.hpp"
+#include "stele/result.hpp"
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+namespace detail {
+
+// The two walks and what stands around them; compiled once, in src/.
+enum class LoadMode : std::uint8_t { fresh, in_place };
+STELE_EXPORT Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object,
+                                              std::shared_ptr<const void> keeper, bool consumable);
+STELE_EXPORT Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
+                                const LoadOptions& options, Report& report);
+STELE_EXPORT Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps& ops, void* object);
+STELE_EXPORT std::shared_ptr<const SnapshotData> own_tensor(std::shared_ptr<void> object, const TensorOps& ops);
+/// The error that stands for the exception being handled.
+STELE_EXPORT Error error_of_exception();
+
+/// Runs `f`, which returns a Result; an exception becomes its error (user code may throw anywhere).
+template <class F>
+auto guarded(F f) -> decltype(f()) {
+#if STELE_EXCEPTIONS
+  try {
+    return f();
+  } catch (...) {
+    return error_of_exception();
+  }
+#else
+  return f();
+#endif
+}
+
+}  // namespace detail
+
+/// A leaf of a record: borrowed from a live module, owned, or lazy in a file; empty until it stands for a tensor.
+class STELE_EXPORT LeafHandle {
+ public:
+  bool has_value() const noexcept { return data_ != nullptr; }
+  explicit operator bool() const noexcept { return has_value(); }
+  // All below: only where has_value().
+  DType dtype() const noexcept { return leaf().dtype(); }
+  std::span<const Extent> shape() const noexcept { return leaf().shape(); }
+  std::uint64_t size() const noexcept { return leaf().size(); }
+  std::uint64_t byte_size() const noexcept { return leaf().byte_size(); }
+  std::optional<ParamId> id() const noexcept { return leaf().id(); }
+  /// Everything else that can be asked of it: parts, streaming, annotations.
+  LeafView leaf() const noexcept { return {*data_, leaf_}; }
+
+ protected:
+  // Moves only, like a record: what from_record takes out of one leaf must not be missing in another.
+  LeafHandle() = default;
+  LeafHandle(LeafHandle&&) noexcept = default;
+  LeafHandle& operator=(LeafHandle&&) noexcept = default;
+  ~LeafHandle() = default;
+  static const std::shared_ptr<const detail::SnapshotData>* bound(const void* object, std::uint32_t& leaf) {
+    const auto& handle = *static_cast<const LeafHandle*>(object);
+    leaf = handle.leaf_;
+    return &handle.data_;
+  }
+  static void bind(void* object, std::shared_ptr<const detail::SnapshotData> data, std::uint32_t leaf) {
+    auto& handle = *static_cast<LeafHandle*>(object);
+    handle.data_ = std::move(data);
+    handle.leaf_ = leaf;
+  }
+
+  std::shared_ptr<const detail::SnapshotData> data_;
+  std::uint32_t leaf_ = 0;
+};
+
+/// The leaf of a field of type T (a tensor, or a Param of one). Assigning a T makes it owned.
+template <class T>
+class TypedLeaf : public LeafHandle {
+ public:
+  using value_type = T;
+  TypedLeaf() = default;
+  TypedLeaf(T tensor) { *this = std::move(tensor); }  // NOLINT(google-explicit-constructor)
+  TypedLeaf& operator=(T tensor) {
+    data_ = detail::own_tensor(std::make_shared<T>(std::move(tensor)), detail::TensorTable<T>::value);
+    leaf_ = 0;
+    return *this;
+  }
+  /// The tensor itself, converted to T's element type. Errors: not_found (empty), shape_mismatch, dtype_mismatch, io, …
+  Result<T> load() const {
+    if (!has_value()) return Error(Errc::not_found, "an empty leaf of a record has no tensor");
+    return detail::guarded([&]() -> Result<T> {
+      T tensor{};
+      STELE_TRY(detail::load_tensor(*data_, leaf_, detail::TensorTable<T>::value, &tensor));
+      return tensor;
+    });
+  }
+
+  static constexpr detail::TensorOps ops = [] {
+    detail::TensorOps o;
+    o.bound = bound;
+    o.bind = bind;
+    return o;
+  }();
+};
+
+namespace detail {
+
+struct NotRecorded {};
+
+/// The type that stands in a record for a field of type T.
+template <class T, bool Listed>
+struct record_type;
+template <class T, bool Listed>
+using record_type_t = typename record_type<std::remove_cv_t<T>, Listed>::type;
+
+template <template <class...> class Holder, bool Listed, class L>
+struct record_types;
+template <template <class...> class Holder, bool Listed, template <class...> class L, class... T>
+struct record_types<Holder, Listed, L<T...>> {
+  using type = Holder<record_type_t<T, Listed>...>;
+};
+
+template <class T, bool Listed>
+consteval auto record_type_of() {
+  constexpr Category category = category_of<T, Listed>;
+  if constexpr (category == Category::tensor) {
+    return std::type_identity<TypedLeaf<T>>{};
+  } else if constexpr (category == Category::value) {
+    if constexpr (std::is_copy_assignable_v<T> && std::is_default_constructible_v<T>) {
+      return std::type_identity<T>{};
+    } else {
+      return std::type_identity<Value>{};
+    }
+  } else if constexpr (category == Category::module) {
+    return std::type_identity<Record<T>>{};
+  } else if constexpr (category == Category::optional) {
+    return std::type_identity<std::optional<record_type_t<typename holder<T>::element, Listed>>>{};
+  } else if constexpr (category == Category::pointer) {
+    return std::type_identity<std::unique_ptr<record_type_t<typename holder<T>::element, Listed>>>{};
+  } else if constexpr (category == Category::shared) {
+    return std::type_identity<std::shared_ptr<record_type_t<typename holder<T>::element, Listed>>>{};
+  } else if constexpr (category == Category::array) {
+    return std::type_identity<std::array<record_type_t<typename holder<T>::element, Listed>, std::tuple_size_v<T>>>{};
+  } else if constexpr (category == Category::list) {
+    return std::type_identity<std::vector<record_type_t<typename T::value_type, Listed>>>{};
+  } else if constexpr (category == Category::map) {
+    return std::type_identity<std::map<std::string, record_type_t<typename T::mapped_type, Listed>>>{};
+  } else if constexpr (category == Category::tuple) {
+    return std::type_identity<typename record_types<std::tuple, Listed, typename holder<T>::elements>::type>{};
+  } else if constexpr (category == Category::variant) {
+    return std::type_identity<
+        typename record_types<holder<T>::template rebind, Listed, typename holder<T>::elements>::type>{};
+  } else {
+    return std::type_identity<NotRecorded>{};
+  }
+}
+template <class T, bool Listed>
+struct record_type {
+  using type = typename decltype(record_type_of<T, Listed>())::type;
+};
+
+// A listed field's record; Self only delays the instantiation.
+template <class Field, class Self>
+struct record_field_of {
+  using type = record_type_t<Field, true>;
+};
+
+template <class T, bool Listed>
+struct record_info_of {
+  static constexpr const TypeInfo* info = &type_info<record_type_t<T, Listed>, true>::value;
+};
+
+/// The members of a record of an aggregate or a class that Describe alone knows: no names to give them, so a tuple.
+template <class M>
+struct TupleRecord {
+  template <class... F>
+  static auto make(boost::mp11::mp_list<F...>) -> std::tuple<record_type_t<F, recorded_fields<M>::listed>...>;
+  decltype(make(typename recorded_fields<M>::types{})) fields_;
+  static constexpr bool compact = true;
+  void** stele_addresses_(void** out) {
+    std::apply([&](auto&... field) { ((*out++ = std::addressof(field)), ...); }, fields_);
+    return out;
+  }
+};
+
+template <class... Parts>
+struct JoinedRecord : Parts... {
+  void** stele_addresses_(void** out) {
+    ((out = static_cast<Parts&>(*this).Parts::stele_addresses_(out)), ...);
+    return out;
+  }
+};
+
+template <class... C>
+consteval bool all_have_macro(boost::mp11::mp_list<C...>) {
+  return (has_module_macro<C> && ...);
+}
+template <class... C>
+auto joined_record(boost::mp11::mp_list<C...>)
+    -> std::type_identity<JoinedRecord<typename decltype(access::record_fields<C>())::type...>>;
+
+template <class M>
+consteval auto record_base() {
+  if constexpr (!has_module_macro<M>) {
+    return std::type_identity<TupleRecord<M>>{};
+  } else if constexpr (boost::mp11::mp_empty<base_descriptors<M>>::value) {
+    return access::record_fields<M>();
+  } else if constexpr (all_have_macro(classes_of<M>{})) {
+    return joined_record(classes_of<M>{});
+  } else {
+    return std::type_identity<TupleRecord<M>>{};
+  }
+}
+
+}  // namespace detail
+
+/// The record of module M: its parameters, under its own names (`record.weight`; for aggregates get<"weight">(record)).
+/// Leaves are lazy. Move-only, so that no tensor is shared unseen.
+template <class M>
+class Record : public decltype(detail::record_base<M>())::type {
+ public:
+  using module_type = M;
+  Record() = default;
+  Record(Record&&) noexcept = default;
+  Record& operator=(Record&&) noexcept = default;
+  Record(const Record&) = delete;
+  Record& operator=(const Record&) = delete;
+  ~Record() = default;
+};
+
+namespace detail {
+
+template <class M>
+struct RecordTable<Record<M>> {
+  static void addresses(void* object, void** out) {
+    auto& record = *static_cast<Record<M>*>(object);
+    record.stele_addresses_(out);
+    if constexpr (!requires { Record<M>::compact; }) recorded_fields<M>::compact(out);
+  }
+  static constexpr TypeInfo describe() {
+    TypeInfo info;
+    info.kind = TypeKind::module;
+    info.fields = ModuleTable<M>::template table<record_info_of>;
+    info.addresses = addresses;
+    info.slots = recorded_fields<M>::all;
+    ModuleTable<M>::complete(info);
+    return info;
+  }
+};
+
+/// A name as template argument: get<"weight">(record).
+template <std::size_t N>
+struct FieldName {
+  char text[N]{};
+  consteval FieldName(const char (&name)[N]) {  // NOLINT(google-explicit-constructor)
+    for (std::size_t i = 0; i < N; ++i) text[i] = name[i];
+  }
+  constexpr std::string_view view() const { return {text, N - 1}; }
+};
+
+template <class M, FieldName Name>
+consteval std::size_t field_index() {
+  std::size_t k = 0;
+  while (k < recorded_fields<M>::count && recorded_fields<M>::names[k] != Name.view()) ++k;
+  return k;
+}
+
+template <FieldName Name, class M>
+auto* record_field(Record<M>& record) {
+  constexpr std::size_t k = field_index<M, Name>();
+  static_assert(k < recorded_fields<M>::count, "stele: this module records no field of that name");
+  if constexpr (k < recorded_fields<M>::count) {
+    void* addresses[recorded_fields<M>::all];
+    RecordTable<Record<M>>::addresses(&record, addresses);
+    using type = record_type_t<boost::mp11::mp_at_c<typename recorded_fields<M>::types, k>, recorded_fields<M>::listed>;
+    return static_cast<type*>(addresses[k]);
+  } else {
+    return static_cast<NotRecorded*>(nullptr);
+  }
+}
+
+/// What stands in the way of loading an M, as compile-time errors.
+template <class M>
+constexpr void check_writable() {
+  static_assert(writable<M, true>(),
+                "stele: a const member cannot be loaded in place: make new objects with a static "
+                "from_record(stele::Record<M>&&)");
+}
+template <class M>
+constexpr void check_makeable() {
+  static_assert(std::is_default_constructible_v<M> && writable<M, true>(),
+                "stele: this module needs a default constructor and no const members, or a static "
+                "from_record(stele::Record<M>&&)");
+}
+
+}  // namespace detail
+
+/// The record's field of that name, as the module spells it.
+template <detail::FieldName Name, class M>
+auto& get(Record<M>& record) {
+  return *detail::record_field<Name>(record);
+}
+template <detail::FieldName Name, class M>
+const auto& get(const Record<M>& record) {
+  return *detail::record_field<Name>(const_cast<Record<M>&>(record));
+}
+template <detail::FieldName Name, class M>
+auto&& get(Record<M>&& record) {
+  return std::move(*detail::record_field<Name>(record));
+}
+
+/// A Snapshot that borrows from `module` (a module or a Record), which must outlive it. Nothing is copied. Errors:
+/// cycle.
+template <class M>
+Result<Snapshot> snapshot_of(const M& module) {
+  return detail::snapshot_object(*detail::module_info<M>(), &module, {}, false);
+}
+template <class M>
+Result<Snapshot> snapshot_of(const M&&) = delete;
+
+/// The record of a Snapshot: structure is checked, leaves stay lazy. `report` may be null.
+template <class M>
+Result<Record<M>> to_record(const Snapshot& snapshot, const LoadOptions& options = default_load_options(),
+                            Report* report = nullptr) {
+  return detail::guarded([&]() -> Result<Record<M>> {
+    Report own;
+    Record<M> record;
+    STELE_TRY(detail::load_object(snapshot, detail::type_info<Record<M>, true>::value, &record, detail::LoadMode::fresh,
+                                  options, report != nullptr ? *report : own));
+    return record;
+  });
+}
+
+/// The record of a live module, which must outlive it; borrows, copies no tensor.
+template <class M>
+Result<Record<M>> record_of(const M& module) {
+  STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(module));
+  return to_record<M>(snapshot);
+}
+template <class M>
+Result<Record<M>> record_of(const M&&) = delete;
+
+/// The record of a module that ends here; owns its tensors, copies none.
+template <class M>
+requires(!std::is_lvalue_reference_v<M>) Result<Record<M>> into_record(M&& module) {
+  return detail::guarded([&]() -> Result<Record<M>> {
+    auto owner = std::make_shared<M>(std::forward<M>(module));
+    STELE_TRY_ASSIGN(const Snapshot snapshot,
+                     detail::snapshot_object(*detail::module_info<M>(), owner.get(), owner, true));
+    return to_record<M>(snapshot);
+  });
+}
+
+/// Writes a Snapshot into a module that lives already: structure is checked first, nothing changes on error.
+template <class M>
+Status load_snapshot(M& module, const Snapshot& snapshot, const LoadOptions& options = default_load_options(),
+                     Report* report = nullptr) {
+  detail::check_writable<M>();
+  return detail::guarded([&]() -> Status {
+    Report own;
+    return detail::load_object(snapshot, *detail::module_info<M>(), &module, detail::LoadMode::in_place, options,
+                               report != nullptr ? *report : own);
+  });
+}
+
+/// The same from a record. An error leaves the module unchanged, except as Error::partially_applied says.
+template <class M>
+Status load_record(M& module, const Record<M>& record, const LoadOptions& options = default_load_options(),
+                   Report* report = nullptr) {
+  STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(record));
+  return load_snapshot(module, snapshot, options, report);
+}
+
+/// A new module from a record: by `M::from_record(Record<M>&&, args…)` where that exists, else default-constructed and
+/// filled. The record's own tensors move where types allow. An immovable M can only be filled by load_record.
+template <class M, class... Args>
+Result<M> from_record(Record<M>&& record, Args&&... args) {
+  return detail::guarded([&]() -> Result<M> {
+    if constexpr (!std::is_void_v<decltype(detail::access::hook<M, Args...>(0))>) {
+      return Result<M>(std::in_place, detail::access::from_record<M>(std::move(record), std::forward<Args>(args)...));
+    } else {
+      static_assert(sizeof...(Args) == 0, "stele: this module has no from_record hook that takes these arguments");
+      detail::check_makeable<M>();
+      Result<M> module(std::in_place);
+      STELE_TRY_ASSIGN(const Snapshot snapshot,
+                       detail::snapshot_object(*detail::module_info<Record<M>>(), &record, {}, true));
+      Report report;
+      STELE_TRY(detail::load_object(snapshot, *detail::module_info<M>(), &*module, detail::LoadMode::fresh,
+                                    LoadOptions{}, report));
+      return module;
+    }
+  });
+}
+
+/// A new module straight from a Snapshot; the typed record is only made where a hook wants it.
+template <class M>
+Result<M> from_snapshot(const Snapshot& snapshot, const LoadOptions& options = default_load_options(),
+                        Report* report = nullptr) {
+  return detail::guarded([&]() -> Result<M> {
+    if constexpr (detail::has_hook<M>()) {
+      STELE_TRY_ASSIGN(Record<M> record, to_record<M>(snapshot, options, report));
+      return Result<M>(std::in_place, detail::access::from_record<M>(std::move(record)));
+    } else {
+      detail::check_makeable<M>();
+      Report own;
+      Result<M> module(std::in_place);
+      STELE_TRY(detail::load_object(snapshot, *detail::module_info<M>(), &*module, detail::LoadMode::fresh, options,
+                                    report != nullptr ? *report : own));
+      return module;
+    }
+  });
+}
+
+/// Calls `visit(path, LeafView)` for each parameter of a module or record, in declaration order; a tied one once.
+template <class M, class F>
+Status for_each_param(const M& module, F visit) {
+  return detail::guarded([&]() -> Status {
+    STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(module));
+    for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) visit(snapshot.leaf(i).path(), snapshot.leaf(i));
+    return {};
+  });
+}
+
+/// Number of elements of all parameters; a tied one counts once. 0 where the module holds a cycle.
+template <class M>
+std::uint64_t num_params(const M& module) {
+  std::uint64_t n = 0;
+  static_cast<void>(for_each_param(module, [&](const std::string&, const LeafView& leaf) { n += leaf.size(); }));
+  return n;
+}
+
+/// A table of a Snapshot's parameters: path, dtype, shape, elements; and totals.
+STELE_EXPORT std::string summary(const Snapshot& snapshot);
+template <class M>
+std::string summary(const M& module) {
+  auto snapshot = snapshot_of(module);
+  return snapshot ? summary(*snapshot) : snapshot.error().to_string();
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,34 @@
+// safetensors, one file. Byte layout (all little-endian; https://github.com/huggingface/safetensors, README):
+//
+//  1. u64 N, the length of the header; at most 100,000,000.
+//  2. Header, N bytes: a JSON object in UTF-8, padded with spaces to a multiple of 8:
+//     {"__metadata__": {text: text}, name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, …}
+//     The offsets count from the end of the header.
+//  3. The tensors' bytes, row-major, in the order of the offsets, without a gap, to the end of the file.
+//
+// Written as the reference writer does: by dtype, widest first, then by name; `__metadata__` first, where there is any;
+// no spaces. So plain models give the same bytes. What names cannot say goes to the metadata key `stele`
+// (docs/formats/flat.md).
+#pragma once
+
+#include "stele/recorder.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// safetensors. Reading is stricter than the reference: duplicate names and keys are refused, wherever they stand.
+class STELE_EXPORT SafetensorsFormat final : public Format {
+ public:
+  std::string_view name() const noexcept override { return "safetensors"; }
+  std::string_view extension() const noexcept override { return ".safetensors"; }
+  const Capabilities& capabilities() const noexcept override;
+  bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  Result<Snapshot> open(SourcePtr source, const Limits& limits) const override;
+  Status write(const Snapshot& snapshot, Sink& sink) const override;
+};
+
+template <PrecisionSettings Settings = NativePrecision>
+using SafetensorsRecorder = Recorder<SafetensorsFormat, Settings>;
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,257 @@
+// Snapshot: a record with its types erased: flat arrays of nodes in declaration order. A leaf knows its dtype, shape,
+// length and how to get its bytes; nothing is read before it is asked for. Formats, transforms and the two walks meet
+// here.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stele/bytes.hpp"
+#include "stele/dtype.hpp"
+#include "stele/param.hpp"
+#include "stele/precision/convert.hpp"
+#include "stele/precision/settings.hpp"
+#include "stele/result.hpp"
+#include "stele/shape.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+class Source;
+class Value;  // stele/value.hpp
+
+enum class NodeKind : std::uint8_t {
+  tensor = 0,
+  value = 1,
+  module = 2,
+  list = 3,
+  array = 4,
+  tuple = 5,
+  map = 6,
+  variant = 7,  // one child, named like the alternative
+  none = 8,     // an absent optional or null pointer
+  alias = 9,    // stands for the node `index`
+};
+inline constexpr std::uint8_t node_kind_count = 10;
+
+/// "tensor", "list", …
+STELE_EXPORT std::string_view name(NodeKind kind) noexcept;
+
+inline constexpr std::uint32_t no_index = 0xffffffffU;
+
+/// One node; its subtree is the range from its own number up to `end`.
+struct Node {
+  const char* name = nullptr;   // segment of the path, not escaped; null for elements of lists, arrays and tuples
+  std::uint32_t name_size = 0;  // or the element's number where `name` is null
+  NodeKind kind = NodeKind::none;
+  bool conditional = false;  // stands in an optional, pointer, variant, list or map: its being there says something
+  std::uint32_t parent = no_index;
+  std::uint32_t end = 0;
+  std::uint32_t index = no_index;  // tensor: leaf; value: value; alias: target node; container: type, or no_index
+};
+static_assert(sizeof(void*) != 8 || sizeof(Node) == 32);
+
+/// Consumes the bytes of a leaf, in order, piece by piece. Every piece but the last is a multiple of 64 bytes.
+class STELE_EXPORT PieceSink {
+ public:
+  virtual ~PieceSink() = default;
+  /// Memory of `size` bytes where the next piece may be put straight away (then it is passed to piece() from there), or
+  /// nullptr: saves a copy.
+  virtual std::byte* place(std::uint64_t offset, std::size_t size) {
+    static_cast<void>(offset), static_cast<void>(size);
+    return nullptr;
+  }
+  virtual Status piece(std::span<const std::byte> bytes) = 0;
+};
+
+/// Working memory of one save or load: a staging piece for each step of a chain, and a window over the source so that
+/// many small leaves need few system calls. Not shared between threads.
+class STELE_EXPORT ReadContext {
+ public:
+  /// Bytes that are read, converted or hashed at a time: fits the second-level cache (performance.md).
+  static constexpr std::size_t piece_size = std::size_t{256} << 10;
+  ReadContext() noexcept = default;
+  /// A staging piece of piece_size bytes, for the lifetime of the returned object.
+  class Piece {
+   public:
+    explicit Piece(ReadContext& context) : context_(context), bytes_(context.acquire()) {}
+    ~Piece() { context_.free_.push_back(std::move(bytes_)); }
+    Piece(const Piece&) = delete;
+    Piece& operator=(const Piece&) = delete;
+    std::byte* data() noexcept { return bytes_.data(); }
+
+   private:
+    ReadContext& context_;
+    Bytes bytes_;
+  };
+  /// `size` (at most piece_size) bytes of `source` from `offset` on, read ahead where leaves lie close together. Valid
+  /// until the next call.
+  Result<std::span<const std::byte>> window(const Source& source, std::uint64_t offset, std::size_t size);
+
+ private:
+  Bytes acquire();
+  std::vector<Bytes> free_;
+  Bytes window_;
+  const Source* window_source_ = nullptr;
+  std::uint64_t window_offset_ = 0;
+  std::size_t window_size_ = 0;
+};
+
+/// How to get a leaf's bytes: one static table per kind of leaf, and two words that say which (`at`, `number`).
+struct LeafOps {
+  /// The whole leaf where it lies contiguous in memory, else nullptr.
+  const std::byte* (*view)(const void* at, std::uint64_t number) = nullptr;
+  /// Fills `out` with the bytes from `offset` on (the caller has checked the range; both are multiples of the element).
+  Status (*read)(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
+                 ReadContext& context) = nullptr;
+  /// Passes the whole leaf (`size` bytes) to `sink`, and checks what can be checked of it (checksum, padding). Absent:
+  /// view(), or read() by pieces.
+  Status (*stream)(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink,
+                   ReadContext& context) = nullptr;
+  bool in_module = false;        // `at` is a live tensor, `number` its detail::TensorOps
+  bool view_is_private = false;  // writing to view() changes nobody else's bytes
+};
+
+struct Provider {
+  const LeafOps* ops = nullptr;
+  const void* at = nullptr;
+  std::uint64_t number = 0;
+};
+
+using Annotations = std::map<std::string, Value>;
+
+namespace detail {
+
+struct SnapshotData;
+
+}  // namespace detail
+
+/// A leaf of a Snapshot (untyped). Valid as long as the Snapshot's data.
+class STELE_EXPORT LeafView {
+ public:
+  LeafView(const detail::SnapshotData& data, std::uint32_t leaf) noexcept : data_(&data), leaf_(leaf) {}
+  DType dtype() const noexcept;
+  std::span<const Extent> shape() const noexcept;
+  std::uint64_t byte_size() const noexcept;
+  /// Number of elements.
+  std::uint64_t size() const noexcept;
+  std::optional<ParamId> id() const noexcept;
+  /// Format-specific facts (scale, scheme, …), or nullptr.
+  const Annotations* annotations() const noexcept;
+  /// Path text.
+  std::string path() const;
+  /// The number of its node.
+  std::uint32_t node() const noexcept;
+  /// The bytes where they lie in memory, else an empty span; host byte order, row-major.
+  std::span<const std::byte> view() const noexcept;
+  /// Reads part of the leaf: bytes from `offset` on, both multiples of the element size. Not checked against a checksum
+  /// (that covers the whole leaf only). Errors: truncated (outside the leaf), io.
+  Status read(std::uint64_t offset, std::span<std::byte> out) const;
+  Status read(std::uint64_t offset, std::span<std::byte> out, ReadContext& context) const;
+  /// Passes all bytes to `sink`, checked. Errors: io, checksum, out_of_range, what `sink` returns.
+  Status stream(PieceSink& sink, ReadContext& context) const;
+  const Provider& provider() const noexcept;
+
+ private:
+  const detail::SnapshotData* data_;
+  std::uint32_t leaf_;
+};
+
+/// Immutable; copies share the data.
+class STELE_EXPORT Snapshot {
+ public:
+  Snapshot();
+  explicit Snapshot(std::shared_ptr<const detail::SnapshotData> data) : data_(std::move(data)) {}
+
+  std::span<const Node> nodes() const noexcept;
+  std::size_t leaf_count() const noexcept;
+  LeafView leaf(std::size_t i) const noexcept { return {*data_, static_cast<std::uint32_t>(i)}; }
+  /// The leaf with this path, aliases followed; nullopt when there is none. Linear in the number of nodes.
+  std::optional<LeafView> find(std::string_view path) const;
+  /// Path text of a node: segments joined by '.', escaped (design: paths).
+  std::string path(std::uint32_t node) const;
+  const Value& value(const Node& node) const noexcept;
+  std::string_view type_name(const Node& node) const noexcept;
+  std::uint32_t version(const Node& node) const noexcept;
+  const std::map<std::string, std::string>& metadata() const noexcept;
+  /// True when the names are whole paths, as flat files have them.
+  bool flat() const noexcept;
+  const std::shared_ptr<const detail::SnapshotData>& data() const noexcept { return data_; }
+  /// Total bytes of all leaves.
+  std::uint64_t byte_size() const noexcept;
+
+ private:
+  std::shared_ptr<const detail::SnapshotData> data_;
+};
+
+/// Escapes one segment of a path: `\` and `.` become `\\` and `\.`, an empty segment `\e`.
+STELE_EXPORT void append_segment(std::string& path, std::string_view segment);
+
+/// Builds a Snapshot node by node, in declaration order. Formats use it when they open a file.
+class STELE_EXPORT SnapshotBuilder {
+ public:
+  SnapshotBuilder();
+  ~SnapshotBuilder();
+  SnapshotBuilder(SnapshotBuilder&&) noexcept;
+  SnapshotBuilder& operator=(SnapshotBuilder&&) noexcept;
+
+  /// Reserves, so that nothing grows while building.
+  void reserve(std::size_t nodes, std::size_t leaves, std::size_t extents);
+  /// The names given from now on are whole paths; there are no containers but empty ones.
+  void set_flat();
+  /// A copy of `name` that lives as long as the Snapshot.
+  std::string_view intern(std::string_view name);
+  /// Something that must live as long as the Snapshot: a source, memory that names point into.
+  void keep(std::shared_ptr<const void> thing);
+
+  struct Name {
+    Name(std::string_view text) : data(text.data() ? text.data() : ""), size(text.size()) {}  // NOLINT
+    Name(const char* text) : Name(std::string_view(text)) {}                                  // NOLINT
+    static Name element(std::size_t number) { return Name(nullptr, number); }
+    const char* data;
+    std::size_t size;
+
+   private:
+    Name(const char* d, std::size_t n) : data(d), size(n) {}
+  };
+  // `name` must outlive the Snapshot: static text, intern()ed, or inside something kept. Each gives the node's number.
+  std::uint32_t begin(NodeKind kind, Name name, bool conditional = false, std::string_view type = {},
+                      std::uint32_t version = 0);
+  void end();
+  std::uint32_t tensor(Name name, DType dtype, std::span<const Extent> shape, std::uint64_t bytes, Provider provider,
+                       bool conditional = false);
+  std::uint32_t value(Name name, Value value, bool conditional = false);
+  std::uint32_t none(Name name, bool conditional = false);
+  std::uint32_t alias(Name name, std::uint32_t target, bool conditional = false);
+  /// Of the tensor added last.
+  void set_id(const ParamId& id);
+  void annotate(std::string key, Value value);
+  void set_metadata(std::map<std::string, std::string> metadata);
+  void mark_consumable();
+  Snapshot finish();
+
+  detail::SnapshotData& data() noexcept { return *data_; }
+
+ private:
+  Node& push(NodeKind kind, Name name, bool conditional, std::uint32_t index);
+  std::unique_ptr<detail::SnapshotData> data_;
+  std::uint32_t open_ = no_index;
+  const char* last_type_ = nullptr;
+  std::uint32_t last_type_index_ = no_index;
+};
+
+/// Stores the tensors at another precision: a Snapshot whose leaves convert piece by piece as they are read.
+STELE_EXPORT Snapshot with_precision(const Snapshot& snapshot, PrecisionSpec precision, ConvertRules rules = {});
+
+/// The same Snapshot with this metadata (replacing equal keys).
+STELE_EXPORT Snapshot with_metadata(const Snapshot& snapshot, const std::map<std::string, std::string>& metadata);
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,10 @@
+// What a first user needs: modules, records, tensors, precision, the recorders and the front door.
+#pragma once
+
+#include "stele/module.hpp"
+#include "stele/record.hpp"
+#include "stele/recorder.hpp"
+#include "stele/recorders/any.hpp"
+#include "stele/recorders/binary.hpp"
+#include "stele/recorders/safetensors.hpp"
+#include "stele/tensor.hpp"

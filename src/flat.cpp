@@ -1,0 +1,246 @@
+#include "flat.hpp"
+
+#include <map>
+
+#include "json/json.hpp"
+#include "snapshot_internal.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace {
+
+constexpr std::uint64_t flat_version = 1;
+
+/// Whether a container's being there shows in no name: nothing below it is a tensor, an alias or a value.
+bool shows_nowhere(const SnapshotData& data, std::uint32_t i) {
+  for (std::uint32_t k = i + 1; k < data.nodes[i].end; ++k) {
+    const NodeKind kind = data.nodes[k].kind;
+    if (kind == NodeKind::tensor || kind == NodeKind::value || kind == NodeKind::alias) return false;
+  }
+  return true;
+}
+
+/// The first of the containers and nones below `i` that must be said: one whose being there matters and does not show.
+bool must_be_said(const SnapshotData& data, std::uint32_t i) {
+  const Node& node = data.nodes[i];
+  if (!node.conditional || node.parent == no_index) return false;
+  switch (node.kind) {
+    case NodeKind::none: {
+      // An absent optional is known by its absence, except as an element: the others' numbers or keys would not tell.
+      const NodeKind in = data.nodes[node.parent].kind;
+      return in == NodeKind::list || in == NodeKind::map || in == NodeKind::variant;
+    }
+    case NodeKind::module:
+    case NodeKind::list:
+    case NodeKind::array:
+    case NodeKind::tuple:
+    case NodeKind::map:
+    case NodeKind::variant:
+      return shows_nowhere(data, i);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
+
+Result<std::string> flat_extras(const Snapshot& snapshot) {
+  const SnapshotData& data = *snapshot.data();
+  std::string text;
+  json::Writer out(text);
+  bool said = false;
+  const char* section = nullptr;
+  const auto enter = [&](const char* name) {
+    if (section == name) return;
+    if (section != nullptr) out.end_object();
+    if (!said) {
+      out.begin_object();
+      out.key("version");
+      out.u64(flat_version);
+      said = true;
+    }
+    out.key(name);
+    out.begin_object();
+    section = name;
+  };
+  const auto each = [&](auto visit) -> Status {
+    for (std::uint32_t i = 0; i < data.nodes.size(); ++i) STELE_TRY(visit(i, data.nodes[i]));
+    return {};
+  };
+  STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
+    if (node.kind != NodeKind::value) return {};
+    enter("values");
+    const std::string path = snapshot.path(i);
+    out.key(path);
+    if (auto r = json::write_value(out, data.values[node.index]); !r) return std::move(r).error().path(path);
+    return {};
+  }));
+  STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
+    if (node.kind == NodeKind::alias) {
+      enter("aliases");
+      out.key(snapshot.path(i));
+      out.string(snapshot.path(node.index));
+    }
+    return {};
+  }));
+  STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
+    if (must_be_said(data, i)) {
+      enter("empty");
+      out.key(snapshot.path(i));
+      out.string(name(node.kind));
+    }
+    return {};
+  }));
+  STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
+    if (snapshot.version(node) != 0) {
+      enter("versions");
+      out.key(snapshot.path(i));
+      out.u64(snapshot.version(node));
+    }
+    return {};
+  }));
+  if (!said) return text;
+  out.end_object();
+  out.end_object();
+  return text;
+}
+
+namespace {
+
+class ExtrasReader {
+ public:
+  ExtrasReader(std::string_view text, SnapshotBuilder& builder,
+               const std::function<std::uint32_t(std::string_view)>& find, std::size_t memory)
+      : in_(text), builder_(builder), find_(find), memory_(memory) {}
+
+  Status run() {
+    std::string_view key;
+    std::string scratch;
+    std::uint64_t version = 0;
+    if (in_.begin_object() && in_.next_key(key, scratch) && key == "version" && in_.read_u64(version) &&
+        version != flat_version) {
+      return Error(Errc::unsupported, "a later version of the metadata key stele")
+          .expected("1")
+          .found(std::to_string(version));
+    }
+    if (in_.ok() && version == 0) in_.fail(Errc::malformed, "the key \"version\" first");
+    std::vector<std::pair<std::string, std::string>> aliases;
+    while (in_.next_key(key, scratch)) {
+      const std::string section(key);
+      if (!in_.begin_object()) break;
+      std::string path_scratch;
+      std::string_view path;
+      while (in_.next_key(path, path_scratch)) {
+        const std::string name(path);
+        STELE_TRY(entry(section, name, aliases));
+        if (!in_.ok()) break;
+      }
+    }
+    if (in_.finish()) return add_aliases(aliases);
+    return in_.error().path(std::string(flat_key));
+  }
+
+ private:
+  Status entry(const std::string& section, const std::string& path,
+               std::vector<std::pair<std::string, std::string>>& aliases) {
+    std::string scratch;
+    std::string_view text;
+    if (section == "values") {
+      STELE_TRY(unique(path));
+      Value value;
+      STELE_TRY(json::read_value(in_, value, memory_));
+      seen_[path] = builder_.value(builder_.intern(path), std::move(value), true);
+    } else if (section == "aliases") {
+      STELE_TRY(unique(path));
+      if (in_.read_string(text, scratch)) aliases.emplace_back(path, std::string(text));
+    } else if (section == "empty") {
+      STELE_TRY(unique(path));
+      if (in_.read_string(text, scratch)) add_empty(path, text);
+    } else if (section == "versions") {
+      std::uint64_t version = 0;
+      if (in_.read_u64(version) && version <= 0xffffffffU) {
+        if (path.empty()) {
+          auto& data = builder_.data();
+          data.nodes[0].index = static_cast<std::uint32_t>(data.types.size());
+          data.types.push_back({"", static_cast<std::uint32_t>(version)});
+        } else if (seen_.find(path) == seen_.end()) {
+          marker(path, static_cast<std::uint32_t>(version));
+        }
+      }
+    } else {
+      in_.fail(Errc::unsupported, "a section that this version knows");
+    }
+    return {};
+  }
+
+  Status unique(const std::string& path) {
+    if (!seen_.try_emplace(path, no_index).second || find_(path) != no_index) {
+      return Error(Errc::duplicate, "an entry of the metadata key stele has the name of another one").path(path);
+    }
+    return {};
+  }
+
+  void add_empty(const std::string& path, std::string_view text) {
+    for (std::uint8_t k = static_cast<std::uint8_t>(NodeKind::module); k <= static_cast<std::uint8_t>(NodeKind::none);
+         ++k) {
+      const auto kind = static_cast<NodeKind>(k);
+      if (name(kind) != text) continue;
+      if (kind == NodeKind::none) {
+        builder_.none(builder_.intern(path), true);
+      } else {
+        seen_[path] = builder_.begin(kind, builder_.intern(path), true);
+        builder_.end();
+      }
+      return;
+    }
+    in_.fail(Errc::malformed, "a kind of container");
+  }
+
+  /// A node that stands for a container whose tensors have names of their own.
+  std::uint32_t marker(const std::string& path, std::uint32_t version) {
+    const auto [found, fresh] = markers_.try_emplace(path, no_index);
+    if (fresh) {
+      found->second = builder_.begin(NodeKind::module, builder_.intern(path), false, {}, version);
+      builder_.end();
+    }
+    return found->second;
+  }
+
+  Status add_aliases(const std::vector<std::pair<std::string, std::string>>& aliases) {
+    for (const auto& [path, target] : aliases) {
+      if (path == target || target.starts_with(path + ".") || path.starts_with(target + ".")) {
+        return Error(Errc::malformed, "an alias of itself").path(path).found(target);
+      }
+      std::uint32_t node = find_(target);
+      if (node == no_index) {
+        if (const auto said = seen_.find(target); said == seen_.end()) {
+          node = marker(target, 0);
+        } else if (node = said->second; node == no_index) {
+          // An alias of an alias could make a circle: the writer never says one.
+          return Error(Errc::malformed, "an alias of an alias or of nothing").path(path).found(target);
+        }
+      }
+      builder_.alias(builder_.intern(path), node, true);
+    }
+    return {};
+  }
+
+  json::Reader in_;
+  SnapshotBuilder& builder_;
+  const std::function<std::uint32_t(std::string_view)>& find_;
+  std::size_t memory_;
+  std::map<std::string, std::uint32_t, std::less<>> seen_;  // the node; no_index for aliases and nones
+  std::map<std::string, std::uint32_t> markers_;
+};
+
+}  // namespace
+
+Status add_flat_extras(std::string_view json, SnapshotBuilder& builder,
+                       const std::function<std::uint32_t(std::string_view)>& find, std::size_t memory) {
+  return ExtrasReader(json, builder, find, memory).run();
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

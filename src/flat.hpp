@@ -1,0 +1,30 @@
+// Formats whose files are a flat list of named tensors keep what names cannot say (values, ties, empty containers,
+// class versions) as one JSON string among the metadata, under the key `stele`, only when there is something to say.
+// Shared by safetensors and formats like it; docs/formats/flat.md.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+inline constexpr std::string_view flat_key = "stele";
+
+/// The JSON text for the key, or an empty string where the names say all. Errors: limit (values nested too deep),
+/// duplicate (two tensors whose paths are equal).
+STELE_EXPORT Result<std::string> flat_extras(const Snapshot& snapshot);
+
+/// Adds what such a text says to the builder of a flat snapshot, whose tensors have all been added. `find` gives a
+/// tensor's node by name, or no_index. `memory` bounds the heap memory of the values. Errors: malformed, duplicate,
+/// limit.
+STELE_EXPORT Status add_flat_extras(std::string_view json, SnapshotBuilder& builder,
+                                    const std::function<std::uint32_t(std::string_view)>& find, std::size_t memory);
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,206 @@
+// What stands behind every recorder: precision, capabilities, files.
+#include <algorithm>
+
+#include "os/os.hpp"
+#include "snapshot_internal.hpp"
+#include "stele/format.hpp"
+#include "stele/record.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+Format::~Format() = default;
+
+namespace detail {
+namespace {
+
+/// Why a leaf cannot be held; empty where it can.
+std::string obstacle(const LeafView& leaf, const Capabilities& can) {
+  if (can.holds != nullptr && !can.holds(leaf.dtype())) return "dtype " + std::string(name(leaf.dtype()));
+  if (leaf.shape().size() > can.max_rank) return "rank " + std::to_string(leaf.shape().size());
+  return {};
+}
+
+/// The snapshot without the nodes marked: they become `none`, their leaves go.
+Snapshot without(const Snapshot& snapshot, const std::vector<bool>& dropped) {
+  auto data = derived_data(snapshot);
+  std::vector<std::uint32_t> moved(data->leaves.size(), no_index);
+  std::vector<LeafData> kept;
+  for (std::uint32_t i = 0; i < data->leaves.size(); ++i) {
+    if (dropped[data->leaves[i].node]) continue;
+    moved[i] = static_cast<std::uint32_t>(kept.size());
+    kept.push_back(data->leaves[i]);
+  }
+  data->leaves = std::move(kept);
+  for (std::uint32_t i = 0; i < data->nodes.size(); ++i) {
+    Node& node = data->nodes[i];
+    const bool gone = dropped[i] || (node.kind == NodeKind::alias && dropped[node.index]);
+    if (gone) {
+      node.kind = NodeKind::none;
+      node.index = no_index;
+    } else if (node.kind == NodeKind::tensor) {
+      node.index = moved[node.index];
+    }
+  }
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+}
+
+/// Finds what the format cannot hold: an error naming the first and counting the rest, or what is left of the snapshot.
+Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, bool allow_loss, Report& report) {
+  const Capabilities& can = format.capabilities();
+  std::vector<bool> dropped;
+  std::string first_path;
+  std::string first_reason;
+  std::size_t count = 0;
+  const auto drop = [&](std::uint32_t node, std::string reason) {
+    std::string path = snapshot.path(node);
+    report.add(Report::What::lost, path, reason);
+    if (count++ == 0) {
+      first_path = std::move(path);
+      first_reason = std::move(reason);
+    }
+    dropped.resize(snapshot.nodes().size());
+    dropped[node] = true;
+  };
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    if (std::string reason = obstacle(leaf, can); !reason.empty()) {
+      drop(leaf.node(), std::move(reason));
+      continue;
+    }
+    if (leaf.id() && !can.ids) report.add(Report::What::lost, leaf.path(), "its id");
+    if (leaf.annotations() != nullptr && !can.annotations)
+      report.add(Report::What::lost, leaf.path(), "its annotations");
+  }
+  if (!can.values || !can.aliases) {
+    const auto nodes = snapshot.nodes();
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i].kind == NodeKind::value && !can.values) drop(i, "a value");
+      if (nodes[i].kind == NodeKind::alias && !can.aliases) drop(i, "a second name of a tensor");
+    }
+  }
+  if (!snapshot.metadata().empty() && !can.metadata) {
+    if (!allow_loss && count == 0) {
+      return Error(Errc::not_representable, std::string(format.name()) + " files hold no metadata");
+    }
+    report.add(Report::What::lost, "", "the metadata");
+  }
+  if (count == 0) return snapshot;
+  if (!allow_loss) {
+    std::string text = std::string(format.name()) + " files cannot hold this";
+    if (count > 1) text += " (and " + std::to_string(count - 1) + " more)";
+    return Error(Errc::not_representable, std::move(text)).path(first_path).found(first_reason);
+  }
+  return without(snapshot, dropped);
+}
+
+}  // namespace
+
+From::~From() = default;
+
+Result<SourcePtr> From::open(std::string_view extension, const LoadOptions& options) const {
+  if (source_ != nullptr) return source_;
+  const std::string full = with_extension(*path_, extension);
+  return options.storage == Storage::view ? map_file(full) : open_file(full);
+}
+
+Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
+                      const SaveOptions& options) {
+  return guarded([&]() -> Result<Report> {
+    Report report;
+    const auto failed = [&](Error error) {
+      if (error.file().empty()) error = std::move(error).file(sink.name());
+      return std::move(error).report(std::make_shared<const Report>(report));
+    };
+    Snapshot snapshot;
+    if (object.type == nullptr) {
+      snapshot = *static_cast<const Snapshot*>(object.address);
+    } else {
+      STELE_TRY_ASSIGN(snapshot, snapshot_object(*object.type, object.address, {}, false));
+    }
+    snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
+    auto fitting = fit(format, snapshot, options.allow_loss, report);
+    if (!fitting) return failed(std::move(fitting).error());
+    if (auto r = format.write(*fitting, sink); !r) return failed(std::move(r).error());
+    if (auto r = sink.commit(); !r) return failed(std::move(r).error());
+    return report;
+  });
+}
+
+std::string with_extension(const std::string& path, std::string_view extension) {
+  const std::size_t slash = path.find_last_of('/');
+  const std::size_t name = slash == std::string::npos ? 0 : slash + 1;
+  // A dot that begins the name (".weights") is no extension.
+  const std::size_t dot = path.find_last_of('.');
+  if (path.size() == name || (dot != std::string::npos && dot > name)) return path;
+  const auto there = os::status(path);
+  if (there && there->kind != os::Kind::missing) return path;
+  return path + std::string(extension);
+}
+
+Result<Report> record_file(const Format& format, PrecisionSpec precision, const Object& object, const std::string& path,
+                           const SaveOptions& options) {
+  return guarded([&]() -> Result<Report> {
+    STELE_TRY_ASSIGN(const auto sink, file_sink(with_extension(path, format.extension()), options.file));
+    return record(format, precision, object, *sink, options);
+  });
+}
+
+Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& options) {
+  return guarded([&]() -> Result<Snapshot> {
+    STELE_TRY_ASSIGN(SourcePtr source, from.open(reader.format != nullptr ? reader.format->extension() : "", options));
+    if (reader.format == nullptr) {
+      STELE_TRY_ASSIGN(reader.format, reader.sniff(*source));
+    }
+    const std::string name = source->name();
+    auto snapshot = reader.format->open(std::move(source), options.limits);
+    if (!snapshot && snapshot.error().file().empty()) return std::move(snapshot).error().file(name);
+    return snapshot;
+  });
+}
+
+Result<Report> load_in_place(Reader reader, const From& from, const TypeInfo& type, void* object,
+                             const LoadOptions& options) {
+  return guarded([&]() -> Result<Report> {
+    STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options));
+    Report report;
+    STELE_TRY(load_object(snapshot, type, object, LoadMode::in_place, options, report));
+    return report;
+  });
+}
+
+Status load_fresh(Reader reader, const From& from, const TypeInfo& type, void* object, const LoadOptions& options,
+                  Report* report) {
+  return guarded([&]() -> Status {
+    STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options));
+    Report own;
+    return load_object(snapshot, type, object, LoadMode::fresh, options, report != nullptr ? *report : own);
+  });
+}
+
+}  // namespace detail
+
+const LoadOptions& default_load_options() noexcept {
+  static const LoadOptions options;
+  return options;
+}
+const SaveOptions& default_save_options() noexcept {
+  static const SaveOptions options;
+  return options;
+}
+
+Status verify(const Format& format, const detail::From& from, const LoadOptions& options) {
+  return detail::guarded([&]() -> Status {
+    STELE_TRY_ASSIGN(const Snapshot snapshot, detail::open({&format}, from, options));
+    class Nowhere final : public PieceSink {
+     public:
+      Status piece(std::span<const std::byte>) override { return {}; }
+    } nowhere;
+    ReadContext context;
+    for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) STELE_TRY(snapshot.leaf(i).stream(nowhere, context));
+    return {};
+  });
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,98 @@
+// What the parts of the core share about Snapshots.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stele/detail/type_info.hpp"
+#include "stele/snapshot.hpp"
+#include "stele/value.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+struct LeafData {
+  Provider provider;
+  std::uint64_t bytes = 0;
+  std::uint32_t shape = 0;  // first extent in the pool
+  DType dtype = DType::none;
+  std::uint16_t rank = 0;
+  std::uint32_t node = 0;
+  std::uint32_t extra = no_index;
+};
+
+struct LeafExtra {
+  std::optional<ParamId> id;
+  std::unique_ptr<const Annotations> annotations;
+};
+
+struct TypeData {
+  std::string name;
+  std::uint32_t version = 0;
+};
+
+/// Names that have no other home live here; addresses stay.
+class STELE_EXPORT NamePool {
+ public:
+  std::string_view add(std::string_view name);
+
+ private:
+  std::vector<std::unique_ptr<char[]>> blocks_;
+  std::size_t used_ = 0, room_ = 0;
+};
+
+struct SnapshotData {
+  std::vector<Node> nodes;
+  std::vector<LeafData> leaves;
+  std::vector<LeafExtra> extras;
+  std::vector<Extent> extents;
+  std::vector<Value> values;
+  std::vector<TypeData> types;
+  NamePool names;
+  std::map<std::string, std::string> metadata;
+  std::vector<std::shared_ptr<const void>> keepers;  // what the providers and names point into
+  bool flat = false;                                 // node names are whole paths
+  bool consumable = false;                           // the tensors may be moved out (into_record)
+};
+
+/// Leaves of live modules: `at` is the tensor, `number` its TensorOps.
+extern const LeafOps module_leaf_ops;
+
+inline Provider module_provider(const void* object, const TensorOps& ops) {
+  return {&module_leaf_ops, object, static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&ops))};
+}
+
+void append_node_segment(std::string& path, const Node& node);
+std::string node_path(const SnapshotData& data, std::uint32_t node);
+
+/// Adds the leaf's path to an error that has none.
+Status with_path(Status status, const LeafView& leaf);
+
+/// A copy of the arrays for a transform; keeps the base alive.
+std::unique_ptr<SnapshotData> derived_data(const Snapshot& base);
+
+Error convert_error(const ConvertOutcome& outcome, DType from, DType to, std::uint64_t first);
+
+/// Converts pieces on their way to another sink.
+class ConvertingSink final : public PieceSink {
+ public:
+  ConvertingSink(DType from, DType to, ConvertRules rules, PieceSink& next, ReadContext& context)
+      : from_(from), to_(to), rules_(rules), next_(next), staging_(context) {}
+  Status piece(std::span<const std::byte> bytes) override;
+  std::uint64_t overflowed() const noexcept { return overflowed_; }
+
+ private:
+  DType from_, to_;
+  ConvertRules rules_;
+  PieceSink& next_;
+  ReadContext::Piece staging_;
+  std::uint64_t done_ = 0;  // elements
+  std::uint64_t overflowed_ = 0;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,69 @@
+// A Snapshot seen as a tree of named places, whether its names are nested or whole paths. What the loader walks along.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// One place: a node, or in a flat snapshot also a run of names with a common beginning.
+struct Place {
+  bool exists = false;
+  std::uint32_t node = no_index;   // the node with exactly this path, aliases followed; no_index where there is none
+  std::uint32_t alias = no_index;  // the alias that led here
+  // Flat only: the path, and the places in the sorted order of the names that continue it.
+  std::string prefix;
+  std::uint32_t low = 0, high = 0;
+};
+
+class Tree {
+ public:
+  explicit Tree(const Snapshot& snapshot);
+
+  Place root() const;
+  /// `hint` makes a walk in the file's order cheap: keep one per parent, starting at 0.
+  Place child(const Place& parent, std::string_view name, std::uint32_t& hint) const;
+  Place element(const Place& parent, std::size_t number, std::uint32_t& hint) const;
+  /// Number of elements of a list; nullopt when the numbers there are not 0 … n-1 (flat), `gap` is then the first
+  /// missing.
+  bool count(const Place& list, std::size_t& n, std::size_t& gap) const;
+  /// Visits the children of a map with their keys, in the file's order.
+  void each(const Place& map, const std::function<void(std::string_view key, const Place& place)>& visit) const;
+
+  const Node& node(std::uint32_t i) const { return snapshot_.nodes()[i]; }
+  /// Absent: nothing there, or a none.
+  bool absent(const Place& place) const {
+    return !place.exists || (place.node != no_index && node(place.node).kind == NodeKind::none);
+  }
+  NodeKind kind(const Place& place) const { return place.node == no_index ? NodeKind::module : node(place.node).kind; }
+  bool flat() const noexcept { return snapshot_.flat(); }
+  const Snapshot& snapshot() const noexcept { return snapshot_; }
+
+ private:
+  Place at_node(std::uint32_t node) const;
+  Place at_path(std::string path, std::uint32_t low, std::uint32_t high, std::uint32_t& hint) const;
+  std::uint32_t lower_bound(std::string_view key, std::uint32_t low, std::uint32_t high, std::uint32_t hint) const;
+  std::string_view name_at(std::uint32_t position) const;
+  template <class Match>
+  Place nested_child(const Place& parent, std::uint32_t& hint, Match match) const;
+
+  Snapshot snapshot_;
+  std::vector<std::uint32_t> order_;  // flat: nodes by name
+};
+
+/// The first segment of `path`, as escaped, and its plain text. False where the escapes are malformed.
+bool first_segment(std::string_view path, std::string_view& raw, std::string& plain);
+
+/// Parses a list index as paths write it: decimal, no leading zeros.
+bool parse_index(std::string_view text, std::size_t& number);
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

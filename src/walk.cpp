@@ -1,0 +1,166 @@
+// Object -> Snapshot.
+#include "walk.hpp"
+
+#include "snapshot_internal.hpp"
+#include "stele/record.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace {
+
+/// Counts first, so that the arrays are allocated once.
+struct Counter {
+  std::size_t nodes = 0, leaves = 0, extents = 0;
+  Errc begin(NodeKind, SnapshotBuilder::Name, const TypeInfo&, bool) { return ++nodes, Errc::none; }
+  Errc end() { return Errc::none; }
+  Errc tensor(SnapshotBuilder::Name, const TensorOps& ops, void*, bool) {
+    ++nodes, ++leaves;
+    extents += ops.rank > 0 ? static_cast<std::size_t>(ops.rank) : 0;
+    return Errc::none;
+  }
+  Errc value(SnapshotBuilder::Name, const ValueOps&, void*, bool) { return ++nodes, Errc::none; }
+  Errc none(SnapshotBuilder::Name, bool) { return ++nodes, Errc::none; }
+  Errc alias(SnapshotBuilder::Name, std::uint32_t, bool) { return ++nodes, Errc::none; }
+  std::uint32_t mark() const { return 0; }
+};
+
+class Builder {
+ public:
+  using Name = SnapshotBuilder::Name;
+  Errc begin(NodeKind kind, Name name, const TypeInfo& type, bool conditional) {
+    // The names of containers' types are the compiler's, not the user's: only modules have one.
+    const bool module = kind == NodeKind::module;
+    to.begin(kind, name, conditional, module ? type.name : std::string_view(), module ? type.version : 0);
+    return Errc::none;
+  }
+  Errc end() { return to.end(), Errc::none; }
+  Errc tensor(Name name, const TensorOps& ops, void* object, bool conditional) {
+    if (ops.bound != nullptr) return bound(name, ops, object, conditional);
+    ops.shape(object, shape_);
+    const auto count = shape_.element_count();
+    const auto bytes = count ? byte_length(ops.dtype, *count) : std::nullopt;
+    if (!bytes || shape_.rank() > 0xffff) return fail(Errc::limit, name, "a tensor of 2^64 bytes or more");
+    to.tensor(name, ops.dtype, shape_, *bytes, module_provider(object, ops), conditional);
+    if (ops.id != nullptr) {
+      if (const auto& id = *ops.id(object)) to.set_id(*id);
+    }
+    return Errc::none;
+  }
+  Errc value(Name name, const ValueOps& ops, void* object, bool conditional) {
+    Value v;
+    ops.to_value(object, v);
+    to.value(name, std::move(v), conditional);
+    return Errc::none;
+  }
+  Errc none(Name name, bool conditional) { return to.none(name, conditional), Errc::none; }
+  Errc alias(Name name, std::uint32_t target, bool conditional) {
+    return to.alias(name, target, conditional), Errc::none;
+  }
+  std::uint32_t mark() { return static_cast<std::uint32_t>(to.data().nodes.size()); }
+
+  SnapshotBuilder to;
+  std::string message;
+  bool consumable = true;  // every leaf bound so far may be moved out of its store
+
+ private:
+  // A record's leaf stands for a leaf of another snapshot: the same provider, kept alive by that snapshot.
+  Errc bound(Name name, const TensorOps& ops, void* object, bool conditional) {
+    std::uint32_t number = 0;
+    const std::shared_ptr<const SnapshotData>& from = *ops.bound(object, number);
+    if (from == nullptr) {
+      return fail(Errc::not_found, name,
+                  "an empty leaf of a record: assign a tensor before it is saved or loaded from");
+    }
+    const LeafData& leaf = from->leaves[number];
+    to.tensor(name, leaf.dtype, LeafView(*from, number).shape(), leaf.bytes, leaf.provider, conditional);
+    if (leaf.extra != no_index) {
+      const LeafExtra& extra = from->extras[leaf.extra];
+      if (extra.id) to.set_id(*extra.id);
+      if (extra.annotations) {
+        for (const auto& [key, v] : *extra.annotations) to.annotate(key, v);
+      }
+    }
+    if (from != last_store_) {
+      // The leaves of a record come from one file or module in long runs.
+      if (std::find(stores_.begin(), stores_.end(), from) == stores_.end()) {
+        stores_.push_back(from);
+        to.keep(from);
+        consumable = consumable && from->consumable;
+      }
+      last_store_ = from;
+    }
+    return Errc::none;
+  }
+  Errc fail(Errc code, Name name, const char* text) {
+    to.none(name);
+    message = text;
+    return code;
+  }
+
+  Shape shape_;
+  std::shared_ptr<const SnapshotData> last_store_;
+  std::vector<std::shared_ptr<const SnapshotData>> stores_;
+};
+
+Error walk_error(Errc code, Builder& builder) {
+  const SnapshotData& data = builder.to.data();
+  const std::string path =
+      data.nodes.empty() ? std::string() : node_path(data, static_cast<std::uint32_t>(data.nodes.size() - 1));
+  if (code == Errc::cycle) return Error(code, "a shared object contains itself").path(path);
+  if (code == Errc::limit && builder.message.empty()) {
+    return Error(code, "modules are nested too deep")
+        .path(path)
+        .expected(std::to_string(max_depth) + " levels at most");
+  }
+  return Error(code, builder.message).path(path);
+}
+
+}  // namespace
+
+Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::shared_ptr<const void> keeper,
+                                 bool consumable) {
+  return guarded([&]() -> Result<Snapshot> {
+    Counter counter;
+    Builder builder;
+    // A cycle or too deep a nesting shows in the second walk, with its path.
+    if (Walk<Counter>(counter).run(type, object) == Errc::none) {
+      builder.to.reserve(counter.nodes, counter.leaves, counter.extents);
+    }
+    if (const Errc e = Walk<Builder>(builder).run(type, object); e != Errc::none) return walk_error(e, builder);
+    if (keeper) builder.to.keep(std::move(keeper));
+    if (consumable && builder.consumable) builder.to.mark_consumable();
+    return builder.to.finish();
+  });
+}
+
+std::shared_ptr<const SnapshotData> own_tensor(std::shared_ptr<void> object, const TensorOps& ops) {
+  Builder builder;
+  void* tensor = object.get();
+  if (builder.tensor("", ops, tensor, false) != Errc::none) throw_error(walk_error(Errc::limit, builder));
+  builder.to.keep(std::move(object));
+  builder.to.mark_consumable();
+  return builder.to.finish().data();
+}
+
+Error error_of_exception() {
+#if STELE_EXCEPTIONS
+  try {
+    throw;
+  } catch (const Exception& e) {
+    return e.error();
+  } catch (const std::bad_alloc&) {
+    return Error(Errc::out_of_memory, "no memory");
+  } catch (const std::exception& e) {
+    return Error(Errc::user_exception, e.what());
+  } catch (...) {
+    return Error(Errc::user_exception, "an exception of unknown type");
+  }
+#else
+  return Error(Errc::user_exception);
+#endif
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
