@@ -1,0 +1,201 @@
+// A digits classifier, trained in Python, loaded from safetensors without having been initialised; then recorded by
+// every recorder at four precisions, loaded back and tried again. `make demo` runs it.
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "stele/stele.hpp"
+
+namespace {
+
+using Vector = std::vector<float>;
+
+// A class with private members: the macro lists what is recorded.
+class Linear {
+ public:
+  Vector operator()(const Vector& x) const {
+    calls_.fetch_add(1, std::memory_order_relaxed);
+    const auto [outputs, inputs] = weight->shape();
+    Vector y(outputs, 0.0F);
+    for (std::size_t o = 0; o < outputs; ++o) {
+      for (std::size_t i = 0; i < inputs; ++i) y[o] += (*weight)(o, i) * x[i];
+      if (bias) y[o] += (**bias)[o];
+    }
+    return y;
+  }
+
+ private:
+  stele::Param<stele::Tensor<float, 2>> weight;
+  std::optional<stele::Param<stele::Tensor<float, 1>>> bias;  // hidden.1 was trained without one
+  mutable std::atomic<std::uint64_t> calls_{0};               // not listed, cannot be copied: no part of the record
+
+  STELE_MODULE(Linear, weight, bias)
+
+ public:
+  Linear() = default;
+  Linear(Linear&& other) noexcept : weight(std::move(other.weight)), bias(std::move(other.bias)) {}
+};
+
+// Plain aggregates need no macro: tensors and modules are recorded, the rest are constants.
+struct Normalize {
+  std::vector<float> mean;
+  std::vector<float> scale;
+};
+
+enum class Activation { relu };
+
+struct Digits {
+  Normalize normalize;
+  std::vector<Linear> hidden;
+  Linear head;
+  Activation activation = Activation::relu;  // a constant
+
+  int operator()(const std::uint8_t* pixels) const {
+    Vector x(normalize.mean.size());
+    for (std::size_t i = 0; i < x.size(); ++i) {
+      x[i] = (static_cast<float>(pixels[i]) - normalize.mean[i]) * normalize.scale[i];
+    }
+    for (const Linear& layer : hidden) {
+      x = layer(x);
+      for (float& v : x) v = std::max(v, 0.0F);
+    }
+    x = head(x);
+    return static_cast<int>(std::max_element(x.begin(), x.end()) - x.begin());
+  }
+};
+
+struct Images {
+  std::size_t count = 0;
+  std::vector<std::uint8_t> pixels;  // count × 64
+  std::vector<std::uint8_t> labels;
+};
+
+// Magic "DIGITS1\n", u32 count, u32 pixels per image (little-endian), pixels, labels.
+std::optional<Images> read_images(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::array<std::uint8_t, 16> head{};
+  file.read(reinterpret_cast<char*>(head.data()), head.size());
+  const auto u32 = [&](std::size_t at) {
+    return head[at] | (std::size_t{head[at + 1]} << 8) | (std::size_t{head[at + 2]} << 16);
+  };
+  if (!file || u32(12) != 64) return std::nullopt;
+  Images images{u32(8), {}, {}};
+  images.pixels.resize(images.count * 64);
+  images.labels.resize(images.count);
+  file.read(reinterpret_cast<char*>(images.pixels.data()), static_cast<std::streamsize>(images.pixels.size()));
+  file.read(reinterpret_cast<char*>(images.labels.data()), static_cast<std::streamsize>(images.labels.size()));
+  return file ? std::optional(std::move(images)) : std::nullopt;
+}
+
+double accuracy(const Digits& model, const Images& images) {
+  std::size_t right = 0;
+  for (std::size_t i = 0; i < images.count; ++i) right += model(&images.pixels[i * 64]) == images.labels[i] ? 1 : 0;
+  return static_cast<double>(right) / static_cast<double>(images.count);
+}
+
+/// The largest difference of any parameter of two models.
+double largest_error(const Digits& a, const Digits& b) {
+  const stele::Snapshot left = stele::snapshot_of(a).value();
+  const stele::Snapshot right = stele::snapshot_of(b).value();
+  double largest = 0;
+  for (std::size_t i = 0; i < left.leaf_count(); ++i) {
+    std::vector<float> x(left.leaf(i).size());
+    std::vector<float> y(x.size());
+    left.leaf(i).read(0, std::as_writable_bytes(std::span(x))).value();
+    right.leaf(i).read(0, std::as_writable_bytes(std::span(y))).value();
+    for (std::size_t k = 0; k < x.size(); ++k) largest = std::max(largest, std::fabs(double{x[k]} - double{y[k]}));
+  }
+  return largest;
+}
+
+/// Median of nine runs, in microseconds.
+double microseconds(auto work) {
+  std::array<double, 9> times{};
+  for (double& t : times) {
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    t = std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - begin).count();
+  }
+  std::nth_element(times.begin(), times.begin() + 4, times.end());
+  return times[4];
+}
+
+struct Demo {
+  Digits model;
+  Images images;
+  std::filesystem::path folder;
+
+  /// One row: record, measure, load back, classify.
+  template <class Recorder>
+  void row(const char* recorder_name, const char* precision) {
+    const Recorder recorder;
+    const std::string path =
+        folder / (std::string(recorder_name) + "-" + precision + std::string(recorder.format().extension()));
+    stele::Bytes memory;
+    std::size_t size = 0;
+    if constexpr (requires { recorder.record(model).value().size(); }) {
+      memory = recorder.record(model).value();
+      size = memory.size();
+    } else {
+      recorder.record(model, path).value();
+      size = std::filesystem::file_size(path);
+    }
+    const auto open = [&] { return memory.empty() ? recorder.open(path).value() : recorder.open(memory).value(); };
+    const auto load = [&](const stele::Snapshot& s) { return stele::from_snapshot<Digits>(s).value(); };
+    const stele::Snapshot snapshot = open();
+    const Digits again = load(snapshot);
+    std::printf("%-12s %-10s %8zu B   %9.2e   %6.2f %%   %8.1f us   %8.1f us\n", recorder_name, precision, size,
+                largest_error(model, again), 100 * accuracy(again, images), microseconds(open),
+                microseconds([&] { load(snapshot); }));
+  }
+
+  /// A recorder at all four precisions.
+  template <template <stele::PrecisionSettings> class Recorder>
+  void rows(const char* recorder_name) {
+    row<Recorder<stele::NativePrecision>>(recorder_name, "native");
+    row<Recorder<stele::DoublePrecision>>(recorder_name, "double");
+    row<Recorder<stele::HalfPrecision>>(recorder_name, "half");
+    row<Recorder<stele::BrainPrecision>>(recorder_name, "bfloat16");
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const std::string data = argc > 1 ? argv[1] : "examples/data";
+  auto images = read_images(data + "/digits-test.bin");
+  if (!images) {
+    std::fprintf(stderr, "cannot read %s/digits-test.bin\n", data.c_str());
+    return 1;
+  }
+
+  // No Digits has been initialised: shapes, the number of layers and the missing bias all come from the file.
+  stele::Report report;
+  Digits model = stele::load<Digits>(data + "/digits.safetensors", {}, &report).value();
+  std::printf("Loaded %s/digits.safetensors (%zu tensors, all applied: %s)\n\n%s\n", data.c_str(), report.size(),
+              report.count(stele::Report::What::applied) == report.size() ? "yes" : "no",
+              stele::summary(model).c_str());
+  std::printf("Accuracy on %zu test images: %.2f %%\n\n", images->count, 100 * accuracy(model, *images));
+
+  Demo demo{std::move(model), std::move(*images), std::filesystem::temp_directory_path() / "stele-digits"};
+  std::filesystem::create_directories(demo.folder);
+  std::printf("recorder     precision        size   largest err   accuracy       open          load\n");
+  // Every recorder there is; another one is another line.
+  demo.rows<stele::BinaryRecorder>("binary");
+  demo.rows<stele::BytesRecorder>("bytes");
+  demo.rows<stele::SafetensorsRecorder>("safetensors");
+  std::filesystem::remove_all(demo.folder);
+  return 0;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 1;
+}

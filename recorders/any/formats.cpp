@@ -1,0 +1,72 @@
+#include <algorithm>
+#include <array>
+
+#include "stele/recorders/any.hpp"
+#include "stele/recorders/binary.hpp"
+#include "stele/recorders/safetensors.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+namespace {
+
+const SteleFormat stele_format;
+const SafetensorsFormat safetensors_format;
+
+/// The one list of formats.
+constexpr std::array<const Format*, 2> all = {&stele_format, &safetensors_format};
+
+std::string join(const char* separator, auto text_of) {
+  std::string text;
+  for (const Format* f : all) text += (text.empty() ? "" : separator) + std::string(text_of(*f));
+  return text;
+}
+
+}  // namespace
+
+std::span<const Format* const> formats() { return all; }
+
+const Format* find_format(std::string_view name) {
+  const auto found = std::find_if(all.begin(), all.end(), [&](const Format* f) { return f->name() == name; });
+  return found != all.end() ? *found : nullptr;
+}
+
+Result<const Format*> format_of_path(const std::string& path) {
+  for (const Format* f : all) {
+    if (path.size() > f->extension().size() && path.ends_with(f->extension())) return f;
+  }
+  return Error(Errc::unsupported, "no format has this extension").file(path).expected(join(" or ", [](const Format& f) {
+    return f.extension();
+  }));
+}
+
+Result<const Format*> format_of_content(const Source& source) {
+  std::byte head[64];
+  const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof head));
+  STELE_TRY(source.read_at(0, {head, size}));
+  const Format* found = nullptr;
+  for (const Format* f : all) {
+    if (!f->recognises({head, size}, source.size())) continue;
+    if (found != nullptr) {
+      return Error(Errc::malformed, "content that more than one format claims")
+          .file(source.name())
+          .found(std::string(found->name()) + " and " + std::string(f->name()));
+    }
+    found = f;
+  }
+  if (found != nullptr) return found;
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string seen = std::to_string(source.size()) + " bytes";
+  if (size != 0) seen += " that begin with";
+  for (std::size_t i = 0; i < std::min<std::size_t>(size, 8); ++i) {
+    const auto b = static_cast<unsigned>(head[i]);
+    seen += {' ', digits[b >> 4], digits[b & 15U]};
+  }
+  return Error(Errc::bad_magic, "not a file of a known format")
+      .file(source.name())
+      .expected(join(" or ", [](const Format& f) { return f.name(); }))
+      .found(seen);
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,395 @@
+#include "stele/recorders/safetensors.hpp"
+
+#include <algorithm>
+#include <array>
+#include <deque>
+
+#include "flat.hpp"
+#include "gather.hpp"
+#include "json/json.hpp"
+#include "snapshot_internal.hpp"
+#include "source_leaf.hpp"
+#include "stele/recorders/stele_reader.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace {
+
+namespace json = detail::json;
+
+constexpr std::uint64_t max_header = 100'000'000;  // the reference's own bound, for reading and writing
+
+/// In the reference's order (enum Dtype in safetensors/src/tensor.rs), which also sorts the file, last first.
+constexpr std::array<std::pair<std::string_view, DType>, 22> dtypes = {{
+    {"BOOL", DType::boolean},
+    {"F4", DType::f4_e2m1},
+    {"F6_E2M3", DType::f6_e2m3},
+    {"F6_E3M2", DType::f6_e3m2},
+    {"U8", DType::u8},
+    {"I8", DType::i8},
+    {"F8_E5M2", DType::f8_e5m2},
+    {"F8_E4M3", DType::f8_e4m3fn},
+    {"F8_E8M0", DType::f8_e8m0},
+    {"F8_E4M3FNUZ", DType::f8_e4m3fnuz},
+    {"F8_E5M2FNUZ", DType::f8_e5m2fnuz},
+    {"I16", DType::i16},
+    {"U16", DType::u16},
+    {"F16", DType::f16},
+    {"BF16", DType::bf16},
+    {"I32", DType::i32},
+    {"U32", DType::u32},
+    {"F32", DType::f32},
+    {"C64", DType::c64},
+    {"F64", DType::f64},
+    {"I64", DType::i64},
+    {"U64", DType::u64},
+}};
+
+std::size_t dtype_order(DType d) {
+  const auto same = [&](const auto& pair) { return pair.second == d; };
+  return static_cast<std::size_t>(std::find_if(dtypes.begin(), dtypes.end(), same) - dtypes.begin());
+}
+
+bool holds(DType d) { return dtype_order(d) != dtypes.size(); }
+
+struct File {
+  SourcePtr source;
+  Bytes header;  // names point into it
+};
+
+// A leaf's number is its offset in the file.
+const std::byte* view(const void* at, std::uint64_t number) {
+  const auto all = static_cast<const File*>(at)->source->view();
+  return all.empty() ? nullptr : all.data() + number;
+}
+Status read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
+  return static_cast<const File*>(at)->source->read_at(number + offset, out);
+}
+Status stream(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink, ReadContext& context) {
+  return detail::stream_source(*static_cast<const File*>(at)->source, number, size, sink, context);
+}
+constexpr LeafOps shared_ops{view, read, stream, false, false};
+constexpr LeafOps private_ops{view, read, stream, false, true};
+
+class Opener {
+ public:
+  explicit Opener(SourcePtr source) : file_(std::make_shared<File>()) { file_->source = std::move(source); }
+
+  Result<Snapshot> run() {
+    STELE_TRY_ASSIGN(const std::string_view text, read_header());
+    STELE_TRY(parse(text));
+    STELE_TRY(check_names());
+    return build();
+  }
+
+ private:
+  struct Entry {
+    std::string_view name;
+    std::uint64_t begin = 0, end = 0;
+    std::size_t extents = 0;
+    std::uint32_t rank = 0;
+    DType dtype = DType::none;
+  };
+
+  Result<std::string_view> read_header() {
+    const Source& source = *file_->source;
+    std::byte length[8];
+    if (source.size() < sizeof length) {
+      return Error(Errc::truncated, "too short for a safetensors file")
+          .expected("8 bytes")
+          .found(std::to_string(source.size()));
+    }
+    STELE_TRY(source.read_at(0, length));
+    const auto n = format::load_le<std::uint64_t>(length);
+    if (n > max_header) {
+      return Error(Errc::limit, "a header that is too large")
+          .expected("at most " + std::to_string(max_header) + " bytes")
+          .found(std::to_string(n))
+          .offset(0);
+    }
+    if (n > source.size() - sizeof length) {
+      return Error(Errc::truncated, "a header beyond the end of the file")
+          .expected(std::to_string(n) + " bytes")
+          .found(std::to_string(source.size() - sizeof length))
+          .offset(0);
+    }
+    file_->header = Bytes(static_cast<std::size_t>(n));
+    STELE_TRY(source.read_at(sizeof length, file_->header.span()));
+    data_ = sizeof length + n;
+    return std::string_view(reinterpret_cast<const char*>(file_->header.data()), static_cast<std::size_t>(n));
+  }
+
+  Status parse(std::string_view text) {
+    json::Reader in(text, {sizeof(std::uint64_t), true});
+    std::string scratch;
+    std::string_view key;
+    // What the reader may take for itself; the bound of Format::open, less what the Snapshot will take.
+    const std::uint64_t memory = 2 * file_->source->size() + (std::uint64_t{16} << 20) - text.size();
+    constexpr std::uint64_t per_entry =
+        sizeof(Entry) + sizeof(Node) + sizeof(detail::LeafData) + 2 * sizeof(std::uint32_t);
+    bool metadata_seen = false;
+    in.begin_object();
+    while (in.next_key(key, scratch)) {
+      if (key == "__metadata__") {
+        if (metadata_seen) in.fail(Errc::duplicate, "__metadata__ once");
+        metadata_seen = true;
+        read_metadata(in);
+        continue;
+      }
+      // Names without escapes are where they are; others need a copy that lasts.
+      const bool inside = key.data() >= text.data() && key.data() <= text.data() + text.size();
+      Entry& entry = entries_.emplace_back();
+      entry.name = inside ? key : builder_.intern(key);
+      read_entry(in, entry);
+      if (entries_.size() * per_entry + extents_.size() * 3 * sizeof(Extent) > memory) {
+        in.fail(Errc::limit, "fewer tensors and dimensions for a file of this size");
+      }
+    }
+    return in.finish() ? Status() : in.status();
+  }
+
+  void read_metadata(json::Reader& in) {
+    std::string key_scratch;
+    std::string text_scratch;
+    std::string_view key;
+    std::string_view text;
+    if (!in.begin_object()) return;
+    while (in.next_key(key, key_scratch)) {
+      const std::string name(key);
+      if (!in.read_string(text, text_scratch)) return;
+      if (!metadata_.emplace(name, text).second) in.fail(Errc::duplicate, "each key of __metadata__ once");
+    }
+  }
+
+  void read_entry(json::Reader& in, Entry& entry) {
+    std::string scratch;
+    std::string_view key;
+    unsigned seen = 0;
+    const auto once = [&](unsigned bit) {
+      if ((seen & bit) != 0) in.fail(Errc::duplicate, "each key of a tensor once");
+      seen |= bit;
+    };
+    if (!in.begin_object()) return;
+    while (in.next_key(key, scratch)) {
+      if (key == "dtype") {
+        once(1);
+        std::string_view text;
+        if (!in.read_string(text, scratch)) return;
+        const auto same = [&](const auto& pair) { return pair.first == text; };
+        const auto found = std::find_if(dtypes.begin(), dtypes.end(), same);
+        if (found == dtypes.end()) {
+          in.fail(Errc::unsupported, "a dtype of safetensors");
+          return;
+        }
+        entry.dtype = found->second;
+      } else if (key == "shape") {
+        once(2);
+        entry.extents = extents_.size();
+        std::uint64_t extent = 0;
+        if (!in.begin_array()) return;
+        while (in.next_element()) {
+          if (!in.read_u64(extent)) return;
+          extents_.push_back(extent);
+          if (++entry.rank > 0xffff) in.fail(Errc::limit, "at most 65535 dimensions");
+        }
+      } else if (key == "data_offsets") {
+        once(4);
+        const bool pair = in.begin_array() && in.next_element() && in.read_u64(entry.begin) && in.next_element() &&
+                          in.read_u64(entry.end) && !in.next_element();
+        if (!pair) in.fail(Errc::malformed, "two offsets");
+      } else {
+        in.skip_value();  // the reference ignores what it does not know
+      }
+    }
+    if (in.ok() && seen != 7) in.fail(Errc::malformed, "dtype, shape and data_offsets");
+  }
+
+  Error bad(Errc code, const char* text, const Entry& entry) const {
+    return Error(code, text).path(std::string(entry.name)).offset(data_ + entry.begin);
+  }
+
+  Status check_names() {
+    by_name_.resize(entries_.size());
+    for (std::uint32_t i = 0; i < by_name_.size(); ++i) by_name_[i] = i;
+    const auto before = [&](std::uint32_t a, std::uint32_t b) { return entries_[a].name < entries_[b].name; };
+    if (!std::is_sorted(by_name_.begin(), by_name_.end(), before)) std::sort(by_name_.begin(), by_name_.end(), before);
+    const auto same = std::adjacent_find(by_name_.begin(), by_name_.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return entries_[a].name == entries_[b].name;
+    });
+    if (same != by_name_.end()) return bad(Errc::duplicate, "two tensors have the same name", entries_[*same]);
+    return {};
+  }
+
+  Result<Snapshot> build() {
+    std::vector<std::uint32_t> order(entries_.size());
+    for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    const auto before = [&](std::uint32_t a, std::uint32_t b) {
+      return std::pair(entries_[a].begin, entries_[a].end) < std::pair(entries_[b].begin, entries_[b].end);
+    };
+    if (!std::is_sorted(order.begin(), order.end(), before)) std::stable_sort(order.begin(), order.end(), before);
+
+    builder_.set_flat();
+    builder_.reserve(entries_.size() + 1, entries_.size(), extents_.size());
+    std::vector<std::uint32_t> nodes(entries_.size());
+    const LeafOps& ops = file_->source->view_is_private() ? private_ops : shared_ops;
+    const std::uint64_t size = file_->source->size() - data_;
+    std::uint64_t at = 0;
+    for (const std::uint32_t i : order) {
+      const Entry& entry = entries_[i];
+      const auto shape = std::span<const Extent>(extents_).subspan(entry.extents, entry.rank);
+      // One owner for every byte: no overlap, no hole, nothing behind the last tensor.
+      if (entry.begin != at || entry.end < entry.begin) {
+        return bad(Errc::malformed, "a tensor that does not begin where the one before ends", entry)
+            .expected(std::to_string(at))
+            .found(std::to_string(entry.begin));
+      }
+      if (entry.end > size) {
+        return bad(Errc::truncated, "a tensor beyond the end of the file", entry)
+            .expected(std::to_string(entry.end) + " bytes of data")
+            .found(std::to_string(size));
+      }
+      const auto elements = element_count(shape);
+      const auto total_bits = elements ? checked_mul(*elements, bits(entry.dtype)) : std::nullopt;
+      if (!total_bits || *total_bits % 8 != 0 || *total_bits / 8 != entry.end - entry.begin) {
+        return bad(Errc::malformed, "a tensor whose length is not that of its dtype and shape", entry)
+            .expected(total_bits ? std::to_string(*total_bits / 8) + " bytes" : "less than 2^64 bits")
+            .found(std::to_string(entry.end - entry.begin));
+      }
+      at = entry.end;
+      nodes[i] = builder_.tensor(entry.name, entry.dtype, shape, entry.end - entry.begin,
+                                 {&ops, file_.get(), data_ + entry.begin});
+    }
+    if (at != size) {
+      return Error(Errc::malformed, "bytes behind the last tensor")
+          .expected(std::to_string(data_ + at) + " bytes")
+          .found(std::to_string(data_ + size))
+          .offset(data_ + at);
+    }
+    if (const auto extras = metadata_.find(detail::flat_key); extras != metadata_.end()) {
+      const auto find = [&](std::string_view name) {
+        const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                                            [&](std::uint32_t e, std::string_view n) { return entries_[e].name < n; });
+        return found != by_name_.end() && entries_[*found].name == name ? nodes[*found] : no_index;
+      };
+      STELE_TRY(
+          detail::add_flat_extras(extras->second, builder_, find, extras->second.size() + (std::size_t{8} << 20)));
+      metadata_.erase(extras);
+    }
+    builder_.set_metadata({metadata_.begin(), metadata_.end()});
+    builder_.keep(file_);
+    return builder_.finish();
+  }
+
+  std::shared_ptr<File> file_;
+  SnapshotBuilder builder_;
+  std::uint64_t data_ = 0;     // where the tensors' bytes begin
+  std::deque<Entry> entries_;  // grows without holding twice its size
+  std::vector<Extent> extents_;
+  std::vector<std::uint32_t> by_name_;
+  std::map<std::string, std::string, std::less<>> metadata_;
+};
+
+}  // namespace
+
+const Capabilities& SafetensorsFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{false, true, true, false, false, false, true, false, 0xffff, holds};
+  return can;
+}
+
+bool SafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
+  if (head.size() < 9) return false;
+  const auto n = format::load_le<std::uint64_t>(head.data());
+  if (n > max_header || n > size - 8) return false;
+  for (const std::byte b : head.subspan(8)) {
+    const char c = static_cast<char>(b);
+    if (c == '{') return true;
+    if (c != ' ' && c != '\t' && c != '\n' && c != '\r') return false;
+  }
+  return false;
+}
+
+Result<Snapshot> SafetensorsFormat::open(SourcePtr source, const Limits&) const {
+  return Opener(std::move(source)).run();
+}
+
+Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink) const {
+  struct Item {
+    std::string name;
+    std::size_t order;
+    std::uint32_t leaf;
+  };
+  std::vector<Item> items;
+  items.reserve(snapshot.leaf_count());
+  for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    items.push_back({leaf.path(), dtype_order(leaf.dtype()), i});
+    const std::string& name = items.back().name;
+    const auto refuse = [&](const char* why) {
+      return Error(Errc::not_representable, "safetensors files cannot hold this").path(name).found(why);
+    };
+    if (name == "__metadata__") return refuse("a tensor of the reserved name __metadata__");
+    if (!json::valid_utf8(name)) return refuse("a name that is not UTF-8");
+    if (*element_count(leaf.shape()) * bits(leaf.dtype()) % 8 != 0) return refuse("a tensor of part of a byte");
+  }
+  std::sort(items.begin(), items.end(),
+            [](const Item& a, const Item& b) { return a.order != b.order ? a.order > b.order : a.name < b.name; });
+
+  std::map<std::string, std::string> metadata = snapshot.metadata();
+  STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
+  if (!extras.empty() && !metadata.emplace(detail::flat_key, std::move(extras)).second) {
+    return Error(Errc::not_representable, "the metadata key stele is the format's own");
+  }
+  std::string header;
+  json::Writer out(header);
+  out.begin_object();
+  if (!metadata.empty()) {
+    out.key("__metadata__");
+    out.begin_object();
+    for (const auto& [key, text] : metadata) {
+      if (!json::valid_utf8(key) || !json::valid_utf8(text)) {
+        return Error(Errc::not_representable, "safetensors files hold metadata in UTF-8 only").found("another text");
+      }
+      out.key(key);
+      out.string(text);
+    }
+    out.end_object();
+  }
+  std::uint64_t at = 0;
+  for (const Item& item : items) {
+    const LeafView leaf = snapshot.leaf(item.leaf);
+    out.key(item.name);
+    out.begin_object();
+    out.key("dtype");
+    out.string(dtypes[item.order].first);
+    out.key("shape");
+    out.begin_array();
+    for (const Extent e : leaf.shape()) out.u64(e);
+    out.end_array();
+    out.key("data_offsets");
+    out.begin_array();
+    out.u64(at);
+    out.u64(at += leaf.byte_size());
+    out.end_array();
+    out.end_object();
+  }
+  out.end_object();
+  header.resize((header.size() + 7) / 8 * 8, ' ');
+  if (header.size() > max_header) {
+    return Error(Errc::not_representable, "a header that is too large for safetensors")
+        .expected("at most 100000000 bytes")
+        .found(std::to_string(header.size()));
+  }
+
+  STELE_TRY(sink.reserve(8 + header.size() + at));
+  detail::Gather gather(sink);
+  std::byte length[8];
+  format::store_le(length, std::uint64_t{header.size()});
+  STELE_TRY(gather.write(length));
+  STELE_TRY(gather.write(std::as_bytes(std::span(header))));
+  ReadContext context;
+  for (const Item& item : items) STELE_TRY(gather.leaf(snapshot.leaf(item.leaf), context));
+  return gather.flush();
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,360 @@
+// `.stele` -> Snapshot. Parsing is stele_reader.hpp's; here are the file, the tree and the leaves.
+#include <algorithm>
+#include <cstring>
+
+#include "hash.hpp"
+#include "snapshot_internal.hpp"
+#include "source_leaf.hpp"
+#include "stele/recorders/binary.hpp"
+#include "stele/recorders/stele_reader.hpp"
+#include "values.hpp"
+#include "walk.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace {
+
+using format::Fault;
+
+Error error_of(Fault fault, const char* text) {
+  return Error(fault.code, fault.code == Errc::bad_magic ? "not a .stele file" : text).offset(fault.offset);
+}
+
+/// An opened file; the leaves refer to its entries by number.
+struct File {
+  SourcePtr source;
+  Bytes owned;  // index and trailer, where the source does not lie in memory
+  format::Index index;
+  std::uint64_t blocks_end = 0;
+
+  format::Entry entry(std::uint64_t number) const {
+    format::Entry e;
+    index.entry(static_cast<std::uint32_t>(number), e);  // checked when the file was opened
+    return e;
+  }
+};
+
+const std::byte* view(const void* at, std::uint64_t number) {
+  const File& file = *static_cast<const File*>(at);
+  const auto all = file.source->view();
+  return all.empty() ? nullptr : all.data() + file.entry(number).offset;
+}
+
+Status read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
+  const File& file = *static_cast<const File*>(at);
+  return file.source->read_at(file.entry(number).offset + offset, out);
+}
+
+/// Passes the block on, then compares its hash, and checks the zeros up to the next block.
+Status stream(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink, ReadContext& context) {
+  const File& file = *static_cast<const File*>(at);
+  const Source& source = *file.source;
+  const format::Entry entry = file.entry(number);
+  std::uint64_t hash = 0;
+  STELE_TRY(detail::stream_source(source, entry.offset, size, sink, context, &hash));
+  if (hash != entry.hash) {
+    return Error(Errc::checksum, "the tensor's bytes are damaged")
+        .file(source.name())
+        .offset(entry.offset)
+        .expected(std::to_string(entry.hash))
+        .found(std::to_string(hash));
+  }
+  const std::uint64_t end = entry.offset + size;
+  const std::uint64_t next = std::min(*format::round_up(end, format::block_alignment), file.blocks_end);
+  if (next == end) return {};
+  STELE_TRY_ASSIGN(const auto zeros, context.window(source, end, static_cast<std::size_t>(next - end)));
+  if (format::all_zero(zeros)) return {};
+  return Error(Errc::malformed, "padding that is not zero").file(source.name()).offset(end);
+}
+
+constexpr LeafOps shared_ops{view, read, stream, false, false};
+constexpr LeafOps private_ops{view, read, stream, false, true};
+
+class Opener {
+ public:
+  explicit Opener(SourcePtr source) : file_(std::make_shared<File>()) { file_->source = std::move(source); }
+
+  Result<Snapshot> run() {
+    STELE_TRY(read_index());
+    STELE_TRY(read_types());
+    STELE_TRY(read_metadata());
+    const format::Index& index = file_->index;
+    value_budget_ = index.values().size() + (std::uint64_t{8} << 20);
+    builder_.reserve(index.nodes(), index.entries(), static_cast<std::size_t>(index.extents()));
+    builder_.data().flat = index.flat();
+    STELE_TRY(check_entries());
+    for (std::uint32_t i = 0; i < index.nodes(); ++i) STELE_TRY(add_node(i));
+    if (entries_seen_ != index.entries()) return malformed("an entry without a node", index.entry_offset(0));
+    if (running_ != file_->blocks_end) return malformed("a gap before the index", running_);
+    builder_.keep(file_);
+    return builder_.finish();
+  }
+
+ private:
+  Error malformed(const char* text, std::uint64_t offset) const {
+    return Error(Errc::malformed, text).offset(offset).file(file_->source->name());
+  }
+
+  Status read_index() {
+    const Source& source = *file_->source;
+    std::byte bytes[format::header_size]{};
+    const auto head = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof bytes));
+    STELE_TRY(source.read_at(0, {bytes, head}));
+    format::Header header;
+    if (const Fault f = format::parse_header({bytes, head}, detail::hash64, header))
+      return error_of(f, "a damaged header");
+    const std::uint64_t total = header.total != 0 ? header.total : source.size();
+    constexpr std::uint64_t least = format::header_size + format::index_header_size + format::trailer_size;
+    if (total > source.size() || total < least) {
+      return Error(Errc::truncated, "the file is shorter than it says")
+          .expected(std::to_string(std::max(total, least)) + " bytes")
+          .found(std::to_string(source.size()))
+          .offset(source.size());
+    }
+    STELE_TRY(source.read_at(total - format::trailer_size, {bytes, format::trailer_size}));
+    format::Trailer trailer;
+    if (const Fault f = format::parse_trailer({bytes, format::trailer_size}, total, trailer)) {
+      return error_of(f, f.code == Errc::truncated ? "no trailer where the file should end" : "a damaged trailer");
+    }
+    if (trailer.index_offset % format::block_alignment != 0)
+      return malformed("an index that is not aligned", total - 64);
+    file_->blocks_end = trailer.index_offset;
+    const auto size = static_cast<std::size_t>(total - trailer.index_offset);
+    std::span<const std::byte> bytes_of_index;
+    if (const auto all = source.view(); !all.empty()) {
+      bytes_of_index = all.subspan(static_cast<std::size_t>(trailer.index_offset), size);
+    } else {
+      file_->owned = Bytes(size);
+      STELE_TRY(source.read_at(trailer.index_offset, file_->owned.span()));
+      bytes_of_index = file_->owned.span();
+    }
+    if (const Fault f = file_->index.parse(bytes_of_index, trailer.index_offset, detail::hash64)) {
+      return error_of(f, f.code == Errc::checksum ? "the index is damaged" : "a malformed index");
+    }
+    return {};
+  }
+
+  Status read_types() {
+    const format::Index& index = file_->index;
+    std::string_view name;
+    std::uint32_t version = 0;
+    for (std::uint32_t i = 0; i < index.types(); ++i) {
+      if (!index.type(i, name, version)) return malformed("a type's name outside the strings", index.type_offset(i));
+      builder_.data().types.push_back({std::string(name), version});
+    }
+    return {};
+  }
+
+  Status read_metadata() {
+    auto left = file_->index.metadata();
+    if (left.empty()) return {};
+    const auto bad = [&] { return malformed("malformed metadata", file_->index.place(left)); };
+    const auto number = [&](std::uint32_t& out) {
+      if (left.size() < 4) return false;
+      out = format::load_le<std::uint32_t>(left.data());
+      left = left.subspan(4);
+      return true;
+    };
+    const auto text = [&](std::uint32_t size, std::string& out) {
+      if (left.size() < size) return false;
+      out.assign(reinterpret_cast<const char*>(left.data()), size);
+      left = left.subspan(size);
+      return true;
+    };
+    std::map<std::string, std::string> all;
+    std::uint32_t pairs = 0;
+    if (!number(pairs)) return bad();
+    for (std::uint32_t i = 0; i < pairs; ++i) {
+      std::uint32_t key_size = 0;
+      std::uint32_t text_size = 0;
+      std::string key;
+      std::string value;
+      if (!number(key_size) || !number(text_size) || !text(key_size, key) || !text(text_size, value)) return bad();
+      if (!all.empty() && all.rbegin()->first >= key) return bad();
+      all.emplace_hint(all.end(), std::move(key), std::move(value));
+    }
+    if (!left.empty()) return bad();
+    builder_.set_metadata(std::move(all));
+    return {};
+  }
+
+  /// Names strictly ascend: no duplicates, and the binary search finds all of them.
+  Status check_entries() {
+    const format::Index& index = file_->index;
+    format::Entry entry;
+    std::string_view last;
+    for (std::uint32_t i = 0; i < index.entries(); ++i) {
+      if (!index.entry(i, entry)) return malformed("a malformed entry", index.entry_offset(i));
+      if (i != 0 && !(last < entry.name))
+        return malformed("entries that are not in the order of names", index.entry_offset(i));
+      last = entry.name;
+      if (entry.node >= index.nodes()) return malformed("an entry without a node", index.entry_offset(i));
+      // Packed and block dtypes keep their own lengths.
+      if (is_known(entry.dtype) && !index.length_fits(entry)) {
+        return malformed("a tensor whose length is not that of its dtype and shape", index.entry_offset(i));
+      }
+      if (!is_known(entry.dtype)) {
+        return Error(Errc::unsupported, "a dtype that this version does not know")
+            .offset(index.entry_offset(i))
+            .file(file_->source->name());
+      }
+    }
+    return {};
+  }
+
+  Status add_node(std::uint32_t i) {
+    const format::Index& index = file_->index;
+    format::NodeView node;
+    const auto bad = [&](const char* text) { return malformed(text, index.node_offset(i)); };
+    if (!index.node(i, node) || node.kind >= node_kind_count) return bad("a malformed node");
+    while (!ends_.empty() && ends_.back().end == i) {
+      path_.resize(ends_.back().path);
+      ends_.pop_back();
+      builder_.end();
+    }
+    const std::uint32_t limit = ends_.empty() ? (i == 0 ? index.nodes() : 0) : ends_.back().end;
+    const auto kind = static_cast<NodeKind>(node.kind);
+    const bool container = kind >= NodeKind::module && kind <= NodeKind::variant;
+    if (node.end <= i || node.end > limit || (!container && node.end != i + 1))
+      return bad("a node that ends in a wrong place");
+    if (i == 0 && node.end != index.nodes()) return bad("more than one root");
+    if (ends_.size() > detail::max_depth)
+      return Error(Errc::limit, "nodes nested too deep").offset(index.node_offset(i));
+
+    const std::size_t parent_path = path_.size();
+    if (index.flat()) {
+      if (i != 0 && (!node.named || (container && node.end != i + 1))) return bad("a flat file with nested nodes");
+      path_ = node.name;
+    } else if (i != 0) {
+      if (ends_.size() > 1) path_ += '.';
+      if (node.named) {
+        append_segment(path_, node.name);
+      } else {
+        path_ += std::to_string(node.number);
+      }
+    }
+    const auto name = node.named ? SnapshotBuilder::Name(node.name) : SnapshotBuilder::Name::element(node.number);
+    switch (kind) {
+      case NodeKind::tensor:
+        STELE_TRY(add_tensor(i, node, name));
+        break;
+      case NodeKind::value: {
+        Value value;
+        if (auto r = detail::decode_value(node.value, value, value_budget_); !r) {
+          return std::move(r).error().offset(index.place(node.value)).path(path_);
+        }
+        builder_.value(name, std::move(value), node.conditional);
+        break;
+      }
+      case NodeKind::none:
+        builder_.none(name, node.conditional);
+        break;
+      case NodeKind::alias:
+        STELE_TRY(add_alias(i, node, name));
+        break;
+      default: {
+        if (node.index != no_index && node.index >= index.types()) return bad("a node of no type");
+        const std::uint32_t number = builder_.begin(kind, name, node.conditional);
+        builder_.data().nodes[number].index = node.index;
+        ends_.push_back({node.end, parent_path, number});
+        return close_if_empty(i, node.end);
+      }
+    }
+    path_.resize(parent_path);
+    return {};
+  }
+
+  Status close_if_empty(std::uint32_t i, std::uint32_t end) {
+    if (end != i + 1) return {};
+    path_.resize(ends_.back().path);
+    ends_.pop_back();
+    builder_.end();
+    return {};
+  }
+
+  Status add_tensor(std::uint32_t i, const format::NodeView& node, SnapshotBuilder::Name name) {
+    const format::Index& index = file_->index;
+    const auto bad = [&](const char* text) { return malformed(text, index.node_offset(i)); };
+    if (node.index >= index.entries()) return bad("a tensor without an entry");
+    const format::Entry entry = file_->entry(node.index);
+    if (entry.alias || entry.node != i || entry.name != path_) return bad("a tensor that is not its entry's");
+    // In the order of the tree the blocks follow each other without a gap: no overlap, nothing hidden between.
+    const auto end = checked_add(entry.offset, entry.length);
+    if (entry.offset != running_ || !end || *end > file_->blocks_end) {
+      return malformed("a block that does not follow the one before", index.entry_offset(node.index));
+    }
+    running_ = std::min(*format::round_up(*end, format::block_alignment), file_->blocks_end);
+    ++entries_seen_;
+    extents_.clear();
+    for (std::uint32_t d = 0; d < entry.rank; ++d) extents_.push_back(index.extent(entry, d));
+    const LeafOps& ops = file_->source->view_is_private() ? private_ops : shared_ops;
+    builder_.tensor(name, entry.dtype, extents_, entry.length, {&ops, file_.get(), node.index}, node.conditional);
+    if (entry.id_form != 0) {
+      builder_.set_id({entry.id_high, entry.id_low, static_cast<ParamId::Form>(entry.id_form)});
+    }
+    if (!node.value.empty()) {
+      Value annotations;
+      STELE_TRY(detail::decode_value(node.value, annotations, value_budget_));
+      if (annotations.as_map() == nullptr) return bad("annotations that are no map");
+      for (auto& [key, value] : *annotations.as_map()) builder_.annotate(std::move(key), std::move(value));
+    }
+    return {};
+  }
+
+  Status add_alias(std::uint32_t i, const format::NodeView& node, SnapshotBuilder::Name name) {
+    const format::Index& index = file_->index;
+    const auto bad = [&](const char* text) { return malformed(text, index.node_offset(i)); };
+    // Targets come first and are finished: no cycles, whatever the file says.
+    if (node.index >= i) return bad("an alias of something that does not come before it");
+    const Node& target = builder_.data().nodes[node.index];
+    const bool open = std::any_of(ends_.begin(), ends_.end(), [&](const End& e) { return e.node == node.index; });
+    if (target.kind == NodeKind::alias || target.kind == NodeKind::none || open)
+      return bad("an alias of an alias or of what it is in");
+    if (target.kind == NodeKind::tensor) {
+      format::Entry entry;
+      if (!index.find(path_, entry) || !entry.alias || entry.node != i) return bad("an alias that is not its entry's");
+      format::NodeView target_node;
+      index.node(node.index, target_node);
+      const format::Entry same = file_->entry(target_node.index);
+      if (entry.offset != same.offset || entry.length != same.length || entry.hash != same.hash ||
+          entry.dtype != same.dtype || entry.rank != same.rank || entry.first_extent != same.first_extent) {
+        return bad("an alias that differs from its target");
+      }
+      ++entries_seen_;
+    }
+    builder_.alias(name, node.index, node.conditional);
+    return {};
+  }
+
+  struct End {
+    std::uint32_t end;
+    std::size_t path;  // length of the parent's path
+    std::uint32_t node;
+  };
+  std::shared_ptr<File> file_;
+  SnapshotBuilder builder_;
+  std::vector<End> ends_;
+  std::vector<Extent> extents_;
+  std::string path_;
+  std::uint64_t value_budget_ = 0;
+  std::uint64_t running_ = format::header_size;
+  std::uint32_t entries_seen_ = 0;
+};
+
+bool holds(DType dtype) { return is_known(dtype); }
+
+}  // namespace
+
+const Capabilities& SteleFormat::capabilities() const noexcept {
+  static constexpr Capabilities all{true, true, true, true, true, true, true, true, 0xffff, holds};
+  return all;
+}
+
+bool SteleFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
+  return head.size() >= sizeof format::magic && std::memcmp(head.data(), format::magic, sizeof format::magic) == 0;
+}
+
+Result<Snapshot> SteleFormat::open(SourcePtr source, const Limits&) const { return Opener(std::move(source)).run(); }
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,316 @@
+// Snapshot -> `.stele`.
+#include <algorithm>
+#include <cstring>
+#include <unordered_map>
+
+#include "gather.hpp"
+#include "snapshot_internal.hpp"
+#include "stele/recorders/binary.hpp"
+#include "stele/recorders/stele_reader.hpp"
+#include "values.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace {
+
+using format::store_le;
+
+/// A stretch of the strings section.
+struct Text {
+  std::uint32_t offset = 0;
+  std::uint32_t length = 0;
+};
+
+/// The strings section: static names come again and again, so each text is stored once.
+class Strings {
+ public:
+  Text add(std::string_view text) {
+    if (text.empty()) return {};
+    const auto [found, fresh] = known_.try_emplace(text, Text{});
+    if (fresh) found->second = append(text);
+    return found->second;
+  }
+  Text append(std::string_view text) {
+    const Text at{static_cast<std::uint32_t>(bytes_.size()), static_cast<std::uint32_t>(text.size())};
+    bytes_ += text;
+    fits_ = fits_ && bytes_.size() <= 0xffffffffU;
+    return at;
+  }
+  bool fits() const { return fits_; }
+  const std::string& bytes() const { return bytes_; }
+  void reserve(std::size_t n) { bytes_.reserve(n); }
+
+ private:
+  std::string bytes_;
+  bool fits_ = true;
+  std::unordered_map<std::string_view, Text> known_;  // keys point into the snapshot
+};
+
+/// What the index says of one tensor or alias.
+struct Row {
+  Text name;
+  std::uint32_t node;
+  std::uint32_t leaf;
+  bool alias;
+};
+
+class Writer {
+ public:
+  Writer(const Snapshot& snapshot, Sink& sink) : snapshot_(snapshot), data_(*snapshot.data()), sink_(sink) {}
+
+  Status run() {
+    STELE_TRY(plan());
+    const std::uint64_t total = index_offset_ + index_size_ + format::trailer_size;
+    STELE_TRY(sink_.reserve(total));
+    detail::Gather out(sink_);
+    STELE_TRY(write_header(out, total));
+    ReadContext context;
+    hashes_.resize(data_.leaves.size());
+    for (std::uint32_t i = 0; i < data_.leaves.size(); ++i) {
+      STELE_TRY(out.zeros(static_cast<std::size_t>(offsets_[i] - out.position())));
+      STELE_TRY(out.leaf(snapshot_.leaf(i), context, &hashes_[i]));
+    }
+    STELE_TRY(out.zeros(static_cast<std::size_t>(index_offset_ - out.position())));
+    STELE_TRY(write_index(out, total));
+    return out.flush();
+  }
+
+ private:
+  // ---- what will be written, and where ----
+
+  Status plan() {
+    rows_.reserve(data_.leaves.size());
+    node_names_.resize(data_.nodes.size());
+    node_values_.resize(data_.nodes.size());
+    strings_.reserve(data_.leaves.size() * 24);
+    if (!data_.nodes.empty()) {
+      path_ends_.reserve(32);
+      for (std::uint32_t i = 0; i < data_.nodes.size(); ++i) STELE_TRY(plan_node(i));
+    }
+    if (!strings_.fits() || data_.extents.size() > 0xffffffffU) return Error(Errc::limit, "an index of 4 GiB or more");
+    STELE_TRY(sort_rows());
+    for (const auto& type : data_.types) types_.push_back(strings_.add(type.name));
+    STELE_TRY(plan_metadata());
+
+    std::uint64_t at = format::header_size;
+    offsets_.reserve(data_.leaves.size());
+    for (const auto& leaf : data_.leaves) {
+      offsets_.push_back(at);
+      const auto end = checked_add(at, leaf.bytes);
+      const auto next = end ? format::round_up(*end, format::block_alignment) : std::nullopt;
+      if (!next) return Error(Errc::limit, "a file of 2^64 bytes or more");
+      at = *next;
+    }
+    index_offset_ = at;
+    const auto padded = [](std::size_t n) { return (n + 7) / 8 * 8; };
+    index_size_ = format::index_header_size + data_.nodes.size() * format::node_size +
+                  data_.types.size() * format::type_size + rows_.size() * format::entry_size +
+                  data_.extents.size() * 8 + padded(values_.size()) + padded(metadata_.size()) +
+                  padded(strings_.bytes().size());
+    return {};
+  }
+
+  // Pre-order, so that path_ is always the path of the node's parent when its turn comes.
+  Status plan_node(std::uint32_t i) {
+    const Node& node = data_.nodes[i];
+    while (!path_ends_.empty() && path_ends_.back().end <= i) {
+      path_.resize(path_ends_.back().size);
+      path_ends_.pop_back();
+    }
+    const std::size_t parent = path_.size();
+    if (data_.flat && i != 0) {
+      path_.assign(node.name, node.name_size);
+    } else if (i != 0) {
+      if (node.parent != 0) path_ += '.';
+      detail::append_node_segment(path_, node);
+    }
+    const std::string_view segment(node.name != nullptr ? node.name : "", node.name != nullptr ? node.name_size : 0);
+    std::uint32_t leaf = no_index;
+    if (node.kind == NodeKind::tensor) {
+      leaf = node.index;
+    } else if (node.kind == NodeKind::alias && data_.nodes[node.index].kind == NodeKind::tensor) {
+      leaf = data_.nodes[node.index].index;
+    }
+    if (leaf != no_index) {
+      const Text name = strings_.append(path_);
+      rows_.push_back({name, i, leaf, node.kind == NodeKind::alias});
+      // The segment is mostly the end of the path, which is there already.
+      const bool suffix = segment.size() <= path_.size() && std::string_view(path_).ends_with(segment);
+      node_names_[i] = suffix ? Text{static_cast<std::uint32_t>(name.offset + path_.size() - segment.size()),
+                                     static_cast<std::uint32_t>(segment.size())}
+                              : strings_.add(segment);
+    } else if (i != 0) {
+      node_names_[i] = strings_.add(segment);
+    }
+    if (node.kind == NodeKind::value) {
+      STELE_TRY(plan_value(i, data_.values[node.index]));
+    } else if (node.kind == NodeKind::tensor) {
+      if (const Annotations* annotations = snapshot_.leaf(node.index).annotations()) {
+        Value::Map map;
+        for (const auto& [key, value] : *annotations) map.emplace_back(key, value);
+        STELE_TRY(plan_value(i, Value(std::move(map))));
+      }
+    }
+    if (node.end > i + 1) {
+      path_ends_.push_back({node.end, parent});
+    } else {
+      path_.resize(parent);
+    }
+    return {};
+  }
+
+  Status plan_value(std::uint32_t node, const Value& value) {
+    const std::size_t before = values_.size();
+    if (auto r = detail::encode_value(value, values_); !r) return std::move(r).error().path(snapshot_.path(node));
+    if (values_.size() - before > 0xffffffffU)
+      return Error(Errc::limit, "a value of 4 GiB or more").path(snapshot_.path(node));
+    node_values_[node] = {before, values_.size() - before};
+    return {};
+  }
+
+  Status sort_rows() {
+    const std::string_view all(strings_.bytes());
+    const auto name = [&](const Row& r) { return all.substr(r.name.offset, r.name.length); };
+    std::sort(rows_.begin(), rows_.end(), [&](const Row& a, const Row& b) { return name(a) < name(b); });
+    const auto same =
+        std::adjacent_find(rows_.begin(), rows_.end(), [&](const Row& a, const Row& b) { return name(a) == name(b); });
+    if (same != rows_.end())
+      return Error(Errc::duplicate, "two tensors have the same name").path(std::string(name(*same)));
+    entry_of_node_.resize(data_.nodes.size(), no_index);
+    for (std::uint32_t e = 0; e < rows_.size(); ++e) entry_of_node_[rows_[e].node] = e;
+    return {};
+  }
+
+  Status plan_metadata() {
+    const auto put = [&](std::uint32_t number) {
+      std::byte bytes[4];
+      store_le(bytes, number);
+      metadata_.insert(metadata_.end(), bytes, bytes + 4);
+    };
+    if (data_.metadata.empty()) return {};
+    put(static_cast<std::uint32_t>(data_.metadata.size()));
+    for (const auto& [key, text] : data_.metadata) {
+      if (key.size() > 0xffffffffU || text.size() > 0xffffffffU) return Error(Errc::limit, "metadata of 4 GiB or more");
+      put(static_cast<std::uint32_t>(key.size()));
+      put(static_cast<std::uint32_t>(text.size()));
+      for (const std::string* s : {&key, &text}) {
+        const auto* bytes = reinterpret_cast<const std::byte*>(s->data());
+        metadata_.insert(metadata_.end(), bytes, bytes + s->size());
+      }
+    }
+    return {};
+  }
+
+  // ---- bytes ----
+
+  static Status write_header(detail::Gather& out, std::uint64_t total) {
+    std::byte h[format::header_size]{};
+    std::memcpy(h, format::magic, sizeof format::magic);
+    store_le(h + 8, format::version);
+    store_le(h + 12, format::block_alignment);
+    store_le(h + 32, total);
+    store_le(h + 56, detail::hash64(h, 56));
+    return out.write(h);
+  }
+
+  Status write_index(detail::Gather& out, std::uint64_t total) const {
+    Bytes bytes(static_cast<std::size_t>(index_size_) + format::trailer_size);
+    std::memset(bytes.data(), 0, bytes.size());
+    std::byte* p = bytes.data();
+    store_le(p, static_cast<std::uint32_t>(data_.nodes.size()));
+    store_le(p + 4, static_cast<std::uint32_t>(rows_.size()));
+    store_le(p + 8, std::uint64_t{data_.extents.size()});
+    store_le(p + 16, std::uint64_t{values_.size()});
+    store_le(p + 24, std::uint64_t{metadata_.size()});
+    store_le(p + 32, std::uint64_t{strings_.bytes().size()});
+    store_le(p + 40, static_cast<std::uint32_t>(data_.types.size()));
+    store_le(p + 44, data_.flat ? format::flat_names : 0U);
+    p += format::index_header_size;
+    for (std::uint32_t i = 0; i < data_.nodes.size(); ++i, p += format::node_size) put_node(p, i);
+    for (std::size_t i = 0; i < types_.size(); ++i, p += format::type_size) {
+      store_le(p, types_[i].offset);
+      store_le(p + 4, types_[i].length);
+      store_le(p + 8, data_.types[i].version);
+    }
+    for (const Row& row : rows_) {
+      put_entry(p, row);
+      p += format::entry_size;
+    }
+    for (const Extent e : data_.extents) {
+      store_le(p, e);
+      p += 8;
+    }
+    const auto section = [&](const void* data, std::size_t size) {
+      if (size != 0) std::memcpy(p, data, size);
+      p += (size + 7) / 8 * 8;
+    };
+    section(values_.data(), values_.size());
+    section(metadata_.data(), metadata_.size());
+    section(strings_.bytes().data(), strings_.bytes().size());
+    store_le(p, index_offset_);
+    store_le(p + 8, index_size_);
+    store_le(p + 16, total);
+    store_le(p + 48, detail::hash64(bytes.data(), static_cast<std::size_t>(index_size_) + 48));
+    for (std::size_t i = 0; i < sizeof format::magic; ++i) p[56 + i] = static_cast<std::byte>(format::magic[7 - i]);
+    return out.write(bytes.span());
+  }
+
+  void put_node(std::byte* p, std::uint32_t i) const {
+    const Node& node = data_.nodes[i];
+    const bool named = node.name != nullptr;
+    p[0] = static_cast<std::byte>(node.kind);
+    p[1] = static_cast<std::byte>((named ? 1U : 0U) | (node.conditional ? 2U : 0U));
+    store_le(p + 4, named ? node_names_[i].offset : node.name_size);
+    store_le(p + 8, named ? node_names_[i].length : 0U);
+    store_le(p + 12, node.end);
+    const bool tensor = node.kind == NodeKind::tensor;
+    store_le(p + 16, tensor ? entry_of_node_[i] : node.kind == NodeKind::value ? 0U : node.index);
+    store_le(p + 20, static_cast<std::uint32_t>(node_values_[i].size));
+    store_le(p + 24, std::uint64_t{node_values_[i].offset});
+  }
+
+  void put_entry(std::byte* p, const Row& row) const {
+    const detail::LeafData& leaf = data_.leaves[row.leaf];
+    const auto id = snapshot_.leaf(row.leaf).id();
+    store_le(p, row.name.offset);
+    store_le(p + 4, row.name.length);
+    store_le(p + 8, offsets_[row.leaf]);
+    store_le(p + 16, leaf.bytes);
+    store_le(p + 24, hashes_[row.leaf]);
+    store_le(p + 32, static_cast<std::uint16_t>(leaf.dtype));
+    store_le(p + 34, leaf.rank);
+    store_le(p + 36, leaf.shape);
+    store_le(p + 40, (row.alias ? format::alias_entry : 0U) | (id ? static_cast<std::uint32_t>(id->form) << 1 : 0U));
+    store_le(p + 44, row.node);
+    store_le(p + 48, id ? id->low : 0);
+    store_le(p + 56, id ? id->high : 0);
+  }
+
+  struct Range {
+    std::size_t offset = 0, size = 0;
+  };
+  struct PathEnd {
+    std::uint32_t end;
+    std::size_t size;
+  };
+  const Snapshot& snapshot_;
+  const detail::SnapshotData& data_;
+  Sink& sink_;
+  Strings strings_;
+  std::vector<Row> rows_;
+  std::vector<Text> node_names_, types_;
+  std::vector<Range> node_values_;
+  std::vector<std::byte> values_, metadata_;
+  std::vector<std::uint32_t> entry_of_node_;
+  std::vector<std::uint64_t> offsets_, hashes_;
+  std::string path_;
+  std::vector<PathEnd> path_ends_;
+  std::uint64_t index_offset_ = 0, index_size_ = 0;
+};
+
+}  // namespace
+
+Status SteleFormat::write(const Snapshot& snapshot, Sink& sink) const { return Writer(snapshot, sink).run(); }
+
+}  // namespace v0
+}  // namespace stele
