@@ -27,6 +27,7 @@ bool must_be_said(const SnapshotData& data, std::uint32_t i) {
   if (!node.conditional || node.parent == no_index) return false;
   switch (node.kind) {
     case NodeKind::none: {
+      if (data.flat) return true;  // it is here because it was said
       // An absent optional is known by its absence, except as an element: the others' numbers or keys would not tell.
       const NodeKind in = data.nodes[node.parent].kind;
       return in == NodeKind::list || in == NodeKind::map || in == NodeKind::variant;
@@ -164,8 +165,12 @@ class ExtrasReader {
           auto& data = builder_.data();
           data.nodes[0].index = static_cast<std::uint32_t>(data.types.size());
           data.types.push_back({"", static_cast<std::uint32_t>(version)});
-        } else if (seen_.find(path) == seen_.end()) {
+        } else if (const auto said = seen_.find(path); said == seen_.end()) {
           marker(path, static_cast<std::uint32_t>(version));
+        } else if (auto& data = builder_.data();
+                   said->second != no_index && data.nodes[said->second].kind == NodeKind::module) {
+          data.nodes[said->second].index = static_cast<std::uint32_t>(data.types.size());
+          data.types.push_back({"", static_cast<std::uint32_t>(version)});
         }
       }
     } else {

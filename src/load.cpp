@@ -85,15 +85,15 @@ class Loader {
     if (mode_ == LoadMode::fresh) {
       return write();
     }
-    if (auto r = allocate_unset(); !r) return finish(std::move(r).error());
-    if (!options_.trust_data) {
-      if (auto r = verify(); !r) {
-        for (const TensorOp& op : allocated_)
-          op.ops->resize(
-              op.object,
-              Shape(Shape(std::vector<Extent>(op.ops->rank > 0 ? static_cast<std::size_t>(op.ops->rank) : 1))));
-        return finish(std::move(r).error());
+    auto ready = guarded([&]() -> Status {
+      STELE_TRY(allocate_unset());
+      return options_.trust_data ? Status() : verify();
+    });
+    if (!ready) {
+      for (const TensorOp& op : allocated_) {
+        if (op.ops->reset != nullptr) op.ops->reset(op.object);
       }
+      return finish(std::move(ready).error());
     }
     if (options_.rebuild) {
       // The second walk makes the structure; what it checks again cannot have changed.
@@ -102,6 +102,7 @@ class Loader {
       tensors_.clear();
       values_.clear();
       shared_.clear();
+      total_ = 0;
       visit(type, object, tree_.root(), 0);
       if (failed_) return finish(std::move(std::move(*failed_)).partially_applied(true));
     }
@@ -127,6 +128,9 @@ class Loader {
   void mismatch(Errc code, const char* text, std::string expected, std::string found) {
     row(Report::What::mismatched, path_, "expected " + expected + ", found " + found);
     fail(Error(code, text).path(path_).expected(std::move(expected)).found(std::move(found)));
+  }
+  void const_elements() {
+    fail(Error(Errc::not_loadable, "elements with const members cannot be loaded in place").path(path_));
   }
   std::string describe(const Place& place) const {
     if (!place.exists) return "nothing";
@@ -231,6 +235,8 @@ class Loader {
           if (const auto older = type.migrate(version, field.name); !older.empty()) name = older;
         }
         at = tree_.child(place, name, hint);
+        // Files of others say no version and have today's names.
+        if (!at.exists && name != field.name) at = tree_.child(place, field.name, hint);
         for (std::size_t a = 0; !at.exists && a < field.aliases.size(); ++a) {
           at = tree_.child(place, field.aliases[a], hint);
         }
@@ -255,9 +261,9 @@ class Loader {
     }
     const bool grows = type.container->clear != nullptr;
     if (!place.exists && !tree_.flat()) return missing(path_);
-    std::size_t have = object != nullptr ? type.container->size(object) : n;
+    std::size_t have = object != nullptr || !grows ? type.container->size(object) : n;
     bool make = false;
-    if (object != nullptr && (have != n || !type.element->writable)) {
+    if (have != n || (object != nullptr && !type.element->writable)) {
       if (grows && (mode_ == LoadMode::fresh || options_.rebuild)) {
         make = true;
       } else if (have != n) {
@@ -268,10 +274,9 @@ class Loader {
                           std::to_string(n));
         }
       } else {
-        return fail(Error(Errc::not_loadable, "elements with const members cannot be loaded in place").path(path_));
+        return const_elements();
       }
     }
-    if (object == nullptr && !grows) have = n;
     const std::size_t visits = make ? n : std::max(have, grows ? n : have);
     if (make && mutate_) {
       type.container->clear(object);
@@ -306,7 +311,16 @@ class Loader {
       visit(*element.hook->record, record.get(), at, depth + 1);
       from_file_ = std::move(outside);
       if (failed_) return false;  // the hook is not shown a record that is not whole
-      made = type.container->add(container, which, key, record.get());
+      // Code of the user: what it throws gets the path.
+      auto added = guarded([&]() -> Status {
+        made = type.container->add(container, which, key, record.get());
+        return {};
+      });
+      if (!added) {
+        Error error = std::move(added).error();
+        fail(error.path().empty() ? std::move(error).path(path_) : std::move(error));
+        return false;
+      }
     } else {
       made = type.container->add(container, which, key, nullptr);
       if (made != nullptr) visit(element, made, at, depth + 1);
@@ -332,6 +346,7 @@ class Loader {
       return;
     }
     // In place: the module's keys; others in the file are unused.
+    if (!type.element->writable && type.container->size(object) != 0) return const_elements();
     struct Context {
       Loader& loader;
       const TypeInfo& type;
@@ -413,29 +428,30 @@ class Loader {
 
   void visit_shared(const TypeInfo& type, void* object, const Place& place, int depth) {
     const bool there = !tree_.absent(place);
-    if (object == nullptr || (mutate_ && mode_ == LoadMode::fresh)) {
-      if (object != nullptr && there) {
-        // Two names of one thing in the file become one shared object.
-        const auto [found, first] = from_file_.try_emplace(
-            FileKey{place.node, place.node == no_index ? place.prefix : std::string(), type.element}, object);
-        if (!first) {
-          mark_all_used(place);
-          type.container->share(object, found->second);
-          row(Report::What::tied, path_);
-          return;
-        }
-        // What the constructor tied together and the file has apart is made apart.
-        if (type.container->size(object) != 0) {
-          const auto [other, fresh] = shared_.try_emplace(type.container->at(object, 0), Shared{true, path_});
-          static_cast<void>(other);
-          if (!fresh) {
-            visit_made(type, object, 0, {}, place, depth);
-            return;
-          }
-        }
+    const FileKey key{place.node, place.node == no_index ? place.prefix : std::string(), type.element};
+    const bool makes =
+        object != nullptr && mutate_ && (mode_ == LoadMode::fresh || type.container->size(object) == 0);
+    if (makes && there) {
+      // Two names of one thing in the file become one shared object.
+      const auto [found, first] = from_file_.try_emplace(key, FromFile{object, true});
+      if (!first) {
+        if (found->second.open) return fail(Error(Errc::cycle, "a shared object contains itself").path(path_));
+        mark_all_used(place);
+        type.container->share(object, found->second.object);
+        row(Report::What::tied, path_);
+        return;
       }
-      return visit_holder(type, object, place, depth);
+      // What the constructor tied together and the file has apart is made apart.
+      if (type.container->size(object) != 0 &&
+          !shared_.try_emplace(type.container->at(object, 0), Shared{true, path_}).second) {
+        visit_made(type, object, 0, {}, place, depth);
+      } else {
+        visit_holder(type, object, place, depth);
+      }
+      if (const auto made = from_file_.find(key); made != from_file_.end()) made->second.open = false;
+      return;
     }
+    if (object == nullptr || makes) return visit_holder(type, object, place, depth);
     if (type.container->size(object) == 0) return visit_holder(type, object, place, depth);
     // Loading in place: one of the names is enough; the first in the module's order is used.
     const auto [found, first] = shared_.try_emplace(type.container->at(object, 0), Shared{false, path_});
@@ -446,11 +462,14 @@ class Loader {
     }
     if (!shared.loaded) {
       shared.loaded = true;
+      if (mutate_) from_file_.try_emplace(key, FromFile{object, false});
       return visit_holder(type, object, place, depth);
     }
     const bool checking = std::exchange(check_only_, true);
+    const bool mutating = std::exchange(mutate_, false);
     visit(*type.element, type.container->at(object, 0), place, depth + 1);
     check_only_ = checking;
+    mutate_ = mutating;
     row(Report::What::tied, path_);
   }
 
@@ -506,11 +525,15 @@ class Loader {
                .found(bytes ? std::to_string(*bytes) + " bytes" : "2^64 bytes or more"));
       return false;
     }
-    if (object == nullptr) return true;
+    if (object == nullptr && ops.fresh_shape == nullptr) return true;
     const bool free = !ops.fixed_shape && (mode_ == LoadMode::fresh || options_.rebuild || ops.unset(object));
     if (free) return true;
     Shape shape;
-    ops.shape(object, shape);
+    if (object != nullptr) {
+      ops.shape(object, shape);
+    } else {
+      ops.fresh_shape(shape);
+    }
     if (std::equal(shape.begin(), shape.end(), leaf.shape().begin(), leaf.shape().end())) return true;
     mismatch(Errc::shape_mismatch, "a tensor of another shape", to_string(shape), to_string(leaf.shape()));
     return false;
@@ -576,8 +599,8 @@ class Loader {
   Status allocate_unset() {
     for (const TensorOp& op : tensors_) {
       if (op.object == nullptr || op.ops->fixed_shape || !op.ops->unset(op.object)) continue;
-      op.ops->resize(op.object, Shape(tree_.snapshot().leaf(op.leaf).shape()));
       allocated_.push_back(op);
+      op.ops->resize(op.object, Shape(tree_.snapshot().leaf(op.leaf).shape()));
     }
     return {};
   }
@@ -717,7 +740,11 @@ class Loader {
   std::vector<bool> used_;
   std::uint64_t total_ = 0;
   std::unordered_map<const void*, Shared> shared_;
-  std::unordered_map<FileKey, const void*, FileKeyHash> from_file_;
+  struct FromFile {
+    const void* object;  // the first shared pointer to it
+    bool open;           // it is being loaded
+  };
+  std::unordered_map<FileKey, FromFile, FileKeyHash> from_file_;
 };
 
 }  // namespace

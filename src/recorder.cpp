@@ -146,22 +146,29 @@ Result<Report> record_file(const Format& format, PrecisionSpec precision, const 
   });
 }
 
+namespace {
+/// Runs `load` and gives its error the name of what was loaded.
+template <class F>
+auto named(const From& from, F load) -> decltype(load()) {
+  auto result = guarded(load);
+  if (!result && result.error().file().empty()) return std::move(result).error().file(from.name());
+  return result;
+}
+}  // namespace
+
 Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& options) {
-  return guarded([&]() -> Result<Snapshot> {
+  return named(from, [&]() -> Result<Snapshot> {
     STELE_TRY_ASSIGN(SourcePtr source, from.open(reader.format != nullptr ? reader.format->extension() : "", options));
     if (reader.format == nullptr) {
       STELE_TRY_ASSIGN(reader.format, reader.sniff(*source));
     }
-    const std::string name = source->name();
-    auto snapshot = reader.format->open(std::move(source), options.limits);
-    if (!snapshot && snapshot.error().file().empty()) return std::move(snapshot).error().file(name);
-    return snapshot;
+    return reader.format->open(std::move(source), options.limits);
   });
 }
 
 Result<Report> load_in_place(Reader reader, const From& from, const TypeInfo& type, void* object,
                              const LoadOptions& options) {
-  return guarded([&]() -> Result<Report> {
+  return named(from, [&]() -> Result<Report> {
     STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options));
     Report report;
     STELE_TRY(load_object(snapshot, type, object, LoadMode::in_place, options, report));
@@ -171,7 +178,7 @@ Result<Report> load_in_place(Reader reader, const From& from, const TypeInfo& ty
 
 Status load_fresh(Reader reader, const From& from, const TypeInfo& type, void* object, const LoadOptions& options,
                   Report* report) {
-  return guarded([&]() -> Status {
+  return named(from, [&]() -> Status {
     STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options));
     Report own;
     return load_object(snapshot, type, object, LoadMode::fresh, options, report != nullptr ? *report : own);

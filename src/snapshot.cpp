@@ -35,6 +35,10 @@ void append_segment(std::string& path, std::string_view segment) {
     path += "\\e";
     return;
   }
+  if (segment.find_first_of("\\.") == std::string_view::npos) {
+    path += segment;
+    return;
+  }
   for (const char c : segment) {
     if (c == '\\' || c == '.') path += '\\';
     path += c;
@@ -264,15 +268,7 @@ std::string_view SnapshotBuilder::intern(std::string_view name) { return data_->
 void SnapshotBuilder::keep(std::shared_ptr<const void> thing) { data_->keepers.push_back(std::move(thing)); }
 
 Node& SnapshotBuilder::push(NodeKind kind, Name name, bool conditional, std::uint32_t index) {
-  Node& node = data_->nodes.emplace_back();
-  node.name = name.data;
-  node.name_size = static_cast<std::uint32_t>(name.size);
-  node.kind = kind;
-  node.conditional = conditional;
-  node.parent = open_;
-  node.end = static_cast<std::uint32_t>(data_->nodes.size());
-  node.index = index;
-  return node;
+  return detail::push_node(*data_, kind, name, conditional, open_, index);
 }
 
 std::uint32_t SnapshotBuilder::begin(NodeKind kind, Name name, bool conditional, std::string_view type,
@@ -280,15 +276,14 @@ std::uint32_t SnapshotBuilder::begin(NodeKind kind, Name name, bool conditional,
   std::uint32_t index = no_index;
   if (!type.empty() || version != 0) {
     // Types of one name come in runs (the elements of a list), so looking at the last one saves nearly every search.
-    if (type.data() == last_type_ && data_->types[last_type_index_].version == version) {
-      index = last_type_index_;
+    const auto same = [&](const detail::TypeData& t) { return t.version == version && t.name == type; };
+    if (last_type_ < data_->types.size() && same(data_->types[last_type_])) {
+      index = last_type_;
     } else {
-      const auto same = [&](const detail::TypeData& t) { return t.version == version && t.name == type; };
       const auto found = std::find_if(data_->types.begin(), data_->types.end(), same);
       index = static_cast<std::uint32_t>(found - data_->types.begin());
       if (found == data_->types.end()) data_->types.push_back({std::string(type), version});
-      last_type_ = type.data();
-      last_type_index_ = index;
+      last_type_ = index;
     }
   }
   push(kind, name, conditional, index);
@@ -304,13 +299,8 @@ void SnapshotBuilder::end() {
 
 std::uint32_t SnapshotBuilder::tensor(Name name, DType dtype, std::span<const Extent> shape, std::uint64_t bytes,
                                       Provider provider, bool conditional) {
-  const auto leaf = static_cast<std::uint32_t>(data_->leaves.size());
-  push(NodeKind::tensor, name, conditional, leaf);
-  const auto node = static_cast<std::uint32_t>(data_->nodes.size() - 1);
-  data_->leaves.push_back({provider, bytes, static_cast<std::uint32_t>(data_->extents.size()), dtype,
-                           static_cast<std::uint16_t>(shape.size()), node, no_index});
-  data_->extents.insert(data_->extents.end(), shape.begin(), shape.end());
-  return node;
+  detail::push_tensor(*data_, name, conditional, open_, dtype, shape, bytes, provider);
+  return static_cast<std::uint32_t>(data_->nodes.size() - 1);
 }
 
 std::uint32_t SnapshotBuilder::value(Name name, Value value, bool conditional) {

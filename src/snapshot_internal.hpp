@@ -58,6 +58,24 @@ struct SnapshotData {
   bool consumable = false;                           // the tensors may be moved out (into_record)
 };
 
+/// Appends a node below `parent`. Inline: the walk over a module does little else.
+inline Node& push_node(SnapshotData& data, NodeKind kind, const SnapshotBuilder::Name& name, bool conditional,
+                       std::uint32_t parent, std::uint32_t index) {
+  const auto next = static_cast<std::uint32_t>(data.nodes.size() + 1);
+  return data.nodes.emplace_back(
+      Node{name.data, static_cast<std::uint32_t>(name.size), kind, conditional, parent, next, index});
+}
+
+/// Appends a tensor's node and leaf.
+inline void push_tensor(SnapshotData& data, const SnapshotBuilder::Name& name, bool conditional, std::uint32_t parent,
+                        DType dtype, std::span<const Extent> shape, std::uint64_t bytes, const Provider& provider) {
+  const auto node = static_cast<std::uint32_t>(data.nodes.size());
+  push_node(data, NodeKind::tensor, name, conditional, parent, static_cast<std::uint32_t>(data.leaves.size()));
+  data.leaves.push_back(LeafData{provider, bytes, static_cast<std::uint32_t>(data.extents.size()), dtype,
+                                 static_cast<std::uint16_t>(shape.size()), node, no_index});
+  for (const Extent e : shape) data.extents.push_back(e);
+}
+
 /// Leaves of live modules: `at` is the tensor, `number` its TensorOps.
 extern const LeafOps module_leaf_ops;
 

@@ -39,9 +39,9 @@ class Builder {
     if (ops.bound != nullptr) return bound(name, ops, object, conditional);
     ops.shape(object, shape_);
     const auto count = shape_.element_count();
-    const auto bytes = count ? byte_length(ops.dtype, *count) : std::nullopt;
+    const auto bytes = count ? checked_mul(*count, element_size(ops.dtype)) : std::nullopt;
     if (!bytes || shape_.rank() > 0xffff) return fail(Errc::limit, name, "a tensor of 2^64 bytes or more");
-    to.tensor(name, ops.dtype, shape_, *bytes, module_provider(object, ops), conditional);
+    push_tensor(to.data(), name, conditional, to.parent(), ops.dtype, shape_, *bytes, module_provider(object, ops));
     if (ops.id != nullptr) {
       if (const auto& id = *ops.id(object)) to.set_id(*id);
     }

@@ -126,7 +126,10 @@ class Walk {
     void* pointee = type.container->at(object, 0);
     const auto [found, fresh] = seen_.try_emplace(Key{pointee, type.element}, Seen{visitor_.mark(), true});
     if (!fresh) {
-      if (found->second.open) return Errc::cycle;
+      if (found->second.open) {
+        static_cast<void>(visitor_.none(name, conditional));  // the path of the error
+        return Errc::cycle;
+      }
       return visitor_.alias(name, found->second.mark, conditional);
     }
     const Errc e = visit(*type.element, pointee, name, true, depth + 1);

@@ -72,6 +72,8 @@ class STELE_EXPORT From {
   From& operator=(const From&) = delete;
   ~From();
   Result<SourcePtr> open(std::string_view extension, const LoadOptions& options) const;
+  /// What messages call it.
+  const std::string& name() const noexcept { return path_ != nullptr ? *path_ : source_->name(); }
 
  private:
   std::string own_;

@@ -238,13 +238,14 @@ class STELE_EXPORT SnapshotBuilder {
   Snapshot finish();
 
   detail::SnapshotData& data() noexcept { return *data_; }
+  /// The container that nodes are added to now.
+  std::uint32_t parent() const noexcept { return open_; }
 
  private:
   Node& push(NodeKind kind, Name name, bool conditional, std::uint32_t index);
   std::unique_ptr<detail::SnapshotData> data_;
   std::uint32_t open_ = no_index;
-  const char* last_type_ = nullptr;
-  std::uint32_t last_type_index_ = no_index;
+  std::uint32_t last_type_ = no_index;  // index of the type given last
 };
 
 /// Stores the tensors at another precision: a Snapshot whose leaves convert piece by piece as they are read.

@@ -190,7 +190,7 @@ class Tensor {
 ///
 ///     using element = float;                                   // an Element
 ///     static constexpr int rank = 2;                           // or dynamic_rank
-///     static Shape shape(const T&);
+///     static Shape shape(const T&);                            // or any contiguous range of Extent
 ///   and where the elements lie contiguous in row-major order:
 ///     static const element* data(const T&);  static element* data(T&);
 ///   else, element by element in row-major order from `first` on, any block size:

@@ -72,7 +72,7 @@ struct TensorTable {
 
   static T& get(void* p) { return *static_cast<T*>(p); }
   static const T& get(const void* p) { return *static_cast<const T*>(p); }
-  static void shape(const void* p, Shape& out) { out = traits::shape(get(p)); }
+  static void shape(const void* p, Shape& out) { out.assign(as_span(traits::shape(get(p)))); }
   static std::byte* data(void* p) { return reinterpret_cast<std::byte*>(traits::data(get(p))); }
   static void read(const void* p, std::uint64_t first, std::size_t count, std::byte* out) {
     traits::read(get(p), first, std::span<element>(reinterpret_cast<element*>(out), count));
@@ -85,7 +85,7 @@ struct TensorTable {
     if constexpr (requires { traits::unset(get(p)); }) {
       return traits::unset(get(p));
     } else {
-      return traits::shape(get(p)).element_count() == 0U;
+      return element_count(as_span(traits::shape(get(p)))) == 0U;
     }
   }
   static void adopt(void* p, std::byte* d, const Shape& shape, std::shared_ptr<const void> keeper) {
@@ -109,8 +109,14 @@ struct TensorTable {
     if constexpr (requires(T & t, const Shape& s) { traits::resize(t, s); }) {
       ops.resize = resize;
       ops.unset = unset;
+      if constexpr (std::is_default_constructible_v<T> && std::is_move_assignable_v<T>) {
+        ops.reset = [](void* p) { get(p) = T(); };
+      }
     } else {
       ops.fixed_shape = true;
+      if constexpr (std::is_default_constructible_v<T> && !std::is_array_v<T>) {
+        ops.fresh_shape = [](Shape& out) { out = traits::shape(*std::make_unique<T>()); };
+      }
     }
     if constexpr (requires(T & t, element * e, const Shape& s) { traits::adopt(t, e, s, nullptr); }) ops.adopt = adopt;
     if constexpr (
@@ -229,7 +235,14 @@ struct ValueTable {
 /// list, array
 template <class C, class E>
 struct SequenceTable {
-  static std::size_t size(const void* c) { return static_cast<const C*>(c)->size(); }
+  // Of an array also without an object.
+  static std::size_t size(const void* c) {
+    if constexpr (requires { std::tuple_size<C>::value; }) {
+      return std::tuple_size_v<C>;
+    } else {
+      return static_cast<const C*>(c)->size();
+    }
+  }
   static void* at(const void* c, std::size_t i) { return untyped((*static_cast<const C*>(c))[i]); }
   static void clear(void* c) { static_cast<C*>(c)->clear(); }
   static void reserve(void* c, std::size_t n) {

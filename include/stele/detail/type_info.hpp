@@ -64,6 +64,8 @@ struct TensorOps {
   void (*write)(void* object, std::uint64_t first, std::size_t count, const std::byte* in) = nullptr;
   void (*resize)(void* object, const Shape& shape) = nullptr;  // absent: fixed_shape
   bool (*unset)(const void* object) = nullptr;
+  void (*reset)(void* object) = nullptr;      // makes it unset again
+  void (*fresh_shape)(Shape& out) = nullptr;  // fixed_shape only: that of an object made by the default constructor
   void (*adopt)(void* object, std::byte* data, const Shape& shape, std::shared_ptr<const void> keeper) = nullptr;
   bool adopts_const = false;                              // adopt() may be given read-only memory
   void (*take)(void* object, void* from) = nullptr;       // moves a tensor of the same type

@@ -1,0 +1,66 @@
+#!/usr/bin/env python3
+"""Compile time of save + load, stele beside cereal's binary archive, in one run.
+
+Usage: benchmarks/compile_time.py [COMPILER] [INCLUDE...]   (default: g++-12, ./include)
+
+Two programs each: 10 distinct modules of 10 fields, and 10 nested modules of 50 fields; every module is saved to and
+loaded from a file in stele's binary and in cereal's binary format. Prints the least of five user times, and the ratio.
+"""
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+
+
+def program(library, modules, fields, nested):
+    lines = ["#include <vector>", "using Vector = std::vector<float>;"]
+    if library == "stele":
+        lines += ['#include "stele/stele.hpp"']
+    else:
+        lines += ["#include <cereal/archives/binary.hpp>", "#include <cereal/types/vector.hpp>", "#include <fstream>"]
+    for m in range(modules):
+        names = [f"f{m}_{f}" for f in range(fields)]
+        lines += [f"class M{m} {{", " public:"]
+        lines += [f"  M{m - 1} {n};" if nested and m and not i else f"  Vector {n};" for i, n in enumerate(names)]
+        if library == "stele":
+            lines += [f"  STELE_MODULE(M{m}, {', '.join(names)})", "};"]
+        else:
+            lines += ["  template <class A>", f"  void serialize(A& a) {{ a({', '.join(names)}); }}", "};"]
+    for m in [modules - 1] if nested else range(modules):
+        if library == "stele":
+            lines += [f'bool save{m}(const M{m}& x) {{ return bool(stele::BinaryRecorder<>().record(x, "x.stele")); }}',
+                      f'bool load{m}(M{m}& x) {{ return bool(stele::BinaryRecorder<>().load_into(x, "x.stele")); }}']
+        else:
+            lines += [f'void save{m}(const M{m}& x) {{ std::ofstream s("x"); cereal::BinaryOutputArchive a(s); a(x); }}',
+                      f'void load{m}(M{m}& x) {{ std::ifstream s("x"); cereal::BinaryInputArchive a(s); a(x); }}']
+    return "\n".join(lines) + "\n"
+
+
+def seconds(command):
+    best = 1e9
+    for _ in range(5):
+        before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
+        subprocess.run(command, check=True)
+        best = min(best, resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - before)
+    return best
+
+
+def main():
+    compiler = sys.argv[1] if len(sys.argv) > 1 else "g++-12"
+    includes = sys.argv[2:] or [os.path.join(os.path.dirname(__file__), "..", "include")]
+    with tempfile.TemporaryDirectory() as folder:
+        for what, shape in (("10 modules x 10 fields", (10, 10, False)), ("10 nested x 50 fields", (10, 50, True))):
+            times = {}
+            for library in ("stele", "cereal"):
+                source = os.path.join(folder, library + ".cpp")
+                with open(source, "w", encoding="utf-8") as file:
+                    file.write(program(library, *shape))
+                times[library] = seconds([compiler, "-std=c++20", "-O2", *(f"-I{i}" for i in includes), "-c", source,
+                                          "-o", os.path.join(folder, "out.o")])
+            print(f"{what}: stele {times['stele']:.2f} s, cereal {times['cereal']:.2f} s, "
+                  f"ratio {times['stele'] / times['cereal']:.2f}")
+
+
+if __name__ == "__main__":
+    main()
