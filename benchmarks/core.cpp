@@ -58,8 +58,8 @@ stele::SaveOptions quick() {
 }
 
 void per_leaf(benchmark::State& state) {
-  state.counters["ns/leaf"] = benchmark::Counter(
-      20000e-9, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
+  state.counters["ns/leaf"] =
+      benchmark::Counter(20000e-9, benchmark::Counter::kIsIterationInvariantRate | benchmark::Counter::kInvert);
 }
 
 void snapshot_20000_leaves(benchmark::State& state) {

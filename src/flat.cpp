@@ -109,6 +109,20 @@ Result<std::string> flat_extras(const Snapshot& snapshot) {
 
 namespace {
 
+/// Heap memory of a Value, about.
+std::uint64_t heap_of(const Value& value) {
+  std::uint64_t bytes = 0;
+  if (const auto* s = value.as_string()) bytes = s->size();
+  if (const auto* b = value.as_bytes()) bytes = b->size();
+  if (const auto* list = value.as_list()) {
+    for (const Value& v : *list) bytes += sizeof v + heap_of(v);
+  }
+  if (const auto* map = value.as_map()) {
+    for (const auto& item : *map) bytes += sizeof item + item.first.size() + heap_of(item.second);
+  }
+  return bytes;
+}
+
 class ExtrasReader {
  public:
   ExtrasReader(std::string_view text, SnapshotBuilder& builder,
@@ -147,14 +161,19 @@ class ExtrasReader {
                std::vector<std::pair<std::string, std::string>>& aliases) {
     std::string scratch;
     std::string_view text;
+    // What one entry takes in the tables here and in the Snapshot, growth included.
+    STELE_TRY(spend(400 + 3 * path.size()));
     if (section == "values") {
       STELE_TRY(unique(path));
       Value value;
       STELE_TRY(json::read_value(in_, value, memory_));
+      STELE_TRY(spend(heap_of(value)));
       seen_[path] = builder_.value(builder_.intern(path), std::move(value), true);
     } else if (section == "aliases") {
       STELE_TRY(unique(path));
-      if (in_.read_string(text, scratch)) aliases.emplace_back(path, std::string(text));
+      if (!in_.read_string(text, scratch)) return {};
+      STELE_TRY(spend(3 * text.size()));
+      aliases.emplace_back(path, std::string(text));
     } else if (section == "empty") {
       STELE_TRY(unique(path));
       if (in_.read_string(text, scratch)) add_empty(path, text);
@@ -176,6 +195,12 @@ class ExtrasReader {
     } else {
       in_.fail(Errc::unsupported, "a section that this version knows");
     }
+    return {};
+  }
+
+  Status spend(std::uint64_t bytes) {
+    if (bytes > memory_) return Error(Errc::limit, "more in the metadata key stele than memory allows");
+    memory_ -= static_cast<std::size_t>(bytes);
     return {};
   }
 

@@ -429,8 +429,7 @@ class Loader {
   void visit_shared(const TypeInfo& type, void* object, const Place& place, int depth) {
     const bool there = !tree_.absent(place);
     const FileKey key{place.node, place.node == no_index ? place.prefix : std::string(), type.element};
-    const bool makes =
-        object != nullptr && mutate_ && (mode_ == LoadMode::fresh || type.container->size(object) == 0);
+    const bool makes = object != nullptr && mutate_ && (mode_ == LoadMode::fresh || type.container->size(object) == 0);
     if (makes && there) {
       // Two names of one thing in the file become one shared object.
       const auto [found, first] = from_file_.try_emplace(key, FromFile{object, true});
@@ -609,7 +608,8 @@ class Loader {
     NullSink nowhere;
     for (const TensorOp& op : tensors_) {
       const LeafView leaf = tree_.snapshot().leaf(op.leaf);
-      if (auto r = stream(leaf, op.ops->dtype, nowhere); !r) return at_path(std::move(r).error(), op);
+      auto r = guarded([&] { return stream(leaf, op.ops->dtype, nowhere); });
+      if (!r) return at_path(std::move(r).error(), op);
     }
     return {};
   }

@@ -334,9 +334,9 @@ void SnapshotBuilder::set_id(const ParamId& id) { last_extra(*data_).id = id; }
 
 void SnapshotBuilder::annotate(std::string key, Value value) {
   detail::LeafExtra& extra = last_extra(*data_);
-  auto all = extra.annotations ? std::make_unique<Annotations>(*extra.annotations) : std::make_unique<Annotations>();
-  all->insert_or_assign(std::move(key), std::move(value));
-  extra.annotations = std::move(all);
+  if (!extra.annotations) extra.annotations = std::make_unique<Annotations>();
+  // Const for those who read the Snapshot only; a copy for each key would make the time quadratic.
+  const_cast<Annotations&>(*extra.annotations).insert_or_assign(std::move(key), std::move(value));
 }
 
 void SnapshotBuilder::set_metadata(std::map<std::string, std::string> metadata) {

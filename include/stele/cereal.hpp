@@ -1,9 +1,9 @@
 // Values of any type with a cereal function: `config` listed in STELE_MODULE is saved as a Value. One bounded pair of
-// archives, type <-> Value; formats encode Values and never see the type. cereal's own archives are not used: they allocate
-// what a file claims and overflow the stack (docs/dependencies.md). Needs exceptions and RTTI, as cereal does.
+// archives, type <-> Value; formats encode Values and never see the type. cereal's own archives are not used: they
+// allocate what a file claims and overflow the stack (docs/dependencies.md). Needs exceptions and RTTI, as cereal does.
 //
-// What becomes what: named values (cereal::make_nvp, CEREAL_NVP) and unnamed ones are the entries of a map ("value0", …);
-// a container that says its size is a list; numbers, bools and strings are themselves; raw bytes are bytes.
+// What becomes what: named values (cereal::make_nvp, CEREAL_NVP) and unnamed ones are the entries of a map ("value0",
+// …); a container that says its size is a list; numbers, bools and strings are themselves; raw bytes are bytes.
 #pragma once
 
 #include <cstddef>
@@ -91,7 +91,9 @@ class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmpty
 /// Value -> type. Sizes that a type asks for are those of the Value, so nothing is allocated that is not there.
 class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyClassElision> {
  public:
-  explicit ValueReader(const Value& value) : InputArchive(this), root_{{"", value}} { open_.push_back({&root_, nullptr, 0, {}}); }
+  explicit ValueReader(const Value& value) : InputArchive(this), root_{{"", value}} {
+    open_.push_back({&root_, nullptr, 0, {}});
+  }
 
   void name(const char* text) { open_.back().wanted = text != nullptr ? text : ""; }
   void begin() {
@@ -143,7 +145,8 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
       out = static_cast<T>(wide);
     } else if constexpr (std::is_signed_v<T>) {
       std::int64_t wide = 0;
-      if (!detail::from_value(v, std::int64_t{std::numeric_limits<T>::min()}, std::int64_t{std::numeric_limits<T>::max()}, wide)) {
+      if (!detail::from_value(v, std::int64_t{std::numeric_limits<T>::min()},
+                              std::int64_t{std::numeric_limits<T>::max()}, wide)) {
         throw detail::ArchiveError("an integer of the field's range");
       }
       out = static_cast<T>(wide);
@@ -217,43 +220,30 @@ template <class T>
 inline constexpr bool archive_leaf<cereal::SizeTag<T>> = true;
 
 template <class T>
-  requires(!archive_leaf<T>)
-void prologue(ValueWriter& archive, const T&) {
-  archive.begin();
-}
+requires(!archive_leaf<T>) void prologue(ValueWriter& archive, const T&) { archive.begin(); }
 template <class T>
-  requires(!archive_leaf<T>)
-void epilogue(ValueWriter& archive, const T&) {
-  archive.end();
-}
+requires(!archive_leaf<T>) void epilogue(ValueWriter& archive, const T&) { archive.end(); }
 template <class T>
-  requires(!archive_leaf<T>)
-void prologue(ValueReader& archive, const T&) {
-  archive.begin();
-}
+requires(!archive_leaf<T>) void prologue(ValueReader& archive, const T&) { archive.begin(); }
 template <class T>
-  requires(!archive_leaf<T>)
-void epilogue(ValueReader& archive, const T&) {
-  archive.end();
-}
+requires(!archive_leaf<T>) void epilogue(ValueReader& archive, const T&) { archive.end(); }
 template <class T>
-  requires archive_leaf<T>
+requires archive_leaf<T>
 void prologue(ValueWriter&, const T&) {}
 template <class T>
-  requires archive_leaf<T>
+requires archive_leaf<T>
 void epilogue(ValueWriter&, const T&) {}
 template <class T>
-  requires archive_leaf<T>
+requires archive_leaf<T>
 void prologue(ValueReader&, const T&) {}
 template <class T>
-  requires archive_leaf<T>
+requires archive_leaf<T>
 void epilogue(ValueReader&, const T&) {}
 
 /// Every type that cereal can write and read.
 template <class T>
-  requires(cereal::traits::is_output_serializable<T, ValueWriter>::value &&
-           cereal::traits::is_input_serializable<T, ValueReader>::value)
-struct value_traits<T> {
+requires(cereal::traits::is_output_serializable<T, ValueWriter>::value&&
+             cereal::traits::is_input_serializable<T, ValueReader>::value) struct value_traits<T> {
   static Value to_value(const T& object) {
     ValueWriter archive;
     archive(object);

@@ -1,5 +1,5 @@
-// Eigen matrices, arrays and vectors as tensors. Column-major ones are written row-major and read back by blocks, without
-// a second copy; vectors (one column or row at compile time) are rank 1, all others rank 2.
+// Eigen matrices, arrays and vectors as tensors. Column-major ones are written row-major and read back by blocks,
+// without a second copy; vectors (one column or row at compile time) are rank 1, all others rank 2.
 #pragma once
 
 #include <algorithm>
@@ -52,8 +52,8 @@ struct EigenContiguous {
   static typename T::Scalar* data(T& t) { return t.data(); }
 };
 
-/// Walks row-major through column-major memory. Whole rows of a block are done column by column, so that each cache line
-/// of the matrix is used for up to 16 rows at a time.
+/// Walks row-major through column-major memory. Whole rows of a block are done column by column, so that each cache
+/// line of the matrix is used for up to 16 rows at a time.
 template <class T>
 struct EigenBlocks {
   using element = typename T::Scalar;
@@ -77,13 +77,15 @@ struct EigenBlocks {
       for (std::size_t i = 0; i < n; ++i) visit(row, column + static_cast<Eigen::Index>(i), done + i);
       done += n;
     };
-    if (count != 0 && first % width != 0) part_of_row(std::min<std::size_t>(count, static_cast<std::size_t>(width - first % width)));
+    if (count != 0 && first % width != 0)
+      part_of_row(std::min<std::size_t>(count, static_cast<std::size_t>(width - first % width)));
     while (count - done >= width && width != 0) {
       const std::size_t rows = std::min<std::size_t>(16, (count - done) / static_cast<std::size_t>(width));
       const auto top = static_cast<Eigen::Index>((first + done) / width);
       for (std::size_t c = 0; c < width; ++c) {
         for (std::size_t r = 0; r < rows; ++r) {
-          visit(top + static_cast<Eigen::Index>(r), static_cast<Eigen::Index>(c), done + r * static_cast<std::size_t>(width) + c);
+          visit(top + static_cast<Eigen::Index>(r), static_cast<Eigen::Index>(c),
+                done + r * static_cast<std::size_t>(width) + c);
         }
       }
       done += rows * static_cast<std::size_t>(width);
@@ -96,7 +98,8 @@ struct EigenBlocks {
 template <detail::EigenPlain T>
 struct tensor_traits<T>
     : detail::EigenTraits<T>,
-      std::conditional_t<detail::EigenTraits<T>::vector || T::IsRowMajor, detail::EigenContiguous<T>, detail::EigenBlocks<T>>,
+      std::conditional_t<detail::EigenTraits<T>::vector || T::IsRowMajor, detail::EigenContiguous<T>,
+                         detail::EigenBlocks<T>>,
       std::conditional_t<T::SizeAtCompileTime == Eigen::Dynamic, detail::EigenResize<T>, detail::EigenFixed> {
   using element = typename T::Scalar;
 };

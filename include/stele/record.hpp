@@ -216,9 +216,9 @@ consteval auto record_base() {
   if constexpr (!has_module_macro<M>) {
     return std::type_identity<TupleRecord<M>>{};
   } else if constexpr (boost::mp11::mp_empty<base_descriptors<M>>::value) {
-    return access::record_fields<M>();
+    return decltype(access::record_fields<M>()){};
   } else if constexpr (all_have_macro(classes_of<M>{})) {
-    return joined_record(classes_of<M>{});
+    return decltype(joined_record(classes_of<M>{})){};
   } else {
     return std::type_identity<TupleRecord<M>>{};
   }

@@ -228,7 +228,7 @@ struct tensor_traits<Tensor<T, Rank>> {
       return shape;
     } else {
       typename type::Extents e{};
-      std::copy_n(shape.begin(), std::min(shape.size(), e.size()), e.begin());
+      for (std::size_t i = 0; i < std::min(shape.size(), e.size()); ++i) e[i] = shape[i];
       return e;
     }
   }

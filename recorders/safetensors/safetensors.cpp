@@ -123,10 +123,9 @@ class Opener {
     json::Reader in(text, {sizeof(std::uint64_t), true});
     std::string scratch;
     std::string_view key;
-    // What the reader may take for itself; the bound of Format::open, less what the Snapshot will take.
-    const std::uint64_t memory = 2 * file_->source->size() + (std::uint64_t{16} << 20) - text.size();
+    memory_ = 2 * file_->source->size() + (std::uint64_t{16} << 20) - text.size();
     constexpr std::uint64_t per_entry =
-        sizeof(Entry) + sizeof(Node) + sizeof(detail::LeafData) + 2 * sizeof(std::uint32_t);
+        sizeof(Entry) + sizeof(Node) + sizeof(detail::LeafData) + 3 * sizeof(std::uint32_t);
     bool metadata_seen = false;
     in.begin_object();
     while (in.next_key(key, scratch)) {
@@ -138,14 +137,20 @@ class Opener {
       }
       // Names without escapes are where they are; others need a copy that lasts.
       const bool inside = key.data() >= text.data() && key.data() <= text.data() + text.size();
+      if (!spend(in, per_entry + (inside ? 0 : 3 * key.size()))) break;
       Entry& entry = entries_.emplace_back();
       entry.name = inside ? key : builder_.intern(key);
       read_entry(in, entry);
-      if (entries_.size() * per_entry + extents_.size() * 3 * sizeof(Extent) > memory) {
-        in.fail(Errc::limit, "fewer tensors and dimensions for a file of this size");
-      }
+      spend(in, entry.rank * 3 * sizeof(Extent));
     }
     return in.finish() ? Status() : in.status();
+  }
+
+  /// Counts memory that this reader and the Snapshot take, against the bound of Format::open.
+  bool spend(json::Reader& in, std::uint64_t bytes) {
+    if (bytes > memory_) return in.fail(Errc::limit, "fewer names, dimensions and texts for a file of this size");
+    memory_ -= bytes;
+    return true;
   }
 
   void read_metadata(json::Reader& in) {
@@ -155,9 +160,13 @@ class Opener {
     std::string_view text;
     if (!in.begin_object()) return;
     while (in.next_key(key, key_scratch)) {
-      const std::string name(key);
+      std::string name(key);
       if (!in.read_string(text, text_scratch)) return;
-      if (!metadata_.emplace(name, text).second) in.fail(Errc::duplicate, "each key of __metadata__ once");
+      if (!spend(in, sizeof(std::pair<std::string, std::string>) + 64 + name.size() + text.size())) return;
+      std::string value = text.data() == text_scratch.data() ? std::move(text_scratch) : std::string(text);
+      if (!metadata_.emplace(std::move(name), std::move(value)).second) {
+        in.fail(Errc::duplicate, "each key of __metadata__ once");
+      }
     }
   }
 
@@ -265,17 +274,16 @@ class Opener {
           .found(std::to_string(data_ + size))
           .offset(data_ + at);
     }
-    if (const auto extras = metadata_.find(detail::flat_key); extras != metadata_.end()) {
+    if (const auto extras = metadata_.find(std::string(detail::flat_key)); extras != metadata_.end()) {
       const auto find = [&](std::string_view name) {
         const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
                                             [&](std::uint32_t e, std::string_view n) { return entries_[e].name < n; });
         return found != by_name_.end() && entries_[*found].name == name ? nodes[*found] : no_index;
       };
-      STELE_TRY(
-          detail::add_flat_extras(extras->second, builder_, find, extras->second.size() + (std::size_t{8} << 20)));
+      STELE_TRY(detail::add_flat_extras(extras->second, builder_, find, static_cast<std::size_t>(memory_)));
       metadata_.erase(extras);
     }
-    builder_.set_metadata({metadata_.begin(), metadata_.end()});
+    builder_.set_metadata(std::move(metadata_));
     builder_.keep(file_);
     return builder_.finish();
   }
@@ -286,7 +294,8 @@ class Opener {
   std::deque<Entry> entries_;  // grows without holding twice its size
   std::vector<Extent> extents_;
   std::vector<std::uint32_t> by_name_;
-  std::map<std::string, std::string, std::less<>> metadata_;
+  std::map<std::string, std::string> metadata_;
+  std::uint64_t memory_ = 0;  // that may still be taken
 };
 
 }  // namespace

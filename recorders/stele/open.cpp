@@ -76,11 +76,11 @@ class Opener {
 
   Result<Snapshot> run() {
     STELE_TRY(read_index());
+    memory_ = 2 * file_->source->size() + (std::uint64_t{16} << 20) - file_->owned.size();
+    STELE_TRY(reserve());
     STELE_TRY(read_types());
     STELE_TRY(read_metadata());
     const format::Index& index = file_->index;
-    value_budget_ = index.values().size() + (std::uint64_t{8} << 20);
-    builder_.reserve(index.nodes(), index.entries(), static_cast<std::size_t>(index.extents()));
     builder_.data().flat = index.flat();
     STELE_TRY(check_entries());
     for (std::uint32_t i = 0; i < index.nodes(); ++i) STELE_TRY(add_node(i));
@@ -134,12 +134,46 @@ class Opener {
     return {};
   }
 
+  /// Counts memory that the Snapshot takes, against the bound of Format::open: parts of an index may lie one on the
+  /// other, so that few bytes say much.
+  Status spend(std::uint64_t bytes) {
+    if (bytes > memory_) {
+      return Error(Errc::limit, "an index that takes more memory than its size allows").file(file_->source->name());
+    }
+    memory_ -= bytes;
+    return {};
+  }
+
+  Status reserve() {
+    const format::Index& index = file_->index;
+    std::uint64_t values = 0;
+    format::NodeView node;
+    for (std::uint32_t i = 0; i < index.nodes(); ++i) {
+      if (index.node(i, node) && node.kind == static_cast<std::uint8_t>(NodeKind::value)) ++values;
+    }
+    std::uint64_t extras = 0;
+    format::Entry entry;
+    for (std::uint32_t i = 0; i < index.entries(); ++i) {
+      if (index.entry(i, entry) && entry.id_form != 0) ++extras;
+    }
+    // All counts are of things that lie in the index, so nothing overflows.
+    STELE_TRY(spend(index.nodes() * sizeof(Node) + index.entries() * sizeof(detail::LeafData) +
+                    index.extents() * sizeof(Extent) + values * sizeof(Value) + extras * sizeof(detail::LeafExtra) +
+                    index.types() * sizeof(detail::TypeData)));
+    builder_.reserve(index.nodes(), index.entries(), static_cast<std::size_t>(index.extents()));
+    builder_.data().values.reserve(static_cast<std::size_t>(values));
+    builder_.data().extras.reserve(static_cast<std::size_t>(extras));
+    builder_.data().types.reserve(index.types());
+    return {};
+  }
+
   Status read_types() {
     const format::Index& index = file_->index;
     std::string_view name;
     std::uint32_t version = 0;
     for (std::uint32_t i = 0; i < index.types(); ++i) {
       if (!index.type(i, name, version)) return malformed("a type's name outside the strings", index.type_offset(i));
+      STELE_TRY(spend(name.size()));
       builder_.data().types.push_back({std::string(name), version});
     }
     return {};
@@ -171,6 +205,7 @@ class Opener {
       std::string value;
       if (!number(key_size) || !number(text_size) || !text(key_size, key) || !text(text_size, value)) return bad();
       if (!all.empty() && all.rbegin()->first >= key) return bad();
+      STELE_TRY(spend(sizeof(std::pair<std::string, std::string>) + 64 + key.size() + value.size()));
       all.emplace_hint(all.end(), std::move(key), std::move(value));
     }
     if (!left.empty()) return bad();
@@ -222,6 +257,12 @@ class Opener {
       return Error(Errc::limit, "nodes nested too deep").offset(index.node_offset(i));
 
     const std::size_t parent_path = path_.size();
+    // Names may lie one on the other; no more of them than of the index itself is ever looked at.
+    path_work_ += node.name.size();
+    if (parent_path + node.name.size() > index.strings().size() + (std::size_t{1} << 20) ||
+        path_work_ > 64 * file_->source->size() + (std::uint64_t{16} << 20)) {
+      return Error(Errc::limit, "names that are too long").offset(index.node_offset(i)).file(file_->source->name());
+    }
     if (index.flat()) {
       if (i != 0 && (!node.named || (container && node.end != i + 1))) return bad("a flat file with nested nodes");
       path_ = node.name;
@@ -240,7 +281,7 @@ class Opener {
         break;
       case NodeKind::value: {
         Value value;
-        if (auto r = detail::decode_value(node.value, value, value_budget_); !r) {
+        if (auto r = detail::decode_value(node.value, value, memory_); !r) {
           return std::move(r).error().offset(index.place(node.value)).path(path_);
         }
         builder_.value(name, std::move(value), node.conditional);
@@ -285,6 +326,8 @@ class Opener {
     }
     running_ = std::min(*format::round_up(*end, format::block_alignment), file_->blocks_end);
     ++entries_seen_;
+    extents_used_ += entry.rank;
+    if (extents_used_ > index.extents()) return bad("tensors that share their extents");
     extents_.clear();
     for (std::uint32_t d = 0; d < entry.rank; ++d) extents_.push_back(index.extent(entry, d));
     const LeafOps& ops = file_->source->view_is_private() ? private_ops : shared_ops;
@@ -294,8 +337,10 @@ class Opener {
     }
     if (!node.value.empty()) {
       Value annotations;
-      STELE_TRY(detail::decode_value(node.value, annotations, value_budget_));
+      STELE_TRY(spend(3 * sizeof(detail::LeafExtra)));
+      STELE_TRY(detail::decode_value(node.value, annotations, memory_));
       if (annotations.as_map() == nullptr) return bad("annotations that are no map");
+      STELE_TRY(spend(annotations.as_map()->size() * (sizeof(Annotations::value_type) + 64)));
       for (auto& [key, value] : *annotations.as_map()) builder_.annotate(std::move(key), std::move(value));
     }
     return {};
@@ -336,7 +381,9 @@ class Opener {
   std::vector<End> ends_;
   std::vector<Extent> extents_;
   std::string path_;
-  std::uint64_t value_budget_ = 0;
+  std::uint64_t memory_ = 0;  // that may still be taken
+  std::uint64_t path_work_ = 0;
+  std::uint64_t extents_used_ = 0;
   std::uint64_t running_ = format::header_size;
   std::uint32_t entries_seen_ = 0;
 };

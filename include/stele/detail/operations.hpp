@@ -278,7 +278,7 @@ struct HolderTable {
   static void clear(void* c) { get(c).reset(); }
   static void* add(void* c, std::size_t, std::string_view, void* record) {
     return make_element<E>(record, [&](auto... from) {
-      if constexpr (requires(C & o) { o.emplace(from...); }) {
+      if constexpr (holder<C>::category == Category::optional) {
         get(c).emplace(from...);
       } else {
         get(c) = C(new std::remove_const_t<E>(from...));

@@ -1,0 +1,13 @@
+// The same by way of a typed record.
+#include <stele/record.hpp>
+
+#include <functional>
+
+struct Linear {
+  stele::Param<stele::Tensor<float, 2>> weight;
+  std::function<void()> callback;
+  STELE_MODULE(Linear, weight, callback)
+};
+
+auto load(const stele::Snapshot& s) { return stele::from_snapshot<Linear>(s); }
+// EXPECT: field 'callback' of module 'Linear' cannot be recorded

@@ -1,0 +1,84 @@
+// Opens bytes as a .stele file, as they are and with all hashes made right; reads everything, loads modules, saves
+// again.
+#include <cstdint>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+#include "hash.hpp"
+#include "stele/recorders/stele_reader.hpp"
+#include "support/random_model.hpp"
+#include "support/recorders.hpp"
+#include "support/stele_file.hpp"
+
+namespace {
+
+using namespace stele;
+using namespace stele_test;
+
+void require(bool good) {
+  if (!good) std::abort();
+}
+
+std::uint64_t hash(const void* data, std::size_t size) { return detail::hash64(data, size); }
+
+/// Every hash of the file made right, the tensors' too, where they can be found.
+void fix(std::string& file) {
+  fix_hashes(file);
+  format::MemoryFile memory;
+  if (memory.open(bytes_of(file))) return;
+  const format::Index index = memory.index();
+  format::TensorBytes tensor;
+  for (std::uint32_t i = 0; i < index.entries(); ++i) {
+    if (memory.tensor(i, tensor)) continue;
+    put_at(file, static_cast<std::size_t>(index.entry_offset(i)) + 24, hash(tensor.bytes.data(), tensor.bytes.size()));
+  }
+  fix_hashes(file);
+}
+
+void check(std::string_view file) {
+  const BinaryRecorder<> recorder;
+  format::MemoryFile memory;
+  const bool good = !memory.open(bytes_of(file), hash);
+  format::TensorBytes tensor;
+  for (std::uint32_t i = 0; good && i < memory.index().entries(); ++i)
+    static_cast<void>(memory.tensor(i, tensor, hash));
+
+  const auto opened = recorder.open(bytes_of(file));
+  if (!opened) return;
+  require(good);
+  LoadOptions options;
+  options.allow_missing = options.allow_unused = {"*"};
+  options.convert = {true, true};
+  static_cast<void>(from_snapshot<std::map<std::string, Tensor<float>>>(*opened, options));
+  static_cast<void>(from_snapshot<Branch>(*opened, options));
+
+  bool whole = true;
+  for (std::size_t i = 0; i < opened->leaf_count(); ++i) {
+    const LeafView leaf = opened->leaf(i);
+    const auto all = content(leaf);
+    whole = whole && all;
+    if (all && !leaf.view().empty()) require(text_of(leaf.view()) == *all);
+    require(!memory.tensor(leaf.path(), tensor));
+    if (all) require(text_of(tensor.bytes) == *all);
+  }
+  require(whole == recorder.verify(bytes_of(file)).has_value());
+  if (!whole) return;
+  const auto again = saved(recorder, *opened);
+  require(again.has_value());
+  const auto back = recorder.open(*again);
+  require(back && back->leaf_count() == opened->leaf_count() && back->nodes().size() == opened->nodes().size());
+  const auto twice = saved(recorder, *back);
+  require(twice && text_of(twice->span()) == text_of(again->span()));
+  static_cast<void>(saved(SafetensorsRecorder<>(), *opened));
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  std::string file(reinterpret_cast<const char*>(data), size);
+  check(file);
+  fix(file);
+  check(file);
+  return 0;
+}

@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# Checks what we write against the programs of others, and the golden files against a fresh run of their makers.
+# `make interop` sets PYTHON (an interpreter with tests/interop/requirements.txt) and STELE_BUILD (a build folder).
+# Fails, and never skips, when something is missing.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+: "${PYTHON:?python with tests/interop/requirements.txt: make interop}" "${STELE_BUILD:?a build folder: make interop}"
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+failed=()
+step() {  # step NAME COMMAND...
+  local name=$1
+  shift
+  echo "== $name"
+  "$@" || failed+=("$name")
+}
+
+# Built here where the build folder does not have it yet.
+program() {
+  [ -x "$STELE_BUILD/tests/$1" ] || cmake --build "$STELE_BUILD" --target "$1"
+}
+
+safetensors_written() {
+  program interop_safetensors || return
+  "$STELE_BUILD/tests/interop_safetensors" "$work/ours" || return
+  "$PYTHON" tests/interop/check_safetensors.py "$work"/ours/*.safetensors
+}
+
+safetensors_golden() {
+  "$PYTHON" tests/interop/make_golden_safetensors.py "$work/golden" || return
+  diff -r --exclude README.md "$work/golden" tests/data/safetensors
+}
+
+step "safetensors: the versions asked for" "$PYTHON" - <<'PYTHON'
+import importlib.metadata, pathlib, sys
+wrong = []
+for line in pathlib.Path("tests/interop/requirements.txt").read_text().split():
+    name, version = line.split("==")
+    try:
+        found = importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        found = "nothing"
+    if found != version:
+        wrong.append(f"{name}: wants {version}, found {found}")
+sys.exit("; ".join(wrong) or 0)
+PYTHON
+step "safetensors: files that we write" safetensors_written
+step "safetensors: golden files" safetensors_golden
+
+if [ ${#failed[@]} -ne 0 ]; then
+  printf 'interop: FAILED: %s\n' "${failed[@]}"
+  exit 1
+fi
+echo "interop: ok"

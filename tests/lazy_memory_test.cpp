@@ -1,0 +1,227 @@
+// Opening a file, a hostile one too, takes at most twice its size and 16 MiB.
+#include <doctest/doctest.h>
+#include <malloc.h>
+
+#include <fstream>
+#include <string>
+
+#include "support/child.hpp"
+#include "support/recorders.hpp"
+#include "support/sanitizers.hpp"
+#include "support/stele_file.hpp"
+#include "support/temp_dir.hpp"
+
+namespace {
+
+using namespace stele;
+using namespace stele_test;
+using namespace std::string_literals;
+
+/// The most address space that this process has had, in bytes.
+std::uint64_t peak_address_space() {
+  std::ifstream file("/proc/self/status");
+  for (std::string word; file >> word;) {
+    std::uint64_t kib = 0;
+    if (word == "VmPeak:" && file >> kib) return kib * 1024;
+  }
+  return 0;
+}
+
+enum class Way { memory, file };
+
+/// Opens in a child and gives what that took above the bound; empty where it kept to it.
+template <class F>
+std::string excess(const std::string& bytes, Way way) {
+  const TempDir dir;
+  if (way == Way::file) write_text(dir / "hostile", bytes);
+  ::malloc_trim(0);  // here: the peak of a child begins with what it inherits
+  return in_child([&]() -> std::string {
+    ::mallopt(M_MMAP_THRESHOLD, 1 << 16);  // fixed, so that what is freed is gone
+    const auto source = way == Way::file ? open_file(dir / "hostile").value() : borrow_bytes(bytes_of(bytes));
+    const std::uint64_t before = address_space();
+    const auto opened = Recorder<F>().open(source);
+    const std::uint64_t peak = peak_address_space();
+    const std::uint64_t taken = peak > before ? peak - before : 0;
+    const std::uint64_t bound = 2 * bytes.size() + (std::uint64_t{16} << 20);
+    // Pages and the allocator's own are not counted.
+    if (taken > bound + bound / 32 + (std::uint64_t{1} << 20)) {
+      return std::to_string(taken >> 10) + " KiB for a file of " + std::to_string(bytes.size() >> 10) + " KiB (" +
+             why(opened).substr(0, 200) + ")";
+    }
+    const bool refused = !opened && (opened.error().code() == Errc::limit || opened.error().code() == Errc::malformed);
+    return opened || refused ? "" : why(opened).substr(0, 200);
+  });
+}
+
+template <class F>
+void check(const std::string& what, const std::string& bytes) {
+  CAPTURE(what);
+  CHECK(excess<F>(bytes, Way::memory) == "");
+  CHECK(excess<F>(bytes, Way::file) == "");
+}
+
+std::string header(const std::string& json) {
+  std::string file;
+  put(file, std::uint64_t{json.size()});
+  return file + json;
+}
+
+std::string repeat(std::size_t n, const auto& item) {
+  std::string text;
+  for (std::size_t i = 0; i < n; ++i) {
+    if (i != 0) text += ',';
+    text += item(i);
+  }
+  return text;
+}
+
+std::string extras(const std::string& json) {
+  std::string quoted;
+  for (const char c : json) {
+    if (c == '"') quoted += '\\';
+    quoted += c;
+  }
+  return header(R"({"__metadata__":{"stele":")" + quoted + "\"}}");
+}
+
+/// A short text for each number, as hostile keys are.
+std::string key(std::size_t i) {
+  static constexpr char digits[] = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ-_";
+  std::string text;
+  do {
+    text += digits[i % 64];
+    i /= 64;
+  } while (i != 0);
+  return text;
+}
+
+bool left_out() {
+  if (sanitizers) MESSAGE("left out: a sanitizer takes memory of its own");
+  return sanitizers;
+}
+
+}  // namespace
+
+TEST_CASE("lazy: memory of opening safetensors") {
+  if (left_out()) return;
+  using F = SafetensorsFormat;
+  check<F>("nothing", header("{}"));
+  check<F>("tensors without elements", header("{" +
+                                              repeat(200000,
+                                                     [](std::size_t i) {
+                                                       return "\"" + key(i) +
+                                                              R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
+                                                     }) +
+                                              "}"));
+  check<F>("names with escapes", header("{" +
+                                        repeat(100000,
+                                               [](std::size_t i) {
+                                                 return "\"\\n" + key(i) +
+                                                        R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]})";
+                                               }) +
+                                        "}"));
+  check<F>("one long shape after the other", header("{" +
+                                                    repeat(100,
+                                                           [](std::size_t i) {
+                                                             return "\"" + key(i) + R"(":{"dtype":"U8","shape":[)" +
+                                                                    repeat(65000, [](std::size_t) { return "0"s; }) +
+                                                                    "],\"data_offsets\":[0,0]}";
+                                                           }) +
+                                                    "}"));
+  check<F>("metadata", header("{\"__metadata__\":{" +
+                              repeat(500000, [](std::size_t i) { return "\"" + key(i) + "\":\"\""; }) + "}}"));
+  check<F>("one long text", header("{\"__metadata__\":{\"k\":\"" + std::string(30000000, 'x') + "\"}}"));
+  check<F>("one long name with an escape", header("{\"" + std::string(30000000, 'x') +
+                                                  "\\n\":{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}"));
+}
+
+TEST_CASE("lazy: memory of opening safetensors with extras") {
+  if (left_out()) return;
+  using F = SafetensorsFormat;
+  const auto section = [](const char* name, std::size_t n, const std::string& text) {
+    return extras(std::string("{\"version\":1,\"") + name + "\":{" +
+                  repeat(n, [&](std::size_t i) { return "\"" + key(i) + "\":" + text; }) + "}}");
+  };
+  check<F>("values", section("values", 500000, "0"));
+  check<F>("aliases", section("aliases", 500000, "\"!\""));
+  check<F>("empty containers", section("empty", 500000, "\"map\""));
+  check<F>("versions", section("versions", 500000, "1"));
+  check<F>("a long value",
+           extras(R"({"version":1,"values":{"v":[)" + repeat(4000000, [](std::size_t) { return "0"s; }) + "]}}"));
+}
+
+TEST_CASE("lazy: memory of opening stele") {
+  if (left_out()) return;
+  using F = SteleFormat;
+  const auto nodes = [](std::size_t n, NodeKind kind, std::string_view value) {
+    RawFile f;
+    f.node(NodeKind::list, "", static_cast<std::uint32_t>(n + 1));
+    f.nodes.resize(n + 1);
+    f.values = value;
+    for (std::size_t i = 1; i <= n; ++i) {
+      RawNode& node = f.nodes[i];
+      node.kind = static_cast<std::uint8_t>(kind);
+      node.flags = 0;
+      node.name = static_cast<std::uint32_t>(i - 1);
+      node.end = static_cast<std::uint32_t>(i + 1);
+      node.index = kind == NodeKind::value ? 0 : 0xffffffff;
+      node.value_size = static_cast<std::uint32_t>(value.size());
+    }
+    return f.make();
+  };
+  check<F>("nones", nodes(500000, NodeKind::none, {}));
+  check<F>("empty modules", nodes(500000, NodeKind::module, {}));
+  check<F>("values that share their bytes", nodes(500000, NodeKind::value, std::string(1, '\0')));
+  check<F>("lists that share their bytes", nodes(500000, NodeKind::value, "\7\4\0\0\0\0\0\0\0"s));
+  check<F>("strings that share their bytes", nodes(1000, NodeKind::value, "\5\0\0\1\0"s + std::string(65536, 'x')));
+  {
+    RawFile f;
+    f.node(NodeKind::module, "");
+    f.types.resize(1000000);
+    check<F>("types", f.make());
+    f.strings.assign(65536, 'x');
+    for (RawType& type : f.types) type.name_size = 65536;
+    f.types.resize(10000);
+    check<F>("types that share a long name", f.make());
+  }
+  {
+    RawFile f;
+    f.node(NodeKind::module, "");
+    constexpr std::uint32_t n = 500000;
+    put(f.metadata, n);
+    for (std::uint32_t i = 0; i < n; ++i) {
+      put(f.metadata, 4U), put(f.metadata, 0U);
+      for (int shift = 24; shift >= 0; shift -= 8) f.metadata += static_cast<char>(i >> shift);
+    }
+    check<F>("metadata", f.make());
+  }
+  {
+    RawFile f;  // names that share their bytes, one in the other
+    constexpr std::uint32_t depth = 500;
+    f.strings.assign(1000000, '.');
+    for (std::uint32_t i = 0; i < depth; ++i) {
+      f.node(NodeKind::module, "", depth);
+      f.nodes[i].name = 0;
+      f.nodes[i].name_size = i == 0 ? 0 : 1000000;
+    }
+    check<F>("long names, nested", f.make());
+  }
+  {
+    RawFile f;
+    f.flags = 1;
+    constexpr std::size_t n = 200000;
+    f.node(NodeKind::module, "", n + 1);
+    for (std::size_t i = 0; i < n; ++i) {
+      std::string name = "000000";
+      for (std::size_t k = 6, rest = i; k-- != 0; rest /= 10) name[k] = static_cast<char>('0' + rest % 10);
+      f.tensor(name, DType::u8, {0}, {});
+    }
+    check<F>("tensors without elements", f.make());
+    for (RawEntry& e : f.entries) e.flags = 2, e.id_low = 1;
+    check<F>("tensors with ids", f.make());
+    f.extents.resize(2000000);
+    for (RawEntry& e : f.entries) e.rank = 1000, e.extent = 0;
+    for (std::size_t i = 0; i < f.extents.size(); ++i) f.extents[i] = 0;
+    check<F>("shapes that share their extents", f.make());
+  }
+}

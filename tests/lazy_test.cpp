@@ -1,0 +1,288 @@
+// Laziness, for every file format: what is read when, and that no tensor is ever in memory as a whole.
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "support/child.hpp"
+#include "support/random_model.hpp"
+#include "support/recorders.hpp"
+#include "support/sanitizers.hpp"
+
+namespace {
+
+using namespace stele;
+using namespace stele_test;
+
+constexpr std::uint64_t KiB = 1024;
+constexpr std::uint64_t MiB = 1024 * KiB;
+
+/// Counts what is read of memory that pretends to be a file.
+class CountingSource final : public Source {
+ public:
+  explicit CountingSource(std::span<const std::byte> bytes) : Source("counted"), bytes_(bytes) {}
+  std::uint64_t size() const noexcept override { return bytes_.size(); }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    REQUIRE(offset <= bytes_.size());
+    REQUIRE(out.size() <= bytes_.size() - offset);
+    if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+    read_ += out.size();
+    return {};
+  }
+  std::uint64_t take() const { return read_.exchange(0); }
+
+ private:
+  std::span<const std::byte> bytes_;
+  mutable std::atomic<std::uint64_t> read_{0};
+};
+
+struct Sizes {
+  std::vector<Tensor<float, 1>> leaves;
+  Tensor<double, 1> last;
+  STELE_MODULE(Sizes, leaves, last)
+};
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("lazy: what is read", F, STELE_TEST_FORMATS) {
+  const Recorder<F> recorder;
+  Sizes sizes;
+  Random random(1);
+  for (const std::size_t n : {10U, 300000U, 100U, 17000U, 16000U, 0U, 1000000U, 500000U, 3U, 70000U}) {
+    sizes.leaves.emplace_back(Tensor<float, 1>({n}));
+    random.fill(std::as_writable_bytes(sizes.leaves.back().span()));
+  }
+  sizes.last = Tensor<double, 1>({5}, {1, 2, 3, 4, 5});
+  const auto bytes = saved(recorder, sizes);
+  REQUIRE_MESSAGE(bytes, why(bytes));
+  const auto source = std::make_shared<CountingSource>(bytes->span());
+  const auto file = recorder.open(SourcePtr(source));
+  REQUIRE_MESSAGE(file, why(file));
+  const std::uint64_t index = bytes->size() - file->byte_size();
+  CHECK(source->take() <= index + 64 * KiB);
+
+  for (std::size_t i = 0; i < file->leaf_count(); ++i) {
+    const LeafView leaf = file->leaf(i);
+    CAPTURE(leaf.path());
+    const auto all = content(leaf);
+    REQUIRE_MESSAGE(all, why(all));
+    CHECK(all->size() == leaf.byte_size());
+    CHECK(source->take() <= leaf.byte_size() + 256 * KiB);
+    if (leaf.size() < 3) continue;
+    // A part reads no more than the part.
+    std::byte row[8];
+    REQUIRE(leaf.read(8 * (leaf.byte_size() / 16), row));
+    CHECK(std::memcmp(row, all->data() + 8 * (leaf.byte_size() / 16), 8) == 0);
+    CHECK(source->take() == sizeof row);
+  }
+
+  // One pass over all of it reads little more than the file.
+  REQUIRE(recorder.verify(SourcePtr(source)));
+  CHECK(source->take() <= bytes->size() + bytes->size() / 4 + 256 * KiB);
+  REQUIRE(recorder.template load_module<Sizes>(SourcePtr(source)));
+  CHECK(source->take() <= bytes->size() + bytes->size() / 4 + 256 * KiB);
+
+  // A typed record reads nothing; a leaf of it only itself.
+  const auto record = recorder.template load<Sizes>(SourcePtr(source));
+  REQUIRE_MESSAGE(record, why(record));
+  CHECK(source->take() <= index + 64 * KiB);
+  const auto one = record->leaves.at(7).load();
+  REQUIRE_MESSAGE(one, why(one));
+  CHECK((*one)[499999] == sizes.leaves[7][499999]);
+  CHECK(source->take() <= 4 * 500000 + 256 * KiB);
+
+  // Nor does a transform.
+  const Snapshot half = with_precision(*file, {DType::f64, DType::none});
+  CHECK(source->take() == 0);
+  const auto converted = half.find("leaves.9");
+  REQUIRE(converted);
+  CHECK(converted->byte_size() == 8 * 70000);
+  double part[2];
+  REQUIRE(converted->read(8 * 69998, std::as_writable_bytes(std::span(part))));
+  CHECK(part[1] == static_cast<double>(sizes.leaves[9][69999]));
+  CHECK(source->take() == 8);
+}
+
+// ---- 4 GiB in 256 MiB -----------------------------------------------------------------------------------------------
+
+namespace {
+
+constexpr std::uint64_t huge = std::uint64_t{4} << 30;
+
+/// The bytes of a leaf that never exist at once: a pattern whose period is no multiple of any piece.
+class Pattern {
+ public:
+  static constexpr std::size_t period = (std::size_t{256} << 10) + 192;
+  Pattern() : bytes_(period + (std::size_t{1} << 20)) {
+    Random random(7);
+    for (std::size_t i = 0; i < period; i += 8) {
+      const std::uint64_t word = random.bits();
+      std::memcpy(bytes_.data() + i, &word, 8);
+    }
+    for (std::size_t i = period; i < bytes_.size(); ++i) bytes_[i] = bytes_[i - period];
+  }
+  /// Up to 1 MiB of the pattern from `offset` on.
+  const std::byte* at(std::uint64_t offset) const { return bytes_.data() + offset % period; }
+  bool is(std::uint64_t offset, std::span<const std::byte> bytes) const {
+    for (; !bytes.empty();) {
+      const std::size_t n = std::min(bytes.size(), std::size_t{1} << 20);
+      if (std::memcmp(at(offset), bytes.data(), n) != 0) return false;
+      bytes = bytes.subspan(n);
+      offset += n;
+    }
+    return true;
+  }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+const LeafOps pattern_ops{
+    nullptr,
+    [](const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out, ReadContext&) -> Status {
+      std::memcpy(out.data(), static_cast<const Pattern*>(at)->at(offset), out.size());
+      return {};
+    },
+    nullptr, false, false};
+
+/// A file that is not kept: what the pattern gives is compared, only the rest is stored.
+struct Outline {
+  explicit Outline(const Pattern& p) : pattern(p) {}
+  const Pattern& pattern;
+  std::vector<std::byte> head, tail;
+  std::uint64_t total = 0;
+  std::uint64_t leaf = 0;  // where the huge leaf begins; 0: not known yet
+};
+
+class OutlineSink final : public Sink {
+ public:
+  explicit OutlineSink(Outline& to) : Sink("outline"), to_(to) {}
+  using Sink::write;
+  Status write(std::span<const std::span<const std::byte>> pieces) override {
+    for (auto piece : pieces) STELE_TRY(add(piece));
+    return {};
+  }
+
+ private:
+  Status add(std::span<const std::byte> piece) {
+    if (to_.leaf == 0) {
+      to_.head.insert(to_.head.end(), piece.begin(), piece.end());
+      to_.total += piece.size();
+      const auto begin = to_.pattern.at(0);
+      const auto found = std::search(to_.head.begin(), to_.head.end(), begin, begin + 64);
+      if (found != to_.head.end()) to_.leaf = static_cast<std::uint64_t>(found - to_.head.begin());
+      return to_.head.size() > 2 * MiB && to_.leaf == 0 ? Error(Errc::io, "the huge leaf does not begin") : Status();
+    }
+    const std::uint64_t end = to_.leaf + huge;
+    if (to_.total < end) {
+      const auto now = piece.first(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), end - to_.total)));
+      if (!to_.pattern.is(to_.total - to_.leaf, now)) return Error(Errc::io, "other bytes than the leaf's");
+      to_.total += now.size();
+      piece = piece.subspan(now.size());
+    }
+    to_.tail.insert(to_.tail.end(), piece.begin(), piece.end());
+    to_.total += piece.size();
+    return {};
+  }
+  Outline& to_;
+};
+
+class OutlineSource final : public Source {
+ public:
+  explicit OutlineSource(const Outline& from) : Source("outline"), from_(from) {}
+  std::uint64_t size() const noexcept override { return from_.total; }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    const std::uint64_t end = from_.leaf + huge;
+    while (!out.empty()) {
+      std::size_t n = out.size();
+      if (offset < from_.leaf) {
+        n = std::min(n, static_cast<std::size_t>(from_.leaf - offset));
+        std::memcpy(out.data(), from_.head.data() + offset, n);
+      } else if (offset < end) {
+        n = static_cast<std::size_t>(std::min<std::uint64_t>({n, end - offset, MiB}));
+        std::memcpy(out.data(), from_.pattern.at(offset - from_.leaf), n);
+      } else {
+        if (offset - end > from_.tail.size() || n > from_.tail.size() - (offset - end)) {
+          return Error(Errc::truncated, "beyond the end");
+        }
+        std::memcpy(out.data(), from_.tail.data() + (offset - end), n);
+      }
+      offset += n;
+      out = out.subspan(n);
+    }
+    return {};
+  }
+
+ private:
+  const Outline& from_;
+};
+
+class PatternCheck final : public PieceSink {
+ public:
+  explicit PatternCheck(const Pattern& pattern) : pattern_(pattern) {}
+  Status piece(std::span<const std::byte> bytes) override {
+    if (!pattern_.is(done, bytes)) return Error(Errc::io, "other bytes came back");
+    largest = std::max(largest, bytes.size());
+    done += bytes.size();
+    return {};
+  }
+  std::uint64_t done = 0;
+  std::size_t largest = 0;
+
+ private:
+  const Pattern& pattern_;
+};
+
+template <class F>
+std::string save_and_load_huge() {
+  const Pattern pattern;
+  const float weight[3] = {1, 2, 3};
+  const std::byte mask[2] = {std::byte{1}, std::byte{0}};
+  SnapshotBuilder builder;
+  builder.begin(NodeKind::module, "");
+  builder.tensor("weight", DType::f32, std::vector<Extent>{3}, sizeof weight, {&memory_ops, weight, 0});
+  builder.tensor("huge", DType::u8, std::vector<Extent>{4096, huge / 4096}, huge, {&pattern_ops, &pattern, 0});
+  builder.tensor("mask", DType::boolean, std::vector<Extent>{2}, sizeof mask, {&memory_ops, mask, 0});
+  const Snapshot snapshot = builder.finish();
+  const Recorder<F> recorder;
+  Outline file(pattern);
+  OutlineSink sink(file);
+  if (const auto r = recorder.record(snapshot, sink); !r) return "save: " + r.error().to_string();
+  if (file.total < huge) return "only " + std::to_string(file.total) + " bytes were written";
+
+  const auto opened = recorder.open(SourcePtr(std::make_shared<OutlineSource>(file)));
+  if (!opened) return "open: " + opened.error().to_string();
+  const auto leaf = opened->find("huge");
+  if (!leaf || leaf->byte_size() != huge) return "the leaf is not there";
+  PatternCheck check(pattern);
+  ReadContext context;
+  if (const auto r = leaf->stream(check, context); !r) return "load: " + r.error().to_string();
+  if (check.done != huge) return "only " + std::to_string(check.done) + " bytes came back";
+  if (check.largest > ReadContext::piece_size) return "a piece of " + std::to_string(check.largest) + " bytes";
+  const auto small = content(opened->find("weight").value());
+  if (!small || *small != text_of(std::as_bytes(std::span(weight)))) return "weight: " + why(small);
+  const auto bools = content(opened->find("mask").value());
+  return bools && *bools == text_of(mask) ? "" : "mask: " + why(bools);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("lazy: a leaf of 4 GiB in 256 MiB", F, STELE_TEST_FORMATS) {
+  if (sanitizers) {
+    MESSAGE("left out: a sanitizer needs more address space");
+    return;
+  }
+  const std::string problem = in_child([]() -> std::string {
+    // Threads of earlier tests may have reserved address space that nobody uses.
+    const std::uint64_t now = address_space();
+    const std::uint64_t limit = now < 128 * MiB ? 256 * MiB : now + 128 * MiB;
+    const rlimit address{limit, limit};
+    if (::setrlimit(RLIMIT_AS, &address) != 0) return "no limit";
+    return save_and_load_huge<F>();
+  });
+  CHECK(problem == "");
+}

@@ -1,0 +1,214 @@
+// Loading into new modules: what is missing, unused or of another form is an error, and the report says all of it.
+#include <stele/module.hpp>
+#include <stele/record.hpp>
+#include <stele/snapshot.hpp>
+#include <stele/tensor.hpp>
+
+#include <doctest/doctest.h>
+
+#include <array>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "support/models.hpp"
+
+using namespace stele_test;
+using stele::Errc;
+using stele::LoadOptions;
+using stele::NodeKind;
+using stele::Report;
+using stele::Snapshot;
+using stele::Tensor;
+
+namespace {
+
+using Paths = std::vector<std::string>;
+
+struct Node {
+  Vec w;
+  std::unique_ptr<Node> next;
+  STELE_MODULE(Node, w, next)
+};
+
+template <class M>
+Snapshot snapshot(const M& m) {
+  return good(stele::snapshot_of(m));
+}
+
+}  // namespace
+
+TEST_CASE("load: what is missing, unused or of another form, in a new module") {
+  struct Short {
+    std::vector<Linear> layers;
+  };
+  struct Long {
+    std::vector<Linear> layers;
+    Vec scale;
+    std::optional<Vec> maybe;
+    Mlp inner;
+  };
+  const Long full{{Linear(2, 2, 1)}, vec({1}), vec({2}), small_mlp()};
+  const Short part{{Linear(2, 2, 1)}};
+  LoadOptions options;
+  Report report;
+
+  SUBCASE("missing") {
+    stele::Error e = bad(stele::from_snapshot<Long>(snapshot(part), options, &report));
+    CHECK(e.code() == Errc::missing);
+    CHECK(e.path() == "scale");
+    CHECK_FALSE(e.partially_applied());
+    REQUIRE(e.report() != nullptr);
+    CHECK(e.report()->paths(Report::What::missing) == report.paths(Report::What::missing));
+    CHECK(report.paths(Report::What::missing) == Paths{"scale", "inner.layers", "inner.scale"});
+    CHECK(e.to_string().find("missing: scale") != std::string::npos);
+
+    options.allow_missing = {"scale"};
+    CHECK(bad(stele::from_snapshot<Long>(snapshot(part), options)).path() == "inner.layers");
+    options.allow_missing = {"scale", "inner"};
+    CHECK(bad(stele::from_snapshot<Long>(snapshot(part), options)).path() == "inner.layers");
+    options.allow_missing = {"scale", "inner.*"};
+    CHECK(good(stele::from_snapshot<Long>(snapshot(part), options)).layers.size() == 1);
+    options.allow_missing = {"*"};
+    Report allowed;
+    CHECK(good(stele::from_snapshot<Long>(snapshot(part), options, &allowed)).layers.size() == 1);
+    CHECK(allowed.count(Report::What::missing) == 3);
+    CHECK(allowed.paths(Report::What::applied) == Paths{"layers.0.weight", "layers.0.bias"});
+    options.allow_missing = {"scal", "scale.*", "scale*", "inner.*"};
+    CHECK(bad(stele::from_snapshot<Long>(snapshot(part), options)).path() == "scale");
+  }
+  SUBCASE("unused") {
+    stele::Error e = bad(stele::from_snapshot<Short>(snapshot(full), options, &report));
+    CHECK(e.code() == Errc::unused);
+    CHECK(e.path() == "scale");
+    CHECK(report.paths(Report::What::unused) == Paths{"scale", "maybe", "inner.layers.0.weight", "inner.layers.0.bias",
+                                                      "inner.layers.1.weight", "inner.scale"});
+    options.allow_unused = {"scale", "maybe", "inner.layers.*"};
+    CHECK(bad(stele::from_snapshot<Short>(snapshot(full), options)).path() == "inner.scale");
+    options.allow_unused.emplace_back("inner.scale");
+    CHECK(good(stele::from_snapshot<Short>(snapshot(full), options)).layers.size() == 1);
+    options.allow_unused = {"*"};
+    CHECK(good(stele::from_snapshot<Short>(snapshot(full), options)).layers.size() == 1);
+  }
+  SUBCASE("mismatched") {
+    struct OtherRank {
+      std::vector<Vec> layers;
+    };
+    stele::Error e = bad(stele::from_snapshot<OtherRank>(snapshot(part), options, &report));
+    CHECK(e.code() == Errc::kind_mismatch);
+    CHECK(e.path() == "layers.0");
+    CHECK(e.expected() == "tensor");
+    CHECK(e.found() == "module");
+    CHECK(report.paths(Report::What::mismatched) == Paths{"layers.0"});
+    struct Fixed {
+      std::array<Linear, 2> layers;
+    };
+    e = bad(stele::from_snapshot<Fixed>(snapshot(part)));
+    CHECK(e.code() == Errc::shape_mismatch);
+    CHECK(e.path() == "layers");
+    struct AsMap {
+      std::map<std::string, Linear> layers;
+    };
+    e = bad(stele::from_snapshot<AsMap>(snapshot(part)));
+    CHECK(e.code() == Errc::kind_mismatch);
+    struct Ints {
+      Tensor<int, 1> scale;
+    };
+    struct Floats {
+      Tensor<float, 1> scale;
+    };
+    e = bad(stele::from_snapshot<Ints>(snapshot(Floats{vec({1})})));
+    CHECK(e.code() == Errc::dtype_mismatch);
+    CHECK(e.expected() == "i32");
+    CHECK(e.found() == "f32");
+    struct Rank2 {
+      Tensor<float, 2> scale;
+    };
+    e = bad(stele::from_snapshot<Rank2>(snapshot(Floats{vec({1})})));
+    CHECK(e.code() == Errc::shape_mismatch);
+    CHECK(e.expected() == "rank 2");
+    struct Variant {
+      std::variant<Vec, Mlp> layers;
+    };
+    e = bad(stele::from_snapshot<Variant>(snapshot(part)));
+    CHECK(e.code() == Errc::kind_mismatch);
+    CHECK(e.expected() == "0 or Mlp");
+  }
+}
+
+TEST_CASE("load: several faults are all in the report") {
+  struct File {
+    Vec a, b;
+    Vec extra;
+  };
+  struct Model {
+    Mat a;
+    Vec b, c, d;
+  };
+  Report report;
+  const stele::Error e = bad(stele::from_snapshot<Model>(snapshot(File{vec({1}), vec({2}), vec({3})}), {}, &report));
+  CHECK(e.path() == "a");
+  CHECK(report.paths(Report::What::mismatched) == Paths{"a"});
+  CHECK(report.paths(Report::What::missing) == Paths{"c", "d"});
+  CHECK(report.paths(Report::What::unused) == Paths{"extra"});
+  CHECK(report.to_string().find("mismatched a: expected rank 2, found rank 1 [1]") != std::string::npos);
+}
+
+TEST_CASE("load: limits on tensor memory") {
+  struct Model {
+    Vec a, b;
+  };
+  const Model m{vec({1, 2}), vec({3, 4})};
+  LoadOptions options;
+  options.limits.tensor_bytes = 7;
+  const stele::Error e = bad(stele::from_snapshot<Model>(snapshot(m), options));
+  CHECK(e.code() == Errc::limit);
+  CHECK(e.path() == "a");
+  options.limits.tensor_bytes = 8;
+  CHECK(image(good(stele::from_snapshot<Model>(snapshot(m), options))) == image(m));
+  options.limits.total_bytes = 15;
+  CHECK(bad(stele::from_snapshot<Model>(snapshot(m), options)).path() == "b");
+  options.limits.total_bytes = 16;
+  CHECK(image(good(stele::from_snapshot<Model>(snapshot(m), options))) == image(m));
+  // Counted once, also where the walk over the structure is done twice.
+  options.rebuild = true;
+  Model in_place{vec({0}), vec({0})};
+  good(stele::load_snapshot(in_place, snapshot(m), options));
+  CHECK(image(in_place) == image(m));
+}
+
+TEST_CASE("load: nesting deeper than the limit is refused, on save and on load") {
+  const auto chain = [](int n) {
+    auto first = std::make_unique<Node>();
+    Node* last = first.get();
+    for (int i = 1; i < n; ++i) {
+      last->next = std::make_unique<Node>();
+      last = last->next.get();
+    }
+    return first;
+  };
+  const stele::Error e = bad(stele::snapshot_of(*chain(300)));
+  CHECK(e.code() == Errc::limit);
+  CHECK_FALSE(e.path().empty());
+  const auto within = chain(250);
+  CHECK(image(good(stele::from_snapshot<Node>(snapshot(*within)))) == image(*within));
+
+  stele::SnapshotBuilder deep;
+  static const Vec leaf = vec({1});
+  const Snapshot one = snapshot(leaf);
+  const stele::Extent extent[] = {1};
+  for (int i = 0; i < 600; ++i) {
+    deep.begin(NodeKind::module, i == 0 ? "" : "next");
+    deep.tensor("w", stele::DType::f32, extent, 4, one.leaf(0).provider());
+  }
+  const Snapshot file = deep.finish();
+  CHECK(bad(stele::from_snapshot<Node>(file)).code() == Errc::limit);
+  Node in_place;
+  LoadOptions options;
+  options.rebuild = true;
+  CHECK(bad(stele::load_snapshot(in_place, file, options)).code() == Errc::limit);
+  CHECK(in_place.next == nullptr);
+}

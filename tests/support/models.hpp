@@ -1,0 +1,127 @@
+// Models that several tests share, and how tests look at them.
+#pragma once
+
+#include <stele/module.hpp>
+#include <stele/record.hpp>
+#include <stele/snapshot.hpp>
+#include <stele/tensor.hpp>
+#include <stele/value.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cstddef>
+#include <initializer_list>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace stele_test {
+
+using Vec = stele::Param<stele::Tensor<float, 1>>;
+using Mat = stele::Param<stele::Tensor<float, 2>>;
+
+inline stele::Tensor<float, 1> vec(std::initializer_list<float> numbers) { return {{numbers.size()}, numbers}; }
+
+/// rows × columns numbers: first, first + 1, …
+inline stele::Tensor<float, 2> mat(std::size_t rows, std::size_t columns, float first) {
+  stele::Tensor<float, 2> t({rows, columns});
+  std::iota(t.begin(), t.end(), first);
+  return t;
+}
+
+class Linear {
+ public:
+  Linear() = default;
+  Linear(std::size_t in, std::size_t out, float first, bool with_bias = true)
+      : weight(mat(out, in, first)), in_features(in) {
+    if (with_bias) bias = Vec(stele::Tensor<float, 1>::filled({out}, first));
+  }
+  Mat weight;
+  std::optional<Vec> bias;
+  std::size_t in_features = 0;  // not listed
+  STELE_MODULE(Linear, weight, bias)
+};
+
+struct Mlp {
+  std::vector<Linear> layers;
+  stele::Tensor<float, 1> scale;
+  int seed = 0;
+};
+
+inline Mlp small_mlp(float first = 1) {
+  Mlp m;
+  m.layers.emplace_back(3, 4, first);
+  m.layers.emplace_back(4, 2, first + 100, false);
+  m.scale = vec({first, 2, 3});
+  return m;
+}
+
+/// The value of a Result; the test fails with the error's text where there is none.
+template <class T>
+T good(stele::Result<T> result) {
+  if (!result) FAIL(result.error().to_string());
+  return *std::move(result);
+}
+inline void good(const stele::Status& status) {
+  if (!status) FAIL(status.error().to_string());
+}
+/// The error of a Result that must have one.
+template <class T>
+stele::Error bad(const stele::Result<T>& result) {
+  REQUIRE_FALSE(result.has_value());
+  return result.error();
+}
+
+/// One line a node, without the root: "tensor layers.0.weight".
+inline std::string outline(const stele::Snapshot& s) {
+  std::string text;
+  for (std::uint32_t i = 1; i < s.nodes().size(); ++i) {
+    text += std::string(name(s.nodes()[i].kind)) + " " + s.path(i) + "\n";
+  }
+  return text;
+}
+template <class M>
+std::string outline(const M& module) {
+  return outline(good(stele::snapshot_of(module)));
+}
+
+/// Paths of all tensors, in order.
+template <class M>
+std::vector<std::string> tensor_paths(const M& module) {
+  std::vector<std::string> paths;
+  good(stele::for_each_param(module, [&](const std::string& path, const stele::LeafView&) { paths.push_back(path); }));
+  return paths;
+}
+
+/// Everything that a module records, copied: names, kinds, dtypes, shapes, ids, values and bytes.
+struct Image {
+  std::string text;
+  std::vector<stele::Value> values;
+  bool operator==(const Image&) const = default;
+};
+inline Image image(const stele::Snapshot& s) {
+  Image all{outline(s), {}};
+  for (const stele::Node& node : s.nodes()) {
+    if (node.kind == stele::NodeKind::value) all.values.push_back(s.value(node));
+  }
+  for (std::size_t i = 0; i < s.leaf_count(); ++i) {
+    const stele::LeafView leaf = s.leaf(i);
+    all.text += std::string(name(leaf.dtype())) + stele::to_string(leaf.shape());
+    if (const auto id = leaf.id()) {
+      all.text += "#" + std::to_string(static_cast<int>(id->form)) + ":" + std::to_string(id->high) + ":" +
+                  std::to_string(id->low);
+    }
+    std::string bytes(static_cast<std::size_t>(leaf.byte_size()), '\0');
+    good(leaf.read(0, std::as_writable_bytes(std::span(bytes))));
+    all.text += "=" + bytes;
+  }
+  return all;
+}
+template <class M>
+Image image(const M& module) {
+  return image(good(stele::snapshot_of(module)));
+}
+
+}  // namespace stele_test

@@ -1,0 +1,92 @@
+// The recorders that share a behaviour, and what the tests ask of all of them.
+#pragma once
+
+#include <stele/stele.hpp>
+
+#include <cstddef>
+#include <span>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+/// Every recorder; one line each.
+#define STELE_TEST_RECORDERS                                                     \
+  stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::SafetensorsRecorder<>, \
+      stele::MemoryRecorder<stele::SafetensorsFormat>
+
+/// Every format of files that are read in parts; one line each.
+#define STELE_TEST_FORMATS stele::SteleFormat, stele::SafetensorsFormat
+
+namespace stele_test {
+
+/// The recorder R at another precision.
+template <class R, class Settings>
+struct at_precision;
+template <class F, class Old, class Settings>
+struct at_precision<stele::Recorder<F, Old>, Settings> {
+  using type = stele::Recorder<F, Settings>;
+};
+template <class F, class Old, class Settings>
+struct at_precision<stele::MemoryRecorder<F, Old>, Settings> {
+  using type = stele::MemoryRecorder<F, Settings>;
+};
+template <class R, class Settings>
+using at_precision_t = typename at_precision<R, Settings>::type;
+
+template <class R>
+const stele::Capabilities& can() {
+  static const R recorder;
+  return recorder.format().capabilities();
+}
+
+template <class R>
+bool holds(stele::DType dtype) {
+  return can<R>().holds == nullptr || can<R>().holds(dtype);
+}
+
+inline std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+inline std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
+
+/// Durability costs time that no test of bytes needs.
+inline stele::SaveOptions quick() {
+  stele::SaveOptions options;
+  options.file.durability = stele::Durability::process;
+  return options;
+}
+
+template <class R, class M>
+stele::Result<stele::Bytes> saved(const R& recorder, const M& module, const stele::SaveOptions& options = {}) {
+  stele::BufferSink sink;
+  if (auto r = recorder.record(module, sink, options); !r) return std::move(r).error();
+  return sink.take();
+}
+
+/// The bytes of a leaf, read by streaming (so they are checked as far as the format can).
+inline stele::Result<std::string> content(const stele::LeafView& leaf) {
+  class Collect final : public stele::PieceSink {
+   public:
+    stele::Status piece(std::span<const std::byte> bytes) override {
+      all += text_of(bytes);
+      return {};
+    }
+    std::string all;
+  } sink;
+  stele::ReadContext context;
+  if (auto r = leaf.stream(sink, context); !r) return std::move(r).error();
+  return std::move(sink.all);
+}
+
+template <class T>
+stele::Errc code_of(const stele::Result<T>& result) {
+  return result ? stele::Errc::none : result.error().code();
+}
+
+template <class T>
+std::string why(const stele::Result<T>& result) {
+  return result ? std::string("ok") : result.error().to_string();
+}
+
+}  // namespace stele_test
