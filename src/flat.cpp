@@ -1,6 +1,7 @@
 #include "flat.hpp"
 
 #include <map>
+#include <set>
 
 #include "json/json.hpp"
 #include "snapshot_internal.hpp"
@@ -179,17 +180,16 @@ class ExtrasReader {
       if (in_.read_string(text, scratch)) add_empty(path, text);
     } else if (section == "versions") {
       std::uint64_t version = 0;
-      if (in_.read_u64(version) && version <= 0xffffffffU) {
+      if (in_.read_u64(version) && version > 0xffffffffU) {
+        in_.fail(Errc::out_of_range, "a version of 32 bits");
+      } else if (in_.ok()) {
+        if (!versions_.insert(path).second) return Error(Errc::duplicate, "a class version said twice").path(path);
         if (path.empty()) {
-          auto& data = builder_.data();
-          data.nodes[0].index = static_cast<std::uint32_t>(data.types.size());
-          data.types.push_back({"", static_cast<std::uint32_t>(version)});
+          builder_.data().nodes[0].index = type_of(static_cast<std::uint32_t>(version));
         } else if (const auto said = seen_.find(path); said == seen_.end()) {
           marker(path, static_cast<std::uint32_t>(version));
-        } else if (auto& data = builder_.data();
-                   said->second != no_index && data.nodes[said->second].kind == NodeKind::module) {
-          data.nodes[said->second].index = static_cast<std::uint32_t>(data.types.size());
-          data.types.push_back({"", static_cast<std::uint32_t>(version)});
+        } else if (said->second != no_index && builder_.data().nodes[said->second].kind == NodeKind::module) {
+          builder_.data().nodes[said->second].index = type_of(static_cast<std::uint32_t>(version));
         }
       }
     } else {
@@ -227,12 +227,21 @@ class ExtrasReader {
     in_.fail(Errc::malformed, "a kind of container");
   }
 
+  /// The number of the type of this version, which has no name here. (The builder's own search is linear.)
+  std::uint32_t type_of(std::uint32_t version) {
+    auto& types = builder_.data().types;
+    const auto [found, fresh] = types_.try_emplace(version, static_cast<std::uint32_t>(types.size()));
+    if (fresh) types.push_back({"", version});
+    return found->second;
+  }
+
   /// A node that stands for a container whose tensors have names of their own.
   std::uint32_t marker(const std::string& path, std::uint32_t version) {
     const auto [found, fresh] = markers_.try_emplace(path, no_index);
     if (fresh) {
-      found->second = builder_.begin(NodeKind::module, builder_.intern(path), false, {}, version);
+      found->second = builder_.begin(NodeKind::module, builder_.intern(path));
       builder_.end();
+      if (version != 0) builder_.data().nodes[found->second].index = type_of(version);
     }
     return found->second;
   }
@@ -261,7 +270,9 @@ class ExtrasReader {
   const std::function<std::uint32_t(std::string_view)>& find_;
   std::size_t memory_;
   std::map<std::string, std::uint32_t, std::less<>> seen_;  // the node; no_index for aliases and nones
+  std::set<std::string, std::less<>> versions_;
   std::map<std::string, std::uint32_t> markers_;
+  std::map<std::uint32_t, std::uint32_t> types_;  // by version
 };
 
 }  // namespace

@@ -65,6 +65,10 @@ struct ValueOp {
   std::uint32_t path, path_size;
 };
 
+/// Visits of one load. A file may name a container under many aliases and each of those again, so that a few bytes
+/// stand for 2^n places; 16 million places are more than any module has, and a second or two of work.
+constexpr std::uint64_t max_visits = std::uint64_t{1} << 24;
+
 class Loader {
  public:
   Loader(const Snapshot& snapshot, const LoadOptions& options, LoadMode mode, Report& report)
@@ -76,10 +80,14 @@ class Loader {
     mutate_ = mode_ == LoadMode::fresh;
     tensors_.reserve(tree_.snapshot().leaf_count());
     visit(type, object, tree_.root(), 0);
+    // In the order of names: the table of shared objects has none.
+    std::vector<std::string> never;
     for (const auto& [pointee, shared] : shared_) {
       static_cast<void>(pointee);
-      if (!shared.loaded) missing(shared.path);
+      if (!shared.loaded) never.push_back(shared.path);
     }
+    std::sort(never.begin(), never.end());
+    for (const std::string& path : never) missing(path);
     find_unused();
     if (failed_) return finish(std::move(*failed_));
     if (mode_ == LoadMode::fresh) {
@@ -103,8 +111,9 @@ class Loader {
       values_.clear();
       shared_.clear();
       total_ = 0;
-      visit(type, object, tree_.root(), 0);
-      if (failed_) return finish(std::move(std::move(*failed_)).partially_applied(true));
+      auto made = guarded([&]() -> Status { return visit(type, object, tree_.root(), 0), Status(); });
+      if (!made) fail(std::move(made).error());
+      if (failed_) return finish(std::move(*failed_).partially_applied(true));
     }
     return write();
   }
@@ -180,6 +189,9 @@ class Loader {
                       .path(path_)
                       .expected(std::to_string(max_depth) + " levels at most"));
     }
+    if (++visits_ > max_visits) {
+      return fail(Error(Errc::limit, "more places than the file can mean: aliases of aliased containers").path(path_));
+    }
     use(place);
     switch (type.kind) {
       case TypeKind::constant:
@@ -220,7 +232,7 @@ class Loader {
     const bool named = type.kind == TypeKind::module;
     if (!container_fits(place, named)) return;
     const std::uint32_t version =
-        place.node != no_index && named ? tree_.snapshot().version(tree_.node(place.node)) : type.version;
+        place.node != no_index && named ? tree_.snapshot().version(tree_.node(place.node)) : 0;
     std::optional<FieldAddresses> addresses;
     if (object != nullptr) addresses.emplace(type, object);
     std::uint32_t hint = 0;
@@ -555,7 +567,7 @@ class Loader {
     if (check_only_) return;
     if (object != nullptr && mutate_) {
       if (const auto expected = ops.from_value(object, value); !expected.empty()) return bad_value(expected, value);
-      row(Report::What::applied, path_);
+      report_.add(Report::What::applied, path_);
       return;
     }
     if (ops.check != nullptr) {
@@ -729,6 +741,7 @@ class Loader {
   Report& report_;
   ReadContext context_;
   bool mutate_ = false;
+  std::uint64_t visits_ = 0;
   bool quiet_ = false;       // the second walk adds no rows
   bool check_only_ = false;  // below a tied object that has been loaded under another name
   std::optional<Error> failed_;

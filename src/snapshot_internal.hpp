@@ -1,6 +1,7 @@
 // What the parts of the core share about Snapshots.
 #pragma once
 
+#include <bit>
 #include <map>
 #include <memory>
 #include <string>
@@ -57,6 +58,9 @@ struct SnapshotData {
   bool flat = false;                                 // node names are whole paths
   bool consumable = false;                           // the tensors may be moved out (into_record)
 };
+
+// Leaves hold bytes in the host's order and the formats pass them on as they are; nothing swaps them yet.
+static_assert(std::endian::native == std::endian::little, "stele runs on little-endian machines only, so far");
 
 /// Appends a node below `parent`. Inline: the walk over a module does little else.
 inline Node& push_node(SnapshotData& data, NodeKind kind, const SnapshotBuilder::Name& name, bool conditional,

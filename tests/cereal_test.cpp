@@ -10,7 +10,10 @@
 
 namespace {
 
+// Not aggregates: a plain aggregate is a module, whatever functions it has.
 struct Schedule {
+  Schedule() = default;
+  Schedule(std::string k, double r, std::vector<int> s) : kind(std::move(k)), rate(r), steps(std::move(s)) {}
   std::string kind = "cosine";
   double rate = 0.1;
   std::vector<int> steps{1, 2, 3};

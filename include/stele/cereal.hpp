@@ -240,10 +240,11 @@ template <class T>
 requires archive_leaf<T>
 void epilogue(ValueReader&, const T&) {}
 
-/// Every type that cereal can write and read.
+/// Every type that cereal can write and read, and that is no tensor, container, module or plain aggregate.
 template <class T>
 requires(cereal::traits::is_output_serializable<T, ValueWriter>::value&&
              cereal::traits::is_input_serializable<T, ValueReader>::value) struct value_traits<T> {
+  static constexpr bool by_cereal = true;
   static Value to_value(const T& object) {
     ValueWriter archive;
     archive(object);

@@ -58,6 +58,8 @@ struct attributes {};
 
 namespace detail {
 struct access;
+template <class...>
+struct ClassList {};
 template <class Field, class Self>
 struct record_field_of;
 template <class Field>
@@ -149,6 +151,7 @@ consteval bool recordable_field();
 #define STELE_DETAIL_LIST_TOO_LONG(...) (stele_more_than_156_fields_are_listed), (), ()
 // clang-format on
 
+#define STELE_DETAIL_PLAIN(...) __VA_ARGS__
 #define STELE_DETAIL_UNPACK(...) __VA_OPT__(, ) __VA_ARGS__
 #define STELE_DETAIL_EACH_(...) BOOST_DESCRIBE_PP_FOR_EACH(__VA_ARGS__)
 #define STELE_DETAIL_EACH(macro, stele_type, list) STELE_DETAIL_EACH_(macro, stele_type STELE_DETAIL_UNPACK list)
@@ -164,29 +167,30 @@ consteval bool recordable_field();
 
 // Everything of T's is reached through detail::access, so the macro may stand in a private section. The record's and
 // the check's bodies are templates over SteleSelf: nothing of them is instantiated, or costs, before it is used.
-#define STELE_DETAIL_MODULE(stele_type, bases, list1, list2, list3)         \
-  friend struct ::stele::detail::access;                                    \
-  using stele_self_ = stele_type;                                           \
-  static constexpr ::std::string_view stele_name_() { return #stele_type; } \
-  BOOST_DESCRIBE_CLASS(stele_type, bases, list1, list2, list3)              \
-  template <class SteleSelf>                                                \
-  struct stele_record_ {                                                    \
-    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list1)                \
-    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list2)                \
-    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list3)                \
-    void** stele_addresses_([[maybe_unused]] void** stele_out_) {           \
-      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list1)            \
-      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list2)            \
-      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list3)            \
-      return stele_out_;                                                    \
-    }                                                                       \
-  };                                                                        \
-  template <class SteleSelf>                                                \
-  static consteval bool stele_check_() {                                    \
-    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list1)                \
-    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list2)                \
-    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list3)                \
-    return true;                                                            \
+#define STELE_DETAIL_MODULE(stele_type, bases, list1, list2, list3)          \
+  friend struct ::stele::detail::access;                                     \
+  using stele_self_ = stele_type;                                            \
+  using stele_bases_ = ::stele::detail::ClassList<STELE_DETAIL_PLAIN bases>; \
+  static constexpr ::std::string_view stele_name_() { return #stele_type; }  \
+  BOOST_DESCRIBE_CLASS(stele_type, bases, list1, list2, list3)               \
+  template <class SteleSelf>                                                 \
+  struct stele_record_ {                                                     \
+    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list1)                 \
+    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list2)                 \
+    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list3)                 \
+    void** stele_addresses_([[maybe_unused]] void** stele_out_) {            \
+      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list1)             \
+      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list2)             \
+      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list3)             \
+      return stele_out_;                                                     \
+    }                                                                        \
+  };                                                                         \
+  template <class SteleSelf>                                                 \
+  static consteval bool stele_check_() {                                     \
+    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list1)                 \
+    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list2)                 \
+    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list3)                 \
+    return true;                                                             \
   }
 #define STELE_DETAIL_MODULE_(...) STELE_DETAIL_MODULE(__VA_ARGS__)
 #define STELE_DETAIL_SPLIT(...) STELE_DETAIL_CHOOSE(__VA_ARGS__)(__VA_ARGS__)

@@ -18,8 +18,6 @@ struct Limits {
   /// Memory of one tensor, and of all tensors of a load together.
   std::uint64_t tensor_bytes = std::uint64_t{1} << 46;
   std::uint64_t total_bytes = std::uint64_t{1} << 46;
-  /// Bytes of a non-seekable stream that are spooled into memory.
-  std::uint64_t spool_bytes = std::uint64_t{1} << 32;
 };
 
 /// Where loaded parameters live.

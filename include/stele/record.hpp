@@ -215,7 +215,7 @@ template <class M>
 consteval auto record_base() {
   if constexpr (!has_module_macro<M>) {
     return std::type_identity<TupleRecord<M>>{};
-  } else if constexpr (boost::mp11::mp_empty<base_descriptors<M>>::value) {
+  } else if constexpr (boost::mp11::mp_empty<bases_of<M>>::value) {
     return decltype(access::record_fields<M>()){};
   } else if constexpr (all_have_macro(classes_of<M>{})) {
     return decltype(joined_record(classes_of<M>{})){};

@@ -344,10 +344,11 @@ Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink) const {
             [](const Item& a, const Item& b) { return a.order != b.order ? a.order > b.order : a.name < b.name; });
 
   std::map<std::string, std::string> metadata = snapshot.metadata();
-  STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
-  if (!extras.empty() && !metadata.emplace(detail::flat_key, std::move(extras)).second) {
-    return Error(Errc::not_representable, "the metadata key stele is the format's own");
+  if (metadata.contains(std::string(detail::flat_key))) {
+    return Error(Errc::not_representable, "the metadata key stele is the library's own");
   }
+  STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
+  if (!extras.empty()) metadata.emplace(detail::flat_key, std::move(extras));
   std::string header;
   json::Writer out(header);
   out.begin_object();

@@ -51,6 +51,11 @@ template <class T>
 concept HasValueTraits = requires(const T& t) {
   value_traits<T>::to_value(t);
 };
+/// Said of the type itself, rather than of all that cereal takes: that must not change what a list or an aggregate is.
+template <class T>
+concept HasOwnValueTraits = HasValueTraits<T> && !requires {
+  value_traits<T>::by_cereal;
+};
 
 /// What the table of design section 3 says of a type. `listed`: it stands in a field list rather than in an aggregate.
 enum class Category : std::uint8_t {
@@ -164,6 +169,8 @@ struct access {
   template <class T>
   static auto self(long) -> std::type_identity<void>;
   template <class T>
+  static auto bases() -> std::type_identity<typename T::stele_bases_>;
+  template <class T>
   static consteval bool check() {
     return T::template stele_check_<T>();
   }
@@ -204,7 +211,14 @@ template <class T>
 inline constexpr bool is_listed = false;
 template <class T>
 requires std::is_class_v<T>
-inline constexpr bool is_listed<T> = has_module_macro<T> || HasDescribe<T>;
+inline constexpr bool is_listed<T> = [] {
+  // Where the macro stands, Describe's functions are not asked: a from_record before the macro would come too early.
+  if constexpr (has_module_macro<T>) {
+    return true;
+  } else {
+    return HasDescribe<T>;
+  }
+}();
 
 template <class T>
 inline constexpr bool is_record = false;
@@ -273,7 +287,7 @@ consteval Category classify() {
     return Category::module;
   } else if constexpr (is_plain_value<T>) {
     return Listed ? Category::value : Category::constant;
-  } else if constexpr (HasValueTraits<T>) {
+  } else if constexpr (HasOwnValueTraits<T>) {
     return Listed ? Category::value : Category::refused;
   } else if constexpr (ListLike<T>) {
     return category_around<typename T::value_type, Listed>(Category::list);
@@ -281,6 +295,8 @@ consteval Category classify() {
     return category_around<typename T::mapped_type, Listed>(Category::map);
   } else if constexpr (std::is_class_v<T> && std::is_aggregate_v<T>) {
     return Category::module;
+  } else if constexpr (HasValueTraits<T>) {
+    return Listed ? Category::value : Category::refused;
   } else {
     return Category::refused;
   }

@@ -160,15 +160,26 @@ auto own_descriptors() {
 }
 
 template <class T>
-using base_descriptors = decltype(boost_base_descriptor_fn(static_cast<T**>(nullptr)));
+consteval auto find_bases() {
+  if constexpr (has_module_macro<T>) {
+    return decltype(access::bases<T>()){};
+  } else {
+    return []<template <class...> class L, class... D>(L<D...>*) {
+      return std::type_identity<ClassList<typename D::type...>>{};
+    }(static_cast<decltype(boost_base_descriptor_fn(static_cast<T**>(nullptr)))*>(nullptr));
+  }
+}
+/// The base classes that a field list names, as a ClassList.
+template <class T>
+using bases_of = typename decltype(find_bases<T>())::type;
 
 /// The classes whose fields T has, bases first, each once (a virtual base may be reached twice).
 template <class Seen, class T>
 struct add_class {
   static_assert(is_listed<T>, "stele: a base class of a module has no field list: give it STELE_MODULE");
-  template <class S, class D>
-  using add_base = typename add_class<S, typename D::type>::type;
-  using with_bases = boost::mp11::mp_fold<base_descriptors<T>, Seen, add_base>;
+  template <class S, class B>
+  using add_base = typename add_class<S, B>::type;
+  using with_bases = boost::mp11::mp_fold<bases_of<T>, Seen, add_base>;
   using type = boost::mp11::mp_if<boost::mp11::mp_contains<Seen, T>, Seen, boost::mp11::mp_push_back<with_bases, T>>;
 };
 template <class T>
@@ -180,7 +191,7 @@ auto descriptors_of(boost::mp11::mp_list<C...>)
 
 template <class T>
 consteval auto listed_descriptors() {
-  if constexpr (boost::mp11::mp_empty<base_descriptors<T>>::value) {
+  if constexpr (boost::mp11::mp_empty<bases_of<T>>::value) {
     return own_descriptors<T>();
   } else {
     return std::type_identity<decltype(descriptors_of(classes_of<T>{}))>{};

@@ -23,7 +23,7 @@ namespace detail {
 template <class M>
 consteval bool is_derived() {
   if constexpr (is_listed<M>) {
-    return !boost::mp11::mp_empty<base_descriptors<M>>::value;
+    return !boost::mp11::mp_empty<bases_of<M>>::value;
   } else {
     return false;
   }
