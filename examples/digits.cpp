@@ -136,8 +136,7 @@ struct Demo {
 
   /// One row: record, measure, load back, classify.
   template <class Recorder>
-  void row(const char* recorder_name, const char* precision) {
-    const Recorder recorder;
+  void row(const char* recorder_name, const char* precision, const Recorder& recorder) {
     const std::string path =
         folder / (std::string(recorder_name) + "-" + precision + std::string(recorder.format().extension()));
     stele::Bytes memory;
@@ -159,12 +158,12 @@ struct Demo {
   }
 
   /// A recorder at all four precisions.
-  template <template <stele::PrecisionSettings> class Recorder>
-  void rows(const char* recorder_name) {
-    row<Recorder<stele::NativePrecision>>(recorder_name, "native");
-    row<Recorder<stele::DoublePrecision>>(recorder_name, "double");
-    row<Recorder<stele::HalfPrecision>>(recorder_name, "half");
-    row<Recorder<stele::BrainPrecision>>(recorder_name, "bfloat16");
+  template <class Make>
+  void rows(const char* recorder_name, Make recorder) {
+    row(recorder_name, "native", recorder(stele::NativePrecision{}));
+    row(recorder_name, "double", recorder(stele::DoublePrecision{}));
+    row(recorder_name, "half", recorder(stele::HalfPrecision{}));
+    row(recorder_name, "bfloat16", recorder(stele::BrainPrecision{}));
   }
 };
 
@@ -190,9 +189,9 @@ int main(int argc, char** argv) try {
   std::filesystem::create_directories(demo.folder);
   std::printf("recorder     precision        size   largest err   accuracy       open          load\n");
   // Every recorder there is; another one is another line.
-  demo.rows<stele::BinaryRecorder>("binary");
-  demo.rows<stele::BytesRecorder>("bytes");
-  demo.rows<stele::SafetensorsRecorder>("safetensors");
+  demo.rows("binary", []<class P>(P) { return stele::BinaryRecorder<P>(); });
+  demo.rows("bytes", []<class P>(P) { return stele::BytesRecorder<P>(); });
+  demo.rows("safetensors", []<class P>(P) { return stele::SafetensorsRecorder<P>(); });
   std::filesystem::remove_all(demo.folder);
   return 0;
 } catch (const std::exception& e) {

@@ -141,7 +141,7 @@ class Opener {
       Entry& entry = entries_.emplace_back();
       entry.name = inside ? key : builder_.intern(key);
       read_entry(in, entry);
-      spend(in, entry.rank * 3 * sizeof(Extent));
+      spend(in, std::uint64_t{3} * sizeof(Extent) * entry.rank);
     }
     return in.finish() ? Status() : in.status();
   }
