@@ -16,7 +16,8 @@
 namespace stele {
 inline namespace v0 {
 
-/// safetensors. Reading is stricter than the reference: duplicate names and keys are refused, wherever they stand.
+/// safetensors. Reading is stricter than the reference: tensors, metadata keys and the three keys of a tensor that
+/// stand twice are refused. Keys of a tensor that are unknown are passed over, as the reference does.
 class STELE_EXPORT SafetensorsFormat final : public Format {
  public:
   std::string_view name() const noexcept override { return "safetensors"; }
