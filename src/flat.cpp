@@ -183,6 +183,7 @@ class ExtrasReader {
       if (in_.read_u64(version) && version > 0xffffffffU) {
         in_.fail(Errc::out_of_range, "a version of 32 bits");
       } else if (in_.ok()) {
+        if (find_(path) != no_index) return Error(Errc::malformed, "a class version of a tensor").path(path);
         if (!versions_.insert(path).second) return Error(Errc::duplicate, "a class version said twice").path(path);
         if (path.empty()) {
           builder_.data().nodes[0].index = type_of(static_cast<std::uint32_t>(version));

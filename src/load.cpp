@@ -1,24 +1,14 @@
-// Snapshot -> object.
+// Snapshot -> object, second half: bytes.
 #include <algorithm>
 #include <cstring>
-#include <unordered_map>
 
+#include "match.hpp"
 #include "snapshot_internal.hpp"
-#include "stele/record.hpp"
-#include "tree.hpp"
-#include "walk.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace detail {
 namespace {
-
-bool matches_any(const std::vector<std::string>& patterns, std::string_view path) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) {
-    if (p == "*" || p == path) return true;
-    return p.size() > 2 && p.ends_with(".*") && path.starts_with(std::string_view(p).substr(0, p.size() - 1));
-  });
-}
 
 /// Puts a leaf's bytes into a tensor of the module, converting on the way where `from` differs.
 class TensorSink final : public PieceSink {
@@ -50,49 +40,20 @@ class NullSink final : public PieceSink {
   Status piece(std::span<const std::byte>) override { return {}; }
 };
 
-/// A tensor to be written.
-struct TensorOp {
-  std::uint32_t leaf;
-  const TensorOps* ops;
-  void* object;
-  std::uint32_t path, path_size;  // in paths_
-};
-
-struct ValueOp {
-  const ValueOps* ops;
-  void* object;
-  std::uint32_t node;
-  std::uint32_t path, path_size;
-};
-
-/// Visits of one load. A file may name a container under many aliases and each of those again, so that a few bytes
-/// stand for 2^n places; 16 million places are more than any module has, and a second or two of work.
-constexpr std::uint64_t max_visits = std::uint64_t{1} << 24;
-
 class Loader {
  public:
   Loader(const Snapshot& snapshot, const LoadOptions& options, LoadMode mode, Report& report)
-      : tree_(snapshot), options_(options), mode_(mode), report_(report), used_(snapshot.nodes().size()) {}
+      : tree_(snapshot), options_(options), mode_(mode), report_(report) {}
 
   Status run(const TypeInfo& type, void* object) {
     // Fresh: structure is made as it is checked; what went wrong is thrown away by the caller. In place: nothing
     // changes before everything is checked.
-    mutate_ = mode_ == LoadMode::fresh;
-    tensors_.reserve(tree_.snapshot().leaf_count());
-    visit(type, object, tree_.root(), 0);
-    // In the order of names: the table of shared objects has none.
-    std::vector<std::string> never;
-    for (const auto& [pointee, shared] : shared_) {
-      static_cast<void>(pointee);
-      if (!shared.loaded) never.push_back(shared.path);
+    plan_.tensors.reserve(tree_.snapshot().leaf_count());
+    const Walking first = mode_ == LoadMode::fresh ? Walking::make : Walking::check;
+    if (auto r = match(tree_, type, object, mode_, first, options_, report_, plan_); !r) {
+      return finish(std::move(r).error());
     }
-    std::sort(never.begin(), never.end());
-    for (const std::string& path : never) missing(path);
-    find_unused();
-    if (failed_) return finish(std::move(*failed_));
-    if (mode_ == LoadMode::fresh) {
-      return write();
-    }
+    if (mode_ == LoadMode::fresh) return write();
     auto ready = guarded([&]() -> Status {
       STELE_TRY(allocate_unset());
       return options_.trust_data ? Status() : verify();
@@ -105,510 +66,19 @@ class Loader {
     }
     if (options_.rebuild) {
       // The second walk makes the structure; what it checks again cannot have changed.
-      mutate_ = true;
-      quiet_ = true;
-      tensors_.clear();
-      values_.clear();
-      shared_.clear();
-      total_ = 0;
-      auto made = guarded([&]() -> Status { return visit(type, object, tree_.root(), 0), Status(); });
-      if (!made) fail(std::move(made).error());
-      if (failed_) return finish(std::move(*failed_).partially_applied(true));
+      plan_ = {};
+      auto made = guarded([&] { return match(tree_, type, object, mode_, Walking::remake, options_, report_, plan_); });
+      if (!made) return finish(std::move(made).error().partially_applied(true));
     }
     return write();
   }
 
  private:
-  // ---- errors and rows ----
-
-  void fail(Error error) {
-    if (!failed_) failed_ = std::move(error);
-  }
   Error finish(Error error) { return std::move(error).report(std::make_shared<const Report>(report_)); }
-  void row(Report::What what, std::string_view path, std::string_view detail = {}) {
-    if (!quiet_) report_.add(what, path, detail);
-  }
-  void missing(const std::string& path) {
-    row(Report::What::missing, path);
-    if (!matches_any(options_.allow_missing, path)) {
-      fail(Error(Errc::missing, "a parameter of the module is not in the file").path(path));
-    }
-  }
-  void mismatch(Errc code, const char* text, std::string expected, std::string found) {
-    row(Report::What::mismatched, path_, "expected " + expected + ", found " + found);
-    fail(Error(code, text).path(path_).expected(std::move(expected)).found(std::move(found)));
-  }
-  void const_elements() {
-    fail(Error(Errc::not_loadable, "elements with const members cannot be loaded in place").path(path_));
-  }
-  std::string describe(const Place& place) const {
-    if (!place.exists) return "nothing";
-    return std::string(name(tree_.kind(place)));
-  }
-
-  /// Appends a segment to path_ while it lives.
-  class Segment {
-   public:
-    Segment(Loader& loader, std::string_view name, bool escape = true) : loader_(loader), size_(loader.path_.size()) {
-      if (size_ != 0) loader.path_ += '.';
-      if (escape) {
-        append_segment(loader.path_, name);
-      } else {
-        loader.path_ += name;
-      }
-    }
-    ~Segment() { loader_.path_.resize(size_); }
-    Segment(const Segment&) = delete;
-    Segment& operator=(const Segment&) = delete;
-
-   private:
-    Loader& loader_;
-    std::size_t size_;
-  };
-  static std::string_view decimal(std::size_t i, char (&buffer)[24]) {
-    char* end = buffer + sizeof buffer;
-    char* at = end;
-    do {
-      *--at = static_cast<char>('0' + i % 10);
-      i /= 10;
-    } while (i != 0);
-    return {at, static_cast<std::size_t>(end - at)};
-  }
-
-  void use(const Place& place) {
-    if (place.node != no_index) used_[place.node] = true;
-    if (place.alias != no_index) used_[place.alias] = true;
-  }
-
-  // ---- structure ----
-
-  // `object` is null where only the structure is checked, because the object will be made later.
-  void visit(const TypeInfo& type, void* object, const Place& place, int depth) {
-    if (depth > max_depth) {
-      return fail(Error(Errc::limit, "modules are nested too deep")
-                      .path(path_)
-                      .expected(std::to_string(max_depth) + " levels at most"));
-    }
-    if (++visits_ > max_visits) {
-      return fail(Error(Errc::limit, "more places than the file can mean: aliases of aliased containers").path(path_));
-    }
-    use(place);
-    switch (type.kind) {
-      case TypeKind::constant:
-        return;
-      case TypeKind::tensor:
-        return visit_tensor(*type.tensor, object, place);
-      case TypeKind::value:
-        return visit_value(*type.value, object, place);
-      case TypeKind::module:
-      case TypeKind::tuple:
-        return visit_fields(type, object, place, depth);
-      case TypeKind::list:
-      case TypeKind::array:
-        return visit_list(type, object, place, depth);
-      case TypeKind::map:
-        return visit_map(type, object, place, depth);
-      case TypeKind::variant:
-        return visit_variant(type, object, place, depth);
-      case TypeKind::optional:
-      case TypeKind::pointer:
-        return visit_holder(type, object, place, depth);
-      case TypeKind::shared:
-        return visit_shared(type, object, place, depth);
-    }
-  }
-
-  bool container_fits(const Place& place, bool named) {
-    if (!place.exists || tree_.flat()) return true;
-    const NodeKind kind = tree_.kind(place);
-    const bool fits = named ? kind == NodeKind::module || kind == NodeKind::map
-                            : kind == NodeKind::list || kind == NodeKind::array || kind == NodeKind::tuple;
-    if (!fits)
-      mismatch(Errc::kind_mismatch, "another kind of thing in the file", named ? "module" : "list", describe(place));
-    return fits;
-  }
-
-  void visit_fields(const TypeInfo& type, void* object, const Place& place, int depth) {
-    const bool named = type.kind == TypeKind::module;
-    if (!container_fits(place, named)) return;
-    const std::uint32_t version =
-        place.node != no_index && named ? tree_.snapshot().version(tree_.node(place.node)) : 0;
-    std::optional<FieldAddresses> addresses;
-    if (object != nullptr) addresses.emplace(type, object);
-    std::uint32_t hint = 0;
-    for (std::size_t i = 0; i < type.fields.size(); ++i) {
-      const FieldInfo& field = type.fields[i];
-      Place at;
-      if (!named) {
-        at = tree_.element(place, i, hint);
-      } else {
-        std::string_view name = field.name;
-        if (type.migrate != nullptr && version < type.version) {
-          if (const auto older = type.migrate(version, field.name); !older.empty()) name = older;
-        }
-        at = tree_.child(place, name, hint);
-        // Files of others say no version and have today's names.
-        if (!at.exists && name != field.name) at = tree_.child(place, field.name, hint);
-        for (std::size_t a = 0; !at.exists && a < field.aliases.size(); ++a) {
-          at = tree_.child(place, field.aliases[a], hint);
-        }
-      }
-      const Segment segment(*this, field.name);
-      if (!at.exists && field.flags.defaulted) {
-        row(Report::What::defaulted, path_);
-        continue;
-      }
-      visit(*field.type, object != nullptr ? (*addresses)[i] : nullptr, at, depth + 1);
-    }
-  }
-
-  void visit_list(const TypeInfo& type, void* object, const Place& place, int depth) {
-    if (!container_fits(place, false)) return;
-    std::size_t n = 0;
-    std::size_t gap = 0;
-    if (!tree_.count(place, n, gap)) {
-      const Segment segment(*this, std::to_string(gap));
-      return mismatch(Errc::missing, "an element of a list is not in the file", "elements without a gap",
-                      "none with this number");
-    }
-    const bool grows = type.container->clear != nullptr;
-    if (!place.exists && !tree_.flat()) return missing(path_);
-    std::size_t have = object != nullptr || !grows ? type.container->size(object) : n;
-    bool make = false;
-    if (have != n || (object != nullptr && !type.element->writable)) {
-      if (grows && (mode_ == LoadMode::fresh || options_.rebuild)) {
-        make = true;
-      } else if (have != n) {
-        if (!grows && tree_.flat() && n < have) {
-          // The missing elements are named one by one below.
-        } else {
-          return mismatch(Errc::shape_mismatch, "a list of another length", std::to_string(have) + " elements",
-                          std::to_string(n));
-        }
-      } else {
-        return const_elements();
-      }
-    }
-    const std::size_t visits = make ? n : std::max(have, grows ? n : have);
-    if (make && mutate_) {
-      type.container->clear(object);
-      type.container->reserve(object, n);
-    }
-    std::uint32_t hint = 0;
-    char buffer[24];
-    for (std::size_t i = 0; i < visits; ++i) {
-      const Place at = tree_.element(place, i, hint);
-      const Segment segment(*this, decimal(i, buffer), false);
-      if (make || object == nullptr) {
-        if (!visit_made(type, mutate_ ? object : nullptr, 0, {}, at, depth)) return;
-      } else {
-        visit(*type.element, type.container->at(object, i), at, depth + 1);
-      }
-    }
-  }
-
-  /// Makes an element of a container (or only checks, where there is no object yet) and loads it. False: give up.
-  bool visit_made(const TypeInfo& type, void* container, std::size_t which, std::string_view key, const Place& at,
-                  int depth) {
-    const TypeInfo& element = type.kind == TypeKind::variant ? *type.fields[which].type : *type.element;
-    if (container == nullptr) {
-      visit(element, nullptr, at, depth + 1);
-      return true;
-    }
-    void* made = nullptr;
-    if (element.hook != nullptr) {
-      const std::unique_ptr<void, void (*)(void*)> record(element.hook->create(), element.hook->destroy);
-      // Ties hold within the record; it is gone before another object could share with it.
-      auto outside = std::exchange(from_file_, {});
-      visit(*element.hook->record, record.get(), at, depth + 1);
-      from_file_ = std::move(outside);
-      if (failed_) return false;  // the hook is not shown a record that is not whole
-      // Code of the user: what it throws gets the path.
-      auto added = guarded([&]() -> Status {
-        made = type.container->add(container, which, key, record.get());
-        return {};
-      });
-      if (!added) {
-        Error error = std::move(added).error();
-        fail(error.path().empty() ? std::move(error).path(path_) : std::move(error));
-        return false;
-      }
-    } else {
-      made = type.container->add(container, which, key, nullptr);
-      if (made != nullptr) visit(element, made, at, depth + 1);
-    }
-    if (made == nullptr) {
-      fail(
-          Error(Errc::not_loadable, "cannot be made: its type has neither a default constructor nor a from_record hook")
-              .path(path_));
-      return false;
-    }
-    return true;
-  }
-
-  void visit_map(const TypeInfo& type, void* object, const Place& place, int depth) {
-    if (!container_fits(place, true)) return;
-    if (!place.exists && !tree_.flat()) return missing(path_);
-    if (object == nullptr || mode_ == LoadMode::fresh || options_.rebuild) {
-      if (object != nullptr && mutate_) type.container->clear(object);
-      tree_.each(place, [&](std::string_view key, const Place& at) {
-        const Segment segment(*this, key);
-        if (!failed_) visit_made(type, mutate_ ? object : nullptr, 0, key, at, depth);
-      });
-      return;
-    }
-    // In place: the module's keys; others in the file are unused.
-    if (!type.element->writable && type.container->size(object) != 0) return const_elements();
-    struct Context {
-      Loader& loader;
-      const TypeInfo& type;
-      const Place& place;
-      std::uint32_t hint;
-      int depth;
-    } context{*this, type, place, 0, depth};
-    type.container->each(object, &context, [](void* c, std::string_view key, void* element) {
-      auto& in = *static_cast<Context*>(c);
-      const Place at = in.loader.tree_.child(in.place, key, in.hint);
-      const Segment segment(in.loader, key);
-      in.loader.visit(*in.type.element, element, at, in.depth + 1);
-    });
-  }
-
-  void visit_variant(const TypeInfo& type, void* object, const Place& place, int depth) {
-    std::size_t which = ContainerOps::npos;
-    Place at;
-    for (std::size_t i = 0; place.exists && i < type.fields.size(); ++i) {
-      std::uint32_t hint = 0;
-      Place found = tree_.child(place, type.fields[i].name, hint);
-      if (!found.exists) continue;
-      if (which != ContainerOps::npos) {
-        return mismatch(Errc::kind_mismatch, "more than one alternative of a variant in the file", "one alternative",
-                        std::string(type.fields[which].name) + " and " + std::string(type.fields[i].name));
-      }
-      which = i;
-      at = std::move(found);
-    }
-    if (which == ContainerOps::npos) {
-      if (!place.exists) return missing(path_);
-      std::string names;
-      for (const FieldInfo& f : type.fields) names += (names.empty() ? "" : " or ") + std::string(f.name);
-      return mismatch(Errc::kind_mismatch, "no known alternative of a variant in the file", names, describe(place));
-    }
-    const Segment segment(*this, type.fields[which].name);
-    if (object == nullptr) return visit(*type.fields[which].type, nullptr, at, depth + 1);
-    const std::size_t now = type.container->size(object);
-    if (now == which && type.fields[which].type->writable) {
-      return visit(*type.fields[which].type, type.container->at(object, 0), at, depth + 1);
-    }
-    if (mode_ == LoadMode::in_place && !options_.rebuild) {
-      const std::string have = now < type.fields.size() ? std::string(type.fields[now].name) : "no alternative";
-      return mismatch(Errc::kind_mismatch, "another alternative of a variant", have,
-                      std::string(type.fields[which].name));
-    }
-    visit_made(type, mutate_ ? object : nullptr, which, {}, at, depth);
-  }
-
-  void visit_holder(const TypeInfo& type, void* object, const Place& place, int depth) {
-    const bool there = !tree_.absent(place);
-    if (object == nullptr) {
-      if (there) visit(*type.element, nullptr, place, depth + 1);
-      return;
-    }
-    const bool have = type.container->size(object) != 0;
-    if (have && there && type.element->writable)
-      return visit(*type.element, type.container->at(object, 0), place, depth + 1);
-    if (!have && !there) return;
-    const bool may_change = mode_ == LoadMode::fresh || options_.rebuild;
-    if (!there) {
-      if (!may_change) return missing(path_);
-      if (mutate_) type.container->clear(object);
-      return;
-    }
-    if (!may_change) {
-      return mismatch(Errc::kind_mismatch, "the file has what the module's optional or pointer does not",
-                      have ? "an element that can be loaded in place" : "nothing", describe(place));
-    }
-    visit_made(type, mutate_ ? object : nullptr, 0, {}, place, depth);
-  }
-
-  // ---- ties ----
-
-  struct Shared {
-    bool loaded = false;
-    std::string path;
-  };
-
-  void visit_shared(const TypeInfo& type, void* object, const Place& place, int depth) {
-    const bool there = !tree_.absent(place);
-    const FileKey key{place.node, place.node == no_index ? place.prefix : std::string(), type.element};
-    const bool makes = object != nullptr && mutate_ && (mode_ == LoadMode::fresh || type.container->size(object) == 0);
-    if (makes && there) {
-      // Two names of one thing in the file become one shared object.
-      const auto [found, first] = from_file_.try_emplace(key, FromFile{object, true});
-      if (!first) {
-        if (found->second.open) return fail(Error(Errc::cycle, "a shared object contains itself").path(path_));
-        mark_all_used(place);
-        type.container->share(object, found->second.object);
-        row(Report::What::tied, path_);
-        return;
-      }
-      // What the constructor tied together and the file has apart is made apart.
-      if (type.container->size(object) != 0 &&
-          !shared_.try_emplace(type.container->at(object, 0), Shared{true, path_}).second) {
-        visit_made(type, object, 0, {}, place, depth);
-      } else {
-        visit_holder(type, object, place, depth);
-      }
-      if (const auto made = from_file_.find(key); made != from_file_.end()) made->second.open = false;
-      return;
-    }
-    if (object == nullptr || makes) return visit_holder(type, object, place, depth);
-    if (type.container->size(object) == 0) return visit_holder(type, object, place, depth);
-    // Loading in place: one of the names is enough; the first in the module's order is used.
-    const auto [found, first] = shared_.try_emplace(type.container->at(object, 0), Shared{false, path_});
-    Shared& shared = found->second;
-    if (!there) {
-      if (!first && shared.loaded) row(Report::What::tied, path_);
-      return;
-    }
-    if (!shared.loaded) {
-      shared.loaded = true;
-      if (mutate_) from_file_.try_emplace(key, FromFile{object, false});
-      return visit_holder(type, object, place, depth);
-    }
-    const bool checking = std::exchange(check_only_, true);
-    const bool mutating = std::exchange(mutate_, false);
-    visit(*type.element, type.container->at(object, 0), place, depth + 1);
-    check_only_ = checking;
-    mutate_ = mutating;
-    row(Report::What::tied, path_);
-  }
-
-  /// Everything below a place that is used under another name.
-  void mark_all_used(const Place& place) {
-    use(place);
-    if (tree_.flat() || place.node == no_index) return;
-    for (std::uint32_t i = place.node; i < tree_.node(place.node).end; ++i) used_[i] = true;
-  }
-
-  // ---- leaves ----
-
-  void visit_tensor(const TensorOps& ops, void* object, const Place& place) {
-    if (!place.exists || place.node == no_index) {
-      if (place.exists)
-        return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "tensor", describe(place));
-      return missing(path_);
-    }
-    const Node& node = tree_.node(place.node);
-    if (node.kind == NodeKind::none) return missing(path_);
-    if (node.kind != NodeKind::tensor) {
-      return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "tensor", std::string(name(node.kind)));
-    }
-    const LeafView leaf = tree_.snapshot().leaf(node.index);
-    if (ops.bind != nullptr) {
-      if (object != nullptr && !check_only_) ops.bind(object, tree_.snapshot().data(), node.index);
-      row(Report::What::applied, path_);
-      return;
-    }
-    if (!shape_fits(ops, object, leaf) || !dtype_fits(ops, leaf)) return;
-    if (check_only_) return;
-    tensors_.push_back({node.index, &ops, object, keep_path(), static_cast<std::uint32_t>(path_.size())});
-  }
-
-  std::uint32_t keep_path() {
-    const auto at = static_cast<std::uint32_t>(paths_.size());
-    paths_ += path_;
-    return at;
-  }
-
-  bool shape_fits(const TensorOps& ops, void* object, const LeafView& leaf) {
-    if (ops.rank >= 0 && leaf.shape().size() != static_cast<std::size_t>(ops.rank)) {
-      mismatch(Errc::shape_mismatch, "a tensor of another rank", "rank " + std::to_string(ops.rank),
-               "rank " + std::to_string(leaf.shape().size()) + " " + to_string(leaf.shape()));
-      return false;
-    }
-    const auto elements = element_count(leaf.shape());
-    const auto bytes = elements ? byte_length(ops.dtype, *elements) : std::nullopt;
-    if (bytes) total_ = checked_add(total_, *bytes).value_or(UINT64_MAX);
-    if (!bytes || *bytes > options_.limits.tensor_bytes || total_ > options_.limits.total_bytes) {
-      fail(Error(Errc::limit, "more tensor memory than Limits allow")
-               .path(path_)
-               .found(bytes ? std::to_string(*bytes) + " bytes" : "2^64 bytes or more"));
-      return false;
-    }
-    if (object == nullptr && ops.fresh_shape == nullptr) return true;
-    const bool free = !ops.fixed_shape && (mode_ == LoadMode::fresh || options_.rebuild || ops.unset(object));
-    if (free) return true;
-    Shape shape;
-    if (object != nullptr) {
-      ops.shape(object, shape);
-    } else {
-      ops.fresh_shape(shape);
-    }
-    if (std::equal(shape.begin(), shape.end(), leaf.shape().begin(), leaf.shape().end())) return true;
-    mismatch(Errc::shape_mismatch, "a tensor of another shape", to_string(shape), to_string(leaf.shape()));
-    return false;
-  }
-
-  bool dtype_fits(const TensorOps& ops, const LeafView& leaf) {
-    if (element_size(leaf.dtype()) != 0 && convertible(leaf.dtype(), ops.dtype, options_.convert)) return true;
-    mismatch(Errc::dtype_mismatch, "dtypes that do not convert, or only when allowed", std::string(name(ops.dtype)),
-             std::string(name(leaf.dtype())));
-    return false;
-  }
-
-  void visit_value(const ValueOps& ops, void* object, const Place& place) {
-    if (!place.exists || place.node == no_index || tree_.node(place.node).kind == NodeKind::none) return missing(path_);
-    const Node& node = tree_.node(place.node);
-    if (node.kind != NodeKind::value) {
-      return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "value", std::string(name(node.kind)));
-    }
-    const Value& value = tree_.snapshot().value(node);
-    if (check_only_) return;
-    if (object != nullptr && mutate_) {
-      if (const auto expected = ops.from_value(object, value); !expected.empty()) return bad_value(expected, value);
-      report_.add(Report::What::applied, path_);
-      return;
-    }
-    if (ops.check != nullptr) {
-      if (const auto expected = ops.check(value); !expected.empty()) return bad_value(expected, value);
-    }
-    values_.push_back({&ops, object, place.node, keep_path(), static_cast<std::uint32_t>(path_.size())});
-  }
-  void bad_value(std::string_view expected, const Value& value) {
-    std::string found(name(value.kind()));
-    if (value.as_i64() != nullptr) found += " " + std::to_string(*value.as_i64());
-    mismatch(Errc::value_mismatch, "a value that does not fit the field", std::string(expected), std::move(found));
-  }
-
-  void find_unused() {
-    const auto nodes = tree_.snapshot().nodes();
-    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-      const NodeKind kind = nodes[i].kind;
-      if (used_[i] || (kind != NodeKind::tensor && kind != NodeKind::value && kind != NodeKind::alias)) continue;
-      const std::string path = tree_.snapshot().path(i);
-      if (kind == NodeKind::alias && used_[nodes[i].index]) {
-        row(Report::What::tied, path);
-        continue;
-      }
-      row(Report::What::unused, path);
-      if (!matches_any(options_.allow_unused, path)) {
-        fail(Error(Errc::unused, "the file has an entry that the module does not use").path(path));
-      }
-    }
-  }
-
-  // ---- bytes ----
-
-  std::string_view path_of(std::uint32_t begin, std::uint32_t size) const {
-    return std::string_view(paths_).substr(begin, size);
-  }
-  Error at_path(Error error, const TensorOp& op) const {
-    return std::move(error).path(std::string(path_of(op.path, op.path_size)));
-  }
+  Error at_path(Error error, const TensorOp& op) const { return std::move(error).path(std::string(plan_.path(op))); }
 
   Status allocate_unset() {
-    for (const TensorOp& op : tensors_) {
+    for (const TensorOp& op : plan_.tensors) {
       if (op.object == nullptr || op.ops->fixed_shape || !op.ops->unset(op.object)) continue;
       allocated_.push_back(op);
       op.ops->resize(op.object, Shape(tree_.snapshot().leaf(op.leaf).shape()));
@@ -618,7 +88,7 @@ class Loader {
 
   Status verify() {
     NullSink nowhere;
-    for (const TensorOp& op : tensors_) {
+    for (const TensorOp& op : plan_.tensors) {
       const LeafView leaf = tree_.snapshot().leaf(op.leaf);
       auto r = guarded([&] { return stream(leaf, op.ops->dtype, nowhere); });
       if (!r) return at_path(std::move(r).error(), op);
@@ -640,10 +110,10 @@ class Loader {
     const auto stopped = [&](Error error) {
       return finish(mode_ == LoadMode::in_place ? std::move(error).partially_applied(written) : std::move(error));
     };
-    for (const ValueOp& op : values_) {
+    for (const ValueOp& op : plan_.values) {
       if (op.object == nullptr) continue;
       const auto expected = op.ops->from_value(op.object, tree_.snapshot().value(tree_.node(op.node)));
-      const std::string_view path = path_of(op.path, op.path_size);
+      const std::string_view path = plan_.path(op);
       if (!expected.empty()) {
         return stopped(Error(Errc::value_mismatch, "a value that does not fit the field")
                            .path(std::string(path))
@@ -654,10 +124,10 @@ class Loader {
     }
     // The source's order, so that one pass forward over the file is enough.
     const auto before = [](const TensorOp& a, const TensorOp& b) { return a.leaf < b.leaf; };
-    if (!std::is_sorted(tensors_.begin(), tensors_.end(), before)) {
-      std::stable_sort(tensors_.begin(), tensors_.end(), before);
+    if (!std::is_sorted(plan_.tensors.begin(), plan_.tensors.end(), before)) {
+      std::stable_sort(plan_.tensors.begin(), plan_.tensors.end(), before);
     }
-    for (const TensorOp& op : tensors_) {
+    for (const TensorOp& op : plan_.tensors) {
       if (op.object == nullptr) continue;
       written = true;  // an error in the middle leaves part of the tensor written
       auto r = guarded([&] { return write_tensor(op); });
@@ -669,7 +139,7 @@ class Loader {
   Status write_tensor(const TensorOp& op) {
     const LeafView leaf = tree_.snapshot().leaf(op.leaf);
     const TensorOps& ops = *op.ops;
-    const std::string_view path = path_of(op.path, op.path_size);
+    const std::string_view path = plan_.path(op);
     if (ops.id != nullptr) *ops.id(op.object) = leaf.id();
     if (options_.storage == Storage::view && ops.adopt != nullptr) {
       const char* obstacle = adopt(op, leaf);
@@ -682,9 +152,7 @@ class Loader {
       report_.add(Report::What::copied, path, "this tensor type cannot view");
     }
     const Provider& provider = leaf.provider();
-    const bool same_type = provider.ops == &module_leaf_ops &&
-                           provider.number == static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&ops));
-    if (same_type && ops.take != nullptr && tree_.snapshot().data()->consumable) {
+    if (module_tensor_ops(provider) == &ops && ops.take != nullptr && tree_.snapshot().data()->consumable) {
       ops.take(op.object, const_cast<void*>(provider.at));
       report_.add(Report::What::applied, path);
       return {};
@@ -723,41 +191,13 @@ class Loader {
     return nullptr;
   }
 
-  struct FileKey {
-    std::uint32_t node;
-    std::string prefix;
-    const TypeInfo* type;
-    bool operator==(const FileKey&) const = default;
-  };
-  struct FileKeyHash {
-    std::size_t operator()(const FileKey& k) const noexcept {
-      return std::hash<std::string>()(k.prefix) * 31 + k.node + std::hash<const void*>()(k.type);
-    }
-  };
-
   Tree tree_;
   const LoadOptions& options_;
   LoadMode mode_;
   Report& report_;
-  ReadContext context_;
-  bool mutate_ = false;
-  std::uint64_t visits_ = 0;
-  bool quiet_ = false;       // the second walk adds no rows
-  bool check_only_ = false;  // below a tied object that has been loaded under another name
-  std::optional<Error> failed_;
-  std::string path_;
-  std::string paths_;
-  std::vector<TensorOp> tensors_;
+  LoadPlan plan_;
   std::vector<TensorOp> allocated_;
-  std::vector<ValueOp> values_;
-  std::vector<bool> used_;
-  std::uint64_t total_ = 0;
-  std::unordered_map<const void*, Shared> shared_;
-  struct FromFile {
-    const void* object;  // the first shared pointer to it
-    bool open;           // it is being loaded
-  };
-  std::unordered_map<FileKey, FromFile, FileKeyHash> from_file_;
+  ReadContext context_;
 };
 
 }  // namespace

@@ -4,12 +4,28 @@
 #include "os/os.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/format.hpp"
-#include "stele/record.hpp"
+#include "stele/schema.hpp"
 
 namespace stele {
 inline namespace v0 {
 
 Format::~Format() = default;
+
+std::optional<Schema> OpenContext::schema() const noexcept {
+  return target_.type != nullptr ? std::optional(Schema(*target_.type)) : std::nullopt;
+}
+
+Result<Layout> OpenContext::layout() const {
+  if (options_.layout) return *options_.layout;
+  if (target_.type == nullptr) {
+    return Error(Errc::needs_layout, "files of this format do not say the names of their tensors")
+        .expected("LoadOptions::layout, or a type to load")
+        .found("neither");
+  }
+  if (target_.address == nullptr) return layout_of(Schema(*target_.type));
+  STELE_TRY_ASSIGN(const Snapshot now, detail::snapshot_object(*target_.type, target_.address, {}, false));
+  return layout_of(now);
+}
 
 namespace detail {
 namespace {
@@ -146,30 +162,20 @@ Result<Report> record_file(const Format& format, PrecisionSpec precision, const 
   });
 }
 
-namespace {
-/// Runs `load` and gives its error the name of what was loaded.
-template <class F>
-auto named(const From& from, F load) -> decltype(load()) {
-  auto result = guarded(load);
-  if (!result && result.error().file().empty()) return std::move(result).error().file(from.name());
-  return result;
-}
-}  // namespace
-
-Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& options) {
-  return named(from, [&]() -> Result<Snapshot> {
+Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& options, Object target) {
+  return guarded(from.name(), [&]() -> Result<Snapshot> {
     STELE_TRY_ASSIGN(SourcePtr source, from.open(reader.format != nullptr ? reader.format->extension() : "", options));
     if (reader.format == nullptr) {
       STELE_TRY_ASSIGN(reader.format, reader.sniff(*source));
     }
-    return reader.format->open(std::move(source), options.limits);
+    return reader.format->open(std::move(source), OpenContext(options, target));
   });
 }
 
 Result<Report> load_in_place(Reader reader, const From& from, const TypeInfo& type, void* object,
                              const LoadOptions& options) {
-  return named(from, [&]() -> Result<Report> {
-    STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options));
+  return guarded(from.name(), [&]() -> Result<Report> {
+    STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options, {&type, object}));
     Report report;
     STELE_TRY(load_object(snapshot, type, object, LoadMode::in_place, options, report));
     return report;
@@ -178,8 +184,8 @@ Result<Report> load_in_place(Reader reader, const From& from, const TypeInfo& ty
 
 Status load_fresh(Reader reader, const From& from, const TypeInfo& type, void* object, const LoadOptions& options,
                   Report* report) {
-  return named(from, [&]() -> Status {
-    STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options));
+  return guarded(from.name(), [&]() -> Status {
+    STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options, {&type, nullptr}));
     Report own;
     return load_object(snapshot, type, object, LoadMode::fresh, options, report != nullptr ? *report : own);
   });
@@ -204,7 +210,16 @@ Status verify(const Format& format, const detail::From& from, const LoadOptions&
       Status piece(std::span<const std::byte>) override { return {}; }
     } nowhere;
     ReadContext context;
-    for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) STELE_TRY(snapshot.leaf(i).stream(nowhere, context));
+    for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+      const LeafView leaf = snapshot.leaf(i);
+      if (leaf.dtype() != DType::boolean) {
+        STELE_TRY(leaf.stream(nowhere, context));
+        continue;
+      }
+      // A bool is checked by converting it to itself.
+      detail::ConvertingSink checking(DType::boolean, DType::boolean, {}, nowhere, context);
+      STELE_TRY(leaf.stream(checking, context));
+    }
     return {};
   });
 }

@@ -39,11 +39,6 @@ std::vector<std::string> Report::paths(What what) const {
   return all;
 }
 
-void Report::reserve(std::size_t rows, std::size_t text) {
-  rows_.reserve(rows);
-  text_.reserve(text);
-}
-
 std::string Report::to_string() const {
   std::string out;
   std::array<std::size_t, names.size()> counts{};

@@ -101,6 +101,25 @@ void throw_error(const Error& error) {
   std::abort();
 #endif
 }
+
+Error error_of_exception() {
+#if STELE_EXCEPTIONS
+  try {
+    throw;
+  } catch (const Exception& e) {
+    return e.error();
+  } catch (const std::bad_alloc&) {
+    return Error(Errc::out_of_memory, "no memory");
+  } catch (const std::exception& e) {
+    return Error(Errc::user_exception, e.what());
+  } catch (...) {
+    return Error(Errc::user_exception, "an exception of unknown type");
+  }
+#else
+  return Error(Errc::user_exception);
+#endif
+}
+
 }  // namespace detail
 
 }  // namespace v0

@@ -65,6 +65,32 @@ std::string node_path(const SnapshotData& data, std::uint32_t node) {
   return path;
 }
 
+std::uint32_t clashing_sibling(const SnapshotData& data) {
+  const auto& nodes = data.nodes;
+  using Named = std::pair<std::string_view, std::uint32_t>;
+  std::vector<Named> names;
+  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    names.clear();
+    bool tensors = true;
+    std::uint64_t least = 0;
+    for (std::uint32_t k = i + 1; k < nodes[i].end; k = nodes[k].end) {
+      if (nodes[k].name == nullptr) {
+        if (nodes[k].name_size < least) return k;
+        least = std::uint64_t{nodes[k].name_size} + 1;
+      } else {
+        names.emplace_back(std::string_view(nodes[k].name, nodes[k].name_size), k);
+        tensors = tensors && nodes[k].kind == NodeKind::tensor;
+      }
+    }
+    if (tensors) continue;
+    std::sort(names.begin(), names.end());
+    const auto same = std::adjacent_find(names.begin(), names.end(),
+                                         [](const Named& a, const Named& b) { return a.first == b.first; });
+    if (same != names.end()) return std::next(same)->second;
+  }
+  return no_index;
+}
+
 std::string_view NamePool::add(std::string_view name) {
   if (name.empty()) return "";
   if (used_ + name.size() > room_) {
@@ -185,9 +211,7 @@ Status with_path(Status status, const LeafView& leaf) {
 
 namespace {
 
-const TensorOps& tensor_ops(std::uint64_t number) {
-  return *reinterpret_cast<const TensorOps*>(static_cast<std::uintptr_t>(number));
-}
+const TensorOps& tensor_ops(std::uint64_t number) { return *module_tensor_ops({&module_leaf_ops, nullptr, number}); }
 
 const std::byte* module_view(const void* at, std::uint64_t number) {
   const TensorOps& ops = tensor_ops(number);
@@ -219,15 +243,59 @@ bool Snapshot::flat() const noexcept { return data_->flat; }
 
 std::string Snapshot::path(std::uint32_t node) const { return detail::node_path(*data_, node); }
 
-std::optional<LeafView> Snapshot::find(std::string_view path) const {
-  for (std::uint32_t i = 0; i < data_->nodes.size(); ++i) {
-    const Node* node = &data_->nodes[i];
-    if (node->kind != NodeKind::tensor && node->kind != NodeKind::alias) continue;
-    if (detail::node_path(*data_, i) != path) continue;
-    if (node->kind == NodeKind::alias) node = &data_->nodes[node->index];
-    if (node->kind == NodeKind::tensor) return leaf(node->index);
+namespace {
+
+/// The tensor of a node that is one or stands for one.
+std::uint32_t tensor_of(const detail::SnapshotData& data, std::uint32_t i) {
+  if (data.nodes[i].kind == NodeKind::alias) i = data.nodes[i].index;
+  return data.nodes[i].kind == NodeKind::tensor ? data.nodes[i].index : no_index;
+}
+
+std::uint32_t find_flat(const detail::SnapshotData& data, std::string_view path) {
+  for (std::uint32_t i = 1; i < data.nodes.size(); ++i) {
+    const Node& node = data.nodes[i];
+    if (std::string_view(node.name, node.name_size) != path) continue;
+    if (const std::uint32_t leaf = tensor_of(data, i); leaf != no_index) return leaf;
   }
-  return std::nullopt;
+  for (const Node& node : data.nodes) {
+    // An alias of a container: its name, then one of those below the container.
+    const std::string_view name(node.name, node.name_size);
+    if (node.kind != NodeKind::alias || !path.starts_with(name) || path.substr(name.size(), 1) != ".") continue;
+    const Node& target = data.nodes[node.index];
+    if (target.kind == NodeKind::tensor || target.kind == NodeKind::value) continue;
+    const std::string there = std::string(target.name, target.name_size) + std::string(path.substr(name.size()));
+    for (std::uint32_t i = 1; i < data.nodes.size(); ++i) {
+      const Node& other = data.nodes[i];
+      if (other.kind == NodeKind::tensor && std::string_view(other.name, other.name_size) == there) return other.index;
+    }
+  }
+  return no_index;
+}
+
+std::uint32_t find_nested(const detail::SnapshotData& data, std::string_view path) {
+  std::uint32_t at = 0;
+  std::string segment;
+  while (!path.empty() && at != no_index) {
+    if (data.nodes[at].kind == NodeKind::alias) at = data.nodes[at].index;
+    std::uint32_t next = no_index;
+    for (std::uint32_t i = at + 1; i < data.nodes[at].end && next == no_index; i = data.nodes[i].end) {
+      segment.clear();
+      detail::append_node_segment(segment, data.nodes[i]);
+      const bool below = path.size() > segment.size() + 1 && path[segment.size()] == '.';
+      if (path.starts_with(segment) && (below || path.size() == segment.size())) next = i;
+    }
+    at = next;
+    path.remove_prefix(at == no_index ? 0 : std::min(path.size(), segment.size() + 1));
+  }
+  return at != no_index ? tensor_of(data, at) : no_index;
+}
+
+}  // namespace
+
+std::optional<LeafView> Snapshot::find(std::string_view path) const {
+  if (data_->nodes.empty()) return std::nullopt;
+  const std::uint32_t found = flat() ? find_flat(*data_, path) : find_nested(*data_, path);
+  return found != no_index ? std::optional(leaf(found)) : std::nullopt;
 }
 
 std::string_view Snapshot::type_name(const Node& node) const noexcept {

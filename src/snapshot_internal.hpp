@@ -87,8 +87,18 @@ inline Provider module_provider(const void* object, const TensorOps& ops) {
   return {&module_leaf_ops, object, static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(&ops))};
 }
 
+/// Of a leaf of a live module; nullptr for others.
+inline const TensorOps* module_tensor_ops(const Provider& provider) {
+  if (provider.ops != &module_leaf_ops) return nullptr;
+  return reinterpret_cast<const TensorOps*>(static_cast<std::uintptr_t>(provider.number));
+}
+
 void append_node_segment(std::string& path, const Node& node);
 std::string node_path(const SnapshotData& data, std::uint32_t node);
+
+/// A node whose name one of its siblings has too, or an element whose number is not above that of the one before;
+/// no_index where there is none. Where all siblings are tensors, their paths are for others to compare.
+STELE_EXPORT std::uint32_t clashing_sibling(const SnapshotData& data);
 
 /// Adds the leaf's path to an error that has none.
 Status with_path(Status status, const LeafView& leaf);

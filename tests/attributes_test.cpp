@@ -77,6 +77,23 @@ class OfRenamingBase : public RenamingBase {
   STELE_MODULE_DERIVED(OfRenamingBase, (RenamingBase), v_)
 };
 
+// Said beside the base; the derived class has a list of its own.
+struct SaidBase {
+  One w{1};
+  One cache{2};
+  One late{3};
+  STELE_MODULE(SaidBase, w, cache, late)
+};
+struct OfSaidBase : SaidBase {
+  One gain{4};
+  static constexpr stele::Attribute stele_attributes[] = {stele::rename("late", "own"), stele::rename("gain", "g")};
+  STELE_MODULE_DERIVED(OfSaidBase, (SaidBase), gain)
+};
+struct OfInClass : InClass {
+  One more{5};
+  STELE_MODULE_DERIVED(OfInClass, (InClass), more)
+};
+
 struct Old {
   One kernel{1};
   One shift{2};
@@ -131,6 +148,12 @@ struct stele::attributes<stele_test::Listed> {
                                               stele::alias("weight", "W"),
                                               stele::type_name("demo.Listed"),
                                               stele::version(3)};
+};
+template <>
+struct stele::attributes<stele_test::SaidBase> {
+  static constexpr stele::Attribute list[] = {stele::rename("w", "weight"), stele::alias("w", "older"),
+                                              stele::skip("cache"), stele::rename("late", "base_late"),
+                                              stele::version(9)};
 };
 template <>
 struct stele::attributes<stele_test::SkippedInList> {
@@ -222,6 +245,22 @@ TEST_CASE("attributes: of aggregates, described classes, and skipping what canno
 
 TEST_CASE("attributes: of a base, inside it, hold in the derived class") {
   CHECK(tensor_paths(OfRenamingBase{}) == Paths{"weight", "v_"});
+}
+
+TEST_CASE("attributes: of a base, beside it, hold in the derived class behind its own") {
+  CHECK(tensor_paths(SaidBase{}) == Paths{"weight", "base_late"});
+  CHECK(tensor_paths(OfSaidBase{}) == Paths{"weight", "own", "g"});
+  CHECK(version(OfSaidBase{}) == 0);
+  good(stele::from_snapshot<OfSaidBase>(file_with({"older", "own", "g"})));  // an alias of the base's field
+}
+
+TEST_CASE("attributes: a class's name and version are not its base's") {
+  CHECK(tensor_paths(OfInClass{}) == Paths{"weight", "gain", "more"});
+  CHECK(version(OfInClass{}) == 0);
+  CHECK(version(InClass{}) == 4);
+  const OfInClass object;
+  const Snapshot derived = good(stele::snapshot_of(object));
+  CHECK(derived.type_name(derived.nodes()[0]) == "OfInClass");
 }
 
 TEST_CASE("attributes: aliases are older names, in order") {

@@ -319,6 +319,9 @@ TEST_CASE("data: a bool byte is 0 or 1") {
   Truths m{Tensor<bool, 1>({3}, {false, false, false})};
   CHECK(bad(stele::load_snapshot(m, f.open())).code() == Errc::malformed);
   CHECK_FALSE(m.truths[0]);
+  // Formats write what they are given; verify() reads every byte.
+  const stele::Bytes file = good(stele::BytesRecorder<>{}.record(f.open()));
+  CHECK(bad(stele::BytesRecorder<>{}.verify(file)).code() == Errc::malformed);
 }
 
 TEST_CASE("view: tensors point into memory that the source owns") {

@@ -108,6 +108,43 @@ TEST_CASE("stele format: trees that lie") {
   CHECK(open_error(two_roots) == Errc::malformed);
 }
 
+TEST_CASE("stele format: siblings differ") {
+  const auto two = [](NodeKind first, NodeKind second, const char* name) {
+    RawFile f;
+    f.node(NodeKind::module, "", 3);
+    f.node(first, "a");
+    f.node(second, name);
+    return open_error(f);
+  };
+  CHECK(two(NodeKind::none, NodeKind::module, "b") == Errc::none);
+  CHECK(two(NodeKind::none, NodeKind::module, "a") == Errc::malformed);
+  CHECK(two(NodeKind::list, NodeKind::list, "a") == Errc::malformed);
+
+  const auto list = [](std::uint32_t first, std::uint32_t second) {
+    RawFile f;
+    f.node(NodeKind::list, "", 3);
+    f.node(NodeKind::none, "");
+    f.node(NodeKind::none, "");
+    f.nodes[1].flags = f.nodes[2].flags = 0;
+    f.nodes[1].name = first, f.nodes[2].name = second;
+    f.nodes[1].name_size = f.nodes[2].name_size = 0;
+    return open_error(f);
+  };
+  CHECK(list(0, 1) == Errc::none);
+  CHECK(list(3, 0xffffffff) == Errc::none);  // part of a list
+  CHECK(list(1, 1) == Errc::malformed);
+  CHECK(list(1, 0) == Errc::malformed);
+
+  stele::SnapshotBuilder builder;  // the writer refuses what the reader would
+  builder.begin(NodeKind::module, "");
+  builder.value("a", stele::Value(true));
+  builder.value("a", stele::Value(false));
+  const auto written = stele::BytesRecorder<>().record(builder.finish());
+  REQUIRE(!written);
+  CHECK(written.error().code() == Errc::duplicate);
+  CHECK(written.error().path() == "a");
+}
+
 TEST_CASE("stele format: aliases that lie") {
   // module { a: u8 [1], m: module { b: u8 [1] }, x: alias }
   const auto alias = [](std::uint32_t target, const std::function<void(RawFile&)>& change = {}) {
@@ -139,6 +176,7 @@ TEST_CASE("stele format: aliases that lie") {
     CHECK(alias(target) == Errc::malformed);
   }
   CHECK(alias(1, [](RawFile& f) { f.entries.pop_back(); }) == Errc::malformed);
+  CHECK(alias(1, [](RawFile& f) { f.entries.back().flags |= 2, f.entries.back().id_low = 7; }) == Errc::malformed);
   CHECK(alias(1, [](RawFile& f) { f.nodes[4].index = 3; }) == Errc::malformed);  // another one than its entry says
   CHECK(alias(2, [](RawFile& f) { f.nodes[2].kind = 8, f.nodes[2].end = 3; }) == Errc::malformed);
 

@@ -74,6 +74,24 @@ TEST_CASE("ties: one leaf and aliases, a shared module is one container alias") 
   CHECK(stele::num_params(t) == 2 + 1 + 4 + 2);
 }
 
+TEST_CASE("ties: find goes through aliases, nested and flat") {
+  const Tied t = tied(1);
+  const stele::Bytes nested = good(stele::BytesRecorder<>{}.record(t));
+  const stele::Bytes flat = good(stele::MemoryRecorder<stele::SafetensorsFormat>{}.record(t));
+  for (const Snapshot& s :
+       {snapshot(t), good(stele::BytesRecorder<>{}.open(nested)), good(stele::SafetensorsRecorder<>{}.open(flat))}) {
+    CAPTURE(s.flat());
+    for (const char* path : {"head", "encoder.weight", "decoder.weight", "decoder.bias"}) {
+      CAPTURE(path);
+      CHECK(s.find(path).has_value());
+    }
+    for (const char* path : {"", "decoder", "decoder.", "decoder.weights", ".head", "head.", "head.x", "dec"}) {
+      CAPTURE(path);
+      CHECK(!s.find(path).has_value());
+    }
+  }
+}
+
 TEST_CASE("ties: come back tied, in every format") {
   const Tied t = tied(1);
   const auto check = [&](const Tied& back) {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -32,6 +33,36 @@ struct Capabilities {
   bool (*holds)(DType dtype) = nullptr;
 };
 
+namespace detail {
+
+struct TypeInfo;
+
+/// A module, a record or a Snapshot; borrowed.
+struct Object {
+  const TypeInfo* type = nullptr;  // null: a Snapshot
+  const void* address = nullptr;
+};
+
+}  // namespace detail
+
+class Schema;  // stele/schema.hpp
+
+/// What is known of a file before it is opened.
+class STELE_EXPORT OpenContext {
+ public:
+  OpenContext(const LoadOptions& options, detail::Object target) noexcept : options_(options), target_(target) {}
+  const LoadOptions& options() const noexcept { return options_; }
+  /// The type that the file will be loaded into, where that is known.
+  std::optional<Schema> schema() const noexcept;
+  /// The names of the file's tensors: those of LoadOptions, else of the live module, else of the type. Errors:
+  /// needs_layout, with what leaves it open.
+  Result<Layout> layout() const;
+
+ private:
+  const LoadOptions& options_;
+  detail::Object target_;
+};
+
 /// One way to write a Snapshot as bytes. Objects hold options only; all members are safe from several threads.
 class STELE_EXPORT Format {
  public:
@@ -44,21 +75,13 @@ class STELE_EXPORT Format {
   /// Whether bytes that begin with `head` (up to 64 of `size` in all) are of this format.
   virtual bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept = 0;
   /// Reads headers and index only; the leaves keep the source. Allocates at most twice the source's size + 16 MiB.
-  virtual Result<Snapshot> open(SourcePtr source, const Limits& limits) const = 0;
+  virtual Result<Snapshot> open(SourcePtr source, const OpenContext& context) const = 0;
   /// Writes everything, in one pass; the sink is not committed. The snapshot fits capabilities(). Tensor bytes of the
   /// snapshot are produced piece by piece.
   virtual Status write(const Snapshot& snapshot, Sink& sink) const = 0;
 };
 
 namespace detail {
-
-struct TypeInfo;
-
-/// A module, a record or a Snapshot, to be saved; borrowed.
-struct Object {
-  const TypeInfo* type = nullptr;  // null: a Snapshot
-  const void* address = nullptr;
-};
 
 /// Where a load reads from: a path, a Source, or memory that outlives what is opened from it.
 class STELE_EXPORT From {
@@ -93,7 +116,8 @@ struct Reader {
   const Format* format = nullptr;
   Sniff sniff = nullptr;
 };
-STELE_EXPORT Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& options);
+/// `target` is what will be loaded, where that is known; without an address, its type only.
+STELE_EXPORT Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& options, Object target = {});
 STELE_EXPORT Result<Report> load_in_place(Reader reader, const From& from, const TypeInfo& type, void* object,
                                           const LoadOptions& options);
 STELE_EXPORT Status load_fresh(Reader reader, const From& from, const TypeInfo& type, void* object,

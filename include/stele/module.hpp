@@ -23,7 +23,7 @@ inline namespace v0 {
 /// compile time.
 struct Attribute {
   enum class Kind : std::uint8_t { rename, alias, skip, keep_default, version, type_name, alternative };
-  Kind kind;
+  Kind kind{};
   std::string_view field{};
   std::string_view text{};
   std::uint32_t number = 0;

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "stele/config.hpp"
+#include "stele/layout.hpp"
 #include "stele/precision/convert.hpp"
 #include "stele/sink.hpp"
 
@@ -44,6 +46,9 @@ struct LoadOptions {
   /// Number conversions that are errors unless allowed here.
   ConvertRules convert{};
   Limits limits{};
+  /// The names of the file's tensors, for formats that do not say them. Without it they follow from the module: as it
+  /// is when it is loaded in place, else from its type where that leaves nothing open.
+  std::optional<Layout> layout{};
 };
 
 struct SaveOptions {

@@ -31,23 +31,6 @@ STELE_EXPORT Status load_object(const Snapshot& snapshot, const TypeInfo& type, 
                                 const LoadOptions& options, Report& report);
 STELE_EXPORT Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps& ops, void* object);
 STELE_EXPORT std::shared_ptr<const SnapshotData> own_tensor(std::shared_ptr<void> object, const TensorOps& ops);
-/// The error that stands for the exception being handled.
-STELE_EXPORT Error error_of_exception();
-
-/// Runs `f`, which returns a Result; an exception becomes its error (user code may throw anywhere).
-template <class F>
-auto guarded(F f) -> decltype(f()) {
-#if STELE_EXCEPTIONS
-  try {
-    return f();
-  } catch (...) {
-    return error_of_exception();
-  }
-#else
-  return f();
-#endif
-}
-
 }  // namespace detail
 
 /// A leaf of a record: borrowed from a live module, owned, or lazy in a file; empty until it stands for a tensor.

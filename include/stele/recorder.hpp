@@ -24,7 +24,7 @@ Object object_of(const M& module) {
 template <class M>
 Result<M> load_new(Reader reader, const From& from, const LoadOptions& options, Report* report) {
   if constexpr (has_hook<M>()) {
-    STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options));
+    STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options, {module_info<M>(), nullptr}));
     return from_snapshot<M>(snapshot, options, report);
   } else {
     check_makeable<M>();
@@ -67,7 +67,8 @@ class Recorder {
   template <class M>
   Result<Record<M>> load(const detail::From& from, const LoadOptions& options = default_load_options(),
                          Report* report = nullptr) const {
-    STELE_TRY_ASSIGN(const Snapshot snapshot, open(from, options));
+    const detail::Object target{detail::module_info<M>(), nullptr};
+    STELE_TRY_ASSIGN(const Snapshot snapshot, detail::open({&format_}, from, options, target));
     return to_record<M>(snapshot, options, report);
   }
   /// A new module; it need not be initialised first.

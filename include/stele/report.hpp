@@ -41,8 +41,6 @@ class STELE_EXPORT Report {
   std::size_t count(What what) const noexcept;
   /// Paths of all rows of one kind.
   std::vector<std::string> paths(What what) const;
-  /// Reserves room for this many rows and bytes of text.
-  void reserve(std::size_t rows, std::size_t text);
   /// One line a row, without the applied ones; then a line of counts.
   std::string to_string() const;
 

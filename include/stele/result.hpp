@@ -136,6 +136,27 @@ class [[nodiscard]] Result<void> {
 
 using Status = Result<void>;
 
+namespace detail {
+
+/// The error that stands for the exception being handled.
+STELE_EXPORT Error error_of_exception();
+
+/// Runs `f`, which returns a Result; an exception becomes its error (user code may throw anywhere).
+template <class F>
+auto guarded(F f) -> decltype(f()) {
+#if STELE_EXCEPTIONS
+  try {
+    return f();
+  } catch (...) {
+    return error_of_exception();
+  }
+#else
+  return f();
+#endif
+}
+
+}  // namespace detail
+
 }  // namespace v0
 }  // namespace stele
 

@@ -317,7 +317,7 @@ bool SafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_
   return false;
 }
 
-Result<Snapshot> SafetensorsFormat::open(SourcePtr source, const Limits&) const {
+Result<Snapshot> SafetensorsFormat::open(SourcePtr source, const OpenContext&) const {
   return Opener(std::move(source)).run();
 }
 

@@ -86,6 +86,11 @@ class Opener {
     for (std::uint32_t i = 0; i < index.nodes(); ++i) STELE_TRY(add_node(i));
     if (entries_seen_ != index.entries()) return malformed("an entry without a node", index.entry_offset(0));
     if (running_ != file_->blocks_end) return malformed("a gap before the index", running_);
+    for (; !ends_.empty(); ends_.pop_back()) builder_.end();
+    if (const std::uint32_t i = detail::clashing_sibling(builder_.data()); i != no_index) {
+      return malformed("a name that stands twice, or an element out of order", index.node_offset(i))
+          .path(detail::node_path(builder_.data(), i));
+    }
     builder_.keep(file_);
     return builder_.finish();
   }
@@ -362,7 +367,8 @@ class Opener {
       index.node(node.index, target_node);
       const format::Entry same = file_->entry(target_node.index);
       if (entry.offset != same.offset || entry.length != same.length || entry.hash != same.hash ||
-          entry.dtype != same.dtype || entry.rank != same.rank || entry.first_extent != same.first_extent) {
+          entry.dtype != same.dtype || entry.rank != same.rank || entry.first_extent != same.first_extent ||
+          entry.id_form != same.id_form || entry.id_low != same.id_low || entry.id_high != same.id_high) {
         return bad("an alias that differs from its target");
       }
       ++entries_seen_;
@@ -401,7 +407,9 @@ bool SteleFormat::recognises(std::span<const std::byte> head, std::uint64_t) con
   return head.size() >= sizeof format::magic && std::memcmp(head.data(), format::magic, sizeof format::magic) == 0;
 }
 
-Result<Snapshot> SteleFormat::open(SourcePtr source, const Limits&) const { return Opener(std::move(source)).run(); }
+Result<Snapshot> SteleFormat::open(SourcePtr source, const OpenContext&) const {
+  return Opener(std::move(source)).run();
+}
 
 }  // namespace v0
 }  // namespace stele

@@ -89,6 +89,9 @@ class Writer {
     }
     if (!strings_.fits() || data_.extents.size() > 0xffffffffU) return Error(Errc::limit, "an index of 4 GiB or more");
     STELE_TRY(sort_rows());
+    if (const std::uint32_t i = detail::clashing_sibling(data_); i != no_index) {
+      return Error(Errc::duplicate, "a name that stands twice, or an element out of order").path(snapshot_.path(i));
+    }
     for (const auto& type : data_.types) types_.push_back(strings_.add(type.name));
     STELE_TRY(plan_metadata());
 

@@ -18,14 +18,12 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// Runs `body`; memory that ran out in it becomes an Error about `file`.
+/// guarded(), whose error is about `file`.
 template <class Body>
 auto guarded(std::string_view file, Body&& body) -> decltype(body()) {
-  try {
-    return body();
-  } catch (const std::bad_alloc&) {
-    return Error(Errc::out_of_memory).file(std::string(file));
-  }
+  auto result = guarded(std::forward<Body>(body));
+  if (!result && result.error().file().empty()) return std::move(result).error().file(std::string(file));
+  return result;
 }
 
 namespace os {

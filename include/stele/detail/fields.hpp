@@ -22,74 +22,6 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-// ---- attributes -----------------------------------------------------------------------------------------------------
-
-template <class T>
-constexpr auto attributes_of() {
-  if constexpr (requires { attributes<T>::list; }) {
-    return std::span<const Attribute>(attributes<T>::list);
-  } else if constexpr (std::is_class_v<T> && !std::is_void_v<decltype(access::attribute_list<T>(0))>) {
-    return std::span<const Attribute>(access::attribute_array<T>());
-  } else {
-    return std::span<const Attribute>();
-  }
-}
-
-constexpr const Attribute* find_attribute(std::span<const Attribute> list, Attribute::Kind kind,
-                                          std::string_view field = {}) {
-  for (const Attribute& a : list) {
-    if (a.kind == kind && a.field == field) return &a;
-  }
-  return nullptr;
-}
-
-/// "ns::Linear<float>" → "Linear".
-consteval std::string_view unqualified(std::string_view text) {
-  std::size_t end = text.size();
-  // The last name's arguments only: "ns::Outer<int>::Inner" → "Inner".
-  for (int depth = 0; end > 0 && (depth > 0 || text[end - 1] == '>'); --end) {
-    depth += text[end - 1] == '>' ? 1 : text[end - 1] == '<' ? -1 : 0;
-  }
-  const std::size_t colon = text.substr(0, end).rfind(':');
-  const std::size_t begin = colon == std::string_view::npos ? 0 : colon + 1;
-  return text.substr(begin, end - begin);
-}
-
-template <class T>
-consteval std::string_view pretty_name() {
-  // "… [with T = ns::Linear; …]" on g++, "… [T = ns::Linear]" on clang.
-  constexpr std::string_view text = __PRETTY_FUNCTION__;
-  constexpr std::size_t begin = text.find("T = ") + 4;
-  constexpr std::size_t semicolon = text.find(';', begin);
-  constexpr std::size_t end = semicolon == std::string_view::npos ? text.rfind(']') : semicolon;
-  return unqualified(text.substr(begin, end - begin));
-}
-
-/// Kept alone in static storage, so that the long pretty text does not end up in the program.
-template <std::size_t N>
-struct FixedText {
-  char text[N + 1] = {};
-  constexpr std::string_view view() const { return {text, N}; }
-};
-template <class T>
-consteval auto fixed_type_name() {
-  constexpr std::string_view name = [] {
-    constexpr const Attribute* given = find_attribute(attributes_of<T>(), Attribute::Kind::type_name);
-    if constexpr (given != nullptr) {
-      return given->text;
-    } else if constexpr (std::is_class_v<T> && has_module_macro<T>) {
-      return unqualified(access::name<T>());
-    } else {
-      return pretty_name<T>();
-    }
-  }();
-  FixedText<name.size()> fixed;
-  for (std::size_t i = 0; i < name.size(); ++i) fixed.text[i] = name[i];
-  return fixed;
-}
-template <class T>
-inline constexpr auto type_name_text = fixed_type_name<T>();
-
 // ---- the fields of a module -----------------------------------------------------------------------------------------
 
 template <class Pointer>
@@ -202,6 +134,109 @@ template <class T>
 requires(is_listed<T>) struct fields_of<T> : descriptors<typename decltype(listed_descriptors<T>())::type> {
   static void addresses(void* object, void** out) { fields_of::addresses_in(*static_cast<T*>(object), out); }
 };
+
+// ---- attributes -----------------------------------------------------------------------------------------------------
+
+/// What is said of T, or in T or one of its bases.
+template <class T>
+constexpr auto said_attributes() {
+  if constexpr (requires { attributes<T>::list; }) {
+    return std::span<const Attribute>(attributes<T>::list);
+  } else if constexpr (std::is_class_v<T> && !std::is_void_v<decltype(access::attribute_list<T>(0))>) {
+    return std::span<const Attribute>(access::attribute_array<T>());
+  } else {
+    return std::span<const Attribute>();
+  }
+}
+
+/// The attributes of T and, behind them, those of its bases' fields.
+template <class T, class... C>
+constexpr auto join_attributes(boost::mp11::mp_list<C...>) {
+  // The last class is T itself. A list inside a base is found in T too.
+  constexpr auto own = said_attributes<T>();
+  constexpr bool inherited =
+      ((!std::is_same_v<C, T> && !own.empty() && said_attributes<C>().data() == own.data()) || ...);
+  constexpr std::size_t room = (said_attributes<C>().size() + ...);
+  std::pair<std::array<Attribute, room + 1>, std::size_t> all{};
+  const auto add = [&](std::span<const Attribute> list, bool fields_only) {
+    for (const Attribute& a : list) {
+      if (!fields_only || !a.field.empty()) all.first[all.second++] = a;
+    }
+  };
+  if (!inherited) add(own, false);
+  ((std::is_same_v<C, T> ? void() : add(said_attributes<C>(), true)), ...);
+  return all;
+}
+template <class T>
+inline constexpr auto joined_attributes = join_attributes<T>(classes_of<T>{});
+
+template <class T>
+constexpr std::span<const Attribute> attributes_of() {
+  if constexpr (is_listed<T>) {
+    if constexpr (!boost::mp11::mp_empty<bases_of<T>>::value) {
+      return {joined_attributes<T>.first.data(), joined_attributes<T>.second};
+    } else {
+      return said_attributes<T>();
+    }
+  } else {
+    return said_attributes<T>();
+  }
+}
+
+constexpr const Attribute* find_attribute(std::span<const Attribute> list, Attribute::Kind kind,
+                                          std::string_view field = {}) {
+  for (const Attribute& a : list) {
+    if (a.kind == kind && a.field == field) return &a;
+  }
+  return nullptr;
+}
+
+/// "ns::Linear<float>" → "Linear".
+consteval std::string_view unqualified(std::string_view text) {
+  std::size_t end = text.size();
+  // The last name's arguments only: "ns::Outer<int>::Inner" → "Inner".
+  for (int depth = 0; end > 0 && (depth > 0 || text[end - 1] == '>'); --end) {
+    depth += text[end - 1] == '>' ? 1 : text[end - 1] == '<' ? -1 : 0;
+  }
+  const std::size_t colon = text.substr(0, end).rfind(':');
+  const std::size_t begin = colon == std::string_view::npos ? 0 : colon + 1;
+  return text.substr(begin, end - begin);
+}
+
+template <class T>
+consteval std::string_view pretty_name() {
+  // "… [with T = ns::Linear; …]" on g++, "… [T = ns::Linear]" on clang.
+  constexpr std::string_view text = __PRETTY_FUNCTION__;
+  constexpr std::size_t begin = text.find("T = ") + 4;
+  constexpr std::size_t semicolon = text.find(';', begin);
+  constexpr std::size_t end = semicolon == std::string_view::npos ? text.rfind(']') : semicolon;
+  return unqualified(text.substr(begin, end - begin));
+}
+
+/// Kept alone in static storage, so that the long pretty text does not end up in the program.
+template <std::size_t N>
+struct FixedText {
+  char text[N + 1] = {};
+  constexpr std::string_view view() const { return {text, N}; }
+};
+template <class T>
+consteval auto fixed_type_name() {
+  constexpr std::string_view name = [] {
+    constexpr const Attribute* given = find_attribute(attributes_of<T>(), Attribute::Kind::type_name);
+    if constexpr (given != nullptr) {
+      return given->text;
+    } else if constexpr (std::is_class_v<T> && has_module_macro<T>) {
+      return unqualified(access::name<T>());
+    } else {
+      return pretty_name<T>();
+    }
+  }();
+  FixedText<name.size()> fixed;
+  for (std::size_t i = 0; i < name.size(); ++i) fixed.text[i] = name[i];
+  return fixed;
+}
+template <class T>
+inline constexpr auto type_name_text = fixed_type_name<T>();
 
 /// Shown in error messages: on both compilers a pointer says the field's name.
 template <class Module, class Type, auto Where>

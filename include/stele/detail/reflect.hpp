@@ -58,7 +58,8 @@ struct ModuleTable {
     std::size_t n = 0;
     for (const Attribute& a : attributes) {
       if (a.field != name) continue;
-      if (a.kind == Attribute::Kind::rename) info.name = a.text;
+      if (a.kind == Attribute::Kind::rename && info.name == name)
+        info.name = a.text;  // a class's own before its base's
       if (a.kind == Attribute::Kind::keep_default) info.flags.defaulted = true;
       if (a.kind == Attribute::Kind::alias) ++n;
     }
@@ -92,7 +93,20 @@ struct ModuleTable {
   }();
   static_assert(names_differ, "stele: two recorded fields of this module have the same name (a base's, or a rename)");
 
+  static constexpr auto unrecorded = [] {
+    std::array<UnrecordedField, fields::all - fields::count> list{};
+    for (std::size_t i = 0, k = 0; fields::all != fields::count && i < fields::all; ++i) {
+      if (k < fields::count && fields::index[k] == i) {
+        ++k;
+      } else {
+        list[i - k] = {fields::of::names[i], static_cast<std::uint16_t>(k)};
+      }
+    }
+    return list;
+  }();
+
   static constexpr void complete(TypeInfo& info) {
+    if constexpr (fields::all != fields::count) info.unrecorded = unrecorded;
     info.name = type_name_text<M>.view();
     if (const Attribute* v = find_version()) info.version = v->number;
     if constexpr (requires { v0::attributes<M>::migrate; }) info.migrate = v0::attributes<M>::migrate;
@@ -216,6 +230,10 @@ constexpr TypeInfo describe() {
     info.kind = TypeKind::value;
     info.value = &ValueTable<T>::value;
   } else if constexpr (category == Category::module) {
+    static_assert(!Listed || is_listed<T> || !recorded_fields<T>::ok || recorded_fields<T>::count != 0 ||
+                      recorded_fields<T>::all == 0,
+                  "stele: nothing in this plain aggregate can be recorded, but a field list names it: numbers in plain "
+                  "aggregates are constants; give it a field list (STELE_MODULE), or leave it out");
     info.kind = TypeKind::module;
     info.fields = ModuleTable<T>::template table<info_of>;
     info.addresses = recorded_fields<T>::addresses;

@@ -19,11 +19,7 @@ inline namespace v0 {
 
 class Value;
 
-namespace detail {
-
-struct TypeInfo;
-struct SnapshotData;
-
+/// What a type is to a record.
 enum class TypeKind : std::uint8_t {
   constant,  // not recorded
   tensor,
@@ -38,6 +34,18 @@ enum class TypeKind : std::uint8_t {
   pointer,  // std::unique_ptr
   shared,   // std::shared_ptr: tied parameters
 };
+
+/// A field of a module that is no part of its records: a constant of an aggregate, or one that is skipped. Some formats
+/// count them.
+struct UnrecordedField {
+  std::string_view name;
+  std::uint16_t before = 0;  // the number of recorded fields that stand before it
+};
+
+namespace detail {
+
+struct TypeInfo;
+struct SnapshotData;
 
 /// What a field's attributes say (stele::attributes<T>).
 struct FieldFlags {
@@ -113,6 +121,7 @@ struct TypeInfo {
   std::uint32_t version = 0;
   std::string_view name{};              // unqualified, without template arguments
   std::span<const FieldInfo> fields{};  // module, tuple; variant: the alternatives
+  std::span<const UnrecordedField> unrecorded{};
   // module, tuple: writes the addresses of all fields; the first fields.size() count, but `slots` need room.
   void (*addresses)(void* object, void** out) = nullptr;
   std::size_t slots = 0;

@@ -13,7 +13,7 @@ class STELE_EXPORT SteleFormat final : public Format {
   std::string_view extension() const noexcept override { return ".stele"; }
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
-  Result<Snapshot> open(SourcePtr source, const Limits& limits) const override;
+  Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
   Status write(const Snapshot& snapshot, Sink& sink) const override;
 };
 
