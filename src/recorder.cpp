@@ -41,13 +41,13 @@ std::string obstacle(const LeafView& leaf, const Capabilities& can) {
 Snapshot without(const Snapshot& snapshot, const std::vector<bool>& dropped) {
   auto data = derived_data(snapshot);
   std::vector<std::uint32_t> moved(data->leaves.size(), no_index);
-  std::vector<LeafData> kept;
+  std::uint32_t kept = 0;
   for (std::uint32_t i = 0; i < data->leaves.size(); ++i) {
     if (dropped[data->leaves[i].node]) continue;
-    moved[i] = static_cast<std::uint32_t>(kept.size());
-    kept.push_back(data->leaves[i]);
+    data->leaves[kept] = data->leaves[i];
+    moved[i] = kept++;
   }
-  data->leaves = std::move(kept);
+  data->leaves.resize(kept);
   for (std::uint32_t i = 0; i < data->nodes.size(); ++i) {
     Node& node = data->nodes[i];
     const bool gone = dropped[i] || (node.kind == NodeKind::alias && dropped[node.index]);

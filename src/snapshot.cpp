@@ -322,6 +322,7 @@ SnapshotBuilder::SnapshotBuilder(SnapshotBuilder&&) noexcept = default;
 SnapshotBuilder& SnapshotBuilder::operator=(SnapshotBuilder&&) noexcept = default;
 
 void SnapshotBuilder::reserve(std::size_t nodes, std::size_t leaves, std::size_t extents) {
+  data_->arena.reserve(nodes * sizeof(Node) + leaves * sizeof(detail::LeafData) + extents * sizeof(Extent));
   data_->nodes.reserve(nodes);
   data_->leaves.reserve(leaves);
   data_->extents.reserve(extents);
@@ -424,6 +425,8 @@ namespace detail {
 std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   const SnapshotData& from = *base.data();
   auto data = std::make_unique<SnapshotData>();
+  data->arena.reserve(from.nodes.size() * sizeof(Node) + from.leaves.size() * sizeof(LeafData) +
+                      from.extents.size() * sizeof(Extent));
   data->nodes = from.nodes;
   data->leaves = from.leaves;
   data->extents = from.extents;

@@ -1,9 +1,13 @@
 // What the parts of the core share about Snapshots.
 #pragma once
 
+#include <algorithm>
 #include <bit>
+#include <functional>
 #include <map>
 #include <memory>
+#include <memory_resource>
+#include <new>
 #include <string>
 #include <vector>
 
@@ -45,11 +49,39 @@ class STELE_EXPORT NamePool {
   std::size_t used_ = 0, room_ = 0;
 };
 
+/// One block for the large arrays of a snapshot: page faults of fresh memory would cost more than filling it, and a
+/// block of 2 MiB can be one huge page. What does not fit goes to the heap.
+class Arena final : public std::pmr::memory_resource {
+ public:
+  void reserve(std::size_t size) {
+    constexpr std::size_t large = std::size_t{1} << 20;
+    if (size >= large && block_.empty()) block_ = Bytes(std::max(size, 2 * large));
+  }
+
+ private:
+  void* do_allocate(std::size_t size, std::size_t alignment) override {
+    const std::size_t at = (used_ + alignment - 1) / alignment * alignment;
+    if (at > block_.size() || size > block_.size() - at) return ::operator new(size, std::align_val_t(alignment));
+    used_ = at + size;
+    return block_.data() + at;
+  }
+  void do_deallocate(void* memory, std::size_t size, std::size_t alignment) override {
+    const auto* at = static_cast<std::byte*>(memory);
+    const bool inside = std::greater_equal<>()(at, block_.data()) && std::less<>()(at, block_.data() + block_.size());
+    if (!inside) ::operator delete(memory, size, std::align_val_t(alignment));
+  }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+  Bytes block_;
+  std::size_t used_ = 0;
+};
+
 struct SnapshotData {
-  std::vector<Node> nodes;
-  std::vector<LeafData> leaves;
+  Arena arena;
+  std::pmr::vector<Node> nodes{&arena};
+  std::pmr::vector<LeafData> leaves{&arena};
   std::vector<LeafExtra> extras;
-  std::vector<Extent> extents;
+  std::pmr::vector<Extent> extents{&arena};
   std::vector<Value> values;
   std::vector<TypeData> types;
   NamePool names;
