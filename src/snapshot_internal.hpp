@@ -65,10 +65,10 @@ class Arena final : public std::pmr::memory_resource {
     used_ = at + size;
     return block_.data() + at;
   }
-  void do_deallocate(void* memory, std::size_t size, std::size_t alignment) override {
+  void do_deallocate(void* memory, std::size_t, std::size_t alignment) override {
     const auto* at = static_cast<std::byte*>(memory);
     const bool inside = std::greater_equal<>()(at, block_.data()) && std::less<>()(at, block_.data() + block_.size());
-    if (!inside) ::operator delete(memory, size, std::align_val_t(alignment));
+    if (!inside) ::operator delete(memory, std::align_val_t(alignment));
   }
   bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
 
