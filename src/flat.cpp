@@ -22,7 +22,8 @@ bool shows_nowhere(const SnapshotData& data, std::uint32_t i) {
   return true;
 }
 
-/// The first of the containers and nones below `i` that must be said: one whose being there matters and does not show.
+}  // namespace
+
 bool must_be_said(const SnapshotData& data, std::uint32_t i) {
   const Node& node = data.nodes[i];
   if (!node.conditional || node.parent == no_index) return false;
@@ -44,8 +45,6 @@ bool must_be_said(const SnapshotData& data, std::uint32_t i) {
       return false;
   }
 }
-
-}  // namespace
 
 Result<std::string> flat_extras(const Snapshot& snapshot) {
   const SnapshotData& data = *snapshot.data();

@@ -13,6 +13,9 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
+/// Whether names alone would not say that this container or none is there.
+STELE_EXPORT bool must_be_said(const SnapshotData& data, std::uint32_t node);
+
 inline constexpr std::string_view flat_key = "stele";
 
 /// The JSON text for the key, or an empty string where the names say all. Errors: limit (values nested too deep),

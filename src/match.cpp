@@ -5,6 +5,7 @@
 #include <unordered_map>
 
 #include "snapshot_internal.hpp"
+#include "stele/pattern.hpp"
 #include "walk.hpp"
 
 namespace stele {
@@ -13,10 +14,7 @@ namespace detail {
 namespace {
 
 bool matches_any(const std::vector<std::string>& patterns, std::string_view path) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) {
-    if (p == "*" || p == path) return true;
-    return p.size() > 2 && p.ends_with(".*") && path.starts_with(std::string_view(p).substr(0, p.size() - 1));
-  });
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches(p, path); });
 }
 
 /// Visits of one load. A file may name a container under many aliases and each of those again, so that a few bytes
@@ -152,7 +150,7 @@ class Matcher {
   }
 
   bool container_fits(const Place& place, bool named) {
-    if (!place.exists || tree_.flat()) return true;
+    if (!place.exists || tree_.guessed()) return true;
     const NodeKind kind = tree_.kind(place);
     const bool fits = named ? kind == NodeKind::module || kind == NodeKind::map
                             : kind == NodeKind::list || kind == NodeKind::array || kind == NodeKind::tuple;
@@ -199,20 +197,24 @@ class Matcher {
     if (!container_fits(place, false)) return;
     std::size_t n = 0;
     std::size_t gap = 0;
-    if (!tree_.count(place, n, gap)) {
+    const bool in_place = object != nullptr && mode_ == LoadMode::in_place && !options_.rebuild;
+    const bool whole = tree_.count(place, n, gap);
+    if (!whole && in_place) {
+      n = type.container->size(object);  // part of a model: what is not there is named one by one below
+    } else if (!whole) {
       const Segment segment(*this, std::to_string(gap));
       return mismatch(Errc::missing, "an element of a list is not in the file", "elements without a gap",
                       "none with this number");
     }
     const bool grows = type.container->clear != nullptr;
-    if (!place.exists && !tree_.flat()) return missing(path_);
+    if (!place.exists && !tree_.guessed()) return missing(path_);
     std::size_t have = object != nullptr || !grows ? type.container->size(object) : n;
     bool make = false;
     if (have != n || (object != nullptr && !type.element->writable)) {
       if (grows && (mode_ == LoadMode::fresh || options_.rebuild)) {
         make = true;
       } else if (have != n) {
-        if (!grows && tree_.flat() && n < have) {
+        if (!grows && tree_.guessed() && n < have) {
           // The missing elements are named one by one below.
         } else {
           return mismatch(Errc::shape_mismatch, "a list of another length", std::to_string(have) + " elements",
@@ -281,7 +283,7 @@ class Matcher {
 
   void visit_map(const TypeInfo& type, void* object, const Place& place, int depth) {
     if (!container_fits(place, true)) return;
-    if (!place.exists && !tree_.flat()) return missing(path_);
+    if (!place.exists && !tree_.guessed()) return missing(path_);
     if (object == nullptr || mode_ == LoadMode::fresh || options_.rebuild) {
       if (object != nullptr && mutate_) type.container->clear(object);
       tree_.each(place, [&](std::string_view key, const Place& at) {

@@ -434,6 +434,7 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   data->types = from.types;
   data->metadata = from.metadata;
   data->flat = from.flat;
+  data->guessed = from.guessed;
   data->extras.reserve(from.extras.size());
   for (const LeafExtra& extra : from.extras) {
     data->extras.push_back({extra.id, extra.annotations ? std::make_unique<Annotations>(*extra.annotations) : nullptr});
@@ -487,7 +488,7 @@ namespace {
 /// The step that all converted leaves refer to; a leaf's number is its number in the base.
 struct PrecisionStep {
   Snapshot base;
-  PrecisionSpec precision;
+  std::vector<DType> to;  // of each leaf of the base
   ConvertRules rules;
 };
 
@@ -498,7 +499,7 @@ Status converted_read(const void* at, std::uint64_t number, std::uint64_t offset
   const auto& step = *static_cast<const PrecisionStep*>(at);
   const LeafView base = step.base.leaf(number);
   const DType from = base.dtype();
-  const DType to = step.precision.apply(from);
+  const DType to = step.to[static_cast<std::size_t>(number)];
   const std::size_t in_size = element_size(from);
   const std::size_t out_size = element_size(to);
   ReadContext::Piece staging(context);
@@ -516,31 +517,39 @@ Status converted_read(const void* at, std::uint64_t number, std::uint64_t offset
 Status converted_stream(const void* at, std::uint64_t number, std::uint64_t, PieceSink& sink, ReadContext& context) {
   const auto& step = *static_cast<const PrecisionStep*>(at);
   const LeafView base = step.base.leaf(number);
-  ConvertingSink converting(base.dtype(), step.precision.apply(base.dtype()), step.rules, sink, context);
+  ConvertingSink converting(base.dtype(), step.to[static_cast<std::size_t>(number)], step.rules, sink, context);
   return base.stream(converting, context);
 }
 
 constexpr LeafOps precision_ops{converted_view, converted_read, converted_stream, false, false};
 
 }  // namespace
+
+Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules) {
+  auto data = derived_data(snapshot);
+  auto step = std::make_shared<const PrecisionStep>(PrecisionStep{snapshot, std::move(to), rules});
+  for (std::size_t i = 0; i < data->leaves.size(); ++i) {
+    LeafData& leaf = data->leaves[i];
+    if (step->to[i] == leaf.dtype) continue;
+    leaf.bytes = leaf.bytes / element_size(leaf.dtype) * element_size(step->to[i]);
+    leaf.dtype = step->to[i];
+    leaf.provider = {&precision_ops, step.get(), i};
+  }
+  data->keepers.push_back(std::move(step));
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+}
+
 }  // namespace detail
 
 Snapshot with_precision(const Snapshot& snapshot, PrecisionSpec precision, ConvertRules rules) {
-  const auto changes = [&](const detail::LeafData& leaf) { return precision.apply(leaf.dtype) != leaf.dtype; };
-  const auto& leaves = snapshot.data()->leaves;
-  if (std::none_of(leaves.begin(), leaves.end(), changes)) return snapshot;
-  auto step = std::make_shared<const detail::PrecisionStep>(detail::PrecisionStep{snapshot, precision, rules});
-  auto data = detail::derived_data(snapshot);
-  for (std::size_t i = 0; i < data->leaves.size(); ++i) {
-    detail::LeafData& leaf = data->leaves[i];
-    const DType to = precision.apply(leaf.dtype);
-    if (to == leaf.dtype) continue;
-    leaf.bytes = leaf.bytes / element_size(leaf.dtype) * element_size(to);
-    leaf.dtype = to;
-    leaf.provider = {&detail::precision_ops, step.get(), i};
+  if (precision == PrecisionSpec{}) return snapshot;
+  std::vector<DType> to;
+  bool changes = false;
+  for (const detail::LeafData& leaf : snapshot.data()->leaves) {
+    to.push_back(precision.apply(leaf.dtype));
+    changes = changes || to.back() != leaf.dtype;
   }
-  data->keepers.push_back(std::move(step));
-  return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
+  return changes ? detail::with_dtypes(snapshot, std::move(to), rules) : snapshot;
 }
 
 Snapshot with_metadata(const Snapshot& snapshot, const std::map<std::string, std::string>& metadata) {

@@ -88,6 +88,7 @@ struct SnapshotData {
   std::map<std::string, std::string> metadata;
   std::vector<std::shared_ptr<const void>> keepers;  // what the providers and names point into
   bool flat = false;                                 // node names are whole paths
+  bool guessed = false;                              // nested by nest(): kinds and empty containers are not known
   bool consumable = false;                           // the tensors may be moved out (into_record)
 };
 
@@ -137,6 +138,9 @@ Status with_path(Status status, const LeafView& leaf);
 
 /// A copy of the arrays for a transform; keeps the base alive.
 std::unique_ptr<SnapshotData> derived_data(const Snapshot& base);
+
+/// Each leaf at its dtype of `to`, which a float or integer leaf converts to.
+STELE_EXPORT Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules);
 
 Error convert_error(const ConvertOutcome& outcome, DType from, DType to, std::uint64_t first);
 

@@ -48,6 +48,8 @@ Tree::Tree(const Snapshot& snapshot) : snapshot_(snapshot) {
   if (!std::is_sorted(order_.begin(), order_.end(), before)) std::sort(order_.begin(), order_.end(), before);
 }
 
+bool Tree::guessed() const noexcept { return snapshot_.flat() || snapshot_.data()->guessed; }
+
 std::string_view Tree::name_at(std::uint32_t position) const {
   const Node& n = node(order_[position]);
   return {n.name, n.name_size};
@@ -142,8 +144,11 @@ Place Tree::nested_child(const Place& parent, std::uint32_t& hint, Match match) 
 Place Tree::child(const Place& parent, std::string_view name, std::uint32_t& hint) const {
   if (!parent.exists) return {};
   if (!flat()) {
+    // nest() cannot tell a variant's or map's numbers from a list's.
+    std::size_t number = 0;
+    const bool numeric = guessed() && parse_index(name, number);
     return nested_child(parent, hint, [&](const Node& n) {
-      return n.name != nullptr && std::string_view(n.name, n.name_size) == name;
+      return n.name != nullptr ? std::string_view(n.name, n.name_size) == name : numeric && n.name_size == number;
     });
   }
   std::string path = parent.prefix;
@@ -167,7 +172,9 @@ bool Tree::count(const Place& list, std::size_t& n, std::size_t& gap) const {
   n = 0;
   if (!list.exists) return true;
   if (!flat()) {
-    for (std::uint32_t i = list.node + 1; i < node(list.node).end; i = node(i).end) ++n;
+    for (std::uint32_t i = list.node + 1; i < node(list.node).end; i = node(i).end, ++n) {
+      if (node(i).name == nullptr && node(i).name_size != n) return gap = n, false;
+    }
     return true;
   }
   // Each name below the list begins with an index; together they must be 0 … n-1.
@@ -198,7 +205,11 @@ void Tree::each(const Place& map, const std::function<void(std::string_view, con
   if (!map.exists) return;
   if (!flat()) {
     for (std::uint32_t i = map.node + 1; i < node(map.node).end; i = node(i).end) {
-      if (node(i).name != nullptr) visit({node(i).name, node(i).name_size}, at_node(i));
+      if (node(i).name != nullptr) {
+        visit({node(i).name, node(i).name_size}, at_node(i));
+      } else {
+        visit(std::to_string(node(i).name_size), at_node(i));
+      }
     }
     return;
   }

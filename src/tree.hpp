@@ -44,6 +44,8 @@ class Tree {
   }
   NodeKind kind(const Place& place) const { return place.node == no_index ? NodeKind::module : node(place.node).kind; }
   bool flat() const noexcept { return snapshot_.flat(); }
+  /// The names do not say what kind a container is, or that an empty one is there.
+  bool guessed() const noexcept;
   const Snapshot& snapshot() const noexcept { return snapshot_; }
 
  private:

@@ -241,7 +241,7 @@ TEST_CASE("stele format: header and trailer that lie") {
     CHECK(after([&](RawFile& f) { f.index_offset = at, f.index_size = size - 64 - at; }) != Errc::none);
   }
   CHECK(after([](RawFile& f) { f.index_size = 64; }) == Errc::malformed);
-  CHECK(after([](RawFile& f) { f.flags = 2; }) == Errc::malformed);
+  CHECK(after([](RawFile& f) { f.flags = 4; }) == Errc::malformed);
   // Nothing behind the file is looked at: flash is larger than what was put there.
   const std::string good = honest().make();
   CHECK(open_error(good + std::string(1000, '\xff')) == Errc::none);

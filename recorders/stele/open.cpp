@@ -82,6 +82,7 @@ class Opener {
     STELE_TRY(read_metadata());
     const format::Index& index = file_->index;
     builder_.data().flat = index.flat();
+    builder_.data().guessed = index.guessed();
     STELE_TRY(check_entries());
     for (std::uint32_t i = 0; i < index.nodes(); ++i) STELE_TRY(add_node(i));
     if (entries_seen_ != index.entries()) return malformed("an entry without a node", index.entry_offset(0));

@@ -11,18 +11,18 @@
 //  3. Index, at the next multiple of the alignment. Index header, 64 bytes: 0 u32 nodes · 4 u32 entries · 8 u64 extents
 //  ·
 //     16 u64 bytes of values · 24 u64 bytes of metadata · 32 u64 bytes of strings · 40 u32 types · 44 u32 flags (bit 0:
-//     the names are whole paths) · 48 zero. Then the sections, each padded with zeros to a multiple of 8: nodes, types,
-//     entries, extents (u64), values, metadata, strings. Node, 32 bytes, declaration order: 0 u8 kind · 1 u8 flags (bit
-//     0 named, bit 1 conditional) · 2 zero · 4 u32 name's offset in the strings (or the element's number) · 8 u32
-//     name's length · 12 u32 number one past the subtree · 16 u32 entry (tensor), target node (alias), type or ffffffff
-//     (container) · 20 u32 length and 24 u64 offset in the values (value: itself; tensor: its annotations). Type, 16
-//     bytes: 0 u32 name's offset · 4 u32 length · 8 u32 version · 12 zero. Entry, 64 bytes, strictly ascending by name:
-//     0 u32 name's offset · 4 u32 length · 8 u64 block's offset · 16 u64 its length · 24 u64 XXH3-64 of it · 32 u16
-//     dtype · 34 u16 rank · 36 u32 first extent · 40 u32 flags (bit 0 alias, bits 1-2 form of the id, 0 none) · 44 u32
-//     node · 48 u64 id low · 56 u64 id high. An alias repeats its target's facts. Metadata: u32 pairs, then u32 key
-//     length · u32 text length · key · text, keys strictly ascending. Values: u8 kind (0 null 1 bool 2 i64 3 u64 4 f64
-//     5 string 6 bytes 7 list 8 map), then u8 · 8 bytes · u32 length and bytes · u32 count and values · u32 count and
-//     (u32 length, key, value).
+//     the names are whole paths; bit 1: kinds are guessed) · 48 zero. Then the sections, each padded with zeros to a
+//     multiple of 8: nodes, types, entries, extents (u64), values, metadata, strings. Node, 32 bytes, declaration
+//     order: 0 u8 kind · 1 u8 flags (bit 0 named, bit 1 conditional) · 2 zero · 4 u32 name's offset in the strings (or
+//     the element's number) · 8 u32 name's length · 12 u32 number one past the subtree · 16 u32 entry (tensor), target
+//     node (alias), type or ffffffff (container) · 20 u32 length and 24 u64 offset in the values (value: itself;
+//     tensor: its annotations). Type, 16 bytes: 0 u32 name's offset · 4 u32 length · 8 u32 version · 12 zero. Entry, 64
+//     bytes, strictly ascending by name: 0 u32 name's offset · 4 u32 length · 8 u64 block's offset · 16 u64 its length
+//     · 24 u64 XXH3-64 of it · 32 u16 dtype · 34 u16 rank · 36 u32 first extent · 40 u32 flags (bit 0 alias, bits 1-2
+//     form of the id, 0 none) · 44 u32 node · 48 u64 id low · 56 u64 id high. An alias repeats its target's facts.
+//     Metadata: u32 pairs, then u32 key length · u32 text length · key · text, keys strictly ascending. Values: u8 kind
+//     (0 null 1 bool 2 i64 3 u64 4 f64 5 string 6 bytes 7 list 8 map), then u8 · 8 bytes · u32 length and bytes · u32
+//     count and values · u32 count and (u32 length, key, value).
 //  4. Trailer, 64 bytes: 0 u64 index offset · 8 u64 index size · 16 u64 total size · 24 zero · 48 u64 XXH3-64 of the
 //  index
 //     and bytes 0…47 of the trailer · 56 magic backwards.
@@ -53,8 +53,9 @@ inline constexpr unsigned char magic[8] = {0x93, 'S', 'T', 'E', 'L', 'E', 0x0D, 
 inline constexpr std::uint32_t version = 1;
 inline constexpr std::uint32_t block_alignment = 64;
 inline constexpr std::uint64_t known_features = 0;  // required features that this reader knows
-inline constexpr std::uint32_t flat_names = 1;      // index flag
-inline constexpr std::uint32_t alias_entry = 1;     // entry flag
+inline constexpr std::uint32_t flat_names = 1;      // index flags
+inline constexpr std::uint32_t guessed_kinds = 2;
+inline constexpr std::uint32_t alias_entry = 1;  // entry flag
 
 /// What is wrong, and where in the file.
 struct Fault {
@@ -173,6 +174,7 @@ class Index {
   std::uint32_t entries() const noexcept { return entries_; }
   std::uint64_t extents() const noexcept { return extents_; }
   bool flat() const noexcept { return flat_; }
+  bool guessed() const noexcept { return guessed_; }
   std::span<const std::byte> metadata() const noexcept { return metadata_; }
   std::span<const std::byte> strings() const noexcept { return strings_; }
   std::span<const std::byte> values() const noexcept { return values_; }
@@ -191,7 +193,8 @@ class Index {
     types_ = load_le<std::uint32_t>(p + 40);
     const auto flags = load_le<std::uint32_t>(p + 44);
     flat_ = (flags & flat_names) != 0;
-    if ((flags & ~flat_names) != 0) return {Errc::malformed, offset + 44};
+    guessed_ = (flags & guessed_kinds) != 0;
+    if ((flags & ~(flat_names | guessed_kinds)) != 0) return {Errc::malformed, offset + 44};
     if (!all_zero(index_and_trailer.subspan(48, 16))) return {Errc::malformed, offset + 48};
     base_ = offset;
     start_ = p;
@@ -336,6 +339,7 @@ class Index {
   std::uint64_t extents_ = 0;
   std::uint32_t nodes_ = 0, types_ = 0, entries_ = 0;
   bool flat_ = false;
+  bool guessed_ = false;
 };
 
 /// A tensor where it lies.
