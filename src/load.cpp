@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "match.hpp"
+#include "parallel.hpp"
 #include "snapshot_internal.hpp"
 
 namespace stele {
@@ -197,7 +198,7 @@ class Loader {
   Report& report_;
   LoadPlan plan_;
   std::vector<TensorOp> allocated_;
-  ReadContext context_;
+  ReadContext context_{thread_count(options_.threads)};
 };
 
 }  // namespace

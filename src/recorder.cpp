@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "os/os.hpp"
+#include "parallel.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/format.hpp"
 #include "stele/schema.hpp"
@@ -137,7 +138,7 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
     snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
     auto fitting = fit(format, snapshot, options.allow_loss, report);
     if (!fitting) return failed(std::move(fitting).error());
-    if (auto r = format.write(*fitting, sink); !r) return failed(std::move(r).error());
+    if (auto r = format.write(*fitting, sink, options); !r) return failed(std::move(r).error());
     if (auto r = sink.commit(); !r) return failed(std::move(r).error());
     return report;
   });
@@ -209,7 +210,7 @@ Status verify(const Format& format, const detail::From& from, const LoadOptions&
      public:
       Status piece(std::span<const std::byte>) override { return {}; }
     } nowhere;
-    ReadContext context;
+    ReadContext context(detail::thread_count(options.threads));
     for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
       const LeafView leaf = snapshot.leaf(i);
       if (leaf.dtype() != DType::boolean) {

@@ -71,7 +71,7 @@ class Positional final : public stele::Format {
     return can;
   }
   bool recognises(std::span<const std::byte>, std::uint64_t) const noexcept override { return false; }
-  stele::Status write(const stele::Snapshot& snapshot, stele::Sink& sink) const override {
+  stele::Status write(const stele::Snapshot& snapshot, stele::Sink& sink, const stele::SaveOptions&) const override {
     for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
       const stele::LeafView leaf = snapshot.leaf(i);
       const std::uint32_t head[] = {static_cast<std::uint32_t>(leaf.dtype()),

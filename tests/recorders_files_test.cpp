@@ -404,7 +404,9 @@ TEST_CASE_TEMPLATE("recorders: a record is edited and saved again", R, STELE_TES
 TEST_CASE_TEMPLATE("recorders: verify reads every byte", R, STELE_TEST_RECORDERS) {
   const R recorder;
   Named named;
-  named.tensors.emplace("a", Tensor<float>::filled(Shape{100000}, 1.F));
+  Tensor<float> numbers(Shape{100000});
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers.data()[i] = 1.F / static_cast<float>(i + 1);
+  named.tensors.emplace("a", std::move(numbers));
   named.tensors.emplace("b", Tensor<float>({2}, {1.F, 2.F}));
   std::string file = text_saved(recorder, named);
   CHECK(recorder.verify(bytes_of(file)));
@@ -414,13 +416,15 @@ TEST_CASE_TEMPLATE("recorders: verify reads every byte", R, STELE_TEST_RECORDERS
   file[file.size() / 2] = static_cast<char>(file[file.size() / 2] ^ 4);
   const auto damaged = recorder.verify(bytes_of(file));
   if (can<R>().checksums) {
-    REQUIRE(code_of(damaged) == Errc::checksum);
+    // What was compressed may not come apart any more, before its checksum is asked.
+    const Errc code = code_of(damaged);
+    REQUIRE((code == Errc::checksum || code == Errc::malformed));
     CHECK(damaged.error().path() == "tensors.a");
-    CHECK(code_of(recorder.template load_module<Named>(bytes_of(file))) == Errc::checksum);
+    CHECK(code_of(recorder.template load_module<Named>(bytes_of(file))) == code);
     Named live;
     live.tensors.emplace("a", Tensor<float>::filled(Shape{100000}, 5.F));
     live.tensors.emplace("b", Tensor<float>({2}, {5.F, 5.F}));
-    CHECK(code_of(recorder.load_into(live, bytes_of(file))) == Errc::checksum);
+    CHECK(code_of(recorder.load_into(live, bytes_of(file))) == code);
     CHECK(live.tensors.at("a")[99999] == 5.F);  // verified before anything is written
     CHECK(live.tensors.at("b")[0] == 5.F);
   } else {

@@ -76,9 +76,9 @@ class STELE_EXPORT Format {
   virtual bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept = 0;
   /// Reads headers and index only; the leaves keep the source. Allocates at most twice the source's size + 16 MiB.
   virtual Result<Snapshot> open(SourcePtr source, const OpenContext& context) const = 0;
-  /// Writes everything, in one pass; the sink is not committed. The snapshot fits capabilities(). Tensor bytes of the
-  /// snapshot are produced piece by piece.
-  virtual Status write(const Snapshot& snapshot, Sink& sink) const = 0;
+  /// Writes everything, in one pass; the sink is not committed. The snapshot fits capabilities() and is what the
+  /// options make of it, except for `threads`. Tensor bytes of the snapshot are produced piece by piece.
+  virtual Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const = 0;
 };
 
 namespace detail {

@@ -49,6 +49,8 @@ struct LoadOptions {
   /// The names of the file's tensors, for formats that do not say them. Without it they follow from the module: as it
   /// is when it is loaded in place, else from its type where that leaves nothing open.
   std::optional<Layout> layout{};
+  /// Threads that the load may use; 0: as many as the machine has, 1: starts none.
+  unsigned threads = 0;
 };
 
 struct SaveOptions {
@@ -58,6 +60,8 @@ struct SaveOptions {
   bool allow_loss = false;
   ConvertRules convert{};
   FileSinkOptions file{};
+  /// Threads that the save may use; 0: as many as the machine has, 1: starts none. The bytes do not depend on it.
+  unsigned threads = 0;
 };
 
 /// The defaults, made once: a default argument of this kind costs nothing where a function is called.

@@ -78,6 +78,9 @@ class STELE_EXPORT ReadContext {
   /// Bytes that are read, converted or hashed at a time: fits the second-level cache (performance.md).
   static constexpr std::size_t piece_size = std::size_t{256} << 10;
   ReadContext() noexcept = default;
+  /// For a load that may use several threads.
+  explicit ReadContext(unsigned threads) noexcept : threads_(threads) {}
+  unsigned threads() const noexcept { return threads_; }
   /// A staging piece of piece_size bytes, for the lifetime of the returned object.
   class Piece {
    public:
@@ -97,6 +100,7 @@ class STELE_EXPORT ReadContext {
 
  private:
   Bytes acquire();
+  unsigned threads_ = 1;
   std::vector<Bytes> free_;
   Bytes window_;
   const Source* window_source_ = nullptr;

@@ -321,7 +321,7 @@ Result<Snapshot> SafetensorsFormat::open(SourcePtr source, const OpenContext&) c
   return Opener(std::move(source)).run();
 }
 
-Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink) const {
+Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions&) const {
   struct Item {
     std::string name;
     std::size_t order;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "frames.hpp"
 #include "hash.hpp"
 #include "snapshot_internal.hpp"
 #include "source_leaf.hpp"
@@ -45,30 +46,55 @@ Status read(const void* at, std::uint64_t number, std::uint64_t offset, std::spa
   return file.source->read_at(file.entry(number).offset + offset, out);
 }
 
-/// Passes the block on, then compares its hash, and checks the zeros up to the next block.
-Status stream(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink, ReadContext& context) {
-  const File& file = *static_cast<const File*>(at);
-  const Source& source = *file.source;
-  const format::Entry entry = file.entry(number);
-  std::uint64_t hash = 0;
-  STELE_TRY(detail::stream_source(source, entry.offset, size, sink, context, &hash));
+std::uint64_t in_file(const format::Entry& entry) { return entry.stored != 0 ? entry.stored : entry.length; }
+
+/// Compares the hash of a block's elements, and checks the zeros up to the next block.
+Status check_block(const File& file, const format::Entry& entry, std::uint64_t hash, ReadContext& context) {
   if (hash != entry.hash) {
     return Error(Errc::checksum, "the tensor's bytes are damaged")
-        .file(source.name())
+        .file(file.source->name())
         .offset(entry.offset)
         .expected(std::to_string(entry.hash))
         .found(std::to_string(hash));
   }
-  const std::uint64_t end = entry.offset + size;
+  const std::uint64_t end = entry.offset + in_file(entry);
   const std::uint64_t next = std::min(*format::round_up(end, format::block_alignment), file.blocks_end);
   if (next == end) return {};
-  STELE_TRY_ASSIGN(const auto zeros, context.window(source, end, static_cast<std::size_t>(next - end)));
+  STELE_TRY_ASSIGN(const auto zeros, context.window(*file.source, end, static_cast<std::size_t>(next - end)));
   if (format::all_zero(zeros)) return {};
-  return Error(Errc::malformed, "padding that is not zero").file(source.name()).offset(end);
+  return Error(Errc::malformed, "padding that is not zero").file(file.source->name()).offset(end);
+}
+
+Status stream(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink, ReadContext& context) {
+  const File& file = *static_cast<const File*>(at);
+  const format::Entry entry = file.entry(number);
+  std::uint64_t hash = 0;
+  STELE_TRY(detail::stream_source(*file.source, entry.offset, size, sink, context, &hash));
+  return check_block(file, entry, hash, context);
 }
 
 constexpr LeafOps shared_ops{view, read, stream, false, false};
 constexpr LeafOps private_ops{view, read, stream, false, true};
+
+detail::FramedBlock framed(const File& file, const format::Entry& entry) {
+  return {*file.source, entry.offset, entry.stored, entry.stored_hash, entry.length, swap_unit(entry.dtype)};
+}
+
+Status read_compressed(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
+                       ReadContext&) {
+  const File& file = *static_cast<const File*>(at);
+  return detail::read_frames(framed(file, file.entry(number)), offset, out);
+}
+
+Status stream_compressed(const void* at, std::uint64_t number, std::uint64_t, PieceSink& sink, ReadContext& context) {
+  const File& file = *static_cast<const File*>(at);
+  const format::Entry entry = file.entry(number);
+  std::uint64_t hash = 0;
+  STELE_TRY(detail::stream_frames(framed(file, entry), sink, context, hash));
+  return check_block(file, entry, hash, context);
+}
+
+constexpr LeafOps compressed_ops{nullptr, read_compressed, stream_compressed, false, false};
 
 class Opener {
  public:
@@ -326,7 +352,10 @@ class Opener {
     const format::Entry entry = file_->entry(node.index);
     if (entry.alias || entry.node != i || entry.name != path_) return bad("a tensor that is not its entry's");
     // In the order of the tree the blocks follow each other without a gap: no overlap, nothing hidden between.
-    const auto end = checked_add(entry.offset, entry.length);
+    if (entry.stored != 0 && !detail::frames_fit(entry.stored, entry.length)) {
+      return malformed("a compressed block of a size that it cannot have", index.entry_offset(node.index));
+    }
+    const auto end = checked_add(entry.offset, in_file(entry));
     if (entry.offset != running_ || !end || *end > file_->blocks_end) {
       return malformed("a block that does not follow the one before", index.entry_offset(node.index));
     }
@@ -336,7 +365,8 @@ class Opener {
     if (extents_used_ > index.extents()) return bad("tensors that share their extents");
     extents_.clear();
     for (std::uint32_t d = 0; d < entry.rank; ++d) extents_.push_back(index.extent(entry, d));
-    const LeafOps& ops = file_->source->view_is_private() ? private_ops : shared_ops;
+    const LeafOps& plain_ops = file_->source->view_is_private() ? private_ops : shared_ops;
+    const LeafOps& ops = entry.stored != 0 ? compressed_ops : plain_ops;
     builder_.tensor(name, entry.dtype, extents_, entry.length, {&ops, file_.get(), node.index}, node.conditional);
     if (entry.id_form != 0) {
       builder_.set_id({entry.id_high, entry.id_low, static_cast<ParamId::Form>(entry.id_form)});
@@ -367,9 +397,10 @@ class Opener {
       format::NodeView target_node;
       index.node(node.index, target_node);
       const format::Entry same = file_->entry(target_node.index);
-      if (entry.offset != same.offset || entry.length != same.length || entry.hash != same.hash ||
-          entry.dtype != same.dtype || entry.rank != same.rank || entry.first_extent != same.first_extent ||
-          entry.id_form != same.id_form || entry.id_low != same.id_low || entry.id_high != same.id_high) {
+      if (entry.offset != same.offset || entry.length != same.length || entry.stored != same.stored ||
+          entry.stored_hash != same.stored_hash || entry.hash != same.hash || entry.dtype != same.dtype ||
+          entry.rank != same.rank || entry.first_extent != same.first_extent || entry.id_form != same.id_form ||
+          entry.id_low != same.id_low || entry.id_high != same.id_high) {
         return bad("an alias that differs from its target");
       }
       ++entries_seen_;

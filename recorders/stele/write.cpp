@@ -3,7 +3,9 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "frames.hpp"
 #include "gather.hpp"
+#include "parallel.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/recorders/binary.hpp"
 #include "stele/recorders/stele_reader.hpp"
@@ -56,22 +58,31 @@ struct Row {
 
 class Writer {
  public:
-  Writer(const Snapshot& snapshot, Sink& sink) : snapshot_(snapshot), data_(*snapshot.data()), sink_(sink) {}
+  /// `threads`: for compression; 0: none.
+  Writer(const Snapshot& snapshot, Sink& sink, unsigned threads)
+      : snapshot_(snapshot), data_(*snapshot.data()), sink_(sink), threads_(threads) {}
 
   Status run() {
     STELE_TRY(plan());
-    const std::uint64_t total = index_offset_ + index_size_ + format::trailer_size;
-    STELE_TRY(sink_.reserve(total));
+    const std::uint64_t total = compressed() ? 0 : index_offset_ + index_size_ + format::trailer_size;
+    if (!compressed()) STELE_TRY(sink_.reserve(total));
     detail::Gather out(sink_);
     STELE_TRY(write_header(out, total));
     ReadContext context;
     hashes_.resize(data_.leaves.size());
     for (std::uint32_t i = 0; i < data_.leaves.size(); ++i) {
-      STELE_TRY(out.zeros(static_cast<std::size_t>(offsets_[i] - out.position())));
-      STELE_TRY(out.leaf(snapshot_.leaf(i), context, &hashes_[i]));
+      if (!compressed()) {
+        STELE_TRY(out.zeros(static_cast<std::size_t>(offsets_[i] - out.position())));
+        STELE_TRY(out.leaf(snapshot_.leaf(i), context, &hashes_[i]));
+        continue;
+      }
+      STELE_TRY(align(out));
+      offsets_[i] = out.position();
+      STELE_TRY_ASSIGN(stored_[i], detail::write_frames(snapshot_.leaf(i), threads_, out, context, hashes_[i]));
     }
-    STELE_TRY(out.zeros(static_cast<std::size_t>(index_offset_ - out.position())));
-    STELE_TRY(write_index(out, total));
+    STELE_TRY(align(out));
+    index_offset_ = out.position();
+    STELE_TRY(write_index(out, index_offset_ + index_size_ + format::trailer_size));
     return out.flush();
   }
 
@@ -109,8 +120,15 @@ class Writer {
     index_size_ = format::index_header_size + data_.nodes.size() * format::node_size +
                   data_.types.size() * format::type_size + rows_.size() * format::entry_size +
                   data_.extents.size() * 8 + padded(values_.size()) + padded(metadata_.size()) +
-                  padded(strings_.bytes().size());
+                  padded(strings_.bytes().size()) + (compressed() ? rows_.size() * format::stored_size : 0);
+    if (compressed()) stored_.resize(data_.leaves.size());
     return {};
+  }
+
+  bool compressed() const { return threads_ != 0; }
+  static Status align(detail::Gather& out) {
+    return out.zeros(
+        static_cast<std::size_t>(*format::round_up(out.position(), format::block_alignment) - out.position()));
   }
 
   // Pre-order, so that path_ is always the path of the node's parent when its turn comes.
@@ -206,11 +224,12 @@ class Writer {
 
   // ---- bytes ----
 
-  static Status write_header(detail::Gather& out, std::uint64_t total) {
+  Status write_header(detail::Gather& out, std::uint64_t total) const {
     std::byte h[format::header_size]{};
     std::memcpy(h, format::magic, sizeof format::magic);
     store_le(h + 8, format::version);
     store_le(h + 12, format::block_alignment);
+    store_le(h + 16, compressed() ? format::compressed_blocks : std::uint64_t{0});
     store_le(h + 32, total);
     store_le(h + 56, detail::hash64(h, 56));
     return out.write(h);
@@ -227,7 +246,8 @@ class Writer {
     store_le(p + 24, std::uint64_t{metadata_.size()});
     store_le(p + 32, std::uint64_t{strings_.bytes().size()});
     store_le(p + 40, static_cast<std::uint32_t>(data_.types.size()));
-    store_le(p + 44, (data_.flat ? format::flat_names : 0U) | (data_.guessed ? format::guessed_kinds : 0U));
+    store_le(p + 44, (data_.flat ? format::flat_names : 0U) | (data_.guessed ? format::guessed_kinds : 0U) |
+                         (compressed() ? format::stored_blocks : 0U));
     p += format::index_header_size;
     for (std::uint32_t i = 0; i < data_.nodes.size(); ++i, p += format::node_size) put_node(p, i);
     for (std::size_t i = 0; i < types_.size(); ++i, p += format::type_size) {
@@ -250,6 +270,10 @@ class Writer {
     section(values_.data(), values_.size());
     section(metadata_.data(), metadata_.size());
     section(strings_.bytes().data(), strings_.bytes().size());
+    for (std::size_t i = 0; compressed() && i < rows_.size(); ++i, p += format::stored_size) {
+      store_le(p, stored_[rows_[i].leaf].size);
+      store_le(p + 8, stored_[rows_[i].leaf].hash);
+    }
     store_le(p, index_offset_);
     store_le(p + 8, index_size_);
     store_le(p + 16, total);
@@ -299,6 +323,7 @@ class Writer {
   const Snapshot& snapshot_;
   const detail::SnapshotData& data_;
   Sink& sink_;
+  unsigned threads_;
   Strings strings_;
   std::vector<Row> rows_;
   std::vector<Text> node_names_, types_;
@@ -306,6 +331,7 @@ class Writer {
   std::vector<std::byte> values_, metadata_;
   std::vector<std::uint32_t> entry_of_node_;
   std::vector<std::uint64_t> offsets_, hashes_;
+  std::vector<detail::StoredBlock> stored_;
   std::string path_;
   std::vector<PathEnd> path_ends_;
   std::uint64_t index_offset_ = 0, index_size_ = 0;
@@ -313,7 +339,10 @@ class Writer {
 
 }  // namespace
 
-Status SteleFormat::write(const Snapshot& snapshot, Sink& sink) const { return Writer(snapshot, sink).run(); }
+Status SteleFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
+  const bool compress = compression_ == Compression::zstd;
+  return Writer(snapshot, sink, compress ? detail::thread_count(options.threads) : 0).run();
+}
 
 }  // namespace v0
 }  // namespace stele

@@ -34,6 +34,22 @@ void fix(std::string& file) {
     put_at(file, static_cast<std::size_t>(index.entry_offset(i)) + 24, hash(tensor.bytes.data(), tensor.bytes.size()));
   }
   fix_hashes(file);
+  // Of what is compressed the elements are known only when the rest is right.
+  const std::string before = file;
+  const auto opened = BinaryRecorder<>().open(bytes_of(before));
+  if (!opened) return;
+  for (std::uint32_t i = 0; i < index.entries(); ++i) {
+    if (memory.tensor(i, tensor).code != Errc::unsupported) continue;
+    const auto leaf = opened->find(tensor.entry.name);
+    std::string plain(leaf ? static_cast<std::size_t>(std::min<std::uint64_t>(leaf->byte_size(), 1 << 22)) : 0, '\0');
+    if (!leaf || !leaf->read(0, std::as_writable_bytes(std::span(plain)))) continue;
+    const auto at = static_cast<std::size_t>(index.entry_offset(i));
+    put_at(file, at + 24, hash(plain.data(), plain.size()));
+    const auto block = bytes_of(before).subspan(static_cast<std::size_t>(tensor.entry.offset),
+                                                static_cast<std::size_t>(tensor.entry.stored));
+    put_at(file, static_cast<std::size_t>(index.stored_offset(i)) + 8, hash(block.data(), block.size()));
+  }
+  fix_hashes(file);
 }
 
 void check(std::string_view file) {
@@ -57,10 +73,14 @@ void check(std::string_view file) {
   for (std::size_t i = 0; i < opened->leaf_count(); ++i) {
     const LeafView leaf = opened->leaf(i);
     const auto all = content(leaf);
-    whole = whole && all;
+    whole = whole && all && means_something(leaf.dtype(), *all);
     if (all && !leaf.view().empty()) require(text_of(leaf.view()) == *all);
-    require(!memory.tensor(leaf.path(), tensor));
-    if (all) require(text_of(tensor.bytes) == *all);
+    const format::Fault fault = memory.tensor(leaf.path(), tensor);
+    require(!fault || (fault.code == Errc::unsupported && tensor.entry.stored != 0));
+    if (all && !fault) require(text_of(tensor.bytes) == *all);
+    std::string read(static_cast<std::size_t>(std::min<std::uint64_t>(leaf.byte_size(), 1 << 22)), '\0');
+    const Status part = leaf.read(0, std::as_writable_bytes(std::span(read)));
+    if (all) require(part && all->starts_with(read));
   }
   require(whole == recorder.verify(bytes_of(file)).has_value());
   if (!whole) return;

@@ -11,12 +11,12 @@
 #include <string_view>
 
 /// Every recorder; one line each.
-#define STELE_TEST_RECORDERS                                                     \
-  stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::SafetensorsRecorder<>, \
+#define STELE_TEST_RECORDERS                                                                                  \
+  stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::CompressedRecorder<>, stele::SafetensorsRecorder<>, \
       stele::MemoryRecorder<stele::SafetensorsFormat>
 
 /// Every format of files that are read in parts; one line each.
-#define STELE_TEST_FORMATS stele::SteleFormat, stele::SafetensorsFormat
+#define STELE_TEST_FORMATS stele::SteleFormat, stele::CompressedSteleFormat, stele::SafetensorsFormat
 
 namespace stele_test {
 
@@ -77,6 +77,11 @@ inline stele::Result<std::string> content(const stele::LeafView& leaf) {
   stele::ReadContext context;
   if (auto r = leaf.stream(sink, context); !r) return std::move(r).error();
   return std::move(sink.all);
+}
+
+/// Whether bytes of that dtype mean something: a bool is 0 or 1.
+inline bool means_something(stele::DType dtype, std::string_view bytes) {
+  return dtype != stele::DType::boolean || bytes.find_first_not_of(std::string_view("\0\1", 2)) == bytes.npos;
 }
 
 template <class T>

@@ -2,30 +2,35 @@
 // no RTTI, no iostream; every length is checked before it is used. Byte layout (all numbers little-endian; in full in
 // docs/formats/stele.md):
 //
-//  1. Header, 64 bytes: 0 magic 93 "STELE" 0D 0A · 8 u32 version 1 · 12 u32 alignment of blocks, 64 · 16 u64 required
-//  features ·
-//     24 u64 optional features · 32 u64 total size (0: unknown when it was written) · 40 zero · 56 u64 XXH3-64 of 0…55.
+// clang-format off
+//  1. Header, 64 bytes: 0 magic 93 "STELE" 0D 0A; 8 u32 version 1; 12 u32 alignment of blocks, 64; 16 u64 required
+//     features (bit 0: compressed blocks); 24 u64 optional features; 32 u64 total size (0: unknown when it was
+//     written); 40 zero; 56 u64 XXH3-64 of 0 to 55.
 //  2. Blocks: the bytes of each tensor, row-major, in the order of the tree, each at a multiple of the alignment; what
-//  is
-//     left between is zero.
-//  3. Index, at the next multiple of the alignment. Index header, 64 bytes: 0 u32 nodes · 4 u32 entries · 8 u64 extents
-//  ·
-//     16 u64 bytes of values · 24 u64 bytes of metadata · 32 u64 bytes of strings · 40 u32 types · 44 u32 flags (bit 0:
-//     the names are whole paths; bit 1: kinds are guessed) · 48 zero. Then the sections, each padded with zeros to a
-//     multiple of 8: nodes, types, entries, extents (u64), values, metadata, strings. Node, 32 bytes, declaration
-//     order: 0 u8 kind · 1 u8 flags (bit 0 named, bit 1 conditional) · 2 zero · 4 u32 name's offset in the strings (or
-//     the element's number) · 8 u32 name's length · 12 u32 number one past the subtree · 16 u32 entry (tensor), target
-//     node (alias), type or ffffffff (container) · 20 u32 length and 24 u64 offset in the values (value: itself;
-//     tensor: its annotations). Type, 16 bytes: 0 u32 name's offset · 4 u32 length · 8 u32 version · 12 zero. Entry, 64
-//     bytes, strictly ascending by name: 0 u32 name's offset · 4 u32 length · 8 u64 block's offset · 16 u64 its length
-//     · 24 u64 XXH3-64 of it · 32 u16 dtype · 34 u16 rank · 36 u32 first extent · 40 u32 flags (bit 0 alias, bits 1-2
-//     form of the id, 0 none) · 44 u32 node · 48 u64 id low · 56 u64 id high. An alias repeats its target's facts.
-//     Metadata: u32 pairs, then u32 key length · u32 text length · key · text, keys strictly ascending. Values: u8 kind
-//     (0 null 1 bool 2 i64 3 u64 4 f64 5 string 6 bytes 7 list 8 map), then u8 · 8 bytes · u32 length and bytes · u32
-//     count and values · u32 count and (u32 length, key, value).
-//  4. Trailer, 64 bytes: 0 u64 index offset · 8 u64 index size · 16 u64 total size · 24 zero · 48 u64 XXH3-64 of the
-//  index
-//     and bytes 0…47 of the trailer · 56 magic backwards.
+//     is left between is zero. Compressed ones: recorders/stele/frames.hpp.
+//  3. Index, at the next multiple of the alignment:
+//     a. Header, 64 bytes: 0 u32 nodes; 4 u32 entries; 8 u64 extents; 16 u64 bytes of values; 24 u64 bytes of metadata;
+//        32 u64 bytes of strings; 40 u32 types; 44 u32 flags (bit 0: the names are whole paths; bit 1: kinds are
+//        guessed; bit 2: section i is there); 48 zero. Then the sections, each padded with zeros to a multiple of 8:
+//     b. Nodes, 32 bytes, declaration order: 0 u8 kind; 1 u8 flags (bit 0 named, bit 1 conditional); 2 zero; 4 u32
+//        name's offset in the strings (or the element's number); 8 u32 name's length; 12 u32 number one past the
+//        subtree; 16 u32 entry (tensor), target node (alias), type or ffffffff (container); 20 u32 length and 24 u64
+//        offset in the values (value: itself; tensor: its annotations).
+//     c. Types, 16 bytes: 0 u32 name's offset; 4 u32 length; 8 u32 version; 12 zero.
+//     d. Entries, 64 bytes, strictly ascending by name: 0 u32 name's offset; 4 u32 length; 8 u64 block's offset; 16 u64
+//        length of the elements; 24 u64 XXH3-64 of them; 32 u16 dtype; 34 u16 rank; 36 u32 first extent; 40 u32 flags
+//        (bit 0 alias, bits 1-2 form of the id, 0 none); 44 u32 node; 48 u64 id low; 56 u64 id high. An alias repeats
+//        its target's facts.
+//     e. Extents: u64.
+//     f. Values: u8 kind (0 null 1 bool 2 i64 3 u64 4 f64 5 string 6 bytes 7 list 8 map), then u8; 8 bytes; u32 length
+//        and bytes; u32 count and values; u32 count and (u32 length, key, value).
+//     g. Metadata: u32 pairs, then u32 key length, u32 text length, key, text; keys strictly ascending.
+//     h. Strings.
+//     i. Stored blocks, 16 bytes for each entry: 0 u64 bytes of its compressed block; 8 u64 XXH3-64 of them. Both 0:
+//        the elements as they are.
+//  4. Trailer, 64 bytes: 0 u64 index offset; 8 u64 index size; 16 u64 total size; 24 zero; 48 u64 XXH3-64 of the index
+//     and bytes 0 to 47 of the trailer; 56 magic backwards.
+// clang-format on
 #pragma once
 
 #include <cstddef>
@@ -49,12 +54,15 @@ inline constexpr std::size_t index_header_size = 64;
 inline constexpr std::size_t node_size = 32;
 inline constexpr std::size_t type_size = 16;
 inline constexpr std::size_t entry_size = 64;
+inline constexpr std::size_t stored_size = 16;
 inline constexpr unsigned char magic[8] = {0x93, 'S', 'T', 'E', 'L', 'E', 0x0D, 0x0A};
 inline constexpr std::uint32_t version = 1;
 inline constexpr std::uint32_t block_alignment = 64;
-inline constexpr std::uint64_t known_features = 0;  // required features that this reader knows
-inline constexpr std::uint32_t flat_names = 1;      // index flags
+inline constexpr std::uint64_t compressed_blocks = 1;               // required feature
+inline constexpr std::uint64_t known_features = compressed_blocks;  // that this reader knows
+inline constexpr std::uint32_t flat_names = 1;                      // index flags
 inline constexpr std::uint32_t guessed_kinds = 2;
+inline constexpr std::uint32_t stored_blocks = 4;
 inline constexpr std::uint32_t alias_entry = 1;  // entry flag
 
 /// What is wrong, and where in the file.
@@ -155,7 +163,9 @@ struct NodeView {
 struct Entry {
   std::string_view name{};
   std::uint64_t offset = 0;  // of its block in the file
-  std::uint64_t length = 0;
+  std::uint64_t length = 0;  // of its elements
+  std::uint64_t stored = 0;  // bytes of a compressed block; 0: the elements as they are
+  std::uint64_t stored_hash = 0;
   std::uint64_t hash = 0;
   DType dtype = DType::none;
   std::uint16_t rank = 0;
@@ -194,7 +204,7 @@ class Index {
     const auto flags = load_le<std::uint32_t>(p + 44);
     flat_ = (flags & flat_names) != 0;
     guessed_ = (flags & guessed_kinds) != 0;
-    if ((flags & ~(flat_names | guessed_kinds)) != 0) return {Errc::malformed, offset + 44};
+    if ((flags & ~(flat_names | guessed_kinds | stored_blocks)) != 0) return {Errc::malformed, offset + 44};
     if (!all_zero(index_and_trailer.subspan(48, 16))) return {Errc::malformed, offset + 48};
     base_ = offset;
     start_ = p;
@@ -207,7 +217,9 @@ class Index {
         !section(all, std::uint64_t{entries_} * entry_size, entry_bytes_) || !section(all, *extents, extent_bytes) ||
         !section(all, load_le<std::uint64_t>(p + 16), values_) ||
         !section(all, load_le<std::uint64_t>(p + 24), metadata_) ||
-        !section(all, load_le<std::uint64_t>(p + 32), strings_) || at_ != size) {
+        !section(all, load_le<std::uint64_t>(p + 32), strings_) ||
+        !section(all, (flags & stored_blocks) != 0 ? std::uint64_t{entries_} * stored_size : 0, stored_) ||
+        at_ != size) {
       return {Errc::malformed, offset + at_};
     }
     extent_data_ = extent_bytes.data();
@@ -242,6 +254,8 @@ class Index {
     const std::byte* p = entry_bytes_.data() + std::size_t{i} * entry_size;
     out.offset = load_le<std::uint64_t>(p + 8);
     out.length = load_le<std::uint64_t>(p + 16);
+    out.stored = stored_.empty() ? 0 : load_le<std::uint64_t>(stored_.data() + std::size_t{i} * stored_size);
+    out.stored_hash = stored_.empty() ? 0 : load_le<std::uint64_t>(stored_.data() + std::size_t{i} * stored_size + 8);
     out.hash = load_le<std::uint64_t>(p + 24);
     out.dtype = static_cast<DType>(load_le<std::uint16_t>(p + 32));
     out.rank = load_le<std::uint16_t>(p + 34);
@@ -252,7 +266,7 @@ class Index {
     out.node = load_le<std::uint32_t>(p + 44);
     out.id_low = load_le<std::uint64_t>(p + 48);
     out.id_high = load_le<std::uint64_t>(p + 56);
-    if (flags > 7 || out.id_form == 3) return false;
+    if (flags > 7 || out.id_form == 3 || (out.stored == 0 && out.stored_hash != 0)) return false;
     if (out.first_extent > extents_ || out.rank > extents_ - out.first_extent) return false;
     return string(load_le<std::uint32_t>(p), load_le<std::uint32_t>(p + 4), out.name);
   }
@@ -301,6 +315,9 @@ class Index {
   std::uint64_t entry_offset(std::uint32_t i) const noexcept {
     return place(entry_bytes_) + std::uint64_t{i} * entry_size;
   }
+  std::uint64_t stored_offset(std::uint32_t i) const noexcept {
+    return place(stored_) + std::uint64_t{i} * stored_size;
+  }
   std::uint64_t type_offset(std::uint32_t i) const noexcept {
     return place(type_bytes_) + std::uint64_t{i} * type_size;
   }
@@ -331,7 +348,8 @@ class Index {
     return true;
   }
 
-  std::span<const std::byte> node_bytes_{}, type_bytes_{}, entry_bytes_{}, values_{}, metadata_{}, strings_{};
+  std::span<const std::byte> node_bytes_{}, type_bytes_{}, entry_bytes_{}, values_{}, metadata_{}, strings_{},
+      stored_{};
   const std::byte* extent_data_ = nullptr;
   const std::byte* start_ = nullptr;
   std::uint64_t base_ = 0;
@@ -367,7 +385,8 @@ class MemoryFile {
   }
   const Index& index() const noexcept { return index_; }
 
-  /// The tensor of that path. `hash` checks its bytes. Errors: not_found, malformed, checksum.
+  /// The tensor of that path. `hash` checks its bytes. Errors: not_found, malformed, checksum, unsupported
+  /// (compressed).
   Fault tensor(std::string_view path, TensorBytes& out, Hash hash = nullptr) const noexcept {
     if (!index_.find(path, out.entry)) return {Errc::not_found, 0};
     return locate(out, hash);
@@ -382,6 +401,7 @@ class MemoryFile {
  private:
   Fault locate(TensorBytes& out, Hash hash) const noexcept {
     const Entry& e = out.entry;
+    if (e.stored != 0) return {Errc::unsupported, e.offset};  // compressed: not for a reader without a heap
     if (e.offset < header_size || e.offset > blocks_end_ || e.length > blocks_end_ - e.offset ||
         !index_.length_fits(e)) {
       return {Errc::malformed, e.offset};

@@ -1,0 +1,331 @@
+#include "frames.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <zstd.h>
+
+#include "parallel.hpp"
+#include "stele/precision/shuffle.hpp"
+#include "stele/recorders/stele_reader.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace {
+
+constexpr std::size_t frame_size = std::size_t{1} << 20;
+constexpr std::uint32_t plain_frame = 0x80000000U;
+constexpr int level = 1;
+/// Less is not worth a frame of its own.
+constexpr std::uint64_t least = 512;
+
+std::uint64_t frame_count(std::uint64_t length) { return length / frame_size + (length % frame_size != 0 ? 1 : 0); }
+
+struct Free {
+  void operator()(ZSTD_CCtx* c) const { ZSTD_freeCCtx(c); }
+  void operator()(ZSTD_DCtx* c) const { ZSTD_freeDCtx(c); }
+};
+
+/// One a thread: making one costs as much as a small frame.
+ZSTD_CCtx& compressor() {
+  thread_local const std::unique_ptr<ZSTD_CCtx, Free> context(ZSTD_createCCtx());
+  if (context == nullptr) throw std::bad_alloc();
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level);
+  ZSTD_CCtx_setParameter(context.get(), ZSTD_c_contentSizeFlag, 0);
+  return *context;
+}
+ZSTD_DCtx& decompressor() {
+  thread_local const std::unique_ptr<ZSTD_DCtx, Free> context(ZSTD_createDCtx());
+  if (context == nullptr) throw std::bad_alloc();
+  return *context;
+}
+/// Room for one frame, one a thread.
+Bytes& scratch() {
+  thread_local Bytes bytes(frame_size);
+  return bytes;
+}
+
+/// A frame on its way into a file.
+struct Packed {
+  Bytes plain{frame_size};
+  std::size_t used = 0;
+  Bytes packed;  // as large as it may become
+  std::size_t size = 0;
+  bool compressed = false;
+
+  void pack(unsigned width) {
+    if (packed.empty()) packed = Bytes(ZSTD_compressBound(frame_size));
+    const std::byte* from = plain.data();
+    if (width != 1) {
+      shuffle_bytes(plain.data(), scratch().data(), used / width, width);
+      from = scratch().data();
+    }
+    size = ZSTD_compress2(&compressor(), packed.data(), packed.size(), from, used);
+    // A sixteenth less, or it is not worth the time to take it back.
+    compressed = !ZSTD_isError(size) && size + used / 16 <= used;
+  }
+  std::span<const std::byte> bytes() const {
+    return compressed ? std::span<const std::byte>(packed.data(), size)
+                      : std::span<const std::byte>(plain.data(), used);
+  }
+};
+
+class FrameSink final : public PieceSink {
+ public:
+  FrameSink(const LeafView& leaf, unsigned threads, Gather& out)
+      : width_(swap_unit(leaf.dtype())),
+        threads_(threads),
+        out_(out),
+        start_(out.position()),
+        batch_(static_cast<std::size_t>(std::min<std::uint64_t>(frame_count(leaf.byte_size()), 2 * threads))) {}
+
+  Status piece(std::span<const std::byte> bytes) override {
+    hasher_.update(bytes.data(), bytes.size());
+    return add(bytes);
+  }
+  Result<StoredBlock> finish() {
+    STELE_TRY(flush());
+    if (as_it_is_) return StoredBlock{};
+    for (const std::uint32_t size : sizes_) {
+      std::byte bytes[4];
+      format::store_le(bytes, size);
+      stored_.update(bytes, sizeof bytes);
+      STELE_TRY(out_.write(bytes));
+    }
+    return StoredBlock{out_.position() - start_, stored_.digest()};
+  }
+  std::uint64_t hash() const { return hasher_.digest(); }
+
+ private:
+  Status add(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      if (as_it_is_) return out_.write(bytes);
+      Packed& frame = batch_[full_];
+      const std::size_t n = std::min(bytes.size(), frame_size - frame.used);
+      std::memcpy(frame.plain.data() + frame.used, bytes.data(), n);
+      frame.used += n;
+      bytes = bytes.subspan(n);
+      // The first frame decides for all of the tensor.
+      if (frame.used == frame_size && (++full_ == batch_.size() || sizes_.empty())) STELE_TRY(flush());
+    }
+    return {};
+  }
+
+  Status flush() {
+    const std::size_t count = full_ + (full_ < batch_.size() && batch_[full_].used != 0 ? 1 : 0);
+    full_ = 0;
+    parallel(threads_, count, [&](std::size_t i) { batch_[i].pack(width_); });
+    for (std::size_t i = 0; i < count; ++i) {
+      Packed& frame = batch_[i];
+      as_it_is_ = as_it_is_ || (sizes_.empty() && !frame.compressed);
+      stored_.update(frame.bytes().data(), frame.bytes().size());
+      STELE_TRY(out_.write(frame.bytes()));
+      sizes_.push_back(static_cast<std::uint32_t>(frame.bytes().size()) | (frame.compressed ? 0U : plain_frame));
+      frame.used = 0;
+    }
+    return {};
+  }
+
+  unsigned width_;
+  unsigned threads_;
+  Gather& out_;
+  std::uint64_t start_;
+  std::vector<Packed> batch_;
+  std::size_t full_ = 0;
+  bool as_it_is_ = false;
+  std::vector<std::uint32_t> sizes_;
+  Hasher hasher_;
+  Hasher stored_;
+};
+
+Error broken(const FramedBlock& block, const char* text) {
+  return Error(Errc::malformed, text).file(block.source.name()).offset(block.offset);
+}
+
+/// The table of a block, a part at a time: a small file may claim a large tensor.
+class Table {
+ public:
+  explicit Table(const FramedBlock& block) : block_(block), count_(frame_count(block.length)) {}
+
+  struct Frame {
+    std::uint64_t offset;  // in the source
+    std::uint32_t stored;
+    bool compressed;
+    std::uint32_t length;  // plain
+  };
+  /// Goes to the next frame.
+  Status next(Frame& frame) {
+    if (at_ % part == 0) {
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(count_ - at_, part));
+      const std::uint64_t table = block_.offset + block_.stored - 4 * count_;
+      STELE_TRY(block_.source.read_at(table + 4 * at_, std::span(bytes_).first(4 * n)));
+    }
+    const auto word = format::load_le<std::uint32_t>(bytes_ + 4 * (at_ % part));
+    frame.offset = block_.offset + used_;
+    frame.stored = word & ~plain_frame;
+    frame.compressed = (word & plain_frame) == 0;
+    frame.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(block_.length - at_ * frame_size, frame_size));
+    used_ += frame.stored;
+    ++at_;
+    const std::uint64_t room = block_.stored - 4 * count_;
+    if (frame.stored > frame_size || used_ > room || (at_ == count_ && used_ != room) ||
+        (!frame.compressed && frame.stored != frame.length)) {
+      return broken(block_, "a compressed block whose frames are not what it says");
+    }
+    return {};
+  }
+  bool done() const { return at_ == count_; }
+  /// Adds the table's own bytes.
+  Status hash(Hasher& to) {
+    const std::uint64_t table = block_.offset + block_.stored - 4 * count_;
+    for (std::uint64_t at = 0; at < count_; at += part) {
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(count_ - at, part));
+      STELE_TRY(block_.source.read_at(table + 4 * at, std::span(bytes_).first(4 * n)));
+      to.update(bytes_, 4 * n);
+    }
+    return {};
+  }
+
+ private:
+  static constexpr std::size_t part = 256;
+  const FramedBlock& block_;
+  std::uint64_t count_;
+  std::uint64_t at_ = 0;
+  std::uint64_t used_ = 0;
+  std::byte bytes_[4 * part];
+};
+
+Status unpack(const FramedBlock& block, const Table::Frame& frame, const std::byte* stored, std::byte* out) {
+  if (!frame.compressed) {
+    std::memcpy(out, stored, frame.length);
+    return {};
+  }
+  std::byte* plain = block.width != 1 ? scratch().data() : out;
+  const std::size_t n = ZSTD_decompressDCtx(&decompressor(), plain, frame.length, stored, frame.stored);
+  if (ZSTD_isError(n) || n != frame.length || frame.length % block.width != 0) {
+    return Error(Errc::malformed, "a damaged compressed frame").file(block.source.name()).offset(frame.offset);
+  }
+  if (plain != out) unshuffle_bytes(plain, out, frame.length / block.width, block.width);
+  return {};
+}
+
+}  // namespace
+
+bool frames_fit(std::uint64_t stored, std::uint64_t length) noexcept {
+  const std::uint64_t count = frame_count(length);
+  // A frame has at least a byte; one that is plain is as large as its content.
+  return length != 0 && stored / 5 >= count && stored <= length + 4 * count;
+}
+
+Result<StoredBlock> write_frames(const LeafView& leaf, unsigned threads, Gather& out, ReadContext& context,
+                                 std::uint64_t& hash) {
+  if (leaf.byte_size() < least) {
+    STELE_TRY(out.leaf(leaf, context, &hash));
+    return StoredBlock{};
+  }
+  FrameSink sink(leaf, threads, out);
+  STELE_TRY(leaf.stream(sink, context));
+  hash = sink.hash();
+  return sink.finish();
+}
+
+Status stream_frames(const FramedBlock& block, PieceSink& sink, ReadContext& context, std::uint64_t& hash) {
+  struct Job {
+    Table::Frame frame;
+    std::span<const std::byte> stored;
+    std::byte* out;
+    Status status;
+  };
+  Hasher as_stored;
+  Table table(block);
+  Hasher hasher;
+  std::vector<Job> jobs;
+  Bytes stored;
+  Bytes plain;
+  const auto all = block.source.view();
+  const std::size_t most = std::size_t{2} * context.threads();
+  for (std::uint64_t done = 0; !table.done();) {
+    jobs.clear();
+    std::size_t stored_size = 0;
+    std::size_t plain_size = 0;
+    while (!table.done() && jobs.size() < most) {
+      Job& job = jobs.emplace_back();
+      STELE_TRY(table.next(job.frame));
+      stored_size += job.frame.stored;
+      plain_size += job.frame.length;
+    }
+    const std::uint64_t offset = jobs.front().frame.offset;
+    std::span<const std::byte> from;
+    if (!all.empty()) {
+      from = all.subspan(static_cast<std::size_t>(offset), stored_size);
+    } else {
+      if (stored.size() < stored_size) stored = Bytes(stored_size);
+      STELE_TRY(block.source.read_at(offset, stored.span().first(stored_size)));
+      from = stored.span();
+    }
+    as_stored.update(from.data(), stored_size);
+    std::byte* to = sink.place(done, plain_size);
+    if (to == nullptr) {
+      if (plain.size() < plain_size) plain = Bytes(plain_size);
+      to = plain.data();
+    }
+    std::byte* at = to;
+    for (Job& job : jobs) {
+      job.stored = from.first(job.frame.stored);
+      from = from.subspan(job.frame.stored);
+      job.out = at;
+      at += job.frame.length;
+    }
+    parallel(context.threads(), jobs.size(),
+             [&](std::size_t i) { jobs[i].status = unpack(block, jobs[i].frame, jobs[i].stored.data(), jobs[i].out); });
+    for (Job& job : jobs) {
+      if (!job.status) return std::move(job.status);
+    }
+    for (std::size_t passed = 0; passed < plain_size;) {
+      const std::size_t n = std::min(ReadContext::piece_size, plain_size - passed);
+      hasher.update(to + passed, n);
+      STELE_TRY(sink.piece({to + passed, n}));
+      passed += n;
+    }
+    done += plain_size;
+  }
+  STELE_TRY(table.hash(as_stored));
+  if (as_stored.digest() != block.hash) {
+    return Error(Errc::checksum, "a compressed block is damaged").file(block.source.name()).offset(block.offset);
+  }
+  hash = hasher.digest();
+  return {};
+}
+
+Status read_frames(const FramedBlock& block, std::uint64_t first, std::span<std::byte> out) {
+  Table table(block);
+  Bytes stored;
+  Bytes plain;
+  for (std::uint64_t at = 0; !out.empty() && !table.done();) {
+    Table::Frame frame;
+    STELE_TRY(table.next(frame));
+    const std::uint64_t begin = at;
+    at += frame.length;
+    if (at <= first) continue;
+    if (stored.empty()) {
+      stored = Bytes(frame_size);
+      plain = Bytes(frame_size);
+    }
+    STELE_TRY(block.source.read_at(frame.offset, stored.span().first(frame.stored)));
+    STELE_TRY(unpack(block, frame, stored.data(), plain.data()));
+    const std::size_t skip = static_cast<std::size_t>(first - begin);
+    const std::size_t n = std::min(out.size(), static_cast<std::size_t>(frame.length) - skip);
+    std::memcpy(out.data(), plain.data() + skip, n);
+    out = out.subspan(n);
+    first += n;
+  }
+  return {};
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
