@@ -11,12 +11,15 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libstele${stele_soversion})
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_GENERATE_SHLIBS ON)
-set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "${PROJECT_DESCRIPTION} (library)")
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "This package holds the shared library.")
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libstele-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS  # the headers include Boost; what else the library uses is linked into it
     "libstele${stele_soversion} (= ${PROJECT_VERSION}), libboost1.81-dev | libboost-dev (>= 1.81)")
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libcereal-dev, libeigen3-dev")
-set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "${PROJECT_DESCRIPTION} (headers)")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "This package holds the headers, and what CMake and pkg-config look for.")
+
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION share/doc/libstele${stele_soversion} RENAME copyright COMPONENT runtime)
+install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION share/doc/libstele-dev RENAME copyright COMPONENT development)
 include(CPack)
