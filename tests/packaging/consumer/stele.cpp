@@ -7,6 +7,7 @@
 
 int main() {
   const Model model = make_model();
+  std::cout << stele::summary(model);
   stele::save(model, "mine.safetensors").value();
   check(stele::load<Model>("mine.safetensors").value(), "front door, safetensors");
 
