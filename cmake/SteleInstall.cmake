@@ -1,6 +1,7 @@
 # What `cmake --install` ships: headers, libraries, and packages for CMake (find_package) and pkg-config. A shared build
 # also packs them for Debian (cpack): docs/guide/install.md says why only that one.
 include(CMakePackageConfigHelpers)
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 set(stele_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/stele")
 set(stele_soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
@@ -10,7 +11,6 @@ set(stele_pc_hwy libhwy)
 set(stele_pc_xxHash libxxhash)
 
 # One export set a room, so that a component defines its own targets only and asks for their packages only.
-set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 set(stele_components)
 set(stele_component_lines)
 set(stele_pc_libs)
@@ -37,9 +37,11 @@ foreach(room IN LISTS stele_rooms)
   list(APPEND stele_components ${component})
   list(JOIN rooms " " rooms)
   list(JOIN packages " " packages)
-  string(APPEND stele_component_lines "set(_stele_rooms_${component} ${rooms})\nset(_stele_packages_${component} ${packages})\n")
+  string(APPEND stele_component_lines "set(_stele_rooms_${component} ${rooms})\n"
+                                      "set(_stele_packages_${component} ${packages})\n")
 endforeach()
-install(TARGETS stele EXPORT stele LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime NAMELINK_COMPONENT development)
+install(TARGETS stele EXPORT stele LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+                                   NAMELINK_COMPONENT development)
 install(EXPORT stele FILE stele.cmake NAMESPACE stele:: DESTINATION ${stele_package_dir})
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/stele" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 

@@ -20,6 +20,9 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS  # the headers include Boost; what 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libcereal-dev, libeigen3-dev")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "This package holds the headers, and what CMake and pkg-config look for.")
 
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION share/doc/libstele${stele_soversion} RENAME copyright COMPONENT runtime)
-install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION share/doc/libstele-dev RENAME copyright COMPONENT development)
+foreach(part IN ITEMS RUNTIME DEVELOPMENT)
+  string(TOLOWER ${part} component)
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" RENAME copyright COMPONENT ${component}
+          DESTINATION share/doc/${CPACK_DEBIAN_${part}_PACKAGE_NAME})
+endforeach()
 include(CPack)

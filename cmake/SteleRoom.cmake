@@ -1,5 +1,5 @@
-# Helpers for the rooms: one static library a room, all in the list STELE_ROOMS. stele::stele links them, cmake --install
-# ships them, and find_package(stele COMPONENTS ...) names them.
+# Helpers for the rooms: one static library a room, all in the list STELE_ROOMS. stele::stele links them,
+# cmake --install ships them, and find_package(stele COMPONENTS ...) names them.
 
 # stele_add_room(FOLDER): its CMakeLists.txt, or a message while there is none.
 macro(stele_add_room folder)
@@ -15,8 +15,8 @@ endmacro()
 # A static library stele_NAME (stele::NAME) of every .cpp below the current folder. It sees the public headers. Other
 # rooms among the targets are left out while they have no sources; without sources of its own the room is left out.
 #
-# PACKAGES are the CMake packages that the room's own targets come from; they are found here, and again in a project that
-# uses the installed room. Each must have a line in SteleInstall.cmake.
+# PACKAGES are the CMake packages that the room's own targets come from; they are found here, and again in a project
+# that uses the installed room. Each must have a line in SteleInstall.cmake.
 function(stele_room name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PUBLIC;PRIVATE;PACKAGES")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp")

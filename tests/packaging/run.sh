@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Every way to use the library from another project, as docs/guide/install.md tells it, each with a program that saves and
-# loads. Wants the presets release and deb built (`make packaging`); works in build/packaging, from scratch.
+# Every way to use the library from another project, as docs/guide/install.md tells it, each with a program that saves
+# and loads. Wants the presets release and deb built (`make packaging`); works in build/packaging, from scratch.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 root=$PWD
@@ -66,7 +66,7 @@ with_pkg_config pkg-config "$work/prefix/lib/pkgconfig"
 
 # Sources: what git has, in a repository of its own. The second way uses the first one's checkout, for ccache.
 mkdir "$work/source"
-git ls-files -z --cached --others --exclude-standard | xargs -0 ls -d 2>/dev/null | tar -c -T - | tar -x -C "$work/source"
+git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$work/source"
 git=(git -C "$work/source" -c user.name=stele -c user.email=stele@localhost -c commit.gpgsign=false)
 quietly "${git[@]}" init -q -b main
 quietly "${git[@]}" add -A
@@ -80,12 +80,13 @@ debs=$work/debs
 quietly cpack --config build/deb/CPackConfig.cmake -B "$debs"
 field() { dpkg-deb -f "$debs/$1" "$2"; }
 library=$(cd "$debs" && echo libstele[0-9]*.deb)
+development=$(cd "$debs" && echo libstele-dev_*.deb)
 version=$(field "$library" Version)
 for package in libhwy1 libxxhash0 libstdc++6; do
   field "$library" Depends | grep -qF "$package" || fail "$library does not depend on $package"
 done
 for package in "$(field "$library" Package) (= $version)" "libboost1.81-dev | libboost-dev (>= 1.81)"; do
-  field "libstele-dev_${version}_$(dpkg --print-architecture).deb" Depends | grep -qF "$package" || fail "libstele-dev does not depend on $package"
+  field "$development" Depends | grep -qF "$package" || fail "$development does not depend on $package"
 done
 mkdir "$work/root"
 for deb in "$debs"/*.deb; do dpkg-deb -x "$deb" "$work/root"; done
