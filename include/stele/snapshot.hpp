@@ -252,11 +252,11 @@ class STELE_EXPORT SnapshotBuilder {
 /// Stores the tensors at another precision: a Snapshot whose leaves convert piece by piece as they are read.
 STELE_EXPORT Snapshot with_precision(const Snapshot& snapshot, PrecisionSpec precision, ConvertRules rules = {});
 
-/// A table of a Snapshot's parameters: path, dtype, shape, elements; and totals.
-STELE_EXPORT std::string summary(const Snapshot& snapshot);
-
 /// The same Snapshot with this metadata (replacing equal keys).
 STELE_EXPORT Snapshot with_metadata(const Snapshot& snapshot, const std::map<std::string, std::string>& metadata);
+
+/// A table of a Snapshot's parameters: path, dtype, shape, elements; and totals.
+STELE_EXPORT std::string summary(const Snapshot& snapshot);
 
 }  // namespace v0
 }  // namespace stele
