@@ -8,6 +8,7 @@ set(stele_soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 # The pkg-config module of each package that a room names.
 set(stele_pc_SteleBoost "")  # has none
 set(stele_pc_hwy libhwy)
+set(stele_pc_re2 re2)
 set(stele_pc_xxHash libxxhash)
 
 # One export set a room, so that a component defines its own targets only and asks for their packages only.
@@ -49,8 +50,8 @@ list(JOIN stele_components " " stele_components)
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/steleConfig.cmake.in" "${PROJECT_BINARY_DIR}/steleConfig.cmake"
                               INSTALL_DESTINATION ${stele_package_dir} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/steleConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES "${PROJECT_BINARY_DIR}/steleConfig.cmake" "${PROJECT_BINARY_DIR}/steleConfigVersion.cmake"
-              "${PROJECT_SOURCE_DIR}/cmake/FindSteleBoost.cmake" "${PROJECT_SOURCE_DIR}/cmake/FindxxHash.cmake"
+file(GLOB stele_finders "${PROJECT_SOURCE_DIR}/cmake/Find*.cmake")
+install(FILES "${PROJECT_BINARY_DIR}/steleConfig.cmake" "${PROJECT_BINARY_DIR}/steleConfigVersion.cmake" ${stele_finders}
         DESTINATION ${stele_package_dir})
 
 if(BUILD_SHARED_LIBS)

@@ -55,13 +55,15 @@ mv "$work/elsewhere" "$work/prefix"
 no_path_of_ours "$work/prefix"
 package=(-D WAY=package -D CMAKE_PREFIX_PATH="$work/prefix")
 with_cmake find_package "${package[@]}"
-with_cmake find_package-safetensors "${package[@]}" -D COMPONENTS=safetensors
 refused find_package-unknown "stele_FOUND to FALSE" "${package[@]}" -D COMPONENTS=unknown
-# A component asks for the packages of its rooms only: precision for Highway, safetensors for xxHash too.
-without_xxhash=(-D CMAKE_DISABLE_FIND_PACKAGE_xxHash=ON)
-refused find_package-without "xxHash" "${package[@]}" "${without_xxhash[@]}" -D COMPONENTS=safetensors
-with_cmake find_package-precision "${package[@]}" "${without_xxhash[@]}" \
-  -D CMAKE_DISABLE_FIND_PACKAGE_SteleBoost=ON -D COMPONENTS=precision
+# A component asks for the packages of its rooms only: transforms for RE2, which the others do not need, and so on.
+without() { printf -- '-DCMAKE_DISABLE_FIND_PACKAGE_%s=ON\n' "$@"; }
+mapfile -t no_re2 < <(without re2)
+mapfile -t highway_only < <(without re2 xxHash SteleBoost)
+mapfile -t boost_only < <(without re2 xxHash hwy)
+refused find_package-without "re2" "${package[@]}" "${no_re2[@]}"
+with_cmake find_package-safetensors "${package[@]}" "${no_re2[@]}" -D COMPONENTS=safetensors
+with_cmake find_package-precision "${package[@]}" "${highway_only[@]}" -D COMPONENTS=precision
 with_pkg_config pkg-config "$work/prefix/lib/pkgconfig"
 
 # Sources: what git has, in a repository of its own. The second way uses the first one's checkout, for ccache.
@@ -82,7 +84,7 @@ field() { dpkg-deb -f "$debs/$1" "$2"; }
 library=$(cd "$debs" && echo libstele[0-9]*.deb)
 development=$(cd "$debs" && echo libstele-dev_*.deb)
 version=$(field "$library" Version)
-for package in libhwy1 libxxhash0 libstdc++6; do
+for package in libhwy1 libre2-9 libxxhash0 libstdc++6; do
   field "$library" Depends | grep -qF "$package" || fail "$library does not depend on $package"
 done
 for package in "$(field "$library" Package) (= $version)" "libboost1.81-dev | libboost-dev (>= 1.81)"; do
@@ -93,7 +95,7 @@ for deb in "$debs"/*.deb; do dpkg-deb -x "$deb" "$work/root"; done
 no_path_of_ours "$work/root"
 libraries=$(dirname "$(find "$work/root/usr/lib" -name libstele.so)")
 deb=(-D WAY=package -D CMAKE_PREFIX_PATH="$work/root/usr")
-with_cmake deb-find_package "${deb[@]}" "${without_xxhash[@]}"
+with_cmake deb-find_package "${deb[@]}" "${boost_only[@]}"
 with_cmake deb-find_package-safetensors "${deb[@]}" -D COMPONENTS=safetensors
 with_pkg_config deb-pkg-config "$libraries/pkgconfig"
 echo "packaging: all ways work"

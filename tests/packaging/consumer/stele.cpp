@@ -2,12 +2,14 @@
 #include <iostream>
 
 #include <stele/stele.hpp>
+#include <stele/transform.hpp>
 
 #include "model.hpp"
 
 int main() {
   const Model model = make_model();
-  std::cout << stele::summary(model);
+  const stele::Snapshot renamed = stele::rename(stele::snapshot_of(model).value(), {{"^layers", "blocks"}}).value();
+  std::cout << stele::summary(renamed);
   stele::save(model, "mine.safetensors").value();
   check(stele::load<Model>("mine.safetensors").value(), "front door, safetensors");
 
