@@ -6,6 +6,8 @@
 #   make bench                benchmarks, release build
 #   make fuzz SECONDS=60      every fuzz target for that long each
 #   make docs                 compile the code blocks of README.md and docs/
+#   make deb                  Debian packages, in build/deb
+#   make packaging            use the library from other projects: installed, as sources, from the Debian packages
 #   make interop              check files against the programs of others (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -13,7 +15,7 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build demo test bench fuzz docs interop format format-check tidy clean
+.PHONY: deps deps-build demo test bench fuzz docs deb packaging interop format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
@@ -46,6 +48,16 @@ docs: deps
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target docs_blocks
 	ctest --preset dev -L docs -j $(JOBS)
+
+deb: deps
+	cmake --preset deb
+	cmake --build --preset deb -j $(JOBS)
+	cpack --config build/deb/CPackConfig.cmake -B build/deb
+
+packaging: deb
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS)
+	JOBS=$(JOBS) tests/packaging/run.sh
 
 interop: deps build/interop/installed
 	cmake --preset dev

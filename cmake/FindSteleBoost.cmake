@@ -1,7 +1,8 @@
 # Boost headers, 1.81 or newer (Describe, PFR), as the target stele_boost.
 #
 # Looked for in STELE_BOOST_INCLUDE (the folder that holds boost/), then in build/deps/boost of the source tree, where
-# `make deps` unpacks them when another Boost is installed, then where CMake looks anyway.
+# `make deps` unpacks them when another Boost is installed, then in Boost_ROOT and where CMake looks anyway. This file
+# is installed too: in a project that uses stele it looks anew.
 set(STELE_BOOST_INCLUDE "" CACHE PATH "Folder that holds boost/, 1.81 or newer")
 
 # Not cached: an answer kept from before `make deps` would be wrong after it.
@@ -13,7 +14,8 @@ else()
     find_path(SteleBoost_INCLUDE_DIR boost/version.hpp PATHS "${PROJECT_SOURCE_DIR}/build/deps/boost/usr/include"
               NO_DEFAULT_PATH NO_CACHE)
   endif()
-  find_path(SteleBoost_INCLUDE_DIR boost/version.hpp HINTS ${Boost_INCLUDE_DIR} ${BOOST_ROOT} PATH_SUFFIXES include NO_CACHE)
+  find_path(SteleBoost_INCLUDE_DIR boost/version.hpp HINTS ${Boost_INCLUDE_DIR} ${Boost_ROOT} ${BOOST_ROOT}
+            ENV Boost_ROOT ENV BOOST_ROOT PATH_SUFFIXES include NO_CACHE)
 endif()
 if(SteleBoost_INCLUDE_DIR)
   string(REGEX REPLACE "/$" "" SteleBoost_INCLUDE_DIR "${SteleBoost_INCLUDE_DIR}")
@@ -30,8 +32,8 @@ else()
 endif()
 if(_problem)
   set(SteleBoost_INCLUDE_DIR)
-  string(APPEND _problem " Install libboost1.81-dev, or run `make deps`, which unpacks the headers below build/deps where"
-                         " another Boost is in the way, or name the folder that holds boost/: -D STELE_BOOST_INCLUDE=...")
+  string(APPEND _problem " Install libboost1.81-dev, or name the folder that holds boost/: -D STELE_BOOST_INCLUDE=... In a"
+                         " checkout of stele, `make deps` unpacks the headers below build/deps where another Boost is in the way.")
 endif()
 
 include(FindPackageHandleStandardArgs)

@@ -1,14 +1,73 @@
-# Headers, the libraries of every room, and a package that find_package(stele) finds.
+# What `cmake --install` ships: headers, libraries, and packages for CMake (find_package) and pkg-config. A shared build
+# also packs them for Debian (cpack): docs/guide/install.md says why only that one.
 include(CMakePackageConfigHelpers)
-set(stele_package "${CMAKE_INSTALL_LIBDIR}/cmake/stele")
+set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
+set(stele_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/stele")
+set(stele_soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-install(TARGETS stele ${stele_rooms} EXPORT steleTargets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+# The pkg-config module of each package that a room names.
+set(stele_pc_SteleBoost "")  # has none
+set(stele_pc_hwy libhwy)
+set(stele_pc_Threads "")
+set(stele_pc_re2 re2)
+set(stele_pc_zstd libzstd)
+set(stele_pc_xxHash libxxhash)
+
+# One export set a room, so that a component defines its own targets only and asks for their packages only.
+set(stele_components)
+set(stele_component_lines)
+set(stele_pc_libs)
+set(stele_pc_requires)
+foreach(room IN LISTS stele_rooms)
+  string(REGEX REPLACE "^stele_(recorder_)?" "" component ${room})
+  get_target_property(rooms ${room} STELE_ROOMS)
+  get_target_property(packages ${room} STELE_PACKAGES)
+  list(TRANSFORM rooms REPLACE "^stele_" "")
+  if(BUILD_SHARED_LIBS)
+    set(packages SteleBoost)  # what the headers need; the rest is inside
+  else()
+    get_target_property(name ${room} EXPORT_NAME)
+    install(TARGETS ${room} EXPORT stele_${name} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(EXPORT stele_${name} FILE room_${name}.cmake NAMESPACE stele:: DESTINATION ${stele_package_dir})
+    string(PREPEND stele_pc_libs " -l${room}")
+    foreach(package IN LISTS packages)
+      if(NOT DEFINED stele_pc_${package})
+        message(FATAL_ERROR "stele: ${room} names the package ${package}, which has no line in SteleInstall.cmake")
+      endif()
+      list(APPEND stele_pc_requires ${stele_pc_${package}})
+    endforeach()
+  endif()
+  list(APPEND stele_components ${component})
+  list(JOIN rooms " " rooms)
+  list(JOIN packages " " packages)
+  string(APPEND stele_component_lines "set(_stele_rooms_${component} ${rooms})\n"
+                                      "set(_stele_packages_${component} ${packages})\n")
+endforeach()
+install(TARGETS stele EXPORT stele LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
+                                   NAMELINK_COMPONENT development)
+install(EXPORT stele FILE stele.cmake NAMESPACE stele:: DESTINATION ${stele_package_dir})
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/stele" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT steleTargets NAMESPACE stele:: DESTINATION ${stele_package})
 
+list(JOIN stele_components " " stele_components)
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/steleConfig.cmake.in" "${PROJECT_BINARY_DIR}/steleConfig.cmake"
-                              INSTALL_DESTINATION ${stele_package} NO_SET_AND_CHECK_MACRO)
+                              INSTALL_DESTINATION ${stele_package_dir} NO_SET_AND_CHECK_MACRO)
 write_basic_package_version_file("${PROJECT_BINARY_DIR}/steleConfigVersion.cmake" COMPATIBILITY SameMinorVersion)
-install(FILES "${PROJECT_BINARY_DIR}/steleConfig.cmake" "${PROJECT_BINARY_DIR}/steleConfigVersion.cmake"
-              "${PROJECT_SOURCE_DIR}/cmake/FindSteleBoost.cmake" "${PROJECT_SOURCE_DIR}/cmake/FindxxHash.cmake"
-        DESTINATION ${stele_package})
+file(GLOB stele_finders "${PROJECT_SOURCE_DIR}/cmake/Find*.cmake")
+install(FILES "${PROJECT_BINARY_DIR}/steleConfig.cmake" "${PROJECT_BINARY_DIR}/steleConfigVersion.cmake" ${stele_finders}
+        DESTINATION ${stele_package_dir})
+
+if(BUILD_SHARED_LIBS)
+  set(stele_pc_libs " -lstele")
+endif()
+list(REMOVE_DUPLICATES stele_pc_requires)
+list(JOIN stele_pc_requires " " stele_pc_requires)
+file(RELATIVE_PATH stele_pc_up "/${CMAKE_INSTALL_LIBDIR}/pkgconfig" "/")
+cmake_path(SET stele_pc_up NORMALIZE "${stele_pc_up}")
+configure_file("${PROJECT_SOURCE_DIR}/cmake/stele.pc.in" "${PROJECT_BINARY_DIR}/stele.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/stele.pc" DESTINATION "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+
+if(PROJECT_IS_TOP_LEVEL AND BUILD_SHARED_LIBS)
+  include(StelePack)
+else()
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" DESTINATION ${CMAKE_INSTALL_DOCDIR})
+endif()

@@ -1,4 +1,5 @@
-# Helpers for the rooms: one CMake target a room, all in the list STELE_ROOMS, which stele::stele links and install ships.
+# Helpers for the rooms: one static library a room, all in the list STELE_ROOMS. stele::stele links them,
+# cmake --install ships them, and find_package(stele COMPONENTS ...) names them.
 
 # stele_add_room(FOLDER): its CMakeLists.txt, or a message while there is none.
 macro(stele_add_room folder)
@@ -9,46 +10,53 @@ macro(stele_add_room folder)
   endif()
 endmacro()
 
-# stele_room(NAME [PUBLIC target...] [PRIVATE target...])
+# stele_room(NAME [PUBLIC target...] [PRIVATE target...] [PACKAGES package...])
 #
 # A static library stele_NAME (stele::NAME) of every .cpp below the current folder. It sees the public headers. Other
 # rooms among the targets are left out while they have no sources; without sources of its own the room is left out.
+#
+# PACKAGES are the CMake packages that the room's own targets come from; they are found here, and again in a project
+# that uses the installed room. Each must have a line in SteleInstall.cmake.
 function(stele_room name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PUBLIC;PRIVATE")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PUBLIC;PRIVATE;PACKAGES")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp")
   if(NOT sources)
     message(STATUS "stele: ${name} has no sources yet, left out")
     return()
   endif()
-  add_library(stele_${name} STATIC ${sources})
-  target_include_directories(stele_${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
-                                                  $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
-  target_compile_features(stele_${name} PUBLIC cxx_std_20)
+  foreach(package IN LISTS arg_PACKAGES)
+    find_package(${package} REQUIRED GLOBAL)  # global: whoever links the room needs its targets, in any folder
+  endforeach()
+  set(target stele_${name})
+  add_library(${target} STATIC ${sources})
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  set(rooms)  # with the rooms below, in the order of their arrows
+  set(packages)
   foreach(scope IN ITEMS PUBLIC PRIVATE)
-    foreach(target IN LISTS arg_${scope})
-      if(target MATCHES "^stele_" AND NOT TARGET ${target})
+    foreach(other IN LISTS arg_${scope})
+      if(other STREQUAL "stele_private")  # never exported
+        set(other $<BUILD_INTERFACE:stele_private>)
+      elseif(other MATCHES "^stele_" AND NOT TARGET ${other})
         continue()
       endif()
-      if(target STREQUAL "stele_private")  # never exported
-        set(target $<BUILD_INTERFACE:stele_private>)
+      target_link_libraries(${target} ${scope} ${other})
+      if(TARGET ${other})
+        get_target_property(below ${other} STELE_ROOMS)
+        if(below)
+          list(APPEND rooms ${below})
+          get_target_property(below ${other} STELE_PACKAGES)
+          list(APPEND packages ${below})
+        endif()
       endif()
-      target_link_libraries(stele_${name} ${scope} ${target})
     endforeach()
   endforeach()
-  stele_register_room(stele_${name})
-endfunction()
-
-# stele_register_room(TARGET): for a room that defines its target itself. stele_NAME becomes stele::NAME.
-function(stele_register_room target)
-  get_property(rooms GLOBAL PROPERTY STELE_ROOMS)
-  if(target IN_LIST rooms)
-    return()
-  endif()
-  string(REGEX REPLACE "^stele_" "" name ${target})
-  if(NOT TARGET stele::${name})
-    add_library(stele::${name} ALIAS ${target})
-  endif()
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name})
+  list(APPEND rooms ${target})
+  list(APPEND packages ${arg_PACKAGES})
+  list(REMOVE_DUPLICATES rooms)
+  list(REMOVE_DUPLICATES packages)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} STELE_ROOMS "${rooms}" STELE_PACKAGES "${packages}")
   set_property(GLOBAL APPEND PROPERTY STELE_ROOMS ${target})
 endfunction()
 

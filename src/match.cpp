@@ -463,12 +463,14 @@ class Matcher {
       return false;
     }
     const auto elements = element_count(leaf.shape());
-    const auto bytes = elements ? byte_length(ops.dtype, *elements) : std::nullopt;
-    if (bytes) total_ = checked_add(total_, *bytes).value_or(UINT64_MAX);
-    if (!bytes || *bytes > options_.limits.tensor_bytes || total_ > options_.limits.total_bytes) {
+    // A number, as g++-12 at -O3 warns of an optional here.
+    const std::uint64_t bytes = (elements ? byte_length(ops.dtype, *elements) : std::nullopt).value_or(UINT64_MAX);
+    const bool countable = bytes != UINT64_MAX;
+    if (countable) total_ = checked_add(total_, bytes).value_or(UINT64_MAX);
+    if (!countable || bytes > options_.limits.tensor_bytes || total_ > options_.limits.total_bytes) {
       fail(Error(Errc::limit, "more tensor memory than Limits allow")
                .path(path_)
-               .found(bytes ? std::to_string(*bytes) + " bytes" : "2^64 bytes or more"));
+               .found(countable ? std::to_string(bytes) + " bytes" : "2^64 bytes or more"));
       return false;
     }
     if (object == nullptr && ops.fresh_shape == nullptr) return true;

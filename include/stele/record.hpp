@@ -424,8 +424,7 @@ std::uint64_t num_params(const M& module) {
   return n;
 }
 
-/// A table of a Snapshot's parameters: path, dtype, shape, elements; and totals.
-STELE_EXPORT std::string summary(const Snapshot& snapshot);
+/// A table of the parameters; see summary(Snapshot).
 template <class M>
 std::string summary(const M& module) {
   auto snapshot = snapshot_of(module);

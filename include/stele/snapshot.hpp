@@ -259,5 +259,8 @@ STELE_EXPORT Snapshot with_precision(const Snapshot& snapshot, PrecisionSpec pre
 /// The same Snapshot with this metadata (replacing equal keys).
 STELE_EXPORT Snapshot with_metadata(const Snapshot& snapshot, const std::map<std::string, std::string>& metadata);
 
+/// A table of a Snapshot's parameters: path, dtype, shape, elements; and totals.
+STELE_EXPORT std::string summary(const Snapshot& snapshot);
+
 }  // namespace v0
 }  // namespace stele

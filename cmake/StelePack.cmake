@@ -1,0 +1,28 @@
+# Debian packages of a shared build: libstele<soversion> and libstele-dev.
+set(CPACK_GENERATOR DEB)
+set(CPACK_PACKAGE_CONTACT "the stele authors <stele@localhost>")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_COMPONENTS_ALL runtime development)
+set(CPACK_DEB_COMPONENT_INSTALL ON)
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME libstele${stele_soversion})
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION libs)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_GENERATE_SHLIBS ON)
+set(CPACK_COMPONENT_RUNTIME_DESCRIPTION "This package holds the shared library.")
+
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libstele-dev)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS  # the headers include Boost; what else the library uses is linked into it
+    "libstele${stele_soversion} (= ${PROJECT_VERSION}), libboost1.81-dev | libboost-dev (>= 1.81)")
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "libcereal-dev, libeigen3-dev")
+set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "This package holds the headers, and what CMake and pkg-config look for.")
+
+foreach(part IN ITEMS RUNTIME DEVELOPMENT)
+  string(TOLOWER ${part} component)
+  install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" RENAME copyright COMPONENT ${component}
+          DESTINATION share/doc/${CPACK_DEBIAN_${part}_PACKAGE_NAME})
+endforeach()
+include(CPack)

@@ -1,0 +1,11 @@
+// One recorder alone: links stele::recorder_safetensors and includes no front door.
+#include <stele/record.hpp>
+#include <stele/recorders/safetensors.hpp>
+
+#include "model.hpp"
+
+int main() {
+  const stele::SafetensorsRecorder<> recorder;
+  recorder.record(make_model(), "one.safetensors").value();
+  check(stele::from_record<Model>(recorder.load<Model>("one.safetensors").value()).value(), "safetensors");
+}

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Every way to use the library from another project, as docs/guide/install.md tells it, each with a program that saves
+# and loads. Wants the presets release and deb built (`make packaging`); works in build/packaging, from scratch.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+root=$PWD
+consumer=$root/tests/packaging/consumer
+work=$root/build/packaging
+jobs=${JOBS:-2}
+rm -rf "$work"
+mkdir -p "$work"
+
+export CXX=${CXX:-g++-12} CMAKE_GENERATOR=Ninja
+flags=(-std=c++20 -O1)
+if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+if [ -d build/deps/boost ]; then  # see tools/deps.sh: a user names such a Boost likewise
+  export Boost_ROOT=$root/build/deps/boost/usr
+  flags+=(-isystem "$Boost_ROOT/include")
+fi
+
+fail() { printf 'packaging: %s\n' "$*" >&2; exit 1; }
+quietly() {  # quietly COMMAND...: its output only where it fails
+  "$@" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "failed: $*"; }
+}
+run() { (cd "$(dirname "$1")" && LD_LIBRARY_PATH=${libraries:-} "$1"); }
+
+configure() { cmake -S "$consumer" -B "$work/$1" -D CMAKE_BUILD_TYPE=Release "${@:2}"; }
+with_cmake() {  # with_cmake NAME DEFINITION...
+  echo "== $1"
+  quietly configure "$1" "${@:2}"
+  quietly cmake --build "$work/$1" -j "$jobs"
+  run "$work/$1/use"
+}
+refused() {  # refused NAME EXPECTED DEFINITION...: configuring must fail and say so
+  echo "== $1"
+  if configure "$1" "${@:3}" >"$work/log" 2>&1; then fail "$1 was configured"; fi
+  tr -s '\n ' ' ' <"$work/log" | grep -q "$2" || { cat "$work/log" >&2; fail "$1 failed, but not with: $2"; }
+}
+with_pkg_config() {  # with_pkg_config NAME FOLDER
+  echo "== $1"
+  mkdir "$work/$1"
+  local found  # words, to be split
+  found=$(PKG_CONFIG_PATH=$2 pkg-config --cflags --libs "stele >= 0.1")
+  # shellcheck disable=SC2086
+  quietly "$CXX" "${flags[@]}" "$consumer/stele.cpp" -o "$work/$1/use" $found
+  run "$work/$1/use"
+}
+no_path_of_ours() {  # in what is installed or packed
+  if grep -rl --binary-files=text -F "$root" "$1"; then fail "the files above name $root"; fi
+}
+
+# Static libraries, installed; the prefix is moved before it is used.
+quietly cmake --install build/release --prefix "$work/elsewhere"
+mv "$work/elsewhere" "$work/prefix"
+no_path_of_ours "$work/prefix"
+package=(-D WAY=package -D CMAKE_PREFIX_PATH="$work/prefix")
+with_cmake find_package "${package[@]}"
+refused find_package-unknown "stele_FOUND to FALSE" "${package[@]}" -D COMPONENTS=unknown
+# A component asks for the packages of its rooms only: transforms for RE2, which the others do not need, and so on.
+without() { printf -- '-DCMAKE_DISABLE_FIND_PACKAGE_%s=ON\n' "$@"; }
+mapfile -t no_re2 < <(without re2)
+mapfile -t highway_only < <(without re2 xxHash SteleBoost)
+mapfile -t boost_only < <(without re2 xxHash hwy)
+refused find_package-without "re2" "${package[@]}" "${no_re2[@]}"
+with_cmake find_package-safetensors "${package[@]}" "${no_re2[@]}" -D COMPONENTS=safetensors
+with_cmake find_package-precision "${package[@]}" "${highway_only[@]}" -D COMPONENTS=precision
+with_pkg_config pkg-config "$work/prefix/lib/pkgconfig"
+
+# Sources: what git has, in a repository of its own. The second way uses the first one's checkout, for ccache.
+mkdir "$work/source"
+git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$work/source"
+git=(git -C "$work/source" -c user.name=stele -c user.email=stele@localhost -c commit.gpgsign=false)
+quietly "${git[@]}" init -q -b main
+quietly "${git[@]}" add -A
+quietly "${git[@]}" commit -q -m "The tree under test"
+with_cmake fetch -D WAY=fetch -D STELE_SOURCE="file://$work/source"
+with_cmake subdirectory -D WAY=subdirectory -D STELE_SOURCE="$work/fetch/_deps/stele-src"
+
+# The Debian packages, unpacked into a root of their own: one shared library.
+echo "== deb"
+debs=$work/debs
+quietly cpack --config build/deb/CPackConfig.cmake -B "$debs"
+field() { dpkg-deb -f "$debs/$1" "$2"; }
+library=$(cd "$debs" && echo libstele[0-9]*.deb)
+development=$(cd "$debs" && echo libstele-dev_*.deb)
+version=$(field "$library" Version)
+for package in libhwy1 libre2-9 libxxhash0 libstdc++6; do
+  field "$library" Depends | grep -qF "$package" || fail "$library does not depend on $package"
+done
+for package in "$(field "$library" Package) (= $version)" "libboost1.81-dev | libboost-dev (>= 1.81)"; do
+  field "$development" Depends | grep -qF "$package" || fail "$development does not depend on $package"
+done
+mkdir "$work/root"
+for deb in "$debs"/*.deb; do dpkg-deb -x "$deb" "$work/root"; done
+no_path_of_ours "$work/root"
+libraries=$(dirname "$(find "$work/root/usr/lib" -name libstele.so)")
+deb=(-D WAY=package -D CMAKE_PREFIX_PATH="$work/root/usr")
+with_cmake deb-find_package "${deb[@]}" "${boost_only[@]}"
+with_cmake deb-find_package-safetensors "${deb[@]}" -D COMPONENTS=safetensors
+with_pkg_config deb-pkg-config "$libraries/pkgconfig"
+echo "packaging: all ways work"
