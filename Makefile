@@ -8,6 +8,7 @@
 #   make docs                 compile the code blocks of README.md and docs/
 #   make deb                  Debian packages, in build/deb
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
+#   make torch                build stele::torch, exchange state_dicts with PyTorch (installs libtorch, half a gigabyte)
 #   make interop              check files against the programs of others (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -15,7 +16,7 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build demo test bench fuzz docs deb packaging interop format format-check tidy clean
+.PHONY: deps deps-build demo test bench fuzz docs deb packaging interop torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
@@ -67,6 +68,17 @@ interop: deps build/interop/installed
 build/interop/installed: tests/interop/requirements.txt
 	python3 -m venv build/interop
 	build/interop/bin/pip install --disable-pip-version-check -q -r $<
+	touch $@
+
+torch: deps build/torch/python/installed
+	cmake --preset dev -B build/torch -D STELE_TORCH=ON -D STELE_SOURCE_CHECKS=OFF
+	JOBS=$(JOBS) STELE_BUILD=build/torch PYTHON=build/torch/python/bin/python tests/interop/torch.sh
+
+# Debian's Python, which has Debian's torch.
+build/torch/python/installed: tests/interop/requirements.txt
+	tools/deps.sh torch
+	/usr/bin/python3 -m venv --system-site-packages build/torch/python
+	build/torch/python/bin/pip install --disable-pip-version-check -q "$$(grep ^safetensors= $<)"
 	touch $@
 
 format: deps

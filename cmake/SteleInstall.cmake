@@ -43,6 +43,17 @@ foreach(room IN LISTS stele_rooms)
   string(APPEND stele_component_lines "set(_stele_rooms_${component} ${rooms})\n"
                                       "set(_stele_packages_${component} ${packages})\n")
 endforeach()
+if(TARGET stele_torch AND NOT BUILD_SHARED_LIBS)  # find_package(stele COMPONENTS torch); never one of all
+  get_target_property(rooms stele_core STELE_ROOMS)
+  get_target_property(packages stele_core STELE_PACKAGES)
+  list(TRANSFORM rooms REPLACE "^stele_" "")
+  list(JOIN rooms " " rooms)
+  list(JOIN packages " " packages)
+  install(TARGETS stele_torch EXPORT stele_torch ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+  install(EXPORT stele_torch FILE room_torch.cmake NAMESPACE stele:: DESTINATION ${stele_package_dir})
+  string(APPEND stele_component_lines "set(_stele_rooms_torch ${rooms} torch)\n"
+                                      "set(_stele_packages_torch ${packages} Torch)\n")
+endif()
 install(TARGETS stele EXPORT stele LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
                                    NAMELINK_COMPONENT development)
 install(EXPORT stele FILE stele.cmake NAMESPACE stele:: DESTINATION ${stele_package_dir})

@@ -2,13 +2,15 @@
 // without a second copy; vectors (one column or row at compile time) are rank 1, all others rank 2.
 #pragma once
 
-#include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <type_traits>
 
 #include <Eigen/Core>
 
+#include "stele/detail/strided.hpp"
 #include "stele/tensor.hpp"
 
 namespace stele {
@@ -52,45 +54,22 @@ struct EigenContiguous {
   static typename T::Scalar* data(T& t) { return t.data(); }
 };
 
-/// Walks row-major through column-major memory. Whole rows of a block are done column by column, so that each cache
-/// line of the matrix is used for up to 16 rows at a time.
 template <class T>
-struct EigenBlocks {
+struct EigenColumnMajor {
   using element = typename T::Scalar;
   static void read(const T& t, std::uint64_t first, std::span<element> out) {
-    walk(t.rows(), t.cols(), first, out.size(),
-         [&](Eigen::Index row, Eigen::Index column, std::size_t i) { out[i] = t.coeff(row, column); });
+    walk(t, first, out.size(), [&](std::ptrdiff_t at, std::size_t i) { out[i] = t.data()[at]; });
   }
   static void write(T& t, std::uint64_t first, std::span<const element> in) {
-    walk(t.rows(), t.cols(), first, in.size(),
-         [&](Eigen::Index row, Eigen::Index column, std::size_t i) { t.coeffRef(row, column) = in[i]; });
+    walk(t, first, in.size(), [&](std::ptrdiff_t at, std::size_t i) { t.data()[at] = in[i]; });
   }
 
  private:
   template <class Visit>
-  static void walk(Eigen::Index, Eigen::Index columns, std::uint64_t first, std::size_t count, Visit visit) {
-    const auto width = static_cast<std::uint64_t>(columns);
-    std::size_t done = 0;
-    const auto part_of_row = [&](std::size_t n) {
-      const auto row = static_cast<Eigen::Index>((first + done) / width);
-      const auto column = static_cast<Eigen::Index>((first + done) % width);
-      for (std::size_t i = 0; i < n; ++i) visit(row, column + static_cast<Eigen::Index>(i), done + i);
-      done += n;
-    };
-    if (count != 0 && first % width != 0)
-      part_of_row(std::min<std::size_t>(count, static_cast<std::size_t>(width - first % width)));
-    while (count - done >= width && width != 0) {
-      const std::size_t rows = std::min<std::size_t>(16, (count - done) / static_cast<std::size_t>(width));
-      const auto top = static_cast<Eigen::Index>((first + done) / width);
-      for (std::size_t c = 0; c < width; ++c) {
-        for (std::size_t r = 0; r < rows; ++r) {
-          visit(top + static_cast<Eigen::Index>(r), static_cast<Eigen::Index>(c),
-                done + r * static_cast<std::size_t>(width) + c);
-        }
-      }
-      done += rows * static_cast<std::size_t>(width);
-    }
-    if (done != count) part_of_row(count - done);
+  static void walk(const T& t, std::uint64_t first, std::size_t count, Visit visit) {
+    const std::array extents{static_cast<Extent>(t.rows()), static_cast<Extent>(t.cols())};
+    const std::array strides{std::ptrdiff_t{1}, static_cast<std::ptrdiff_t>(t.rows())};
+    walk_strided(extents, strides, first, count, visit);
   }
 };
 }  // namespace detail
@@ -99,7 +78,7 @@ template <detail::EigenPlain T>
 struct tensor_traits<T>
     : detail::EigenTraits<T>,
       std::conditional_t<detail::EigenTraits<T>::vector || T::IsRowMajor, detail::EigenContiguous<T>,
-                         detail::EigenBlocks<T>>,
+                         detail::EigenColumnMajor<T>>,
       std::conditional_t<T::SizeAtCompileTime == Eigen::Dynamic, detail::EigenResize<T>, detail::EigenFixed> {
   using element = typename T::Scalar;
 };

@@ -1,0 +1,111 @@
+// Views like std::mdspan as tensors: std::mdspan itself, Kokkos::mdspan, or any class with the same members. Includes
+// none of them. A view points into the user's memory, so loading fills it and cannot change its shape.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <type_traits>
+#include <utility>
+
+#include "stele/detail/strided.hpp"
+#include "stele/tensor.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+namespace detail {
+template <class T>
+concept Mdspan = requires(const T& t) {
+  typename T::element_type;
+  typename T::data_handle_type;
+  T::extents_type::rank_dynamic();
+  T::mapping_type::is_always_strided();
+  T::rank();
+  t.extent(0);
+  t.mapping();
+  t.data_handle();
+};
+
+/// True where the layout is row-major without gaps, whatever it is called: by the strides of a mapping whose extents
+/// are 2 where the type leaves them open. (Extents of 0 and 1 say nothing, and need not.)
+template <class T>
+consteval bool mdspan_row_major() {
+  using Extents = typename T::extents_type;
+  using Mapping = typename T::mapping_type;
+  if constexpr (Extents::rank() == 0) {
+    return true;
+  } else if constexpr (!Mapping::is_always_exhaustive() || !std::is_constructible_v<Mapping, const Extents&>) {
+    return false;
+  } else {
+    return []<std::size_t... I>(std::index_sequence<I...>) {
+      const Mapping mapping{Extents((static_cast<typename Extents::index_type>(2 + 0 * I))...)};
+      std::size_t expected = 1;
+      for (std::size_t d = Extents::rank(); d-- > 0;) {
+        const auto extent = static_cast<std::size_t>(mapping.extents().extent(d));
+        if (extent > 1 && static_cast<std::size_t>(mapping.stride(d)) != expected) return false;
+        expected *= extent;
+      }
+      return true;
+    }
+    (std::make_index_sequence<Extents::rank_dynamic()>{});
+  }
+}
+
+template <class T>
+struct MdspanContiguous {
+  static typename T::element_type* data(const T& t) { return t.data_handle(); }
+};
+
+template <class T>
+struct MdspanStrided {
+  using element = typename T::element_type;
+  static void read(const T& t, std::uint64_t first, std::span<element> out) {
+    walk(t, first, out.size(), [&](std::ptrdiff_t at, std::size_t i) { out[i] = t.data_handle()[at]; });
+  }
+  static void write(T& t, std::uint64_t first, std::span<const element> in) {
+    walk(t, first, in.size(), [&](std::ptrdiff_t at, std::size_t i) { t.data_handle()[at] = in[i]; });
+  }
+
+ private:
+  template <class Visit>
+  static void walk(const T& t, std::uint64_t first, std::size_t count, Visit visit) {
+    std::array<Extent, T::rank()> extents;
+    std::array<std::ptrdiff_t, T::rank()> strides;
+    for (std::size_t d = 0; d < T::rank(); ++d) {
+      extents[d] = static_cast<Extent>(t.extent(d));
+      strides[d] = static_cast<std::ptrdiff_t>(t.mapping().stride(d));
+    }
+    walk_strided(extents, strides, first, count, visit);
+  }
+};
+}  // namespace detail
+
+/// A view of mutable elements with a strided mapping and the default accessor. Row-major ones (layout_right) are read
+/// and written where they lie, others (layout_left, layout_stride, padded ones) element by element.
+template <detail::Mdspan T>
+struct tensor_traits<T>
+    : std::conditional_t<detail::mdspan_row_major<T>(), detail::MdspanContiguous<T>, detail::MdspanStrided<T>> {
+  using element = std::remove_const_t<typename T::element_type>;
+  static_assert(!std::is_const_v<typename T::element_type>,
+                "stele: a module's mdspan must be of mutable elements: loading writes to them");
+  static_assert(std::is_same_v<typename T::data_handle_type, typename T::element_type*> &&
+                    std::is_same_v<typename T::reference, typename T::element_type&>,
+                "stele: a module's mdspan must have the default accessor: elements behind a pointer");
+  static_assert(T::mapping_type::is_always_strided(), "stele: a module's mdspan must have a strided layout");
+  static constexpr int rank = static_cast<int>(T::rank());
+  /// Throws std::logic_error where the view points nowhere, so that nothing is read or written there.
+  static Shape shape(const T& t) {
+    std::array<Extent, T::rank()> extents{};
+    for (std::size_t d = 0; d < T::rank(); ++d) extents[d] = static_cast<Extent>(t.extent(d));
+    if (t.data_handle() == nullptr && element_count(extents) != 0U) {
+      throw std::logic_error("an mdspan that points nowhere");
+    }
+    return Shape(extents);
+  }
+};
+
+}  // namespace v0
+}  // namespace stele

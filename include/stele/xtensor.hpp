@@ -1,0 +1,103 @@
+// xtensor's containers as tensors: xt::xtensor, xt::xarray and xt::xtensor_fixed. Row-major ones are read and written
+// where they lie; others are written row-major and read back by blocks, without a second copy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include <xtensor/xarray.hpp>
+#include <xtensor/xfixed.hpp>
+#include <xtensor/xtensor.hpp>
+
+#include "stele/detail/strided.hpp"
+#include "stele/tensor.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+namespace detail {
+template <class T, int Rank>
+struct XtensorTraits {
+  using element = typename T::value_type;
+  static constexpr int rank = Rank;
+  static Shape shape(const T& t) {
+    const std::vector<Extent> extents(t.shape().begin(), t.shape().end());
+    return Shape(extents);
+  }
+};
+
+template <class T>
+struct XtensorContiguous {
+  static const typename T::value_type* data(const T& t) { return t.data(); }
+  static typename T::value_type* data(T& t) { return t.data(); }
+};
+
+template <class T>
+struct XtensorStrided {
+  using element = typename T::value_type;
+  static void read(const T& t, std::uint64_t first, std::span<element> out) {
+    walk(t, first, out.size(), [&](std::ptrdiff_t at, std::size_t i) { out[i] = t.data()[at]; });
+  }
+  static void write(T& t, std::uint64_t first, std::span<const element> in) {
+    walk(t, first, in.size(), [&](std::ptrdiff_t at, std::size_t i) { t.data()[at] = in[i]; });
+  }
+
+ private:
+  template <class Visit>
+  static void walk(const T& t, std::uint64_t first, std::size_t count, Visit visit) {
+    const std::vector<Extent> extents(t.shape().begin(), t.shape().end());
+    const std::vector<std::ptrdiff_t> strides(t.strides().begin(), t.strides().end());
+    walk_strided(extents, strides, first, count, visit);
+  }
+};
+
+template <class T>
+using XtensorElements =
+    std::conditional_t<T::static_layout == xt::layout_type::row_major, XtensorContiguous<T>, XtensorStrided<T>>;
+
+template <class T>
+struct XtensorResize {
+  static void resize(T& t, const Shape& shape) {
+    typename T::shape_type extents{};
+    xt::resize_container(extents, shape.rank());
+    for (std::size_t i = 0; i < shape.rank(); ++i) extents[i] = static_cast<std::size_t>(shape[i]);
+    t.resize(extents);
+  }
+};
+}  // namespace detail
+
+/// xt::xtensor<T, N>: of rank N. Its default is empty, so it takes any shape of that rank.
+template <class Storage, std::size_t N, xt::layout_type L>
+requires Element<typename Storage::value_type>
+struct tensor_traits<xt::xtensor_container<Storage, N, L>>
+    : detail::XtensorTraits<xt::xtensor_container<Storage, N, L>, static_cast<int>(N)>,
+      detail::XtensorElements<xt::xtensor_container<Storage, N, L>>,
+      detail::XtensorResize<xt::xtensor_container<Storage, N, L>> {
+  using element = typename Storage::value_type;
+};
+
+/// xt::xarray<T>: of any rank. Its default is a scalar, [], and no other shape is loaded into that in place.
+template <class Storage, xt::layout_type L, class Extents>
+requires Element<typename Storage::value_type>
+struct tensor_traits<xt::xarray_container<Storage, L, Extents>>
+    : detail::XtensorTraits<xt::xarray_container<Storage, L, Extents>, dynamic_rank>,
+      detail::XtensorElements<xt::xarray_container<Storage, L, Extents>>,
+      detail::XtensorResize<xt::xarray_container<Storage, L, Extents>> {
+  using element = typename Storage::value_type;
+};
+
+/// xt::xtensor_fixed<T, xt::xshape<…>>: its shape is its type's.
+template <class T, std::size_t... N, xt::layout_type L, bool Sharable>
+requires Element<T>
+struct tensor_traits<xt::xfixed_container<T, xt::fixed_shape<N...>, L, Sharable>>
+    : detail::XtensorTraits<xt::xfixed_container<T, xt::fixed_shape<N...>, L, Sharable>,
+                            static_cast<int>(sizeof...(N))>,
+      detail::XtensorElements<xt::xfixed_container<T, xt::fixed_shape<N...>, L, Sharable>> {
+  using element = T;
+};
+
+}  // namespace v0
+}  // namespace stele
