@@ -129,6 +129,12 @@ double microseconds(auto work) {
   return times[4];
 }
 
+std::size_t bytes_in(const std::filesystem::path& folder) {
+  std::size_t n = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) n += entry.file_size();
+  return n;
+}
+
 struct Demo {
   Digits model;
   Images images;
@@ -145,8 +151,9 @@ struct Demo {
       memory = recorder.record(model).value();
       size = memory.size();
     } else {
+      const auto before = bytes_in(folder);
       recorder.record(model, path).value();
-      size = std::filesystem::file_size(path);
+      size = bytes_in(folder) - before;
     }
     const auto open = [&] { return memory.empty() ? recorder.open(path).value() : recorder.open(memory).value(); };
     const auto load = [&](const stele::Snapshot& s) { return stele::from_snapshot<Digits>(s).value(); };
@@ -190,8 +197,12 @@ int main(int argc, char** argv) try {
   std::printf("recorder     precision        size   largest err   accuracy       open          load\n");
   // Every recorder there is; another one is another line.
   demo.rows("binary", []<class P>(P) { return stele::BinaryRecorder<P>(); });
+  demo.rows("compressed", []<class P>(P) { return stele::CompressedRecorder<P>(); });
   demo.rows("bytes", []<class P>(P) { return stele::BytesRecorder<P>(); });
   demo.rows("safetensors", []<class P>(P) { return stele::SafetensorsRecorder<P>(); });
+  demo.rows("sharded", []<class P>(P) {
+    return stele::ShardedSafetensorsRecorder<P>(stele::ShardedSafetensorsFormat(8000));  // bytes in a file
+  });
   std::filesystem::remove_all(demo.folder);
   return 0;
 } catch (const std::exception& e) {

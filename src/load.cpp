@@ -36,6 +36,13 @@ class TensorSink final : public PieceSink {
   std::uint64_t done_ = 0;
 };
 
+/// Says what became of a tensor.
+void add_row(Report& report, std::string_view path, DType from, DType to) {
+  if (from == to) return report.add(Report::What::applied, path);
+  report.add(Report::What::converted, path,
+             std::string(name(from)) + " -> " + std::string(name(to)) + (lossless(from, to) ? "" : ", lossy"));
+}
+
 class NullSink final : public PieceSink {
  public:
   Status piece(std::span<const std::byte>) override { return {}; }
@@ -54,10 +61,17 @@ class Loader {
     if (auto r = match(tree_, type, object, mode_, first, options_, report_, plan_); !r) {
       return finish(std::move(r).error());
     }
+    const bool verifies = mode_ == LoadMode::in_place && !options_.trust_data;
+    std::uint64_t bytes = 0;
+    for (const TensorOp& op : plan_.tensors) {
+      const LeafView leaf = tree_.snapshot().leaf(op.leaf);
+      bytes += leaf.size() * element_size(op.ops->dtype);  // as the module has them
+    }
+    meter_.emplace(options_.progress, verifies ? 2 * bytes : bytes);
     if (mode_ == LoadMode::fresh) return write();
     auto ready = guarded([&]() -> Status {
       STELE_TRY(allocate_unset());
-      return options_.trust_data ? Status() : verify();
+      return verifies ? verify() : Status();
     });
     if (!ready) {
       for (const TensorOp& op : allocated_) {
@@ -98,6 +112,12 @@ class Loader {
   }
 
   Status stream(const LeafView& leaf, DType to, PieceSink& sink, std::uint64_t* overflowed = nullptr) {
+    if (meter_->idle()) return convert(leaf, to, sink, overflowed);
+    MeterSink metering(sink, *meter_);
+    return convert(leaf, to, metering, overflowed);
+  }
+
+  Status convert(const LeafView& leaf, DType to, PieceSink& sink, std::uint64_t* overflowed) {
     // A bool is checked by converting it to itself.
     if (leaf.dtype() == to && to != DType::boolean) return leaf.stream(sink, context_);
     ConvertingSink converting(leaf.dtype(), to, options_.convert, sink, context_);
@@ -146,7 +166,7 @@ class Loader {
       const char* obstacle = adopt(op, leaf);
       if (obstacle == nullptr) {
         report_.add(Report::What::applied, path);
-        return {};
+        return meter_->add(leaf.byte_size());
       }
       report_.add(Report::What::copied, path, obstacle);
     } else if (options_.storage == Storage::view) {
@@ -156,7 +176,7 @@ class Loader {
     if (module_tensor_ops(provider) == &ops && ops.take != nullptr && tree_.snapshot().data()->consumable) {
       ops.take(op.object, const_cast<void*>(provider.at));
       report_.add(Report::What::applied, path);
-      return {};
+      return meter_->add(leaf.byte_size());
     }
     if (!ops.fixed_shape) {
       Shape now;
@@ -168,13 +188,7 @@ class Loader {
     TensorSink sink(ops, op.object);
     std::uint64_t overflowed = 0;
     STELE_TRY(stream(leaf, ops.dtype, sink, &overflowed));
-    if (leaf.dtype() == ops.dtype) {
-      report_.add(Report::What::applied, path);
-    } else {
-      report_.add(Report::What::converted, path,
-                  std::string(name(leaf.dtype())) + " -> " + std::string(name(ops.dtype)) +
-                      (lossless(leaf.dtype(), ops.dtype) ? "" : ", lossy"));
-    }
+    add_row(report_, path, leaf.dtype(), ops.dtype);
     if (overflowed != 0) report_.add(Report::What::overflowed, path, std::to_string(overflowed) + " numbers");
     return {};
   }
@@ -197,6 +211,7 @@ class Loader {
   LoadMode mode_;
   Report& report_;
   LoadPlan plan_;
+  std::optional<Meter> meter_;
   std::vector<TensorOp> allocated_;
   ReadContext context_{thread_count(options_.threads)};
 };
@@ -206,6 +221,21 @@ class Loader {
 Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
                    const LoadOptions& options, Report& report) {
   return Loader(snapshot, options, mode, report).run(type, object);
+}
+
+Status check_object(const Snapshot& snapshot, const TypeInfo& type, const void* object, const LoadOptions& options,
+                    Report& report) {
+  LoadPlan plan;
+  const LoadMode mode = object != nullptr ? LoadMode::in_place : LoadMode::fresh;
+  auto status = match(Tree(snapshot), type, const_cast<void*>(object), mode, Walking::check, options, report, plan);
+  if (status) {
+    for (const ValueOp& op : plan.values) report.add(Report::What::applied, plan.path(op));
+    for (const TensorOp& op : plan.tensors) {
+      add_row(report, plan.path(op), snapshot.leaf(op.leaf).dtype(), op.ops->dtype);
+    }
+    return status;
+  }
+  return std::move(status).error().report(std::make_shared<const Report>(report));
 }
 
 Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps& ops, void* object) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "similar.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/pattern.hpp"
 #include "walk.hpp"
@@ -45,6 +46,7 @@ class Matcher {
       std::sort(never.begin(), never.end());
       for (const std::string& path : never) missing(path);
       find_unused();
+      if (failed_ && !missing_.empty() && !unused_.empty()) suggest();
     }
     return failed_ ? Status(std::move(*failed_)) : Status();
   }
@@ -60,6 +62,7 @@ class Matcher {
   }
   void missing(const std::string& path) {
     row(Report::What::missing, path);
+    if (!quiet_) missing_.push_back(path);
     if (!matches_any(options_.allow_missing, path)) {
       fail(Error(Errc::missing, "a parameter of the module is not in the file").path(path));
     }
@@ -518,6 +521,22 @@ class Matcher {
     mismatch(Errc::value_mismatch, "a value that does not fit the field", std::string(expected), std::move(found));
   }
 
+  /// What is missing under one name may be there under another.
+  void suggest() {
+    constexpr std::size_t most = 50;
+    const auto each = [&](const std::vector<std::string>& names, const std::vector<std::string>& others) {
+      for (std::size_t i = 0; i < std::min(names.size(), most); ++i) {
+        const std::string_view similar = most_similar(names[i], others);
+        if (similar.empty()) continue;
+        row(Report::What::suggested, names[i], similar);
+        if (failed_->path() != names[i] || !failed_->found().empty()) continue;
+        failed_ = std::move(*failed_).found("did you mean " + std::string(similar) + "?");
+      }
+    };
+    each(missing_, unused_);
+    each(unused_, missing_);
+  }
+
   void find_unused() {
     const auto nodes = tree_.snapshot().nodes();
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
@@ -529,6 +548,7 @@ class Matcher {
         continue;
       }
       row(Report::What::unused, path);
+      unused_.push_back(path);
       if (!matches_any(options_.allow_unused, path)) {
         fail(Error(Errc::unused, "the file has an entry that the module does not use").path(path));
       }
@@ -558,6 +578,7 @@ class Matcher {
   std::uint64_t visits_ = 0;
   std::optional<Error> failed_;
   std::string path_;
+  std::vector<std::string> missing_, unused_;
   std::vector<bool> used_;
   std::uint64_t total_ = 0;
   std::unordered_map<const void*, Shared> shared_;

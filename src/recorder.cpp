@@ -121,6 +121,23 @@ Result<SourcePtr> From::open(std::string_view extension, const LoadOptions& opti
   return options.storage == Storage::view ? map_file(full) : open_file(full);
 }
 
+namespace {
+
+/// What will be written.
+Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Object& object,
+                         const SaveOptions& options, Report& report) {
+  Snapshot snapshot;
+  if (object.type == nullptr) {
+    snapshot = *static_cast<const Snapshot*>(object.address);
+  } else {
+    STELE_TRY_ASSIGN(snapshot, snapshot_object(*object.type, object.address, {}, false));
+  }
+  snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
+  return fit(format, snapshot, options.allow_loss, report);
+}
+
+}  // namespace
+
 Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
                       const SaveOptions& options) {
   return guarded([&]() -> Result<Report> {
@@ -129,16 +146,11 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
       if (error.file().empty()) error = std::move(error).file(sink.name());
       return std::move(error).report(std::make_shared<const Report>(report));
     };
-    Snapshot snapshot;
-    if (object.type == nullptr) {
-      snapshot = *static_cast<const Snapshot*>(object.address);
-    } else {
-      STELE_TRY_ASSIGN(snapshot, snapshot_object(*object.type, object.address, {}, false));
-    }
-    snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
-    auto fitting = fit(format, snapshot, options.allow_loss, report);
-    if (!fitting) return failed(std::move(fitting).error());
-    if (auto r = format.write(*fitting, sink, options); !r) return failed(std::move(r).error());
+    auto snapshot = prepare(format, precision, object, options, report);
+    if (!snapshot) return failed(std::move(snapshot).error());
+    if (options.dry_run) return report;
+    Meter meter(options.progress, snapshot->byte_size());
+    if (auto r = format.write(with_progress(*snapshot, meter), sink, options); !r) return failed(std::move(r).error());
     if (auto r = sink.commit(); !r) return failed(std::move(r).error());
     return report;
   });
@@ -158,6 +170,10 @@ std::string with_extension(const std::string& path, std::string_view extension) 
 Result<Report> record_file(const Format& format, PrecisionSpec precision, const Object& object, const std::string& path,
                            const SaveOptions& options) {
   return guarded([&]() -> Result<Report> {
+    if (options.dry_run) {
+      BufferSink nothing;
+      return record(format, precision, object, nothing, options);
+    }
     STELE_TRY_ASSIGN(const auto sink, file_sink(with_extension(path, format.extension()), options.file));
     return record(format, precision, object, *sink, options);
   });

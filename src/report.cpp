@@ -6,8 +6,9 @@ namespace stele {
 inline namespace v0 {
 
 namespace {
-constexpr std::array<std::string_view, 10> names = {"applied",   "converted", "missing", "unused", "mismatched",
-                                                    "defaulted", "tied",      "copied",  "lost",   "overflowed"};
+constexpr std::array<std::string_view, 11> names = {"applied",    "converted",  "missing",  "unused",
+                                                    "mismatched", "defaulted",  "tied",     "copied",
+                                                    "lost",       "overflowed", "suggested"};
 }  // namespace
 
 std::string_view name(Report::What what) noexcept { return names[static_cast<std::size_t>(what)]; }

@@ -9,7 +9,7 @@ namespace stele {
 inline namespace v0 {
 
 std::string_view name(Errc code) noexcept {
-  static constexpr std::array<std::string_view, 26> names = {"none",
+  static constexpr std::array<std::string_view, 27> names = {"none",
                                                              "io",
                                                              "not_found",
                                                              "truncated",
@@ -34,7 +34,8 @@ std::string_view name(Errc code) noexcept {
                                                              "cancelled",
                                                              "invalid_argument",
                                                              "not_loadable",
-                                                             "value_mismatch"};
+                                                             "value_mismatch",
+                                                             "exists"};
   const auto i = static_cast<std::size_t>(code);
   return i < names.size() ? names[i] : "unknown";
 }

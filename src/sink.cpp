@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "os/os.hpp"
+#include "stele/bundle.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -171,6 +172,9 @@ class FileSink final : public Sink {
       committed_ = status.has_value();
       return status;
     });
+  }
+  std::shared_ptr<Bundle> bundle() const override {
+    return folder_bundle(name().substr(0, name().size() - file_name(name()).size()), {durability_, false});
   }
 
  private:

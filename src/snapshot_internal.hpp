@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "stele/detail/type_info.hpp"
+#include "stele/options.hpp"
 #include "stele/snapshot.hpp"
 #include "stele/value.hpp"
 
@@ -143,6 +144,35 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base);
 STELE_EXPORT Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules);
 
 Error convert_error(const ConvertOutcome& outcome, DType from, DType to, std::uint64_t first);
+
+/// Counts bytes and asks the caller whether to go on.
+class Meter {
+ public:
+  /// `callback` may be empty: then nothing is asked.
+  Meter(const ProgressCallback& callback, std::uint64_t total) : callback_(callback), progress_{0, total} {}
+  bool idle() const noexcept { return !callback_; }
+  /// Errors: cancelled.
+  Status add(std::uint64_t bytes);
+
+ private:
+  const ProgressCallback& callback_;
+  Progress progress_;
+};
+
+/// Passes pieces on and meters them.
+class MeterSink final : public PieceSink {
+ public:
+  MeterSink(PieceSink& next, Meter& meter) : next_(next), meter_(meter) {}
+  std::byte* place(std::uint64_t offset, std::size_t size) override { return next_.place(offset, size); }
+  Status piece(std::span<const std::byte> bytes) override;
+
+ private:
+  PieceSink& next_;
+  Meter& meter_;
+};
+
+/// A snapshot that is metered as its leaves are streamed; both are borrowed.
+Snapshot with_progress(const Snapshot& snapshot, Meter& meter);
 
 /// Converts pieces on their way to another sink.
 class ConvertingSink final : public PieceSink {

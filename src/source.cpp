@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "os/os.hpp"
+#include "stele/bundle.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -37,6 +38,10 @@ Status check_range(const Source& source, std::uint64_t offset, std::uint64_t wan
   return truncated(source, "the bytes end before", offset, wanted, there);
 }
 
+std::shared_ptr<const Bundle> folder_of(const std::string& path, bool mapped) {
+  return folder_bundle(path.substr(0, path.size() - file_name(path).size()), {}, mapped);
+}
+
 class FileSource final : public Source {
  public:
   FileSource(os::File file, std::uint64_t size) : Source(file.name()), file_(std::move(file)), size_(size) {}
@@ -51,6 +56,7 @@ class FileSource final : public Source {
       return {};
     });
   }
+  std::shared_ptr<const Bundle> bundle() const override { return folder_of(name(), false); }
 
  private:
   os::File file_;
@@ -73,6 +79,9 @@ class MemorySource final : public Source {
   }
   std::span<const std::byte> view() const noexcept override { return bytes_; }
   bool view_is_private() const noexcept override { return private_; }
+  std::shared_ptr<const Bundle> bundle() const override {
+    return std::is_same_v<Keeper, os::Mapping> ? folder_of(name(), true) : nullptr;
+  }
 
  private:
   std::span<const std::byte> bytes_;

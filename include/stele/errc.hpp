@@ -36,6 +36,7 @@ enum class Errc : std::uint16_t {
   invalid_argument = 23,  // a call that makes no sense: an empty path, a bad pattern
   not_loadable = 24,      // the object cannot be written in place (a const member, a fixed size)
   value_mismatch = 25,    // a value of another type than the field
+  exists = 26,            // a set of files is there already, and cannot be replaced in one step
 };
 
 }  // namespace v0

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,6 +22,16 @@ struct Limits {
   std::uint64_t tensor_bytes = std::uint64_t{1} << 46;
   std::uint64_t total_bytes = std::uint64_t{1} << 46;
 };
+
+/// How far a save or load is, in bytes of tensors. A load that verifies first passes over them twice: `total` counts
+/// both.
+struct Progress {
+  std::uint64_t done = 0;
+  std::uint64_t total = 0;
+};
+/// Called as bytes flow, every 4 MiB at most, on the thread that saves or loads. False stops: the error is `cancelled`,
+/// and everything else is as with any error.
+using ProgressCallback = std::function<bool(const Progress&)>;
 
 /// Where loaded parameters live.
 enum class Storage : std::uint8_t {
@@ -51,6 +62,7 @@ struct LoadOptions {
   std::optional<Layout> layout{};
   /// Threads that the load may use; 0: as many as the machine has, 1: starts none.
   unsigned threads = 0;
+  ProgressCallback progress{};
 };
 
 struct SaveOptions {
@@ -62,6 +74,9 @@ struct SaveOptions {
   FileSinkOptions file{};
   /// Threads that the save may use; 0: as many as the machine has, 1: starts none. The bytes do not depend on it.
   unsigned threads = 0;
+  ProgressCallback progress{};
+  /// Writes nothing: the Report says what would be lost.
+  bool dry_run = false;
 };
 
 /// The defaults, made once: a default argument of this kind costs nothing where a function is called.

@@ -29,6 +29,9 @@ STELE_EXPORT Result<Snapshot> snapshot_object(const TypeInfo& type, const void* 
                                               std::shared_ptr<const void> keeper, bool consumable);
 STELE_EXPORT Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
                                 const LoadOptions& options, Report& report);
+/// Structure only; a null object: that of a new one.
+STELE_EXPORT Status check_object(const Snapshot& snapshot, const TypeInfo& type, const void* object,
+                                 const LoadOptions& options, Report& report);
 STELE_EXPORT Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps& ops, void* object);
 STELE_EXPORT std::shared_ptr<const SnapshotData> own_tensor(std::shared_ptr<void> object, const TensorOps& ops);
 }  // namespace detail
@@ -403,6 +406,26 @@ Result<M> from_snapshot(const Snapshot& snapshot, const LoadOptions& options = d
                                     report != nullptr ? *report : own));
       return module;
     }
+  });
+}
+
+/// What a load into a new M would do, without reading a tensor or making an M: the Report of its names, kinds, dtypes
+/// and shapes, or the error that a load would give.
+template <class M>
+Result<Report> dry_run(const Snapshot& snapshot, const LoadOptions& options = default_load_options()) {
+  return detail::guarded([&]() -> Result<Report> {
+    Report report;
+    STELE_TRY(detail::check_object(snapshot, *detail::module_info<M>(), nullptr, options, report));
+    return report;
+  });
+}
+/// The same of a load into a module that lives, which is not changed.
+template <class M>
+Result<Report> dry_run(const M& module, const Snapshot& snapshot, const LoadOptions& options = default_load_options()) {
+  return detail::guarded([&]() -> Result<Report> {
+    Report report;
+    STELE_TRY(detail::check_object(snapshot, *detail::module_info<M>(), &module, options, report));
+    return report;
   });
 }
 

@@ -26,6 +26,7 @@ class STELE_EXPORT Report {
     copied,      // asked for as a view, had to be copied; detail: why
     lost,        // a save: the format cannot hold it; detail: what
     overflowed,  // numbers became infinite, as allowed; detail: how many
+    suggested,   // a load that failed: a missing name may be one that is unused, or the other way round; detail: which
   };
   struct Row {
     What what;

@@ -14,6 +14,8 @@
 namespace stele {
 inline namespace v0 {
 
+class Bundle;  // stele/bundle.hpp
+
 /// A forward-only stream of bytes. Not shared between threads. Nothing counts as saved before commit() succeeded.
 class STELE_EXPORT Sink {
  public:
@@ -32,6 +34,8 @@ class STELE_EXPORT Sink {
   }
   /// Makes the bytes lasting and visible. Without it the sink's destructor discards them where that can be done.
   virtual Status commit();
+  /// Where files that belong to it are created; nullptr where there is no such place.
+  virtual std::shared_ptr<Bundle> bundle() const { return nullptr; }
   const std::string& name() const noexcept { return name_; }
 
  protected:
@@ -49,6 +53,9 @@ enum class Durability : std::uint8_t {
 
 struct FileSinkOptions {
   Durability durability = Durability::full;
+  /// A set of files that is there already is replaced file by file: who reads in between, or after a crash, may find
+  /// some of either. Without it that is an error (exists). One file alone is always replaced in one step.
+  bool allow_nonatomic = false;
 };
 
 /// A file replaced in one step: a temporary beside it (created exclusively, named after it and this process), renamed

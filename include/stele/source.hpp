@@ -14,6 +14,8 @@
 namespace stele {
 inline namespace v0 {
 
+class Bundle;  // stele/bundle.hpp
+
 /// Random access to a fixed number of bytes. All members are safe from several threads.
 class STELE_EXPORT Source {
  public:
@@ -30,6 +32,8 @@ class STELE_EXPORT Source {
   virtual std::span<const std::byte> view() const noexcept { return {}; }
   /// True when writing to the memory of view() changes nobody else's bytes: a private mapping or owned bytes.
   virtual bool view_is_private() const noexcept { return false; }
+  /// Where files that belong to it lie; nullptr where there is no such place.
+  virtual std::shared_ptr<const Bundle> bundle() const { return nullptr; }
   /// What to call it in messages: the file's path, "memory", …
   const std::string& name() const noexcept { return name_; }
 

@@ -12,9 +12,10 @@ namespace {
 
 const SteleFormat stele_format;
 const SafetensorsFormat safetensors_format;
+const ShardedSafetensorsFormat sharded_format;
 
 /// The one list of formats.
-constexpr std::array<const Format*, 2> all = {&stele_format, &safetensors_format};
+constexpr std::array<const Format*, 3> all = {&stele_format, &safetensors_format, &sharded_format};
 
 std::string join(const char* separator, auto text_of) {
   std::string text;

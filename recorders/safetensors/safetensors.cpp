@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <array>
 #include <deque>
+#include <numeric>
 
+#include "file.hpp"
 #include "flat.hpp"
 #include "gather.hpp"
 #include "json/json.hpp"
@@ -17,7 +19,7 @@ namespace {
 
 namespace json = detail::json;
 
-constexpr std::uint64_t max_header = 100'000'000;  // the reference's own bound, for reading and writing
+using detail::safetensors::max_header;
 
 /// In the reference's order (enum Dtype in safetensors/src/tensor.rs), which also sorts the file, last first.
 constexpr std::array<std::pair<std::string_view, DType>, 22> dtypes = {{
@@ -321,34 +323,42 @@ Result<Snapshot> SafetensorsFormat::open(SourcePtr source, const OpenContext&) c
   return Opener(std::move(source)).run();
 }
 
-Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions&) const {
+namespace detail {
+namespace safetensors {
+
+Status check(const Snapshot& snapshot) {
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    const auto refuse = [&](const char* why) {
+      return Error(Errc::not_representable, "safetensors files cannot hold this").path(leaf.path()).found(why);
+    };
+    const std::string name = leaf.path();
+    if (name == "__metadata__") return refuse("a tensor of the reserved name __metadata__");
+    if (!json::valid_utf8(name)) return refuse("a name that is not UTF-8");
+    if (*element_count(leaf.shape()) * bits(leaf.dtype()) % 8 != 0) return refuse("a tensor of part of a byte");
+  }
+  for (const auto& [key, text] : snapshot.metadata()) {
+    if (key == flat_key) return Error(Errc::not_representable, "the metadata key stele is the library's own");
+    if (json::valid_utf8(key) && json::valid_utf8(text)) continue;
+    return Error(Errc::not_representable, "safetensors files hold metadata in UTF-8 only").found("another text");
+  }
+  return {};
+}
+
+Status write(const Snapshot& snapshot, std::span<const std::uint32_t> leaves,
+             const std::map<std::string, std::string>& metadata, Sink& sink) {
   struct Item {
     std::string name;
     std::size_t order;
     std::uint32_t leaf;
   };
   std::vector<Item> items;
-  items.reserve(snapshot.leaf_count());
-  for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) {
-    const LeafView leaf = snapshot.leaf(i);
-    items.push_back({leaf.path(), dtype_order(leaf.dtype()), i});
-    const std::string& name = items.back().name;
-    const auto refuse = [&](const char* why) {
-      return Error(Errc::not_representable, "safetensors files cannot hold this").path(name).found(why);
-    };
-    if (name == "__metadata__") return refuse("a tensor of the reserved name __metadata__");
-    if (!json::valid_utf8(name)) return refuse("a name that is not UTF-8");
-    if (*element_count(leaf.shape()) * bits(leaf.dtype()) % 8 != 0) return refuse("a tensor of part of a byte");
+  items.reserve(leaves.size());
+  for (const std::uint32_t i : leaves) {
+    items.push_back({snapshot.leaf(i).path(), dtype_order(snapshot.leaf(i).dtype()), i});
   }
   std::sort(items.begin(), items.end(),
             [](const Item& a, const Item& b) { return a.order != b.order ? a.order > b.order : a.name < b.name; });
-
-  std::map<std::string, std::string> metadata = snapshot.metadata();
-  if (metadata.contains(std::string(detail::flat_key))) {
-    return Error(Errc::not_representable, "the metadata key stele is the library's own");
-  }
-  STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
-  if (!extras.empty()) metadata.emplace(detail::flat_key, std::move(extras));
   std::string header;
   json::Writer out(header);
   out.begin_object();
@@ -356,9 +366,6 @@ Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const Save
     out.key("__metadata__");
     out.begin_object();
     for (const auto& [key, text] : metadata) {
-      if (!json::valid_utf8(key) || !json::valid_utf8(text)) {
-        return Error(Errc::not_representable, "safetensors files hold metadata in UTF-8 only").found("another text");
-      }
       out.key(key);
       out.string(text);
     }
@@ -391,7 +398,7 @@ Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const Save
   }
 
   STELE_TRY(sink.reserve(8 + header.size() + at));
-  detail::Gather gather(sink);
+  Gather gather(sink);
   std::byte length[8];
   format::store_le(length, std::uint64_t{header.size()});
   STELE_TRY(gather.write(length));
@@ -399,6 +406,19 @@ Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const Save
   ReadContext context;
   for (const Item& item : items) STELE_TRY(gather.leaf(snapshot.leaf(item.leaf), context));
   return gather.flush();
+}
+
+}  // namespace safetensors
+}  // namespace detail
+
+Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions&) const {
+  STELE_TRY(detail::safetensors::check(snapshot));
+  std::vector<std::uint32_t> leaves(snapshot.leaf_count());
+  std::iota(leaves.begin(), leaves.end(), std::uint32_t{0});
+  std::map<std::string, std::string> metadata = snapshot.metadata();
+  STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
+  if (!extras.empty()) metadata.emplace(detail::flat_key, std::move(extras));
+  return detail::safetensors::write(snapshot, leaves, metadata, sink);
 }
 
 }  // namespace v0

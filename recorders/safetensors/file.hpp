@@ -1,0 +1,30 @@
+// One safetensors file, for the formats of one and of several.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+
+#include "stele/sink.hpp"
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace safetensors {
+
+/// The reference's own bound of a header, for reading and writing.
+inline constexpr std::uint64_t max_header = 100'000'000;
+
+/// Whether names, tensors and metadata can stand in such files. Errors: not_representable.
+Status check(const Snapshot& snapshot);
+
+/// Writes a file of these leaves of a snapshot that check() has let through. The sink is not committed.
+Status write(const Snapshot& snapshot, std::span<const std::uint32_t> leaves,
+             const std::map<std::string, std::string>& metadata, Sink& sink);
+
+}  // namespace safetensors
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

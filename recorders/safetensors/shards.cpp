@@ -1,0 +1,298 @@
+#include <algorithm>
+#include <cstdio>
+#include <deque>
+#include <map>
+
+#include "file.hpp"
+#include "flat.hpp"
+#include "json/json.hpp"
+#include "snapshot_internal.hpp"
+#include "stele/bundle.hpp"
+#include "stele/recorders/safetensors.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace {
+
+namespace json = detail::json;
+using detail::safetensors::max_header;
+
+constexpr std::string_view total_size = "total_size";
+/// What transformers wants to find in each file that it loads.
+constexpr std::pair<const char*, const char*> framework("format", "pt");
+
+// ---- reading --------------------------------------------------------------------------------------------------------
+
+class Opener {
+ public:
+  Opener(SourcePtr source, const OpenContext& context) : source_(std::move(source)), context_(context) {}
+
+  Result<Snapshot> run() {
+    const auto bundle = source_->bundle();
+    if (bundle == nullptr) {
+      return Error(Errc::unsupported, "the files that an index names are not where it comes from")
+          .file(source_->name())
+          .expected("a file, or a source of a bundle");
+    }
+    STELE_TRY(parse());
+    STELE_TRY(check_names());
+    builder_.set_flat();
+    for (std::uint32_t i = 0; i < files_.size(); ++i) STELE_TRY(add_file(*bundle, i));
+    if (found_ != entries_.size()) return missing();
+    std::sort(nodes_.begin(), nodes_.end());
+    if (const auto extras = metadata_.find(std::string(detail::flat_key)); extras != metadata_.end()) {
+      const auto find = [&](std::string_view name) {
+        const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), std::pair(name, std::uint32_t{0}));
+        return at != nodes_.end() && at->first == name ? at->second : no_index;
+      };
+      const std::size_t memory = 2 * text_.size() + (std::size_t{16} << 20);
+      STELE_TRY(detail::add_flat_extras(extras->second, builder_, find, memory));
+      metadata_.erase(extras);
+    }
+    builder_.set_metadata(std::move(metadata_));
+    return builder_.finish();
+  }
+
+ private:
+  struct Entry {
+    std::string_view name;
+    std::uint32_t file;
+  };
+
+  Status parse() {
+    if (source_->size() > max_header) {
+      return Error(Errc::limit, "an index that is too large")
+          .file(source_->name())
+          .expected("at most " + std::to_string(max_header) + " bytes")
+          .found(std::to_string(source_->size()));
+    }
+    text_.resize(static_cast<std::size_t>(source_->size()));
+    STELE_TRY(source_->read_at(0, std::as_writable_bytes(std::span(text_))));
+    json::Reader in(text_);
+    std::string scratch;
+    std::string_view key;
+    bool map_seen = false;
+    bool metadata_seen = false;
+    in.begin_object();
+    while (in.next_key(key, scratch)) {
+      bool& seen = key == "weight_map" ? map_seen : metadata_seen;
+      if (key != "weight_map" && key != "metadata") {
+        in.skip_value();
+        continue;
+      }
+      if (seen) in.fail(Errc::duplicate, "metadata and weight_map once");
+      seen = true;
+      key == "weight_map" ? read_map(in) : read_metadata(in);
+    }
+    if (in.ok() && !map_seen) in.fail(Errc::malformed, "a weight_map");
+    if (in.finish()) return {};
+    return in.error().file(source_->name());
+  }
+
+  void read_map(json::Reader& in) {
+    std::string scratch;
+    std::string file_scratch;
+    std::string_view key;
+    std::string_view file;
+    if (!in.begin_object()) return;
+    while (in.next_key(key, scratch)) {
+      const bool inside = key.data() >= text_.data() && key.data() <= text_.data() + text_.size();
+      entries_.push_back({inside ? key : builder_.intern(key), 0});
+      if (!in.read_string(file, file_scratch)) return;
+      const auto [known, fresh] = numbers_.try_emplace(std::string(file), static_cast<std::uint32_t>(files_.size()));
+      if (fresh) files_.push_back(known->first);
+      entries_.back().file = known->second;
+      // A file for each few bytes of the index would be opened otherwise.
+      if (files_.size() > max_files) in.fail(Errc::limit, "at most 100000 files");
+    }
+  }
+
+  void read_metadata(json::Reader& in) {
+    std::string key_scratch;
+    std::string scratch;
+    std::string_view key;
+    std::string_view text;
+    if (!in.begin_object()) return;
+    while (in.next_key(key, key_scratch)) {
+      if (in.peek() != json::Kind::string) {
+        in.skip_value();  // total_size, which ties make wrong, and what other writers add
+        continue;
+      }
+      std::string name(key);
+      if (!in.read_string(text, scratch)) return;
+      if (!metadata_.emplace(std::move(name), std::string(text)).second) {
+        in.fail(Errc::duplicate, "each key of metadata once");
+      }
+    }
+  }
+
+  Status check_names() {
+    std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+    const auto same = std::adjacent_find(entries_.begin(), entries_.end(),
+                                         [](const Entry& a, const Entry& b) { return a.name == b.name; });
+    if (same == entries_.end()) return {};
+    return Error(Errc::duplicate, "a tensor that the index names twice").path(std::string(same->name));
+  }
+
+  Status add_file(const Bundle& bundle, std::uint32_t number) {
+    auto source = bundle.open(files_[number]);
+    if (!source) {
+      // A name with a folder in it would lead anywhere.
+      if (source.error().code() != Errc::invalid_argument) return std::move(source).error();
+      return Error(Errc::malformed, "an index that names no plain file").file(source_->name()).found(files_[number]);
+    }
+    STELE_TRY_ASSIGN(const Snapshot shard, SafetensorsFormat().open(*source, context_));
+    const std::string& file = (*source)->name();
+    if (shard.nodes().size() != shard.leaf_count() + 1) {
+      return Error(Errc::unsupported, "a shard with metadata of the key stele: the index has it").file(file);
+    }
+    for (std::size_t i = 0; i < shard.leaf_count(); ++i) {
+      const LeafView leaf = shard.leaf(i);
+      const Node& node = shard.nodes()[leaf.node()];
+      const std::string_view name(node.name, node.name_size);
+      const auto entry = std::lower_bound(entries_.begin(), entries_.end(), name,
+                                          [](const Entry& e, std::string_view n) { return e.name < n; });
+      if (entry == entries_.end() || entry->name != name || entry->file != number) {
+        return Error(Errc::malformed, "a tensor that the index does not name in this file")
+            .path(std::string(name))
+            .file(file);
+      }
+      ++found_;
+      nodes_.emplace_back(name, builder_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider()));
+    }
+    builder_.keep(shard.data());
+    return {};
+  }
+
+  /// The first tensor that the index names and no file has.
+  Error missing() {
+    std::sort(nodes_.begin(), nodes_.end());
+    for (const Entry& e : entries_) {
+      const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), std::pair(e.name, std::uint32_t{0}));
+      if (at != nodes_.end() && at->first == e.name) continue;
+      return Error(Errc::malformed, "a tensor that is not in the file that the index names")
+          .path(std::string(e.name))
+          .file(source_->name())
+          .expected(files_[e.file]);
+    }
+    return Error(Errc::malformed, "an index that does not fit its files").file(source_->name());
+  }
+
+  static constexpr std::size_t max_files = 100'000;
+  SourcePtr source_;
+  const OpenContext& context_;
+  std::string text_;
+  SnapshotBuilder builder_;
+  std::deque<Entry> entries_;
+  std::vector<std::string> files_;
+  std::map<std::string, std::uint32_t> numbers_;
+  std::map<std::string, std::string> metadata_;
+  std::vector<std::pair<std::string_view, std::uint32_t>> nodes_;
+  std::size_t found_ = 0;
+};
+
+}  // namespace
+
+const Capabilities& ShardedSafetensorsFormat::capabilities() const noexcept {
+  return SafetensorsFormat().capabilities();
+}
+
+bool ShardedSafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
+  std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  const auto skip = [&] { text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size())); };
+  skip();
+  if (!text.starts_with('{')) return false;
+  text.remove_prefix(1);
+  skip();
+  return text.starts_with("\"metadata\"") || text.starts_with("\"weight_map\"");
+}
+
+Result<Snapshot> ShardedSafetensorsFormat::open(SourcePtr source, const OpenContext& context) const {
+  return Opener(std::move(source), context).run();
+}
+
+Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
+  const auto bundle = sink.bundle();
+  if (bundle == nullptr) {
+    return Error(Errc::unsupported, "several files need a place").expected("a path, or a sink of a bundle");
+  }
+  STELE_TRY(detail::safetensors::check(snapshot));
+  if (snapshot.metadata().contains(std::string(total_size))) {
+    return Error(Errc::not_representable, "the metadata key total_size is the format's own");
+  }
+  const std::string index_name(file_name(sink.name()));
+  std::string stem = index_name;
+  if (stem.ends_with(extension())) stem.resize(stem.size() - extension().size());
+
+  std::vector<std::vector<std::uint32_t>> shards(1);
+  std::uint64_t total = 0;
+  std::uint64_t size = 0;
+  for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const std::uint64_t bytes = snapshot.leaf(i).byte_size();
+    if (!shards.back().empty() && (size > shard_bytes_ || bytes > shard_bytes_ - size)) {
+      shards.emplace_back();
+      size = 0;
+    }
+    shards.back().push_back(i);
+    size += bytes;
+    total += bytes;
+  }
+  std::vector<std::string> files;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    char number[64];
+    std::snprintf(number, sizeof number, "-%05zu-of-%05zu.safetensors", i + 1, shards.size());
+    files.push_back(stem + number);
+  }
+  if (!options.file.allow_nonatomic) {
+    std::vector<std::string> all = files;
+    all.push_back(index_name);
+    for (const std::string& file : all) {
+      STELE_TRY_ASSIGN(const bool there, bundle->contains(file));
+      if (!there) continue;
+      return Error(Errc::exists, "a set of files is there already, and cannot be replaced in one step")
+          .file(file)
+          .expected("another place, or FileSinkOptions::allow_nonatomic");
+    }
+  }
+
+  std::map<std::string, std::string> metadata = snapshot.metadata();
+  metadata.insert(framework);
+  std::map<std::string, const std::string*> weight_map;
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    STELE_TRY_ASSIGN(const auto file, bundle->create(files[i]));
+    STELE_TRY(detail::safetensors::write(snapshot, shards[i], metadata, *file));
+    STELE_TRY(file->commit());
+    for (const std::uint32_t leaf : shards[i]) weight_map.emplace(snapshot.leaf(leaf).path(), &files[i]);
+  }
+
+  std::string text;
+  json::Writer out(text);
+  out.begin_object();
+  out.key("metadata");
+  out.begin_object();
+  STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
+  metadata = snapshot.metadata();
+  if (!extras.empty()) metadata.emplace(detail::flat_key, std::move(extras));
+  for (const auto& [key, value] : metadata) {
+    out.key(key);
+    out.string(value);
+  }
+  out.key(total_size);
+  out.u64(total);
+  out.end_object();
+  out.key("weight_map");
+  out.begin_object();
+  for (const auto& [name, file] : weight_map) {
+    out.key(name);
+    out.string(*file);
+  }
+  out.end_object();
+  out.end_object();
+  text += '\n';
+  if (text.size() > max_header) return Error(Errc::not_representable, "an index that is too large");
+  STELE_TRY(sink.reserve(text.size()));
+  return sink.write(std::as_bytes(std::span(text)));
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,17 @@
+// Names that are nearly the same, for what errors suggest.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// The candidate that differs least from `name`, if that is little: "" where none is near.
+std::string_view most_similar(std::string_view name, const std::vector<std::string>& candidates);
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

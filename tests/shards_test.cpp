@@ -1,0 +1,200 @@
+// safetensors in several files, and the bundles that they lie in.
+#include <stele/bundle.hpp>
+#include <stele/stele.hpp>
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "support/models.hpp"
+#include "support/recorders.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace stele_test;
+using stele::Errc;
+using stele::ShardedSafetensorsFormat;
+using stele::ShardedSafetensorsRecorder;
+using stele::Snapshot;
+
+namespace stele_test {
+namespace {
+
+using Paths = std::vector<std::string>;
+
+struct Tied {
+  std::shared_ptr<Vec> embedding, head;
+  std::vector<Linear> layers;
+  std::string label;
+  STELE_MODULE(Tied, embedding, head, layers, label)
+};
+Tied tied() {
+  Tied t;
+  t.embedding = t.head = std::make_shared<Vec>(vec({1, 2, 3}));
+  for (int i = 0; i < 4; ++i) t.layers.emplace_back(5, 3, static_cast<float>(i));
+  t.label = "four";
+  return t;
+}
+
+const ShardedSafetensorsRecorder<> small(ShardedSafetensorsFormat(100));
+constexpr const char* index = "m.safetensors.index.json";
+
+std::string text_in(const stele::Bundle& bundle, const std::string& name) {
+  const auto source = good(bundle.open(name));
+  return std::string(text_of(source->view()));
+}
+void put(stele::Bundle& bundle, const std::string& name, std::string_view text) {
+  const auto sink = good(bundle.create(name));
+  good(sink->write(bytes_of(text)));
+  good(sink->commit());
+}
+std::shared_ptr<stele::Bundle> saved_in_memory() {
+  const auto bundle = stele::memory_bundle();
+  const auto sink = good(bundle->create(index));
+  stele::SaveOptions options;
+  options.metadata = {{"made", "here"}};
+  good(small.record(tied(), *sink, options));
+  return bundle;
+}
+
+}  // namespace
+
+TEST_CASE("bundle: plain names only") {
+  const TempDir dir;
+  for (const auto& bundle : {stele::memory_bundle(), stele::folder_bundle(dir.path())}) {
+    for (const std::string& name : {std::string(), std::string("."), std::string(".."), std::string("a/b"),
+                                    std::string("/a"), std::string("a\\b"), std::string("a\0b", 3)}) {
+      CAPTURE(name);
+      CHECK(code_of(bundle->open(name)) == Errc::invalid_argument);
+      CHECK(code_of(bundle->create(name)) == Errc::invalid_argument);
+      CHECK(code_of(bundle->contains(name)) == Errc::invalid_argument);
+    }
+    CHECK(code_of(bundle->open("a")) == Errc::not_found);
+    CHECK(!good(bundle->contains("a")));
+    put(*bundle, "a", "bytes");
+    CHECK(good(bundle->contains("a")));
+    CHECK(good(good(bundle->open("a"))->bundle()->contains("a")));
+    CHECK(good(good(bundle->create("b"))->bundle()->contains("a")));
+    CHECK(!good(bundle->contains("b")));  // not committed
+  }
+}
+
+TEST_CASE("shards: a model in several files, and back") {
+  const TempDir dir;
+  const Tied t = tied();
+  const std::string path = dir.path() + "/" + index;
+  good(small.record(t, path));
+  CHECK(names_in(dir.path()) == Paths{"m-00001-of-00004.safetensors", "m-00002-of-00004.safetensors",
+                                      "m-00003-of-00004.safetensors", "m-00004-of-00004.safetensors", index});
+  for (const auto storage : {stele::storage::owned, stele::storage::view}) {
+    stele::LoadOptions options;
+    options.storage = storage;
+    const Tied back = good(stele::load<Tied>(path, options));  // by its content
+    CHECK(image(back) == image(t));
+    CHECK(back.embedding == back.head);
+  }
+  // Each file is one that stands alone.
+  const Snapshot part = good(stele::open(dir.path() + "/m-00002-of-00004.safetensors"));
+  CHECK(part.leaf_count() == 2);
+  CHECK(part.metadata().at("format") == "pt");
+  good(stele::verify(small.format(), path));
+}
+
+TEST_CASE("shards: files of a size, larger tensors alone") {
+  const auto count = [](std::uint64_t shard_bytes) {
+    const auto bundle = stele::memory_bundle();
+    const auto sink = good(bundle->create(index));
+    good(ShardedSafetensorsRecorder<>(ShardedSafetensorsFormat(shard_bytes)).record(tied(), *sink));
+    std::size_t n = 0;
+    while (good(
+        bundle->contains("m-0000" + std::to_string(n + 1) + "-of-0000" + std::to_string(n + 1) + ".safetensors"))) {
+      ++n;
+    }
+    return n;
+  };
+  CHECK(count(5'000'000'000) == 1);
+  CHECK(count(UINT64_MAX) == 1);
+  const auto bundle = stele::memory_bundle();
+  const auto sink = good(bundle->create(index));
+  good(ShardedSafetensorsRecorder<>(ShardedSafetensorsFormat(1)).record(tied(), *sink));
+  CHECK(good(bundle->contains("m-00009-of-00009.safetensors")));
+}
+
+TEST_CASE("shards: in memory, with metadata") {
+  const auto bundle = saved_in_memory();
+  const Snapshot s = good(small.open(good(bundle->open(index))));
+  CHECK(s.metadata() == std::map<std::string, std::string>{{"made", "here"}});
+  CHECK(image(good(stele::from_snapshot<Tied>(s))) == image(tied()));
+  CHECK(code_of(small.record(tied(), *std::make_unique<stele::BufferSink>())) == Errc::unsupported);
+  const stele::Bytes alone = [&] {
+    const std::string text = text_in(*bundle, index);
+    stele::Bytes bytes(text.size());
+    std::copy_n(bytes_of(text).begin(), text.size(), bytes.data());
+    return bytes;
+  }();
+  CHECK(code_of(small.open(alone)) == Errc::unsupported);
+}
+
+TEST_CASE("shards: a set that is there is not replaced unasked") {
+  const TempDir dir;
+  const std::string path = dir.path() + "/" + index;
+  good(small.record(tied(), path));
+  const auto again = small.record(tied(), path);
+  CHECK(code_of(again) == Errc::exists);
+  CHECK(names_in(dir.path()).size() == 5);  // no litter
+  std::filesystem::remove(path);
+  CHECK(code_of(small.record(tied(), path)) == Errc::exists);  // a shard alone is in the way too
+  stele::SaveOptions options;
+  options.file.allow_nonatomic = true;
+  Tied other = tied();
+  other.label = "other";
+  good(small.record(other, path, options));
+  CHECK(good(stele::load<Tied>(path)).label == "other");
+}
+
+TEST_CASE("shards: an index that lies") {
+  const auto with = [](const std::string& from, const std::string& to) {
+    const auto bundle = saved_in_memory();
+    std::string text = text_in(*bundle, index);
+    REQUIRE(text.find(from) != std::string::npos);
+    text.replace(text.find(from), from.size(), to);
+    put(*bundle, index, text);
+    return small.open(good(bundle->open(index)));
+  };
+  CHECK(with("four", "five"));
+  CHECK(code_of(with("m-00002-of", "m-00003-of")) == Errc::malformed);     // another file
+  CHECK(code_of(with("m-00002-of", "../m-00002-of")) == Errc::malformed);  // out of the folder
+  CHECK(code_of(with("m-00002-of", "/etc/passwd")) == Errc::malformed);
+  CHECK(code_of(with("m-00002-of", "x-00002-of")) == Errc::not_found);
+  CHECK(code_of(with("\"layers.0.bias\"", "\"layers.9.bias\"")) == Errc::malformed);  // not there
+  CHECK(code_of(with("\"layers.0.bias\"", "\"layers.0.weight\"")) == Errc::duplicate);
+  CHECK(code_of(with("\"weight_map\"", "\"weight_mop\"")) == Errc::malformed);
+  CHECK(code_of(with("\"layers.0.bias\":", "\"a\":\"m-00001-of-00004.safetensors\",\"layers.0.bias\":")) ==
+        Errc::malformed);                              // more names than tensors
+  CHECK(with("\"total_size\":", "\"total_size\":1"));  // ties make it wrong; nobody needs it
+
+  // Every truncation.
+  const auto bundle = saved_in_memory();
+  const std::string text = text_in(*bundle, index);
+  for (std::size_t n = 0; n + 2 < text.size(); ++n) {
+    put(*bundle, index, std::string_view(text).substr(0, n));
+    REQUIRE(!small.open(good(bundle->open(index))));
+  }
+}
+
+TEST_CASE("shards: written as transformers writes them") {
+  const auto bundle = saved_in_memory();
+  const std::string text = text_in(*bundle, index);
+  // The keys of a model of others, with spaces and numbers as Python writes them.
+  put(*bundle, index,
+      "{\n  \"metadata\": {\n    \"total_size\": 312.0\n  },\n  \"weight_map\": {\n" +
+          text.substr(text.find("\"embedding\""), text.size() - 3 - text.find("\"embedding\"")) + "}\n}\n");
+  const Snapshot s = good(stele::open(good(bundle->open(index))));
+  CHECK(s.leaf_count() == 9);
+  CHECK(s.metadata().empty());
+}
+
+}  // namespace stele_test
