@@ -6,6 +6,7 @@
 #   make bench                benchmarks, release build
 #   make fuzz SECONDS=60      every fuzz target for that long each
 #   make docs                 compile the code blocks of README.md and docs/
+#   make api                  reference of include/stele by doxygen, in build/api/html
 #   make deb                  Debian packages, in build/deb
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
 #   make torch                build stele::torch, exchange state_dicts with PyTorch (installs libtorch, half a gigabyte)
@@ -16,7 +17,7 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build demo test bench fuzz docs deb packaging interop torch format format-check tidy clean
+.PHONY: deps deps-build demo test bench fuzz docs api deb packaging interop torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
@@ -49,6 +50,13 @@ docs: deps
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target docs_blocks
 	ctest --preset dev -L docs -j $(JOBS)
+
+# A warning of doxygen is an error.
+api:
+	@tools/deps.sh api
+	rm -rf build/api
+	mkdir -p build/api
+	doxygen docs/Doxyfile
 
 deb: deps
 	cmake --preset deb

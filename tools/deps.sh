@@ -4,6 +4,7 @@
 #   tools/deps.sh build    what building and the demo need
 #   tools/deps.sh all      that and what tests, fuzzing and CI need
 #   tools/deps.sh torch    what `make torch` needs besides
+#   tools/deps.sh api      what `make api` needs
 #
 # Boost must be 1.81 or newer. Where another Boost -dev package stands in the way of libboost1.81-dev, its headers are
 # unpacked below build/deps/boost instead; CMake looks there first. STELE_PRIVATE_BOOST=1 asks for that in any case.
@@ -11,11 +12,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 group=${1:-all}
-case $group in build | all | torch) ;; *) echo "usage: tools/deps.sh [build|all|torch]" >&2; exit 2 ;; esac
+case $group in build | all | torch | api) ;; *) echo "usage: tools/deps.sh [build|all|torch|api]" >&2; exit 2 ;; esac
 
 list() {  # "package probe" lines of the wanted groups
   awk -v want="$group" '{ sub(/#.*/, "") }
-    /^\[/ { sub(/ *$/, ""); on = $0 == "[" want "]" || (want == "all" && $0 != "[torch]"); next }
+    /^\[/ { sub(/ *$/, ""); on = $0 == "[" want "]" || (want == "all" && $0 != "[torch]" && $0 != "[api]"); next }
     NF && on { print $1, $2 }' tools/packages.txt
 }
 

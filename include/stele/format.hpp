@@ -25,7 +25,7 @@ struct Capabilities {
   bool values = false;       // directly, or as the string `stele` among the metadata
   bool aliases = false;      // likewise
   bool ids = false;          // soft: their loss is only reported
-  bool type_names = false;   // soft
+  bool type_names = false;   // soft, and not reported
   bool annotations = false;  // soft
   bool metadata = false;     // string -> string
   bool checksums = false;    // damage to a tensor's bytes is found

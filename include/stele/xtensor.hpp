@@ -89,7 +89,7 @@ struct tensor_traits<xt::xarray_container<Storage, L, Extents>>
   using element = typename Storage::value_type;
 };
 
-/// xt::xtensor_fixed<T, xt::xshape<…>>: its shape is its type's.
+/// `xt::xtensor_fixed<T, xt::xshape<…>>`: its shape is its type's.
 template <class T, std::size_t... N, xt::layout_type L, bool Sharable>
 requires Element<T>
 struct tensor_traits<xt::xfixed_container<T, xt::fixed_shape<N...>, L, Sharable>>

@@ -1,4 +1,4 @@
-// std::complex as an element type; apart because <complex> is a heavy header. Include it before the first use of
+// std::complex as an element type; apart because its header is a heavy one. Include it before the first use of
 // dtype_of_v on a complex type.
 #pragma once
 

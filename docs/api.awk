@@ -1,0 +1,7 @@
+# Headers as doxygen reads them: the comment at a file's head describes the file, and names stand without the inline
+# namespace. Lines keep their numbers.
+FNR == 1 { file = FILENAME; sub(/.*include\//, "", file); head = 1 }
+head && /^\/\// { sub(/^\/\//, FNR == 1 ? "/// @file " file : "///") }
+!/^\/\// { head = 0 }
+/^inline namespace v0 \{$/ || /^\}  \/\/ namespace v0$/ { $0 = "" }
+{ gsub(/v0::/, ""); print }
