@@ -120,7 +120,7 @@ HWY_ATTR void split(const std::byte* from, std::byte* to, std::size_t count, std
   if (width == 2) return split2(in, out, count, count);
   if (width == 4) return split4(in, out, count, count);
   if (width == 8) return split8(in, out, count);
-  std::memcpy(to, from, count * width);
+  if (count != 0) std::memcpy(to, from, count * width);
 }
 HWY_ATTR void join(const std::byte* from, std::byte* to, std::size_t count, std::size_t width) {
   const auto* in = reinterpret_cast<const std::uint8_t*>(from);
@@ -128,7 +128,7 @@ HWY_ATTR void join(const std::byte* from, std::byte* to, std::size_t count, std:
   if (width == 2) return join2(in, out, count, count);
   if (width == 4) return join4(in, out, count, count);
   if (width == 8) return join8(in, out, count);
-  std::memcpy(to, from, count * width);
+  if (count != 0) std::memcpy(to, from, count * width);
 }
 
 }  // namespace HWY_NAMESPACE

@@ -68,7 +68,7 @@ Paths names(const Snapshot& s) {
 std::vector<float> numbers(const stele::LeafView& leaf) {
   const std::string bytes = good(content(leaf));
   std::vector<float> all(bytes.size() / sizeof(float));
-  std::memcpy(all.data(), bytes.data(), bytes.size());
+  if (!bytes.empty()) std::memcpy(all.data(), bytes.data(), bytes.size());
   return all;
 }
 std::vector<float> numbers(const Snapshot& s, std::string_view path) {

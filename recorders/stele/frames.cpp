@@ -81,7 +81,8 @@ class FrameSink final : public PieceSink {
         threads_(threads),
         out_(out),
         start_(out.position()),
-        batch_(static_cast<std::size_t>(std::min<std::uint64_t>(frame_count(leaf.byte_size()), 2 * threads))) {}
+        batch_(static_cast<std::size_t>(
+            std::min<std::uint64_t>(frame_count(leaf.byte_size()), std::uint64_t{2} * threads))) {}
 
   Status piece(std::span<const std::byte> bytes) override {
     hasher_.update(bytes.data(), bytes.size());
