@@ -170,4 +170,27 @@ TEST_CASE_TEMPLATE("concurrency: saving one module", R, STELE_TEST_RECORDERS) {
   CHECK(dir.names() == std::vector<std::string>{"same.bin"});
 }
 
+TEST_CASE("concurrency: compressed saves and loads, each on threads of its own") {
+  struct Large {
+    Tensor<float, 1> t{std::array<std::size_t, 1>{1500000}};
+  };
+  Large large;
+  for (std::size_t i = 0; i < large.t.size(); ++i) large.t[i] = static_cast<float>(i % 977);
+  SaveOptions save;
+  save.threads = 3;
+  LoadOptions load;
+  load.threads = 3;
+  const CompressedRecorder<> recorder;
+  const auto bytes = saved(recorder, large, save);
+  REQUIRE(bytes);
+  CHECK(at_once([&](unsigned t) -> std::string {
+          if (t % 2 == 0) {
+            const auto again = saved(recorder, large, save);
+            return again && text_of(again->span()) == text_of(bytes->span()) ? "" : "other bytes";
+          }
+          const auto back = recorder.load_module<Large>(*bytes, load);
+          return back && back->t[1400000] == large.t[1400000] ? "" : "other numbers";
+        }) == "");
+}
+
 TEST_SUITE_END();

@@ -11,7 +11,7 @@
 #include "json/json.hpp"
 #include "snapshot_internal.hpp"
 #include "source_leaf.hpp"
-#include "stele/recorders/stele_reader.hpp"
+#include "stele/detail/little_endian.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -102,7 +102,7 @@ class Opener {
           .found(std::to_string(source.size()));
     }
     STELE_TRY(source.read_at(0, length));
-    const auto n = format::load_le<std::uint64_t>(length);
+    const auto n = detail::load_le<std::uint64_t>(length);
     if (n > max_header) {
       return Error(Errc::limit, "a header that is too large")
           .expected("at most " + std::to_string(max_header) + " bytes")
@@ -309,7 +309,7 @@ const Capabilities& SafetensorsFormat::capabilities() const noexcept {
 
 bool SafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
   if (head.size() < 9) return false;
-  const auto n = format::load_le<std::uint64_t>(head.data());
+  const auto n = detail::load_le<std::uint64_t>(head.data());
   if (n > max_header || n > size - 8) return false;
   for (const std::byte b : head.subspan(8)) {
     const char c = static_cast<char>(b);
@@ -400,7 +400,7 @@ Status write(const Snapshot& snapshot, std::span<const std::uint32_t> leaves,
   STELE_TRY(sink.reserve(8 + header.size() + at));
   Gather gather(sink);
   std::byte length[8];
-  format::store_le(length, std::uint64_t{header.size()});
+  store_le(length, std::uint64_t{header.size()});
   STELE_TRY(gather.write(length));
   STELE_TRY(gather.write(std::as_bytes(std::span(header))));
   ReadContext context;

@@ -27,6 +27,17 @@ safetensors_written() {
   "$PYTHON" tests/interop/check_safetensors.py "$work"/ours/*.safetensors
 }
 
+shards_written() {
+  program interop_shards || return
+  "$STELE_BUILD/tests/interop_shards" write "$work/shards" || return
+  "$PYTHON" tests/interop/shards.py check "$work/shards" 9
+}
+
+shards_read() {
+  "$PYTHON" tests/interop/shards.py write "$work/their-shards" || return
+  "$STELE_BUILD/tests/interop_shards" read "$work/their-shards"
+}
+
 safetensors_golden() {
   "$PYTHON" tests/interop/make_golden_safetensors.py "$work/golden" || return
   diff -r --exclude README.md "$work/golden" tests/data/safetensors
@@ -47,6 +58,8 @@ sys.exit("; ".join(wrong) or 0)
 PYTHON
 step "safetensors: files that we write" safetensors_written
 step "safetensors: golden files" safetensors_golden
+step "safetensors: shards that we write" shards_written
+step "safetensors: shards that huggingface_hub splits" shards_read
 
 if [ ${#failed[@]} -ne 0 ]; then
   printf 'interop: FAILED: %s\n' "${failed[@]}"

@@ -41,6 +41,7 @@
 #include <string_view>
 
 #include "stele/config.hpp"
+#include "stele/detail/little_endian.hpp"
 #include "stele/dtype.hpp"
 #include "stele/errc.hpp"
 
@@ -75,16 +76,8 @@ struct Fault {
 /// XXH3-64 of a block of memory. A reader without room for it passes nullptr and trusts the bytes.
 using Hash = std::uint64_t (*)(const void* data, std::size_t size);
 
-template <class T>
-constexpr T load_le(const std::byte* at) noexcept {
-  T value = 0;
-  for (std::size_t i = 0; i < sizeof(T); ++i) value = static_cast<T>(value | (static_cast<T>(at[i]) << (8 * i)));
-  return value;
-}
-template <class T>
-constexpr void store_le(std::byte* at, T value) noexcept {
-  for (std::size_t i = 0; i < sizeof(T); ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
-}
+using detail::load_le;
+using detail::store_le;
 
 /// `value` rounded up to a multiple of `to` (a power of two); nullopt where that does not fit.
 constexpr std::optional<std::uint64_t> round_up(std::uint64_t value, std::uint64_t to) noexcept {

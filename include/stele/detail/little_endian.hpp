@@ -1,0 +1,25 @@
+// Little-endian numbers in bytes. Freestanding: the heapless reader uses them.
+#pragma once
+
+#include <cstddef>
+
+#include "stele/config.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+template <class T>
+constexpr T load_le(const std::byte* at) noexcept {
+  T value = 0;
+  for (std::size_t i = 0; i < sizeof(T); ++i) value = static_cast<T>(value | (static_cast<T>(at[i]) << (8 * i)));
+  return value;
+}
+template <class T>
+constexpr void store_le(std::byte* at, T value) noexcept {
+  for (std::size_t i = 0; i < sizeof(T); ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
