@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <string>
 
-#include "support/models.hpp"
 #include "support/recorders.hpp"
 
 namespace {
