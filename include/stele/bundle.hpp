@@ -13,7 +13,7 @@
 namespace stele {
 inline namespace v0 {
 
-/// Names are plain file names: not empty, no `/`, `\` or NUL, neither `.` nor `..`; others are invalid_argument. What
+/// Names are plain file names: not empty, no slash, backslash or NUL, not one or two dots; else: invalid_argument. What
 /// is opened or created knows its bundle, so a format finds the other files of a set from one of them.
 class STELE_EXPORT Bundle {
  public:
