@@ -176,6 +176,15 @@ TEST_CASE("shards: an index that lies") {
         Errc::malformed);                              // more names than tensors
   CHECK(with("\"total_size\":", "\"total_size\":1"));  // ties make it wrong; nobody needs it
 
+  // Names that take more memory than their text says.
+  std::string many = "{\"weight_map\":{";
+  for (int i = 0; i < 2200000; ++i) many += "\"" + std::to_string(i) + "\":\"f\",";
+  many.back() = '}';
+  many += '}';
+  const auto crowded = stele::memory_bundle();
+  put(*crowded, index, many);
+  CHECK(code_of(small.open(good(crowded->open(index)))) == Errc::limit);
+
   // Every truncation.
   const auto bundle = saved_in_memory();
   const std::string text = text_in(*bundle, index);

@@ -27,20 +27,6 @@ namespace {
 
 using Paths = std::vector<std::string>;
 
-struct Tied {
-  std::shared_ptr<Vec> embedding;
-  Vec middle;
-  std::shared_ptr<Vec> head;
-  std::shared_ptr<Linear> encoder, decoder;
-  STELE_MODULE(Tied, embedding, middle, head, encoder, decoder)
-};
-Tied tied(float n) {
-  Tied t;
-  t.embedding = t.head = std::make_shared<Vec>(vec({n, n}));
-  t.middle = vec({n});
-  t.encoder = t.decoder = std::make_shared<Linear>(2, 2, n);
-  return t;
-}
 /// The same names, each with a tensor of its own.
 struct Apart {
   Vec embedding, middle, head;
@@ -65,7 +51,7 @@ float first(const std::shared_ptr<Vec>& v) { return (**v)[0]; }
 }  // namespace
 
 TEST_CASE("ties: one leaf and aliases, a shared module is one container alias") {
-  const Tied t = tied(1);
+  const TiedLayers t = tied_layers(1);
   CHECK(outline(t) ==
         "tensor embedding\ntensor middle\nalias head\nmodule encoder\ntensor encoder.weight\ntensor encoder.bias\n"
         "alias decoder\n");
@@ -75,7 +61,7 @@ TEST_CASE("ties: one leaf and aliases, a shared module is one container alias") 
 }
 
 TEST_CASE("ties: find goes through aliases, nested and flat") {
-  const Tied t = tied(1);
+  const TiedLayers t = tied_layers(1);
   const stele::Bytes nested = good(stele::BytesRecorder<>{}.record(t));
   const stele::Bytes flat = good(stele::MemoryRecorder<stele::SafetensorsFormat>{}.record(t));
   for (const Snapshot& s :
@@ -93,32 +79,32 @@ TEST_CASE("ties: find goes through aliases, nested and flat") {
 }
 
 TEST_CASE("ties: come back tied, in every format") {
-  const Tied t = tied(1);
-  const auto check = [&](const Tied& back) {
+  const TiedLayers t = tied_layers(1);
+  const auto check = [&](const TiedLayers& back) {
     CHECK(back.embedding == back.head);
     CHECK(back.encoder == back.decoder);
     CHECK(image(back) == image(t));
   };
   Report report;
-  check(good(stele::from_snapshot<Tied>(snapshot(t), {}, &report)));
+  check(good(stele::from_snapshot<TiedLayers>(snapshot(t), {}, &report)));
   CHECK(report.paths(Report::What::tied) == Paths{"head", "decoder"});
   const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(t));
-  check(good(stele::BytesRecorder<>{}.load_module<Tied>(bytes)));
+  check(good(stele::BytesRecorder<>{}.load_module<TiedLayers>(bytes)));
   stele::BufferSink sink;
   good(stele::SafetensorsRecorder<>{}.record(t, sink));
   const stele::Bytes flat = sink.take();
-  check(good(stele::SafetensorsRecorder<>{}.load_module<Tied>(flat)));
+  check(good(stele::SafetensorsRecorder<>{}.load_module<TiedLayers>(flat)));
   check(good(stele::from_record(good(stele::record_of(t)))));
-  check(good(stele::from_record(good(stele::into_record(tied(1))))));
-  Tied in_place = tied(5);
+  check(good(stele::from_record(good(stele::into_record(tied_layers(1))))));
+  TiedLayers in_place = tied_layers(5);
   good(stele::load_snapshot(in_place, snapshot(t), {}, &report));
   check(in_place);
 }
 
 TEST_CASE("ties: module tied, file not: the first name in the module's order is used") {
   const Apart file = apart(10);
-  Tied t = tied(1);
-  const Tied before = t;
+  TiedLayers t = tied_layers(1);
+  const TiedLayers before = t;
   Report report;
   good(stele::load_snapshot(t, snapshot(file), {}, &report));
   CHECK(t.embedding == before.embedding);
@@ -127,7 +113,7 @@ TEST_CASE("ties: module tied, file not: the first name in the module's order is 
   CHECK((*t.decoder->weight)(0, 0) == 13);
   CHECK(report.paths(Report::What::tied) == Paths{"head", "decoder"});
   // A new module has no ties of its own.
-  const Tied fresh = good(stele::from_snapshot<Tied>(snapshot(file)));
+  const TiedLayers fresh = good(stele::from_snapshot<TiedLayers>(snapshot(file)));
   CHECK(fresh.embedding != fresh.head);
   CHECK(first(fresh.head) == 12);
   CHECK((*fresh.decoder->weight)(0, 0) == 14);
@@ -139,7 +125,7 @@ TEST_CASE("ties: module tied, the file has one of the names") {
     Linear decoder;
   };
   const Part file{vec({1}), vec({7, 8}), Linear(2, 2, 9)};
-  Tied t = tied(1);
+  TiedLayers t = tied_layers(1);
   Report report;
   good(stele::load_snapshot(t, snapshot(file), {}, &report));
   CHECK(first(t.embedding) == 7);
@@ -161,7 +147,7 @@ TEST_CASE("ties: module tied, the file has one of the names") {
 TEST_CASE("ties: module tied, shapes in the file differ") {
   Apart file = apart(10);
   file.head = vec({1, 2, 3});
-  Tied t = tied(1);
+  TiedLayers t = tied_layers(1);
   const Image before = image(t);
   stele::Error e = bad(stele::load_snapshot(t, snapshot(file)));
   CHECK(e.code() == Errc::shape_mismatch);
@@ -177,12 +163,12 @@ TEST_CASE("ties: module tied, shapes in the file differ") {
 
 TEST_CASE("ties: file tied, module not: each gets the numbers") {
   Apart a = apart(1);
-  good(stele::load_snapshot(a, snapshot(tied(20))));
+  good(stele::load_snapshot(a, snapshot(tied_layers(20))));
   CHECK((*a.embedding)[0] == 20);
   CHECK((*a.head)[0] == 20);
   CHECK((*a.decoder.weight)(0, 0) == 20);
   CHECK((*a.decoder.weight).data() != (*a.encoder.weight).data());
-  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(tied(20)));
+  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(tied_layers(20)));
   CHECK(image(good(stele::BytesRecorder<>{}.load_module<Apart>(bytes))) == image(a));
   // One of the names may stay unused: it says nothing new.
   struct Part {
@@ -190,7 +176,7 @@ TEST_CASE("ties: file tied, module not: each gets the numbers") {
     Linear encoder;
   };
   Report report;
-  const Tied t = tied(20);
+  const TiedLayers t = tied_layers(20);
   const Part p = good(stele::from_snapshot<Part>(snapshot(t), {}, &report));
   CHECK((*p.embedding)[0] == 20);
   CHECK(report.paths(Report::What::tied) == Paths{"head", "decoder"});

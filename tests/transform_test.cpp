@@ -27,21 +27,6 @@ namespace {
 
 using Paths = std::vector<std::string>;
 
-struct Tied {
-  std::shared_ptr<Vec> embedding;
-  Vec middle;
-  std::shared_ptr<Vec> head;
-  std::shared_ptr<Linear> encoder, decoder;
-  STELE_MODULE(Tied, embedding, middle, head, encoder, decoder)
-};
-Tied tied() {
-  Tied t;
-  t.embedding = t.head = std::make_shared<Vec>(vec({1, 1}));
-  t.middle = vec({2});
-  t.encoder = t.decoder = std::make_shared<Linear>(2, 2, 3.0F);
-  return t;
-}
-
 template <class M>
 Snapshot snap(const M& m) {
   return good(stele::snapshot_of(m));
@@ -139,7 +124,7 @@ TEST_CASE("transform: filters choose by pattern and predicate") {
 }
 
 TEST_CASE("transform: ties follow") {
-  const Tied t = tied();
+  const TiedLayers t = tied_layers(1);
   const Snapshot s = snap(t);
   CHECK(listing(good(flatten(s))) == Paths{"tensor embedding", "tensor middle", "tensor encoder.weight",
                                            "tensor encoder.bias", "alias head -> embedding", "module encoder",
@@ -164,7 +149,7 @@ TEST_CASE("transform: ties follow") {
   // They are still ties when they are loaded.
   for (const Snapshot& same :
        {good(flatten(s)), good(nest(good(flatten(s)))), good(part(good(with_prefix(s, "x.y")), "x.y"))}) {
-    const Tied back = good(stele::from_snapshot<Tied>(same));
+    const TiedLayers back = good(stele::from_snapshot<TiedLayers>(same));
     CHECK(back.embedding == back.head);
     CHECK(back.encoder == back.decoder);
     CHECK(image(back) == image(t));
@@ -346,7 +331,7 @@ TEST_CASE("transform: split and concatenate along every axis") {
   CHECK(bad(concatenate(snap(mlp), unlike, 2, "x")).code() == Errc::invalid_argument);
   CHECK(bad(concatenate(snap(mlp), {}, 0, "x")).code() == Errc::invalid_argument);
   const std::vector<std::string> tie = {"embedding", "middle"};
-  const Tied t = tied();
+  const TiedLayers t = tied_layers(1);
   CHECK(bad(concatenate(snap(t), tie, 0, "x")).found() == "head");
 }
 

@@ -66,6 +66,21 @@ class Index {
 
 }  // namespace
 
+std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const Item& item) {
+  const LeafView leaf = item.leaf();
+  const bool conditional = item.from->nodes[item.node].conditional;
+  if (const auto& d = item.derived) {  // another tensor than the one that id and annotations belong to
+    return to.tensor(name, d->dtype, d->shape.span(), d->bytes, d->provider, conditional);
+  }
+  const std::uint32_t node =
+      to.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider(), conditional);
+  if (const auto id = leaf.id()) to.set_id(*id);
+  if (const Annotations* annotations = leaf.annotations()) {
+    for (const auto& [key, value] : *annotations) to.annotate(key, value);
+  }
+  return node;
+}
+
 Items::Items(const Snapshot& snapshot) : keepers{snapshot.data()}, metadata(snapshot.metadata()) {
   const SnapshotData& data = *snapshot.data();
   list.reserve(data.nodes.size());
@@ -124,18 +139,7 @@ Result<Snapshot> Items::build() const {
     const Node& node = item.from->nodes[item.node];
     const std::string_view name = to.intern(item.path);
     if (node.kind == NodeKind::tensor) {
-      const LeafView leaf = item.leaf();
-      if (const auto& d = item.derived) {
-        nodes[i] = to.tensor(name, d->dtype, d->shape.span(), d->bytes, d->provider, node.conditional);
-      } else {
-        nodes[i] =
-            to.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider(), node.conditional);
-      }
-      if (item.derived) continue;  // another tensor than the one that these belong to
-      if (const auto id = leaf.id()) to.set_id(*id);
-      if (const Annotations* annotations = leaf.annotations()) {
-        for (const auto& [key, value] : *annotations) to.annotate(key, value);
-      }
+      nodes[i] = add_tensor(to, name, item);
     } else if (node.kind == NodeKind::value) {
       nodes[i] = to.value(name, item.from->values[node.index], node.conditional);
     } else if (node.kind == NodeKind::none) {

@@ -36,6 +36,9 @@ struct Item {
   LeafView leaf() const { return {*from, from->nodes[node].index}; }
 };
 
+/// Adds the tensor of an item, with its id and annotations; gives its node.
+std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const Item& item);
+
 /// The items of a snapshot in order, and what must live as long as they.
 struct Items {
   std::vector<Item> list;

@@ -108,12 +108,7 @@ class Nester {
     } else if (kind == NodeKind::value) {
       to_.value(name, item.from->values[node.index], node.conditional);
     } else {
-      const LeafView leaf = item.leaf();
-      to_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider(), node.conditional);
-      if (const auto id = leaf.id()) to_.set_id(*id);
-      if (const Annotations* annotations = leaf.annotations()) {
-        for (const auto& [key, value] : *annotations) to_.annotate(key, value);
-      }
+      detail::add_tensor(to_, name, item);
     }
   }
 

@@ -56,21 +56,10 @@ struct EigenContiguous {
 
 template <class T>
 struct EigenColumnMajor {
-  using element = typename T::Scalar;
-  static void read(const T& t, std::uint64_t first, std::span<element> out) {
-    walk(t, first, out.size(), [&](std::ptrdiff_t at, std::size_t i) { out[i] = t.data()[at]; });
-  }
-  static void write(T& t, std::uint64_t first, std::span<const element> in) {
-    walk(t, first, in.size(), [&](std::ptrdiff_t at, std::size_t i) { t.data()[at] = in[i]; });
-  }
-
- private:
-  template <class Visit>
-  static void walk(const T& t, std::uint64_t first, std::size_t count, Visit visit) {
-    const std::array extents{static_cast<Extent>(t.rows()), static_cast<Extent>(t.cols())};
-    const std::array strides{std::ptrdiff_t{1}, static_cast<std::ptrdiff_t>(t.rows())};
-    walk_strided(extents, strides, first, count, visit);
-  }
+  static const typename T::Scalar* data(const T& t) { return t.data(); }
+  static typename T::Scalar* data(T& t) { return t.data(); }
+  static auto extents(const T& t) { return std::array{static_cast<Extent>(t.rows()), static_cast<Extent>(t.cols())}; }
+  static auto strides(const T& t) { return std::array{std::ptrdiff_t{1}, static_cast<std::ptrdiff_t>(t.rows())}; }
 };
 }  // namespace detail
 
@@ -78,7 +67,7 @@ template <detail::EigenPlain T>
 struct tensor_traits<T>
     : detail::EigenTraits<T>,
       std::conditional_t<detail::EigenTraits<T>::vector || T::IsRowMajor, detail::EigenContiguous<T>,
-                         detail::EigenColumnMajor<T>>,
+                         detail::StridedElements<T, typename T::Scalar, detail::EigenColumnMajor<T>>>,
       std::conditional_t<T::SizeAtCompileTime == Eigen::Dynamic, detail::EigenResize<T>, detail::EigenFixed> {
   using element = typename T::Scalar;
 };

@@ -60,25 +60,16 @@ struct MdspanContiguous {
 };
 
 template <class T>
-struct MdspanStrided {
-  using element = typename T::element_type;
-  static void read(const T& t, std::uint64_t first, std::span<element> out) {
-    walk(t, first, out.size(), [&](std::ptrdiff_t at, std::size_t i) { out[i] = t.data_handle()[at]; });
+struct MdspanStrided : MdspanContiguous<T> {
+  static auto extents(const T& t) {
+    std::array<Extent, T::rank()> extents{};
+    for (std::size_t d = 0; d < T::rank(); ++d) extents[d] = static_cast<Extent>(t.extent(d));
+    return extents;
   }
-  static void write(T& t, std::uint64_t first, std::span<const element> in) {
-    walk(t, first, in.size(), [&](std::ptrdiff_t at, std::size_t i) { t.data_handle()[at] = in[i]; });
-  }
-
- private:
-  template <class Visit>
-  static void walk(const T& t, std::uint64_t first, std::size_t count, Visit visit) {
-    std::array<Extent, T::rank()> extents;
-    std::array<std::ptrdiff_t, T::rank()> strides;
-    for (std::size_t d = 0; d < T::rank(); ++d) {
-      extents[d] = static_cast<Extent>(t.extent(d));
-      strides[d] = static_cast<std::ptrdiff_t>(t.mapping().stride(d));
-    }
-    walk_strided(extents, strides, first, count, visit);
+  static auto strides(const T& t) {
+    std::array<std::ptrdiff_t, T::rank()> strides{};
+    for (std::size_t d = 0; d < T::rank(); ++d) strides[d] = static_cast<std::ptrdiff_t>(t.mapping().stride(d));
+    return strides;
   }
 };
 }  // namespace detail
@@ -87,7 +78,8 @@ struct MdspanStrided {
 /// and written where they lie, others (layout_left, layout_stride, padded ones) element by element.
 template <detail::Mdspan T>
 struct tensor_traits<T>
-    : std::conditional_t<detail::mdspan_row_major<T>(), detail::MdspanContiguous<T>, detail::MdspanStrided<T>> {
+    : std::conditional_t<detail::mdspan_row_major<T>(), detail::MdspanContiguous<T>,
+                         detail::StridedElements<T, typename T::element_type, detail::MdspanStrided<T>>> {
   using element = std::remove_const_t<typename T::element_type>;
   static_assert(!std::is_const_v<typename T::element_type>,
                 "stele: a module's mdspan must be of mutable elements: loading writes to them");
@@ -98,8 +90,7 @@ struct tensor_traits<T>
   static constexpr int rank = static_cast<int>(T::rank());
   /// Throws std::logic_error where the view points nowhere, so that nothing is read or written there.
   static Shape shape(const T& t) {
-    std::array<Extent, T::rank()> extents{};
-    for (std::size_t d = 0; d < T::rank(); ++d) extents[d] = static_cast<Extent>(t.extent(d));
+    const auto extents = detail::MdspanStrided<T>::extents(t);
     if (t.data_handle() == nullptr && element_count(extents) != 0U) {
       throw std::logic_error("an mdspan that points nowhere");
     }

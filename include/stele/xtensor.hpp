@@ -36,27 +36,14 @@ struct XtensorContiguous {
 };
 
 template <class T>
-struct XtensorStrided {
-  using element = typename T::value_type;
-  static void read(const T& t, std::uint64_t first, std::span<element> out) {
-    walk(t, first, out.size(), [&](std::ptrdiff_t at, std::size_t i) { out[i] = t.data()[at]; });
-  }
-  static void write(T& t, std::uint64_t first, std::span<const element> in) {
-    walk(t, first, in.size(), [&](std::ptrdiff_t at, std::size_t i) { t.data()[at] = in[i]; });
-  }
-
- private:
-  template <class Visit>
-  static void walk(const T& t, std::uint64_t first, std::size_t count, Visit visit) {
-    const std::vector<Extent> extents(t.shape().begin(), t.shape().end());
-    const std::vector<std::ptrdiff_t> strides(t.strides().begin(), t.strides().end());
-    walk_strided(extents, strides, first, count, visit);
-  }
+struct XtensorStrided : XtensorContiguous<T> {
+  static auto extents(const T& t) { return std::vector<Extent>(t.shape().begin(), t.shape().end()); }
+  static auto strides(const T& t) { return std::vector<std::ptrdiff_t>(t.strides().begin(), t.strides().end()); }
 };
 
 template <class T>
-using XtensorElements =
-    std::conditional_t<T::static_layout == xt::layout_type::row_major, XtensorContiguous<T>, XtensorStrided<T>>;
+using XtensorElements = std::conditional_t<T::static_layout == xt::layout_type::row_major, XtensorContiguous<T>,
+                                           StridedElements<T, typename T::value_type, XtensorStrided<T>>>;
 
 template <class T>
 struct XtensorResize {

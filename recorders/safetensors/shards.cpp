@@ -45,8 +45,7 @@ class Opener {
         const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), std::pair(name, std::uint32_t{0}));
         return at != nodes_.end() && at->first == name ? at->second : no_index;
       };
-      const std::size_t memory = 2 * text_.size() + (std::size_t{16} << 20);
-      STELE_TRY(detail::add_flat_extras(extras->second, builder_, find, memory));
+      STELE_TRY(detail::add_flat_extras(extras->second, builder_, find, static_cast<std::size_t>(memory_)));
       metadata_.erase(extras);
     }
     builder_.set_metadata(std::move(metadata_));
@@ -66,6 +65,7 @@ class Opener {
           .expected("at most " + std::to_string(max_header) + " bytes")
           .found(std::to_string(source_->size()));
     }
+    memory_ = source_->size() + (std::uint64_t{16} << 20);  // beside the text
     text_.resize(static_cast<std::size_t>(source_->size()));
     STELE_TRY(source_->read_at(0, std::as_writable_bytes(std::span(text_))));
     json::Reader in(text_);
@@ -89,6 +89,13 @@ class Opener {
     return in.error().file(source_->name());
   }
 
+  /// Counts memory that this reader takes, against the bound of Format::open.
+  bool spend(json::Reader& in, std::uint64_t bytes) {
+    if (bytes > memory_) return in.fail(Errc::limit, "fewer names and texts for an index of this size");
+    memory_ -= bytes;
+    return true;
+  }
+
   void read_map(json::Reader& in) {
     std::string scratch;
     std::string file_scratch;
@@ -97,10 +104,14 @@ class Opener {
     if (!in.begin_object()) return;
     while (in.next_key(key, scratch)) {
       const bool inside = key.data() >= text_.data() && key.data() <= text_.data() + text_.size();
+      if (!spend(in, sizeof(Entry) + (inside ? 0 : 3 * key.size()))) return;
       entries_.push_back({inside ? key : builder_.intern(key), 0});
       if (!in.read_string(file, file_scratch)) return;
       const auto [known, fresh] = numbers_.try_emplace(std::string(file), static_cast<std::uint32_t>(files_.size()));
-      if (fresh) files_.push_back(known->first);
+      if (fresh) {
+        if (!spend(in, 2 * (sizeof(std::string) + 48 + file.size()))) return;
+        files_.push_back(known->first);
+      }
       entries_.back().file = known->second;
       // A file for each few bytes of the index would be opened otherwise.
       if (files_.size() > max_files) in.fail(Errc::limit, "at most 100000 files");
@@ -120,6 +131,7 @@ class Opener {
       }
       std::string name(key);
       if (!in.read_string(text, scratch)) return;
+      if (!spend(in, sizeof(std::pair<std::string, std::string>) + 64 + name.size() + text.size())) return;
       if (!metadata_.emplace(std::move(name), std::string(text)).second) {
         in.fail(Errc::duplicate, "each key of metadata once");
       }
@@ -189,6 +201,7 @@ class Opener {
   std::map<std::string, std::string> metadata_;
   std::vector<std::pair<std::string_view, std::uint32_t>> nodes_;
   std::size_t found_ = 0;
+  std::uint64_t memory_ = 0;  // that may still be taken
 };
 
 }  // namespace

@@ -74,75 +74,6 @@ struct Packed {
   }
 };
 
-class FrameSink final : public PieceSink {
- public:
-  FrameSink(const LeafView& leaf, unsigned threads, Gather& out)
-      : width_(swap_unit(leaf.dtype())),
-        threads_(threads),
-        out_(out),
-        start_(out.position()),
-        batch_(static_cast<std::size_t>(
-            std::min<std::uint64_t>(frame_count(leaf.byte_size()), std::uint64_t{2} * threads))) {}
-
-  Status piece(std::span<const std::byte> bytes) override {
-    hasher_.update(bytes.data(), bytes.size());
-    return add(bytes);
-  }
-  Result<StoredBlock> finish() {
-    STELE_TRY(flush());
-    if (as_it_is_) return StoredBlock{};
-    for (const std::uint32_t size : sizes_) {
-      std::byte bytes[4];
-      format::store_le(bytes, size);
-      stored_.update(bytes, sizeof bytes);
-      STELE_TRY(out_.write(bytes));
-    }
-    return StoredBlock{out_.position() - start_, stored_.digest()};
-  }
-  std::uint64_t hash() const { return hasher_.digest(); }
-
- private:
-  Status add(std::span<const std::byte> bytes) {
-    while (!bytes.empty()) {
-      if (as_it_is_) return out_.write(bytes);
-      Packed& frame = batch_[full_];
-      const std::size_t n = std::min(bytes.size(), frame_size - frame.used);
-      std::memcpy(frame.plain.data() + frame.used, bytes.data(), n);
-      frame.used += n;
-      bytes = bytes.subspan(n);
-      // The first frame decides for all of the tensor.
-      if (frame.used == frame_size && (++full_ == batch_.size() || sizes_.empty())) STELE_TRY(flush());
-    }
-    return {};
-  }
-
-  Status flush() {
-    const std::size_t count = full_ + (full_ < batch_.size() && batch_[full_].used != 0 ? 1 : 0);
-    full_ = 0;
-    parallel(threads_, count, [&](std::size_t i) { batch_[i].pack(width_); });
-    for (std::size_t i = 0; i < count; ++i) {
-      Packed& frame = batch_[i];
-      as_it_is_ = as_it_is_ || (sizes_.empty() && !frame.compressed);
-      stored_.update(frame.bytes().data(), frame.bytes().size());
-      STELE_TRY(out_.write(frame.bytes()));
-      sizes_.push_back(static_cast<std::uint32_t>(frame.bytes().size()) | (frame.compressed ? 0U : plain_frame));
-      frame.used = 0;
-    }
-    return {};
-  }
-
-  unsigned width_;
-  unsigned threads_;
-  Gather& out_;
-  std::uint64_t start_;
-  std::vector<Packed> batch_;
-  std::size_t full_ = 0;
-  bool as_it_is_ = false;
-  std::vector<std::uint32_t> sizes_;
-  Hasher hasher_;
-  Hasher stored_;
-};
-
 Error broken(const FramedBlock& block, const char* text) {
   return Error(Errc::malformed, text).file(block.source.name()).offset(block.offset);
 }
@@ -222,16 +153,102 @@ bool frames_fit(std::uint64_t stored, std::uint64_t length) noexcept {
   return length != 0 && stored / 5 >= count && stored <= length + 4 * count;
 }
 
-Result<StoredBlock> write_frames(const LeafView& leaf, unsigned threads, Gather& out, ReadContext& context,
-                                 std::uint64_t& hash) {
+class FrameWriter::FrameSink final : public PieceSink {
+ public:
+  FrameSink(unsigned threads, Gather& out) : threads_(threads), out_(out) {}
+
+  void begin(const LeafView& leaf) {
+    width_ = swap_unit(leaf.dtype());
+    start_ = out_.position();
+    most_ =
+        static_cast<std::size_t>(std::min<std::uint64_t>(frame_count(leaf.byte_size()), std::uint64_t{2} * threads_));
+    if (batch_.size() < most_) batch_.resize(most_);
+    for (Packed& frame : batch_) frame.used = 0;  // of a leaf that failed
+    full_ = 0;
+    as_it_is_ = false;
+    sizes_.clear();
+    hasher_.reset();
+    stored_.reset();
+  }
+
+  Status piece(std::span<const std::byte> bytes) override {
+    // A live tensor comes whole: hashed and copied while a part of it is in cache.
+    while (!bytes.empty()) {
+      const auto now = bytes.first(std::min(bytes.size(), ReadContext::piece_size));
+      hasher_.update(now.data(), now.size());
+      STELE_TRY(add(now));
+      bytes = bytes.subspan(now.size());
+    }
+    return {};
+  }
+  Result<StoredBlock> finish() {
+    STELE_TRY(flush());
+    if (as_it_is_) return StoredBlock{};
+    for (const std::uint32_t size : sizes_) {
+      std::byte bytes[4];
+      format::store_le(bytes, size);
+      stored_.update(bytes, sizeof bytes);
+      STELE_TRY(out_.write(bytes));
+    }
+    return StoredBlock{out_.position() - start_, stored_.digest()};
+  }
+  std::uint64_t hash() const { return hasher_.digest(); }
+
+ private:
+  Status add(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      if (as_it_is_) return out_.write(bytes);
+      Packed& frame = batch_[full_];
+      const std::size_t n = std::min(bytes.size(), frame_size - frame.used);
+      std::memcpy(frame.plain.data() + frame.used, bytes.data(), n);
+      frame.used += n;
+      bytes = bytes.subspan(n);
+      // The first frame decides for all of the tensor.
+      if (frame.used == frame_size && (++full_ == most_ || sizes_.empty())) STELE_TRY(flush());
+    }
+    return {};
+  }
+
+  Status flush() {
+    const std::size_t count = full_ + (full_ < most_ && batch_[full_].used != 0 ? 1 : 0);
+    full_ = 0;
+    parallel(threads_, count, [&](std::size_t i) { batch_[i].pack(width_); });
+    for (std::size_t i = 0; i < count; ++i) {
+      Packed& frame = batch_[i];
+      as_it_is_ = as_it_is_ || (sizes_.empty() && !frame.compressed);
+      stored_.update(frame.bytes().data(), frame.bytes().size());
+      STELE_TRY(out_.write(frame.bytes()));
+      sizes_.push_back(static_cast<std::uint32_t>(frame.bytes().size()) | (frame.compressed ? 0U : plain_frame));
+      frame.used = 0;
+    }
+    return {};
+  }
+
+  unsigned width_ = 1;
+  unsigned threads_;
+  Gather& out_;
+  std::uint64_t start_ = 0;
+  std::vector<Packed> batch_;  // the first `most_` are used
+  std::size_t most_ = 0;
+  std::size_t full_ = 0;
+  bool as_it_is_ = false;
+  std::vector<std::uint32_t> sizes_;
+  Hasher hasher_;
+  Hasher stored_;
+};
+
+FrameWriter::FrameWriter(unsigned threads, Gather& out) : sink_(std::make_unique<FrameSink>(threads, out)), out_(out) {}
+FrameWriter::~FrameWriter() = default;
+
+Result<StoredBlock> FrameWriter::write(const LeafView& leaf, ReadContext& context, std::uint64_t& hash) {
   if (leaf.byte_size() < least) {
-    STELE_TRY(out.leaf(leaf, context, &hash));
+    STELE_TRY(out_.leaf(leaf, context, &hash));
     return StoredBlock{};
   }
-  FrameSink sink(leaf, threads, out);
-  STELE_TRY(leaf.stream(sink, context));
-  hash = sink.hash();
-  return sink.finish();
+  sink_->begin(leaf);
+  STELE_TRY(leaf.stream(*sink_, context));
+  hash = sink_->hash();
+  return sink_->finish();
 }
 
 Status stream_frames(const FramedBlock& block, PieceSink& sink, ReadContext& context, std::uint64_t& hash) {

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 
 #include "gather.hpp"
@@ -37,10 +38,20 @@ struct StoredBlock {
 /// Whether a block can have this size at all.
 bool frames_fit(std::uint64_t stored, std::uint64_t length) noexcept;
 
-/// Writes a leaf compressed, or as it is where that saves nothing. Deterministic: the bytes do not depend on the number
-/// of threads.
-Result<StoredBlock> write_frames(const LeafView& leaf, unsigned threads, Gather& out, ReadContext& context,
-                                 std::uint64_t& hash);
+/// Writes leaves compressed, or as they are where that saves nothing. Deterministic: the bytes do not depend on the
+/// number of threads. Keeps its working memory from leaf to leaf.
+class FrameWriter {
+ public:
+  FrameWriter(unsigned threads, Gather& out);
+  ~FrameWriter();
+  /// `hash` becomes the XXH3-64 of the elements.
+  Result<StoredBlock> write(const LeafView& leaf, ReadContext& context, std::uint64_t& hash);
+
+ private:
+  class FrameSink;
+  std::unique_ptr<FrameSink> sink_;
+  Gather& out_;
+};
 
 /// Passes the plain bytes to `sink`; `hash` becomes their XXH3-64. Errors: checksum (of the
 /// compressed bytes), malformed, io.

@@ -1,6 +1,7 @@
 // Snapshot -> `.stele`.
 #include <algorithm>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 
 #include "frames.hpp"
@@ -69,6 +70,8 @@ class Writer {
     detail::Gather out(sink_);
     STELE_TRY(write_header(out, total));
     ReadContext context;
+    std::optional<detail::FrameWriter> frames;
+    if (compressed()) frames.emplace(threads_, out);
     hashes_.resize(data_.leaves.size());
     for (std::uint32_t i = 0; i < data_.leaves.size(); ++i) {
       if (!compressed()) {
@@ -78,7 +81,7 @@ class Writer {
       }
       STELE_TRY(align(out));
       offsets_[i] = out.position();
-      STELE_TRY_ASSIGN(stored_[i], detail::write_frames(snapshot_.leaf(i), threads_, out, context, hashes_[i]));
+      STELE_TRY_ASSIGN(stored_[i], frames->write(snapshot_.leaf(i), context, hashes_[i]));
     }
     STELE_TRY(align(out));
     index_offset_ = out.position();

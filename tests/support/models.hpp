@@ -11,6 +11,7 @@
 
 #include <cstddef>
 #include <initializer_list>
+#include <memory>
 #include <numeric>
 #include <optional>
 #include <string>
@@ -56,6 +57,22 @@ inline Mlp small_mlp(float first = 1) {
   m.layers.emplace_back(4, 2, first + 100, false);
   m.scale = vec({first, 2, 3});
   return m;
+}
+
+/// Tensors and modules with two names each.
+struct TiedLayers {
+  std::shared_ptr<Vec> embedding;
+  Vec middle;
+  std::shared_ptr<Vec> head;
+  std::shared_ptr<Linear> encoder, decoder;
+  STELE_MODULE(TiedLayers, embedding, middle, head, encoder, decoder)
+};
+inline TiedLayers tied_layers(float n) {
+  TiedLayers t;
+  t.embedding = t.head = std::make_shared<Vec>(vec({n, n}));
+  t.middle = vec({n});
+  t.encoder = t.decoder = std::make_shared<Linear>(2, 2, n);
+  return t;
 }
 
 /// The value of a Result; the test fails with the error's text where there is none.

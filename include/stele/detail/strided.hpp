@@ -54,6 +54,22 @@ void walk_strided(std::span<const Extent> extents, std::span<const std::ptrdiff_
   if (done != count) part_of_row(count - done);
 }
 
+/// read() and write() of tensor_traits<T> for elements in another order than row-major. `Layout` says of a T where they
+/// lie: data(t), extents(t), strides(t).
+template <class T, class Element, class Layout>
+struct StridedElements {
+  static void read(const T& t, std::uint64_t first, std::span<Element> out) {
+    const auto* data = Layout::data(t);
+    walk_strided(Layout::extents(t), Layout::strides(t), first, out.size(),
+                 [&](std::ptrdiff_t at, std::size_t i) { out[i] = data[at]; });
+  }
+  static void write(T& t, std::uint64_t first, std::span<const Element> in) {
+    auto* data = Layout::data(t);
+    walk_strided(Layout::extents(t), Layout::strides(t), first, in.size(),
+                 [&](std::ptrdiff_t at, std::size_t i) { data[at] = in[i]; });
+  }
+};
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace stele
