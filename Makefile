@@ -3,7 +3,7 @@
 #   make demo                 build and run examples/digits.cpp
 #   make test                 build with g++ and run all tests
 #   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan
-#   make bench                benchmarks, release build
+#   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
 #   make fuzz SECONDS=60      every fuzz target for that long each
 #   make docs                 compile the code blocks of README.md and docs/
 #   make api                  reference of include/stele by doxygen, in build/api/html
@@ -36,10 +36,17 @@ check-%: deps
 	cmake --build --preset $* -j $(JOBS)
 	ctest --preset $* -j $(JOBS)
 
+# Files are written below build/, so that is what is measured.
+ROUNDS ?= 9
+json = --benchmark_out=$(1).json --benchmark_out_format=json
 bench: deps
 	cmake --preset release -D STELE_BENCHMARKS=ON
 	cmake --build --preset release -j $(JOBS) --target benchmarks
-	@set -e; for b in build/release/benchmarks/bench_*; do [ -x "$$b" ] || continue; echo "== $$b"; "$$b"; done
+	@mkdir -p build/bench
+	cd build/bench && ../release/benchmarks/bench_goals --rounds=$(ROUNDS) $(call json,goals)
+	cd build/bench && ../release/benchmarks/bench_compression $(call json,compression)
+	cd build/bench && ../release/benchmarks/bench_leaves $(call json,leaves)
+	@benchmarks/goals.py build/bench
 
 fuzz: deps
 	cmake --preset fuzz
