@@ -4,6 +4,7 @@
 #   make test                 build with g++ and run all tests
 #   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
+#   make instructions         instructions of the hot paths, beside those in benchmarks/instructions.txt
 #   make fuzz SECONDS=60      every fuzz target for that long each
 #   make docs                 compile the code blocks of README.md and docs/
 #   make api                  reference of include/stele by doxygen, in build/api/html
@@ -17,7 +18,7 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build demo test bench fuzz docs api deb packaging interop torch format format-check tidy clean
+.PHONY: deps deps-build demo test bench instructions fuzz docs api deb packaging interop torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
@@ -47,6 +48,12 @@ bench: deps
 	cd build/bench && ../release/benchmarks/bench_compression $(call json,compression)
 	cd build/bench && ../release/benchmarks/bench_leaves $(call json,leaves)
 	@benchmarks/goals.py build/bench
+
+# Counts of instructions do not depend on what else the machine does. UPDATE=--update writes the new ones down.
+instructions: deps
+	cmake --preset release -D STELE_BENCHMARKS=ON
+	cmake --build --preset release -j $(JOBS) --target bench_hot_paths
+	benchmarks/instructions.py build/release/benchmarks/bench_hot_paths $(UPDATE)
 
 fuzz: deps
 	cmake --preset fuzz
