@@ -5,10 +5,7 @@
 //   bench_goals [--rounds=N] [--w3] [Google Benchmark's options]
 //
 // Files are written below the working folder, which should be on a real disk.
-#include <benchmark/benchmark.h>
-
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -23,31 +20,15 @@
 
 #include "limits.hpp"
 #include "models.hpp"
+#include "timing.hpp"
 
 namespace {
 
 int rounds = 9;
 
-/// Where the files of this run lie; removed at the end.
-const std::filesystem::path& folder() {
-  static const std::filesystem::path made = [] {
-    std::string name = "stele-bench-XXXXXX";
-    limits::check(::mkdtemp(name.data()) != nullptr, "mkdtemp");
-    return std::filesystem::absolute(name);
-  }();
-  return made;
-}
-std::string file(const std::string& name) { return folder() / name; }
-
-/// Milliseconds until `run` returns. What it returns is destroyed after that: freeing memory is nobody's figure here.
-template <class F>
-double milliseconds(F&& run) {
-  using Clock = std::chrono::steady_clock;
-  const auto start = Clock::now();
-  auto result = run();
-  const double time = std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-  benchmark::DoNotOptimize(result);
-  return time;
+std::string file(const std::string& name) {
+  static const Scratch scratch;
+  return scratch.file(name);
 }
 
 double quantile(std::vector<double> of, double at) {
@@ -361,6 +342,5 @@ int main(int argc, char** argv) {
   benchmark::RegisterBenchmark("W4/copy", config_copy)->Unit(benchmark::kMicrosecond);
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
-  std::filesystem::remove_all(folder());
   return 0;
 }

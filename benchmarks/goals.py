@@ -3,7 +3,7 @@
 
 Usage: benchmarks/goals.py FOLDER
 
-Reads goals.json and compression.json (bench_goals and bench_compression with --benchmark_out) in FOLDER. Exits with 0
+Reads what `make bench`, `make memory` and `make growth` left in FOLDER; what is missing has no figures. Exits with 0
 whether the goals are met or not: it reports.
 """
 import json
@@ -50,6 +50,34 @@ def read(path):
     return {run["name"].split("/iterations:")[0].split("/real_time")[0]: run for run in runs}
 
 
+def memory_rows(path):
+    if not os.path.exists(path):
+        return []
+    with open(path, encoding="utf-8") as file:
+        figures = json.load(file)
+    rows = []
+    for model in figures["save"]:
+        cells = [figures[save][model] / 2**20 for save in ("save", "save safetensors")]
+        index = figures["open"][model] / 2**20 if model.startswith("20,000") else 0
+        goal = "≤ 4 MiB" + (f" + {index:.1f}, the index" if index else "")
+        rows.append(["extra memory of a save", model, goal, *(f"{cell:.1f}" for cell in cells),
+                     verdict(zip(RECORDERS, cells), lambda value, most=4 + index: value <= most)])
+    return rows
+
+
+def growth_rows(runs):
+    rows = []
+    for operation in ("save", "open", "load"):
+        spread = []
+        for recorder in RECORDERS:
+            times = [run["ns/tensor"] for name, run in runs.items() if name.startswith(f"{recorder}/{operation}/")]
+            spread.append(max(times) / min(times) if times else None)
+        rows.append([f"growth: {operation}, time per tensor", "10^2 to 10^6", "flat: most ≤ 2 × least",
+                     *("-" if value is None else f"{value:.1f}" for value in spread),
+                     verdict(zip(RECORDERS, spread), lambda value: value <= 2)])
+    return rows
+
+
 def table(head, rows):
     rows = [head] + rows
     widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
@@ -69,6 +97,7 @@ def figure(run, counter):
 
 
 def verdict(values, good):
+    values = list(values)
     missed = [name for name, value in values if value is not None and not good(value)]
     if all(value is None for _, value in values):
         return "not measured"
@@ -98,6 +127,8 @@ def main():
         value = run and run[counter] / (1e9 if counter == "bytes_per_second" else 1)
         rows.append([operation, "normal", f"≥ {goal} {unit}", "-" if value is None else f"{value:.2f}", "",
                      verdict([("binary", value)], lambda value, goal=goal: value >= goal)])
+    rows += memory_rows(os.path.join(sys.argv[1], "memory.json"))
+    rows += growth_rows(read(os.path.join(sys.argv[1], "growth.json")))
     rows.append(["JSON with base64", "", "≥ 5 × cereal's", "", "", "no such recorder yet"])
     print("Goals: medians of the rounds' ratios, quartiles in brackets.\n")
     table(["operation", "workload", "goal", *RECORDERS, "met"], rows)
