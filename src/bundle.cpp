@@ -38,6 +38,14 @@ class FolderBundle final : public Bundle {
     STELE_TRY_ASSIGN(const detail::os::Info info, detail::os::status(path_of(name)));
     return info.kind != detail::os::Kind::missing;
   }
+  void remove(std::string_view name) noexcept override {
+    static_cast<void>(detail::guarded([&]() -> Status {
+      STELE_TRY(check_name(name));
+      STELE_TRY_ASSIGN(const auto folder, detail::os::open_folder(path_.empty() ? "." : path_, path_of(name)));
+      detail::os::remove(folder, std::string(name));
+      return {};
+    }));
+  }
 
  private:
   std::string path_of(std::string_view name) const {
@@ -63,6 +71,9 @@ class MemoryBundle final : public Bundle, public std::enable_shared_from_this<Me
   Result<bool> contains(std::string_view name) const override {
     STELE_TRY(check_name(name));
     return files_.find(name) != files_.end();
+  }
+  void remove(std::string_view name) noexcept override {
+    if (const auto found = files_.find(name); found != files_.end()) files_.erase(found);
   }
 
  private:

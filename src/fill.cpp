@@ -46,16 +46,20 @@ class MemorySink final : public PieceSink {
   std::uint64_t done_ = 0;
 };
 
-bool lies_in_source(const LeafView& leaf) { return leaf.provider().ops->locate != nullptr; }
-SourceRange range_of(const LeafView& leaf) {
-  return leaf.provider().ops->locate(leaf.provider().at, leaf.provider().number);
-}
+bool lies_in_source(const LeafData& leaf) noexcept { return leaf.provider.ops->locate != nullptr; }
 
 /// What a tensor takes of a block.
 constexpr std::uint64_t in_block(std::uint64_t size) noexcept { return (size + 63) / 64 * 64; }
 
 // A bool is checked by converting it to itself.
-bool converts(const LeafView& leaf, const Fill& fill) { return leaf.dtype() != fill.to || fill.to == DType::boolean; }
+bool converts(const LeafData& leaf, const Fill& fill) noexcept {
+  return leaf.dtype != fill.to || fill.to == DType::boolean;
+}
+
+/// Bytes of a leaf at the dtype that it is converted to.
+std::uint64_t filled_bytes(const LeafData& leaf, const Fill& fill) noexcept {
+  return leaf.dtype == fill.to ? leaf.bytes : leaf.bytes / element_size(leaf.dtype) * element_size(fill.to);
+}
 
 /// What is shared by the threads of one fill().
 struct Task {
@@ -90,8 +94,8 @@ class Worker {
     std::size_t at = job.first;  // the leaf that an error is about
     auto status = guarded([&]() -> Status {
       while (at < job.last) {
-        const LeafView leaf = leaf_of(at);
-        if (leaf.byte_size() <= small && lies_in_source(leaf)) {
+        const LeafData& leaf = leaf_of(at);
+        if (leaf.bytes <= small && lies_in_source(leaf)) {
           STELE_TRY(read_together(at, job.last));
         } else {
           STELE_TRY(read_alone(at));
@@ -104,15 +108,15 @@ class Worker {
   }
 
  private:
-  LeafView leaf_of(std::size_t i) const { return task_.snapshot.leaf(task_.fills[i].leaf); }
+  const LeafData& leaf_of(std::size_t i) const noexcept { return leaves_[task_.fills[i].leaf]; }
 
   Status read_alone(std::size_t& at) {
     const Fill& fill = task_.fills[at];
-    const LeafView leaf = leaf_of(at);
+    const LeafView leaf = task_.snapshot.leaf(fill.leaf);
     MemorySink memory(fill.memory);
     MeterSink metering(memory, task_.meter);
     PieceSink& sink = task_.meter.idle() ? static_cast<PieceSink&>(memory) : metering;
-    if (!converts(leaf, fill)) {
+    if (!converts(leaf_of(at), fill)) {
       STELE_TRY(leaf.stream(sink, context_));
     } else {
       ConvertingSink converting(leaf.dtype(), fill.to, task_.rules, sink, context_);
@@ -131,11 +135,11 @@ class Worker {
     std::uint64_t before = 0;  // size of the one before
     bool image = true;         // memory has the layout of the source: nothing need be copied
     for (std::size_t i = first; i < last; ++i) {
-      const LeafView leaf = leaf_of(i);
+      const LeafData& leaf = leaf_of(i);
       const Fill& fill = task_.fills[i];
-      const std::uint64_t size = leaf.byte_size();
+      const std::uint64_t size = leaf.bytes;
       if (size > small || !lies_in_source(leaf)) break;
-      const SourceRange range = range_of(leaf);
+      const SourceRange range = leaf.provider.ops->locate(leaf.provider.at, leaf.provider.number);
       if (i != first) {
         const SourceRange& start = ranges_.front();
         if (range.source != start.source || range.offset < end || range.offset - end > small_gap ||
@@ -169,8 +173,7 @@ class Worker {
     std::uint64_t metered = 0;
     for (const SourceRange& range : ranges_) {
       STELE_TRY(take(at, range, bytes + (range.offset - start.offset), image));
-      const LeafView leaf = leaf_of(at);
-      metered += converts(leaf, task_.fills[at]) ? leaf.size() * element_size(task_.fills[at].to) : leaf.byte_size();
+      metered += filled_bytes(leaf_of(at), task_.fills[at]);
       task_.out.done[at++] = 1;
     }
     auto go_on = task_.meter.add(metered);
@@ -181,14 +184,14 @@ class Worker {
   /// Checks a leaf whose bytes are there, and puts them where they go.
   Status take(std::size_t at, const SourceRange& range, const std::byte* from, bool in_place) {
     const Fill& fill = task_.fills[at];
-    const LeafView leaf = leaf_of(at);
-    const auto size = static_cast<std::size_t>(leaf.byte_size());
+    const LeafData& leaf = leaf_of(at);
+    const auto size = static_cast<std::size_t>(leaf.bytes);
     if (range.hashed) STELE_TRY(check_hash(range, hash64(from, size)));
     if (range.zeros != 0) STELE_TRY(check_zeros(range, size, {from + size, static_cast<std::size_t>(range.zeros)}));
     if (size == 0) return {};
     if (converts(leaf, fill)) {
       MemorySink memory(fill.memory);
-      ConvertingSink converting(leaf.dtype(), fill.to, task_.rules, memory, context_);
+      ConvertingSink converting(leaf.dtype, fill.to, task_.rules, memory, context_);
       STELE_TRY(converting.piece({from, size}));
       note_overflow(at, converting.overflowed());
     } else if (fill.memory != nullptr && !in_place) {
@@ -204,6 +207,7 @@ class Worker {
   }
 
   Task& task_;
+  std::span<const LeafData> leaves_{task_.snapshot.data()->leaves};
   ReadContext context_;
   std::vector<SourceRange> ranges_;
 };
@@ -214,8 +218,9 @@ struct Jobs {
   std::vector<Job> alone;   // one after the other: those that use the threads themselves, or all
 
   Jobs(const Snapshot& snapshot, std::span<const Fill> fills, const Workers& workers) {
+    const auto& leaves = snapshot.data()->leaves;
     std::uint64_t total = 0;
-    for (const Fill& f : fills) total += snapshot.leaf(f.leaf).byte_size();
+    for (const Fill& f : fills) total += leaves[f.leaf].bytes;
     if (workers.threads == 1 || total < least_for_threads) {
       alone.push_back({0, fills.size()});
       return;
@@ -228,14 +233,14 @@ struct Jobs {
       bytes = 0;
     };
     for (std::size_t i = 0; i < fills.size(); ++i) {
-      const LeafView leaf = snapshot.leaf(fills[i].leaf);
-      if (!lies_in_source(leaf) && leaf.byte_size() >= large_computed) {
+      const LeafData& leaf = leaves[fills[i].leaf];
+      if (!lies_in_source(leaf) && leaf.bytes >= large_computed) {
         end_job(i + 1);
         alone.push_back({i, i + 1});
         continue;
       }
       job.last = i + 1;
-      bytes += leaf.byte_size();
+      bytes += leaf.bytes;
       if (bytes >= job_bytes) end_job(i + 1);
     }
     end_job(fills.size());

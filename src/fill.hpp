@@ -15,10 +15,10 @@ namespace detail {
 
 /// One leaf to be read.
 struct Fill {
-  std::uint32_t leaf = 0;
-  DType to = DType::none;
   /// Where its elements go, at dtype `to`; null: they are only checked.
   std::byte* memory = nullptr;
+  std::uint32_t leaf = 0;
+  DType to = DType::none;
   /// `memory` lies in a block with that of its neighbours: up to the next multiple of 64 bytes nobody else uses it.
   bool in_block = false;
 };

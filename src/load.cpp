@@ -1,6 +1,6 @@
 // Snapshot -> object, second half: bytes.
 #include <algorithm>
-#include <cstring>
+#include <map>
 
 #include "fill.hpp"
 #include "match.hpp"
@@ -77,14 +77,8 @@ void add_row(Report& report, std::string_view path, DType from, DType to) {
 /// How a tensor gets its elements.
 enum class Way : std::uint8_t {
   none,      // not yet, or not at all
-  elements,  // it has no contiguous memory
-  viewed,
+  elements,  // one after the other: it has no contiguous memory
   done,
-};
-struct Step {
-  const char* obstacle = nullptr;  // to its being a view, where that was asked for
-  std::uint64_t overflowed = 0;
-  Way way = Way::none;
 };
 
 class Loader {
@@ -102,10 +96,7 @@ class Loader {
     }
     const bool verifies = mode_ == LoadMode::in_place && !options_.trust_data;
     std::uint64_t bytes = 0;
-    for (const TensorOp& op : plan_.tensors) {
-      const LeafView leaf = tree_.snapshot().leaf(op.leaf);
-      bytes += leaf.size() * element_size(op.ops->dtype);  // as the module has them
-    }
+    for (const TensorOp& op : plan_.tensors) bytes += bytes_of(op);
     meter_.emplace(options_.progress, verifies ? 2 * bytes : bytes);
     if (mode_ == LoadMode::fresh) return write();
     auto ready = guarded([&]() -> Status {
@@ -143,7 +134,7 @@ class Loader {
   Status verify() {
     std::vector<Fill> fills;
     fills.reserve(plan_.tensors.size());
-    for (const TensorOp& op : plan_.tensors) fills.push_back({op.leaf, op.ops->dtype});
+    for (const TensorOp& op : plan_.tensors) fills.push_back({nullptr, op.leaf, op.ops->dtype});
     Filled filled;
     auto r = fill(tree_.snapshot(), fills, options_.convert, *meter_, workers_, filled);
     return r ? std::move(r) : at_path(std::move(r).error(), plan_.tensors[filled.failed]);
@@ -176,18 +167,18 @@ class Loader {
     written = written || !fills_.empty();
     Filled filled;
     auto r = fill(tree_.snapshot(), fills_, options_.convert, *meter_, workers_, filled);
-    for (const auto& [i, count] : filled.overflowed) steps_[filled_[i]].overflowed = count;
+    for (const auto& [i, count] : filled.overflowed) overflowed_[filled_[i]] = count;
     for (std::size_t i = 0; i < fills_.size() && !filled.done.empty(); ++i) {
-      steps_[filled_[i]].way = filled.done[i] != 0 ? Way::done : Way::none;
+      ways_[filled_[i]] = filled.done[i] != 0 ? Way::done : Way::none;
     }
     if (!r) {
       add_rows();
       return stopped(at_path(std::move(r).error(), plan_.tensors[filled_[filled.failed]]));
     }
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-      if (steps_[i].way != Way::elements) continue;
+    for (std::size_t i = 0; i < ways_.size(); ++i) {
+      if (ways_[i] != Way::elements) continue;
       written = true;  // an error in the middle leaves part of the tensor written
-      auto one = guarded([&] { return write_elements(plan_.tensors[i], steps_[i]); });
+      auto one = guarded([&] { return write_elements(i); });
       if (!one) {
         add_rows();
         return stopped(at_path(std::move(one).error(), plan_.tensors[i]));
@@ -201,13 +192,16 @@ class Loader {
   Status place(bool& written) {
     const Snapshot& snapshot = tree_.snapshot();
     const bool fresh = mode_ == LoadMode::fresh && plan_.tensors.size() > 1;
-    const auto in_block = [&](const TensorOp& op) {
-      return fresh && op.object != nullptr && op.ops->part != nullptr && bytes_of(op) < Blocks::large;
+    const auto in_block = [&](const TensorOp& op, std::size_t size) {
+      return fresh && op.object != nullptr && op.ops->part != nullptr && size != 0 && size < Blocks::large;
     };
     std::size_t total = 0;
-    for (const TensorOp& op : plan_.tensors) total += in_block(op) ? Blocks::room(bytes_of(op)) : 0;
+    for (const TensorOp& op : plan_.tensors) {
+      const std::size_t size = bytes_of(op);
+      total += in_block(op, size) ? Blocks::room(size) : 0;
+    }
     Blocks blocks(total);
-    steps_.assign(plan_.tensors.size(), Step());
+    ways_.assign(plan_.tensors.size(), Way::none);
     fills_.reserve(plan_.tensors.size());
     filled_.reserve(plan_.tensors.size());
     Shape shape;
@@ -217,12 +211,12 @@ class Loader {
       written = true;
       const LeafView leaf = snapshot.leaf(op.leaf);
       const TensorOps& ops = *op.ops;
-      Step& step = steps_[i];
       if (ops.id != nullptr) *ops.id(op.object) = leaf.id();
       if (options_.storage == Storage::view) {
-        step.obstacle = adopt(op, leaf);
-        if (step.obstacle == nullptr) {
-          step.way = Way::viewed;
+        obstacles_.resize(plan_.tensors.size());
+        obstacles_[i] = adopt(op, leaf);
+        if (obstacles_[i] == nullptr) {
+          ways_[i] = Way::done;
           STELE_TRY(meter_->add(leaf.byte_size()));
           continue;
         }
@@ -230,14 +224,15 @@ class Loader {
       const Provider& provider = leaf.provider();
       if (module_tensor_ops(provider) == &ops && ops.take != nullptr && snapshot.data()->consumable) {
         ops.take(op.object, const_cast<void*>(provider.at));
-        step.way = Way::done;
+        ways_[i] = Way::done;
         STELE_TRY(meter_->add(leaf.byte_size()));
         continue;
       }
-      const bool part = in_block(op) && bytes_of(op) != 0;
+      const std::size_t size = bytes_of(op);
+      const bool part = in_block(op, size);
       if (part) {
         shape.assign(leaf.shape());
-        std::byte* at = blocks.take(bytes_of(op));
+        std::byte* at = blocks.take(size);
         ops.part(op.object, at, shape, blocks.block());
       } else if (!ops.fixed_shape) {
         ops.shape(op.object, shape);
@@ -247,16 +242,17 @@ class Loader {
         }
       }
       if (ops.data == nullptr) {
-        step.way = Way::elements;
+        ways_[i] = Way::elements;
       } else {
-        fills_.push_back({op.leaf, ops.dtype, ops.data(op.object), part});
+        fills_.push_back({ops.data(op.object), op.leaf, ops.dtype, part});
         filled_.push_back(static_cast<std::uint32_t>(i));
       }
     }
     return {};
   }
 
-  Status write_elements(const TensorOp& op, Step& step) {
+  Status write_elements(std::size_t i) {
+    const TensorOp& op = plan_.tensors[i];
     const LeafView leaf = tree_.snapshot().leaf(op.leaf);
     ElementSink elements(*op.ops, op.object);
     MeterSink sink(elements, *meter_);
@@ -266,31 +262,33 @@ class Loader {
     } else {
       ConvertingSink converting(leaf.dtype(), op.ops->dtype, options_.convert, sink, context_);
       STELE_TRY(leaf.stream(converting, context_));
-      step.overflowed = converting.overflowed();
+      if (converting.overflowed() != 0) overflowed_[i] = converting.overflowed();
     }
-    step.way = Way::done;
+    ways_[i] = Way::done;
     return {};
   }
 
   /// Says what became of the tensors that are written.
   void add_rows() {
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-      const Step& step = steps_[i];
-      if (step.way != Way::done && step.way != Way::viewed) continue;
+    for (std::size_t i = 0; i < ways_.size(); ++i) {
+      if (ways_[i] != Way::done) continue;
       const TensorOp& op = plan_.tensors[i];
       const std::string_view path = plan_.path(op);
-      if (step.obstacle != nullptr) report_.add(Report::What::copied, path, step.obstacle);
-      add_row(report_, path, tree_.snapshot().leaf(op.leaf).dtype(), op.ops->dtype);
-      if (step.overflowed != 0) {
-        report_.add(Report::What::overflowed, path, std::to_string(step.overflowed) + " numbers");
+      if (!obstacles_.empty() && obstacles_[i] != nullptr) report_.add(Report::What::copied, path, obstacles_[i]);
+      add_row(report_, path, leaves()[op.leaf].dtype, op.ops->dtype);
+      if (const auto count = overflowed_.find(i); count != overflowed_.end()) {
+        report_.add(Report::What::overflowed, path, std::to_string(count->second) + " numbers");
       }
     }
   }
 
+  std::span<const LeafData> leaves() const noexcept { return tree_.snapshot().data()->leaves; }
+
   /// Bytes of the tensor in the module.
-  std::size_t bytes_of(const TensorOp& op) const {
-    const LeafView leaf = tree_.snapshot().leaf(op.leaf);
-    return static_cast<std::size_t>(leaf.size() * element_size(op.ops->dtype));
+  std::size_t bytes_of(const TensorOp& op) const noexcept {
+    const LeafData& leaf = leaves()[op.leaf];
+    if (leaf.dtype == op.ops->dtype) return static_cast<std::size_t>(leaf.bytes);
+    return static_cast<std::size_t>(tree_.snapshot().leaf(op.leaf).size() * element_size(op.ops->dtype));
   }
 
   /// Lets the tensor point to where the leaf lies in memory; else says what stands in the way.
@@ -316,9 +314,11 @@ class Loader {
   LoadPlan plan_;
   std::optional<Meter> meter_;
   std::vector<TensorOp> allocated_;
-  std::vector<Step> steps_;            // of each tensor of the plan
-  std::vector<Fill> fills_;            // those with memory
-  std::vector<std::uint32_t> filled_;  // and their numbers in the plan
+  std::vector<Way> ways_;                            // of each tensor of the plan
+  std::vector<const char*> obstacles_;               // to its being a view, where that was asked for
+  std::map<std::size_t, std::uint64_t> overflowed_;  // numbers of those that have any
+  std::vector<Fill> fills_;                          // those with memory
+  std::vector<std::uint32_t> filled_;                // and their numbers in the plan
   Workers workers_{workers_of(options_)};
   ReadContext context_{workers_};
 };

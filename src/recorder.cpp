@@ -225,7 +225,7 @@ Status verify(const Format& format, const detail::From& from, const LoadOptions&
     STELE_TRY_ASSIGN(const Snapshot snapshot, detail::open({&format}, from, options));
     std::vector<detail::Fill> fills;
     fills.reserve(snapshot.leaf_count());
-    for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) fills.push_back({i, snapshot.leaf(i).dtype()});
+    for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) fills.push_back({nullptr, i, snapshot.leaf(i).dtype()});
     detail::Meter meter(options.progress, snapshot.byte_size());
     detail::Filled filled;
     return detail::fill(snapshot, fills, {}, meter, detail::workers_of(options), filled);

@@ -26,6 +26,8 @@ class STELE_EXPORT Bundle {
   /// A sink whose commit() puts the file there, in place of one of the same name. Errors: io.
   virtual Result<std::unique_ptr<Sink>> create(std::string_view name) = 0;
   virtual Result<bool> contains(std::string_view name) const = 0;
+  /// Takes away what a failed save has finished, where it can.
+  virtual void remove(std::string_view name) noexcept = 0;
 
  protected:
   Bundle() = default;

@@ -271,11 +271,19 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
   std::map<std::string, std::string> metadata = snapshot.metadata();
   metadata.insert(framework);
   std::map<std::string, const std::string*> weight_map;
-  for (std::size_t i = 0; i < shards.size(); ++i) {
+  const auto write_file = [&](std::size_t i) -> Status {
     STELE_TRY_ASSIGN(const auto file, bundle->create(files[i]));
     STELE_TRY(detail::safetensors::write(snapshot, shards[i], metadata, *file));
     STELE_TRY(file->commit());
     for (const std::uint32_t leaf : shards[i]) weight_map.emplace(snapshot.leaf(leaf).path(), &files[i]);
+    return {};
+  };
+  for (std::size_t i = 0; i < shards.size(); ++i) {
+    auto r = write_file(i);
+    if (r) continue;
+    // In a new place, nothing is left of a save that failed. Of an old set that is written over, something is lost.
+    for (std::size_t done = 0; done <= i && !options.file.allow_nonatomic; ++done) bundle->remove(files[done]);
+    return r;
   }
 
   std::string text;

@@ -46,7 +46,7 @@ SourceRange range_of(const File& file, const format::Entry& entry) {
 
 SourceRange locate(const void* at, std::uint64_t number) {
   const File& file = *static_cast<const File*>(at);
-  return range_of(file, file.entry(number));
+  return range_of(file, file.index.block(static_cast<std::uint32_t>(number)));
 }
 
 constexpr LeafOps plain_ops{.locate = locate};
@@ -158,15 +158,11 @@ class Opener {
   Status reserve() {
     const format::Index& index = file_->index;
     std::uint64_t values = 0;
-    format::NodeView node;
     for (std::uint32_t i = 0; i < index.nodes(); ++i) {
-      if (index.node(i, node) && node.kind == static_cast<std::uint8_t>(NodeKind::value)) ++values;
+      values += index.kind(i) == static_cast<std::uint8_t>(NodeKind::value) ? 1 : 0;
     }
     std::uint64_t extras = 0;
-    format::Entry entry;
-    for (std::uint32_t i = 0; i < index.entries(); ++i) {
-      if (index.entry(i, entry) && entry.id_form != 0) ++extras;
-    }
+    for (std::uint32_t i = 0; i < index.entries(); ++i) extras += index.has_id(i) ? 1 : 0;
     // All counts are of things that lie in the index, so nothing overflows.
     STELE_TRY(spend(index.nodes() * sizeof(Node) + index.entries() * sizeof(detail::LeafData) +
                     index.extents() * sizeof(Extent) + values * sizeof(Value) + extras * sizeof(detail::LeafExtra) +

@@ -57,8 +57,7 @@ struct Row {
   bool alias;
 };
 
-// Tensors from here on may be hashed on a second thread, and so many bytes of them are worth starting one.
-constexpr std::uint64_t least_beside = std::uint64_t{256} << 10;
+// Bytes that are worth a second thread.
 constexpr std::uint64_t least_for_thread = std::uint64_t{4} << 20;
 
 class Writer {
@@ -93,7 +92,7 @@ class Writer {
       for (std::uint32_t i = 0; i < data_.nodes.size(); ++i) STELE_TRY(plan_node(i));
     }
     if (!strings_.fits() || data_.extents.size() > 0xffffffffU) return Error(Errc::limit, "an index of 4 GiB or more");
-    STELE_TRY(sort_rows());
+    if (compressed()) STELE_TRY(sort_rows());
     if (const std::uint32_t i = detail::clashing_sibling(data_); i != no_index) {
       return Error(Errc::duplicate, "a name that stands twice, or an element out of order").path(snapshot_.path(i));
     }
@@ -229,22 +228,22 @@ class Writer {
     return {};
   }
 
-  /// Large tensors of a live module are hashed on a second thread: their bytes come from memory, so that hashing takes
-  /// a third of the time of writing. All others are hashed here, in cache.
+  /// What is left to find out about a live module, its tensors' hashes and the order of their names, is done on a
+  /// second thread: both take as long as the writing where tensors are small, and a third of it where they are large.
   Status write_blocks(detail::Gather& out) {
     std::vector<std::uint32_t> beside;
     std::uint64_t bytes = 0;
     for (std::uint32_t i = 0; i < data_.leaves.size() && workers_.threads > 1; ++i) {
-      const LeafView leaf = snapshot_.leaf(i);
-      if (leaf.byte_size() < least_beside || !detail::Gather::passes_by(leaf)) continue;
+      if (!detail::Gather::passes_by(snapshot_.leaf(i))) continue;
       beside.push_back(i);
-      bytes += leaf.byte_size();
+      bytes += data_.leaves[i].bytes;
     }
     if (bytes < least_for_thread) beside.clear();
+    std::atomic<bool> stopped{false};
     const auto write = [&]() -> Status {
       ReadContext context;
       auto next = beside.begin();
-      for (std::uint32_t i = 0; i < data_.leaves.size(); ++i) {
+      for (std::uint32_t i = 0; i < data_.leaves.size() && !stopped; ++i) {
         const bool hashed = next != beside.end() && *next == i;
         if (hashed) ++next;
         STELE_TRY(out.zeros(static_cast<std::size_t>(offsets_[i] - out.position())));
@@ -252,21 +251,26 @@ class Writer {
       }
       return {};
     };
-    if (beside.empty()) return write();
-    Status status;
-    std::atomic<bool> stopped{false};
-    const auto hash = [&] {
-      for (const std::uint32_t i : beside) {
-        if (stopped) return;
-        const auto all = snapshot_.leaf(i).view();
-        hashes_[i] = detail::hash64(all.data(), all.size());
+    if (beside.empty()) {
+      STELE_TRY(sort_rows());
+      return write();
+    }
+    Status sorted;
+    Status written;
+    const auto prepare = [&] {
+      sorted = detail::guarded([&] { return sort_rows(); });
+      stopped = stopped || !sorted;
+      for (auto i = beside.begin(); i != beside.end() && !stopped; ++i) {
+        const auto all = snapshot_.leaf(*i).view();
+        hashes_[*i] = detail::hash64(all.data(), all.size());
       }
     };
-    detail::beside(workers_, hash, [&] {
-      status = detail::guarded(write);
-      stopped = stopped || !status;
+    detail::beside(workers_, prepare, [&] {
+      written = detail::guarded(write);
+      stopped = stopped || !written;
     });
-    return status;
+    STELE_TRY(std::move(sorted));
+    return written;
   }
 
   Status write_header(detail::Gather& out, std::uint64_t total) const {

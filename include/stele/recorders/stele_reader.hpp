@@ -264,6 +264,26 @@ class Index {
     return string(load_le<std::uint32_t>(p), load_le<std::uint32_t>(p + 4), out.name);
   }
 
+  /// The parts of entry i that lead to its bytes alone: offset, length, stored, hash. For what parse() and entry() have
+  /// checked.
+  Entry block(std::uint32_t i) const noexcept {
+    const std::byte* p = entry_bytes_.data() + std::size_t{i} * entry_size;
+    Entry out;
+    out.offset = load_le<std::uint64_t>(p + 8);
+    out.length = load_le<std::uint64_t>(p + 16);
+    out.hash = load_le<std::uint64_t>(p + 24);
+    out.stored = stored_.empty() ? 0 : load_le<std::uint64_t>(stored_.data() + std::size_t{i} * stored_size);
+    return out;
+  }
+  /// Of node i.
+  std::uint8_t kind(std::uint32_t i) const noexcept {
+    return static_cast<std::uint8_t>(node_bytes_[std::size_t{i} * node_size]);
+  }
+  /// Whether entry i has an id, as far as its flags say.
+  bool has_id(std::uint32_t i) const noexcept {
+    return (load_le<std::uint32_t>(entry_bytes_.data() + std::size_t{i} * entry_size + 40) & 6U) != 0;
+  }
+
   std::uint64_t extent(const Entry& entry, std::uint32_t dimension) const noexcept {
     return load_le<std::uint64_t>(extent_data_ + (std::size_t{entry.first_extent} + dimension) * 8);
   }

@@ -1,0 +1,192 @@
+// One save or load on several threads, its own or an executor's: the same bytes, numbers and errors as on one. Run
+// under the thread sanitizer too.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <cstdint>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/models.hpp"
+#include "support/random_model.hpp"
+#include "support/recorders.hpp"
+#include "support/temp_dir.hpp"
+
+namespace {
+
+using namespace stele;
+using namespace stele_test;
+
+/// Starts a thread for each part but the first, as a pool would.
+class Pool final : public Executor {
+ public:
+  explicit Pool(unsigned most) : most_(most) {}
+  unsigned concurrency() const noexcept override { return most_; }
+  void run(std::size_t count, void (*part)(void* context, std::size_t i), void* context) override {
+    ++runs;
+    parts += count;
+    std::vector<std::thread> threads;
+    for (std::size_t i = 1; i < count; ++i) threads.emplace_back([=] { part(context, i); });
+    part(context, 0);
+    for (std::thread& t : threads) t.join();
+  }
+  std::atomic<std::size_t> runs{0}, parts{0};
+
+ private:
+  unsigned most_;
+};
+
+/// Parts that run one after the other, in an order that no threads would keep.
+class Backwards final : public Executor {
+ public:
+  unsigned concurrency() const noexcept override { return 3; }
+  void run(std::size_t count, void (*part)(void* context, std::size_t i), void* context) override {
+    while (count != 0) part(context, --count);
+  }
+};
+
+/// Tensors of all kinds of sizes and memory, more than one thread starts for.
+struct Large {
+  std::vector<Tensor<float, 1>> small;  // of odd sizes: zeros between them in the file
+  Tensor<float, 2> large;
+  std::vector<std::vector<float>> plain;  // no block can hold them
+  std::vector<Tensor<bool, 1>> masks;     // checked as they are read
+  Tensor<double, 1> last;
+  std::vector<Tensor<std::int64_t, 1>> numbers;
+  STELE_MODULE(Large, small, large, plain, masks, last, numbers)
+};
+
+Large large_model() {
+  Large m;
+  float next = 0.25F;
+  for (std::size_t i = 0; i < 700; ++i) {
+    const std::size_t n = i % 97 == 0 ? 40000 + i : i * 7 % 1100;
+    m.small.emplace_back(Tensor<float, 1>({n}));
+    for (float& x : m.small.back()) x = next = next < 1000 ? next + 0.5F : -next / 3;
+    m.plain.emplace_back(i % 61, static_cast<float>(i));
+    m.masks.push_back(Tensor<bool, 1>::filled({i % 5}, i % 2 == 0));
+    m.numbers.push_back(Tensor<std::int64_t, 1>::filled({i % 9}, -static_cast<std::int64_t>(i)));
+  }
+  m.large = Tensor<float, 2>({300, 1000});
+  for (std::size_t i = 0; i < m.large.size(); ++i) m.large.data()[i] = static_cast<float>(i % 1013);
+  m.last = Tensor<double, 1>::filled({200000}, 0.125);
+  return m;
+}
+
+template <class Options>
+Options on(unsigned threads, Executor* executor = nullptr) {
+  Options options;
+  options.threads = threads;
+  options.executor = executor;
+  return options;
+}
+
+TEST_SUITE_BEGIN("concurrency");
+
+TEST_CASE_TEMPLATE("threads: a save gives the same bytes on any number of them", R, STELE_TEST_RECORDERS) {
+  const Large m = large_model();
+  const R recorder;
+  const Bytes expected = good(saved(recorder, m, on<SaveOptions>(1)));
+  Pool pool(3);
+  Backwards backwards;
+  for (const SaveOptions& options : {on<SaveOptions>(0), on<SaveOptions>(2), on<SaveOptions>(7),
+                                     on<SaveOptions>(0, &pool), on<SaveOptions>(0, &backwards)}) {
+    const Bytes bytes = good(saved(recorder, m, options));
+    CHECK(text_of(bytes.span()) == text_of(expected.span()));
+  }
+}
+
+TEST_CASE_TEMPLATE("threads: a load gives the same numbers on any number of them", R, STELE_TEST_RECORDERS) {
+  const Large m = large_model();
+  const R recorder;
+  const Bytes bytes = good(saved(recorder, m));
+  const TempDir dir;
+  const std::string path = dir / "m";
+  write_text(path, std::string(text_of(bytes.span())));
+  const Bytes expected = good(saved(BytesRecorder<>(), m));
+  const auto same = [&](const Large& other) {
+    const Bytes now = good(saved(BytesRecorder<>(), other));
+    return text_of(now.span()) == text_of(expected.span());
+  };
+  Pool pool(3);
+  Backwards backwards;
+  for (const LoadOptions& options : {on<LoadOptions>(1), on<LoadOptions>(2), on<LoadOptions>(7),
+                                     on<LoadOptions>(0, &pool), on<LoadOptions>(0, &backwards)}) {
+    Report report;
+    Large back = good(recorder.template load_module<Large>(path, options, &report));
+    CHECK(same(back));
+    CHECK(report.count(Report::What::applied) == report.size());
+    for (Tensor<float, 1>& t : back.small) {
+      CHECK(!t.is_view());
+      CHECK(reinterpret_cast<std::uintptr_t>(t.data()) % 64 == 0);
+      for (float& x : t) x = 0;
+    }
+    CHECK(good(recorder.load_into(back, path, options)).size() == report.size());
+    CHECK(same(back));
+    CHECK(same(good(recorder.template load_module<Large>(bytes, options))));
+    good(recorder.verify(path, options));
+  }
+  CHECK(pool.runs > 0);
+}
+
+TEST_CASE("threads: an executor does what is left of one save, never with threads = 1") {
+  const Large m = large_model();
+  Pool pool(4);
+  const BytesRecorder<> recorder;
+  const Bytes bytes = good(saved(recorder, m, on<SaveOptions>(1, &pool)));
+  static_cast<void>(good(recorder.load_module<Large>(bytes, on<LoadOptions>(1, &pool))));
+  CHECK(pool.runs == 0);
+  static_cast<void>(good(recorder.load_module<Large>(bytes, on<LoadOptions>(3, &pool))));
+  CHECK(pool.runs == 1);
+  CHECK(pool.parts == 3);
+  static_cast<void>(good(recorder.load_module<Large>(bytes, on<LoadOptions>(0, &pool))));
+  CHECK(pool.parts == 7);
+}
+
+TEST_CASE("threads: the error is that of the first damaged tensor, whatever their number") {
+  const Large m = large_model();
+  const BinaryRecorder<> recorder;
+  const Bytes bytes = good(saved(recorder, m));
+  std::string damaged(text_of(bytes.span()));
+  const Snapshot snapshot = good(BytesRecorder<>().open(bytes));
+  for (const char* path : {"small.650", "small.4", "large", "last"}) {
+    const LeafView leaf = snapshot.find(path).value();
+    damaged[static_cast<std::size_t>(leaf.view().data() - bytes.data()) + 8] ^= 1;
+  }
+  const TempDir dir;
+  write_text(dir / "m", damaged);
+  for (const unsigned threads : {1U, 2U, 8U}) {
+    const auto options = on<LoadOptions>(threads);
+    const Error fresh = bad(recorder.load_module<Large>(dir / "m", options));
+    CHECK(fresh.code() == Errc::checksum);
+    CHECK(fresh.path() == "small.4");
+    Large live = large_model();
+    live.last[0] = 3;
+    const Error in_place = bad(recorder.load_into(live, dir / "m", options));
+    CHECK(in_place.path() == "small.4");
+    CHECK(!in_place.partially_applied());
+    CHECK(live.last[0] == 3);
+    CHECK(recorder.verify(dir / "m", options).error().path() == "small.4");
+  }
+}
+
+TEST_CASE("blocks: tensors of a loaded model share memory, and each keeps what it needs of it") {
+  const Large m = large_model();
+  const Bytes bytes = good(saved(BytesRecorder<>(), m));
+  Tensor<float, 1> kept, copy;
+  {
+    Large back = good(BytesRecorder<>().load_module<Large>(bytes));
+    const auto* first = reinterpret_cast<const std::byte*>(back.small[3].data());
+    const auto* second = reinterpret_cast<const std::byte*>(back.small[4].data());
+    CHECK(second - first == static_cast<std::ptrdiff_t>((back.small[3].size() * sizeof(float) + 63) / 64 * 64));
+    kept = std::move(back.small[5]);
+    copy = back.small[6];
+  }
+  CHECK(std::equal(kept.begin(), kept.end(), m.small[5].begin(), m.small[5].end()));
+  CHECK(std::equal(copy.begin(), copy.end(), m.small[6].begin(), m.small[6].end()));
+}
+
+TEST_SUITE_END();
+
+}  // namespace
