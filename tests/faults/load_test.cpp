@@ -1,0 +1,105 @@
+// A load that goes wrong at any of its calls is an error, and what it would have changed is as it was.
+#include <stele/stele.hpp>
+
+#include <doctest/doctest.h>
+
+#include "harness.hpp"
+#include "support/models.hpp"
+#include "support/recorders.hpp"
+
+using namespace stele_faults;
+using namespace stele_test;
+using stele::LoadOptions;
+using stele::Status;
+using stele::Storage;
+
+namespace {
+
+/// Large enough to be read in several pieces.
+Mlp model(float first) {
+  Mlp m = small_mlp(first);
+  m.layers.emplace_back(300, 700, first);
+  return m;
+}
+
+/// Fails each call of `run` once in each way. `run` gives what came of it and checks what a load may leave.
+template <class Run>
+void prove(const std::string& folder, Run&& run) {
+  Calls calls;
+  {
+    const Watch watch(folder);
+    const Status status = run();
+    REQUIRE_MESSAGE(status, why(status));
+    calls = Watch::calls();
+  }
+  REQUIRE(!calls.empty());
+  totals.calls += calls.size();
+  each_fault(calls, false, [&](const Spoiled& spoiled, const Call& call) {
+    CAPTURE(spoiled.text());
+    const std::string called = text_of(call);
+    CAPTURE(called);
+    ++(spoiled.fault == Fault::shorten ? totals.partial : totals.failures);
+    const Watch watch(folder, spoiled);
+    const Status status = run();
+    if (spoiled.hidden() || std::string_view(call.name) == "close") {
+      CHECK_MESSAGE(status, why(status));
+    } else {
+      REQUIRE(!status);
+      CHECK(status.error().code() == stele::Errc::io);
+      CHECK(status.error().file().starts_with(folder));
+    }
+  });
+}
+
+template <class R>
+void prove_loads(const R& recorder, const std::string& name) {
+  const TempDir dir;
+  const std::string folder = std::filesystem::canonical(dir.path()).string();
+  const std::string path = folder + "/" + name;
+  good(recorder.record(model(1), path, quick()));
+  const Image expected = image(model(1));
+  const Image old = image(model(500));
+  for (const Storage storage : {Storage::owned, Storage::view}) {
+    LoadOptions options;
+    options.storage = storage;
+    options.threads = 1;  // the order of calls is always the same
+    prove(folder, [&]() -> Status {
+      auto loaded = recorder.template load_module<Mlp>(path, options);
+      if (!loaded) return std::move(loaded).error();
+      CHECK(image(*loaded) == expected);
+      return {};
+    });
+    prove(folder, [&] { return recorder.verify(path, options); });
+    for (const bool rebuild : {false, true}) {
+      options.rebuild = rebuild;
+      std::size_t unchanged = 0;
+      std::size_t changed = 0;
+      prove(folder, [&]() -> Status {
+        Mlp live = model(500);
+        auto loaded = recorder.load_into(live, path, options);
+        if (loaded) {
+          CHECK(image(live) == expected);
+          return {};
+        }
+        if (loaded.error().partially_applied()) {
+          ++changed;
+          static_cast<void>(image(live));  // a module all the same
+        } else {
+          ++unchanged;
+          CHECK(image(live) == old);
+        }
+        return std::move(loaded).error();
+      });
+      // All is read once before anything is changed, and what is read again is less than that.
+      CHECK(changed < unchanged);
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("faults: loads", R, STELE_TEST_RECORDERS) { prove_loads(R(), "model.bin"); }
+
+TEST_CASE("faults: loads of shards") {
+  prove_loads(stele::ShardedSafetensorsRecorder<>(stele::ShardedSafetensorsFormat(100)), "m.safetensors.index.json");
+}
