@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <utility>
+
 #include "harness.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
@@ -15,10 +17,10 @@ using stele::Storage;
 
 namespace {
 
-/// Large enough to be read in several pieces.
+/// Large enough to be read in several pieces, and unpacked by several threads.
 Mlp model(float first) {
   Mlp m = small_mlp(first);
-  m.layers.emplace_back(300, 700, first);
+  m.layers.emplace_back(400, 700, first);
   return m;
 }
 
@@ -59,10 +61,11 @@ void prove_loads(const R& recorder, const std::string& name) {
   good(recorder.record(model(1), path, quick()));
   const Image expected = image(model(1));
   const Image old = image(model(500));
-  for (const Storage storage : {Storage::owned, Storage::view}) {
+  constexpr std::pair<Storage, unsigned> ways[] = {{Storage::owned, 1}, {Storage::owned, 3}, {Storage::view, 1}};
+  for (const auto& [storage, threads] : ways) {
     LoadOptions options;
     options.storage = storage;
-    options.threads = 1;  // the order of calls is always the same
+    options.threads = threads;
     prove(folder, [&]() -> Status {
       auto loaded = recorder.template load_module<Mlp>(path, options);
       if (!loaded) return std::move(loaded).error();
