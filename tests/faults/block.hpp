@@ -11,6 +11,7 @@ namespace stele_faults {
 enum class Fault : std::uint8_t {
   none,
   fail,         // the call does nothing and fails with `code`
+  fail_on,      // and so does every later one, as where a disk has gone
   shorten,      // it reads or writes half of what it was asked for
   kill_before,  // the process ends by SIGKILL
   kill_after,

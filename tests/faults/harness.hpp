@@ -42,9 +42,10 @@ struct Spoiled {
   /// To be tried again by the library, without anyone noticing.
   bool hidden() const { return fault == Fault::shorten || (fault == Fault::fail && code == EINTR); }
   std::string text() const {
-    static constexpr const char* names[] = {"none", "fail", "shorten", "kill before", "kill after", "kill half way"};
+    static constexpr const char* names[] = {"none",        "fail",       "fail from here on", "shorten",
+                                            "kill before", "kill after", "kill half way"};
     return "call " + std::to_string(at) + ": " + names[static_cast<int>(fault)] +
-           (fault == Fault::fail ? std::string(" ") + std::strerror(code) : "");
+           (fault == Fault::fail || fault == Fault::fail_on ? std::string(" ") + std::strerror(code) : "");
   }
 };
 
@@ -70,7 +71,7 @@ class Watch {
   ~Watch() {
     Block& block = *stele_faults_block();
     block.folder[0] = '\0';
-    CHECK(block.fired == (spoiled_.at != 0 ? 1 : 0));
+    CHECK((block.fired != 0) == (spoiled_.at != 0));
   }
   static Calls calls() {
     const Block& block = *stele_faults_block();
@@ -91,6 +92,7 @@ void each_fault(const Calls& calls, bool kill, Visit&& visit) {
     const auto at = static_cast<std::uint32_t>(i + 1);
     visit(Spoiled{at, Fault::fail, EIO}, call);
     visit(Spoiled{at, Fault::fail, ENOSPC}, call);
+    visit(Spoiled{at, Fault::fail_on, EIO}, call);
     // Neither waits for anything.
     if (name != "mmap" && name != "fcntl") visit(Spoiled{at, Fault::fail, EINTR}, call);
     if (call.data) visit(Spoiled{at, Fault::shorten, 0}, call);

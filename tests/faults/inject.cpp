@@ -133,12 +133,14 @@ auto turn(const char* name, const Subject& subject, Kind kind, Make&& call) -> d
     entry.data = kind.data;
     entry.creates = kind.creates;
   }
-  if (number != block->at) return call(false);
+  const bool later = number > block->at && block->at != 0 && block->fault == Fault::fail_on;
+  if (number != block->at && !later) return call(false);
   ++block->fired;
   switch (block->fault) {
     case Fault::none:
       break;
     case Fault::fail:
+    case Fault::fail_on:
       if (kind.always_done) static_cast<void>(call(false));
       errno = block->code;
       if constexpr (std::is_pointer_v<Result>) {

@@ -43,9 +43,10 @@ void prove(const std::string& folder, Run&& run) {
     ++(spoiled.fault == Fault::shorten ? totals.partial : totals.failures);
     const Watch watch(folder, spoiled);
     const Status status = run();
-    if (spoiled.hidden() || std::string_view(call.name) == "close") {
+    const bool closes = std::string_view(call.name) == "close";
+    if (spoiled.hidden() || (closes && spoiled.fault == Fault::fail)) {
       CHECK_MESSAGE(status, why(status));
-    } else {
+    } else if (!closes || !status) {
       REQUIRE(!status);
       CHECK(status.error().code() == stele::Errc::io);
       CHECK(status.error().file().starts_with(folder));
@@ -103,7 +104,7 @@ void prove_loads(const R& recorder, const std::string& name) {
         return std::move(loaded).error();
       });
       CHECK((changed != 0) == (verifying != 0));
-      CHECK(changed <= 2 * verifying);  // EIO and ENOSPC; none before all was verified
+      CHECK(changed <= 3 * verifying);  // three errors; none before all was verified
     }
   }
 }

@@ -152,7 +152,7 @@ Calls prove(const TempDir& dir, const Case& c) {
     }
     ++(spoiled.kills() ? totals.kills : spoiled.fault == Fault::shorten ? totals.partial : totals.failures);
     Files now = found();
-    if (status) {
+    if (status && spoiled.fault != Fault::fail_on) {
       // A leftover that was there may stay where looking for it went wrong.
       for (const auto& [name, bytes] : now) {
         CHECK((!is_temporary(name) || (!spoiled.hidden() && c.before.contains(name))));
@@ -166,6 +166,7 @@ Calls prove(const TempDir& dir, const Case& c) {
     if (status && *status) {
       CHECK(now == after);
       CHECK((spoiled.hidden() || !tells(calls, spoiled.at - 1)));
+      if (spoiled.fault == Fault::fail_on) CHECK(spoiled.at > placed);
     } else if (status) {
       CHECK_MESSAGE(!spoiled.hidden(), why(*status));
       CHECK(status->error().code() == stele::Errc::io);
