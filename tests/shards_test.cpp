@@ -184,14 +184,6 @@ TEST_CASE("shards: an index that lies") {
   const auto crowded = stele::memory_bundle();
   put(*crowded, index, many);
   CHECK(code_of(small.open(good(crowded->open(index)))) == Errc::limit);
-
-  // Every truncation.
-  const auto bundle = saved_in_memory();
-  const std::string text = text_in(*bundle, index);
-  for (std::size_t n = 0; n + 2 < text.size(); ++n) {
-    put(*bundle, index, std::string_view(text).substr(0, n));
-    REQUIRE(!small.open(good(bundle->open(index))));
-  }
 }
 
 TEST_CASE("shards: written as transformers writes them") {

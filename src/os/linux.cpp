@@ -49,7 +49,8 @@ Error failed(const char* what, const std::string& name, int code = errno) {
   return Error(errc, std::string(what) + ": " + std::generic_category().message(code)).file(name);
 }
 
-/// Calls until a signal no longer interrupts.
+/// Calls until a signal no longer interrupts. Every call to a file system: where it lies behind a network or another
+/// process (NFS, FUSE), each may be interrupted, whatever its manual says.
 template <class Call>
 auto retry(Call&& call) -> decltype(call()) {
   for (;;) {
@@ -84,17 +85,19 @@ bool keep_access_list(const Folder& folder, const std::string& leaf, const File&
   static constexpr const char* attribute = "system.posix_acl_access";
   // There is no getxattrat; /proc leads from the folder to the file without its path.
   const std::string path = "/proc/self/fd/" + std::to_string(folder.file.handle()) + "/" + leaf;
-  const ssize_t size = ::getxattr(path.c_str(), attribute, nullptr, 0);
+  const ssize_t size = retry([&] { return ::getxattr(path.c_str(), attribute, nullptr, 0); });
   if (size <= 0) {
     if (size < 0 && errno != ENODATA && errno != EOPNOTSUPP && errno != ENOENT) return false;
     // None, or no such thing here. Also drop the one that the new file may have inherited from its folder.
-    static_cast<void>(::fremovexattr(file.handle(), attribute));
+    static_cast<void>(retry([&] { return ::fremovexattr(file.handle(), attribute); }));
     return true;
   }
   if (static_cast<std::size_t>(size) > max_access_list) return false;
   std::string list(static_cast<std::size_t>(size), '\0');
-  const ssize_t got = ::getxattr(path.c_str(), attribute, list.data(), list.size());
-  return got >= 0 && ::fsetxattr(file.handle(), attribute, list.data(), static_cast<std::size_t>(got), 0) == 0;
+  const ssize_t got = retry([&] { return ::getxattr(path.c_str(), attribute, list.data(), list.size()); });
+  return got >= 0 && retry([&] {
+                       return ::fsetxattr(file.handle(), attribute, list.data(), static_cast<std::size_t>(got), 0);
+                     }) == 0;
 }
 
 }  // namespace
@@ -113,14 +116,14 @@ Mapping::~Mapping() {
 Result<Info> status(const std::string& path) {
   STELE_TRY(check_path(path));
   struct stat status = {};
-  if (::stat(path.c_str(), &status) == 0) return info_of(status);
+  if (retry([&] { return ::stat(path.c_str(), &status); }) == 0) return info_of(status);
   if (errno == ENOENT) return Info{};
   return failed("cannot look up", path);
 }
 
 Result<Info> status(const File& file) {
   struct stat status = {};
-  if (::fstat(file.handle(), &status) != 0) return failed("cannot look up", file.name());
+  if (retry([&] { return ::fstat(file.handle(), &status); }) != 0) return failed("cannot look up", file.name());
   return info_of(status);
 }
 
@@ -129,7 +132,7 @@ Result<std::string> resolve_links(const std::string& path) {
   std::string current = path;
   std::array<char, PATH_MAX> target;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   for (int hop = 0; hop < max_links; ++hop) {
-    const ssize_t length = ::readlink(current.c_str(), target.data(), target.size());
+    const ssize_t length = retry([&] { return ::readlink(current.c_str(), target.data(), target.size()); });
     if (length < 0) {
       if (errno == EINVAL || errno == ENOENT) return current;  // no link, or nothing there yet
       return failed("cannot follow", path);
@@ -149,7 +152,9 @@ Result<std::string> resolve_links(const std::string& path) {
 
 Status check_writable(const std::string& path) {
   STELE_TRY(check_path(path));
-  if (::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) != 0) return failed("cannot write", path);
+  if (retry([&] { return ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS); }) != 0) {
+    return failed("cannot write", path);
+  }
   return {};
 }
 
@@ -265,7 +270,8 @@ Result<Folder> open_folder(const std::string& path, const std::string& name) {
   const int fd = retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (fd >= 0) return Folder{File(fd, std::move(file_name)), true};
   // Write and search rights are enough to replace a file in it.
-  const int place = errno == EACCES ? ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
+  const int place =
+      errno == EACCES ? retry([&] { return ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }) : -1;
   if (place < 0) return failed("cannot open the folder", name);
   return Folder{File(place, std::move(file_name)), false};
 }
@@ -288,7 +294,7 @@ Result<File> create(const Folder& folder, const std::string& leaf, bool secret, 
   static_cast<void>(retry([&] { return ::flock(fd, LOCK_EX); }));
   // Between creating and locking, another process may have held it for abandoned.
   struct stat status = {};
-  if (::fstat(fd, &status) != 0) {
+  if (retry([&] { return ::fstat(fd, &status); }) != 0) {
     const int code = errno;
     remove(folder, leaf);
     return failed("cannot look up", name, code);
@@ -298,23 +304,25 @@ Result<File> create(const Folder& folder, const std::string& leaf, bool secret, 
 
 Status keep_permissions(const Folder& folder, const std::string& leaf, const File& file) {
   struct stat old = {};
-  if (::fstatat(folder.file.handle(), leaf.c_str(), &old, AT_SYMLINK_NOFOLLOW) != 0) {
+  if (retry([&] { return ::fstatat(folder.file.handle(), leaf.c_str(), &old, AT_SYMLINK_NOFOLLOW); }) != 0) {
     if (errno == ENOENT) return {};
     return failed("cannot look up", file.name());
   }
   if (!S_ISREG(old.st_mode)) return {};
   struct stat now = {};
-  if (::fstat(file.handle(), &now) != 0) return failed("cannot look up", file.name());
+  if (retry([&] { return ::fstat(file.handle(), &now); }) != 0) return failed("cannot look up", file.name());
 
   mode_t mode = old.st_mode & 07777U;
-  bool group_kept = now.st_gid == old.st_gid;
-  if (!group_kept) group_kept = ::fchown(file.handle(), static_cast<uid_t>(-1), old.st_gid) == 0;
-  const bool owner_kept = now.st_uid == old.st_uid || ::fchown(file.handle(), old.st_uid, static_cast<gid_t>(-1)) == 0;
+  const auto give = [&](uid_t owner, gid_t group) {
+    return retry([&] { return ::fchown(file.handle(), owner, group); }) == 0;
+  };
+  const bool group_kept = now.st_gid == old.st_gid || give(static_cast<uid_t>(-1), old.st_gid);
+  const bool owner_kept = now.st_uid == old.st_uid || give(old.st_uid, static_cast<gid_t>(-1));
   if (!owner_kept || !group_kept) mode &= 0777U;  // running as another user or group than before
   const bool list_kept = keep_access_list(folder, leaf, file);
   // The group's rights were meant for another group, or are the bound of a lost list: give it those of everybody.
   if (!group_kept || !list_kept) mode = (mode & ~mode_t{070}) | ((mode & 07U) << 3U);
-  if (::fchmod(file.handle(), mode) != 0 && errno != EPERM && errno != EOPNOTSUPP) {
+  if (retry([&] { return ::fchmod(file.handle(), mode); }) != 0 && errno != EPERM && errno != EOPNOTSUPP) {
     return failed("cannot set the permissions", file.name());
   }
   return {};
@@ -334,13 +342,13 @@ Status sync_folder(const Folder& folder, const File& entry) {
 }
 
 void remove(const Folder& folder, const std::string& leaf) noexcept {
-  static_cast<void>(::unlinkat(folder.file.handle(), leaf.c_str(), 0));
+  static_cast<void>(retry([&] { return ::unlinkat(folder.file.handle(), leaf.c_str(), 0); }));
 }
 
 std::size_t list(const Folder& folder, const std::function<void(std::string_view)>& visit) {
   if (!folder.readable) return 0;
   // Opened again: fdopendir takes the descriptor over, and a copy would share the reading position.
-  const int fd = ::openat(folder.file.handle(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int fd = retry([&] { return ::openat(folder.file.handle(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (fd < 0) return 0;
   DIR* const stream = ::fdopendir(fd);
   if (stream == nullptr) {
@@ -360,10 +368,12 @@ std::size_t list(const Folder& folder, const std::function<void(std::string_view
 }
 
 void remove_abandoned(const Folder& folder, const std::string& leaf) noexcept {
-  const int fd = ::openat(folder.file.handle(), leaf.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  const int fd = retry(
+      [&] { return ::openat(folder.file.handle(), leaf.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
   if (fd < 0) return;
   struct stat status = {};
-  if (::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && ::flock(fd, LOCK_SH | LOCK_NB) == 0) {
+  if (retry([&] { return ::fstat(fd, &status); }) == 0 && S_ISREG(status.st_mode) &&
+      retry([&] { return ::flock(fd, LOCK_SH | LOCK_NB); }) == 0) {
     // Still locked here: a maker that is between creating and locking waits, and then sees that its file has gone.
     remove(folder, leaf);
   }

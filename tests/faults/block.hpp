@@ -1,0 +1,45 @@
+// What the injecting library and the tests say to each other. It lies in memory that child processes share, so that
+// what a killed one did is still known.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace stele_faults {
+
+enum class Fault : std::uint8_t {
+  none,
+  fail,         // the call does nothing and fails with `code`
+  fail_on,      // and so does every later one, as where a disk has gone
+  shorten,      // it reads or writes half of what it was asked for
+  kill_before,  // the process ends by SIGKILL
+  kill_after,
+  kill_half,  // after half of what was to be written
+};
+
+struct Call {
+  char name[20];
+  char subject[76];  // the file's path below the watched folder, cut
+  bool data;         // it reads or writes bytes, so it can do so in part
+  bool creates;
+};
+
+struct Block {
+  static constexpr std::size_t most_calls = 4096;
+
+  /// Calls about files below this folder are counted; empty: none are.
+  char folder[256];
+  /// The number of the call that goes wrong, from 1; 0: none does.
+  std::uint32_t at;
+  Fault fault;
+  int code;
+  std::atomic<std::uint32_t> count;
+  std::atomic<std::uint32_t> fired;
+  Call calls[most_calls];
+};
+
+}  // namespace stele_faults
+
+/// The block.
+extern "C" stele_faults::Block* stele_faults_block();

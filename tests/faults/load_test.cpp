@@ -1,0 +1,118 @@
+// A load that goes wrong at any of its calls is an error, and what it would have changed is as it was.
+#include <stele/stele.hpp>
+
+#include <doctest/doctest.h>
+
+#include <utility>
+
+#include "harness.hpp"
+#include "support/models.hpp"
+#include "support/recorders.hpp"
+
+using namespace stele_faults;
+using namespace stele_test;
+using stele::LoadOptions;
+using stele::Status;
+using stele::Storage;
+
+namespace {
+
+/// Large enough to be read in several pieces, and unpacked by several threads.
+Mlp model(float first) {
+  Mlp m = small_mlp(first);
+  m.layers.emplace_back(400, 700, first);
+  return m;
+}
+
+/// Fails each call of `run` once in each way. `run` gives what came of it and checks what a load may leave.
+template <class Run>
+void prove(const std::string& folder, Run&& run) {
+  Calls calls;
+  {
+    const Watch watch(folder);
+    const Status status = run();
+    REQUIRE_MESSAGE(status, why(status));
+    calls = Watch::calls();
+  }
+  REQUIRE(!calls.empty());
+  totals.calls += calls.size();
+  each_fault(calls, false, [&](const Spoiled& spoiled, const Call& call) {
+    CAPTURE(spoiled.text());
+    const std::string called = text_of(call);
+    CAPTURE(called);
+    ++(spoiled.fault == Fault::shorten ? totals.partial : totals.failures);
+    const Watch watch(folder, spoiled);
+    const Status status = run();
+    const bool closes = std::string_view(call.name) == "close";
+    if (spoiled.hidden() || (closes && spoiled.fault == Fault::fail)) {
+      CHECK_MESSAGE(status, why(status));
+    } else if (!closes || !status) {
+      REQUIRE(!status);
+      CHECK(status.error().code() == stele::Errc::io);
+      CHECK(status.error().file().starts_with(folder));
+    }
+  });
+}
+
+template <class R>
+void prove_loads(const R& recorder, const std::string& name) {
+  const TempDir dir;
+  const std::string folder = std::filesystem::canonical(dir.path()).string();
+  const std::string path = folder + "/" + name;
+  good(recorder.record(model(1), path, quick()));
+  const Image expected = image(model(1));
+  const Image old = image(model(500));
+  constexpr std::pair<Storage, unsigned> ways[] = {{Storage::owned, 1}, {Storage::owned, 3}, {Storage::view, 1}};
+  for (const auto& [storage, threads] : ways) {
+    LoadOptions options;
+    options.storage = storage;
+    options.threads = threads;
+    prove(folder, [&]() -> Status {
+      auto loaded = recorder.template load_module<Mlp>(path, options);
+      if (!loaded) return std::move(loaded).error();
+      CHECK(image(*loaded) == expected);
+      return {};
+    });
+    prove(folder, [&] { return recorder.verify(path, options); });
+    for (const bool rebuild : {false, true}) {
+      options.rebuild = rebuild;
+      // How often the verifying pass reads, which can be left out. The writing one reads no more often.
+      const auto calls_of = [&](bool trust_data) {
+        LoadOptions other = options;
+        other.trust_data = trust_data;
+        Mlp live = model(500);
+        const Watch watch(folder);
+        good(recorder.load_into(live, path, other));
+        return Watch::calls().size();
+      };
+      const std::size_t verifying = calls_of(false) - calls_of(true);
+      CHECK((verifying != 0) == (storage == Storage::owned));
+      std::size_t changed = 0;
+      prove(folder, [&]() -> Status {
+        Mlp live = model(500);
+        auto loaded = recorder.load_into(live, path, options);
+        if (loaded) {
+          CHECK(image(live) == expected);
+          return {};
+        }
+        if (loaded.error().partially_applied()) {
+          ++changed;
+          static_cast<void>(image(live));  // a module all the same
+        } else {
+          CHECK(image(live) == old);
+        }
+        return std::move(loaded).error();
+      });
+      CHECK((changed != 0) == (verifying != 0));
+      CHECK(changed <= 3 * verifying);  // three errors; none before all was verified
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("faults: loads", R, STELE_TEST_RECORDERS) { prove_loads(R(), "model.bin"); }
+
+TEST_CASE("faults: loads of shards") {
+  prove_loads(stele::ShardedSafetensorsRecorder<>(stele::ShardedSafetensorsFormat(100)), "m.safetensors.index.json");
+}

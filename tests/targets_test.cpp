@@ -1,0 +1,237 @@
+// Odd places to save to and load from, by every recorder: files that change meanwhile, full and read-only disks, FIFOs,
+// names that are too long, several processes at a time. What the sink alone can show stands in sink_test.cpp.
+#include <stele/stele.hpp>
+
+#include <doctest/doctest.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/child.hpp"
+#include "support/models.hpp"
+#include "support/recorders.hpp"
+#include "support/temp_dir.hpp"
+
+namespace {
+
+using namespace stele;
+using namespace stele_test;
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+/// Of some hundred KiB, so that it is read and written in several pieces.
+Mlp model(float first) {
+  Mlp m = small_mlp(first);
+  m.layers.emplace_back(300, 500, first);
+  return m;
+}
+
+/// A small disk of its own for what `f` does in a child process; false where the system lets nobody mount one.
+template <class F>
+bool on_small_disk(std::string& problem, F&& f) {
+  const TempDir dir;
+  problem = in_child([&]() -> std::string {
+    if (::unshare(CLONE_NEWNS) != 0 || ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", dir.path().c_str(), "tmpfs", 0, "size=900k") != 0) {
+      return "no disk";
+    }
+    return f(dir.path());
+  });
+  if (problem != "no disk") return true;
+  MESSAGE("left out: nothing can be mounted here");
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("targets: a file that shrinks or changes while it is open", R, STELE_TEST_RECORDERS) {
+  const R recorder;
+  const TempDir dir;
+  const std::string path = dir / "model.bin";
+  good(recorder.record(model(1), path, quick()));
+  const auto size = fs::file_size(path);
+  const Image before = image(model(5));
+  for (const auto less : {size - 1, size / 2, std::uintmax_t{0}}) {
+    CAPTURE(less);
+    good(recorder.record(model(1), path, quick()));
+    const Snapshot snapshot = good(recorder.open(path));
+    fs::resize_file(path, less);
+    Mlp live = model(5);
+    const auto loaded = load_snapshot(live, snapshot);
+    if (less < size - 1) CHECK(code_of(loaded) == Errc::truncated);
+    if (!loaded) CHECK(image(live) == before);
+    CHECK(!recorder.verify(path));
+  }
+  {
+    good(recorder.record(model(1), path, quick()));
+    const Snapshot snapshot = good(recorder.open(path));
+    write_text(path, std::string(size, '\x55'));  // into the same file
+    Mlp live = model(5);
+    const auto loaded = load_snapshot(live, snapshot);
+    CHECK(loaded.has_value() == !can<R>().checksums);
+    if (!loaded) CHECK(image(live) == before);
+  }
+}
+
+TEST_CASE_TEMPLATE("targets: a file that is replaced while it is open or mapped", R, STELE_TEST_RECORDERS) {
+  const R recorder;
+  const TempDir dir;
+  const std::string path = dir / "model.bin";
+  good(recorder.record(model(1), path, quick()));
+  LoadOptions viewing;
+  viewing.storage = Storage::view;
+  const Snapshot snapshot = good(recorder.open(path));
+  const Mlp views = good(recorder.template load_module<Mlp>(path, viewing));
+  good(recorder.record(model(2), path, quick()));
+  CHECK(image(views) == image(model(1)));
+  CHECK(image(good(from_snapshot<Mlp>(snapshot))) == image(model(1)));
+  CHECK(image(good(recorder.template load_module<Mlp>(path))) == image(model(2)));
+  fs::remove(path);
+  CHECK(image(views) == image(model(1)));
+}
+
+TEST_CASE_TEMPLATE("targets: saved over the file that it is read from, at another precision", R, STELE_TEST_RECORDERS) {
+  const at_precision_t<R, BrainPrecision> half;
+  const R recorder;
+  const TempDir dir;
+  const std::string path = dir / "model.bin";
+  for (const Storage storage : {Storage::owned, Storage::view}) {
+    LoadOptions options;
+    options.storage = storage;
+    good(recorder.record(model(1), path, quick()));
+    const Snapshot snapshot = good(recorder.open(path, options));
+    good(half.record(snapshot, path, quick()));
+    CHECK(dir.names() == Names{"model.bin"});
+    const Snapshot now = good(recorder.open(path));
+    CHECK(now.leaf(0).dtype() == DType::bf16);
+    const auto expected = saved(half, model(1));
+    REQUIRE_MESSAGE(expected, why(expected));
+    CHECK(image(good(from_snapshot<Mlp>(now))) == image(good(recorder.template load_module<Mlp>(*expected))));
+    // What was opened before is still what it was.
+    CHECK(image(good(from_snapshot<Mlp>(snapshot))) == image(model(1)));
+  }
+}
+
+TEST_CASE_TEMPLATE("targets: a full disk", R, STELE_TEST_RECORDERS) {
+  std::string problem;
+  const bool done = on_small_disk(problem, [](const std::string& folder) -> std::string {
+    const R recorder;
+    const std::string path = folder + "/model.bin";
+    Mlp large = model(1);
+    // Numbers that do not compress.
+    std::uint32_t state = 1;
+    for (float& x : *large.layers.back().weight) x = static_cast<float>(state = state * 1664525U + 1013904223U);
+    for (const Durability durability : {Durability::process, Durability::full}) {
+      SaveOptions options;
+      options.file.durability = durability;
+      // There is room for one, not for two.
+      fs::remove(path);
+      if (const auto r = recorder.record(large, path, options); !r) return "the first: " + why(r);
+      const std::string before = read_text(path);
+      const auto second = recorder.record(large, path, options);
+      if (code_of(second) != Errc::io) return "the second: " + why(second);
+      if (second.error().message().find("No space") == std::string::npos) return why(second);
+      if (read_text(path) != before) return "the old file has changed";
+      if (names_in(folder) != Names{"model.bin"}) return "litter";
+      if (const auto r = recorder.record(small_mlp(), path, options); !r) return "a small one: " + why(r);
+    }
+    return {};
+  });
+  if (done) CHECK(problem == "");
+}
+
+TEST_CASE_TEMPLATE("targets: a read-only disk", R, STELE_TEST_RECORDERS) {
+  std::string problem;
+  const bool done = on_small_disk(problem, [](const std::string& folder) -> std::string {
+    const R recorder;
+    const std::string path = folder + "/model.bin";
+    if (const auto r = recorder.record(small_mlp(1), path); !r) return why(r);
+    if (::mount(nullptr, folder.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) != 0) return "cannot be remounted";
+    for (const char* name : {"/model.bin", "/new.bin"}) {
+      const auto r = recorder.record(small_mlp(2), folder + name);
+      if (code_of(r) != Errc::io) return why(r);
+    }
+    const auto loaded = recorder.template load_module<Mlp>(path);
+    if (!loaded) return why(loaded);
+    if (loaded->scale[0] != 1) return "another file";
+    return names_in(folder) == Names{"model.bin"} ? "" : "litter";
+  });
+  if (done) CHECK(problem == "");
+}
+
+TEST_CASE_TEMPLATE("targets: FIFOs and devices", R, STELE_TEST_RECORDERS) {
+  const R recorder;
+  const TempDir dir;
+  const std::string path = dir / "fifo";
+  REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
+  std::string got;
+  std::thread reader([&] { got = read_text(path); });
+  const auto report = recorder.record(model(1), path);
+  reader.join();
+  REQUIRE_MESSAGE(report, why(report));
+  const auto expected = saved(recorder, model(1));
+  REQUIRE(expected);
+  CHECK(got == text_of(expected->span()));
+  CHECK(dir.names() == Names{"fifo"});
+  CHECK(fs::is_fifo(path));
+
+  const auto full = recorder.record(model(1), "/dev/full");
+  CHECK(code_of(full) == Errc::io);
+  CHECK(code_of(recorder.template load_module<Mlp>(path)) == Errc::io);  // no waiting
+  CHECK(code_of(recorder.template load_module<Mlp>("/dev/zero")) == Errc::io);
+}
+
+TEST_CASE_TEMPLATE("targets: names that are too long", R, STELE_TEST_RECORDERS) {
+  const R recorder;
+  const TempDir dir;
+  const std::size_t extension = recorder.format().extension().size();
+  // The longest that takes an extension, and one more.
+  good(recorder.record(small_mlp(1), dir / std::string(255 - extension, 'n'), quick()));
+  CHECK(recorder.template load_module<Mlp>(dir / std::string(255 - extension, 'n')));
+  CHECK(code_of(recorder.record(small_mlp(1), dir / std::string(256 - extension, 'n'), quick())) == Errc::io);
+  CHECK(code_of(recorder.template load_module<Mlp>(dir / std::string(256 - extension, 'n'))) == Errc::io);
+  CHECK(code_of(recorder.record(small_mlp(1), dir / std::string(10000, 'n'), quick())) == Errc::io);
+  CHECK(dir.names().size() == 1);
+}
+
+TEST_CASE_TEMPLATE("targets: two processes save to one path", R, STELE_TEST_RECORDERS) {
+  const R recorder;
+  const TempDir dir;
+  const std::string path = dir / "model.bin";
+  good(recorder.record(model(1), path, quick()));
+  std::vector<pid_t> children;
+  for (const float first : {1.F, 2.F}) {
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) {
+      SaveOptions options = quick();
+      options.threads = 1;
+      const Mlp mine = model(first);
+      bool fine = true;
+      for (int i = 0; i < 30; ++i) fine = recorder.record(mine, path, options) && fine;
+      ::_exit(fine ? 0 : 1);
+    }
+    children.push_back(child);
+  }
+  const Image one = image(model(1));
+  const Image two = image(model(2));
+  while (!children.empty()) {
+    const Image now = image(good(recorder.template load_module<Mlp>(path)));
+    CHECK((now == one || now == two));
+    int status = 0;
+    const pid_t child = ::waitpid(children.back(), &status, WNOHANG);
+    if (child == 0) continue;
+    CHECK(child == children.back());
+    CHECK(status == 0);
+    children.pop_back();
+  }
+  CHECK(dir.names() == Names{"model.bin"});
+}
