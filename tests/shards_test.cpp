@@ -155,6 +155,22 @@ TEST_CASE("shards: a set that is there is not replaced unasked") {
   CHECK(good(stele::load<Tied>(path)).label == "other");
 }
 
+TEST_CASE("shards: a save that fails leaves nothing in a new place") {
+  const TempDir dir;
+  Tied t = tied();
+  (*t.layers.back().weight)(0, 0) = 1e9F;  // becomes infinite as f16, when other shards are there already
+  const ShardedSafetensorsRecorder<stele::HalfPrecision> half(ShardedSafetensorsFormat(60));
+  CHECK(bad(half.record(t, dir / index)).code() == Errc::out_of_range);
+  CHECK(dir.names().empty());
+
+  const auto bundle = stele::memory_bundle();
+  CHECK(bad(half.record(t, *good(bundle->create(index)))).code() == Errc::out_of_range);
+  CHECK(!good(bundle->contains("m-00001-of-00005.safetensors")));
+  t = tied();
+  good(half.record(t, dir / index));
+  CHECK(dir.names().size() > 3);
+}
+
 TEST_CASE("shards: an index that lies") {
   const auto with = [](const std::string& from, const std::string& to) {
     const auto bundle = saved_in_memory();
