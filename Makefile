@@ -6,6 +6,7 @@
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
 #   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
+#   make performance          these three, and their tables into docs/performance.md; on a quiet machine
 #   make instructions         instructions of the hot paths, beside those in benchmarks/instructions.txt
 #   make fuzz SECONDS=60      every fuzz target for that long each
 #   make docs                 compile the code blocks of README.md and docs/
@@ -20,7 +21,7 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build demo test bench growth memory instructions fuzz docs api deb packaging interop torch format format-check tidy clean
+.PHONY: deps deps-build demo test bench growth memory performance instructions fuzz docs api deb packaging interop torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
@@ -41,12 +42,13 @@ check-%: deps
 
 # Files are written below build/, so that is what is measured.
 ROUNDS ?= 9
+W3 ?=
 json = --benchmark_out=$(1).json --benchmark_out_format=json
 bench: deps
 	cmake --preset release -D STELE_BENCHMARKS=ON
 	cmake --build --preset release -j $(JOBS) --target benchmarks
 	@mkdir -p build/bench
-	cd build/bench && ../release/benchmarks/bench_goals --rounds=$(ROUNDS) $(call json,goals)
+	cd build/bench && ../release/benchmarks/bench_goals --rounds=$(ROUNDS) $(if $(W3),--w3) $(call json,goals)
 	cd build/bench && ../release/benchmarks/bench_compression $(call json,compression)
 	cd build/bench && ../release/benchmarks/bench_leaves $(call json,leaves)
 	@benchmarks/goals.py build/bench
@@ -63,7 +65,12 @@ memory: deps
 	cmake --preset release -D STELE_BENCHMARKS=ON
 	cmake --build --preset release -j $(JOBS) --target bench_memory
 	@mkdir -p build/bench
-	@benchmarks/memory.py build/release/benchmarks/bench_memory build/bench
+	@benchmarks/memory.py build/bench build/release/benchmarks/bench_memory
+
+# The figures of docs/performance.md anew.
+performance:
+	$(MAKE) -j 1 bench growth memory
+	benchmarks/tables.py docs/performance.md
 
 # Counts of instructions do not depend on what else the machine does. UPDATE=--update writes the new ones down.
 instructions: deps
