@@ -6,6 +6,7 @@
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
 #   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
+#   make bench-peers          other libraries beside the same limits: a table
 #   make performance          these three, and their tables into docs/performance.md; on a quiet machine
 #   make instructions         instructions of the hot paths, beside those in benchmarks/instructions.txt
 #   make fuzz SECONDS=60      every fuzz target for that long each
@@ -21,7 +22,7 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build demo test bench growth memory performance instructions fuzz docs api deb packaging interop torch format format-check tidy clean
+.PHONY: deps deps-build demo test bench bench-peers growth memory performance instructions fuzz docs api deb packaging interop torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
@@ -66,6 +67,18 @@ memory: deps
 	cmake --build --preset release -j $(JOBS) --target bench_memory
 	@mkdir -p build/bench
 	@benchmarks/memory.py build/bench build/release/benchmarks/bench_memory
+
+# Python packages and Rust crates go below build/peers; what cannot be fetched or built is named as missing.
+bench-peers: deps
+	cmake --preset release -D STELE_BENCHMARKS=ON
+	cmake --build --preset release -j $(JOBS) --target bench_peers
+	@mkdir -p build/bench build/peers
+	-[ -x build/peers/venv/bin/python ] || python3 -m venv build/peers/venv
+	-build/peers/venv/bin/pip install --disable-pip-version-check -q -r benchmarks/peers/requirements.txt
+	-! command -v cargo >/dev/null || CARGO_TARGET_DIR=$(CURDIR)/build/peers/cargo \
+	    cargo build --locked --release -q -j $(JOBS) --manifest-path benchmarks/peers/Cargo.toml
+	@benchmarks/peers.py build/bench build/release/benchmarks/bench_peers build/peers/venv/bin/python \
+	    build/peers/cargo/release/peers
 
 # The figures of docs/performance.md anew.
 performance:
