@@ -7,7 +7,7 @@
 #   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
 #   make bench-peers          other libraries beside the same limits: a table
-#   make performance          these three, and their tables into docs/performance.md; on a quiet machine
+#   make performance          these four, and their tables into docs/performance.md; on a quiet machine
 #   make instructions         instructions of the hot paths, beside those in benchmarks/instructions.txt
 #   make fuzz SECONDS=60      every fuzz target for that long each
 #   make docs                 compile the code blocks of README.md and docs/
@@ -82,7 +82,7 @@ bench-peers: deps
 
 # The figures of docs/performance.md anew.
 performance:
-	$(MAKE) -j 1 bench growth memory
+	$(MAKE) -j 1 bench growth memory bench-peers
 	benchmarks/tables.py docs/performance.md
 
 # Counts of instructions do not depend on what else the machine does. UPDATE=--update writes the new ones down.

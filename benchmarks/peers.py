@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Other libraries beside the limits that ours is held to: saves and loads, as multiples of write and read.
 
-Usage: benchmarks/peers.py [--rounds=N] FOLDER BENCH_PEERS [PYTHON [CARGO_PROGRAM]]
+Usage: benchmarks/peers.py FOLDER [BENCH_PEERS PYTHON CARGO_PROGRAM]
 
 Each library runs in a process of its own and obeys orders, so that the limit and the library take turns. What cannot be
-run is named as missing. Results go to FOLDER/peers.json.
+run is named as missing. Results go to FOLDER/peers.json; without programs they are only printed.
 """
+import glob
 import json
 import os
 import statistics
@@ -17,6 +18,7 @@ from tables import table
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 WORKLOADS = ("W1", "W2")
+ROUNDS = 5
 
 
 class Worker:
@@ -44,16 +46,16 @@ class Worker:
 
 
 def remove(path):
-    if os.path.exists(path):
-        os.remove(path)
+    for found in glob.glob(path + "*"):  # some libraries add an extension
+        os.remove(found)
 
 
-def measure(limit, worker, folder, rounds):
+def compare(limit, worker, folder):
     """(save, load): medians of the rounds' ratios."""
     ratios = {"save": [], "load": []}
     raw, path = os.path.join(folder, "raw"), os.path.join(folder, "model")
     for order, found in ratios.items():
-        for number in range(rounds + 1):
+        for number in range(ROUNDS + 1):
             if order == "save":
                 remove(raw), remove(path)
             least = limit(order, raw)
@@ -64,14 +66,7 @@ def measure(limit, worker, folder, rounds):
     return [statistics.median(found) for found in ratios.values()]
 
 
-def main():
-    arguments = sys.argv[1:]
-    rounds = 5
-    if arguments and arguments[0].startswith("--rounds="):
-        rounds = int(arguments.pop(0).split("=")[1])
-    if not 1 < len(arguments) < 5:
-        sys.exit(__doc__)
-    folder, ours, python, rust = (arguments + [None, None])[:4]
+def measure(folder, ours, python, rust):
     script = os.path.join(HERE, "peers", "peers.py")
 
     # Name, and how to start it for a workload whose shapes stand in a file.
@@ -79,12 +74,12 @@ def main():
         ("stele", "stele"), ("stele, safetensors", "stele-safetensors"), ("cereal, C++", "cereal"))]
     for name, library in (("numpy", "numpy"), ("h5py", "h5py"), ("safetensors, Python", "safetensors"),
                           ("gguf, Python", "gguf")):
-        peers.append((name, python and (lambda _, shapes, name=library: [python, script, name, shapes])))
+        peers.append((name, lambda _, shapes, name=library: [python, script, name, shapes]))
     # PyTorch's own packages bring CUDA along; Debian's does not (`make torch` installs it).
     peers.append(("torch, Debian's", lambda _, shapes: ["/usr/bin/python3", script, "torch", shapes]))
     for name, library in (("safetensors, Rust", "safetensors"), ("Burn, BinFileRecorder", "burn-bin"),
                           ("Burn, NamedMpkFileRecorder", "burn-mpk"), ("burn-store, Burnpack", "burn-store")):
-        peers.append((name, rust and (lambda _, shapes, name=library: [rust, name, shapes])))
+        peers.append((name, lambda _, shapes, name=library: [rust, name, shapes]))
 
     figures, missing = {}, {}
     with tempfile.TemporaryDirectory(dir=folder) as scratch:
@@ -96,25 +91,33 @@ def main():
             for name, command in peers:
                 worker = None
                 try:
-                    if not command:
-                        raise RuntimeError("was not built")
                     worker = Worker(command(workload, shapes))
-                    figures.setdefault(name, {})[workload] = measure(limit, worker, scratch, rounds)
+                    figures.setdefault(name, {})[workload] = compare(limit, worker, scratch)
                     print(name, workload, figures[name][workload], file=sys.stderr)
                 except (RuntimeError, OSError) as error:
                     missing[name] = str(error)
                 if worker:
                     worker.close()
             limit.close()
-    with open(os.path.join(folder, "peers.json"), "w", encoding="utf-8") as file:
-        json.dump(figures, file, indent=1)
-        file.write("\n")
+    return {"figures": figures, "missing": missing}
 
+
+def main():
+    if len(sys.argv) not in (2, 5):
+        sys.exit(__doc__)
+    path = os.path.join(sys.argv[1], "peers.json")
+    if sys.argv[2:]:
+        measured = measure(*sys.argv[1:])
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(measured, file, indent=1)
+            file.write("\n")
+    with open(path, encoding="utf-8") as file:
+        measured = json.load(file)
     print("Multiples of the limit of the same rounds: write for a save, read into fresh memory for a load.\n")
     table(["library"] + [f"{order} {workload}" for workload in WORKLOADS for order in ("save", "load")],
           [[name] + [f"{ratio:.2f}" for workload in WORKLOADS for ratio in line.get(workload, (float("nan"),) * 2)]
-           for name, line in figures.items()])
-    for name, reason in missing.items():
+           for name, line in measured["figures"].items()])
+    for name, reason in measured["missing"].items():
         print(f"Missing: {name}: {reason}")
 
 

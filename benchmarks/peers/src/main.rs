@@ -48,7 +48,10 @@ fn list(numbers: &Numbers) -> List<Ndarray> {
     let tensors = numbers
         .iter()
         .map(|(_, _, data)| {
-            Param::from_tensor(Tensor::from_data(TensorData::new(data.clone(), [data.len()]), &Default::default()))
+            Param::from_tensor(Tensor::from_data(
+                TensorData::new(data.clone(), [data.len()]),
+                &Default::default(),
+            ))
         })
         .collect();
     List { tensors }
@@ -63,22 +66,23 @@ fn milliseconds<T>(run: impl FnOnce() -> T) -> f64 {
     time
 }
 
-fn recorder<R: FileRecorder<Ndarray>>(model: &List<Ndarray>, recorder: R, order: &str, path: &Path) -> f64 {
-    let copy = model.clone();
+/// A save takes the model away; tensors that somebody else holds too would be copied number by number.
+fn recorder<R: FileRecorder<Ndarray>>(numbers: &Numbers, recorder: R, order: &str, path: &Path) -> f64 {
+    let model = list(numbers);
     match order {
-        "save" => milliseconds(|| copy.save_file(path, &recorder).unwrap()),
-        _ => milliseconds(|| copy.load_file(path, &recorder, &Default::default()).unwrap()),
+        "save" => milliseconds(|| model.save_file(path, &recorder).unwrap()),
+        _ => milliseconds(|| model.load_file(path, &recorder, &Default::default()).unwrap()),
     }
 }
 
-fn burnpack(model: &List<Ndarray>, order: &str, path: &Path) -> f64 {
-    let mut copy = model.clone();
+fn burnpack(numbers: &Numbers, order: &str, path: &Path) -> f64 {
+    let mut model = list(numbers);
     let mut store = BurnpackStore::from_file(path).auto_extension(false).overwrite(true);
     match order {
-        "save" => milliseconds(|| copy.save_into(&mut store).unwrap()),
+        "save" => milliseconds(|| model.save_into(&mut store).unwrap()),
         _ => milliseconds(|| {
-            copy.load_from(&mut store).unwrap();
-            copy
+            model.load_from(&mut store).unwrap();
+            model
         }),
     }
 }
@@ -96,7 +100,9 @@ fn tensors(numbers: &Numbers, order: &str, path: &Path) -> f64 {
         _ => milliseconds(|| {
             let bytes = std::fs::read(path).unwrap();
             let file = SafeTensors::deserialize(&bytes).unwrap();
-            file.iter().map(|(name, view)| (name.to_string(), view.data().to_vec())).collect::<HashMap<_, _>>()
+            file.iter()
+                .map(|(name, view)| (name.to_string(), view.data().to_vec()))
+                .collect::<HashMap<_, _>>()
         }),
     }
 }
@@ -104,20 +110,20 @@ fn tensors(numbers: &Numbers, order: &str, path: &Path) -> f64 {
 fn main() {
     let arguments: Vec<String> = std::env::args().collect();
     let library = arguments[1].as_str();
-    let mut numbers = numbers(&arguments[2]);
-    let mut model = List { tensors: vec![] };
-    if library != "safetensors" {
-        model = list(&numbers);
-        numbers.clear();
-    }
+    let numbers = numbers(&arguments[2]);
     for line in std::io::stdin().lock().lines() {
         let line = line.unwrap();
         let (order, path) = line.split_once(' ').unwrap();
         let path = PathBuf::from(path);
         let time = match library {
-            "burn-bin" => recorder(&model, BinFileRecorder::<FullPrecisionSettings>::new(), order, &path),
-            "burn-mpk" => recorder(&model, NamedMpkFileRecorder::<FullPrecisionSettings>::new(), order, &path),
-            "burn-store" => burnpack(&model, order, &path),
+            "burn-bin" => recorder(&numbers, BinFileRecorder::<FullPrecisionSettings>::new(), order, &path),
+            "burn-mpk" => recorder(
+                &numbers,
+                NamedMpkFileRecorder::<FullPrecisionSettings>::new(),
+                order,
+                &path,
+            ),
+            "burn-store" => burnpack(&numbers, order, &path),
             "safetensors" => tensors(&numbers, order, &path),
             _ => panic!("no library {library}"),
         };
