@@ -76,7 +76,7 @@ def measure(folder, ours, python, rust):
                           ("gguf, Python", "gguf")):
         peers.append((name, lambda _, shapes, name=library: [python, script, name, shapes]))
     # PyTorch's own packages bring CUDA along; Debian's does not (`make torch` installs it).
-    peers.append(("torch, Debian's", lambda _, shapes: ["/usr/bin/python3", script, "torch", shapes]))
+    peers.append(("torch, Debian's (of make torch)", lambda _, shapes: ["/usr/bin/python3", script, "torch", shapes]))
     for name, library in (("safetensors, Rust", "safetensors"), ("Burn, BinFileRecorder", "burn-bin"),
                           ("Burn, NamedMpkFileRecorder", "burn-mpk"), ("burn-store, Burnpack", "burn-store")):
         peers.append((name, lambda _, shapes, name=library: [rust, name, shapes]))
