@@ -22,7 +22,8 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build demo test bench bench-peers growth memory performance instructions fuzz docs api deb packaging interop torch format format-check tidy clean
+.PHONY: deps deps-build demo test bench bench-peers growth memory performance instructions
+.PHONY: fuzz docs api deb packaging interop torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
