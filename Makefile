@@ -6,6 +6,8 @@
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
 #   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
+#   make bench-peers          other libraries beside the same limits: a table
+#   make performance          these four, and their tables into docs/performance.md; on a quiet machine
 #   make instructions         instructions of the hot paths, beside those in benchmarks/instructions.txt
 #   make fuzz SECONDS=60      every fuzz target for that long each
 #   make docs                 compile the code blocks of README.md and docs/
@@ -20,7 +22,8 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build demo test bench growth memory instructions fuzz docs api deb packaging interop torch format format-check tidy clean
+.PHONY: deps deps-build demo test bench bench-peers growth memory performance instructions
+.PHONY: fuzz docs api deb packaging interop torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
@@ -41,12 +44,13 @@ check-%: deps
 
 # Files are written below build/, so that is what is measured.
 ROUNDS ?= 9
+W3 ?=
 json = --benchmark_out=$(1).json --benchmark_out_format=json
 bench: deps
 	cmake --preset release -D STELE_BENCHMARKS=ON
 	cmake --build --preset release -j $(JOBS) --target benchmarks
 	@mkdir -p build/bench
-	cd build/bench && ../release/benchmarks/bench_goals --rounds=$(ROUNDS) $(call json,goals)
+	cd build/bench && ../release/benchmarks/bench_goals --rounds=$(ROUNDS) $(if $(W3),--w3) $(call json,goals)
 	cd build/bench && ../release/benchmarks/bench_compression $(call json,compression)
 	cd build/bench && ../release/benchmarks/bench_leaves $(call json,leaves)
 	@benchmarks/goals.py build/bench
@@ -63,7 +67,24 @@ memory: deps
 	cmake --preset release -D STELE_BENCHMARKS=ON
 	cmake --build --preset release -j $(JOBS) --target bench_memory
 	@mkdir -p build/bench
-	@benchmarks/memory.py build/release/benchmarks/bench_memory build/bench
+	@benchmarks/memory.py build/bench build/release/benchmarks/bench_memory
+
+# Python packages and Rust crates go below build/peers; what cannot be fetched or built is named as missing.
+bench-peers: deps
+	cmake --preset release -D STELE_BENCHMARKS=ON
+	cmake --build --preset release -j $(JOBS) --target bench_peers
+	@mkdir -p build/bench build/peers
+	-[ -x build/peers/venv/bin/python ] || python3 -m venv build/peers/venv
+	-build/peers/venv/bin/pip install --disable-pip-version-check -q -r benchmarks/peers/requirements.txt
+	-! command -v cargo >/dev/null || CARGO_TARGET_DIR=$(CURDIR)/build/peers/cargo \
+	    cargo build --locked --release -q -j $(JOBS) --manifest-path benchmarks/peers/Cargo.toml
+	@benchmarks/peers.py build/bench build/release/benchmarks/bench_peers build/peers/venv/bin/python \
+	    build/peers/cargo/release/peers
+
+# The figures of docs/performance.md anew.
+performance:
+	$(MAKE) -j 1 bench growth memory bench-peers
+	benchmarks/tables.py docs/performance.md
 
 # Counts of instructions do not depend on what else the machine does. UPDATE=--update writes the new ones down.
 instructions: deps

@@ -7,6 +7,8 @@ import json
 import math
 import sys
 
+from tables import table
+
 OPERATIONS = {"save": "#1b6ca8", "load": "#c0392b", "open": "#2e8b57", "find one": "#8e6bb0"}
 WIDTH, HEIGHT, LEFT, TOP, GAP = 330, 260, 62, 34, 78
 
@@ -74,10 +76,9 @@ def main():
     with open(sys.argv[2], "w", encoding="utf-8") as file:
         file.write(plot(figures, kinds, counts))
     print("Time per tensor, ns.\n")
-    print("| operation | " + " | ".join(f"{count:,}" for count in counts) + " |")
-    print("|---|" + "---|" * len(counts))
-    for (kind, operation), line in figures.items():
-        print(f"| {kind}: {operation} | " + " | ".join(f"{line[count]:,.0f}" for count in counts) + " |")
+    table(["operation"] + [f"{count:,}" for count in counts],
+          [[f"{kind}: {operation}"] + [f"{line[count]:,.0f}" for count in counts]
+           for (kind, operation), line in figures.items()])
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ def main():
         change = now / before - 1 if before and now else None
         wrong = change is None or abs(change) > TOLERANCE
         failed += [name] if wrong else []
-        print(f"{name:20} {before or '-':>12} {now or '-':>12}" + ("" if change is None else f" {100 * change:+6.1f} %") +
-              ("  <--" if wrong else ""))
+        percent = "" if change is None else f" {100 * change:+6.1f} %"
+        print(f"{name:20} {before or '-':>12} {now or '-':>12}{percent}" + ("  <--" if wrong else ""))
     if failed:
         sys.exit(f"instructions: not as in benchmarks/instructions.txt: {', '.join(failed)}; if that is meant: "
                  "make instructions UPDATE=--update")

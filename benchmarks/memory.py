@@ -1,15 +1,17 @@
 #!/usr/bin/env python3
 """Memory beyond the model of saves, loads and opens, as the operating system counts it: a table.
 
-Usage: benchmarks/memory.py PROGRAM FOLDER
+Usage: benchmarks/memory.py FOLDER [PROGRAM]
 
 PROGRAM is bench_memory; each operation runs in a process of its own. Files (4 GB at most, one at a time) are written to
-FOLDER and removed, but for memory.json.
+FOLDER and removed, but for memory.json. Without PROGRAM that is only printed.
 """
 import json
 import os
 import subprocess
 import sys
+
+from tables import table
 
 # Name, bytes, bytes of a tensor.
 MODELS = [
@@ -27,10 +29,7 @@ STEPS = [
 ]
 
 
-def main():
-    if len(sys.argv) != 3:
-        sys.exit(__doc__)
-    program, folder = sys.argv[1:]
+def measure(folder, program):
     figures = {}
     for model, size, piece in MODELS:
         for save, kind, readers in STEPS:
@@ -43,17 +42,23 @@ def main():
             finally:
                 if os.path.exists(path):
                     os.remove(path)
-    with open(os.path.join(folder, "memory.json"), "w", encoding="utf-8") as file:
-        json.dump(figures, file, indent=1)
-        file.write("\n")
+    return figures
+
+
+def main():
+    if len(sys.argv) not in (2, 3):
+        sys.exit(__doc__)
+    path = os.path.join(sys.argv[1], "memory.json")
+    if sys.argv[2:]:
+        figures = measure(*sys.argv[1:])
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump(figures, file, indent=1)
+            file.write("\n")
+    with open(path, encoding="utf-8") as file:
+        figures = json.load(file)
     print("Memory beyond the model, MiB.\n")
-    rows = [["operation"] + [model for model, _, _ in MODELS]]
-    rows += [[name] + [f"{figures[name][model] / 2**20:.1f}" for model, _, _ in MODELS] for name in figures]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for number, row in enumerate(rows):
-        print("| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths)) + " |")
-        if number == 0:
-            print("|" + "|".join("-" * (width + 2) for width in widths) + "|")
+    table(["operation"] + [model for model, _, _ in MODELS],
+          [[name] + [f"{line[model] / 2**20:.1f}" for model, _, _ in MODELS] for name, line in figures.items()])
 
 
 if __name__ == "__main__":
