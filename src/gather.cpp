@@ -22,7 +22,6 @@ Status Gather::write(std::span<const std::byte> bytes) {
   if (!pieces_.empty() && pieces_.back().data() + pieces_.back().size() == to) {
     pieces_.back() = {pieces_.back().data(), pieces_.back().size() + bytes.size()};
     waiting_ += bytes.size();
-    position_ += bytes.size();
     return {};
   }
   return refer({to, bytes.size()});
@@ -31,7 +30,6 @@ Status Gather::write(std::span<const std::byte> bytes) {
 Status Gather::refer(std::span<const std::byte> bytes) {
   pieces_.push_back(bytes);
   waiting_ += bytes.size();
-  position_ += bytes.size();
   // Up to here the bytes are in cache since they were hashed.
   return waiting_ >= size || pieces_.size() == most_pieces ? flush() : Status();
 }
@@ -51,6 +49,7 @@ Status Gather::flush() {
   auto written = sink_.write(std::span<const std::span<const std::byte>>(pieces_));
   pieces_.clear();
   used_ = 0;
+  flushed_ += waiting_;
   waiting_ = 0;
   return written;
 }
@@ -83,7 +82,7 @@ bool Gather::passes_by(const LeafView& leaf) noexcept {
 }
 
 Status Gather::leaf(const LeafView& leaf, ReadContext& context, std::uint64_t* hash) {
-  const std::uint64_t before = position_;
+  const std::uint64_t before = position();
   if (leaf.byte_size() < direct && passes_by(leaf)) {
     const auto bytes = leaf.view();
     if (hash != nullptr) *hash = hash64(bytes.data(), bytes.size());
@@ -92,11 +91,11 @@ Status Gather::leaf(const LeafView& leaf, ReadContext& context, std::uint64_t* h
   LeafSink sink(*this, hash != nullptr);
   STELE_TRY(leaf.stream(sink, context));
   if (hash != nullptr) *hash = hasher_.digest();
-  if (position_ - before != leaf.byte_size()) {
+  if (position() - before != leaf.byte_size()) {
     return Error(Errc::malformed, "a leaf gave another number of bytes than it said")
         .path(leaf.path())
         .expected(std::to_string(leaf.byte_size()))
-        .found(std::to_string(position_ - before));
+        .found(std::to_string(position() - before));
   }
   return {};
 }

@@ -28,7 +28,7 @@ class STELE_EXPORT Gather {
   /// Whether leaf() writes the leaf from where it is in a live module, without a look at the bytes.
   static bool passes_by(const LeafView& leaf) noexcept;
   /// Bytes appended so far.
-  std::uint64_t position() const noexcept { return position_; }
+  std::uint64_t position() const noexcept { return flushed_ + waiting_; }
 
  private:
   class LeafSink;
@@ -45,7 +45,7 @@ class STELE_EXPORT Gather {
   std::size_t used_ = 0;                            // of the staging
   std::vector<std::span<const std::byte>> pieces_;  // not written yet, in order
   std::size_t waiting_ = 0;                         // bytes of the pieces
-  std::uint64_t position_ = 0;
+  std::uint64_t flushed_ = 0;
   Hasher hasher_;
 };
 

@@ -9,6 +9,7 @@
 #include "source_range.hpp"
 #include "stele/detail/type_info.hpp"
 #include "stele/source.hpp"
+#include "tree.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -265,43 +266,73 @@ std::uint32_t tensor_of(const detail::SnapshotData& data, std::uint32_t i) {
   return data.nodes[i].kind == NodeKind::tensor ? data.nodes[i].index : no_index;
 }
 
-std::uint32_t find_flat(const detail::SnapshotData& data, std::string_view path) {
+std::string_view name_of(const Node& node) { return {node.name, node.name_size}; }
+
+/// The tensor with exactly this name in a flat snapshot.
+std::uint32_t find_name(const detail::SnapshotData& data, std::string_view name) {
+  if (!data.by_path.empty()) {
+    const auto at = std::lower_bound(data.by_path.begin(), data.by_path.end(), name,
+                                     [&](std::uint32_t i, std::string_view n) { return name_of(data.nodes[i]) < n; });
+    return at != data.by_path.end() && name_of(data.nodes[*at]) == name ? tensor_of(data, *at) : no_index;
+  }
   for (std::uint32_t i = 1; i < data.nodes.size(); ++i) {
-    const Node& node = data.nodes[i];
-    if (std::string_view(node.name, node.name_size) != path) continue;
+    if (name_of(data.nodes[i]) != name) continue;
     if (const std::uint32_t leaf = tensor_of(data, i); leaf != no_index) return leaf;
   }
+  return no_index;
+}
+
+std::uint32_t find_flat(const detail::SnapshotData& data, std::string_view path) {
+  if (const std::uint32_t leaf = find_name(data, path); leaf != no_index) return leaf;
   for (const Node& node : data.nodes) {
     // An alias of a container: its name, then one of those below the container.
-    const std::string_view name(node.name, node.name_size);
+    const std::string_view name = name_of(node);
     if (node.kind != NodeKind::alias || !path.starts_with(name) || path.substr(name.size(), 1) != ".") continue;
     const Node& target = data.nodes[node.index];
     if (target.kind == NodeKind::tensor || target.kind == NodeKind::value) continue;
-    const std::string there = std::string(target.name, target.name_size) + std::string(path.substr(name.size()));
-    for (std::uint32_t i = 1; i < data.nodes.size(); ++i) {
-      const Node& other = data.nodes[i];
-      if (other.kind == NodeKind::tensor && std::string_view(other.name, other.name_size) == there) return other.index;
+    const std::uint32_t leaf = find_name(data, std::string(name_of(target)) + std::string(path.substr(name.size())));
+    if (leaf != no_index) return leaf;
+  }
+  return no_index;
+}
+
+/// The child of a container with that segment of a path.
+std::uint32_t find_child(const detail::SnapshotData& data, std::uint32_t parent, std::string_view raw,
+                         std::string_view plain) {
+  const auto& nodes = data.nodes;
+  const std::uint32_t end = nodes[parent].end;
+  std::uint32_t first = parent + 1;
+  std::size_t number = 0;
+  const bool numeric = detail::parse_index(raw, number);
+  if (numeric && number < end && first < end && nodes[first].name == nullptr) {
+    // Elements of a list are mostly of one size: then this is the place.
+    const std::uint64_t there = first + number * std::uint64_t{nodes[first].end - first};
+    if (there < end) {
+      const Node& guess = nodes[static_cast<std::size_t>(there)];
+      if (guess.parent == parent && guess.name == nullptr && guess.name_size == number) {
+        return static_cast<std::uint32_t>(there);
+      }
     }
+  }
+  for (; first < end; first = nodes[first].end) {
+    const Node& node = nodes[first];
+    if (node.name != nullptr ? name_of(node) == plain : numeric && node.name_size == number) return first;
   }
   return no_index;
 }
 
 std::uint32_t find_nested(const detail::SnapshotData& data, std::string_view path) {
   std::uint32_t at = 0;
-  std::string segment;
-  while (!path.empty() && at != no_index) {
+  std::string_view raw;
+  std::string plain;
+  while (!path.empty()) {
     if (data.nodes[at].kind == NodeKind::alias) at = data.nodes[at].index;
-    std::uint32_t next = no_index;
-    for (std::uint32_t i = at + 1; i < data.nodes[at].end && next == no_index; i = data.nodes[i].end) {
-      segment.clear();
-      detail::append_node_segment(segment, data.nodes[i]);
-      const bool below = path.size() > segment.size() + 1 && path[segment.size()] == '.';
-      if (path.starts_with(segment) && (below || path.size() == segment.size())) next = i;
-    }
-    at = next;
-    path.remove_prefix(at == no_index ? 0 : std::min(path.size(), segment.size() + 1));
+    if (!detail::first_segment(path, raw, plain)) return no_index;
+    at = find_child(data, at, raw, plain);
+    if (at == no_index || path.size() == raw.size() + 1) return no_index;
+    path.remove_prefix(std::min(path.size(), raw.size() + 1));
   }
-  return at != no_index ? tensor_of(data, at) : no_index;
+  return tensor_of(data, at);
 }
 
 }  // namespace
@@ -447,6 +478,7 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   data->values = from.values;
   data->types = from.types;
   data->metadata = from.metadata;
+  data->by_path = from.by_path;
   data->flat = from.flat;
   data->guessed = from.guessed;
   data->extras.reserve(from.extras.size());

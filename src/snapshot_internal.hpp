@@ -87,6 +87,7 @@ struct SnapshotData {
   std::vector<Value> values;
   std::vector<TypeData> types;
   NamePool names;
+  std::vector<std::uint32_t> by_path;  // flat only, where it is known: all nodes but the root in the order of names
   std::map<std::string, std::string> metadata;
   std::vector<std::shared_ptr<const void>> keepers;  // what the providers and names point into
   bool flat = false;                                 // node names are whole paths

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "name_order.hpp"
 #include "snapshot_internal.hpp"
 
 namespace stele {
@@ -38,14 +39,15 @@ bool parse_index(std::string_view text, std::size_t& number) {
 
 Tree::Tree(const Snapshot& snapshot) : snapshot_(snapshot) {
   if (!snapshot.flat()) return;
-  const auto nodes = snapshot.nodes();
-  order_.resize(nodes.size() - 1);
-  for (std::uint32_t i = 0; i < order_.size(); ++i) order_[i] = i + 1;  // 0 is the root
-  const auto before = [&](std::uint32_t a, std::uint32_t b) {
-    return std::string_view(nodes[a].name, nodes[a].name_size) < std::string_view(nodes[b].name, nodes[b].name_size);
-  };
-  // Files are mostly in order already.
-  if (!std::is_sorted(order_.begin(), order_.end(), before)) std::sort(order_.begin(), order_.end(), before);
+  if (!snapshot.data()->by_path.empty()) {
+    order_ = snapshot.data()->by_path;
+    return;
+  }
+  const auto nodes = snapshot.nodes().subspan(1);  // 0 is the root
+  sorted_ = order_by_name(static_cast<std::uint32_t>(nodes.size()),
+                          [&](std::uint32_t i) { return std::string_view(nodes[i].name, nodes[i].name_size); });
+  for (std::uint32_t& i : sorted_) ++i;
+  order_ = sorted_;
 }
 
 bool Tree::guessed() const noexcept { return snapshot_.flat() || snapshot_.data()->guessed; }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,6 +27,8 @@ struct Place {
 class Tree {
  public:
   explicit Tree(const Snapshot& snapshot);
+  Tree(const Tree&) = delete;
+  Tree& operator=(const Tree&) = delete;
 
   Place root() const;
   /// `hint` makes a walk in the file's order cheap: keep one per parent, starting at 0.
@@ -57,7 +60,8 @@ class Tree {
   Place nested_child(const Place& parent, std::uint32_t& hint, Match match) const;
 
   Snapshot snapshot_;
-  std::vector<std::uint32_t> order_;  // flat: nodes by name
+  std::vector<std::uint32_t> sorted_;
+  std::span<const std::uint32_t> order_;  // flat: nodes by name; the snapshot's or sorted_
 };
 
 /// The first segment of `path`, as escaped, and its plain text. False where the escapes are malformed.

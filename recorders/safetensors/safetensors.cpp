@@ -9,6 +9,7 @@
 #include "flat.hpp"
 #include "gather.hpp"
 #include "json/json.hpp"
+#include "name_order.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/detail/little_endian.hpp"
 
@@ -210,10 +211,8 @@ class Opener {
   }
 
   Status check_names() {
-    by_name_.resize(entries_.size());
-    for (std::uint32_t i = 0; i < by_name_.size(); ++i) by_name_[i] = i;
-    const auto before = [&](std::uint32_t a, std::uint32_t b) { return entries_[a].name < entries_[b].name; };
-    if (!std::is_sorted(by_name_.begin(), by_name_.end(), before)) std::sort(by_name_.begin(), by_name_.end(), before);
+    by_name_ = detail::order_by_name(static_cast<std::uint32_t>(entries_.size()),
+                                     [&](std::uint32_t i) { return entries_[i].name; });
     const auto same = std::adjacent_find(by_name_.begin(), by_name_.end(), [&](std::uint32_t a, std::uint32_t b) {
       return entries_[a].name == entries_[b].name;
     });
@@ -273,6 +272,9 @@ class Opener {
       };
       STELE_TRY(detail::add_flat_extras(extras->second, builder_, find, static_cast<std::size_t>(memory_)));
       metadata_.erase(extras);
+    } else {
+      for (std::uint32_t& i : by_name_) i = nodes[i];
+      builder_.data().by_path = std::move(by_name_);
     }
     builder_.set_metadata(std::move(metadata_));
     builder_.keep(file_);

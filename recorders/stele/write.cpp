@@ -6,6 +6,7 @@
 
 #include "frames.hpp"
 #include "gather.hpp"
+#include "name_order.hpp"
 #include "parallel.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/recorders/binary.hpp"
@@ -74,8 +75,7 @@ class Writer {
     hashes_.resize(data_.leaves.size());
     STELE_TRY(compressed() ? write_compressed(out) : write_blocks(out));
     STELE_TRY(align(out));
-    index_offset_ = out.position();
-    STELE_TRY(write_index(out, index_offset_ + index_size_ + format::trailer_size));
+    STELE_TRY(out.write(index_.span()));
     return out.flush();
   }
 
@@ -185,11 +185,17 @@ class Writer {
   Status sort_rows() {
     const std::string_view all(strings_.bytes());
     const auto name = [&](const Row& r) { return all.substr(r.name.offset, r.name.length); };
-    std::sort(rows_.begin(), rows_.end(), [&](const Row& a, const Row& b) { return name(a) < name(b); });
+    const auto order = detail::order_by_name(static_cast<std::uint32_t>(rows_.size()),
+                                             [&](std::uint32_t i) { return name(rows_[i]); });
+    std::vector<Row> sorted;
+    sorted.reserve(rows_.size());
+    for (const std::uint32_t i : order) sorted.push_back(rows_[i]);
+    rows_.swap(sorted);
     const auto same =
         std::adjacent_find(rows_.begin(), rows_.end(), [&](const Row& a, const Row& b) { return name(a) == name(b); });
-    if (same != rows_.end())
+    if (same != rows_.end()) {
       return Error(Errc::duplicate, "two tensors have the same name").path(std::string(name(*same)));
+    }
     entry_of_node_.resize(data_.nodes.size(), no_index);
     for (std::uint32_t e = 0; e < rows_.size(); ++e) entry_of_node_[rows_[e].node] = e;
     return {};
@@ -225,11 +231,14 @@ class Writer {
       offsets_[i] = out.position();
       STELE_TRY_ASSIGN(stored_[i], frames.write(snapshot_.leaf(i), context, hashes_[i]));
     }
+    STELE_TRY(align(out));
+    index_offset_ = out.position();
+    make_index();
     return {};
   }
 
-  /// What is left to find out about a live module, its tensors' hashes and the order of their names, is done on a
-  /// second thread: both take as long as the writing where tensors are small, and a third of it where they are large.
+  /// What the index of a live module needs, its tensors' hashes and the order of their names, is done on a second
+  /// thread: it takes as long as the writing where tensors are small, and a third of that where they are large.
   Status write_blocks(detail::Gather& out) {
     std::vector<std::uint32_t> beside;
     std::uint64_t bytes = 0;
@@ -253,7 +262,9 @@ class Writer {
     };
     if (beside.empty()) {
       STELE_TRY(sort_rows());
-      return write();
+      STELE_TRY(write());
+      make_index();
+      return {};
     }
     Status sorted;
     Status written;
@@ -264,13 +275,16 @@ class Writer {
         const auto all = snapshot_.leaf(*i).view();
         hashes_[*i] = detail::hash64(all.data(), all.size());
       }
+      if (beside.size() == hashes_.size() && !stopped) make_index();
     };
     detail::beside(workers_, prepare, [&] {
       written = detail::guarded(write);
       stopped = stopped || !written;
     });
     STELE_TRY(std::move(sorted));
-    return written;
+    STELE_TRY(std::move(written));
+    if (index_.empty()) make_index();
+    return {};
   }
 
   Status write_header(detail::Gather& out, std::uint64_t total) const {
@@ -284,7 +298,9 @@ class Writer {
     return out.write(h);
   }
 
-  Status write_index(detail::Gather& out, std::uint64_t total) const {
+  /// The index and the trailer.
+  void make_index() {
+    const std::uint64_t total = index_offset_ + index_size_ + format::trailer_size;
     Bytes bytes(static_cast<std::size_t>(index_size_) + format::trailer_size);
     std::memset(bytes.data(), 0, bytes.size());
     std::byte* p = bytes.data();
@@ -328,7 +344,7 @@ class Writer {
     store_le(p + 16, total);
     store_le(p + 48, detail::hash64(bytes.data(), static_cast<std::size_t>(index_size_) + 48));
     for (std::size_t i = 0; i < sizeof format::magic; ++i) p[56 + i] = static_cast<std::byte>(format::magic[7 - i]);
-    return out.write(bytes.span());
+    index_ = std::move(bytes);
   }
 
   void put_node(std::byte* p, std::uint32_t i) const {
@@ -385,6 +401,7 @@ class Writer {
   std::string path_;
   std::vector<PathEnd> path_ends_;
   std::uint64_t index_offset_ = 0, index_size_ = 0;
+  Bytes index_;
 };
 
 }  // namespace
