@@ -10,6 +10,7 @@
 #   make deb                  Debian packages, in build/deb
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
 #   make torch                build stele::torch, exchange state_dicts with PyTorch (installs libtorch, half a gigabyte)
+#   make embedded             run the programs for a microcontroller under QEMU (installs a compiler for Arm, and QEMU)
 #   make interop              check files against the programs of others (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -17,12 +18,14 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build demo test bench fuzz docs api deb packaging interop torch format format-check tidy clean
+.PHONY: deps deps-build deps-embedded demo test bench fuzz docs api deb packaging embedded interop torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
 deps-build:
 	@tools/deps.sh build
+deps-embedded:
+	@tools/deps.sh embedded
 
 demo: deps-build
 	cmake --preset release
@@ -67,6 +70,13 @@ packaging: deb
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
 	JOBS=$(JOBS) tests/packaging/run.sh
+
+# The same runs with `make test` where the compiler is there; here nothing is skipped. PRESET: of the host's half.
+embedded: PRESET = dev
+embedded: deps deps-embedded
+	cmake --preset $(PRESET)
+	cmake --build --preset $(PRESET) -j $(JOBS) --target embedded_host
+	STELE_NEVER_SKIP=1 ctest --preset $(PRESET) -L embedded -V
 
 interop: deps build/interop/installed
 	cmake --preset dev
