@@ -3,6 +3,7 @@
 # program of host.cpp) and STELE_INCLUDES (the folders that hold boost/ and xxhash.h, separated by colons).
 #
 #   run.sh reader FOLDER   a model read in place from flash
+#   run.sh writer FOLDER   a model written in fixed memory, compared with what the host writes
 #
 # What is built goes to FOLDER. Exit status 77 where tools are missing; with STELE_NEVER_SKIP=1 that is a failure.
 set -euo pipefail
@@ -70,7 +71,16 @@ reader() {
   echo "host and microcontroller take the ten images for: $(tr '\n' ' ' <"$work/expected.txt")"
 }
 
+writer() {
+  echo "writer: $(code_size writer_size) bytes of code; XXH3-64: $(code_size hash_size)"
+  "$STELE_EMBEDDED_HOST" prepare examples/data "$work" >/dev/null
+  rm -f "$work/written.stele"
+  program write -DIMAGES="\"$work/images.bin\"" -DWRITTEN="\"$work/written.stele\""
+  emulate write
+  "$STELE_EMBEDDED_HOST" check "$work"
+}
+
 case $1 in
-  reader) "$1" ;;
-  *) echo "usage: run.sh reader FOLDER" >&2; exit 2 ;;
+  reader | writer) "$1" ;;
+  *) echo "usage: run.sh reader|writer FOLDER" >&2; exit 2 ;;
 esac
