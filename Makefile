@@ -11,6 +11,7 @@
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
 #   make torch                build stele::torch, exchange state_dicts with PyTorch (installs libtorch, half a gigabyte)
 #   make embedded             run the programs for a microcontroller under QEMU (installs a compiler for Arm, and QEMU)
+#   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop              check files against the programs of others (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -18,7 +19,7 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build deps-embedded demo test bench fuzz docs api deb packaging embedded interop torch format format-check tidy clean
+.PHONY: deps deps-build deps-embedded demo test bench fuzz docs api deb packaging embedded big-endian interop torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
@@ -77,6 +78,10 @@ embedded: deps deps-embedded
 	cmake --preset $(PRESET)
 	cmake --build --preset $(PRESET) -j $(JOBS) --target embedded_host
 	STELE_NEVER_SKIP=1 ctest --preset $(PRESET) -L embedded -V
+
+big-endian: deps
+	@tools/deps.sh big-endian
+	tools/big-endian.sh $(JOBS)
 
 interop: deps build/interop/installed
 	cmake --preset dev

@@ -60,8 +60,8 @@ struct Row {
 class Writer {
  public:
   /// `threads`: for compression; 0: none.
-  Writer(const Snapshot& snapshot, Sink& sink, unsigned threads)
-      : snapshot_(snapshot), data_(*snapshot.data()), sink_(sink), threads_(threads) {}
+  Writer(Snapshot snapshot, Sink& sink, unsigned threads)
+      : snapshot_(std::move(snapshot)), data_(*snapshot_.data()), sink_(sink), threads_(threads) {}
 
   Status run() {
     STELE_TRY(plan());
@@ -323,7 +323,7 @@ class Writer {
     std::uint32_t end;
     std::size_t size;
   };
-  const Snapshot& snapshot_;
+  const Snapshot snapshot_;
   const detail::SnapshotData& data_;
   Sink& sink_;
   unsigned threads_;
@@ -344,7 +344,7 @@ class Writer {
 
 Status SteleFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
   const bool compress = compression_ == Compression::zstd;
-  return Writer(snapshot, sink, compress ? detail::thread_count(options.threads) : 0).run();
+  return Writer(detail::in_file_order(snapshot), sink, compress ? detail::thread_count(options.threads) : 0).run();
 }
 
 }  // namespace v0
