@@ -3,7 +3,10 @@
 #   make demo                 build and run examples/digits.cpp
 #   make test                 build with g++ and run all tests
 #   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan
-#   make bench                benchmarks, release build
+#   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
+#   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
+#   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
+#   make instructions         instructions of the hot paths, beside those in benchmarks/instructions.txt
 #   make fuzz SECONDS=60      every fuzz target for that long each
 #   make docs                 compile the code blocks of README.md and docs/
 #   make api                  reference of include/stele by doxygen, in build/api/html
@@ -19,7 +22,8 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build deps-embedded demo test bench fuzz docs api deb packaging embedded big-endian interop torch format format-check tidy clean
+.PHONY: deps deps-build deps-embedded demo test bench growth memory instructions fuzz docs api deb packaging embedded \
+        big-endian interop torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
@@ -40,10 +44,37 @@ check-%: deps
 	cmake --build --preset $* -j $(JOBS)
 	ctest --preset $* -j $(JOBS)
 
+# Files are written below build/, so that is what is measured.
+ROUNDS ?= 9
+json = --benchmark_out=$(1).json --benchmark_out_format=json
 bench: deps
 	cmake --preset release -D STELE_BENCHMARKS=ON
 	cmake --build --preset release -j $(JOBS) --target benchmarks
-	@set -e; for b in build/release/benchmarks/bench_*; do [ -x "$$b" ] || continue; echo "== $$b"; "$$b"; done
+	@mkdir -p build/bench
+	cd build/bench && ../release/benchmarks/bench_goals --rounds=$(ROUNDS) $(call json,goals)
+	cd build/bench && ../release/benchmarks/bench_compression $(call json,compression)
+	cd build/bench && ../release/benchmarks/bench_leaves $(call json,leaves)
+	@benchmarks/goals.py build/bench
+
+growth: deps
+	cmake --preset release -D STELE_BENCHMARKS=ON
+	cmake --build --preset release -j $(JOBS) --target bench_growth
+	@mkdir -p build/bench
+	cd build/bench && ../release/benchmarks/bench_growth $(call json,growth)
+	@benchmarks/growth.py build/bench/growth.json docs/growth.svg
+
+# Wants 5 GB of memory and as much disk below build/.
+memory: deps
+	cmake --preset release -D STELE_BENCHMARKS=ON
+	cmake --build --preset release -j $(JOBS) --target bench_memory
+	@mkdir -p build/bench
+	@benchmarks/memory.py build/release/benchmarks/bench_memory build/bench
+
+# Counts of instructions do not depend on what else the machine does. UPDATE=--update writes the new ones down.
+instructions: deps
+	cmake --preset release -D STELE_BENCHMARKS=ON
+	cmake --build --preset release -j $(JOBS) --target bench_hot_paths
+	benchmarks/instructions.py build/release/benchmarks/bench_hot_paths $(UPDATE)
 
 fuzz: deps
 	cmake --preset fuzz

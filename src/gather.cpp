@@ -7,18 +7,33 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
+Gather::Gather(Sink& sink) : sink_(sink), staging_(size) { pieces_.reserve(most_pieces); }
+
 Status Gather::write(std::span<const std::byte> bytes) {
-  position_ += bytes.size();
   if (bytes.size() >= direct) {
-    const std::span<const std::byte> pieces[] = {staging_.span().first(used_), bytes};
-    const bool staged = used_ != 0;
-    used_ = 0;
-    return sink_.write(std::span(pieces).subspan(staged ? 0 : 1));
+    STELE_TRY(refer(bytes));
+    return flush();
   }
+  if (bytes.empty()) return {};
   if (bytes.size() > size - used_) STELE_TRY(flush());
-  if (!bytes.empty()) std::memcpy(staging_.data() + used_, bytes.data(), bytes.size());
+  std::byte* to = staging_.data() + used_;
+  std::memcpy(to, bytes.data(), bytes.size());
   used_ += bytes.size();
-  return {};
+  if (!pieces_.empty() && pieces_.back().data() + pieces_.back().size() == to) {
+    pieces_.back() = {pieces_.back().data(), pieces_.back().size() + bytes.size()};
+    waiting_ += bytes.size();
+    position_ += bytes.size();
+    return {};
+  }
+  return refer({to, bytes.size()});
+}
+
+Status Gather::refer(std::span<const std::byte> bytes) {
+  pieces_.push_back(bytes);
+  waiting_ += bytes.size();
+  position_ += bytes.size();
+  // Up to here the bytes are in cache since they were hashed.
+  return waiting_ >= size || pieces_.size() == most_pieces ? flush() : Status();
 }
 
 Status Gather::zeros(std::size_t count) {
@@ -32,10 +47,12 @@ Status Gather::zeros(std::size_t count) {
 }
 
 Status Gather::flush() {
-  if (used_ == 0) return {};
-  const auto all = staging_.span().first(used_);
+  if (pieces_.empty()) return {};
+  auto written = sink_.write(std::span<const std::span<const std::byte>>(pieces_));
+  pieces_.clear();
   used_ = 0;
-  return sink_.write(std::span<const std::byte>(all));
+  waiting_ = 0;
+  return written;
 }
 
 /// Hashes each piece while it is in cache, just before it is written.
@@ -45,9 +62,10 @@ class Gather::LeafSink final : public PieceSink {
     if (hash) to.hasher_.reset();
   }
   Status piece(std::span<const std::byte> bytes) override {
+    if (!hash_) return to_.write(bytes);
     while (!bytes.empty()) {
       const auto now = bytes.first(std::min(bytes.size(), ReadContext::piece_size));
-      if (hash_) to_.hasher_.update(now.data(), now.size());
+      to_.hasher_.update(now.data(), now.size());
       STELE_TRY(to_.write(now));
       bytes = bytes.subspan(now.size());
     }
@@ -59,12 +77,17 @@ class Gather::LeafSink final : public PieceSink {
   bool hash_;
 };
 
+bool Gather::passes_by(const LeafView& leaf) noexcept {
+  const LeafOps& ops = *leaf.provider().ops;
+  return ops.stream == nullptr && ops.locate == nullptr && ops.view != nullptr && !leaf.view().empty();
+}
+
 Status Gather::leaf(const LeafView& leaf, ReadContext& context, std::uint64_t* hash) {
   const std::uint64_t before = position_;
-  const auto bytes = leaf.view();
-  if (!bytes.empty() && bytes.size() < direct && leaf.provider().ops->stream == nullptr) {
+  if (leaf.byte_size() < direct && passes_by(leaf)) {
+    const auto bytes = leaf.view();
     if (hash != nullptr) *hash = hash64(bytes.data(), bytes.size());
-    return write(bytes);
+    return bytes.size() < worth_referring ? write(bytes) : refer(bytes);
   }
   LeafSink sink(*this, hash != nullptr);
   STELE_TRY(leaf.stream(sink, context));

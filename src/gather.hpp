@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <vector>
 
 #include "hash.hpp"
 #include "stele/bytes.hpp"
@@ -16,7 +17,7 @@ namespace detail {
 
 class STELE_EXPORT Gather {
  public:
-  explicit Gather(Sink& sink) : sink_(sink), staging_(size) {}
+  explicit Gather(Sink& sink);
 
   /// Appends; copied when small, else written from where it is.
   Status write(std::span<const std::byte> bytes);
@@ -24,6 +25,8 @@ class STELE_EXPORT Gather {
   /// Writes a leaf's bytes and, where `hash` is given, computes their XXH3-64. Checks that it has the length it says.
   Status leaf(const LeafView& leaf, ReadContext& context, std::uint64_t* hash = nullptr);
   Status flush();
+  /// Whether leaf() writes the leaf from where it is in a live module, without a look at the bytes.
+  static bool passes_by(const LeafView& leaf) noexcept;
   /// Bytes appended so far.
   std::uint64_t position() const noexcept { return position_; }
 
@@ -31,9 +34,17 @@ class STELE_EXPORT Gather {
   class LeafSink;
   static constexpr std::size_t size = std::size_t{1} << 20;
   static constexpr std::size_t direct = std::size_t{64} << 10;  // pieces from here on are not copied
+  static constexpr std::size_t worth_referring =
+      256;  // copying a leaf of less costs the system less than one more piece
+  static constexpr std::size_t most_pieces = 1024;
+  /// Appends what stays where it is until the next flush().
+  Status refer(std::span<const std::byte> bytes);
+
   Sink& sink_;
   Bytes staging_;
-  std::size_t used_ = 0;
+  std::size_t used_ = 0;                            // of the staging
+  std::vector<std::span<const std::byte>> pieces_;  // not written yet, in order
+  std::size_t waiting_ = 0;                         // bytes of the pieces
   std::uint64_t position_ = 0;
   Hasher hasher_;
 };

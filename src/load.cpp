@@ -2,28 +2,23 @@
 #include <algorithm>
 #include <cstring>
 
+#include "fill.hpp"
 #include "match.hpp"
 #include "parallel.hpp"
 #include "snapshot_internal.hpp"
+#include "stele/source.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace detail {
 namespace {
 
-/// Puts a leaf's bytes into a tensor of the module, converting on the way where `from` differs.
-class TensorSink final : public PieceSink {
+/// Puts a leaf's bytes into a tensor of the module that is reached element by element.
+class ElementSink final : public PieceSink {
  public:
-  TensorSink(const TensorOps& ops, void* object) : ops_(ops), object_(object), size_(element_size(ops.dtype)) {
-    if (ops.data != nullptr) data_ = ops.data(object);
-  }
-  std::byte* place(std::uint64_t offset, std::size_t) override { return data_ != nullptr ? data_ + offset : nullptr; }
+  ElementSink(const TensorOps& ops, void* object) : ops_(ops), object_(object), size_(element_size(ops.dtype)) {}
   Status piece(std::span<const std::byte> bytes) override {
-    if (data_ == nullptr) {
-      ops_.write(object_, done_ / size_, bytes.size() / size_, bytes.data());
-    } else if (bytes.data() != data_ + done_ && !bytes.empty()) {
-      std::memcpy(data_ + done_, bytes.data(), bytes.size());
-    }
+    ops_.write(object_, done_ / size_, bytes.size() / size_, bytes.data());
     done_ += bytes.size();
     return {};
   }
@@ -32,8 +27,44 @@ class TensorSink final : public PieceSink {
   const TensorOps& ops_;
   void* object_;
   std::size_t size_;
-  std::byte* data_ = nullptr;
   std::uint64_t done_ = 0;
+};
+
+/// Memory for the tensors of a new module, many in one block. Most of the time of loading small tensors is page faults
+/// of fresh memory otherwise, and a block lies in huge pages.
+class Blocks {
+ public:
+  static constexpr std::size_t alignment = 64;
+  // What of a model stays in memory at most for the sake of one tensor.
+  static constexpr std::size_t block_size = std::size_t{32} << 20;
+  // From here on a tensor has memory of its own.
+  static constexpr std::size_t large = std::size_t{16} << 20;
+
+  /// Bytes of a tensor in a block.
+  static constexpr std::size_t room(std::size_t size) noexcept {
+    return (size + alignment - 1) / alignment * alignment;
+  }
+
+  /// `total`: the room of all tensors to come.
+  explicit Blocks(std::size_t total) noexcept : left_(total) {}
+  std::byte* take(std::size_t size) {
+    const std::size_t n = room(size);
+    if (block_ == nullptr || n > block_->size() - used_) {
+      block_ = std::make_shared<Bytes>(std::min(std::max(left_, n), block_size));
+      used_ = 0;
+    }
+    std::byte* at = block_->data() + used_;
+    used_ += n;
+    left_ -= std::min(n, left_);
+    return at;
+  }
+  /// The one that the last tensor lies in.
+  const std::shared_ptr<Bytes>& block() const noexcept { return block_; }
+
+ private:
+  std::size_t left_;
+  std::shared_ptr<Bytes> block_;
+  std::size_t used_ = 0;
 };
 
 /// Says what became of a tensor.
@@ -43,9 +74,17 @@ void add_row(Report& report, std::string_view path, DType from, DType to) {
              std::string(name(from)) + " -> " + std::string(name(to)) + (lossless(from, to) ? "" : ", lossy"));
 }
 
-class NullSink final : public PieceSink {
- public:
-  Status piece(std::span<const std::byte>) override { return {}; }
+/// How a tensor gets its elements.
+enum class Way : std::uint8_t {
+  none,      // not yet, or not at all
+  elements,  // it has no contiguous memory
+  viewed,
+  done,
+};
+struct Step {
+  const char* obstacle = nullptr;  // to its being a view, where that was asked for
+  std::uint64_t overflowed = 0;
+  Way way = Way::none;
 };
 
 class Loader {
@@ -102,28 +141,12 @@ class Loader {
   }
 
   Status verify() {
-    NullSink nowhere;
-    for (const TensorOp& op : plan_.tensors) {
-      const LeafView leaf = tree_.snapshot().leaf(op.leaf);
-      auto r = guarded([&] { return stream(leaf, op.ops->dtype, nowhere); });
-      if (!r) return at_path(std::move(r).error(), op);
-    }
-    return {};
-  }
-
-  Status stream(const LeafView& leaf, DType to, PieceSink& sink, std::uint64_t* overflowed = nullptr) {
-    if (meter_->idle()) return convert(leaf, to, sink, overflowed);
-    MeterSink metering(sink, *meter_);
-    return convert(leaf, to, metering, overflowed);
-  }
-
-  Status convert(const LeafView& leaf, DType to, PieceSink& sink, std::uint64_t* overflowed) {
-    // A bool is checked by converting it to itself.
-    if (leaf.dtype() == to && to != DType::boolean) return leaf.stream(sink, context_);
-    ConvertingSink converting(leaf.dtype(), to, options_.convert, sink, context_);
-    STELE_TRY(leaf.stream(converting, context_));
-    if (overflowed != nullptr) *overflowed = converting.overflowed();
-    return {};
+    std::vector<Fill> fills;
+    fills.reserve(plan_.tensors.size());
+    for (const TensorOp& op : plan_.tensors) fills.push_back({op.leaf, op.ops->dtype});
+    Filled filled;
+    auto r = fill(tree_.snapshot(), fills, options_.convert, *meter_, workers_, filled);
+    return r ? std::move(r) : at_path(std::move(r).error(), plan_.tensors[filled.failed]);
   }
 
   Status write() {
@@ -148,59 +171,139 @@ class Loader {
     if (!std::is_sorted(plan_.tensors.begin(), plan_.tensors.end(), before)) {
       std::stable_sort(plan_.tensors.begin(), plan_.tensors.end(), before);
     }
-    for (const TensorOp& op : plan_.tensors) {
-      if (op.object == nullptr) continue;
+    auto placed = guarded([&]() -> Status { return place(written); });
+    if (!placed) return stopped(std::move(placed).error());
+    written = written || !fills_.empty();
+    Filled filled;
+    auto r = fill(tree_.snapshot(), fills_, options_.convert, *meter_, workers_, filled);
+    for (const auto& [i, count] : filled.overflowed) steps_[filled_[i]].overflowed = count;
+    for (std::size_t i = 0; i < fills_.size() && !filled.done.empty(); ++i) {
+      steps_[filled_[i]].way = filled.done[i] != 0 ? Way::done : Way::none;
+    }
+    if (!r) {
+      add_rows();
+      return stopped(at_path(std::move(r).error(), plan_.tensors[filled_[filled.failed]]));
+    }
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      if (steps_[i].way != Way::elements) continue;
       written = true;  // an error in the middle leaves part of the tensor written
-      auto r = guarded([&] { return write_tensor(op); });
-      if (!r) return stopped(at_path(std::move(r).error(), op));
+      auto one = guarded([&] { return write_elements(plan_.tensors[i], steps_[i]); });
+      if (!one) {
+        add_rows();
+        return stopped(at_path(std::move(one).error(), plan_.tensors[i]));
+      }
+    }
+    add_rows();
+    return {};
+  }
+
+  /// Finds each tensor the memory that its elements go to.
+  Status place(bool& written) {
+    const Snapshot& snapshot = tree_.snapshot();
+    const bool fresh = mode_ == LoadMode::fresh && plan_.tensors.size() > 1;
+    const auto in_block = [&](const TensorOp& op) {
+      return fresh && op.object != nullptr && op.ops->part != nullptr && bytes_of(op) < Blocks::large;
+    };
+    std::size_t total = 0;
+    for (const TensorOp& op : plan_.tensors) total += in_block(op) ? Blocks::room(bytes_of(op)) : 0;
+    Blocks blocks(total);
+    steps_.assign(plan_.tensors.size(), Step());
+    fills_.reserve(plan_.tensors.size());
+    filled_.reserve(plan_.tensors.size());
+    Shape shape;
+    for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
+      const TensorOp& op = plan_.tensors[i];
+      if (op.object == nullptr) continue;
+      written = true;
+      const LeafView leaf = snapshot.leaf(op.leaf);
+      const TensorOps& ops = *op.ops;
+      Step& step = steps_[i];
+      if (ops.id != nullptr) *ops.id(op.object) = leaf.id();
+      if (options_.storage == Storage::view) {
+        step.obstacle = adopt(op, leaf);
+        if (step.obstacle == nullptr) {
+          step.way = Way::viewed;
+          STELE_TRY(meter_->add(leaf.byte_size()));
+          continue;
+        }
+      }
+      const Provider& provider = leaf.provider();
+      if (module_tensor_ops(provider) == &ops && ops.take != nullptr && snapshot.data()->consumable) {
+        ops.take(op.object, const_cast<void*>(provider.at));
+        step.way = Way::done;
+        STELE_TRY(meter_->add(leaf.byte_size()));
+        continue;
+      }
+      const bool part = in_block(op) && bytes_of(op) != 0;
+      if (part) {
+        shape.assign(leaf.shape());
+        std::byte* at = blocks.take(bytes_of(op));
+        ops.part(op.object, at, shape, blocks.block());
+      } else if (!ops.fixed_shape) {
+        ops.shape(op.object, shape);
+        if (ops.unset(op.object) || !std::equal(shape.begin(), shape.end(), leaf.shape().begin(), leaf.shape().end())) {
+          shape.assign(leaf.shape());
+          ops.resize(op.object, shape);
+        }
+      }
+      if (ops.data == nullptr) {
+        step.way = Way::elements;
+      } else {
+        fills_.push_back({op.leaf, ops.dtype, ops.data(op.object), part});
+        filled_.push_back(static_cast<std::uint32_t>(i));
+      }
     }
     return {};
   }
 
-  Status write_tensor(const TensorOp& op) {
+  Status write_elements(const TensorOp& op, Step& step) {
     const LeafView leaf = tree_.snapshot().leaf(op.leaf);
-    const TensorOps& ops = *op.ops;
-    const std::string_view path = plan_.path(op);
-    if (ops.id != nullptr) *ops.id(op.object) = leaf.id();
-    if (options_.storage == Storage::view && ops.adopt != nullptr) {
-      const char* obstacle = adopt(op, leaf);
-      if (obstacle == nullptr) {
-        report_.add(Report::What::applied, path);
-        return meter_->add(leaf.byte_size());
-      }
-      report_.add(Report::What::copied, path, obstacle);
-    } else if (options_.storage == Storage::view) {
-      report_.add(Report::What::copied, path, "this tensor type cannot view");
+    ElementSink elements(*op.ops, op.object);
+    MeterSink sink(elements, *meter_);
+    // A bool is checked by converting it to itself.
+    if (leaf.dtype() == op.ops->dtype && leaf.dtype() != DType::boolean) {
+      STELE_TRY(leaf.stream(sink, context_));
+    } else {
+      ConvertingSink converting(leaf.dtype(), op.ops->dtype, options_.convert, sink, context_);
+      STELE_TRY(leaf.stream(converting, context_));
+      step.overflowed = converting.overflowed();
     }
-    const Provider& provider = leaf.provider();
-    if (module_tensor_ops(provider) == &ops && ops.take != nullptr && tree_.snapshot().data()->consumable) {
-      ops.take(op.object, const_cast<void*>(provider.at));
-      report_.add(Report::What::applied, path);
-      return meter_->add(leaf.byte_size());
-    }
-    if (!ops.fixed_shape) {
-      Shape now;
-      ops.shape(op.object, now);
-      if (ops.unset(op.object) || !std::equal(now.begin(), now.end(), leaf.shape().begin(), leaf.shape().end())) {
-        ops.resize(op.object, Shape(leaf.shape()));
-      }
-    }
-    TensorSink sink(ops, op.object);
-    std::uint64_t overflowed = 0;
-    STELE_TRY(stream(leaf, ops.dtype, sink, &overflowed));
-    add_row(report_, path, leaf.dtype(), ops.dtype);
-    if (overflowed != 0) report_.add(Report::What::overflowed, path, std::to_string(overflowed) + " numbers");
+    step.way = Way::done;
     return {};
+  }
+
+  /// Says what became of the tensors that are written.
+  void add_rows() {
+    for (std::size_t i = 0; i < steps_.size(); ++i) {
+      const Step& step = steps_[i];
+      if (step.way != Way::done && step.way != Way::viewed) continue;
+      const TensorOp& op = plan_.tensors[i];
+      const std::string_view path = plan_.path(op);
+      if (step.obstacle != nullptr) report_.add(Report::What::copied, path, step.obstacle);
+      add_row(report_, path, tree_.snapshot().leaf(op.leaf).dtype(), op.ops->dtype);
+      if (step.overflowed != 0) {
+        report_.add(Report::What::overflowed, path, std::to_string(step.overflowed) + " numbers");
+      }
+    }
+  }
+
+  /// Bytes of the tensor in the module.
+  std::size_t bytes_of(const TensorOp& op) const {
+    const LeafView leaf = tree_.snapshot().leaf(op.leaf);
+    return static_cast<std::size_t>(leaf.size() * element_size(op.ops->dtype));
   }
 
   /// Lets the tensor point to where the leaf lies in memory; else says what stands in the way.
   const char* adopt(const TensorOp& op, const LeafView& leaf) {
     const Provider& provider = leaf.provider();
+    if (op.ops->adopt == nullptr) return "this tensor type cannot view";
     const auto bytes = leaf.view();
     if (leaf.dtype() != op.ops->dtype) return "another dtype";
     if (leaf.dtype() == DType::boolean) return "bools are checked, so they are read";
     if (bytes.empty() || provider.ops->in_module) return "not in memory";
-    if (!provider.ops->view_is_private && !op.ops->adopts_const) return "the memory is not to be written";
+    const bool is_private =
+        provider.ops->locate != nullptr && provider.ops->locate(provider.at, provider.number).source->view_is_private();
+    if (!is_private && !op.ops->adopts_const) return "the memory is not to be written";
     if (reinterpret_cast<std::uintptr_t>(bytes.data()) % swap_unit(leaf.dtype()) != 0) return "not aligned";
     op.ops->adopt(op.object, const_cast<std::byte*>(bytes.data()), Shape(leaf.shape()), tree_.snapshot().data());
     return nullptr;
@@ -213,7 +316,11 @@ class Loader {
   LoadPlan plan_;
   std::optional<Meter> meter_;
   std::vector<TensorOp> allocated_;
-  ReadContext context_{thread_count(options_.threads)};
+  std::vector<Step> steps_;            // of each tensor of the plan
+  std::vector<Fill> fills_;            // those with memory
+  std::vector<std::uint32_t> filled_;  // and their numbers in the plan
+  Workers workers_{workers_of(options_)};
+  ReadContext context_{workers_};
 };
 
 }  // namespace

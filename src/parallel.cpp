@@ -10,35 +10,91 @@
 
 namespace stele {
 inline namespace v0 {
+
+Executor::~Executor() = default;
+
 namespace detail {
 
-unsigned thread_count(unsigned option) noexcept {
-  return option != 0 ? option : std::max(1U, std::thread::hardware_concurrency());
+Workers workers_of(unsigned threads, Executor* executor) noexcept {
+  const unsigned there = executor != nullptr ? executor->concurrency() : std::thread::hardware_concurrency();
+  if (threads == 0 || (executor != nullptr && threads > there)) threads = std::max(1U, there);
+  return {threads, executor};
 }
 
-void parallel(unsigned threads, std::size_t count, const std::function<void(std::size_t)>& work) {
-  std::atomic<std::size_t> next{0};
-  std::exception_ptr thrown;
-  std::mutex mutex;
-  const auto run = [&] {
+namespace {
+
+class Work {
+ public:
+  Work(std::size_t count, const std::function<void(std::size_t)>& work) : count_(count), work_(work) {}
+
+  void run() noexcept {
     try {
-      for (std::size_t i = next++; i < count; i = next++) work(i);
+      for (std::size_t i = next_++; i < count_; i = next_++) work_(i);
     } catch (...) {
-      next = count;
-      const std::lock_guard lock(mutex);
-      if (!thrown) thrown = std::current_exception();
+      next_ = count_;
+      const std::lock_guard lock(mutex_);
+      if (!thrown_) thrown_ = std::current_exception();
     }
-  };
+  }
+  void finish() const {
+    if (thrown_) std::rethrow_exception(thrown_);
+  }
+
+ private:
+  std::atomic<std::size_t> next_{0};
+  std::size_t count_;
+  const std::function<void(std::size_t)>& work_;
+  std::exception_ptr thrown_;
+  std::mutex mutex_;
+};
+
+}  // namespace
+
+void parallel(const Workers& workers, std::size_t count, const std::function<void(std::size_t)>& work) {
+  Work all(count, work);
+  const std::size_t wanted = std::min<std::size_t>(workers.threads, count);
+  if (workers.executor != nullptr && wanted > 1) {
+    workers.executor->run(
+        wanted, [](void* context, std::size_t) { static_cast<Work*>(context)->run(); }, &all);
+    return all.finish();
+  }
   std::vector<std::thread> others;
-  const std::size_t wanted = std::min<std::size_t>(threads, count);
   others.reserve(wanted);
   try {
-    while (others.size() + 1 < wanted) others.emplace_back(run);
+    while (others.size() + 1 < wanted) others.emplace_back([&] { all.run(); });
   } catch (const std::system_error&) {
     // Those that there are do all of it.
   }
-  run();
+  all.run();
   for (std::thread& t : others) t.join();
+  all.finish();
+}
+
+void beside(const Workers& workers, const std::function<void()>& other, const std::function<void()>& mine) {
+  if (workers.executor != nullptr || workers.threads == 1) {
+    return parallel(workers, 2, [&](std::size_t i) { i == 0 ? mine() : other(); });
+  }
+  std::exception_ptr thrown;
+  std::thread second;
+  try {
+    second = std::thread([&] {
+      try {
+        other();
+      } catch (...) {
+        thrown = std::current_exception();
+      }
+    });
+  } catch (const std::system_error&) {
+    other();
+    return mine();
+  }
+  try {
+    mine();
+  } catch (...) {
+    second.join();
+    throw;
+  }
+  second.join();
   if (thrown) std::rethrow_exception(thrown);
 }
 

@@ -4,18 +4,27 @@
 #include <cstddef>
 #include <functional>
 
-#include "stele/config.hpp"
+#include "stele/executor.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// The threads that an option means: 0 is as many as the machine has.
-STELE_EXPORT unsigned thread_count(unsigned option) noexcept;
+/// The threads that the options of a save or load mean.
+STELE_EXPORT Workers workers_of(unsigned threads, Executor* executor) noexcept;
+template <class Options>
+Workers workers_of(const Options& options) noexcept {
+  return workers_of(options.threads, options.executor);
+}
 
-/// Calls work(i) once for each i below `count`, on up to `threads` threads, the caller's among them; with 1 none is
-/// started. What `work` throws is thrown here, when all have ended.
-STELE_EXPORT void parallel(unsigned threads, std::size_t count, const std::function<void(std::size_t)>& work);
+/// Calls work(i) once for each i below `count`, on the threads of `workers`, the caller's among them; with one thread,
+/// in order. Calls begin in the order of their numbers. What `work` throws is thrown here, when all have ended; calls
+/// that have not begun by then are left out.
+STELE_EXPORT void parallel(const Workers& workers, std::size_t count, const std::function<void(std::size_t)>& work);
+
+/// Runs both: `other` on a second thread where there is one, `mine` on the caller's (of an executor: any). What they
+/// throw is thrown here.
+STELE_EXPORT void beside(const Workers& workers, const std::function<void()>& other, const std::function<void()>& mine);
 
 }  // namespace detail
 }  // namespace v0

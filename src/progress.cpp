@@ -13,9 +13,11 @@ constexpr std::size_t step = std::size_t{4} << 20;
 
 Status Meter::add(std::uint64_t bytes) {
   if (idle()) return {};
+  const std::lock_guard lock(mutex_);
   // A format may pass over a tensor twice.
   progress_.done = std::min(progress_.done + bytes, progress_.total);
-  return callback_(progress_) ? Status() : Error(Errc::cancelled, "stopped by the progress callback");
+  cancelled_ = cancelled_ || !callback_(progress_);
+  return cancelled_ ? Error(Errc::cancelled, "stopped by the progress callback") : Status();
 }
 
 Status MeterSink::piece(std::span<const std::byte> bytes) {
@@ -44,7 +46,7 @@ Status stream_metered(const void* at, std::uint64_t number, std::uint64_t, Piece
   MeterSink metering(sink, metered.meter);
   return metered.base.leaf(static_cast<std::size_t>(number)).stream(metering, context);
 }
-constexpr LeafOps metered_ops{nullptr, read_metered, stream_metered, false, false};
+constexpr LeafOps metered_ops{.read = read_metered, .stream = stream_metered};
 
 }  // namespace
 

@@ -1,6 +1,7 @@
 // What stands behind every recorder: precision, capabilities, files.
 #include <algorithm>
 
+#include "fill.hpp"
 #include "os/os.hpp"
 #include "parallel.hpp"
 #include "snapshot_internal.hpp"
@@ -222,22 +223,12 @@ const SaveOptions& default_save_options() noexcept {
 Status verify(const Format& format, const detail::From& from, const LoadOptions& options) {
   return detail::guarded([&]() -> Status {
     STELE_TRY_ASSIGN(const Snapshot snapshot, detail::open({&format}, from, options));
-    class Nowhere final : public PieceSink {
-     public:
-      Status piece(std::span<const std::byte>) override { return {}; }
-    } nowhere;
-    ReadContext context(detail::thread_count(options.threads));
-    for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
-      const LeafView leaf = snapshot.leaf(i);
-      if (leaf.dtype() != DType::boolean) {
-        STELE_TRY(leaf.stream(nowhere, context));
-        continue;
-      }
-      // A bool is checked by converting it to itself.
-      detail::ConvertingSink checking(DType::boolean, DType::boolean, {}, nowhere, context);
-      STELE_TRY(leaf.stream(checking, context));
-    }
-    return {};
+    std::vector<detail::Fill> fills;
+    fills.reserve(snapshot.leaf_count());
+    for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) fills.push_back({i, snapshot.leaf(i).dtype()});
+    detail::Meter meter(options.progress, snapshot.byte_size());
+    detail::Filled filled;
+    return detail::fill(snapshot, fills, {}, meter, detail::workers_of(options), filled);
   });
 }
 

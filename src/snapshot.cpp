@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "snapshot_internal.hpp"
+#include "source_range.hpp"
 #include "stele/detail/type_info.hpp"
 #include "stele/source.hpp"
 
@@ -155,9 +156,15 @@ std::string LeafView::path() const { return detail::node_path(*data_, data_->lea
 
 std::span<const std::byte> LeafView::view() const noexcept {
   const Provider& p = data_->leaves[leaf_].provider;
+  const auto size = static_cast<std::size_t>(data_->leaves[leaf_].bytes);
+  if (p.ops->locate != nullptr) {
+    const SourceRange range = p.ops->locate(p.at, p.number);
+    const auto all = range.source->view();
+    return all.empty() ? all : all.subspan(static_cast<std::size_t>(range.offset), size);
+  }
   const std::byte* bytes = p.ops->view != nullptr ? p.ops->view(p.at, p.number) : nullptr;
   if (bytes == nullptr) return {};
-  return {bytes, static_cast<std::size_t>(data_->leaves[leaf_].bytes)};
+  return {bytes, size};
 }
 
 Status LeafView::read(std::uint64_t offset, std::span<std::byte> out) const {
@@ -179,12 +186,19 @@ Status LeafView::read(std::uint64_t offset, std::span<std::byte> out, ReadContex
     return {};
   }
   const Provider& p = leaf.provider;
+  if (p.ops->locate != nullptr) {
+    const SourceRange range = p.ops->locate(p.at, p.number);
+    return detail::with_path(range.source->read_at(range.offset + offset, out), *this);
+  }
   return detail::with_path(p.ops->read(p.at, p.number, offset, out, context), *this);
 }
 
 Status LeafView::stream(PieceSink& sink, ReadContext& context) const {
   const detail::LeafData& leaf = data_->leaves[leaf_];
   const Provider& p = leaf.provider;
+  if (p.ops->locate != nullptr) {
+    return detail::with_path(detail::stream_range(p.ops->locate(p.at, p.number), leaf.bytes, sink, context), *this);
+  }
   if (p.ops->stream != nullptr) {
     return detail::with_path(p.ops->stream(p.at, p.number, leaf.bytes, sink, context), *this);
   }
@@ -227,7 +241,7 @@ Status module_read(const void* at, std::uint64_t number, std::uint64_t offset, s
 
 }  // namespace
 
-const LeafOps module_leaf_ops{module_view, module_read, nullptr, true, false};
+const LeafOps module_leaf_ops{module_view, module_read, nullptr, nullptr, true};
 
 }  // namespace detail
 
@@ -492,8 +506,6 @@ struct PrecisionStep {
   ConvertRules rules;
 };
 
-const std::byte* converted_view(const void*, std::uint64_t) { return nullptr; }
-
 Status converted_read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
                       ReadContext& context) {
   const auto& step = *static_cast<const PrecisionStep*>(at);
@@ -521,7 +533,7 @@ Status converted_stream(const void* at, std::uint64_t number, std::uint64_t, Pie
   return base.stream(converting, context);
 }
 
-constexpr LeafOps precision_ops{converted_view, converted_read, converted_stream, false, false};
+constexpr LeafOps precision_ops{.read = converted_read, .stream = converted_stream};
 
 }  // namespace
 

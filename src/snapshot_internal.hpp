@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <memory_resource>
+#include <mutex>
 #include <new>
 #include <string>
 #include <vector>
@@ -154,7 +155,7 @@ inline Result<Snapshot> in_host_order(Result<Snapshot> opened) {
 
 Error convert_error(const ConvertOutcome& outcome, DType from, DType to, std::uint64_t first);
 
-/// Counts bytes and asks the caller whether to go on.
+/// Counts bytes and asks the caller whether to go on; safe from several threads.
 class Meter {
  public:
   /// `callback` may be empty: then nothing is asked.
@@ -165,7 +166,9 @@ class Meter {
 
  private:
   const ProgressCallback& callback_;
+  std::mutex mutex_;
   Progress progress_;
+  bool cancelled_ = false;
 };
 
 /// Passes pieces on and meters them.

@@ -66,7 +66,7 @@ struct FakeFile {
     return {};
   }
   Snapshot open() const {
-    static constexpr stele::LeafOps ops{nullptr, read, nullptr, false, false};
+    static constexpr stele::LeafOps ops{.read = read};
     stele::SnapshotBuilder builder;
     builder.begin(stele::NodeKind::module, "");
     for (std::size_t i = 0; i < leaves.size(); ++i) {

@@ -109,7 +109,7 @@ class Positional final : public stele::Format {
                             stele::ReadContext&) {
     return static_cast<const stele::Source*>(at)->read_at(number + offset, out);
   }
-  static constexpr stele::LeafOps ops{nullptr, read, nullptr, false, false};
+  static constexpr stele::LeafOps ops{.read = read};
 };
 
 std::vector<std::string> paths(const Layout& layout) {

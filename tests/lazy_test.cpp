@@ -143,12 +143,10 @@ class Pattern {
 };
 
 const LeafOps pattern_ops{
-    nullptr,
-    [](const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out, ReadContext&) -> Status {
+    .read = [](const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out, ReadContext&) -> Status {
       std::memcpy(out.data(), static_cast<const Pattern*>(at)->at(offset), out.size());
       return {};
-    },
-    nullptr, false, false};
+    }};
 
 /// A file that is not kept: what the pattern gives is compared, only the rest is stored.
 struct Outline {

@@ -211,8 +211,8 @@ TEST_CASE("transform: nest makes lists of numbers, modules of names") {
   stele::SnapshotBuilder builder;
   builder.set_flat();
   static const float number = 1;
-  static constexpr stele::LeafOps ops{[](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); },
-                                      nullptr, nullptr, false, false};
+  static constexpr stele::LeafOps ops{
+      .view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
   const auto add = [&](const char* path) { builder.tensor(path, stele::DType::f32, {}, 4, {&ops, &number, 0}); };
   for (const char* path : {"a.1", "a.0", "b.0", "b.2", "c\\.d.e"}) add(path);
   const Snapshot s = good(nest(builder.finish()));

@@ -109,8 +109,6 @@ struct Transposed {
   }
 };
 
-const std::byte* no_view(const void*, std::uint64_t) { return nullptr; }
-
 Status read_transposed(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out,
                        ReadContext& context) {
   return static_cast<const Transposed*>(at)->fill(offset, out, context);
@@ -118,7 +116,7 @@ Status read_transposed(const void* at, std::uint64_t, std::uint64_t offset, std:
 Status stream_transposed(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext& context) {
   return stream_blocks<Transposed>(at, size, sink, context);
 }
-constexpr LeafOps transposed_ops{no_view, read_transposed, stream_transposed, false, false};
+constexpr LeafOps transposed_ops{.read = read_transposed, .stream = stream_transposed};
 
 // ---- split ----------------------------------------------------------------------------------------------------------
 
@@ -186,7 +184,7 @@ Status stream_cut(const void* at, std::uint64_t, std::uint64_t size, PieceSink& 
   STELE_TRY(cut.base.stream(select, context));
   return select.flush();
 }
-constexpr LeafOps cut_ops{view_cut, read_cut, stream_cut, false, false};
+constexpr LeafOps cut_ops{view_cut, read_cut, stream_cut};
 
 // ---- concatenate ----------------------------------------------------------------------------------------------------
 
@@ -255,7 +253,7 @@ Status read_joined(const void* at, std::uint64_t, std::uint64_t offset, std::spa
 Status stream_joined(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext& context) {
   return size == 0 ? Status() : stream_blocks<Joined>(at, size, sink, context);
 }
-constexpr LeafOps joined_ops{no_view, read_joined, stream_joined, false, false};
+constexpr LeafOps joined_ops{.read = read_joined, .stream = stream_joined};
 
 // ---- shared by them -------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "stele/config.hpp"
+#include "stele/executor.hpp"
 #include "stele/layout.hpp"
 #include "stele/precision/convert.hpp"
 #include "stele/sink.hpp"
@@ -30,9 +31,10 @@ struct Progress {
   std::uint64_t done = 0;
   std::uint64_t total = 0;
 };
-/// A function of yours, `bool(const Progress&)`. It is called as bytes flow, every 4 MiB at most, on the thread that
-/// saves or loads. False stops: the error is `cancelled`, and everything else is as with any error. Copies share it.
-/// (Not std::function: its header would cost every file that saves or loads a tenth of its compile time.)
+/// A function of yours, `bool(const Progress&)`. It is called as bytes flow, every 4 MiB at most, one call at a time,
+/// on any thread that the save or load uses (`threads = 1`: the caller's). False stops: the error is `cancelled`, and
+/// everything else is as with any error. Copies share it. (Not std::function: its header would cost every file that
+/// saves or loads a tenth of its compile time.)
 class ProgressCallback {
  public:
   ProgressCallback() = default;
@@ -75,8 +77,10 @@ struct LoadOptions {
   /// The names of the file's tensors, for formats that do not say them. Without it they follow from the module: as it
   /// is when it is loaded in place, else from its type where that leaves nothing open.
   std::optional<Layout> layout{};
-  /// Threads that the load may use; 0: as many as the machine has, 1: starts none.
+  /// Threads that the load may use; 0: as many as the machine (or the executor) has, 1: the caller's alone.
   unsigned threads = 0;
+  /// Where they come from; borrowed. Without one they are started for the load.
+  Executor* executor = nullptr;
   ProgressCallback progress{};
 };
 
@@ -87,8 +91,11 @@ struct SaveOptions {
   bool allow_loss = false;
   ConvertRules convert{};
   FileSinkOptions file{};
-  /// Threads that the save may use; 0: as many as the machine has, 1: starts none. The bytes do not depend on it.
+  /// Threads that the save may use; 0: as many as the machine (or the executor) has, 1: the caller's alone. The bytes
+  /// do not depend on it.
   unsigned threads = 0;
+  /// Where they come from; borrowed. Without one they are started for the save.
+  Executor* executor = nullptr;
   ProgressCallback progress{};
   /// Writes nothing: the Report says what would be lost.
   bool dry_run = false;

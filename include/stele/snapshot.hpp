@@ -15,6 +15,7 @@
 
 #include "stele/bytes.hpp"
 #include "stele/dtype.hpp"
+#include "stele/executor.hpp"
 #include "stele/node.hpp"
 #include "stele/param.hpp"
 #include "stele/precision/convert.hpp"
@@ -64,8 +65,8 @@ class STELE_EXPORT ReadContext {
   static constexpr std::size_t piece_size = std::size_t{256} << 10;
   ReadContext() noexcept = default;
   /// For a load that may use several threads.
-  explicit ReadContext(unsigned threads) noexcept : threads_(threads) {}
-  unsigned threads() const noexcept { return threads_; }
+  explicit ReadContext(const detail::Workers& workers) noexcept : workers_(workers) {}
+  const detail::Workers& workers() const noexcept { return workers_; }
   /// A staging piece of piece_size bytes, for the lifetime of the returned object.
   class Piece {
    public:
@@ -85,7 +86,7 @@ class STELE_EXPORT ReadContext {
 
  private:
   Bytes acquire();
-  unsigned threads_ = 1;
+  detail::Workers workers_;
   std::vector<Bytes> free_;
   Bytes window_;
   const Source* window_source_ = nullptr;
@@ -93,7 +94,17 @@ class STELE_EXPORT ReadContext {
   std::size_t window_size_ = 0;
 };
 
-/// How to get a leaf's bytes: one static table per kind of leaf, and two words that say which (`at`, `number`).
+/// Where a leaf lies as it is in a Source: its elements row-major and little-endian.
+struct SourceRange {
+  const Source* source = nullptr;
+  std::uint64_t offset = 0;
+  std::uint64_t zeros = 0;  // bytes that follow it and must be zero; fewer than 64 KiB
+  std::uint64_t hash = 0;   // XXH3-64 of its bytes, where `hashed`
+  bool hashed = false;
+};
+
+/// How to get a leaf's bytes: one static table per kind of leaf, and two words that say which (`at`, `number`). A leaf
+/// that lies in a Source needs `locate` alone; one that is computed needs `read`.
 struct LeafOps {
   /// The whole leaf where it lies contiguous in memory, else nullptr.
   const std::byte* (*view)(const void* at, std::uint64_t number) = nullptr;
@@ -104,8 +115,9 @@ struct LeafOps {
   /// view(), or read() by pieces.
   Status (*stream)(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink,
                    ReadContext& context) = nullptr;
-  bool in_module = false;        // `at` is a live tensor, `number` its detail::TensorOps
-  bool view_is_private = false;  // writing to view() changes nobody else's bytes
+  /// Instead of the three above.
+  SourceRange (*locate)(const void* at, std::uint64_t number) = nullptr;
+  bool in_module = false;  // `at` is a live tensor, `number` its detail::TensorOps
 };
 
 struct Provider {

@@ -87,8 +87,9 @@ class TensorView {
 };
 
 /// A dense row-major tensor. Owns 64-byte aligned memory, uninitialised when made from a shape alone (advised for huge
-/// pages when large), or views memory that a keeper holds (a mapped file, after a load with storage::view). Copying
-/// makes an owned copy. A default-constructed tensor is *unset*: it takes whatever shape is loaded.
+/// pages when large), or views memory that a keeper holds (a mapped file, after a load with storage::view). The tensors
+/// of a loaded model share blocks of memory, each freed with the last of its tensors. Copying makes an owned copy. A
+/// default-constructed tensor is *unset*: it takes whatever shape is loaded.
 template <class T, int Rank = dynamic_rank>
 class Tensor {
  public:
@@ -98,10 +99,9 @@ class Tensor {
 
   Tensor() noexcept = default;
   /// Uninitialised elements. Throws std::bad_alloc.
-  explicit Tensor(Extents shape)
-      : size_(detail::addressable_count(shape, sizeof(T))), shape_(std::move(shape)), set_(true) {
+  explicit Tensor(Extents shape) : size_(detail::addressable_count(shape, sizeof(T))), shape_(std::move(shape)) {
     data_ = static_cast<value_type*>(detail::allocate(size_ * sizeof(T)));
-    owned_ = true;
+    memory_ = Memory::own;
   }
   /// Copies `values`, which must have as many elements as the shape.
   Tensor(Extents shape, std::span<const value_type> values) : Tensor(std::move(shape)) {
@@ -115,8 +115,14 @@ class Tensor {
       : size_(detail::addressable_count(shape, sizeof(T))),
         shape_(std::move(shape)),
         keeper_(std::move(keeper)),
-        set_(true) {
+        memory_(Memory::viewed) {
     data_ = const_cast<value_type*>(data);
+  }
+  /// Owns a part of a block that `block` keeps alive; nobody else has this part.
+  static Tensor part_of(std::shared_ptr<void> block, T* data, Extents shape) {
+    Tensor t(data, std::move(shape), std::move(block));
+    t.memory_ = Memory::part;
+    return t;
   }
   static Tensor filled(Extents shape, value_type with) {
     Tensor t(std::move(shape));
@@ -126,7 +132,7 @@ class Tensor {
   static Tensor zeros(Extents shape) { return filled(std::move(shape), value_type{}); }
 
   Tensor(const Tensor& other) : Tensor() {
-    if (!other.set_) return;
+    if (!other.is_set()) return;
     Tensor copy(other.shape_);
     std::copy_n(other.data_, other.size_, copy.data_);
     swap(copy);
@@ -137,15 +143,14 @@ class Tensor {
     return *this;
   }
   ~Tensor() {
-    if (owned_) detail::deallocate(data_, size_ * sizeof(T));
+    if (memory_ == Memory::own) detail::deallocate(data_, size_ * sizeof(T));
   }
   void swap(Tensor& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
     std::swap(shape_, other.shape_);
     std::swap(keeper_, other.keeper_);
-    std::swap(owned_, other.owned_);
-    std::swap(set_, other.set_);
+    std::swap(memory_, other.memory_);
   }
 
   T* data() noexcept { return data_; }
@@ -173,17 +178,16 @@ class Tensor {
   TensorView<T, Rank> view() noexcept { return {data_, shape_}; }
   TensorView<const T, Rank> view() const noexcept { return {data_, shape_}; }
   /// False for a default-constructed tensor.
-  bool is_set() const noexcept { return set_; }
+  bool is_set() const noexcept { return memory_ != Memory::unset; }
   /// True when the elements lie in memory of a keeper (a mapped file) rather than in the tensor's own.
-  bool is_view() const noexcept { return set_ && !owned_; }
+  bool is_view() const noexcept { return memory_ == Memory::viewed; }
 
  private:
   value_type* data_ = nullptr;
   std::size_t size_ = 0;
   Extents shape_{};
   std::shared_ptr<const void> keeper_;
-  bool owned_ = false;
-  bool set_ = false;
+  enum class Memory : std::uint8_t { unset, own, part, viewed } memory_ = Memory::unset;
 };
 
 /// How the library reaches into a tensor type. Specialise it for your own class (docs/guide/own-tensor.md):
@@ -200,6 +204,7 @@ class Tensor {
 ///     static void resize(T&, const Shape&);                    // without it the shape is fixed
 ///     static bool unset(const T&);                             // takes any shape when loaded in place
 ///     static void adopt(T&, element* data, const Shape&, std::shared_ptr<const void> keeper);  // becomes a view
+///     static void part(T&, element* data, const Shape&, std::shared_ptr<void> block);  // owns a part of a block
 ///
 /// Any member may throw.
 template <class T, class Enable = void>
@@ -220,6 +225,9 @@ struct tensor_traits<Tensor<T, Rank>> {
   static bool unset(const type& t) { return !t.is_set(); }
   static void adopt(type& t, element* data, const Shape& shape, std::shared_ptr<const void> keeper) {
     t = type(data, extents(shape), std::move(keeper));
+  }
+  static void part(type& t, element* data, const Shape& shape, std::shared_ptr<void> block) {
+    t = type::part_of(std::move(block), data, extents(shape));
   }
 
  private:

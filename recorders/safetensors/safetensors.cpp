@@ -10,7 +10,6 @@
 #include "gather.hpp"
 #include "json/json.hpp"
 #include "snapshot_internal.hpp"
-#include "source_leaf.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele {
@@ -60,18 +59,9 @@ struct File {
 };
 
 // A leaf's number is its offset in the file.
-const std::byte* view(const void* at, std::uint64_t number) {
-  const auto all = static_cast<const File*>(at)->source->view();
-  return all.empty() ? nullptr : all.data() + number;
-}
-Status read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
-  return static_cast<const File*>(at)->source->read_at(number + offset, out);
-}
-Status stream(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink, ReadContext& context) {
-  return detail::stream_source(*static_cast<const File*>(at)->source, number, size, sink, context);
-}
-constexpr LeafOps shared_ops{view, read, stream, false, false};
-constexpr LeafOps private_ops{view, read, stream, false, true};
+constexpr LeafOps leaf_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
+  return {static_cast<const File*>(at)->source.get(), number};
+}};
 
 class Opener {
  public:
@@ -242,7 +232,6 @@ class Opener {
     builder_.set_flat();
     builder_.reserve(entries_.size() + 1, entries_.size(), extents_.size());
     std::vector<std::uint32_t> nodes(entries_.size());
-    const LeafOps& ops = file_->source->view_is_private() ? private_ops : shared_ops;
     const std::uint64_t size = file_->source->size() - data_;
     std::uint64_t at = 0;
     for (const std::uint32_t i : order) {
@@ -268,7 +257,7 @@ class Opener {
       }
       at = entry.end;
       nodes[i] = builder_.tensor(entry.name, entry.dtype, shape, entry.end - entry.begin,
-                                 {&ops, file_.get(), data_ + entry.begin});
+                                 {&leaf_ops, file_.get(), data_ + entry.begin});
     }
     if (at != size) {
       return Error(Errc::malformed, "bytes behind the last tensor")

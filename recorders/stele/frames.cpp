@@ -155,13 +155,13 @@ bool frames_fit(std::uint64_t stored, std::uint64_t length) noexcept {
 
 class FrameWriter::FrameSink final : public PieceSink {
  public:
-  FrameSink(unsigned threads, Gather& out) : threads_(threads), out_(out) {}
+  FrameSink(const Workers& workers, Gather& out) : workers_(workers), out_(out) {}
 
   void begin(const LeafView& leaf) {
     width_ = swap_unit(leaf.dtype());
     start_ = out_.position();
-    most_ =
-        static_cast<std::size_t>(std::min<std::uint64_t>(frame_count(leaf.byte_size()), std::uint64_t{2} * threads_));
+    most_ = static_cast<std::size_t>(
+        std::min<std::uint64_t>(frame_count(leaf.byte_size()), std::uint64_t{2} * workers_.threads));
     if (batch_.size() < most_) batch_.resize(most_);
     for (Packed& frame : batch_) frame.used = 0;  // of a leaf that failed
     full_ = 0;
@@ -212,7 +212,7 @@ class FrameWriter::FrameSink final : public PieceSink {
   Status flush() {
     const std::size_t count = full_ + (full_ < most_ && batch_[full_].used != 0 ? 1 : 0);
     full_ = 0;
-    parallel(threads_, count, [&](std::size_t i) { batch_[i].pack(width_); });
+    parallel(workers_, count, [&](std::size_t i) { batch_[i].pack(width_); });
     for (std::size_t i = 0; i < count; ++i) {
       Packed& frame = batch_[i];
       as_it_is_ = as_it_is_ || (sizes_.empty() && !frame.compressed);
@@ -225,7 +225,7 @@ class FrameWriter::FrameSink final : public PieceSink {
   }
 
   unsigned width_ = 1;
-  unsigned threads_;
+  Workers workers_;
   Gather& out_;
   std::uint64_t start_ = 0;
   std::vector<Packed> batch_;  // the first `most_` are used
@@ -237,7 +237,8 @@ class FrameWriter::FrameSink final : public PieceSink {
   Hasher stored_;
 };
 
-FrameWriter::FrameWriter(unsigned threads, Gather& out) : sink_(std::make_unique<FrameSink>(threads, out)), out_(out) {}
+FrameWriter::FrameWriter(const Workers& workers, Gather& out)
+    : sink_(std::make_unique<FrameSink>(workers, out)), out_(out) {}
 FrameWriter::~FrameWriter() = default;
 
 Result<StoredBlock> FrameWriter::write(const LeafView& leaf, ReadContext& context, std::uint64_t& hash) {
@@ -265,7 +266,7 @@ Status stream_frames(const FramedBlock& block, PieceSink& sink, ReadContext& con
   Bytes stored;
   Bytes plain;
   const auto all = block.source.view();
-  const std::size_t most = std::size_t{2} * context.threads();
+  const std::size_t most = std::size_t{2} * context.workers().threads;
   for (std::uint64_t done = 0; !table.done();) {
     jobs.clear();
     std::size_t stored_size = 0;
@@ -298,7 +299,7 @@ Status stream_frames(const FramedBlock& block, PieceSink& sink, ReadContext& con
       job.out = at;
       at += job.frame.length;
     }
-    parallel(context.threads(), jobs.size(),
+    parallel(context.workers(), jobs.size(),
              [&](std::size_t i) { jobs[i].status = unpack(block, jobs[i].frame, jobs[i].stored.data(), jobs[i].out); });
     for (Job& job : jobs) {
       if (!job.status) return std::move(job.status);

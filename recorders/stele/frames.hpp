@@ -42,7 +42,7 @@ bool frames_fit(std::uint64_t stored, std::uint64_t length) noexcept;
 /// number of threads. Keeps its working memory from leaf to leaf.
 class FrameWriter {
  public:
-  FrameWriter(unsigned threads, Gather& out);
+  FrameWriter(const Workers& workers, Gather& out);
   ~FrameWriter();
   /// `hash` becomes the XXH3-64 of the elements.
   Result<StoredBlock> write(const LeafView& leaf, ReadContext& context, std::uint64_t& hash);

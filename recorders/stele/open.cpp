@@ -5,7 +5,7 @@
 #include "frames.hpp"
 #include "hash.hpp"
 #include "snapshot_internal.hpp"
-#include "source_leaf.hpp"
+#include "source_range.hpp"
 #include "stele/recorders/binary.hpp"
 #include "stele/recorders/stele_reader.hpp"
 #include "values.hpp"
@@ -35,46 +35,21 @@ struct File {
   }
 };
 
-const std::byte* view(const void* at, std::uint64_t number) {
-  const File& file = *static_cast<const File*>(at);
-  const auto all = file.source->view();
-  return all.empty() ? nullptr : all.data() + file.entry(number).offset;
-}
-
-Status read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
-  const File& file = *static_cast<const File*>(at);
-  return file.source->read_at(file.entry(number).offset + offset, out);
-}
-
 std::uint64_t in_file(const format::Entry& entry) { return entry.stored != 0 ? entry.stored : entry.length; }
 
-/// Compares the hash of a block's elements, and checks the zeros up to the next block.
-Status check_block(const File& file, const format::Entry& entry, std::uint64_t hash, ReadContext& context) {
-  if (hash != entry.hash) {
-    return Error(Errc::checksum, "the tensor's bytes are damaged")
-        .file(file.source->name())
-        .offset(entry.offset)
-        .expected(std::to_string(entry.hash))
-        .found(std::to_string(hash));
-  }
+/// The block of an entry, and the zeros up to the next one.
+SourceRange range_of(const File& file, const format::Entry& entry) {
   const std::uint64_t end = entry.offset + in_file(entry);
   const std::uint64_t next = std::min(*format::round_up(end, format::block_alignment), file.blocks_end);
-  if (next == end) return {};
-  STELE_TRY_ASSIGN(const auto zeros, context.window(*file.source, end, static_cast<std::size_t>(next - end)));
-  if (format::all_zero(zeros)) return {};
-  return Error(Errc::malformed, "padding that is not zero").file(file.source->name()).offset(end);
+  return {file.source.get(), entry.offset, next - end, entry.hash, true};
 }
 
-Status stream(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink, ReadContext& context) {
+SourceRange locate(const void* at, std::uint64_t number) {
   const File& file = *static_cast<const File*>(at);
-  const format::Entry entry = file.entry(number);
-  std::uint64_t hash = 0;
-  STELE_TRY(detail::stream_source(*file.source, entry.offset, size, sink, context, &hash));
-  return check_block(file, entry, hash, context);
+  return range_of(file, file.entry(number));
 }
 
-constexpr LeafOps shared_ops{view, read, stream, false, false};
-constexpr LeafOps private_ops{view, read, stream, false, true};
+constexpr LeafOps plain_ops{.locate = locate};
 
 detail::FramedBlock framed(const File& file, const format::Entry& entry) {
   return {*file.source, entry.offset, entry.stored, entry.stored_hash, entry.length, swap_unit(entry.dtype)};
@@ -91,10 +66,14 @@ Status stream_compressed(const void* at, std::uint64_t number, std::uint64_t, Pi
   const format::Entry entry = file.entry(number);
   std::uint64_t hash = 0;
   STELE_TRY(detail::stream_frames(framed(file, entry), sink, context, hash));
-  return check_block(file, entry, hash, context);
+  const SourceRange range = range_of(file, entry);
+  STELE_TRY(detail::check_hash(range, hash));
+  const auto count = static_cast<std::size_t>(range.zeros);
+  STELE_TRY_ASSIGN(const auto zeros, context.window(*file.source, range.offset + entry.stored, count));
+  return detail::check_zeros(range, entry.stored, zeros);
 }
 
-constexpr LeafOps compressed_ops{nullptr, read_compressed, stream_compressed, false, false};
+constexpr LeafOps compressed_ops{.read = read_compressed, .stream = stream_compressed};
 
 class Opener {
  public:
@@ -365,7 +344,6 @@ class Opener {
     if (extents_used_ > index.extents()) return bad("tensors that share their extents");
     extents_.clear();
     for (std::uint32_t d = 0; d < entry.rank; ++d) extents_.push_back(index.extent(entry, d));
-    const LeafOps& plain_ops = file_->source->view_is_private() ? private_ops : shared_ops;
     const LeafOps& ops = entry.stored != 0 ? compressed_ops : plain_ops;
     builder_.tensor(name, entry.dtype, extents_, entry.length, {&ops, file_.get(), node.index}, node.conditional);
     if (entry.id_form != 0) {

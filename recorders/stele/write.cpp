@@ -1,7 +1,7 @@
 // Snapshot -> `.stele`.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
-#include <optional>
 #include <unordered_map>
 
 #include "frames.hpp"
@@ -57,11 +57,18 @@ struct Row {
   bool alias;
 };
 
+// Tensors from here on may be hashed on a second thread, and so many bytes of them are worth starting one.
+constexpr std::uint64_t least_beside = std::uint64_t{256} << 10;
+constexpr std::uint64_t least_for_thread = std::uint64_t{4} << 20;
+
 class Writer {
  public:
-  /// `threads`: for compression; 0: none.
-  Writer(Snapshot snapshot, Sink& sink, unsigned threads)
-      : snapshot_(std::move(snapshot)), data_(*snapshot_.data()), sink_(sink), threads_(threads) {}
+  Writer(Snapshot snapshot, Sink& sink, const detail::Workers& workers, bool compressed)
+      : snapshot_(std::move(snapshot)),
+        data_(*snapshot_.data()),
+        sink_(sink),
+        workers_(workers),
+        compressed_(compressed) {}
 
   Status run() {
     STELE_TRY(plan());
@@ -69,20 +76,8 @@ class Writer {
     if (!compressed()) STELE_TRY(sink_.reserve(total));
     detail::Gather out(sink_);
     STELE_TRY(write_header(out, total));
-    ReadContext context;
-    std::optional<detail::FrameWriter> frames;
-    if (compressed()) frames.emplace(threads_, out);
     hashes_.resize(data_.leaves.size());
-    for (std::uint32_t i = 0; i < data_.leaves.size(); ++i) {
-      if (!compressed()) {
-        STELE_TRY(out.zeros(static_cast<std::size_t>(offsets_[i] - out.position())));
-        STELE_TRY(out.leaf(snapshot_.leaf(i), context, &hashes_[i]));
-        continue;
-      }
-      STELE_TRY(align(out));
-      offsets_[i] = out.position();
-      STELE_TRY_ASSIGN(stored_[i], frames->write(snapshot_.leaf(i), context, hashes_[i]));
-    }
+    STELE_TRY(compressed() ? write_compressed(out) : write_blocks(out));
     STELE_TRY(align(out));
     index_offset_ = out.position();
     STELE_TRY(write_index(out, index_offset_ + index_size_ + format::trailer_size));
@@ -128,7 +123,7 @@ class Writer {
     return {};
   }
 
-  bool compressed() const { return threads_ != 0; }
+  bool compressed() const { return compressed_; }
   static Status align(detail::Gather& out) {
     return out.zeros(
         static_cast<std::size_t>(*format::round_up(out.position(), format::block_alignment) - out.position()));
@@ -226,6 +221,57 @@ class Writer {
   }
 
   // ---- bytes ----
+
+  Status write_compressed(detail::Gather& out) {
+    ReadContext context;
+    detail::FrameWriter frames(workers_, out);
+    for (std::uint32_t i = 0; i < data_.leaves.size(); ++i) {
+      STELE_TRY(align(out));
+      offsets_[i] = out.position();
+      STELE_TRY_ASSIGN(stored_[i], frames.write(snapshot_.leaf(i), context, hashes_[i]));
+    }
+    return {};
+  }
+
+  /// Large tensors of a live module are hashed on a second thread: their bytes come from memory, so that hashing takes
+  /// a third of the time of writing. All others are hashed here, in cache.
+  Status write_blocks(detail::Gather& out) {
+    std::vector<std::uint32_t> beside;
+    std::uint64_t bytes = 0;
+    for (std::uint32_t i = 0; i < data_.leaves.size() && workers_.threads > 1; ++i) {
+      const LeafView leaf = snapshot_.leaf(i);
+      if (leaf.byte_size() < least_beside || !detail::Gather::passes_by(leaf)) continue;
+      beside.push_back(i);
+      bytes += leaf.byte_size();
+    }
+    if (bytes < least_for_thread) beside.clear();
+    const auto write = [&]() -> Status {
+      ReadContext context;
+      auto next = beside.begin();
+      for (std::uint32_t i = 0; i < data_.leaves.size(); ++i) {
+        const bool hashed = next != beside.end() && *next == i;
+        if (hashed) ++next;
+        STELE_TRY(out.zeros(static_cast<std::size_t>(offsets_[i] - out.position())));
+        STELE_TRY(out.leaf(snapshot_.leaf(i), context, hashed ? nullptr : &hashes_[i]));
+      }
+      return {};
+    };
+    if (beside.empty()) return write();
+    Status status;
+    std::atomic<bool> stopped{false};
+    const auto hash = [&] {
+      for (const std::uint32_t i : beside) {
+        if (stopped) return;
+        const auto all = snapshot_.leaf(i).view();
+        hashes_[i] = detail::hash64(all.data(), all.size());
+      }
+    };
+    detail::beside(workers_, hash, [&] {
+      status = detail::guarded(write);
+      stopped = stopped || !status;
+    });
+    return status;
+  }
 
   Status write_header(detail::Gather& out, std::uint64_t total) const {
     std::byte h[format::header_size]{};
@@ -326,7 +372,8 @@ class Writer {
   const Snapshot snapshot_;
   const detail::SnapshotData& data_;
   Sink& sink_;
-  unsigned threads_;
+  detail::Workers workers_;
+  bool compressed_;
   Strings strings_;
   std::vector<Row> rows_;
   std::vector<Text> node_names_, types_;
@@ -343,8 +390,8 @@ class Writer {
 }  // namespace
 
 Status SteleFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
-  const bool compress = compression_ == Compression::zstd;
-  return Writer(detail::in_file_order(snapshot), sink, compress ? detail::thread_count(options.threads) : 0).run();
+  const bool compressed = compression_ == Compression::zstd;
+  return Writer(detail::in_file_order(snapshot), sink, detail::workers_of(options), compressed).run();
 }
 
 }  // namespace v0

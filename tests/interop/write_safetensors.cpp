@@ -100,8 +100,7 @@ Snapshot packed() {
     for (std::size_t k = 0; k < all.size(); ++k) all[k] = static_cast<std::byte>(k % 256);
     return all;
   }();
-  static constexpr LeafOps ops{[](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }, nullptr,
-                               nullptr, false, false};
+  static constexpr LeafOps ops{.view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
   SnapshotBuilder builder;
   builder.begin(NodeKind::module, "");
   for (const auto& leaf : leaves) {

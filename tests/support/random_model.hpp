@@ -120,18 +120,15 @@ inline std::string to_text(const stele::Value& value) {
 // ---- Snapshots ------------------------------------------------------------------------------------------------------
 
 /// Leaves whose bytes lie in memory that the Snapshot keeps.
-inline const stele::LeafOps memory_ops{[](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); },
-                                       nullptr, nullptr, false, false};
+inline const stele::LeafOps memory_ops{
+    .view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
 
 /// Leaves that can only be read in parts.
-inline const stele::LeafOps read_only_ops{nullptr,
-                                          [](const void* at, std::uint64_t, std::uint64_t offset,
-                                             std::span<std::byte> out, stele::ReadContext&) -> stele::Status {
-                                            std::memcpy(out.data(), static_cast<const std::byte*>(at) + offset,
-                                                        out.size());
-                                            return {};
-                                          },
-                                          nullptr, false, false};
+inline const stele::LeafOps read_only_ops{.read = [](const void* at, std::uint64_t, std::uint64_t offset,
+                                                     std::span<std::byte> out, stele::ReadContext&) -> stele::Status {
+  std::memcpy(out.data(), static_cast<const std::byte*>(at) + offset, out.size());
+  return {};
+}};
 
 inline constexpr stele::DType all_dtypes[] = {
     stele::DType::f64,         stele::DType::f32,     stele::DType::f16,     stele::DType::bf16,

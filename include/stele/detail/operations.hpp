@@ -92,6 +92,9 @@ struct TensorTable {
   static void adopt(void* p, std::byte* d, const Shape& shape, std::shared_ptr<const void> keeper) {
     traits::adopt(get(p), reinterpret_cast<element*>(d), shape, std::move(keeper));
   }
+  static void part(void* p, std::byte* d, const Shape& shape, std::shared_ptr<void> block) {
+    traits::part(get(p), reinterpret_cast<element*>(d), shape, std::move(block));
+  }
   static void take(void* p, void* from) {
     if constexpr (std::is_move_assignable_v<T>) get(p) = std::move(get(from));
   }
@@ -111,6 +114,7 @@ struct TensorTable {
       }
     }
     if constexpr (requires(T & t, element * e, const Shape& s) { traits::adopt(t, e, s, nullptr); }) ops.adopt = adopt;
+    if constexpr (requires(T & t, element * e, const Shape& s) { traits::part(t, e, s, nullptr); }) ops.part = part;
     if constexpr (
         requires { typename T::value_type; } &&
         requires(T & t) {

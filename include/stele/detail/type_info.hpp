@@ -77,7 +77,9 @@ struct TensorOps {
   void (*reset)(void* object) = nullptr;      // makes it unset again
   void (*fresh_shape)(Shape& out) = nullptr;  // fixed_shape only: that of an object made by the default constructor
   void (*adopt)(void* object, std::byte* data, const Shape& shape, std::shared_ptr<const void> keeper) = nullptr;
-  bool adopts_const = false;                              // adopt() may be given read-only memory
+  bool adopts_const = false;  // adopt() may be given read-only memory
+  /// Makes the tensor the owner of a part of `block`, aligned to 64 bytes.
+  void (*part)(void* object, std::byte* data, const Shape& shape, std::shared_ptr<void> block) = nullptr;
   void (*take)(void* object, void* from) = nullptr;       // moves a tensor of the same type
   std::optional<ParamId>* (*id)(void* object) = nullptr;  // Param only
   // Leaves of Records only: the leaf stands for a snapshot's leaf instead of holding elements.

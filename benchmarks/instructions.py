@@ -1,0 +1,60 @@
+#!/usr/bin/env python3
+"""Counts the instructions of the hot paths under valgrind and compares them with benchmarks/instructions.txt.
+
+Usage: benchmarks/instructions.py PROGRAM [--update]
+
+PROGRAM is bench_hot_paths, release build. A count that is more than a quarter above or below the file's is an error;
+--update writes the file anew. Unlike times, counts are the same on a busy machine. They do depend on the compiler, on
+the system's libraries and on the processor's SIMD, of which valgrind knows AVX2 at most; hence the quarter.
+"""
+import glob
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+BASELINE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "instructions.txt")
+TOLERANCE = 0.25
+
+
+def count(program):
+    with tempfile.TemporaryDirectory() as folder:
+        subprocess.run(["valgrind", "-q", "--tool=callgrind", f"--callgrind-out-file={folder}/out",
+                        "--collect-atstart=no", os.path.abspath(program)], check=True)
+        counts = {}
+        for path in sorted(glob.glob(f"{folder}/out.*"), key=lambda name: int(name.rsplit(".", 1)[1])):
+            with open(path, encoding="utf-8") as file:
+                text = file.read()
+            name = re.search(r"^desc: Trigger: Client Request: (\w+)", text, re.M)
+            if name:
+                counts[name[1]] = int(re.search(r"^(?:summary|totals): (\d+)", text, re.M)[1])
+        return counts
+
+
+def main():
+    if len(sys.argv) not in (2, 3) or sys.argv[2:] not in ([], ["--update"]):
+        sys.exit(__doc__)
+    counts = count(sys.argv[1])
+    if not counts:
+        sys.exit("instructions: valgrind counted nothing")
+    if sys.argv[2:]:
+        with open(BASELINE, "w", encoding="utf-8") as file:
+            file.writelines(f"{name} {counted}\n" for name, counted in counts.items())
+    with open(BASELINE, encoding="utf-8") as file:
+        known = {name: int(counted) for name, counted in (line.split() for line in file)}
+    failed = []
+    for name in {**known, **counts}:
+        before, now = known.get(name), counts.get(name)
+        change = now / before - 1 if before and now else None
+        wrong = change is None or abs(change) > TOLERANCE
+        failed += [name] if wrong else []
+        print(f"{name:20} {before or '-':>12} {now or '-':>12}" + ("" if change is None else f" {100 * change:+6.1f} %") +
+              ("  <--" if wrong else ""))
+    if failed:
+        sys.exit(f"instructions: not as in benchmarks/instructions.txt: {', '.join(failed)}; if that is meant: "
+                 "make instructions UPDATE=--update")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,230 @@
+// What the machine can do at best: the plainest system calls and loops that move a model's bytes. Nothing of the
+// library is in them, so that a ratio to a limit says what the library adds.
+#pragma once
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <span>
+#include <string>
+#include <thread>
+#include <vector>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#else
+#include "stele/precision/convert.hpp"
+#endif
+
+namespace limits {
+
+using In = std::span<const std::byte>;
+using Out = std::span<std::byte>;
+
+/// Ends the program: a benchmark goes wrong for want of disk or memory, and there is nothing to compare then.
+inline void check(bool ok, const char* what) {
+  if (ok) return;
+  std::perror(what);
+  std::exit(1);
+}
+
+/// Memory that no page of is there yet, advised for huge pages.
+class FreshMemory {
+ public:
+  explicit FreshMemory(std::size_t size) : size_(size), room_(size + huge) {
+    base_ = ::mmap(nullptr, room_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check(base_ != MAP_FAILED, "mmap");
+    const auto address = reinterpret_cast<std::uintptr_t>(base_);
+    at_ = static_cast<std::byte*>(base_) + (huge - address % huge) % huge;
+    ::madvise(at_, size_, MADV_HUGEPAGE);
+  }
+  FreshMemory(FreshMemory&& other) noexcept { swap(other); }
+  FreshMemory& operator=(FreshMemory&& other) noexcept {
+    swap(other);
+    return *this;
+  }
+  ~FreshMemory() {
+    if (base_) ::munmap(base_, room_);
+  }
+  Out span() const noexcept { return {at_, size_}; }
+
+ private:
+  void swap(FreshMemory& other) noexcept {
+    std::swap(base_, other.base_), std::swap(at_, other.at_);
+    std::swap(size_, other.size_), std::swap(room_, other.room_);
+  }
+  static constexpr std::size_t huge = std::size_t{2} << 20;
+  void* base_ = nullptr;
+  std::byte* at_ = nullptr;
+  std::size_t size_ = 0;
+  std::size_t room_ = 0;
+};
+
+class File {
+ public:
+  File(const std::string& path, int flags) : handle_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {
+    check(handle_ >= 0, path.c_str());
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() { ::close(handle_); }
+
+  void write(In bytes) const {
+    while (!bytes.empty()) bytes = bytes.subspan(count(::write(handle_, bytes.data(), bytes.size()), "write"));
+  }
+  void read(std::uint64_t offset, Out bytes) const {
+    while (!bytes.empty()) {
+      const auto n = count(::pread(handle_, bytes.data(), bytes.size(), static_cast<off_t>(offset)), "read");
+      bytes = bytes.subspan(n);
+      offset += n;
+    }
+  }
+  int handle() const noexcept { return handle_; }
+
+ private:
+  static std::size_t count(ssize_t n, const char* what) {
+    check(n > 0, what);
+    return static_cast<std::size_t>(n);
+  }
+  int handle_;
+};
+
+inline constexpr std::size_t chunk = std::size_t{1} << 20;
+inline constexpr std::size_t cache_piece = std::size_t{256} << 10;  // fits the second-level cache
+
+/// Calls with each part of `bytes` of at most `size`.
+template <class Bytes, class F>
+void for_each_chunk(Bytes bytes, std::size_t size, F&& f) {
+  for (std::size_t at = 0; at < bytes.size(); at += size) f(at, bytes.subspan(at, std::min(size, bytes.size() - at)));
+}
+
+/// A fresh file beside `path` that `fill` writes, renamed over it.
+template <class Fill>
+void replace_file(const std::string& path, Fill&& fill) {
+  const std::string fresh = path + ".fresh";
+  {
+    const File file(fresh, O_WRONLY | O_CREAT | O_EXCL);
+    fill(file);
+  }
+  check(std::rename(fresh.c_str(), path.c_str()) == 0, "rename");
+}
+
+inline void write(const std::string& path, In bytes) {
+  replace_file(path, [&](const File& file) { for_each_chunk(bytes, chunk, [&](auto, In part) { file.write(part); }); });
+}
+
+inline void write_synced(const std::string& path, In bytes) {
+  replace_file(path, [&](const File& file) {
+    for_each_chunk(bytes, chunk, [&](auto, In part) { file.write(part); });
+    check(::fsync(file.handle()) == 0, "fsync");
+  });
+}
+
+/// Straight from the tensors, 1024 of them a call.
+inline void write_gathered(const std::string& path, const std::vector<In>& pieces) {
+  replace_file(path, [&](const File& file) {
+    std::vector<iovec> left;
+    for (const In piece : pieces) left.push_back({const_cast<std::byte*>(piece.data()), piece.size()});
+    for (std::size_t at = 0; at < left.size();) {
+      const auto n =
+          ::writev(file.handle(), &left[at], static_cast<int>(std::min<std::size_t>(1024, left.size() - at)));
+      check(n >= 0, "writev");
+      auto done = static_cast<std::size_t>(n);
+      for (; at < left.size() && done >= left[at].iov_len; ++at) done -= left[at].iov_len;
+      if (done == 0) continue;
+      left[at].iov_base = static_cast<std::byte*>(left[at].iov_base) + done;
+      left[at].iov_len -= done;
+    }
+  });
+}
+
+inline FreshMemory read(const std::string& path, std::size_t size, unsigned threads) {
+  const File file(path, O_RDONLY);
+  FreshMemory memory(size);
+  const Out all = memory.span();
+  const std::size_t share = (size / threads + 4095) / 4096 * 4096;
+  std::vector<std::thread> others;
+  for (std::size_t at = share; at < size; at += share) {
+    others.emplace_back([&file, all, at, share] { file.read(at, all.subspan(at, std::min(share, all.size() - at))); });
+  }
+  file.read(0, all.first(std::min(share, size)));
+  for (std::thread& other : others) other.join();
+  return memory;
+}
+
+inline FreshMemory copy(In bytes) {
+  FreshMemory memory(bytes.size());
+  std::memcpy(memory.span().data(), bytes.data(), bytes.size());
+  return memory;
+}
+
+/// Maps a file and looks at its first byte.
+inline int map_and_touch(const std::string& path) {
+  const File file(path, O_RDONLY);
+  struct stat about {};
+  check(::fstat(file.handle(), &about) == 0, "fstat");
+  const auto size = static_cast<std::size_t>(about.st_size);
+  void* at = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE, file.handle(), 0);
+  check(at != MAP_FAILED, "mmap");
+  const int first = *static_cast<const volatile unsigned char*>(at);
+  ::munmap(at, size);
+  return first;
+}
+
+// f32 <-> f16 by the processor's own instruction. `count` is a multiple of 16 in all our tensors.
+#if defined(__x86_64__)
+[[gnu::target("avx,f16c")]] inline void to_half(const float* from, std::uint16_t* to, std::size_t count) {
+  for (std::size_t i = 0; i + 8 <= count; i += 8) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), _mm256_cvtps_ph(_mm256_loadu_ps(from + i), 0));
+  }
+}
+[[gnu::target("avx,f16c")]] inline void from_half(const std::uint16_t* from, float* to, std::size_t count) {
+  for (std::size_t i = 0; i + 8 <= count; i += 8) {
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i))));
+  }
+}
+#else
+inline void to_half(const float* from, std::uint16_t* to, std::size_t count) {
+  stele::convert(stele::DType::f32, reinterpret_cast<const std::byte*>(from), stele::DType::f16,
+                 reinterpret_cast<std::byte*>(to), count);
+}
+inline void from_half(const std::uint16_t* from, float* to, std::size_t count) {
+  stele::convert(stele::DType::f16, reinterpret_cast<const std::byte*>(from), stele::DType::f32,
+                 reinterpret_cast<std::byte*>(to), count);
+}
+#endif
+
+/// f32 -> f16 into a piece that stays in the cache, and that written.
+inline void convert_and_write(const std::string& path, In bytes) {
+  std::vector<std::uint16_t> half(cache_piece / 2);
+  replace_file(path, [&](const File& file) {
+    for_each_chunk(bytes, 2 * cache_piece, [&](auto, In part) {
+      to_half(reinterpret_cast<const float*>(part.data()), half.data(), part.size() / 4);
+      file.write(std::as_bytes(std::span(half).first(part.size() / 4)));
+    });
+  });
+}
+
+/// f16 read into a piece that stays in the cache, and f32 from there into fresh memory.
+inline FreshMemory read_and_convert(const std::string& path, std::size_t f32_size) {
+  const File file(path, O_RDONLY);
+  FreshMemory memory(f32_size);
+  std::vector<std::uint16_t> half(cache_piece / 2);
+  for_each_chunk(memory.span(), 2 * cache_piece, [&](std::size_t at, Out part) {
+    file.read(at / 2, std::as_writable_bytes(std::span(half).first(part.size() / 4)));
+    from_half(half.data(), reinterpret_cast<float*>(part.data()), part.size() / 4);
+  });
+  return memory;
+}
+
+}  // namespace limits
