@@ -15,6 +15,8 @@
 #   make deb                  Debian packages, in build/deb
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
 #   make torch                build stele::torch, exchange state_dicts with PyTorch (installs libtorch, half a gigabyte)
+#   make embedded             run the programs for a microcontroller under QEMU (installs a compiler for Arm, and QEMU)
+#   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop              check files against the programs of others (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -22,13 +24,15 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build demo test bench bench-peers growth memory performance instructions
-.PHONY: fuzz docs api deb packaging interop torch format format-check tidy clean
+.PHONY: deps deps-build deps-embedded demo test bench bench-peers growth memory performance instructions
+.PHONY: fuzz docs api deb packaging embedded big-endian interop torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
 deps-build:
 	@tools/deps.sh build
+deps-embedded:
+	@tools/deps.sh embedded
 
 demo: deps-build
 	cmake --preset release
@@ -118,6 +122,17 @@ packaging: deb
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS)
 	JOBS=$(JOBS) tests/packaging/run.sh
+
+# The same runs with `make test` where the compiler is there; here nothing is skipped. PRESET: of the host's half.
+embedded: PRESET = dev
+embedded: deps deps-embedded
+	cmake --preset $(PRESET)
+	cmake --build --preset $(PRESET) -j $(JOBS) --target embedded_host
+	STELE_NEVER_SKIP=1 ctest --preset $(PRESET) -L embedded -V
+
+big-endian: deps
+	@tools/deps.sh big-endian
+	tools/big-endian.sh $(JOBS)
 
 interop: deps build/interop/installed
 	cmake --preset dev

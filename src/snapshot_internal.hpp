@@ -95,9 +95,6 @@ struct SnapshotData {
   bool consumable = false;                           // the tensors may be moved out (into_record)
 };
 
-// Leaves hold bytes in the host's order and the formats pass them on as they are; nothing swaps them yet.
-static_assert(std::endian::native == std::endian::little, "stele runs on little-endian machines only, so far");
-
 /// Appends a node below `parent`. Inline: the walk over a module does little else.
 inline Node& push_node(SnapshotData& data, NodeKind kind, const SnapshotBuilder::Name& name, bool conditional,
                        std::uint32_t parent, std::uint32_t index) {
@@ -144,6 +141,18 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base);
 
 /// Each leaf at its dtype of `to`, which a float or integer leaf converts to.
 STELE_EXPORT Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules);
+
+/// Each number's bytes in the opposite order.
+STELE_EXPORT Snapshot with_bytes_swapped(const Snapshot& snapshot);
+
+/// From the machine's byte order to that of files, and back: leaves hold the machine's.
+inline Snapshot in_file_order(const Snapshot& snapshot) {
+  return std::endian::native == std::endian::little ? snapshot : with_bytes_swapped(snapshot);
+}
+inline Result<Snapshot> in_host_order(Result<Snapshot> opened) {
+  if (std::endian::native == std::endian::little || !opened) return opened;
+  return with_bytes_swapped(*opened);
+}
 
 Error convert_error(const ConvertOutcome& outcome, DType from, DType to, std::uint64_t first);
 

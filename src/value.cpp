@@ -8,11 +8,6 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-void to_value(std::int64_t number, Value& out) { out = Value(number); }
-void to_value(std::uint64_t number, Value& out) { out = Value(number); }
-void to_value(bool truth, Value& out) { out = Value(truth); }
-void to_value(double number, Value& out) { out = Value(number); }
-void to_value(const std::string& text, Value& out) { out = Value(text); }
 void assign_value(const Value& from, Value& to) { to = from; }
 
 bool from_value(const Value& in, std::int64_t low, std::int64_t high, std::int64_t& out) {

@@ -1,6 +1,8 @@
 // Object -> Snapshot.
 #include "walk.hpp"
 
+#include <bit>
+
 #include "snapshot_internal.hpp"
 #include "stele/record.hpp"
 
@@ -12,30 +14,45 @@ namespace {
 /// Counts first, so that the arrays are allocated once.
 struct Counter {
   std::size_t nodes = 0, leaves = 0, extents = 0;
-  Errc begin(NodeKind, SnapshotBuilder::Name, const TypeInfo&, bool) { return ++nodes, Errc::none; }
+  Errc begin(NodeKind, const Step&, const TypeInfo&, bool) { return ++nodes, Errc::none; }
   Errc end() { return Errc::none; }
-  Errc tensor(SnapshotBuilder::Name, const TensorOps& ops, void*, bool) {
+  Errc tensor(const Step&, const TensorOps& ops, void*, bool) {
     ++nodes, ++leaves;
     extents += ops.rank > 0 ? static_cast<std::size_t>(ops.rank) : 0;
     return Errc::none;
   }
-  Errc value(SnapshotBuilder::Name, const ValueOps&, void*, bool) { return ++nodes, Errc::none; }
-  Errc none(SnapshotBuilder::Name, bool) { return ++nodes, Errc::none; }
-  Errc alias(SnapshotBuilder::Name, std::uint32_t, bool) { return ++nodes, Errc::none; }
+  Errc value(const Step&, const ValueOps&, void*, bool) { return ++nodes, Errc::none; }
+  Errc none(const Step&, bool) { return ++nodes, Errc::none; }
+  Errc alias(const Step&, std::uint32_t, bool) { return ++nodes, Errc::none; }
   std::uint32_t mark() const { return 0; }
 };
 
+Value value_of(const PlainValue& plain) {
+  switch (plain.kind) {
+    case ValueKind::boolean:
+      return Value(plain.bits != 0);
+    case ValueKind::i64:
+      return Value(static_cast<std::int64_t>(plain.bits));
+    case ValueKind::u64:
+      return Value(plain.bits);
+    case ValueKind::f64:
+      return Value(std::bit_cast<double>(plain.bits));
+    default:
+      return Value(plain.text);
+  }
+}
+
 class Builder {
  public:
-  using Name = SnapshotBuilder::Name;
-  Errc begin(NodeKind kind, Name name, const TypeInfo& type, bool conditional) {
+  Errc begin(NodeKind kind, const Step& at, const TypeInfo& type, bool conditional) {
     // The names of containers' types are the compiler's, not the user's: only modules have one.
     const bool module = kind == NodeKind::module;
-    to.begin(kind, name, conditional, module ? type.name : std::string_view(), module ? type.version : 0);
+    to.begin(kind, at.name, conditional, module ? type.name : std::string_view(), module ? type.version : 0);
     return Errc::none;
   }
   Errc end() { return to.end(), Errc::none; }
-  Errc tensor(Name name, const TensorOps& ops, void* object, bool conditional) {
+  Errc tensor(const Step& at, const TensorOps& ops, void* object, bool conditional) {
+    const NodeName& name = at.name;
     if (ops.bound != nullptr) return bound(name, ops, object, conditional);
     ops.shape(object, shape_);
     const auto count = shape_.element_count();
@@ -47,15 +64,19 @@ class Builder {
     }
     return Errc::none;
   }
-  Errc value(Name name, const ValueOps& ops, void* object, bool conditional) {
+  Errc value(const Step& at, const ValueOps& ops, void* object, bool conditional) {
     Value v;
-    ops.to_value(object, v);
-    to.value(name, std::move(v), conditional);
+    if (ops.plain != nullptr) {
+      v = value_of(ops.plain(object));
+    } else {
+      ops.to_value(object, v);
+    }
+    to.value(at.name, std::move(v), conditional);
     return Errc::none;
   }
-  Errc none(Name name, bool conditional) { return to.none(name, conditional), Errc::none; }
-  Errc alias(Name name, std::uint32_t target, bool conditional) {
-    return to.alias(name, target, conditional), Errc::none;
+  Errc none(const Step& at, bool conditional) { return to.none(at.name, conditional), Errc::none; }
+  Errc alias(const Step& at, std::uint32_t target, bool conditional) {
+    return to.alias(at.name, target, conditional), Errc::none;
   }
   std::uint32_t mark() { return static_cast<std::uint32_t>(to.data().nodes.size()); }
 
@@ -65,7 +86,7 @@ class Builder {
 
  private:
   // A record's leaf stands for a leaf of another snapshot: the same provider, kept alive by that snapshot.
-  Errc bound(Name name, const TensorOps& ops, void* object, bool conditional) {
+  Errc bound(const NodeName& name, const TensorOps& ops, void* object, bool conditional) {
     std::uint32_t number = 0;
     const std::shared_ptr<const SnapshotData>& from = *ops.bound(object, number);
     if (from == nullptr) {
@@ -92,7 +113,7 @@ class Builder {
     }
     return Errc::none;
   }
-  Errc fail(Errc code, Name name, const char* text) {
+  Errc fail(Errc code, const NodeName& name, const char* text) {
     to.none(name);
     message = text;
     return code;
@@ -137,7 +158,8 @@ Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::
 std::shared_ptr<const SnapshotData> own_tensor(std::shared_ptr<void> object, const TensorOps& ops) {
   Builder builder;
   void* tensor = object.get();
-  if (builder.tensor("", ops, tensor, false) != Errc::none) throw_error(walk_error(Errc::limit, builder));
+  if (builder.tensor(Step{nullptr, ""}, ops, tensor, false) != Errc::none)
+    throw_error(walk_error(Errc::limit, builder));
   builder.to.keep(std::move(object));
   builder.to.mark_consumable();
   return builder.to.finish().data();

@@ -1,4 +1,4 @@
-// The walk object -> visitor: over the tables of a module or a Record. Knows no format.
+// The host's walk object -> visitor: any depth and number of fields, maps in the order of their keys, tied objects.
 #pragma once
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "stele/detail/type_info.hpp"
+#include "stele/detail/walk.hpp"
 #include "stele/snapshot.hpp"
 
 namespace stele {
@@ -34,79 +35,25 @@ class FieldAddresses {
   std::unique_ptr<void*[]> many_;
 };
 
-/// Visitor: begin(kind, name, type, conditional), end(), tensor(name, ops, object, conditional), value(…), none(…),
-/// and for tied objects alias(name, target) with what mark() gave when the target was visited. Names are
-/// SnapshotBuilder::Name. Any of them may stop the walk by returning an Errc other than none.
 template <class Visitor>
-class Walk {
+class Walk : public WalkOver<Walk<Visitor>, Visitor> {
  public:
-  using Name = SnapshotBuilder::Name;
-  explicit Walk(Visitor& visitor) : visitor_(visitor) {}
-
-  Errc run(const TypeInfo& type, const void* object) {
-    return visit(type, const_cast<void*>(object), Name(""), false, 0);
-  }
+  using Base = WalkOver<Walk<Visitor>, Visitor>;
+  explicit Walk(Visitor& visitor) : Base(visitor) {}
 
  private:
-  Errc visit(const TypeInfo& type, void* object, Name name, bool conditional, int depth) {
-    if (depth > max_depth) return Errc::limit;
-    switch (type.kind) {
-      case TypeKind::constant:
-        return visitor_.none(name, conditional);
-      case TypeKind::tensor:
-        return visitor_.tensor(name, *type.tensor, object, conditional);
-      case TypeKind::value:
-        return visitor_.value(name, *type.value, object, conditional);
-      case TypeKind::module:
-      case TypeKind::tuple: {
-        if (const Errc e = begin(type, name, conditional); e != Errc::none) return e;
-        const FieldAddresses addresses(type, object);
-        for (std::size_t i = 0; i < type.fields.size(); ++i) {
-          const FieldInfo& field = type.fields[i];
-          const Name field_name = type.kind == TypeKind::tuple ? Name::element(i) : Name(field.name);
-          if (const Errc e = visit(*field.type, addresses[i], field_name, false, depth + 1); e != Errc::none) return e;
-        }
-        return visitor_.end();
-      }
-      case TypeKind::list:
-      case TypeKind::array: {
-        if (const Errc e = begin(type, name, conditional); e != Errc::none) return e;
-        const std::size_t n = type.container->size(object);
-        for (std::size_t i = 0; i < n; ++i) {
-          const Errc e = visit(*type.element, type.container->at(object, i), Name::element(i), true, depth + 1);
-          if (e != Errc::none) return e;
-        }
-        return visitor_.end();
-      }
-      case TypeKind::map:
-        return visit_map(type, object, name, conditional, depth);
-      case TypeKind::variant: {
-        const std::size_t which = type.container->size(object);
-        if (which >= type.fields.size()) return visitor_.none(name, conditional);
-        if (const Errc e = begin(type, name, conditional); e != Errc::none) return e;
-        const FieldInfo& alternative = type.fields[which];
-        const Errc e = visit(*alternative.type, type.container->at(object, 0), Name(alternative.name), true, depth + 1);
-        return e != Errc::none ? e : visitor_.end();
-      }
-      case TypeKind::optional:
-      case TypeKind::pointer:
-        if (type.container->size(object) == 0) return visitor_.none(name, conditional);
-        return visit(*type.element, type.container->at(object, 0), name, true, depth + 1);
-      case TypeKind::shared:
-        return visit_shared(type, object, name, conditional, depth);
-    }
-    return Errc::none;
-  }
+  friend Base;
+  using Base::visitor_;
+  static constexpr int deepest = max_depth;
 
-  Errc begin(const TypeInfo& type, Name name, bool conditional) {
-    static constexpr NodeKind kinds[] = {NodeKind::none,   NodeKind::tensor, NodeKind::value,
-                                         NodeKind::module, NodeKind::tuple,  NodeKind::list,
-                                         NodeKind::array,  NodeKind::map,    NodeKind::variant};
-    return visitor_.begin(kinds[static_cast<std::size_t>(type.kind)], name, type, conditional);
-  }
+  class Addresses : public FieldAddresses {
+   public:
+    Addresses(Walk&, const TypeInfo& type, void* object) : FieldAddresses(type, object) {}
+    static constexpr bool complete() { return true; }
+  };
 
-  Errc visit_map(const TypeInfo& type, void* object, Name name, bool conditional, int depth) {
-    if (const Errc e = begin(type, name, conditional); e != Errc::none) return e;
+  Errc visit_map(const TypeInfo& type, void* object, const Step& at, bool conditional, int depth) {
+    if (const Errc e = this->begin(type, at, conditional); e != Errc::none) return e;
     using Entry = std::pair<std::string_view, void*>;
     std::vector<Entry> entries;
     entries.reserve(type.container->size(object));
@@ -116,23 +63,24 @@ class Walk {
     // Unordered maps: bytes must depend on the content alone.
     if (!std::is_sorted(entries.begin(), entries.end())) std::sort(entries.begin(), entries.end());
     for (const auto& [key, element] : entries) {
-      if (const Errc e = visit(*type.element, element, Name(key), true, depth + 1); e != Errc::none) return e;
+      const Step step{&at, NodeName(key)};
+      if (const Errc e = this->visit(*type.element, element, step, true, depth + 1); e != Errc::none) return e;
     }
     return visitor_.end();
   }
 
-  Errc visit_shared(const TypeInfo& type, void* object, Name name, bool conditional, int depth) {
-    if (type.container->size(object) == 0) return visitor_.none(name, conditional);
+  Errc visit_shared(const TypeInfo& type, void* object, const Step& at, bool conditional, int depth) {
+    if (type.container->size(object) == 0) return visitor_.none(at, conditional);
     void* pointee = type.container->at(object, 0);
     const auto [found, fresh] = seen_.try_emplace(Key{pointee, type.element}, Seen{visitor_.mark(), true});
     if (!fresh) {
       if (found->second.open) {
-        static_cast<void>(visitor_.none(name, conditional));  // the path of the error
+        static_cast<void>(visitor_.none(at, conditional));  // the path of the error
         return Errc::cycle;
       }
-      return visitor_.alias(name, found->second.mark, conditional);
+      return visitor_.alias(at, found->second.mark, conditional);
     }
-    const Errc e = visit(*type.element, pointee, name, true, depth + 1);
+    const Errc e = this->visit(*type.element, pointee, at, true, depth + 1);
     seen_[Key{pointee, type.element}].open = false;
     return e;
   }
@@ -151,7 +99,6 @@ class Walk {
     std::uint32_t mark;
     bool open;
   };
-  Visitor& visitor_;
   std::unordered_map<Key, Seen, Hash> seen_;
 };
 

@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -84,9 +85,11 @@ TEST_CASE("compression: trained numbers shrink, noise stays as it is, all comes 
   const stele::Bytes bytes = packed(m);
   const Snapshot s = good(CompressedRecorder<>{}.open(bytes));
   CHECK(image(good(stele::BytesRecorder<>{}.load_module<Mixed>(bytes))) == image(m));
-  CHECK(s.find("large")->view().empty());   // compressed
-  CHECK(!s.find("noise")->view().empty());  // as it is
-  CHECK(!s.find("small")->view().empty());
+  CHECK(s.find("large")->view().empty());  // compressed
+  if (std::endian::native == std::endian::little) {
+    CHECK(!s.find("noise")->view().empty());  // as it is
+    CHECK(!s.find("small")->view().empty());
+  }
   const double plain = static_cast<double>(good(stele::BytesRecorder<>{}.record(m)).size());
   CHECK(static_cast<double>(bytes.size()) < 0.87 * plain);
   good(CompressedRecorder<>{}.verify(bytes));

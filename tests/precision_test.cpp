@@ -297,10 +297,9 @@ TEST_CASE("8-bit floats: values, round trips, ties and overflow") {
                             {DType::f8_e4m3fnuz, 4, 3, 8, 0x7F, 248.0},
                             {DType::f8_e5m2fnuz, 5, 2, 16, 0x7F, 61440.0}};
   const auto one = [](DType from, auto value, DType to) {
-    std::uint64_t out = 0;
-    const auto r = convert(from, reinterpret_cast<const std::byte*>(&value), to, reinterpret_cast<std::byte*>(&out), 1,
-                           {.allow_overflow = true});
-    return std::pair{static_cast<int>(out), r.overflowed};
+    std::byte out[8];
+    const auto r = convert(from, reinterpret_cast<const std::byte*>(&value), to, out, 1, {.allow_overflow = true});
+    return std::pair{static_cast<int>(pd::load_bits(to, out)), r.overflowed};
   };
   for (const Eight& e : kAll) {
     CAPTURE(name(e.dtype));

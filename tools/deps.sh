@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Install the system packages of tools/packages.txt, where any is missing. Removes nothing, ever.
 #
-#   tools/deps.sh build    what building and the demo need
-#   tools/deps.sh all      that and what tests, fuzzing and CI need
-#   tools/deps.sh torch    what `make torch` needs besides
-#   tools/deps.sh api      what `make api` needs
+#   tools/deps.sh build       what building and the demo need
+#   tools/deps.sh all         that and what tests, fuzzing and CI need
+#   tools/deps.sh torch       what `make torch` needs besides
+#   tools/deps.sh api         what `make api` needs
+#   tools/deps.sh embedded    what `make embedded` needs besides
+#   tools/deps.sh big-endian  what `make big-endian` needs besides
 #
 # Boost must be 1.81 or newer. Where another Boost -dev package stands in the way of libboost1.81-dev, its headers are
 # unpacked below build/deps/boost instead; CMake looks there first. STELE_PRIVATE_BOOST=1 asks for that in any case.
@@ -12,11 +14,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 group=${1:-all}
-case $group in build | all | torch | api) ;; *) echo "usage: tools/deps.sh [build|all|torch|api]" >&2; exit 2 ;; esac
+case $group in
+  build | all | torch | api | embedded | big-endian) ;;
+  *) echo "usage: tools/deps.sh [build|all|torch|api|embedded|big-endian]" >&2; exit 2 ;;
+esac
 
 list() {  # "package probe" lines of the wanted groups
   awk -v want="$group" '{ sub(/#.*/, "") }
-    /^\[/ { sub(/ *$/, ""); on = $0 == "[" want "]" || (want == "all" && $0 != "[torch]" && $0 != "[api]"); next }
+    /^\[/ { sub(/ *$/, ""); on = $0 == "[" want "]" || (want == "all" && ($0 == "[build]" || $0 == "[test]")); next }
     NF && on { print $1, $2 }' tools/packages.txt
 }
 

@@ -13,6 +13,12 @@
 #define STELE_EXCEPTIONS 0
 #endif
 
+// 0, for the whole program: nothing of the library asks for memory, so that none of malloc is linked. There are the
+// `.stele` reader and the writer of stele_writer.hpp then, and nothing else (docs/guide/embedded.md).
+#ifndef STELE_HEAP
+#define STELE_HEAP __STDC_HOSTED__
+#endif
+
 /// stele: a model's own classes become records; recorders save and load them.
 namespace stele {
 inline namespace v0 {}

@@ -54,6 +54,7 @@ class Shape {
   ~Shape() = default;
 
   void assign(std::span<const Extent> extents) {
+#if STELE_HEAP
     if (extents.size() > inline_rank) {
       auto more = std::make_unique<Extent[]>(extents.size());
       std::copy(extents.begin(), extents.end(), more.get());
@@ -62,13 +63,21 @@ class Shape {
       std::copy(extents.begin(), extents.end(), inline_.begin());
       heap_.reset();
     }
+#else
+    if (extents.size() > inline_rank) __builtin_trap();  // more extents than there is room for
+    std::copy(extents.begin(), extents.end(), inline_.begin());
+#endif
     rank_ = extents.size();
   }
 
   std::size_t rank() const noexcept { return rank_; }
   std::size_t size() const noexcept { return rank_; }
   bool empty() const noexcept { return rank_ == 0; }
+#if STELE_HEAP
   const Extent* data() const noexcept { return heap_ ? heap_.get() : inline_.data(); }
+#else
+  const Extent* data() const noexcept { return inline_.data(); }
+#endif
   const Extent* begin() const noexcept { return data(); }
   const Extent* end() const noexcept { return data() + rank_; }
   Extent operator[](std::size_t i) const noexcept { return data()[i]; }
@@ -82,7 +91,9 @@ class Shape {
 
  private:
   std::array<Extent, inline_rank> inline_{};
+#if STELE_HEAP
   std::unique_ptr<Extent[]> heap_;
+#endif
   std::size_t rank_ = 0;
 };
 

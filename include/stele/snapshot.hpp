@@ -16,6 +16,7 @@
 #include "stele/bytes.hpp"
 #include "stele/dtype.hpp"
 #include "stele/executor.hpp"
+#include "stele/node.hpp"
 #include "stele/param.hpp"
 #include "stele/precision/convert.hpp"
 #include "stele/precision/settings.hpp"
@@ -28,24 +29,8 @@ inline namespace v0 {
 class Source;
 class Value;  // stele/value.hpp
 
-enum class NodeKind : std::uint8_t {
-  tensor = 0,
-  value = 1,
-  module = 2,
-  list = 3,
-  array = 4,
-  tuple = 5,
-  map = 6,
-  variant = 7,  // one child, named like the alternative
-  none = 8,     // an absent optional or null pointer
-  alias = 9,    // stands for the node `index`
-};
-inline constexpr std::uint8_t node_kind_count = 10;
-
 /// "tensor", "list", …
 STELE_EXPORT std::string_view name(NodeKind kind) noexcept;
-
-inline constexpr std::uint32_t no_index = 0xffffffffU;
 
 /// One node; its subtree is the range from its own number up to `end`.
 struct Node {
@@ -228,16 +213,7 @@ class STELE_EXPORT SnapshotBuilder {
   /// Something that must live as long as the Snapshot: a source, memory that names point into.
   void keep(std::shared_ptr<const void> thing);
 
-  struct Name {
-    Name(std::string_view text) : data(text.data() ? text.data() : ""), size(text.size()) {}  // NOLINT
-    Name(const char* text) : Name(std::string_view(text)) {}                                  // NOLINT
-    static Name element(std::size_t number) { return Name(nullptr, number); }
-    const char* data;
-    std::size_t size;
-
-   private:
-    Name(const char* d, std::size_t n) : data(d), size(n) {}
-  };
+  using Name = NodeName;
   // `name` must outlive the Snapshot: static text, intern()ed, or inside something kept. Each gives the node's number.
   std::uint32_t begin(NodeKind kind, Name name, bool conditional = false, std::string_view type = {},
                       std::uint32_t version = 0);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "stele/config.hpp"
+#include "stele/node.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -23,7 +24,7 @@ class Value {
   using Bytes = std::vector<std::byte>;
   using List = std::vector<Value>;
   using Map = std::vector<std::pair<std::string, Value>>;
-  enum class Kind : std::uint8_t { null, boolean, i64, u64, f64, string, bytes, list, map };
+  using Kind = ValueKind;
 
   Value() noexcept = default;
   explicit Value(bool b) : data_(b) {}

@@ -311,7 +311,7 @@ bool SafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_
 }
 
 Result<Snapshot> SafetensorsFormat::open(SourcePtr source, const OpenContext&) const {
-  return Opener(std::move(source)).run();
+  return detail::in_host_order(Opener(std::move(source)).run());
 }
 
 namespace detail {
@@ -395,7 +395,8 @@ Status write(const Snapshot& snapshot, std::span<const std::uint32_t> leaves,
   STELE_TRY(gather.write(length));
   STELE_TRY(gather.write(std::as_bytes(std::span(header))));
   ReadContext context;
-  for (const Item& item : items) STELE_TRY(gather.leaf(snapshot.leaf(item.leaf), context));
+  const Snapshot ordered = in_file_order(snapshot);
+  for (const Item& item : items) STELE_TRY(gather.leaf(ordered.leaf(item.leaf), context));
   return gather.flush();
 }
 

@@ -414,7 +414,7 @@ bool SteleFormat::recognises(std::span<const std::byte> head, std::uint64_t) con
 }
 
 Result<Snapshot> SteleFormat::open(SourcePtr source, const OpenContext&) const {
-  return Opener(std::move(source)).run();
+  return detail::in_host_order(Opener(std::move(source)).run());
 }
 
 }  // namespace v0

@@ -63,8 +63,12 @@ constexpr std::uint64_t least_for_thread = std::uint64_t{4} << 20;
 
 class Writer {
  public:
-  Writer(const Snapshot& snapshot, Sink& sink, const detail::Workers& workers, bool compressed)
-      : snapshot_(snapshot), data_(*snapshot.data()), sink_(sink), workers_(workers), compressed_(compressed) {}
+  Writer(Snapshot snapshot, Sink& sink, const detail::Workers& workers, bool compressed)
+      : snapshot_(std::move(snapshot)),
+        data_(*snapshot_.data()),
+        sink_(sink),
+        workers_(workers),
+        compressed_(compressed) {}
 
   Status run() {
     STELE_TRY(plan());
@@ -385,7 +389,7 @@ class Writer {
     std::uint32_t end;
     std::size_t size;
   };
-  const Snapshot& snapshot_;
+  const Snapshot snapshot_;
   const detail::SnapshotData& data_;
   Sink& sink_;
   detail::Workers workers_;
@@ -407,7 +411,8 @@ class Writer {
 }  // namespace
 
 Status SteleFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
-  return Writer(snapshot, sink, detail::workers_of(options), compression_ == Compression::zstd).run();
+  const bool compressed = compression_ == Compression::zstd;
+  return Writer(detail::in_file_order(snapshot), sink, detail::workers_of(options), compressed).run();
 }
 
 }  // namespace v0

@@ -3,6 +3,8 @@
 
 #include <stele/stele.hpp>
 
+#include <algorithm>
+#include <bit>
 #include <cstddef>
 #include <span>
 #include <sstream>
@@ -77,6 +79,15 @@ inline stele::Result<std::string> content(const stele::LeafView& leaf) {
   stele::ReadContext context;
   if (auto r = leaf.stream(sink, context); !r) return std::move(r).error();
   return std::move(sink.all);
+}
+
+/// The same bytes as they stand in a file.
+inline std::string in_file_order(std::string bytes, stele::DType dtype) {
+  const std::size_t unit = stele::swap_unit(dtype);
+  for (std::size_t i = 0; std::endian::native == std::endian::big && i < bytes.size(); i += unit) {
+    std::reverse(bytes.data() + i, bytes.data() + i + unit);
+  }
+  return bytes;
 }
 
 /// Whether bytes of that dtype mean something: a bool is 0 or 1.

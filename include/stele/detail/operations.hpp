@@ -1,6 +1,7 @@
 // What the walks do with objects of one type: tensors, values, containers. One constant table of functions per type.
 #pragma once
 
+#include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -98,17 +99,8 @@ struct TensorTable {
     if constexpr (std::is_move_assignable_v<T>) get(p) = std::move(get(from));
   }
 
-  static constexpr TensorOps make() {
-    TensorOps ops;
-    ops.dtype = dtype_of_v<element>;
-    ops.rank = static_cast<std::int16_t>(traits::rank);
-    ops.shape = shape;
-    if constexpr (contiguous) {
-      ops.data = data;
-    } else {
-      ops.read = read;
-      ops.write = write;
-    }
+  /// Whatever loading needs besides.
+  static constexpr void complete(TensorOps& ops) {
     if constexpr (requires(T & t, const Shape& s) { traits::resize(t, s); }) {
       ops.resize = resize;
       ops.unset = unset;
@@ -131,6 +123,24 @@ struct TensorTable {
       ops.adopts_const = true;
     }
     if constexpr (std::is_move_assignable_v<T> && !std::is_trivially_copyable_v<T>) ops.take = take;
+  }
+
+  static constexpr TensorOps make() {
+    TensorOps ops;
+    ops.dtype = dtype_of_v<element>;
+    ops.rank = static_cast<std::int16_t>(traits::rank);
+    ops.shape = shape;
+    if constexpr (contiguous) {
+      ops.data = data;
+    } else {
+      ops.read = read;
+      ops.write = write;
+    }
+    if constexpr (STELE_HEAP != 0) {
+      complete(ops);
+    } else {
+      static_assert(traits::rank <= static_cast<int>(Shape::inline_rank), "stele: a tensor of more than 8 extents");
+    }
     return ops;
   }
   static constexpr TensorOps value = make();
@@ -150,11 +160,6 @@ struct TensorTable<Param<T>> {
 };
 
 // Defined in src/value.cpp. Integers go through the widest type of their signedness.
-STELE_EXPORT void to_value(std::int64_t number, Value& out);
-STELE_EXPORT void to_value(std::uint64_t number, Value& out);
-STELE_EXPORT void to_value(bool truth, Value& out);
-STELE_EXPORT void to_value(double number, Value& out);
-STELE_EXPORT void to_value(const std::string& text, Value& out);
 STELE_EXPORT void assign_value(const Value& from, Value& to);
 STELE_EXPORT bool from_value(const Value& in, std::int64_t low, std::int64_t high, std::int64_t& out);
 STELE_EXPORT bool from_value(const Value& in, std::uint64_t high, std::uint64_t& out);
@@ -164,20 +169,30 @@ STELE_EXPORT bool from_value(const Value& in, std::string& out);
 
 template <class T>
 struct ValueTable {
+  static constexpr bool is_plain = !HasValueTraits<T> && !std::is_same_v<T, Value>;
+
+  static PlainValue plain(const void* p) {
+    const T& t = *static_cast<const T*>(p);
+    if constexpr (std::is_same_v<T, std::string>) {
+      return {ValueKind::string, 0, t};
+    } else if constexpr (std::is_same_v<T, bool>) {
+      return {ValueKind::boolean, t, {}};
+    } else if constexpr (std::is_enum_v<T>) {
+      return ValueTable<std::underlying_type_t<T>>::plain(p);
+    } else if constexpr (std::is_integral_v<T>) {
+      // As Value has it: u64 only above the range of i64.
+      const bool large = std::is_unsigned_v<T> && static_cast<std::uint64_t>(t) > static_cast<std::uint64_t>(INT64_MAX);
+      return {large ? ValueKind::u64 : ValueKind::i64, static_cast<std::uint64_t>(t), {}};
+    } else {
+      return {ValueKind::f64, std::bit_cast<std::uint64_t>(static_cast<double>(static_cast<float_of<T>>(t))), {}};
+    }
+  }
   static void to(const void* p, Value& out) {
     const T& t = *static_cast<const T*>(p);
     if constexpr (HasValueTraits<T>) {
       assign_value(value_traits<T>::to_value(t), out);
-    } else if constexpr (std::is_same_v<T, Value>) {
-      assign_value(t, out);
-    } else if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, std::string>) {
-      to_value(t, out);
-    } else if constexpr (std::is_enum_v<T>) {
-      ValueTable<std::underlying_type_t<T>>::to(p, out);
-    } else if constexpr (std::is_integral_v<T>) {
-      to_value(static_cast<std::conditional_t<std::is_signed_v<T>, std::int64_t, std::uint64_t>>(t), out);
     } else {
-      to_value(static_cast<double>(static_cast<float_of<T>>(t)), out);
+      assign_value(t, out);
     }
   }
   static std::string_view from(void* p, const Value& in) {
@@ -218,8 +233,13 @@ struct ValueTable {
     return from(&scratch, in);
   }
   static constexpr ValueOps make() {
-    ValueOps ops{to, from, nullptr};
-    if constexpr (std::is_default_constructible_v<T>) ops.check = check;
+    ValueOps ops;
+    if constexpr (is_plain) ops.plain = plain;
+    if constexpr (STELE_HEAP != 0) {
+      if constexpr (!is_plain) ops.to_value = to;
+      ops.from_value = from;
+      if constexpr (std::is_default_constructible_v<T>) ops.check = check;
+    }
     return ops;
   }
   static constexpr ValueOps value = make();
@@ -263,7 +283,7 @@ struct SequenceTable {
     ContainerOps ops;
     ops.size = size;
     ops.at = at;
-    if constexpr (requires(C & v) { v.clear(); }) {
+    if constexpr (STELE_HEAP != 0 && requires(C & v) { v.clear(); }) {
       ops.clear = clear;
       ops.reserve = reserve;
       ops.add = add;
@@ -295,9 +315,11 @@ struct HolderTable {
     ContainerOps ops;
     ops.size = size;
     ops.at = at;
-    ops.clear = clear;
-    ops.add = add;
-    if constexpr (holder<C>::category == Category::shared) ops.share = share;
+    if constexpr (STELE_HEAP != 0) {
+      ops.clear = clear;
+      ops.add = add;
+      if constexpr (holder<C>::category == Category::shared) ops.share = share;
+    }
     return ops;
   }
   static constexpr ContainerOps value = make();
@@ -318,9 +340,11 @@ struct MapTable {
   static constexpr ContainerOps make() {
     ContainerOps ops;
     ops.size = size;
-    ops.clear = clear;
-    ops.add = add;
     ops.each = each;
+    if constexpr (STELE_HEAP != 0) {
+      ops.clear = clear;
+      ops.add = add;
+    }
     return ops;
   }
   static constexpr ContainerOps value = make();
@@ -352,7 +376,14 @@ struct VariantTable<C, boost::mp11::mp_list<E...>> {
     (std::index_sequence_for<E...>{});
     return p;
   }
-  static constexpr ContainerOps value{size, at, nullptr, nullptr, add, nullptr, nullptr};
+  static constexpr ContainerOps make() {
+    ContainerOps ops;
+    ops.size = size;
+    ops.at = at;
+    if constexpr (STELE_HEAP != 0) ops.add = add;
+    return ops;
+  }
+  static constexpr ContainerOps value = make();
 };
 
 template <class T>

@@ -240,7 +240,7 @@ constexpr TypeInfo describe() {
     info.slots = recorded_fields<T>::all;
     info.writable = writable<T, Listed>();
     ModuleTable<T>::complete(info);
-    if constexpr (has_hook<T>()) info.hook = &HookTable<T>::value;
+    if constexpr (STELE_HEAP != 0 && has_hook<T>()) info.hook = &HookTable<T>::value;
   } else if constexpr (category == Category::tuple) {
     using table = TupleTable<T, Listed, typename holder<T>::elements>;
     info.kind = TypeKind::tuple;

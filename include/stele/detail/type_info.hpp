@@ -11,6 +11,7 @@
 
 #include "stele/config.hpp"
 #include "stele/dtype.hpp"
+#include "stele/node.hpp"
 #include "stele/param.hpp"
 #include "stele/shape.hpp"
 
@@ -60,7 +61,8 @@ struct FieldInfo {
   std::span<const std::string_view> aliases{};  // older names, tried in order when `name` is missing
 };
 
-/// A tensor type. `object` is the tensor or the Param around it.
+/// A tensor type. `object` is the tensor or the Param around it. With STELE_HEAP=0 the functions that make, resize or
+/// move tensors are absent.
 struct TensorOps {
   DType dtype = DType::none;
   std::int16_t rank = -1;  // -1: known at run time
@@ -85,16 +87,25 @@ struct TensorOps {
   void (*bind)(void* object, std::shared_ptr<const SnapshotData> data, std::uint32_t leaf) = nullptr;
 };
 
+/// A number, bool or string of the user's.
+struct PlainValue {
+  ValueKind kind = ValueKind::null;
+  std::uint64_t bits = 0;  // boolean, i64, u64, f64
+  std::string_view text{};
+};
+
 /// A value type: number, bool, enum, string, Value, or a type with a cereal function.
 struct ValueOps {
-  void (*to_value)(const void* object, Value& out) = nullptr;  // may throw
-  /// Empty on success, else what was expected ("an integer from 0 to 255").
+  PlainValue (*plain)(const void* object) = nullptr;           // numbers, bools, enums, strings
+  void (*to_value)(const void* object, Value& out) = nullptr;  // all others; may throw
+  /// Empty on success, else what was expected ("an integer from 0 to 255"). Absent, as all below, with STELE_HEAP=0.
   std::string_view (*from_value)(void* object, const Value& in) = nullptr;
   /// The same without an object, to check before anything changes; absent where T has no default constructor.
   std::string_view (*check)(const Value& in) = nullptr;
 };
 
-/// Containers: list, array, map, variant, optional, pointer, shared.
+/// Containers: list, array, map, variant, optional, pointer, shared. With STELE_HEAP=0 there are size, at and each
+/// only.
 struct ContainerOps {
   std::size_t (*size)(const void* c) = nullptr;         // variant: the alternative's number, or npos when valueless
   void* (*at)(const void* c, std::size_t i) = nullptr;  // element i; optional, pointer: the pointee; variant: the value

@@ -1,0 +1,148 @@
+// The walk object -> visitor: over the tables of a module or a Record. Knows no format, and needs no heap by itself.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "stele/detail/type_info.hpp"
+#include "stele/errc.hpp"
+#include "stele/node.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// One step of the way from the top of a module to where a walk stands.
+struct Step {
+  const Step* up;  // null at the top
+  NodeName name;
+};
+
+/// Visitor: begin(kind, step, type, conditional), end(), tensor(step, ops, object, conditional), value(…), none(…), and
+/// for tied objects alias(step, target) with what mark() gave when the target was visited. Any of them may stop the
+/// walk by returning an Errc other than none.
+///
+/// Self says what depends on there being a heap: `Addresses` of a module's fields, and how maps and shared pointers are
+/// visited.
+template <class Self, class Visitor>
+class WalkOver {
+ public:
+  Errc run(const TypeInfo& type, const void* object) {
+    return visit(type, const_cast<void*>(object), Step{nullptr, ""}, false, 0);
+  }
+
+ protected:
+  explicit WalkOver(Visitor& visitor) : visitor_(visitor) {}
+
+  Errc visit(const TypeInfo& type, void* object, const Step& at, bool conditional, int depth) {
+    if (depth > Self::deepest) return Errc::limit;
+    switch (type.kind) {
+      case TypeKind::constant:
+        return visitor_.none(at, conditional);
+      case TypeKind::tensor:
+        return visitor_.tensor(at, *type.tensor, object, conditional);
+      case TypeKind::value:
+        return visitor_.value(at, *type.value, object, conditional);
+      case TypeKind::module:
+      case TypeKind::tuple: {
+        if (const Errc e = begin(type, at, conditional); e != Errc::none) return e;
+        const typename Self::Addresses addresses(self(), type, object);
+        if (!addresses.complete()) return Errc::limit;
+        for (std::size_t i = 0; i < type.fields.size(); ++i) {
+          const FieldInfo& field = type.fields[i];
+          const Step step{&at, type.kind == TypeKind::tuple ? NodeName::element(i) : NodeName(field.name)};
+          if (const Errc e = visit(*field.type, addresses[i], step, false, depth + 1); e != Errc::none) return e;
+        }
+        return visitor_.end();
+      }
+      case TypeKind::list:
+      case TypeKind::array: {
+        if (const Errc e = begin(type, at, conditional); e != Errc::none) return e;
+        const std::size_t n = type.container->size(object);
+        for (std::size_t i = 0; i < n; ++i) {
+          const Step step{&at, NodeName::element(i)};
+          const Errc e = visit(*type.element, type.container->at(object, i), step, true, depth + 1);
+          if (e != Errc::none) return e;
+        }
+        return visitor_.end();
+      }
+      case TypeKind::map:
+        return self().visit_map(type, object, at, conditional, depth);
+      case TypeKind::variant: {
+        const std::size_t which = type.container->size(object);
+        if (which >= type.fields.size()) return visitor_.none(at, conditional);
+        if (const Errc e = begin(type, at, conditional); e != Errc::none) return e;
+        const FieldInfo& alternative = type.fields[which];
+        const Step step{&at, NodeName(alternative.name)};
+        const Errc e = visit(*alternative.type, type.container->at(object, 0), step, true, depth + 1);
+        return e != Errc::none ? e : visitor_.end();
+      }
+      case TypeKind::optional:
+      case TypeKind::pointer:
+        if (type.container->size(object) == 0) return visitor_.none(at, conditional);
+        return visit(*type.element, type.container->at(object, 0), at, true, depth + 1);
+      case TypeKind::shared:
+        return self().visit_shared(type, object, at, conditional, depth);
+    }
+    return Errc::none;
+  }
+
+  Errc begin(const TypeInfo& type, const Step& at, bool conditional) {
+    static constexpr NodeKind kinds[] = {NodeKind::none,   NodeKind::tensor, NodeKind::value,
+                                         NodeKind::module, NodeKind::tuple,  NodeKind::list,
+                                         NodeKind::array,  NodeKind::map,    NodeKind::variant};
+    return visitor_.begin(kinds[static_cast<std::size_t>(type.kind)], at, type, conditional);
+  }
+
+  Self& self() { return static_cast<Self&>(*this); }
+
+  Visitor& visitor_;
+};
+
+/// Refuses what needs a heap by nature, and bounds what the stack must hold.
+template <class Visitor>
+class HeaplessWalk : public WalkOver<HeaplessWalk<Visitor>, Visitor> {
+ public:
+  using Base = WalkOver<HeaplessWalk<Visitor>, Visitor>;
+  explicit HeaplessWalk(Visitor& visitor) : Base(visitor) {}
+
+ private:
+  friend Base;
+  static constexpr int deepest = 32;
+
+  // Of the modules that are open at a time, one behind the other.
+  class Addresses {
+   public:
+    Addresses(HeaplessWalk& walk, const TypeInfo& type, void* object)
+        : walk_(walk), first_(walk.used_), complete_(type.slots <= room - first_) {
+      if (!complete_) return;
+      type.addresses(object, walk.addresses_ + first_);
+      walk.used_ = first_ + type.fields.size();
+    }
+    ~Addresses() { walk_.used_ = first_; }
+    Addresses(const Addresses&) = delete;
+    Addresses& operator=(const Addresses&) = delete;
+    bool complete() const { return complete_; }
+    void* operator[](std::size_t i) const { return walk_.addresses_[first_ + i]; }
+
+   private:
+    HeaplessWalk& walk_;
+    std::size_t first_;
+    bool complete_;
+  };
+
+  Errc visit_map(const TypeInfo&, void*, const Step& at, bool conditional, int) { return refuse(at, conditional); }
+  Errc visit_shared(const TypeInfo&, void*, const Step& at, bool conditional, int) { return refuse(at, conditional); }
+  Errc refuse(const Step& at, bool conditional) {
+    static_cast<void>(this->visitor_.none(at, conditional));  // the place of the error
+    return Errc::unsupported;
+  }
+
+  static constexpr std::size_t room = 160;  // STELE_MODULE lists up to 156 fields
+  void* addresses_[room];
+  std::size_t used_ = 0;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

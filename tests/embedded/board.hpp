@@ -1,0 +1,21 @@
+// What the programs for the microcontroller stand on: Arm semihosting, through which QEMU prints, writes files and
+// ends.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string_view>
+
+namespace board {
+
+void print(std::string_view text);
+void print(unsigned number);
+/// False where it cannot be written.
+bool write_file(const char* name, std::span<const std::byte> bytes);
+/// Bytes of the stack that were ever in use.
+unsigned stack_used();
+
+}  // namespace board
+
+/// Of the program. Its result is the emulator's exit status: 0 or 1.
+int run();

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# The tests on a big-endian machine, s390x, under QEMU's emulation of programs. Debian's libraries for it are unpacked
+# below build/big-endian; the package lists they come from are there too, so that nothing of the system changes.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+jobs=${1:-2}
+folder=$PWD/build/big-endian
+# Reflection, both walks, numbers, formats. What is left out is about files, threads or other libraries.
+tests=(main stele_writer_test stele_format_test stele_tree_test safetensors_test shards_test precision_test
+       precision_int_test recorders_test recorders_property_test load_test compression_test)
+
+if [ ! -e "$folder/sysroot/complete" ]; then
+  rm -rf "$folder/apt" "$folder/sysroot"
+  mkdir -p "$folder/apt/lists/partial" "$folder/apt/archives/partial"
+  cat >"$folder/apt/apt.conf" <<EOF
+APT::Architecture "s390x";
+APT::Architectures { "s390x"; };
+APT::Sandbox::User "root";
+Acquire::Languages "none";
+Dir::State::Lists "$folder/apt/lists";
+Dir::Cache "$folder/apt";
+EOF
+  export APT_CONFIG=$folder/apt/apt.conf
+  apt-get -q -o Acquire::Retries=3 update
+  (cd "$folder/apt/archives" && apt-get -q -o Acquire::Retries=3 download \
+    libhwy-dev libhwy1 libre2-dev libre2-9 libxxhash-dev libxxhash0 libzstd-dev libzstd1)
+  for package in "$folder"/apt/archives/*.deb; do dpkg-deb -x "$package" "$folder/sysroot"; done
+  unset APT_CONFIG
+  touch "$folder/sysroot/complete"
+fi
+
+cmake --preset dev -B "$folder/build" -D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/s390x.cmake" \
+  -D CMAKE_CXX_COMPILER=s390x-linux-gnu-g++ -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF \
+  -D STELE_TEST_FILES="$(IFS=';' && echo "${tests[*]}")"
+cmake --build "$folder/build" -j "$jobs" --target stele_tests
+qemu-s390x -L /usr/s390x-linux-gnu "$folder/build/tests/stele_tests"
