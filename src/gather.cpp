@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "ahead.hpp"
+
 namespace stele {
 inline namespace v0 {
 namespace detail {
@@ -88,8 +90,14 @@ Status Gather::leaf(const LeafView& leaf, ReadContext& context, std::uint64_t* h
     if (hash != nullptr) *hash = hash64(bytes.data(), bytes.size());
     return bytes.size() < worth_referring ? write(bytes) : refer(bytes);
   }
-  LeafSink sink(*this, hash != nullptr);
-  STELE_TRY(leaf.stream(sink, context));
+  if (worth_ahead(leaf, context.workers())) {
+    hasher_.reset();
+    LeafSink sink(*this, false);
+    STELE_TRY(stream_ahead(leaf, context, hash != nullptr ? &hasher_ : nullptr, sink));
+  } else {
+    LeafSink sink(*this, hash != nullptr);
+    STELE_TRY(leaf.stream(sink, context));
+  }
   if (hash != nullptr) *hash = hasher_.digest();
   if (position() - before != leaf.byte_size()) {
     return Error(Errc::malformed, "a leaf gave another number of bytes than it said")

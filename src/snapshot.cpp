@@ -67,6 +67,30 @@ std::string node_path(const SnapshotData& data, std::uint32_t node) {
   return path;
 }
 
+std::string_view RunningPath::of(std::uint32_t i) {
+  const Node& node = data_.nodes[i];
+  if (data_.flat) return i != 0 ? std::string_view(node.name, node.name_size) : std::string_view();
+  while (!open_.empty() && open_.back().end <= i) open_.pop_back();
+  path_.resize(open_.empty() ? 0 : open_.back().size);
+  if (i != 0) {
+    if (node.parent != 0) path_ += '.';
+    append_node_segment(path_, node);
+  }
+  if (node.end > i + 1) open_.push_back({node.end, path_.size()});
+  return path_;
+}
+
+LeafPaths::LeafPaths(const SnapshotData& data) : places_(data.leaves.size()) {
+  text_.reserve(data.leaves.size() * 24);
+  RunningPath running(data);
+  for (std::uint32_t i = 0; i < data.nodes.size(); ++i) {
+    const std::string_view path = running.of(i);
+    if (data.nodes[i].kind != NodeKind::tensor) continue;
+    places_[data.nodes[i].index] = {text_.size(), path.size()};
+    text_ += path;
+  }
+}
+
 std::uint32_t clashing_sibling(const SnapshotData& data) {
   const auto& nodes = data.nodes;
   using Named = std::pair<std::string_view, std::uint32_t>;

@@ -129,6 +129,39 @@ inline const TensorOps* module_tensor_ops(const Provider& provider) {
 void append_node_segment(std::string& path, const Node& node);
 std::string node_path(const SnapshotData& data, std::uint32_t node);
 
+/// The paths of all nodes, asked for in the order of their numbers: each costs no more than its own segment.
+class STELE_EXPORT RunningPath {
+ public:
+  explicit RunningPath(const SnapshotData& data) : data_(data) {}
+  /// Valid until the next call.
+  std::string_view of(std::uint32_t node);
+
+ private:
+  struct Open {
+    std::uint32_t end;
+    std::size_t size;  // of its path
+  };
+  const SnapshotData& data_;
+  std::string path_;
+  std::vector<Open> open_;
+};
+
+/// The paths of all leaves, by their numbers.
+class STELE_EXPORT LeafPaths {
+ public:
+  explicit LeafPaths(const SnapshotData& data);
+  std::string_view operator[](std::size_t leaf) const noexcept {
+    return std::string_view(text_).substr(places_[leaf].begin, places_[leaf].size);
+  }
+
+ private:
+  struct Place {
+    std::size_t begin, size;
+  };
+  std::string text_;
+  std::vector<Place> places_;
+};
+
 /// A node whose name one of its siblings has too, or an element whose number is not above that of the one before;
 /// no_index where there is none. Where all siblings are tensors, their paths are for others to compare.
 STELE_EXPORT std::uint32_t clashing_sibling(const SnapshotData& data);

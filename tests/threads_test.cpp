@@ -130,6 +130,44 @@ TEST_CASE_TEMPLATE("threads: a load gives the same numbers on any number of them
   CHECK(pool.runs > 0);
 }
 
+/// Fails at the write that passes `most` bytes.
+class ShortSink final : public Sink {
+ public:
+  explicit ShortSink(std::size_t most) : Sink("short"), most_(most) {}
+  using Sink::write;
+  Status write(std::span<const std::span<const std::byte>> pieces) override {
+    for (const auto& piece : pieces) used_ += piece.size();
+    return used_ > most_ ? Error(Errc::no_space, "full") : Status();
+  }
+
+ private:
+  std::size_t most_, used_ = 0;
+};
+
+TEST_CASE_TEMPLATE("threads: what is converted is made ahead of the writing", R, STELE_TEST_RECORDERS) {
+  struct Two {
+    Tensor<double, 1> a, b;
+  };
+  Two m{Tensor<double, 1>({2'300'001}), Tensor<double, 1>({1'200'000})};
+  for (std::size_t i = 0; i < m.a.size(); ++i) m.a[i] = static_cast<double>(i % 2000) / 7;
+  for (std::size_t i = 0; i < m.b.size(); ++i) m.b[i] = -static_cast<double>(i % 2000) / 7;
+  const at_precision_t<R, FullPrecision> recorder;
+  const Bytes expected = good(saved(recorder, m, on<SaveOptions>(1)));
+  const Bytes bytes = good(saved(recorder, m, on<SaveOptions>(2)));
+  CHECK(text_of(bytes.span()) == text_of(expected.span()));
+
+  for (const std::size_t most : {std::size_t{0}, bytes.size() / 4, bytes.size() / 2}) {
+    ShortSink sink(most);
+    CHECK(bad(recorder.record(m, sink, on<SaveOptions>(2))).code() == Errc::no_space);
+  }
+  m.a[2'000'000] = 1e300;  // becomes infinite
+  BufferSink sink;
+  const Error e = bad(recorder.record(m, sink, on<SaveOptions>(2)));
+  CHECK(e.code() == Errc::out_of_range);
+  CHECK(e.path() == "a");
+  CHECK(e.found().find("2000000") != std::string::npos);
+}
+
 TEST_CASE("threads: an executor does what is left of one save, never with threads = 1") {
   const Large m = large_model();
   Pool pool(4);

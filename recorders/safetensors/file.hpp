@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 
+#include "snapshot_internal.hpp"
 #include "stele/sink.hpp"
 #include "stele/snapshot.hpp"
 
@@ -18,11 +19,11 @@ namespace safetensors {
 inline constexpr std::uint64_t max_header = 100'000'000;
 
 /// Whether names, tensors and metadata can stand in such files. Errors: not_representable.
-Status check(const Snapshot& snapshot);
+Status check(const Snapshot& snapshot, const LeafPaths& paths);
 
 /// Writes a file of these leaves of a snapshot that check() has let through. The sink is not committed.
-Status write(const Snapshot& snapshot, std::span<const std::uint32_t> leaves,
-             const std::map<std::string, std::string>& metadata, Sink& sink);
+Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const std::uint32_t> leaves,
+             const std::map<std::string, std::string>& metadata, const Workers& workers, Sink& sink);
 
 }  // namespace safetensors
 }  // namespace detail

@@ -10,6 +10,7 @@
 #include "gather.hpp"
 #include "json/json.hpp"
 #include "name_order.hpp"
+#include "parallel.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/detail/little_endian.hpp"
 
@@ -317,13 +318,15 @@ Result<Snapshot> SafetensorsFormat::open(SourcePtr source, const OpenContext&) c
 namespace detail {
 namespace safetensors {
 
-Status check(const Snapshot& snapshot) {
+Status check(const Snapshot& snapshot, const LeafPaths& paths) {
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
     const auto refuse = [&](const char* why) {
-      return Error(Errc::not_representable, "safetensors files cannot hold this").path(leaf.path()).found(why);
+      return Error(Errc::not_representable, "safetensors files cannot hold this")
+          .path(std::string(paths[i]))
+          .found(why);
     };
-    const std::string name = leaf.path();
+    const std::string_view name = paths[i];
     if (name == "__metadata__") return refuse("a tensor of the reserved name __metadata__");
     if (!json::valid_utf8(name)) return refuse("a name that is not UTF-8");
     if (*element_count(leaf.shape()) * bits(leaf.dtype()) % 8 != 0) return refuse("a tensor of part of a byte");
@@ -336,20 +339,20 @@ Status check(const Snapshot& snapshot) {
   return {};
 }
 
-Status write(const Snapshot& snapshot, std::span<const std::uint32_t> leaves,
-             const std::map<std::string, std::string>& metadata, Sink& sink) {
+Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const std::uint32_t> leaves,
+             const std::map<std::string, std::string>& metadata, const Workers& workers, Sink& sink) {
   struct Item {
-    std::string name;
     std::size_t order;
     std::uint32_t leaf;
   };
   std::vector<Item> items;
   items.reserve(leaves.size());
-  for (const std::uint32_t i : leaves) {
-    items.push_back({snapshot.leaf(i).path(), dtype_order(snapshot.leaf(i).dtype()), i});
+  for (const std::uint32_t k :
+       order_by_name(static_cast<std::uint32_t>(leaves.size()), [&](std::uint32_t i) { return paths[leaves[i]]; })) {
+    items.push_back({dtype_order(snapshot.leaf(leaves[k]).dtype()), leaves[k]});
   }
-  std::sort(items.begin(), items.end(),
-            [](const Item& a, const Item& b) { return a.order != b.order ? a.order > b.order : a.name < b.name; });
+  const auto before = [](const Item& a, const Item& b) { return a.order > b.order; };
+  if (!std::is_sorted(items.begin(), items.end(), before)) std::stable_sort(items.begin(), items.end(), before);
   std::string header;
   json::Writer out(header);
   out.begin_object();
@@ -365,7 +368,7 @@ Status write(const Snapshot& snapshot, std::span<const std::uint32_t> leaves,
   std::uint64_t at = 0;
   for (const Item& item : items) {
     const LeafView leaf = snapshot.leaf(item.leaf);
-    out.key(item.name);
+    out.key(paths[item.leaf]);
     out.begin_object();
     out.key("dtype");
     out.string(dtypes[item.order].first);
@@ -394,7 +397,7 @@ Status write(const Snapshot& snapshot, std::span<const std::uint32_t> leaves,
   store_le(length, std::uint64_t{header.size()});
   STELE_TRY(gather.write(length));
   STELE_TRY(gather.write(std::as_bytes(std::span(header))));
-  ReadContext context;
+  ReadContext context(workers);
   const Snapshot ordered = in_file_order(snapshot);
   for (const Item& item : items) STELE_TRY(gather.leaf(ordered.leaf(item.leaf), context));
   return gather.flush();
@@ -403,14 +406,15 @@ Status write(const Snapshot& snapshot, std::span<const std::uint32_t> leaves,
 }  // namespace safetensors
 }  // namespace detail
 
-Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions&) const {
-  STELE_TRY(detail::safetensors::check(snapshot));
+Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
+  const detail::LeafPaths paths(*snapshot.data());
+  STELE_TRY(detail::safetensors::check(snapshot, paths));
   std::vector<std::uint32_t> leaves(snapshot.leaf_count());
   std::iota(leaves.begin(), leaves.end(), std::uint32_t{0});
   std::map<std::string, std::string> metadata = snapshot.metadata();
   STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
   if (!extras.empty()) metadata.emplace(detail::flat_key, std::move(extras));
-  return detail::safetensors::write(snapshot, leaves, metadata, sink);
+  return detail::safetensors::write(snapshot, paths, leaves, metadata, detail::workers_of(options), sink);
 }
 
 }  // namespace v0

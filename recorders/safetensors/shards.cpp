@@ -6,6 +6,7 @@
 #include "file.hpp"
 #include "flat.hpp"
 #include "json/json.hpp"
+#include "parallel.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/safetensors.hpp"
@@ -229,7 +230,8 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
   if (bundle == nullptr) {
     return Error(Errc::unsupported, "several files need a place").expected("a path, or a sink of a bundle");
   }
-  STELE_TRY(detail::safetensors::check(snapshot));
+  const detail::LeafPaths paths(*snapshot.data());
+  STELE_TRY(detail::safetensors::check(snapshot, paths));
   if (snapshot.metadata().contains(std::string(total_size))) {
     return Error(Errc::not_representable, "the metadata key total_size is the format's own");
   }
@@ -270,12 +272,13 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
 
   std::map<std::string, std::string> metadata = snapshot.metadata();
   metadata.insert(framework);
-  std::map<std::string, const std::string*> weight_map;
+  std::map<std::string_view, const std::string*> weight_map;
+  const detail::Workers workers = detail::workers_of(options);
   const auto write_file = [&](std::size_t i) -> Status {
     STELE_TRY_ASSIGN(const auto file, bundle->create(files[i]));
-    STELE_TRY(detail::safetensors::write(snapshot, shards[i], metadata, *file));
+    STELE_TRY(detail::safetensors::write(snapshot, paths, shards[i], metadata, workers, *file));
     STELE_TRY(file->commit());
-    for (const std::uint32_t leaf : shards[i]) weight_map.emplace(snapshot.leaf(leaf).path(), &files[i]);
+    for (const std::uint32_t leaf : shards[i]) weight_map.emplace(paths[leaf], &files[i]);
     return {};
   };
   for (std::size_t i = 0; i < shards.size(); ++i) {

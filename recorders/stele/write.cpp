@@ -92,7 +92,6 @@ class Writer {
     node_values_.resize(data_.nodes.size());
     strings_.reserve(data_.leaves.size() * 24);
     if (!data_.nodes.empty()) {
-      path_ends_.reserve(32);
       for (std::uint32_t i = 0; i < data_.nodes.size(); ++i) STELE_TRY(plan_node(i));
     }
     if (!strings_.fits() || data_.extents.size() > 0xffffffffU) return Error(Errc::limit, "an index of 4 GiB or more");
@@ -128,20 +127,9 @@ class Writer {
         static_cast<std::size_t>(*format::round_up(out.position(), format::block_alignment) - out.position()));
   }
 
-  // Pre-order, so that path_ is always the path of the node's parent when its turn comes.
   Status plan_node(std::uint32_t i) {
     const Node& node = data_.nodes[i];
-    while (!path_ends_.empty() && path_ends_.back().end <= i) {
-      path_.resize(path_ends_.back().size);
-      path_ends_.pop_back();
-    }
-    const std::size_t parent = path_.size();
-    if (data_.flat && i != 0) {
-      path_.assign(node.name, node.name_size);
-    } else if (i != 0) {
-      if (node.parent != 0) path_ += '.';
-      detail::append_node_segment(path_, node);
-    }
+    const std::string_view path = paths_.of(i);
     const std::string_view segment(node.name != nullptr ? node.name : "", node.name != nullptr ? node.name_size : 0);
     std::uint32_t leaf = no_index;
     if (node.kind == NodeKind::tensor) {
@@ -150,11 +138,11 @@ class Writer {
       leaf = data_.nodes[node.index].index;
     }
     if (leaf != no_index) {
-      const Text name = strings_.append(path_);
+      const Text name = strings_.append(path);
       rows_.push_back({name, i, leaf, node.kind == NodeKind::alias});
       // The segment is mostly the end of the path, which is there already.
-      const bool suffix = segment.size() <= path_.size() && std::string_view(path_).ends_with(segment);
-      node_names_[i] = suffix ? Text{static_cast<std::uint32_t>(name.offset + path_.size() - segment.size()),
+      const bool suffix = path.ends_with(segment);
+      node_names_[i] = suffix ? Text{static_cast<std::uint32_t>(name.offset + path.size() - segment.size()),
                                      static_cast<std::uint32_t>(segment.size())}
                               : strings_.add(segment);
     } else if (i != 0) {
@@ -168,11 +156,6 @@ class Writer {
         for (const auto& [key, value] : *annotations) map.emplace_back(key, value);
         STELE_TRY(plan_value(i, Value(std::move(map))));
       }
-    }
-    if (node.end > i + 1) {
-      path_ends_.push_back({node.end, parent});
-    } else {
-      path_.resize(parent);
     }
     return {};
   }
@@ -254,7 +237,7 @@ class Writer {
     if (bytes < least_for_thread) beside.clear();
     std::atomic<bool> stopped{false};
     const auto write = [&]() -> Status {
-      ReadContext context;
+      ReadContext context(workers_);
       auto next = beside.begin();
       for (std::uint32_t i = 0; i < data_.leaves.size() && !stopped; ++i) {
         const bool hashed = next != beside.end() && *next == i;
@@ -385,10 +368,6 @@ class Writer {
   struct Range {
     std::size_t offset = 0, size = 0;
   };
-  struct PathEnd {
-    std::uint32_t end;
-    std::size_t size;
-  };
   const Snapshot snapshot_;
   const detail::SnapshotData& data_;
   Sink& sink_;
@@ -402,8 +381,7 @@ class Writer {
   std::vector<std::uint32_t> entry_of_node_;
   std::vector<std::uint64_t> offsets_, hashes_;
   std::vector<detail::StoredBlock> stored_;
-  std::string path_;
-  std::vector<PathEnd> path_ends_;
+  detail::RunningPath paths_{data_};
   std::uint64_t index_offset_ = 0, index_size_ = 0;
   Bytes index_;
 };
