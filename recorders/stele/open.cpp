@@ -88,7 +88,7 @@ class Opener {
     const format::Index& index = file_->index;
     builder_.data().flat = index.flat();
     builder_.data().guessed = index.guessed();
-    STELE_TRY(check_entries());
+    STELE_TRY(check_names());
     for (std::uint32_t i = 0; i < index.nodes(); ++i) STELE_TRY(add_node(i));
     if (entries_seen_ != index.entries()) return malformed("an entry without a node", index.entry_offset(0));
     if (running_ != file_->blocks_end) return malformed("a gap before the index", running_);
@@ -220,26 +220,32 @@ class Opener {
     return {};
   }
 
-  /// Names strictly ascend: no duplicates, and the binary search finds all of them.
-  Status check_entries() {
+  /// Names strictly ascend: no duplicates, and the binary search finds all of them. The rest of an entry is checked
+  /// with its node.
+  Status check_names() {
     const format::Index& index = file_->index;
-    format::Entry entry;
     std::string_view last;
+    std::string_view name;
     for (std::uint32_t i = 0; i < index.entries(); ++i) {
-      if (!index.entry(i, entry)) return malformed("a malformed entry", index.entry_offset(i));
-      if (i != 0 && !(last < entry.name))
+      if (!index.entry_name(i, name)) return malformed("a malformed entry", index.entry_offset(i));
+      if (i != 0 && !(last < name)) {
         return malformed("entries that are not in the order of names", index.entry_offset(i));
-      last = entry.name;
-      if (entry.node >= index.nodes()) return malformed("an entry without a node", index.entry_offset(i));
-      // Packed and block dtypes keep their own lengths.
-      if (is_known(entry.dtype) && !index.length_fits(entry)) {
-        return malformed("a tensor whose length is not that of its dtype and shape", index.entry_offset(i));
       }
-      if (!is_known(entry.dtype)) {
-        return Error(Errc::unsupported, "a dtype that this version does not know")
-            .offset(index.entry_offset(i))
-            .file(file_->source->name());
-      }
+      last = name;
+    }
+    return {};
+  }
+
+  Status check_entry(std::uint32_t i, const format::Entry& entry) const {
+    const format::Index& index = file_->index;
+    if (!is_known(entry.dtype)) {
+      return Error(Errc::unsupported, "a dtype that this version does not know")
+          .offset(index.entry_offset(i))
+          .file(file_->source->name());
+    }
+    // Packed and block dtypes keep their own lengths.
+    if (!index.length_fits(entry)) {
+      return malformed("a tensor whose length is not that of its dtype and shape", index.entry_offset(i));
     }
     return {};
   }
@@ -324,8 +330,10 @@ class Opener {
     const format::Index& index = file_->index;
     const auto bad = [&](const char* text) { return malformed(text, index.node_offset(i)); };
     if (node.index >= index.entries()) return bad("a tensor without an entry");
-    const format::Entry entry = file_->entry(node.index);
+    format::Entry entry;
+    if (!index.entry(node.index, entry)) return malformed("a malformed entry", index.entry_offset(node.index));
     if (entry.alias || entry.node != i || entry.name != path_) return bad("a tensor that is not its entry's");
+    STELE_TRY(check_entry(node.index, entry));
     // In the order of the tree the blocks follow each other without a gap: no overlap, nothing hidden between.
     if (entry.stored != 0 && !detail::frames_fit(entry.stored, entry.length)) {
       return malformed("a compressed block of a size that it cannot have", index.entry_offset(node.index));
@@ -338,10 +346,11 @@ class Opener {
     ++entries_seen_;
     extents_used_ += entry.rank;
     if (extents_used_ > index.extents()) return bad("tensors that share their extents");
-    extents_.clear();
-    for (std::uint32_t d = 0; d < entry.rank; ++d) extents_.push_back(index.extent(entry, d));
+    extents_.resize(entry.rank);
+    for (std::uint32_t d = 0; d < entry.rank; ++d) extents_[d] = index.extent(entry, d);
     const LeafOps& ops = entry.stored != 0 ? compressed_ops : plain_ops;
-    builder_.tensor(name, entry.dtype, extents_, entry.length, {&ops, file_.get(), node.index}, node.conditional);
+    detail::push_tensor(builder_.data(), name, node.conditional, builder_.parent(), entry.dtype, extents_, entry.length,
+                        {&ops, file_.get(), node.index});
     if (entry.id_form != 0) {
       builder_.set_id({entry.id_high, entry.id_low, static_cast<ParamId::Form>(entry.id_form)});
     }

@@ -275,6 +275,11 @@ class Index {
     out.stored = stored_.empty() ? 0 : load_le<std::uint64_t>(stored_.data() + std::size_t{i} * stored_size);
     return out;
   }
+  /// False where the name lies outside its section.
+  bool entry_name(std::uint32_t i, std::string_view& out) const noexcept {
+    const std::byte* p = entry_bytes_.data() + std::size_t{i} * entry_size;
+    return string(load_le<std::uint32_t>(p), load_le<std::uint32_t>(p + 4), out);
+  }
   /// Of node i.
   std::uint8_t kind(std::uint32_t i) const noexcept {
     return static_cast<std::uint8_t>(node_bytes_[std::size_t{i} * node_size]);
