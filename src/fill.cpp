@@ -103,8 +103,9 @@ class Worker {
       }
       return {};
     });
-    if (!status) task_.fail(at, std::move(status).error());
-    return static_cast<bool>(status);
+    if (status) return true;
+    task_.fail(at, std::move(status).error());
+    return false;
   }
 
  private:

@@ -58,27 +58,32 @@ Bytes& scratch() {
 
 /// A frame on its way into a file.
 struct Packed {
-  Bytes plain{frame_size};
-  std::size_t used = 0;
+  std::span<const std::byte> plain;  // where it is: in the tensor, or gathered
+  Bytes gathered;
   Bytes packed;  // as large as it may become
   std::size_t size = 0;
   bool compressed = false;
 
+  /// Adds to what is gathered; gives back what does not go in.
+  std::span<const std::byte> gather(std::span<const std::byte> bytes) {
+    if (gathered.empty()) gathered = Bytes(frame_size);
+    const std::size_t n = std::min(bytes.size(), frame_size - plain.size());
+    std::memcpy(gathered.data() + plain.size(), bytes.data(), n);
+    plain = std::span<const std::byte>(gathered.span()).first(plain.size() + n);
+    return bytes.subspan(n);
+  }
   void pack(unsigned width) {
     if (packed.empty()) packed = Bytes(ZSTD_compressBound(frame_size));
     const std::byte* from = plain.data();
     if (width != 1) {
-      shuffle_bytes(plain.data(), scratch().data(), used / width, width);
+      shuffle_bytes(plain.data(), scratch().data(), plain.size() / width, width);
       from = scratch().data();
     }
-    size = ZSTD_compress2(&compressor(), packed.data(), packed.size(), from, used);
+    size = ZSTD_compress2(&compressor(), packed.data(), packed.size(), from, plain.size());
     // A sixteenth less, or it is not worth the time to take it back.
-    compressed = !ZSTD_isError(size) && size + used / 16 <= used;
+    compressed = !ZSTD_isError(size) && size + plain.size() / 16 <= plain.size();
   }
-  std::span<const std::byte> bytes() const {
-    return compressed ? std::span<const std::byte>(packed.data(), size)
-                      : std::span<const std::byte>(plain.data(), used);
-  }
+  std::span<const std::byte> bytes() const { return compressed ? packed.span().first(size) : plain; }
 };
 
 Error broken(const FramedBlock& block, const char* text) {
@@ -168,9 +173,9 @@ class FrameWriter::FrameSink final : public PieceSink {
     width_ = swap_unit(leaf.dtype());
     start_ = out_.position();
     most_ = static_cast<std::size_t>(
-        std::min<std::uint64_t>(frame_count(leaf.byte_size()), std::uint64_t{2} * workers_.threads));
+        std::min<std::uint64_t>(frame_count(leaf.byte_size()), std::uint64_t{workers_.threads}));
     if (batch_.size() < most_) batch_.resize(most_);
-    for (Packed& frame : batch_) frame.used = 0;  // of a leaf that failed
+    for (Packed& frame : batch_) frame.plain = {};  // of a leaf that failed
     full_ = 0;
     as_it_is_ = false;
     sizes_.clear();
@@ -179,7 +184,16 @@ class FrameWriter::FrameSink final : public PieceSink {
   }
 
   Status piece(std::span<const std::byte> bytes) override {
-    // A live tensor comes whole: hashed and copied while a part of it is in cache.
+    // A live tensor comes whole: its frames are taken from where they are. They are not there after this call.
+    bool taken = false;
+    while (bytes.size() >= frame_size && !as_it_is_ && batch_[full_].plain.empty()) {
+      batch_[full_].plain = bytes.first(frame_size);
+      hasher_.update(bytes.data(), frame_size);
+      bytes = bytes.subspan(frame_size);
+      taken = true;
+      if (++full_ == most_ || sizes_.empty()) STELE_TRY(flush());
+    }
+    if (taken) STELE_TRY(flush());
     while (!bytes.empty()) {
       const auto now = bytes.first(std::min(bytes.size(), ReadContext::piece_size));
       hasher_.update(now.data(), now.size());
@@ -206,18 +220,15 @@ class FrameWriter::FrameSink final : public PieceSink {
     while (!bytes.empty()) {
       if (as_it_is_) return out_.write(bytes);
       Packed& frame = batch_[full_];
-      const std::size_t n = std::min(bytes.size(), frame_size - frame.used);
-      std::memcpy(frame.plain.data() + frame.used, bytes.data(), n);
-      frame.used += n;
-      bytes = bytes.subspan(n);
+      bytes = frame.gather(bytes);
       // The first frame decides for all of the tensor.
-      if (frame.used == frame_size && (++full_ == most_ || sizes_.empty())) STELE_TRY(flush());
+      if (frame.plain.size() == frame_size && (++full_ == most_ || sizes_.empty())) STELE_TRY(flush());
     }
     return {};
   }
 
   Status flush() {
-    const std::size_t count = full_ + (full_ < most_ && batch_[full_].used != 0 ? 1 : 0);
+    const std::size_t count = full_ + (full_ < most_ && !batch_[full_].plain.empty() ? 1 : 0);
     full_ = 0;
     parallel(workers_, count, [&](std::size_t i) { batch_[i].pack(width_); });
     for (std::size_t i = 0; i < count; ++i) {
@@ -226,7 +237,7 @@ class FrameWriter::FrameSink final : public PieceSink {
       stored_.update(frame.bytes().data(), frame.bytes().size());
       STELE_TRY(out_.write(frame.bytes()));
       sizes_.push_back(static_cast<std::uint32_t>(frame.bytes().size()) | (frame.compressed ? 0U : plain_frame));
-      frame.used = 0;
+      frame.plain = {};
     }
     return {};
   }
