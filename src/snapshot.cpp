@@ -55,6 +55,13 @@ Bytes ReadContext::acquire() {
   return piece;
 }
 
+std::byte* ReadContext::memory(std::size_t block, std::size_t size) {
+  Bytes& bytes = memory_[block];
+  if (bytes.size() < size) bytes = Bytes();  // the old one goes first
+  if (bytes.size() < size) bytes = Bytes(size);
+  return bytes.data();
+}
+
 Result<std::span<const std::byte>> ReadContext::window(const Source& source, std::uint64_t offset, std::size_t size) {
   if (const auto all = source.view(); !all.empty() && offset <= all.size() && size <= all.size() - offset) {
     return all.subspan(static_cast<std::size_t>(offset), size);

@@ -83,11 +83,14 @@ class STELE_EXPORT ReadContext {
   /// `size` (at most piece_size) bytes of `source` from `offset` on, read ahead where leaves lie close together. Valid
   /// until the next call.
   Result<std::span<const std::byte>> window(const Source& source, std::uint64_t offset, std::size_t size);
+  /// At least `size` bytes that are there for the next leaf too: one of two blocks, 0 or 1.
+  std::byte* memory(std::size_t block, std::size_t size);
 
  private:
   Bytes acquire();
   detail::Workers workers_;
   std::vector<Bytes> free_;
+  Bytes memory_[2];
   Bytes window_;
   const Source* window_source_ = nullptr;
   std::uint64_t window_offset_ = 0;

@@ -281,8 +281,6 @@ Status stream_frames(const FramedBlock& block, PieceSink& sink, ReadContext& con
   Table table(block);
   Hasher hasher;
   std::vector<Job> jobs;
-  Bytes stored;
-  Bytes plain;
   const auto all = block.source.view();
   const std::size_t most = std::size_t{2} * context.workers().threads;
   for (std::uint64_t done = 0; !table.done();) {
@@ -300,16 +298,13 @@ Status stream_frames(const FramedBlock& block, PieceSink& sink, ReadContext& con
     if (!all.empty()) {
       from = all.subspan(static_cast<std::size_t>(offset), stored_size);
     } else {
-      if (stored.size() < stored_size) stored = Bytes(stored_size);
-      STELE_TRY(block.source.read_at(offset, stored.span().first(stored_size)));
-      from = stored.span();
+      const std::span<std::byte> stored(context.memory(0, stored_size), stored_size);
+      STELE_TRY(block.source.read_at(offset, stored));
+      from = stored;
     }
     as_stored.update(from.data(), stored_size);
     std::byte* to = sink.place(done, plain_size);
-    if (to == nullptr) {
-      if (plain.size() < plain_size) plain = Bytes(plain_size);
-      to = plain.data();
-    }
+    if (to == nullptr) to = context.memory(1, plain_size);
     std::byte* at = to;
     for (Job& job : jobs) {
       job.stored = from.first(job.frame.stored);
