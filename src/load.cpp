@@ -163,7 +163,10 @@ class Loader {
       std::stable_sort(plan_.tensors.begin(), plan_.tensors.end(), before);
     }
     auto placed = guarded([&]() -> Status { return place(written); });
-    if (!placed) return stopped(std::move(placed).error());
+    if (!placed) {
+      add_rows();  // of those that view or were moved by then
+      return stopped(std::move(placed).error());
+    }
     written = written || !fills_.empty();
     Filled filled;
     auto r = fill(tree_.snapshot(), fills_, options_.convert, *meter_, workers_, filled);
