@@ -10,6 +10,13 @@ namespace board {
 
 void print(std::string_view text);
 void print(unsigned number);
+inline void print_fault(unsigned code, unsigned offset) {
+  print("fault ");
+  print(code);
+  print(" at ");
+  print(offset);
+  print("\n");
+}
 /// False where it cannot be written.
 bool write_file(const char* name, std::span<const std::byte> bytes);
 /// Bytes of the stack that were ever in use.

@@ -89,11 +89,7 @@ int run() {
   // More than the file: what lies behind it in flash is no part of it.
   const std::size_t flash = static_cast<std::size_t>(images_end - model_begin);
   if (const auto fault = file.open({model_begin, flash}, xxh3)) {
-    board::print("fault ");
-    board::print(static_cast<unsigned>(fault.code));
-    board::print(" at ");
-    board::print(static_cast<unsigned>(fault.offset));
-    board::print("\n");
+    board::print_fault(static_cast<unsigned>(fault.code), static_cast<unsigned>(fault.offset));
     return 1;
   }
   Digits model;

@@ -29,11 +29,7 @@ int run() {
 
   std::size_t size = 0;
   if (const auto fault = stele::write_to(observer, memory, size, xxh3)) {
-    board::print("fault ");
-    board::print(static_cast<unsigned>(fault.code));
-    board::print(" at ");
-    board::print(static_cast<unsigned>(fault.offset));
-    board::print("\n");
+    board::print_fault(static_cast<unsigned>(fault.code), static_cast<unsigned>(fault.offset));
     return 1;
   }
   if (!board::write_file(WRITTEN, std::span(memory).first(size))) {
