@@ -73,13 +73,16 @@ memory: deps
 	@mkdir -p build/bench
 	@benchmarks/memory.py build/bench build/release/benchmarks/bench_memory
 
-# Python packages and Rust crates go below build/peers; what cannot be fetched or built is named as missing.
+# Python packages and Rust crates go below build/peers; what cannot be fetched or built is named as missing. TORCH=1 adds
+# PyTorch, whose package is several gigabytes.
+TORCH ?=
 bench-peers: deps
 	cmake --preset release -D STELE_BENCHMARKS=ON
 	cmake --build --preset release -j $(JOBS) --target bench_peers
 	@mkdir -p build/bench build/peers
 	-[ -x build/peers/venv/bin/python ] || python3 -m venv build/peers/venv
-	-build/peers/venv/bin/pip install --disable-pip-version-check -q -r benchmarks/peers/requirements.txt
+	-build/peers/venv/bin/pip install --disable-pip-version-check -q -r benchmarks/peers/requirements.txt \
+	    $(if $(TORCH),-r benchmarks/peers/torch.txt)
 	-! command -v cargo >/dev/null || CARGO_TARGET_DIR=$(CURDIR)/build/peers/cargo \
 	    cargo build --locked --release -q -j $(JOBS) --manifest-path benchmarks/peers/Cargo.toml
 	@benchmarks/peers.py build/bench build/release/benchmarks/bench_peers build/peers/venv/bin/python \

@@ -73,10 +73,8 @@ def measure(folder, ours, python, rust):
     peers = [(name, lambda workload, _, name=library: [ours, name, workload]) for name, library in (
         ("stele", "stele"), ("stele, safetensors", "stele-safetensors"), ("cereal, C++", "cereal"))]
     for name, library in (("numpy", "numpy"), ("h5py", "h5py"), ("safetensors, Python", "safetensors"),
-                          ("gguf, Python", "gguf")):
+                          ("gguf, Python", "gguf"), ("torch, Python", "torch")):
         peers.append((name, lambda _, shapes, name=library: [python, script, name, shapes]))
-    # PyTorch's own packages bring CUDA along; Debian's does not (`make torch` installs it).
-    peers.append(("torch, Debian's (of make torch)", lambda _, shapes: ["/usr/bin/python3", script, "torch", shapes]))
     for name, library in (("safetensors, Rust", "safetensors"), ("Burn, BinFileRecorder", "burn-bin"),
                           ("Burn, NamedMpkFileRecorder", "burn-mpk"), ("burn-store, Burnpack", "burn-store")):
         peers.append((name, lambda _, shapes, name=library: [rust, name, shapes]))
