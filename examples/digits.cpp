@@ -203,6 +203,17 @@ int main(int argc, char** argv) try {
   demo.rows("sharded", []<class P>(P) {
     return stele::ShardedSafetensorsRecorder<P>(stele::ShardedSafetensorsFormat(8000));  // bytes in a file
   });
+  demo.rows("json.zst", []<class P>(P) { return stele::JsonRecorder<P>(); });
+  demo.rows("json.gz", []<class P>(P) {
+    return stele::JsonRecorder<P>(stele::JsonFormat({.encoding = stele::JsonEncoding::gzip}));
+  });
+  demo.rows("json", []<class P>(P) {
+    return stele::JsonRecorder<P>(stele::JsonFormat({.encoding = stele::JsonEncoding::plain}));
+  });
+  demo.rows("json text", []<class P>(P) {  // numbers that a person can read
+    return stele::JsonRecorder<P>(
+        stele::JsonFormat({.encoding = stele::JsonEncoding::plain, .pretty = true, .numbers_up_to = UINT64_MAX}));
+  });
   std::filesystem::remove_all(demo.folder);
   return 0;
 } catch (const std::exception& e) {

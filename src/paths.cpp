@@ -68,7 +68,7 @@ LeafPaths::LeafPaths(const SnapshotData& data) : places_(data.leaves.size()) {
   }
 }
 
-std::uint32_t clashing_sibling(const SnapshotData& data) {
+std::uint32_t clashing_sibling(const SnapshotData& data, bool tensors_too) {
   const auto& nodes = data.nodes;
   using Named = std::pair<std::string_view, std::uint32_t>;
   std::vector<Named> names;
@@ -85,7 +85,7 @@ std::uint32_t clashing_sibling(const SnapshotData& data) {
         tensors = tensors && nodes[k].kind == NodeKind::tensor;
       }
     }
-    if (tensors) continue;
+    if (tensors && !tensors_too) continue;
     std::sort(names.begin(), names.end());
     const auto same = std::adjacent_find(names.begin(), names.end(),
                                          [](const Named& a, const Named& b) { return a.first == b.first; });

@@ -93,6 +93,7 @@ struct SnapshotData {
   bool flat = false;                                 // node names are whole paths
   bool guessed = false;                              // nested by nest(): kinds and empty containers are not known
   bool consumable = false;                           // the tensors may be moved out (into_record)
+  bool in_order = false;                             // leaves are read one after the other, in the source's order
 };
 
 /// Appends a node below `parent`. Inline: the walk over a module does little else.
@@ -163,8 +164,9 @@ class STELE_EXPORT LeafPaths {
 };
 
 /// A node whose name one of its siblings has too, or an element whose number is not above that of the one before;
-/// no_index where there is none. Where all siblings are tensors, their paths are for others to compare.
-STELE_EXPORT std::uint32_t clashing_sibling(const SnapshotData& data);
+/// no_index where there is none. Where all siblings are tensors, and unless `tensors_too`, their paths are for others
+/// to compare.
+STELE_EXPORT std::uint32_t clashing_sibling(const SnapshotData& data, bool tensors_too = false);
 
 /// Adds the leaf's path to an error that has none.
 Status with_path(Status status, const LeafView& leaf);

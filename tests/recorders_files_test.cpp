@@ -427,7 +427,7 @@ TEST_CASE_TEMPLATE("recorders: verify reads every byte", R, STELE_TEST_RECORDERS
     CHECK(code_of(recorder.load_into(live, bytes_of(file))) == code);
     CHECK(live.tensors.at("a")[99999] == 5.F);  // verified before anything is written
     CHECK(live.tensors.at("b")[0] == 5.F);
-  } else {
+  } else if (!is_json<R>) {
     CHECK(damaged);
   }
   CHECK(code_of(recorder.verify("/nonexistent/x.y")) == Errc::not_found);

@@ -43,6 +43,7 @@ std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const 
 struct Items {
   std::vector<Item> list;
   std::vector<std::shared_ptr<const void>> keepers;
+  bool in_order = false;  // SnapshotData::in_order
   std::map<std::string, std::string> metadata;
 
   explicit Items(const Snapshot& snapshot);

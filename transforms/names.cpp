@@ -92,6 +92,7 @@ Result<Snapshot> merge(std::span<const Snapshot> snapshots) {
       // The version of a root is that of one of several.
       std::erase_if(items.list, [](const Item& item) { return item.path.empty() && !item.is_tensor(); });
       std::move(items.list.begin(), items.list.end(), std::back_inserter(all.list));
+      all.in_order = all.in_order || items.in_order;
       std::move(items.keepers.begin(), items.keepers.end(), std::back_inserter(all.keepers));
       for (const auto& [key, text] : items.metadata) {
         const auto [same, fresh] = all.metadata.emplace(key, text);

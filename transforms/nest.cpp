@@ -31,6 +31,7 @@ class Nester {
     for (const Item& item : items_.list) STELE_TRY(plant(item));
     STELE_TRY(emit(0, SnapshotBuilder::Name("")));
     for (const auto& keeper : items_.keepers) to_.keep(keeper);
+    to_.data().in_order = items_.in_order;
     to_.set_metadata(items_.metadata);
     to_.data().guessed = true;
     return to_.finish();

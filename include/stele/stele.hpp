@@ -6,5 +6,6 @@
 #include "stele/recorder.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/binary.hpp"
+#include "stele/recorders/json.hpp"
 #include "stele/recorders/safetensors.hpp"
 #include "stele/tensor.hpp"

@@ -3,6 +3,7 @@
 
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/binary.hpp"
+#include "stele/recorders/json.hpp"
 #include "stele/recorders/safetensors.hpp"
 
 namespace stele {
@@ -13,9 +14,13 @@ namespace {
 const SteleFormat stele_format;
 const SafetensorsFormat safetensors_format;
 const ShardedSafetensorsFormat sharded_format;
+const JsonFormat json_format({.encoding = JsonEncoding::plain});
+const JsonFormat json_zstd_format({.encoding = JsonEncoding::zstd});
+const JsonFormat json_gzip_format({.encoding = JsonEncoding::gzip});
 
 /// The one list of formats.
-constexpr std::array<const Format*, 3> all = {&stele_format, &safetensors_format, &sharded_format};
+constexpr std::array<const Format*, 6> all = {&stele_format, &safetensors_format, &sharded_format,
+                                              &json_format,  &json_zstd_format,   &json_gzip_format};
 
 std::string join(const char* separator, auto text_of) {
   std::string text;
@@ -33,9 +38,12 @@ const Format* find_format(std::string_view name) {
 }
 
 Result<const Format*> format_of_path(const std::string& path) {
+  const Format* longest = nullptr;  // ".safetensors.index.json" is no ".json"
   for (const Format* f : all) {
-    if (path.size() > f->extension().size() && path.ends_with(f->extension())) return f;
+    const bool fits = path.size() > f->extension().size() && path.ends_with(f->extension());
+    if (fits && (longest == nullptr || f->extension().size() > longest->extension().size())) longest = f;
   }
+  if (longest != nullptr) return longest;
   return Error(Errc::unsupported, "no format has this extension").file(path).expected(join(" or ", [](const Format& f) {
     return f.extension();
   }));

@@ -188,20 +188,25 @@ Kind Reader::peek() noexcept {
   return i < first.size() ? kinds[i] : Kind::none;
 }
 
-inline bool Reader::begin(char bracket, const char* expected, Due first, Due later, std::uint64_t bit) noexcept {
+inline bool Reader::begin(char bracket, const char* expected, Due first, Due later, bool object) noexcept {
   if (!at_value()) return false;
   if (p_ == end_ || *p_ != bracket) return fail(Errc::malformed, expected);
-  if (depth_ == kMaxDepth) return fail(Errc::limit, "at most 64 levels", "JSON nests too deep");
-  static_assert(kMaxDepth == 64, "the bits of objects_, and the message above");
-  ++p_, ++depth_;
-  objects_ = objects_ << 1 | bit;
+  if (depth_ == options_.max_depth) {
+    return fail(Errc::limit, options_.max_depth == kMaxDepth ? "at most 64 levels" : "fewer levels",
+                "JSON nests too deep");
+  }
+  static_assert(kMaxDepth == 64, "the message above");
+  ++p_;
+  const std::uint64_t bit = std::uint64_t{1} << depth_ % 64;
+  std::uint64_t& bits = objects_[depth_++ / 64];
+  bits = object ? bits | bit : bits & ~bit;
   due_ = first;
   after_ = later;
   return true;
 }
 
-bool Reader::begin_object() noexcept { return begin('{', "an object", Due::first_key, Due::key, 1); }
-bool Reader::begin_array() noexcept { return begin('[', "an array", Due::first_element, Due::element, 0); }
+bool Reader::begin_object() noexcept { return begin('{', "an object", Due::first_key, Due::key, true); }
+bool Reader::begin_array() noexcept { return begin('[', "an array", Due::first_element, Due::element, false); }
 
 // Where no key or element comes: the end of the container, or an error.
 bool Reader::end_or_fail(const char* p, char bracket, const char* first, const char* later) noexcept {
@@ -209,8 +214,7 @@ bool Reader::end_or_fail(const char* p, char bracket, const char* first, const c
   if (p == end_ || *p != bracket) return fail_at(p, Errc::malformed, opened ? first : later);
   p_ = p + 1;
   --depth_;
-  objects_ >>= 1;
-  due_ = after_ = depth_ == 0 ? Due::end : (objects_ & 1) != 0 ? Due::key : Due::element;
+  due_ = after_ = depth_ == 0 ? Due::end : in_object() ? Due::key : Due::element;
   return false;
 }
 
@@ -427,7 +431,7 @@ bool Reader::skip_value(std::string_view* raw) noexcept {
                                               : fail(Errc::malformed, "a value");
     if (!read) return false;
     while (ok() && due_ != Due::value && depth_ > outside) {
-      static_cast<void>((objects_ & 1) != 0 ? scan_key(text, flags) : next_element());
+      static_cast<void>(in_object() ? scan_key(text, flags) : next_element());
     }
     if (!ok()) return false;
     if (depth_ == outside) break;
@@ -491,65 +495,6 @@ void Writer::base64(std::span<const std::byte> bytes) {
   const std::size_t at = out_->size() + 1;
   out_->append(base64_size(bytes.size()) + 2, '"');
   base64_encode(bytes, out_->data() + at);
-}
-
-// ---- base64
-
-namespace {
-constexpr char kAlphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-constexpr std::uint32_t kForeign = 1u << 31;
-constexpr auto kSextets = [] {
-  std::array<std::uint32_t, 256> table{};
-  table.fill(kForeign);
-  for (std::uint32_t i = 0; i < 64; ++i) table[static_cast<unsigned char>(kAlphabet[i])] = i;
-  return table;
-}();
-}  // namespace
-
-void base64_encode(std::span<const std::byte> bytes, char* out) noexcept {
-  const std::byte* const in = bytes.data();
-  const std::size_t whole = bytes.size() / 3 * 3, rest = bytes.size() - whole;
-  const auto put = [](std::uint32_t block, char* to) {
-    to[0] = kAlphabet[block >> 18], to[1] = kAlphabet[block >> 12 & 63];
-    to[2] = kAlphabet[block >> 6 & 63], to[3] = kAlphabet[block & 63];
-  };
-  const auto at = [in](std::size_t i) { return std::to_integer<std::uint32_t>(in[i]); };
-  for (std::size_t i = 0; i < whole; i += 3, out += 4) put(at(i) << 16 | at(i + 1) << 8 | at(i + 2), out);
-  if (rest == 0) return;
-  put(at(whole) << 16 | (rest == 2 ? at(whole + 1) << 8 : 0u), out);
-  out[3] = '=';
-  if (rest == 1) out[2] = '=';
-}
-
-std::size_t base64_decoded_size(std::string_view text) noexcept {
-  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with("=") ? 1 : 0;
-  return text.size() < 4 ? 0 : text.size() / 4 * 3 - padding;
-}
-
-bool base64_decode(std::string_view text, std::byte* out) noexcept {
-  if (text.size() % 4 != 0) return false;
-  if (text.empty()) return true;
-  const auto* const in = reinterpret_cast<const unsigned char*>(text.data());
-  const std::size_t rest = base64_decoded_size(text) % 3, last = text.size() - (rest == 0 ? 0 : 4);
-  std::uint32_t seen = 0;
-  const auto block = [&](std::size_t i, std::size_t n) {
-    const std::uint32_t a = kSextets[in[i]], b = kSextets[in[i + 1]];
-    const std::uint32_t c = n > 1 ? kSextets[in[i + 2]] : 0, d = n > 2 ? kSextets[in[i + 3]] : 0;
-    seen |= a | b | c | d;
-    return a << 18 | b << 12 | c << 6 | d;
-  };
-  for (std::size_t i = 0; i < last; i += 4, out += 3) {
-    const std::uint32_t x = block(i, 3);
-    out[0] = static_cast<std::byte>(x >> 16 & 0xff), out[1] = static_cast<std::byte>(x >> 8 & 0xff);
-    out[2] = static_cast<std::byte>(x & 0xff);
-  }
-  if (rest != 0) {
-    const std::uint32_t x = block(last, rest);
-    if ((x & (rest == 2 ? 0xffu : 0xffffu)) != 0) return false;
-    out[0] = static_cast<std::byte>(x >> 16 & 0xff);
-    if (rest == 2) out[1] = static_cast<std::byte>(x >> 8 & 0xff);
-  }
-  return (seen & kForeign) == 0;
 }
 
 }  // namespace json

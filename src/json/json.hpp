@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "stele/precision/base64.hpp"
 #include "stele/result.hpp"
 #include "stele/value.hpp"
 
@@ -17,9 +18,11 @@ inline namespace v0 {
 namespace detail {
 namespace json {
 
-/// Deepest nesting read or written: configurations nest a dozen levels at most, recursion over a Value (its destructor,
-/// for one) stays within some 30 KiB of stack, and the reader's own stack is one bit a level in one machine word.
+/// Deepest nesting of values, and of a document unless Options say otherwise: configurations nest a dozen levels at
+/// most, and recursion over a Value (its destructor, for one) stays within some 30 KiB of stack.
 inline constexpr unsigned kMaxDepth = 64;
+/// The most that Options may say; the reader's own stack is one bit a level.
+inline constexpr unsigned kDeepest = 1280;
 
 /// What a value is, from its first character; `none` is no value at all.
 enum class Kind : std::uint8_t { none, object, array, string, number, boolean, null };
@@ -27,6 +30,7 @@ enum class Kind : std::uint8_t { none, object, array, string, number, boolean, n
 struct Options {
   std::uint64_t base = 0;    // where the text begins in the file; added to the offsets of errors
   bool nul_in_names = true;  // false: keys that hold U+0000 (from \u0000; a raw NUL is never valid) are malformed
+  unsigned max_depth = kMaxDepth;
 };
 
 /// Pull reader. Every function returns false on an error, and the first error stays: calls chain with &&, loops run
@@ -84,7 +88,8 @@ class Reader {
                                             const char* message = "") noexcept;
   [[gnu::cold, gnu::noinline]] bool misused() noexcept;
   bool at_value() noexcept;
-  bool begin(char bracket, const char* expected, Due first, Due later, std::uint64_t bit) noexcept;
+  bool begin(char bracket, const char* expected, Due first, Due later, bool object) noexcept;
+  bool in_object() const noexcept { return (objects_[(depth_ - 1) / 64] >> (depth_ - 1) % 64 & 1) != 0; }
   bool end_or_fail(const char* p, char bracket, const char* first, const char* later) noexcept;
   bool scan_key(std::string_view& raw, unsigned& flags) noexcept;
   bool scan_string(const char* p, std::string_view& raw, unsigned& flags, const char* expected) noexcept;
@@ -103,7 +108,7 @@ class Reader {
   const char* token_;
   const char* expected_ = "";
   const char* message_ = "";
-  std::uint64_t objects_ = 0;  // one bit a level, the innermost lowest: set for an object
+  std::uint64_t objects_[kDeepest / 64]{};  // one bit a level: set for an object
   Options options_;
   unsigned depth_ = 0;
   Errc code_ = Errc::none;
@@ -111,17 +116,20 @@ class Reader {
   Due after_ = Due::end;  // what is due behind a value of the innermost container
 };
 
-/// Appends compact JSON: no spaces, commas by itself, strings escaped as serde_json does. The caller's duties: calls in
-/// an order that makes a document, strings that are valid UTF-8, finite doubles.
+/// Appends JSON, compact or with a line for each member: commas by itself, strings escaped as serde_json does. The
+/// caller's duties: calls in an order that makes a document, strings that are valid UTF-8, finite doubles.
 class Writer {
  public:
-  explicit Writer(std::string& out) noexcept : out_(&out) {}
+  explicit Writer(std::string& out, bool pretty = false) noexcept : out_(&out), pretty_(pretty) {}
 
   void begin_object() { open('{'); }
   void end_object() { close('}'); }
   void begin_array() { open('['); }
   void end_array() { close(']'); }
-  void key(std::string_view name) { string(name), out_->push_back(':'), comma_ = false; }
+  void key(std::string_view name) {
+    string(name), out_->append(pretty_ ? ": " : ":");
+    after_key_ = true;
+  }
   void string(std::string_view text);
   void u64(std::uint64_t number);
   void i64(std::int64_t number);
@@ -131,32 +139,35 @@ class Writer {
   void null() { item(), out_->append("null"); }
   /// `bytes` as a base64 string.
   void base64(std::span<const std::byte> bytes);
+  /// A value that somebody else appends, right behind this call.
+  void item() {
+    if (!after_key_ && comma_) out_->push_back(',');
+    if (!after_key_ && pretty_ && depth_ != 0) new_line();
+    comma_ = true;
+    after_key_ = false;
+  }
+  /// Begins a line, at the depth that there is.
+  void new_line() { out_->append(1, '\n').append(std::size_t{2} * depth_, ' '); }
   /// Containers that are open.
   unsigned depth() const noexcept { return depth_; }
 
  private:
-  void item() {
-    if (comma_) out_->push_back(',');
+  void open(char bracket) { item(), out_->push_back(bracket), comma_ = false, ++depth_; }
+  void close(char bracket) {
+    --depth_;
+    if (pretty_ && comma_) new_line();
+    out_->push_back(bracket);
     comma_ = true;
   }
-  void open(char bracket) { item(), out_->push_back(bracket), comma_ = false, ++depth_; }
-  void close(char bracket) { out_->push_back(bracket), comma_ = true, --depth_; }
 
   std::string* out_;
   unsigned depth_ = 0;
   bool comma_ = false;
+  bool after_key_ = false;
+  bool pretty_ = false;
 };
 
 bool valid_utf8(std::string_view text) noexcept;
-
-/// Base64, standard alphabet, with padding. `out` has room for base64_size(bytes.size()) characters.
-constexpr std::size_t base64_size(std::size_t bytes) noexcept { return (bytes + 2) / 3 * 4; }
-void base64_encode(std::span<const std::byte> bytes, char* out) noexcept;
-/// The number of bytes that `text` stands for if it is base64 at all.
-std::size_t base64_decoded_size(std::string_view text) noexcept;
-/// False, with `out` in any state: another length than whole blocks, a foreign character, missing or misplaced padding,
-/// trailing bits that are not zero. `out` has room for base64_decoded_size(text) bytes.
-bool base64_decode(std::string_view text, std::byte* out) noexcept;
 
 /// Value as JSON, without loss. Integers are JSON integers; doubles have a fraction or an exponent. What JSON lacks is
 /// an object with one key: {"$bytes":base64}, {"$str":base64} for a string that is not UTF-8,

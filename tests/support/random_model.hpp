@@ -255,7 +255,10 @@ inline std::map<std::string, std::string> facts(const stele::Snapshot& snapshot,
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
     const stele::Node& node = nodes[i];
     const std::string path = snapshot.path(i);
-    std::string fact(name(node.kind));
+    // JSON tells objects from arrays, and no more; in flat files containers are not compared at all.
+    const bool named = node.kind == NodeKind::module || node.kind == NodeKind::map;
+    const bool listed = node.kind == NodeKind::list || node.kind == NodeKind::array || node.kind == NodeKind::tuple;
+    std::string fact(can.type_names ? name(node.kind) : named ? "object" : listed ? "array" : name(node.kind));
     if (node.kind == NodeKind::tensor) {
       const stele::LeafView leaf = snapshot.leaf(node.index);
       fact += " " + std::string(name(leaf.dtype())) + " " + stele::to_string(leaf.shape()) + " ";
@@ -277,9 +280,10 @@ inline std::map<std::string, std::string> facts(const stele::Snapshot& snapshot,
     }
     if (can.nesting) {
       fact += " #" + std::to_string(i) + " parent " + std::to_string(node.parent) + " end " + std::to_string(node.end);
-      fact += node.conditional ? " conditional" : "";
+      fact += node.conditional && can.type_names ? " conditional" : "";
       fact += node.name == nullptr ? " element" : "";
-      fact += " " + std::string(snapshot.type_name(node)) + " v" + std::to_string(snapshot.version(node));
+      if (can.type_names) fact += " " + std::string(snapshot.type_name(node));
+      fact += " v" + std::to_string(snapshot.version(node));
     }
     // The root of a nested snapshot and a child with an empty name are two things.
     add((node.parent == stele::no_index ? "root " : "node ") + path, std::move(fact));

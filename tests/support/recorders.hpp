@@ -15,12 +15,34 @@
 /// Every recorder; one line each.
 #define STELE_TEST_RECORDERS                                                                                  \
   stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::CompressedRecorder<>, stele::SafetensorsRecorder<>, \
-      stele::MemoryRecorder<stele::SafetensorsFormat>
+      stele::MemoryRecorder<stele::SafetensorsFormat>, stele::JsonRecorder<>,                                 \
+      stele::Recorder<stele_test::ReadableJsonFormat>
 
 /// Every format of files that are read in parts; one line each.
-#define STELE_TEST_FORMATS stele::SteleFormat, stele::CompressedSteleFormat, stele::SafetensorsFormat
+#define STELE_TEST_FORMATS                                                                                 \
+  stele::SteleFormat, stele::CompressedSteleFormat, stele::SafetensorsFormat, stele_test::PlainJsonFormat, \
+      stele_test::ZstdJsonFormat
 
 namespace stele_test {
+
+struct PlainJsonFormat : stele::JsonFormat {
+  PlainJsonFormat() : JsonFormat({.encoding = stele::JsonEncoding::plain}) {}
+};
+struct ZstdJsonFormat : stele::JsonFormat {
+  ZstdJsonFormat() : JsonFormat({.encoding = stele::JsonEncoding::zstd}) {}
+};
+struct GzipJsonFormat : stele::JsonFormat {
+  GzipJsonFormat() : JsonFormat({.encoding = stele::JsonEncoding::gzip}) {}
+};
+/// Numbers instead of base64 in all but large tensors, and a line for each member.
+struct ReadableJsonFormat : stele::JsonFormat {
+  ReadableJsonFormat() : JsonFormat({.encoding = stele::JsonEncoding::plain, .pretty = true, .numbers_up_to = 2000}) {}
+};
+/// Text: not every byte means something, and not any byte may stand anywhere.
+template <class F>
+inline constexpr bool is_json_format = std::is_base_of_v<stele::JsonFormat, F>;
+template <class R>
+inline constexpr bool is_json = is_json_format<typename R::format_type>;
 
 /// The recorder R at another precision.
 template <class R, class Settings>

@@ -1,0 +1,76 @@
+// JSON that a person can read and diff: plain, or compressed by zstd or gzip. docs/formats/json.md has all of it.
+//
+// A document (RFC 8259, UTF-8), here with line breaks:
+//
+// clang-format off
+//  1. {"format":"stele-json","version":1,
+//  2.  "layout":"flat",                    only where names are whole paths; "guessed": nested by nest()
+//  3.  "metadata":{"key":"text", …},
+//  4.  "record":NODE}
+//
+// A NODE:
+//
+//  5. module, map      {"name":NODE, …}; a name that begins with $ has another $ in front
+//     with a version   {"$version":2,"name":NODE, …}
+//  6. list, array      [NODE, …]; with gaps {"$elements":{"0":NODE,"3":NODE}}
+//  7. variant          {"$variant":"alternative","value":NODE}
+//  8. tensor           {"$dtype":"F32","shape":[2,3],"data":"base64"}; also "id" and "annotations"; or
+//                      {"$dtype":"F32","shape":[2,3],"data":[[1.0,2.5,-0.0],["nan","inf",1e-45]]}
+//  9. value            true, 7, 1.5, "text"; lists and maps as {"$value":…}; see docs/formats/json.md for the rest
+// 10. tie              {"$ref":"path.of.the.first"}
+// 11. absent           null
+// clang-format on
+//
+// Elements are little-endian and row-major in base64. Compressed by zstd, the text is cut into frames of 1 MiB, and an
+// index of the leaves and a table of the frames (zstd's seekable format) stand in skippable frames behind them.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "stele/recorder.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+enum class JsonEncoding : std::uint8_t {
+  by_name,  // as the path says: .json, .json.gz; all others, and memory: zstd
+  plain,
+  zstd,  // read lazily, as plain documents are; any zstd decompressor reads it
+  gzip,  // read in one pass from the beginning
+};
+
+struct JsonOptions {
+  JsonEncoding encoding = JsonEncoding::by_name;
+  /// A line for each member.
+  bool pretty = false;
+  /// Tensors of up to so many elements are written as numbers, the shortest that read back as the same bits; larger
+  /// ones, and those of packed, complex or 8-bit float dtypes, in base64.
+  std::uint64_t numbers_up_to = 0;
+  /// Of the compressor: zstd's -50 to 19, gzip's 1 to 9; 0: zstd 1, gzip 1. Numbers beyond are taken for the nearest.
+  int level = 0;
+};
+
+/// JSON. Reads all encodings, its own and those of others.
+class STELE_EXPORT JsonFormat : public Format {
+ public:
+  JsonFormat() = default;
+  explicit JsonFormat(const JsonOptions& options) noexcept : options_(options) {}
+  /// "json", "json.zst" or "json.gz".
+  std::string_view name() const noexcept override;
+  std::string_view extension() const noexcept override;
+  const Capabilities& capabilities() const noexcept override;
+  bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
+
+ private:
+  JsonOptions options_;
+};
+
+/// Files, in the encoding that their name says. `recorder.record(module, "model.json")`.
+template <PrecisionSettings Settings = NativePrecision>
+using JsonRecorder = Recorder<JsonFormat, Settings>;
+
+}  // namespace v0
+}  // namespace stele

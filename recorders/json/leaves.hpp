@@ -1,0 +1,28 @@
+// Leaves whose data stand in a document.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "skeleton.hpp"
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace json {
+
+/// An opened document; the leaves refer to its data by number.
+struct Document {
+  std::string file;  // what messages call it
+  std::unique_ptr<const Text> text;
+  Skeleton skeleton;           // names point into it
+  std::vector<Extent> shapes;  // of numbers
+};
+
+const LeafOps& ops_of(const Data& data) noexcept;
+
+}  // namespace json
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,460 @@
+#include "text_in.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include "hash.hpp"
+#include "stele/bytes.hpp"
+#include "stele/detail/little_endian.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace json {
+namespace {
+
+constexpr std::size_t input_size = std::size_t{64} << 10;
+// Frames of others that are larger are read as a stream.
+constexpr std::size_t largest_frame = std::size_t{4} << 20;
+
+struct Free {
+  void operator()(ZSTD_DCtx* c) const { ZSTD_freeDCtx(c); }
+};
+using Decompressor = std::unique_ptr<ZSTD_DCtx, Free>;
+
+ZSTD_DCtx& decompressor() {
+  thread_local const Decompressor context(ZSTD_createDCtx());
+  if (context == nullptr) throw std::bad_alloc();
+  return *context;
+}
+
+Error damaged(const Source& source, std::uint64_t offset, const char* text) {
+  return Error(Errc::malformed, text).file(source.name()).offset(offset);
+}
+
+/// Decompresses a frame that is there as a whole, to exactly `out`.
+Status unpack(const Source& source, std::uint64_t offset, std::span<const std::byte> from, std::span<std::byte> out) {
+  const std::size_t n = ZSTD_decompressDCtx(&decompressor(), out.data(), out.size(), from.data(), from.size());
+  if (ZSTD_isError(n)) return damaged(source, offset, ZSTD_getErrorName(n));
+  if (n != out.size()) return damaged(source, offset, "a zstd frame of another size than the file says");
+  return {};
+}
+
+// ---- plain
+
+class PlainText final : public Text {
+ public:
+  explicit PlainText(SourcePtr source) : source_(std::move(source)) {}
+  Result<std::size_t> read(std::uint64_t offset, std::span<std::byte> out) const override {
+    const std::uint64_t left = source_->size() - std::min(offset, source_->size());
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(left, out.size()));
+    STELE_TRY(source_->read_at(offset, out.first(n)));
+    return n;
+  }
+
+ private:
+  SourcePtr source_;
+};
+
+// ---- streams
+
+/// Decompresses a source from its beginning on.
+class Stream {
+ public:
+  explicit Stream(const Source& source) : source_(source), input_(input_size) {}
+  virtual ~Stream() = default;
+  /// Some characters; none: the end.
+  virtual Result<std::size_t> next(std::span<std::byte> out) = 0;
+
+ protected:
+  bool at_end() const { return offset_ == source_.size(); }
+  /// Compressed bytes that have not been used; reads more where there are none.
+  Result<std::span<const std::byte>> input() {
+    if (rest_.empty() && !at_end()) {
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source_.size() - offset_, input_size));
+      STELE_TRY(source_.read_at(offset_, input_.span().first(n)));
+      offset_ += n;
+      rest_ = input_.span().first(n);
+    }
+    return rest_;
+  }
+  void use(std::size_t n) { rest_ = rest_.subspan(n); }
+  std::uint64_t position() const { return offset_ - rest_.size(); }
+  Error truncated() const {
+    return Error(Errc::truncated, "compressed data that end early").file(source_.name()).offset(source_.size());
+  }
+
+  const Source& source_;
+
+ private:
+  Bytes input_;
+  std::span<const std::byte> rest_;
+  std::uint64_t offset_ = 0;
+};
+
+class ZstdStream final : public Stream {
+ public:
+  explicit ZstdStream(const Source& source) : Stream(source), context_(ZSTD_createDCtx()) {
+    if (context_ == nullptr) throw std::bad_alloc();
+    // A frame says how much of the past it needs; no more than the file could be worth.
+    const int window = std::clamp(static_cast<int>(std::bit_width(source.size())) + 1, 23, 27);
+    ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, window);
+  }
+  Result<std::size_t> next(std::span<std::byte> out) override {
+    ZSTD_outBuffer to{out.data(), out.size(), 0};
+    while (to.pos == 0) {
+      STELE_TRY_ASSIGN(const auto bytes, input());
+      if (bytes.empty() && between_) return std::size_t{0};
+      ZSTD_inBuffer from{bytes.data(), bytes.size(), 0};
+      const std::size_t left = ZSTD_decompressStream(context_.get(), &to, &from);
+      if (ZSTD_isError(left)) return damaged(source_, position(), ZSTD_getErrorName(left));
+      between_ = left == 0;
+      use(from.pos);
+      if (bytes.empty() && to.pos == 0 && !between_) return truncated();
+    }
+    return to.pos;
+  }
+
+ private:
+  Decompressor context_;
+  bool between_ = false;  // frames
+};
+
+class GzipStream final : public Stream {
+ public:
+  explicit GzipStream(const Source& source) : Stream(source) {
+    if (inflateInit2(&state_, 15 + 16) != Z_OK) throw std::bad_alloc();
+  }
+  ~GzipStream() override { inflateEnd(&state_); }
+  GzipStream(const GzipStream&) = delete;
+  GzipStream& operator=(const GzipStream&) = delete;
+  Result<std::size_t> next(std::span<std::byte> out) override {
+    std::size_t made = 0;
+    while (made == 0) {
+      STELE_TRY_ASSIGN(const auto bytes, input());
+      if (ended_) {  // another member may follow
+        if (bytes.empty()) return std::size_t{0};
+        inflateReset(&state_);
+        ended_ = false;
+      }
+      if (bytes.empty()) return truncated();
+      // zlib's interface has no const.
+      state_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
+      state_.avail_in = static_cast<uInt>(bytes.size());
+      state_.next_out = reinterpret_cast<Bytef*>(out.data());
+      state_.avail_out = static_cast<uInt>(std::min<std::size_t>(out.size(), std::size_t{1} << 30));
+      const uInt room = state_.avail_out;
+      const int result = inflate(&state_, Z_NO_FLUSH);
+      made = room - state_.avail_out;
+      use(bytes.size() - state_.avail_in);
+      if (result == Z_STREAM_END) {
+        ended_ = true;
+      } else if (result != Z_OK) {
+        return damaged(source_, position(), state_.msg != nullptr ? state_.msg : "damaged gzip data");
+      }
+    }
+    return made;
+  }
+
+ private:
+  z_stream state_{};
+  bool ended_ = false;
+};
+
+/// Text that is made from the beginning on; a place further on is reached by making all before it.
+class StreamedText final : public Text {
+ public:
+  StreamedText(SourcePtr source, Coding coding) : source_(std::move(source)), coding_(coding) {}
+  Result<std::size_t> read(std::uint64_t offset, std::span<std::byte> out) const override {
+    const std::lock_guard lock(mutex_);
+    if (stream_ == nullptr || offset < at_) {
+      at_ = 0;
+      stream_.reset();
+      if (coding_ == Coding::gzip) {
+        stream_ = std::make_unique<GzipStream>(*source_);
+      } else {
+        stream_ = std::make_unique<ZstdStream>(*source_);
+      }
+    }
+    if (skipped_.empty() && at_ < offset) skipped_ = Bytes(input_size);
+    while (at_ < offset) {
+      const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(offset - at_, input_size));
+      STELE_TRY_ASSIGN(const std::size_t n, more(skipped_.span().first(most)));
+      if (n == 0) return std::size_t{0};
+    }
+    std::size_t done = 0;
+    while (done != out.size()) {
+      STELE_TRY_ASSIGN(const std::size_t n, more(out.subspan(done)));
+      if (n == 0) break;
+      done += n;
+    }
+    return done;
+  }
+  bool in_order() const noexcept override { return true; }
+
+ private:
+  Result<std::size_t> more(std::span<std::byte> out) const {
+    auto n = stream_->next(out);
+    if (n) {
+      at_ += *n;
+    } else {
+      stream_.reset();  // what failed is not gone on with
+    }
+    return n;
+  }
+
+  SourcePtr source_;
+  Coding coding_;
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<Stream> stream_;
+  mutable std::uint64_t at_ = 0;  // characters made
+  mutable Bytes skipped_;
+};
+
+// ---- frames
+
+/// Frames that are read one by one.
+class FramedText final : public Text {
+ public:
+  struct Frame {
+    std::uint64_t stored;  // where it begins in the source
+    std::uint64_t plain;   // and in the text
+  };
+
+  /// `frames` ends with one that begins where the last ends. `hashes`: XXH3-64 of each as it is stored, or empty.
+  FramedText(SourcePtr source, std::vector<Frame> frames, std::vector<std::uint64_t> hashes)
+      : source_(std::move(source)), frames_(std::move(frames)), hashes_(std::move(hashes)) {
+    for (std::size_t i = 0; i + 1 < frames_.size(); ++i) {
+      grain_ = std::max(grain_, static_cast<std::size_t>(frames_[i + 1].plain - frames_[i].plain));
+    }
+  }
+  std::uint64_t size() const noexcept { return frames_.back().plain; }
+  std::size_t grain() const noexcept override { return grain_; }
+
+  Result<std::size_t> read(std::uint64_t offset, std::span<std::byte> out) const override {
+    const std::uint64_t left = size() - std::min(offset, size());
+    out = out.first(static_cast<std::size_t>(std::min<std::uint64_t>(left, out.size())));
+    const std::size_t all = out.size();
+    auto next = std::upper_bound(frames_.begin(), frames_.end(), offset,
+                                 [](std::uint64_t at, const Frame& f) { return at < f.plain; });
+    while (!out.empty()) {
+      const auto number = static_cast<std::size_t>(next - frames_.begin()) - 1;
+      const auto skip = static_cast<std::size_t>(offset - frames_[number].plain);
+      const auto length = static_cast<std::size_t>(next->plain - frames_[number].plain);
+      const std::size_t n = std::min(out.size(), length - skip);
+      if (n == length) {
+        STELE_TRY(unpack(number, out.first(n)));
+      } else if (n != 0) {
+        STELE_TRY_ASSIGN(const auto frame, kept(number));
+        std::memcpy(out.data(), frame->data() + skip, n);
+      }
+      out = out.subspan(n);
+      offset += n;
+      ++next;
+    }
+    return all;
+  }
+
+ private:
+  // Neighbouring leaves share a frame, on each of a few threads.
+  static constexpr std::size_t most_kept = 2;
+  struct Kept {
+    std::size_t number;
+    std::shared_ptr<const Bytes> text;
+  };
+
+  Result<std::shared_ptr<const Bytes>> kept(std::size_t number) const {
+    {
+      const std::lock_guard lock(mutex_);
+      for (const Kept& k : kept_) {
+        if (k.number == number) return k.text;
+      }
+    }
+    auto text = std::make_shared<Bytes>(static_cast<std::size_t>(frames_[number + 1].plain - frames_[number].plain));
+    STELE_TRY(unpack(number, text->span()));
+    const std::lock_guard lock(mutex_);
+    if (kept_.size() == most_kept) kept_.erase(kept_.begin());
+    kept_.push_back({number, text});
+    return std::shared_ptr<const Bytes>(std::move(text));
+  }
+
+  Status unpack(std::size_t number, std::span<std::byte> out) const {
+    const Frame& frame = frames_[number];
+    const auto stored = static_cast<std::size_t>(frames_[number + 1].stored - frame.stored);
+    Bytes read;
+    std::span<const std::byte> from;
+    if (const auto all = source_->view(); !all.empty()) {
+      from = all.subspan(static_cast<std::size_t>(frame.stored), stored);
+    } else {
+      read = Bytes(stored);
+      STELE_TRY(source_->read_at(frame.stored, read.span()));
+      from = read.span();
+    }
+    if (!hashes_.empty() && hash64(from.data(), from.size()) != hashes_[number]) {
+      return Error(Errc::checksum, "a compressed frame is damaged").file(source_->name()).offset(frame.stored);
+    }
+    return json::unpack(*source_, frame.stored, from, out);
+  }
+
+  SourcePtr source_;
+  std::vector<Frame> frames_;
+  std::vector<std::uint64_t> hashes_;
+  std::size_t grain_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::vector<Kept> kept_;
+};
+
+/// A file with a seek table: ours, or another's.
+class Seekable {
+ public:
+  Seekable(const SourcePtr& source, std::uint64_t budget) : source_(source), budget_(budget) {}
+
+  /// False: a file of others without a table that can be used.
+  Result<bool> run(OpenedText& out) {
+    STELE_TRY_ASSIGN(const bool ours, begins_as_ours());
+    STELE_TRY_ASSIGN(const bool there, read_table());
+    if (!there) {
+      if (!ours) return false;
+      return damaged(*source_, source_->size(), "a compressed document whose table of frames is damaged or cut off");
+    }
+    if (frames_.size() > 2 && frames_.back().plain == frames_[frames_.size() - 2].plain) {
+      STELE_TRY(read_index(out.index));
+      if (!ours) return damaged(*source_, 0, "a compressed document whose beginning is damaged");
+      frames_.pop_back();  // its place ends the last of the others
+      frames_.erase(frames_.begin());
+      const std::size_t count = frames_.size() - 1;
+      if (out.index.size() < 8 * count) return damaged(*source_, frames_.back().stored, "a damaged index");
+      for (std::size_t i = 0; i < count; ++i) {
+        hashes_.push_back(load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(out.index.data()) + 8 * i));
+      }
+      out.index.erase(0, 8 * count);
+    } else if (ours) {
+      return damaged(*source_, source_->size(), "a compressed document without its index");
+    }
+    auto text = std::make_unique<FramedText>(source_, std::move(frames_), std::move(hashes_));
+    out.size = text->size();
+    out.text = std::move(text);
+    return true;
+  }
+
+ private:
+  Result<bool> begins_as_ours() const {
+    std::byte head[16];
+    if (source_->size() < sizeof head) return false;
+    STELE_TRY(source_->read_at(0, head));
+    return load_le<std::uint32_t>(head) == index_magic && load_le<std::uint32_t>(head + 4) == 8 &&
+           std::memcmp(head + 8, index_tag, 8) == 0;
+  }
+
+  Result<bool> read_table() {
+    constexpr std::size_t head = 8, tail = 9, entry = 8;
+    const std::uint64_t size = source_->size();
+    std::byte end[tail];
+    if (size < head + tail) return false;
+    STELE_TRY(source_->read_at(size - tail, end));
+    const std::uint64_t count = load_le<std::uint32_t>(end);
+    const std::uint64_t table = head + count * entry + tail;
+    if (load_le<std::uint32_t>(end + 5) != table_end || end[4] != std::byte{0} || table > size || count == 0 ||
+        count * (entry + sizeof(FramedText::Frame)) > budget_) {
+      return false;
+    }
+    table_ = Bytes(static_cast<std::size_t>(table));
+    STELE_TRY(source_->read_at(size - table, table_.span()));
+    if (load_le<std::uint32_t>(table_.data()) != table_magic ||
+        load_le<std::uint32_t>(table_.data() + 4) != table - head) {
+      return false;
+    }
+    frames_.reserve(static_cast<std::size_t>(count) + 1);
+    FramedText::Frame at{0, 0};
+    for (std::uint64_t i = 0; i < count; ++i) {
+      const std::byte* p = table_.data() + head + entry * i;
+      frames_.push_back(at);
+      at.stored += load_le<std::uint32_t>(p);
+      const auto plain = load_le<std::uint32_t>(p + 4);
+      at.plain += plain;
+      // Without text: only the first, and the last, which may be an index.
+      const bool last = i + 1 == count;
+      const std::uint64_t most = plain != 0 ? ZSTD_compressBound(plain) : last ? budget_ : i == 0 ? 16 : 0;
+      if (plain > largest_frame || at.stored - frames_.back().stored > most) return false;
+    }
+    frames_.push_back(at);
+    return at.stored == size - table;
+  }
+
+  Status read_index(std::string& index) {
+    constexpr std::size_t head = 32;
+    const FramedText::Frame& frame = frames_[frames_.size() - 2];
+    const std::uint64_t size = frames_.back().stored - frame.stored;
+    const auto bad = [&](const char* text) { return damaged(*source_, frame.stored, text); };
+    if (size < head || size > budget_) return bad("an index of a size that it cannot have");
+    Bytes bytes(static_cast<std::size_t>(size));
+    STELE_TRY(source_->read_at(frame.stored, bytes.span()));
+    const std::byte* p = bytes.data();
+    if (load_le<std::uint32_t>(p) != index_magic || load_le<std::uint32_t>(p + 4) != size - 8 ||
+        std::memcmp(p + 8, index_tag, 8) != 0) {
+      return bad("no index before the table of frames");
+    }
+    Hasher hasher;
+    hasher.update(table_.data() + 8, 8 * (frames_.size() - 2));
+    hasher.update(p + 24, bytes.size() - 24);
+    if (load_le<std::uint64_t>(p + 16) != hasher.digest()) {
+      return Error(Errc::checksum, "the index or the table of frames is damaged")
+          .file(source_->name())
+          .offset(frame.stored);
+    }
+    const auto plain = load_le<std::uint64_t>(p + 24);
+    if (plain > budget_ - size) {
+      return Error(Errc::limit, "an index that takes more memory than its file allows")
+          .file(source_->name())
+          .offset(frame.stored + 24);
+    }
+    index.resize(static_cast<std::size_t>(plain));
+    return unpack(*source_, frame.stored + head, bytes.span().subspan(head), std::as_writable_bytes(std::span(index)));
+  }
+
+  const SourcePtr& source_;
+  std::uint64_t budget_;
+  Bytes table_;
+  std::vector<FramedText::Frame> frames_;
+  std::vector<std::uint64_t> hashes_;
+};
+
+}  // namespace
+
+Coding coding_of(std::span<const std::byte> head) noexcept {
+  const auto at = [&](std::size_t i) { return std::to_integer<std::uint32_t>(head[i]); };
+  if (head.size() >= 3 && at(0) == 0x1f && at(1) == 0x8b && at(2) == 8) return Coding::gzip;
+  if (head.size() < 4) return Coding::plain;
+  const std::uint32_t magic = at(0) | at(1) << 8 | at(2) << 16 | at(3) << 24;
+  return magic == ZSTD_MAGICNUMBER || (magic & 0xfffffff0U) == ZSTD_MAGIC_SKIPPABLE_START ? Coding::zstd
+                                                                                          : Coding::plain;
+}
+
+Result<OpenedText> open_text(SourcePtr source, std::uint64_t budget) {
+  std::byte head[4];
+  const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head));
+  STELE_TRY(source->read_at(0, {head, size}));
+  OpenedText opened;
+  opened.coding = coding_of({head, size});
+  if (opened.coding == Coding::zstd) {
+    STELE_TRY_ASSIGN(const bool seekable, Seekable(source, budget).run(opened));
+    if (seekable) return opened;
+  }
+  if (opened.coding == Coding::plain) {
+    opened.text = std::make_unique<PlainText>(std::move(source));
+  } else {
+    opened.text = std::make_unique<StreamedText>(std::move(source), opened.coding);
+  }
+  return opened;
+}
+
+}  // namespace json
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

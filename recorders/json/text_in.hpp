@@ -1,0 +1,68 @@
+// The text of a document, whatever compressed it: a Source of its characters.
+//
+// A `.json.zst` of ours (docs/formats/json.md):
+//
+//  1. a skippable frame: u32 0x184D2A5D, u32 8, "stelejsn"
+//  2. zstd frames, each of the next 1 MiB of the text (the last: of the rest), with checksums
+//  3. a skippable frame, u32 0x184D2A5D and u32 size of what follows: "stelejsn"; u64 XXH3-64 of the entries (5) of (1)
+//     and (2), and of all that follows in this frame; u64 plain size of the index; and the index as a zstd frame: u64
+//     XXH3-64 of each frame (2) as it is stored, u64 number of leaves, u64 of nodes, for each leaf u64 where its data
+//     begin in the text and u64 their length (bit 63: numbers), then the document without data
+//  4. a skippable frame, u32 0x184D2A5E and u32 size: zstd's seek table, which is
+//  5. for each frame of (1) to (3): u32 its size and u32 its plain size (0 for (1) and (3)),
+//  6. u32 number of the entries, u8 0, u32 0x8F92EAB1
+//
+// Facts of the seek table: contrib/seekable_format/zstd_seekable_compression_format.md of zstd.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace json {
+
+inline constexpr std::size_t frame_size = std::size_t{1} << 20;
+inline constexpr std::uint32_t index_magic = 0x184d2a5d;
+inline constexpr std::uint32_t table_magic = 0x184d2a5e;
+inline constexpr std::uint32_t table_end = 0x8f92eab1;
+inline constexpr char index_tag[] = "stelejsn";
+inline constexpr std::uint64_t numbers_bit = std::uint64_t{1} << 63;
+
+/// Characters that may be read.
+class Text {
+ public:
+  virtual ~Text() = default;
+  /// Fills `out` from `offset` on as far as there is text; gives the number of characters. Errors: io, malformed,
+  /// checksum, truncated.
+  virtual Result<std::size_t> read(std::uint64_t offset, std::span<std::byte> out) const = 0;
+  /// Characters that are best read together: a frame; 0 where any will do.
+  virtual std::size_t grain() const noexcept { return 0; }
+  /// Reading from an earlier place starts again from the beginning.
+  virtual bool in_order() const noexcept { return false; }
+};
+
+enum class Coding : std::uint8_t { plain, zstd, gzip };
+Coding coding_of(std::span<const std::byte> head) noexcept;
+
+struct OpenedText {
+  std::unique_ptr<const Text> text;
+  Coding coding = Coding::plain;
+  std::string index;       // the index (3) of ours, without the hashes, else empty
+  std::uint64_t size = 0;  // characters, where there is an index
+};
+
+/// `budget`: the most memory that an index may take.
+Result<OpenedText> open_text(SourcePtr source, std::uint64_t budget);
+
+}  // namespace json
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

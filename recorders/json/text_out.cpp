@@ -1,0 +1,251 @@
+#include "text_out.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include "hash.hpp"
+#include "parallel.hpp"
+#include "stele/bytes.hpp"
+#include "stele/detail/little_endian.hpp"
+#include "stele/precision/base64.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace json {
+
+Status TextOut::write(std::string_view text) {
+  position_ += text.size();
+  while (!text.empty()) {
+    if (room_.empty()) STELE_TRY(full());
+    const std::size_t n = std::min(text.size(), room_.size());
+    std::memcpy(room_.data(), text.data(), n);
+    room_ = room_.subspan(n);
+    text.remove_prefix(n);
+  }
+  return {};
+}
+
+Status TextOut::base64(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    // Groups of three bytes straight into their place; one that goes over the end of it by a detour.
+    const std::size_t whole = std::min(bytes.size(), room_.size() / 4 * 3);
+    const auto now = bytes.first(whole != 0 ? whole : std::min<std::size_t>(bytes.size(), 3));
+    const std::size_t size = base64_size(now.size());
+    if (whole != 0) {
+      base64_encode(now, room_.data());
+      room_ = room_.subspan(size);
+      position_ += size;
+    } else {
+      char four[4];
+      base64_encode(now, four);
+      STELE_TRY(write({four, sizeof four}));
+    }
+    bytes = bytes.subspan(now.size());
+  }
+  return {};
+}
+
+namespace {
+
+std::span<char> characters(Bytes& bytes) { return {reinterpret_cast<char*>(bytes.data()), bytes.size()}; }
+
+class PlainOut final : public TextOut {
+ public:
+  explicit PlainOut(Sink& sink) : sink_(sink), buffer_(std::size_t{256} << 10) { room_ = characters(buffer_); }
+  Status finish(std::string_view) override { return full(); }
+
+ private:
+  Status full() override {
+    const std::size_t n = buffer_.size() - room_.size();
+    room_ = characters(buffer_);
+    return n != 0 ? sink_.write(std::span<const std::byte>(buffer_.span()).first(n)) : Status();
+  }
+  Sink& sink_;
+  Bytes buffer_;
+};
+
+class GzipOut final : public TextOut {
+ public:
+  GzipOut(Sink& sink, int level) : sink_(sink), text_(std::size_t{64} << 10), packed_(std::size_t{64} << 10) {
+    // 15: the largest window; 16: a gzip header, without a time.
+    if (deflateInit2(&state_, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
+    room_ = characters(text_);
+  }
+  ~GzipOut() override { deflateEnd(&state_); }
+  GzipOut(const GzipOut&) = delete;
+  GzipOut& operator=(const GzipOut&) = delete;
+  Status finish(std::string_view) override { return deflate_all(Z_FINISH); }
+
+ private:
+  Status full() override { return deflate_all(Z_NO_FLUSH); }
+  Status deflate_all(int flush) {
+    state_.next_in = reinterpret_cast<Bytef*>(text_.data());
+    state_.avail_in = static_cast<uInt>(text_.size() - room_.size());
+    room_ = characters(text_);
+    for (;;) {
+      state_.next_out = reinterpret_cast<Bytef*>(packed_.data());
+      state_.avail_out = static_cast<uInt>(packed_.size());
+      const int result = deflate(&state_, flush);
+      const std::size_t n = packed_.size() - state_.avail_out;
+      if (n != 0) STELE_TRY(sink_.write(std::span<const std::byte>(packed_.span()).first(n)));
+      if (flush == Z_FINISH ? result == Z_STREAM_END : state_.avail_out != 0) return {};
+    }
+  }
+  Sink& sink_;
+  Bytes text_, packed_;
+  z_stream state_{};
+};
+
+struct Free {
+  void operator()(ZSTD_CCtx* c) const { ZSTD_freeCCtx(c); }
+};
+using Compressor = std::unique_ptr<ZSTD_CCtx, Free>;
+
+/// A frame on its way.
+struct Packed {
+  Bytes text;
+  std::size_t used = 0;
+  Bytes packed;
+  std::size_t size = 0;
+  Compressor context;
+
+  void pack(int level) {
+    if (packed.empty()) packed = Bytes(ZSTD_compressBound(frame_size));
+    if (context == nullptr) {
+      context.reset(ZSTD_createCCtx());
+      if (context == nullptr) throw std::bad_alloc();
+      ZSTD_CCtx_setParameter(context.get(), ZSTD_c_compressionLevel, level);
+      ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
+    }
+    size = ZSTD_compress2(context.get(), packed.data(), packed.size(), text.data(), used);
+    if (ZSTD_isError(size)) throw std::bad_alloc();  // there is room enough, so it can be nothing else
+  }
+};
+
+class ZstdOut final : public TextOut {
+ public:
+  ZstdOut(Sink& sink, int level, const Workers& workers)
+      : sink_(sink), level_(level), workers_(workers), batch_(workers.threads) {
+    store_le(head_, index_magic);
+    store_le(head_ + 4, std::uint32_t{8});
+    std::memcpy(head_ + 8, index_tag, 8);
+    pieces_.emplace_back(head_);
+    entry(sizeof head_, 0);
+    begin();
+  }
+  bool wants_index() const noexcept override { return true; }
+
+  Status finish(std::string_view index) override {
+    batch_[now_].used = frame_size - room_.size();
+    pack(batch_[now_].used != 0 ? now_ + 1 : now_);
+    if (position() > frame_size * batch_.size()) {
+      STELE_TRY(write_pieces());
+      batch_.clear();  // the index may be large
+    }
+    Bytes packed;
+    STELE_TRY(add_index(index, packed));
+    std::byte head[8];
+    std::byte tail[9]{};
+    store_le(head, table_magic);
+    store_le(head + 4, static_cast<std::uint32_t>(table_.size() + sizeof tail));
+    store_le(tail, static_cast<std::uint32_t>(table_.size() / 8));
+    store_le(tail + 5, table_end);
+    pieces_.insert(pieces_.end(), {std::span<const std::byte>(head), std::span<const std::byte>(table_),
+                                   std::span<const std::byte>(tail)});
+    return write_pieces();
+  }
+
+ private:
+  void begin() {
+    Packed& frame = batch_[now_];
+    if (frame.text.empty()) frame.text = Bytes(frame_size);
+    room_ = characters(frame.text);
+  }
+  Status full() override {
+    batch_[now_].used = frame_size;
+    if (++now_ == batch_.size()) {
+      pack(now_);
+      STELE_TRY(write_pieces());
+      now_ = 0;
+    }
+    begin();
+    return {};
+  }
+  void pack(std::size_t count) {
+    parallel(workers_, count, [&](std::size_t i) { batch_[i].pack(level_); });
+    for (std::size_t i = 0; i < count; ++i) {
+      const auto stored = std::span<const std::byte>(batch_[i].packed.span()).first(batch_[i].size);
+      pieces_.push_back(stored);
+      entry(stored.size(), batch_[i].used);
+      char hash[8];
+      store_le(reinterpret_cast<std::byte*>(hash), hash64(stored.data(), stored.size()));
+      hashes_.append(hash, sizeof hash);
+    }
+  }
+  void entry(std::size_t stored, std::size_t plain) {
+    std::byte bytes[8];
+    store_le(bytes, static_cast<std::uint32_t>(stored));
+    store_le(bytes + 4, static_cast<std::uint32_t>(plain));
+    table_.insert(table_.end(), bytes, bytes + sizeof bytes);
+  }
+  Status write_pieces() {
+    auto written = sink_.write(std::span<const std::span<const std::byte>>(pieces_));
+    pieces_.clear();
+    return written;
+  }
+
+  Status add_index(std::string_view rest, Bytes& packed) {
+    constexpr std::size_t head = 32;
+    const std::string& index = hashes_.append(rest);
+    packed = Bytes(head + ZSTD_compressBound(index.size()));
+    const Compressor context(ZSTD_createCCtx());
+    if (context == nullptr) throw std::bad_alloc();
+    const std::size_t n =
+        ZSTD_compress2(context.get(), packed.data() + head, packed.size() - head, index.data(), index.size());
+    if (ZSTD_isError(n)) throw std::bad_alloc();
+    const std::size_t size = head + n;
+    if (size - 8 > 0xffffffffU) return Error(Errc::limit, "an index of 4 GiB or more");
+    store_le(packed.data(), index_magic);
+    store_le(packed.data() + 4, static_cast<std::uint32_t>(size - 8));
+    std::memcpy(packed.data() + 8, index_tag, 8);
+    store_le(packed.data() + 24, std::uint64_t{index.size()});
+    Hasher hasher;
+    hasher.update(table_.data(), table_.size());
+    hasher.update(packed.data() + 24, size - 24);
+    store_le(packed.data() + 16, hasher.digest());
+    entry(size, 0);
+    pieces_.push_back(std::span<const std::byte>(packed.span()).first(size));
+    return {};
+  }
+
+  Sink& sink_;
+  int level_;
+  Workers workers_;
+  std::vector<Packed> batch_;
+  std::size_t now_ = 0;
+  std::byte head_[16];
+  std::vector<std::span<const std::byte>> pieces_;  // not written yet
+  std::vector<std::byte> table_;
+  std::string hashes_;  // of the frames
+};
+
+}  // namespace
+
+std::unique_ptr<TextOut> text_out(Coding coding, int level, const Workers& workers, Sink& sink) {
+  if (coding == Coding::zstd) {
+    return std::make_unique<ZstdOut>(sink, level == 0 ? 1 : std::clamp(level, -50, 19), workers);
+  }
+  if (coding == Coding::gzip) return std::make_unique<GzipOut>(sink, level == 0 ? 1 : std::clamp(level, 1, 9));
+  return std::make_unique<PlainOut>(sink);
+}
+
+}  // namespace json
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
