@@ -329,7 +329,7 @@ class Matcher {
     std::size_t gap = 0;
     const bool in_place = object != nullptr && mode_ == LoadMode::in_place && !options_.rebuild;
     const bool whole = one || tree_.count(place, n, gap);
-    if (!whole && in_place) {
+    if (in_place && (!whole || !place.exists)) {
       n = type.container->size(object);  // part of a model: what is not there is named one by one below
     } else if (!whole) {
       const Segment segment(*this, std::to_string(gap));
