@@ -384,6 +384,10 @@ struct Moved {
 struct Holder {
   Floats weight;
 };
+/// A list became one of its elements.
+struct OneItem {
+  std::unique_ptr<Item> item;
+};
 /// Everything that moved has moved into what older files do not have.
 struct IntoNew {
   std::optional<Holder> first;
@@ -403,6 +407,10 @@ struct stele::attributes<stele_test::Moved> {
 template <>
 struct stele::attributes<stele_test::Item> {
   static constexpr stele::Attribute list[] = {stele::moved("sub.w", "w")};
+};
+template <>
+struct stele::attributes<stele_test::OneItem> {
+  static constexpr stele::Attribute list[] = {stele::moved("item", "items.1")};
 };
 template <>
 struct stele::attributes<stele_test::IntoNew> {
@@ -435,6 +443,10 @@ TEST_CASE_TEMPLATE("evolution: fields and modules moved into and out of others",
     REQUIRE(m.second);
     CHECK(m.second->weight == Floats{1});
     CHECK(!m.none);
+  });
+  in_every_way<OneItem, R>(old_path<R>("moved"), options, [](const OneItem& m) {
+    REQUIRE(m.item);
+    CHECK(m.item->sub->w == Floats{8});
   });
   const stele::Error e = refused<Holder, R>("names", options);
   CHECK(e.code() == Errc::missing);
