@@ -676,6 +676,54 @@ TEST_CASE_TEMPLATE("evolution: ties of rewritten modules", R, STELE_TEST_RECORDE
   CHECK(*changed.weight == Floats{1, 2});
 }
 
+namespace {
+
+struct TwoHooks {
+  Floats weight, bias;
+};
+/// Made by a hook of the other kind, in a list.
+class Made {
+ public:
+  explicit Made(Floats w) : weight(std::move(w)) {}
+  static Made from_record(stele::Record<Made>&& record) { return Made(record.weight.load().value()); }
+  Floats weight;
+  STELE_MODULE(Made, weight)
+};
+struct Makers {
+  std::vector<Made> list;
+};
+struct OldMade {
+  Floats w;
+};
+struct OldMakers {
+  std::vector<OldMade> list{OldMade{{1}}, OldMade{{2, 3}}};
+};
+
+}  // namespace
+}  // namespace stele_test
+
+template <>
+struct stele::attributes<stele_test::TwoHooks> {
+  static constexpr stele::Attribute list[] = {stele::version(3)};
+  static std::string_view migrate(std::uint32_t, std::string_view field) { return field == "weight" ? "kernel" : ""; }
+  static Result<Snapshot> migrate(std::uint32_t, const Snapshot& old) { return rename(old, {{"^w$", "weight"}}); }
+};
+template <>
+struct stele::attributes<stele_test::Made> {
+  static constexpr stele::Attribute list[] = {stele::version(1)};
+  static Result<Snapshot> migrate(std::uint32_t, const Snapshot& old) { return rename(old, {{"^w$", "weight"}}); }
+};
+
+namespace stele_test {
+
+TEST_CASE_TEMPLATE("evolution: hooks of several kinds", R, STELE_TEST_RECORDERS) {
+  CHECK(good(R{}.template load_module<TwoHooks>(good(saved(R{}, Plain{{5}, {6}})))).weight == Floats{5});
+  const OldMakers old;
+  const Makers m = good(R{}.template load_module<Makers>(good(saved(R{}, old))));
+  REQUIRE(m.list.size() == 2);
+  CHECK(m.list[1].weight == Floats{2, 3});
+}
+
 TEST_CASE("evolution: damage shows behind a hook too") {
   hook = [](std::uint32_t, const Snapshot& old) { return rename(old, {{"^w$", "weight"}}); };
   const stele::Bytes file = good(stele::BytesRecorder<>{}.record(PlainOuter{}));

@@ -130,6 +130,8 @@ struct ModuleTable {
     info.name = type_name_text<M>.view();
     if (const Attribute* v = find_version()) info.version = v->number;
     if constexpr (renames) info.migrate = v0::attributes<M>::migrate;
+    static_assert(!rewrites || count_of(Attribute::Kind::version) != 0,
+                  "stele: a migrate hook of this module is never asked: give it a stele::version");
     if constexpr (STELE_HEAP != 0 && rewrites) info.rewrite = v0::attributes<M>::migrate;
     info.moved = moved;
   }
