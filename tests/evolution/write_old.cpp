@@ -154,13 +154,13 @@ struct Writer {
   }
   template <class M>
   void group(const M& module, std::string_view name) {
-    each<STELE_TEST_FORMATS>(module, name);
+    each<STELE_TEST_RECORDERS>(module, name);
   }
 
  private:
-  template <class... Formats, class M>
+  template <class... Recorders, class M>
   void each(const M& module, std::string_view group) {
-    (file<Formats>(module, group), ...);
+    (file<typename Recorders::format_type>(module, group), ...);
   }
 };
 
