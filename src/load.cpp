@@ -7,6 +7,7 @@
 #include "parallel.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/source.hpp"
+#include "walk.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -86,6 +87,9 @@ class Loader {
   Loader(const Snapshot& snapshot, const LoadOptions& options, LoadMode mode, Report& report)
       : tree_(snapshot), options_(options), mode_(mode), report_(report) {}
 
+  /// Modules that are to be rewritten first; where there are any, nothing else has been done.
+  std::vector<Outdated>& outdated() noexcept { return plan_.outdated; }
+
   Status run(const TypeInfo& type, void* object) {
     // Fresh: structure is made as it is checked; what went wrong is thrown away by the caller. In place: nothing
     // changes before everything is checked.
@@ -94,6 +98,7 @@ class Loader {
     if (auto r = match(tree_, type, object, mode_, first, options_, report_, plan_); !r) {
       return finish(std::move(r).error());
     }
+    if (!plan_.outdated.empty()) return {};
     const bool verifies = mode_ == LoadMode::in_place && !options_.trust_data;
     std::uint64_t bytes = 0;
     for (const TensorOp& op : plan_.tensors) bytes += bytes_of(op);
@@ -126,7 +131,7 @@ class Loader {
     for (const TensorOp& op : plan_.tensors) {
       if (op.object == nullptr || op.ops->fixed_shape || !op.ops->unset(op.object)) continue;
       allocated_.push_back(op);
-      op.ops->resize(op.object, Shape(tree_.snapshot().leaf(op.leaf).shape()));
+      op.ops->resize(op.object, Shape(plan_.snapshot.leaf(op.leaf).shape()));
     }
     return {};
   }
@@ -136,7 +141,7 @@ class Loader {
     fills.reserve(plan_.tensors.size());
     for (const TensorOp& op : plan_.tensors) fills.push_back({nullptr, op.leaf, op.ops->dtype});
     Filled filled;
-    auto r = fill(tree_.snapshot(), fills, options_.convert, *meter_, workers_, filled);
+    auto r = fill(plan_.snapshot, fills, options_.convert, *meter_, workers_, filled);
     return r ? std::move(r) : at_path(std::move(r).error(), plan_.tensors[filled.failed]);
   }
 
@@ -147,7 +152,7 @@ class Loader {
     };
     for (const ValueOp& op : plan_.values) {
       if (op.object == nullptr) continue;
-      const auto expected = op.ops->from_value(op.object, tree_.snapshot().value(tree_.node(op.node)));
+      const auto expected = op.ops->from_value(op.object, plan_.snapshot.value(tree_.node(op.node)));
       const std::string_view path = plan_.path(op);
       if (!expected.empty()) {
         return stopped(Error(Errc::value_mismatch, "a value that does not fit the field")
@@ -169,7 +174,7 @@ class Loader {
     }
     written = written || !fills_.empty();
     Filled filled;
-    auto r = fill(tree_.snapshot(), fills_, options_.convert, *meter_, workers_, filled);
+    auto r = fill(plan_.snapshot, fills_, options_.convert, *meter_, workers_, filled);
     for (const auto& [i, count] : filled.overflowed) overflowed_[filled_[i]] = count;
     for (std::size_t i = 0; i < fills_.size() && !filled.done.empty(); ++i) {
       ways_[filled_[i]] = filled.done[i] != 0 ? Way::done : Way::none;
@@ -193,7 +198,7 @@ class Loader {
 
   /// Finds each tensor the memory that its elements go to.
   Status place(bool& written) {
-    const Snapshot& snapshot = tree_.snapshot();
+    const Snapshot& snapshot = plan_.snapshot;
     const bool fresh = mode_ == LoadMode::fresh && plan_.tensors.size() > 1;
     const auto in_block = [&](const TensorOp& op, std::size_t size) {
       return fresh && op.object != nullptr && op.ops->part != nullptr && size != 0 && size < Blocks::large;
@@ -256,7 +261,7 @@ class Loader {
 
   Status write_elements(std::size_t i) {
     const TensorOp& op = plan_.tensors[i];
-    const LeafView leaf = tree_.snapshot().leaf(op.leaf);
+    const LeafView leaf = plan_.snapshot.leaf(op.leaf);
     ElementSink elements(*op.ops, op.object);
     MeterSink sink(elements, *meter_);
     // A bool is checked by converting it to itself.
@@ -285,13 +290,13 @@ class Loader {
     }
   }
 
-  std::span<const LeafData> leaves() const noexcept { return tree_.snapshot().data()->leaves; }
+  std::span<const LeafData> leaves() const noexcept { return plan_.snapshot.data()->leaves; }
 
   /// Bytes of the tensor in the module.
   std::size_t bytes_of(const TensorOp& op) const noexcept {
     const LeafData& leaf = leaves()[op.leaf];
     if (leaf.dtype == op.ops->dtype) return static_cast<std::size_t>(leaf.bytes);
-    return static_cast<std::size_t>(tree_.snapshot().leaf(op.leaf).size() * element_size(op.ops->dtype));
+    return static_cast<std::size_t>(plan_.snapshot.leaf(op.leaf).size() * element_size(op.ops->dtype));
   }
 
   /// Lets the tensor point to where the leaf lies in memory; else says what stands in the way.
@@ -306,7 +311,7 @@ class Loader {
         provider.ops->locate != nullptr && provider.ops->locate(provider.at, provider.number).source->view_is_private();
     if (!is_private && !op.ops->adopts_const) return "the memory is not to be written";
     if (reinterpret_cast<std::uintptr_t>(bytes.data()) % swap_unit(leaf.dtype()) != 0) return "not aligned";
-    op.ops->adopt(op.object, const_cast<std::byte*>(bytes.data()), Shape(leaf.shape()), tree_.snapshot().data());
+    op.ops->adopt(op.object, const_cast<std::byte*>(bytes.data()), Shape(leaf.shape()), plan_.snapshot.data());
     return nullptr;
   }
 
@@ -326,22 +331,48 @@ class Loader {
   ReadContext context_{workers_};
 };
 
+/// Calls `attempt(snapshot, outdated)`, and again with what the hooks of the outdated modules make of their parts.
+template <class Attempt>
+Status with_hooks(const Snapshot& file, Report& report, Attempt attempt) {
+  const Report before = report;
+  Snapshot snapshot = file;
+  // Each round rewrites the outermost modules that are outdated.
+  for (int round = 0; round <= max_depth; ++round) {
+    std::vector<Outdated> outdated;
+    auto status = attempt(snapshot, outdated);
+    if (outdated.empty()) return status;
+    report = before;
+    STELE_TRY_ASSIGN(snapshot, rewritten(snapshot, outdated));
+  }
+  return Error(Errc::limit, "modules to migrate are nested too deep");
+}
+
 }  // namespace
 
 Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
                    const LoadOptions& options, Report& report) {
-  return Loader(snapshot, options, mode, report).run(type, object);
+  return with_hooks(snapshot, report, [&](const Snapshot& now, std::vector<Outdated>& outdated) {
+    Loader loader(now, options, mode, report);
+    auto status = loader.run(type, object);
+    outdated = std::move(loader.outdated());
+    return status;
+  });
 }
 
 Status check_object(const Snapshot& snapshot, const TypeInfo& type, const void* object, const LoadOptions& options,
                     Report& report) {
   LoadPlan plan;
   const LoadMode mode = object != nullptr ? LoadMode::in_place : LoadMode::fresh;
-  auto status = match(Tree(snapshot), type, const_cast<void*>(object), mode, Walking::check, options, report, plan);
+  auto status = with_hooks(snapshot, report, [&](const Snapshot& now, std::vector<Outdated>& outdated) {
+    plan = {};
+    auto checked = match(Tree(now), type, const_cast<void*>(object), mode, Walking::check, options, report, plan);
+    outdated = std::move(plan.outdated);
+    return checked;
+  });
   if (status) {
     for (const ValueOp& op : plan.values) report.add(Report::What::applied, plan.path(op));
     for (const TensorOp& op : plan.tensors) {
-      add_row(report, plan.path(op), snapshot.leaf(op.leaf).dtype(), op.ops->dtype);
+      add_row(report, plan.path(op), plan.snapshot.leaf(op.leaf).dtype(), op.ops->dtype);
     }
     return status;
   }

@@ -2,6 +2,8 @@
 #include "match.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <unordered_map>
 
 #include "similar.hpp"
@@ -22,6 +24,69 @@ bool matches_any(const std::vector<std::string>& patterns, std::string_view path
 /// stand for 2^n places; 16 million places are more than any module has, and a second or two of work.
 constexpr std::uint64_t max_visits = std::uint64_t{1} << 24;
 
+/// What a number or bool is as a tensor of one element.
+struct ValueTensor {
+  DType dtype = DType::none;
+  std::array<std::byte, 8> bytes{};
+
+  explicit ValueTensor(const Value& value) {
+    const auto set = [&](DType type, auto number) {
+      dtype = type;
+      std::memcpy(bytes.data(), &number, sizeof number);
+    };
+    if (const auto* b = value.as_bool()) set(DType::boolean, *b);
+    if (const auto* i = value.as_i64()) set(DType::i64, *i);
+    if (const auto* u = value.as_u64()) set(DType::u64, *u);
+    if (const auto* f = value.as_f64()) set(DType::f64, *f);
+  }
+};
+constexpr LeafOps value_tensor_ops{
+    .view = [](const void* at, std::uint64_t) { return static_cast<const ValueTensor*>(at)->bytes.data(); }};
+
+/// A node's only element as a tensor of that rank (-1: its own); nothing where the node is that tensor already, or has
+/// no one element.
+std::optional<Snapshot> one_element(const Snapshot& file, std::uint32_t number, int rank) {
+  const Node& node = file.nodes()[number];
+  SnapshotBuilder builder;
+  const auto shape = [&](std::size_t own) {
+    return std::vector<Extent>(rank >= 0 ? static_cast<std::size_t>(rank) : own, 1);
+  };
+  const std::string_view path = builder.intern(file.path(number));
+  if (node.kind == NodeKind::tensor) {
+    const LeafView leaf = file.leaf(node.index);
+    if (rank < 0 || leaf.size() != 1 || leaf.shape().size() == static_cast<std::size_t>(rank)) return std::nullopt;
+    builder.tensor(path, leaf.dtype(), shape(0), leaf.byte_size(), leaf.provider());
+    if (const auto id = leaf.id()) builder.set_id(*id);
+    builder.keep(file.data());
+    return builder.finish();
+  }
+  if (node.kind != NodeKind::value) return std::nullopt;
+  auto tensor = std::make_shared<const ValueTensor>(file.value(node));
+  if (tensor->dtype == DType::none) return std::nullopt;
+  builder.tensor(path, tensor->dtype, shape(0), element_size(tensor->dtype), {&value_tensor_ops, tensor.get(), 0});
+  builder.keep(std::move(tensor));
+  return builder.finish();
+}
+
+/// The file with the leaves of `ones` behind its own.
+Snapshot with_leaves(const Snapshot& file, const std::vector<OneElement>& ones) {
+  auto data = derived_data(file);
+  for (const OneElement& one : ones) {
+    LeafData leaf = one.snapshot.data()->leaves[0];
+    leaf.shape = static_cast<std::uint32_t>(data->extents.size());
+    leaf.node = one.node;
+    leaf.extra = no_index;
+    if (const auto id = one.snapshot.leaf(0).id()) {
+      leaf.extra = static_cast<std::uint32_t>(data->extras.size());
+      data->extras.push_back({id, nullptr});
+    }
+    for (const Extent e : one.snapshot.leaf(0).shape()) data->extents.push_back(e);
+    data->leaves.push_back(leaf);
+    data->keepers.push_back(one.snapshot.data());
+  }
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+}
+
 class Matcher {
  public:
   Matcher(const Tree& tree, LoadMode mode, Walking walking, const LoadOptions& options, Report& report, LoadPlan& plan)
@@ -36,6 +101,7 @@ class Matcher {
 
   Status run(const TypeInfo& type, void* object) {
     visit(type, object, tree_.root(), 0);
+    if (!plan_.outdated.empty()) return {};
     if (!quiet_) {
       // In the order of names: the table of shared objects has none.
       std::vector<std::string> never;
@@ -127,11 +193,15 @@ class Matcher {
       return fail(Error(Errc::limit, "more places than the file can mean: aliases of aliased containers").path(path_));
     }
     use(place);
+    // What an optional or a pointer is told is meant for what it holds.
+    const bool holds =
+        type.kind == TypeKind::optional || type.kind == TypeKind::pointer || type.kind == TypeKind::shared;
+    const bool was_one = !holds && std::exchange(was_one_, false);
     switch (type.kind) {
       case TypeKind::constant:
         return;
       case TypeKind::tensor:
-        return visit_tensor(*type.tensor, object, place);
+        return visit_tensor(*type.tensor, object, place, was_one);
       case TypeKind::value:
         return visit_value(*type.value, object, place);
       case TypeKind::module:
@@ -139,7 +209,7 @@ class Matcher {
         return visit_fields(type, object, place, depth);
       case TypeKind::list:
       case TypeKind::array:
-        return visit_list(type, object, place, depth);
+        return visit_list(type, object, place, depth, was_one);
       case TypeKind::map:
         return visit_map(type, object, place, depth);
       case TypeKind::variant:
@@ -167,6 +237,13 @@ class Matcher {
     if (!container_fits(place, named)) return;
     const std::uint32_t version =
         place.node != no_index && named ? tree_.snapshot().version(tree_.node(place.node)) : 0;
+    if (type.rewrite != nullptr && place.exists && version < type.version) {
+      std::string at = tree_.flat() ? place.prefix : tree_.snapshot().path(place.node);
+      plan_.outdated.push_back({std::move(at), path_, &type, version});
+      return;
+    }
+    const bool moves = !type.moved.empty() && place.exists;
+    if (moves) moves_.push_back({type.moved, place, path_.size()});
     std::optional<FieldAddresses> addresses;
     if (object != nullptr) addresses.emplace(type, object);
     std::uint32_t hint = 0;
@@ -188,21 +265,71 @@ class Matcher {
         }
       }
       const Segment segment(*this, field.name);
-      if (!at.exists && field.flags.defaulted) {
+      if (!at.exists) at = moved_here();
+      if (!at.exists && field.flags.defaulted && !moved_below()) {
         row(Report::What::defaulted, path_);
         continue;
       }
+      was_one_ = field.flags.was_one;
       visit(*field.type, object != nullptr ? (*addresses)[i] : nullptr, at, depth + 1);
+      was_one_ = false;
     }
+    if (moves) moves_.pop_back();
   }
 
-  void visit_list(const TypeInfo& type, void* object, const Place& place, int depth) {
-    if (!container_fits(place, false)) return;
+  // ---- moved() ----
+
+  /// The paths that a class says have moved, while it is visited.
+  struct Moves {
+    std::span<const MovedPath> paths;
+    Place base;            // of the class
+    std::size_t path = 0;  // length of its path
+    std::string_view relative(std::string_view to) const { return to.substr(path == 0 ? 0 : path + 1); }
+  };
+  /// Where older files have what belongs at path_.
+  Place moved_here() const {
+    for (auto moves = moves_.rbegin(); moves != moves_.rend(); ++moves) {
+      for (const MovedPath& moved : moves->paths) {
+        if (moved.now != moves->relative(path_)) continue;
+        if (Place at = tree_.below(moves->base, moved.then); at.exists) return at;
+      }
+    }
+    return {};
+  }
+  /// Whether older files have something that belongs below path_.
+  bool moved_below() const {
+    for (const Moves& moves : moves_) {
+      for (const MovedPath& moved : moves.paths) {
+        const std::string_view here = moves.relative(path_);
+        const bool below =
+            moved.now.size() > here.size() && moved.now.starts_with(here) && moved.now[here.size()] == '.';
+        if (below && tree_.below(moves.base, moved.then).exists) return true;
+      }
+    }
+    return false;
+  }
+
+  // ---- lists ----
+
+  /// Whether what is there is no list, but something that can be the element of one.
+  bool is_one(const Place& place) const {
+    if (tree_.absent(place)) return false;
+    const NodeKind kind = tree_.kind(place);
+    if (kind == NodeKind::list || kind == NodeKind::array || kind == NodeKind::tuple) return false;
+    if (!tree_.flat()) return true;
     std::size_t n = 0;
     std::size_t gap = 0;
+    return tree_.count(place, n, gap) && n == 0;
+  }
+
+  void visit_list(const TypeInfo& type, void* object, const Place& place, int depth, bool was_one) {
+    const bool one = was_one && is_one(place);
+    if (!one && !container_fits(place, false)) return;
+    std::size_t n = 1;
+    std::size_t gap = 0;
     const bool in_place = object != nullptr && mode_ == LoadMode::in_place && !options_.rebuild;
-    const bool whole = tree_.count(place, n, gap);
-    if (!whole && in_place) {
+    const bool whole = one || tree_.count(place, n, gap);
+    if (in_place && (!whole || !place.exists)) {
       n = type.container->size(object);  // part of a model: what is not there is named one by one below
     } else if (!whole) {
       const Segment segment(*this, std::to_string(gap));
@@ -235,7 +362,7 @@ class Matcher {
     std::uint32_t hint = 0;
     char buffer[24];
     for (std::size_t i = 0; i < visits; ++i) {
-      const Place at = tree_.element(place, i, hint);
+      const Place at = !one ? tree_.element(place, i, hint) : i == 0 ? place : Place();
       const Segment segment(*this, decimal(i, buffer), false);
       if (make || object == nullptr) {
         if (!visit_made(type, mutate_ ? object : nullptr, 0, {}, at, depth)) return;
@@ -260,7 +387,9 @@ class Matcher {
       auto outside = std::exchange(from_file_, {});
       visit(*element.hook->record, record.get(), at, depth + 1);
       from_file_ = std::move(outside);
-      if (failed_) return false;  // the hook is not shown a record that is not whole
+      // The hook is not shown a record that is not whole.
+      if (!plan_.outdated.empty()) return true;
+      if (failed_) return false;
       // Code of the user: what it throws gets the path.
       auto added = guarded([&]() -> Status {
         made = type.container->add(container, which, key, record.get());
@@ -347,7 +476,7 @@ class Matcher {
   }
 
   void visit_holder(const TypeInfo& type, void* object, const Place& place, int depth) {
-    const bool there = !tree_.absent(place);
+    const bool there = !tree_.absent(place) || moved_below();
     if (object == nullptr) {
       if (there) visit(*type.element, nullptr, place, depth + 1);
       return;
@@ -377,10 +506,11 @@ class Matcher {
   };
 
   void visit_shared(const TypeInfo& type, void* object, const Place& place, int depth) {
-    const bool there = !tree_.absent(place);
+    const bool named = !tree_.absent(place);
+    const bool there = named || moved_below();
     const FileKey key{place.node, place.node == no_index ? place.prefix : std::string(), type.element};
     const bool makes = object != nullptr && mutate_ && (mode_ == LoadMode::fresh || type.container->size(object) == 0);
-    if (makes && there) {
+    if (makes && named) {
       // Two names of one thing in the file become one shared object.
       const auto [found, first] = from_file_.try_emplace(key, FromFile{object, true});
       if (!first) {
@@ -411,7 +541,7 @@ class Matcher {
     }
     if (!shared.loaded) {
       shared.loaded = true;
-      if (mutate_) from_file_.try_emplace(key, FromFile{object, false});
+      if (mutate_ && named) from_file_.try_emplace(key, FromFile{object, false});
       return visit_holder(type, object, place, depth);
     }
     const bool checking = std::exchange(check_only_, true);
@@ -431,7 +561,7 @@ class Matcher {
 
   // ---- leaves ----
 
-  void visit_tensor(const TensorOps& ops, void* object, const Place& place) {
+  void visit_tensor(const TensorOps& ops, void* object, const Place& place, bool was_one) {
     if (!place.exists || place.node == no_index) {
       if (place.exists)
         return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "tensor", describe(place));
@@ -439,18 +569,35 @@ class Matcher {
     }
     const Node& node = tree_.node(place.node);
     if (node.kind == NodeKind::none) return missing(path_);
-    if (node.kind != NodeKind::tensor) {
+    std::optional<Snapshot> one;
+    if (was_one) one = one_element(tree_.snapshot(), place.node, rank_of(ops, object));
+    if (!one && node.kind != NodeKind::tensor) {
       return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "tensor", std::string(name(node.kind)));
     }
-    const LeafView leaf = tree_.snapshot().leaf(node.index);
+    const LeafView leaf = one ? one->leaf(0) : tree_.snapshot().leaf(node.index);
     if (ops.bind != nullptr) {
-      if (object != nullptr && !check_only_) ops.bind(object, tree_.snapshot().data(), node.index);
+      if (object != nullptr && !check_only_) {
+        ops.bind(object, one ? one->data() : tree_.snapshot().data(), one ? 0 : node.index);
+      }
       row(Report::What::applied, path_);
       return;
     }
     if (!shape_fits(ops, object, leaf) || !dtype_fits(ops, leaf)) return;
     if (check_only_) return;
-    plan_.tensors.push_back({node.index, &ops, object, keep_path(), static_cast<std::uint32_t>(path_.size())});
+    std::uint32_t number = node.index;
+    if (one) {
+      number = static_cast<std::uint32_t>(tree_.snapshot().leaf_count() + plan_.ones.size());
+      plan_.ones.push_back({*std::move(one), place.node});
+    }
+    plan_.tensors.push_back({number, &ops, object, keep_path(), static_cast<std::uint32_t>(path_.size())});
+  }
+
+  /// The rank that the tensor has to have; -1: any.
+  int rank_of(const TensorOps& ops, const void* object) const {
+    if (ops.rank >= 0 || object == nullptr || ops.shape == nullptr || mode_ == LoadMode::fresh) return ops.rank;
+    Shape shape;
+    ops.shape(object, shape);
+    return static_cast<int>(shape.rank());
   }
 
   std::uint32_t keep_path() {
@@ -574,12 +721,14 @@ class Matcher {
   LoadPlan& plan_;
   bool mutate_;
   bool quiet_;               // adds no rows
+  bool was_one_ = false;     // what is visited next: the field's flag
   bool check_only_ = false;  // below a tied object that has been loaded under another name
   std::uint64_t visits_ = 0;
   std::optional<Error> failed_;
   std::string path_;
   std::vector<std::string> missing_, unused_;
   std::vector<bool> used_;
+  std::vector<Moves> moves_;
   std::uint64_t total_ = 0;
   std::unordered_map<const void*, Shared> shared_;
   struct FromFile {
@@ -593,7 +742,9 @@ class Matcher {
 
 Status match(const Tree& tree, const TypeInfo& type, void* object, LoadMode mode, Walking walking,
              const LoadOptions& options, Report& report, LoadPlan& plan) {
-  return Matcher(tree, mode, walking, options, report, plan).run(type, object);
+  auto status = Matcher(tree, mode, walking, options, report, plan).run(type, object);
+  plan.snapshot = plan.ones.empty() ? tree.snapshot() : with_leaves(tree.snapshot(), plan.ones);
+  return status;
 }
 
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "migrate.hpp"
 #include "stele/record.hpp"
 #include "tree.hpp"
 
@@ -28,10 +29,19 @@ struct ValueOp {
   std::uint32_t path, path_size;
 };
 
+/// A tensor of one element that the file has as a value, or at another rank (was_one).
+struct OneElement {
+  Snapshot snapshot;   // of one leaf
+  std::uint32_t node;  // in the file
+};
+
 struct LoadPlan {
+  Snapshot snapshot;  // whose leaves the tensors are of: the file's, and behind them the `ones`
   std::vector<TensorOp> tensors;
   std::vector<ValueOp> values;
-  std::string paths;  // one after the other
+  std::vector<OneElement> ones;
+  std::vector<Outdated> outdated;  // where there are any, the plan is not to be carried out
+  std::string paths;               // one after the other
 
   template <class Op>
   std::string_view path(const Op& op) const {

@@ -170,6 +170,21 @@ Place Tree::element(const Place& parent, std::size_t number, std::uint32_t& hint
   return at_path(std::move(path), parent.low, parent.high, hint);
 }
 
+Place Tree::below(Place from, std::string_view path) const {
+  std::string_view raw;
+  std::string plain;
+  while (from.exists && !path.empty()) {
+    if (!first_segment(path, raw, plain)) return {};
+    path.remove_prefix(std::min(path.size(), raw.size() + 1));
+    std::uint32_t hint = 0;
+    Place next = child(from, plain, hint);
+    std::size_t number = 0;
+    if (!next.exists && parse_index(plain, number)) next = element(from, number, hint = 0);
+    from = std::move(next);
+  }
+  return from;
+}
+
 bool Tree::count(const Place& list, std::size_t& n, std::size_t& gap) const {
   n = 0;
   if (!list.exists) return true;

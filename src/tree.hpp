@@ -34,6 +34,8 @@ class Tree {
   /// `hint` makes a walk in the file's order cheap: keep one per parent, starting at 0.
   Place child(const Place& parent, std::string_view name, std::uint32_t& hint) const;
   Place element(const Place& parent, std::size_t number, std::uint32_t& hint) const;
+  /// What is at a path from there.
+  Place below(Place from, std::string_view path) const;
   /// Number of elements of a list; nullopt when the numbers there are not 0 … n-1 (flat), `gap` is then the first
   /// missing.
   bool count(const Place& list, std::size_t& n, std::size_t& gap) const;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "items.hpp"
+#include "leaves.hpp"
 #include "stele/transform.hpp"
 
 namespace stele {

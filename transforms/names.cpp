@@ -1,5 +1,7 @@
 // Choosing and renaming.
 #include <algorithm>
+#include <iterator>
+#include <map>
 
 #include <re2/re2.h>
 
@@ -92,8 +94,7 @@ Result<Snapshot> merge(std::span<const Snapshot> snapshots) {
       // The version of a root is that of one of several.
       std::erase_if(items.list, [](const Item& item) { return item.path.empty() && !item.is_tensor(); });
       std::move(items.list.begin(), items.list.end(), std::back_inserter(all.list));
-      all.in_order = all.in_order || items.in_order;
-      std::move(items.keepers.begin(), items.keepers.end(), std::back_inserter(all.keepers));
+      all.keep(items);
       for (const auto& [key, text] : items.metadata) {
         const auto [same, fresh] = all.metadata.emplace(key, text);
         if (fresh || same->second == text) continue;
@@ -103,6 +104,105 @@ Result<Snapshot> merge(std::span<const Snapshot> snapshots) {
             .found(text);
       }
     }
+    return all.build();
+  });
+}
+
+namespace {
+
+/// Lays the items of one snapshot over those of earlier ones.
+class Overlay {
+ public:
+  explicit Overlay(Items& lower) : lower_(lower), earlier_(lower.list), index_(earlier_) {
+    tied_ = std::any_of(earlier_.begin(), earlier_.end(), [](const Item& item) { return item.target.has_value(); });
+  }
+
+  Status add(Items upper) {
+    for (Item& item : upper.list) STELE_TRY(item.target ? tie(item) : put(item));
+    lower_.keep(upper);
+    for (auto& [key, text] : upper.metadata) lower_.metadata.insert_or_assign(key, std::move(text));
+    // What was absent is there as soon as something stands below it.
+    const std::vector<Item> list = lower_.list;
+    const detail::ItemIndex index(list);
+    std::erase_if(lower_.list, [&](const Item& item) {
+      bool filled = false;
+      if (is_none(item)) index.below(item.path, [&](const Item&, std::string_view) { filled = true; });
+      return filled;
+    });
+    return {};
+  }
+
+ private:
+  static bool is_none(const Item& item) {
+    return !item.target && item.from->nodes[item.node].kind == NodeKind::none;
+  }
+  static Error refused(const char* text, const std::string& path, const std::string& other) {
+    return Error(Errc::invalid_argument, text).path(path).found(other);
+  }
+
+  /// The name under which the earlier ones have a path, or would have it: that of what it is tied to.
+  std::string owner(std::string path) const {
+    if (!tied_) return path;
+    std::size_t steps = 0;  // a file may have ties that hold each other
+    for (std::size_t end = 0; end != path.size() && steps <= earlier_.size();) {
+      end = std::min(path.find('.', end == 0 ? 0 : end + 1), path.size());
+      const auto found = index_.find(std::string_view(path).substr(0, end));
+      if (!found || !earlier_[*found].target) continue;
+      path = *earlier_[*found].target + path.substr(end);
+      end = 0;  // a target may lie below another name
+      ++steps;
+    }
+    return path;
+  }
+
+  Status put(Item& item) {
+    const std::string path = owner(item.path);
+    const auto there = index_.find(path);
+    if (detail::is_container(item.from->nodes[item.node].kind) || is_none(item)) {
+      if (!there) {
+        lower_.list.push_back(std::move(item));
+      } else if (is_none(earlier_[*there])) {
+        lower_.list[*there] = std::move(item);
+      }
+      return {};
+    }
+    const auto [other, first] = put_.try_emplace(path, item.path);
+    if (!first) return refused("two names of one tied tensor, with different ones to replace it", item.path, other->second);
+    item.path = path;
+    if (there) {
+      lower_.list[*there] = std::move(item);
+    } else {
+      lower_.list.push_back(std::move(item));
+    }
+    return {};
+  }
+
+  Status tie(Item& item) {
+    const std::string path = owner(item.path);
+    const std::string target = owner(*item.target);
+    if (path == target) return {};
+    bool apart = index_.find(path).has_value();
+    index_.below(path, [&](const Item&, std::string_view) { apart = true; });
+    if (apart) return refused("a tie of what an earlier snapshot has apart", item.path, *item.target);
+    item.path = path;
+    item.target = target;
+    lower_.list.push_back(std::move(item));
+    return {};
+  }
+
+  Items& lower_;
+  const std::vector<Item> earlier_;
+  detail::ItemIndex index_;
+  bool tied_ = false;
+  std::map<std::string, std::string> put_;  // path -> the name it was given by
+};
+
+}  // namespace
+
+Result<Snapshot> overlay(std::span<const Snapshot> snapshots) {
+  return detail::guarded([&]() -> Result<Snapshot> {
+    Items all;
+    for (const Snapshot& snapshot : snapshots) STELE_TRY(Overlay(all).add(Items(snapshot)));
     return all.build();
   });
 }

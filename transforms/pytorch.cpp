@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "items.hpp"
+#include "leaves.hpp"
 #include "stele/transform.hpp"
 #include "tree.hpp"
 #include "walk.hpp"

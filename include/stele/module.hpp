@@ -22,7 +22,7 @@ inline namespace v0 {
 /// or inside it, as `static constexpr stele::Attribute stele_attributes[] = {…};`. Field names in it are checked at
 /// compile time.
 struct Attribute {
-  enum class Kind : std::uint8_t { rename, alias, skip, keep_default, version, type_name, alternative };
+  enum class Kind : std::uint8_t { rename, alias, skip, keep_default, was_one, moved, version, type_name, alternative };
   Kind kind{};
   std::string_view field{};
   std::string_view text{};
@@ -41,6 +41,14 @@ constexpr Attribute alias(std::string_view field, std::string_view name) {
 constexpr Attribute skip(std::string_view field) { return {Attribute::Kind::skip, field, {}, 0}; }
 /// May be missing in a file; keeps what the constructor gave.
 constexpr Attribute keep_default(std::string_view field) { return {Attribute::Kind::keep_default, field, {}, 0}; }
+/// Older files have one of these where the class now has a list: what stands at the field's place and is no list is its
+/// only element. Of a tensor: a number, or one element of any rank, is a tensor of one element.
+constexpr Attribute was_one(std::string_view field) { return {Attribute::Kind::was_one, field, {}, 0}; }
+/// What is at the path `now` was at the path `then` in older files, which is tried when it is missing where it belongs.
+/// Both are paths as files have them, and begin at this class: moved("encoder.weight", "weight").
+constexpr Attribute moved(std::string_view now, std::string_view then) {
+  return {Attribute::Kind::moved, now, then, 0};
+}
 /// The class's version, kept by formats that can.
 constexpr Attribute version(std::uint32_t number) { return {Attribute::Kind::version, {}, {}, number}; }
 /// The class's name in files; by default its own, without namespaces and template arguments.
@@ -50,9 +58,13 @@ constexpr Attribute alternative(std::uint32_t index, std::string_view name) {
   return {Attribute::Kind::alternative, {}, name, index};
 }
 
-/// Specialise to say something about T; members: `list` (an array of Attribute), and optionally
-/// `static std::string_view migrate(std::uint32_t from_version, std::string_view field)`, the name that `field` has in
-/// a file whose class version is older (empty: the same).
+/// Specialise to say something about T; members: `list` (an array of Attribute), and optionally one or both of these,
+/// for files whose class version is older (0 where a file says none):
+///
+/// - `static std::string_view migrate(std::uint32_t from_version, std::string_view field)`: the name that `field` has
+///   there (empty: the same);
+/// - `static Result<Snapshot> migrate(std::uint32_t from_version, const Snapshot& old)`: what the class would have
+///   written today, made of `old`, the part of the file that is this module (stele/transform.hpp). It is asked first.
 template <class T>
 struct attributes {};
 

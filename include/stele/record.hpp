@@ -95,6 +95,7 @@ class TypedLeaf : public LeafHandle {
 
   static constexpr detail::TensorOps ops = [] {
     detail::TensorOps o;
+    o.rank = detail::TensorTable<T>::value.rank;
     o.bound = bound;
     o.bind = bind;
     return o;

@@ -52,6 +52,11 @@ STELE_EXPORT Result<Snapshot> part(const Snapshot& snapshot, std::string_view pa
 STELE_EXPORT Result<Snapshot> with_prefix(const Snapshot& snapshot, std::string_view path);
 /// All of several. Errors: duplicate (a name or metadata key with different texts in two of them).
 STELE_EXPORT Result<Snapshot> merge(std::span<const Snapshot> snapshots);
+/// All of several, where a tensor or value of a later one takes the place of what an earlier one has at its path;
+/// metadata likewise. Versions of classes are those of the first that says one. Ties stay as they are: what replaces
+/// one name of a tied tensor replaces it under all. Errors: invalid_argument (two names of one tied tensor are replaced
+/// by different ones, or a later one ties what an earlier one has apart).
+STELE_EXPORT Result<Snapshot> overlay(std::span<const Snapshot> snapshots);
 /// The same with whole paths as names.
 STELE_EXPORT Result<Snapshot> flatten(const Snapshot& snapshot);
 /// The same as a tree: a dot is a level, and what has only numbers below it is a list. Errors: malformed (a path

@@ -356,11 +356,22 @@ struct recorded_fields {
   }
 };
 
+/// Whether the path `now` of moved() begins with the name in files of the field `field`.
+template <class T>
+consteval bool moved_begins(std::string_view now, std::string_view field) {
+  const Attribute* renamed = find_attribute(attributes_of<T>(), Attribute::Kind::rename, field);
+  const std::string_view name = renamed != nullptr ? renamed->text : field;
+  return now.starts_with(name) && (now.size() == name.size() || now[name.size()] == '.');
+}
+
 template <class T>
 consteval bool attributes_name_fields() {
   for (const Attribute& a : attributes_of<T>()) {
     bool known = a.field.empty();
-    for (std::size_t i = 0; i < fields_of<T>::count; ++i) known = known || a.field == fields_of<T>::names[i];
+    for (std::size_t i = 0; i < fields_of<T>::count; ++i) {
+      const std::string_view field = fields_of<T>::names[i];
+      known = known || (a.kind == Attribute::Kind::moved ? moved_begins<T>(a.field, field) : a.field == field);
+    }
     if (!known) return false;
   }
   return true;

@@ -35,11 +35,12 @@ struct ModuleTable {
   using fields = recorded_fields<M>;
   static_assert(attributes_name_fields<M>(), "stele: an attribute of this module names a field that it does not have");
   static constexpr std::span<const Attribute> attributes = attributes_of<M>();
-  static constexpr std::size_t alias_count = [] {
+  static constexpr std::size_t count_of(Attribute::Kind kind) {
     std::size_t n = 0;
-    for (const Attribute& a : attributes) n += a.kind == Attribute::Kind::alias ? 1 : 0;
+    for (const Attribute& a : attributes) n += a.kind == kind ? 1 : 0;
     return n;
-  }();
+  }
+  static constexpr std::size_t alias_count = count_of(Attribute::Kind::alias);
   // Grouped by field.
   static constexpr auto aliases = [] {
     std::array<std::string_view, alias_count + 1> texts{};
@@ -61,6 +62,7 @@ struct ModuleTable {
       if (a.kind == Attribute::Kind::rename && info.name == name)
         info.name = a.text;  // a class's own before its base's
       if (a.kind == Attribute::Kind::keep_default) info.flags.defaulted = true;
+      if (a.kind == Attribute::Kind::was_one) info.flags.was_one = true;
       if (a.kind == Attribute::Kind::alias) ++n;
     }
     info.aliases = std::span<const std::string_view>(aliases).subspan(alias, n);
@@ -105,11 +107,33 @@ struct ModuleTable {
     return list;
   }();
 
+  static constexpr auto moved = [] {
+    std::array<MovedPath, count_of(Attribute::Kind::moved)> paths{};
+    std::size_t n = 0;
+    for (const Attribute& a : attributes) {
+      if (a.kind == Attribute::Kind::moved) paths[n++] = {a.field, a.text};
+    }
+    return paths;
+  }();
+
+  // The hooks may be overloads of each other.
+  using NameHook = std::string_view (*)(std::uint32_t, std::string_view);
+  using SnapshotHook = Result<Snapshot> (*)(std::uint32_t, const Snapshot&);
+  static constexpr bool renames = requires { static_cast<NameHook>(v0::attributes<M>::migrate); };
+  static constexpr bool rewrites = requires { static_cast<SnapshotHook>(v0::attributes<M>::migrate); };
+  static_assert(
+      renames || rewrites || !requires { v0::attributes<M>::migrate; },
+      "stele: the migrate hook of this module's attributes has another signature than stele/module.hpp says");
+
   static constexpr void complete(TypeInfo& info) {
     if constexpr (fields::all != fields::count) info.unrecorded = unrecorded;
     info.name = type_name_text<M>.view();
     if (const Attribute* v = find_version()) info.version = v->number;
-    if constexpr (requires { v0::attributes<M>::migrate; }) info.migrate = v0::attributes<M>::migrate;
+    if constexpr (renames) info.migrate = v0::attributes<M>::migrate;
+    static_assert(!rewrites || count_of(Attribute::Kind::version) != 0,
+                  "stele: a migrate hook of this module is never asked: give it a stele::version");
+    if constexpr (STELE_HEAP != 0 && rewrites) info.rewrite = v0::attributes<M>::migrate;
+    info.moved = moved;
   }
 
  private:

@@ -18,7 +18,10 @@
 namespace stele {
 inline namespace v0 {
 
+class Snapshot;
 class Value;
+template <class T>
+class Result;
 
 /// What a type is to a record.
 enum class TypeKind : std::uint8_t {
@@ -51,6 +54,12 @@ struct SnapshotData;
 /// What a field's attributes say (stele::attributes<T>).
 struct FieldFlags {
   bool defaulted = false;  // may be missing: keeps what the constructor gave
+  bool was_one = false;    // older files have one where there is a list now
+};
+
+/// A path of today and that of older files, relative to one class.
+struct MovedPath {
+  std::string_view now, then;
 };
 
 /// One recorded field of a module, element of a tuple or alternative of a variant.
@@ -145,6 +154,9 @@ struct TypeInfo {
   const HookOps* hook = nullptr;
   /// Name that `field` has in a file of version `from`; empty: as now.
   std::string_view (*migrate)(std::uint32_t from, std::string_view field) = nullptr;
+  /// Of the part of a file of version `from` that is this module, what it would be today.
+  Result<Snapshot> (*rewrite)(std::uint32_t from, const Snapshot& old) = nullptr;
+  std::span<const MovedPath> moved{};
 };
 
 }  // namespace detail

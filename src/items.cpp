@@ -1,8 +1,5 @@
 #include "items.hpp"
 
-#include <algorithm>
-#include <numeric>
-
 #include "flat.hpp"
 
 namespace stele {
@@ -14,8 +11,6 @@ namespace {
 /// More names than a file can mean: aliases of aliased containers stand for 2^n names in n bytes.
 constexpr std::size_t max_items = std::size_t{1} << 24;
 
-bool is_container(NodeKind kind) { return kind >= NodeKind::module && kind <= NodeKind::variant; }
-
 /// Whether a node is one of the list: all but the containers that the names below them show.
 bool is_item(const SnapshotData& data, std::uint32_t i) {
   const Node& node = data.nodes[i];
@@ -24,45 +19,6 @@ bool is_item(const SnapshotData& data, std::uint32_t i) {
   }
   return node.kind != NodeKind::none || must_be_said(data, i);
 }
-
-/// Finds items by path.
-class Index {
- public:
-  explicit Index(const std::vector<Item>& list) : list_(list), order_(list.size()) {
-    std::iota(order_.begin(), order_.end(), std::size_t{0});
-    const auto before = [&](std::size_t a, std::size_t b) { return list_[a].path < list_[b].path; };
-    if (!std::is_sorted(order_.begin(), order_.end(), before)) std::sort(order_.begin(), order_.end(), before);
-  }
-  /// The first two items of one path.
-  std::optional<std::pair<std::size_t, std::size_t>> duplicate() const {
-    const auto same = std::adjacent_find(order_.begin(), order_.end(), [&](std::size_t a, std::size_t b) {
-      return list_[a].path == list_[b].path;
-    });
-    if (same == order_.end()) return std::nullopt;
-    return std::pair(*same, *std::next(same));
-  }
-  std::optional<std::size_t> find(std::string_view path) const {
-    const auto at = lower(path);
-    return at != order_.end() && list_[*at].path == path ? std::optional(*at) : std::nullopt;
-  }
-  /// Items below the path, with any below the root; `rest` begins with a dot, except there.
-  template <class Visit>
-  void below(std::string_view path, Visit visit) const {
-    const std::string prefix = path.empty() ? std::string() : std::string(path) + '.';
-    for (auto at = lower(prefix); at != order_.end() && list_[*at].path.starts_with(prefix); ++at) {
-      if (list_[*at].path.empty()) continue;
-      visit(list_[*at], std::string_view(list_[*at].path).substr(path.size()));
-    }
-  }
-
- private:
-  std::vector<std::size_t>::const_iterator lower(std::string_view path) const {
-    return std::lower_bound(order_.begin(), order_.end(), path,
-                            [&](std::size_t i, std::string_view p) { return list_[i].path < p; });
-  }
-  const std::vector<Item>& list_;
-  std::vector<std::size_t> order_;
-};
 
 }  // namespace
 
@@ -118,8 +74,13 @@ Item* Items::find_tensor(std::string_view path) {
   return found != list.end() ? &*found : nullptr;
 }
 
+void Items::keep(const Items& other) {
+  keepers.insert(keepers.end(), other.keepers.begin(), other.keepers.end());
+  in_order = in_order || other.in_order;
+}
+
 Result<Snapshot> Items::build() const {
-  const Index index(list);
+  const ItemIndex index(list);
   if (const auto same = index.duplicate()) {
     const auto origin = [&](std::size_t i) {
       return list[i].from != nullptr && !list[i].target ? node_path(*list[i].from, list[i].node) : list[i].path;
@@ -294,7 +255,7 @@ class Renamer {
 
   static constexpr int max_depth_ = 64;
   const std::vector<Item>& list_;
-  Index index_;
+  ItemIndex index_;
   const NewPath& new_path_;
   std::vector<Item> out_;
   std::vector<Tie> ties_;
