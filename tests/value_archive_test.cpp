@@ -11,6 +11,7 @@
 #include <cereal/types/map.hpp>
 #include <cereal/types/memory.hpp>
 #include <cereal/types/optional.hpp>
+#include <cereal/types/polymorphic.hpp>
 #include <cereal/types/set.hpp>
 #include <cereal/types/tuple.hpp>
 #include <cereal/types/unordered_map.hpp>
@@ -233,6 +234,32 @@ class Aliased {
   }
 };
 
+class Device {
+ public:
+  virtual ~Device() = default;
+  virtual int cores() const = 0;
+};
+class Gpu final : public Device {
+ public:
+  int n = 7;
+  int cores() const override { return n; }
+  template <class Archive>
+  void serialize(Archive& archive) {
+    archive(CEREAL_NVP(n));
+  }
+};
+/// Pointers to a class of which only the derived ones are known at run time.
+class Devices {
+ public:
+  Devices() = default;
+  std::shared_ptr<Device> first, again;
+  std::unique_ptr<Device> own;
+  template <class Archive>
+  void serialize(Archive& archive) {
+    archive(CEREAL_NVP(first), CEREAL_NVP(again), CEREAL_NVP(own));
+  }
+};
+
 class Empty {};
 
 class Everything {
@@ -394,6 +421,9 @@ CEREAL_CLASS_VERSION(archive_test::Versioned, 2)
 CEREAL_CLASS_VERSION(archive_test::VersionedMinimal, 3)
 CEREAL_CLASS_VERSION(archive_test::Derived, 5)
 
+CEREAL_REGISTER_TYPE(archive_test::Gpu)
+CEREAL_REGISTER_POLYMORPHIC_RELATION(archive_test::Device, archive_test::Gpu)
+
 using namespace archive_test;
 
 TEST_CASE_TEMPLATE("value archive: what cereal knows, in every recorder", R, STELE_TEST_RECORDERS) {
@@ -540,6 +570,23 @@ TEST_CASE("value archive: an object's address is not its type") {
         "the number of a shared object of this type, before at part.ptr_wrapper.id");
   CHECK(aliased(pointer(7, {}), pointer(0, {}), pointer(0, {}), pointer(0, {})) != "");
   CHECK(aliased(pointer(fresh | 1, box), pointer(fresh | 1, number(1)), pointer(0, {}), pointer(0, {})) != "");
+}
+
+TEST_CASE("value archive: pointers to a base class") {
+  Devices before;
+  before.first = before.again = std::make_shared<Gpu>();
+  before.own = std::make_unique<Gpu>();
+  const Value value = to_value(before);
+  Devices after;
+  REQUIRE(from_value(after, value) == "");
+  CHECK(after.first->cores() == 7);
+  CHECK(after.first == after.again);
+  CHECK(after.own->cores() == 7);
+  Value other = value;
+  Value& first = other.as_map()->front().second;
+  REQUIRE(first.as_map()->at(1).first == "polymorphic_name");
+  first.as_map()->at(1).second = Value("Cpu");
+  CHECK(from_value(after, other) != "");
 }
 
 TEST_CASE("value archive: a shared object that contains itself is refused both ways") {
