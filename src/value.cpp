@@ -52,6 +52,16 @@ bool from_value(const Value& in, std::string& out) {
   return true;
 }
 
+bool from_value(const Value& in, std::span<const EnumName> names, std::uint64_t& bits) {
+  const std::string* text = in.as_string();
+  for (const EnumName& name : names) {
+    if (text != nullptr && name.text == *text) return bits = name.bits, true;
+  }
+  return false;
+}
+
+bool is_text(const Value& in) { return in.as_string() != nullptr; }
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace stele

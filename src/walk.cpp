@@ -2,6 +2,7 @@
 #include "walk.hpp"
 
 #include <bit>
+#include <optional>
 
 #include "snapshot_internal.hpp"
 #include "stele/record.hpp"
@@ -68,8 +69,10 @@ class Builder {
     Value v;
     if (ops.plain != nullptr) {
       v = value_of(ops.plain(object));
-    } else {
-      ops.to_value(object, v);
+    } else if (auto made = guarded([&]() -> Status { return ops.to_value(object, v), Status(); }); !made) {
+      to.none(at.name);
+      failed = std::move(made).error();
+      return failed->code();
     }
     to.value(at.name, std::move(v), conditional);
     return Errc::none;
@@ -82,7 +85,8 @@ class Builder {
 
   SnapshotBuilder to;
   std::string message;
-  bool consumable = true;  // every leaf bound so far may be moved out of its store
+  std::optional<Error> failed;  // of user code
+  bool consumable = true;       // every leaf bound so far may be moved out of its store
 
  private:
   // A record's leaf stands for a leaf of another snapshot: the same provider, kept alive by that snapshot.
@@ -128,6 +132,7 @@ Error walk_error(Errc code, Builder& builder) {
   const SnapshotData& data = builder.to.data();
   const std::string path =
       data.nodes.empty() ? std::string() : node_path(data, static_cast<std::uint32_t>(data.nodes.size() - 1));
+  if (builder.failed) return std::move(*builder.failed).path(path);
   if (code == Errc::cycle) return Error(code, "a shared object contains itself").path(path);
   if (code == Errc::limit && builder.message.empty()) {
     return Error(code, "modules are nested too deep")

@@ -101,5 +101,5 @@ TEST_CASE("cereal types nested too deep are refused both ways") {
     end->next = std::make_unique<Chain>();
     end = end->next.get();
   }
-  CHECK_THROWS_AS(stele::value_traits<Chain>::to_value(chain), cereal::Exception);
+  CHECK_THROWS_AS(stele::value_traits<Chain>::to_value(chain), stele::Exception);
 }

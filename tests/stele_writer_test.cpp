@@ -5,6 +5,7 @@
 #include <stele/stele.hpp>
 
 #include <doctest/doctest.h>
+#include <boost/describe/enum.hpp>
 
 #include <algorithm>
 #include <array>
@@ -52,6 +53,8 @@ void check_same(const M& module) {
 }
 
 enum class Colour : std::uint8_t { red = 3 };
+enum class Mode : std::int8_t { fast = -1, careful };
+BOOST_DESCRIBE_ENUM(Mode, fast, careful)
 
 class Values {
  public:
@@ -65,9 +68,11 @@ class Values {
   stele::float16 f16{0.1F};
   stele::bfloat16 bf16{-3.0F};
   Colour colour = Colour::red;
+  Mode mode = Mode::fast, no_name = static_cast<Mode>(7);
   std::string text = "a text", none;
   const char letter = 'x';
-  STELE_MODULE(Values, tensor, yes, no, i8, i64, u64, below, f32, f64, f16, bf16, colour, text, none, letter)
+  STELE_MODULE(Values, tensor, yes, no, i8, i64, u64, below, f32, f64, f16, bf16, colour, mode, no_name, text, none,
+               letter)
 };
 
 struct Dense {

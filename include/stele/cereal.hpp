@@ -3,17 +3,24 @@
 // allocate what a file claims and overflow the stack (docs/dependencies.md). Needs exceptions and RTTI, as cereal does.
 //
 // What becomes what: named values (cereal::make_nvp, CEREAL_NVP) and unnamed ones are the entries of a map ("value0",
-// …); a container that says its size is a list; numbers, bools and strings are themselves; raw bytes are bytes.
+// …); a container that says its size, and an array, is a list; numbers, bools and strings are themselves, as is what
+// save_minimal returns; an enum that Boost.Describe knows is its name; cereal::binary_data is bytes.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <deque>
 #include <limits>
+#include <list>
 #include <map>
 #include <memory>
+#include <new>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <typeindex>
 #include <utility>
 #include <vector>
 
@@ -21,6 +28,7 @@
 #include <cereal/types/string.hpp>
 
 #include "stele/detail/reflect.hpp"
+#include "stele/result.hpp"
 #include "stele/value.hpp"
 
 namespace stele {
@@ -31,7 +39,7 @@ namespace detail {
 /// Deepest nesting of a value, both ways; the bound of every format that holds values.
 inline constexpr int max_archive_depth = 60;
 
-/// Thrown out of cereal's code and caught at the border of the library.
+/// What was expected, thrown out of cereal's code and caught at the border of the library.
 struct ArchiveError : cereal::Exception {
   using cereal::Exception::Exception;
 };
@@ -39,135 +47,271 @@ struct ArchiveError : cereal::Exception {
 template <class T>
 concept ArchiveNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, long double>;
 
+/// cereal::binary_data of a pointer or an array. (Of a number type cereal only asks whether there is such a thing.)
+template <class T>
+concept ArchiveBytes = std::is_pointer_v<std::remove_reference_t<T>> ||
+    (std::is_lvalue_reference_v<T>&& std::is_array_v<std::remove_reference_t<T>>);
+
+/// What an archive must know of the type that opens a level.
+struct ArchiveType {
+  std::type_index type;
+  std::size_t extent = npos;  // of an array
+  static constexpr std::size_t npos = static_cast<std::size_t>(-1);
+};
+template <class T>
+inline constexpr std::size_t archive_extent = ArchiveType::npos;
+template <class T, std::size_t N>
+inline constexpr std::size_t archive_extent<T[N]> = N;
+template <class T, std::size_t N>
+inline constexpr std::size_t archive_extent<std::array<T, N>> = N;
+
+/// The entry that says the size of a container where its elements do not.
+inline constexpr const char* archive_size_key = "cereal_size";
+inline constexpr const char* archive_version_key = "cereal_class_version";
+
 }  // namespace detail
 
-/// type -> Value
+/// type -> Value. Throws stele::Exception: limit, cycle, duplicate, unsupported.
 class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmptyClassElision> {
  public:
-  ValueWriter() : OutputArchive(this) { open_.push_back({}); }
+  ValueWriter() : OutputArchive(this) { open_.push_back({typeid(void)}); }
 
   /// The value of the one object that was archived.
   Value take() {
-    Value whole = open_.front().close();
-    Value::Map* map = whole.as_map();
-    return map != nullptr && map->size() == 1 ? std::move(map->front().second) : Value();
+    Value::Map& entries = open_.front().entries;
+    return entries.size() == 1 ? std::move(entries.front().second) : Value();
   }
   void name(const char* text) { open_.back().next = text != nullptr ? text : ""; }
-  void begin() {
+  void begin(const detail::ArchiveType& type) {
     if (open_.size() > static_cast<std::size_t>(detail::max_archive_depth)) {
-      throw detail::ArchiveError("a value nested deeper than 60 levels");
+      fail(Errc::limit, "a value nested deeper than 60 levels");
     }
-    open_.push_back({});
+    open_.push_back({type.type});
+    if (type.extent != detail::ArchiveType::npos) size(type.extent);
   }
   void end() {
-    Value inner = open_.back().close();
+    Level& level = open_.back();
+    if (level.shared != nullptr) level.shared->open = false;
+    Value inner = level.close();
     open_.pop_back();
     put(std::move(inner));
   }
-  void list() { open_.back().is_list = true; }
+  void size(std::uint64_t n) {
+    Level& level = open_.back();
+    if (level.sized) fail(Errc::unsupported, "a cereal function that says two sizes without an object around each");
+    level.sized = true;
+    level.size = n;
+    level.next.clear();
+  }
   void put(Value value) { open_.back().put(std::move(value)); }
 
+  /// In place of cereal's, which takes objects of different types at one address for one.
+  std::uint32_t registerSharedPointer(const std::shared_ptr<const void>& pointer) {
+    if (pointer == nullptr) return 0;
+    const auto id = static_cast<std::uint32_t>(shared_.size() + 1);
+    const auto [found, fresh] = shared_.try_emplace({pointer.get(), open_.back().type}, Shared{pointer, id, true});
+    if (fresh) {
+      open_.back().shared = &found->second;
+      return id | cereal::detail::msb_32bit;
+    }
+    if (found->second.open) fail(Errc::cycle, "a shared object contains itself");
+    return found->second.id;
+  }
+
  private:
+  struct Shared {
+    std::shared_ptr<const void> object;  // kept, so that no other one gets its address
+    std::uint32_t id;
+    bool open;
+  };
   struct Level {
-    bool is_list = false;
+    std::type_index type;
+    Shared* shared = nullptr;  // the object that is written here
+    bool sized = false;
+    bool named = false;
+    std::uint64_t size = 0;
     std::string next{};
     Value::Map entries{};
     void put(Value value) {
-      std::string key = next.empty() ? "value" + std::to_string(entries.size()) : std::move(next);
-      next.clear();
+      named = named || !next.empty();
+      std::string key = next.empty() ? "value" + std::to_string(entries.size()) : std::exchange(next, {});
       entries.emplace_back(std::move(key), std::move(value));
     }
     Value close() {
-      if (!is_list) return Value(std::move(entries));
-      Value::List items;
-      items.reserve(entries.size());
-      for (auto& [key, value] : entries) items.push_back(std::move(value));
-      return Value(std::move(items));
+      if (sized && !named && size == entries.size()) {
+        Value::List items;
+        items.reserve(entries.size());
+        for (auto& [key, value] : entries) items.push_back(std::move(value));
+        return Value(std::move(items));
+      }
+      if (sized) entries.emplace_back(detail::archive_size_key, Value(size));
+      std::vector<std::string_view> keys;
+      for (const auto& entry : entries) keys.push_back(entry.first);
+      std::sort(keys.begin(), keys.end());
+      const auto twice = std::adjacent_find(keys.begin(), keys.end());
+      if (twice != keys.end()) fail(Errc::duplicate, "a cereal function that says twice " + std::string(*twice));
+      return Value(std::move(entries));
     }
   };
+  [[noreturn]] static void fail(Errc code, std::string message) { throw Exception(Error(code, std::move(message))); }
+
   std::vector<Level> open_;
+  std::map<std::pair<const void*, std::type_index>, Shared> shared_;
 };
 
-/// Value -> type. Sizes that a type asks for are those of the Value, so nothing is allocated that is not there.
+/// Value -> type; the Value must outlive it. Sizes that a type asks for are those of the Value, so nothing is allocated
+/// that is not there.
 class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyClassElision> {
  public:
-  explicit ValueReader(const Value& value) : InputArchive(this), root_{{"", value}} {
-    open_.push_back({&root_, nullptr, 0, {}});
-  }
+  explicit ValueReader(const Value& value) : InputArchive(this), root_(value) { open_.push_back({typeid(void)}); }
 
   void name(const char* text) { open_.back().wanted = text != nullptr ? text : ""; }
-  void begin() {
-    if (open_.size() > static_cast<std::size_t>(detail::max_archive_depth)) {
-      throw detail::ArchiveError("a value nested deeper than 60 levels");
-    }
+  void begin(const detail::ArchiveType& type) {
+    if (open_.size() > static_cast<std::size_t>(detail::max_archive_depth)) fail("60 levels at most");
     const Value& v = get();
-    if (v.as_map() == nullptr && v.as_list() == nullptr) throw detail::ArchiveError("a map or a list");
-    open_.push_back({v.as_map(), v.as_list(), 0, {}});
+    if (v.as_map() == nullptr && v.as_list() == nullptr) fail("a map or a list");
+    if (type.extent != detail::ArchiveType::npos && (v.as_list() == nullptr || v.as_list()->size() != type.extent)) {
+      fail("a list of " + std::to_string(type.extent));
+    }
+    open_.push_back({type.type, v.as_map(), v.as_list()});
   }
   void end() {
-    const Level& level = open_.back();
-    const std::size_t there = level.list != nullptr ? level.list->size() : level.map->size();
+    Level& level = open_.back();
+    level.at.clear();
     // What the type did not ask for would be lost unseen.
-    if (level.used < there) throw detail::ArchiveError("no further entries");
+    if (level.used < level.entries()) fail("no further entries");
+    if (level.shared != nullptr) level.shared->open = false;
     open_.pop_back();
   }
-  std::size_t size() const {
-    const Level& level = open_.back();
-    if (level.list == nullptr) throw detail::ArchiveError("a list");
-    return level.list->size();
+  /// The number of elements that the open container has.
+  std::uint64_t size() {
+    Level& level = open_.back();
+    level.wanted.clear();
+    if (level.list != nullptr) return level.list->size();
+    std::uint64_t n = 0;
+    std::uint64_t most = 0;
+    for (const auto& [key, value] : *level.map) {
+      most += value.as_bytes() != nullptr ? value.as_bytes()->size() : 1;
+      if (key != detail::archive_size_key) continue;
+      level.sized = detail::from_value(value, UINT64_MAX, n);
+    }
+    if (!level.sized || n > most) fail("a list");
+    return n;
+  }
+  /// After a container whose keys differ.
+  void check_size(std::size_t size) {
+    if (open_.back().list != nullptr && open_.back().list->size() != size) fail("keys that differ");
   }
   const Value& get() {
     Level& level = open_.back();
-    const std::string wanted = std::exchange(level.wanted, {});
+    std::string wanted = std::exchange(level.wanted, {});
+    level.at.clear();
     const std::size_t i = level.used++;
     if (level.list != nullptr) {
-      if (i >= level.list->size()) throw detail::ArchiveError("more elements");
+      if (!wanted.empty()) fail("a map");
+      if (i >= level.list->size()) fail("more elements");
+      level.at = std::to_string(i);
       return (*level.list)[i];
     }
-    if (wanted.empty()) {
-      if (i >= level.map->size()) throw detail::ArchiveError("more entries");
-      return (*level.map)[i].second;
+    if (level.map == nullptr) return root_;
+    if (wanted.empty()) wanted = "value" + std::to_string(i);
+    const Value* found = nullptr;
+    if (i < level.map->size() && (*level.map)[i].first == wanted) {
+      found = &(*level.map)[i].second;
+    } else {
+      found = level.find(wanted);
     }
-    if (i < level.map->size() && (*level.map)[i].first == wanted) return (*level.map)[i].second;
-    for (const auto& [key, value] : *level.map) {
-      if (key == wanted) return value;
-    }
-    throw detail::ArchiveError("an entry \"" + wanted + "\"");
+    if (found == nullptr) fail("an entry \"" + wanted + "\"");
+    level.at = std::move(wanted);
+    return *found;
+  }
+  /// Whether the name asked for is that of a class's version, and the class had none when it was saved.
+  bool is_unversioned() {
+    Level& level = open_.back();
+    if (level.wanted != detail::archive_version_key) return false;
+    if (level.map != nullptr && level.find(level.wanted) != nullptr) return false;
+    level.wanted.clear();
+    return true;
   }
   template <class T>
   void number(T& out) {
     const Value& v = get();
     if constexpr (std::is_same_v<T, bool>) {
-      if (!detail::from_value(v, out)) throw detail::ArchiveError("a bool");
+      if (!detail::from_value(v, out)) fail("a bool");
     } else if constexpr (std::is_floating_point_v<T>) {
       double wide = 0;
-      if (!detail::from_value(v, double{std::numeric_limits<T>::max()}, wide)) throw detail::ArchiveError("a number");
+      if (!detail::from_value(v, double{std::numeric_limits<T>::max()}, wide)) fail("a number in range");
       out = static_cast<T>(wide);
     } else if constexpr (std::is_signed_v<T>) {
       std::int64_t wide = 0;
       if (!detail::from_value(v, std::int64_t{std::numeric_limits<T>::min()},
                               std::int64_t{std::numeric_limits<T>::max()}, wide)) {
-        throw detail::ArchiveError("an integer of the field's range");
+        fail("an integer of the field's range");
       }
       out = static_cast<T>(wide);
     } else {
       std::uint64_t wide = 0;
       if (!detail::from_value(v, std::uint64_t{std::numeric_limits<T>::max()}, wide)) {
-        throw detail::ArchiveError("an integer of the field's range");
+        fail("an integer of the field's range");
       }
       out = static_cast<T>(wide);
     }
   }
+  /// Throws what was expected, and where in the value.
+  [[noreturn]] void fail(std::string_view expected) const {
+    std::string text(expected);
+    const char* separator = " at ";
+    for (const Level& level : open_) {
+      if (level.at.empty()) continue;
+      text += separator + level.at;
+      separator = ".";
+    }
+    throw detail::ArchiveError(text);
+  }
+
+  /// In place of cereal's, which give an object of any type for a number. An object that contains itself would never
+  /// be freed.
+  void registerSharedPointer(std::uint32_t id, std::shared_ptr<void> pointer) {
+    const auto [found, fresh] =
+        shared_.try_emplace(id & ~cereal::detail::msb_32bit, Shared{std::move(pointer), open_.back().type, true});
+    if (!fresh) fail("a shared object's own number");
+    open_.back().shared = &found->second;
+  }
+  std::shared_ptr<void> getSharedPointer(std::uint32_t id) const {
+    if (id == 0) return nullptr;
+    const auto found = shared_.find(id);
+    if (found == shared_.end() || found->second.open || found->second.type != open_.back().type) {
+      fail("the number of a shared object of this type, before");
+    }
+    return found->second.object;
+  }
 
  private:
-  struct Level {
-    const Value::Map* map;
-    const Value::List* list;
-    std::size_t used;
-    std::string wanted;
+  struct Shared {
+    std::shared_ptr<void> object;
+    std::type_index type;
+    bool open;
   };
-  Value::Map root_;
+  struct Level {
+    std::type_index type;
+    const Value::Map* map = nullptr;
+    const Value::List* list = nullptr;
+    std::size_t used = 0;
+    bool sized = false;
+    Shared* shared = nullptr;  // the object that is read here
+    std::string wanted{};
+    std::string at{};  // the entry that was read last
+    std::size_t entries() const { return list != nullptr ? list->size() : map->size() - (sized ? 1 : 0); }
+    const Value* find(std::string_view key) const {
+      for (const auto& entry : *map) {
+        if (entry.first == key) return &entry.second;
+      }
+      return nullptr;
+    }
+  };
+  const Value& root_;
   std::vector<Level> open_;
+  std::map<std::uint32_t, Shared> shared_;
 };
 
 // What cereal calls for each kind of thing (its documented customisation points).
@@ -189,7 +333,32 @@ void CEREAL_LOAD_FUNCTION_NAME(ValueReader& archive, T& number) {
 }
 inline void CEREAL_SAVE_FUNCTION_NAME(ValueWriter& archive, const std::string& text) { archive.put(Value(text)); }
 inline void CEREAL_LOAD_FUNCTION_NAME(ValueReader& archive, std::string& text) {
-  if (!detail::from_value(archive.get(), text)) throw detail::ArchiveError("a string");
+  if (!detail::from_value(archive.get(), text)) archive.fail("a string");
+}
+template <detail::DescribedEnum E>
+void CEREAL_SAVE_FUNCTION_NAME(ValueWriter& archive, const E& e) {
+  const std::string_view name = detail::enum_name(detail::enum_names<E>, static_cast<std::uint64_t>(e));
+  if (name.empty()) {
+    archive(static_cast<std::underlying_type_t<E>>(e));
+  } else {
+    archive.put(Value(name));
+  }
+}
+template <detail::DescribedEnum E>
+void CEREAL_LOAD_FUNCTION_NAME(ValueReader& archive, E& e) {
+  const std::string_view expected = detail::ValueTable<E>::from(&e, archive.get());
+  if (!expected.empty()) archive.fail(expected);
+}
+template <detail::ArchiveBytes T>
+void CEREAL_SAVE_FUNCTION_NAME(ValueWriter& archive, const cereal::BinaryData<T>& bytes) {
+  const auto* at = static_cast<const std::byte*>(bytes.data);
+  archive.put(Value(Value::Bytes(at, at + bytes.size)));
+}
+template <detail::ArchiveBytes T>
+void CEREAL_LOAD_FUNCTION_NAME(ValueReader& archive, cereal::BinaryData<T>& bytes) {
+  const Value::Bytes* there = archive.get().as_bytes();
+  if (there == nullptr || there->size() != bytes.size) archive.fail(std::to_string(bytes.size) + " bytes");
+  if (!there->empty()) std::memcpy(bytes.data, there->data(), there->size());
 }
 template <class T>
 void CEREAL_SAVE_FUNCTION_NAME(ValueWriter& archive, const cereal::NameValuePair<T>& pair) {
@@ -199,51 +368,133 @@ void CEREAL_SAVE_FUNCTION_NAME(ValueWriter& archive, const cereal::NameValuePair
 template <class T>
 void CEREAL_LOAD_FUNCTION_NAME(ValueReader& archive, cereal::NameValuePair<T>& pair) {
   archive.name(pair.name);
+  if constexpr (std::is_same_v<std::decay_t<T>, std::uint32_t>) {
+    if (archive.is_unversioned()) {
+      pair.value = 0;
+      return;
+    }
+  }
   archive(pair.value);
 }
 template <class T>
-void CEREAL_SAVE_FUNCTION_NAME(ValueWriter& archive, const cereal::SizeTag<T>&) {
-  archive.list();
+void CEREAL_SAVE_FUNCTION_NAME(ValueWriter& archive, const cereal::SizeTag<T>& tag) {
+  archive.size(tag.size);
 }
 template <class T>
 void CEREAL_LOAD_FUNCTION_NAME(ValueReader& archive, cereal::SizeTag<T>& tag) {
   tag.size = static_cast<std::decay_t<T>>(archive.size());
 }
 
-// Classes and containers open a level; what is a Value by itself does not.
-template <class T>
-inline constexpr bool archive_leaf =
-    std::is_arithmetic_v<T> || std::is_same_v<T, std::string> || std::is_enum_v<T> || std::is_null_pointer_v<T>;
-template <class T>
-inline constexpr bool archive_leaf<cereal::NameValuePair<T>> = true;
-template <class T>
-inline constexpr bool archive_leaf<cereal::SizeTag<T>> = true;
+namespace detail {
+/// One element after the other: cereal's own functions make all of them first, and an element may be large where what
+/// the file has in its place is one byte.
+template <class C>
+void load_elements(ValueReader& archive, C& elements) {
+  const std::uint64_t n = archive.size();
+  if (elements.size() > n) elements.resize(static_cast<std::size_t>(n));
+  for (auto& element : elements) archive(element);
+  while (elements.size() < n) archive(elements.emplace_back());
+}
+}  // namespace detail
+template <class T, class A>
+requires(!std::is_same_v<T, bool>) void CEREAL_LOAD_FUNCTION_NAME(ValueReader& archive, std::vector<T, A>& elements) {
+  detail::load_elements(archive, elements);
+}
+template <class T, class A>
+void CEREAL_LOAD_FUNCTION_NAME(ValueReader& archive, std::deque<T, A>& elements) {
+  detail::load_elements(archive, elements);
+}
+template <class T, class A>
+void CEREAL_LOAD_FUNCTION_NAME(ValueReader& archive, std::list<T, A>& elements) {
+  detail::load_elements(archive, elements);
+}
+
+namespace detail {
 
 template <class T>
-requires(!archive_leaf<T>) void prologue(ValueWriter& archive, const T&) { archive.begin(); }
+inline constexpr bool is_archive_wrapper = false;
 template <class T>
-requires(!archive_leaf<T>) void epilogue(ValueWriter& archive, const T&) { archive.end(); }
+inline constexpr bool is_archive_wrapper<cereal::NameValuePair<T>> = true;
 template <class T>
-requires(!archive_leaf<T>) void prologue(ValueReader& archive, const T&) { archive.begin(); }
+inline constexpr bool is_archive_wrapper<cereal::SizeTag<T>> = true;
 template <class T>
-requires(!archive_leaf<T>) void epilogue(ValueReader& archive, const T&) { archive.end(); }
+inline constexpr bool is_archive_wrapper<cereal::BinaryData<T>> = true;
 template <class T>
-requires archive_leaf<T>
-void prologue(ValueWriter&, const T&) {}
+inline constexpr bool is_deferred = false;
 template <class T>
-requires archive_leaf<T>
-void epilogue(ValueWriter&, const T&) {}
+inline constexpr bool is_deferred<cereal::DeferredData<T>> = true;
+
+/// Classes and containers open a level; what is a Value by itself does not. (With a version, what save_minimal returns
+/// is not alone.)
 template <class T>
-requires archive_leaf<T>
-void prologue(ValueReader&, const T&) {}
+consteval bool opens_level() {
+  static_assert(!is_deferred<T>, "stele: cereal::defer cannot be part of a value: archive the data in its place");
+  if constexpr (std::is_arithmetic_v<T> || std::is_same_v<T, std::string> || std::is_enum_v<T> ||
+                is_archive_wrapper<T>) {
+    return false;
+  } else {
+    return !cereal::traits::has_minimal_output_serialization<T, ValueWriter>::value ||
+           cereal::traits::has_member_versioned_save_minimal<T, ValueWriter>::value ||
+           cereal::traits::has_non_member_versioned_save_minimal<T, ValueWriter>::value;
+  }
+}
+
+}  // namespace detail
+
 template <class T>
-requires archive_leaf<T>
-void epilogue(ValueReader&, const T&) {}
+void prologue(ValueWriter& archive, const T&) {
+  if constexpr (detail::opens_level<T>()) archive.begin({typeid(T), detail::archive_extent<T>});
+}
+template <class T>
+void epilogue(ValueWriter& archive, const T&) {
+  if constexpr (detail::opens_level<T>()) archive.end();
+}
+template <class T>
+void prologue(ValueReader& archive, const T&) {
+  if constexpr (detail::opens_level<T>()) archive.begin({typeid(T), detail::archive_extent<T>});
+}
+template <class T>
+void epilogue(ValueReader& archive, const T& object) {
+  if constexpr (detail::opens_level<T>()) {
+    if constexpr (requires {
+                    typename T::key_type;
+                    object.size();
+                  }) {
+      archive.check_size(object.size());
+    }
+    archive.end();
+  }
+}
+
+namespace detail {
+
+/// Reads an object; gives what was expected where the value does not fit. What else cereal or the user's function
+/// throws says that too, except for a lack of memory.
+inline std::string_view read_archive(const Value& value, void* object, void (*load)(ValueReader&, void*)) {
+  // The text must outlive the exception; the loader copies it at once.
+  thread_local std::string expected;
+  try {
+    ValueReader archive(value);
+    load(archive, object);
+    return {};
+  } catch (const ArchiveError& e) {
+    expected = e.what();
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& e) {
+    expected = std::string("a value that its cereal function takes (it threw: ") + e.what() + ")";
+  } catch (...) {
+    expected = "a value that its cereal function takes (it threw)";
+  }
+  return expected;
+}
+
+}  // namespace detail
 
 /// Every type that cereal can write and read, and that is no tensor, container, module or plain aggregate.
 template <class T>
-requires(cereal::traits::is_output_serializable<T, ValueWriter>::value&&
-             cereal::traits::is_input_serializable<T, ValueReader>::value) struct value_traits<T> {
+requires(!detail::is_plain_value<T> && cereal::traits::is_output_serializable<T, ValueWriter>::value &&
+         cereal::traits::is_input_serializable<T, ValueReader>::value) struct value_traits<T> {
   static constexpr bool by_cereal = true;
   static Value to_value(const T& object) {
     ValueWriter archive;
@@ -252,21 +503,18 @@ requires(cereal::traits::is_output_serializable<T, ValueWriter>::value&&
   }
   /// What was expected, where the value does not fit.
   static std::string_view from_value(T& object, const Value& value) {
-    try {
-      ValueReader archive(value);
-      archive(object);
-      return {};
-    } catch (const cereal::Exception& e) {
-      // The text must outlive the exception; the loader copies it at once.
-      thread_local std::string expected;
-      expected = e.what();
-      return expected;
-    }
+    return detail::read_archive(value, &object, [](ValueReader& archive, void* p) { archive(*static_cast<T*>(p)); });
   }
 };
 
 }  // namespace v0
 }  // namespace stele
+
+// cereal's own function for enums is for all of them.
+template <stele::detail::DescribedEnum E>
+struct cereal::specialize<stele::ValueWriter, E, cereal::specialization::non_member_load_save> : std::true_type {};
+template <stele::detail::DescribedEnum E>
+struct cereal::specialize<stele::ValueReader, E, cereal::specialization::non_member_load_save> : std::true_type {};
 
 CEREAL_REGISTER_ARCHIVE(stele::ValueWriter)
 CEREAL_REGISTER_ARCHIVE(stele::ValueReader)

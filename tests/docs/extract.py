@@ -22,7 +22,7 @@ from pathlib import Path
 # A chunk that starts so belongs to namespace scope, whatever its end.
 DECLARATION = re.compile(
     r"(#|template\b|struct\b|class\b|enum\b|union\b|namespace\b|using\b|typedef\b|static_assert\b|extern\b|inline\b|"
-    r"BOOST_[A-Z_]+\s*\(|STELE_[A-Z_]+\s*\()")
+    r"BOOST_[A-Z_]+\s*\(|CEREAL_[A-Z_]+\s*\(|STELE_[A-Z_]+\s*\()")
 # A chunk that ends with a body and starts so is a statement; any other that does is a function.
 STATEMENT = re.compile(r"(if|for|while|do|switch|try|else|catch)\b|\{")
 TOKEN = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'|^[ \t]*#[^\n]*|.', re.S | re.M)

@@ -1,12 +1,14 @@
 // What the walks do with objects of one type: tensors, values, containers. One constant table of functions per type.
 #pragma once
 
+#include <array>
 #include <bit>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -167,6 +169,65 @@ STELE_EXPORT bool from_value(const Value& in, bool& out);
 STELE_EXPORT bool from_value(const Value& in, double highest, double& out);
 STELE_EXPORT bool from_value(const Value& in, std::string& out);
 
+/// A described enum's values by name. Nothing of Describe is included for it: who describes an enum has its header.
+template <class E>
+concept DescribedEnum = std::is_enum_v<E> && requires {
+  boost_enum_descriptor_fn(static_cast<E**>(nullptr));
+};
+struct EnumName {
+  std::string_view text;
+  std::uint64_t bits = 0;
+};
+template <class List>
+struct EnumList;
+template <template <class...> class L, class... D>
+struct EnumList<L<D...>> {
+  static constexpr std::array<EnumName, sizeof...(D)> names{EnumName{D::name, static_cast<std::uint64_t>(D::value)}...};
+};
+template <DescribedEnum E>
+inline constexpr std::span<const EnumName> enum_names =
+    EnumList<decltype(boost_enum_descriptor_fn(static_cast<E**>(nullptr)))>::names;
+
+/// "one of relu, tanh", for messages; a long list is cut.
+template <DescribedEnum E>
+struct EnumText {
+  static constexpr std::size_t most = 20;
+  // Calls `put` with each piece.
+  static constexpr void compose(auto put) {
+    put(std::string_view("one of "));
+    for (std::size_t i = 0; i < enum_names<E>.size() && i < most; ++i) {
+      if (i != 0) put(std::string_view(", "));
+      put(enum_names<E>[i].text);
+    }
+    if (enum_names<E>.size() > most) put(std::string_view(", …"));
+  }
+  static constexpr std::size_t size = [] {
+    std::size_t n = 0;
+    compose([&](std::string_view piece) { n += piece.size(); });
+    return n;
+  }();
+  static constexpr auto text = [] {
+    std::array<char, size> out{};
+    std::size_t n = 0;
+    compose([&](std::string_view piece) {
+      for (const char c : piece) out[n++] = c;
+    });
+    return out;
+  }();
+  static constexpr std::string_view view{text.data(), size};
+};
+
+/// The name of a described enum's value; empty where it has none.
+constexpr std::string_view enum_name(std::span<const EnumName> names, std::uint64_t bits) {
+  for (const EnumName& name : names) {
+    if (name.bits == bits) return name.text;
+  }
+  return {};
+}
+/// The value that a text names.
+STELE_EXPORT bool from_value(const Value& in, std::span<const EnumName> names, std::uint64_t& bits);
+STELE_EXPORT bool is_text(const Value& in);
+
 template <class T>
 struct ValueTable {
   static constexpr bool is_plain = !HasValueTraits<T> && !std::is_same_v<T, Value>;
@@ -178,7 +239,12 @@ struct ValueTable {
     } else if constexpr (std::is_same_v<T, bool>) {
       return {ValueKind::boolean, t, {}};
     } else if constexpr (std::is_enum_v<T>) {
-      return ValueTable<std::underlying_type_t<T>>::plain(p);
+      if constexpr (DescribedEnum<T>) {
+        const std::string_view name = enum_name(enum_names<T>, static_cast<std::uint64_t>(t));
+        if (!name.empty()) return {ValueKind::string, 0, name};
+      }
+      const auto number = static_cast<std::underlying_type_t<T>>(t);
+      return ValueTable<std::underlying_type_t<T>>::plain(&number);
     } else if constexpr (std::is_integral_v<T>) {
       // As Value has it: u64 only above the range of i64.
       const bool large = std::is_unsigned_v<T> && static_cast<std::uint64_t>(t) > static_cast<std::uint64_t>(INT64_MAX);
@@ -207,7 +273,19 @@ struct ValueTable {
     } else if constexpr (std::is_same_v<T, std::string>) {
       return from_value(in, t) ? "" : "a string";
     } else if constexpr (std::is_enum_v<T>) {
-      return ValueTable<std::underlying_type_t<T>>::from(p, in);
+      if constexpr (DescribedEnum<T>) {
+        // A number is taken too: it was written before the enum was described, or has no name.
+        if (is_text(in)) {
+          std::uint64_t bits = 0;
+          if (!from_value(in, enum_names<T>, bits)) return EnumText<T>::view;
+          t = static_cast<T>(bits);
+          return {};
+        }
+      }
+      std::underlying_type_t<T> number{};
+      const std::string_view expected = ValueTable<std::underlying_type_t<T>>::from(&number, in);
+      if (expected.empty()) t = static_cast<T>(number);
+      return expected;
     } else if constexpr (std::is_integral_v<T> && std::is_signed_v<T>) {
       std::int64_t wide = 0;
       if (!from_value(in, std::numeric_limits<T>::min(), std::numeric_limits<T>::max(), wide)) return integer_text();
