@@ -152,8 +152,13 @@ class Loader {
     };
     for (const ValueOp& op : plan_.values) {
       if (op.object == nullptr) continue;
-      const auto expected = op.ops->from_value(op.object, plan_.snapshot.value(tree_.node(op.node)));
       const std::string_view path = plan_.path(op);
+      std::string_view expected;
+      auto read = guarded([&]() -> Status {  // code of the user, which may throw
+        expected = op.ops->from_value(op.object, plan_.snapshot.value(tree_.node(op.node)));
+        return {};
+      });
+      if (!read) return stopped(std::move(read).error().path(std::string(path)));
       if (!expected.empty()) {
         return stopped(Error(Errc::value_mismatch, "a value that does not fit the field")
                            .path(std::string(path))

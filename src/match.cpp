@@ -652,14 +652,24 @@ class Matcher {
     }
     const Value& value = tree_.snapshot().value(node);
     if (check_only_) return;
+    const auto fits = [&](auto read) {
+      std::string_view expected;
+      auto done = guarded([&]() -> Status {  // code of the user, which may throw
+        expected = read();
+        return {};
+      });
+      if (!done) {
+        fail(std::move(done).error().path(path_));
+        return false;
+      }
+      if (!expected.empty()) bad_value(expected, value);
+      return expected.empty();
+    };
     if (object != nullptr && mutate_) {
-      if (const auto expected = ops.from_value(object, value); !expected.empty()) return bad_value(expected, value);
-      report_.add(Report::What::applied, path_);
+      if (fits([&] { return ops.from_value(object, value); })) report_.add(Report::What::applied, path_);
       return;
     }
-    if (ops.check != nullptr) {
-      if (const auto expected = ops.check(value); !expected.empty()) return bad_value(expected, value);
-    }
+    if (ops.check != nullptr && !fits([&] { return ops.check(value); })) return;
     plan_.values.push_back({&ops, object, place.node, keep_path(), static_cast<std::uint32_t>(path_.size())});
   }
   void bad_value(std::string_view expected, const Value& value) {

@@ -541,7 +541,7 @@ class Opener {
                  stopped == Errc::truncated ? "a tensor beyond the end of the document"
                                             : "data whose length is not that of their dtype and shape",
                  std::to_string(characters) + " characters",
-                 stopped == Errc::none ? std::to_string(data.size - 2) : "another length");
+                 stopped == Errc::truncated ? std::to_string(data.size - 1) : std::to_string(data.size - 2));
   }
 
   static std::optional<ParamId> parse_id(std::string_view text) {

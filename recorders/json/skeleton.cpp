@@ -23,6 +23,9 @@ char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + '
 /// A number of a tensor takes no more, with all the white space around it that a person would write.
 constexpr std::uint64_t longest_number = 4096;
 
+/// How far the end of data that are too long is looked for.
+constexpr std::uint64_t most_looked_at = std::uint64_t{1} << 20;
+
 class Maker {
  public:
   Maker(const Text& text, std::uint64_t budget) : text_(text), budget_(budget), buffer_(largest_read) {}
@@ -207,14 +210,21 @@ class Maker {
       // Stepped over; there must be a quote on the other side.
       go_to(at + 1 + (*bytes + 2) / 3 * 4);
       STELE_TRY_ASSIGN(const int c, peek());
-      if (c != '"') return stop(at, false, c < 0 ? Errc::truncated : Errc::malformed);
-      ++at_;
-      return found(at, false);
+      if (c == '"') {
+        ++at_;
+        return found(at, false);
+      }
+      // Their real length, for the message.
+      out_.stopped = Errc::malformed;
+      start_ = at;
+      at_ = end_ = 0;
+      STELE_TRY(peek());
     }
     ++at_;
     for (;;) {
       STELE_TRY_ASSIGN(const int c, peek());
       if (c < 0) return stop(at, false, Errc::truncated);
+      if (bytes && position() - at > most_looked_at && (position() - at) / 2 > *bytes) return found(at, false);
       const auto there = std::span<const std::byte>(buffer_.span()).subspan(at_, end_ - at_);
       const auto* quote = static_cast<const std::byte*>(std::memchr(there.data(), '"', there.size()));
       at_ = quote == nullptr ? end_ : static_cast<std::size_t>(quote - buffer_.data()) + 1;
