@@ -2,7 +2,7 @@
 #
 #   make demo                 build and run examples/digits.cpp
 #   make test                 build with g++ and run all tests
-#   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan
+#   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan clang-quick
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
 #   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
@@ -57,6 +57,7 @@ bench: deps
 	cd build/bench && ../release/benchmarks/bench_goals --rounds=$(ROUNDS) $(if $(W3),--w3) $(call json,goals)
 	cd build/bench && ../release/benchmarks/bench_compression $(call json,compression)
 	cd build/bench && ../release/benchmarks/bench_leaves $(call json,leaves)
+	cd build/bench && ../release/benchmarks/bench_json $(call json,json)
 	@benchmarks/goals.py build/bench
 
 growth: deps
@@ -163,9 +164,10 @@ format: deps
 format-check: deps
 	tools/format.sh --dry-run --Werror
 
+tidy: PRESET = dev-clang
 tidy: deps
-	cmake --preset dev-clang
-	tools/tidy.sh build/dev-clang $(JOBS)
+	cmake --preset $(PRESET)
+	tools/tidy.sh build/$(PRESET) $(JOBS)
 
 clean:
 	rm -rf build

@@ -80,6 +80,19 @@ def growth_rows(runs):
     return rows
 
 
+def json_rows(runs):
+    rows = []
+    for way in ("save", "load"):
+        ours, cereals = runs.get(f"{way}/0"), runs.get(f"{way}_cereal")
+        speed = ours and ours["bytes_per_second"]
+        times = ours and cereals and speed / cereals["bytes_per_second"]
+        for text, value, goal, unit in ((f"JSON, base64: {way}, beside cereal's JSON", times, 5, "×"),
+                                        (f"JSON, base64: {way}", speed and speed / 1e9, 1, "GB/s")):
+            rows.append([text, "100 MB normal", f"≥ {goal} {unit}", "-" if value is None else f"{value:.1f}", "",
+                         verdict([("json", value)], lambda value, goal=goal: value >= goal)])
+    return rows
+
+
 def figure(run, counter):
     if run is None:
         return "-"
@@ -123,7 +136,7 @@ def main():
                      verdict([("binary", value)], lambda value, goal=goal: value >= goal)])
     rows += memory_rows(os.path.join(sys.argv[1], "memory.json"))
     rows += growth_rows(read(os.path.join(sys.argv[1], "growth.json")))
-    rows.append(["JSON with base64", "", "≥ 5 × cereal's", "", "", "no such recorder yet"])
+    rows += json_rows(read(os.path.join(sys.argv[1], "json.json")))
     print("Goals: medians of the rounds' ratios, quartiles in brackets.\n")
     table(["operation", "workload", "goal", *RECORDERS, "met"], rows)
 

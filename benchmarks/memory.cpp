@@ -69,6 +69,8 @@ int main(int argc, char** argv) {
       save(stele::BinaryRecorder<stele::HalfPrecision>());
     } else if (operation == "save compressed") {
       save(stele::CompressedRecorder<>());
+    } else if (operation == "save json.zst") {
+      save(stele::JsonRecorder<>());
     } else if (operation == "save safetensors") {
       save(stele::SafetensorsRecorder<>());
     } else {

@@ -26,6 +26,7 @@ STEPS = [
     ("save safetensors", "safetensors: ", ["open", "load"]),
     ("save f16", "f16: ", ["load"]),
     ("save compressed", "compressed: ", ["open", "load"]),
+    ("save json.zst", "json.zst: ", ["open", "load"]),
 ]
 
 

@@ -28,10 +28,10 @@ struct Free {
 };
 using Decompressor = std::unique_ptr<ZSTD_DCtx, Free>;
 
-ZSTD_DCtx& decompressor() {
-  thread_local const Decompressor context(ZSTD_createDCtx());
-  if (context == nullptr) throw std::bad_alloc();
-  return *context;
+ZSTD_DCtx* new_decompressor() {
+  ZSTD_DCtx* const made = ZSTD_createDCtx();
+  if (made == nullptr) throw std::bad_alloc();
+  return made;
 }
 
 Error damaged(const Source& source, std::uint64_t offset, const char* text) {
@@ -39,8 +39,9 @@ Error damaged(const Source& source, std::uint64_t offset, const char* text) {
 }
 
 /// Decompresses a frame that is there as a whole, to exactly `out`.
-Status unpack(const Source& source, std::uint64_t offset, std::span<const std::byte> from, std::span<std::byte> out) {
-  const std::size_t n = ZSTD_decompressDCtx(&decompressor(), out.data(), out.size(), from.data(), from.size());
+Status unpack(ZSTD_DCtx& context, const Source& source, std::uint64_t offset, std::span<const std::byte> from,
+              std::span<std::byte> out) {
+  const std::size_t n = ZSTD_decompressDCtx(&context, out.data(), out.size(), from.data(), from.size());
   if (ZSTD_isError(n)) return damaged(source, offset, ZSTD_getErrorName(n));
   if (n != out.size()) return damaged(source, offset, "a zstd frame of another size than the file says");
   return {};
@@ -100,8 +101,7 @@ class Stream {
 
 class ZstdStream final : public Stream {
  public:
-  explicit ZstdStream(const Source& source) : Stream(source), context_(ZSTD_createDCtx()) {
-    if (context_ == nullptr) throw std::bad_alloc();
+  explicit ZstdStream(const Source& source) : Stream(source), context_(new_decompressor()) {
     // A frame says how much of the past it needs; no more than the file could be worth.
     const int window = std::clamp(static_cast<int>(std::bit_width(source.size())) + 1, 23, 27);
     ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, window);
@@ -266,40 +266,66 @@ class FramedText final : public Text {
   static constexpr std::size_t most_kept = 2;
   struct Kept {
     std::size_t number;
-    std::shared_ptr<const Bytes> text;
+    std::shared_ptr<Bytes> text;
   };
 
   Result<std::shared_ptr<const Bytes>> kept(std::size_t number) const {
+    std::shared_ptr<Bytes> text;
     {
       const std::lock_guard lock(mutex_);
       for (const Kept& k : kept_) {
-        if (k.number == number) return k.text;
+        if (k.number == number) return std::shared_ptr<const Bytes>(k.text);
+      }
+      if (kept_.size() >= most_kept) {
+        if (kept_.front().text.use_count() == 1) text = std::move(kept_.front().text);
+        kept_.erase(kept_.begin());
       }
     }
-    auto text = std::make_shared<Bytes>(static_cast<std::size_t>(frames_[number + 1].plain - frames_[number].plain));
-    STELE_TRY(unpack(number, text->span()));
+    if (text == nullptr) text = std::make_shared<Bytes>(grain_);
+    const auto size = static_cast<std::size_t>(frames_[number + 1].plain - frames_[number].plain);
+    STELE_TRY(unpack(number, text->span().first(size)));
     const std::lock_guard lock(mutex_);
-    if (kept_.size() == most_kept) kept_.erase(kept_.begin());
     kept_.push_back({number, text});
     return std::shared_ptr<const Bytes>(std::move(text));
   }
 
+  /// What it takes to unpack a frame. Kept, as the threads that do it come and go.
+  struct Tools {
+    Decompressor context{new_decompressor()};
+    Bytes stored;
+  };
+
   Status unpack(std::size_t number, std::span<std::byte> out) const {
+    std::unique_ptr<Tools> tools;
+    {
+      const std::lock_guard lock(mutex_);
+      if (!tools_.empty()) {
+        tools = std::move(tools_.back());
+        tools_.pop_back();
+      }
+    }
+    if (tools == nullptr) tools = std::make_unique<Tools>();
+    auto status = unpack(*tools, number, out);
+    const std::lock_guard lock(mutex_);
+    tools_.push_back(std::move(tools));
+    return status;
+  }
+
+  Status unpack(Tools& tools, std::size_t number, std::span<std::byte> out) const {
     const Frame& frame = frames_[number];
     const auto stored = static_cast<std::size_t>(frames_[number + 1].stored - frame.stored);
-    Bytes read;
     std::span<const std::byte> from;
     if (const auto all = source_->view(); !all.empty()) {
       from = all.subspan(static_cast<std::size_t>(frame.stored), stored);
     } else {
-      read = Bytes(stored);
-      STELE_TRY(source_->read_at(frame.stored, read.span()));
-      from = read.span();
+      if (tools.stored.size() < stored) tools.stored = Bytes(std::max(stored, ZSTD_compressBound(grain_)));
+      STELE_TRY(source_->read_at(frame.stored, tools.stored.span().first(stored)));
+      from = tools.stored.span().first(stored);
     }
     if (!hashes_.empty() && hash64(from.data(), from.size()) != hashes_[number]) {
       return Error(Errc::checksum, "a compressed frame is damaged").file(source_->name()).offset(frame.stored);
     }
-    return json::unpack(*source_, frame.stored, from, out);
+    return json::unpack(*tools.context, *source_, frame.stored, from, out);
   }
 
   SourcePtr source_;
@@ -308,6 +334,7 @@ class FramedText final : public Text {
   std::size_t grain_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<Kept> kept_;
+  mutable std::vector<std::unique_ptr<Tools>> tools_;  // that nobody uses
 };
 
 /// A file with a seek table: ours, or another's.
@@ -415,7 +442,9 @@ class Seekable {
           .offset(frame.stored + 24);
     }
     index.resize(static_cast<std::size_t>(plain));
-    return unpack(*source_, frame.stored + head, bytes.span().subspan(head), std::as_writable_bytes(std::span(index)));
+    const Decompressor context(new_decompressor());
+    return unpack(*context, *source_, frame.stored + head, bytes.span().subspan(head),
+                  std::as_writable_bytes(std::span(index)));
   }
 
   const SourcePtr& source_;

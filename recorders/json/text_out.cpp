@@ -70,11 +70,24 @@ class PlainOut final : public TextOut {
   Bytes buffer_;
 };
 
+class CountedOut final : public TextOut {
+ public:
+  Status finish(std::string_view) override { return {}; }
+
+ private:
+  Status full() override {
+    room_ = nowhere_;
+    return {};
+  }
+  char nowhere_[4096];
+};
+
 class GzipOut final : public TextOut {
  public:
-  GzipOut(Sink& sink, int level) : sink_(sink), text_(std::size_t{64} << 10), packed_(std::size_t{64} << 10) {
+  GzipOut(Sink& sink, int level, int strategy)
+      : sink_(sink), text_(std::size_t{64} << 10), packed_(std::size_t{64} << 10) {
     // 15: the largest window; 16: a gzip header, without a time.
-    if (deflateInit2(&state_, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
+    if (deflateInit2(&state_, level, Z_DEFLATED, 15 + 16, 8, strategy) != Z_OK) throw std::bad_alloc();
     room_ = characters(text_);
   }
   ~GzipOut() override { deflateEnd(&state_); }
@@ -237,11 +250,16 @@ class ZstdOut final : public TextOut {
 
 }  // namespace
 
-std::unique_ptr<TextOut> text_out(Coding coding, int level, const Workers& workers, Sink& sink) {
+std::unique_ptr<TextOut> counted_text() { return std::make_unique<CountedOut>(); }
+
+std::unique_ptr<TextOut> text_out(Coding coding, int level, bool noise, const Workers& workers, Sink& sink) {
   if (coding == Coding::zstd) {
     return std::make_unique<ZstdOut>(sink, level == 0 ? 1 : std::clamp(level, -50, 19), workers);
   }
-  if (coding == Coding::gzip) return std::make_unique<GzipOut>(sink, level == 0 ? 1 : std::clamp(level, 1, 9));
+  if (coding == Coding::gzip) {
+    return std::make_unique<GzipOut>(sink, level == 0 ? 1 : std::clamp(level, 1, 9),
+                                     level == 0 && noise ? Z_HUFFMAN_ONLY : Z_DEFAULT_STRATEGY);
+  }
   return std::make_unique<PlainOut>(sink);
 }
 

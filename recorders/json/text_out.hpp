@@ -22,6 +22,8 @@ class TextOut {
   Status write(std::string_view text);
   /// The bytes in base64. In pieces: all but the last call take multiples of three.
   Status base64(std::span<const std::byte> bytes);
+  /// Counts characters that are not written.
+  void skip(std::uint64_t characters) noexcept { position_ += characters; }
   /// Characters so far.
   std::uint64_t position() const noexcept { return position_; }
   /// Writes what is left. `index`: what (3) of text_in.hpp holds; only for who wants_index().
@@ -37,7 +39,12 @@ class TextOut {
   std::uint64_t position_ = 0;
 };
 
-std::unique_ptr<TextOut> text_out(Coding coding, int level, const Workers& workers, Sink& sink);
+/// Writes nothing: position() is all it is for.
+std::unique_ptr<TextOut> counted_text();
+
+/// `level` 0: the default, with which zlib does not look for what repeats in `noise`, text that is nearly all base64:
+/// numbers of a tensor hardly ever do, and the search would take three quarters of the time.
+std::unique_ptr<TextOut> text_out(Coding coding, int level, bool noise, const Workers& workers, Sink& sink);
 
 }  // namespace json
 }  // namespace detail

@@ -22,6 +22,15 @@ namespace {
 // Text that is gathered before it is written.
 constexpr std::size_t gathered = std::size_t{64} << 10;
 
+// What a node without its data takes in a document, about.
+constexpr std::uint64_t most_of_a_node = 100;
+
+/// Whether a tensor is written as numbers.
+bool is_readable(const LeafView& leaf, const JsonOptions& options) {
+  const std::uint64_t size = leaf.size();
+  return size != 0 && size <= options.numbers_up_to && json::has_numbers(leaf.dtype());
+}
+
 /// A tensor's bytes as base64.
 class Base64Sink final : public PieceSink {
  public:
@@ -75,11 +84,14 @@ class NumberSink final : public PieceSink {
 
 class Writer {
  public:
-  Writer(Snapshot snapshot, const JsonOptions& options, json::TextOut& out, const detail::Workers& workers)
+  /// `measures`: only counts, and looks at no data.
+  Writer(Snapshot snapshot, const JsonOptions& options, json::TextOut& out, const detail::Workers& workers,
+         bool measures = false)
       : snapshot_(std::move(snapshot)),
         data_(*snapshot_.data()),
         options_(options),
         out_(out),
+        measures_(measures),
         context_(workers),
         writer_(text_, options.pretty) {}
 
@@ -304,7 +316,11 @@ class Writer {
   }
 
   Status data(const LeafView& leaf) {
-    const bool numbers = leaf.size() != 0 && leaf.size() <= options_.numbers_up_to && json::has_numbers(leaf.dtype());
+    if (measures_) {
+      out_.skip(base64_size(static_cast<std::size_t>(leaf.byte_size())) + 2);
+      return {};
+    }
+    const bool numbers = is_readable(leaf, options_);
     STELE_TRY(flush());
     json::Data range;
     range.at = out_.position();
@@ -356,6 +372,7 @@ class Writer {
   const detail::SnapshotData& data_;
   const JsonOptions& options_;
   json::TextOut& out_;
+  bool measures_;
   ReadContext context_;
   std::string text_;  // not written yet
   json::Writer writer_;
@@ -384,15 +401,19 @@ json::Coding coding_of(const JsonOptions& options, std::string_view name) {
 Status JsonFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
   const detail::Workers workers = detail::workers_of(options);
   const json::Coding coding = coding_of(options_, sink.name());
-  if (coding == json::Coding::plain) {
-    // What the data take at least; the rest is small beside it.
-    std::uint64_t size = 0;
-    for (std::size_t i = 0; options_.numbers_up_to == 0 && i < snapshot.leaf_count(); ++i) {
-      size += (snapshot.leaf(i).byte_size() + 2) / 3 * 4;
-    }
-    STELE_TRY(sink.reserve(size));
+  std::uint64_t base64 = 0;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    if (!is_readable(leaf, options_)) base64 += (leaf.byte_size() + 2) / 3 * 4;
   }
-  const auto out = json::text_out(coding, options_.level, workers, sink);
+  // Data are all but the whole of it.
+  const bool noise = base64 / 16 > most_of_a_node * snapshot.nodes().size();
+  if (coding == json::Coding::plain && options_.numbers_up_to == 0) {
+    const auto count = json::counted_text();
+    STELE_TRY(Writer(snapshot, options_, *count, workers, true).run());
+    STELE_TRY(sink.reserve(count->position()));
+  }
+  const auto out = json::text_out(coding, options_.level, noise, workers, sink);
   return Writer(detail::in_file_order(snapshot), options_, *out, workers).run();
 }
 

@@ -21,8 +21,8 @@
 // 11. absent           null
 // clang-format on
 //
-// Elements are little-endian and row-major in base64. Compressed by zstd, the text is cut into frames of 1 MiB, and an
-// index of the leaves and a table of the frames (zstd's seekable format) stand in skippable frames behind them.
+// Elements are little-endian and row-major in base64. Compressed by zstd, the text is cut into frames of 640 KiB, and
+// an index of the leaves and a table of the frames (zstd's seekable format) stand in skippable frames behind them.
 #pragma once
 
 #include <cstdint>
