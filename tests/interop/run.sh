@@ -38,12 +38,23 @@ shards_read() {
   "$STELE_BUILD/tests/interop_shards" read "$work/their-shards"
 }
 
+json_written() {
+  program interop_json || return
+  mkdir -p "$work/json" && "$STELE_BUILD/tests/interop_json" write "$work/json" || return
+  "$PYTHON" tests/interop/json_records.py check "$work/json"
+}
+
+json_read() {
+  "$PYTHON" tests/interop/json_records.py write "$work/their-json" || return
+  "$STELE_BUILD/tests/interop_json" read "$work/their-json"
+}
+
 safetensors_golden() {
   "$PYTHON" tests/interop/make_golden_safetensors.py "$work/golden" || return
   diff -r --exclude README.md "$work/golden" tests/data/safetensors
 }
 
-step "safetensors: the versions asked for" "$PYTHON" - <<'PYTHON'
+step "the versions asked for" "$PYTHON" - <<'PYTHON'
 import importlib.metadata, pathlib, sys
 wrong = []
 for line in pathlib.Path("tests/interop/requirements.txt").read_text().split():
@@ -60,6 +71,8 @@ step "safetensors: files that we write" safetensors_written
 step "safetensors: golden files" safetensors_golden
 step "safetensors: shards that we write" shards_written
 step "safetensors: shards that huggingface_hub splits" shards_read
+step "JSON: records that we write, by Python, zstd and pyzstd" json_written
+step "JSON: records that these write" json_read
 
 if [ ${#failed[@]} -ne 0 ]; then
   printf 'interop: FAILED: %s\n' "${failed[@]}"
