@@ -68,7 +68,8 @@ class Paths {
     }
     if (data_.flat && !path.empty()) hash = combine(0, path);
     auto at = std::lower_bound(by_hash_.begin(), by_hash_.end(), std::pair(hash, std::uint32_t{0}));
-    for (; at != by_hash_.end() && at->first == hash; ++at) {
+    // Equal hashes of different paths are made on purpose, if at all: then time is what they are after.
+    for (int tries = 8; tries != 0 && at != by_hash_.end() && at->first == hash; --tries, ++at) {
       if (detail::node_path(data_, at->second) == path) return at->second;
     }
     return no_index;

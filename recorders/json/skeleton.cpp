@@ -1,7 +1,6 @@
 #include "skeleton.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cstring>
 #include <optional>
 #include <string_view>
@@ -10,7 +9,6 @@
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/dtype.hpp"
-#include "stele/precision/base64.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -58,6 +56,7 @@ class Maker {
   // ---- characters
 
   std::uint64_t position() const { return start_ + at_; }
+
   /// The next character, -1 at the end.
   Result<int> peek() {
     if (at_ == end_) {

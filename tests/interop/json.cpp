@@ -78,8 +78,8 @@ int main(int argc, char** argv) try {
     return 2;
   }
   const Model expected = model();
-  for (const char* name : {"sorted.json", "indented.json", "numbers.json", "one.json.gz", "members.json.gz", "one.json.zst",
-                           "frames.json.zst", "seekable.json.zst"}) {
+  for (const char* name : {"sorted.json", "indented.json", "numbers.json", "one.json.gz", "members.json.gz",
+                           "one.json.zst", "frames.json.zst", "seekable.json.zst"}) {
     const Model found = load<Model>(argv[2] + std::string("/") + name).value();
     std::printf("%s: %s\n", name, same(found, expected) ? "ok" : "DIFFERENT");
     if (!same(found, expected)) return 1;
