@@ -57,7 +57,8 @@ class Trainer {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("cereal types are values in every recorder", Format, stele::SteleFormat, stele::SafetensorsFormat) {
+TEST_CASE_TEMPLATE("cereal types are values in every recorder", Format, stele::SteleFormat, stele::SafetensorsFormat,
+                   stele::JsonFormat) {
   const stele::MemoryRecorder<Format> recorder;
   Trainer trainer;
   trainer.config.schedule.rate = 0.25;

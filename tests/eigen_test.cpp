@@ -31,7 +31,8 @@ Layer example(Eigen::Index rows, Eigen::Index columns) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("Eigen types round trip in every recorder", Format, stele::SteleFormat, stele::SafetensorsFormat) {
+TEST_CASE_TEMPLATE("Eigen types round trip in every recorder", Format, stele::SteleFormat, stele::SafetensorsFormat,
+                   stele::JsonFormat) {
   const stele::MemoryRecorder<Format> recorder;
   // Sizes around the blocks of 16 rows and around a piece of 65536 floats.
   for (const auto& [rows, columns] : {std::pair<Eigen::Index, Eigen::Index>{5, 7}, {33, 16}, {1000, 300}, {3, 70000}}) {

@@ -84,7 +84,8 @@ struct Owner {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("mdspans round trip in every recorder", Format, stele::SteleFormat, stele::SafetensorsFormat) {
+TEST_CASE_TEMPLATE("mdspans round trip in every recorder", Format, stele::SteleFormat, stele::SafetensorsFormat,
+                   stele::JsonFormat) {
   const stele::MemoryRecorder<Format> recorder;
   for (const auto& [rows, columns] : {std::pair{5, 7}, {33, 16}, {1000, 300}, {3, 70000}}) {
     Owner from(rows, columns);

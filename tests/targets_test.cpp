@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -18,6 +19,7 @@
 #include "support/child.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
+#include "support/sanitizers.hpp"
 #include "support/temp_dir.hpp"
 
 namespace {
@@ -79,6 +81,26 @@ TEST_CASE_TEMPLATE("targets: a file that shrinks or changes while it is open", R
     CHECK(loaded.has_value() == (!can<R>().checksums && !is_json<R>));
     if (!loaded) CHECK(image(live) == before);
   }
+}
+
+TEST_CASE("targets: a mapped file that shrinks ends the process that reads what is gone") {
+  if (sanitizers) return;  // they take the signal
+  const TempDir dir;
+  const std::string path = dir / "model.stele";
+  good(BinaryRecorder<>().record(model(1), path, quick()));
+  LoadOptions viewing;
+  viewing.storage = Storage::view;
+  const auto lost = in_child([&]() -> std::string {
+    const Mlp views = good(BinaryRecorder<>().load_module<Mlp>(path, viewing));
+    fs::resize_file(path, 0);
+    return image(views) == image(model(1)) ? "the same" : "others";
+  });
+  CHECK(lost == " (the child died: " + std::to_string(SIGBUS) + ")");
+  // What was read into memory of its own does not mind.
+  good(BinaryRecorder<>().record(model(1), path, quick()));
+  const Mlp owned = good(BinaryRecorder<>().load_module<Mlp>(path));
+  fs::resize_file(path, 0);
+  CHECK(image(owned) == image(model(1)));
 }
 
 TEST_CASE_TEMPLATE("targets: a file that is replaced while it is open or mapped", R, STELE_TEST_RECORDERS) {

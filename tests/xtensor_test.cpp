@@ -60,7 +60,8 @@ void check_equal(const Layer& a, const Layer& b) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("xtensor types round trip in every recorder", Format, stele::SteleFormat, stele::SafetensorsFormat) {
+TEST_CASE_TEMPLATE("xtensor types round trip in every recorder", Format, stele::SteleFormat, stele::SafetensorsFormat,
+                   stele::JsonFormat) {
   const stele::MemoryRecorder<Format> recorder;
   // Sizes around the blocks of 16 rows and around a piece of 65536 floats.
   for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>{5, 7}, {33, 16}, {1000, 300}, {3, 70000}}) {
