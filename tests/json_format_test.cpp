@@ -386,6 +386,24 @@ TEST_CASE("json: compressed by others: one pass to open, one more to load") {
   }
 }
 
+TEST_CASE("json: a file that is nothing but the frame of an index") {
+  // Its first frame would be its last.
+  std::string file;
+  put(file, std::uint32_t{0x184d2a5d}), put(file, std::uint32_t{8});
+  file += "stelejsn";
+  for (const std::uint32_t entries : {1U, 2U, 3U}) {
+    std::string with_table = file;
+    put(with_table, std::uint32_t{0x184d2a5e}), put(with_table, std::uint32_t{8 * entries + 9});
+    for (std::uint32_t i = 0; i < entries; ++i)
+      put(with_table, std::uint32_t{i == 0 ? 16U : 0U}), put(with_table, std::uint32_t{0});
+    put(with_table, entries);
+    with_table += '\0';
+    put(with_table, std::uint32_t{0x8f92eab1});
+    CHECK(code_of(zstd.open(bytes_of(with_table))) == Errc::malformed);
+    CHECK(code_of(zstd.open(bytes_of(with_table.substr(16)))) != Errc::none);
+  }
+}
+
 TEST_CASE("json: documents of others") {
   // Spaces, another order of keys, data before the shape, names in escapes.
   const std::string text = R"( { "format" : "stele-json", "version" : 1,

@@ -344,15 +344,26 @@ class Seekable {
 
   /// False: a file of others without a table that can be used.
   Result<bool> run(OpenedText& out) {
-    STELE_TRY_ASSIGN(const bool ours, begins_as_ours());
+    STELE_TRY_ASSIGN(const std::uint32_t head, tagged(0));
+    const bool begins = head == 8;
     STELE_TRY_ASSIGN(const bool there, read_table());
-    if (!there) {
-      if (!ours) return false;
-      return damaged(*source_, source_->size(), "a compressed document whose table of frames is damaged or cut off");
+    bool ends = false;
+    bool empty = false;  // the last frame has no text
+    if (there) {
+      const FramedText::Frame& last = frames_[frames_.size() - 2];
+      empty = last.plain == frames_.back().plain;
+      STELE_TRY_ASSIGN(const std::uint32_t size, tagged(last.stored));
+      ends = size != 0;
     }
-    if (frames_.size() > 2 && frames_.back().plain == frames_[frames_.size() - 2].plain) {
+    // The beginning, text and the index.
+    if (begins != ends ||
+        (ends && (!empty || frames_.size() < 4 || frames_[1].stored != 16 || frames_[1].plain != 0))) {
+      return damaged(*source_, begins ? source_->size() : 0,
+                     "a compressed document whose beginning, index or table of frames is damaged or cut off");
+    }
+    if (!there || (empty && !ends)) return false;
+    if (ends) {
       STELE_TRY(read_index(out.index));
-      if (!ours) return damaged(*source_, 0, "a compressed document whose beginning is damaged");
       frames_.pop_back();  // its place ends the last of the others
       frames_.erase(frames_.begin());
       const std::size_t count = frames_.size() - 1;
@@ -361,8 +372,6 @@ class Seekable {
         hashes_.push_back(load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(out.index.data()) + 8 * i));
       }
       out.index.erase(0, 8 * count);
-    } else if (ours) {
-      return damaged(*source_, source_->size(), "a compressed document without its index");
     }
     auto text = std::make_unique<FramedText>(source_, std::move(frames_), std::move(hashes_));
     out.size = text->size();
@@ -371,12 +380,13 @@ class Seekable {
   }
 
  private:
-  Result<bool> begins_as_ours() const {
+  /// What follows in the skippable frame of ours that begins there; 0: there is none.
+  Result<std::uint32_t> tagged(std::uint64_t at) const {
     std::byte head[16];
-    if (source_->size() < sizeof head) return false;
-    STELE_TRY(source_->read_at(0, head));
-    return load_le<std::uint32_t>(head) == index_magic && load_le<std::uint32_t>(head + 4) == 8 &&
-           std::memcmp(head + 8, index_tag, 8) == 0;
+    if (at > source_->size() || source_->size() - at < sizeof head) return 0U;
+    STELE_TRY(source_->read_at(at, head));
+    const bool is = load_le<std::uint32_t>(head) == index_magic && std::memcmp(head + 8, index_tag, 8) == 0;
+    return is ? load_le<std::uint32_t>(head + 4) : 0U;
   }
 
   Result<bool> read_table() {
@@ -423,10 +433,7 @@ class Seekable {
     Bytes bytes(static_cast<std::size_t>(size));
     STELE_TRY(source_->read_at(frame.stored, bytes.span()));
     const std::byte* p = bytes.data();
-    if (load_le<std::uint32_t>(p) != index_magic || load_le<std::uint32_t>(p + 4) != size - 8 ||
-        std::memcmp(p + 8, index_tag, 8) != 0) {
-      return bad("no index before the table of frames");
-    }
+    if (load_le<std::uint32_t>(p + 4) != size - 8) return bad("an index of another size than its frame says");
     Hasher hasher;
     hasher.update(table_.data() + 8, 8 * (frames_.size() - 2));
     hasher.update(p + 24, bytes.size() - 24);
