@@ -12,6 +12,8 @@ int main() {
   std::cout << stele::summary(renamed);
   stele::save(model, "mine.safetensors").value();
   check(stele::load<Model>("mine.safetensors").value(), "front door, safetensors");
+  stele::save(model, "mine.json.gz").value();
+  check(stele::load<Model>("mine.json.gz").value(), "front door, JSON");
 
   stele::BinaryRecorder<stele::HalfPrecision> binary;
   binary.record(model, "mine.stele").value();
