@@ -263,7 +263,7 @@ TEST_CASE("json: numbers as others write them") {
   CHECK_FALSE(load("U64", "[1]", "[18446744073709551616]"));
   CHECK(load("U64", "[1]", "[18446744073709551615]").value() == std::string(8, '\xff'));
   CHECK_FALSE(load("F16", "[1]", "[65520]"));
-  CHECK(load("F16", "[1]", "[65519.9]").value() == std::string("\xff\x7b"));
+  CHECK(in_file_order(load("F16", "[1]", "[65519.9]").value(), DType::f16) == std::string("\xff\x7b"));
   // A number of a million digits.
   const std::string digits = "[1." + std::string(1000000, '0') + "]";
   CHECK(code_of(plain.open(bytes_of(document(R"({"x":{"$dtype":"F32","shape":[1],"data":)" + digits + "}}")))) ==

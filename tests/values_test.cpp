@@ -128,8 +128,7 @@ Value value_of(const T& field) {
 template <class T>
 Snapshot holding(const T& field) {
   const One<T> one{field};
-  const Bytes bytes = good(BytesRecorder<>{}.record(one));
-  return good(BytesRecorder<>{}.open(bytes));
+  return good(BytesRecorder<>{}.open(own_bytes(good(BytesRecorder<>{}.record(one)))));
 }
 template <class To>
 Error refused(const Value& value) {

@@ -7,7 +7,7 @@ jobs=${1:-2}
 folder=$PWD/build/big-endian
 # Reflection, both walks, numbers, formats. What is left out is about files, threads or other libraries.
 tests=(main stele_writer_test stele_format_test stele_tree_test safetensors_test shards_test precision_test
-       precision_int_test recorders_test recorders_property_test load_test compression_test)
+       precision_int_test recorders_test recorders_property_test load_test compression_test json_format_test)
 
 if [ ! -e "$folder/sysroot/complete" ]; then
   rm -rf "$folder/apt" "$folder/sysroot"
@@ -23,7 +23,8 @@ EOF
   export APT_CONFIG=$folder/apt/apt.conf
   apt-get -q -o Acquire::Retries=3 update
   (cd "$folder/apt/archives" && apt-get -q -o Acquire::Retries=3 download \
-    libhwy-dev libhwy1 libre2-dev libre2-9 libxxhash-dev libxxhash0 libzstd-dev libzstd1)
+    libhwy-dev libhwy1 libre2-dev libre2-9 libxxhash-dev libxxhash0 libzstd-dev libzstd1 \
+    zlib1g-dev zlib1g)
   for package in "$folder"/apt/archives/*.deb; do dpkg-deb -x "$package" "$folder/sysroot"; done
   unset APT_CONFIG
   touch "$folder/sysroot/complete"
