@@ -251,8 +251,9 @@ class FramedText final : public Text {
       if (n == length) {
         STELE_TRY(unpack(number, out.first(n)));
       } else if (n != 0) {
-        STELE_TRY_ASSIGN(const auto frame, kept(number));
-        std::memcpy(out.data(), frame->data() + skip, n);
+        STELE_TRY_ASSIGN(Kept* const frame, hold(number));
+        std::memcpy(out.data(), frame->text.data() + skip, n);
+        release(*frame);
       }
       out = out.subspan(n);
       offset += n;
@@ -265,28 +266,46 @@ class FramedText final : public Text {
   // Neighbouring leaves share a frame, on each of a few threads.
   static constexpr std::size_t most_kept = 2;
   struct Kept {
-    std::size_t number;
-    std::shared_ptr<Bytes> text;
+    std::size_t number = none;
+    unsigned users = 0;
+    Bytes text;
   };
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-  Result<std::shared_ptr<const Bytes>> kept(std::size_t number) const {
-    std::shared_ptr<Bytes> text;
+  /// The text of a frame; it stays until it is released.
+  Result<Kept*> hold(std::size_t number) const {
+    Kept* kept = nullptr;
     {
       const std::lock_guard lock(mutex_);
-      for (const Kept& k : kept_) {
-        if (k.number == number) return std::shared_ptr<const Bytes>(k.text);
+      const auto is = [&](const auto& k) { return k->number == number; };
+      if (const auto found = std::find_if(kept_.begin(), kept_.end(), is); found != kept_.end()) {
+        ++(*found)->users;
+        return found->get();
       }
-      if (kept_.size() >= most_kept) {
-        if (kept_.front().text.use_count() == 1) text = std::move(kept_.front().text);
-        kept_.erase(kept_.begin());
+      // The one that nobody uses and that has been there for longest.
+      const auto idle = std::find_if(kept_.begin(), kept_.end(), [](const auto& k) { return k->users == 0; });
+      if (kept_.size() < most_kept || idle == kept_.end()) {
+        kept_.push_back(std::make_unique<Kept>());
+      } else {
+        std::rotate(idle, idle + 1, kept_.end());
       }
+      kept = kept_.back().get();
+      kept->number = none;
+      kept->users = 1;
     }
-    if (text == nullptr) text = std::make_shared<Bytes>(grain_);
+    if (kept->text.empty()) kept->text = Bytes(grain_);
     const auto size = static_cast<std::size_t>(frames_[number + 1].plain - frames_[number].plain);
-    STELE_TRY(unpack(number, text->span().first(size)));
+    if (auto r = unpack(number, kept->text.span().first(size)); !r) {
+      release(*kept);
+      return std::move(r).error();
+    }
     const std::lock_guard lock(mutex_);
-    kept_.push_back({number, text});
-    return std::shared_ptr<const Bytes>(std::move(text));
+    kept->number = number;
+    return kept;
+  }
+  void release(Kept& kept) const {
+    const std::lock_guard lock(mutex_);
+    --kept.users;
   }
 
   /// What it takes to unpack a frame. Kept, as the threads that do it come and go.
@@ -333,7 +352,7 @@ class FramedText final : public Text {
   std::vector<std::uint64_t> hashes_;
   std::size_t grain_ = 0;
   mutable std::mutex mutex_;
-  mutable std::vector<Kept> kept_;
+  mutable std::vector<std::unique_ptr<Kept>> kept_;
   mutable std::vector<std::unique_ptr<Tools>> tools_;  // that nobody uses
 };
 
