@@ -510,11 +510,13 @@ requires(!detail::is_plain_value<T> && cereal::traits::is_output_serializable<T,
 }  // namespace v0
 }  // namespace stele
 
+#ifndef STELE_API_PAGES  // doxygen knows no template of another namespace
 // cereal's own function for enums is for all of them.
 template <stele::detail::DescribedEnum E>
 struct cereal::specialize<stele::ValueWriter, E, cereal::specialization::non_member_load_save> : std::true_type {};
 template <stele::detail::DescribedEnum E>
 struct cereal::specialize<stele::ValueReader, E, cereal::specialization::non_member_load_save> : std::true_type {};
+#endif
 
 CEREAL_REGISTER_ARCHIVE(stele::ValueWriter)
 CEREAL_REGISTER_ARCHIVE(stele::ValueReader)

@@ -263,8 +263,8 @@ class FramedText final : public Text {
   }
 
  private:
-  // Neighbouring leaves share a frame, on each of a few threads.
-  static constexpr std::size_t most_kept = 2;
+  // Neighbouring leaves share a frame, and so do the parts of a large one, on each of a few threads.
+  static constexpr std::size_t most_kept = 4;
   struct Kept {
     std::size_t number = none;
     unsigned users = 0;

@@ -17,8 +17,8 @@
 //  8. tensor           {"$dtype":"F32","shape":[2,3],"data":"base64"}; also "id" and "annotations"; or
 //                      {"$dtype":"F32","shape":[2,3],"data":[[1.0,2.5,-0.0],["nan","inf",1e-45]]}
 //  9. value            true, 7, 1.5, "text"; lists and maps as {"$value":…}; see docs/formats/json.md for the rest
-// 10. tie              {"$ref":"path.of.the.first"}
-// 11. absent           null
+//  10. tie             {"$ref":"path.of.the.first"}
+//  11. absent          null
 // clang-format on
 //
 // Elements are little-endian and row-major in base64. Compressed by zstd, the text is cut into frames of 640 KiB, and
