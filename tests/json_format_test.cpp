@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "hash.hpp"
 #include "stele/precision/base64.hpp"
 #include "support/child.hpp"
 #include "support/models.hpp"
@@ -402,6 +403,37 @@ TEST_CASE("json: a file that is nothing but the frame of an index") {
     CHECK(code_of(zstd.open(bytes_of(with_table))) == Errc::malformed);
     CHECK(code_of(zstd.open(bytes_of(with_table.substr(16)))) != Errc::none);
   }
+}
+
+TEST_CASE("json: an index that says fewer nodes than it has takes no more memory") {
+  std::string lists;
+  for (int i = 0; i < 2'000'000; ++i) lists += "[],";
+  const std::string text = document("[" + lists + "1]");
+  std::string index(24, '\0');  // the hash of the one frame, no tensors, no nodes
+  const std::string frame = compressed("{}");
+  put_at(index, 0, detail::hash64(frame.data(), frame.size()));
+  const std::string packed = compressed(index + text);
+  std::string file, entries, rest;
+  put(file, std::uint32_t{0x184d2a5d}), put(file, std::uint32_t{8});
+  file += "stelejsn" + frame;
+  put(entries, std::uint32_t{16}), put(entries, std::uint32_t{0});
+  put(entries, static_cast<std::uint32_t>(frame.size())), put(entries, std::uint32_t{2});
+  put(rest, std::uint64_t{index.size() + text.size()});
+  rest += packed;
+  const std::string hashed = entries + rest;
+  put(file, std::uint32_t{0x184d2a5d}), put(file, static_cast<std::uint32_t>(16 + rest.size()));
+  file += "stelejsn";
+  put(file, detail::hash64(hashed.data(), hashed.size()));
+  file += rest;
+  put(entries, static_cast<std::uint32_t>(24 + rest.size())), put(entries, std::uint32_t{0});
+  put(file, std::uint32_t{0x184d2a5e}), put(file, static_cast<std::uint32_t>(entries.size() + 9));
+  file += entries;
+  put(file, std::uint32_t{3});
+  file += '\0';
+  put(file, std::uint32_t{0x8f92eab1});
+  const auto opened = zstd.open(bytes_of(file));
+  REQUIRE_FALSE(opened);
+  CHECK(opened.error().code() == Errc::limit);
 }
 
 TEST_CASE("json: documents of others") {

@@ -33,12 +33,12 @@ Status read_text(const Document& in, std::uint64_t offset, std::span<std::byte> 
   };
   const std::size_t grain = in.text->grain();
   if (grain == 0 || out.size() <= grain || workers.threads == 1) return read(offset, out);
-  const auto first = static_cast<std::size_t>((grain - offset % grain) % grain);
-  const std::size_t parts = (out.size() - first + grain - 1) / grain + (first != 0 ? 1 : 0);
+  const auto first = grain - static_cast<std::size_t>(offset % grain);  // characters of the first grain
+  const std::size_t parts = 1 + (out.size() - first + grain - 1) / grain;
   std::vector<Status> done(parts);
   parallel(workers, parts, [&](std::size_t i) {
-    const std::size_t begin = first != 0 ? (i == 0 ? 0 : first + (i - 1) * grain) : i * grain;
-    const std::size_t end = std::min(out.size(), first != 0 ? first + i * grain : (i + 1) * grain);
+    const std::size_t begin = i == 0 ? 0 : first + (i - 1) * grain;
+    const std::size_t end = std::min(out.size(), first + i * grain);
     done[i] = read(offset + begin, out.subspan(begin, end - begin));
   });
   for (Status& status : done) STELE_TRY(std::move(status));

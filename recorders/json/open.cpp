@@ -93,8 +93,9 @@ class Opener {
     std::byte head[4];
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source_->size(), sizeof head));
     STELE_TRY(source_->read_at(0, {head, size}));
-    memory_ = budget_of(*source_, json::coding_of({head, size}));
-    STELE_TRY_ASSIGN(json::OpenedText opened, json::open_text(source_, memory_ / 2));
+    const json::Coding coding = json::coding_of({head, size});
+    memory_ = budget_of(*source_, coding);
+    STELE_TRY_ASSIGN(json::OpenedText opened, json::open_text(source_, coding, memory_ / 2));
     document_->text = std::move(opened.text);
     builder_.data().in_order = document_->text->in_order();
     json::Skeleton& skeleton = document_->skeleton;
@@ -229,7 +230,8 @@ class Opener {
     const auto& skeleton = document_->skeleton;
     const std::size_t leaves = skeleton.data.size();
     if (!take(skeleton.nodes * sizeof(Node) + leaves * (sizeof(Node) + sizeof(detail::LeafData)))) return false;
-    builder_.reserve(static_cast<std::size_t>(skeleton.nodes) + leaves + 1, leaves, leaves);
+    paid_ = static_cast<std::size_t>(skeleton.nodes) + leaves + 1;
+    builder_.reserve(paid_, leaves, leaves);
     if (!read_node("")) return false;
     while (!levels_.empty()) {
       if (!read_member()) return false;
@@ -336,6 +338,8 @@ class Opener {
   }
 
   bool read_node(SnapshotBuilder::Name name) {
+    // An index may say fewer nodes than there are; a vector that grows holds three times its content.
+    if (builder_.data().nodes.size() >= paid_ && !take(3 * sizeof(Node))) return false;
     Value value;
     switch (in_->peek()) {
       case json::Kind::null:
@@ -579,6 +583,7 @@ class Opener {
   std::vector<Extent> extents_;
   std::map<std::string, std::string> metadata_;
   std::size_t next_data_ = 0;
+  std::size_t paid_ = 0;  // nodes that memory has been taken for
 };
 
 bool holds(DType dtype) { return is_known(dtype) && bits(dtype) != 0; }

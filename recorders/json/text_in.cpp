@@ -491,20 +491,16 @@ Coding coding_of(std::span<const std::byte> head) noexcept {
                                                                                           : Coding::plain;
 }
 
-Result<OpenedText> open_text(SourcePtr source, std::uint64_t budget) {
-  std::byte head[4];
-  const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head));
-  STELE_TRY(source->read_at(0, {head, size}));
+Result<OpenedText> open_text(SourcePtr source, Coding coding, std::uint64_t budget) {
   OpenedText opened;
-  opened.coding = coding_of({head, size});
-  if (opened.coding == Coding::zstd) {
+  if (coding == Coding::zstd) {
     STELE_TRY_ASSIGN(const bool seekable, Seekable(source, budget).run(opened));
     if (seekable) return opened;
   }
-  if (opened.coding == Coding::plain) {
+  if (coding == Coding::plain) {
     opened.text = std::make_unique<PlainText>(std::move(source));
   } else {
-    opened.text = std::make_unique<StreamedText>(std::move(source), opened.coding);
+    opened.text = std::make_unique<StreamedText>(std::move(source), coding);
   }
   return opened;
 }

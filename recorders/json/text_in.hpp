@@ -55,13 +55,12 @@ Coding coding_of(std::span<const std::byte> head) noexcept;
 
 struct OpenedText {
   std::unique_ptr<const Text> text;
-  Coding coding = Coding::plain;
   std::string index;       // the index (3) of ours, without the hashes, else empty
   std::uint64_t size = 0;  // characters, where there is an index
 };
 
 /// `budget`: the most memory that an index may take.
-Result<OpenedText> open_text(SourcePtr source, std::uint64_t budget);
+Result<OpenedText> open_text(SourcePtr source, Coding coding, std::uint64_t budget);
 
 }  // namespace json
 }  // namespace detail

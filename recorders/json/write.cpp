@@ -155,17 +155,8 @@ class Writer {
     }
   }
 
-  /// A name, or a path, as JSON can hold it and tells it from a $ key.
-  static std::string coded(std::string_view name) {
-    if (json::valid_utf8(name)) return (name.starts_with('$') ? "$" : "") + std::string(name);
-    std::string text = "$str:";
-    const std::size_t at = text.size();
-    text.resize(at + base64_size(name.size()));
-    base64_encode(std::as_bytes(std::span(name)), text.data() + at);
-    return text;
-  }
   static std::string coded(const Node& node) {
-    return node.name == nullptr ? std::to_string(node.name_size) : coded(std::string_view(node.name, node.name_size));
+    return node.name == nullptr ? std::to_string(node.name_size) : json::coded_key({node.name, node.name_size});
   }
 
   void name_of(const Node& node) {
@@ -248,7 +239,7 @@ class Writer {
   void alias(std::uint32_t target) {
     writer_.begin_object();
     writer_.key("$ref");
-    writer_.string(coded(snapshot_.path(target)));
+    writer_.string(json::coded_key(snapshot_.path(target)));
     writer_.end_object();
   }
 

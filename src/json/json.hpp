@@ -169,6 +169,10 @@ class Writer {
 
 bool valid_utf8(std::string_view text) noexcept;
 
+/// A map's key, or a name, as JSON can hold it: $ in front of one that begins with $, "$str:" and base64 for one that
+/// is not UTF-8.
+std::string coded_key(std::string_view key);
+
 /// Value as JSON, without loss. Integers are JSON integers; doubles have a fraction or an exponent. What JSON lacks is
 /// an object with one key: {"$bytes":base64}, {"$str":base64} for a string that is not UTF-8,
 /// {"$f64":"nan"|"inf"|"-inf"}, and {"$f64":"0x<16 hex digits>"} for the other NaNs. In maps a key that begins with $

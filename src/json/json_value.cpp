@@ -79,14 +79,7 @@ Status write_map(Writer& writer, const Value::Map& map) {
   if (writer.depth() >= kMaxDepth) return too_deep();
   writer.begin_object();
   for (const auto& [key, value] : map) {
-    if (!valid_utf8(key)) {
-      std::string text(kStringKey);
-      text.resize(kStringKey.size() + base64_size(key.size()));
-      base64_encode(std::as_bytes(std::span(key)), text.data() + kStringKey.size());
-      writer.key(text);
-    } else {
-      writer.key(key.starts_with('$') ? "$" + key : key);
-    }
+    writer.key(coded_key(key));
     STELE_TRY(write_value(writer, value));
   }
   writer.end_object();
@@ -228,6 +221,14 @@ class ValueReader {
 };
 
 }  // namespace
+
+std::string coded_key(std::string_view key) {
+  if (valid_utf8(key)) return (key.starts_with('$') ? "$" : "") + std::string(key);
+  std::string text(kStringKey);
+  text.resize(kStringKey.size() + base64_size(key.size()));
+  base64_encode(std::as_bytes(std::span(key)), text.data() + kStringKey.size());
+  return text;
+}
 
 Status write_value(Writer& writer, const Value& value) {
   switch (value.kind()) {
