@@ -35,7 +35,6 @@ class Maker {
       STELE_TRY(step(static_cast<char>(c)));
       if (out_.stopped != Errc::none) break;
     }
-    out_.size = position();
     return std::move(out_);
   }
 
@@ -283,7 +282,6 @@ std::string encode_index(const Skeleton& skeleton) {
 Result<Skeleton> decode_index(std::string index, std::uint64_t size) {
   const auto bad = [] { return Error(Errc::malformed, "a malformed index of a compressed document"); };
   Skeleton skeleton;
-  skeleton.size = size;
   const auto* p = reinterpret_cast<const std::byte*>(index.data());
   if (index.size() < 16) return bad();
   const auto count = load_le<std::uint64_t>(p);

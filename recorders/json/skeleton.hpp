@@ -30,7 +30,6 @@ struct Skeleton {
   std::string text;         // null in place of data
   std::vector<Data> data;   // in the order of the text
   std::uint64_t nodes = 0;  // of the record, at most
-  std::uint64_t size = 0;   // of the document
   /// The last of `data` does not end where it should, or at all, and nothing behind it was read.
   Errc stopped = Errc::none;
 };
