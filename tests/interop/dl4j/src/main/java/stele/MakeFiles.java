@@ -281,6 +281,7 @@ public final class MakeFiles {
 
   private void graphs() throws Exception {
     convolution();
+    convolutionTrained();
     controlFlow();
     controlDependencies();
     multiOutput();
@@ -302,6 +303,26 @@ public final class MakeFiles {
     SDVariable relu = sd.nn.relu("relu", norm, 0);
     sd.cnn.maxPooling2d("pool", relu, Pooling2DConfig.builder().kH(2).kW(2).sH(2).sW(2).isNHWC(false).build());
     save("convolution", sd, false, Collections.singletonMap("in", ramp(DataType.FLOAT, 1, 2, 6, 6)), "conv", "norm", "pool");
+  }
+
+  private void convolutionTrained() throws Exception {
+    SameDiff sd = SameDiff.create();
+    SDVariable in = sd.placeHolder("in", DataType.FLOAT, -1, 1, 4, 4);
+    SDVariable label = sd.placeHolder("label", DataType.FLOAT, -1, 2);
+    SDVariable conv = sd.cnn.conv2d("conv", in, sd.var("w", ramp(DataType.FLOAT, 3, 3, 1, 2)),
+        sd.var("b", ramp(DataType.FLOAT, 2)),
+        Conv2DConfig.builder().kH(3).kW(3).sH(1).sW(1).paddingMode(PaddingMode.SAME).dataFormat("NCHW").build());
+    SDVariable pool = sd.cnn.maxPooling2d("pool", sd.nn.relu("relu", conv, 0),
+        Pooling2DConfig.builder().kH(4).kW(4).sH(4).sW(4).isNHWC(false).build());
+    SDVariable out = sd.reshape("out", pool, -1, 2);
+    sd.loss.meanSquaredError("loss", label, out, null);
+    sd.setLossVariables("loss");
+    sd.setTrainingConfig(config(new Nesterovs(0.01, 0.9)).build());
+    Map<String, INDArray> inputs = new LinkedHashMap<>();
+    inputs.put("in", ramp(DataType.FLOAT, 3, 1, 4, 4));
+    inputs.put("label", oneHot(3, 2));
+    for (int i = 0; i < 2; ++i) sd.fit(new MultiDataSet(inputs.get("in").dup(), inputs.get("label").dup()));
+    save("convolution_trained", sd, true, inputs, "out", "loss");
   }
 
   private void controlFlow() throws Exception {
