@@ -12,6 +12,7 @@ set(stele_pc_Threads "")
 set(stele_pc_re2 re2)
 set(stele_pc_zstd libzstd)
 set(stele_pc_ZLIB zlib)
+set(stele_pc_libdeflate libdeflate)
 set(stele_pc_xxHash libxxhash)
 
 # One export set a room, so that a component defines its own targets only and asks for their packages only.

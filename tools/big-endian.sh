@@ -24,7 +24,7 @@ EOF
   apt-get -q -o Acquire::Retries=3 update
   (cd "$folder/apt/archives" && apt-get -q -o Acquire::Retries=3 download \
     libhwy-dev libhwy1 libre2-dev libre2-9 libxxhash-dev libxxhash0 libzstd-dev libzstd1 \
-    zlib1g-dev zlib1g)
+    zlib1g-dev zlib1g libdeflate-dev libdeflate0)
   for package in "$folder"/apt/archives/*.deb; do dpkg-deb -x "$package" "$folder/sysroot"; done
   unset APT_CONFIG
   touch "$folder/sysroot/complete"

@@ -11,12 +11,11 @@
 // PKWARE.
 //
 // Own code: of Debian's libraries minizip cannot read its own zip64 entries, libzip and libarchive can neither align
-// an entry nor say where it lies (docs/dependencies.md). Deflating and inflating is zlib's.
+// an entry nor say where it lies (docs/dependencies.md). Deflating and inflating is zlib's, the CRC-32 libdeflate's.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -38,10 +37,10 @@ inline constexpr std::uint16_t deflated = 8;
 
 /// CRC-32 (IEEE 802.3, as in zip) of `data` that follows bytes whose CRC is `crc`; 0 for none.
 std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept;
-/// Of A followed by B: from theirs, and the length of B.
-std::uint32_t crc32_combine(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept;
+/// Of A followed by B: from theirs, and the length of B. (zlib.h may define crc32_combine as a macro.)
+std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept;
 
-/// One file of the archive, as the central directory has it.
+/// One file of the archive, as the central directory has it. From `header` to `end` it can be copied as it is.
 struct Entry {
   std::string_view name;         // inside the Directory
   std::uint64_t header = 0;      // offset of the local header
@@ -49,21 +48,24 @@ struct Entry {
   std::uint64_t compressed = 0;  // bytes in the file
   std::uint64_t size = 0;        // bytes that they stand for
   std::uint32_t crc = 0;
+  std::uint32_t modified = 0x00210000;  // time and date: 1980-01-01
   std::uint16_t method = stored;
   std::uint16_t flags = 0;
+  std::uint16_t version = 20;  // needed to extract
 };
 
 /// The central directory of a zip file. Immutable; all members are safe from several threads.
 ///
-/// Refused (malformed, unless said): no end record exactly at the end of the file or a directory that does not lie
-/// right before it; several disks; counts and sizes that do not agree; encrypted entries (unsupported); two entries of
-/// one name (duplicate); names that are empty, not UTF-8, absolute, with a backslash, a NUL, a colon behind the first
+/// Refused (malformed, unless said): not one end record exactly at the end of the file, but none or two; a directory
+/// that does not lie right before it; several disks; counts and sizes that do not agree; zip64's end record or extra
+/// field where it is not needed, with other numbers; encrypted entries (unsupported); two entries of one name
+/// (duplicate); names that are empty, not UTF-8, absolute, with a backslash, a NUL, a colon behind the first
 /// letter, or a part that is empty, `.` or `..` (a trailing slash is a folder: such entries are checked and left out);
 /// entries that overlap, or reach into the directory; a size that DEFLATE cannot reach from so few bytes (limit;
 /// 1032:1); stored entries whose two sizes differ.
 class Directory {
  public:
-  /// `memory` bounds what the directory takes (limit).
+  /// `memory` bounds what the directory takes (limit). Errors: io, and the above.
   static Result<std::shared_ptr<const Directory>> open(SourcePtr source, std::uint64_t memory);
   /// In the order of their offsets.
   std::span<const Entry> entries() const noexcept { return entries_; }
@@ -96,25 +98,21 @@ class Writer {
   explicit Writer(Gather& out) : out_(out) {}
   /// Begins an entry whose `compressed` bytes the caller appends to the Gather right behind this call. Byte `aligned`
   /// of its data lies at a multiple of `alignment` of the file (an extra field of id 0xd935 pads; 0: no alignment).
-  /// Errors: those of the sink.
+  /// Errors: those of the sink, not_representable (a name that Directory refuses, or of more than 65535 bytes; an
+  /// alignment of more than 32 KiB). That no name comes twice is the caller's duty.
   Status begin(std::string_view name, std::uint16_t method, std::uint64_t compressed, std::uint64_t size,
                std::uint32_t crc, std::uint64_t aligned = 0, std::uint64_t alignment = 0);
   /// A whole entry from memory; deflated where `method` says so and it gets smaller.
   Status add(std::string_view name, std::span<const std::byte> bytes, std::uint16_t method = stored);
-  /// An entry that is in the file already, at `header` (it was copied there with its local header).
+  /// An entry that is in the file already, at `header`: all from its local header to Entry::end was copied there.
   void adopt(const Entry& entry, std::uint64_t header);
   /// The central directory and the end.
   Status finish();
-  /// Bytes that begin() will write, for reserving.
-  // (size of the whole file is known to the caller only in part: reserve is a hint)
 
  private:
   struct Written {
     std::string name;
-    std::uint64_t header, compressed, size;
-    std::uint32_t crc;
-    std::uint16_t method;
-    std::uint16_t flags;
+    Entry entry;  // but its name
   };
   Gather& out_;
   std::vector<Written> entries_;

@@ -84,7 +84,7 @@ field() { dpkg-deb -f "$debs/$1" "$2"; }
 library=$(cd "$debs" && echo libstele[0-9]*.deb)
 development=$(cd "$debs" && echo libstele-dev_*.deb)
 version=$(field "$library" Version)
-for package in libhwy1 libre2-9 libxxhash0 zlib1g libstdc++6; do
+for package in libhwy1 libre2-9 libxxhash0 zlib1g libdeflate0 libstdc++6; do
   field "$library" Depends | grep -qF "$package" || fail "$library does not depend on $package"
 done
 for package in "$(field "$library" Package) (= $version)" "libboost1.81-dev | libboost-dev (>= 1.81)"; do

@@ -1,0 +1,301 @@
+// The bytes of an entry: at once, or as a Source.
+#include <algorithm>
+#include <limits>
+#include <mutex>
+#include <new>
+#include <utility>
+
+#include <libdeflate.h>
+#include <zlib.h>
+
+#include "os/os.hpp"
+#include "records.hpp"
+#include "zip.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace zip {
+namespace {
+
+constexpr std::size_t input_size = std::size_t{64} << 10;
+// Bytes whose CRC is computed while they are in cache.
+constexpr std::size_t piece_size = std::size_t{128} << 10;
+
+/// Where the data of an entry lie, and what they are to become.
+struct Data {
+  std::uint64_t offset, compressed, size;
+  std::uint32_t crc;
+};
+
+Error damaged(const Source& source, std::uint64_t offset, const char* why) {
+  return Error(Errc::malformed, why).file(source.name()).offset(offset);
+}
+
+Error wrong_crc(const Source& source, const Data& data, std::uint32_t found) {
+  return Error(Errc::checksum, "an entry of a zip file is damaged")
+      .file(source.name())
+      .offset(data.offset)
+      .expected("CRC-32 " + std::to_string(data.crc))
+      .found(std::to_string(found));
+}
+
+/// Inflates from the beginning on, or from a state that was kept.
+class Inflater {
+ public:
+  /// zlib's, after some bytes. They contain their own address, so they never move.
+  class State {
+   public:
+    State() {
+      if (inflateInit2(&stream, -15) != Z_OK) throw std::bad_alloc();
+    }
+    State(State& other) : used(other.used), made(other.made), crc(other.crc) {
+      if (inflateCopy(&stream, &other.stream) != Z_OK) throw std::bad_alloc();
+      stream.avail_in = 0;
+    }
+    State& operator=(const State&) = delete;
+    ~State() { inflateEnd(&stream); }
+
+    z_stream stream{};
+    std::uint64_t used = 0;  // of the compressed bytes
+    std::uint64_t made = 0;
+    std::uint32_t crc = 0;  // of all that was made
+  };
+
+  Inflater(const Source& source, const Data& data, std::unique_ptr<State> state = std::make_unique<State>())
+      : source_(source), data_(data), state_(std::move(state)) {}
+
+  std::uint64_t made() const noexcept { return state_->made; }
+  std::unique_ptr<State> keep() { return std::make_unique<State>(*state_); }
+
+  /// The next bytes.
+  Status make(std::span<std::byte> out) {
+    while (!out.empty()) {
+      const auto piece = out.first(std::min(out.size(), piece_size));
+      STELE_TRY_ASSIGN(const std::size_t n, some(piece));
+      state_->crc = crc32(state_->crc, piece.data(), n);
+      state_->made += n;
+      out = out.subspan(n);
+      if (n == 0 && ended_) return bad("deflated data that end early");
+    }
+    return {};
+  }
+
+  /// Behind the last byte: that the data end here, too, and that they are right.
+  Status finish() {
+    std::byte one_more[1];
+    STELE_TRY_ASSIGN(const std::size_t n, some(one_more));
+    if (n != 0) return bad("deflated data of more bytes than the directory says");
+    if (state_->used != data_.compressed) return bad("bytes behind deflated data");
+    if (state_->crc != data_.crc) return wrong_crc(source_, data_, state_->crc);
+    return {};
+  }
+
+ private:
+  Error bad(const char* why) const { return damaged(source_, data_.offset + state_->used, why); }
+
+  /// One byte or more; none: the end.
+  Result<std::size_t> some(std::span<std::byte> out) {
+    z_stream& z = state_->stream;
+    z.next_out = reinterpret_cast<Bytef*>(out.data());
+    z.avail_out = static_cast<uInt>(out.size());
+    while (!ended_ && z.avail_out == out.size()) {
+      STELE_TRY(feed());
+      const uInt before = z.avail_in;
+      const int result = inflate(&z, Z_NO_FLUSH);
+      state_->used += before - z.avail_in;
+      ended_ = result == Z_STREAM_END;
+      if (result == Z_BUF_ERROR && state_->used == data_.compressed) return bad("deflated data that are cut off");
+      if (result == Z_MEM_ERROR) throw std::bad_alloc();
+      if (!ended_ && result != Z_OK && result != Z_BUF_ERROR) {
+        return bad(z.msg != nullptr ? z.msg : "damaged deflated data");
+      }
+    }
+    return out.size() - z.avail_out;
+  }
+
+  /// More compressed bytes where all have been used, if there are more.
+  Status feed() {
+    z_stream& z = state_->stream;
+    const std::uint64_t left = data_.compressed - state_->used;
+    if (z.avail_in != 0 || left == 0) return {};
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(left, input_size));
+    const std::uint64_t at = data_.offset + state_->used;
+    const std::byte* from = nullptr;
+    if (const auto all = source_.view(); !all.empty()) {
+      from = all.data() + at;
+    } else {
+      if (input_.empty()) input_ = Bytes(std::min<std::uint64_t>(data_.compressed, input_size));
+      STELE_TRY(source_.read_at(at, input_.span().first(n)));
+      from = input_.data();
+    }
+    // zlib's interface has no const.
+    z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(from));
+    z.avail_in = static_cast<uInt>(n);
+    return {};
+  }
+
+  const Source& source_;
+  const Data& data_;
+  std::unique_ptr<State> state_;
+  bool ended_ = false;
+  Bytes input_;
+};
+
+/// An entry's name in messages.
+std::string name_of(const Source& source, const Entry& entry) { return source.name() + ": " + std::string(entry.name); }
+
+class EntrySource : public Source {
+ public:
+  EntrySource(SourcePtr source, std::string name, const Data& data)
+      : Source(std::move(name)), source_(std::move(source)), data_(data) {}
+  std::uint64_t size() const noexcept override { return data_.size; }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    return guarded(name(), [&]() -> Status {
+      if (offset > data_.size || out.size() > data_.size - offset) {
+        return Error(Errc::truncated, "the bytes end before").file(name()).offset(offset);
+      }
+      return out.empty() ? Status() : read(offset, out);
+    });
+  }
+
+ protected:
+  virtual Status read(std::uint64_t offset, std::span<std::byte> out) const = 0;
+
+  const SourcePtr source_;
+  const Data data_;
+};
+
+class StoredSource final : public EntrySource {
+ public:
+  using EntrySource::EntrySource;
+  std::span<const std::byte> view() const noexcept override {
+    const auto all = source_->view();
+    if (all.empty()) return {};
+    return all.subspan(static_cast<std::size_t>(data_.offset), static_cast<std::size_t>(data_.size));
+  }
+  bool view_is_private() const noexcept override { return source_->view_is_private(); }
+
+ private:
+  Status read(std::uint64_t offset, std::span<std::byte> out) const override {
+    return source_->read_at(data_.offset + offset, out);
+  }
+};
+
+class InflatedSource final : public EntrySource {
+ public:
+  InflatedSource(SourcePtr source, std::string name, const Data& data)
+      : EntrySource(std::move(source), std::move(name), data), step_(std::max(least_step, data.size / most_kept + 1)) {}
+
+ private:
+  static constexpr std::uint64_t most_kept = 256;
+  static constexpr std::uint64_t least_step = std::uint64_t{1} << 20;
+
+  Status read(std::uint64_t offset, std::span<std::byte> out) const override {
+    const std::lock_guard lock(mutex_);
+    auto inflater = std::move(inflater_);  // comes back where nothing fails
+    const auto best = static_cast<std::size_t>(std::min<std::uint64_t>(offset / step_, kept_.size()));
+    if (inflater == nullptr || inflater->made() > offset || inflater->made() < best * step_) {
+      inflater.reset();
+      inflater = best == 0
+                     ? std::make_unique<Inflater>(*source_, data_)
+                     : std::make_unique<Inflater>(*source_, data_, std::make_unique<Inflater::State>(*kept_[best - 1]));
+    }
+    if (inflater->made() < offset) {
+      Bytes skipped(static_cast<std::size_t>(std::min<std::uint64_t>(offset - inflater->made(), piece_size)));
+      while (inflater->made() < offset) {
+        const auto n = std::min<std::uint64_t>(offset - inflater->made(), skipped.size());
+        STELE_TRY(make(*inflater, skipped.span().first(static_cast<std::size_t>(n))));
+      }
+    }
+    STELE_TRY(make(*inflater, out));
+    // A kept state has the CRC of all before it, so whoever comes to the end has checked everything.
+    if (inflater->made() == data_.size) return inflater->finish();
+    inflater_ = std::move(inflater);
+    return {};
+  }
+
+  /// The next bytes; states are kept in passing.
+  Status make(Inflater& inflater, std::span<std::byte> out) const {
+    while (!out.empty()) {
+      const std::uint64_t next = step_ * (kept_.size() + 1);
+      std::size_t n = out.size();
+      if (next > inflater.made()) n = static_cast<std::size_t>(std::min<std::uint64_t>(n, next - inflater.made()));
+      STELE_TRY(inflater.make(out.first(n)));
+      out = out.subspan(n);
+      if (inflater.made() == next && next < data_.size) kept_.push_back(inflater.keep());
+    }
+    return {};
+  }
+
+  const std::uint64_t step_;
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<Inflater> inflater_;
+  mutable std::vector<std::unique_ptr<Inflater::State>> kept_;  // number i: after (i + 1) * step_ bytes
+};
+
+Error unsupported(const Source& source, const Entry& entry) {
+  return Error(Errc::unsupported, "a zip entry that is neither stored nor deflated")
+      .file(source.name())
+      .offset(entry.header)
+      .path(std::string(entry.name))
+      .found("method " + std::to_string(entry.method));
+}
+
+}  // namespace
+
+std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept {
+  return size == 0 ? crc : libdeflate_crc32(crc, data, size);  // to which no data at all is a new beginning
+}
+
+std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept {
+  return static_cast<std::uint32_t>(::crc32_combine(a, b, static_cast<z_off_t>(length_of_b)));
+}
+
+Result<Bytes> Directory::read(const Entry& entry, std::uint64_t limit) const {
+  return guarded(source_->name(), [&]() -> Result<Bytes> {
+    if (entry.method != stored && entry.method != deflated) return unsupported(*source_, entry);
+    if (entry.size > limit || entry.size > std::numeric_limits<std::size_t>::max()) {
+      return Error(Errc::limit, "an entry of a zip file is too large")
+          .file(source_->name())
+          .offset(entry.header)
+          .path(std::string(entry.name))
+          .expected("at most " + std::to_string(limit) + " bytes")
+          .found(std::to_string(entry.size));
+    }
+    STELE_TRY_ASSIGN(const std::uint64_t offset, data(entry));
+    const Data data{offset, entry.compressed, entry.size, entry.crc};
+    Bytes bytes(static_cast<std::size_t>(entry.size));
+    if (entry.method == deflated) {
+      Inflater inflater(*source_, data);
+      STELE_TRY(inflater.make(bytes.span()));
+      STELE_TRY(inflater.finish());
+      return bytes;
+    }
+    std::uint32_t crc = 0;
+    for (std::size_t at = 0; at < bytes.size();) {
+      const auto piece = bytes.span().subspan(at, std::min(bytes.size() - at, piece_size));
+      STELE_TRY(source_->read_at(offset + at, piece));
+      crc = crc32(crc, piece.data(), piece.size());
+      at += piece.size();
+    }
+    if (crc != entry.crc) return wrong_crc(*source_, data, crc);
+    return bytes;
+  });
+}
+
+Result<SourcePtr> Directory::open(const Entry& entry) const {
+  return guarded(source_->name(), [&]() -> Result<SourcePtr> {
+    if (entry.method != stored && entry.method != deflated) return unsupported(*source_, entry);
+    STELE_TRY_ASSIGN(const std::uint64_t offset, data(entry));
+    const Data data{offset, entry.compressed, entry.size, entry.crc};
+    std::string name = name_of(*source_, entry);
+    if (entry.method == stored) return SourcePtr(std::make_shared<StoredSource>(source_, std::move(name), data));
+    return SourcePtr(std::make_shared<InflatedSource>(source_, std::move(name), data));
+  });
+}
+
+}  // namespace zip
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

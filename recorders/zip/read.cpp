@@ -1,0 +1,350 @@
+// The central directory, and the local header of an entry.
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "json/json.hpp"
+#include "os/os.hpp"
+#include "records.hpp"
+#include "stele/detail/little_endian.hpp"
+#include "zip.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace zip {
+namespace {
+
+// Encryption, patches, encryption that is strong, a directory that is masked.
+constexpr std::uint16_t refused_flags = 1U << 0 | 1U << 5 | 1U << 6 | 1U << 13;
+// A match of 258 bytes takes two bits.
+constexpr std::uint64_t best_ratio = 1032;
+
+std::uint16_t u16(const std::byte* at) noexcept { return load_le<std::uint16_t>(at); }
+std::uint32_t u32(const std::byte* at) noexcept { return load_le<std::uint32_t>(at); }
+std::uint64_t u64(const std::byte* at) noexcept { return load_le<std::uint64_t>(at); }
+
+std::string_view text(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+Error refused(const Source& source, Errc code, std::uint64_t offset, const char* why) {
+  return Error(code, why).file(source.name()).offset(offset);
+}
+
+/// Bytes of the source, where they lie or in `room`. They are there.
+Result<std::span<const std::byte>> bytes_at(const Source& source, std::uint64_t offset, std::size_t count,
+                                            Bytes& room) {
+  if (const auto all = source.view(); !all.empty()) return all.subspan(static_cast<std::size_t>(offset), count);
+  if (room.size() < count) room = Bytes(count);
+  STELE_TRY(source.read_at(offset, room.span().first(count)));
+  return std::span<const std::byte>(room.span().first(count));
+}
+
+/// What the end says of the directory.
+struct End {
+  std::uint64_t offset, size, count;
+};
+
+class EndFinder {
+ public:
+  explicit EndFinder(const Source& source) : source_(source) {}
+
+  Result<End> run() {
+    constexpr std::size_t most = locator_size + end_size + 0xffff;
+    const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(source_.size(), most));
+    const std::uint64_t begin = source_.size() - length;
+    STELE_TRY_ASSIGN(const auto tail, bytes_at(source_, begin, length, room_));
+    STELE_TRY_ASSIGN(const std::size_t at, find(tail));
+    const std::byte* end = tail.data() + at;
+    const std::uint64_t place = begin + at;
+    End found{u32(end + 16), u32(end + 12), u16(end + 10)};
+    std::uint64_t directory_end = place;
+    const std::byte* locator = end - locator_size;
+    const bool is_wide = at >= locator_size && u32(locator) == locator_magic;
+    const auto disk = [&](const std::byte* p) { return u16(p) == 0 || (is_wide && u16(p) == wide_count); };
+    if (!disk(end + 4) || !disk(end + 6)) return bad(place, "an archive on several disks");
+    if (u16(end + 8) != u16(end + 10)) return bad(place, "two numbers of entries that differ");
+    if (is_wide) {
+      STELE_TRY_ASSIGN(found, widen(found, locator, place - locator_size));
+      directory_end = u64(locator + 8);
+    }
+    if (found.size > directory_end || found.offset != directory_end - found.size) {
+      return Error(Errc::malformed, "the directory does not lie right before the end record")
+          .file(source_.name())
+          .offset(directory_end)
+          .expected(std::to_string(found.size) + " bytes at " + std::to_string(found.offset));
+    }
+    return found;
+  }
+
+ private:
+  Error bad(std::uint64_t offset, const char* why) const { return refused(source_, Errc::malformed, offset, why); }
+
+  /// Where the end record begins. Readers differ in which they take where two fit: so one of them hides something.
+  Result<std::size_t> find(std::span<const std::byte> tail) const {
+    constexpr std::string_view magic = "PK\x05\x06";
+    const std::string_view all = text(tail);
+    std::optional<std::size_t> found;
+    for (std::size_t at = all.find(magic); at != all.npos && all.size() - at >= end_size;
+         at = all.find(magic, at + 1)) {
+      if (u16(tail.data() + at + 20) != all.size() - at - end_size) continue;
+      if (found) return bad(source_.size() - all.size() + at, "two end records that both fit");
+      found = at;
+    }
+    if (!found) return bad(source_.size(), "no zip file, or one that was cut off: no end record");
+    return *found;
+  }
+
+  /// By zip64's end record, which may differ from the other only where that has no room.
+  Result<End> widen(const End& narrow, const std::byte* locator, std::uint64_t place) {
+    const std::uint64_t at = u64(locator + 8);
+    if (u32(locator + 4) != 0 || u32(locator + 16) > 1) return bad(place, "an archive on several disks");
+    if (place < wide_end_size || at > place - wide_end_size) return bad(place, "zip64's end record is not there");
+    Bytes room;
+    STELE_TRY_ASSIGN(const auto bytes, bytes_at(source_, at, wide_end_size, room));
+    const std::byte* p = bytes.data();
+    if (u32(p) != wide_end_magic) return bad(at, "zip64's end record is not there");
+    if (place - at < 12 || u64(p + 4) != place - at - 12) return bad(at, "zip64's end record has another size");
+    if (u32(p + 16) != 0 || u32(p + 20) != 0) return bad(at, "an archive on several disks");
+    const End end{u64(p + 48), u64(p + 40), u64(p + 32)};
+    const auto agree = [](std::uint64_t a, std::uint64_t b, std::uint64_t none) { return a == b || a == none; };
+    if (u64(p + 24) != end.count || !agree(narrow.count, end.count, wide_count) ||
+        !agree(narrow.size, end.size, wide) || !agree(narrow.offset, end.offset, wide)) {
+      return bad(at, "the two end records do not agree");
+    }
+    return end;
+  }
+
+  const Source& source_;
+  Bytes room_;
+};
+
+/// Takes those of `fields` (size, compressed size, offset) that are 0xffffffff from zip64's extra field, and `disk`
+/// where that is 0xffff. What is wrong; nullptr: nothing.
+const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fields, std::uint32_t& disk) {
+  const auto missing = static_cast<std::size_t>(std::count(fields.begin(), fields.end(), wide));
+  const bool no_disk = disk == wide_count;
+  bool found = false;
+  while (extra.size() >= 4) {
+    const std::uint16_t id = u16(extra.data());
+    const std::size_t length = u16(extra.data() + 2);
+    extra = extra.subspan(4);
+    if (length > extra.size()) return "an extra field that does not end";
+    const std::byte* p = extra.data();
+    extra = extra.subspan(length);
+    if (id != zip64_id) continue;
+    if (found) return "two zip64 extra fields";
+    found = true;
+    // Only what is missing; or all, which some write: then the others must not say anything else.
+    if (length == 8 * missing + (no_disk ? 4 : 0)) {
+      for (std::uint64_t& field : fields) {
+        if (field == wide) field = u64(p), p += 8;
+      }
+      if (no_disk) disk = u32(p);
+      continue;
+    }
+    if (length != 28 && (length % 8 != 0 || length > 24)) return "a zip64 extra field of a size that it cannot have";
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+      const bool there = 8 * i + 8 <= length;
+      if (fields[i] == wide && !there) return "a zip64 extra field that lacks a number";
+      if (fields[i] != wide && there && fields[i] != u64(p + 8 * i)) return "a zip64 extra field with another number";
+      if (there) fields[i] = u64(p + 8 * i);
+    }
+    if (no_disk && length != 28) return "a zip64 extra field that lacks a number";
+    if (length == 28) disk = u32(p + 24);
+  }
+  // Some pad with zeros that are too few for a field.
+  if (std::any_of(extra.begin(), extra.end(), [](std::byte b) { return b != std::byte{0}; })) {
+    return "an extra field that does not end";
+  }
+  return !found && (missing != 0 || no_disk) ? "a size that zip64's extra field should give" : nullptr;
+}
+
+bool is_folder(const Entry& entry) { return entry.name.ends_with('/'); }
+
+/// What is wrong with an entry alone.
+std::pair<Errc, const char*> fault(const Entry& entry) {
+  if ((entry.flags & refused_flags) != 0) return {Errc::unsupported, "an encrypted entry"};
+  if (const char* why = bad_name(entry.name)) return {Errc::malformed, why};
+  if (entry.method == stored && entry.size != entry.compressed) {
+    return {Errc::malformed, "a stored entry of two sizes"};
+  }
+  if (entry.method == deflated && entry.size / best_ratio + (entry.size % best_ratio != 0) > entry.compressed) {
+    return {Errc::limit, "a size that so few bytes cannot reach"};
+  }
+  if (is_folder(entry) && entry.size != 0) return {Errc::malformed, "a folder with bytes"};
+  return {Errc::none, nullptr};
+}
+
+/// Reads the records of the directory one by one.
+class RecordReader {
+ public:
+  RecordReader(const Source& source, std::uint64_t offset, std::span<const std::byte> records)
+      : source_(source), offset_(offset), records_(records) {}
+
+  bool at_end() const { return at_ == records_.size(); }
+  Error bad(const char* why) const { return refused(source_, Errc::malformed, offset_ + at_, why); }
+
+  Result<Entry> next() {
+    const auto rest = records_.subspan(at_);
+    const std::byte* p = rest.data();
+    if (rest.size() < central_size || u32(p) != central_magic) return bad("no record of the directory");
+    const std::size_t name = u16(p + 28), extra = u16(p + 30), comment = u16(p + 32);
+    if (rest.size() - central_size < name + extra + comment) return bad("a record beyond the end of the directory");
+    Entry entry;
+    entry.version = u16(p + 6);
+    entry.flags = u16(p + 8);
+    entry.method = u16(p + 10);
+    entry.modified = u32(p + 12);
+    entry.crc = u32(p + 16);
+    entry.name = text(rest.subspan(central_size, name));
+    std::uint64_t fields[] = {u32(p + 24), u32(p + 20), u32(p + 42)};
+    std::uint32_t disk = u16(p + 34);
+    if (const char* why = widen(rest.subspan(central_size + name, extra), fields, disk)) return bad(why);
+    if (disk != 0) return bad("an archive on several disks");
+    entry.size = fields[0];
+    entry.compressed = fields[1];
+    entry.header = fields[2];
+    if (const auto [code, why] = fault(entry); why != nullptr) {
+      return refused(source_, code, offset_ + at_, why).path(std::string(entry.name));
+    }
+    at_ += central_size + name + extra + comment;
+    return entry;
+  }
+
+ private:
+  const Source& source_;
+  std::uint64_t offset_;
+  std::span<const std::byte> records_;
+  std::size_t at_ = 0;
+};
+
+}  // namespace
+
+const char* bad_name(std::string_view name) noexcept {
+  if (name.empty()) return "an entry without a name";
+  if (name.find('\0') != name.npos || name.find('\\') != name.npos) return "a name with a backslash or zero byte";
+  if (name.front() == '/' || (name.size() > 1 && name[1] == ':')) return "an absolute name";
+  if (!json::valid_utf8(name)) return "a name that is not UTF-8";
+  if (name.back() == '/') name.remove_suffix(1);
+  for (bool more = true; more;) {
+    const std::size_t slash = name.find('/');
+    const std::string_view part = name.substr(0, slash);
+    if (part.empty() || part == "." || part == "..") return "a name with an empty part, . or ..";
+    more = slash != name.npos;
+    if (more) name.remove_prefix(slash + 1);
+  }
+  return nullptr;
+}
+
+Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::uint64_t memory) {
+  return guarded(from->name(), [&]() -> Result<std::shared_ptr<const Directory>> {
+    const std::shared_ptr<Directory> made(new Directory);
+    made->source_ = std::move(from);
+    const Source& source = *made->source_;
+    STELE_TRY_ASSIGN(const End end, EndFinder(source).run());
+    if (end.count > end.size / central_size) {
+      return refused(source, Errc::malformed, end.offset, "more entries than the directory has room for");
+    }
+    constexpr std::uint64_t each = sizeof(Entry) + 2 * sizeof(std::uint32_t);
+    if (end.size > memory || end.count > (memory - end.size) / each ||
+        end.count > std::numeric_limits<std::uint32_t>::max()) {
+      return refused(source, Errc::limit, end.offset, "the directory takes more memory than allowed")
+          .expected("at most " + std::to_string(memory) + " bytes")
+          .found(std::to_string(end.count) + " entries");
+    }
+    made->records_ = Bytes(static_cast<std::size_t>(end.size));
+    STELE_TRY(source.read_at(end.offset, made->records_.span()));
+
+    std::vector<Entry>& entries = made->entries_;
+    entries.reserve(static_cast<std::size_t>(end.count));
+    RecordReader reader(source, end.offset, made->records_.span());
+    for (std::uint64_t i = 0; i < end.count; ++i) {
+      STELE_TRY_ASSIGN(const Entry entry, reader.next());
+      entries.push_back(entry);
+    }
+    if (!reader.at_end()) return reader.bad("a directory with more than its entries");
+
+    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.header < b.header; });
+    std::uint64_t next = end.offset;
+    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+      const std::uint64_t least = local_size + entry->name.size();
+      if (entry->header > next || next - entry->header < least || next - entry->header - least < entry->compressed) {
+        return refused(source, Errc::malformed, entry->header,
+                       next == end.offset ? "an entry reaches into the directory" : "entries overlap")
+            .path(std::string(entry->name));
+      }
+      entry->end = next;
+      next = entry->header;
+    }
+
+    const auto index_names = [&] {
+      std::vector<std::uint32_t>& order = made->by_name_;
+      order.resize(entries.size());
+      for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::uint32_t>(i);
+      std::sort(order.begin(), order.end(),
+                [&](std::uint32_t a, std::uint32_t b) { return entries[a].name < entries[b].name; });
+    };
+    index_names();
+    const auto same = [&](std::uint32_t a, std::uint32_t b) { return entries[a].name == entries[b].name; };
+    const auto& order = made->by_name_;
+    if (const auto twice = std::adjacent_find(order.begin(), order.end(), same); twice != order.end()) {
+      const Entry& second = entries[std::max(twice[0], twice[1])];
+      return refused(source, Errc::duplicate, second.header, "two entries of one name").path(std::string(second.name));
+    }
+    if (std::erase_if(entries, is_folder) != 0) index_names();
+    return std::shared_ptr<const Directory>(made);
+  });
+}
+
+const Entry* Directory::find(std::string_view name) const noexcept {
+  const auto at = std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                                   [&](std::uint32_t i, std::string_view n) { return entries_[i].name < n; });
+  return at != by_name_.end() && entries_[*at].name == name ? &entries_[*at] : nullptr;
+}
+
+Result<std::uint64_t> Directory::data(const Entry& entry, std::span<const std::byte> head) const {
+  return guarded(source_->name(), [&]() -> Result<std::uint64_t> {
+    const auto bad = [&](const char* why) {
+      return refused(*source_, Errc::malformed, entry.header, why).path(std::string(entry.name));
+    };
+    const std::uint64_t there = entry.end - entry.header;
+    Bytes room;
+    const auto want = [&](std::size_t count) -> Status {
+      if (head.size() >= count) return {};
+      STELE_TRY_ASSIGN(head, bytes_at(*source_, entry.header, count, room));
+      return {};
+    };
+    // Most extra fields are short: then one read is enough.
+    STELE_TRY(want(static_cast<std::size_t>(std::min<std::uint64_t>(there, local_size + entry.name.size() + 128))));
+    const std::size_t name = u16(head.data() + 26), extra = u16(head.data() + 28);
+    const std::size_t size = local_size + name + extra;
+    if (u32(head.data()) != local_magic) return bad("no local header where the directory says");
+    if (size > there || there - size < entry.compressed) return bad("an entry that reaches into the next one");
+    STELE_TRY(want(size));
+    const std::byte* p = head.data();
+
+    constexpr std::uint16_t same_flags = refused_flags | descriptor_flag;
+    if (text(head.subspan(local_size, name)) != entry.name || u16(p + 8) != entry.method ||
+        ((u16(p + 6) ^ entry.flags) & same_flags) != 0) {
+      return bad("a local header that differs from the directory");
+    }
+    std::uint64_t fields[] = {u32(p + 22), u32(p + 18)};
+    std::uint32_t disk = 0;
+    if (const char* why = widen(head.subspan(local_size + name, extra), fields, disk)) return bad(why);
+    const bool unknown = (entry.flags & descriptor_flag) != 0;
+    const auto agree = [&](std::uint64_t here, std::uint64_t value) { return here == value || (unknown && here == 0); };
+    if (!agree(u32(p + 14), entry.crc) || !agree(fields[1], entry.compressed) || !agree(fields[0], entry.size)) {
+      return bad("a local header that differs from the directory");
+    }
+    return entry.header + size;
+  });
+}
+
+}  // namespace zip
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

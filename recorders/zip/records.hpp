@@ -1,0 +1,41 @@
+// What reader and writer share: the records' signatures and sizes, and which names are good.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace zip {
+
+inline constexpr std::uint32_t local_magic = 0x04034b50;
+inline constexpr std::uint32_t central_magic = 0x02014b50;
+inline constexpr std::uint32_t wide_end_magic = 0x06064b50;
+inline constexpr std::uint32_t locator_magic = 0x07064b50;
+inline constexpr std::uint32_t end_magic = 0x06054b50;
+
+inline constexpr std::size_t local_size = 30;
+inline constexpr std::size_t central_size = 46;
+inline constexpr std::size_t wide_end_size = 56;
+inline constexpr std::size_t locator_size = 20;
+inline constexpr std::size_t end_size = 22;
+
+// A field that holds this much stands for one of zip64.
+inline constexpr std::uint32_t wide = 0xffffffff;
+inline constexpr std::uint16_t wide_count = 0xffff;
+
+inline constexpr std::uint16_t zip64_id = 1;
+inline constexpr std::uint16_t padding_id = 0xd935;
+
+inline constexpr std::uint16_t descriptor_flag = 1U << 3;
+inline constexpr std::uint16_t utf8_flag = 1U << 11;
+
+/// What is wrong with a name; nullptr: nothing. A folder's ends with a slash.
+const char* bad_name(std::string_view name) noexcept;
+
+}  // namespace zip
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,162 @@
+// The writer: local headers, the directory, the end.
+#include <algorithm>
+#include <new>
+#include <utility>
+
+#include <zlib.h>
+
+#include "records.hpp"
+#include "stele/detail/little_endian.hpp"
+#include "zip.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace zip {
+namespace {
+
+constexpr std::uint16_t version_narrow = 20, version_wide = 45;
+constexpr std::size_t zip64_header = 4;                            // of an extra field
+constexpr std::uint64_t most_alignment = std::uint64_t{32} << 10;  // what pads has 65535 bytes at most
+
+/// Bytes of a record, one number behind another.
+class Record {
+ public:
+  template <class T>
+  Record& put(T number) {
+    std::byte bytes[sizeof(T)];
+    store_le(bytes, number);
+    bytes_.insert(bytes_.end(), bytes, bytes + sizeof(T));
+    return *this;
+  }
+  Record& put(std::string_view text) {
+    const auto bytes = std::as_bytes(std::span(text));
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    return *this;
+  }
+  std::span<const std::byte> bytes() const { return bytes_; }
+
+ private:
+  std::vector<std::byte> bytes_;
+};
+
+std::uint32_t narrow(std::uint64_t number) { return static_cast<std::uint32_t>(std::min<std::uint64_t>(number, wide)); }
+
+bool ascii(std::string_view text) {
+  return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+}
+
+/// Deflated, where that makes it smaller; else empty.
+Bytes deflate_smaller(std::span<const std::byte> bytes) {
+  if (bytes.size() < 2) return {};
+  z_stream z{};
+  if (deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
+  const std::unique_ptr<z_stream, decltype(&deflateEnd)> end(&z, &deflateEnd);
+  Bytes made(bytes.size() - 1);
+  constexpr std::size_t most = std::size_t{1} << 30;  // zlib counts in 32 bits
+  std::size_t used = 0, done = 0;
+  int result = Z_OK;
+  while (result == Z_OK && done < made.size()) {
+    const std::size_t in = std::min(bytes.size() - used, most), out = std::min(made.size() - done, most);
+    // zlib's interface has no const.
+    z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data() + used));
+    z.avail_in = static_cast<uInt>(in);
+    z.next_out = reinterpret_cast<Bytef*>(made.data() + done);
+    z.avail_out = static_cast<uInt>(out);
+    result = deflate(&z, used + in == bytes.size() ? Z_FINISH : Z_NO_FLUSH);
+    used += in - z.avail_in;
+    done += out - z.avail_out;
+  }
+  if (result != Z_STREAM_END) return {};
+  made.truncate(done);
+  return made;
+}
+
+}  // namespace
+
+Status Writer::begin(std::string_view name, std::uint16_t method, std::uint64_t compressed, std::uint64_t size,
+                     std::uint32_t crc, std::uint64_t aligned, std::uint64_t alignment) {
+  const char* wrong = name.size() > 0xffff ? "a name of more than 65535 bytes" : bad_name(name);
+  if (alignment > most_alignment) wrong = "an alignment of more than 32 KiB";
+  if (wrong != nullptr) return Error(Errc::not_representable, wrong).path(std::string(name));
+
+  const bool big = compressed >= wide || size >= wide;
+  const std::size_t sizes = big ? zip64_header + 16 : 0;
+  const std::uint64_t header = out_.position();
+  std::uint64_t pad = 0;
+  if (alignment > 1) {
+    const std::uint64_t over = (header + local_size + name.size() + sizes + aligned) % alignment;
+    pad = over == 0 ? 0 : alignment - over;
+    while (pad != 0 && pad < zip64_header) pad += alignment;
+  }
+  Entry entry;
+  entry.header = header;
+  entry.compressed = compressed;
+  entry.size = size;
+  entry.crc = crc;
+  entry.method = method;
+  entry.flags = ascii(name) ? 0 : utf8_flag;
+  entry.version = big ? version_wide : version_narrow;
+
+  Record record;
+  record.put(local_magic).put(entry.version).put(entry.flags).put(method).put(entry.modified).put(crc);
+  record.put(big ? wide : narrow(compressed)).put(big ? wide : narrow(size));
+  record.put(static_cast<std::uint16_t>(name.size())).put(static_cast<std::uint16_t>(sizes + pad)).put(name);
+  if (big) record.put(zip64_id).put(std::uint16_t{16}).put(size).put(compressed);
+  if (pad != 0) record.put(padding_id).put(static_cast<std::uint16_t>(pad - zip64_header));
+  STELE_TRY(out_.write(record.bytes()));
+  if (pad != 0) STELE_TRY(out_.zeros(static_cast<std::size_t>(pad) - zip64_header));
+  entries_.push_back({std::string(name), entry});
+  return {};
+}
+
+Status Writer::add(std::string_view name, std::span<const std::byte> bytes, std::uint16_t method) {
+  const std::uint32_t crc = crc32(0, bytes.data(), bytes.size());
+  const Bytes small = method == deflated ? deflate_smaller(bytes) : Bytes();
+  const auto data = small.empty() ? bytes : small.span();
+  STELE_TRY(begin(name, small.empty() ? stored : deflated, data.size(), bytes.size(), crc));
+  return out_.write(data);
+}
+
+void Writer::adopt(const Entry& entry, std::uint64_t header) {
+  entries_.push_back({std::string(entry.name), entry});
+  entries_.back().entry.name = {};  // of a Directory that may end before
+  entries_.back().entry.header = header;
+}
+
+Status Writer::finish() {
+  const std::uint64_t offset = out_.position();
+  for (const auto& [name, entry] : entries_) {
+    const std::uint64_t numbers[] = {entry.size, entry.compressed, entry.header};
+    const auto missing = std::count_if(std::begin(numbers), std::end(numbers), [](auto n) { return n >= wide; });
+    const auto extra = static_cast<std::uint16_t>(missing == 0 ? 0 : zip64_header + 8 * static_cast<unsigned>(missing));
+    const std::uint16_t version = std::max(entry.version, missing == 0 ? version_narrow : version_wide);
+    Record record;
+    record.put(central_magic).put(version).put(version).put(entry.flags).put(entry.method).put(entry.modified);
+    record.put(entry.crc).put(narrow(entry.compressed)).put(narrow(entry.size));
+    record.put(static_cast<std::uint16_t>(name.size())).put(extra).put(std::uint16_t{0});  // no comment
+    record.put(std::uint16_t{0}).put(std::uint16_t{0}).put(std::uint32_t{0});              // disk and attributes
+    record.put(narrow(entry.header)).put(std::string_view(name));
+    if (missing != 0) record.put(zip64_id).put(static_cast<std::uint16_t>(extra - zip64_header));
+    for (const std::uint64_t number : numbers) {
+      if (number >= wide) record.put(number);
+    }
+    STELE_TRY(out_.write(record.bytes()));
+  }
+  const std::uint64_t end = out_.position(), size = end - offset, count = entries_.size();
+  Record record;
+  if (count >= wide_count || size >= wide || offset >= wide) {
+    record.put(wide_end_magic).put(std::uint64_t{wide_end_size - 12}).put(version_wide).put(version_wide);
+    record.put(std::uint32_t{0}).put(std::uint32_t{0}).put(count).put(count).put(size).put(offset);
+    record.put(locator_magic).put(std::uint32_t{0}).put(end).put(std::uint32_t{1});
+  }
+  const auto few = static_cast<std::uint16_t>(std::min<std::uint64_t>(count, wide_count));
+  record.put(end_magic).put(std::uint16_t{0}).put(std::uint16_t{0}).put(few).put(few);
+  record.put(narrow(size)).put(narrow(offset)).put(std::uint16_t{0});
+  return out_.write(record.bytes());
+}
+
+}  // namespace zip
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
