@@ -266,9 +266,10 @@ TEST_CASE("zip: files of other programs") {
       {"python", python},  {"python_zip64", two},           {"python_stream", two},
       {"infozip", folder}, {"infozip_descriptors", folder}, {"infozip_pipe", {{"-", line()}}},
       {"java", java}};
-  for (const auto& [file, content] : files) {
-    CAPTURE(file);
-    const std::string bytes = golden(file);
+  for (const auto& file : files) {
+    CAPTURE(file.first);
+    const auto& content = file.second;
+    const std::string bytes = golden(file.first);
     for (const SourcePtr& source : {borrow_bytes(bytes_of(bytes)), SourcePtr(std::make_shared<Unmapped>(bytes))}) {
       const auto opened = zip::Directory::open(source, enough);
       REQUIRE_MESSAGE(opened, opened.error().to_string());
@@ -328,7 +329,9 @@ TEST_CASE("zip: round trips") {
     REQUIRE_MESSAGE(opened, opened.error().to_string());
     const zip::Directory& directory = **opened;
     CHECK(directory.entries().size() == want.size());
-    for (const auto& [name, w] : want) {
+    for (const auto& one : want) {
+      const std::string& name = one.first;
+      const Want& w = one.second;
       CAPTURE(name);
       const zip::Entry* entry = directory.find(name);
       REQUIRE(entry != nullptr);
@@ -589,7 +592,7 @@ TEST_CASE("zip: entries that are refused") {
     CHECK(error([](RawMember& e) { e.magic = 0x02014b51; }) == Errc::malformed);
     const std::string good = changed([](RawMember&) {}).make();
     const std::size_t record = good.size() - 22 - 47;  // the last
-    for (const std::size_t length : {28, 30, 32}) {
+    for (const std::size_t length : {28U, 30U, 32U}) {
       std::string bad = good;
       put_at(bad, record + length, std::uint16_t{2});
       CHECK(open_error(bad) == Errc::malformed);
@@ -907,7 +910,7 @@ TEST_CASE("zip: names are found among many") {
     CHECK(text_of(directory->read(*entry, 10).value().span()) == names[i]);
   }
   CHECK(directory->find("70000") == nullptr);
-  for (const std::size_t count : {65534, 65535}) {
+  for (const std::size_t count : {65534U, 65535U}) {
     const std::string some = written([&](zip::Writer& writer, detail::Gather&) {
       for (std::size_t i = 0; i < count; ++i) REQUIRE(writer.add(names[i], {}));
     });

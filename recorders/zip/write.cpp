@@ -129,7 +129,8 @@ Status Writer::finish() {
   for (const auto& [name, entry] : entries_) {
     const std::uint64_t numbers[] = {entry.size, entry.compressed, entry.header};
     const auto missing = std::count_if(std::begin(numbers), std::end(numbers), [](auto n) { return n >= wide; });
-    const auto extra = static_cast<std::uint16_t>(missing == 0 ? 0 : zip64_header + 8 * static_cast<unsigned>(missing));
+    const auto extra =
+        static_cast<std::uint16_t>(missing == 0 ? 0 : zip64_header + 8 * static_cast<std::size_t>(missing));
     const std::uint16_t version = std::max(entry.version, missing == 0 ? version_narrow : version_wide);
     Record record;
     record.put(central_magic).put(version).put(version).put(entry.flags).put(entry.method).put(entry.modified);
