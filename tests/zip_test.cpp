@@ -753,11 +753,8 @@ TEST_CASE("zip: data that are damaged") {
   CHECK(error([](RawMember& e) { e.data += 'x'; }) == Errc::malformed);
   CHECK(error([](RawMember& e) { e.data.pop_back(); }) == Errc::malformed);
   CHECK(error([](RawMember& e) { e.data[0] = '\xff'; }) == Errc::malformed);
-  RawMember empty("a", "");
-  empty.method = 8;
-  const std::string file = raw({empty}).make();
-  const auto directory = open_zip(file).value();
-  CHECK(directory->read(directory->entries()[0], 0).error().code() == Errc::malformed);
+  CHECK(error([](RawMember& e) { e = RawMember("a", ""), e.method = 8; }) == Errc::malformed);
+  CHECK(error([](RawMember& e) { e = RawMember("a", ""), e.crc = 1; }) == Errc::checksum);
 }
 
 TEST_CASE("zip: every truncation and every flipped bit") {
@@ -805,6 +802,56 @@ TEST_CASE("zip: every truncation and every flipped bit") {
       }
       file[at] = static_cast<char>(file[at] ^ 1 << bit);
     }
+  }
+}
+
+namespace {
+
+/// A source whose read number `fails` fails, and says no file.
+class Failing final : public Source {
+ public:
+  Failing(std::string_view bytes, int fails)
+      : Source("failing.zip"), bytes_(borrow_bytes(bytes_of(bytes))), fails_(fails) {}
+  std::uint64_t size() const noexcept override { return bytes_->size(); }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    if (fails_-- == 0) return Error(Errc::io, "no");
+    return bytes_->read_at(offset, out);
+  }
+
+ private:
+  SourcePtr bytes_;
+  mutable int fails_;
+};
+
+}  // namespace
+
+TEST_CASE("zip: each read fails once") {
+  for (const char* name : {"java", "python_zip64"}) {
+    const std::string file = golden(name);
+    const auto good = read_all(*open_zip(file).value());
+    int failed = 0;
+    const auto all = [&](int fails) -> Status {
+      STELE_TRY_ASSIGN(const DirectoryPtr directory,
+                       zip::Directory::open(std::make_shared<Failing>(file, fails), enough));
+      for (const zip::Entry& entry : directory->entries()) {
+        STELE_TRY_ASSIGN(const Bytes bytes, directory->read(entry, enough));
+        CHECK(text_of(bytes.span()) == good.at(std::string(entry.name)));
+        STELE_TRY_ASSIGN(const SourcePtr source, directory->open(entry));
+        Bytes again(bytes.size());
+        auto read = source->read_at(0, again.span());
+        if (!read) CHECK(source->read_at(0, again.span()));
+        CHECK(text_of(again.span()) == text_of(bytes.span()));
+        STELE_TRY(std::move(read));
+      }
+      return {};
+    };
+    for (int fails = 0;; ++fails, ++failed) {
+      const Status status = all(fails);
+      if (status) break;
+      CHECK(status.error().code() == Errc::io);
+      CHECK(status.error().file().starts_with("failing.zip"));
+    }
+    CHECK(failed >= 2 + 2 * static_cast<int>(good.size()));
   }
 }
 

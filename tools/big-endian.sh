@@ -7,9 +7,10 @@ jobs=${1:-2}
 folder=$PWD/build/big-endian
 # Reflection, both walks, numbers, formats. What is left out is about files, threads or other libraries.
 tests=(main stele_writer_test stele_format_test stele_tree_test safetensors_test shards_test precision_test
-       precision_int_test recorders_test recorders_property_test load_test compression_test json_format_test)
+       precision_int_test recorders_test recorders_property_test load_test compression_test json_format_test
+       zip_test)
 
-if [ ! -e "$folder/sysroot/complete" ]; then
+if [ ! "$folder/sysroot/complete" -nt tools/big-endian.sh ]; then  # whose packages may be new
   rm -rf "$folder/apt" "$folder/sysroot"
   mkdir -p "$folder/apt/lists/partial" "$folder/apt/archives/partial"
   cat >"$folder/apt/apt.conf" <<EOF

@@ -153,7 +153,11 @@ class EntrySource : public Source {
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
     return guarded(name(), [&]() -> Status {
       if (offset > data_.size || out.size() > data_.size - offset) {
-        return Error(Errc::truncated, "the bytes end before").file(name()).offset(offset);
+        return Error(Errc::truncated, "the bytes end before")
+            .file(name())
+            .offset(offset)
+            .expected(std::to_string(out.size()) + " bytes")
+            .found(std::to_string(data_.size - std::min(offset, data_.size)));
       }
       return out.empty() ? Status() : read(offset, out);
     });
@@ -289,6 +293,7 @@ Result<SourcePtr> Directory::open(const Entry& entry) const {
     if (entry.method != stored && entry.method != deflated) return unsupported(*source_, entry);
     STELE_TRY_ASSIGN(const std::uint64_t offset, data(entry));
     const Data data{offset, entry.compressed, entry.size, entry.crc};
+    if (entry.size == 0) STELE_TRY(read(entry, 0));  // nobody will come to its end
     std::string name = name_of(*source_, entry);
     if (entry.method == stored) return SourcePtr(std::make_shared<StoredSource>(source_, std::move(name), data));
     return SourcePtr(std::make_shared<InflatedSource>(source_, std::move(name), data));

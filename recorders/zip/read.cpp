@@ -243,7 +243,7 @@ const char* bad_name(std::string_view name) noexcept {
 Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::uint64_t memory) {
   return guarded(from->name(), [&]() -> Result<std::shared_ptr<const Directory>> {
     const std::shared_ptr<Directory> made(new Directory);
-    made->source_ = std::move(from);
+    made->source_ = from;  // which must outlive this: guarded() names it
     const Source& source = *made->source_;
     STELE_TRY_ASSIGN(const End end, EndFinder(source).run());
     if (end.count > end.size / central_size) {

@@ -35,6 +35,7 @@ class Record {
     return *this;
   }
   std::span<const std::byte> bytes() const { return bytes_; }
+  void clear() { bytes_.clear(); }
 
  private:
   std::vector<std::byte> bytes_;
@@ -126,13 +127,14 @@ void Writer::adopt(const Entry& entry, std::uint64_t header) {
 
 Status Writer::finish() {
   const std::uint64_t offset = out_.position();
+  Record record;
   for (const auto& [name, entry] : entries_) {
     const std::uint64_t numbers[] = {entry.size, entry.compressed, entry.header};
     const auto missing = std::count_if(std::begin(numbers), std::end(numbers), [](auto n) { return n >= wide; });
     const auto extra =
         static_cast<std::uint16_t>(missing == 0 ? 0 : zip64_header + 8 * static_cast<std::size_t>(missing));
     const std::uint16_t version = std::max(entry.version, missing == 0 ? version_narrow : version_wide);
-    Record record;
+    record.clear();
     record.put(central_magic).put(version).put(version).put(entry.flags).put(entry.method).put(entry.modified);
     record.put(entry.crc).put(narrow(entry.compressed)).put(narrow(entry.size));
     record.put(static_cast<std::uint16_t>(name.size())).put(extra).put(std::uint16_t{0});  // no comment
@@ -145,7 +147,7 @@ Status Writer::finish() {
     STELE_TRY(out_.write(record.bytes()));
   }
   const std::uint64_t end = out_.position(), size = end - offset, count = entries_.size();
-  Record record;
+  record.clear();
   if (count >= wide_count || size >= wide || offset >= wide) {
     record.put(wide_end_magic).put(std::uint64_t{wide_end_size - 12}).put(version_wide).put(version_wide);
     record.put(std::uint32_t{0}).put(std::uint32_t{0}).put(count).put(count).put(size).put(offset);

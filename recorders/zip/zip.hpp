@@ -85,6 +85,8 @@ class Directory {
   Result<SourcePtr> open(const Entry& entry) const;
 
  private:
+  Directory() = default;
+
   SourcePtr source_;
   Bytes records_;  // the central directory; names point into it
   std::vector<Entry> entries_;
