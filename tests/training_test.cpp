@@ -215,6 +215,9 @@ TEST_CASE("training: numbers keep their kind") {
   CHECK(own.number("e")->value() == -std::numeric_limits<double>::infinity());
   CHECK(*own.text("f") == "nan");
   CHECK(own.number("h")->integer() == 9007199254740993);
+  CHECK(TrainingNumber(std::size_t{7}).integer() == 7);
+  CHECK_FALSE(TrainingNumber(UINT64_MAX).integer());
+  CHECK(TrainingNumber(UINT64_MAX) == TrainingNumber(0x1p64));
   CHECK(own.other == std::vector<TrainingRaw>{{"i", "123456789012345678901234567890"}, {"j", "1e999"}});
 
   config.epoch_count = 1;

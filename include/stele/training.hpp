@@ -20,17 +20,25 @@
 namespace stele {
 inline namespace v0 {
 
+namespace detail {
+template <class T>
+concept TrainingInteger = std::integral<T> && !std::same_as<T, bool>;
+template <class T>
+concept TrainingScalar = std::integral<T> || std::floating_point<T>;
+}  // namespace detail
+
 /// A number of a configuration; an integer stays one, as `1` and `1.0` are two things in DL4J's text. NaN equals NaN.
 class TrainingNumber {
  public:
   /// A double; NaN and the infinities are allowed, and are the strings "NaN", "Infinity", "-Infinity" in JSON.
   TrainingNumber(double number = 0) noexcept : number_(number) {}  // NOLINT(google-explicit-constructor)
-  /// An integer.
-  template <std::integral T>
-  requires(!std::same_as<T, bool> && (std::signed_integral<T> || sizeof(T) < sizeof(std::int64_t)))
-      TrainingNumber(T integer)
-  noexcept  // NOLINT(google-explicit-constructor)
-      : number_(static_cast<double>(integer)), integer_(integer), is_integer_(true) {}
+  /// An integer; one that is no std::int64_t becomes a double.
+  template <detail::TrainingInteger T>
+  TrainingNumber(T integer) noexcept  // NOLINT(google-explicit-constructor)
+      : number_(static_cast<double>(integer)),
+        is_integer_(std::signed_integral<T> || static_cast<std::uint64_t>(integer) <= INT64_MAX) {
+    if (is_integer_) integer_ = static_cast<std::int64_t>(integer);
+  }
 
   /// The number; an integer beyond 2^53 is rounded.
   double value() const noexcept { return number_; }
@@ -70,8 +78,8 @@ struct STELE_EXPORT TrainingObject {
   std::vector<std::pair<std::string, TrainingNumber>> numbers{};  ///< learningRate, beta1, initialValue, …
   std::vector<std::pair<std::string, bool>> flags{};              ///< applyLR
   std::vector<std::pair<std::string, std::string>> texts{};       ///< scheduleType: "ITERATION" or "EPOCH"
-  std::vector<std::pair<std::string, TrainingObject>>
-      objects{};                                    ///< learningRateSchedule, l1, l2, coeff, baseSchedule, …
+  /// learningRateSchedule, l1, l2, coeff, baseSchedule, …
+  std::vector<std::pair<std::string, TrainingObject>> objects{};
   std::map<std::int64_t, TrainingNumber> values{};  ///< of a MapSchedule: from which count on, which value
   std::vector<TrainingRaw> other{};                 ///< all else: null, arrays, objects without "@class"
 
@@ -98,8 +106,8 @@ struct STELE_EXPORT TrainingObject {
   /// As above: an object.
   TrainingObject& set(std::string_view name, TrainingObject object);
   /// As above: a flag or a number.
-  template <class T>
-  requires(std::integral<T> || std::floating_point<T>) TrainingObject& set(std::string_view name, T value) {
+  template <detail::TrainingScalar T>
+  TrainingObject& set(std::string_view name, T value) {
     if constexpr (std::same_as<T, bool>) {
       return set_flag(name, value);
     } else {
@@ -135,9 +143,9 @@ struct STELE_EXPORT TrainingConfig {
   Names data_set_feature_mask_mapping{};         ///< where the features' masks go
   Names data_set_label_mask_mapping{};           ///< where the labels' masks go
   Names loss_variables{};                        ///< may be null: then the graph says them
-  std::int64_t iteration_count =
-      0;                         ///< updates that are done: Adam's correction and schedules go by it; an int in DL4J
-  std::int64_t epoch_count = 0;  ///< epochs that are done
+  /// Updates that are done: Adam's correction and schedules go by it. An int in DL4J, as are the epochs.
+  std::int64_t iteration_count = 0;
+  std::int64_t epoch_count = 0;      ///< epochs that are done
   std::vector<TrainingRaw> other{};  ///< initialLossDataType, trainEvaluations, …, and what later versions add
   TrainingText source{};             ///< set by parse()
 

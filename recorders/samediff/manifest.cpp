@@ -401,7 +401,8 @@ class Out {
     byte(kClassDesc), text(one.name), number(one.version, 8);
     known = handle();
     byte(one.flags);
-    number(one.fields.empty() ? 0 : std::count(one.fields.begin(), one.fields.end(), ' ') + 1u, 2);
+    const auto blanks = static_cast<std::uint64_t>(std::count(one.fields.begin(), one.fields.end(), ' '));
+    number(one.fields.empty() ? 0 : blanks + 1, 2);
     std::uint32_t type_string = 0;
     for (std::size_t at = 0; at < one.fields.size();) {
       const std::size_t end = std::min(one.fields.find(' ', at), one.fields.size());

@@ -1,0 +1,43 @@
+// Reads text as a training configuration; it gives the text back, and written anew it reads as the same text again.
+#include <stele/training.hpp>
+
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+namespace {
+
+using namespace stele;
+
+void require(bool good) {
+  if (!good) std::abort();
+}
+
+std::string rewritten(TrainingConfig config) {
+  config.source = {};
+  return config.json();
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view text(reinterpret_cast<const char*>(data), size);
+  const auto config = TrainingConfig::parse(text);
+  if (!config) {
+    const auto at = config.error().offset();
+    require(at.has_value() && *at <= size);
+    return 0;
+  }
+  require(config->json() == text);
+  const std::string anew = rewritten(*config);
+  const auto again = TrainingConfig::parse(anew);
+  require(again.has_value() && again->json() == anew && rewritten(*again) == anew);
+  if (const auto rate = learning_rate(*config); !rate) require(rate.error().code() != Errc::none);
+  for (const TrainingObject& one : config->regularization) {
+    for (const auto& [name, schedule] : one.objects) {
+      if (const auto value = value_at(schedule, 7, 1); !value) require(value.error().code() != Errc::none);
+    }
+  }
+  return 0;
+}
