@@ -60,9 +60,10 @@ struct Entry {
 /// that does not lie right before it; several disks; counts and sizes that do not agree; zip64's end record or extra
 /// field where it is not needed, with other numbers; encrypted entries (unsupported); two entries of one name
 /// (duplicate); names that are empty, not UTF-8, absolute, with a backslash, a NUL, a colon behind the first
-/// letter, or a part that is empty, `.` or `..` (a trailing slash is a folder: such entries are checked and left out);
+/// letter, or a part that is empty, `.` or `..` (a trailing slash is a folder: without bytes, checked and left out);
 /// entries that overlap, or reach into the directory; a size that DEFLATE cannot reach from so few bytes (limit;
-/// 1032:1); stored entries whose two sizes differ.
+/// 1032:1); stored entries whose two sizes differ. Bytes before the first entry, between entries and behind their data
+/// are allowed, and never looked at.
 class Directory {
  public:
   /// `memory` bounds what the directory takes (limit). Errors: io, and the above.
