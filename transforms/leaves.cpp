@@ -3,9 +3,10 @@
 #include <cstring>
 #include <numeric>
 
+#include "blocks.hpp"
 #include "items.hpp"
-#include "leaves.hpp"
 #include "stele/transform.hpp"
+#include "transpose.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -15,109 +16,11 @@ using detail::Items;
 
 namespace {
 
-/// What is put together out of order is put together in a block of this size, with one pass over the tensors that it
-/// comes from for each: large enough for nearly every tensor to need one pass, small beside a model.
-constexpr std::size_t block_size = std::size_t{32} << 20;
-
-/// Passes on what `step` puts together block by block: `fill(step, first, block, context)`.
-template <class Step>
-Status stream_blocks(const void* at, std::uint64_t size, PieceSink& sink, ReadContext& context) {
-  const Step& step = *static_cast<const Step*>(at);
-  Bytes block(static_cast<std::size_t>(std::min<std::uint64_t>(size, block_size)));
-  for (std::uint64_t done = 0; done < size;) {
-    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size - done, block.size()));
-    STELE_TRY(step.fill(done, block.span().first(n), context));
-    for (std::size_t passed = 0; passed < n; passed += ReadContext::piece_size) {
-      STELE_TRY(sink.piece(block.span().subspan(passed, std::min(ReadContext::piece_size, n - passed))));
-    }
-    done += n;
-  }
-  return {};
-}
-
 Extent product(std::span<const Extent> extents) {
   Extent n = 1;
   for (const Extent e : extents) n *= e;  // of a tensor whose bytes fit 64 bits
   return n;
 }
-
-// ---- transpose ------------------------------------------------------------------------------------------------------
-
-struct Transposed {
-  LeafView base;
-  Shape shape;                        // of the base
-  std::vector<std::uint64_t> strides;  // in the result, of each axis of the base, in elements
-  std::size_t size;                   // of an element
-
-  /// Puts elements [first, first + elements) of the base where they belong, as far as that is in `out`, which begins
-  /// at byte `from` of the result.
-  template <std::size_t Size>
-  void scatter(const std::byte* in, std::uint64_t first, std::uint64_t elements, std::uint64_t from,
-               std::span<std::byte> out) const {
-    const std::size_t rank = shape.rank();
-    const Extent row = shape[rank - 1];
-    const std::uint64_t stride = strides[rank - 1];
-    const std::uint64_t low = from / Size;
-    const std::uint64_t count = out.size() / Size;
-    for (std::uint64_t done = 0; done < elements;) {
-      // One row of the base, or what is there of it.
-      std::uint64_t left = (first + done) / row;
-      const std::uint64_t column = (first + done) % row;
-      std::uint64_t to = column * stride;
-      for (std::size_t axis = rank - 1; axis-- > 0; left /= shape[axis]) to += left % shape[axis] * strides[axis];
-      const std::uint64_t n = std::min(row - column, elements - done);
-      const std::byte* at = in + done * Size;
-      for (std::uint64_t i = 0; i < n; ++i, to += stride, at += Size) {
-        if (to - low < count) std::memcpy(out.data() + (to - low) * Size, at, Size);
-      }
-      done += n;
-    }
-  }
-  void scatter_any(const std::byte* in, std::uint64_t first, std::uint64_t elements, std::uint64_t from,
-                   std::span<std::byte> out) const {
-    switch (size) {
-      case 1:
-        return scatter<1>(in, first, elements, from, out);
-      case 2:
-        return scatter<2>(in, first, elements, from, out);
-      case 4:
-        return scatter<4>(in, first, elements, from, out);
-      case 8:
-        return scatter<8>(in, first, elements, from, out);
-      default:
-        return scatter<16>(in, first, elements, from, out);
-    }
-  }
-
-  Status fill(std::uint64_t from, std::span<std::byte> out, ReadContext& context) const {
-    class Scatter final : public PieceSink {
-     public:
-      Scatter(const Transposed& step, std::uint64_t from, std::span<std::byte> out)
-          : step_(step), from_(from), out_(out) {}
-      Status piece(std::span<const std::byte> bytes) override {
-        step_.scatter_any(bytes.data(), done_, bytes.size() / step_.size, from_, out_);
-        done_ += bytes.size() / step_.size;
-        return {};
-      }
-
-     private:
-      const Transposed& step_;
-      std::uint64_t from_;
-      std::span<std::byte> out_;
-      std::uint64_t done_ = 0;
-    } sink(*this, from, out);
-    return base.stream(sink, context);
-  }
-};
-
-Status read_transposed(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out,
-                       ReadContext& context) {
-  return static_cast<const Transposed*>(at)->fill(offset, out, context);
-}
-Status stream_transposed(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext& context) {
-  return stream_blocks<Transposed>(at, size, sink, context);
-}
-constexpr LeafOps transposed_ops{.read = read_transposed, .stream = stream_transposed};
 
 // ---- split ----------------------------------------------------------------------------------------------------------
 
@@ -252,17 +155,11 @@ Status read_joined(const void* at, std::uint64_t, std::uint64_t offset, std::spa
   return {};
 }
 Status stream_joined(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext& context) {
-  return size == 0 ? Status() : stream_blocks<Joined>(at, size, sink, context);
+  return size == 0 ? Status() : detail::stream_blocks<Joined>(at, size, sink, context);
 }
 constexpr LeafOps joined_ops{.read = read_joined, .stream = stream_joined};
 
 // ---- shared by them -------------------------------------------------------------------------------------------------
-
-Error packed(std::string_view path, DType dtype) {
-  return Error(Errc::unsupported, "tensors of packed or unknown elements cannot be taken apart")
-      .path(std::string(path))
-      .found(std::string(name(dtype)));
-}
 
 /// The tensor to take apart: one without a second name, which would be left with nothing to stand for.
 Result<Item*> tensor_at(Items& items, std::string_view path) {
@@ -276,57 +173,14 @@ Result<Item*> tensor_at(Items& items, std::string_view path) {
 
 }  // namespace
 
-namespace detail {
-
-Result<Snapshot> transpose_where(const Snapshot& snapshot, const std::function<bool(std::string_view path)>& chosen,
-                                 std::span<const std::size_t> axes) {
-  return guarded([&]() -> Result<Snapshot> {
-    auto data = derived_data(snapshot);
-    for (std::uint32_t i = 0; i < data->leaves.size(); ++i) {
-      const LeafView base = snapshot.leaf(i);
-      const std::string path = base.path();
-      if (!chosen(path)) continue;
-      const std::size_t rank = base.shape().size();
-      std::vector<std::size_t> order(axes.begin(), axes.end());
-      if (order.empty()) {
-        order.resize(rank);
-        std::iota(order.rbegin(), order.rend(), std::size_t{0});
-      }
-      std::vector<bool> seen(rank);
-      for (const std::size_t axis : order) {
-        if (axis < rank) seen[axis] = true;
-      }
-      if (order.size() != rank || std::find(seen.begin(), seen.end(), false) != seen.end()) {
-        return Error(Errc::invalid_argument, "no permutation of the tensor's axes")
-            .path(path)
-            .expected("each of " + std::to_string(rank) + " axes once")
-            .found(to_string(std::vector<Extent>(order.begin(), order.end())));
-      }
-      const std::size_t size = element_size(base.dtype());
-      if (size == 0) return packed(path, base.dtype());
-      if (rank < 2) continue;
-      auto step = std::make_shared<Transposed>(
-          Transposed{base, Shape(base.shape()), std::vector<std::uint64_t>(rank), size});
-      std::uint64_t stride = 1;
-      for (std::size_t k = rank; k-- > 0;) {
-        data->extents[data->leaves[i].shape + k] = base.shape()[order[k]];
-        step->strides[order[k]] = stride;
-        stride *= base.shape()[order[k]];
-      }
-      if (base.byte_size() == 0) continue;
-      data->leaves[i].provider = {&transposed_ops, step.get(), 0};
-      data->keepers.push_back(std::move(step));
-    }
-    return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
-  });
-}
-
-}  // namespace detail
-
 Result<Snapshot> transpose(const Snapshot& snapshot, std::string_view pattern, std::span<const std::size_t> axes) {
   bool found = false;
-  auto result = detail::transpose_where(
-      snapshot, [&](std::string_view path) { return matches(pattern, path) && (found = true); }, axes);
+  const std::vector<std::size_t> all(axes.begin(), axes.end());
+  auto result = detail::transpose_where(snapshot, [&](const LeafView& leaf) {
+    const bool chosen = matches(pattern, leaf.path());
+    found = found || chosen;
+    return chosen ? std::optional(all) : std::nullopt;
+  });
   if (!result || found) return result;
   return Error(Errc::not_found, "no tensor has such a name").path(std::string(pattern));
 }
@@ -345,7 +199,7 @@ Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::siz
           .found(std::to_string(axis));
     }
     const std::size_t size = element_size(base.dtype());
-    if (size == 0) return packed(path, base.dtype());
+    if (size == 0) return detail::packed(path, base.dtype());
     std::uint64_t sum = 0;
     for (const Part& p : parts) sum = checked_add(sum, p.extent).value_or(UINT64_MAX);
     if (sum != shape[axis]) {
@@ -400,7 +254,7 @@ Result<Snapshot> concatenate(const Snapshot& snapshot, std::span<const std::stri
         extents.assign(shape.begin(), shape.end());
         extents[axis] = 0;
         size = element_size(base.dtype());
-        if (size == 0) return packed(name, base.dtype());
+        if (size == 0) return detail::packed(name, base.dtype());
       }
       if (base.dtype() != made.leaf().dtype()) {
         return mismatch(Errc::dtype_mismatch, "tensors of different dtypes do not join",

@@ -5,10 +5,10 @@
 #include <unordered_set>
 
 #include "items.hpp"
-#include "leaves.hpp"
 #include "stele/transform.hpp"
 #include "tree.hpp"
 #include "walk.hpp"
+#include "transpose.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -31,7 +31,9 @@ struct Changes {
                        return std::optional(found != names.end() ? found->second : std::string(path));
                      }));
     STELE_TRY_ASSIGN(const Snapshot named, items.build());
-    return detail::transpose_where(named, [&](std::string_view path) { return transposed.contains(std::string(path)); });
+    return detail::transpose_where(named, [&](const LeafView& leaf) {
+      return transposed.contains(leaf.path()) ? std::optional(std::vector<std::size_t>()) : std::nullopt;
+    });
   }
 };
 

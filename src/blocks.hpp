@@ -1,0 +1,36 @@
+// Leaves that are put together out of order, block by block.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// What is put together out of order is put together in a block of this size, with one pass over the tensors that it
+/// comes from for each: large enough for nearly every tensor to need one pass, small beside a model.
+inline constexpr std::size_t block_size = std::size_t{32} << 20;
+
+/// Passes on what `step` puts together block by block: `fill(step, first, block, context)`.
+template <class Step>
+Status stream_blocks(const void* at, std::uint64_t size, PieceSink& sink, ReadContext& context) {
+  const Step& step = *static_cast<const Step*>(at);
+  Bytes block(static_cast<std::size_t>(std::min<std::uint64_t>(size, block_size)));
+  for (std::uint64_t done = 0; done < size;) {
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size - done, block.size()));
+    STELE_TRY(step.fill(done, block.span().first(n), context));
+    for (std::size_t passed = 0; passed < n; passed += ReadContext::piece_size) {
+      STELE_TRY(sink.piece(block.span().subspan(passed, std::min(ReadContext::piece_size, n - passed))));
+    }
+    done += n;
+  }
+  return {};
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
