@@ -6,7 +6,6 @@
 #include <mutex>
 #include <optional>
 
-#include "hash.hpp"
 #include "parallel.hpp"
 #include "source_range.hpp"
 
@@ -187,7 +186,7 @@ class Worker {
     const Fill& fill = task_.fills[at];
     const LeafData& leaf = leaf_of(at);
     const auto size = static_cast<std::size_t>(leaf.bytes);
-    if (range.hashed) STELE_TRY(check_hash(range, hash64(from, size)));
+    if (range.hashed) STELE_TRY(check_hash(range, hash_of(range, from, size)));
     if (range.zeros != 0) STELE_TRY(check_zeros(range, size, {from + size, static_cast<std::size_t>(range.zeros)}));
     if (size == 0) return {};
     if (converts(leaf, fill)) {

@@ -9,7 +9,7 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-Gather::Gather(Sink& sink) : sink_(sink), staging_(size) { pieces_.reserve(most_pieces); }
+Gather::Gather(Sink& sink, Crc32 crc) : sink_(sink), staging_(size), hasher_(crc) { pieces_.reserve(most_pieces); }
 
 Status Gather::write(std::span<const std::byte> bytes) {
   if (bytes.size() >= direct) {
@@ -56,6 +56,18 @@ Status Gather::flush() {
   return written;
 }
 
+Status Gather::copy(const Source& from, std::uint64_t offset, std::uint64_t size) {
+  STELE_TRY(flush());
+  STELE_TRY(sink_.copy(from, offset, size));
+  flushed_ += size;
+  return {};
+}
+
+Status Gather::patch(std::uint64_t offset, std::span<const std::byte> bytes) {
+  STELE_TRY(flush());
+  return sink_.patch(offset, bytes);
+}
+
 /// Hashes each piece while it is in cache, just before it is written.
 class Gather::LeafSink final : public PieceSink {
  public:
@@ -87,7 +99,7 @@ Status Gather::leaf(const LeafView& leaf, ReadContext& context, std::uint64_t* h
   const std::uint64_t before = position();
   if (leaf.byte_size() < direct && passes_by(leaf)) {
     const auto bytes = leaf.view();
-    if (hash != nullptr) *hash = hash64(bytes.data(), bytes.size());
+    if (hash != nullptr) *hash = hasher_.of(bytes.data(), bytes.size());
     return bytes.size() < worth_referring ? write(bytes) : refer(bytes);
   }
   if (worth_ahead(leaf, context.workers())) {

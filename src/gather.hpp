@@ -17,13 +17,19 @@ namespace detail {
 
 class STELE_EXPORT Gather {
  public:
-  explicit Gather(Sink& sink);
+  /// Leaves are hashed by XXH3-64, or by `crc`.
+  explicit Gather(Sink& sink, Crc32 crc = nullptr);
 
   /// Appends; copied when small, else written from where it is.
   Status write(std::span<const std::byte> bytes);
   Status zeros(std::size_t count);
-  /// Writes a leaf's bytes and, where `hash` is given, computes their XXH3-64. Checks that it has the length it says.
+  /// Writes a leaf's bytes and, where `hash` is given, hashes them. Checks that it has the length it says.
   Status leaf(const LeafView& leaf, ReadContext& context, std::uint64_t* hash = nullptr);
+  /// Appends bytes of a source (Sink::copy).
+  Status copy(const Source& from, std::uint64_t offset, std::uint64_t size);
+  /// Replaces bytes that were appended before; only where the sink can.
+  Status patch(std::uint64_t offset, std::span<const std::byte> bytes);
+  bool can_patch() const noexcept { return sink_.can_patch(); }
   Status flush();
   /// Whether leaf() writes the leaf from where it is in a live module, without a look at the bytes.
   static bool passes_by(const LeafView& leaf) noexcept;

@@ -24,11 +24,20 @@ struct Hasher::State {
 
 std::uint64_t hash64(const void* data, std::size_t size) { return XXH3_64bits(data, size); }
 
-Hasher::Hasher() : state_(std::make_unique<State>()) { reset(); }
+Hasher::Hasher(Crc32 crc) : state_(crc != nullptr ? nullptr : std::make_unique<State>()), crc_(crc) { reset(); }
 Hasher::~Hasher() = default;
-void Hasher::reset() { XXH3_64bits_reset(state_->xxh); }
-void Hasher::update(const void* data, std::size_t size) { XXH3_64bits_update(state_->xxh, data, size); }
-std::uint64_t Hasher::digest() const { return XXH3_64bits_digest(state_->xxh); }
+void Hasher::reset() {
+  sum_ = 0;
+  if (state_ != nullptr) XXH3_64bits_reset(state_->xxh);
+}
+void Hasher::update(const void* data, std::size_t size) {
+  if (crc_ != nullptr) {
+    sum_ = crc_(sum_, data, size);
+  } else {
+    XXH3_64bits_update(state_->xxh, data, size);
+  }
+}
+std::uint64_t Hasher::digest() const { return crc_ != nullptr ? sum_ : XXH3_64bits_digest(state_->xxh); }
 
 }  // namespace detail
 }  // namespace v0

@@ -31,12 +31,12 @@ Status stream_range(const SourceRange& range, std::uint64_t size, PieceSink& sin
     const auto all = static_cast<std::size_t>(size + range.zeros);
     STELE_TRY_ASSIGN(const auto bytes, context.window(source, range.offset, all));
     const auto elements = bytes.first(static_cast<std::size_t>(size));
-    if (range.hashed) STELE_TRY(check_hash(range, hash64(elements.data(), elements.size())));
+    if (range.hashed) STELE_TRY(check_hash(range, hash_of(range, elements.data(), elements.size())));
     STELE_TRY(check_zeros(range, size, bytes.subspan(elements.size())));
     return elements.empty() ? Status() : sink.piece(elements);
   }
   std::optional<Hasher> hasher;
-  if (range.hashed) hasher.emplace();
+  if (range.hashed) hasher.emplace(range.crc);
   const auto all = source.view();
   std::optional<ReadContext::Piece> staging;
   for (std::uint64_t done = 0; done < size;) {

@@ -97,13 +97,19 @@ class STELE_EXPORT ReadContext {
   std::size_t window_size_ = 0;
 };
 
+namespace detail {
+/// Goes on with a CRC-32 (0: begins one) over more bytes.
+using Crc32 = std::uint32_t (*)(std::uint32_t crc, const void* data, std::size_t size) noexcept;
+}  // namespace detail
+
 /// Where a leaf lies as it is in a Source: its elements row-major and little-endian.
 struct SourceRange {
   const Source* source = nullptr;
   std::uint64_t offset = 0;
   std::uint64_t zeros = 0;  // bytes that follow it and must be zero; fewer than 64 KiB
-  std::uint64_t hash = 0;   // XXH3-64 of its bytes, where `hashed`
+  std::uint64_t hash = 0;   // of its bytes, where `hashed`: XXH3-64, or what `crc` gives
   bool hashed = false;
+  detail::Crc32 crc = nullptr;
 };
 
 /// How to get a leaf's bytes: one static table per kind of leaf, and two words that say which (`at`, `number`). A leaf
