@@ -13,6 +13,7 @@
 
 #include "os/os.hpp"
 #include "stele/bundle.hpp"
+#include "stele/source.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -20,6 +21,30 @@ inline namespace v0 {
 Sink::~Sink() = default;
 Status Sink::reserve(std::uint64_t /*total*/) { return {}; }
 Status Sink::commit() { return {}; }
+Status Sink::patch(std::uint64_t /*offset*/, std::span<const std::byte> /*bytes*/) {
+  return Error(Errc::unsupported, "what was written here cannot be changed").file(name_);
+}
+
+Status Sink::copy(const Source& from, std::uint64_t offset, std::uint64_t size) {
+  return detail::guarded(name_, [&]() -> Status {
+    constexpr std::size_t most = std::size_t{1} << 20;
+    const auto all = from.view();
+    Bytes staging(all.empty() ? static_cast<std::size_t>(std::min<std::uint64_t>(size, most)) : 0);
+    while (size != 0) {
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size, most));
+      std::span<const std::byte> piece = staging.span().first(all.empty() ? n : 0);
+      if (all.empty()) {
+        STELE_TRY(from.read_at(offset, staging.span().first(n)));
+      } else {
+        piece = all.subspan(static_cast<std::size_t>(offset), n);
+      }
+      STELE_TRY(write(piece));
+      offset += n;
+      size -= n;
+    }
+    return {};
+  });
+}
 
 namespace {
 
@@ -160,6 +185,21 @@ class FileSink final : public Sink {
     return attempt([&] { return os::write(temporary_.file(), pieces, progress_); });
   }
 
+  Status copy(const Source& from, std::uint64_t offset, std::uint64_t size) override {
+    if (from.file() == nullptr) return Sink::copy(from, offset, size);
+    std::uint64_t copied = 0;
+    STELE_TRY(attempt([&]() -> Status {
+      STELE_TRY_ASSIGN(copied, os::copy(*from.file(), offset, temporary_.file(), size, progress_));
+      return {};
+    }));
+    return Sink::copy(from, offset + copied, size - copied);  // what the system would not
+  }
+
+  bool can_patch() const noexcept override { return true; }
+  Status patch(std::uint64_t offset, std::span<const std::byte> bytes) override {
+    return attempt([&] { return os::write_at(temporary_.file(), offset, bytes); });
+  }
+
   Status commit() override {
     return detail::guarded(name(), [&]() -> Status {
       if (committed_) return {};
@@ -279,6 +319,15 @@ void grow(Bytes& bytes, std::size_t used, std::size_t size) {
   bytes = std::move(larger);
 }
 
+Status replace(std::span<std::byte> memory, std::uint64_t offset, std::span<const std::byte> bytes,
+               const std::string& name) {
+  if (offset > memory.size() || bytes.size() > memory.size() - offset) {
+    return Error(Errc::invalid_argument, "nothing was written there").file(name).offset(offset);
+  }
+  if (!bytes.empty()) std::memcpy(memory.data() + offset, bytes.data(), bytes.size());
+  return {};
+}
+
 Error too_small(const std::string& name, std::size_t room, std::uint64_t needed) {
   return Error(Errc::no_space, "the memory is too small")
       .file(name)
@@ -309,6 +358,10 @@ Status BufferSink::write(Pieces pieces) {
   });
 }
 
+Status BufferSink::patch(std::uint64_t offset, std::span<const std::byte> bytes) {
+  return replace({bytes_.data(), used_}, offset, bytes, name());
+}
+
 Bytes BufferSink::take() noexcept {
   bytes_.truncate(std::exchange(used_, 0));
   return std::exchange(bytes_, Bytes());
@@ -328,6 +381,10 @@ Status SpanSink::write(Pieces pieces) {
     append(memory_.data(), used_, pieces);
     return {};
   });
+}
+
+Status SpanSink::patch(std::uint64_t offset, std::span<const std::byte> bytes) {
+  return replace(memory_.first(used_), offset, bytes, name());
 }
 
 // ---- streams

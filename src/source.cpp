@@ -57,6 +57,8 @@ class FileSource final : public Source {
     });
   }
   std::shared_ptr<const Bundle> bundle() const override { return folder_of(name(), false); }
+  std::shared_ptr<const Source> mapped() const override;
+  const os::File* file() const noexcept override { return &file_; }
 
  private:
   os::File file_;
@@ -88,6 +90,22 @@ class MemorySource final : public Source {
   Keeper keeper_;
   bool private_;
 };
+
+/// A file's first `size` bytes, mapped.
+Result<SourcePtr> map(const os::File& file, std::uint64_t size, const std::string& name) {
+  if (size > std::numeric_limits<std::size_t>::max()) return Error(Errc::out_of_memory).file(name);
+  os::Mapping mapping;
+  if (size != 0) {  // nothing cannot be mapped
+    STELE_TRY_ASSIGN(mapping, os::map_private(file, static_cast<std::size_t>(size)));
+  }
+  const auto bytes = mapping.bytes();
+  return SourcePtr(std::make_shared<MemorySource<os::Mapping>>(name, bytes, std::move(mapping), true));
+}
+
+std::shared_ptr<const Source> FileSource::mapped() const {
+  auto source = detail::guarded(name(), [&] { return map(file_, size_, name()); });
+  return source ? *source : nullptr;
+}
 
 struct Opened {
   os::File file;
@@ -178,13 +196,7 @@ Result<SourcePtr> open_file(const std::string& path) {
 Result<SourcePtr> map_file(const std::string& path) {
   return detail::guarded(path, [&]() -> Result<SourcePtr> {
     STELE_TRY_ASSIGN(const Opened opened, open_regular(path));
-    if (opened.size > std::numeric_limits<std::size_t>::max()) return Error(Errc::out_of_memory).file(path);
-    os::Mapping mapping;
-    if (opened.size != 0) {  // nothing cannot be mapped
-      STELE_TRY_ASSIGN(mapping, os::map_private(opened.file, static_cast<std::size_t>(opened.size)));
-    }
-    const auto bytes = mapping.bytes();
-    return SourcePtr(std::make_shared<MemorySource<os::Mapping>>(path, bytes, std::move(mapping), true));
+    return map(opened.file, opened.size, path);
   });
 }
 

@@ -15,8 +15,10 @@ namespace stele {
 inline namespace v0 {
 
 class Bundle;  // stele/bundle.hpp
+class Source;  // stele/source.hpp
 
-/// A forward-only stream of bytes. Not shared between threads. Nothing counts as saved before commit() succeeded.
+/// A stream of bytes, forward but for patch(). Not shared between threads. Nothing counts as saved before commit()
+/// succeeded.
 class STELE_EXPORT Sink {
  public:
   virtual ~Sink();
@@ -32,6 +34,13 @@ class STELE_EXPORT Sink {
   Status write(std::span<const std::byte> piece) {
     return write(std::span<const std::span<const std::byte>>(&piece, 1));
   }
+  /// Appends `size` bytes of a source. From file to file the system moves them; where the file system can, both then
+  /// share them. Errors: as write(), as Source::read_at.
+  virtual Status copy(const Source& from, std::uint64_t offset, std::uint64_t size);
+  /// Whether patch() can be called.
+  virtual bool can_patch() const noexcept { return false; }
+  /// Replaces bytes that were written before. Errors: io.
+  virtual Status patch(std::uint64_t offset, std::span<const std::byte> bytes);
   /// Makes the bytes lasting and visible. Without it the sink's destructor discards them where that can be done.
   virtual Status commit();
   /// Where files that belong to it are created; nullptr where there is no such place.
@@ -72,6 +81,8 @@ class STELE_EXPORT BufferSink final : public Sink {
   BufferSink() : Sink("memory") {}
   Status reserve(std::uint64_t total) override;
   Status write(std::span<const std::span<const std::byte>> pieces) override;
+  bool can_patch() const noexcept override { return true; }
+  Status patch(std::uint64_t offset, std::span<const std::byte> bytes) override;
   using Sink::write;
   /// What was written, as one block; the sink is empty afterwards.
   Bytes take() noexcept;
@@ -87,6 +98,8 @@ class STELE_EXPORT SpanSink final : public Sink {
   explicit SpanSink(std::span<std::byte> memory) : Sink("span"), memory_(memory) {}
   Status reserve(std::uint64_t total) override;
   Status write(std::span<const std::span<const std::byte>> pieces) override;
+  bool can_patch() const noexcept override { return true; }
+  Status patch(std::uint64_t offset, std::span<const std::byte> bytes) override;
   using Sink::write;
   /// Bytes written so far.
   std::size_t size() const noexcept { return used_; }

@@ -15,6 +15,9 @@ namespace stele {
 inline namespace v0 {
 
 class Bundle;  // stele/bundle.hpp
+namespace detail::os {
+class File;
+}  // namespace detail::os
 
 /// Random access to a fixed number of bytes. All members are safe from several threads.
 class STELE_EXPORT Source {
@@ -34,6 +37,10 @@ class STELE_EXPORT Source {
   virtual bool view_is_private() const noexcept { return false; }
   /// Where files that belong to it lie; nullptr where there is no such place.
   virtual std::shared_ptr<const Bundle> bundle() const { return nullptr; }
+  /// The same bytes as memory: a mapping, or nullptr where that cannot be had without reading them all.
+  virtual std::shared_ptr<const Source> mapped() const { return nullptr; }
+  /// The system's file with these bytes at these offsets, or nullptr.
+  virtual const detail::os::File* file() const noexcept { return nullptr; }
   /// What to call it in messages: the file's path, "memory", …
   const std::string& name() const noexcept { return name_; }
 

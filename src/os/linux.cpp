@@ -127,6 +127,12 @@ Result<Info> status(const File& file) {
   return info_of(status);
 }
 
+bool same_file(const File& a, const File& b) noexcept {
+  struct stat x {
+  }, y{};
+  return ::fstat(a.handle(), &x) == 0 && ::fstat(b.handle(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 Result<std::string> resolve_links(const std::string& path) {
   STELE_TRY(check_path(path));
   std::string current = path;
@@ -233,6 +239,39 @@ Status write(const File& file, std::span<const std::span<const std::byte>> piece
       left -= rest;
     }
   }
+}
+
+Result<std::uint64_t> copy(const File& from, std::uint64_t offset, const File& file, std::uint64_t size,
+                           Progress& progress) {
+  constexpr std::uint64_t most = std::uint64_t{1} << 30;
+  std::uint64_t done = 0;
+  while (done < size) {
+    auto at = static_cast<loff_t>(offset + done);
+    const auto n = static_cast<std::size_t>(std::min(size - done, most));
+    const ssize_t moved = retry([&] { return ::copy_file_range(from.handle(), &at, file.handle(), nullptr, n, 0); });
+    if (moved == 0) break;
+    if (moved < 0) {
+      // Two file systems, or one that has no such thing; pieces through memory do it.
+      if (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EPERM) break;
+      return failed("cannot write", file.name());
+    }
+    done += static_cast<std::uint64_t>(moved);
+    progress.written += static_cast<std::uint64_t>(moved);
+    if (progress.write_behind) write_out(file, progress);
+  }
+  return done;
+}
+
+Status write_at(const File& file, std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t wrote =
+        retry([&] { return ::pwrite(file.handle(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
+    if (wrote < 0) return failed("cannot write", file.name());
+    if (wrote == 0) return failed("cannot write", file.name(), EIO);
+    bytes = bytes.subspan(static_cast<std::size_t>(wrote));
+    offset += static_cast<std::uint64_t>(wrote);
+  }
+  return {};
 }
 
 Status reserve(const File& file, std::uint64_t total) {

@@ -99,6 +99,8 @@ struct Info {
 /// What `path` leads to, links followed. That nothing is there is no error (Kind::missing).
 Result<Info> status(const std::string& path);
 Result<Info> status(const File& file);
+/// Whether both are one file, whatever their names.
+bool same_file(const File& a, const File& b) noexcept;
 /// Follows the links of the last part of `path`, also to a name that does not exist yet.
 Result<std::string> resolve_links(const std::string& path);
 /// An error where this process may not write to the existing file `path`.
@@ -128,6 +130,12 @@ struct Progress {
 Result<File> open_for_writing(const std::string& path);
 /// Appends the pieces in order.
 Status write(const File& file, std::span<const std::span<const std::byte>> pieces, Progress& progress);
+/// Appends `size` bytes from `offset` of another file, moved or shared by the system; gives how many it did: fewer
+/// where it cannot, or where the file ends.
+Result<std::uint64_t> copy(const File& from, std::uint64_t offset, const File& file, std::uint64_t size,
+                           Progress& progress);
+/// Replaces bytes that are there; appending goes on behind the last.
+Status write_at(const File& file, std::uint64_t offset, std::span<const std::byte> bytes);
 /// Takes the room for `total` bytes in an empty file, so that a full disk is known now and writing need not look for
 /// room page by page. Nothing where the file system has no such thing.
 Status reserve(const File& file, std::uint64_t total);
