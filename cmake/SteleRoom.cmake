@@ -36,8 +36,8 @@ function(stele_room name)
   set(packages)
   foreach(scope IN ITEMS PUBLIC PRIVATE)
     foreach(other IN LISTS arg_${scope})
-      if(other STREQUAL "stele_private")  # never exported
-        set(other $<BUILD_INTERFACE:stele_private>)
+      if(other MATCHES "^stele_(private|flatbuffers)$")  # never exported
+        set(other $<BUILD_INTERFACE:${other}>)
       elseif(other MATCHES "^stele_" AND NOT TARGET ${other})
         continue()
       endif()
