@@ -62,9 +62,10 @@ constexpr LeafOps swapped_ops{.read = swapped_read, .stream = swapped_stream};
 
 }  // namespace
 
-Snapshot with_bytes_swapped(const Snapshot& snapshot) {
+Snapshot with_bytes_swapped(const Snapshot& snapshot, const std::vector<bool>* chosen) {
   auto data = derived_data(snapshot);
   for (std::size_t i = 0; i < data->leaves.size(); ++i) {
+    if (chosen != nullptr && !(*chosen)[i]) continue;
     if (swap_unit(data->leaves[i].dtype) > 1) data->leaves[i].provider = {&swapped_ops, snapshot.data().get(), i};
   }
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));

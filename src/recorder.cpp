@@ -122,9 +122,6 @@ Result<SourcePtr> From::open(std::string_view extension, const LoadOptions& opti
   return options.storage == Storage::view ? map_file(full) : open_file(full);
 }
 
-namespace {
-
-/// What will be written.
 Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Object& object,
                          const SaveOptions& options, Report& report) {
   Snapshot snapshot;
@@ -136,8 +133,6 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
   return fit(format, snapshot, options.allow_loss, report);
 }
-
-}  // namespace
 
 Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
                       const SaveOptions& options) {

@@ -177,8 +177,8 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base);
 /// Each leaf at its dtype of `to`, which a float or integer leaf converts to.
 STELE_EXPORT Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules);
 
-/// Each number's bytes in the opposite order.
-STELE_EXPORT Snapshot with_bytes_swapped(const Snapshot& snapshot);
+/// Each number's bytes in the opposite order; of the leaves that are `chosen`, where given.
+STELE_EXPORT Snapshot with_bytes_swapped(const Snapshot& snapshot, const std::vector<bool>* chosen = nullptr);
 
 /// From the machine's byte order to that of files, and back: leaves hold the machine's.
 inline Snapshot in_file_order(const Snapshot& snapshot) {

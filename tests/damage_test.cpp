@@ -151,7 +151,7 @@ TEST_CASE_TEMPLATE("damage: every truncation and every flipped bit", R, STELE_TE
   CHECK(recorder.template load_module<Small>(bytes_of(file)));
   CHECK(in_bounds(file.size(), [&] {
           return each_damage(file, [&](std::string_view damaged, bool cut) {
-            return taken(recorder, borrow_bytes(bytes_of(damaged)), cut || can<R>().checksums);
+            return taken(recorder, borrow_bytes(bytes_of(damaged)), cut || (can<R>().checksums && !is_zip<R>));
           });
         }) == "");
 }

@@ -1,7 +1,9 @@
 // One behaviour, every recorder: names, bits, bytes, files, losses, edits.
 #include <doctest/doctest.h>
+#include <stele/precision/complex.hpp>
 
 #include <bit>
+#include <complex>
 #include <cstring>
 #include <limits>
 #include <sstream>

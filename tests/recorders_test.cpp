@@ -147,9 +147,8 @@ struct Numbers {
   Tensor<std::int8_t, 1> i8{{2}, {-128, 127}};
   Tensor<std::uint32_t, 1> u32{{1}, {4000000000U}};
   Tensor<bool, 1> mask{{3}, {true, false, true}};
-  Tensor<std::complex<float>, 1> c64{{1}, {{1.F, -1.F}}};
   double real = 0.1;
-  STELE_MODULE(Numbers, f64, f32, f16, bf16, i64, i32, i8, u32, mask, c64, real)
+  STELE_MODULE(Numbers, f64, f32, f16, bf16, i64, i32, i8, u32, mask, real)
 };
 
 template <class R, class Settings>

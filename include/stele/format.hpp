@@ -104,6 +104,11 @@ class STELE_EXPORT From {
   SourcePtr source_;
 };
 
+/// What a format will write: at the precision, with the options' metadata, without what it cannot hold (which is in the
+/// report, or an error).
+STELE_EXPORT Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Object& object,
+                                      const SaveOptions& options, Report& report);
+
 // What stands behind every recorder and the front door; compiled once, in src/recorder.cpp, so that a call costs the
 // user's code next to nothing to compile. A null format of a load: by content (`sniff`).
 STELE_EXPORT Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,

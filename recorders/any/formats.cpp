@@ -2,6 +2,7 @@
 #include <array>
 
 #include "stele/recorders/any.hpp"
+#include "stele/recorders/archive.hpp"
 #include "stele/recorders/binary.hpp"
 #include "stele/recorders/json.hpp"
 #include "stele/recorders/safetensors.hpp"
@@ -14,12 +15,13 @@ namespace {
 const SteleFormat stele_format;
 const SafetensorsFormat safetensors_format;
 const ShardedSafetensorsFormat sharded_format;
+const ArchiveFormat archive_format;
 const JsonFormat json_format({.encoding = JsonEncoding::plain});
 const JsonFormat json_zstd_format({.encoding = JsonEncoding::zstd});
 const JsonFormat json_gzip_format({.encoding = JsonEncoding::gzip});
 
 /// The one list of formats.
-constexpr std::array<const Format*, 6> all = {&stele_format, &safetensors_format, &sharded_format,
+constexpr std::array<const Format*, 7> all = {&stele_format, &safetensors_format, &sharded_format,  &archive_format,
                                               &json_format,  &json_zstd_format,   &json_gzip_format};
 
 std::string join(const char* separator, auto text_of) {

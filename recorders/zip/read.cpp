@@ -53,11 +53,16 @@ class EndFinder {
   explicit EndFinder(const Source& source) : source_(source) {}
 
   Result<End> run() {
-    constexpr std::size_t most = locator_size + end_size + 0xffff;
-    const auto length = static_cast<std::size_t>(std::min<std::uint64_t>(source_.size(), most));
+    // Without a comment, which is nearly always, the record is the last thing in the file, and what all readers take.
+    auto length = static_cast<std::size_t>(std::min<std::uint64_t>(source_.size(), locator_size + end_size));
+    STELE_TRY_ASSIGN(auto tail, bytes_at(source_, source_.size() - length, length, room_));
+    std::size_t at = length - std::min(length, end_size);
+    if (length < end_size || u32(tail.data() + at) != end_magic || u16(tail.data() + at + 20) != 0) {
+      length = static_cast<std::size_t>(std::min<std::uint64_t>(source_.size(), locator_size + end_size + 0xffff));
+      STELE_TRY_ASSIGN(tail, bytes_at(source_, source_.size() - length, length, room_));
+      STELE_TRY_ASSIGN(at, find(tail));
+    }
     const std::uint64_t begin = source_.size() - length;
-    STELE_TRY_ASSIGN(const auto tail, bytes_at(source_, begin, length, room_));
-    STELE_TRY_ASSIGN(const std::size_t at, find(tail));
     const std::byte* end = tail.data() + at;
     const std::uint64_t place = begin + at;
     End found{u32(end + 16), u32(end + 12), u16(end + 10)};

@@ -16,6 +16,7 @@ namespace zip {
 namespace {
 
 constexpr std::uint16_t version_narrow = 20, version_wide = 45;
+constexpr std::uint64_t local_crc = 14;                            // where it stands in a local header
 constexpr std::size_t zip64_header = 4;                            // of an extra field
 constexpr std::uint64_t most_alignment = std::uint64_t{32} << 10;  // what pads has 65535 bytes at most
 
@@ -109,6 +110,14 @@ Status Writer::begin(std::string_view name, std::uint16_t method, std::uint64_t 
   if (pad != 0) STELE_TRY(out_.zeros(static_cast<std::size_t>(pad) - zip64_header));
   entries_.push_back({std::string(name), entry});
   return {};
+}
+
+Status Writer::set_crc(std::uint32_t crc) {
+  Entry& entry = entries_.back().entry;
+  entry.crc = crc;
+  std::byte bytes[sizeof crc];
+  store_le(bytes, crc);
+  return out_.patch(entry.header + local_crc, bytes);
 }
 
 Status Writer::add(std::string_view name, std::span<const std::byte> bytes, std::uint16_t method) {

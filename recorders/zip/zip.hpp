@@ -107,6 +107,8 @@ class Writer {
                std::uint32_t crc, std::uint64_t aligned = 0, std::uint64_t alignment = 0);
   /// A whole entry from memory; deflated where `method` says so and it gets smaller.
   Status add(std::string_view name, std::span<const std::byte> bytes, std::uint16_t method = stored);
+  /// The CRC-32 of the entry begun last, whose bytes have all been appended; only where the Gather can patch.
+  Status set_crc(std::uint32_t crc);
   /// An entry that is in the file already, at `header`: all from its local header to Entry::end was copied there.
   void adopt(const Entry& entry, std::uint64_t header);
   /// The central directory and the end.

@@ -1,13 +1,11 @@
 // Random values, Snapshots and modules for property tests, and exact comparison of what they became.
 #pragma once
 
-#include <stele/precision/complex.hpp>
 #include <stele/stele.hpp>
 #include <stele/value.hpp>
 
 #include <array>
 #include <bit>
-#include <complex>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -334,7 +332,7 @@ class Branch {
   std::variant<Twig, Nothing, stele::Tensor<std::int64_t>> choice;
   std::vector<std::variant<Nothing, Twig>> choices;
   std::map<std::string, std::vector<stele::Tensor<std::uint8_t, 1>>> lists;
-  std::map<std::string, std::variant<std::vector<double>, stele::Tensor<std::complex<float>>, Twig>> kinds;
+  std::map<std::string, std::variant<std::vector<double>, stele::Tensor<stele::float16>, Twig>> kinds;
   std::optional<std::vector<Twig>> maybe;
   std::tuple<stele::Tensor<bool>, std::array<Twig, 2>> pair;
   std::unique_ptr<Branch> next;
@@ -387,7 +385,7 @@ class RandomModule {
       if (const auto which = random_.below(3); which == 0) {
         kind = std::vector<double>(random_.below(5), -0.0);
       } else if (which == 1) {
-        kind = tensor<stele::Tensor<std::complex<float>>>();
+        kind = tensor<stele::Tensor<stele::float16>>();
       } else {
         kind = twig();
       }

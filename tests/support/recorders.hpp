@@ -1,6 +1,7 @@
 // The recorders that share a behaviour, and what the tests ask of all of them.
 #pragma once
 
+#include <stele/recorders/archive.hpp>
 #include <stele/stele.hpp>
 
 #include <algorithm>
@@ -16,12 +17,12 @@
 #define STELE_TEST_RECORDERS                                                                                  \
   stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::CompressedRecorder<>, stele::SafetensorsRecorder<>, \
       stele::MemoryRecorder<stele::SafetensorsFormat>, stele::JsonRecorder<>,                                 \
-      stele::Recorder<stele_test::ReadableJsonFormat>
+      stele::Recorder<stele_test::ReadableJsonFormat>, stele::ArchiveRecorder<>
 
 /// Every format of files that are read in parts; one line each.
 #define STELE_TEST_FORMATS                                                                                 \
   stele::SteleFormat, stele::CompressedSteleFormat, stele::SafetensorsFormat, stele_test::PlainJsonFormat, \
-      stele_test::ZstdJsonFormat
+      stele_test::ZstdJsonFormat, stele::ArchiveFormat
 
 namespace stele_test {
 
@@ -44,6 +45,10 @@ inline constexpr bool is_json_format = std::is_base_of_v<stele::JsonFormat, F>;
 template <class R>
 inline constexpr bool is_json = is_json_format<typename R::format_type>;
 
+/// Not every bit counts: zip files have dates, versions and attributes that nobody asks for.
+template <class R>
+inline constexpr bool is_zip = std::is_same_v<typename R::format_type, stele::ArchiveFormat>;
+
 /// The recorder R at another precision.
 template <class R, class Settings>
 struct at_precision;
@@ -54,6 +59,10 @@ struct at_precision<stele::Recorder<F, Old>, Settings> {
 template <class F, class Old, class Settings>
 struct at_precision<stele::MemoryRecorder<F, Old>, Settings> {
   using type = stele::MemoryRecorder<F, Settings>;
+};
+template <class Old, class Settings>
+struct at_precision<stele::ArchiveRecorder<Old>, Settings> {
+  using type = stele::ArchiveRecorder<Settings>;
 };
 template <class R, class Settings>
 using at_precision_t = typename at_precision<R, Settings>::type;
