@@ -17,6 +17,7 @@
 #   make torch                build stele::torch, exchange state_dicts with PyTorch (installs libtorch, half a gigabyte)
 #   make embedded             run the programs for a microcontroller under QEMU (installs a compiler for Arm, and QEMU)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
+#   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
 #   make interop              check files against the programs of others (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -25,7 +26,7 @@ FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-peers growth memory performance instructions
-.PHONY: fuzz docs api deb packaging embedded big-endian interop torch format format-check tidy clean
+.PHONY: fuzz docs api deb packaging embedded big-endian interop interop-dl4j torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
@@ -147,6 +148,12 @@ build/interop/installed: tests/interop/requirements.txt
 	python3 -m venv build/interop
 	build/interop/bin/pip install --disable-pip-version-check -q -r $<
 	touch $@
+
+interop-dl4j: deps
+	tools/deps.sh dl4j
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target interop_samediff
+	tests/interop/dl4j.sh build/dev
 
 torch: deps build/torch/python/installed
 	cmake --preset dev -B build/torch -D STELE_TORCH=ON -D STELE_SOURCE_CHECKS=OFF

@@ -33,7 +33,8 @@ struct GraphVariable {
   std::string name;
   VariableKind kind = VariableKind::array;
   DType dtype = DType::none;  // none: not known
-  /// Absent: not known; -1: an extent that is not known.
+  /// Absent: not known; -1: an extent that is not known. Of no axes, while the tensor's shape is [0]: ND4J's empty
+  /// scalar.
   std::optional<std::vector<std::int64_t>> shape;
   std::vector<std::string> control_dependencies;         // operations that come before it
   std::vector<std::string> control_dependency_of;        // operations that it comes before
