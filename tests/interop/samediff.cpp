@@ -148,8 +148,11 @@ void own_model(const std::filesystem::path& to) {
   config.data_set_label_mapping = {"label"};
   config.iteration_count = 7;
   config.epoch_count = 2;
-  config.other = {{"initialLossDataType", "\"FLOAT\""}, {"trainEvaluations", "{}"}, {"trainEvaluationLabels", "{}"},
-                  {"validationEvaluations", "{}"}, {"validationEvaluationLabels", "{}"}};
+  config.other = {{"initialLossDataType", "\"FLOAT\""},
+                  {"trainEvaluations", "{}"},
+                  {"trainEvaluationLabels", "{}"},
+                  {"validationEvaluations", "{}"},
+                  {"validationEvaluationLabels", "{}"}};
   checkpoint.training = config;
   checkpoint.optimizer.set("M", m).value();
   checkpoint.optimizer.set("V", v).value();
