@@ -28,6 +28,9 @@ Status Sink::patch(std::uint64_t /*offset*/, std::span<const std::byte> /*bytes*
 Status Sink::copy(const Source& from, std::uint64_t offset, std::uint64_t size) {
   return detail::guarded(name_, [&]() -> Status {
     constexpr std::size_t most = std::size_t{1} << 20;
+    if (offset > from.size() || size > from.size() - offset) {
+      return Error(Errc::truncated, "a copy of bytes beyond the end").file(from.name()).offset(offset);
+    }
     const auto all = from.view();
     Bytes staging(all.empty() ? static_cast<std::size_t>(std::min<std::uint64_t>(size, most)) : 0);
     while (size != 0) {

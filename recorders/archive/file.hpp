@@ -2,7 +2,6 @@
 #pragma once
 
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -23,6 +22,9 @@ namespace archive {
 /// The two folders of a tag that hold arrays.
 enum class Kind : std::uint8_t { params, updater };
 constexpr std::string_view folder_of(Kind kind) noexcept { return kind == Kind::params ? "params" : "updater"; }
+
+/// Kinds of optimizer state in a tag.
+inline constexpr std::size_t most_kinds = 64;
 
 /// An array of the archive.
 struct Stored {
@@ -67,7 +69,12 @@ class File : public std::enable_shared_from_this<File> {
 
   std::shared_ptr<const zip::Directory> directory_;
   std::vector<std::string> tags_;
-  std::map<std::string, std::string, std::less<>> folders_;  // of tags: as the entries spell them
+  struct Folder {
+    std::string tag;     // as tags.txt spells it
+    std::string name;    // as the entries spell it
+    bool exact = false;  // there is one of the tag's spelling
+  };
+  std::unordered_map<std::string, Folder> folders_;  // of tags, folded
   std::unordered_map<const zip::Entry*, std::uint32_t> known_;
   std::deque<Stored> arrays_;
   std::uint64_t memory_ = 0;  // that may still be taken

@@ -2,6 +2,7 @@
 
 #include "archive_generated.h"
 #include "arrays.hpp"
+#include "shared.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -16,6 +17,59 @@ using Texts = flatbuffers::Vector<Offset<flatbuffers::String>>;
 
 // Graphs in graphs (loops, branches) are nested a handful deep; the verifier stops at 64 tables in each other.
 constexpr unsigned deepest = 16;
+
+using Field = TableForm::Field;
+constexpr Field array_fields[] = {{0, FieldKind::numbers}, {1, FieldKind::bytes}, {6, FieldKind::texts}};
+constexpr TableForm array_form{sizeof(GraphArray) + 64, array_fields};
+constexpr Field property_fields[] = {{0, FieldKind::text},
+                                     {1, FieldKind::numbers},
+                                     {2, FieldKind::numbers},
+                                     {3, FieldKind::numbers},
+                                     {4, FieldKind::tables, &array_form},
+                                     {5, FieldKind::bytes},
+                                     {6, FieldKind::texts},
+                                     {7, FieldKind::numbers}};
+constexpr TableForm property_form{2 * sizeof(GraphProperty), property_fields};
+constexpr Field variable_fields[] = {
+    {0, FieldKind::text}, {2, FieldKind::numbers}, {4, FieldKind::texts}, {5, FieldKind::texts}, {6, FieldKind::texts}};
+constexpr TableForm variable_form{sizeof(GraphVariable), variable_fields};
+constexpr Field operation_fields[] = {{0, FieldKind::text},
+                                      {1, FieldKind::text},
+                                      {4, FieldKind::texts},
+                                      {5, FieldKind::texts},
+                                      {6, FieldKind::texts},
+                                      {7, FieldKind::numbers},
+                                      {8, FieldKind::texts},
+                                      {9, FieldKind::numbers},
+                                      {10, FieldKind::texts},
+                                      {11, FieldKind::numbers},
+                                      {12, FieldKind::texts},
+                                      {13, FieldKind::numbers},
+                                      {14, FieldKind::numbers},
+                                      {15, FieldKind::table, &array_form},
+                                      {16, FieldKind::tables, &property_form},
+                                      {17, FieldKind::numbers},
+                                      {18, FieldKind::texts},
+                                      {19, FieldKind::texts},
+                                      {20, FieldKind::texts},
+                                      {21, FieldKind::texts},
+                                      {22, FieldKind::texts}};
+constexpr TableForm operation_form{sizeof(GraphOperation), operation_fields};
+extern const TableForm graph_form;
+constexpr Field named_fields[] = {{0, FieldKind::text}, {1, FieldKind::table, &graph_form}};
+constexpr TableForm named_form{sizeof(std::pair<std::string, Graph>), named_fields};
+constexpr Field graph_fields[] = {{0, FieldKind::tables, &variable_form},
+                                  {1, FieldKind::tables, &operation_form},
+                                  {2, FieldKind::texts},
+                                  {3, FieldKind::texts},
+                                  {4, FieldKind::tables, &named_form}};
+constexpr TableForm graph_form{sizeof(Graph), graph_fields};
+constexpr Field training_fields[] = {{0, FieldKind::text}, {1, FieldKind::texts}, {2, FieldKind::text}};
+constexpr TableForm training_form{sizeof(Training), training_fields};
+
+Error too_much(const char* what) {
+  return Error(Errc::limit, std::string(what) + " that stands for more than a file of this size may");
+}
 
 template <class T, class From>
 Status read_arguments(const Texts* names, const flatbuffers::Vector<From>* numbers, GraphArguments<T>& out,
@@ -218,7 +272,8 @@ std::string text_of(const FlatBufferBuilder& from) {
 
 }  // namespace
 
-Result<Graph> read_graph(std::span<const std::byte> bytes) {
+Result<Graph> read_graph(std::span<const std::byte> bytes, std::uint64_t memory) {
+  if (!SharedCount(bytes, memory).root(graph_form)) return too_much("a graph");
   auto verifier = verifier_of(bytes);
   if (bytes.size() > max_buffer || !verifier.VerifyBuffer<stele_fb::Graph>(nullptr)) {
     return Error(Errc::malformed, "a graph that FlatBuffers' verifier refuses");
@@ -233,7 +288,8 @@ Result<std::string> write_graph(const Graph& graph) {
   return text_of(to);
 }
 
-Result<Training> read_training(std::span<const std::byte> bytes) {
+Result<Training> read_training(std::span<const std::byte> bytes, std::uint64_t memory) {
+  if (!SharedCount(bytes, memory).root(training_form)) return too_much("a training configuration");
   auto verifier = verifier_of(bytes);
   if (bytes.size() > max_buffer || !verifier.VerifyBuffer<stele_fb::Training>(nullptr)) {
     return Error(Errc::malformed, "a training configuration that FlatBuffers' verifier refuses");

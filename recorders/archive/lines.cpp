@@ -21,14 +21,15 @@ Error bad(Errc code, const char* text, std::size_t offset, std::string_view foun
   return Error(code, text).offset(offset).found(std::string(found.substr(0, 200)));
 }
 
+constexpr std::string_view mark = "\xef\xbb\xbf";
+
 /// Calls `visit(line, offset)` for each line that is not blank; \r\n ends one, too, and a byte order mark is no part.
 template <class Visit>
 Status each_line(std::string_view text, Visit visit) {
-  constexpr std::string_view mark = "\xef\xbb\xbf";
   for (std::size_t at = text.starts_with(mark) ? mark.size() : 0; at < text.size();) {
     const std::size_t end = std::min(text.find('\n', at), text.size());
     std::string_view line = text.substr(at, end - at);
-    if (line.ends_with('\r')) line.remove_suffix(1);
+    while (line.ends_with('\r')) line.remove_suffix(1);
     if (line.find_first_not_of(" \t") != line.npos) STELE_TRY(visit(line, at));
     at = end + 1;
   }
@@ -40,9 +41,12 @@ std::string coded(std::string_view name) {
   static constexpr char digits[] = "0123456789ABCDEF";
   if (name.empty()) return "%";
   std::string text;
+  // At the beginning of a text it would be taken for the text's own.
+  std::size_t marked = name.starts_with(mark) ? mark.size() : 0;
   for (const char c : name) {
     const auto b = static_cast<unsigned char>(c);
-    if (b <= 0x20 || b == 0x7f || c == '%') {
+    if (b <= 0x20 || b == 0x7f || c == '%' || marked != 0) {
+      marked -= marked != 0 ? 1 : 0;
       text += {'%', digits[b >> 4], digits[b & 15U]};
     } else {
       text += c;
@@ -99,11 +103,18 @@ bool valid_tag(std::string_view tag) noexcept {
     if (same_tag(stem, device)) return false;
   }
   const bool numbered = stem.size() == 4 && is_digit(stem[3]);
-  return !(numbered && (same_tag(stem.substr(0, 3), "com") || same_tag(stem.substr(0, 3), "lpt")));
+  if (numbered && (same_tag(stem.substr(0, 3), "com") || same_tag(stem.substr(0, 3), "lpt"))) return false;
+  return !same_tag(tag, "tags.txt");  // no folder beside a file of that name
 }
 
 bool same_tag(std::string_view a, std::string_view b) noexcept {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](char x, char y) { return lower(x) == lower(y); });
+}
+
+std::string folded(std::string_view tag) {
+  std::string text(tag);
+  std::transform(text.begin(), text.end(), text.begin(), lower);
+  return text;
 }
 
 Result<std::vector<std::string>> parse_tags(std::string_view text) {
@@ -114,11 +125,12 @@ Result<std::vector<std::string>> parse_tags(std::string_view text) {
     return {};
   }));
   if (tags.empty()) return Error(Errc::malformed, "a tags.txt without a tag");
-  std::vector<std::string> folded = tags;
-  for (std::string& t : folded) std::transform(t.begin(), t.end(), t.begin(), lower);
-  std::sort(folded.begin(), folded.end());
-  const auto twice = std::adjacent_find(folded.begin(), folded.end());
-  if (twice != folded.end()) {
+  std::vector<std::string> sorted;
+  sorted.reserve(tags.size());
+  for (const std::string& t : tags) sorted.push_back(folded(t));
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  if (twice != sorted.end()) {
     return Error(Errc::duplicate, "a tag that is there twice (upper and lower case are the same)").found(*twice);
   }
   return tags;
@@ -168,6 +180,9 @@ Result<std::vector<Line>> parse_lines(std::string_view text, std::uint64_t memor
         continue;
       }
       if (out.arrays.empty()) return malformed("a name without the number of an array behind it");
+      if (std::all_of(word.begin() + static_cast<std::ptrdiff_t>(word.find('/') + 1), word.end(), is_digit)) {
+        return malformed("the number of an array that cannot be one");
+      }
       // The rest is of a later version: kept as it is.
       const std::size_t begin = static_cast<std::size_t>(word.data() - line.data());
       out.kind = line.substr(begin);

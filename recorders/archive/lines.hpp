@@ -18,6 +18,8 @@ namespace archive {
 bool valid_tag(std::string_view tag) noexcept;
 /// Whether two tags are the same: upper and lower case are.
 bool same_tag(std::string_view a, std::string_view b) noexcept;
+/// Equal for tags that are the same.
+std::string folded(std::string_view tag);
 
 /// The tags, oldest first. Errors: malformed (a tag that is none, no tag at all), duplicate.
 Result<std::vector<std::string>> parse_tags(std::string_view text);

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <map>
 
 #include "file.hpp"
 #include "flat.hpp"
@@ -37,6 +38,10 @@ namespace {
 
 Error too_much() { return Error(Errc::limit, "more names, arrays and texts than a file of this size may have"); }
 
+Error too_many_kinds() {
+  return Error(Errc::limit, "more kinds of optimizer state than there may be").expected(std::to_string(most_kinds));
+}
+
 Error missing(std::string name) { return Error(Errc::malformed, "an entry is missing").expected(std::move(name)); }
 
 }  // namespace
@@ -51,21 +56,23 @@ Result<std::shared_ptr<File>> File::open(SourcePtr source) {
   const zip::Entry* tags = file->directory_->find("tags.txt");
   if (tags == nullptr) return Error(Errc::malformed, "not an archive of models: it has no tags.txt");
   STELE_TRY_ASSIGN(const Bytes text, file->directory_->read(*tags, file->memory_));
-  // "a-\n" becomes two strings.
-  if (!file->spend(text.size() + text.size() / 2 * 3 * sizeof(std::string))) return too_much();
+  // Of each line three strings are made, and an entry of a table.
+  const auto lines =
+      static_cast<std::uint64_t>(std::count(text.span().begin(), text.span().end(), std::byte{'\n'})) + 1;
+  if (!file->spend(4 * text.size() + lines * (5 * sizeof(std::string) + sizeof(Folder) + 96))) return too_much();
   STELE_TRY_ASSIGN(file->tags_, parse_tags({reinterpret_cast<const char*>(text.data()), text.size()}));
-  // Folders that are spelled as their tags stand first.
-  for (const std::string& tag : file->tags_) file->folders_.emplace(tag, tag);
+  for (const std::string& tag : file->tags_) file->folders_.emplace(folded(tag), Folder{tag, tag});
+  // A folder that is spelled as its tag stands before others.
+  std::string_view last;
   for (const zip::Entry& e : file->directory_->entries()) {
-    const std::string_view folder = e.name.substr(0, e.name.find('/'));
-    if (folder.size() == e.name.size() || file->folders_.contains(folder)) continue;
-    for (const std::string& tag : file->tags_) {
-      if (!same_tag(tag, folder)) continue;
-      std::string& now = file->folders_[tag];
-      const bool exact = std::any_of(file->directory_->entries().begin(), file->directory_->entries().end(),
-                                     [&](const zip::Entry& other) { return other.name.starts_with(tag + '/'); });
-      if (!exact) now = folder;
-    }
+    const std::string_view name = e.name.substr(0, e.name.find('/'));
+    if (name.size() == e.name.size() || name == last) continue;
+    last = name;
+    const auto found = file->folders_.find(folded(name));
+    if (found == file->folders_.end()) continue;
+    Folder& folder = found->second;
+    folder.exact = folder.exact || name == folder.tag;
+    folder.name = folder.exact ? folder.tag : name;
   }
   return file;
 }
@@ -80,8 +87,8 @@ Result<std::string> File::find_tag(std::string_view tag) const {
 }
 
 std::string File::entry_name(std::string_view tag, std::string_view rest) const {
-  const auto folder = folders_.find(tag);
-  return (folder != folders_.end() ? folder->second : std::string(tag)) + '/' + std::string(rest);
+  const auto folder = folders_.find(folded(tag));
+  return (folder != folders_.end() ? folder->second.name : std::string(tag)) + '/' + std::string(rest);
 }
 
 Result<std::optional<Bytes>> File::read(std::string_view tag, std::string_view rest) {
@@ -212,10 +219,8 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
 
 Result<const Stored*> File::array(std::string_view tag, Kind kind, const Reference& reference) {
   const std::string_view of = reference.tag.empty() ? tag : std::string_view(reference.tag);
-  const auto known_tag =
-      std::find_if(tags_.begin(), tags_.end(), [&](const std::string& t) { return same_tag(t, of); });
-  const std::string name = entry_name(known_tag != tags_.end() ? *known_tag : of,
-                                      std::string(folder_of(kind)) + '/' + std::to_string(reference.number) + ".fb");
+  const std::string name =
+      entry_name(of, std::string(folder_of(kind)) + '/' + std::to_string(reference.number) + ".fb");
   const zip::Entry* entry = directory_->find(name);
   if (entry == nullptr) return missing(name);
   const auto [found, fresh] = known_.emplace(entry, static_cast<std::uint32_t>(arrays_.size()));
@@ -298,7 +303,7 @@ Result<Checkpoint> File::checkpoint(std::string_view tag) {
   Training training;
   STELE_TRY_ASSIGN(const std::optional<Bytes> config, read(tag, "trainingConfig.fb"));
   if (config) {
-    auto read = read_training(config->span());
+    auto read = read_training(config->span(), memory_);
     if (!read) return std::move(read).error().file(entry_name(tag, "trainingConfig.fb"));
     training = *std::move(read);
     if (!training.json.empty()) {
@@ -307,10 +312,10 @@ Result<Checkpoint> File::checkpoint(std::string_view tag) {
   }
   STELE_TRY_ASSIGN(const std::optional<Bytes> graph, read(tag, "graph.fb"));
   if (graph) {
-    // Strings and lists of a value take a few times what they take in the file.
-    if (!spend(8 * graph->size())) return too_much();
-    auto read = read_graph(graph->span());
-    if (!read) return std::move(read).error().file(entry_name(tag, "graph.fb"));
+    // Strings and lists as values take many times what they take in the file: more than opening parameters may.
+    const std::string name = entry_name(tag, "graph.fb");
+    auto read = read_graph(graph->span(), memory_ + 16 * directory_->find(name)->compressed);
+    if (!read) return std::move(read).error().file(name);
     out.graph = *std::move(read);
   }
 
@@ -329,6 +334,7 @@ Result<Checkpoint> File::checkpoint(std::string_view tag) {
     if (!line.kind.empty()) continue;
     const auto of_line = [&](Error error) { return std::move(error).path(line.name); };
     const auto& keys = line.keys.empty() ? training.state_keys : line.keys;
+    if (keys.size() > most_kinds) return of_line(too_many_kinds());
     if (keys.size() != line.arrays.size()) {
       return of_line(Error(Errc::malformed, "another number of state arrays than the updater has")
                          .expected(std::to_string(keys.size()))
@@ -356,7 +362,10 @@ Result<Checkpoint> File::checkpoint(std::string_view tag) {
         return of_line(too_much());
       }
       auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) { return k.first == keys[i]; });
-      if (kind == kinds.end()) kind = kinds.emplace(kinds.end(), keys[i], samediff::Arrays());
+      if (kind == kinds.end()) {
+        if (kinds.size() == most_kinds) return of_line(too_many_kinds());
+        kind = kinds.emplace(kinds.end(), keys[i], samediff::Arrays());
+      }
       if (auto r = add(kind->second, line.name, **array); !r) return of_line(std::move(r).error());
     }
   }

@@ -27,6 +27,9 @@ std::string entry_of(std::string_view tag, Kind kind, std::uint32_t number, cons
   return std::string(tag) + '/' + std::string(folder_of(kind)) + '/' + std::to_string(number) + extension;
 }
 
+/// The first part of an entry's name: of most a tag.
+std::string_view top_of(const zip::Entry& entry) { return entry.name.substr(0, entry.name.find('/')); }
+
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
 class CrcSink final : public PieceSink {
@@ -198,6 +201,10 @@ class TagWriter {
       std::map<std::string, std::uint32_t> leaves;
     };
     std::vector<Column> columns;
+    if (content.more->optimizer.kinds().size() > most_kinds) {
+      return Error(Errc::not_representable, "more kinds of optimizer state than archives have")
+          .expected(std::to_string(most_kinds));
+    }
     for (const auto& [key, arrays] : content.more->optimizer.kinds()) {
       if (key.empty() || key.find_first_of(" \t\r\n=") != key.npos || !json::valid_utf8(key)) {
         return Error(Errc::not_representable, "a kind of optimizer state whose name is no plain word").found(key);
@@ -392,12 +399,11 @@ class Rewriter {
   Status copy() {
     const auto entries = old_.directory().entries();
     const Source& source = *old_.directory().source();
-    const std::string folder = dropped_.empty() ? std::string() : old_.entry_name(dropped_, "");
     // What does not move and lies side by side is one piece: so the file system can share it between both files.
     std::uint64_t same = 0;
     std::vector<const zip::Entry*> unmoved;
     for (const zip::Entry& e : entries) {
-      if (e.header != same || goes(e, folder) || moved_.contains(&e)) break;
+      if (e.header != same || goes(e) || moved_.contains(&e)) break;
       unmoved.push_back(&e);
       same = e.end;
     }
@@ -406,7 +412,7 @@ class Rewriter {
     for (std::size_t i = unmoved.size(); i < entries.size(); ++i) {
       const zip::Entry& e = entries[i];
       const auto move = moved_.find(&e);
-      if (move == moved_.end() && goes(e, folder)) continue;
+      if (move == moved_.end() && goes(e)) continue;
       const std::string name = move != moved_.end() ? move->second.name : std::string(e.name);
       if (move != moved_.end() && !move->second.head.empty()) {
         STELE_TRY(zip_.add(name, bytes_of(move->second.head)));
@@ -443,15 +449,18 @@ class Rewriter {
       Reference here{tag, 0};
       STELE_TRY_ASSIGN(here.number, next_number(tag, kind));
       home = homes_.emplace(array, here).first;
-      Move move{
-          entry_of(old_.entry_name(tag, "").substr(0, old_.entry_name(tag, "").size() - 1), kind, here.number, ".fb"),
-          {}};
+      const std::string folder = old_.entry_name(tag, "");
+      Move move{entry_of(std::string_view(folder).substr(0, folder.size() - 1), kind, here.number, ".fb"), {}};
+      bool fresh = true;
       if (array->external != nullptr) {
         const std::string beside = std::to_string(here.number) + ".bin";
-        move.head = samediff::array_alone(array->facts.dtype, array->facts.shape, beside, array->facts.bytes);
-        moved_[array->external] = {move.name.substr(0, move.name.rfind('/') + 1) + beside, {}};
+        move.head = samediff::array_alone(array->facts, beside);
+        fresh =
+            moved_.try_emplace(array->external, Move{folder + std::string(folder_of(kind)) + '/' + beside, {}}).second;
       }
-      moved_[array->entry] = std::move(move);
+      if (!moved_.try_emplace(array->entry, std::move(move)).second || !fresh) {
+        return Error(Errc::unsupported, "two arrays of the tag that goes share their bytes").path(line.name);
+      }
     }
     r = home->second;
     if (same_tag(r.tag, tag)) r.tag.clear();
@@ -470,8 +479,8 @@ class Rewriter {
     return next->second++;
   }
 
-  bool goes(const zip::Entry& e, const std::string& folder) const {
-    return e.name == "tags.txt" || (!folder.empty() && e.name.starts_with(folder)) ||
+  bool goes(const zip::Entry& e) const {
+    return e.name == "tags.txt" || (!dropped_.empty() && same_tag(top_of(e), dropped_)) ||
            texts_.contains(std::string(e.name));
   }
 
@@ -629,6 +638,10 @@ Result<Report> edit_archive(const ArchiveFormat& format, PrecisionSpec precision
     std::string dropped;
     if (edit == ArchiveEdit::append) {
       if (at != tags.end()) return Error(Errc::exists, "the archive has this tag already").found(*at);
+      for (const zip::Entry& e : old->directory().entries()) {
+        if (!archive::same_tag(archive::top_of(e), name)) continue;
+        return Error(Errc::exists, "the archive has something else of this tag's name").found(std::string(e.name));
+      }
       tags.push_back(name);
     } else {
       STELE_TRY_ASSIGN(dropped, old->find_tag(tag));

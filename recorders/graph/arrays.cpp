@@ -114,13 +114,15 @@ std::uint64_t content_size(const stele_fb::Array& array) {
   return array.buffer() != nullptr ? array.buffer()->size() : 0;
 }
 
-/// Extents and strides in ND4J's own form. Strides are those of rows first.
-std::vector<std::int64_t> shape_info(DType dtype, std::span<const Extent> shape, bool empty) {
+/// Extents and strides in ND4J's own form. Strides are those of rows first, or of these axes, outermost first.
+std::vector<std::int64_t> shape_info(DType dtype, std::span<const Extent> shape, bool empty,
+                                     std::span<const std::size_t> axes = {}) {
   const std::size_t rank = shape.size();
   std::vector<std::int64_t> info(2 * rank + 4, 0);
   info[0] = static_cast<std::int64_t>(rank);
   std::int64_t stride = 1;
-  for (std::size_t k = rank; k-- > 0;) {
+  for (std::size_t i = rank; i-- > 0;) {
+    const std::size_t k = axes.empty() ? i : axes[i];
     info[1 + k] = static_cast<std::int64_t>(shape[k]);
     info[1 + rank + k] = stride;
     stride = static_cast<std::int64_t>(static_cast<std::uint64_t>(stride) * shape[k]);
@@ -314,21 +316,26 @@ std::string array_head(DType dtype, std::span<const Extent> shape, std::uint64_t
   return head;
 }
 
-std::string array_alone(DType dtype, std::span<const Extent> shape, const std::string& external, std::uint64_t size) {
+std::string array_alone(const ArrayFacts& facts, const std::string& external) {
   flatbuffers::FlatBufferBuilder to(512);
-  const auto info = to.CreateVector(shape_info(dtype, shape, size == 0));
+  const auto info = to.CreateVector(shape_info(facts.dtype, facts.shape, facts.bytes == 0, facts.axes));
   flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>> names;
   if (!external.empty()) names = to.CreateVectorOfStrings({external});
   stele_fb::ArrayBuilder array(to);
   array.add_shape(info);
-  array.add_dtype(type_of(dtype));
+  array.add_dtype(type_of(facts.dtype));
+  if (facts.big_endian) array.add_order(stele_fb::ByteOrder::big);
   if (!external.empty()) {
     array.add_external_names(names);
     array.add_is_external(true);
-    array.add_total_size(static_cast<std::int64_t>(size));
+    array.add_total_size(static_cast<std::int64_t>(facts.bytes));
   }
   to.Finish(array.Finish());
   return {reinterpret_cast<const char*>(to.GetBufferPointer()), to.GetSize()};
+}
+
+std::string array_alone(DType dtype, std::span<const Extent> shape, const std::string& external, std::uint64_t size) {
+  return array_alone(ArrayFacts{dtype, {shape.begin(), shape.end()}, size, {}, false}, external);
 }
 
 flatbuffers::Verifier verifier_of(std::span<const std::byte> buffer) {

@@ -65,6 +65,8 @@ flatbuffers::Offset<stele_fb::Array> make_array(flatbuffers::FlatBufferBuilder& 
 std::string array_head(DType dtype, std::span<const Extent> shape, std::uint64_t size);
 /// A buffer whose root is an array without content: empty, or one whose bytes lie in a file beside it (`external`).
 std::string array_alone(DType dtype, std::span<const Extent> shape, const std::string& external, std::uint64_t size);
+/// The same of content that is there already, in its order of bytes and of axes.
+std::string array_alone(const ArrayFacts& facts, const std::string& external);
 
 /// The array at the root of a buffer of `size` bytes, of which `head` is known: all, or as much as its content leaves.
 struct ArrayHead {

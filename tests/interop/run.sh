@@ -54,6 +54,10 @@ safetensors_golden() {
   diff -r --exclude README.md "$work/golden" tests/data/safetensors
 }
 
+archive_golden() {
+  "$PYTHON" tests/interop/make_golden_archive.py --check tests/data/archive
+}
+
 step "the versions asked for" "$PYTHON" - <<'PYTHON'
 import importlib.metadata, pathlib, sys
 wrong = []
@@ -71,6 +75,7 @@ step "safetensors: files that we write" safetensors_written
 step "safetensors: golden files" safetensors_golden
 step "safetensors: shards that we write" shards_written
 step "safetensors: shards that huggingface_hub splits" shards_read
+step "archives: golden files" archive_golden
 step "JSON: records that we write, by Python, zstd and pyzstd" json_written
 step "JSON: records that these write" json_read
 

@@ -28,8 +28,8 @@ inline namespace v0 {
 
 struct ArchiveOptions {
   /// What is opened; without one the newest. What record() writes; without one "main". 1 to 128 of A-Z a-z 0-9 . _ -,
-  /// some letter among them, no dot at the end, no name that Windows keeps for itself. Upper and lower case are the
-  /// same.
+  /// not digits alone, no dot at the end, no name that Windows keeps for itself, not tags.txt. Upper and lower case are
+  /// the same.
   std::string tag{};
   /// Arrays that the file has already are not written again but referred to (found by CRC-32, compared byte by byte).
   bool deduplicate = false;
