@@ -1,6 +1,6 @@
 # Every target installs what it needs (Debian 12, as root) and builds below build/.
 #
-#   make demo                 build and run examples/digits.cpp
+#   make demo                 build and run examples/digits.cpp and examples/resume.cpp
 #   make test                 build with g++ and run all tests
 #   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan clang-quick
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
@@ -37,8 +37,9 @@ deps-embedded:
 
 demo: deps-build
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target digits
+	cmake --build --preset release -j $(JOBS) --target digits resume
 	build/release/examples/digits examples/data
+	build/release/examples/resume examples/data
 
 test: check-dev
 
