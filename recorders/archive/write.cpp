@@ -557,6 +557,7 @@ Status write_new(const ArchiveFormat& format, const Content& content, Sink& sink
 /// Writes `old` anew: without `dropped` (where it is not empty), with `added` (where there is content).
 Status rewrite(const ArchiveFormat& format, File& old, const std::string& dropped, const std::string& added,
                const Content* content, std::vector<std::string> tags, Sink& sink, const SaveOptions& options) {
+  if (content != nullptr) STELE_TRY(check_texts(content->parameters));
   Gather out(sink, zip::crc32);
   zip::Writer zip(out);
   Rewriter rewriter(old, dropped, out, zip);
@@ -632,7 +633,6 @@ Result<Report> edit_archive(const ArchiveFormat& format, PrecisionSpec precision
     STELE_TRY_ASSIGN(const auto old, archive::File::open(std::move(source)));
     std::string name(tag);
     STELE_TRY(archive::check_tag(name));
-    STELE_TRY(archive::check_texts(checkpoint.parameters));
     std::vector<std::string> tags = old->tags();
     const auto at = std::find_if(tags.begin(), tags.end(), [&](const auto& t) { return archive::same_tag(t, tag); });
     std::string dropped;
