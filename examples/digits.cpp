@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "stele/recorders/archive.hpp"
+#include "stele/recorders/samediff.hpp"
 #include "stele/stele.hpp"
 
 namespace {
@@ -216,6 +217,9 @@ int main(int argc, char** argv) try {
         stele::JsonFormat({.encoding = stele::JsonEncoding::plain, .pretty = true, .numbers_up_to = UINT64_MAX}));
   });
   demo.rows("archive", []<class P>(P) { return stele::ArchiveRecorder<P>(); });
+  demo.rows("samediff", []<class P>(P) { return stele::SameDiffRecorder<P>(); });
+  demo.rows("sdnb", []<class P>(P) { return stele::SameDiffRecorder<P>(stele::SameDiffContainer::sdnb); });
+  demo.rows("sdz", []<class P>(P) { return stele::SameDiffRecorder<P>(stele::SameDiffContainer::sdz); });
   std::filesystem::remove_all(demo.folder);
   return 0;
 } catch (const std::exception& e) {
