@@ -7,14 +7,14 @@ foreach(stele_zstd IN ITEMS zstd::libzstd_shared zstd::libzstd_static zstd::libz
     target_link_libraries(zstd::zstd INTERFACE ${stele_zstd})
   endif()
 endforeach()
-if(TARGET zstd::zstd)
+if(zstd_CONFIG AND TARGET zstd::zstd)
   find_package_handle_standard_args(zstd CONFIG_MODE)
 else()
   find_path(zstd_INCLUDE_DIR zstd.h)
   find_library(zstd_LIBRARY zstd)
   find_package_handle_standard_args(zstd REQUIRED_VARS zstd_LIBRARY zstd_INCLUDE_DIR)
   mark_as_advanced(zstd_INCLUDE_DIR zstd_LIBRARY)
-  if(zstd_FOUND)
+  if(zstd_FOUND AND NOT TARGET zstd::zstd)  # this file may be read again
     add_library(zstd::zstd UNKNOWN IMPORTED)
     set_target_properties(zstd::zstd PROPERTIES IMPORTED_LOCATION "${zstd_LIBRARY}"
                                                 INTERFACE_INCLUDE_DIRECTORIES "${zstd_INCLUDE_DIR}")
