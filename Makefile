@@ -1,6 +1,6 @@
 # Every target installs what it needs (Debian 12, as root) and builds below build/.
 #
-#   make demo                 build and run examples/digits.cpp
+#   make demo                 build and run examples/digits.cpp and examples/resume.cpp
 #   make test                 build with g++ and run all tests
 #   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan clang-quick
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
@@ -17,6 +17,7 @@
 #   make torch                build stele::torch, exchange state_dicts with PyTorch (installs libtorch, half a gigabyte)
 #   make embedded             run the programs for a microcontroller under QEMU (installs a compiler for Arm, and QEMU)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
+#   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
 #   make interop              check files against the programs of others (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -25,7 +26,7 @@ FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-peers growth memory performance instructions
-.PHONY: fuzz docs api deb packaging embedded big-endian interop torch format format-check tidy clean
+.PHONY: fuzz docs api deb packaging embedded big-endian interop interop-dl4j torch format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
@@ -36,8 +37,9 @@ deps-embedded:
 
 demo: deps-build
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target digits
+	cmake --build --preset release -j $(JOBS) --target digits resume
 	build/release/examples/digits examples/data
+	build/release/examples/resume examples/data
 
 test: check-dev
 
@@ -147,6 +149,12 @@ build/interop/installed: tests/interop/requirements.txt
 	python3 -m venv build/interop
 	build/interop/bin/pip install --disable-pip-version-check -q -r $<
 	touch $@
+
+interop-dl4j: deps
+	tools/deps.sh dl4j
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target interop_samediff
+	tests/interop/dl4j.sh build/dev
 
 torch: deps build/torch/python/installed
 	cmake --preset dev -B build/torch -D STELE_TORCH=ON -D STELE_SOURCE_CHECKS=OFF

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "stele/recorders/archive.hpp"
 #include "stele/stele.hpp"
 
 namespace {
@@ -214,6 +215,7 @@ int main(int argc, char** argv) try {
     return stele::JsonRecorder<P>(
         stele::JsonFormat({.encoding = stele::JsonEncoding::plain, .pretty = true, .numbers_up_to = UINT64_MAX}));
   });
+  demo.rows("archive", []<class P>(P) { return stele::ArchiveRecorder<P>(); });
   std::filesystem::remove_all(demo.folder);
   return 0;
 } catch (const std::exception& e) {

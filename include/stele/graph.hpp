@@ -33,7 +33,8 @@ struct GraphVariable {
   std::string name;
   VariableKind kind = VariableKind::array;
   DType dtype = DType::none;  // none: not known
-  /// Absent: not known; -1: an extent that is not known.
+  /// Absent: not known; -1: an extent that is not known. Of no axes, while the tensor's shape is [0]: ND4J's empty
+  /// scalar.
   std::optional<std::vector<std::int64_t>> shape;
   std::vector<std::string> control_dependencies;         // operations that come before it
   std::vector<std::string> control_dependency_of;        // operations that it comes before
@@ -126,8 +127,27 @@ struct STELE_EXPORT Graph {
   /// depends on; a loop is entered once. Errors: malformed (a variable that does not exist, or made twice; a name given
   /// twice).
   Result<std::vector<std::size_t>> order() const;
-  friend bool operator==(const Graph&, const Graph&) = default;
+
+  // Declared: clang 14 asks what a pair with a Graph can do before it knows Graph.
+  Graph();
+  Graph(const Graph&);
+  Graph(Graph&&) noexcept;
+  Graph& operator=(const Graph&);
+  Graph& operator=(Graph&&) noexcept;
+  ~Graph();
+  friend bool operator==(const Graph& a, const Graph& b);
 };
+
+inline Graph::Graph() = default;
+inline Graph::Graph(const Graph&) = default;
+inline Graph::Graph(Graph&&) noexcept = default;
+inline Graph& Graph::operator=(const Graph&) = default;
+inline Graph& Graph::operator=(Graph&&) noexcept = default;
+inline Graph::~Graph() = default;
+inline bool operator==(const Graph& a, const Graph& b) {
+  return a.variables == b.variables && a.operations == b.operations && a.loss_variables == b.loss_variables &&
+         a.outputs == b.outputs && a.sub_graphs == b.sub_graphs;
+}
 
 /// libnd4j's hash of a custom operation's name, as files keep it (ops/declarable/impl/OpRegistrator.cpp, helpers/
 /// impl/OpTracker; docs/formats/samediff.md).

@@ -6,6 +6,7 @@
 #include "stele/recorders/binary.hpp"
 #include "stele/recorders/json.hpp"
 #include "stele/recorders/safetensors.hpp"
+#include "stele/recorders/samediff.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -16,13 +17,17 @@ const SteleFormat stele_format;
 const SafetensorsFormat safetensors_format;
 const ShardedSafetensorsFormat sharded_format;
 const ArchiveFormat archive_format;
+const SameDiffFormat samediff_format;
+const SameDiffFormat sdnb_format({.container = SameDiffContainer::sdnb});
+const SameDiffFormat sdz_format({.container = SameDiffContainer::sdz});
 const JsonFormat json_format({.encoding = JsonEncoding::plain});
 const JsonFormat json_zstd_format({.encoding = JsonEncoding::zstd});
 const JsonFormat json_gzip_format({.encoding = JsonEncoding::gzip});
 
 /// The one list of formats.
-constexpr std::array<const Format*, 7> all = {&stele_format, &safetensors_format, &sharded_format,  &archive_format,
-                                              &json_format,  &json_zstd_format,   &json_gzip_format};
+constexpr std::array<const Format*, 10> all = {&stele_format,     &safetensors_format, &sharded_format, &archive_format,
+                                               &samediff_format,  &sdnb_format,        &sdz_format,     &json_format,
+                                               &json_zstd_format, &json_gzip_format};
 
 std::string join(const char* separator, auto text_of) {
   std::string text;

@@ -184,7 +184,8 @@ class TagWriter {
       if (found == leaves.end()) continue;
       const LeafView leaf = parameters.leaf(found->second);
       v.dtype = leaf.dtype();
-      v.shape.emplace(leaf.shape().begin(), leaf.shape().end());
+      const bool scalar = v.shape && v.shape->empty() && leaf.byte_size() == 0;  // ND4J's empty one
+      if (!scalar) v.shape.emplace(leaf.shape().begin(), leaf.shape().end());
     }
     return graph;
   }

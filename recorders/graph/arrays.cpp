@@ -115,7 +115,7 @@ std::uint64_t content_size(const stele_fb::Array& array) {
 }
 
 /// Extents and strides in ND4J's own form. Strides are those of rows first, or of these axes, outermost first.
-std::vector<std::int64_t> shape_info(DType dtype, std::span<const Extent> shape,
+std::vector<std::int64_t> shape_info(DType dtype, std::span<const Extent> shape, bool empty,
                                      std::span<const std::size_t> axes = {}) {
   const std::size_t rank = shape.size();
   std::vector<std::int64_t> info(2 * rank + 4, 0);
@@ -128,7 +128,7 @@ std::vector<std::int64_t> shape_info(DType dtype, std::span<const Extent> shape,
     stride = static_cast<std::int64_t>(static_cast<std::uint64_t>(stride) * shape[k]);
   }
   info[2 * rank + 1] = find([&](const Known& k) { return k.dtype == dtype; })->flags;
-  if (element_count(shape) == 0) info[2 * rank + 1] |= empty_flag;
+  if (empty) info[2 * rank + 1] |= empty_flag;
   info[2 * rank + 2] = 1;
   info[2 * rank + 3] = 'c';
   return info;
@@ -167,7 +167,8 @@ Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType va
     }
     facts.big_endian = array.order() == stele_fb::ByteOrder::big;
     const bool empty = (flags & empty_flag) != 0;
-    if (empty && rank == 0) facts.shape = {0};
+    facts.scalar = empty && rank == 0;
+    if (facts.scalar) facts.shape = {0};
     if (empty && element_count(facts.shape) != 0) return bad("an empty array whose extents have elements");
     if (element_count(facts.shape) != 0) {
       STELE_TRY_ASSIGN(facts.axes, axes_of(facts.shape, *shape));
@@ -275,7 +276,7 @@ flatbuffers::Offset<stele_fb::Array> make_array(flatbuffers::FlatBufferBuilder& 
     buffer = to.CreateUninitializedVector(static_cast<std::size_t>(size), 1, &memory);
     if (content != nullptr) *content = to.GetSize() - sizeof(flatbuffers::uoffset_t);
   }
-  const auto info = to.CreateVector(shape_info(dtype, shape));
+  const auto info = to.CreateVector(shape_info(dtype, shape, size == 0));
   stele_fb::ArrayBuilder array(to);
   array.add_shape(info);
   if (size != 0) array.add_buffer(buffer);
@@ -319,7 +320,7 @@ std::string array_head(DType dtype, std::span<const Extent> shape, std::uint64_t
 
 std::string array_alone(const ArrayFacts& facts, const std::string& external) {
   flatbuffers::FlatBufferBuilder to(512);
-  const auto info = to.CreateVector(shape_info(facts.dtype, facts.shape, facts.axes));
+  const auto info = to.CreateVector(shape_info(facts.dtype, facts.shape, facts.bytes == 0, facts.axes));
   flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>> names;
   if (!external.empty()) names = to.CreateVectorOfStrings({external});
   stele_fb::ArrayBuilder array(to);

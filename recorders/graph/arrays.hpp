@@ -41,6 +41,7 @@ struct ArrayFacts {
   std::uint64_t bytes = 0;        // that its shape and dtype ask for; of strings: that there are
   std::vector<std::size_t> axes;  // in the order of the file, outermost first; empty: as they are
   bool big_endian = false;
+  bool scalar = false;  // no elements and no axes, which ND4J has: the shape is [0]
 };
 
 /// Reads shape and dtype. `hint`: the dialect that an array of unclear form has; `dtype`: of the variable, which is

@@ -15,6 +15,9 @@ int main() {
   stele::save(model, "mine.json.gz").value();
   check(stele::load<Model>("mine.json.gz").value(), "front door, JSON");
 
+  stele::save(model, "mine.zip").value();
+  check(stele::load<Model>("mine.zip").value(), "front door, archive");
+
   stele::BinaryRecorder<stele::HalfPrecision> binary;
   binary.record(model, "mine.stele").value();
   check(stele::load<Model>("mine.stele").value(), "front door, .stele in half precision");

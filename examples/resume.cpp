@@ -1,0 +1,249 @@
+// Trains a small network on handwritten digits and saves it on the way into one archive: parameters, both moments of
+// Adam, learning-rate schedule and counts, one tag for each checkpoint. Then goes on from the archive alone, and checks
+// that this ends, bit for bit, where the run ends that was not interrupted.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stele/recorders/archive.hpp"
+#include "stele/stele.hpp"
+
+namespace {
+
+constexpr std::size_t inputs = 64, hidden = 48, outputs = 10, batch = 50;
+
+struct Layer {
+  stele::Tensor<float, 2> weight;  // [outputs, inputs]
+  stele::Tensor<float, 1> bias;
+
+  void operator()(std::span<const float> x, std::span<float> y) const {
+    for (std::size_t o = 0; o < y.size(); ++o) {
+      y[o] = bias[o];
+      for (std::size_t i = 0; i < x.size(); ++i) y[o] += weight(o, i) * x[i];
+    }
+  }
+};
+
+struct Network {
+  std::vector<float> mean;  // of each pixel; not trained
+  Layer first, second;
+
+  /// The logits of an image; `a` gets what the hidden layer gives.
+  std::array<float, outputs> operator()(std::span<const float, inputs> x, std::array<float, hidden>& a) const {
+    std::array<float, outputs> y{};
+    first(x, a);
+    for (float& v : a) v = std::max(v, 0.0F);
+    second(a, y);
+    return y;
+  }
+  std::array<std::span<float>, 4> trained() {
+    return {std::span(first.weight), std::span(first.bias), std::span(second.weight), std::span(second.bias)};
+  }
+};
+
+Network zeros() {
+  const auto layer = [](std::size_t in, std::size_t out) {
+    return Layer{stele::Tensor<float, 2>::zeros({out, in}), stele::Tensor<float, 1>::zeros({out})};
+  };
+  return {std::vector<float>(inputs), layer(inputs, hidden), layer(hidden, outputs)};
+}
+
+struct Images {
+  std::vector<std::uint8_t> pixels, labels;  // 64 for each image, one for each
+
+  std::array<float, inputs> image(std::size_t i, const std::vector<float>& mean) const {
+    std::array<float, inputs> x{};
+    for (std::size_t k = 0; k < inputs; ++k) x[k] = (static_cast<float>(pixels[i * inputs + k]) - mean[k]) / 16;
+    return x;
+  }
+  Images part(std::size_t from, std::size_t to) const {
+    const auto cut = [](const auto& all, std::size_t a, std::size_t b) {
+      return std::vector(all.begin() + static_cast<std::ptrdiff_t>(a), all.begin() + static_cast<std::ptrdiff_t>(b));
+    };
+    return {cut(pixels, from * inputs, to * inputs), cut(labels, from, to)};
+  }
+};
+
+Images read_images(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::vector<std::uint8_t> all(std::istreambuf_iterator<char>(file), {});
+  if (all.size() < 16) throw std::runtime_error("cannot read " + path);
+  const auto labels = all.begin() + 16 + static_cast<std::ptrdiff_t>((all.size() - 16) / 65 * 64);
+  return {{all.begin() + 16, labels}, {labels, all.end()}};
+}
+
+// All that it takes to go on training.
+struct Training {
+  Network network, m, v;
+  stele::TrainingConfig config;
+};
+
+Training start(const Images& images) {
+  Training t{zeros(), zeros(), zeros(), {}};
+  for (std::size_t i = 0; i < images.pixels.size(); ++i) t.network.mean[i % inputs] += images.pixels[i];
+  for (float& m : t.network.mean) m /= static_cast<float>(images.labels.size());
+  std::mt19937 random(1998);
+  for (Layer* layer : {&t.network.first, &t.network.second}) {
+    for (float& w : layer->weight) w = (static_cast<float>(random() % 20001) - 10000) / 40000;
+  }
+  // Half the rate after each 200 steps.
+  t.config.updater = stele::updaters::adam(stele::schedules::step(stele::ScheduleType::iteration, 4e-3, 0.5, 200));
+  return t;
+}
+
+/// Into the archive, as a tag of its own.
+void save(const Training& t, const std::string& path, const std::string& tag) {
+  stele::Checkpoint checkpoint{stele::snapshot_of(t.network).value()};  // borrows: nothing is copied
+  checkpoint.optimizer.set("M", t.m).value();
+  checkpoint.optimizer.set("V", t.v).value();
+  checkpoint.training = t.config;
+  const stele::ArchiveRecorder<> recorder{stele::ArchiveFormat({.tag = tag, .deduplicate = true})};
+  if (std::filesystem::exists(path)) {
+    recorder.edit(checkpoint, path, tag).value();
+  } else {
+    recorder.record(checkpoint, path).value();
+  }
+}
+
+/// Nothing is initialised first: structure and shapes come from the archive.
+Training resume(const std::string& path, const std::string& tag) {
+  const stele::Checkpoint checkpoint = stele::open_archive(path, tag).value();
+  Training t;
+  t.network = stele::from_snapshot<Network>(checkpoint.parameters).value();
+  checkpoint.optimizer.load_into("M", t.m).value();
+  checkpoint.optimizer.load_into("V", t.v).value();
+  t.config = checkpoint.training.value();
+  return t;
+}
+
+/// Adds the gradient of one image's cross entropy, which is returned.
+float backward(const Network& n, Network& gradient, std::span<const float, inputs> x, std::size_t label) {
+  std::array<float, hidden> a{}, da{};
+  std::array<float, outputs> y = n(x, a);
+  float sum = 0;
+  for (float& v : y) sum += v = std::exp(v);
+  const float loss = std::log(sum / y[label]);
+  for (std::size_t o = 0; o < outputs; ++o) {
+    const float dy = y[o] / sum - (o == label ? 1.0F : 0.0F);
+    gradient.second.bias[o] += dy;
+    for (std::size_t i = 0; i < hidden; ++i) {
+      gradient.second.weight(o, i) += dy * a[i];
+      da[i] += dy * n.second.weight(o, i);
+    }
+  }
+  for (std::size_t o = 0; o < hidden; ++o) {
+    if (a[o] == 0) continue;
+    gradient.first.bias[o] += da[o];
+    for (std::size_t i = 0; i < inputs; ++i) gradient.first.weight(o, i) += da[o] * x[i];
+  }
+  return loss;
+}
+
+/// Up to this many steps of Adam in all. Which images a step takes follows from the count alone.
+void train(Training& t, const Images& images, std::int64_t steps) {
+  const auto passes = static_cast<std::int64_t>(images.labels.size() / batch);
+  const stele::TrainingObject& adam = t.config.updater;
+  const double beta1 = adam.number("beta1")->value(), beta2 = adam.number("beta2")->value();
+  while (t.config.iteration_count < steps) {
+    const double rate = stele::learning_rate(t.config).value();  // of the schedule, at these counts
+    Network gradient = zeros();
+    for (std::size_t k = 0; k < batch; ++k) {
+      const std::size_t i = static_cast<std::size_t>(t.config.iteration_count % passes) * batch + k;
+      backward(t.network, gradient, images.image(i, t.network.mean), images.labels[i]);
+    }
+    const auto n = static_cast<double>(++t.config.iteration_count);
+    t.config.epoch_count = t.config.iteration_count / passes;
+    const double alpha = rate * std::sqrt(1 - std::pow(beta2, n)) / (1 - std::pow(beta1, n));
+    const auto p = t.network.trained(), g = gradient.trained(), m = t.m.trained(), v = t.v.trained();
+    for (std::size_t k = 0; k < p.size(); ++k) {
+      for (std::size_t i = 0; i < p[k].size(); ++i) {
+        const double d = g[k][i] / batch;
+        m[k][i] = static_cast<float>(beta1 * m[k][i] + (1 - beta1) * d);
+        v[k][i] = static_cast<float>(beta2 * v[k][i] + (1 - beta2) * d * d);
+        p[k][i] -= static_cast<float>(alpha * m[k][i] / (std::sqrt(v[k][i]) + 1e-8));
+      }
+    }
+  }
+}
+
+void print(const char* what, const Network& n, const Images& images) {
+  Network unused = zeros();
+  float loss = 0;
+  std::size_t right = 0;
+  for (std::size_t i = 0; i < images.labels.size(); ++i) {
+    const auto x = images.image(i, n.mean);
+    std::array<float, hidden> a{};
+    const auto y = n(x, a);
+    loss += backward(n, unused, x, images.labels[i]);
+    right += std::max_element(y.begin(), y.end()) - y.begin() == images.labels[i] ? 1 : 0;
+  }
+  const auto count = static_cast<float>(images.labels.size());
+  std::printf("%-44s loss %.4f, %5.1f %% right\n", what, loss / count, 100 * static_cast<double>(right) / count);
+}
+
+bool same_bits(Network& a, Network& b) {
+  const auto x = a.trained(), y = b.trained();
+  return a.mean == b.mean && std::equal(x.begin(), x.end(), y.begin(), [](auto one, auto other) {
+           return one.size() == other.size() && std::memcmp(one.data(), other.data(), one.size_bytes()) == 0;
+         });
+}
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+  const Images all = read_images(std::string(argc > 1 ? argv[1] : "examples/data") + "/digits-test.bin");
+  const Images images = all.part(0, 350), test = all.part(350, all.labels.size());
+  const std::string path = std::filesystem::temp_directory_path() / "stele-resume.zip";
+  std::filesystem::remove(path);
+
+  // The run that is not interrupted. It only leaves checkpoints behind it.
+  Training whole = start(images);
+  print("before", whole.network, test);
+  for (const int steps : {100, 200, 300}) {
+    train(whole, images, steps);
+    save(whole, path, "step-" + std::to_string(steps));
+    std::printf("  step-%d saved: the archive has %ju bytes\n", steps,
+                std::uintmax_t{std::filesystem::file_size(path)});
+  }
+  print("after 300 steps", whole.network, test);
+  // For programs that only run the network: half the bytes, and no optimizer.
+  stele::ArchiveRecorder<stele::HalfPrecision>{}.append(whole.network, path, "step-300-f16").value();
+  train(whole, images, 600);
+  print("after 600 steps", whole.network, test);
+
+  // What is no longer wanted goes; arrays that other tags share with it stay.
+  const auto before = std::filesystem::file_size(path);
+  stele::remove_archive_tag(path, "step-100").value();
+  std::printf("  step-100 removed: %ju bytes less\n", std::uintmax_t{before - std::filesystem::file_size(path)});
+  std::printf("  tags:");
+  const std::vector<std::string> tags = stele::archive_tags(path).value();
+  for (const std::string& tag : tags) std::printf(" %s", tag.c_str());
+  std::printf("\n");
+  print("step-300-f16", stele::load<Network>(path).value(), test);  // the newest tag
+
+  Training again = resume(path, "step-300");
+  print("step-300, resumed", again.network, test);
+  train(again, images, 600);
+  print("resumed, after 600 steps", again.network, test);
+  std::filesystem::remove(path);
+
+  const bool same = same_bits(whole.network, again.network) && same_bits(whole.m, again.m) &&
+                    same_bits(whole.v, again.v) && whole.config == again.config;
+  std::printf("%s\n", same ? "Bit for bit the same as without interruption." : "Not the same as without interruption!");
+  return same ? 0 : 1;
+} catch (const std::exception& e) {
+  std::fprintf(stderr, "%s\n", e.what());
+  return 1;
+}

@@ -1,0 +1,98 @@
+// DL4J's SameDiff files: .fb (all releases up to 1.0.0-M2.1), .sdnb and .sdz (2025 and later).
+//
+// .fb
+// 1. one FlatBuffer, its root a SameDiffGraph (recorders/graph/samediff.fbs): variables with their arrays inside,
+//    operations, placeholders, loss variables, training configuration as JSON, optimizer state; below 2 GiB in all.
+//    Arrays of dialect A: `shape` is ND4J's shapeInfo. DL4J writes them big-endian, we little-endian, which it reads,
+//    too
+//
+// .sdnb
+// 1. "SDNB", then big-endian: i32 version (1), i64 offset and i64 length of the manifest, i64 32: where 2. begins
+// 2. the same FlatBuffer, with arrays of dialect B: `shape` has the extents; those of 1 MiB and more lie behind it
+// 3. arrays, one behind the other, little-endian
+// 4. manifest: a Java object that says where they lie (recorders/samediff/manifest.hpp)
+// Several files <base>.shard<i>-of-<N>.sdnb are one model; the first of them has the graph.
+//
+// .sdz: a zip file of one .sdnb (its name: model), or of shards of it.
+// Byte by byte: docs/formats/samediff.md.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "stele/checkpoint.hpp"
+#include "stele/recorder.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+enum class SameDiffContainer : std::uint8_t { fb, sdnb, sdz };
+
+struct SameDiffOptions {
+  SameDiffContainer container = SameDiffContainer::fb;
+  /// .sdnb and .sdz: more bytes of tensors than this are spread over several shards. DL4J reads none of 2 GiB.
+  std::uint64_t shard_bytes = std::uint64_t{1} << 30;
+};
+
+/// Reads any of the three, whatever its options say. Tensors are the variables and constants that have arrays, by their
+/// names; an array of texts is a value. Errors of open(): malformed, truncated, unsupported (among them files from
+/// before 1.0.0-beta4), missing (a shard), duplicate, limit.
+class STELE_EXPORT SameDiffFormat : public Format {
+ public:
+  SameDiffFormat() = default;
+  explicit SameDiffFormat(SameDiffOptions options) : options_(options) {}
+  const SameDiffOptions& options() const noexcept { return options_; }
+
+  /// "samediff", "sdnb", "sdz".
+  std::string_view name() const noexcept override;
+  std::string_view extension() const noexcept override;
+  const Capabilities& capabilities() const noexcept override;
+  bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  /// Errors: limit (a file of 2 GiB or more; the error names the tensor and what to use instead), exists (shards that
+  /// are there already).
+  Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
+
+ private:
+  SameDiffOptions options_;
+};
+
+/// Everything in a SameDiff file: parameters, graph, training configuration, optimizer state. All arrays stay lazy.
+STELE_EXPORT Result<Checkpoint> open_samediff(const detail::From& from,
+                                              const LoadOptions& options = default_load_options());
+
+namespace detail {
+STELE_EXPORT Result<Report> record_samediff(const SameDiffFormat& format, PrecisionSpec precision,
+                                            const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options);
+STELE_EXPORT Result<Report> record_samediff(const SameDiffFormat& format, PrecisionSpec precision,
+                                            const Checkpoint& checkpoint, const std::string& path,
+                                            const SaveOptions& options);
+}  // namespace detail
+
+/// The precision is that of parameters; optimizer state stays as it is.
+template <PrecisionSettings Settings = NativePrecision>
+class SameDiffRecorder : public Recorder<SameDiffFormat, Settings> {
+  using Base = Recorder<SameDiffFormat, Settings>;
+
+ public:
+  SameDiffRecorder() = default;
+  explicit SameDiffRecorder(SameDiffContainer container) : Base(SameDiffFormat({.container = container})) {}
+  explicit SameDiffRecorder(SameDiffOptions options) : Base(SameDiffFormat(options)) {}
+  using Base::record;
+  Result<Report> record(const Checkpoint& checkpoint, const std::string& path,
+                        const SaveOptions& options = default_save_options()) const {
+    return detail::record_samediff(Base::format(), precision_spec<Settings>(), checkpoint, path, options);
+  }
+  Result<Report> record(const Checkpoint& checkpoint, Sink& sink,
+                        const SaveOptions& options = default_save_options()) const {
+    return detail::record_samediff(Base::format(), precision_spec<Settings>(), checkpoint, sink, options);
+  }
+  Result<Checkpoint> open_checkpoint(const detail::From& from,
+                                     const LoadOptions& options = default_load_options()) const {
+    return open_samediff(from, options);
+  }
+};
+
+}  // namespace v0
+}  // namespace stele
