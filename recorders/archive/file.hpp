@@ -58,6 +58,10 @@ class File : public std::enable_shared_from_this<File> {
   /// An entry whole, or nothing where it is not there.
   Result<std::optional<Bytes>> read(std::string_view tag, std::string_view rest);
 
+  /// Memory that opening may still take; what is gone again can be given back.
+  std::uint64_t memory() const noexcept { return memory_; }
+  void set_memory(std::uint64_t bytes) noexcept { memory_ = bytes; }
+
   Result<Snapshot> parameters(std::string_view tag);
   Result<Checkpoint> checkpoint(std::string_view tag);
 

@@ -153,6 +153,11 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
   Stored out;
   out.entry = &entry;
   std::optional<ArrayHead> head;
+  // Where all of the entry is known, and found to be right: what its content alone has.
+  const auto know = [&](std::span<const std::byte> all) {
+    out.crc = zip::crc32(0, all.data() + head->begin, static_cast<std::size_t>(head->end - head->begin));
+    out.checked = true;
+  };
   if (entry.method == zip::stored) {
     STELE_TRY_ASSIGN(const std::uint64_t data, place(entry));
     out.source = directory_->source();
@@ -173,12 +178,21 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
       const std::uint32_t crc = zip::crc32(0, bytes.data(), static_cast<std::size_t>(head->begin));
       out.crc = zip::crc32_joined(crc, entry.crc, head->end - head->begin);
       out.checked = true;
+    } else if (head) {
+      if (zip::crc32(0, bytes.data(), bytes.size()) != entry.crc) return Error(Errc::checksum, "an array is damaged");
+      know(bytes);
     }
   } else {
+    // What inflates keeps a state of its own, so the one that was read from goes.
+    STELE_TRY_ASSIGN(const SourcePtr once, directory_->open(entry));
+    for (const std::uint64_t most : {first_read, largest_head}) {
+      Bytes bytes(static_cast<std::size_t>(std::min(entry.size, most)));
+      STELE_TRY(once->read_at(0, bytes.span()));
+      STELE_TRY_ASSIGN(head, samediff::read_head(bytes.span(), entry.size));
+      if (head && bytes.size() == entry.size) know(bytes.span());  // reading to the end has checked it
+      if (head || entry.size <= most) break;
+    }
     STELE_TRY_ASSIGN(out.source, directory_->open(entry));
-    Bytes bytes(static_cast<std::size_t>(std::min(entry.size, largest_head)));
-    STELE_TRY(out.source->read_at(0, bytes.span()));
-    STELE_TRY_ASSIGN(head, samediff::read_head(bytes.span(), entry.size));
   }
   if (!head) {
     // Not of our making: something lies behind its content. Read and checked whole, once.
@@ -186,6 +200,7 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
     STELE_TRY_ASSIGN(const Bytes bytes, directory_->read(entry, memory_));
     STELE_TRY_ASSIGN(head, samediff::read_head(bytes.span(), entry.size));
     if (!head) return Error(Errc::malformed, "not an array");
+    know(bytes.span());
   }
   out.facts = std::move(head->facts);
   out.content = head->begin;
@@ -231,7 +246,8 @@ Result<const Stored*> File::array(std::string_view tag, Kind kind, const Referen
       Error error = std::move(opened).error();
       return error.offset() ? std::move(error) : std::move(error).offset(entry->header);
     }
-    if (!spend(sizeof(Stored) + 96 + opened->facts.shape.size() * sizeof(Extent))) return too_much();
+    const std::uint64_t inflates = opened->source != directory_->source() ? 256 + 2 * entry->name.size() : 0;
+    if (!spend(sizeof(Stored) + 96 + inflates + opened->facts.shape.size() * sizeof(Extent))) return too_much();
     arrays_.push_back(*std::move(opened));
   }
   return &arrays_[found->second];
@@ -256,6 +272,9 @@ Status add(samediff::Arrays& to, const std::string& name, const Stored& array) {
   if (array.facts.dtype != DType::string) return to.add(name, array.facts, {&stored_ops, &array, 0});
   Bytes bytes(static_cast<std::size_t>(array.facts.bytes));
   STELE_TRY(array.source->read_at(array.offset, bytes.span()));
+  if (array.checked && zip::crc32(0, bytes.data(), bytes.size()) != array.crc) {
+    return Error(Errc::checksum, "an array of texts is damaged");
+  }
   STELE_TRY_ASSIGN(const auto texts, samediff::texts_of(array.facts, bytes.span()));
   to.builder().value(to.builder().intern(name), samediff::value_of(texts, array.facts.shape));
   return {};

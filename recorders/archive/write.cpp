@@ -384,7 +384,9 @@ class Rewriter {
     for (const std::string& tag : old_.tags()) {
       if (same_tag(tag, dropped_)) continue;
       for (const Kind kind : {Kind::params, Kind::updater}) {
+        const std::uint64_t memory = old_.memory();
         STELE_TRY_ASSIGN(std::vector<Line> lines, old_.lines(tag, kind));
+        old_.set_memory(memory);
         bool changed = false;
         for (Line& line : lines) {
           for (Reference& r : line.arrays) STELE_TRY(keep(tag, kind, line, r, changed));
@@ -499,7 +501,9 @@ Status fill_pool(File& file, const std::string& dropped, Pool& pool) {
   for (const std::string& tag : file.tags()) {
     if (same_tag(tag, dropped)) continue;
     for (const Kind kind : {Kind::params, Kind::updater}) {
+      const std::uint64_t memory = file.memory();
       STELE_TRY_ASSIGN(const std::vector<Line> lines, file.lines(tag, kind));
+      file.set_memory(memory);
       for (const Line& line : lines) {
         if (!line.kind.empty()) continue;
         for (const Reference& r : line.arrays) {

@@ -200,6 +200,8 @@ Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType va
 Result<std::vector<std::string>> texts_of(const ArrayFacts& facts, std::span<const std::byte> buffer) {
   const auto count = element_count(facts.shape);
   if (!count) return bad("an array of too many elements");
+  // They become lists in each other.
+  if (facts.shape.size() > 32) return Error(Errc::limit, "an array of texts of too many axes").expected("at most 32");
   if (*count == 0) return std::vector<std::string>();
   // A count and then offsets, big-endian; or offsets alone, in either order of bytes. The first offset is 0, the last
   // the length of the text behind them.
@@ -380,6 +382,7 @@ Result<std::optional<ArrayHead>> checked_head(std::span<const std::byte> buffer,
       return bad("an array in another file that does not name one");
     }
     head.external = array.external_names()->Get(0)->str();
+    if (head.external.empty()) return bad("an array in another file that does not name one");
     if (array.total_size() < 0 || static_cast<std::uint64_t>(array.total_size()) != head.facts.bytes) {
       return bad("an array whose length is not that of its type and shape")
           .expected(std::to_string(head.facts.bytes) + " bytes")
