@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "samediff_generated.h"
+#include "stele/detail/little_endian.hpp"
 #include "stele/graph.hpp"
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
@@ -89,12 +90,21 @@ inline std::vector<std::string> texts_of(const flatbuffers::Vector<flatbuffers::
   for (const auto* text : *texts) all.push_back(text->str());
   return all;
 }
+/// An element of a vector. Verified is that it is there, not that it is aligned: numbers of 8 bytes may not be.
+template <class T>
+auto number_at(const flatbuffers::Vector<T>& numbers, std::size_t i) {
+  if constexpr (std::is_arithmetic_v<T>) {
+    return load_le<T>(reinterpret_cast<const std::byte*>(numbers.Data()) + i * sizeof(T));
+  } else {
+    return numbers.Get(static_cast<flatbuffers::uoffset_t>(i));
+  }
+}
 template <class T, class From>
 std::vector<T> numbers_of(const flatbuffers::Vector<From>* numbers) {
   std::vector<T> all;
   if (numbers == nullptr) return all;
   all.reserve(numbers->size());
-  for (flatbuffers::uoffset_t i = 0; i < numbers->size(); ++i) all.push_back(static_cast<T>(numbers->Get(i)));
+  for (flatbuffers::uoffset_t i = 0; i < numbers->size(); ++i) all.push_back(static_cast<T>(number_at(*numbers, i)));
   return all;
 }
 

@@ -277,7 +277,7 @@ Result<const Model::Stored*> Model::find_array(const Part& part, const stele_fb:
     // Files of early 2025 have no array to describe what lies behind the FlatBuffer.
     out.facts.dtype = dtype;
     if (shape == nullptr) return bad("an array whose shape nothing says");
-    for (const std::int64_t extent : *shape) {
+    for (const std::int64_t extent : numbers_of<std::int64_t>(shape)) {
       if (extent < 0) return bad("an array with a negative extent");
       out.facts.shape.push_back(static_cast<Extent>(extent));
     }
