@@ -25,12 +25,19 @@ Status Sink::patch(std::uint64_t /*offset*/, std::span<const std::byte> /*bytes*
   return Error(Errc::unsupported, "what was written here cannot be changed").file(name_);
 }
 
+namespace {
+
+Status check_range(const Source& from, std::uint64_t offset, std::uint64_t size) {
+  if (offset <= from.size() && size <= from.size() - offset) return {};
+  return Error(Errc::truncated, "a copy of bytes beyond the end").file(from.name()).offset(offset);
+}
+
+}  // namespace
+
 Status Sink::copy(const Source& from, std::uint64_t offset, std::uint64_t size) {
   return detail::guarded(name_, [&]() -> Status {
     constexpr std::size_t most = std::size_t{1} << 20;
-    if (offset > from.size() || size > from.size() - offset) {
-      return Error(Errc::truncated, "a copy of bytes beyond the end").file(from.name()).offset(offset);
-    }
+    STELE_TRY(check_range(from, offset, size));
     const auto all = from.view();
     Bytes staging(all.empty() ? static_cast<std::size_t>(std::min<std::uint64_t>(size, most)) : 0);
     while (size != 0) {
@@ -190,6 +197,7 @@ class FileSink final : public Sink {
 
   Status copy(const Source& from, std::uint64_t offset, std::uint64_t size) override {
     if (from.file() == nullptr) return Sink::copy(from, offset, size);
+    STELE_TRY(check_range(from, offset, size));
     std::uint64_t copied = 0;
     STELE_TRY(attempt([&]() -> Status {
       STELE_TRY_ASSIGN(copied, os::copy(*from.file(), offset, temporary_.file(), size, progress_));

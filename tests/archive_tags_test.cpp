@@ -132,8 +132,9 @@ TEST_CASE("archive: A3 the order of state arrays") {
                                                {"AdaGrad", {"grad"}},     {"AdaDelta", {"msg", "msdx"}},
                                                {"AdaBelief", {"M", "S"}}, {"Unknown", {"z", "a"}},
                                                {"Adam", {"M", "V"}}};
-  for (const auto& [updater, keys] : orders) {
-    CAPTURE(updater);
+  for (const auto& order : orders) {
+    const auto& [updater, keys] = order;
+    CAPTURE(order.first);
     // Set the other way round; an updater of its own keeps that.
     const Names set = updater == "Unknown" ? keys : Names(keys.rbegin(), keys.rend());
     const Checkpoint c = with_state(updater, set);
@@ -568,8 +569,9 @@ TEST_CASE("archive: A15 optional fields of the graph") {
     CHECK(good(read_graph(bytes_of(good(write_graph(graph))), plenty)) == graph);
   GraphOperation custom;
   custom.op_name = "conv2d";
-  CHECK(good(read_graph(bytes_of(good(write_graph(Graph{{}, {custom}, {}, {}, {}}))), plenty)).operations[0].number ==
-        7325441780195652299);
+  Graph alone;
+  alone.operations = {custom};
+  CHECK(good(read_graph(bytes_of(good(write_graph(alone))), plenty)).operations[0].number == 7325441780195652299);
 }
 
 TEST_CASE("archive: A16 each entry is checked when it is read") {

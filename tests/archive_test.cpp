@@ -231,10 +231,10 @@ TEST_CASE("archive: R17 names of parameters are no names of files") {
   for (std::size_t i = 0; i < arrays.size(); ++i) CHECK(entries[i].first == "main/params/" + std::to_string(i) + ".fb");
   CHECK(arrays_of(good(opened(file)).parameters) == arrays);
   // Each alone, so that each is the first in its file.
-  for (const auto& [name, array] : arrays) {
-    CAPTURE(name);
-    const std::string alone = archive_of(checkpoint({{name, array}}));
-    CHECK(arrays_of(good(opened(alone)).parameters) == Arrays{{name, array}});
+  for (const auto& one : arrays) {
+    CAPTURE(one.first);
+    const std::string alone = archive_of(checkpoint({one}));
+    CHECK(arrays_of(good(opened(alone)).parameters) == Arrays{one});
   }
 }
 

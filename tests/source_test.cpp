@@ -312,3 +312,28 @@ TEST_CASE("source: read from many threads at a time") {
     CHECK(wrong == 0);
   }
 }
+
+TEST_CASE("source: mapped from what is open") {
+  const TempDir dir;
+  const std::string text = pattern_text(100000);
+  write_text(dir / "file", text);
+  const SourcePtr read = open_file(dir / "file").value();
+  CHECK(read->view().empty());
+  CHECK(read->file() != nullptr);
+  std::filesystem::remove(dir / "file");  // it is still open
+  write_text(dir / "file", "another");
+  const SourcePtr mapped = read->mapped();
+  REQUIRE(mapped != nullptr);
+  CHECK(mapped->name() == read->name());
+  CHECK(text_of(mapped->view()) == text);
+  CHECK(mapped->view_is_private());
+  CHECK(text_at(*read, 99990, 10) == text.substr(99990));
+  // Of no bytes; of what is memory already.
+  write_text(dir / "empty", "");
+  const SourcePtr empty = open_file(dir / "empty").value()->mapped();
+  REQUIRE(empty != nullptr);
+  CHECK(empty->size() == 0);
+  CHECK(borrow_bytes(bytes_of(text))->mapped() == nullptr);
+  CHECK(borrow_bytes(bytes_of(text))->file() == nullptr);
+  CHECK(map_file(dir / "file").value()->mapped() == nullptr);
+}
