@@ -2,6 +2,7 @@
 // docs/formats/samediff.md.
 #pragma once
 
+#include <bit>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -93,8 +94,8 @@ inline std::vector<std::string> texts_of(const flatbuffers::Vector<flatbuffers::
 /// An element of a vector. Verified is that it is there, not that it is aligned: numbers of 8 bytes may not be.
 template <class T>
 auto number_at(const flatbuffers::Vector<T>& numbers, std::size_t i) {
-  if constexpr (std::is_arithmetic_v<T>) {
-    return load_le<T>(reinterpret_cast<const std::byte*>(numbers.Data()) + i * sizeof(T));
+  if constexpr (sizeof(T) == 8) {
+    return std::bit_cast<T>(load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(numbers.Data()) + 8 * i));
   } else {
     return numbers.Get(static_cast<flatbuffers::uoffset_t>(i));
   }
