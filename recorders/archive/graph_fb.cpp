@@ -81,7 +81,14 @@ Status read_arguments(const Texts* names, const flatbuffers::Vector<From>* numbe
   out.reserve(n);
   for (flatbuffers::uoffset_t i = 0; i < n; ++i) {
     std::string name = names != nullptr && names->size() != 0 ? names->Get(i)->str() : std::string();
-    STELE_TRY_ASSIGN(T value, convert(numbers->Get(i)));
+    const auto from = [&] {
+      if constexpr (std::is_arithmetic_v<From> || std::is_enum_v<From>) {
+        return number_at(*numbers, i);
+      } else {
+        return numbers->Get(i);
+      }
+    };
+    STELE_TRY_ASSIGN(T value, convert(from()));
     out.emplace_back(std::move(name), std::move(value));
   }
   return {};

@@ -63,18 +63,16 @@ using Longs = flatbuffers::Vector<std::int64_t>;
 bool is_shape_info(const Longs& shape) {
   const std::uint64_t n = shape.size();
   if (n < 4) return false;
-  const std::int64_t rank = shape.Get(0);
+  const std::int64_t rank = number_at(shape, 0);
   if (rank < 0 || static_cast<std::uint64_t>(rank) > n || n != 2 * static_cast<std::uint64_t>(rank) + 4) return false;
-  const std::int64_t order = shape.Get(static_cast<flatbuffers::uoffset_t>(n - 1));
-  return (order == 'c' || order == 'f') && of_flags(shape.Get(static_cast<flatbuffers::uoffset_t>(n - 3))) != nullptr;
+  const std::int64_t order = number_at(shape, n - 1);
+  return (order == 'c' || order == 'f') && of_flags(number_at(shape, n - 3)) != nullptr;
 }
 
 /// The axes from the largest stride to the smallest; nothing where that is their order. Permuted arrays are stored as
 /// they lie. Errors: unsupported (elements that overlap, or with room between them).
 Result<std::vector<std::size_t>> axes_of(std::span<const Extent> shape, const Longs& info) {
-  const auto stride = [&](std::size_t k) {
-    return info.Get(static_cast<flatbuffers::uoffset_t>(1 + shape.size() + k));
-  };
+  const auto stride = [&](std::size_t k) { return number_at(info, 1 + shape.size() + k); };
   std::vector<std::size_t> axes;
   for (std::size_t k = 0; k < shape.size(); ++k) {
     if (shape[k] > 1) axes.push_back(k);
@@ -158,12 +156,12 @@ Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType va
   if (shape != nullptr && is_shape_info(*shape) &&
       (hint == Dialect::a || array.buffer() == nullptr || content_size(array) != 0)) {
     const auto n = shape->size();
-    const auto rank = static_cast<flatbuffers::uoffset_t>(shape->Get(0));
-    const std::int64_t flags = shape->Get(n - 3);
+    const auto rank = static_cast<flatbuffers::uoffset_t>(number_at(*shape, 0));
+    const std::int64_t flags = number_at(*shape, n - 3);
     facts.dtype = of_flags(flags)->dtype;
     for (flatbuffers::uoffset_t k = 1; k <= rank; ++k) {
-      if (shape->Get(k) < 0) return bad("an array with a negative extent");
-      facts.shape.push_back(static_cast<Extent>(shape->Get(k)));
+      if (number_at(*shape, k) < 0) return bad("an array with a negative extent");
+      facts.shape.push_back(static_cast<Extent>(number_at(*shape, k)));
     }
     facts.big_endian = array.order() == stele_fb::ByteOrder::big;
     const bool empty = (flags & empty_flag) != 0;
@@ -178,7 +176,7 @@ Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType va
   }
   STELE_TRY_ASSIGN(facts.dtype, dtype_of(array.dtype()));
   if (shape != nullptr) {
-    for (const std::int64_t extent : *shape) {
+    for (const std::int64_t extent : numbers_of<std::int64_t>(shape)) {
       if (extent < 0) return bad("an array with a negative extent");
       facts.shape.push_back(static_cast<Extent>(extent));
     }
@@ -409,19 +407,27 @@ Result<std::optional<ArrayHead>> checked_head(std::span<const std::byte> buffer,
 }  // namespace
 
 Result<std::optional<ArrayHead>> read_head(std::span<const std::byte> head, std::uint64_t size) {
-  if (head.size() == size) return checked_head(head, false, 0, 0);
+  // FlatBuffers reads numbers where they are aligned in memory; in a file nothing need be.
+  std::vector<std::uint64_t> memory;
+  const auto aligned = [&](std::size_t n) {
+    memory.assign(n / 8 + 1, 0);
+    const auto copy = std::as_writable_bytes(std::span(memory)).first(n);
+    std::copy_n(head.begin(), n, copy.begin());
+    return copy;
+  };
   // The content last: what lies before it is a buffer of its own once its length is 0.
-  const auto at = place_of_content(head);
-  if (!at || *at > head.size() || head.size() - *at < 4) return std::optional<ArrayHead>();
-  const auto length = load_le<std::uint32_t>(head.data() + *at);
-  if (length == 0 || length > max_buffer || *at + 4 + length != size) return std::optional<ArrayHead>();
-  // The verifier wants more than that, and the alignment that numbers have in the file.
-  const auto n = static_cast<std::size_t>(*at) + 4;
-  std::vector<std::uint64_t> memory(n / 8 + 1, 0);
-  const auto copy = std::as_writable_bytes(std::span(memory)).first(n);
-  std::copy_n(head.begin(), n, copy.begin());
-  store_le(copy.data() + n - 4, std::uint32_t{0});
-  return checked_head(copy, true, n, length);
+  if (const auto at = place_of_content(head); at && *at <= head.size() && head.size() - *at >= 4) {
+    const auto length = load_le<std::uint32_t>(head.data() + *at);
+    if (length != 0 && length <= max_buffer && *at + 4 + length == size) {
+      const auto n = static_cast<std::size_t>(*at) + 4;
+      const auto copy = aligned(n);
+      store_le(copy.data() + n - 4, std::uint32_t{0});
+      return checked_head(copy, true, n, length);
+    }
+  }
+  if (head.size() != size) return std::optional<ArrayHead>();
+  const bool fits = reinterpret_cast<std::uintptr_t>(head.data()) % 8 == 0;
+  return checked_head(fits ? head : aligned(head.size()), false, 0, 0);
 }
 
 Result<std::vector<GraphProperty>> read_properties(

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -89,12 +90,19 @@ inline std::vector<std::string> texts_of(const flatbuffers::Vector<flatbuffers::
   for (const auto* text : *texts) all.push_back(text->str());
   return all;
 }
+/// An element wherever it lies: the verifier does not ask that elements be aligned.
+template <class T>
+T number_at(const flatbuffers::Vector<T>& numbers, std::uint64_t i) {
+  T number;
+  std::memcpy(&number, numbers.Data() + i * sizeof(T), sizeof(T));
+  return flatbuffers::EndianScalar(number);
+}
 template <class T, class From>
 std::vector<T> numbers_of(const flatbuffers::Vector<From>* numbers) {
   std::vector<T> all;
   if (numbers == nullptr) return all;
   all.reserve(numbers->size());
-  for (flatbuffers::uoffset_t i = 0; i < numbers->size(); ++i) all.push_back(static_cast<T>(numbers->Get(i)));
+  for (flatbuffers::uoffset_t i = 0; i < numbers->size(); ++i) all.push_back(static_cast<T>(number_at(*numbers, i)));
   return all;
 }
 
