@@ -46,7 +46,7 @@ struct ArrayFacts {
 };
 
 /// Reads shape and dtype. `hint`: the dialect that an array of unclear form has; `dtype`: of the variable, which is
-/// right where an empty array says something else. Errors: malformed, unsupported.
+/// right where an empty array says something else. Errors: malformed, unsupported, limit (more than 32 axes).
 Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType dtype = DType::none);
 
 /// The texts of a string array, whose buffer has one of three layouts. Errors: malformed.
