@@ -257,7 +257,7 @@ TEST_CASE("archive: arrays that lie") {
           a.total = 8;
         }) == Errc::malformed);
   CHECK(error([](RawArray& a) { a.shape = I{1, 2, 1, 1048576, 1, 'c'}; }) == Errc::malformed);  // texts that are none
-  // Texts of very many axes would be lists in each other.
+  // Texts of very many axes would be lists in each other, and no others are there.
   RawArray deep;
   deep.buffer = std::string(8, '\0') + "\1\0\0\0\0\0\0\0x"s;
   deep.shape.assign(2 * 100000 + 4, 1);
