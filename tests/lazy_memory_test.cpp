@@ -5,6 +5,7 @@
 #include <fstream>
 #include <string>
 
+#include "support/archive.hpp"
 #include "support/child.hpp"
 #include "support/recorders.hpp"
 #include "support/sanitizers.hpp"
@@ -224,4 +225,87 @@ TEST_CASE("lazy: memory of opening stele") {
     for (std::size_t i = 0; i < f.extents.size(); ++i) f.extents[i] = 0;
     check<F>("shapes that share their extents", f.make());
   }
+}
+
+TEST_CASE("lazy: memory of opening archives") {
+  if (left_out()) return;
+  using F = ArchiveFormat;
+  const auto numbered = [](std::size_t n, const std::string& behind) {
+    std::string text;
+    for (std::size_t i = 0; i < n; ++i) text += key(i) + behind;
+    return text;
+  };
+  const auto with = [](const Entries& more, std::uint16_t method = zip::stored) {
+    Entries all = {{"t/params/0.fb", array_entry({1})}, {"t/params/1.fb", array_entry({})}};
+    all.insert(all.end(), more.begin(), more.end());
+    return zipped(all, method);
+  };
+  const std::pair<std::string, std::string> tags = {"tags.txt", "t\n"};
+  const std::string lines = numbered(300000, " 0\n");
+  std::string some_tags;
+  for (std::size_t i = 0; i < 30000; ++i) some_tags += "t" + std::to_string(i) + "\n";
+  std::string columns;
+  for (std::size_t i = 0; i < 300000; ++i) columns += " 0";
+  for (const std::uint16_t method : {zip::stored, zip::deflated}) {
+    CAPTURE(method);
+    check<F>("lines", with({{"t/params.txt", lines}, tags}, method));
+    check<F>("as many as there may be", with({{"t/params.txt", numbered(15000, " 0\n")}, tags}, method));
+    check<F>("arrays of nothing", with({{"t/params.txt", numbered(15000, " 1\n")}, tags}, method));
+    check<F>("blank lines", with({{"t/params.txt", std::string(3000000, '\n')}, tags}, method));
+    check<F>("columns", with({{"t/params.txt", "w" + columns}, tags}));
+    check<F>("lines of a later version", with({{"t/params.txt", numbered(300000, " 0 MAP\n")}, tags}, method));
+    check<F>("tags", with({{"t/params.txt", ""}, {"tags.txt", "t\n" + numbered(300000, "-\n")}}, method));
+    check<F>("tags as many as there may be", with({{"t/params.txt", ""}, {"tags.txt", "t\n" + some_tags}}, method));
+    check<F>(
+        "metadata",
+        with({{"t/params.txt", ""},
+              {"t/metadata.json", "{" + repeat(150000, [](std::size_t i) { return "\"" + key(i) + "\":\"\""; }) + "}"},
+              tags},
+             method));
+    check<F>("metadata of one long text",
+             with({{"t/params.txt", ""}, {"t/metadata.json", "{\"k\":\"" + std::string(5000000, 'x') + "\"}"}, tags},
+                  method));
+    check<F>("a value", with({{"t/params.txt", ""},
+                              {"t/metadata.json", R"({"stele":"{\"version\":1,\"values\":{\"v\":[)" +
+                                                      repeat(500000, [](std::size_t) { return "0"s; }) + "]}}\"}"},
+                              tags},
+                             method));
+    check<F>("values in each other",
+             with({{"t/params.txt", ""}, {"t/metadata.json", std::string(3000000, '[')}, tags}, method));
+    check<F>(
+        "long names",
+        with({{"t/params.txt", repeat(50, [](std::size_t i) { return std::string(65000, 'x') + key(i) + " 0\n"; })},
+              tags},
+             method));
+    // A million extents, which lines share.
+    const std::string wide = array_entry(DType::u8, std::vector<Extent>(500000, 1), "x");
+    check<F>("extents that lines share",
+             with({{"t/params/2.fb", wide}, {"t/params.txt", numbered(1000, " 2\n")}, tags}, method));
+    check<F>("as many extents as there may be",
+             with({{"t/params/2.fb", array_entry(DType::u8, std::vector<Extent>(32, 1), "x")},
+                   {"t/params.txt", numbered(15000, " 2\n")},
+                   tags},
+                  method));
+  }
+  // Deflated arrays that are large, and nothing but zeros.
+  check<F>("deflated arrays", zipped_by([&](zip::Writer& w) {
+             const std::string zeros = array_entry(DType::u8, {200000}, std::string(200000, '\0'));
+             std::string params;
+             for (std::size_t i = 0; i < 2000; ++i) {
+               good(w.add("t/params/" + std::to_string(i) + ".fb", bytes_of(zeros), zip::deflated));
+               params += key(i) + " " + std::to_string(i) + "\n";
+             }
+             good(w.add("t/params.txt", bytes_of(params)));
+             good(w.add("tags.txt", bytes_of("t\n")));
+           }));
+  check<F>("entries", zipped_by([&](zip::Writer& w) {
+             for (std::size_t i = 0; i < 100000; ++i) good(w.add("t/" + key(i) + "!", {}));
+             good(w.add("t/params.txt", {}));
+             good(w.add("tags.txt", bytes_of("t\n")));
+           }));
+  // Texts that lines share.
+  std::string texts(8 * 1001, '\0');
+  check<F>("texts that lines share", with({{"t/params/2.fb", array_entry(DType::string, {1000}, texts)},
+                                           {"t/params.txt", numbered(10000, " 2\n")},
+                                           tags}));
 }

@@ -55,6 +55,14 @@ const Known* of_flags(std::int64_t flags) {
   return find([&](const Known& k) { return k.flags != 0 && k.flags == (flags & type_flags); });
 }
 
+constexpr std::uint32_t most_axes = 32;  // as ND4J's
+
+Error too_many_axes(std::uint32_t axes) {
+  return Error(Errc::limit, "an array of too many axes")
+      .expected("at most " + std::to_string(most_axes))
+      .found(std::to_string(axes));
+}
+
 Error bad(const char* text) { return Error(Errc::malformed, text); }
 
 using Longs = flatbuffers::Vector<std::int64_t>;
@@ -157,6 +165,7 @@ Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType va
       (hint == Dialect::a || array.buffer() == nullptr || content_size(array) != 0)) {
     const auto n = shape->size();
     const auto rank = static_cast<flatbuffers::uoffset_t>(number_at(*shape, 0));
+    if (rank > most_axes) return too_many_axes(rank);
     const std::int64_t flags = number_at(*shape, n - 3);
     facts.dtype = of_flags(flags)->dtype;
     for (flatbuffers::uoffset_t k = 1; k <= rank; ++k) {
@@ -176,6 +185,7 @@ Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType va
   }
   STELE_TRY_ASSIGN(facts.dtype, dtype_of(array.dtype()));
   if (shape != nullptr) {
+    if (shape->size() > most_axes) return too_many_axes(shape->size());
     for (const std::int64_t extent : numbers_of<std::int64_t>(shape)) {
       if (extent < 0) return bad("an array with a negative extent");
       facts.shape.push_back(static_cast<Extent>(extent));
@@ -198,8 +208,6 @@ Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType va
 Result<std::vector<std::string>> texts_of(const ArrayFacts& facts, std::span<const std::byte> buffer) {
   const auto count = element_count(facts.shape);
   if (!count) return bad("an array of too many elements");
-  // They become lists in each other.
-  if (facts.shape.size() > 32) return Error(Errc::limit, "an array of texts of too many axes").expected("at most 32");
   if (*count == 0) return std::vector<std::string>();
   // A count and then offsets, big-endian; or offsets alone, in either order of bytes. The first offset is 0, the last
   // the length of the text behind them.
@@ -407,19 +415,28 @@ Result<std::optional<ArrayHead>> checked_head(std::span<const std::byte> buffer,
 }  // namespace
 
 Result<std::optional<ArrayHead>> read_head(std::span<const std::byte> head, std::uint64_t size) {
-  if (head.size() == size) return checked_head(head, false, 0, 0);
+  constexpr std::uint64_t largest_head = std::uint64_t{64} << 10;
+  // FlatBuffers reads numbers where they are aligned in memory; in a file nothing need be.
+  std::vector<std::uint64_t> memory;
+  const auto aligned = [&](std::size_t n) {
+    memory.assign(n / 8 + 1, 0);
+    const auto copy = std::as_writable_bytes(std::span(memory)).first(n);
+    std::copy_n(head.begin(), n, copy.begin());
+    return copy;
+  };
   // The content last: what lies before it is a buffer of its own once its length is 0.
-  const auto at = place_of_content(head);
-  if (!at || *at > head.size() || head.size() - *at < 4) return std::optional<ArrayHead>();
-  const auto length = load_le<std::uint32_t>(head.data() + *at);
-  if (length == 0 || length > max_buffer || *at + 4 + length != size) return std::optional<ArrayHead>();
-  // The verifier wants more than that, and the alignment that numbers have in the file.
-  const auto n = static_cast<std::size_t>(*at) + 4;
-  std::vector<std::uint64_t> memory(n / 8 + 1, 0);
-  const auto copy = std::as_writable_bytes(std::span(memory)).first(n);
-  std::copy_n(head.begin(), n, copy.begin());
-  store_le(copy.data() + n - 4, std::uint32_t{0});
-  return checked_head(copy, true, n, length);
+  if (const auto at = place_of_content(head); at && *at <= head.size() && head.size() - *at >= 4) {
+    const auto length = load_le<std::uint32_t>(head.data() + *at);
+    if (*at < largest_head && length != 0 && length <= max_buffer && *at + 4 + length == size) {
+      const auto n = static_cast<std::size_t>(*at) + 4;
+      const auto copy = aligned(n);
+      store_le(copy.data() + n - 4, std::uint32_t{0});
+      return checked_head(copy, true, n, length);
+    }
+  }
+  if (head.size() != size) return std::optional<ArrayHead>();
+  const bool fits = reinterpret_cast<std::uintptr_t>(head.data()) % 8 == 0;
+  return checked_head(fits ? head : aligned(head.size()), false, 0, 0);
 }
 
 Result<std::vector<GraphProperty>> read_properties(

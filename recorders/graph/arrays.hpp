@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,7 +48,7 @@ struct ArrayFacts {
 };
 
 /// Reads shape and dtype. `hint`: the dialect that an array of unclear form has; `dtype`: of the variable, which is
-/// right where an empty array says something else. Errors: malformed, unsupported.
+/// right where an empty array says something else. Errors: malformed, unsupported, limit (more than 32 axes).
 Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType dtype = DType::none);
 
 /// The texts of a string array, whose buffer has one of three layouts. Errors: malformed.

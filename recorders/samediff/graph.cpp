@@ -1,6 +1,7 @@
 #include <unordered_map>
 
 #include "model.hpp"
+#include "shared.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -10,6 +11,52 @@ namespace {
 
 // As in archives: graphs in graphs are nested a handful deep.
 constexpr unsigned deepest = 16;
+
+// What a graph takes in memory, by the ids of fields in samediff.fbs. The bytes of variables stay where they are.
+using Field = TableForm::Field;
+constexpr Field lazy_fields[] = {{0, FieldKind::numbers}, {6, FieldKind::texts}};
+constexpr TableForm lazy_form{64, lazy_fields};
+constexpr Field array_fields[] = {{0, FieldKind::numbers}, {1, FieldKind::bytes}, {6, FieldKind::texts}};
+constexpr TableForm array_form{sizeof(GraphArray) + 64, array_fields};
+constexpr Field property_fields[] = {{0, FieldKind::text},
+                                     {1, FieldKind::numbers},
+                                     {2, FieldKind::numbers},
+                                     {3, FieldKind::numbers},
+                                     {4, FieldKind::tables, &array_form},
+                                     {5, FieldKind::bytes},
+                                     {6, FieldKind::texts},
+                                     {7, FieldKind::numbers}};
+constexpr TableForm property_form{2 * sizeof(GraphProperty), property_fields};
+constexpr Field variable_fields[] = {{1, FieldKind::text},  {3, FieldKind::numbers}, {4, FieldKind::table, &lazy_form},
+                                     {7, FieldKind::texts}, {8, FieldKind::texts},   {9, FieldKind::texts}};
+constexpr TableForm variable_form{sizeof(GraphVariable) + 64, variable_fields};
+constexpr TableForm pair_form{64, {}};
+constexpr Field node_fields[] = {{1, FieldKind::text},
+                                 {4, FieldKind::tables, &property_form},
+                                 {6, FieldKind::tables, &pair_form},
+                                 {8, FieldKind::numbers},
+                                 {9, FieldKind::numbers},
+                                 {10, FieldKind::numbers},
+                                 {11, FieldKind::numbers},
+                                 {15, FieldKind::texts},
+                                 {16, FieldKind::text},
+                                 {17, FieldKind::numbers},
+                                 {18, FieldKind::table, &array_form},
+                                 {19, FieldKind::texts},
+                                 {20, FieldKind::texts},
+                                 {21, FieldKind::texts},
+                                 {22, FieldKind::numbers},
+                                 {23, FieldKind::texts}};
+constexpr TableForm node_form{sizeof(GraphOperation), node_fields};
+constexpr Field sub_fields[] = {{0, FieldKind::text}, {1, FieldKind::bytes}};
+constexpr TableForm sub_form{sizeof(std::pair<std::string, Graph>), sub_fields};
+constexpr Field graph_fields[] = {{1, FieldKind::tables, &variable_form},
+                                  {2, FieldKind::tables, &node_form},
+                                  {3, FieldKind::tables, &pair_form},
+                                  {6, FieldKind::texts},
+                                  {7, FieldKind::text},
+                                  {11, FieldKind::tables, &sub_form}};
+constexpr TableForm graph_form{sizeof(Graph), graph_fields};
 
 std::uint64_t key(const stele_fb::IntPair* pair) {
   return pair == nullptr ? ~std::uint64_t{0}
@@ -43,6 +90,10 @@ Result<GraphVariable> read_variable(const stele_fb::Variable& from, Dialect hint
 }
 
 }  // namespace
+
+bool graph_fits(std::span<const std::byte> buffer, std::uint64_t memory) {
+  return SharedCount(buffer, memory).root(graph_form);
+}
 
 template <class Fb>
 Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth) {
@@ -125,6 +176,10 @@ Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth) {
         const auto n = sub->bytes() != nullptr ? sub->bytes()->size() : 0;
         Bytes copy(n);
         if (n != 0) std::copy_n(reinterpret_cast<const std::byte*>(sub->bytes()->data()), n, copy.data());
+        if (!graph_fits(copy.span(), 16 * std::uint64_t{n} + (std::uint64_t{1} << 16))) {
+          return Error(Errc::limit, "a graph in a graph that stands for more than its size may")
+              .path(text_of(sub->name()));
+        }
         auto verifier = verifier_of(copy.span());
         if (!verifier.template VerifyBuffer<stele_fb::SameDiffGraph>(nullptr)) {
           return Error(Errc::malformed, "a graph in a graph that FlatBuffers' verifier refuses")

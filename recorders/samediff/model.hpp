@@ -36,6 +36,9 @@ struct ShardName {
 std::optional<ShardName> parse_shard_name(std::string_view file);
 std::string shard_name(std::string_view base, std::size_t index, std::size_t count);
 
+/// Whether the graph of a FlatBuffer, whatever its offsets share, takes no more than `memory` bytes.
+bool graph_fits(std::span<const std::byte> buffer, std::uint64_t memory);
+
 /// The graph of a FlatBuffer, of the type PlainGraph or SameDiffGraph. Errors: malformed, unsupported, limit.
 template <class Fb>
 Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth = 0);

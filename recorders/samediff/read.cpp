@@ -246,10 +246,13 @@ Result<std::shared_ptr<Model>> Model::open(SourcePtr source) {
       // A graph without the arrays of its variables names the number of shards that have them.
       const Part& part = model->parts_.front();
       const auto& root = *flatbuffers::GetRoot<stele_fb::SameDiffGraph>(part.bytes.data());
-      const auto keys = texts_of(root.metadata_keys()), values = texts_of(root.metadata_values());
-      for (std::size_t i = 0; i < std::min(keys.size(), values.size()); ++i) {
+      const auto* keys = root.metadata_keys();
+      const auto* values = root.metadata_values();
+      const auto n = keys != nullptr && values != nullptr ? std::min(keys->size(), values->size()) : 0;
+      for (flatbuffers::uoffset_t i = 0; i < n; ++i) {
         ShardName name{std::string(file_name(source->name())), 0, 0};
-        if (keys[i] != "shard.count" || !digits(values[i], name.count)) continue;
+        if (keys->Get(i)->string_view() != "shard.count" || !digits(values->Get(i)->string_view(), name.count))
+          continue;
         if (name.base.ends_with(".sdnb")) name.base.resize(name.base.size() - 5);
         shard = std::move(name);
       }
@@ -442,14 +445,14 @@ Result<Checkpoint> Model::checkpoint(bool all) {
   STELE_TRY_ASSIGN(out.parameters, arrays.finish(shared_from_this()));
   if (!all) return out;
 
-  // Strings and lists of a value take a few times what they take in the file.
+  // Texts and lists take a few times what they take in the file.
   std::uint64_t tables = first.bytes.size();
   for (const Stored& s : arrays_) {
     if (s.source == first.source && s.segments.front().offset < first.begin + first.bytes.size()) {
       tables -= std::min(tables, s.facts.bytes);
     }
   }
-  if (!spend(8 * tables)) return too_much();
+  if (!graph_fits(first.bytes, 16 * tables + (std::uint64_t{16} << 20))) return too_much();
   STELE_TRY_ASSIGN(out.graph, with_root(first, [&](const auto& root) { return read_graph(root, first.dialect); }));
   const std::string json = with_root(first, [](const auto& root) { return text_of(root.training_config()); });
   if (!json.empty()) {
