@@ -293,16 +293,19 @@ class TagWriter {
   }
 
   /// The array of a leaf that was opened lazily from this very file, and that stays in it.
-  std::optional<Reference> opened_from_file(Kind kind, const LeafView& leaf) const {
+  std::optional<Reference> opened_from_file(Kind kind, const LeafView& leaf) {
     if (kept == nullptr || leaf.provider().ops != &stored_ops) return std::nullopt;
     const Stored& stored = *static_cast<const Stored*>(leaf.provider().at);
     if (stored.facts.big_endian || !stored.facts.axes.empty() || !stored.checked) return std::nullopt;
     // The same file: then the entry of this name, place, size and CRC-32 is the same entry.
-    const Source& here = *kept->directory().source();
-    const bool same_memory = !here.view().empty() && here.view().data() == stored.source->view().data();
-    const bool same_file = here.file() != nullptr && stored.source->file() != nullptr &&
-                           os::same_file(*here.file(), *stored.source->file());
-    if (!same_memory && !same_file) return std::nullopt;
+    if (compared_ != stored.source) {
+      compared_ = stored.source;
+      const Source& here = *kept->directory().source();
+      const Source& there = *stored.source;
+      same_ = (!here.view().empty() && here.view().data() == there.view().data()) ||
+              (here.file() != nullptr && there.file() != nullptr && os::same_file(*here.file(), *there.file()));
+    }
+    if (!same_) return std::nullopt;
     const zip::Entry* entry = kept->directory().find(stored.entry->name);
     if (entry == nullptr || entry->header != stored.entry->header || entry->crc != stored.entry->crc)
       return std::nullopt;
@@ -371,6 +374,8 @@ class TagWriter {
   const ArchiveOptions& options_;
   ReadContext context_;
   std::uint32_t next_[2] = {0, 0};
+  SourcePtr compared_;  // of the leaf before, and whether it is the file
+  bool same_ = false;
 };
 
 /// An archive that is there, while it is written anew without a tag, or with another.

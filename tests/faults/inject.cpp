@@ -237,6 +237,13 @@ STELE_FAULTS_WRAP(ssize_t, pwritev, int file, const iovec* pieces, int count, of
 }
 STELE_FAULTS_WRAP_64(ssize_t, pwritev, int file, const iovec* pieces, int count, off_t offset);
 
+STELE_FAULTS_WRAP(ssize_t, copy_file_range, int from, off64_t* from_at, int file, off64_t* at, std::size_t size,
+                  unsigned flags) {
+  return turn("copy_file_range", Subject(file), {.data = true}, [&](bool half) {
+    return STELE_FAULTS_REAL(copy_file_range)(from, from_at, file, at, part_of(size, half), flags);
+  });
+}
+
 STELE_FAULTS_WRAP(void*, mmap, void* at, std::size_t size, int rights, int flags, int file, off_t offset) {
   return turn("mmap", Subject(file), {},
               [&](bool) { return STELE_FAULTS_REAL(mmap)(at, size, rights, flags, file, offset); });
