@@ -74,8 +74,8 @@ class Model : public std::enable_shared_from_this<Model> {
 
   bool spend(std::uint64_t bytes) noexcept;
   Status open_fb(SourcePtr source);
-  Status open_sdnb(SourcePtr source);
-  Status open_sdz(SourcePtr source);
+  Status open_sdnb(const SourcePtr& source);
+  Status open_sdz(const SourcePtr& source);
   Status open_shards(const ShardName& name, const std::function<Result<SourcePtr>(const std::string&)>& open);
   /// The FlatBuffer of a part, in memory and verified.
   Status fetch(Part& part, std::uint64_t size);

@@ -128,7 +128,7 @@ Status Model::open_fb(SourcePtr source) {
   return fetch(part, size);
 }
 
-Status Model::open_sdnb(SourcePtr source) {
+Status Model::open_sdnb(const SourcePtr& source) {
   Part& part = parts_.emplace_back();
   part.source = source;
   part.dialect = Dialect::b;
@@ -188,12 +188,12 @@ Status Model::open_shards(const ShardName& name, const std::function<Result<Sour
       if (source.error().code() != Errc::not_found) return std::move(source).error();
       return Error(Errc::missing, "a shard of the model is missing").file(file);
     }
-    STELE_TRY(open_sdnb(*std::move(source)));
+    STELE_TRY(open_sdnb(*source));
   }
   return {};
 }
 
-Status Model::open_sdz(SourcePtr source) {
+Status Model::open_sdz(const SourcePtr& source) {
   STELE_TRY_ASSIGN(const auto directory, zip::Directory::open(source, memory_));
   std::uint64_t taken = 0;
   for (const zip::Entry& e : directory->entries()) taken += sizeof e + 64 + e.name.size();
@@ -207,8 +207,8 @@ Status Model::open_sdz(SourcePtr source) {
   // In DL4J's order: model.sdnb, model, shards, the only one that is such a file.
   for (const char* name : {"model.sdnb", "model"}) {
     if (directory->find(name) == nullptr) continue;
-    STELE_TRY_ASSIGN(SourcePtr entry, open(name));
-    return open_sdnb(std::move(entry));
+    STELE_TRY_ASSIGN(const SourcePtr entry, open(name));
+    return open_sdnb(entry);
   }
   const zip::Entry* only = nullptr;
   for (const zip::Entry& e : directory->entries()) {
@@ -218,8 +218,8 @@ Status Model::open_sdz(SourcePtr source) {
     only = &e;
   }
   if (only == nullptr) return bad("a zip file without a SameDiff model").file(source->name());
-  STELE_TRY_ASSIGN(SourcePtr entry, directory->open(*only));
-  return open_sdnb(std::move(entry));
+  STELE_TRY_ASSIGN(const SourcePtr entry, directory->open(*only));
+  return open_sdnb(entry);
 }
 
 Result<std::shared_ptr<Model>> Model::open(SourcePtr source) {
