@@ -58,7 +58,7 @@ struct Part {
 class Model : public std::enable_shared_from_this<Model> {
  public:
   /// Any container, by its content; shards from the same bundle or zip file.
-  static Result<std::shared_ptr<Model>> open(SourcePtr source);
+  static Result<std::shared_ptr<Model>> open(const SourcePtr& source);
   Result<Checkpoint> checkpoint(bool all);
 
  private:

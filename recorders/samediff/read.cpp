@@ -222,7 +222,7 @@ Status Model::open_sdz(const SourcePtr& source) {
   return open_sdnb(entry);
 }
 
-Result<std::shared_ptr<Model>> Model::open(SourcePtr source) {
+Result<std::shared_ptr<Model>> Model::open(const SourcePtr& source) {
   auto model = std::make_shared<Model>();
   // Of a zip file, which may be deflated, as of other compressed ones.
   std::byte head[4]{};
@@ -472,16 +472,17 @@ Result<Checkpoint> Model::checkpoint(bool all) {
 }  // namespace samediff
 }  // namespace detail
 
-Result<Snapshot> SameDiffFormat::open(SourcePtr source, const OpenContext&) const {
-  STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(std::move(source)));
+Result<Snapshot> SameDiffFormat::open(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
+                                      const OpenContext&) const {
+  STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source));
   STELE_TRY_ASSIGN(Checkpoint checkpoint, model->checkpoint(false));
   return std::move(checkpoint.parameters);
 }
 
 Result<Checkpoint> open_samediff(const detail::From& from, const LoadOptions& options) {
   return detail::guarded([&]() -> Result<Checkpoint> {
-    STELE_TRY_ASSIGN(SourcePtr source, from.open(".fb", options));
-    STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(std::move(source)));
+    STELE_TRY_ASSIGN(const SourcePtr source, from.open(".fb", options));
+    STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source));
     return model->checkpoint(true);
   });
 }
