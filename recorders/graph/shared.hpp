@@ -7,6 +7,7 @@
 #include <span>
 
 #include "stele/detail/little_endian.hpp"
+#include "stele/graph.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -25,6 +26,20 @@ struct TableForm {
   std::uint64_t size;
   std::span<const Field> fields;
 };
+
+// Of the tables that archives and SameDiff files have alike, by the ids in samediff.fbs.
+inline constexpr TableForm::Field array_fields[] = {
+    {0, FieldKind::numbers}, {1, FieldKind::bytes}, {6, FieldKind::texts}};
+inline constexpr TableForm array_form{sizeof(GraphArray) + 64, array_fields};
+inline constexpr TableForm::Field property_fields[] = {{0, FieldKind::text},
+                                                       {1, FieldKind::numbers},
+                                                       {2, FieldKind::numbers},
+                                                       {3, FieldKind::numbers},
+                                                       {4, FieldKind::tables, &array_form},
+                                                       {5, FieldKind::bytes},
+                                                       {6, FieldKind::texts},
+                                                       {7, FieldKind::numbers}};
+inline constexpr TableForm property_form{2 * sizeof(GraphProperty), property_fields};
 
 /// Takes from `budget` what the buffer's root and all below it ask for, in bytes of memory; false where there is not
 /// enough. What lies outside the buffer, or too deep, is the verifier's to refuse: it counts as nothing.

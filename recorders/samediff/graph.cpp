@@ -16,17 +16,6 @@ constexpr unsigned deepest = 16;
 using Field = TableForm::Field;
 constexpr Field lazy_fields[] = {{0, FieldKind::numbers}, {6, FieldKind::texts}};
 constexpr TableForm lazy_form{64, lazy_fields};
-constexpr Field array_fields[] = {{0, FieldKind::numbers}, {1, FieldKind::bytes}, {6, FieldKind::texts}};
-constexpr TableForm array_form{sizeof(GraphArray) + 64, array_fields};
-constexpr Field property_fields[] = {{0, FieldKind::text},
-                                     {1, FieldKind::numbers},
-                                     {2, FieldKind::numbers},
-                                     {3, FieldKind::numbers},
-                                     {4, FieldKind::tables, &array_form},
-                                     {5, FieldKind::bytes},
-                                     {6, FieldKind::texts},
-                                     {7, FieldKind::numbers}};
-constexpr TableForm property_form{2 * sizeof(GraphProperty), property_fields};
 constexpr Field variable_fields[] = {{1, FieldKind::text},  {3, FieldKind::numbers}, {4, FieldKind::table, &lazy_form},
                                      {7, FieldKind::texts}, {8, FieldKind::texts},   {9, FieldKind::texts}};
 constexpr TableForm variable_form{sizeof(GraphVariable) + 64, variable_fields};
