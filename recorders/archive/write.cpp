@@ -9,6 +9,7 @@
 #include "json/json.hpp"
 #include "os/os.hpp"
 #include "parallel.hpp"
+#include "record.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/recorders/archive.hpp"
 
@@ -111,14 +112,6 @@ class Pool {
 
  private:
   std::multimap<Key, Known> known_[2];
-};
-
-/// The parts of one tag, as they will be written.
-struct Content {
-  Snapshot parameters;
-  Snapshot plain;                    // the same, before they were metered
-  const Checkpoint* more = nullptr;  // graph, training, optimizer; null: none
-  Meter* meter = nullptr;            // of the optimizer's arrays, where there are any
 };
 
 /// Writes one tag.
@@ -584,38 +577,13 @@ Status rewrite(const ArchiveFormat& format, File& old, const std::string& droppe
   return out.flush();
 }
 
-std::uint64_t bytes_of(const Checkpoint& checkpoint) {
-  std::uint64_t n = 0;
-  for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) n += arrays.byte_size();
-  return n;
-}
-
-/// Prepares a checkpoint, and lets `write` write it, metered.
-template <class Write>
-Result<Report> record(const ArchiveFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint, Sink* sink,
-                      const SaveOptions& options, Write write) {
-  Report report;
-  const auto failed = [&](Error error) {
-    if (error.file().empty() && sink != nullptr) error = std::move(error).file(sink->name());
-    return std::move(error).report(std::make_shared<const Report>(report));
-  };
-  auto parameters = prepare(format, precision, {nullptr, &checkpoint.parameters}, options, report);
-  if (!parameters) return failed(std::move(parameters).error());
-  if (options.dry_run) return report;
-  Meter meter(options.progress, parameters->byte_size() + bytes_of(checkpoint));
-  const Content content{with_progress(*parameters, meter), *parameters, &checkpoint, &meter};
-  if (auto r = write(content); !r) return failed(std::move(r).error());
-  if (auto r = sink->commit(); !r) return failed(std::move(r).error());
-  return report;
-}
-
 }  // namespace
 }  // namespace archive
 
 Result<Report> record_archive(const ArchiveFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint,
                               Sink& sink, const SaveOptions& options) {
   return guarded([&]() -> Result<Report> {
-    return archive::record(format, precision, checkpoint, &sink, options, [&](const archive::Content& content) {
+    return record_checkpoint(format, precision, checkpoint, &sink, options, [&](const Content& content) {
       return archive::write_new(format, content, sink, options);
     });
   });
@@ -661,7 +629,7 @@ Result<Report> edit_archive(const ArchiveFormat& format, PrecisionSpec precision
     if (!options.dry_run) {
       STELE_TRY_ASSIGN(sink, file_sink(full, options.file));
     }
-    return archive::record(format, precision, checkpoint, sink.get(), options, [&](const archive::Content& content) {
+    return record_checkpoint(format, precision, checkpoint, sink.get(), options, [&](const Content& content) {
       return archive::rewrite(format, *old, dropped, name, &content, tags, *sink, options);
     });
   });

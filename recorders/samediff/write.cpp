@@ -7,6 +7,7 @@
 #include "json/json.hpp"
 #include "model.hpp"
 #include "parallel.hpp"
+#include "record.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -130,12 +131,6 @@ bool texts_of_value(const Value& value, std::vector<std::string>& texts, std::ve
   return std::all_of(list->begin(), list->end(),
                      [&](const Value& v) { return texts_of_value(v, texts, shape, axis + 1); });
 }
-
-struct Content {
-  Snapshot parameters;
-  const Checkpoint* more = nullptr;  // graph, training, optimizer; null: none
-  Meter* meter = nullptr;            // of the optimizer's arrays
-};
 
 /// Lays out the files of one model.
 class Planner {
@@ -586,7 +581,7 @@ class Planner {
       checkpoint.graph = inner;
       ProgressCallback nobody;
       Meter meter(nobody, 0);
-      Planner planner({checkpoint.parameters, &checkpoint, &meter},
+      Planner planner({checkpoint.parameters, checkpoint.parameters, &checkpoint, &meter},
                       dialect_ == Dialect::a ? SameDiffContainer::fb : SameDiffContainer::sdnb);
       planner.inner_ = true;
       STELE_TRY(planner.plan());
@@ -694,31 +689,15 @@ Status write_files(const SameDiffFormat& format, const Content& content, Sink& s
   return write_one(0, sink);
 }
 
-std::uint64_t bytes_of(const Checkpoint& checkpoint) {
-  std::uint64_t n = 0;
-  for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) n += arrays.byte_size();
-  return n;
-}
-
 }  // namespace
 }  // namespace samediff
 
 Result<Report> record_samediff(const SameDiffFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint,
                                Sink& sink, const SaveOptions& options) {
   return guarded([&]() -> Result<Report> {
-    Report report;
-    const auto failed = [&](Error error) {
-      if (error.file().empty()) error = std::move(error).file(sink.name());
-      return std::move(error).report(std::make_shared<const Report>(report));
-    };
-    auto parameters = prepare(format, precision, {nullptr, &checkpoint.parameters}, options, report);
-    if (!parameters) return failed(std::move(parameters).error());
-    if (options.dry_run) return report;
-    Meter meter(options.progress, parameters->byte_size() + samediff::bytes_of(checkpoint));
-    const samediff::Content content{with_progress(*parameters, meter), &checkpoint, &meter};
-    if (auto r = samediff::write_files(format, content, sink, options); !r) return failed(std::move(r).error());
-    if (auto r = sink.commit(); !r) return failed(std::move(r).error());
-    return report;
+    return record_checkpoint(format, precision, checkpoint, &sink, options, [&](const Content& content) {
+      return samediff::write_files(format, content, sink, options);
+    });
   });
 }
 
@@ -776,7 +755,7 @@ bool SameDiffFormat::recognises(std::span<const std::byte> head, std::uint64_t s
 }
 
 Status SameDiffFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
-  return detail::samediff::write_files(*this, {snapshot, nullptr, nullptr}, sink, options);
+  return detail::samediff::write_files(*this, {snapshot, snapshot}, sink, options);
 }
 
 }  // namespace v0

@@ -1,0 +1,50 @@
+// How checkpoints are saved, whatever the format.
+#pragma once
+
+#include <memory>
+#include <utility>
+
+#include "snapshot_internal.hpp"
+#include "stele/checkpoint.hpp"
+#include "stele/format.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// A checkpoint as it will be written.
+struct Content {
+  Snapshot parameters;
+  Snapshot plain;                    // the same, before they were metered
+  const Checkpoint* more = nullptr;  // graph, training, optimizer; null: none
+  Meter* meter = nullptr;            // of the optimizer's arrays, where there are any
+};
+
+inline std::uint64_t optimizer_bytes(const Checkpoint& checkpoint) {
+  std::uint64_t n = 0;
+  for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) n += arrays.byte_size();
+  return n;
+}
+
+/// Prepares a checkpoint, and lets `write` write it, metered.
+template <class Write>
+Result<Report> record_checkpoint(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint,
+                                 Sink* sink, const SaveOptions& options, Write write) {
+  Report report;
+  const auto failed = [&](Error error) {
+    if (error.file().empty() && sink != nullptr) error = std::move(error).file(sink->name());
+    return std::move(error).report(std::make_shared<const Report>(report));
+  };
+  auto parameters = prepare(format, precision, {nullptr, &checkpoint.parameters}, options, report);
+  if (!parameters) return failed(std::move(parameters).error());
+  if (options.dry_run) return report;
+  Meter meter(options.progress, parameters->byte_size() + optimizer_bytes(checkpoint));
+  const Content content{with_progress(*parameters, meter), *parameters, &checkpoint, &meter};
+  if (auto r = write(content); !r) return failed(std::move(r).error());
+  if (auto r = sink->commit(); !r) return failed(std::move(r).error());
+  return report;
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
