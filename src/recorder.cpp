@@ -2,10 +2,12 @@
 #include <algorithm>
 
 #include "fill.hpp"
+#include "flat.hpp"
 #include "os/os.hpp"
 #include "parallel.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/format.hpp"
+#include "stele/quantize.hpp"
 #include "stele/schema.hpp"
 
 namespace stele {
@@ -63,6 +65,38 @@ Snapshot without(const Snapshot& snapshot, const std::vector<bool>& dropped) {
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
+/// Without its range the integers of a quantized tensor mean nothing.
+bool loses_quantization(const LeafView& leaf, const Capabilities& can) {
+  if (can.annotations || leaf.annotations() == nullptr) return false;
+  return leaf.annotations()->contains(std::string(quantization_key)) &&
+         (can.keeps == nullptr || !can.keeps(quantization_key));
+}
+
+bool loses_annotations(const LeafView& leaf, const Capabilities& can) {
+  if (can.annotations || leaf.annotations() == nullptr) return false;
+  const auto kept = [&](const auto& item) { return can.keeps != nullptr && can.keeps(item.first); };
+  return !std::all_of(leaf.annotations()->begin(), leaf.annotations()->end(), kept);
+}
+
+/// The tensors alone, each under all of its names.
+Result<Snapshot> untied(const Snapshot& snapshot) {
+  SnapshotBuilder builder;
+  builder.set_flat();
+  STELE_TRY(each_tensor_name(snapshot, [&](const std::string& path, const Node& node) -> Status {
+    const LeafView leaf = snapshot.leaf(node.index);
+    builder.tensor(builder.intern(path), leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
+    if (leaf.id()) builder.set_id(*leaf.id());
+    if (leaf.annotations() != nullptr) {
+      for (const auto& [key, value] : *leaf.annotations()) builder.annotate(key, value);
+    }
+    return {};
+  }));
+  builder.set_metadata(snapshot.metadata());
+  builder.data().in_order = snapshot.data()->in_order;
+  builder.keep(snapshot.data());
+  return builder.finish();
+}
+
 /// Finds what the format cannot hold: an error naming the first and counting the rest, or what is left of the snapshot.
 Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, bool allow_loss, Report& report) {
   const Capabilities& can = format.capabilities();
@@ -82,19 +116,27 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, bool allow_
   };
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
+    if (loses_quantization(leaf, can)) {
+      drop(leaf.node(), "a quantized tensor: it cannot say its range");
+      continue;
+    }
     if (std::string reason = obstacle(leaf, can); !reason.empty()) {
       drop(leaf.node(), std::move(reason));
       continue;
     }
     if (leaf.id() && !can.ids) report.add(Report::What::lost, leaf.path(), "its id");
-    if (leaf.annotations() != nullptr && !can.annotations)
-      report.add(Report::What::lost, leaf.path(), "its annotations");
+    if (loses_annotations(leaf, can)) report.add(Report::What::lost, leaf.path(), "its annotations");
   }
+  bool tied = false;
   if (!can.values || !can.aliases) {
     const auto nodes = snapshot.nodes();
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i].kind == NodeKind::value && !can.values) drop(i, "a value");
-      if (nodes[i].kind == NodeKind::alias && !can.aliases) drop(i, "a second name of a tensor");
+      // Flat formats say such things where they keep values.
+      if (!can.values && !can.nesting && must_be_said(*snapshot.data(), i)) drop(i, "one without tensors");
+      if (nodes[i].kind != NodeKind::alias || can.aliases) continue;
+      report.add(Report::What::lost, snapshot.path(i), "its tie: written once more");
+      tied = true;
     }
   }
   if (!snapshot.metadata().empty() && !can.metadata) {
@@ -103,13 +145,14 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, bool allow_
     }
     report.add(Report::What::lost, "", "the metadata");
   }
-  if (count == 0) return snapshot;
+  if (count == 0) return tied ? untied(snapshot) : snapshot;
   if (!allow_loss) {
     std::string text = std::string(format.name()) + " files cannot hold this";
     if (count > 1) text += " (and " + std::to_string(count - 1) + " more)";
     return Error(Errc::not_representable, std::move(text)).path(first_path).found(first_reason);
   }
-  return without(snapshot, dropped);
+  const Snapshot left = without(snapshot, dropped);
+  return tied ? untied(left) : left;
 }
 
 }  // namespace
@@ -131,6 +174,9 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
     STELE_TRY_ASSIGN(snapshot, snapshot_object(*object.type, object.address, {}, false));
   }
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
+  if (precision.quantized_bits != 0) {
+    STELE_TRY_ASSIGN(snapshot, quantize(snapshot, {.bits = precision.quantized_bits}, &report));
+  }
   return fit(format, snapshot, options.allow_loss, report);
 }
 
@@ -181,7 +227,8 @@ Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& option
     if (reader.format == nullptr) {
       STELE_TRY_ASSIGN(reader.format, reader.sniff(*source));
     }
-    return reader.format->open(std::move(source), OpenContext(options, target));
+    STELE_TRY_ASSIGN(const Snapshot snapshot, reader.format->open(std::move(source), OpenContext(options, target)));
+    return options.dequantize ? dequantize(snapshot) : snapshot;
   });
 }
 

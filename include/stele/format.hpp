@@ -23,7 +23,7 @@ inline namespace v0 {
 struct Capabilities {
   bool nesting = false;      // containers; else names are whole paths
   bool values = false;       // directly, or as the string `stele` among the metadata
-  bool aliases = false;      // likewise
+  bool aliases = false;      // likewise; else a tied tensor is written under each of its names
   bool ids = false;          // soft: their loss is only reported
   bool type_names = false;   // soft, and not reported
   bool annotations = false;  // soft
@@ -31,6 +31,7 @@ struct Capabilities {
   bool checksums = false;    // damage to a tensor's bytes is found
   std::uint32_t max_rank = 0xffff;
   bool (*holds)(DType dtype) = nullptr;
+  bool (*keeps)(std::string_view annotation) = nullptr;  // where not all
 };
 
 namespace detail {
