@@ -1,6 +1,7 @@
 // What stands behind every recorder: precision, capabilities, files.
 #include <algorithm>
 
+#include "files.hpp"
 #include "fill.hpp"
 #include "flat.hpp"
 #include "os/os.hpp"
@@ -14,6 +15,9 @@ namespace stele {
 inline namespace v0 {
 
 Format::~Format() = default;
+bool Format::is_folder() const noexcept { return false; }
+bool Format::recognises_folder(const Bundle& /*folder*/) const { return false; }
+Status Format::may_replace(const Bundle& /*folder*/) const { return {}; }
 
 std::optional<Schema> OpenContext::schema() const noexcept {
   return target_.type != nullptr ? std::optional(Schema(*target_.type)) : std::nullopt;
@@ -161,8 +165,21 @@ From::~From() = default;
 
 Result<SourcePtr> From::open(std::string_view extension, const LoadOptions& options) const {
   if (source_ != nullptr) return source_;
-  const std::string full = with_extension(*path_, extension);
-  return options.storage == Storage::view ? map_file(full) : open_file(full);
+  return open_any(place_of(with_extension(*path_, extension)), options.storage == Storage::view);
+}
+
+namespace {
+
+Error wrong_kind(bool folder, const std::string& name) {
+  return Error(Errc::io, folder ? "a folder, where the format has files" : "a file, where the format has folders")
+      .file(name);
+}
+
+}  // namespace
+
+Status check_kind(const Source& source, bool folders) {
+  if (source.is_folder() == folders) return {};
+  return wrong_kind(source.is_folder(), source.name());
 }
 
 Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Object& object,
@@ -191,6 +208,7 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
     auto snapshot = prepare(format, precision, object, options, report);
     if (!snapshot) return failed(std::move(snapshot).error());
     if (options.dry_run) return report;
+    if (sink.is_folder() != format.is_folder()) return failed(wrong_kind(sink.is_folder(), sink.name()));
     Meter meter(options.progress, snapshot->byte_size());
     if (auto r = format.write(with_progress(*snapshot, meter), sink, options); !r) return failed(std::move(r).error());
     if (auto r = sink.commit(); !r) return failed(std::move(r).error());
@@ -216,7 +234,12 @@ Result<Report> record_file(const Format& format, PrecisionSpec precision, const 
       BufferSink nothing;
       return record(format, precision, object, nothing, options);
     }
-    STELE_TRY_ASSIGN(const auto sink, file_sink(with_extension(path, format.extension()), options.file));
+    const std::string full = with_extension(path, format.extension());
+    const auto open = [&] {
+      if (!format.is_folder()) return file_sink(full, options.file);
+      return folder_sink(full, options.file, [&format](const Bundle& folder) { return format.may_replace(folder); });
+    };
+    STELE_TRY_ASSIGN(const auto sink, open());
     return record(format, precision, object, *sink, options);
   });
 }
@@ -227,6 +250,7 @@ Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& option
     if (reader.format == nullptr) {
       STELE_TRY_ASSIGN(reader.format, reader.sniff(*source));
     }
+    if (!reader.format->opens(source->is_folder())) return wrong_kind(source->is_folder(), source->name());
     STELE_TRY_ASSIGN(const Snapshot snapshot, reader.format->open(std::move(source), OpenContext(options, target)));
     return options.dequantize ? dequantize(snapshot) : snapshot;
   });
