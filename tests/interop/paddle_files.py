@@ -5,6 +5,10 @@
     python3 tests/interop/paddle_files.py make FOLDER         what tests/data/paddle/ holds
     python3 tests/interop/paddle_files.py check THEIRS OURS   what stele wrote of these, by Paddle
 
+`check` loads every file of OURS with Paddle's own loaders, compares what they
+give with the texts in THEIRS, bit for bit, and runs Paddle's predictor with the
+programs of THEIRS on both: the outputs must have the same bits.
+
 README.md in tests/data/paddle says what is in each file. X.txt beside X lists
 its records in the order of the file, one a line, blanks between the tokens:
 
@@ -25,13 +29,15 @@ Element k of tensor NAME, counted in C order, is of n = k + crc32(NAME) % 97:
     f8_*            raw: byte n % 256
 """
 
+import ctypes
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import zlib
 
-OLD = len(sys.argv) > 1 and sys.argv[1] == "make-old"
+OLD = len(sys.argv) > 1 and sys.argv[1].endswith("-old")
 os.environ["FLAGS_enable_pir_api"] = "0" if OLD else "1"
 os.environ["GLOG_minloglevel"] = "2"
 
@@ -225,10 +231,10 @@ def make_jit(folder, prefix):
 
 
 def adam(model):
-    """A program for training: beside the parameters what Adam keeps, some of it persistable and no parameter."""
+    """A program for training: beside the parameter what Adam keeps, which is persistable and no parameter."""
     with model.building(), unique_name.guard():
         x = paddle.static.data("x", [None, 4], "float32")
-        y = F.linear(x, model.parameter("fc.weight", [4, 3]), model.parameter("fc.bias", [3]))
+        y = F.linear(x, model.parameter("weight", [4, 3]))
         paddle.optimizer.Adam(0.125).minimize(y.mean())
     if OLD:
         found = [v for v in model.main.list_vars() if v.persistable]
@@ -254,7 +260,7 @@ def make_new(folder):
         model = Model()
         with model.building():
             x, y = ernie(model.parameter, dtype)
-        model.save(folder / f"ernie_{dtype}", [x], [y], trainable=False)
+        model.save(folder / f"ernie_{dtype}", [x], [y], trainable=dtype == "f32")
 
     model = Model()
     adam(model)
@@ -276,8 +282,8 @@ def make_new(folder):
     model = Model()
     with model.building():
         x = paddle.static.data("x", [2, 3], "float32")
-        y = F.linear(x, model.parameter("w", [3, 2]))
-    model.save(folder / "readable", [x], [y], readable=True)
+        y = x + model.parameter("w", [2, 3])
+    model.save(folder / "readable", [x], [y], readable=True, trainable=False)
 
     # No program, no names: what the functions below Paddle's Python save.
     def combined(name, records):
@@ -295,7 +301,7 @@ def make_new(folder):
 
     combined("dtypes", [record(d, d, [11, 12] if d.startswith("f8") else [3, 5]) for d in sorted(DTYPES)])
     combined("shapes", [record("x".join(map(str, s)) or "scalar", "f32", s)
-                        for s in ([], [0], [1], [2, 0, 3], [1, 1, 2, 1, 1, 1, 2, 1, 2], [200, 1])])
+                        for s in ([], [0], [1], [2, 0, 3], [1, 1, 2, 1, 1, 1, 2, 1, 2], [130, 1])])
     combined("lod", [record("one", "f32", [5, 2], [[0, 2, 5]]), record("plain", "i64", [3]),
                      record("two", "f32", [6, 1], [[0, 2, 3], [0, 1, 4, 6]])])
     combined("one", [record("w", "f32", [2, 3])])
@@ -380,10 +386,153 @@ def make(folder):
           f"{sum(f.stat().st_size for f in folder.rglob('*') if f.is_file())} bytes")
 
 
+class Failure(Exception):
+    pass
+
+
+def records_of(text):
+    """The lines of X.txt: name -> the line, but the name; in the order of the file."""
+    lines = (entry.split(" ", 1) for entry in text.read_text().splitlines())
+    return {bytes_of(name).decode(): rest for name, rest in lines}
+
+
+def bytes_of(name):
+    parts = name.split("%")
+    return parts[0].encode() + b"".join(bytes.fromhex(p[:2]) + p[2:].encode() for p in parts[1:])
+
+
+NUMPY = {paddle_name: (name, numpy) for name, (paddle_name, numpy) in DTYPES.items()}
+
+
+def described(tensor):
+    """A DenseTensor as a line of X.txt without the name, from its memory."""
+    name, numpy = NUMPY[str(tensor._dtype()).rpartition(".")[2]]
+    shape = tensor.shape()
+    count = int(np.prod(shape, dtype=np.int64))
+    bits = ctypes.string_at(tensor._ptr(), count * np.dtype(numpy).itemsize) if count else b""
+    return line("", name, np.frombuffer(bits, numpy).reshape(shape), tensor.lod()).split(" ", 1)[1].rstrip("\n")
+
+
+def same(what, tensor, expected):
+    found = described(tensor)
+    if found != expected:
+        raise Failure(f"{what}: Paddle has {found[:200]}, expected {expected[:200]}")
+
+
+def empty():
+    tensor = core.DenseTensor()
+    tensor.set(np.zeros(1, "f4"), CPU)  # the loaders want one that has a place
+    return tensor
+
+
+def check_combined(file, records):
+    tensors = [empty() for _ in records]
+    core.load_combine_func(str(file), list(records), tensors, False, CPU)
+    for tensor, (name, expected) in zip(tensors, records.items()):
+        same(f"{file}: {name}", tensor, expected)
+
+
+def check_folder(folder, records):
+    for name, expected in records.items():
+        tensor = empty()
+        core.load_func(str(folder / name), -1, [], False, tensor, CPU)
+        same(f"{folder}: {name}", tensor, expected)
+    found = sum(f.is_file() and not f.name.startswith("__model__") for f in folder.rglob("*"))
+    if found != len(records):
+        raise Failure(f"{folder}: {found} files, expected {len(records)}")
+
+
+def check_single(file, records):
+    (expected,) = records.values()
+    same(str(file), paddle.load(str(file)), expected)
+
+
+def run(*files):
+    """What Paddle's predictor computes."""
+    config = paddle.inference.Config(*map(str, files))
+    config.disable_gpu()
+    config.disable_glog_info()
+    predictor = paddle.inference.create_predictor(config)
+    for name in predictor.get_input_names():
+        data = np.arange(64, dtype="f4").reshape(1, 1, 8, 8) / 8 if name == "image" else np.arange(6).reshape(1, 6)
+        predictor.get_input_handle(name).copy_from_cpu(data)
+    predictor.run()
+    return [predictor.get_output_handle(n).copy_to_cpu() for n in predictor.get_output_names()]
+
+
+def check_outputs(what, one, other):
+    if len(one) != len(other) or not one:
+        raise Failure(f"{what}: {len(one)} outputs and {len(other)}")
+    for a, b in zip(one, other):
+        if a.shape != b.shape or a.tobytes() != b.tobytes():
+            raise Failure(f"{what}: computes {b}, expected {a}")
+
+
+def check_predictors(theirs, ours):
+    for program in ("lenet.json", "lenet_old.pdmodel", "ernie_f32.json"):  # it crashes on those that are not trainable
+        name = program.partition(".")[0] + ".pdiparams"
+        check_outputs(name, run(theirs / program, theirs / name), run(theirs / program, ours / name))
+        yield name
+    params = theirs / "lenet_params"
+    expected = run(params / "__model__", params / "__params__")
+    for file in ("lenet_params/__params__", "from_folder.pdiparams", "module.pdiparams", "layout.pdiparams"):
+        check_outputs(file, expected, run(params / "__model__", ours / file))
+        yield file
+    for folder, program in (("lenet_folder", "lenet_folder/__model__"), ("lenet_separate", "lenet_separate/__model__.json"),
+                            ("from_combined", "lenet_folder/__model__")):
+        shutil.copy(theirs / program, ours / folder)
+        check_outputs(folder, expected, run(ours / folder))
+        yield folder
+
+
+def check_programs(theirs, ours):
+    """The loaders of Paddle's old form, which take a ProgramDesc beside the file."""
+    executor = paddle.static.Executor(CPU)
+    for text in sorted(theirs.glob("*.txt")):
+        file = theirs / f"{text.stem}.pdmodel"
+        if not file.exists():
+            continue
+        scope = core.Scope()
+        with paddle.static.scope_guard(scope):
+            program = paddle.static.deserialize_program(file.read_bytes())
+            bytes_ = (ours / f"{text.stem}.pdiparams").read_bytes()
+            paddle.static.deserialize_persistables(program, bytes_, executor)
+            for name, expected in records_of(text).items():
+                same(f"{text.stem}: {name}", scope.find_var(name).get_tensor(), expected)
+        yield text.stem
+
+
+def check(theirs, ours):
+    paddle.enable_static()
+    if OLD:
+        done = list(check_programs(theirs, ours))
+        print(f"deserialize_persistables: {' '.join(done)}")
+        return bool(done)
+    for text in sorted(theirs.glob("*.txt")):
+        name, records = text.stem, records_of(text)
+        if (theirs / name).is_dir() and name != "lenet_params":
+            check_folder(ours / name, records)
+        elif name.startswith("single_"):
+            check_single(ours / f"{name}.pdtensor", records)
+        else:
+            check_combined(ours / ("lenet_params/__params__" if name == "lenet_params" else f"{name}.pdiparams"), records)
+        print(f"ok    {name}: {len(records)} tensors")
+    lenet_records = records_of(theirs / "lenet_params.txt")
+    for name in ("from_folder", "module", "layout"):
+        check_combined(ours / f"{name}.pdiparams", lenet_records)
+    check_folder(ours / "from_combined", lenet_records)
+    print(f"predictor: {' '.join(check_predictors(theirs, ours))}", flush=True)
+    subprocess.run([sys.executable, __file__, "check-old", str(theirs), str(ours)], check=True)
+    return True
+
+
 def main():
-    if len(sys.argv) == 3 and sys.argv[1] in ("make", "make-old"):
-        make(pathlib.Path(sys.argv[2]))
+    arguments = [pathlib.Path(a) for a in sys.argv[2:]]
+    if len(arguments) == 1 and sys.argv[1] in ("make", "make-old"):
+        make(*arguments)
         return 0
+    if len(arguments) == 2 and sys.argv[1] in ("check", "check-old"):
+        return 0 if check(*arguments) else 1
     print(__doc__, file=sys.stderr)
     return 2
 
