@@ -168,7 +168,7 @@ Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& path, FileSink
   STELE_TRY_ASSIGN(target.folder, os::open_folder({nullptr, folder_path, path}));
   STELE_TRY(target.look(options.overwrite));
   detail::remove_leftovers(target.folder, folder_path,
-                           detail::temporary_prefix(target.leaf, os::longest_name(target.folder)));
+                           detail::temporary_prefix(target.leaf, os::longest_name(target.folder)), os::Kind::folder);
   return make_sink(std::move(target), options, exists);
 }
 

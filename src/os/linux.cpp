@@ -460,15 +460,15 @@ std::size_t list(const Folder& folder, const std::function<void(std::string_view
   return count;
 }
 
-void remove_abandoned(const Folder& folder, const std::string& leaf) noexcept {
+void remove_abandoned(const Folder& folder, const std::string& leaf, Kind kind) noexcept {
   const int fd = retry(
       [&] { return ::openat(folder.file.handle(), leaf.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
   if (fd < 0) return;
   struct stat status = {};
-  if (retry([&] { return ::fstat(fd, &status); }) == 0 && kind_of(status.st_mode) != Kind::other &&
+  if (retry([&] { return ::fstat(fd, &status); }) == 0 && kind_of(status.st_mode) == kind &&
       retry([&] { return ::flock(fd, LOCK_SH | LOCK_NB); }) == 0) {
     // Still locked here: a maker that is between creating and locking waits, and then sees that it has gone.
-    if (S_ISREG(status.st_mode)) {
+    if (kind == Kind::regular) {
       remove(folder, leaf);
     } else if (names(folder, leaf, status)) {
       // By now its maker may have put it in its place, and then let the lock go.
