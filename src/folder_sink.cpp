@@ -42,7 +42,8 @@ struct Target {
     auto opened = os::open_below(folder, leaf);
     if (!opened) return std::move(opened).error().file(path);
     const auto old = std::make_shared<const os::Folder>(std::move(*opened));
-    if (!os::same_system(folder.file, old->file)) return detail::not_in_one_step(path);  // a mount point
+    STELE_TRY_ASSIGN(const bool same, os::same_system(folder.file, old->file));
+    if (!same) return detail::not_in_one_step(path);  // a mount point
     STELE_TRY_ASSIGN(const detail::Listing all, detail::list_all(*old));
     if (!all.other.empty()) {
       return Error(Errc::exists, "a folder is there that holds more than files and folders")

@@ -123,7 +123,7 @@ Result<Info> status(const File& file);
 /// Whether both are one file, whatever their names.
 bool same_file(const File& a, const File& b) noexcept;
 /// Whether both are of one file system.
-bool same_system(const File& a, const File& b) noexcept;
+Result<bool> same_system(const File& a, const File& b);
 /// Follows the links of the last part of `path`, also to a name that does not exist yet.
 Result<std::string> resolve_links(const Path& path);
 /// An error where this process may not write to the existing file or folder `path`.
