@@ -53,7 +53,8 @@ class Lister {
               .expected("at most " + std::to_string(os::max_depth) + " levels");
         }
         STELE_TRY_ASSIGN(const os::Folder below, os::open_below(folder, entry.name));
-        if (!os::same_system(folder.file, below.file)) found.other = name;
+        STELE_TRY_ASSIGN(const bool same, os::same_system(folder.file, below.file));
+        if (!same) found.other = name;
         STELE_TRY(list(below, name + '/', level + 1));
       } else {
         found.other = std::move(name);

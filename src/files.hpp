@@ -67,7 +67,8 @@ std::string temporary_prefix(const std::string& leaf, std::size_t longest_name);
 std::string temporary_name(const std::string& prefix);
 bool is_temporary(std::string_view name) noexcept;
 /// Removes what killed processes left of earlier saves to the same path.
-void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix);
+void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix,
+                      os::Kind kind);
 /// Names tried before giving up; a taken one is left from a process with the same id.
 inline constexpr int max_tries = 1000;
 

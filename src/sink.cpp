@@ -255,7 +255,9 @@ Result<std::unique_ptr<Sink>> open_file_sink(const Place& place, FileSinkOptions
 
   STELE_TRY_ASSIGN(os::Folder folder, os::open_folder({place.root.get(), folder_path, place.name}));
   const std::string prefix = detail::temporary_prefix(leaf, os::longest_name(folder));
-  if (names == Names::as_data) detail::remove_leftovers(folder, folder_path, prefix);  // a new folder has none
+  if (names == Names::as_data) {  // else in a new folder, which has none
+    detail::remove_leftovers(folder, folder_path, prefix, os::Kind::regular);
+  }
   STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists, place.name));
   // Now, so that nobody sees in the unfinished file what the old one hid.
   if (exists) STELE_TRY(temporary.keep_permissions(leaf));
