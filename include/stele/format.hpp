@@ -72,7 +72,7 @@ class STELE_EXPORT Format {
   /// Of files, with the dot; added to a path that has none.
   virtual std::string_view extension() const noexcept = 0;
   virtual const Capabilities& capabilities() const noexcept = 0;
-  /// Whether bytes that begin with `head` (up to 64 of `size` in all) are of this format.
+  /// Whether bytes that begin with `head` (up to 1024 of `size` in all) are of this format.
   virtual bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept = 0;
   /// Reads headers and index only; the leaves keep the source. Allocates at most twice the source's size + 16 MiB.
   virtual Result<Snapshot> open(SourcePtr source, const OpenContext& context) const = 0;
