@@ -98,39 +98,38 @@ Status add_type(Schema type, const std::string& path, Layout& layout) {
 
 constexpr std::size_t max_names = std::size_t{1} << 24;
 
-class SnapshotLayout {
+class NameWalk {
  public:
-  explicit SnapshotLayout(const Snapshot& snapshot) : snapshot_(snapshot), nodes_(snapshot.nodes()) {}
+  using Visit = std::function<Status(const std::string& path, const Node& tensor)>;
+  NameWalk(const Snapshot& snapshot, const Visit& visit)
+      : snapshot_(snapshot), nodes_(snapshot.nodes()), visit_(visit) {}
 
-  Result<Layout> run() {
-    if (nodes_.empty()) return layout_;
-    if (!snapshot_.flat()) {
-      STELE_TRY(add(0, "", 0));
-      return layout_;
-    }
+  Status run() {
+    if (nodes_.empty()) return {};
+    if (!snapshot_.flat()) return add(0, "", 0);
     for (std::uint32_t i = 1; i < nodes_.size(); ++i) {
       const Node& node = nodes_[i];
       const std::string path = snapshot_.path(i);
       const Node& meant = node.kind == NodeKind::alias ? nodes_[node.index] : node;
       if (meant.kind == NodeKind::tensor) {
-        STELE_TRY(add_tensor(meant, path));
+        STELE_TRY(tensor(meant, path));
       } else if (node.kind == NodeKind::alias) {
         // A container that stands elsewhere: all names that continue its own.
         const std::string target = snapshot_.path(node.index) + '.';
         for (const Node& other : nodes_) {
           const std::string_view name(other.name, other.name_size);
           if (other.kind != NodeKind::tensor || !name.starts_with(target)) continue;
-          STELE_TRY(add_tensor(other, path + '.' + std::string(name.substr(target.size()))));
+          STELE_TRY(tensor(other, path + '.' + std::string(name.substr(target.size()))));
         }
       }
     }
-    return layout_;
+    return {};
   }
 
  private:
   Status add(std::uint32_t i, const std::string& path, int depth) {
     const Node& node = nodes_[i];
-    if (node.kind == NodeKind::tensor) return add_tensor(node, path);
+    if (node.kind == NodeKind::tensor) return tensor(node, path);
     if (depth > detail::max_depth) return too_many(path);  // the file's nesting is bounded, that of its aliases is not
     if (node.kind == NodeKind::alias) return add(node.index, path, depth + 1);
     for (std::uint32_t k = i + 1; k < node.end; k = nodes_[k].end) {
@@ -143,19 +142,9 @@ class SnapshotLayout {
     return {};
   }
 
-  Status add_tensor(const Node& node, const std::string& path) {
-    if (layout_.tensors.size() == max_names) return too_many(path);
-    const LeafView leaf = snapshot_.leaf(node.index);
-    Layout::Tensor& tensor = layout_.tensors.emplace_back();
-    tensor.path = path;
-    tensor.dtype = leaf.dtype();
-    // A tensor that nothing has been put into yet has no shape.
-    const Provider& provider = leaf.provider();
-    if (const detail::TensorOps* ops = detail::module_tensor_ops(provider);
-        ops == nullptr || ops->unset == nullptr || !ops->unset(provider.at)) {
-      tensor.shape.emplace(leaf.shape());
-    }
-    return {};
+  Status tensor(const Node& node, const std::string& path) {
+    if (++tensors_ > max_names) return too_many(path);
+    return visit_(path, node);
   }
 
   static Status too_many(const std::string& path) {
@@ -164,7 +153,8 @@ class SnapshotLayout {
 
   const Snapshot& snapshot_;
   std::span<const Node> nodes_;
-  Layout layout_;
+  const Visit& visit_;
+  std::size_t tensors_ = 0;
   std::size_t visits_ = 0;
 };
 
@@ -180,6 +170,15 @@ bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x
 
 }  // namespace
 
+namespace detail {
+
+Status each_tensor_name(const Snapshot& snapshot,
+                        const std::function<Status(const std::string& path, const Node& tensor)>& visit) {
+  return NameWalk(snapshot, visit).run();
+}
+
+}  // namespace detail
+
 Result<Layout> layout_of(Schema schema) {
   Layout layout;
   STELE_TRY(add_type(schema, "", layout));
@@ -187,7 +186,23 @@ Result<Layout> layout_of(Schema schema) {
 }
 
 Result<Layout> layout_of(const Snapshot& snapshot) {
-  return detail::guarded([&] { return SnapshotLayout(snapshot).run(); });
+  return detail::guarded([&]() -> Result<Layout> {
+    Layout layout;
+    STELE_TRY(detail::each_tensor_name(snapshot, [&](const std::string& path, const Node& node) -> Status {
+      const LeafView leaf = snapshot.leaf(node.index);
+      Layout::Tensor& tensor = layout.tensors.emplace_back();
+      tensor.path = path;
+      tensor.dtype = leaf.dtype();
+      // A tensor that nothing has been put into yet has no shape.
+      const Provider& provider = leaf.provider();
+      if (const detail::TensorOps* ops = detail::module_tensor_ops(provider);
+          ops == nullptr || ops->unset == nullptr || !ops->unset(provider.at)) {
+        tensor.shape.emplace(leaf.shape());
+      }
+      return {};
+    }));
+    return layout;
+  });
 }
 
 Result<std::string> to_text(const Layout& layout) {

@@ -1,17 +1,23 @@
 // What stands behind every recorder: precision, capabilities, files.
 #include <algorithm>
 
+#include "files.hpp"
 #include "fill.hpp"
+#include "flat.hpp"
 #include "os/os.hpp"
 #include "parallel.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/format.hpp"
+#include "stele/quantize.hpp"
 #include "stele/schema.hpp"
 
 namespace stele {
 inline namespace v0 {
 
 Format::~Format() = default;
+bool Format::is_folder() const noexcept { return false; }
+bool Format::recognises_folder(const Bundle& /*folder*/) const { return false; }
+Status Format::may_replace(const Bundle& /*folder*/) const { return {}; }
 
 std::optional<Schema> OpenContext::schema() const noexcept {
   return target_.type != nullptr ? std::optional(Schema(*target_.type)) : std::nullopt;
@@ -63,6 +69,38 @@ Snapshot without(const Snapshot& snapshot, const std::vector<bool>& dropped) {
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
+/// Without its range the integers of a quantized tensor mean nothing.
+bool loses_quantization(const LeafView& leaf, const Capabilities& can) {
+  if (can.annotations || leaf.annotations() == nullptr) return false;
+  return leaf.annotations()->contains(std::string(quantization_key)) &&
+         (can.keeps == nullptr || !can.keeps(quantization_key));
+}
+
+bool loses_annotations(const LeafView& leaf, const Capabilities& can) {
+  if (can.annotations || leaf.annotations() == nullptr) return false;
+  const auto kept = [&](const auto& item) { return can.keeps != nullptr && can.keeps(item.first); };
+  return !std::all_of(leaf.annotations()->begin(), leaf.annotations()->end(), kept);
+}
+
+/// The tensors alone, each under all of its names.
+Result<Snapshot> untied(const Snapshot& snapshot) {
+  SnapshotBuilder builder;
+  builder.set_flat();
+  STELE_TRY(each_tensor_name(snapshot, [&](const std::string& path, const Node& node) -> Status {
+    const LeafView leaf = snapshot.leaf(node.index);
+    builder.tensor(builder.intern(path), leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
+    if (leaf.id()) builder.set_id(*leaf.id());
+    if (leaf.annotations() != nullptr) {
+      for (const auto& [key, value] : *leaf.annotations()) builder.annotate(key, value);
+    }
+    return {};
+  }));
+  builder.set_metadata(snapshot.metadata());
+  builder.data().in_order = snapshot.data()->in_order;
+  builder.keep(snapshot.data());
+  return builder.finish();
+}
+
 /// Finds what the format cannot hold: an error naming the first and counting the rest, or what is left of the snapshot.
 Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, bool allow_loss, Report& report) {
   const Capabilities& can = format.capabilities();
@@ -82,19 +120,27 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, bool allow_
   };
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
+    if (loses_quantization(leaf, can)) {
+      drop(leaf.node(), "a quantized tensor: it cannot say its range");
+      continue;
+    }
     if (std::string reason = obstacle(leaf, can); !reason.empty()) {
       drop(leaf.node(), std::move(reason));
       continue;
     }
     if (leaf.id() && !can.ids) report.add(Report::What::lost, leaf.path(), "its id");
-    if (leaf.annotations() != nullptr && !can.annotations)
-      report.add(Report::What::lost, leaf.path(), "its annotations");
+    if (loses_annotations(leaf, can)) report.add(Report::What::lost, leaf.path(), "its annotations");
   }
+  bool tied = false;
   if (!can.values || !can.aliases) {
     const auto nodes = snapshot.nodes();
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i].kind == NodeKind::value && !can.values) drop(i, "a value");
-      if (nodes[i].kind == NodeKind::alias && !can.aliases) drop(i, "a second name of a tensor");
+      // Flat formats say such things where they keep values.
+      if (!can.values && !can.nesting && must_be_said(*snapshot.data(), i)) drop(i, "one without tensors");
+      if (nodes[i].kind != NodeKind::alias || can.aliases) continue;
+      report.add(Report::What::lost, snapshot.path(i), "its tie: written once more");
+      tied = true;
     }
   }
   if (!snapshot.metadata().empty() && !can.metadata) {
@@ -103,13 +149,14 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, bool allow_
     }
     report.add(Report::What::lost, "", "the metadata");
   }
-  if (count == 0) return snapshot;
+  if (count == 0) return tied ? untied(snapshot) : snapshot;
   if (!allow_loss) {
     std::string text = std::string(format.name()) + " files cannot hold this";
     if (count > 1) text += " (and " + std::to_string(count - 1) + " more)";
     return Error(Errc::not_representable, std::move(text)).path(first_path).found(first_reason);
   }
-  return without(snapshot, dropped);
+  const Snapshot left = without(snapshot, dropped);
+  return tied ? untied(left) : left;
 }
 
 }  // namespace
@@ -118,8 +165,21 @@ From::~From() = default;
 
 Result<SourcePtr> From::open(std::string_view extension, const LoadOptions& options) const {
   if (source_ != nullptr) return source_;
-  const std::string full = with_extension(*path_, extension);
-  return options.storage == Storage::view ? map_file(full) : open_file(full);
+  return open_any(place_of(with_extension(*path_, extension)), options.storage == Storage::view);
+}
+
+namespace {
+
+Error wrong_kind(bool folder, const std::string& name) {
+  return Error(Errc::io, folder ? "a folder, where the format has files" : "a file, where the format has folders")
+      .file(name);
+}
+
+}  // namespace
+
+Status check_kind(const Source& source, bool folders) {
+  if (source.is_folder() == folders) return {};
+  return wrong_kind(source.is_folder(), source.name());
 }
 
 Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Object& object,
@@ -131,6 +191,9 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
     STELE_TRY_ASSIGN(snapshot, snapshot_object(*object.type, object.address, {}, false));
   }
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
+  if (precision.quantized_bits != 0) {
+    STELE_TRY_ASSIGN(snapshot, quantize(snapshot, {.bits = precision.quantized_bits}, &report));
+  }
   return fit(format, snapshot, options.allow_loss, report);
 }
 
@@ -145,6 +208,7 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
     auto snapshot = prepare(format, precision, object, options, report);
     if (!snapshot) return failed(std::move(snapshot).error());
     if (options.dry_run) return report;
+    if (sink.is_folder() != format.is_folder()) return failed(wrong_kind(sink.is_folder(), sink.name()));
     Meter meter(options.progress, snapshot->byte_size());
     if (auto r = format.write(with_progress(*snapshot, meter), sink, options); !r) return failed(std::move(r).error());
     if (auto r = sink.commit(); !r) return failed(std::move(r).error());
@@ -170,7 +234,12 @@ Result<Report> record_file(const Format& format, PrecisionSpec precision, const 
       BufferSink nothing;
       return record(format, precision, object, nothing, options);
     }
-    STELE_TRY_ASSIGN(const auto sink, file_sink(with_extension(path, format.extension()), options.file));
+    const std::string full = with_extension(path, format.extension());
+    const auto open = [&] {
+      if (!format.is_folder()) return file_sink(full, options.file);
+      return folder_sink(full, options.file, [&format](const Bundle& folder) { return format.may_replace(folder); });
+    };
+    STELE_TRY_ASSIGN(const auto sink, open());
     return record(format, precision, object, *sink, options);
   });
 }
@@ -181,7 +250,9 @@ Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& option
     if (reader.format == nullptr) {
       STELE_TRY_ASSIGN(reader.format, reader.sniff(*source));
     }
-    return reader.format->open(std::move(source), OpenContext(options, target));
+    if (!reader.format->opens(source->is_folder())) return wrong_kind(source->is_folder(), source->name());
+    STELE_TRY_ASSIGN(const Snapshot snapshot, reader.format->open(std::move(source), OpenContext(options, target)));
+    return options.dequantize ? dequantize(snapshot) : snapshot;
   });
 }
 

@@ -1,18 +1,14 @@
 #include "stele/sink.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <charconv>
 #include <cstring>
 #include <exception>
-#include <functional>
 #include <limits>
 #include <ostream>
 #include <utility>
-#include <vector>
 
+#include "files.hpp"
 #include "os/os.hpp"
-#include "stele/bundle.hpp"
 #include "stele/source.hpp"
 
 namespace stele {
@@ -59,6 +55,8 @@ Status Sink::copy(const Source& from, std::uint64_t offset, std::uint64_t size) 
 namespace {
 
 namespace os = detail::os;
+using detail::Names;
+using detail::Place;
 using Pieces = std::span<const std::span<const std::byte>>;
 
 /// Bytes in all pieces and `used`; the largest number when that is more than can be counted.
@@ -75,60 +73,6 @@ void append(std::byte* memory, std::size_t& used, Pieces pieces) noexcept {
   }
 }
 
-// ---- temporaries: .<name>.stele-<process>-<counter>.tmp
-
-constexpr std::string_view mark = ".stele-";
-constexpr std::string_view ending = ".tmp";
-// What a temporary's name has beside the file's: the dot, the mark, two numbers, their hyphen, the ending. Always
-// counted at its longest, so that a name is shortened to the same text whatever the numbers are.
-constexpr std::size_t decoration = 1 + mark.size() + 10 + 1 + 20 + ending.size();
-// Names tried before giving up; a taken one is left from a process with the same id.
-constexpr int max_tries = 1000;
-// A folder with fewer names is listed at every save; a fuller one at every 2nd, 3rd … so that writing many files into
-// one folder takes time linear in their number.
-constexpr std::size_t listed_per_save = 64;
-
-/// What the names of all temporaries for `leaf` begin with.
-std::string temporary_prefix(const std::string& leaf, std::size_t longest_name) {
-  std::size_t length = std::min(leaf.size(), longest_name > decoration ? longest_name - decoration : 0);
-  // Not through the middle of a UTF-8 character: some file systems refuse such names.
-  while (length < leaf.size() && length > 0 && (static_cast<unsigned char>(leaf[length]) & 0xC0U) == 0x80U) --length;
-  return "." + leaf.substr(0, length) + std::string(mark);
-}
-
-/// The process that made the temporary `name`, or 0 when it is no temporary with this prefix.
-std::uint64_t maker_of(std::string_view name, std::string_view prefix) noexcept {
-  if (!name.starts_with(prefix) || !name.ends_with(ending) || name.size() < prefix.size() + ending.size()) return 0;
-  const char* const last = name.data() + name.size() - ending.size();
-  std::uint64_t process = 0;
-  std::uint64_t counter = 0;
-  const auto first = std::from_chars(name.data() + prefix.size(), last, process);
-  if (first.ec != std::errc() || first.ptr == last || *first.ptr != '-') return 0;
-  const auto second = std::from_chars(first.ptr + 1, last, counter);
-  return second.ec == std::errc() && second.ptr == last ? process : 0;
-}
-
-/// Removes what killed processes left of earlier saves to the same path. Needs both: no such process, and no lock. The
-/// own id may be that of an earlier life (in containers every run has the same): there the lock alone decides.
-void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix) {
-  // Of the folder that this thread saved into last.
-  static thread_local std::size_t last_folder = 0;
-  static thread_local std::size_t saves_to_skip = 0;
-  const std::size_t this_folder = std::hash<std::string>()(folder_path);
-  if (std::exchange(last_folder, this_folder) == this_folder && saves_to_skip > 0) {
-    --saves_to_skip;
-    return;
-  }
-  std::vector<std::string> leftovers;
-  const std::size_t count = os::list(folder, [&](std::string_view name) {
-    const std::uint64_t maker = maker_of(name, prefix);
-    if (maker == 0 || (maker != os::process_id() && os::process_lives(maker))) return;
-    leftovers.emplace_back(name);
-  });
-  for (const std::string& leaf : leftovers) os::remove_abandoned(folder, leaf);
-  saves_to_skip = count / listed_per_save;
-}
-
 /// The unfinished new file; removed by the destructor unless it was put in its place.
 class Temporary {
  public:
@@ -143,12 +87,12 @@ class Temporary {
   Status keep_permissions(const std::string& target) { return os::keep_permissions(folder_, target, file_); }
 
   /// Puts it in the place of `target`. The file stays open, and with it locked, until it has its name.
-  Status replace(const std::string& target, Durability durability) {
-    const bool full = durability == Durability::full;
+  Status replace(const std::string& target, FileSinkOptions options, Names names) {
+    const bool full = options.durability == Durability::full;
     STELE_TRY(full ? os::sync(file_) : os::flush(file_));
-    STELE_TRY(os::rename(folder_, leaf_, target, file_.name()));
+    STELE_TRY((options.overwrite ? os::rename : os::rename_new)(folder_, leaf_, target, file_.name()));
     const os::File placed = std::move(file_);
-    return full ? os::sync_folder(folder_, placed) : Status();
+    return full && names == Names::as_data ? os::sync_folder(folder_, placed) : Status();
   }
 
   void discard() noexcept {
@@ -164,11 +108,8 @@ class Temporary {
 };
 
 Result<Temporary> create_temporary(os::Folder folder, const std::string& prefix, bool secret, const std::string& name) {
-  static std::atomic<std::uint64_t> counter{0};
-  const std::string own_prefix = prefix + std::to_string(os::process_id()) + "-";
-  for (int i = 0; i < max_tries; ++i) {
-    std::string leaf = own_prefix + std::to_string(counter.fetch_add(1, std::memory_order_relaxed));
-    leaf += ending;
+  for (int i = 0; i < detail::max_tries; ++i) {
+    std::string leaf = detail::temporary_name(prefix);
     STELE_TRY_ASSIGN(os::File file, os::create(folder, leaf, secret, name));
     if (file.is_open()) return Temporary(std::move(folder), std::move(leaf), std::move(file));
   }
@@ -178,10 +119,15 @@ Result<Temporary> create_temporary(os::Folder folder, const std::string& prefix,
 /// A file that is replaced in one step.
 class FileSink final : public Sink {
  public:
-  FileSink(std::string name, Durability durability, std::string target, Temporary temporary)
-      : Sink(std::move(name)), durability_(durability), target_(std::move(target)), temporary_(std::move(temporary)) {
+  FileSink(const Place& place, FileSinkOptions options, Names names, std::string target, Temporary temporary)
+      : Sink(place.name),
+        folder_(place.folder()),
+        options_(options),
+        names_(names),
+        target_(std::move(target)),
+        temporary_(std::move(temporary)) {
     // Keeping the disk busy only pays where its end is waited for.
-    progress_.write_behind = durability == Durability::full;
+    progress_.write_behind = options.durability == Durability::full;
   }
 
   Status reserve(std::uint64_t total) override {
@@ -218,14 +164,14 @@ class FileSink final : public Sink {
       // Again: writing takes rights away (setuid), and they may have been changed in the meantime.
       Status status = temporary_.keep_permissions(target_);
       if (status && reserved_ > progress_.written) status = os::release_above(temporary_.file(), progress_.written);
-      if (status) status = temporary_.replace(target_, durability_);
+      if (status) status = temporary_.replace(target_, options_, names_);
       temporary_.discard();
       committed_ = status.has_value();
       return status;
     });
   }
   std::shared_ptr<Bundle> bundle() const override {
-    return folder_bundle(name().substr(0, name().size() - file_name(name()).size()), {durability_, false});
+    return detail::folder_bundle(folder_, {options_.durability, false, options_.overwrite}, false, names_);
   }
 
  private:
@@ -245,7 +191,9 @@ class FileSink final : public Sink {
                       : Error(Errc::io, "an earlier write failed").file(name());
   }
 
-  Durability durability_;
+  Place folder_;
+  FileSinkOptions options_;
+  Names names_;
   bool committed_ = false;
   std::string target_;
   Temporary temporary_;
@@ -272,16 +220,18 @@ class DeviceSink final : public Sink {
   os::Progress progress_;
 };
 
-Result<std::unique_ptr<Sink>> open_file_sink(const std::string& path, Durability durability) {
-  if (path.empty()) return Error(Errc::invalid_argument, "an empty path");
+Result<std::unique_ptr<Sink>> open_file_sink(const Place& place, FileSinkOptions options, Names names) {
+  if (place.path.empty()) return Error(Errc::invalid_argument, "an empty path");
   const auto a_folder = [&]() -> Error {
-    return Error(Errc::invalid_argument, "the path names a folder, not a file").file(path);
+    return Error(Errc::invalid_argument, "the path names a folder, not a file").file(place.name);
   };
+  const os::Path path = place.os();
   STELE_TRY_ASSIGN(const os::Info target, os::status(path));
+  if (target.kind != os::Kind::missing && !options.overwrite) return detail::there_already(place.name);
   if (target.kind == os::Kind::folder) return a_folder();
   if (target.kind == os::Kind::other) {
     STELE_TRY_ASSIGN(os::File file, os::open_for_writing(path));
-    return std::unique_ptr<Sink>(std::make_unique<DeviceSink>(std::move(file), durability));
+    return std::unique_ptr<Sink>(std::make_unique<DeviceSink>(std::move(file), options.durability));
   }
 
   // Links stay; what they lead to is replaced.
@@ -291,9 +241,11 @@ Result<std::unique_ptr<Sink>> open_file_sink(const std::string& path, Durability
     // A folder that may be written to would let us replace it, but its owner protected it.
     STELE_TRY(os::check_writable(path));
     // Links in /proc lead to files that have no name (any more), such as standard output redirected to a deleted file.
-    if (resolved != path) {
-      STELE_TRY_ASSIGN(const os::Info named, os::status(resolved));
-      if (named.kind != os::Kind::regular) return Error(Errc::io, "the link leads to a file without a name").file(path);
+    if (resolved != place.path) {
+      STELE_TRY_ASSIGN(const os::Info named, os::status({place.root.get(), resolved, place.name}));
+      if (named.kind != os::Kind::regular) {
+        return Error(Errc::io, "the link leads to a file without a name").file(place.name);
+      }
     }
   }
   const std::size_t slash = resolved.rfind('/');  // none: npos, and npos + 1 is 0
@@ -301,19 +253,24 @@ Result<std::unique_ptr<Sink>> open_file_sink(const std::string& path, Durability
   std::string leaf = resolved.substr(slash + 1);
   if (leaf.empty()) return a_folder();
 
-  STELE_TRY_ASSIGN(os::Folder folder, os::open_folder(folder_path, path));
-  const std::string prefix = temporary_prefix(leaf, os::longest_name(folder));
-  remove_leftovers(folder, folder_path, prefix);
-  STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists, path));
+  STELE_TRY_ASSIGN(os::Folder folder, os::open_folder({place.root.get(), folder_path, place.name}));
+  const std::string prefix = detail::temporary_prefix(leaf, os::longest_name(folder));
+  if (names == Names::as_data) detail::remove_leftovers(folder, folder_path, prefix);  // a new folder has none
+  STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists, place.name));
   // Now, so that nobody sees in the unfinished file what the old one hid.
   if (exists) STELE_TRY(temporary.keep_permissions(leaf));
-  return std::unique_ptr<Sink>(std::make_unique<FileSink>(path, durability, std::move(leaf), std::move(temporary)));
+  return std::unique_ptr<Sink>(
+      std::make_unique<FileSink>(place, options, names, std::move(leaf), std::move(temporary)));
 }
 
 }  // namespace
 
+Result<std::unique_ptr<Sink>> detail::file_sink(const Place& place, FileSinkOptions options, Names names) {
+  return guarded(place.name, [&] { return open_file_sink(place, options, names); });
+}
+
 Result<std::unique_ptr<Sink>> file_sink(const std::string& path, FileSinkOptions options) {
-  return detail::guarded(path, [&] { return open_file_sink(path, options.durability); });
+  return detail::guarded(path, [&] { return open_file_sink(detail::place_of(path), options, Names::as_data); });
 }
 
 // ---- memory

@@ -197,6 +197,12 @@ Snapshot::Snapshot() : data_(std::make_shared<detail::SnapshotData>()) {}
 
 std::span<const Node> Snapshot::nodes() const noexcept { return data_->nodes; }
 std::size_t Snapshot::leaf_count() const noexcept { return data_->leaves.size(); }
+Result<LeafView> Snapshot::at(std::size_t i) const {
+  if (i < leaf_count()) return leaf(i);
+  return Error(Errc::not_found, "no tensor of that number")
+      .expected("less than " + std::to_string(leaf_count()))
+      .found(std::to_string(i));
+}
 const Value& Snapshot::value(const Node& node) const noexcept { return data_->values[node.index]; }
 const std::map<std::string, std::string>& Snapshot::metadata() const noexcept { return data_->metadata; }
 bool Snapshot::flat() const noexcept { return data_->flat; }

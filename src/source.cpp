@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "files.hpp"
 #include "os/os.hpp"
-#include "stele/bundle.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -20,6 +20,7 @@ Source::~Source() = default;
 namespace {
 
 namespace os = detail::os;
+using detail::Place;
 
 std::string bytes_text(std::uint64_t count) { return std::to_string(count) + (count == 1 ? " byte" : " bytes"); }
 
@@ -38,13 +39,10 @@ Status check_range(const Source& source, std::uint64_t offset, std::uint64_t wan
   return truncated(source, "the bytes end before", offset, wanted, there);
 }
 
-std::shared_ptr<const Bundle> folder_of(const std::string& path, bool mapped) {
-  return folder_bundle(path.substr(0, path.size() - file_name(path).size()), {}, mapped);
-}
-
 class FileSource final : public Source {
  public:
-  FileSource(os::File file, std::uint64_t size) : Source(file.name()), file_(std::move(file)), size_(size) {}
+  FileSource(os::File file, std::uint64_t size, Place folder)
+      : Source(file.name()), file_(std::move(file)), size_(size), folder_(std::move(folder)) {}
   std::uint64_t size() const noexcept override { return size_; }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
     return detail::guarded(name(), [&]() -> Status {
@@ -56,13 +54,20 @@ class FileSource final : public Source {
       return {};
     });
   }
-  std::shared_ptr<const Bundle> bundle() const override { return folder_of(name(), false); }
+  std::shared_ptr<const Bundle> bundle() const override { return folder_bundle(folder_, {}, false); }
   std::shared_ptr<const Source> mapped() const override;
   const os::File* file() const noexcept override { return &file_; }
 
  private:
   os::File file_;
   std::uint64_t size_;
+  Place folder_;
+};
+
+/// What keeps a mapped file alive, and where it lies.
+struct Mapped {
+  os::Mapping mapping;
+  Place folder;
 };
 
 /// Memory, whoever keeps it alive: a mapping, owned bytes, or nobody.
@@ -82,7 +87,11 @@ class MemorySource final : public Source {
   std::span<const std::byte> view() const noexcept override { return bytes_; }
   bool view_is_private() const noexcept override { return private_; }
   std::shared_ptr<const Bundle> bundle() const override {
-    return std::is_same_v<Keeper, os::Mapping> ? folder_of(name(), true) : nullptr;
+    if constexpr (std::is_same_v<Keeper, Mapped>) {
+      return folder_bundle(keeper_.folder, {}, true);
+    } else {
+      return nullptr;
+    }
   }
 
  private:
@@ -92,34 +101,42 @@ class MemorySource final : public Source {
 };
 
 /// A file's first `size` bytes, mapped.
-Result<SourcePtr> map(const os::File& file, std::uint64_t size, const std::string& name) {
+Result<SourcePtr> map(const os::File& file, std::uint64_t size, const std::string& name, Place folder) {
   if (size > std::numeric_limits<std::size_t>::max()) return Error(Errc::out_of_memory).file(name);
   os::Mapping mapping;
   if (size != 0) {  // nothing cannot be mapped
     STELE_TRY_ASSIGN(mapping, os::map_private(file, static_cast<std::size_t>(size)));
   }
   const auto bytes = mapping.bytes();
-  return SourcePtr(std::make_shared<MemorySource<os::Mapping>>(name, bytes, std::move(mapping), true));
+  Mapped keeper{std::move(mapping), std::move(folder)};
+  return SourcePtr(std::make_shared<MemorySource<Mapped>>(name, bytes, std::move(keeper), true));
 }
 
 std::shared_ptr<const Source> FileSource::mapped() const {
-  auto source = detail::guarded(name(), [&] { return map(file_, size_, name()); });
+  auto source = detail::guarded(name(), [&] { return map(file_, size_, name(), folder_); });
   return source ? *source : nullptr;
 }
 
-struct Opened {
-  os::File file;
-  std::uint64_t size;
-};
+enum class Wanted : std::uint8_t { file, folder, any };
 
-Result<Opened> open_regular(const std::string& path) {
-  STELE_TRY_ASSIGN(os::File file, os::open_for_reading(path));
+Result<SourcePtr> open_place(const Place& place, Wanted wanted, bool mapped) {
+  STELE_TRY_ASSIGN(os::File file, os::open_for_reading(place.os()));
   STELE_TRY_ASSIGN(const os::Info info, os::status(file));
-  if (info.kind == os::Kind::folder) return Error(Errc::io, "a folder, not a file").file(path);
-  if (info.kind != os::Kind::regular) {
-    return Error(Errc::io, "not a regular file (a FIFO or device can be read as a stream)").file(path);
+  if (info.kind == os::Kind::folder) {
+    if (wanted == Wanted::file) return Error(Errc::io, "a folder, not a file").file(place.name);
+    auto root = std::make_shared<os::Folder>(os::Folder{std::move(file), true});
+    return bundle_source(detail::folder_bundle({std::move(root), "", place.name}, {}, mapped), place.name);
   }
-  return Opened{std::move(file), info.size};
+  if (wanted == Wanted::folder) return Error(Errc::io, "a file, not a folder").file(place.name);
+  if (info.kind != os::Kind::regular) {
+    return Error(Errc::io, "not a regular file (a FIFO or device can be read as a stream)").file(place.name);
+  }
+  if (mapped) return map(file, info.size, place.name, place.folder());
+  return SourcePtr(std::make_shared<FileSource>(std::move(file), info.size, place.folder()));
+}
+
+Result<SourcePtr> open_guarded(const Place& place, Wanted wanted, bool mapped) {
+  return detail::guarded(place.name, [&] { return open_place(place, wanted, mapped); });
 }
 
 /// How much is left in the stream, where it can tell without being read.
@@ -186,18 +203,17 @@ Result<Bytes> read_all(std::istream& stream, std::uint64_t limit, const std::str
 
 }  // namespace
 
-Result<SourcePtr> open_file(const std::string& path) {
-  return detail::guarded(path, [&]() -> Result<SourcePtr> {
-    STELE_TRY_ASSIGN(Opened opened, open_regular(path));
-    return SourcePtr(std::make_shared<FileSource>(std::move(opened.file), opened.size));
-  });
+Result<SourcePtr> detail::open_file(const Place& place, bool mapped) {
+  return open_guarded(place, Wanted::file, mapped);
 }
+Result<SourcePtr> detail::open_any(const Place& place, bool mapped) { return open_guarded(place, Wanted::any, mapped); }
 
-Result<SourcePtr> map_file(const std::string& path) {
-  return detail::guarded(path, [&]() -> Result<SourcePtr> {
-    STELE_TRY_ASSIGN(const Opened opened, open_regular(path));
-    return map(opened.file, opened.size, path);
-  });
+Result<SourcePtr> open_file(const std::string& path) {
+  return open_guarded(detail::place_of(path), Wanted::file, false);
+}
+Result<SourcePtr> map_file(const std::string& path) { return open_guarded(detail::place_of(path), Wanted::file, true); }
+Result<SourcePtr> open_folder(const std::string& path, bool mapped) {
+  return open_guarded(detail::place_of(path), Wanted::folder, mapped);
 }
 
 SourcePtr borrow_bytes(std::span<const std::byte> bytes, std::string name) {

@@ -65,7 +65,7 @@ std::shared_ptr<stele::Bundle> saved_in_memory() {
 TEST_CASE("bundle: plain names only") {
   const TempDir dir;
   for (const auto& bundle : {stele::memory_bundle(), stele::folder_bundle(dir.path())}) {
-    for (const std::string& name : {std::string(), std::string("."), std::string(".."), std::string("a/b"),
+    for (const std::string& name : {std::string(), std::string("."), std::string(".."), std::string("a//b"),
                                     std::string("/a"), std::string("a\\b"), std::string("a\0b", 3)}) {
       CAPTURE(name);
       CHECK(code_of(bundle->open(name)) == Errc::invalid_argument);

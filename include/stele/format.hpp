@@ -19,11 +19,13 @@
 namespace stele {
 inline namespace v0 {
 
+class Bundle;  // stele/bundle.hpp
+
 /// What a format can hold. What it cannot is an error on save, unless SaveOptions::allow_loss.
 struct Capabilities {
   bool nesting = false;      // containers; else names are whole paths
   bool values = false;       // directly, or as the string `stele` among the metadata
-  bool aliases = false;      // likewise
+  bool aliases = false;      // likewise; else a tied tensor is written under each of its names
   bool ids = false;          // soft: their loss is only reported
   bool type_names = false;   // soft, and not reported
   bool annotations = false;  // soft
@@ -31,6 +33,7 @@ struct Capabilities {
   bool checksums = false;    // damage to a tensor's bytes is found
   std::uint32_t max_rank = 0xffff;
   bool (*holds)(DType dtype) = nullptr;
+  bool (*keeps)(std::string_view annotation) = nullptr;  // where not all
 };
 
 namespace detail {
@@ -74,6 +77,14 @@ class STELE_EXPORT Format {
   virtual const Capabilities& capabilities() const noexcept = 0;
   /// Whether bytes that begin with `head` (up to 64 of `size` in all) are of this format.
   virtual bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept = 0;
+  /// Its files are folders: write() gets a sink, open() a source, that has a bundle() and no bytes.
+  virtual bool is_folder() const noexcept;
+  /// Whether open() takes a folder, or a file.
+  virtual bool opens(bool folder) const noexcept { return folder == is_folder(); }
+  /// Whether a folder is of this format, as far as the names of its files, and a look into a small one, say.
+  virtual bool recognises_folder(const Bundle& folder) const;
+  /// Whether a folder holds nothing but what this format writes, and so may be replaced whole. Errors: exists.
+  virtual Status may_replace(const Bundle& folder) const;
   /// Reads headers and index only; the leaves keep the source. Allocates at most twice the source's size + 16 MiB.
   virtual Result<Snapshot> open(SourcePtr source, const OpenContext& context) const = 0;
   /// Writes everything, in one pass; the sink is not committed. The snapshot fits capabilities() and is what the
@@ -127,6 +138,8 @@ STELE_EXPORT Result<Report> load_in_place(Reader reader, const From& from, const
                                           const LoadOptions& options);
 STELE_EXPORT Status load_fresh(Reader reader, const From& from, const TypeInfo& type, void* object,
                                const LoadOptions& options, Report* report);
+/// An error where it is a folder and the format has files, or the other way round.
+STELE_EXPORT Status check_kind(const Source& source, bool folders);
 /// `path`, with the extension where it has none and names no existing thing.
 STELE_EXPORT std::string with_extension(const std::string& path, std::string_view extension);
 

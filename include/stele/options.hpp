@@ -73,6 +73,8 @@ struct LoadOptions {
   bool trust_data = false;
   /// Number conversions that are errors unless allowed here.
   ConvertRules convert{};
+  /// Quantized tensors are read as f32 (stele/quantize.hpp); else they are integers.
+  bool dequantize = false;
   Limits limits{};
   /// The names of the file's tensors, for formats that do not say them. Without it they follow from the module: as it
   /// is when it is loaded in place, else from its type where that leaves nothing open.

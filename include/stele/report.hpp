@@ -27,6 +27,7 @@ class STELE_EXPORT Report {
     lost,        // a save: the format cannot hold it; detail: what
     overflowed,  // numbers became infinite, as allowed; detail: how many
     suggested,   // a load that failed: a missing name may be one that is unused, or the other way round; detail: which
+    quantized,   // a save: floats became integers; detail: range and error
   };
   struct Row {
     What what;

@@ -45,6 +45,8 @@ class STELE_EXPORT Sink {
   virtual Status commit();
   /// Where files that belong to it are created; nullptr where there is no such place.
   virtual std::shared_ptr<Bundle> bundle() const { return nullptr; }
+  /// A folder: it takes no bytes of its own, only the files of bundle().
+  virtual bool is_folder() const noexcept { return false; }
   const std::string& name() const noexcept { return name_; }
 
  protected:
@@ -65,6 +67,8 @@ struct FileSinkOptions {
   /// A set of files that is there already is replaced file by file: who reads in between, or after a crash, may find
   /// some of either. Without it that is an error (exists). One file alone is always replaced in one step.
   bool allow_nonatomic = false;
+  /// False: something that is there already is an error (exists) instead of being replaced.
+  bool overwrite = true;
 };
 
 /// A file replaced in one step: a temporary beside it (created exclusively, named after it and this process), renamed
@@ -72,7 +76,7 @@ struct FileSinkOptions {
 /// a symbolic link keeps pointing and its target is replaced; a FIFO or device is written through. Without commit the
 /// temporary is removed, and so is what killed processes left of saves to the same path. Errors: io (also for an
 /// existing file that may not be written to), not_found (no such folder), invalid_argument (an empty path, a folder, a
-/// zero byte).
+/// zero byte), exists (FileSinkOptions::overwrite).
 STELE_EXPORT Result<std::unique_ptr<Sink>> file_sink(const std::string& path, FileSinkOptions options = {});
 
 /// Memory that is sized by reserve() and grows when more comes.

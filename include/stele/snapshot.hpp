@@ -183,6 +183,8 @@ class STELE_EXPORT Snapshot {
   std::span<const Node> nodes() const noexcept;
   std::size_t leaf_count() const noexcept;
   LeafView leaf(std::size_t i) const noexcept { return {*data_, static_cast<std::uint32_t>(i)}; }
+  /// The leaf of that number, counted in the file's order. Errors: not_found.
+  Result<LeafView> at(std::size_t i) const;
   /// The leaf with this path, aliases followed; nullopt when there is none. A walk: along the path where names are
   /// nested, over all names of a flat file.
   std::optional<LeafView> find(std::string_view path) const;

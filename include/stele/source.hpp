@@ -37,6 +37,8 @@ class STELE_EXPORT Source {
   virtual bool view_is_private() const noexcept { return false; }
   /// Where files that belong to it lie; nullptr where there is no such place.
   virtual std::shared_ptr<const Bundle> bundle() const { return nullptr; }
+  /// A folder: it has no bytes of its own, only the files of bundle().
+  virtual bool is_folder() const noexcept { return false; }
   /// The same bytes as memory: a mapping, or nullptr where that cannot be had without reading them all.
   virtual std::shared_ptr<const Source> mapped() const { return nullptr; }
   /// The system's file with these bytes at these offsets, or nullptr.
@@ -61,6 +63,11 @@ STELE_EXPORT Result<SourcePtr> open_file(const std::string& path);
 /// A regular file as a private (copy-on-write) mapping: parameters may point into it. The file must not shrink while
 /// mapped (reading a lost page ends the process with SIGBUS). Errors: as open_file.
 STELE_EXPORT Result<SourcePtr> map_file(const std::string& path);
+
+/// A folder: a source without bytes, whose bundle() opens the files in it, mapped or read. The folder stays open: what
+/// takes the place of its path later is another one, whose files are never mixed in. Errors: as open_file (io where it
+/// is no folder).
+STELE_EXPORT Result<SourcePtr> open_folder(const std::string& path, bool mapped = false);
 
 /// The caller's memory; it must outlive the source and everything opened from it. Throws std::bad_alloc.
 STELE_EXPORT SourcePtr borrow_bytes(std::span<const std::byte> bytes, std::string name = "memory");

@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <array>
 
+#include "stele/bundle.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/archive.hpp"
 #include "stele/recorders/binary.hpp"
@@ -60,9 +61,11 @@ Result<const Format*> format_of_content(const Source& source) {
   std::byte head[64];
   const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof head));
   STELE_TRY(source.read_at(0, {head, size}));
+  const auto folder = source.is_folder() ? source.bundle() : nullptr;
   const Format* found = nullptr;
   for (const Format* f : all) {
-    if (!f->recognises({head, size}, source.size())) continue;
+    const bool fits = folder != nullptr ? f->recognises_folder(*folder) : f->recognises({head, size}, source.size());
+    if (!fits) continue;
     if (found != nullptr) {
       return Error(Errc::malformed, "content that more than one format claims")
           .file(source.name())
@@ -71,6 +74,7 @@ Result<const Format*> format_of_content(const Source& source) {
     found = f;
   }
   if (found != nullptr) return found;
+  if (folder != nullptr) return Error(Errc::bad_magic, "not a folder of a known format").file(source.name());
   static constexpr char digits[] = "0123456789abcdef";
   std::string seen = std::to_string(source.size()) + " bytes";
   if (size != 0) seen += " that begin with";

@@ -424,6 +424,7 @@ Result<Snapshot> ArchiveFormat::open(SourcePtr source, const OpenContext&) const
 Result<std::vector<std::string>> archive_tags(const detail::From& from) {
   return detail::guarded([&]() -> Result<std::vector<std::string>> {
     STELE_TRY_ASSIGN(SourcePtr source, from.open(".zip", default_load_options()));
+    STELE_TRY(detail::check_kind(*source, false));
     STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source)));
     return file->tags();
   });
@@ -432,6 +433,7 @@ Result<std::vector<std::string>> archive_tags(const detail::From& from) {
 Result<Checkpoint> open_archive(const detail::From& from, std::string_view tag, const LoadOptions& options) {
   return detail::guarded([&]() -> Result<Checkpoint> {
     STELE_TRY_ASSIGN(SourcePtr source, from.open(".zip", options));
+    STELE_TRY(detail::check_kind(*source, false));
     STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source)));
     STELE_TRY_ASSIGN(const std::string name, file->find_tag(tag));
     return file->checkpoint(name);

@@ -148,11 +148,15 @@ class Opener {
   }
 
   Status add_file(const Bundle& bundle, std::uint32_t number) {
+    const auto not_plain = [&]() -> Error {
+      return Error(Errc::malformed, "an index that names no plain file").file(source_->name()).found(files_[number]);
+    };
+    // The files of a set lie beside its index.
+    if (files_[number].find('/') != std::string::npos) return not_plain();
     auto source = bundle.open(files_[number]);
     if (!source) {
-      // A name with a folder in it would lead anywhere.
       if (source.error().code() != Errc::invalid_argument) return std::move(source).error();
-      return Error(Errc::malformed, "an index that names no plain file").file(source_->name()).found(files_[number]);
+      return not_plain();
     }
     STELE_TRY_ASSIGN(const Snapshot shard, SafetensorsFormat().open(*source, context_));
     const std::string& file = (*source)->name();

@@ -482,6 +482,7 @@ Result<Snapshot> SameDiffFormat::open(SourcePtr source,  // NOLINT(performance-u
 Result<Checkpoint> open_samediff(const detail::From& from, const LoadOptions& options) {
   return detail::guarded([&]() -> Result<Checkpoint> {
     STELE_TRY_ASSIGN(const SourcePtr source, from.open(".fb", options));
+    STELE_TRY(detail::check_kind(*source, false));
     STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source));
     return model->checkpoint(true);
   });

@@ -1,13 +1,15 @@
-// The bytes of an entry: at once, or as a Source.
+// The bytes of an entry, or of a gzip file: at once, or as a Source.
 #include <algorithm>
 #include <limits>
 #include <mutex>
 #include <new>
+#include <string_view>
 #include <utility>
 
 #include <libdeflate.h>
 #include <zlib.h>
 
+#include "inflate.hpp"
 #include "os/os.hpp"
 #include "records.hpp"
 #include "zip.hpp"
@@ -22,10 +24,11 @@ constexpr std::size_t input_size = std::size_t{64} << 10;
 // Bytes whose CRC is computed while they are in cache.
 constexpr std::size_t piece_size = std::size_t{128} << 10;
 
-/// Where the data of an entry lie, and what they are to become.
+/// Where the data of an entry lie, and what they are to become. `gzip`: members of it, whose CRCs are in them.
 struct Data {
   std::uint64_t offset, compressed, size;
   std::uint32_t crc;
+  bool gzip = false;
 };
 
 Error damaged(const Source& source, std::uint64_t offset, const char* why) {
@@ -46,8 +49,8 @@ class Inflater {
   /// zlib's, after some bytes. They contain their own address, so they never move.
   class State {
    public:
-    State() {
-      if (inflateInit2(&stream, -15) != Z_OK) throw std::bad_alloc();
+    explicit State(bool gzip) {
+      if (inflateInit2(&stream, gzip ? 15 + 16 : -15) != Z_OK) throw std::bad_alloc();
     }
     State(State& other) : used(other.used), made(other.made), crc(other.crc) {
       if (inflateCopy(&stream, &other.stream) != Z_OK) throw std::bad_alloc();
@@ -62,23 +65,31 @@ class Inflater {
     std::uint32_t crc = 0;  // of all that was made
   };
 
-  Inflater(const Source& source, const Data& data, std::unique_ptr<State> state = std::make_unique<State>())
+  Inflater(const Source& source, const Data& data) : Inflater(source, data, std::make_unique<State>(data.gzip)) {}
+  Inflater(const Source& source, const Data& data, std::unique_ptr<State> state)
       : source_(source), data_(data), state_(std::move(state)) {}
 
   std::uint64_t made() const noexcept { return state_->made; }
   std::unique_ptr<State> keep() { return std::make_unique<State>(*state_); }
 
-  /// The next bytes.
-  Status make(std::span<std::byte> out) {
-    while (!out.empty()) {
-      const auto piece = out.first(std::min(out.size(), piece_size));
+  /// The next bytes; fewer only at the end.
+  Result<std::size_t> next(std::span<std::byte> out) {
+    std::size_t made = 0;
+    while (made != out.size()) {
+      const auto piece = out.subspan(made, std::min(out.size() - made, piece_size));
       STELE_TRY_ASSIGN(const std::size_t n, some(piece));
-      state_->crc = crc32(state_->crc, piece.data(), n);
+      if (!data_.gzip) state_->crc = crc32(state_->crc, piece.data(), n);  // else zlib looks at it
       state_->made += n;
-      out = out.subspan(n);
-      if (n == 0 && ended_) return bad("deflated data that end early");
+      made += n;
+      if (n == 0 && ended_) break;
     }
-    return {};
+    return made;
+  }
+
+  /// The next bytes, which are all there.
+  Status make(std::span<std::byte> out) {
+    STELE_TRY_ASSIGN(const std::size_t made, next(out));
+    return made == out.size() ? Status() : bad("deflated data that end early");
   }
 
   /// Behind the last byte: that the data end here, too, and that they are right.
@@ -87,7 +98,7 @@ class Inflater {
     STELE_TRY_ASSIGN(const std::size_t n, some(one_more));
     if (n != 0) return bad("deflated data of more bytes than the directory says");
     if (state_->used != data_.compressed) return bad("bytes behind deflated data");
-    if (state_->crc != data_.crc) return wrong_crc(source_, data_, state_->crc);
+    if (!data_.gzip && state_->crc != data_.crc) return wrong_crc(source_, data_, state_->crc);
     return {};
   }
 
@@ -104,14 +115,32 @@ class Inflater {
       const uInt before = z.avail_in;
       const int result = inflate(&z, Z_NO_FLUSH);
       state_->used += before - z.avail_in;
-      ended_ = result == Z_STREAM_END;
-      if (result == Z_BUF_ERROR && state_->used == data_.compressed) return bad("deflated data that are cut off");
-      if (result == Z_MEM_ERROR) throw std::bad_alloc();
-      if (!ended_ && result != Z_OK && result != Z_BUF_ERROR) {
-        return bad(z.msg != nullptr ? z.msg : "damaged deflated data");
+      const bool all = state_->used == data_.compressed;
+      if (result == Z_STREAM_END) {
+        ended_ = !data_.gzip || all;
+        if (!ended_) inflateReset(&z);  // another member
+        continue;
       }
+      if (result == Z_BUF_ERROR && all) {
+        return data_.gzip ? Error(Errc::truncated, "a gzip file that is cut off")
+                                .file(source_.name())
+                                .offset(data_.offset + state_->used)
+                          : bad("deflated data that are cut off");
+      }
+      if (result == Z_MEM_ERROR) throw std::bad_alloc();
+      if (result != Z_OK && result != Z_BUF_ERROR) return damage();
     }
     return out.size() - z.avail_out;
+  }
+
+  /// What zlib has found.
+  Error damage() const {
+    const std::string_view why = state_->stream.msg != nullptr ? state_->stream.msg : "damaged deflated data";
+    if (why != "incorrect data check" && why != "incorrect length check") return bad(why.data());
+    return Error(Errc::checksum, "a gzip file is damaged")
+        .file(source_.name())
+        .offset(data_.offset + state_->used)
+        .expected(why == "incorrect data check" ? "another CRC-32" : "another length");
   }
 
   /// More compressed bytes where all have been used, if there are more.
@@ -167,7 +196,7 @@ class EntrySource : public Source {
   virtual Status read(std::uint64_t offset, std::span<std::byte> out) const = 0;
 
   const SourcePtr source_;
-  const Data data_;
+  Data data_;
 };
 
 class StoredSource final : public EntrySource {
@@ -186,12 +215,35 @@ class StoredSource final : public EntrySource {
   }
 };
 
+}  // namespace
+
 class InflatedSource final : public EntrySource {
  public:
   InflatedSource(SourcePtr source, std::string name, const Data& data)
       : EntrySource(std::move(source), std::move(name), data), step_(std::max(least_step, data.size / most_kept + 1)) {}
+  /// A gzip file, whose size is known at the end of the pass.
+  explicit InflatedSource(const SourcePtr& source)
+      : EntrySource(source, source->name(), {0, source->size(), unknown, 0, true}), step_(least_step) {}
+
+  /// The next bytes of the pass.
+  Result<std::size_t> pass(std::span<std::byte> out) {
+    return guarded(name(), [&]() -> Result<std::size_t> {
+      const std::lock_guard lock(mutex_);
+      auto inflater = std::move(inflater_);  // comes back where nothing fails
+      if (data_.size != unknown) return std::size_t{0};
+      if (inflater == nullptr) inflater = std::make_unique<Inflater>(*source_, data_);
+      STELE_TRY_ASSIGN(const std::size_t n, next(*inflater, out));
+      if (n < out.size()) {
+        data_.size = inflater->made();
+        return n;
+      }
+      inflater_ = std::move(inflater);
+      return n;
+    });
+  }
 
  private:
+  static constexpr std::uint64_t unknown = ~std::uint64_t{0};
   static constexpr std::uint64_t most_kept = 256;
   static constexpr std::uint64_t least_step = std::uint64_t{1} << 20;
 
@@ -219,24 +271,49 @@ class InflatedSource final : public EntrySource {
     return {};
   }
 
-  /// The next bytes; states are kept in passing.
+  /// The next bytes, which are all there.
   Status make(Inflater& inflater, std::span<std::byte> out) const {
-    while (!out.empty()) {
-      const std::uint64_t next = step_ * (kept_.size() + 1);
-      std::size_t n = out.size();
-      if (next > inflater.made()) n = static_cast<std::size_t>(std::min<std::uint64_t>(n, next - inflater.made()));
-      STELE_TRY(inflater.make(out.first(n)));
-      out = out.subspan(n);
-      if (inflater.made() == next && next < data_.size) kept_.push_back(inflater.keep());
-    }
-    return {};
+    STELE_TRY_ASSIGN(const std::size_t made, next(inflater, out));
+    return made == out.size() ? Status() : inflater.make(out.subspan(made));  // for its error
   }
 
-  const std::uint64_t step_;
+  /// The next bytes, fewer only at the end; states are kept in passing.
+  Result<std::size_t> next(Inflater& inflater, std::span<std::byte> out) const {
+    std::size_t made = 0;
+    while (made != out.size()) {
+      const std::uint64_t next = step_ * (kept_.size() + 1);
+      std::size_t n = out.size() - made;
+      if (next > inflater.made()) n = static_cast<std::size_t>(std::min<std::uint64_t>(n, next - inflater.made()));
+      STELE_TRY_ASSIGN(const std::size_t got, inflater.next(out.subspan(made, n)));
+      made += got;
+      if (got != n) break;
+      if (inflater.made() == next && next < data_.size) keep(inflater);
+    }
+    return made;
+  }
+
+  void keep(Inflater& inflater) const {
+    kept_.push_back(inflater.keep());
+    if (kept_.size() < most_kept || data_.size != unknown) return;
+    // Every other one, so that what is kept stays the same whatever the size will be.
+    for (std::size_t i = 0; i < most_kept / 2; ++i) kept_[i] = std::move(kept_[2 * i + 1]);
+    kept_.resize(most_kept / 2);
+    step_ *= 2;
+  }
+
+  mutable std::uint64_t step_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Inflater> inflater_;
   mutable std::vector<std::unique_ptr<Inflater::State>> kept_;  // number i: after (i + 1) * step_ bytes
 };
+
+Gzip::Gzip(SourcePtr source) : inflated_(std::make_shared<InflatedSource>(source)) {}
+
+Result<std::size_t> Gzip::next(std::span<std::byte> out) { return inflated_->pass(out); }
+
+SourcePtr Gzip::source() const { return inflated_; }
+
+namespace {
 
 Error unsupported(const Source& source, const Entry& entry) {
   return Error(Errc::unsupported, "a zip entry that is neither stored nor deflated")

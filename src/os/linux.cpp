@@ -60,14 +60,20 @@ auto retry(Call&& call) -> decltype(call()) {
 }
 
 /// The system would cut the path at a zero byte and use another file.
-Status check_path(const std::string& path) {
-  if (path.find('\0') == std::string::npos) return {};
-  return Error(Errc::invalid_argument, "a path with a zero byte in it").file(path);
+Status check_path(const Path& path) {
+  if (path.text.find('\0') == std::string::npos) return {};
+  return Error(Errc::invalid_argument, "a path with a zero byte in it").file(path.name);
+}
+
+/// What the path is looked up from.
+int start_of(const Path& path) noexcept { return path.from != nullptr ? path.from->file.handle() : AT_FDCWD; }
+
+Kind kind_of(mode_t mode) noexcept {
+  return S_ISREG(mode) ? Kind::regular : S_ISDIR(mode) ? Kind::folder : Kind::other;
 }
 
 Info info_of(const struct stat& status) noexcept {
-  const Kind kind = S_ISREG(status.st_mode) ? Kind::regular : S_ISDIR(status.st_mode) ? Kind::folder : Kind::other;
-  return {kind, static_cast<std::uint64_t>(status.st_size)};
+  return {kind_of(status.st_mode), static_cast<std::uint64_t>(status.st_size)};
 }
 
 void write_out(const File& file, Progress& progress) noexcept {
@@ -80,9 +86,11 @@ void write_out(const File& file, Progress& progress) noexcept {
   progress.started = end;
 }
 
-/// Keeps the access list, which chmod cannot say. False when there is one that could not be kept.
-bool keep_access_list(const Folder& folder, const std::string& leaf, const File& file) {
-  static constexpr const char* attribute = "system.posix_acl_access";
+constexpr const char* access_list = "system.posix_acl_access";
+constexpr const char* default_list = "system.posix_acl_default";  // of a folder, for what will be made in it
+
+/// Keeps an access list, which chmod cannot say. False when there is one that could not be kept.
+bool keep_list(const char* attribute, const Folder& folder, const std::string& leaf, const File& file) {
   // There is no getxattrat; /proc leads from the folder to the file without its path.
   const std::string path = "/proc/self/fd/" + std::to_string(folder.file.handle()) + "/" + leaf;
   const ssize_t size = retry([&] { return ::getxattr(path.c_str(), attribute, nullptr, 0); });
@@ -100,6 +108,21 @@ bool keep_access_list(const Folder& folder, const std::string& leaf, const File&
                      }) == 0;
 }
 
+struct CloseStream {
+  void operator()(DIR* open) const noexcept { ::closedir(open); }
+};
+using Stream = std::unique_ptr<DIR, CloseStream>;
+
+/// Whether this error may say that the file system, or the system, has no such kind of rename.
+bool lacks_flags(int code) noexcept { return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP; }
+
+/// Whether `leaf` is the name of this file or folder.
+bool names(const Folder& folder, const std::string& leaf, const struct stat& file) noexcept {
+  struct stat named = {};
+  return retry([&] { return ::fstatat(folder.file.handle(), leaf.c_str(), &named, AT_SYMLINK_NOFOLLOW); }) == 0 &&
+         named.st_dev == file.st_dev && named.st_ino == file.st_ino;
+}
+
 }  // namespace
 
 void File::close() noexcept {
@@ -113,12 +136,12 @@ Mapping::~Mapping() {
 
 // ---- paths
 
-Result<Info> status(const std::string& path) {
+Result<Info> status(const Path& path) {
   STELE_TRY(check_path(path));
   struct stat status = {};
-  if (retry([&] { return ::stat(path.c_str(), &status); }) == 0) return info_of(status);
+  if (retry([&] { return ::fstatat(start_of(path), path.text.c_str(), &status, 0); }) == 0) return info_of(status);
   if (errno == ENOENT) return Info{};
-  return failed("cannot look up", path);
+  return failed("cannot look up", path.name);
 }
 
 Result<Info> status(const File& file) {
@@ -133,18 +156,25 @@ bool same_file(const File& a, const File& b) noexcept {
   return ::fstat(a.handle(), &x) == 0 && ::fstat(b.handle(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-Result<std::string> resolve_links(const std::string& path) {
+bool same_system(const File& a, const File& b) noexcept {
+  struct stat x {
+  }, y{};
+  return ::fstat(a.handle(), &x) == 0 && ::fstat(b.handle(), &y) == 0 && x.st_dev == y.st_dev;
+}
+
+Result<std::string> resolve_links(const Path& path) {
   STELE_TRY(check_path(path));
-  std::string current = path;
+  std::string current = path.text;
   std::array<char, PATH_MAX> target;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   for (int hop = 0; hop < max_links; ++hop) {
-    const ssize_t length = retry([&] { return ::readlink(current.c_str(), target.data(), target.size()); });
+    const ssize_t length =
+        retry([&] { return ::readlinkat(start_of(path), current.c_str(), target.data(), target.size()); });
     if (length < 0) {
       if (errno == EINVAL || errno == ENOENT) return current;  // no link, or nothing there yet
-      return failed("cannot follow", path);
+      return failed("cannot follow", path.name);
     }
     const std::string_view next(target.data(), static_cast<std::size_t>(length));
-    if (next.size() == target.size()) return failed("cannot follow", path, ENAMETOOLONG);
+    if (next.size() == target.size()) return failed("cannot follow", path.name, ENAMETOOLONG);
     // A relative link starts from the folder that the link lies in.
     if (!next.starts_with('/')) {
       current.erase(current.rfind('/') + 1);  // npos + 1: there is no folder in the path
@@ -153,28 +183,31 @@ Result<std::string> resolve_links(const std::string& path) {
       current = next;
     }
   }
-  return failed("cannot follow", path, ELOOP);
+  return failed("cannot follow", path.name, ELOOP);
 }
 
-Status check_writable(const std::string& path) {
+Status check_writable(const Path& path) {
   STELE_TRY(check_path(path));
-  if (retry([&] { return ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS); }) != 0) {
-    return failed("cannot write", path);
+  if (retry([&] { return ::faccessat(start_of(path), path.text.c_str(), W_OK, AT_EACCESS); }) != 0) {
+    return failed("cannot write", path.name);
   }
   return {};
 }
 
 // ---- reading
 
-Result<File> open_for_reading(const std::string& path) {
+Result<File> open_for_reading(const Path& path) {
   STELE_TRY(check_path(path));
-  std::string name = path;  // copied first: once the file is open, nothing may throw
+  std::string name = path.name;  // copied first: once the file is open, nothing may throw
   const int flags = O_RDONLY | O_NOCTTY | O_CLOEXEC;
   // A FIFO would wait for a writer without O_NONBLOCK. For a regular file it changes nothing, except that one under a
   // lease (Samba) is refused where it should be waited for.
-  int fd = retry([&] { return ::open(path.c_str(), flags | O_NONBLOCK); });
-  if (fd < 0 && errno == EWOULDBLOCK) fd = retry([&] { return ::open(path.c_str(), flags); });
-  if (fd < 0) return failed("cannot open", path);
+  const auto open = [&](int more) {
+    return retry([&] { return ::openat(start_of(path), path.text.c_str(), flags | more); });
+  };
+  int fd = open(O_NONBLOCK);
+  if (fd < 0 && errno == EWOULDBLOCK) fd = open(0);
+  if (fd < 0) return failed("cannot open", path.name);
   return File(fd, std::move(name));
 }
 
@@ -201,11 +234,11 @@ Result<Mapping> map_private(const File& file, std::size_t size) {
 
 // ---- writing
 
-Result<File> open_for_writing(const std::string& path) {
+Result<File> open_for_writing(const Path& path) {
   STELE_TRY(check_path(path));
-  std::string name = path;
-  const int fd = retry([&] { return ::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC); });
-  if (fd < 0) return failed("cannot open", path);
+  std::string name = path.name;
+  const int fd = retry([&] { return ::openat(start_of(path), path.text.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC); });
+  if (fd < 0) return failed("cannot open", path.name);
   return File(fd, std::move(name));
 }
 
@@ -303,16 +336,18 @@ Status flush(const File& file) {
 
 // ---- replacing a file
 
-Result<Folder> open_folder(const std::string& path, const std::string& name) {
+Result<Folder> open_folder(const Path& path) {
   STELE_TRY(check_path(path));
-  std::string file_name = name;
-  const int fd = retry([&] { return ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-  if (fd >= 0) return Folder{File(fd, std::move(file_name)), true};
+  std::string name = path.name;
+  const auto open = [&](int how) {
+    return retry([&] { return ::openat(start_of(path), path.text.c_str(), how | O_DIRECTORY | O_CLOEXEC); });
+  };
+  const int fd = open(O_RDONLY);
+  if (fd >= 0) return Folder{File(fd, std::move(name)), true};
   // Write and search rights are enough to replace a file in it.
-  const int place =
-      errno == EACCES ? retry([&] { return ::open(path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC); }) : -1;
-  if (place < 0) return failed("cannot open the folder", name);
-  return Folder{File(place, std::move(file_name)), false};
+  const int place = errno == EACCES ? open(O_PATH) : -1;
+  if (place < 0) return failed("cannot open the folder", path.name);
+  return Folder{File(place, std::move(name)), false};
 }
 
 std::size_t longest_name(const Folder& folder) noexcept {
@@ -347,9 +382,9 @@ Status keep_permissions(const Folder& folder, const std::string& leaf, const Fil
     if (errno == ENOENT) return {};
     return failed("cannot look up", file.name());
   }
-  if (!S_ISREG(old.st_mode)) return {};
   struct stat now = {};
   if (retry([&] { return ::fstat(file.handle(), &now); }) != 0) return failed("cannot look up", file.name());
+  if (kind_of(old.st_mode) == Kind::other || kind_of(old.st_mode) != kind_of(now.st_mode)) return {};
 
   mode_t mode = old.st_mode & 07777U;
   const auto give = [&](uid_t owner, gid_t group) {
@@ -358,7 +393,8 @@ Status keep_permissions(const Folder& folder, const std::string& leaf, const Fil
   const bool group_kept = now.st_gid == old.st_gid || give(static_cast<uid_t>(-1), old.st_gid);
   const bool owner_kept = now.st_uid == old.st_uid || give(old.st_uid, static_cast<gid_t>(-1));
   if (!owner_kept || !group_kept) mode &= 0777U;  // running as another user or group than before
-  const bool list_kept = keep_access_list(folder, leaf, file);
+  bool list_kept = keep_list(access_list, folder, leaf, file);
+  if (S_ISDIR(now.st_mode)) list_kept = keep_list(default_list, folder, leaf, file) && list_kept;
   // The group's rights were meant for another group, or are the bound of a lost list: give it those of everybody.
   if (!group_kept || !list_kept) mode = (mode & ~mode_t{070}) | ((mode & 07U) << 3U);
   if (retry([&] { return ::fchmod(file.handle(), mode); }) != 0 && errno != EPERM && errno != EOPNOTSUPP) {
@@ -370,7 +406,29 @@ Status keep_permissions(const Folder& folder, const std::string& leaf, const Fil
 Status rename(const Folder& folder, const std::string& from, const std::string& to, const std::string& name) {
   const int fd = folder.file.handle();
   if (retry([&] { return ::renameat(fd, from.c_str(), fd, to.c_str()); }) == 0) return {};
+  if (errno == ENOTEMPTY || errno == EEXIST) return there_already(name);
   return failed("cannot replace", name);
+}
+
+Status rename_new(const Folder& folder, const std::string& from, const std::string& to, const std::string& name) {
+  const int fd = folder.file.handle();
+  if (retry([&] { return ::renameat2(fd, from.c_str(), fd, to.c_str(), RENAME_NOREPLACE); }) == 0) return {};
+  if (errno == EEXIST) return there_already(name);
+  if (!lacks_flags(errno)) return failed("cannot give it its name", name);
+  // A file gets a second name only where there is none yet.
+  if (retry([&] { return ::linkat(fd, from.c_str(), fd, to.c_str(), 0); }) == 0) {
+    remove(folder, from);
+    return {};
+  }
+  if (errno == EEXIST) return there_already(name);
+  const int code = errno;
+  struct stat status = {};
+  // A folder has one name. It takes the place of nothing but an empty folder, so that nothing is lost.
+  if (retry([&] { return ::fstatat(fd, from.c_str(), &status, AT_SYMLINK_NOFOLLOW); }) == 0 &&
+      S_ISDIR(status.st_mode)) {
+    return rename(folder, from, to, name);
+  }
+  return failed("cannot give it its name", name, code);
 }
 
 Status sync_folder(const Folder& folder, const File& entry) {
@@ -380,8 +438,8 @@ Status sync_folder(const Folder& folder, const File& entry) {
   return failed("the file is in place, but cannot sync its folder", entry.name());
 }
 
-void remove(const Folder& folder, const std::string& leaf) noexcept {
-  static_cast<void>(retry([&] { return ::unlinkat(folder.file.handle(), leaf.c_str(), 0); }));
+void remove(const Folder& folder, const std::string& path) noexcept {
+  static_cast<void>(retry([&] { return ::unlinkat(folder.file.handle(), path.c_str(), 0); }));
 }
 
 std::size_t list(const Folder& folder, const std::function<void(std::string_view)>& visit) {
@@ -389,17 +447,13 @@ std::size_t list(const Folder& folder, const std::function<void(std::string_view
   // Opened again: fdopendir takes the descriptor over, and a copy would share the reading position.
   const int fd = retry([&] { return ::openat(folder.file.handle(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (fd < 0) return 0;
-  DIR* const stream = ::fdopendir(fd);
+  const Stream stream(::fdopendir(fd));
   if (stream == nullptr) {
     ::close(fd);
     return 0;
   }
-  struct Close {
-    void operator()(DIR* open) const noexcept { ::closedir(open); }
-  };
-  const std::unique_ptr<DIR, Close> owner(stream);
   std::size_t count = 0;
-  while (const dirent* entry = ::readdir(stream)) {
+  while (const dirent* entry = ::readdir(stream.get())) {
     visit(entry->d_name);
     ++count;
   }
@@ -411,12 +465,136 @@ void remove_abandoned(const Folder& folder, const std::string& leaf) noexcept {
       [&] { return ::openat(folder.file.handle(), leaf.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
   if (fd < 0) return;
   struct stat status = {};
-  if (retry([&] { return ::fstat(fd, &status); }) == 0 && S_ISREG(status.st_mode) &&
+  if (retry([&] { return ::fstat(fd, &status); }) == 0 && kind_of(status.st_mode) != Kind::other &&
       retry([&] { return ::flock(fd, LOCK_SH | LOCK_NB); }) == 0) {
-    // Still locked here: a maker that is between creating and locking waits, and then sees that its file has gone.
-    remove(folder, leaf);
+    // Still locked here: a maker that is between creating and locking waits, and then sees that it has gone.
+    if (S_ISREG(status.st_mode)) {
+      remove(folder, leaf);
+    } else if (names(folder, leaf, status)) {
+      // By now its maker may have put it in its place, and then let the lock go.
+      remove_tree(folder, leaf, max_depth + 1);
+    }
   }
   ::close(fd);
+}
+
+// ---- folders
+
+Result<bool> make_folder(const Path& path) {
+  STELE_TRY(check_path(path));
+  if (retry([&] { return ::mkdirat(start_of(path), path.text.c_str(), 0777); }) == 0) return true;
+  if (errno == EEXIST) return false;
+  return failed("cannot make the folder", path.name);
+}
+
+Result<Folder> create_folder(const Folder& folder, const std::string& leaf, bool secret, const std::string& name) {
+  const int at = folder.file.handle();
+  std::string file_name = name;
+  if (retry([&] { return ::mkdirat(at, leaf.c_str(), secret ? mode_t{0700} : mode_t{0777}); }) != 0) {
+    if (errno == EEXIST) return Folder();
+    return failed("cannot make a temporary folder beside it", name);
+  }
+  const int fd = retry([&] { return ::openat(at, leaf.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
+  if (fd < 0) {
+    if (errno == ENOENT) return Folder();  // held for abandoned
+    const int code = errno;
+    static_cast<void>(retry([&] { return ::unlinkat(at, leaf.c_str(), AT_REMOVEDIR); }));
+    return failed("cannot open the folder", name, code);
+  }
+  Folder made{File(fd, std::move(file_name)), true};
+  // As in create().
+  static_cast<void>(retry([&] { return ::flock(fd, LOCK_EX); }));
+  struct stat status = {};
+  if (retry([&] { return ::fstat(fd, &status); }) != 0) {
+    const int code = errno;
+    static_cast<void>(retry([&] { return ::unlinkat(at, leaf.c_str(), AT_REMOVEDIR); }));
+    return failed("cannot look up", name, code);
+  }
+  return names(folder, leaf, status) ? std::move(made) : Folder();
+}
+
+Result<Folder> open_below(const Folder& folder, const std::string& leaf) {
+  std::string name = folder.file.name() + '/' + leaf;
+  const int fd = retry(
+      [&] { return ::openat(folder.file.handle(), leaf.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
+  if (fd < 0) return failed("cannot open the folder", name);
+  return Folder{File(fd, std::move(name)), true};
+}
+
+Result<std::vector<Entry>> entries(const Folder& folder, std::size_t most) {
+  const int fd = retry([&] { return ::openat(folder.file.handle(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
+  if (fd < 0) return failed("cannot list the folder", folder.file.name());
+  const Stream stream(::fdopendir(fd));
+  if (stream == nullptr) {
+    const int code = errno;
+    ::close(fd);
+    return failed("cannot list the folder", folder.file.name(), code);
+  }
+  std::vector<Entry> found;
+  for (;;) {
+    errno = 0;
+    const dirent* const entry = ::readdir(stream.get());
+    if (entry == nullptr) break;
+    const std::string_view name(entry->d_name);
+    if (name == "." || name == "..") continue;
+    if (found.size() == most) return Error(Errc::limit, "too many names in a folder").file(folder.file.name());
+    found.push_back({std::string(name), entry->d_type == DT_REG ? Kind::regular : Kind::folder, false});
+    if (entry->d_type == DT_REG || entry->d_type == DT_DIR) continue;
+    struct stat status = {};
+    const auto look = [&](int flags) {
+      return retry([&] { return ::fstatat(fd, entry->d_name, &status, flags); }) == 0;
+    };
+    if (!look(AT_SYMLINK_NOFOLLOW)) {
+      if (errno != ENOENT) return failed("cannot list the folder", folder.file.name());
+      found.pop_back();  // gone meanwhile
+      continue;
+    }
+    found.back().link = S_ISLNK(status.st_mode);
+    found.back().kind = !found.back().link || look(0) ? kind_of(status.st_mode) : Kind::missing;
+  }
+  if (errno != 0) return failed("cannot list the folder", folder.file.name());
+  return found;
+}
+
+Status exchange(const Folder& folder, const std::string& a, const std::string& b, const std::string& name) {
+  const int fd = folder.file.handle();
+  if (retry([&] { return ::renameat2(fd, a.c_str(), fd, b.c_str(), RENAME_EXCHANGE); }) == 0) return {};
+  // A mount point, or a folder of an image's lower layer (overlayfs), is no less impossible.
+  if (lacks_flags(errno) || errno == EBUSY || errno == EXDEV) return not_in_one_step(name);
+  return failed("cannot replace", name);
+}
+
+namespace {
+
+/// Whether nothing of it is left.
+bool empty_and_remove(int at, const char* leaf, dev_t device, int depth) {
+  const int fd = retry([&] { return ::openat(at, leaf, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
+  if (fd < 0) return errno == ENOENT;
+  const Folder folder{File(fd, {}), true};
+  struct stat status = {};
+  if (retry([&] { return ::fstat(fd, &status); }) != 0 || status.st_dev != device) return false;
+  // All names first: removing them while they are listed may leave some out.
+  const auto found = entries(folder, std::numeric_limits<std::size_t>::max());
+  if (!found) return false;
+  for (const Entry& entry : *found) {
+    if (entry.kind == Kind::folder && !entry.link) {
+      if (depth == 0 || !empty_and_remove(fd, entry.name.c_str(), device, depth - 1)) return false;
+    } else if (retry([&] { return ::unlinkat(fd, entry.name.c_str(), 0); }) != 0 && errno != ENOENT) {
+      return false;
+    }
+  }
+  return retry([&] { return ::unlinkat(at, leaf, AT_REMOVEDIR); }) == 0 || errno == ENOENT;
+}
+
+}  // namespace
+
+void remove_tree(const Folder& folder, const std::string& leaf, int depth) noexcept {
+  struct stat status = {};
+  if (retry([&] { return ::fstat(folder.file.handle(), &status); }) != 0) return;
+  static_cast<void>(guarded([&]() -> Status {
+    empty_and_remove(folder.file.handle(), leaf.c_str(), status.st_dev, depth);
+    return {};
+  }));
 }
 
 // ---- processes, memory

@@ -11,6 +11,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "stele/result.hpp"
 
@@ -24,6 +25,15 @@ auto guarded(std::string_view file, Body&& body) -> decltype(body()) {
   auto result = guarded(std::forward<Body>(body));
   if (!result && result.error().file().empty()) return std::move(result).error().file(std::string(file));
   return result;
+}
+
+inline Error there_already(const std::string& name) {
+  return Error(Errc::exists, "something is there already, which is not to be replaced").file(name);
+}
+inline Error not_in_one_step(const std::string& name) {
+  return Error(Errc::exists, "a folder is there already, and cannot be replaced in one step")
+      .file(name)
+      .expected("another place, or FileSinkOptions::allow_nonatomic");
 }
 
 namespace os {
@@ -59,6 +69,17 @@ class File {
 struct Folder {
   File file;
   bool readable = false;  // it can be listed and synced; one that may only be written to cannot
+};
+
+/// A path, looked up from an open folder, which must outlive it, or from the working one.
+struct Path {
+  Path(std::string path) : text(std::move(path)), name(text) {}  // NOLINT(google-explicit-constructor)
+  Path(const Folder* folder, std::string path, std::string called)
+      : from(folder), text(std::move(path)), name(std::move(called)) {}
+
+  const Folder* from = nullptr;  // null: the working folder
+  std::string text;
+  std::string name;  // what messages call it
 };
 
 /// Memory that shows a file; unmapped by the destructor.
@@ -97,19 +118,21 @@ struct Info {
 // ---- paths
 
 /// What `path` leads to, links followed. That nothing is there is no error (Kind::missing).
-Result<Info> status(const std::string& path);
+Result<Info> status(const Path& path);
 Result<Info> status(const File& file);
 /// Whether both are one file, whatever their names.
 bool same_file(const File& a, const File& b) noexcept;
+/// Whether both are of one file system.
+bool same_system(const File& a, const File& b) noexcept;
 /// Follows the links of the last part of `path`, also to a name that does not exist yet.
-Result<std::string> resolve_links(const std::string& path);
-/// An error where this process may not write to the existing file `path`.
-Status check_writable(const std::string& path);
+Result<std::string> resolve_links(const Path& path);
+/// An error where this process may not write to the existing file or folder `path`.
+Status check_writable(const Path& path);
 
 // ---- reading
 
 /// Never waits: a FIFO opens at once (and status() tells what it is). Folders open too.
-Result<File> open_for_reading(const std::string& path);
+Result<File> open_for_reading(const Path& path);
 /// Fills `out` from `offset` on; returns how much there was (less than asked only at the end). Safe from several
 /// threads.
 Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<std::byte> out);
@@ -127,7 +150,7 @@ struct Progress {
 };
 
 /// Opens an existing FIFO or device to write through; waits until a FIFO has a reader.
-Result<File> open_for_writing(const std::string& path);
+Result<File> open_for_writing(const Path& path);
 /// Appends the pieces in order.
 Status write(const File& file, std::span<const std::span<const std::byte>> pieces, Progress& progress);
 /// Appends `size` bytes from `offset` of another file, moved or shared by the system; gives how many it did: fewer
@@ -148,25 +171,51 @@ Status flush(const File& file);
 
 // ---- replacing a file
 
-Result<Folder> open_folder(const std::string& path, const std::string& name);
+Result<Folder> open_folder(const Path& path);
 /// The longest file name that the folder takes.
 std::size_t longest_name(const Folder& folder) noexcept;
 /// Creates `leaf`, which must not exist, locked until it is closed. `secret`: for this user's eyes only, until
 /// keep_permissions() said otherwise; else as the user's umask wants. A File that is not open: the name is taken.
 Result<File> create(const Folder& folder, const std::string& leaf, bool secret, const std::string& name);
-/// Gives `file` the permissions of the existing `leaf` (and its owner, group and access list where this user may);
-/// nothing where there is none. What cannot be kept never widens who may read or write.
+/// Gives `file` the permissions of the existing `leaf` (and its owner, group and access lists where this user may);
+/// nothing where there is none, or another kind of thing. What cannot be kept never widens who may read or write.
 Status keep_permissions(const Folder& folder, const std::string& leaf, const File& file);
-/// Puts `from` in the place of `to`, in one step.
+/// Puts `from` in the place of `to`, in one step; a folder in that of an empty one only. Errors: exists (a folder that
+/// is not empty).
 Status rename(const Folder& folder, const std::string& from, const std::string& to, const std::string& name);
+/// Gives `from` the name `to`, which nothing has. Errors: exists.
+Status rename_new(const Folder& folder, const std::string& from, const std::string& to, const std::string& name);
 /// Makes a rename survive a power loss. `entry` is a file in the folder.
 Status sync_folder(const Folder& folder, const File& entry);
-void remove(const Folder& folder, const std::string& leaf) noexcept;
+void remove(const Folder& folder, const std::string& path) noexcept;
 /// Calls `visit` with every name in the folder; returns how many there were. What cannot be listed has none.
 std::size_t list(const Folder& folder, const std::function<void(std::string_view)>& visit);
-/// Removes `leaf` if it is a regular file whose maker has gone: nobody holds the lock that create() took. That also
-/// sees makers in other containers and on other hosts, whose process ids say nothing here.
+/// Removes `leaf` if it is a regular file or a folder whose maker has gone: nobody holds the lock that create() or
+/// create_folder() took. That also sees makers in other containers and on other hosts, whose process ids say nothing
+/// here.
 void remove_abandoned(const Folder& folder, const std::string& leaf) noexcept;
+
+// ---- folders
+
+/// Makes a folder; false: the name is taken.
+Result<bool> make_folder(const Path& path);
+/// As create(), of a folder. A Folder that is not open: the name is taken.
+Result<Folder> create_folder(const Folder& folder, const std::string& leaf, bool secret, const std::string& name);
+/// Opens `leaf` itself, no link, for listing.
+Result<Folder> open_below(const Folder& folder, const std::string& leaf);
+struct Entry {
+  std::string name;
+  Kind kind = Kind::missing;  // of a link: of what it leads to; missing where that is nothing
+  bool link = false;
+};
+/// All names but one and two dots. Errors: limit (more than `most`).
+Result<std::vector<Entry>> entries(const Folder& folder, std::size_t most);
+/// Swaps two names, in one step. Errors: exists, where that cannot be done here.
+Status exchange(const Folder& folder, const std::string& a, const std::string& b, const std::string& name);
+/// Removes a folder with all in it. Never follows a link or leaves the file system; at most `depth` levels.
+void remove_tree(const Folder& folder, const std::string& leaf, int depth) noexcept;
+/// Levels of folders that are looked into.
+inline constexpr int max_depth = 64;
 
 // ---- processes, memory
 

@@ -49,6 +49,27 @@ json_read() {
   "$STELE_BUILD/tests/interop_json" read "$work/their-json"
 }
 
+nnef_written() {
+  program interop_nnef || return
+  "$STELE_BUILD/tests/interop_nnef" write "$work/nnef" || return
+  "$PYTHON" tests/interop/nnef_models.py own "$work/nnef"
+}
+
+nnef_read() {
+  program interop_nnef || return
+  "$PYTHON" tests/interop/make_golden_nnef.py "$work/their-nnef" || return
+  "$STELE_BUILD/tests/interop_nnef" read "$work/their-nnef"
+}
+
+nnef_copied() {
+  "$STELE_BUILD/tests/interop_nnef" copy "$work/their-nnef" "$work/nnef-copies" || return
+  "$PYTHON" tests/interop/nnef_models.py copies "$work/nnef-copies" "$work/their-nnef"
+}
+
+nnef_golden() {
+  "$PYTHON" tests/interop/make_golden_nnef.py --check tests/data/nnef
+}
+
 safetensors_golden() {
   "$PYTHON" tests/interop/make_golden_safetensors.py "$work/golden" || return
   diff -r --exclude README.md "$work/golden" tests/data/safetensors
@@ -78,6 +99,10 @@ step "safetensors: shards that huggingface_hub splits" shards_read
 step "archives: golden files" archive_golden
 step "JSON: records that we write, by Python, zstd and pyzstd" json_written
 step "JSON: records that these write" json_read
+step "NNEF: what we write, read by the package and its C++ library" nnef_written
+step "NNEF: what the package writes, and files by hand" nnef_read
+step "NNEF: models of the package, written again" nnef_copied
+step "NNEF: golden files" nnef_golden
 
 if [ ${#failed[@]} -ne 0 ]; then
   printf 'interop: FAILED: %s\n' "${failed[@]}"

@@ -39,8 +39,18 @@ struct BrainPrecision {
   using Int = void;
 };
 
+/// Floats are saved as integers of 8, or of 4 bits (stele/quantize.hpp); a load with LoadOptions::dequantize makes them
+/// floats again.
+struct Quantized8 : NativePrecision {
+  static constexpr unsigned quantized_bits = 8;
+};
+struct Quantized4 : NativePrecision {
+  static constexpr unsigned quantized_bits = 4;
+};
+
 /// A settings type names a `Float` and a signed `Int` element type; void leaves that kind as it is. Your own may join
-/// any two: `struct Mine { using Float = stele::bfloat16; using Int = std::int32_t; };`
+/// any two: `struct Mine { using Float = stele::bfloat16; using Int = std::int32_t; };`. It may have `quantized_bits`,
+/// 2 to 8.
 template <class T>
 concept PrecisionSettings = requires {
   typename T::Float;
@@ -51,6 +61,7 @@ concept PrecisionSettings = requires {
 struct PrecisionSpec {
   DType floating = DType::none;
   DType integer = DType::none;
+  unsigned quantized_bits = 0;  // 0: floats stay floats
 
   /// The dtype to save `stored` as. Only f64 f32 f16 bf16 and i64 i32 i16 i8 ever change.
   constexpr DType apply(DType stored) const noexcept {
@@ -70,6 +81,11 @@ constexpr PrecisionSpec precision_spec() noexcept {
                 "Float of a precision settings type must be double, float, stele::float16, stele::bfloat16 or void");
   static_assert(std::is_void_v<typename Settings::Int> || (integer >= DType::i64 && integer <= DType::i8),
                 "Int of a precision settings type must be a signed integer of 8 to 64 bits or void");
+  if constexpr (requires { Settings::quantized_bits; }) {
+    static_assert(Settings::quantized_bits >= 2 && Settings::quantized_bits <= 8,
+                  "quantized_bits of a precision settings type must be 2 to 8");
+    return {floating, integer, Settings::quantized_bits};
+  }
   return {floating, integer};
 }
 

@@ -11,7 +11,7 @@
 // 2. the same FlatBuffer, with arrays of dialect B: `shape` has the extents; those of 1 MiB and more lie behind it
 // 3. arrays, one behind the other, little-endian
 // 4. manifest: a Java object that says where they lie (recorders/samediff/manifest.hpp)
-// Several files <base>.shard<i>-of-<N>.sdnb are one model; the first of them has the graph.
+// Several files BASE.shard0-of-N.sdnb, … are one model; the first of them has the graph.
 //
 // .sdz: a zip file of one .sdnb (its name: model), or of shards of it.
 // Byte by byte: docs/formats/samediff.md.

@@ -1,0 +1,42 @@
+// What reader and writer share: where the fields of a header lie, and which names are good.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace tar {
+
+inline constexpr std::size_t block_size = 512;
+
+struct Field {
+  std::size_t at, size;
+};
+inline constexpr Field name_field{0, 100};
+inline constexpr Field mode_field{100, 8};
+inline constexpr Field uid_field{108, 8};
+inline constexpr Field gid_field{116, 8};
+inline constexpr Field size_field{124, 12};
+inline constexpr Field time_field{136, 12};
+inline constexpr Field sum_field{148, 8};
+inline constexpr Field type_field{156, 1};
+inline constexpr Field magic_field{257, 8};  // and version
+inline constexpr Field major_field{329, 8};
+inline constexpr Field minor_field{337, 8};
+inline constexpr Field prefix_field{345, 155};
+
+inline constexpr std::string_view posix_magic("ustar\00000", 8);
+
+/// Of bytes that are filled up to whole blocks.
+constexpr std::uint64_t padding(std::uint64_t size) noexcept { return (block_size - size % block_size) % block_size; }
+
+/// What is wrong with a file's name; nullptr: nothing.
+const char* bad_name(std::string_view name) noexcept;
+
+}  // namespace tar
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,519 @@
+// Headers, and the files that they tell of.
+#include <algorithm>
+#include <charconv>
+#include <cstring>
+#include <optional>
+#include <utility>
+
+#include <zlib.h>
+
+#include "../zip/inflate.hpp"
+#include "blocks.hpp"
+#include "os/os.hpp"
+#include "stele/bytes.hpp"
+#include "tar.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace tar {
+namespace {
+
+constexpr std::uint64_t mebi = std::uint64_t{1} << 20;
+constexpr std::uint64_t most_memory = 16 * mebi;
+// A header's data twice, and what is read into; the states that zip::Gzip keeps.
+constexpr std::uint64_t plain_memory = 3 * mebi;
+constexpr std::uint64_t gzip_memory = 13 * mebi;
+constexpr std::size_t most_entries = 1'000'000;
+// Data of a header, and zeros behind the end.
+constexpr std::uint64_t most_more = mebi;
+constexpr std::size_t piece_size = std::size_t{64} << 10;
+
+std::string_view text(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+bool is_zero(std::span<const std::byte> bytes) noexcept {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
+}
+
+// ---- the archive in one pass
+
+class Input {
+ public:
+  virtual ~Input() = default;
+  /// The next bytes, fewer only at the end.
+  virtual Result<std::size_t> next(std::span<std::byte> out) = 0;
+  /// As many as are there, of `count`.
+  virtual Result<std::uint64_t> skip(std::uint64_t count) = 0;
+};
+
+class PlainInput final : public Input {
+ public:
+  explicit PlainInput(const Source& source) : source_(source) {}
+  Result<std::size_t> next(std::span<std::byte> out) override {
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), source_.size() - at_));
+    STELE_TRY(source_.read_at(at_, out.first(n)));
+    at_ += n;
+    return n;
+  }
+  Result<std::uint64_t> skip(std::uint64_t count) override {
+    const std::uint64_t n = std::min(count, source_.size() - at_);
+    at_ += n;
+    return n;
+  }
+
+ private:
+  const Source& source_;
+  std::uint64_t at_ = 0;
+};
+
+class GzipInput final : public Input {
+ public:
+  explicit GzipInput(zip::Gzip& gzip) : gzip_(gzip), skipped_(piece_size) {}
+  Result<std::size_t> next(std::span<std::byte> out) override { return gzip_.next(out); }
+  Result<std::uint64_t> skip(std::uint64_t count) override {
+    std::uint64_t done = 0;
+    while (done != count) {
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(count - done, skipped_.size()));
+      STELE_TRY_ASSIGN(const std::size_t got, gzip_.next(skipped_.span().first(n)));
+      done += got;
+      if (got != n) break;
+    }
+    return done;
+  }
+
+ private:
+  zip::Gzip& gzip_;
+  Bytes skipped_;
+};
+
+struct Entry {
+  std::string name;
+  std::uint64_t offset, size;
+};
+
+class Header {
+ public:
+  std::span<std::byte> bytes() noexcept { return bytes_; }
+  std::string_view field(Field f) const noexcept { return text(bytes_).substr(f.at, f.size); }
+  char type() const noexcept { return field(type_field)[0]; }
+
+  /// The name as the header has it; nullopt where something stands behind its end.
+  std::optional<std::string> name() const {
+    const auto name = string(name_field);
+    if (!name || !field(magic_field).starts_with(posix_magic.substr(0, 6))) return name;
+    const auto prefix = string(prefix_field);
+    if (!prefix || prefix->empty()) return prefix ? name : std::nullopt;
+    return *prefix + '/' + *name;
+  }
+  std::optional<std::uint64_t> size() const noexcept { return number(size_field); }
+
+  bool has_magic() const noexcept { return field(magic_field).starts_with("ustar"); }
+  /// Old programs summed up bytes with a sign.
+  bool sum_is_right() const noexcept {
+    std::int64_t with_sign = 0;
+    std::uint64_t without = 0;
+    for (std::size_t i = 0; i < block_size; ++i) {
+      const bool own = i >= sum_field.at && i < sum_field.at + sum_field.size;
+      const auto byte = own ? std::uint8_t{' '} : std::to_integer<std::uint8_t>(bytes_[i]);
+      without += byte;
+      with_sign += static_cast<std::int8_t>(byte);
+    }
+    const auto stored = number(sum_field);
+    return stored && (*stored == without || (with_sign >= 0 && *stored == static_cast<std::uint64_t>(with_sign)));
+  }
+
+ private:
+  std::optional<std::string> string(Field f) const {
+    const std::string_view all = field(f);
+    const std::size_t end = std::min(all.find('\0'), all.size());
+    if (all.find_first_not_of('\0', end) != all.npos) return std::nullopt;
+    return std::string(all.substr(0, end));
+  }
+  std::optional<std::uint64_t> number(Field f) const noexcept {
+    constexpr std::uint64_t most = ~std::uint64_t{0} >> 1;
+    std::string_view digits = field(f);
+    std::uint64_t value = 0;
+    if (digits[0] == '\x80') {
+      for (const char c : digits.substr(1)) {
+        if (value > most >> 8) return std::nullopt;
+        value = value << 8 | static_cast<std::uint8_t>(c);
+      }
+      return value;
+    }
+    digits.remove_prefix(std::min(digits.find_first_not_of(' '), digits.size()));
+    const std::size_t end = std::min(digits.find_first_not_of("01234567"), digits.size());
+    if (end == 0 || digits.find_first_not_of(std::string_view(" \0", 2), end) != digits.npos) return std::nullopt;
+    for (const char c : digits.substr(0, end)) value = value << 3 | static_cast<std::uint64_t>(c - '0');  // 36 bits
+    return value;
+  }
+
+  std::byte bytes_[block_size];
+};
+
+/// The headers of an archive, one behind the other.
+class Reader {
+ public:
+  Reader(const Source& source, Input& input, std::uint64_t budget) : source_(source), input_(input), budget_(budget) {}
+
+  Result<std::vector<Entry>> run() {
+    for (bool first = true;; first = false) {
+      begin_ = at_;
+      STELE_TRY_ASSIGN(const std::size_t n, input_.next(header_.bytes()));
+      at_ += n;
+      if (n != block_size) return cut("an archive without its end", block_size, n);
+      if (is_zero(header_.bytes())) break;
+      if (!header_.sum_is_right()) {
+        if (first && !header_.has_magic()) return error(Errc::bad_magic, "no tar archive");
+        return error(Errc::checksum, "a header that is damaged");
+      }
+      STELE_TRY(take());
+    }
+    if (has_more_ || long_name_) return bad("more of a file that does not follow");
+    STELE_TRY(end());
+    std::sort(entries_.begin(), entries_.end(),
+              [](const Entry& a, const Entry& b) { return a.name != b.name ? a.name < b.name : a.offset < b.offset; });
+    const auto same = [](const Entry& a, const Entry& b) { return a.name == b.name; };
+    if (const auto twice = std::adjacent_find(entries_.begin(), entries_.end(), same); twice != entries_.end()) {
+      return Error(Errc::duplicate, "two files of one name")
+          .file(source_.name())
+          .offset(twice[1].offset)
+          .path(twice->name);
+    }
+    return std::move(entries_);
+  }
+
+ private:
+  Error error(Errc code, const char* why) const { return Error(code, why).file(source_.name()).offset(begin_); }
+  Error bad(const char* why) const { return error(Errc::malformed, why); }
+  Error cut(const char* why, std::uint64_t wanted, std::uint64_t found) const {
+    return error(Errc::truncated, why).expected(std::to_string(wanted) + " bytes").found(std::to_string(found));
+  }
+
+  /// One header, and what belongs to it.
+  Status take() {
+    const char type = header_.type();
+    const auto size = header_.size();
+    switch (type) {
+      case 'x':
+        if (has_more_ || long_name_) return bad("two headers with more of one file");
+        has_more_ = true;
+        return more(size, false);
+      case 'g':
+        if (has_more_ || long_name_) return bad("a header for all files, between those of one");
+        return more(size, true);
+      case 'L':
+        if (has_more_ || long_name_) return bad("two headers with more of one file");
+        STELE_TRY(data(size));
+        long_name_.emplace(text(data_.span()));
+        if (long_name_->ends_with('\0')) long_name_->pop_back();
+        return {};
+      case 'K':  // of a link, which is refused when it comes
+        return data(size);
+      default:
+        return entry(type);
+    }
+  }
+
+  Status entry(char type) {
+    STELE_TRY_ASSIGN(std::string name, entry_name());
+    if (type == 'S' || sparse_) return unsupported("a sparse file", name);
+    if (type == '1' || type == '2') return unsupported("a link", name);
+    if (type == '3' || type == '4' || type == '6') return unsupported("a device or FIFO", name);
+    if (type != '0' && type != '\0' && type != '7' && type != '5') {
+      return unsupported("an entry of another type", name)
+          .found(std::to_string(static_cast<unsigned char>(type)) + " as its type");
+    }
+    const auto size = size_ ? size_ : header_.size();
+    if (!size) return bad("a size that is no number").path(std::move(name));
+    const bool folder = type == '5' || name.ends_with('/');
+    if (folder && *size != 0) return bad("a folder with data").path(std::move(name));
+
+    // What programs write: "./" or "." as the folder itself, "./name", "folder/".
+    const bool top = folder && (name == "./" || name == ".");
+    if (name.starts_with("./")) name.erase(0, 2);
+    if (folder && name.ends_with('/')) name.pop_back();
+    if (const char* why = bad_name(name); why != nullptr && !top) return bad(why).path(std::move(name));
+    if (++count_ > most_entries) return error(Errc::limit, "more than 1,000,000 files and folders");
+    has_more_ = false;
+    long_name_.reset();
+    path_.reset();
+    size_.reset();
+    if (folder) return {};
+
+    const std::uint64_t offset = at_;
+    STELE_TRY_ASSIGN(const std::uint64_t there, skip(*size + padding(*size)));
+    if (there != *size + padding(*size)) {
+      return cut("a file whose bytes are not all there", *size + padding(*size), there).path(std::move(name));
+    }
+    // The vector doubles, and has its old memory until all has moved.
+    const std::uint64_t memory = 3 * sizeof(Entry) + name.capacity() + 16;
+    if (memory > budget_) return error(Errc::limit, "names that take more memory than the archive's size allows");
+    budget_ -= memory;
+    entries_.push_back({std::move(name), offset, *size});
+    return {};
+  }
+
+  Error unsupported(const char* what, const std::string& name) const {
+    return error(Errc::unsupported, what).path(name);
+  }
+
+  Result<std::string> entry_name() {
+    if (path_) return *std::move(path_);
+    if (long_name_) return *std::move(long_name_);
+    auto name = header_.name();
+    if (!name) return bad("a NUL within a name");
+    return *std::move(name);
+  }
+
+  Result<std::uint64_t> skip(std::uint64_t count) {
+    STELE_TRY_ASSIGN(const std::uint64_t there, input_.skip(count));
+    at_ += there;
+    return there;
+  }
+
+  /// The data of a header that says more: into data_.
+  Status data(std::optional<std::uint64_t> size) {
+    if (!size) return bad("a size that is no number");
+    if (*size > most_more) {
+      return error(Errc::limit, "a header of too many bytes")
+          .expected("at most " + std::to_string(most_more))
+          .found(std::to_string(*size));
+    }
+    data_ = Bytes(static_cast<std::size_t>(*size + padding(*size)));
+    STELE_TRY_ASSIGN(const std::size_t n, input_.next(data_.span()));
+    at_ += n;
+    if (n != data_.size()) return cut("a header that ends early", data_.size(), n);
+    data_.truncate(static_cast<std::size_t>(*size));
+    return {};
+  }
+
+  /// The records of a pax header.
+  Status more(std::optional<std::uint64_t> size, bool for_all) {
+    STELE_TRY(data(size));
+    for (std::string_view rest = text(data_.span()); !rest.empty();) {
+      std::uint64_t length = 0;
+      const char* const end = rest.data() + rest.size();
+      const auto [behind, failed] = std::from_chars(rest.data(), end, length);
+      const auto digits = static_cast<std::size_t>(behind - rest.data());
+      if (failed != std::errc() || behind == end || *behind != ' ' || length > rest.size() || length < digits + 2 ||
+          rest[static_cast<std::size_t>(length) - 1] != '\n') {
+        return bad("a record of an extended header that is none");
+      }
+      const auto record = rest.substr(digits + 1, static_cast<std::size_t>(length) - digits - 2);
+      rest.remove_prefix(static_cast<std::size_t>(length));
+      const std::size_t equals = record.find('=');
+      if (equals == record.npos || equals == 0) return bad("a record of an extended header that is none");
+      STELE_TRY(more(record.substr(0, equals), record.substr(equals + 1), for_all));
+    }
+    return {};
+  }
+
+  /// An empty value takes back what was said.
+  Status more(std::string_view key, std::string_view value, bool for_all) {
+    const bool is_path = key == "path", is_size = key == "size", is_sparse = key.starts_with("GNU.sparse.");
+    if (for_all && (is_path || is_size || is_sparse)) return bad("a name or size for all that follows");
+    if (is_sparse) sparse_ = true;
+    if (is_path) {
+      path_.reset();
+      if (!value.empty()) path_.emplace(value);
+    }
+    if (is_size) {
+      size_.reset();
+      if (value.empty()) return {};
+      std::uint64_t number = 0;
+      const auto [behind, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
+      if (failed != std::errc() || behind != value.data() + value.size() || number > ~std::uint64_t{0} >> 1) {
+        return bad("a size that is no number");
+      }
+      size_ = number;
+    }
+    return {};
+  }
+
+  /// Behind the first block of zeros.
+  Status end() {
+    STELE_TRY_ASSIGN(const std::size_t second, input_.next(header_.bytes()));
+    if (second != block_size) return cut("one block of zeros at the end, not two", block_size, second);
+    if (!is_zero(header_.bytes())) return bad("one block of zeros, not two");
+    Bytes piece(piece_size);
+    for (std::uint64_t all = 0;;) {
+      STELE_TRY_ASSIGN(const std::size_t n, input_.next(piece.span()));
+      if (!is_zero(piece.span().first(n))) return bad("bytes behind the end");
+      all += n;
+      if (all > most_more) return bad("more than 1 MiB of zeros behind the end");
+      if (n != piece.size()) return {};
+    }
+  }
+
+  const Source& source_;
+  Input& input_;
+  std::uint64_t budget_;
+  std::uint64_t at_ = 0;     // bytes read
+  std::uint64_t begin_ = 0;  // of the header
+  Header header_;
+  Bytes data_;
+  std::vector<Entry> entries_;
+  std::size_t count_ = 0;
+  // More of the next file.
+  bool has_more_ = false, sparse_ = false;
+  std::optional<std::string> path_, long_name_;
+  std::optional<std::uint64_t> size_;
+};
+
+// ---- the files
+
+class Archive final : public Bundle, public std::enable_shared_from_this<Archive> {
+ public:
+  Archive(std::string name, SourcePtr bytes, std::vector<Entry> entries)
+      : name_(std::move(name)), bytes_(std::move(bytes)), entries_(std::move(entries)) {}
+
+  Result<SourcePtr> open(std::string_view name) const override;
+  Result<std::unique_ptr<Sink>> create(std::string_view name) override {
+    return Error(Errc::unsupported, "a tar archive that is read cannot be written to")
+        .file(name_)
+        .path(std::string(name));
+  }
+  Result<bool> contains(std::string_view name) const override {
+    STELE_TRY_ASSIGN(const Entry* const entry, find(name));
+    return entry != nullptr;
+  }
+  void remove(std::string_view) noexcept override {}
+  Result<std::vector<std::string>> names() const {
+    return guarded(name_, [&]() -> Result<std::vector<std::string>> {
+      std::vector<std::string> names;
+      for (const Entry& entry : entries_) names.push_back(entry.name);
+      return names;
+    });
+  }
+
+ private:
+  Result<const Entry*> find(std::string_view name) const {
+    if (const char* why = bad_name(name)) return Error(Errc::invalid_argument, why).found(std::string(name));
+    const auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
+                                     [](const Entry& entry, std::string_view n) { return entry.name < n; });
+    return at != entries_.end() && at->name == name ? &*at : nullptr;
+  }
+
+  std::string name_;
+  SourcePtr bytes_;  // of the tar archive: inflated, where it is compressed
+  std::vector<Entry> entries_;
+};
+
+/// A part of the archive.
+class File final : public Source {
+ public:
+  File(std::string name, std::shared_ptr<const Archive> archive, SourcePtr bytes, std::uint64_t offset,
+       std::uint64_t size)
+      : Source(std::move(name)), archive_(std::move(archive)), bytes_(std::move(bytes)), offset_(offset), size_(size) {}
+
+  std::uint64_t size() const noexcept override { return size_; }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    return guarded(name(), [&]() -> Status {
+      if (offset > size_ || out.size() > size_ - offset) {
+        return Error(Errc::truncated, "the bytes end before")
+            .file(name())
+            .offset(offset)
+            .expected(std::to_string(out.size()) + " bytes")
+            .found(std::to_string(size_ - std::min(offset, size_)));
+      }
+      return bytes_->read_at(offset_ + offset, out);
+    });
+  }
+  std::span<const std::byte> view() const noexcept override {
+    const auto all = bytes_->view();
+    if (all.empty()) return {};
+    return all.subspan(static_cast<std::size_t>(offset_), static_cast<std::size_t>(size_));
+  }
+  bool view_is_private() const noexcept override { return bytes_->view_is_private(); }
+  std::shared_ptr<const Bundle> bundle() const override { return archive_; }
+  std::shared_ptr<const Source> mapped() const override {
+    auto all = bytes_->mapped();
+    if (all == nullptr) return nullptr;
+    return std::make_shared<File>(name(), archive_, std::move(all), offset_, size_);
+  }
+
+ private:
+  std::shared_ptr<const Archive> archive_;
+  SourcePtr bytes_;
+  std::uint64_t offset_, size_;
+};
+
+Result<SourcePtr> Archive::open(std::string_view name) const {
+  return guarded(name_, [&]() -> Result<SourcePtr> {
+    STELE_TRY_ASSIGN(const Entry* const entry, find(name));
+    if (entry == nullptr) {
+      return Error(Errc::not_found, "no such file in the archive").file(name_ + '/' + std::string(name));
+    }
+    return SourcePtr(
+        std::make_shared<File>(name_ + '/' + entry->name, shared_from_this(), bytes_, entry->offset, entry->size));
+  });
+}
+
+constexpr std::byte gzip_magic[] = {std::byte{0x1f}, std::byte{0x8b}};
+
+bool is_gzip(std::span<const std::byte> head) noexcept {
+  return head.size() >= sizeof gzip_magic && std::memcmp(head.data(), gzip_magic, sizeof gzip_magic) == 0;
+}
+
+}  // namespace
+
+const char* bad_name(std::string_view name) noexcept {
+  constexpr std::string_view not_in_names("\\\0", 2);
+  if (name.empty()) return "an empty name";
+  if (name.find_first_of(not_in_names) != name.npos) return "a backslash or a NUL in a name";
+  if (name.starts_with('/')) return "an absolute name";
+  for (std::string_view rest = name;;) {
+    const std::size_t slash = std::min(rest.find('/'), rest.size());
+    const std::string_view part = rest.substr(0, slash);
+    if (part.empty() || part == "." || part == "..") return "a name with a part that is empty, . or ..";
+    if (slash == rest.size()) return nullptr;
+    rest.remove_prefix(slash + 1);
+  }
+}
+
+Result<std::shared_ptr<const Bundle>> open(SourcePtr source) {
+  return guarded(source->name(), [&]() -> Result<std::shared_ptr<const Bundle>> {
+    const std::uint64_t budget = source->size() < ~std::uint64_t{0} / 4 ? 2 * source->size() : source->size();
+    std::byte head[sizeof gzip_magic]{};
+    STELE_TRY(source->read_at(
+        0, std::span(head).first(static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head)))));
+    std::string name = source->name();
+    if (!is_gzip(head)) {
+      PlainInput input(*source);
+      STELE_TRY_ASSIGN(auto entries, Reader(*source, input, budget + most_memory - plain_memory).run());
+      return std::shared_ptr<const Bundle>(
+          std::make_shared<Archive>(std::move(name), std::move(source), std::move(entries)));
+    }
+    zip::Gzip gzip(source);
+    GzipInput input(gzip);
+    STELE_TRY_ASSIGN(auto entries, Reader(*source, input, budget + most_memory - gzip_memory).run());
+    return std::shared_ptr<const Bundle>(std::make_shared<Archive>(std::move(name), gzip.source(), std::move(entries)));
+  });
+}
+
+bool looks_like_tar(std::span<const std::byte> head) noexcept {
+  return head.size() >= magic_field.at + 6 && text(head.subspan(magic_field.at)).starts_with("ustar");
+}
+
+std::vector<std::byte> inflated_head(std::span<const std::byte> head, std::size_t most) {
+  z_stream z{};
+  if (!is_gzip(head) || most == 0 || inflateInit2(&z, 15 + 16) != Z_OK) return {};
+  std::vector<std::byte> made(std::min(most, head.size() * 1032));  // no ratio is better
+  // zlib's interface has no const.
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(head.data()));
+  z.avail_in = static_cast<uInt>(std::min(head.size(), piece_size));
+  z.next_out = reinterpret_cast<Bytef*>(made.data());
+  z.avail_out = static_cast<uInt>(std::min(made.size(), std::size_t{1} << 30));
+  const uInt room = z.avail_out;
+  inflate(&z, Z_SYNC_FLUSH);  // as far as there is something to inflate
+  made.resize(room - z.avail_out);
+  inflateEnd(&z);
+  return made;
+}
+
+}  // namespace tar
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,343 @@
+// The writer: headers, padding, the end.
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <zlib.h>
+
+#include "blocks.hpp"
+#include "gather.hpp"
+#include "os/os.hpp"
+#include "stele/bytes.hpp"
+#include "tar.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace tar {
+namespace {
+
+constexpr std::uint64_t most_octal = (std::uint64_t{1} << 33) - 1;  // eleven digits
+
+class Out {
+ public:
+  virtual ~Out() = default;
+  virtual Status write(std::span<const std::byte> bytes) = 0;
+  /// nullopt: it has to be read.
+  virtual std::optional<Status> copy(const Source&, std::uint64_t, std::uint64_t) { return std::nullopt; }
+  virtual Status finish() = 0;
+};
+
+class PlainOut final : public Out {
+ public:
+  explicit PlainOut(Sink& sink) : gather_(sink) {}
+  Status write(std::span<const std::byte> bytes) override { return gather_.write(bytes); }
+  std::optional<Status> copy(const Source& from, std::uint64_t offset, std::uint64_t size) override {
+    return gather_.copy(from, offset, size);
+  }
+  Status finish() override { return gather_.flush(); }
+
+ private:
+  Gather gather_;
+};
+
+/// The pieces that zlib is given are the same ones whatever the caller's are.
+class GzipOut final : public Out {
+ public:
+  explicit GzipOut(Sink& sink) : sink_(sink), plain_(piece_size), packed_(piece_size) {
+    // 15: the largest window; 16: a gzip header.
+    if (deflateInit2(&state_, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
+    head_.os = 255;  // unknown, on every system
+    deflateSetHeader(&state_, &head_);
+  }
+  ~GzipOut() override { deflateEnd(&state_); }
+  GzipOut(const GzipOut&) = delete;
+  GzipOut& operator=(const GzipOut&) = delete;
+
+  Status write(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const std::size_t n = std::min(bytes.size(), piece_size - used_);
+      std::memcpy(plain_.data() + used_, bytes.data(), n);
+      used_ += n;
+      bytes = bytes.subspan(n);
+      if (used_ == piece_size) STELE_TRY(deflate_all(Z_NO_FLUSH));
+    }
+    return {};
+  }
+  Status finish() override { return deflate_all(Z_FINISH); }
+
+ private:
+  static constexpr std::size_t piece_size = std::size_t{64} << 10;
+
+  Status deflate_all(int flush) {
+    state_.next_in = reinterpret_cast<Bytef*>(plain_.data());
+    state_.avail_in = static_cast<uInt>(used_);
+    used_ = 0;
+    for (;;) {
+      state_.next_out = reinterpret_cast<Bytef*>(packed_.data());
+      state_.avail_out = static_cast<uInt>(packed_.size());
+      const int result = deflate(&state_, flush);
+      const std::size_t n = packed_.size() - state_.avail_out;
+      if (n != 0) STELE_TRY(sink_.write(std::span<const std::byte>(packed_.span()).first(n)));
+      if (flush == Z_FINISH ? result == Z_STREAM_END : state_.avail_out != 0) return {};
+    }
+  }
+
+  Sink& sink_;
+  z_stream state_{};
+  gz_header head_{};
+  Bytes plain_, packed_;
+  std::size_t used_ = 0;
+};
+
+class Header {
+ public:
+  Header(std::string_view prefix, std::string_view name, std::uint64_t size, char type) {
+    put(name_field, name);
+    put(mode_field, std::uint64_t{0644});
+    for (const Field f : {uid_field, gid_field, time_field, major_field, minor_field}) put(f, std::uint64_t{0});
+    put(size_field, size);
+    put(type_field, std::string_view(&type, 1));
+    put(magic_field, posix_magic);
+    put(prefix_field, prefix);
+    put(sum_field, "        ");
+    std::uint64_t sum = 0;
+    for (const std::byte b : bytes_) sum += std::to_integer<unsigned>(b);
+    put({sum_field.at, sum_field.size - 1}, sum);  // six digits, a NUL and the blank that is there
+  }
+  std::span<const std::byte> bytes() const noexcept { return bytes_; }
+
+ private:
+  void put(Field f, std::string_view text) noexcept { std::memcpy(bytes_ + f.at, text.data(), text.size()); }
+  /// Octal digits and a NUL; the number fits.
+  void put(Field f, std::uint64_t number) noexcept {
+    bytes_[f.at + f.size - 1] = std::byte{0};
+    for (std::size_t i = f.size - 1; i-- != 0; number >>= 3)
+      bytes_[f.at + i] = static_cast<std::byte>('0' + number % 8);
+  }
+  std::byte bytes_[block_size]{};
+};
+
+/// How a name is divided between prefix and name; nullopt: it does not fit.
+std::optional<std::pair<std::string_view, std::string_view>> divided(std::string_view name) {
+  if (name.size() <= name_field.size) return std::pair(std::string_view(), name);
+  const std::size_t slash = name.find('/', name.size() - name_field.size - 1);
+  if (slash > prefix_field.size) return std::nullopt;  // npos, too
+  return std::pair(name.substr(0, slash), name.substr(slash + 1));
+}
+
+/// A record of a pax header, whose length counts its own digits.
+std::string record(std::string_view key, std::string_view value) {
+  const std::size_t rest = key.size() + value.size() + 3;
+  std::size_t length = rest;
+  while (length != rest + std::to_string(length).size()) length = rest + std::to_string(length).size();
+  return std::to_string(length) + ' ' + std::string(key) + '=' + std::string(value) + '\n';
+}
+
+Error invalid(const char* why) { return Error(Errc::invalid_argument, why); }
+
+}  // namespace
+
+class Writer::State {
+ public:
+  State(Sink& sink, bool gzip) : name_(sink.name()) {
+    if (gzip) {
+      out_ = std::make_unique<GzipOut>(sink);
+    } else {
+      out_ = std::make_unique<PlainOut>(sink);
+    }
+  }
+  const std::string& name() const noexcept { return name_; }
+
+  Status create(std::string_view name) {
+    if (const char* why = bad_name(name)) return invalid(why).file(name_).path(std::string(name));
+    STELE_TRY(ready());
+    if (!names_.emplace(name).second) return invalid("a second file of that name").file(name_).path(std::string(name));
+    open_ = true;
+    return {};
+  }
+  bool contains(std::string_view name) const { return names_.find(name) != names_.end(); }
+  std::vector<std::string> names() const { return {names_.begin(), names_.end()}; }
+
+  Status header(std::string_view name, std::uint64_t size) {
+    return kept([&]() -> Status {
+      const auto parts = divided(name);
+      const bool fits = size <= most_octal;
+      if (!parts || !fits) {
+        std::string more;
+        if (!parts) more += record("path", name);
+        if (!fits) more += record("size", std::to_string(size));
+        STELE_TRY(out_->write(Header("", "././@PaxHeader", more.size(), 'x').bytes()));
+        STELE_TRY(out_->write(std::as_bytes(std::span(more))));
+        STELE_TRY(pad(more.size()));
+      }
+      // For programs that do not know pax, the end of a name, without a slash in front.
+      std::string_view end = name.substr(name.size() - std::min(name.size(), name_field.size));
+      end.remove_prefix(std::min(end.find_first_not_of('/'), end.size()));
+      const auto [prefix, rest] = parts.value_or(std::pair(std::string_view(), end));
+      return out_->write(Header(prefix, rest, fits ? size : 0, '0').bytes());
+    });
+  }
+  Status write(std::span<const std::span<const std::byte>> pieces) {
+    return kept([&]() -> Status {
+      for (const auto piece : pieces) STELE_TRY(out_->write(piece));
+      return {};
+    });
+  }
+  /// nullopt: it has to be read.
+  std::optional<Status> copy(const Source& from, std::uint64_t offset, std::uint64_t size) {
+    std::optional<Status> done;
+    auto status = kept([&]() -> Status {
+      done = out_->copy(from, offset, size);
+      return done ? std::move(*done) : Status();
+    });
+    if (done) done = std::move(status);
+    return done;
+  }
+  Status end_file(std::uint64_t size) {
+    STELE_TRY(kept([&] { return pad(size); }));
+    open_ = false;
+    return {};
+  }
+  /// A file that is given up: nothing has happened where its header is not written.
+  void give_up(const std::string& name, bool begun) noexcept {
+    open_ = false;
+    if (!begun) names_.erase(name);
+    if (begun) unfinished_ = true;
+  }
+
+  Status finish() {
+    STELE_TRY(ready());
+    finished_ = true;
+    return kept([&]() -> Status {
+      static constexpr std::byte end[2 * block_size]{};
+      STELE_TRY(out_->write(end));
+      return out_->finish();
+    });
+  }
+
+ private:
+  Status ready() const {
+    if (failed_) return Error(*failed_);
+    if (finished_) return invalid("an archive that is finished").file(name_);
+    if (unfinished_) return invalid("a file of the archive was not ended").file(name_);
+    if (open_) return invalid("another file of the archive is not ended").file(name_);
+    return {};
+  }
+  /// Behind an error the archive is not gone on with.
+  template <class F>
+  Status kept(F f) {
+    if (failed_) return Error(*failed_);
+    auto status = guarded(name_, f);
+    if (!status) failed_ = status.error();
+    return status;
+  }
+  Status pad(std::uint64_t size) {
+    static constexpr std::byte zeros[block_size]{};
+    return out_->write(std::span(zeros).first(static_cast<std::size_t>(padding(size))));
+  }
+
+  std::string name_;
+  std::unique_ptr<Out> out_;
+  std::set<std::string, std::less<>> names_;
+  std::optional<Error> failed_;
+  bool open_ = false, unfinished_ = false, finished_ = false;
+};
+
+class Writer::File final : public Sink {
+ public:
+  File(const std::string& name, std::shared_ptr<State> state, std::weak_ptr<Writer> writer)
+      : Sink(state->name() + '/' + name), state_(std::move(state)), writer_(std::move(writer)), path_(name) {}
+  ~File() override {
+    if (!ended_) state_->give_up(path_, reserved_);
+  }
+
+  Status reserve(std::uint64_t total) override {
+    if (reserved_) return error("the size of a file of an archive is said once");
+    if (total > ~std::uint64_t{0} >> 1) return error("a file of too many bytes");
+    reserved_ = true;
+    left_ = size_ = total;
+    return state_->header(path_, total);
+  }
+  Status write(std::span<const std::span<const std::byte>> pieces) override {
+    std::uint64_t size = 0;
+    for (const auto piece : pieces) size += piece.size();
+    STELE_TRY(take(size));
+    return state_->write(pieces);
+  }
+  using Sink::write;
+  Status copy(const Source& from, std::uint64_t offset, std::uint64_t size) override {
+    STELE_TRY(take(size));
+    if (auto done = state_->copy(from, offset, size)) return *std::move(done);
+    left_ += size;  // write() takes them
+    return Sink::copy(from, offset, size);
+  }
+  Status commit() override {
+    if (ended_) return error("a file of an archive is ended once");
+    if (!reserved_) STELE_TRY(reserve(0));
+    if (left_ != 0) return wrong(size_ - left_);
+    STELE_TRY(state_->end_file(size_));
+    ended_ = true;
+    return {};
+  }
+  std::shared_ptr<Bundle> bundle() const override { return writer_.lock(); }
+
+ private:
+  Error error(const char* why) const { return invalid(why).file(name()); }
+  Error wrong(std::uint64_t found) const {
+    return error("a file of another size than was reserved")
+        .expected(std::to_string(size_) + " bytes")
+        .found(std::to_string(found));
+  }
+  Status take(std::uint64_t size) {
+    if (ended_) return error("a file of an archive that is ended");
+    if (!reserved_) return error("a file of an archive needs its size before its bytes");
+    if (size > left_) return wrong(size_ - left_ + size);
+    left_ -= size;
+    return {};
+  }
+
+  std::shared_ptr<State> state_;
+  std::weak_ptr<Writer> writer_;
+  std::string path_;
+  std::uint64_t size_ = 0, left_ = 0;
+  bool reserved_ = false, ended_ = false;
+};
+
+Writer::Writer(Sink& sink, bool gzip) : state_(std::make_shared<State>(sink, gzip)) {}
+
+Writer::~Writer() = default;
+
+Result<SourcePtr> Writer::open(std::string_view name) const {
+  return Error(Errc::unsupported, "a tar archive that is written cannot be read")
+      .file(state_->name())
+      .path(std::string(name));
+}
+
+Result<std::unique_ptr<Sink>> Writer::create(std::string_view name) {
+  return guarded(state_->name(), [&]() -> Result<std::unique_ptr<Sink>> {
+    STELE_TRY(state_->create(name));
+    return std::unique_ptr<Sink>(std::make_unique<File>(std::string(name), state_, weak_from_this()));
+  });
+}
+
+Result<bool> Writer::contains(std::string_view name) const {
+  if (const char* why = bad_name(name)) return invalid(why).found(std::string(name));
+  return state_->contains(name);
+}
+
+void Writer::remove(std::string_view) noexcept {}
+
+Result<std::vector<std::string>> Writer::names() const {
+  return guarded(state_->name(), [&]() -> Result<std::vector<std::string>> { return state_->names(); });
+}
+
+Status Writer::finish() { return state_->finish(); }
+
+}  // namespace tar
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

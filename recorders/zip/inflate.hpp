@@ -1,0 +1,43 @@
+// Gzip files as Sources, inflated by what inflates zip entries.
+//
+// 1. member: u8 0x1f 0x8b, u8 8 (DEFLATE), u8 flags, u32 time, u8 extra flags, u8 system; what the flags say of an
+// extra
+//    field, a name, a comment, a CRC-16 of the header
+// 2. DEFLATE data; u32 CRC-32 and u32 length, modulo 2^32, of what they become
+// 3. other members right behind it; what all become is joined
+// All little-endian. Source: RFC 1952.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "stele/result.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace zip {
+
+class InflatedSource;
+
+/// A gzip file in one pass, from the first byte to the last, which says how many there are; then as a Source, which
+/// goes on from the last of some 256 states that the pass has kept (some 40 KiB each).
+class Gzip {
+ public:
+  explicit Gzip(SourcePtr source);
+  /// The next bytes; fewer only at the end, where the CRC-32 and the length of every member have been checked. Errors:
+  /// truncated, checksum, malformed (also bytes behind the last member), io.
+  Result<std::size_t> next(std::span<std::byte> out);
+  /// All that next() has given, once that was the end. Its view() is empty.
+  SourcePtr source() const;
+
+ private:
+  std::shared_ptr<InflatedSource> inflated_;
+};
+
+}  // namespace zip
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,71 @@
+// Files and folders that are looked up from an open folder, or from the working one. What is looked up from an open
+// folder is found whatever becomes of its path, and never mixed with what takes its place.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "os/os.hpp"
+#include "stele/bundle.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// A path from `root`; null: from the working folder.
+struct Place {
+  std::shared_ptr<const os::Folder> root;
+  std::string path;
+  std::string name;  // what messages call it
+
+  os::Path os() const { return {root.get(), path, name}; }
+  /// Of a folder: something in it.
+  Place operator/(std::string_view leaf) const;
+  /// The folder that it lies in.
+  Place folder() const;
+};
+inline Place place_of(const std::string& path) { return {nullptr, path, path}; }
+
+/// What lasts of a file that is committed.
+enum class Names : std::uint8_t {
+  as_data,  // its name, where its data do
+  later,    // its name will be synced by somebody else
+};
+
+Result<SourcePtr> open_file(const Place& place, bool mapped);
+/// A file, or a folder.
+Result<SourcePtr> open_any(const Place& place, bool mapped);
+Result<std::unique_ptr<Sink>> file_sink(const Place& place, FileSinkOptions options, Names names = Names::as_data);
+std::shared_ptr<Bundle> folder_bundle(Place place, FileSinkOptions options, bool mapped, Names names = Names::as_data);
+
+/// What a sink of a folder says to bytes.
+Status refuse_bytes(std::span<const std::span<const std::byte>> pieces, const std::string& name);
+
+/// All that lies in a folder and the folders below it.
+struct Listing {
+  std::vector<std::string> names;  // of files, sorted
+  std::string other;               // a link to no file, a device or another file system, which are no part of it
+  bool empty = true;               // not even unfinished files
+};
+Result<Listing> list_all(const os::Folder& folder);
+
+// ---- temporaries: .<name>.stele-<process>-<counter>.tmp
+
+/// What the names of all temporaries for `leaf` begin with.
+std::string temporary_prefix(const std::string& leaf, std::size_t longest_name);
+/// Another name for a temporary of this process.
+std::string temporary_name(const std::string& prefix);
+bool is_temporary(std::string_view name) noexcept;
+/// Removes what killed processes left of earlier saves to the same path.
+void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix);
+/// Names tried before giving up; a taken one is left from a process with the same id.
+inline constexpr int max_tries = 1000;
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,4 @@
+// Models that are folders.
+#include <stele/bundle.hpp>
+
+#include <doctest/doctest.h>

@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""NNEF files that we wrote, read by the package `nnef` and by the C++ library in it.
+
+    pip install -r tests/interop/requirements.txt
+    python3 tests/interop/nnef_models.py own FOLDER             what `interop_nnef write` made
+    python3 tests/interop/nnef_models.py copies COPIES THEIRS   what `interop_nnef copy` made of make_golden_nnef.py's
+
+A .dat file passes when the package reads the values expected from it, and writes the same bytes for them.
+"""
+
+import pathlib
+import sys
+import tarfile
+import tempfile
+
+import nnef
+import numpy as np
+from make_golden_nnef import TYPES, VARIABLES, dtype, stored, values
+
+CODES = {"f": 0, "u": 1, "qu": 2, "qi": 3, "i": 4, "b": 5}
+
+
+def counted(kind, shape):
+    """As counted() in nnef.cpp."""
+    if not kind.startswith("f"):
+        return np.asarray(values(kind, shape))
+    return (np.arange(int(np.prod(shape, dtype=np.int64))) % 7 - 2).astype(dtype(kind)).reshape(shape)
+
+
+def same(path, expected, quantized=False):
+    with open(path, "rb") as file:
+        found, was_quantized = nnef.read_tensor(file, return_quantization=True)
+    found = np.asarray(found)
+    assert (found.dtype, found.shape) == (expected.dtype, expected.shape), (path, found.dtype, found.shape)
+    assert found.tobytes() == expected.tobytes() and was_quantized == quantized, path
+    with tempfile.NamedTemporaryFile() as file:
+        nnef.write_tensor(file, expected, quantized=quantized)
+        file.flush()
+        assert pathlib.Path(file.name).read_bytes() == path.read_bytes(), f"{path}: otherwise than the package's"
+
+
+def in_graph(kind):
+    return "scalar" if kind[0] in "fq" else "logical" if kind == "bool" else "integer"
+
+
+def folder_same(folder, expected, quantization=None):
+    """`expected`: label -> (kind, data). Returns the graph."""
+    graph = nnef.load_graph(str(folder))
+    labels = {}
+    for operation in graph.operations:
+        if operation.name == "variable":
+            tensor = graph.tensors[operation.outputs["output"]]
+            assert operation.attribs["label"] not in labels, operation
+            labels[operation.attribs["label"]] = tensor
+    assert labels.keys() == expected.keys(), sorted(labels.keys() ^ expected.keys())
+    for label, (kind, data) in expected.items():
+        tensor = labels[label]
+        assert tensor.dtype == in_graph(kind), (label, tensor.dtype)
+        assert tensor.data.dtype == data.dtype and tensor.shape == list(data.shape), label
+        assert np.asarray(tensor.data).tobytes() == data.tobytes(), label
+        same(folder / f"{label}.dat", data, quantized=kind[0] == "q")
+        if quantization is not None:
+            found = {key: np.asarray(value).tolist() for key, value in tensor.quantization.items()}
+            assert found == quantization.get(label, {}), (label, found)
+    there = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
+    assert there - {"graph.nnef", "graph.quant"} == {f"{label}.dat" for label in expected}, there
+    return graph
+
+
+def unpacked(path, inside):
+    """As nnef_tools does it, and no more than files and folders, in names that stay within."""
+    with tarfile.open(path, "r:gz") as tar:
+        for member in tar.getmembers():
+            assert member.isreg() or member.isdir(), member
+            assert not member.name.startswith("/") and ".." not in member.name.split("/"), member
+        tar.extractall(inside, filter="data")
+    return pathlib.Path(inside)
+
+
+def quantization_of(folder):
+    graph = nnef.load_graph(str(folder), load_variables=False)
+    return {operation.attribs["label"]: {key: np.asarray(value).tolist() for key, value in quantization.items()}
+            for operation in graph.operations if operation.name == "variable"
+            for quantization in [graph.tensors[operation.outputs["output"]].quantization] if quantization}
+
+
+def in_cpp(folder, expected):
+    """The values that the C++ reader has: outputs of the graph, as f32, i32 and bool."""
+    graph = nnef.load_graph(str(folder))
+    inputs = [np.zeros(operation.attribs["shape"], "f4") for operation in graph.operations
+              if operation.name == "external"]
+    with nnef.Session(str(folder), lowered=[]) as session:
+        outputs = dict(zip(graph.outputs, session(*inputs)))
+    labels = {operation.outputs["output"]: operation.attribs["label"] for operation in graph.operations
+              if operation.name == "variable"}
+    for identifier, found in outputs.items():
+        kind, data = expected[labels[identifier]]
+        wanted = data.astype({"scalar": "f4", "integer": "i4", "logical": "?"}[in_graph(kind)])
+        assert found.dtype == wanted.dtype and np.array_equal(found, wanted), identifier
+    return len(outputs)
+
+
+def own(folder):
+    for kind in TYPES:
+        same(folder / f"types/{kind}.dat", counted(kind, (3, 5)))
+    expected = {f"{group}/{'mask' if kind == 'bool' else kind}": (kind, counted(kind, shape))
+                for group, shape in (("flat", (3, 5)), ("scalars", ())) for kind in TYPES}
+    for i in (1, 2):
+        expected[f"layers/{i - 1}/weight"] = "f32", counted("f32", (i, 3))
+        expected[f"layers/{i - 1}/bias"] = "f32", counted("f32", (i,))
+    expected["rank8"] = "f32", counted("f32", (2, 3, 1, 2, 1, 2, 1, 2))
+    folder_same(folder / "own.nnef", expected)
+    with tempfile.TemporaryDirectory() as inside:
+        folder_same(unpacked(folder / "own.nnef.tgz", inside), expected)
+    plain = {"conv/weight": ("f32", counted("f32", (4, 2, 3, 3))), "conv/bias": ("f32", counted("f32", (1, 4))),
+             "i32": ("i32", counted("i32", (7,))), "u8": ("u8", counted("u8", (2, 7))),
+             "i16": ("i16", counted("i16", (7, 1))), "mask": ("bool", counted("bool", (11,)))}
+    folder_same(folder / "plain.nnef", plain)
+    print(f"{len(TYPES)} tensors, {len(expected)} in a folder and an archive, as expected; "
+          f"{in_cpp(folder / 'plain.nnef', plain)} of {len(plain)} looked at in C++")
+
+
+def copies(folder, theirs):
+    for path in sorted((theirs / "types").iterdir()):
+        kind = path.stem
+        same(folder / "types" / path.name, values(kind.removeprefix("q"), (3, 5)), quantized=kind[0] == "q")
+    expected = {label: (kind, stored(kind, shape)) for _, _, label, kind, shape, _, _ in VARIABLES}
+    quantization = quantization_of(theirs / "model.nnef")
+    assert len(quantization) == sum(q is not None for *_, q, _ in VARIABLES)
+    for name in ("folder-folder.nnef", "tgz-folder.nnef"):
+        folder_same(folder / name, expected, quantization)
+    for name in ("folder-tgz.nnef.tgz", "dot-tgz.nnef.tgz"):
+        with tempfile.TemporaryDirectory() as inside:
+            folder_same(unpacked(folder / name, inside), expected, quantization)
+    print(f"{len(list((theirs / 'types').iterdir()))} tensors, {len(expected)} in four copies of a model, as expected")
+
+
+if sys.argv[1] == "own":
+    own(pathlib.Path(sys.argv[2]))
+else:
+    copies(pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]))
