@@ -285,6 +285,26 @@ class BundleSource final : public Source {
   std::shared_ptr<const Bundle> bundle_;
 };
 
+/// A file that is closed between reads.
+class Reopened final : public Source {
+ public:
+  Reopened(const Source& open, std::shared_ptr<const Bundle> bundle, std::string entry)
+      : Source(open.name()), size_(open.size()), bundle_(std::move(bundle)), entry_(std::move(entry)) {}
+  std::uint64_t size() const noexcept override { return size_; }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    return detail::guarded(name(), [&]() -> Status {
+      STELE_TRY_ASSIGN(const SourcePtr open, bundle_->open(entry_));
+      if (open->size() == size_) return open->read_at(offset, out);
+      return Error(Errc::io, "the file was changed since it was opened").file(name());
+    });
+  }
+
+ private:
+  std::uint64_t size_;
+  std::shared_ptr<const Bundle> bundle_;
+  std::string entry_;
+};
+
 class BundleSink final : public Sink {
  public:
   BundleSink(std::string name, std::shared_ptr<Bundle> bundle) : Sink(std::move(name)), bundle_(std::move(bundle)) {}
@@ -300,6 +320,14 @@ class BundleSink final : public Sink {
 };
 
 }  // namespace
+
+Result<SourcePtr> detail::open_of_set(const std::shared_ptr<const Bundle>& bundle, const std::string& name,
+                                      std::size_t number) {
+  constexpr std::size_t kept_open = 64;
+  STELE_TRY_ASSIGN(SourcePtr source, bundle->open(name));
+  if (number < kept_open || source->file() == nullptr || !source->view().empty()) return source;
+  return SourcePtr(std::make_shared<Reopened>(*source, bundle, name));
+}
 
 Status detail::refuse_bytes(std::span<const std::span<const std::byte>> pieces, const std::string& name) {
   if (std::all_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece.empty(); })) return {};

@@ -43,6 +43,11 @@ Result<SourcePtr> open_any(const Place& place, bool mapped);
 Result<std::unique_ptr<Sink>> file_sink(const Place& place, FileSinkOptions options, Names names = Names::as_data);
 std::shared_ptr<Bundle> folder_bundle(Place place, FileSinkOptions options, bool mapped, Names names = Names::as_data);
 
+/// The `number`-th file of a set that is open at once: behind the first few it is opened again for each read, for a
+/// process may not have many open.
+STELE_EXPORT Result<SourcePtr> open_of_set(const std::shared_ptr<const Bundle>& bundle, const std::string& name,
+                                           std::size_t number);
+
 /// What a sink of a folder says to bytes.
 Status refuse_bytes(std::span<const std::span<const std::byte>> pieces, const std::string& name);
 

@@ -6,7 +6,7 @@ namespace stele {
 inline namespace v0 {
 
 namespace {
-constexpr std::array<std::string_view, 11> names = {"applied",    "converted",  "missing",   "unused",
+constexpr std::array<std::string_view, 12> names = {"applied",    "converted",  "missing",   "unused",
                                                     "mismatched", "defaulted",  "tied",      "copied",
                                                     "lost",       "overflowed", "suggested", "quantized"};
 }  // namespace

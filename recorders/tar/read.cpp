@@ -380,7 +380,7 @@ class Archive final : public Bundle, public std::enable_shared_from_this<Archive
     return entry != nullptr;
   }
   void remove(std::string_view) noexcept override {}
-  Result<std::vector<std::string>> names() const {
+  Result<std::vector<std::string>> names() const override {
     return guarded(name_, [&]() -> Result<std::vector<std::string>> {
       std::vector<std::string> names;
       for (const Entry& entry : entries_) names.push_back(entry.name);

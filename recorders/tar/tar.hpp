@@ -82,7 +82,7 @@ class Writer final : public Bundle, public std::enable_shared_from_this<Writer> 
   Result<bool> contains(std::string_view name) const override;
   /// Nothing: what is written stays.
   void remove(std::string_view name) noexcept override;
-  Result<std::vector<std::string>> names() const;
+  Result<std::vector<std::string>> names() const override;
 
   /// The end of the archive, and of gzip. Errors: invalid_argument (a file that is not ended, a second call), those of
   /// the sink and of files that failed.
