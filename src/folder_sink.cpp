@@ -8,8 +8,8 @@ inline namespace v0 {
 namespace {
 
 namespace os = detail::os;
+using detail::Location;
 using detail::Names;
-using detail::Place;
 
 /// Syncs the names in all folders below; their files are synced.
 Status sync_all(const os::Folder& folder) {
