@@ -15,9 +15,7 @@ import tempfile
 
 import nnef
 import numpy as np
-from make_golden_nnef import TYPES, VARIABLES, dtype, stored, values
-
-CODES = {"f": 0, "u": 1, "qu": 2, "qi": 3, "i": 4, "b": 5}
+from make_golden_nnef import TYPES, VARIABLES, dtype, min_max, stored, values
 
 
 def counted(kind, shape):
@@ -100,6 +98,28 @@ def in_cpp(folder, expected):
     return len(outputs)
 
 
+def quantized(folder):
+    """A folder with a tensor that we quantized: what it means is near to what it was."""
+    weight = np.sin((np.arange(256, dtype="f4") ** 2).astype("f4"), dtype="f4").reshape(8, 32)
+    graph = nnef.load_graph(str(folder))
+    found = {operation.attribs["label"]: graph.tensors[operation.outputs["output"]]
+             for operation in graph.operations if operation.name == "variable"}
+    assert found.keys() == {"weight", "bias"} and not found["bias"].quantization, found
+    same(folder / "weight.dat", found["weight"].data, quantized=True)
+    same(folder / "bias.dat", counted("f32", (7,)))
+    how = dict(found["weight"].quantization)
+    assert how["bits"] == 8 and found["weight"].data.dtype == np.uint8 and found["weight"].dtype == "scalar", how
+    assert how.pop("op-name") in ("linear_quantize", "min_max_linear_quantize"), how
+    assert not how.pop("signed", False) and not how.pop("symmetric", False), how
+    step = (how["max"] - how["min"]) / 255
+    assert np.isclose(how["min"], weight.min(), atol=1e-6) and np.isclose(how["max"], weight.max(), atol=1e-6), how
+    error = np.abs(min_max(found["weight"].data, how["min"], how["max"], how["bits"]) - weight).max()
+    assert error <= step * 0.501, (error, step)
+    # As NNEF's own operation rounds them.
+    rounded = np.round((weight - how["min"]) / (how["max"] - how["min"]) * 255)
+    assert np.abs(rounded - found["weight"].data).max() <= 1
+
+
 def own(folder):
     for kind in TYPES:
         same(folder / f"types/{kind}.dat", counted(kind, (3, 5)))
@@ -112,6 +132,9 @@ def own(folder):
     folder_same(folder / "own.nnef", expected)
     with tempfile.TemporaryDirectory() as inside:
         folder_same(unpacked(folder / "own.nnef.tgz", inside), expected)
+    quantized(folder / "quantized.nnef")
+    with tempfile.TemporaryDirectory() as inside:
+        quantized(unpacked(folder / "quantized.nnef.tgz", inside))
     plain = {"conv/weight": ("f32", counted("f32", (4, 2, 3, 3))), "conv/bias": ("f32", counted("f32", (1, 4))),
              "i32": ("i32", counted("i32", (7,))), "u8": ("u8", counted("u8", (2, 7))),
              "i16": ("i16", counted("i16", (7, 1))), "mask": ("bool", counted("bool", (11,)))}
