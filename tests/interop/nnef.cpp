@@ -6,6 +6,7 @@
 #include <stele/quantize.hpp>
 #include <stele/recorders/nnef.hpp>
 #include <stele/stele.hpp>
+#include <stele/value.hpp>
 
 #include <algorithm>
 #include <bit>
@@ -123,6 +124,8 @@ std::string difference(const Snapshot& snapshot, std::size_t i, const std::strin
   }
   if (bytes_of(leaf) != stored) return "has the bytes " + hex(bytes_of(leaf));
   if (meaning.empty()) return "";
+  // Limits for each channel are kept as the text that they are.
+  if (leaf.annotations() != nullptr && leaf.annotations()->contains("nnef.quantization")) return "";
   const auto real = dequantize(snapshot, {snapshot.leaf(i).path()});
   if (!real) return real.error().to_string();
   return close(real->leaf(i), unhex(meaning)) ? "" : "means " + hex(bytes_of(real->leaf(i)));
@@ -163,7 +166,7 @@ int read(const fs::path& folder) {
 }
 
 void copy(const fs::path& from, const fs::path& to) {
-  fs::create_directories(to / "types");
+  fs::create_directories(to);
   const auto again = [](const Snapshot& snapshot, const fs::path& path) {
     recorder(path).record(snapshot, path.string()).value();
   };
@@ -171,8 +174,20 @@ void copy(const fs::path& from, const fs::path& to) {
   again(opened(from / "model.nnef"), to / "folder-tgz.nnef.tgz");
   again(opened(from / "model.nnef.tgz"), to / "tgz-folder.nnef");
   again(opened(from / "model.dot.nnef.tgz"), to / "dot-tgz.nnef.tgz");
-  for (const auto& file : fs::directory_iterator(from / "types")) {
-    again(opened(file.path()), to / "types" / file.path().filename());
+  again(opened(from / "model.nnef.tar"), to / "tar-folder.nnef");
+  again(opened(from / "by_hand/text.nnef"), to / "text.nnef");
+  for (const char* folder : {"types", "by_hand"}) {
+    fs::create_directories(to / folder);
+    for (const auto& file : fs::directory_iterator(from / folder)) {
+      if (file.path().extension() != ".dat") continue;
+      if (file.path().stem() == "logarithmic_0x11_8_signed") continue;  // no operation of today says it
+      const Snapshot snapshot = opened(file.path());
+      const Annotations* notes = snapshot.leaf(0).annotations();
+      // A .dat file alone does not say what quantized numbers mean.
+      const bool means = notes != nullptr && notes->contains(std::string(quantization_key));
+      fs::path copied = to / folder / file.path().filename();
+      again(snapshot, means ? copied.replace_extension(".nnef") : copied);
+    }
   }
 }
 
