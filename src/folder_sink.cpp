@@ -8,8 +8,8 @@ inline namespace v0 {
 namespace {
 
 namespace os = detail::os;
+using detail::Location;
 using detail::Names;
-using detail::Place;
 
 /// Syncs the names in all folders below; their files are synced.
 Status sync_all(const os::Folder& folder) {
@@ -42,7 +42,8 @@ struct Target {
     auto opened = os::open_below(folder, leaf);
     if (!opened) return std::move(opened).error().file(path);
     const auto old = std::make_shared<const os::Folder>(std::move(*opened));
-    if (!os::same_system(folder.file, old->file)) return detail::not_in_one_step(path);  // a mount point
+    STELE_TRY_ASSIGN(const bool same, os::same_system(folder.file, old->file));
+    if (!same) return detail::not_in_one_step(path);  // a mount point
     STELE_TRY_ASSIGN(const detail::Listing all, detail::list_all(*old));
     if (!all.other.empty()) {
       return Error(Errc::exists, "a folder is there that holds more than files and folders")
@@ -168,7 +169,7 @@ Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& path, FileSink
   STELE_TRY_ASSIGN(target.folder, os::open_folder({nullptr, folder_path, path}));
   STELE_TRY(target.look(options.overwrite));
   detail::remove_leftovers(target.folder, folder_path,
-                           detail::temporary_prefix(target.leaf, os::longest_name(target.folder)));
+                           detail::temporary_prefix(target.leaf, os::longest_name(target.folder)), os::Kind::folder);
   return make_sink(std::move(target), options, exists);
 }
 

@@ -36,12 +36,11 @@ struct Coding {
       case Scheme::logarithmic:
         break;
     }
-    // A sign takes one of the bits; q is what two's complement makes of them.
-    const unsigned width = sign ? bits - 1 : bits;
-    const double half = std::ldexp(1.0, static_cast<int>(width));
-    const bool negative = sign && q < 0;
-    const double code = negative ? q + half : q;
-    const double value = std::exp2(code + std::ceil(std::log2(high)) - (half - 1.0));
+    // A sign takes the top bit, which two's complement may have made q negative by.
+    const double codes = std::ldexp(1.0, static_cast<int>(sign ? bits - 1 : bits));
+    const bool negative = sign && (q < 0 || q >= codes);
+    const double code = !negative ? q : q < 0 ? q + codes : q - codes;
+    const double value = std::exp2(code + std::ceil(std::log2(high)) - (codes - 1.0));
     return negative ? -value : value;
   }
   double encode(double x) const { return std::clamp(std::nearbyint((x - low) / (high - low) * steps()), 0.0, steps()); }

@@ -55,8 +55,8 @@ Status Sink::copy(const Source& from, std::uint64_t offset, std::uint64_t size) 
 namespace {
 
 namespace os = detail::os;
+using detail::Location;
 using detail::Names;
-using detail::Place;
 using Pieces = std::span<const std::span<const std::byte>>;
 
 /// Bytes in all pieces and `used`; the largest number when that is more than can be counted.
@@ -119,7 +119,7 @@ Result<Temporary> create_temporary(os::Folder folder, const std::string& prefix,
 /// A file that is replaced in one step.
 class FileSink final : public Sink {
  public:
-  FileSink(const Place& place, FileSinkOptions options, Names names, std::string target, Temporary temporary)
+  FileSink(const Location& place, FileSinkOptions options, Names names, std::string target, Temporary temporary)
       : Sink(place.name),
         folder_(place.folder()),
         options_(options),
@@ -191,7 +191,7 @@ class FileSink final : public Sink {
                       : Error(Errc::io, "an earlier write failed").file(name());
   }
 
-  Place folder_;
+  Location folder_;
   FileSinkOptions options_;
   Names names_;
   bool committed_ = false;
@@ -220,7 +220,7 @@ class DeviceSink final : public Sink {
   os::Progress progress_;
 };
 
-Result<std::unique_ptr<Sink>> open_file_sink(const Place& place, FileSinkOptions options, Names names) {
+Result<std::unique_ptr<Sink>> open_file_sink(const Location& place, FileSinkOptions options, Names names) {
   if (place.path.empty()) return Error(Errc::invalid_argument, "an empty path");
   const auto a_folder = [&]() -> Error {
     return Error(Errc::invalid_argument, "the path names a folder, not a file").file(place.name);
@@ -255,7 +255,9 @@ Result<std::unique_ptr<Sink>> open_file_sink(const Place& place, FileSinkOptions
 
   STELE_TRY_ASSIGN(os::Folder folder, os::open_folder({place.root.get(), folder_path, place.name}));
   const std::string prefix = detail::temporary_prefix(leaf, os::longest_name(folder));
-  if (names == Names::as_data) detail::remove_leftovers(folder, folder_path, prefix);  // a new folder has none
+  if (names == Names::as_data) {  // else in a new folder, which has none
+    detail::remove_leftovers(folder, folder_path, prefix, os::Kind::regular);
+  }
   STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists, place.name));
   // Now, so that nobody sees in the unfinished file what the old one hid.
   if (exists) STELE_TRY(temporary.keep_permissions(leaf));
@@ -265,12 +267,12 @@ Result<std::unique_ptr<Sink>> open_file_sink(const Place& place, FileSinkOptions
 
 }  // namespace
 
-Result<std::unique_ptr<Sink>> detail::file_sink(const Place& place, FileSinkOptions options, Names names) {
+Result<std::unique_ptr<Sink>> detail::file_sink(const Location& place, FileSinkOptions options, Names names) {
   return guarded(place.name, [&] { return open_file_sink(place, options, names); });
 }
 
 Result<std::unique_ptr<Sink>> file_sink(const std::string& path, FileSinkOptions options) {
-  return detail::guarded(path, [&] { return open_file_sink(detail::place_of(path), options, Names::as_data); });
+  return detail::guarded(path, [&] { return open_file_sink(detail::location_of(path), options, Names::as_data); });
 }
 
 // ---- memory

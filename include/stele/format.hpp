@@ -75,7 +75,7 @@ class STELE_EXPORT Format {
   /// Of files, with the dot; added to a path that has none.
   virtual std::string_view extension() const noexcept = 0;
   virtual const Capabilities& capabilities() const noexcept = 0;
-  /// Whether bytes that begin with `head` (up to 64 of `size` in all) are of this format.
+  /// Whether bytes that begin with `head` (up to 1024 of `size` in all) are of this format.
   virtual bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept = 0;
   /// Its files are folders: write() gets a sink, open() a source, that has a bundle() and no bytes.
   virtual bool is_folder() const noexcept;

@@ -58,7 +58,7 @@ Result<const Format*> format_of_path(const std::string& path) {
 }
 
 Result<const Format*> format_of_content(const Source& source) {
-  std::byte head[64];
+  std::byte head[1024];
   const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof head));
   STELE_TRY(source.read_at(0, {head, size}));
   const auto folder = source.is_folder() ? source.bundle() : nullptr;

@@ -599,6 +599,14 @@ bool is_document(std::string_view text) {
   return skip("{") && skip("\"format\"") && skip(":") && skip("\"stele-json\"");
 }
 
+/// Whether what gzip inflates to can be a document, as far as it is there: a tar archive is none.
+bool inflates_to_document(std::span<const std::byte> head) noexcept {
+  char room[64];
+  const std::string_view text = json::gzip_head(head, room);
+  const std::size_t first = text.find_first_not_of(" \t\r\n");
+  return first == text.npos || text[first] == '{';
+}
+
 }  // namespace
 
 std::string_view JsonFormat::name() const noexcept {
@@ -623,17 +631,18 @@ bool JsonFormat::recognises(std::span<const std::byte> head, std::uint64_t) cons
   const json::Coding coding = json::coding_of(head);
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   const bool plain = coding == json::Coding::plain && is_document(text);
+  const bool gzip = coding == json::Coding::gzip && inflates_to_document(head);
   switch (options_.encoding) {
     case JsonEncoding::plain:
       return plain;
     case JsonEncoding::gzip:
-      return coding == json::Coding::gzip;
+      return gzip;
     case JsonEncoding::zstd:
       return coding == json::Coding::zstd;
     case JsonEncoding::by_name:
       break;
   }
-  return plain || coding != json::Coding::plain;
+  return plain || gzip || coding == json::Coding::zstd;
 }
 
 Result<Snapshot> JsonFormat::open(SourcePtr source, const OpenContext&) const {

@@ -491,6 +491,21 @@ Coding coding_of(std::span<const std::byte> head) noexcept {
                                                                                           : Coding::plain;
 }
 
+std::string_view gzip_head(std::span<const std::byte> head, std::span<char> room) noexcept {
+  z_stream state{};
+  if (inflateInit2(&state, 15 + 16) != Z_OK) return {};
+  // zlib's interface has no const.
+  state.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(head.data()));
+  state.avail_in = static_cast<uInt>(std::min(head.size(), input_size));
+  state.next_out = reinterpret_cast<Bytef*>(room.data());
+  state.avail_out = static_cast<uInt>(std::min(room.size(), input_size));
+  const uInt most = state.avail_out;
+  inflate(&state, Z_SYNC_FLUSH);  // as far as there is something to inflate
+  const std::string_view made(room.data(), most - state.avail_out);
+  inflateEnd(&state);
+  return made;
+}
+
 Result<OpenedText> open_text(SourcePtr source, Coding coding, std::uint64_t budget) {
   OpenedText opened;
   if (coding == Coding::zstd) {

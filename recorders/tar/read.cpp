@@ -172,19 +172,35 @@ class Reader {
     }
     if (has_more_ || long_name_) return bad("more of a file that does not follow");
     STELE_TRY(end());
-    std::sort(entries_.begin(), entries_.end(),
-              [](const Entry& a, const Entry& b) { return a.name != b.name ? a.name < b.name : a.offset < b.offset; });
-    const auto same = [](const Entry& a, const Entry& b) { return a.name == b.name; };
-    if (const auto twice = std::adjacent_find(entries_.begin(), entries_.end(), same); twice != entries_.end()) {
-      return Error(Errc::duplicate, "two files of one name")
-          .file(source_.name())
-          .offset(twice[1].offset)
-          .path(twice->name);
-    }
+    STELE_TRY(order());
     return std::move(entries_);
   }
 
  private:
+  /// Sorts the files; a name is that of one file, or of a folder.
+  Status order() {
+    // A slash before all else: what is in a folder comes right behind a file of its name.
+    const auto rank = [](char c) { return c == '/' ? 0 : 1 + static_cast<unsigned char>(c); };
+    std::sort(entries_.begin(), entries_.end(), [&](const Entry& a, const Entry& b) {
+      if (a.name == b.name) return a.offset < b.offset;
+      return std::lexicographical_compare(a.name.begin(), a.name.end(), b.name.begin(), b.name.end(),
+                                          [&](char x, char y) { return rank(x) < rank(y); });
+    });
+    const auto at_odds = [](const Entry& a, const Entry& b) {
+      return b.name.starts_with(a.name) && (b.name.size() == a.name.size() || b.name[a.name.size()] == '/');
+    };
+    if (const auto at = std::adjacent_find(entries_.begin(), entries_.end(), at_odds); at != entries_.end()) {
+      const bool twice = at[1].name == at->name;
+      return Error(twice ? Errc::duplicate : Errc::malformed,
+                   twice ? "two files of one name" : "a file, where the folder of another should be")
+          .file(source_.name())
+          .offset(twice ? at[1].offset : at->offset)
+          .path(at->name);
+    }
+    std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+    return {};
+  }
+
   Error error(Errc code, const char* why) const { return Error(code, why).file(source_.name()).offset(begin_); }
   Error bad(const char* why) const { return error(Errc::malformed, why); }
   Error cut(const char* why, std::uint64_t wanted, std::uint64_t found) const {
@@ -364,91 +380,120 @@ class Reader {
 
 // ---- the files
 
-class Archive final : public Bundle, public std::enable_shared_from_this<Archive> {
+struct Files {
+  std::string archive;
+  SourcePtr bytes;  // of the tar archive: inflated, where it is compressed
+  std::vector<Entry> entries;
+};
+using FilesPtr = std::shared_ptr<const Files>;
+
+/// The files below `prefix_`.
+class Archive final : public Bundle {
  public:
-  Archive(std::string name, SourcePtr bytes, std::vector<Entry> entries)
-      : name_(std::move(name)), bytes_(std::move(bytes)), entries_(std::move(entries)) {}
+  Archive(FilesPtr files, std::string prefix) : files_(std::move(files)), prefix_(std::move(prefix)) {}
 
   Result<SourcePtr> open(std::string_view name) const override;
   Result<std::unique_ptr<Sink>> create(std::string_view name) override {
     return Error(Errc::unsupported, "a tar archive that is read cannot be written to")
-        .file(name_)
+        .file(files_->archive)
         .path(std::string(name));
   }
   Result<bool> contains(std::string_view name) const override {
-    STELE_TRY_ASSIGN(const Entry* const entry, find(name));
-    return entry != nullptr;
+    return guarded(files_->archive, [&]() -> Result<bool> {
+      STELE_TRY(check_name(name));
+      const std::string full = prefix_ + std::string(name);
+      return find(full) != nullptr || is_folder(full);
+    });
   }
-  void remove(std::string_view) noexcept override {}
   Result<std::vector<std::string>> names() const override {
-    return guarded(name_, [&]() -> Result<std::vector<std::string>> {
+    return guarded(files_->archive, [&]() -> Result<std::vector<std::string>> {
       std::vector<std::string> names;
-      for (const Entry& entry : entries_) names.push_back(entry.name);
+      for (auto at = from(prefix_); at != files_->entries.end() && at->name.starts_with(prefix_); ++at) {
+        names.push_back(at->name.substr(prefix_.size()));
+      }
       return names;
     });
   }
+  void remove(std::string_view) noexcept override {}
 
  private:
-  Result<const Entry*> find(std::string_view name) const {
-    if (const char* why = bad_name(name)) return Error(Errc::invalid_argument, why).found(std::string(name));
-    const auto at = std::lower_bound(entries_.begin(), entries_.end(), name,
-                                     [](const Entry& entry, std::string_view n) { return entry.name < n; });
-    return at != entries_.end() && at->name == name ? &*at : nullptr;
+  std::vector<Entry>::const_iterator from(std::string_view name) const {
+    return std::lower_bound(files_->entries.begin(), files_->entries.end(), name,
+                            [](const Entry& entry, std::string_view n) { return entry.name < n; });
+  }
+  const Entry* find(std::string_view full) const {
+    const auto at = from(full);
+    return at != files_->entries.end() && at->name == full ? &*at : nullptr;
+  }
+  bool is_folder(const std::string& full) const {
+    const auto at = from(full + '/');
+    return at != files_->entries.end() && at->name.starts_with(full + '/');
+  }
+  static Status check_name(std::string_view name) {
+    const char* const why = bad_name(name);
+    return why == nullptr ? Status() : Error(Errc::invalid_argument, why).found(std::string(name));
   }
 
-  std::string name_;
-  SourcePtr bytes_;  // of the tar archive: inflated, where it is compressed
-  std::vector<Entry> entries_;
+  FilesPtr files_;
+  std::string prefix_;
 };
 
 /// A part of the archive.
 class File final : public Source {
  public:
-  File(std::string name, std::shared_ptr<const Archive> archive, SourcePtr bytes, std::uint64_t offset,
-       std::uint64_t size)
-      : Source(std::move(name)), archive_(std::move(archive)), bytes_(std::move(bytes)), offset_(offset), size_(size) {}
+  /// `bytes`: those of the archive, or a mapping of them.
+  File(FilesPtr files, SourcePtr bytes, const Entry& entry)
+      : Source(files->archive + '/' + entry.name), files_(std::move(files)), bytes_(std::move(bytes)), entry_(entry) {}
 
-  std::uint64_t size() const noexcept override { return size_; }
+  std::uint64_t size() const noexcept override { return entry_.size; }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
     return guarded(name(), [&]() -> Status {
-      if (offset > size_ || out.size() > size_ - offset) {
+      if (offset > entry_.size || out.size() > entry_.size - offset) {
         return Error(Errc::truncated, "the bytes end before")
             .file(name())
             .offset(offset)
             .expected(std::to_string(out.size()) + " bytes")
-            .found(std::to_string(size_ - std::min(offset, size_)));
+            .found(std::to_string(entry_.size - std::min(offset, entry_.size)));
       }
-      return bytes_->read_at(offset_ + offset, out);
+      return bytes_->read_at(entry_.offset + offset, out);
     });
   }
   std::span<const std::byte> view() const noexcept override {
     const auto all = bytes_->view();
     if (all.empty()) return {};
-    return all.subspan(static_cast<std::size_t>(offset_), static_cast<std::size_t>(size_));
+    return all.subspan(static_cast<std::size_t>(entry_.offset), static_cast<std::size_t>(entry_.size));
   }
   bool view_is_private() const noexcept override { return bytes_->view_is_private(); }
-  std::shared_ptr<const Bundle> bundle() const override { return archive_; }
+  std::shared_ptr<const Bundle> bundle() const override {
+    return std::make_shared<Archive>(files_, entry_.name.substr(0, entry_.name.size() - file_name(entry_.name).size()));
+  }
   std::shared_ptr<const Source> mapped() const override {
     auto all = bytes_->mapped();
-    if (all == nullptr) return nullptr;
-    return std::make_shared<File>(name(), archive_, std::move(all), offset_, size_);
+    return all != nullptr ? std::make_shared<File>(files_, std::move(all), entry_) : nullptr;
   }
 
  private:
-  std::shared_ptr<const Archive> archive_;
+  FilesPtr files_;
   SourcePtr bytes_;
-  std::uint64_t offset_, size_;
+  const Entry& entry_;  // of files_
 };
 
 Result<SourcePtr> Archive::open(std::string_view name) const {
-  return guarded(name_, [&]() -> Result<SourcePtr> {
-    STELE_TRY_ASSIGN(const Entry* const entry, find(name));
-    if (entry == nullptr) {
-      return Error(Errc::not_found, "no such file in the archive").file(name_ + '/' + std::string(name));
+  return guarded(files_->archive, [&]() -> Result<SourcePtr> {
+    STELE_TRY(check_name(name));
+    const std::string full = prefix_ + std::string(name);
+    if (const Entry* const entry = find(full)) {
+      return SourcePtr(std::make_shared<File>(files_, files_->bytes, *entry));
     }
-    return SourcePtr(
-        std::make_shared<File>(name_ + '/' + entry->name, shared_from_this(), bytes_, entry->offset, entry->size));
+    std::string path = files_->archive + '/' + full;
+    if (is_folder(full)) return Error(Errc::io, "a folder, not a file").file(std::move(path));
+    return Error(Errc::not_found, "no such file in the archive").file(std::move(path));
   });
+}
+
+Result<std::shared_ptr<const Bundle>> archive(std::string name, SourcePtr bytes, std::vector<Entry> entries) {
+  Files files{std::move(name), std::move(bytes), std::move(entries)};
+  return std::shared_ptr<const Bundle>(std::make_shared<Archive>(std::make_shared<Files>(std::move(files)), ""));
 }
 
 constexpr std::byte gzip_magic[] = {std::byte{0x1f}, std::byte{0x8b}};
@@ -464,13 +509,15 @@ const char* bad_name(std::string_view name) noexcept {
   if (name.empty()) return "an empty name";
   if (name.find_first_of(not_in_names) != name.npos) return "a backslash or a NUL in a name";
   if (name.starts_with('/')) return "an absolute name";
-  for (std::string_view rest = name;;) {
-    const std::size_t slash = std::min(rest.find('/'), rest.size());
+  std::string_view rest = name;
+  for (int parts = 1; parts <= os::max_depth; ++parts) {
+    const std::size_t slash = rest.find('/');
     const std::string_view part = rest.substr(0, slash);
     if (part.empty() || part == "." || part == "..") return "a name with a part that is empty, . or ..";
-    if (slash == rest.size()) return nullptr;
+    if (slash == rest.npos) return nullptr;
     rest.remove_prefix(slash + 1);
   }
+  return "a name of more than 64 parts";
 }
 
 Result<std::shared_ptr<const Bundle>> open(SourcePtr source) {
@@ -479,17 +526,15 @@ Result<std::shared_ptr<const Bundle>> open(SourcePtr source) {
     std::byte head[sizeof gzip_magic]{};
     STELE_TRY(source->read_at(
         0, std::span(head).first(static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head)))));
-    std::string name = source->name();
     if (!is_gzip(head)) {
       PlainInput input(*source);
       STELE_TRY_ASSIGN(auto entries, Reader(*source, input, budget + most_memory - plain_memory).run());
-      return std::shared_ptr<const Bundle>(
-          std::make_shared<Archive>(std::move(name), std::move(source), std::move(entries)));
+      return archive(source->name(), source, std::move(entries));
     }
     zip::Gzip gzip(source);
     GzipInput input(gzip);
     STELE_TRY_ASSIGN(auto entries, Reader(*source, input, budget + most_memory - gzip_memory).run());
-    return std::shared_ptr<const Bundle>(std::make_shared<Archive>(std::move(name), gzip.source(), std::move(entries)));
+    return archive(source->name(), gzip.source(), std::move(entries));
   });
 }
 

@@ -45,14 +45,15 @@ namespace tar {
 /// is read, from the last of some 256 kept states on. Opening reads the headers alone; of gzip everything, and keeps
 /// nothing but these states. It allocates at most twice the source's size + 16 MiB (limit).
 ///
-/// Names are relative paths with slashes; "./" in front is taken away. Refused: a name with an empty part, `.`, `..`, a
-/// backslash or a NUL, and an absolute one (malformed); two files of one name (duplicate); links, devices, sparse files
-/// and other types (unsupported), each with its name; a header whose checksum, of bytes with or without a sign, is
-/// another (checksum; bad_magic where the first one is no header at all); numbers that are none, folders with data, a
-/// name or size for all that follow, two sets of more for one file, more without a file (malformed); a header's data of
-/// more than 1 MiB, more than 1,000,000 files and folders (limit); an archive, or gzip, without its end (truncated);
-/// other than zeros, or more than 1 MiB of them, behind it (malformed). Offsets in errors count the inflated bytes,
-/// where gzip itself is not what is damaged. Errors: io, and the above.
+/// Names are those of Bundle; "./" in front is taken away. Refused: a name with an empty part, `.`, `..`, a backslash
+/// or a NUL, with more than 64 parts, and an absolute one (malformed); two files of one name (duplicate), a file of the
+/// name of another's folder (malformed); links, devices, sparse files and other types (unsupported), each with its
+/// name; a header whose checksum, of bytes with or without a sign, is another (checksum; bad_magic where the first one
+/// is no header at all); numbers that are none, folders with data, a name or size for all that follow, two sets of more
+/// for one file, more without a file (malformed); a header's data of more than 1 MiB, more than 1,000,000 files and
+/// folders (limit); an archive, or gzip, without its end (truncated); other than zeros, or more than 1 MiB of them,
+/// behind it (malformed). Offsets in errors count the inflated bytes, where gzip itself is not what is damaged. Errors:
+/// io, and the above.
 Result<std::shared_ptr<const Bundle>> open(SourcePtr source);
 
 /// Whether bytes that begin with `head` are a tar archive of POSIX or GNU: 263 bytes are enough. v7 cannot be told.
@@ -65,8 +66,8 @@ std::vector<std::byte> inflated_head(std::span<const std::byte> head, std::size_
 /// and content alone. Not shared between threads.
 class Writer final : public Bundle, public std::enable_shared_from_this<Writer> {
  public:
-  /// The sink outlives the writer and its files; who made it commits it behind finish(). `gzip`: level 6, a header
-  /// without name and time. Throws std::bad_alloc.
+  /// The sink outlives the writer and its files; who made it commits it behind finish(). Files know their bundle where
+  /// a shared pointer has the writer. `gzip`: level 6, a header without name and time. Throws std::bad_alloc.
   explicit Writer(Sink& sink, bool gzip);
   ~Writer() override;
 
@@ -74,11 +75,11 @@ class Writer final : public Bundle, public std::enable_shared_from_this<Writer> 
   Result<SourcePtr> open(std::string_view name) const override;
   /// A file, one at a time: reserve() comes before the first write and says exactly how many bytes there will be (an
   /// empty file needs none); commit() ends it. Without commit, once reserve() was called, the archive cannot be
-  /// finished. Errors: invalid_argument (a name that the reader refuses, or for another file; another file that is not
-  /// ended; after finish()); of the sink: invalid_argument (fewer or more bytes than reserve() said, no or two calls of
-  /// it), io and others of the sink below.
+  /// finished. Errors: invalid_argument (a name that the reader refuses, that of another file or a folder; another file
+  /// that is not ended; after finish()), not_found (a file where a folder should be); of the sink: invalid_argument
+  /// (fewer or more bytes than reserve() said, no or two calls of it), io and others of the sink below.
   Result<std::unique_ptr<Sink>> create(std::string_view name) override;
-  /// Whether it has been created.
+  /// Whether it has been created, or is the folder of what has.
   Result<bool> contains(std::string_view name) const override;
   /// Nothing: what is written stays.
   void remove(std::string_view name) noexcept override;
@@ -90,6 +91,7 @@ class Writer final : public Bundle, public std::enable_shared_from_this<Writer> 
 
  private:
   class State;
+  class Folder;
   class File;
   std::shared_ptr<State> state_;
 };

@@ -155,12 +155,24 @@ class Writer::State {
   Status create(std::string_view name) {
     if (const char* why = bad_name(name)) return invalid(why).file(name_).path(std::string(name));
     STELE_TRY(ready());
-    if (!names_.emplace(name).second) return invalid("a second file of that name").file(name_).path(std::string(name));
+    if (names_.contains(name)) return invalid("a second file of that name").file(name_).path(std::string(name));
+    if (is_folder(name)) return invalid("the path names a folder, not a file").file(name_).path(std::string(name));
+    for (std::size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
+      if (!names_.contains(name.substr(0, slash))) continue;
+      return Error(Errc::not_found, "a file, where a folder should be").file(name_).path(std::string(name));
+    }
+    names_.emplace(name);
     open_ = true;
     return {};
   }
-  bool contains(std::string_view name) const { return names_.find(name) != names_.end(); }
-  std::vector<std::string> names() const { return {names_.begin(), names_.end()}; }
+  bool contains(std::string_view name) const { return names_.contains(name) || is_folder(name); }
+  std::vector<std::string> names(std::string_view prefix) const {
+    std::vector<std::string> found;
+    for (auto at = names_.lower_bound(prefix); at != names_.end() && at->starts_with(prefix); ++at) {
+      found.push_back(at->substr(prefix.size()));
+    }
+    return found;
+  }
 
   Status header(std::string_view name, std::uint64_t size) {
     return kept([&]() -> Status {
@@ -220,6 +232,11 @@ class Writer::State {
   }
 
  private:
+  bool is_folder(std::string_view name) const {
+    const std::string inside = std::string(name) + '/';
+    const auto at = names_.lower_bound(inside);
+    return at != names_.end() && at->starts_with(inside);
+  }
   Status ready() const {
     if (failed_) return Error(*failed_);
     if (finished_) return invalid("an archive that is finished").file(name_);
@@ -245,6 +262,25 @@ class Writer::State {
   std::set<std::string, std::less<>> names_;
   std::optional<Error> failed_;
   bool open_ = false, unfinished_ = false, finished_ = false;
+};
+
+/// A folder of the archive.
+class Writer::Folder final : public Bundle {
+ public:
+  Folder(std::shared_ptr<Writer> writer, std::string prefix) : writer_(std::move(writer)), prefix_(std::move(prefix)) {}
+  Result<SourcePtr> open(std::string_view name) const override { return writer_->open(full(name)); }
+  Result<std::unique_ptr<Sink>> create(std::string_view name) override { return writer_->create(full(name)); }
+  Result<bool> contains(std::string_view name) const override { return writer_->contains(full(name)); }
+  void remove(std::string_view) noexcept override {}
+  Result<std::vector<std::string>> names() const override {
+    return guarded(prefix_, [&]() -> Result<std::vector<std::string>> { return writer_->state_->names(prefix_); });
+  }
+
+ private:
+  std::string full(std::string_view name) const { return prefix_ + std::string(name); }
+
+  std::shared_ptr<Writer> writer_;
+  std::string prefix_;
 };
 
 class Writer::File final : public Sink {
@@ -283,7 +319,12 @@ class Writer::File final : public Sink {
     ended_ = true;
     return {};
   }
-  std::shared_ptr<Bundle> bundle() const override { return writer_.lock(); }
+  std::shared_ptr<Bundle> bundle() const override {
+    auto writer = writer_.lock();
+    const std::size_t folder = path_.size() - file_name(path_).size();
+    if (writer == nullptr || folder == 0) return writer;
+    return std::make_shared<Folder>(std::move(writer), path_.substr(0, folder));
+  }
 
  private:
   Error error(const char* why) const { return invalid(why).file(name()); }
@@ -332,7 +373,7 @@ Result<bool> Writer::contains(std::string_view name) const {
 void Writer::remove(std::string_view) noexcept {}
 
 Result<std::vector<std::string>> Writer::names() const {
-  return guarded(state_->name(), [&]() -> Result<std::vector<std::string>> { return state_->names(); });
+  return guarded(state_->name(), [&]() -> Result<std::vector<std::string>> { return state_->names(""); });
 }
 
 Status Writer::finish() { return state_->finish(); }

@@ -1,0 +1,121 @@
+// Opens bytes as a tar archive, mapped and not, plain and (what does not begin as gzip) the same in gzip; reads every
+// file in pieces, and writes all into a new archive, which must hold the same.
+#include <zlib.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "../../recorders/tar/tar.hpp"
+#include "stele/sink.hpp"
+
+namespace {
+
+using namespace stele;
+namespace tar = detail::tar;
+
+constexpr std::uint64_t most = std::uint64_t{1} << 20;
+
+void require(bool good) {
+  if (!good) std::abort();
+}
+
+std::string_view text(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// The bytes without a view of them.
+class Unmapped final : public Source {
+ public:
+  explicit Unmapped(SourcePtr bytes) : Source("fuzz"), bytes_(std::move(bytes)) {}
+  std::uint64_t size() const noexcept override { return bytes_->size(); }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override { return bytes_->read_at(offset, out); }
+
+ private:
+  SourcePtr bytes_;
+};
+
+std::string gzip(std::span<const std::byte> bytes) {
+  z_stream z{};
+  require(deflateInit2(&z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
+  std::string out(deflateBound(&z, static_cast<uLong>(bytes.size())), '\0');
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
+  z.avail_in = static_cast<uInt>(bytes.size());
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(out.size());
+  require(deflate(&z, Z_FINISH) == Z_STREAM_END);
+  out.resize(out.size() - z.avail_out);
+  deflateEnd(&z);
+  return out;
+}
+
+/// The beginning of a file, in pieces from the end and then in order. What has been opened can be read.
+std::string content(const Bundle& bundle, const std::string& name) {
+  const auto source = bundle.open(name);
+  require(source && (*source)->bundle()->contains(file_name(name)).value() && bundle.contains(name).value());
+  std::string all(static_cast<std::size_t>(std::min((*source)->size(), most)), '\0');
+  const auto out = std::as_writable_bytes(std::span(all));
+  const std::size_t piece = out.size() / 3 + 1;
+  for (std::size_t end = out.size(); end != 0; end -= std::min(end, piece)) {
+    const std::size_t begin = end - std::min(end, piece);
+    require((*source)->read_at(begin, out.subspan(begin, end - begin)).has_value());
+  }
+  const std::string before = all;
+  for (std::size_t at = 0; at < out.size(); at += piece) {
+    require((*source)->read_at(at, out.subspan(at, std::min(piece, out.size() - at))).has_value());
+  }
+  require(all == before);
+  if (const auto view = (*source)->view(); !view.empty()) require(text(view.first(all.size())) == all);
+  return all;
+}
+
+/// Whether it is one; both archives have the same files.
+void check(const Bundle& a, const Bundle& b, const std::vector<std::string>& names) {
+  for (const std::string& name : names) require(content(a, name) == content(b, name));
+}
+
+std::vector<std::string> names_of(const Bundle& bundle) {
+  auto names = bundle.names();
+  require(names && std::is_sorted(names->begin(), names->end()));
+  return *std::move(names);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const auto bytes = std::as_bytes(std::span(data, size));
+  const SourcePtr mapped = borrow_bytes(bytes);
+  const auto opened = tar::open(mapped);
+  const auto again = tar::open(std::make_shared<Unmapped>(mapped));
+  require(opened.has_value() == again.has_value());
+  static_cast<void>(tar::looks_like_tar(tar::inflated_head(bytes, 600)));
+  const bool is_gzip = size >= 2 && data[0] == 0x1f && data[1] == 0x8b;
+  const std::string packed = is_gzip ? std::string() : gzip(bytes);
+  if (!is_gzip) {
+    const auto inflated = tar::open(borrow_bytes(std::as_bytes(std::span(packed))));
+    require(inflated.has_value() == opened.has_value());
+    if (!opened) require(inflated.error().code() == opened.error().code());
+    if (opened) check(**opened, **inflated, names_of(**inflated));
+  }
+  if (!opened) return 0;
+  const auto names = names_of(**opened);
+  require(names == names_of(**again));
+  check(**opened, **again, names);
+
+  for (const bool in_gzip : {false, true}) {
+    BufferSink sink;
+    const auto writer = std::make_shared<tar::Writer>(sink, in_gzip);
+    for (const std::string& name : names) {
+      const std::string all = content(**opened, name);
+      auto file = writer->create(name);
+      require(file && (*file)->reserve(all.size()) && (*file)->write(std::as_bytes(std::span(all))) &&
+              (*file)->commit());
+    }
+    require(writer->finish().has_value());
+    const auto copied = tar::open(own_bytes(sink.take()));
+    require(copied.has_value() && names_of(**copied) == names);
+    check(**opened, **copied, names);
+  }
+  return 0;
+}
