@@ -18,6 +18,7 @@
 #   make embedded             run the programs for a microcontroller under QEMU (installs a compiler for Arm, and QEMU)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
+#   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop              check files against the programs of others (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -26,7 +27,8 @@ FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-peers growth memory performance instructions
-.PHONY: fuzz docs api deb packaging embedded big-endian interop interop-dl4j torch format format-check tidy clean
+.PHONY: fuzz docs api deb packaging embedded big-endian interop interop-dl4j interop-paddle torch
+.PHONY: format format-check tidy clean
 
 deps:
 	@tools/deps.sh all
@@ -155,6 +157,16 @@ interop-dl4j: deps
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target interop_samediff
 	tests/interop/dl4j.sh build/dev
+
+interop-paddle: deps build/interop-paddle/installed
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target interop_paddle
+	PYTHON=build/interop-paddle/bin/python tests/interop/paddle.sh build/dev
+
+build/interop-paddle/installed: tests/interop/paddle-requirements.txt
+	python3 -m venv build/interop-paddle
+	build/interop-paddle/bin/pip install --disable-pip-version-check -q -r $<
+	touch $@
 
 torch: deps build/torch/python/installed
 	cmake --preset dev -B build/torch -D STELE_TORCH=ON -D STELE_SOURCE_CHECKS=OFF

@@ -17,18 +17,18 @@ std::string_view file_name(std::string_view path) noexcept {
 
 namespace detail {
 
-Place Place::operator/(std::string_view leaf) const {
+Location Location::operator/(std::string_view leaf) const {
   const auto join = [&](const std::string& folder) {
     std::string text = folder;
     if (!text.empty() && !text.ends_with('/')) text += '/';
     return text.append(leaf);
   };
-  return {root, join(path), join(name)};
+  return {root, join(path), join(name), old};
 }
 
-Place Place::folder() const {
+Location Location::folder() const {
   const std::size_t leaf = file_name(path).size();
-  return {root, path.substr(0, path.size() - leaf), name.substr(0, name.size() - std::min(leaf, name.size()))};
+  return {root, path.substr(0, path.size() - leaf), name.substr(0, name.size() - std::min(leaf, name.size())), old};
 }
 
 namespace {
@@ -53,7 +53,8 @@ class Lister {
               .expected("at most " + std::to_string(os::max_depth) + " levels");
         }
         STELE_TRY_ASSIGN(const os::Folder below, os::open_below(folder, entry.name));
-        if (!os::same_system(folder.file, below.file)) found.other = name;
+        STELE_TRY_ASSIGN(const bool same, os::same_system(folder.file, below.file));
+        if (!same) found.other = name;
         STELE_TRY(list(below, name + '/', level + 1));
       } else {
         found.other = std::move(name);
@@ -81,8 +82,8 @@ Result<Listing> list_all(const os::Folder& folder) {
 namespace {
 
 namespace os = detail::os;
+using detail::Location;
 using detail::Names;
-using detail::Place;
 
 bool is_plain(std::string_view part) noexcept {
   constexpr std::string_view not_in_names("\\\0", 2);
@@ -111,7 +112,7 @@ Status each_folder(std::string_view name, Visit&& visit) {
 
 class FolderBundle final : public Bundle {
  public:
-  FolderBundle(Place place, FileSinkOptions options, bool mapped, Names names)
+  FolderBundle(Location place, FileSinkOptions options, bool mapped, Names names)
       : place_(std::move(place)), options_(options), mapped_(mapped), names_(names) {}
 
   Result<SourcePtr> open(std::string_view name) const override {
@@ -155,17 +156,20 @@ class FolderBundle final : public Bundle {
   os::Path here() const { return {place_.root.get(), place_.path.empty() ? "." : place_.path, place_.name}; }
 
   /// Makes a folder where there is none. Its name lasts before what is put into it.
-  Status make(const Place& place) const {
+  Status make(const Location& place) const {
     STELE_TRY_ASSIGN(const bool made, os::make_folder(place.os()));
-    if (!made || options_.durability != Durability::full || names_ == Names::later) return {};
-    const Place above = place.folder();
+    const bool lasts = options_.durability == Durability::full && names_ == Names::as_data;
+    if (!made || (!lasts && place.old == nullptr)) return {};
+    const Location above = place.folder();
     STELE_TRY_ASSIGN(const os::Folder folder, os::open_folder(place.os()));
+    if (place.old != nullptr) STELE_TRY(os::keep_permissions(*place.old, place.path, folder.file));
+    if (!lasts) return {};
     STELE_TRY_ASSIGN(const os::Folder outer,
                      os::open_folder({above.root.get(), above.path.empty() ? "." : above.path, above.name}));
     return os::sync_folder(outer, folder.file);
   }
 
-  Place place_;
+  Location place_;
   FileSinkOptions options_;
   bool mapped_;
   Names names_;
@@ -334,12 +338,13 @@ Status detail::refuse_bytes(std::span<const std::span<const std::byte>> pieces, 
   return Error(Errc::unsupported, "a folder takes files, and no bytes of its own").file(name);
 }
 
-std::shared_ptr<Bundle> detail::folder_bundle(Place place, FileSinkOptions options, bool mapped, Names names) {
+std::shared_ptr<Bundle> detail::folder_bundle(Location place, FileSinkOptions options, bool mapped, Names names) {
   return std::make_shared<FolderBundle>(std::move(place), options, mapped, names);
 }
 
 std::shared_ptr<Bundle> folder_bundle(std::string path, FileSinkOptions options, bool mapped) {
-  return detail::folder_bundle(detail::place_of(path), options, mapped);
+  Location place{nullptr, path, std::move(path)};
+  return detail::folder_bundle(std::move(place), options, mapped);
 }
 
 std::shared_ptr<Bundle> memory_bundle() {

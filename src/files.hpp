@@ -18,18 +18,20 @@ inline namespace v0 {
 namespace detail {
 
 /// A path from `root`; null: from the working folder.
-struct Place {
+struct Location {
   std::shared_ptr<const os::Folder> root;
   std::string path;
   std::string name;  // what messages call it
+  // The folder whose place `root` will take: a file gets the permissions of the one of its path there.
+  std::shared_ptr<const os::Folder> old{};
 
   os::Path os() const { return {root.get(), path, name}; }
   /// Of a folder: something in it.
-  Place operator/(std::string_view leaf) const;
+  Location operator/(std::string_view leaf) const;
   /// The folder that it lies in.
-  Place folder() const;
+  Location folder() const;
 };
-inline Place place_of(const std::string& path) { return {nullptr, path, path}; }
+inline Location location_of(const std::string& path) { return {nullptr, path, path}; }
 
 /// What lasts of a file that is committed.
 enum class Names : std::uint8_t {
@@ -37,11 +39,12 @@ enum class Names : std::uint8_t {
   later,    // its name will be synced by somebody else
 };
 
-Result<SourcePtr> open_file(const Place& place, bool mapped);
+Result<SourcePtr> open_file(const Location& place, bool mapped);
 /// A file, or a folder.
-Result<SourcePtr> open_any(const Place& place, bool mapped);
-Result<std::unique_ptr<Sink>> file_sink(const Place& place, FileSinkOptions options, Names names = Names::as_data);
-std::shared_ptr<Bundle> folder_bundle(Place place, FileSinkOptions options, bool mapped, Names names = Names::as_data);
+Result<SourcePtr> open_any(const Location& place, bool mapped);
+Result<std::unique_ptr<Sink>> file_sink(const Location& place, FileSinkOptions options, Names names = Names::as_data);
+std::shared_ptr<Bundle> folder_bundle(Location place, FileSinkOptions options, bool mapped,
+                                      Names names = Names::as_data);
 
 /// The `number`-th file of a set that is open at once: behind the first few it is opened again for each read, for a
 /// process may not have many open.
@@ -67,7 +70,8 @@ std::string temporary_prefix(const std::string& leaf, std::size_t longest_name);
 std::string temporary_name(const std::string& prefix);
 bool is_temporary(std::string_view name) noexcept;
 /// Removes what killed processes left of earlier saves to the same path.
-void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix);
+void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix,
+                      os::Kind kind);
 /// Names tried before giving up; a taken one is left from a process with the same id.
 inline constexpr int max_tries = 1000;
 

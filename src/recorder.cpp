@@ -165,7 +165,7 @@ From::~From() = default;
 
 Result<SourcePtr> From::open(std::string_view extension, const LoadOptions& options) const {
   if (source_ != nullptr) return source_;
-  return open_any(place_of(with_extension(*path_, extension)), options.storage == Storage::view);
+  return open_any(location_of(with_extension(*path_, extension)), options.storage == Storage::view);
 }
 
 namespace {

@@ -55,8 +55,8 @@ Status Sink::copy(const Source& from, std::uint64_t offset, std::uint64_t size) 
 namespace {
 
 namespace os = detail::os;
+using detail::Location;
 using detail::Names;
-using detail::Place;
 using Pieces = std::span<const std::span<const std::byte>>;
 
 /// Bytes in all pieces and `used`; the largest number when that is more than can be counted.
@@ -119,7 +119,7 @@ Result<Temporary> create_temporary(os::Folder folder, const std::string& prefix,
 /// A file that is replaced in one step.
 class FileSink final : public Sink {
  public:
-  FileSink(const Place& place, FileSinkOptions options, Names names, std::string target, Temporary temporary)
+  FileSink(const Location& place, FileSinkOptions options, Names names, std::string target, Temporary temporary)
       : Sink(place.name),
         folder_(place.folder()),
         options_(options),
@@ -191,7 +191,7 @@ class FileSink final : public Sink {
                       : Error(Errc::io, "an earlier write failed").file(name());
   }
 
-  Place folder_;
+  Location folder_;
   FileSinkOptions options_;
   Names names_;
   bool committed_ = false;
@@ -220,7 +220,17 @@ class DeviceSink final : public Sink {
   os::Progress progress_;
 };
 
-Result<std::unique_ptr<Sink>> open_file_sink(const Place& place, FileSinkOptions options, Names names) {
+/// Whether there is such a file, no link, in the folder that the place is to replace.
+Result<bool> has_old(const Location& place) {
+  if (place.old == nullptr) return false;
+  const os::Path path(place.old.get(), place.path, place.name);
+  STELE_TRY_ASSIGN(const os::Info info, os::status(path));
+  if (info.kind != os::Kind::regular) return false;
+  STELE_TRY_ASSIGN(const std::string resolved, os::resolve_links(path));
+  return resolved == place.path;
+}
+
+Result<std::unique_ptr<Sink>> open_file_sink(const Location& place, FileSinkOptions options, Names names) {
   if (place.path.empty()) return Error(Errc::invalid_argument, "an empty path");
   const auto a_folder = [&]() -> Error {
     return Error(Errc::invalid_argument, "the path names a folder, not a file").file(place.name);
@@ -255,22 +265,26 @@ Result<std::unique_ptr<Sink>> open_file_sink(const Place& place, FileSinkOptions
 
   STELE_TRY_ASSIGN(os::Folder folder, os::open_folder({place.root.get(), folder_path, place.name}));
   const std::string prefix = detail::temporary_prefix(leaf, os::longest_name(folder));
-  if (names == Names::as_data) detail::remove_leftovers(folder, folder_path, prefix);  // a new folder has none
-  STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists, place.name));
+  if (names == Names::as_data) {  // else in a new folder, which has none
+    detail::remove_leftovers(folder, folder_path, prefix, os::Kind::regular);
+  }
+  STELE_TRY_ASSIGN(const bool takes_over, has_old(place));
+  STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists || takes_over, place.name));
   // Now, so that nobody sees in the unfinished file what the old one hid.
   if (exists) STELE_TRY(temporary.keep_permissions(leaf));
+  if (!exists && takes_over) STELE_TRY(os::keep_permissions(*place.old, place.path, temporary.file()));
   return std::unique_ptr<Sink>(
       std::make_unique<FileSink>(place, options, names, std::move(leaf), std::move(temporary)));
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Sink>> detail::file_sink(const Place& place, FileSinkOptions options, Names names) {
+Result<std::unique_ptr<Sink>> detail::file_sink(const Location& place, FileSinkOptions options, Names names) {
   return guarded(place.name, [&] { return open_file_sink(place, options, names); });
 }
 
 Result<std::unique_ptr<Sink>> file_sink(const std::string& path, FileSinkOptions options) {
-  return detail::guarded(path, [&] { return open_file_sink(detail::place_of(path), options, Names::as_data); });
+  return detail::guarded(path, [&] { return open_file_sink(detail::location_of(path), options, Names::as_data); });
 }
 
 // ---- memory

@@ -20,7 +20,7 @@ Source::~Source() = default;
 namespace {
 
 namespace os = detail::os;
-using detail::Place;
+using detail::Location;
 
 std::string bytes_text(std::uint64_t count) { return std::to_string(count) + (count == 1 ? " byte" : " bytes"); }
 
@@ -41,7 +41,7 @@ Status check_range(const Source& source, std::uint64_t offset, std::uint64_t wan
 
 class FileSource final : public Source {
  public:
-  FileSource(os::File file, std::uint64_t size, Place folder)
+  FileSource(os::File file, std::uint64_t size, Location folder)
       : Source(file.name()), file_(std::move(file)), size_(size), folder_(std::move(folder)) {}
   std::uint64_t size() const noexcept override { return size_; }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
@@ -61,13 +61,13 @@ class FileSource final : public Source {
  private:
   os::File file_;
   std::uint64_t size_;
-  Place folder_;
+  Location folder_;
 };
 
 /// What keeps a mapped file alive, and where it lies.
 struct Mapped {
   os::Mapping mapping;
-  Place folder;
+  Location folder;
 };
 
 /// Memory, whoever keeps it alive: a mapping, owned bytes, or nobody.
@@ -101,7 +101,7 @@ class MemorySource final : public Source {
 };
 
 /// A file's first `size` bytes, mapped.
-Result<SourcePtr> map(const os::File& file, std::uint64_t size, const std::string& name, Place folder) {
+Result<SourcePtr> map(const os::File& file, std::uint64_t size, const std::string& name, Location folder) {
   if (size > std::numeric_limits<std::size_t>::max()) return Error(Errc::out_of_memory).file(name);
   os::Mapping mapping;
   if (size != 0) {  // nothing cannot be mapped
@@ -119,7 +119,7 @@ std::shared_ptr<const Source> FileSource::mapped() const {
 
 enum class Wanted : std::uint8_t { file, folder, any };
 
-Result<SourcePtr> open_place(const Place& place, Wanted wanted, bool mapped) {
+Result<SourcePtr> open_place(const Location& place, Wanted wanted, bool mapped) {
   STELE_TRY_ASSIGN(os::File file, os::open_for_reading(place.os()));
   STELE_TRY_ASSIGN(const os::Info info, os::status(file));
   if (info.kind == os::Kind::folder) {
@@ -135,7 +135,7 @@ Result<SourcePtr> open_place(const Place& place, Wanted wanted, bool mapped) {
   return SourcePtr(std::make_shared<FileSource>(std::move(file), info.size, place.folder()));
 }
 
-Result<SourcePtr> open_guarded(const Place& place, Wanted wanted, bool mapped) {
+Result<SourcePtr> open_guarded(const Location& place, Wanted wanted, bool mapped) {
   return detail::guarded(place.name, [&] { return open_place(place, wanted, mapped); });
 }
 
@@ -203,17 +203,21 @@ Result<Bytes> read_all(std::istream& stream, std::uint64_t limit, const std::str
 
 }  // namespace
 
-Result<SourcePtr> detail::open_file(const Place& place, bool mapped) {
+Result<SourcePtr> detail::open_file(const Location& place, bool mapped) {
   return open_guarded(place, Wanted::file, mapped);
 }
-Result<SourcePtr> detail::open_any(const Place& place, bool mapped) { return open_guarded(place, Wanted::any, mapped); }
+Result<SourcePtr> detail::open_any(const Location& place, bool mapped) {
+  return open_guarded(place, Wanted::any, mapped);
+}
 
 Result<SourcePtr> open_file(const std::string& path) {
-  return open_guarded(detail::place_of(path), Wanted::file, false);
+  return open_guarded(detail::location_of(path), Wanted::file, false);
 }
-Result<SourcePtr> map_file(const std::string& path) { return open_guarded(detail::place_of(path), Wanted::file, true); }
+Result<SourcePtr> map_file(const std::string& path) {
+  return open_guarded(detail::location_of(path), Wanted::file, true);
+}
 Result<SourcePtr> open_folder(const std::string& path, bool mapped) {
-  return open_guarded(detail::place_of(path), Wanted::folder, mapped);
+  return open_guarded(detail::location_of(path), Wanted::folder, mapped);
 }
 
 SourcePtr borrow_bytes(std::span<const std::byte> bytes, std::string name) {

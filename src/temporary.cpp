@@ -58,7 +58,8 @@ bool is_temporary(std::string_view name) noexcept {
 
 // Needs both: no such process, and no lock. The own id may be that of an earlier life (in containers every run has the
 // same): there the lock alone decides.
-void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix) {
+void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix,
+                      os::Kind kind) {
   // Of the folder that this thread saved into last.
   static thread_local std::size_t last_folder = 0;
   static thread_local std::size_t saves_to_skip = 0;
@@ -73,7 +74,7 @@ void remove_leftovers(const os::Folder& folder, const std::string& folder_path, 
     if (maker == 0 || (maker != os::process_id() && os::process_lives(maker))) return;
     leftovers.emplace_back(name);
   });
-  for (const std::string& leaf : leftovers) os::remove_abandoned(folder, leaf);
+  for (const std::string& leaf : leftovers) os::remove_abandoned(folder, leaf, kind);
   saves_to_skip = count / listed_per_save;
 }
 

@@ -1,4 +1,698 @@
-// Models that are folders.
+// Models that are folders: names with folders in them, folders that are replaced whole, recorders of folders.
 #include <stele/bundle.hpp>
+#include <stele/recorder.hpp>
+#include <stele/recorders/any.hpp>
+#include <stele/recorders/archive.hpp>
+#include <stele/recorders/safetensors.hpp>
+#include <stele/recorders/samediff.hpp>
 
 #include <doctest/doctest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <filesystem>
+#include <thread>
+
+#include "support/models.hpp"
+#include "support/recorders.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace stele_test;
+using stele::Bundle;
+using stele::Durability;
+using stele::Errc;
+using stele::FileSinkOptions;
+using stele::FolderCheck;
+using stele::Result;
+using stele::Sink;
+using stele::SourcePtr;
+using stele::Status;
+using Names = std::vector<std::string>;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr FileSinkOptions fast{Durability::process};
+
+Status put(Bundle& bundle, std::string_view name, std::string_view text) {
+  STELE_TRY_ASSIGN(const auto sink, bundle.create(name));
+  STELE_TRY(sink->write(bytes_of(text)));
+  return sink->commit();
+}
+
+std::string text_in(const Bundle& bundle, std::string_view name) {
+  const SourcePtr source = good(bundle.open(name));
+  std::string text(static_cast<std::size_t>(source->size()), '\0');
+  good(source->read_at(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+FolderCheck always(Status (*answer)() = [] { return Status(); }) {
+  return [answer](const Bundle&) { return answer(); };
+}
+
+/// Saves a folder of two files.
+Status save(const std::string& path, std::string_view text, FileSinkOptions options = fast,
+            FolderCheck may_replace = always()) {
+  STELE_TRY_ASSIGN(const auto sink, stele::folder_sink(path, options, std::move(may_replace)));
+  const auto bundle = sink->bundle();
+  STELE_TRY(put(*bundle, "a.dat", text));
+  STELE_TRY(put(*bundle, "below/b.dat", text));
+  return sink->commit();
+}
+
+Names names_of(const std::string& path) { return good(stele::folder_bundle(path)->names()); }
+
+const Names both{"a.dat", "below/b.dat"};
+
+/// A folder that holds this, whole.
+void check_holds(const std::string& path, const std::string& text) {
+  CHECK(names_of(path) == both);
+  CHECK(read_text(path + "/a.dat") == text);
+  CHECK(read_text(path + "/below/b.dat") == text);
+}
+
+mode_t mode_of(const std::string& path) {
+  struct stat status = {};
+  REQUIRE(::stat(path.c_str(), &status) == 0);
+  return status.st_mode & 07777;
+}
+
+struct InMemory {
+  std::shared_ptr<Bundle> bundle = stele::memory_bundle();
+};
+struct InFolder {
+  TempDir dir;
+  std::shared_ptr<Bundle> bundle = stele::folder_bundle(dir.path(), fast);
+};
+struct InMappedFolder {
+  TempDir dir;
+  std::shared_ptr<Bundle> bundle = stele::folder_bundle(dir.path() + "/", fast, true);
+};
+struct InOpenFolder {
+  TempDir dir;
+  std::unique_ptr<Sink> sink = good(stele::folder_sink(dir / "new", fast));
+  std::shared_ptr<Bundle> bundle = sink->bundle();
+};
+
+/// A model as a folder: an index, and its tensors in a folder below.
+class FolderFormat final : public stele::Format {
+ public:
+  explicit FolderFormat(bool folders = true) : folders_(folders) {}
+  std::string_view name() const noexcept override { return "folder"; }
+  std::string_view extension() const noexcept override { return ".model"; }
+  const stele::Capabilities& capabilities() const noexcept override { return tensors_.capabilities(); }
+  bool recognises(std::span<const std::byte>, std::uint64_t) const noexcept override { return false; }
+  bool is_folder() const noexcept override { return folders_; }
+  bool recognises_folder(const Bundle& folder) const override { return folder.contains("index").value_or(false); }
+  Status may_replace(const Bundle& folder) const override {
+    STELE_TRY_ASSIGN(const Names names, folder.names());
+    for (const std::string& name : names) {
+      if (name == "index" || name == "tensors/all") continue;
+      return stele::Error(Errc::exists, "a folder with something else in it").found(name);
+    }
+    return {};
+  }
+  Result<stele::Snapshot> open(SourcePtr source, const stele::OpenContext& context) const override {
+    STELE_TRY_ASSIGN(SourcePtr tensors, source->bundle()->open("tensors/all"));
+    return tensors_.open(std::move(tensors), context);
+  }
+  Status write(const stele::Snapshot& snapshot, Sink& sink, const stele::SaveOptions& options) const override {
+    const auto bundle = sink.bundle();
+    STELE_TRY_ASSIGN(const auto tensors, bundle->create("tensors/all"));
+    STELE_TRY(tensors_.write(snapshot, *tensors, options));
+    STELE_TRY(tensors->commit());
+    return put(*bundle, "index", "all\n");
+  }
+
+ private:
+  stele::SafetensorsFormat tensors_;
+  bool folders_;
+};
+
+using FolderRecorder = stele::Recorder<FolderFormat>;
+
+stele::Result<stele::Report> saved_by(const FolderRecorder& recorder, float first, const std::string& path,
+                                      FileSinkOptions file = fast) {
+  stele::SaveOptions options;
+  options.file = file;
+  return recorder.record(small_mlp(first), path, options);
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("bundle: names with folders in them", Place, InMemory, InFolder, InMappedFolder, InOpenFolder) {
+  const Place place;
+  const auto& bundle = place.bundle;
+  std::string deep;
+  for (int i = 0; i < 63; ++i) deep += "d/";
+  for (const std::string& name :
+       {std::string("/a"), std::string("a/"), std::string("a//b"), std::string("./a"), std::string("a/.."),
+        std::string("a/../b"), std::string("a/b\\c"), std::string("a/b\0c", 5), deep + "d/e"}) {
+    CAPTURE(name);
+    CHECK(bad(bundle->open(name)).code() == Errc::invalid_argument);
+    CHECK(bad(bundle->create(name)).code() == Errc::invalid_argument);
+    CHECK(bad(bundle->contains(name)).code() == Errc::invalid_argument);
+  }
+  CHECK(good(bundle->names()).empty());
+  good(put(*bundle, "b.dat", "top"));
+  good(put(*bundle, "x/y/z.dat", "low"));
+  good(put(*bundle, "x/a.dat", "middle"));
+  good(put(*bundle, deep + "e", "deep"));
+  CHECK(good(bundle->names()) == Names{"b.dat", deep + "e", "x/a.dat", "x/y/z.dat"});
+  CHECK(text_in(*bundle, "x/y/z.dat") == "low");
+  CHECK(text_in(*bundle, deep + "e") == "deep");
+  for (const char* name : {"x", "x/y", "x/y/z.dat", "b.dat"}) CHECK(good(bundle->contains(name)));
+  for (const char* name : {"y", "x/z", "x/y/z", "b.dat/c", "b"}) CHECK(!good(bundle->contains(name)));
+  CHECK(bad(bundle->open("x/none")).code() == Errc::not_found);
+  CHECK(bad(bundle->open("b.dat/c")).code() == Errc::not_found);
+  CHECK(bad(bundle->open("x")).code() == Errc::io);
+  CHECK(bad(bundle->create("b.dat/c")).code() == Errc::not_found);
+  CHECK(bad(bundle->create("x/y")).code() == Errc::invalid_argument);
+
+  // What lies in a folder finds what is beside it.
+  const auto below = good(bundle->open("x/y/z.dat"))->bundle();
+  CHECK(good(below->names()) == Names{"z.dat"});
+  CHECK(text_in(*below, "z.dat") == "low");
+  const auto sink = good(bundle->create("x/new"));
+  const auto beside = sink->bundle();
+  CHECK(text_in(*beside, "a.dat") == "middle");
+  good(put(*beside, "c/d", "beside"));
+  CHECK(text_in(*bundle, "x/c/d") == "beside");
+  CHECK(!good(bundle->contains("x/new")));
+  CHECK(good(bundle->names()).size() == 5);  // without the unfinished one
+  good(put(*bundle, "x/a.dat", "again"));
+  CHECK(text_in(*bundle, "x/a.dat") == "again");
+  bundle->remove("x/c/d");
+  bundle->remove("x/none");
+  bundle->remove("..");
+  CHECK(good(bundle->names()).size() == 4);
+}
+
+TEST_CASE("bundle: links in a folder, and what is no file") {
+  const TempDir dir;
+  const TempDir other;
+  write_text(other / "file", "x");
+  fs::create_symlink(other / "file", dir / "link");
+  fs::create_directory_symlink(other.path(), dir / "folder");
+  fs::create_directory_symlink(dir.path(), dir / "round");
+  fs::create_symlink("nothing", dir / "dangling");
+  fs::create_directories(dir / "empty/below");
+  REQUIRE(::mkfifo((dir / "fifo").c_str(), 0600) == 0);
+  write_text(dir / "file", "x");
+  CHECK(names_of(dir.path()) == Names{"file", "link"});
+  CHECK(bad(stele::folder_bundle(dir / "none")->names()).code() == Errc::not_found);
+  CHECK(bad(stele::folder_bundle(dir / "file")->names()).code() == Errc::not_found);
+}
+
+TEST_CASE("bundle: folders too deep to be listed") {
+  const TempDir dir;
+  std::string path = dir.path();
+  for (int i = 0; i < 63; ++i) path += "/d";
+  fs::create_directories(path);
+  write_text(path + "/last", "x");
+  CHECK(names_of(dir.path()).size() == 1);
+  fs::create_directory(path + "/d");
+  CHECK(bad(stele::folder_bundle(dir.path())->names()).code() == Errc::limit);
+}
+
+TEST_CASE("bundle: as a source and a sink") {
+  const auto bundle = stele::memory_bundle();
+  const auto sink = stele::bundle_sink(bundle, "place");
+  CHECK(sink->name() == "place");
+  CHECK(sink->is_folder());
+  CHECK(sink->bundle() == bundle);
+  good(sink->write(bytes_of("")));
+  CHECK(bad(sink->write(bytes_of("x"))).code() == Errc::unsupported);
+  good(sink->commit());
+  const SourcePtr source = stele::bundle_source(bundle);
+  CHECK(source->name() == "bundle");
+  CHECK(source->is_folder());
+  CHECK(source->size() == 0);
+  CHECK(source->bundle() == bundle);
+  std::byte one{};
+  good(source->read_at(0, {&one, 0}));
+  CHECK(bad(source->read_at(0, {&one, 1})).code() == Errc::truncated);
+  CHECK(!stele::borrow_bytes({})->is_folder());
+  CHECK(!stele::BufferSink().is_folder());
+}
+
+TEST_CASE("folder source: the files of the folder that was opened") {
+  const TempDir dir;
+  const std::string path = dir / "m";
+  good(save(path, "old"));
+  for (const bool mapped : {false, true}) {
+    const SourcePtr source = good(stele::open_folder(path, mapped));
+    CHECK(source->is_folder());
+    CHECK(source->name() == path);
+    CHECK(source->size() == 0);
+    CHECK(good(source->bundle()->names()) == both);
+    const SourcePtr file = good(source->bundle()->open("below/b.dat"));
+    CHECK(file->name() == path + "/below/b.dat");
+    CHECK(file->view().empty() != mapped);
+    CHECK(good(file->bundle()->names()) == Names{"b.dat"});
+  }
+  // Another folder in its place is not mixed in.
+  const SourcePtr source = good(stele::open_folder(path));
+  const SourcePtr file = good(source->bundle()->open("a.dat"));
+  fs::rename(path, dir / "moved");
+  good(save(path, "new"));
+  CHECK(text_in(*source->bundle(), "a.dat") == "old");
+  CHECK(text_in(*file->bundle(), "a.dat") == "old");
+
+  CHECK(bad(stele::open_folder(path + "/a.dat")).code() == Errc::io);
+  CHECK(bad(stele::open_folder(dir / "none")).code() == Errc::not_found);
+  CHECK(bad(stele::open_folder("")).code() == Errc::not_found);
+  CHECK(bad(stele::open_folder(std::string("a\0b", 3))).code() == Errc::invalid_argument);
+}
+
+TEST_CASE("folder sink: new and replaced, seen at once") {
+  const TempDir dir;
+  const std::string path = dir / "m";
+  for (const Durability durability : {Durability::full, Durability::process}) {
+    for (const std::string text : {"first", "second"}) {
+      auto sink = good(stele::folder_sink(path, {durability}, always()));
+      CHECK(sink->name() == path);
+      CHECK(sink->is_folder());
+      CHECK(bad(sink->write(bytes_of("x"))).code() == Errc::unsupported);
+      good(put(*sink->bundle(), "a.dat", text));
+      good(put(*sink->bundle(), "below/b.dat", text));
+      const bool was_there = fs::exists(path);
+      if (was_there) CHECK(read_text(path + "/a.dat") != text);
+      REQUIRE(dir.names().size() == (was_there ? 2 : 1));
+      CHECK(dir.names()[0].starts_with(".m.stele-" + std::to_string(::getpid()) + "-"));
+      CHECK(dir.names()[0].ends_with(".tmp"));
+      good(sink->commit());
+      good(sink->commit());  // nothing left to do
+      CHECK(dir.names() == Names{"m"});
+      check_holds(path, text);
+    }
+    fs::remove_all(path);
+  }
+  SUBCASE("what the old one had goes") {
+    fs::create_directories(path + "/far/down/below");
+    write_text(path + "/far/down/below/x", "x");
+    write_text(path + "/old", "x");
+    const TempDir other;
+    write_text(other / "file", "x");
+    fs::create_symlink(other / "file", path + "/link");
+    good(save(path, "new"));
+    check_holds(path, "new");
+    CHECK(read_text(other / "file") == "x");
+  }
+  SUBCASE("without commit nothing stays") {
+    good(save(path, "old"));
+    {
+      auto sink = good(stele::folder_sink(path, fast, always()));
+      good(put(*sink->bundle(), "x/y/z", "new"));
+      const auto unfinished = good(sink->bundle()->create("x/other"));
+      CHECK(dir.names().size() == 2);
+    }
+    CHECK(dir.names() == Names{"m"});
+    check_holds(path, "old");
+  }
+  SUBCASE("a folder that is empty needs nobody's leave") {
+    fs::create_directory(path);
+    good(save(path, "new", fast, nullptr));
+    check_holds(path, "new");
+  }
+  SUBCASE("slashes at the end, and a name in the working folder") {
+    good(save(path + "//", "slashes"));
+    check_holds(path, "slashes");
+    const fs::path before = fs::current_path();
+    fs::current_path(dir.path());
+    auto sink = good(stele::folder_sink("m/", fast, always()));
+    fs::current_path(before);
+    good(put(*sink->bundle(), "a.dat", "here"));
+    good(put(*sink->bundle(), "below/b.dat", "here"));
+    good(sink->commit());
+    check_holds(path, "here");
+  }
+}
+
+TEST_CASE("folder sink: whom it asks before it replaces") {
+  const TempDir dir;
+  const std::string path = dir / "m";
+  good(save(path, "old"));
+  std::size_t asked = 0;
+  const FolderCheck no = [&](const Bundle& folder) -> Status {
+    ++asked;
+    CHECK(good(folder.names()) == both);
+    CHECK(text_in(folder, "below/b.dat") == "old");
+    return stele::Error(Errc::exists, "no");
+  };
+  const stele::Error error = bad(stele::folder_sink(path, fast, no));
+  CHECK(error.code() == Errc::exists);
+  CHECK(error.message() == "no");
+  CHECK(error.file() == path);
+  CHECK(asked == 1);
+  CHECK(bad(stele::folder_sink(path, fast)).code() == Errc::exists);
+  CHECK(dir.names() == Names{"m"});
+
+  // Again at the end: something may have come in the meantime.
+  const FolderCheck known = [](const Bundle& folder) -> Status {
+    return good(folder.names()) == both ? Status() : Status(stele::Error(Errc::exists, "unknown"));
+  };
+  auto sink = good(stele::folder_sink(path, fast, known));
+  write_text(path + "/mine", "x");
+  CHECK(bad(sink->commit()).code() == Errc::exists);
+  CHECK(bad(sink->commit()).code() == Errc::io);
+  CHECK(dir.names() == Names{"m"});
+  CHECK(read_text(path + "/mine") == "x");
+  fs::remove(path + "/mine");
+
+  // What is no file would be lost, and is nothing that could be asked about.
+  const TempDir other;
+  for (const char* name : {"folder", "dangling", "fifo"}) {
+    CAPTURE(name);
+    if (name == std::string("folder")) fs::create_directory_symlink(other.path(), path + "/below/folder");
+    if (name == std::string("dangling")) fs::create_symlink("nothing", path + "/below/dangling");
+    if (name == std::string("fifo")) REQUIRE(::mkfifo((path + "/below/fifo").c_str(), 0600) == 0);
+    const stele::Error other_error = bad(stele::folder_sink(path, fast, always()));
+    CHECK(other_error.code() == Errc::exists);
+    CHECK(other_error.found() == std::string("below/") + name);
+    fs::remove(path + "/below/" + name);
+  }
+  good(save(path, "new"));
+}
+
+TEST_CASE("folder sink: in a place that is taken meanwhile") {
+  const TempDir dir;
+  const std::string path = dir / "m";
+  SUBCASE("by a folder") {
+    auto sink = good(stele::folder_sink(path, fast));
+    good(save(path, "of the other"));
+    CHECK(bad(sink->commit()).code() == Errc::exists);
+    check_holds(path, "of the other");
+  }
+  SUBCASE("by a file") {
+    auto sink = good(stele::folder_sink(path, fast));
+    write_text(path, "file");
+    CHECK(bad(sink->commit()).code() == Errc::invalid_argument);
+    CHECK(read_text(path) == "file");
+  }
+  CHECK(dir.names() == Names{"m"});
+}
+
+TEST_CASE("folder sink: paths that make no sense") {
+  const TempDir dir;
+  write_text(dir / "file", "x");
+  fs::create_symlink("loop", dir / "loop");
+  const auto code = [&](const std::string& path) { return bad(stele::folder_sink(path, fast, always())).code(); };
+  CHECK(code("") == Errc::invalid_argument);
+  CHECK(code("/") == Errc::invalid_argument);
+  CHECK(code(dir / ".") == Errc::invalid_argument);
+  CHECK(code(dir / "..") == Errc::invalid_argument);
+  CHECK(code(dir / "file") == Errc::invalid_argument);
+  CHECK(code("/dev/null") == Errc::invalid_argument);
+  CHECK(code((dir / "new") + std::string(1, '\0') + "more") == Errc::invalid_argument);
+  CHECK(code(dir / "none/new") == Errc::not_found);
+  CHECK(code(dir / "file/new") == Errc::not_found);
+  CHECK(code(dir / "loop") == Errc::io);
+  CHECK(code(dir / std::string(256, 'n')) == Errc::io);
+  CHECK(dir.names() == Names{"file", "loop"});
+}
+
+TEST_CASE("folder sink: links keep pointing") {
+  const TempDir dir;
+  fs::create_directory(dir / "real");
+  good(save(dir / "real/m", "old"));
+  fs::create_directory_symlink("real/m", dir / "link");
+  good(save(dir / "link", "new"));
+  CHECK(fs::is_symlink(dir / "link"));
+  check_holds(dir / "real/m", "new");
+  good(save(dir / "link/", "newer"));
+  CHECK(fs::is_symlink(dir / "link"));
+  check_holds(dir / "real/m", "newer");
+  fs::create_directory_symlink("real/fresh", dir / "ahead");
+  good(save(dir / "ahead", "ahead"));
+  check_holds(dir / "real/fresh", "ahead");
+  CHECK(names_in(dir / "real") == Names{"fresh", "m"});
+}
+
+TEST_CASE("folder sink: file by file where that is asked for") {
+  const TempDir dir;
+  const std::string path = dir / "m";
+  const FileSinkOptions into{Durability::process, true};
+  good(save(path, "old", into));  // nothing is there: in one step
+  write_text(path + "/mine", "mine");
+  struct stat before = {}, after = {};
+  REQUIRE(::stat(path.c_str(), &before) == 0);
+  for (const Durability durability : {Durability::full, Durability::process}) {
+    auto sink = good(stele::folder_sink(path, {durability, true}));
+    CHECK(sink->is_folder());
+    good(put(*sink->bundle(), "a.dat", "new"));
+    CHECK(read_text(path + "/a.dat") == "new");
+    good(put(*sink->bundle(), "more/c.dat", "new"));
+    good(sink->commit());
+  }
+  REQUIRE(::stat(path.c_str(), &after) == 0);
+  CHECK(before.st_ino == after.st_ino);
+  CHECK(names_of(path) == Names{"a.dat", "below/b.dat", "mine", "more/c.dat"});
+  CHECK(read_text(path + "/below/b.dat") == "old");
+  // Also where the folder's name is not known.
+  good(save(path + "/.", "here", into));
+  CHECK(read_text(path + "/below/b.dat") == "here");
+}
+
+TEST_CASE("sinks: nothing is overwritten where that is asked for") {
+  const TempDir dir;
+  const FileSinkOptions fresh{.durability = Durability::full, .overwrite = false};
+  const auto save_file = [&](const std::string& path) -> Status {
+    STELE_TRY_ASSIGN(const auto sink, stele::file_sink(path, fresh));
+    STELE_TRY(sink->write(bytes_of("new")));
+    return sink->commit();
+  };
+  CHECK(FileSinkOptions().overwrite);
+  good(save_file(dir / "file"));
+  CHECK(bad(save_file(dir / "file")).code() == Errc::exists);
+  CHECK(bad(save_file("/dev/null")).code() == Errc::exists);
+  CHECK(bad(stele::folder_sink(dir / "file", fresh)).code() == Errc::exists);
+  good(save(dir / "m", "new", fresh));
+  CHECK(bad(save(dir / "m", "newer", fresh)).code() == Errc::exists);
+  CHECK(bad(save(dir / "m", "newer", {Durability::process, true, false})).code() == Errc::exists);
+  fs::create_directory(dir / "empty");
+  CHECK(bad(save(dir / "empty", "new", fresh)).code() == Errc::exists);
+  // By a bundle too.
+  const auto bundle = stele::folder_bundle(dir.path(), fresh);
+  CHECK(bad(bundle->create("file")).code() == Errc::exists);
+  good(put(*bundle, "m/c.dat", "new"));
+  CHECK(bad(good(bundle->create("other"))->bundle()->create("file")).code() == Errc::exists);
+  // What comes in between is seen when it is put in its place.
+  auto file = good(stele::file_sink(dir / "late", fresh));
+  write_text(dir / "late", "first");
+  CHECK(bad(file->commit()).code() == Errc::exists);
+  CHECK(read_text(dir / "late") == "first");
+  auto folder = good(stele::folder_sink(dir / "later", fresh));
+  fs::create_directory(dir / "later");
+  CHECK(bad(folder->commit()).code() == Errc::exists);
+  CHECK(dir.names() == Names{"empty", "file", "late", "later", "m"});
+}
+
+TEST_CASE("folder sink: what killed processes left is removed, what living ones write is not") {
+  const TempDir dir;
+  const std::string path = dir / "m";
+  good(save(path, "old"));
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  REQUIRE(child >= 0);
+  if (child == 0) {
+    auto sink = stele::folder_sink(path, fast, always());
+    const bool half = sink && put(*(*sink)->bundle(), "x/half", "half") && ::write(ends[1], "x", 1) == 1;
+    ::pause();
+    ::_exit(half ? 0 : 1);
+  }
+  char byte = 0;
+  REQUIRE(::read(ends[0], &byte, 1) == 1);
+  for (const int end : ends) ::close(end);
+  REQUIRE(dir.names().size() == 2);
+  const std::string left = dir.names()[0];
+  good(save(path, "new"));
+  CHECK(dir.names() == Names{left, "m"});
+  REQUIRE(::kill(child, SIGKILL) == 0);
+  REQUIRE(::waitpid(child, nullptr, 0) == child);
+  // A killed save may also have left the old folder. Neither a file nor what another wrote is taken for one.
+  const std::string prefix = ".m.stele-" + std::to_string(child) + "-";
+  fs::create_directories(dir / (prefix + "77.tmp") + "/below");
+  write_text(dir / (prefix + "77.tmp") + "/below/b.dat", "older");
+  write_text(dir / (prefix + "78.tmp"), "file");
+  const TempDir other;
+  write_text(other / "file", "x");
+  fs::create_directory_symlink(other.path(), dir / (prefix + "79.tmp"));
+  fs::create_directory_symlink(other.path(), dir / (prefix + "77.tmp") + "/link");
+  check_holds(path, "new");
+  good(save(path, "newer"));
+  CHECK(dir.names() == Names{prefix + "78.tmp", prefix + "79.tmp", "m"});
+  CHECK(read_text(other / "file") == "x");
+  check_holds(path, "newer");
+}
+
+TEST_CASE("folder sink: permissions are kept") {
+  const TempDir dir;
+  const std::string path = dir / "m";
+  const mode_t mask = ::umask(027);
+  good(save(path, "new"));
+  CHECK(mode_of(path) == 0750);
+  for (const mode_t mode : {0700U, 0755U, 0777U, 02770U, 01777U}) {
+    CAPTURE(mode);
+    REQUIRE(::chmod(path.c_str(), mode) == 0);
+    auto sink = good(stele::folder_sink(path, fast, always()));
+    CHECK(mode_of(dir / dir.names()[0]) == mode);
+    good(put(*sink->bundle(), "a.dat", "x"));
+    good(sink->commit());
+    CHECK(mode_of(path) == mode);
+  }
+  if (::geteuid() == 0) {
+    REQUIRE(::chown(path.c_str(), 1234, 4321) == 0);
+    REQUIRE(::chmod(path.c_str(), 02770) == 0);
+    good(save(path, "new"));
+    struct stat status = {};
+    REQUIRE(::stat(path.c_str(), &status) == 0);
+    CHECK((status.st_uid == 1234 && status.st_gid == 4321 && (status.st_mode & 07777) == 02770));
+    // And so the files in it are of the folder's group.
+    REQUIRE(::stat((path + "/below/b.dat").c_str(), &status) == 0);
+    CHECK(status.st_gid == 4321);
+  }
+  // And those of its files and folders.
+  good(save(path, "new"));
+  REQUIRE((::chmod((path + "/a.dat").c_str(), 0600) == 0 && ::chmod((path + "/below").c_str(), 0700) == 0));
+  auto sink = good(stele::folder_sink(path, fast, always()));
+  const auto hidden = good(sink->bundle()->create("a.dat"));
+  const std::string unfinished = dir / dir.names()[0];
+  CHECK(mode_of(unfinished + "/" + names_in(unfinished)[0]) == 0600);
+  good(hidden->commit());
+  good(put(*sink->bundle(), "below/b.dat", "x"));
+  good(put(*sink->bundle(), "below/c.dat", "x"));
+  good(put(*sink->bundle(), "other/c.dat", "x"));
+  good(sink->commit());
+  CHECK(mode_of(path + "/a.dat") == 0600);
+  CHECK(mode_of(path + "/below") == 0700);
+  CHECK(mode_of(path + "/below/c.dat") == 0640);
+  CHECK((mode_of(path + "/other") & 0777) == 0750);
+  ::umask(mask);
+  // A list of its own, and one for what is made in it.
+  const std::array<unsigned char, 44> list = {
+      2,  0, 0, 0,                          //
+      1,  0, 7, 0, 0xff, 0xff, 0xff, 0xff,  //
+      2,  0, 7, 0, 0xd2, 0x04, 0,    0,     //
+      4,  0, 5, 0, 0xff, 0xff, 0xff, 0xff,  //
+      16, 0, 7, 0, 0xff, 0xff, 0xff, 0xff,  //
+      32, 0, 0, 0, 0xff, 0xff, 0xff, 0xff,  //
+  };
+  for (const char* attribute : {"system.posix_acl_access", "system.posix_acl_default"}) {
+    CAPTURE(attribute);
+    if (::setxattr(path.c_str(), attribute, list.data(), list.size(), 0) != 0) continue;  // a file system without
+    good(save(path, "newer"));
+    std::array<unsigned char, 44> kept = {};
+    CHECK(::getxattr(path.c_str(), attribute, kept.data(), kept.size()) == 44);
+    CHECK(kept == list);
+  }
+}
+
+TEST_SUITE("concurrency") {
+  TEST_CASE("folder sink: who reads while it is replaced finds one or the other") {
+    const TempDir dir;
+    const std::string path = dir / "m";
+    good(save(path, "aaaa"));
+    std::atomic<bool> done = false;
+    std::atomic<int> read = 0;
+    std::atomic<int> mixed = 0;
+    std::thread reader([&] {
+      while (!done) {
+        const auto source = stele::open_folder(path);
+        if (!source) {
+          ++mixed;  // there is always one
+          continue;
+        }
+        const auto text = [&](const char* name) -> std::string {
+          const auto file = (*source)->bundle()->open(name);
+          std::string bytes(4, '\0');
+          if (!file || !(*file)->read_at(0, std::as_writable_bytes(std::span(bytes)))) return "";
+          return bytes;
+        };
+        const std::string a = text("a.dat"), b = text("below/b.dat");
+        if (a.empty() || b.empty()) continue;  // removed meanwhile
+        ++read;
+        if (a != b) ++mixed;
+      }
+    });
+    for (int i = 0; i < 200 || (read == 0 && i < 20000); ++i) {
+      const Status saved = save(path, i % 2 == 0 ? "bbbb" : "aaaa");
+      if (!saved) ++mixed;
+    }
+    done = true;
+    reader.join();
+    CHECK(mixed == 0);
+    CHECK(read > 0);
+    CHECK(dir.names() == Names{"m"});
+  }
+}
+
+TEST_CASE("folders: a recorder whose files are folders") {
+  const TempDir dir;
+  const FolderRecorder recorder;
+  const std::string path = dir / "net";
+  good(saved_by(recorder, 1, path));
+  CHECK(dir.names() == Names{"net.model"});
+  CHECK(names_of(dir / "net.model") == Names{"index", "tensors/all"});
+  for (const auto storage : {stele::Storage::owned, stele::Storage::view}) {
+    stele::LoadOptions options;
+    options.storage = storage;
+    CHECK(image(good(recorder.load_module<Mlp>(path, options))) == image(small_mlp(1)));
+    Mlp live = small_mlp(9);
+    good(recorder.load_into(live, path, options));
+    CHECK(image(live) == image(small_mlp(1)));
+    good(recorder.verify(path, options));
+  }
+  good(saved_by(recorder, 2, path));  // over its own
+  CHECK(image(good(recorder.load_module<Mlp>(path))) == image(small_mlp(2)));
+  CHECK(bad(saved_by(recorder, 3, path, {Durability::process, false, false})).code() == Errc::exists);
+  write_text(dir / "net.model/mine", "x");
+  const stele::Error error = bad(saved_by(recorder, 3, path));
+  CHECK(error.code() == Errc::exists);
+  CHECK(error.found() == "mine");
+  CHECK(image(good(recorder.load_module<Mlp>(path))) == image(small_mlp(2)));
+  good(saved_by(recorder, 3, path, {Durability::process, true}));
+  CHECK(image(good(recorder.load_module<Mlp>(path))) == image(small_mlp(3)));
+  CHECK(read_text(dir / "net.model/mine") == "x");
+
+  stele::SaveOptions dry = quick();
+  dry.dry_run = true;
+  good(recorder.record(small_mlp(1), dir / "dry", dry));
+  CHECK(dir.names() == Names{"net.model"});
+
+  const auto memory = stele::memory_bundle();
+  good(recorder.record(small_mlp(4), *stele::bundle_sink(memory)));
+  CHECK(image(good(recorder.load_module<Mlp>(stele::bundle_source(memory)))) == image(small_mlp(4)));
+}
+
+TEST_CASE("folders: a folder is no file, and a file no folder") {
+  const TempDir dir;
+  const FolderRecorder folders;
+  const stele::SafetensorsRecorder<> files;
+  good(saved_by(folders, 1, dir / "folder"));
+  good(files.record(small_mlp(1), dir / "file", quick()));
+  CHECK(bad(folders.open(dir / "file.safetensors")).code() == Errc::io);
+  const stele::Error error = bad(files.load_module<Mlp>(dir / "folder.model"));
+  CHECK(error.code() == Errc::io);
+  CHECK(error.file() == dir / "folder.model");
+  CHECK(error.message().find("a folder") != std::string::npos);
+  CHECK(bad(folders.verify(stele::borrow_bytes({}))).code() == Errc::io);
+  CHECK(bad(stele::open_archive(dir / "folder.model")).code() == Errc::io);
+  CHECK(bad(stele::archive_tags(dir / "folder.model")).code() == Errc::io);
+
+  stele::BufferSink bytes;
+  CHECK(bad(folders.record(small_mlp(1), bytes)).code() == Errc::io);
+  const auto memory = stele::memory_bundle();
+  CHECK(bad(files.record(small_mlp(1), *stele::bundle_sink(memory))).code() == Errc::io);
+  CHECK(good(memory->names()).empty());
+  CHECK(bad(folders.record(small_mlp(1), dir / "file.safetensors", quick())).code() == Errc::invalid_argument);
+  CHECK(bad(files.record(small_mlp(1), dir / "folder.model", quick())).code() == Errc::invalid_argument);
+  CHECK(bad(stele::format_of_content(*good(stele::open_folder(dir.path())))).code() == Errc::bad_magic);
+}

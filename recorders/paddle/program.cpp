@@ -186,6 +186,7 @@ class ProgramReader {
     enum class Kind : std::uint8_t { other, parameter, data } kind = Kind::other;
     PaddleVariable variable;
     bool persistable = false;
+    bool said = false;  // by the attributes of the result; a program that is not trainable has none
     const bool read = members(in, [&](std::string_view key) {
       if (key == "#") {
         const std::string name = string(in);
@@ -201,6 +202,15 @@ class ProgramReader {
         });
       }
       if (kind == Kind::parameter && key == "O") return read_result(in, variable);
+      if (kind == Kind::parameter && key == "OA") {  // [persistable, stop_gradient, trainable]
+        return elements(in, [&](std::size_t i) {
+          if (i != 0 || in.peek() != json::Kind::number) return in.skip_value();
+          std::int64_t flag = 0;
+          if (!in.read_i64(flag)) return false;
+          persistable = flag != 0;
+          return said = true;
+        });
+      }
       if (kind != Kind::data) return in.skip_value();
       if (key == "A") return read_attributes(in, "name", [&] { return (variable.name = string(in), in.ok()); });
       if (key == "O") return elements(in, [&](std::size_t) { return read_result(in, variable); });
@@ -215,6 +225,8 @@ class ProgramReader {
       }
       return in.skip_value();
     });
+    // Paddle's rule for what is no parameter of the file, dropout_state__non_persistable of an LSTM for one.
+    if (kind == Kind::parameter && !said) persistable = variable.name.find("__non_persistable") == std::string::npos;
     if (!read || !persistable) return read;
     if (variable.dtype == DType::none || variable.name.empty()) {
       return in.fail(Errc::unsupported, "a parameter with a name, that is a dense tensor of a known dtype");

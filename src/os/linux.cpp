@@ -19,6 +19,7 @@
 #include <cstdio>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <system_error>
 
 #include "os/os.hpp"
@@ -116,11 +117,13 @@ using Stream = std::unique_ptr<DIR, CloseStream>;
 /// Whether this error may say that the file system, or the system, has no such kind of rename.
 bool lacks_flags(int code) noexcept { return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP; }
 
-/// Whether `leaf` is the name of this file or folder.
-bool names(const Folder& folder, const std::string& leaf, const struct stat& file) noexcept {
+/// Whether `leaf` is the name of this file or folder; none where that cannot be found out, with errno.
+std::optional<bool> names(const Folder& folder, const std::string& leaf, const struct stat& file) noexcept {
   struct stat named = {};
-  return retry([&] { return ::fstatat(folder.file.handle(), leaf.c_str(), &named, AT_SYMLINK_NOFOLLOW); }) == 0 &&
-         named.st_dev == file.st_dev && named.st_ino == file.st_ino;
+  if (retry([&] { return ::fstatat(folder.file.handle(), leaf.c_str(), &named, AT_SYMLINK_NOFOLLOW); }) == 0) {
+    return named.st_dev == file.st_dev && named.st_ino == file.st_ino;
+  }
+  return errno == ENOENT ? std::optional(false) : std::nullopt;
 }
 
 }  // namespace
@@ -156,10 +159,15 @@ bool same_file(const File& a, const File& b) noexcept {
   return ::fstat(a.handle(), &x) == 0 && ::fstat(b.handle(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
 }
 
-bool same_system(const File& a, const File& b) noexcept {
+Result<bool> same_system(const File& a, const File& b) {
   struct stat x {
   }, y{};
-  return ::fstat(a.handle(), &x) == 0 && ::fstat(b.handle(), &y) == 0 && x.st_dev == y.st_dev;
+  for (const auto& [file, status] : {std::pair(&a, &x), std::pair(&b, &y)}) {
+    if (retry([&, of = file, to = status] { return ::fstat(of->handle(), to); }) != 0) {
+      return failed("cannot look up", file->name());
+    }
+  }
+  return x.st_dev == y.st_dev;
 }
 
 Result<std::string> resolve_links(const Path& path) {
@@ -460,17 +468,17 @@ std::size_t list(const Folder& folder, const std::function<void(std::string_view
   return count;
 }
 
-void remove_abandoned(const Folder& folder, const std::string& leaf) noexcept {
+void remove_abandoned(const Folder& folder, const std::string& leaf, Kind kind) noexcept {
   const int fd = retry(
       [&] { return ::openat(folder.file.handle(), leaf.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC); });
   if (fd < 0) return;
   struct stat status = {};
-  if (retry([&] { return ::fstat(fd, &status); }) == 0 && kind_of(status.st_mode) != Kind::other &&
+  if (retry([&] { return ::fstat(fd, &status); }) == 0 && kind_of(status.st_mode) == kind &&
       retry([&] { return ::flock(fd, LOCK_SH | LOCK_NB); }) == 0) {
     // Still locked here: a maker that is between creating and locking waits, and then sees that it has gone.
-    if (S_ISREG(status.st_mode)) {
+    if (kind == Kind::regular) {
       remove(folder, leaf);
-    } else if (names(folder, leaf, status)) {
+    } else if (names(folder, leaf, status) == true) {
       // By now its maker may have put it in its place, and then let the lock go.
       remove_tree(folder, leaf, max_depth + 1);
     }
@@ -505,12 +513,14 @@ Result<Folder> create_folder(const Folder& folder, const std::string& leaf, bool
   // As in create().
   static_cast<void>(retry([&] { return ::flock(fd, LOCK_EX); }));
   struct stat status = {};
-  if (retry([&] { return ::fstat(fd, &status); }) != 0) {
+  const bool known = retry([&] { return ::fstat(fd, &status); }) == 0;
+  const std::optional<bool> named = known ? names(folder, leaf, status) : std::nullopt;
+  if (!named) {
     const int code = errno;
     static_cast<void>(retry([&] { return ::unlinkat(at, leaf.c_str(), AT_REMOVEDIR); }));
     return failed("cannot look up", name, code);
   }
-  return names(folder, leaf, status) ? std::move(made) : Folder();
+  return *named ? std::move(made) : Folder();
 }
 
 Result<Folder> open_below(const Folder& folder, const std::string& leaf) {

@@ -123,7 +123,7 @@ Result<Info> status(const File& file);
 /// Whether both are one file, whatever their names.
 bool same_file(const File& a, const File& b) noexcept;
 /// Whether both are of one file system.
-bool same_system(const File& a, const File& b) noexcept;
+Result<bool> same_system(const File& a, const File& b);
 /// Follows the links of the last part of `path`, also to a name that does not exist yet.
 Result<std::string> resolve_links(const Path& path);
 /// An error where this process may not write to the existing file or folder `path`.
@@ -190,10 +190,10 @@ Status sync_folder(const Folder& folder, const File& entry);
 void remove(const Folder& folder, const std::string& path) noexcept;
 /// Calls `visit` with every name in the folder; returns how many there were. What cannot be listed has none.
 std::size_t list(const Folder& folder, const std::function<void(std::string_view)>& visit);
-/// Removes `leaf` if it is a regular file or a folder whose maker has gone: nobody holds the lock that create() or
-/// create_folder() took. That also sees makers in other containers and on other hosts, whose process ids say nothing
-/// here.
-void remove_abandoned(const Folder& folder, const std::string& leaf) noexcept;
+/// Removes `leaf` if it is of this kind, a regular file or a folder, and its maker has gone: nobody holds the lock that
+/// create() or create_folder() took. That also sees makers in other containers and on other hosts, whose process ids
+/// say nothing here.
+void remove_abandoned(const Folder& folder, const std::string& leaf, Kind kind) noexcept;
 
 // ---- folders
 

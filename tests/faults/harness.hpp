@@ -103,14 +103,15 @@ void each_fault(const Calls& calls, bool kill, Visit&& visit) {
   }
 }
 
-/// The files of a folder, with their bytes.
+/// The files of a folder, with their bytes; of folders in it, "m/a.dat". A folder itself, "m/", has none.
 using Files = std::map<std::string, std::string>;
 inline Files files_in(const std::string& folder) {
   Files files;
-  for (const std::string& name : stele_test::names_in(folder)) {
-    const std::string path = folder + "/" + name;
-    std::string& bytes = files[name];
-    bytes.resize(std::filesystem::file_size(path));
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    const std::string path = entry.path().string();
+    std::string& bytes = files[path.substr(folder.size() + 1) + (entry.is_directory() ? "/" : "")];
+    if (entry.is_directory()) continue;
+    bytes.resize(entry.file_size());
     std::ifstream(path, std::ios::binary).read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   }
   return files;

@@ -55,6 +55,11 @@ Function* real(const char* name) {
   return reinterpret_cast<Function*>(::dlsym(RTLD_NEXT, name));
 }
 
+ssize_t real_readlinkat(int folder, const char* path, char* to, std::size_t size) {
+  static auto* const call = real<ssize_t(int, const char*, char*, std::size_t)>("readlinkat");
+  return call(folder, path, to, size);
+}
+
 bool watching() { return block != nullptr && block->folder[0] != '\0'; }
 
 /// A file that a call is about: whether it is watched, and its path below the folder.
@@ -89,7 +94,7 @@ class Subject {
     const int before = errno;
     char link[40];
     std::snprintf(link, sizeof link, "/proc/self/fd/%d", file);
-    const ssize_t size = ::readlinkat(AT_FDCWD, link, path, sizeof path - 1);
+    const ssize_t size = real_readlinkat(AT_FDCWD, link, path, sizeof path - 1);
     path[std::max<ssize_t>(size, 0)] = '\0';
     errno = before;
     return size > 0;
@@ -302,6 +307,16 @@ STELE_FAULTS_WRAP(int, renameat2, int from_folder, const char* from, int to_fold
               [&](bool) { return STELE_FAULTS_REAL(renameat2)(from_folder, from, to_folder, to, flags); });
 }
 
+STELE_FAULTS_WRAP(int, linkat, int from_folder, const char* from, int to_folder, const char* to, int flags) {
+  return turn("linkat", Subject(to_folder, to), {},
+              [&](bool) { return STELE_FAULTS_REAL(linkat)(from_folder, from, to_folder, to, flags); });
+}
+
+STELE_FAULTS_WRAP(int, mkdirat, int folder, const char* path, mode_t mode) {
+  return turn("mkdirat", Subject(folder, path), {.creates = true},
+              [&](bool) { return STELE_FAULTS_REAL(mkdirat)(folder, path, mode); });
+}
+
 STELE_FAULTS_WRAP(int, unlink, const char* path) {
   return turn("unlink", Subject(path), {}, [&](bool) { return STELE_FAULTS_REAL(unlink)(path); });
 }
@@ -313,6 +328,11 @@ STELE_FAULTS_WRAP(int, unlinkat, int folder, const char* path, int flags) {
 
 STELE_FAULTS_WRAP(ssize_t, readlink, const char* path, char* to, std::size_t size) {
   return turn("readlink", Subject(path), {}, [&](bool) { return STELE_FAULTS_REAL(readlink)(path, to, size); });
+}
+
+STELE_FAULTS_WRAP(ssize_t, readlinkat, int folder, const char* path, char* to, std::size_t size) {
+  return turn("readlinkat", Subject(folder, path), {},
+              [&](bool) { return STELE_FAULTS_REAL(readlinkat)(folder, path, to, size); });
 }
 
 // ---- what is known of a file, rights, locks

@@ -1,4 +1,5 @@
 // A save that goes wrong at any of its calls leaves the whole old file or the whole new one, and no litter.
+#include <stele/bundle.hpp>
 #include <stele/recorders/archive.hpp>
 #include <stele/stele.hpp>
 
@@ -42,7 +43,11 @@ std::string leftover_of(const std::string& name) {
   return "." + name + ".stele-" + std::to_string(child) + "-7.tmp";
 }
 
-bool is_temporary(const std::string& name) { return name.find(".stele-") != name.npos && name.ends_with(".tmp"); }
+/// Also of what lies in a temporary folder.
+bool is_temporary(const std::string& name) {
+  const std::size_t at = name.find(".stele-");
+  return at != name.npos && name.find(".tmp", at) != name.npos;
+}
 
 /// Another process that has begun to save to `path`, and goes on when it is told to.
 class Writer {
@@ -112,9 +117,12 @@ Calls prove(const TempDir& dir, const Case& c) {
   };
   const auto begin = [&] {
     for (const std::string& name : names_in(folder)) {
-      if (!c.beside.contains(name)) std::filesystem::remove(folder + "/" + name);
+      if (!c.beside.contains(name)) std::filesystem::remove_all(folder + "/" + name);
     }
-    for (const auto& [name, bytes] : c.before) write_text(folder + "/" + name, bytes);
+    for (const auto& [name, bytes] : c.before) {
+      const std::string path = folder + "/" + name;
+      name.ends_with('/') ? void(std::filesystem::create_directories(path)) : write_text(path, bytes);
+    }
   };
   const auto without_temporaries = [](Files files) {
     std::erase_if(files, [](const auto& file) { return is_temporary(file.first); });
@@ -158,9 +166,10 @@ Calls prove(const TempDir& dir, const Case& c) {
     ++(spoiled.kills() ? totals.kills : spoiled.fault == Fault::shorten ? totals.partial : totals.failures);
     Files now = found();
     if (status && spoiled.fault != Fault::fail_on) {
-      // A leftover that was there may stay where looking for it went wrong.
+      // A leftover that was there may stay where looking for it went wrong, and the old folder where removing it did.
+      const bool removing = *status && !c.before.empty() && spoiled.at > placed;
       for (const auto& [name, bytes] : now) {
-        CHECK((!is_temporary(name) || (!spoiled.hidden() && c.before.contains(name))));
+        CHECK((!is_temporary(name) || (!spoiled.hidden() && (removing || c.before.contains(name)))));
       }
     }
     now = without_temporaries(std::move(now));
@@ -408,4 +417,118 @@ TEST_CASE("faults: an archive that gets a tag, and that loses one") {
                            .save_again = [&](const std::string& in) { return has_two(in) ? remove(in) : Status(); }}),
            {"copy_file_range", "pread"});
   CHECK(image(good(recorder.load_module<Mlp>(removed / "m.zip"))) == image(first));
+}
+
+TEST_CASE("faults: a folder, new, over an old one, and beside what a killed one left") {
+  const auto put = [](stele::Bundle& bundle, const std::string& name, std::string_view text) -> Status {
+    STELE_TRY_ASSIGN(const auto file, bundle.create(name));
+    STELE_TRY(file->write(bytes_of(text)));
+    return file->commit();
+  };
+  const auto known = [](const stele::Bundle& folder) -> Status {
+    STELE_TRY_ASSIGN(const auto names, folder.names());
+    return names.size() <= 3 ? Status() : Status(stele::Error(stele::Errc::exists, "unknown files"));
+  };
+  const auto saving = [&](Durability durability) {
+    return [&put, &known, durability](const std::string& folder) -> Status {
+      STELE_TRY_ASSIGN(const auto sink, stele::folder_sink(folder + "/m", {durability}, known));
+      const auto bundle = sink->bundle();
+      STELE_TRY(put(*bundle, "a.dat", "new a"));
+      STELE_TRY(put(*bundle, "below/b.dat", "new b"));
+      return sink->commit();
+    };
+  };
+  const Files old = {{"m/", ""}, {"m/a.dat", "old a"}, {"m/below/", ""}, {"m/below/c.dat", "old c"}, {"m/empty/", ""}};
+  Files beside = old;
+  const std::string left = leftover_of("m");
+  beside.insert({{left + "/", ""}, {left + "/below/", ""}, {left + "/below/b.dat", "half"}});
+  for (const Durability durability : both) {
+    const TempDir dir;
+    for (const Files& before : {Files(), old, beside, Files{{"m/", ""}}}) {
+      const Calls calls = prove(dir, {.before = before, .save = saving(durability)});
+      const bool over = before.contains("m/a.dat");
+      const std::size_t placed = index_of(calls, over || before.empty() ? "renameat2" : "renameat", "/m");
+      REQUIRE(placed < calls.size());
+      CHECK((index_of(calls, "unlinkat", "/below", placed) < calls.size()) == over);
+      const auto synced = [&](std::string_view end, std::size_t from) {
+        std::size_t i = from;
+        while (i < calls.size() &&
+               !(std::string_view(calls[i].name) == "fsync" && std::string_view(calls[i].subject).ends_with(end))) {
+          ++i;
+        }
+        return i;
+      };
+      if (durability == Durability::process) {
+        CHECK(synced("", 0) == calls.size());
+        continue;
+      }
+      // The bytes, the names in the new folder, its own name.
+      CHECK(synced("/below", 0) < placed);
+      CHECK(synced(".tmp", synced("/below", 0)) < placed);
+      std::size_t last = placed + 1;
+      while (last < calls.size() && (std::string_view(calls[last].name) != "fsync" || calls[last].subject[0] != '\0')) {
+        ++last;
+      }
+      CHECK(last < calls.size());
+      CHECK(last < index_of(calls, "unlinkat", "/below", placed));
+    }
+  }
+}
+
+TEST_CASE("faults: file systems that can rename in one way only") {
+  const TempDir dir;
+  const std::string folder = std::filesystem::canonical(dir.path()).string();
+  const auto yes = [](const stele::Bundle&) { return Status(); };
+  const auto save_folder = [&](stele::FileSinkOptions options) -> Status {
+    STELE_TRY_ASSIGN(const auto sink, stele::folder_sink(folder + "/m", options, yes));
+    STELE_TRY_ASSIGN(const auto file, sink->bundle()->create("a"));
+    STELE_TRY(file->write(bytes_of("new")));
+    STELE_TRY(file->commit());
+    return sink->commit();
+  };
+  const auto save_file = [&](stele::FileSinkOptions options) -> Status {
+    STELE_TRY_ASSIGN(const auto sink, stele::file_sink(folder + "/f", options));
+    STELE_TRY(sink->write(bytes_of("new")));
+    return sink->commit();
+  };
+  const stele::FileSinkOptions fresh{.durability = Durability::process, .overwrite = false};
+  /// The save where the first renameat2 is refused.
+  const auto without_flags = [&](const Files& before, const auto& save, int code) {
+    const auto begin = [&] {
+      std::filesystem::remove_all(folder + "/m");
+      std::filesystem::remove_all(folder + "/f");
+      if (!before.empty()) std::filesystem::create_directory(folder + "/m");
+      for (const auto& [name, bytes] : before) write_text(folder + "/" + name, bytes);
+    };
+    begin();
+    Calls calls;
+    {
+      const Watch watch(folder);
+      good(save());
+      calls = Watch::calls();
+    }
+    begin();
+    const auto at = static_cast<std::uint32_t>(index_of(calls, "renameat2", "") + 1);
+    REQUIRE(at <= calls.size());
+    const Watch watch(folder, {at, Fault::fail, code});
+    return save();
+  };
+  const Files after = {{"m/", ""}, {"m/a", "new"}};
+  for (const int code : {EINVAL, ENOSYS, EOPNOTSUPP}) {
+    CAPTURE(code);
+    // A new file by a second name, a new folder by a rename that replaces nothing.
+    good(without_flags(
+        {}, [&] { return save_file(fresh); }, code));
+    CHECK(files_in(folder) == Files{{"f", "new"}});
+    good(without_flags(
+        {}, [&] { return save_folder(fresh); }, code));
+    CHECK(files_in(folder) == after);
+  }
+  const Files old = {{"m/b", "old"}};
+  for (const int code : {EINVAL, ENOSYS, EBUSY, EXDEV}) {
+    CAPTURE(code);
+    CHECK(code_of(without_flags(
+              old, [&] { return save_folder({Durability::process}); }, code)) == stele::Errc::exists);
+    CHECK(files_in(folder) == Files{{"m/", ""}, {"m/b", "old"}});
+  }
 }

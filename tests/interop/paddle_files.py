@@ -54,6 +54,7 @@ DTYPES = {  # stele's name -> Paddle's, and what NumPy holds it in
     "c64": ("complex64", "<c8"), "c128": ("complex128", "<c16"),
     "f8_e4m3fn": ("float8_e4m3fn", "u1"), "f8_e5m2": ("float8_e5m2", "u1"),
 }
+NUMPY = {paddle_name: (name, numpy) for name, (paddle_name, numpy) in DTYPES.items()}
 CPU = core.CPUPlace()
 
 
@@ -208,25 +209,44 @@ def ernie(parameter, dtype):
     return tokens, norm(x + y, "encoder_layer_0_post_ffn_layer_norm")
 
 
+class Buffers(paddle.nn.Layer):
+    """A buffer that is saved, and one that is not, by its name, although Paddle 3 has it among the parameters of the
+    program: as LSTM has its dropout_state__non_persistable."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("kept", paddle.zeros([3]))
+        dropped = paddle.zeros([2, 3])
+        dropped.name = "dropped__non_persistable"
+        self.register_buffer("dropped", dropped, persistable=False)
+        self.weight = self.create_parameter([2, 3])
+
+    def forward(self, x):
+        return x * self.weight + self.dropped + self.kept
+
+
 NAMES = ["\U0001f600", "\uff5e", "\u65e5\u672c\u8a9e", "caf\u00e9", "cafe\u0301", "with space", "a.b", "a/b", "a/c/d",
          "a", "Z", "10", "9", "%", "x@GRAD"]
 NAMES.remove("a")  # as a file it would be where the folder of a/b is
 
 
-def make_jit(folder, prefix):
+def make_jit(folder, prefix, layer, shape):
     paddle.disable_static()
     records = {}
     with unique_name.guard():
-        model = LeNet()
-        for tensor in [*model.parameters(), *model.buffers()]:
-            array = values(tensor.name, "f32", tensor.shape)
+        model = layer()
+        for tensor in model.state_dict().values():
+            dtype = NUMPY[str(tensor.dtype).rpartition(".")[2]][0]
+            array = values(tensor.name, dtype, tensor.shape)
             if tensor.name.endswith(".w_2"):  # a variance
                 array = np.abs(array) + np.float32(0.5)
             tensor.set_value(array)
-            records[tensor.name] = (tensor.name, "f32", array)
+            records[tensor.name] = (tensor.name, dtype, array)
         model.eval()
-        paddle.jit.save(model, str(folder / prefix), [paddle.static.InputSpec([None, 1, 8, 8], "float32", "image")])
+        paddle.jit.save(model, str(folder / prefix), [paddle.static.InputSpec(shape, "float32", "image")])
     paddle.enable_static()
+    if OLD:
+        (folder / f"{prefix}.pdiparams.info").unlink()  # a pickle that says which are trainable
     expect(folder / f"{prefix}.txt", [records[n] for n in sorted(records)])
 
 
@@ -247,7 +267,8 @@ def adam(model):
 
 def make_new(folder):
     """What Paddle 3 writes: a program in JSON ("PIR")."""
-    make_jit(folder, "lenet")
+    make_jit(folder, "lenet", LeNet, [None, 1, 8, 8])
+    make_jit(folder, "buffers", Buffers, [2, 3])
 
     model = Model()
     with model.building():
@@ -324,8 +345,8 @@ def make_new(folder):
 
 def make_old(folder):
     """What Paddle wrote before, and still does when asked: a ProgramDesc."""
-    make_jit(folder, "lenet_old")
-    (folder / "lenet_old.pdiparams.info").unlink()  # a pickle that says which are trainable
+    make_jit(folder, "lenet_old", LeNet, [None, 1, 8, 8])
+    make_jit(folder, "buffers_old", Buffers, [2, 3])
 
     model = Model()
     with model.building():
@@ -399,9 +420,6 @@ def records_of(text):
 def bytes_of(name):
     parts = name.split("%")
     return parts[0].encode() + b"".join(bytes.fromhex(p[:2]) + p[2:].encode() for p in parts[1:])
-
-
-NUMPY = {paddle_name: (name, numpy) for name, (paddle_name, numpy) in DTYPES.items()}
 
 
 def described(tensor):

@@ -1,0 +1,471 @@
+#include "tensor.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "snapshot_internal.hpp"
+#include "stele/detail/little_endian.hpp"
+#include "stele/quantize.hpp"
+#include "text.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace nnef {
+namespace {
+
+constexpr std::uint64_t max_data = std::numeric_limits<std::uint32_t>::max();
+
+/// Bits of the narrowest dtype that holds integers of so many.
+unsigned width_of(unsigned bits) { return std::max(8U, std::bit_ceil(bits)); }
+
+DType integer_of(bool sign, unsigned width) {
+  switch (width) {
+    case 8:
+      return sign ? DType::i8 : DType::u8;
+    case 16:
+      return sign ? DType::i16 : DType::u16;
+    case 32:
+      return sign ? DType::i32 : DType::u32;
+    default:
+      return sign ? DType::i64 : DType::u64;
+  }
+}
+
+Error bad(const char* what, std::uint64_t at, std::string expected, std::string found) {
+  return Error(Errc::malformed, what).offset(at).expected(std::move(expected)).found(std::move(found));
+}
+
+float float_at(const std::byte* at) { return std::bit_cast<float>(load_le<std::uint32_t>(at)); }
+
+/// Limits as 1.0 to 1.0.2 have them behind the item type: what all-zero and all-one bits stand for.
+void note_limits(Tensor& tensor, const std::byte* parameters, bool logarithmic) {
+  const float low = float_at(parameters);
+  const float high = float_at(parameters + 4);
+  if (!std::isfinite(low) || !std::isfinite(high) || !(low < high)) return;
+  Value::Map map{{"scheme", Value(logarithmic ? "logarithmic" : "linear")},
+                 {"bits", Value(std::int64_t{tensor.bits})},
+                 {"max", Value(static_cast<double>(high))}};
+  if (logarithmic) {
+    if (low != 0) map.emplace_back("signed", Value(true));
+  } else {
+    map.emplace_back("min", Value(static_cast<double>(low)));
+  }
+  tensor.notes.emplace(quantization_key, Value(std::move(map)));
+}
+
+/// Sets what follows from type and bits. `at`: the offset of both, for errors.
+Status set_items(Tensor& tensor, ItemType type, std::uint32_t bits, std::uint64_t at) {
+  const auto refuse = [&](const char* expected) {
+    return Error(Errc::unsupported, "items of no possible width")
+        .offset(at)
+        .expected(expected)
+        .found(std::to_string(bits) + " bits");
+  };
+  if (bits < 1 || bits > 64) return refuse("1 to 64 bits");
+  tensor.bits = bits;
+  switch (type) {
+    case ItemType::floating:
+      if (bits != 16 && bits != 32 && bits != 64) return refuse("16, 32 or 64 bits of a float");
+      tensor.dtype = bits == 16 ? DType::f16 : bits == 32 ? DType::f32 : DType::f64;
+      return {};
+    case ItemType::boolean:
+      if (bits != 1 && bits != 8) return refuse("1 or 8 bits of a bool");
+      tensor.dtype = DType::boolean;
+      tensor.packed = true;  // of 8 bits, all but 0 is true
+      if (bits == 8) tensor.notes.emplace(bits_key, Value(std::int64_t{8}));
+      return {};
+    case ItemType::unsigned_integer:
+    case ItemType::quantized_unsigned:
+    case ItemType::quantized_signed:
+    case ItemType::signed_integer:
+      break;
+  }
+  const bool sign = type == ItemType::signed_integer || type == ItemType::quantized_signed;
+  tensor.dtype = integer_of(sign, width_of(bits));
+  tensor.packed = bits != width_of(bits);
+  if (tensor.packed) tensor.notes.emplace(bits_key, Value(std::int64_t{bits}));
+  if (type == ItemType::quantized_signed || type == ItemType::quantized_unsigned) {
+    tensor.notes.emplace(quantized_key, Value(true));
+  }
+  return {};
+}
+
+/// The bytes of the data, and of the elements.
+Status set_sizes(Tensor& tensor, std::uint64_t at) {
+  const auto count = element_count(tensor.shape());
+  const auto bits = count ? checked_mul(*count, tensor.bits) : std::nullopt;
+  const auto size = count ? byte_length(tensor.dtype, *count) : std::nullopt;
+  if (!bits || !size) return bad("more items than can be counted", at, "fewer", to_string(tensor.shape()));
+  tensor.bytes = *bits / 8 + (*bits % 8 != 0 ? 1 : 0);
+  tensor.size = *size;
+  return {};
+}
+
+/// 2017: magic and version; u32 length of the header, u32 rank, u32[rank] extents; u8 type (0 float, 1 quantized
+/// unsigned, 2 signed, 3 unsigned), u8 bits, u16 length of a text of quantization, text.
+Result<std::optional<Tensor>> read_provisional(const Source& source, std::span<const std::byte> head) {
+  const std::optional<Tensor> no;
+  const auto header = load_le<std::uint32_t>(head.data() + 4);
+  const auto rank = load_le<std::uint32_t>(head.data() + 8);
+  if (rank > max_rank || header < 16 + 4 * rank || header > source.size() || head.size() < 16 + 4 * rank) return no;
+  const std::size_t at = 12 + std::size_t{4} * rank;
+  const auto text_size = load_le<std::uint16_t>(head.data() + at + 2);
+  if (header != at + 4 + text_size) return no;
+  Tensor tensor;
+  tensor.rank = rank;
+  for (std::size_t i = 0; i < rank; ++i) tensor.extents[i] = load_le<std::uint32_t>(head.data() + 12 + 4 * i);
+  constexpr std::array types = {ItemType::floating, ItemType::quantized_unsigned, ItemType::signed_integer,
+                                ItemType::unsigned_integer};
+  const auto type = static_cast<std::size_t>(head[at]);
+  if (type >= types.size()) return no;
+  STELE_TRY(set_items(tensor, types[type], static_cast<std::uint32_t>(head[at + 1]), at));
+  STELE_TRY(set_sizes(tensor, 12));
+  if (source.size() - header != tensor.bytes) return no;
+  tensor.data = header;
+  if (text_size != 0) {
+    std::string text(text_size, '\0');
+    STELE_TRY(source.read_at(at + 4, std::as_writable_bytes(std::span(text))));
+    note_operation(text, tensor.notes);
+  }
+  return std::optional(std::move(tensor));
+}
+
+// ---- items that are not elements
+
+struct Packed {
+  SourcePtr source;
+  std::uint64_t data;
+  unsigned bits;
+  unsigned width;  // bytes of an element
+  bool sign;
+  bool boolean;
+};
+
+/// Item `i` of a stream of bits, the most significant first.
+std::uint64_t item(const std::byte* bytes, std::uint64_t i, unsigned bits) {
+  std::uint64_t at = i * bits;
+  std::uint64_t value = 0;
+  for (unsigned left = bits; left != 0;) {
+    const auto skip = static_cast<unsigned>(at % 8);
+    const unsigned n = std::min(left, 8 - skip);
+    const auto byte = static_cast<unsigned>(bytes[at / 8]);
+    value = value << n | (byte >> (8 - skip - n) & ((1U << n) - 1));
+    at += n;
+    left -= n;
+  }
+  return value;
+}
+
+std::uint64_t whole_bytes(const std::byte* bytes, std::uint64_t i, unsigned bits) {
+  std::uint64_t value = 0;
+  for (unsigned k = 0; k < bits / 8; ++k) value |= static_cast<std::uint64_t>(bytes[i * (bits / 8) + k]) << 8 * k;
+  return value;
+}
+
+Status packed_read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out,
+                   ReadContext& context) {
+  const Packed& packed = *static_cast<const Packed*>(at);
+  ReadContext::Piece staging(context);
+  for (std::size_t done = 0; done < out.size();) {
+    const std::uint64_t first = (offset + done) / packed.width;
+    // Eight items end at a byte's end.
+    const std::uint64_t begin = first / 8 * packed.bits;
+    const std::uint64_t skip = first % 8;
+    const auto n = static_cast<std::size_t>(
+        std::min<std::uint64_t>((out.size() - done) / packed.width, (ReadContext::piece_size / packed.bits - 2) * 8));
+    const std::uint64_t bits = (skip + n) * packed.bits;
+    STELE_TRY(packed.source->read_at(packed.data + begin,
+                                     {staging.data(), static_cast<std::size_t>(bits / 8 + (bits % 8 != 0 ? 1 : 0))}));
+    for (std::size_t i = 0; i < n; ++i) {
+      std::uint64_t value = packed.bits % 8 == 0 ? whole_bytes(staging.data(), skip + i, packed.bits)
+                                                 : item(staging.data(), skip + i, packed.bits);
+      if (packed.sign && (value >> (packed.bits - 1) & 1U) != 0 && packed.bits < 64) {
+        value |= ~std::uint64_t{0} << packed.bits;
+      }
+      if (packed.boolean) value = value != 0 ? 1 : 0;
+      for (unsigned k = 0; k < packed.width; ++k) out[done++] = static_cast<std::byte>(value >> 8 * k & 0xff);
+    }
+  }
+  return {};
+}
+
+constexpr LeafOps packed_ops{.read = packed_read};
+// A leaf's number is its offset in the file.
+constexpr LeafOps plain_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
+  return {static_cast<const Source*>(at), number};
+}};
+
+/// Packs the elements of a leaf into items.
+class PackingSink final : public PieceSink {
+ public:
+  PackingSink(const LeafView& leaf, unsigned bits, Gather& out)
+      : bits_(bits), width_(element_size(leaf.dtype())), out_(out) {
+    const DTypeClass kind = dtype_class(leaf.dtype());
+    sign_ = kind == DTypeClass::signed_int;
+    boolean_ = kind == DTypeClass::boolean;
+  }
+
+  Status piece(std::span<const std::byte> bytes) override {
+    for (std::size_t at = 0; at < bytes.size(); at += width_) {
+      const std::uint64_t value = whole_bytes(bytes.data() + at, 0, 8 * width_);
+      STELE_TRY(check(value));
+      if (bits_ % 8 == 0) {
+        for (unsigned k = 0; k < bits_ / 8; ++k) STELE_TRY(put(static_cast<std::byte>(value >> 8 * k & 0xff)));
+      } else {
+        for (unsigned left = bits_; left != 0;) {
+          const unsigned n = std::min(left, 8 - filled_);
+          byte_ = byte_ << n | static_cast<unsigned>(value >> (left - n) & ((1U << n) - 1));
+          filled_ += n;
+          left -= n;
+          if (filled_ == 8) STELE_TRY(put(static_cast<std::byte>(std::exchange(byte_, 0))));
+          filled_ %= 8;
+        }
+      }
+      ++index_;
+    }
+    return {};
+  }
+  Status finish() {
+    if (filled_ != 0) STELE_TRY(put(static_cast<std::byte>(byte_ << (8 - filled_))));
+    return out_.write({staging_.data(), used_});
+  }
+
+ private:
+  Status check(std::uint64_t value) const {
+    if (boolean_ && value > 1) {
+      return Error(Errc::malformed, "a bool that is neither 0 nor 1").found("element " + std::to_string(index_));
+    }
+    if (bits_ == 8 * width_) return {};
+    const auto top = static_cast<std::int64_t>(value << (64 - 8 * width_)) >> (64 - 8 * width_);
+    const bool fits =
+        sign_ ? top >= -(std::int64_t{1} << (bits_ - 1)) && top < std::int64_t{1} << (bits_ - 1) : value >> bits_ == 0;
+    if (fits) return {};
+    return Error(Errc::out_of_range, "a number that does not fit the item")
+        .expected("numbers of " + std::to_string(bits_) + " bits")
+        .found("another one in element " + std::to_string(index_));
+  }
+  Status put(std::byte byte) {
+    staging_[used_++] = byte;
+    if (used_ < staging_.size()) return {};
+    return out_.write({staging_.data(), std::exchange(used_, 0)});
+  }
+
+  unsigned bits_;
+  unsigned width_;
+  bool sign_ = false;
+  bool boolean_ = false;
+  Gather& out_;
+  unsigned byte_ = 0;
+  unsigned filled_ = 0;  // bits of it
+  std::uint64_t index_ = 0;
+  std::array<std::byte, 4096> staging_;
+  std::size_t used_ = 0;
+};
+
+}  // namespace
+
+Result<Tensor> read_header(const Source& source) {
+  std::array<std::byte, header_size + 4> head{};
+  const auto known = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), head.size()));
+  STELE_TRY(source.read_at(0, {head.data(), known}));
+  if (known < 2 || head[0] != std::byte{0x4e} || head[1] != std::byte{0xef}) {
+    return Error(Errc::bad_magic, "not an NNEF tensor file").offset(0).expected("4e ef");
+  }
+  if (known < 16) return Error(Errc::truncated, "a header that ends early").offset(known);
+  if (head[2] != std::byte{1} || head[3] != std::byte{0}) {
+    return Error(Errc::unsupported, "another version of NNEF")
+        .offset(2)
+        .expected("1.0")
+        .found(std::to_string(static_cast<int>(head[2])) + "." + std::to_string(static_cast<int>(head[3])));
+  }
+  const std::uint64_t length = load_le<std::uint32_t>(head.data() + 4);
+  const bool exact = source.size() == header_size + length;
+  const bool four_more = source.size() == header_size + 4 + length && load_le<std::uint32_t>(head.data() + 128) == 0;
+  if (!exact && !four_more) {
+    STELE_TRY_ASSIGN(auto provisional, read_provisional(source, {head.data(), known}));
+    if (provisional) return std::move(*provisional);
+    return Error(source.size() < header_size + length ? Errc::truncated : Errc::malformed,
+                 "a file of another size than its header says")
+        .offset(4)
+        .expected(std::to_string(header_size + length) + " bytes")
+        .found(std::to_string(source.size()));
+  }
+  Tensor tensor;
+  tensor.data = header_size + (exact ? 0 : 4);
+  tensor.rank = load_le<std::uint32_t>(head.data() + 8);
+  if (tensor.rank > max_rank) return bad("too many dimensions", 8, "at most 8", std::to_string(tensor.rank));
+  for (std::size_t i = 0; i < max_rank; ++i) {
+    tensor.extents[i] = load_le<std::uint32_t>(head.data() + 12 + 4 * i);
+    if (i < tensor.rank || tensor.extents[i] == 0) continue;
+    return bad("an extent beyond the rank", 12 + 4 * i, "0", std::to_string(tensor.extents[i]));
+  }
+  const auto bits = load_le<std::uint32_t>(head.data() + 44);
+  const auto code = load_le<std::uint16_t>(head.data() + 48);
+  const auto vendor = load_le<std::uint16_t>(head.data() + 50);
+  const std::byte* parameters = head.data() + 52;
+  if (vendor != 0) {
+    tensor.dtype = DType::opaque;
+    tensor.bytes = tensor.size = length;
+    tensor.notes = {{std::string(vendor_key), Value(std::int64_t{vendor})},
+                    {std::string(type_key), Value(std::int64_t{code})},
+                    {std::string(bits_key), Value(std::int64_t{bits})}};
+    return tensor;
+  }
+  ItemType type{};
+  bool logarithmic = false;
+  switch (code) {
+    case 1:  // until 1.0.2, a parameter says that they are signed
+      type = load_le<std::uint32_t>(parameters) != 0 ? ItemType::signed_integer : ItemType::unsigned_integer;
+      break;
+    case 0:
+    case 2:
+    case 3:
+    case 4:
+    case 5:
+      type = static_cast<ItemType>(code);
+      break;
+    case 0x10:  // until 1.0.2: quantized, linear
+      type = ItemType::quantized_unsigned;
+      break;
+    case 0x11:  // until 1.0.2: quantized, logarithmic
+      logarithmic = true;
+      type = ItemType::quantized_unsigned;
+      break;
+    case 0x100:  // by the letters of 1.0.3
+      type = ItemType::signed_integer;
+      break;
+    case 0x101:
+      type = ItemType::boolean;
+      break;
+    default:
+      return Error(Errc::unsupported, "an item type that is not known").offset(48).found(std::to_string(code));
+  }
+  STELE_TRY(set_items(tensor, type, bits, 44));
+  STELE_TRY(set_sizes(tensor, 12));
+  if (tensor.bytes != length) {
+    return bad("a length that does not fit the extents", 4, std::to_string(tensor.bytes), std::to_string(length));
+  }
+  if (code == 0x10 || code == 0x11 || code == 2) note_limits(tensor, parameters, logarithmic);
+  return tensor;
+}
+
+void add(SnapshotBuilder& to, std::string_view name, Tensor tensor, SourcePtr source) {
+  Provider provider{&plain_ops, source.get(), tensor.data};
+  if (tensor.packed) {
+    const DTypeClass kind = dtype_class(tensor.dtype);
+    auto packed = std::make_shared<const Packed>(Packed{source, tensor.data, tensor.bits, element_size(tensor.dtype),
+                                                        kind == DTypeClass::signed_int, kind == DTypeClass::boolean});
+    provider = {&packed_ops, packed.get(), 0};
+    to.keep(std::move(packed));
+  } else {
+    to.keep(std::move(source));
+  }
+  to.tensor(to.intern(name), tensor.dtype, tensor.shape(), tensor.size, provider);
+  for (auto& [key, value] : tensor.notes) to.annotate(key, std::move(value));
+}
+
+Result<Form> form_of(const LeafView& leaf) {
+  const auto refuse = [&](std::string expected, std::string found) {
+    return Error(Errc::not_representable, "NNEF files cannot hold this")
+        .path(leaf.path())
+        .expected(std::move(expected))
+        .found(std::move(found));
+  };
+  const auto number = [&](std::string_view key) -> std::optional<std::int64_t> {
+    const Annotations* notes = leaf.annotations();
+    const auto found = notes != nullptr ? notes->find(std::string(key)) : Annotations::const_iterator();
+    if (notes == nullptr || found == notes->end()) return std::nullopt;
+    const Value* value = key == quantization_key ? found->second.find("bits") : &found->second;
+    const bool there = value != nullptr && value->as_i64() != nullptr;
+    return there ? *value->as_i64() : std::int64_t{0};
+  };
+  Form form;
+  const auto bits = number(bits_key);
+  for (const Extent e : leaf.shape()) {
+    if (e > max_data) return refuse("extents of 32 bits", to_string(leaf.shape()));
+  }
+  const auto small = [&]() -> Result<Form> {
+    if (form.bytes <= max_data) return form;
+    return refuse("less than 4 GiB of data; .stele and safetensors files hold more",
+                  std::to_string(form.bytes) + " bytes");
+  };
+  if (leaf.dtype() == DType::opaque) {
+    const auto vendor = number(vendor_key);
+    const auto type = number(type_key);
+    constexpr std::int64_t most = 0xffff;
+    if (!vendor || !type || !bits || *vendor < 1 || *vendor > most || *type < 0 || *type > most || *bits < 0 ||
+        *bits > static_cast<std::int64_t>(max_data)) {
+      return refuse("annotations nnef.vendor, nnef.type and nnef.bits", "an opaque tensor without them");
+    }
+    form.type = static_cast<ItemType>(*type);
+    form.vendor = static_cast<std::uint16_t>(*vendor);
+    form.bits = static_cast<unsigned>(*bits);
+    form.bytes = leaf.byte_size();
+    return small();
+  }
+  const unsigned width = v0::bits(leaf.dtype());
+  form.bits = width;
+  switch (dtype_class(leaf.dtype())) {
+    case DTypeClass::floating:
+      break;
+    case DTypeClass::boolean:
+      form.type = ItemType::boolean;
+      form.bits = bits && *bits == 8 ? 8 : 1;
+      form.packed = form.bits == 1;
+      break;
+    default: {
+      const bool sign = dtype_class(leaf.dtype()) == DTypeClass::signed_int;
+      const auto quantized = number(quantization_key);
+      form.type = sign ? ItemType::signed_integer : ItemType::unsigned_integer;
+      if (quantized || number(quantized_key))
+        form.type = sign ? ItemType::quantized_signed : ItemType::quantized_unsigned;
+      if (bits || quantized) {
+        const std::int64_t wanted = bits ? *bits : *quantized;
+        if (wanted < 1 || wanted > width) {
+          return refuse("1 to " + std::to_string(width) + " bits in " + std::string(name(leaf.dtype())),
+                        std::to_string(wanted));
+        }
+        form.bits = static_cast<unsigned>(wanted);
+      }
+      form.packed = form.bits != width;
+    }
+  }
+  const auto all = checked_mul(leaf.size(), form.bits);
+  form.bytes = all ? *all / 8 + (*all % 8 != 0 ? 1 : 0) : std::numeric_limits<std::uint64_t>::max();
+  return small();
+}
+
+std::array<std::byte, header_size> header_of(const Form& form, std::span<const Extent> shape) {
+  std::array<std::byte, header_size> head{std::byte{0x4e}, std::byte{0xef}, std::byte{1}, std::byte{0}};
+  store_le(head.data() + 4, static_cast<std::uint32_t>(form.bytes));
+  store_le(head.data() + 8, static_cast<std::uint32_t>(shape.size()));
+  for (std::size_t i = 0; i < shape.size(); ++i)
+    store_le(head.data() + 12 + 4 * i, static_cast<std::uint32_t>(shape[i]));
+  store_le(head.data() + 44, static_cast<std::uint32_t>(form.bits));
+  store_le(head.data() + 48, static_cast<std::uint16_t>(form.type));
+  store_le(head.data() + 50, form.vendor);
+  return head;
+}
+
+Status write(const LeafView& leaf, const Form& form, Sink& sink, ReadContext& context) {
+  STELE_TRY(sink.reserve(header_size + form.bytes));
+  Gather gather(sink);
+  STELE_TRY(gather.write(header_of(form, leaf.shape())));
+  if (form.packed) {
+    PackingSink packing(leaf, form.bits, gather);
+    STELE_TRY(with_path(leaf.stream(packing, context), leaf));
+    STELE_TRY(packing.finish());
+  } else {
+    STELE_TRY(gather.leaf(leaf, context));
+  }
+  return gather.flush();
+}
+
+}  // namespace nnef
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,81 @@
+// One tensor file: its header, read and written, and items that are not as they lie. The layout stands in
+// stele/recorders/nnef.hpp.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+#include "gather.hpp"
+#include "stele/dtype.hpp"
+#include "stele/shape.hpp"
+#include "stele/snapshot.hpp"
+#include "stele/source.hpp"
+#include "stele/value.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace nnef {
+
+inline constexpr std::uint64_t header_size = 128;
+inline constexpr std::size_t max_rank = 8;
+
+// Annotations.
+inline constexpr std::string_view bits_key = "nnef.bits";
+inline constexpr std::string_view quantized_key = "nnef.quantized";
+inline constexpr std::string_view vendor_key = "nnef.vendor";
+inline constexpr std::string_view type_key = "nnef.type";
+inline constexpr std::string_view operation_key = "nnef.quantization";  // a text of graph.quant that is not understood
+
+enum class ItemType : std::uint16_t {
+  floating = 0,
+  unsigned_integer = 1,
+  quantized_unsigned = 2,
+  quantized_signed = 3,
+  signed_integer = 4,
+  boolean = 5,
+};
+
+/// What a file holds.
+struct Tensor {
+  DType dtype = DType::none;
+  unsigned bits = 0;    // of an item
+  bool packed = false;  // items are not elements of `dtype`
+  std::uint32_t rank = 0;
+  std::array<Extent, max_rank> extents{};
+  std::uint64_t data = 0;   // offset
+  std::uint64_t bytes = 0;  // of the data in the file
+  std::uint64_t size = 0;   // of the elements
+  Annotations notes;
+  std::span<const Extent> shape() const noexcept { return {extents.data(), rank}; }
+};
+
+/// Reads a file's header and checks it against the file's size. Errors: bad_magic, truncated, unsupported, malformed,
+/// limit.
+Result<Tensor> read_header(const Source& source);
+
+/// Adds the tensor of a file to the snapshot, lazily; keeps the source.
+void add(SnapshotBuilder& to, std::string_view name, Tensor tensor, SourcePtr source);
+
+/// How a leaf is written.
+struct Form {
+  ItemType type = ItemType::floating;
+  std::uint16_t vendor = 0;
+  unsigned bits = 0;
+  bool packed = false;
+  std::uint64_t bytes = 0;  // of the data
+};
+/// Errors: not_representable (too large, too many dimensions, an annotation that does not fit its dtype).
+Result<Form> form_of(const LeafView& leaf);
+std::array<std::byte, header_size> header_of(const Form& form, std::span<const Extent> shape);
+/// Writes a whole file: header and items. `leaf` is in the order of files. Errors: out_of_range (a number that has more
+/// than the bits that its annotation says), those of reading and writing.
+Status write(const LeafView& leaf, const Form& form, Sink& sink, ReadContext& context);
+
+}  // namespace nnef
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,297 @@
+#include "text.hpp"
+
+#include <charconv>
+#include <cmath>
+
+#include "stele/quantize.hpp"
+#include "tensor.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace nnef {
+namespace {
+
+struct Token {
+  enum class Kind : std::uint8_t { end, word, number, string, symbol } kind = Kind::end;
+  std::string_view text;  // of a string without its quotes
+  std::size_t at = 0;
+};
+
+/// The words of a text. Comments run from # to the end of the line; strings have no escapes.
+class Tokens {
+ public:
+  explicit Tokens(std::string_view text) : text_(text) { next(); }
+
+  const Token& now() const noexcept { return now_; }
+  bool is(char symbol) const noexcept { return now_.kind == Token::Kind::symbol && now_.text.front() == symbol; }
+  bool ok() const noexcept { return ok_; }
+  std::string_view from(std::size_t begin) const noexcept { return text_.substr(begin, last_end_ - begin); }
+
+  void next() {
+    last_end_ = at_;
+    skip_blanks();
+    now_ = {Token::Kind::end, {}, at_};
+    if (at_ == text_.size()) return;
+    const char c = text_[at_];
+    const std::size_t begin = at_;
+    if (is_letter(c)) {
+      while (at_ < text_.size() && (is_letter(text_[at_]) || is_digit(text_[at_]))) ++at_;
+      now_ = {Token::Kind::word, text_.substr(begin, at_ - begin), begin};
+    } else if (is_digit(c) || (c == '-' && at_ + 1 < text_.size() && is_digit(text_[at_ + 1]))) {
+      const auto part = [&](std::size_t i) {
+        const char d = text_[i];
+        const char before = text_[i - 1];
+        return is_digit(d) || d == '.' || d == 'e' || d == 'E' ||
+               ((d == '-' || d == '+') && (before == 'e' || before == 'E'));
+      };
+      do ++at_;
+      while (at_ < text_.size() && part(at_));
+      now_ = {Token::Kind::number, text_.substr(begin, at_ - begin), begin};
+    } else if (c == '\'' || c == '"') {
+      const std::size_t end = text_.find(c, begin + 1);
+      if (end == std::string_view::npos) {
+        ok_ = false;
+        at_ = text_.size();
+        return;
+      }
+      at_ = end + 1;
+      now_ = {Token::Kind::string, text_.substr(begin + 1, end - begin - 1), begin};
+    } else {
+      ++at_;
+      now_ = {Token::Kind::symbol, text_.substr(begin, 1), begin};
+    }
+  }
+  bool take(char symbol) {
+    if (!is(symbol)) return false;
+    next();
+    return true;
+  }
+  Error expected(const char* what) const {
+    return Error(Errc::malformed, "a text that is none of NNEF")
+        .offset(now_.at)
+        .expected(what)
+        .found(now_.kind == Token::Kind::end ? "the end" : std::string(now_.text.substr(0, 40)));
+  }
+
+ private:
+  static bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
+  static bool is_digit(char c) { return c >= '0' && c <= '9'; }
+  void skip_blanks() {
+    while (at_ < text_.size()) {
+      const char c = text_[at_];
+      if (c == '#') {
+        at_ = std::min(text_.find_first_of("\r\n", at_), text_.size());
+      } else if (c == ' ' || c == '\t' || c == '\n' || c == '\r') {
+        ++at_;
+      } else {
+        return;
+      }
+    }
+  }
+
+  std::string_view text_;
+  std::size_t at_ = 0;
+  std::size_t last_end_ = 0;
+  Token now_;
+  bool ok_ = true;
+};
+
+/// Passes over a value: tokens up to a comma or the bracket that ends the arguments.
+Status skip_value(Tokens& in) {
+  std::size_t depth = 0;
+  for (;; in.next()) {
+    if (in.now().kind == Token::Kind::end) return in.expected("the end of the arguments");
+    const bool opens = in.is('(') || in.is('[') || in.is('{');
+    const bool closes = in.is(')') || in.is(']') || in.is('}');
+    if (depth == 0 && (closes || in.is(','))) return {};
+    depth = opens ? depth + 1 : closes ? depth - 1 : depth;
+  }
+}
+
+/// `(name = value, …)`; `visit` reads the value of a name, or leaves it.
+template <class Visit>
+Status each_argument(Tokens& in, Visit visit) {
+  if (!in.take('(')) return in.expected("(");
+  while (!in.take(')')) {
+    const std::string_view name = in.now().text;
+    if (in.now().kind != Token::Kind::word) return in.expected("the name of an argument");
+    in.next();
+    if (!in.take('=')) return in.expected("=");
+    STELE_TRY(visit(name));
+    STELE_TRY(skip_value(in));
+    if (!in.is(')') && !in.take(',')) return in.expected("a comma or )");
+  }
+  return {};
+}
+
+Result<Variable> read_variable(Tokens& in, std::string_view id) {
+  Variable variable;
+  variable.id = id;
+  if (in.take('<')) {
+    in.next();
+    if (!in.take('>')) return in.expected(">");
+  }
+  const std::size_t at = in.now().at;
+  bool labelled = false;
+  STELE_TRY(each_argument(in, [&](std::string_view name) -> Status {
+    if (name == "label") {
+      if (in.now().kind != Token::Kind::string) return in.expected("a string");
+      variable.label = in.now().text;
+      labelled = true;
+      in.next();
+    } else if (name == "shape" && in.is('[')) {
+      Tokens ahead = in;  // an expression is passed over by the caller
+      ahead.next();
+      std::vector<std::uint64_t> shape;
+      for (;;) {
+        if (ahead.is(']') && shape.empty()) break;
+        const std::string_view text = ahead.now().text;
+        std::uint64_t extent = 0;
+        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), extent);
+        if (ahead.now().kind != Token::Kind::number || error != std::errc() || end != text.data() + text.size())
+          return {};
+        shape.push_back(extent);
+        if (shape.size() > max_rank) return ahead.expected("at most 8 extents");
+        ahead.next();
+        if (ahead.is(']')) break;
+        if (!ahead.take(',')) return {};
+      }
+      variable.shape = std::move(shape);
+    }
+    return {};
+  }));
+  if (labelled && !variable.label.empty()) return variable;
+  return Error(Errc::malformed, "a variable without a label").offset(at);
+}
+
+}  // namespace
+
+Result<std::vector<Variable>> read_graph(std::string_view text) {
+  Tokens in(text);
+  if (in.now().text != "version") return in.expected("version 1.0;");
+  in.next();
+  if (in.now().kind != Token::Kind::number) return in.expected("1.0");
+  if (!in.now().text.starts_with("1.")) {
+    return Error(Errc::unsupported, "another version of NNEF").expected("1.0").found(std::string(in.now().text));
+  }
+  std::vector<Variable> variables;
+  std::string_view id;    // what is assigned to
+  std::string_view word;  // the token before, where it is a word
+  while (in.now().kind != Token::Kind::end) {
+    const Token token = in.now();
+    in.next();
+    if (token.kind == Token::Kind::word && token.text == "variable" && (in.is('(') || in.is('<'))) {
+      STELE_TRY_ASSIGN(Variable variable, read_variable(in, id));
+      variables.push_back(std::move(variable));
+    }
+    id = token.kind == Token::Kind::symbol && token.text == "=" ? word : std::string_view();
+    word = token.kind == Token::Kind::word ? token.text : std::string_view();
+  }
+  if (!in.ok()) return in.expected("the end of a string");
+  return variables;
+}
+
+Result<std::map<std::string_view, std::string_view>> read_quantizations(std::string_view text) {
+  Tokens in(text);
+  std::map<std::string_view, std::string_view> operations;
+  while (in.now().kind != Token::Kind::end) {
+    const std::string_view id = in.now().text;
+    if (in.now().kind != Token::Kind::string) return in.expected("the name of a tensor in quotes");
+    in.next();
+    if (!in.take(':')) return in.expected(":");
+    const std::size_t begin = in.now().at;
+    if (in.now().kind != Token::Kind::word) return in.expected("an operation");
+    in.next();
+    STELE_TRY(each_argument(in, [](std::string_view) { return Status(); }));
+    if (!operations.emplace(id, in.from(begin)).second) {
+      return Error(Errc::duplicate, "a tensor that is quantized twice").offset(begin).found(std::string(id));
+    }
+    if (!in.take(';')) return in.expected(";");
+  }
+  if (!in.ok()) return in.expected("the end of a string");
+  return operations;
+}
+
+void note_operation(std::string_view operation, Annotations& notes) {
+  Tokens in(operation);
+  const std::string_view name = in.now().text;
+  const bool linear = name == "min_max_linear_quantize" || name == "linear_quantize" || name == "quantize_linear";
+  const bool zero_point = name == "zero_point_linear_quantize";
+  Value::Map map{{"scheme", Value(linear ? "linear" : zero_point ? "zero_point" : "logarithmic")}};
+  bool known = linear || zero_point || name == "logarithmic_quantize" || name == "quantize_logarithmic";
+  in.next();
+  const Status read = each_argument(in, [&](std::string_view key) -> Status {
+    const Token token = in.now();
+    const char* const end = token.text.data() + token.text.size();
+    if (token.kind == Token::Kind::word && (token.text == "true" || token.text == "false")) {
+      map.emplace_back(key, Value(token.text == "true"));
+    } else if (std::int64_t i = 0;
+               token.kind == Token::Kind::number && std::from_chars(token.text.data(), end, i).ptr == end) {
+      map.emplace_back(key, Value(i));
+    } else if (double d = 0; token.kind == Token::Kind::number &&
+                             std::from_chars(token.text.data(), end, d).ptr == end && std::isfinite(d)) {
+      map.emplace_back(key, Value(d));
+    } else {
+      known = false;  // an array: one for each channel
+      return {};
+    }
+    in.next();
+    return {};
+  });
+  if (known && read) {
+    notes.insert_or_assign(std::string(quantization_key), Value(std::move(map)));
+  } else {
+    notes.insert_or_assign(std::string(operation_key), Value(operation));
+  }
+}
+
+std::string operation_of(const Value& quantization) {
+  const auto number = [&](const char* key) -> std::optional<double> {
+    const Value* value = quantization.find(key);
+    if (value != nullptr && value->as_f64() != nullptr) return *value->as_f64();
+    if (value != nullptr && value->as_i64() != nullptr) return static_cast<double>(*value->as_i64());
+    return std::nullopt;
+  };
+  bool complete = true;
+  // NNEF's readers want a point or an exponent in every scalar, and none in an integer.
+  const auto scalar = [&](const char* key) {
+    const auto value = number(key);
+    complete = complete && value && std::isfinite(*value);
+    char text[64];
+    const auto end = std::to_chars(text, text + sizeof text, complete ? *value : 0.0).ptr;
+    std::string digits(text, end);
+    if (digits.find_first_of(".e") == std::string::npos) digits += ".0";
+    return std::string(key) + " = " + digits;
+  };
+  const auto integer = [&](const char* key) {
+    const Value* value = quantization.find(key);
+    complete = complete && value != nullptr && value->as_i64() != nullptr;
+    return std::string(key) + " = " + (complete ? std::to_string(*value->as_i64()) : "");
+  };
+  const auto flag = [&](const char* key) {
+    const Value* value = quantization.find(key);
+    return std::string(key) + " = " +
+           (value != nullptr && value->as_bool() != nullptr && *value->as_bool() ? "true" : "false");
+  };
+  const Value* scheme = quantization.find("scheme");
+  const std::string* name = scheme != nullptr ? scheme->as_string() : nullptr;
+  std::string text;
+  if (name != nullptr && *name == "linear") {
+    text = "min_max_linear_quantize(" + scalar("min") + ", " + scalar("max") + ", " + integer("bits") + ", " +
+           flag("signed") + ", " + flag("symmetric") + ")";
+  } else if (name != nullptr && *name == "zero_point") {
+    text = "zero_point_linear_quantize(" + integer("zero_point") + ", " + scalar("scale") + ", " + integer("bits") +
+           ", " + flag("signed") + ", " + flag("symmetric") + ")";
+  } else if (const Value* sign = quantization.find("signed");
+             name != nullptr && *name == "logarithmic" &&
+             (sign == nullptr || sign->as_bool() == nullptr || !*sign->as_bool())) {
+    text = "logarithmic_quantize(" + scalar("max") + ", " + integer("bits") + ")";
+  }
+  return complete ? text : std::string();
+}
+
+}  // namespace nnef
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
