@@ -260,6 +260,7 @@ class ProgramReader {
             });
           }
           if (i != 1) return in.skip_value();
+          variable.shape.clear();
           return elements(in, [&](std::size_t) {
             if (variable.shape.size() == max_rank) return in.fail(Errc::limit, "at most 9 dimensions");
             return in.read_i64(variable.shape.emplace_back());
