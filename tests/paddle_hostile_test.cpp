@@ -46,7 +46,7 @@ Errc outcome(std::string_view file, const PaddleRecorder<>& recorder = counting)
 
 /// The error of a file that must not open.
 Error refused(std::string_view file, Errc code) {
-  const Error error = bad(counting.open(bytes_of(file)));
+  Error error = bad(counting.open(bytes_of(file)));
   CAPTURE(error.to_string());
   CHECK(name(error.code()) == name(code));
   CHECK(error.file().find("memory") != std::string::npos);

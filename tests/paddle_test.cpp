@@ -249,9 +249,9 @@ TEST_CASE("paddle: golden folders") {
     good(folders.record(snapshot, *stele::bundle_sink(bundle)));
     const auto files = files_in(*bundle);
     CHECK(files.size() == wanted.size());
-    for (const auto& [file, text] : files) {
-      CAPTURE(file);
-      CHECK(text == read_text(golden(name) + "/" + file));
+    for (const auto& file : files) {
+      CAPTURE(file.first);
+      CHECK(file.second == read_text(golden(name) + "/" + file.first));
     }
     // Without the program, its files are what there is.
     check_facts(good(plain.open(stele::bundle_source(bundle))), wanted, true);
@@ -714,7 +714,7 @@ TEST_CASE("paddle: opening reads heads only") {
   source->parts[999 * step + head.size()] = "\0\0\x80\x3f"s;
   const Snapshot s = good(counting.open(stele::SourcePtr(source)));
   CHECK(s.leaf_count() == 1000);
-  CHECK(s.byte_size() == 1000 * 4 * elements);
+  CHECK(s.byte_size() == 4000 * elements);
   CHECK(source->take() <= 1000 * 256 + 64);  // of 1,000,000 KiB
   CHECK(source->calls() <= 1001);
   float first = 0;

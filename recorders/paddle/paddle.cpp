@@ -160,7 +160,7 @@ class Opener {
         return Error(Errc::malformed, "a record that does not fill its frame").offset(record->end());
       }
       at = record->end();
-      STELE_TRY(spend(sizeof(Entry) + sizeof(Node) + sizeof(detail::LeafData) + 8 * record->rank, at));
+      STELE_TRY(spend(sizeof(Entry) + sizeof(Node) + sizeof(detail::LeafData) + sizeof(Extent) * record->rank, at));
       records.push_back(std::move(*record));
     }
     if (named_ && records.size() != wanted_.size()) {
