@@ -123,7 +123,6 @@ class ProgramReader {
   Status read_pir(std::string_view text) {
     json::Reader in(text, {0, true, json::kDeepest});
     bool magic = false;
-    std::string_view key;
     members(in, [&](std::string_view name) {
       if (name == "base_code") {
         members(in, [&](std::string_view part) {
