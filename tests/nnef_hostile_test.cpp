@@ -168,8 +168,8 @@ TEST_CASE("nnef: headers that lie") {
   for (std::uint32_t bits = 1; bits <= 64; ++bits) {
     const std::uint32_t length = (3 * bits + 7) / 8;
     const auto with = [&](std::uint32_t n) {
-      return code_of(read(
-          File{.bits = bits, .code = bits % 2 != 0 ? 1U : 4U, .extents = {3}, .length = n, .data = std::string(n, 'x')}));
+      return code_of(read(File{
+          .bits = bits, .code = bits % 2 != 0 ? 1U : 4U, .extents = {3}, .length = n, .data = std::string(n, 'x')}));
     };
     CHECK(with(length) == Errc::none);
     CHECK(with(length + 1) == Errc::malformed);
@@ -361,8 +361,8 @@ TEST_CASE("nnef: labels that lead elsewhere") {
 }
 
 TEST_CASE("nnef: a folder is taken by its graph, and by its files without one") {
-  CHECK(good(open({{"w.dat", File{}.make()}, {"b/.dat", File{}.make()}, {".dat", ""}, {"x.dat.bak", "?"}})).leaf_count() ==
-        2);
+  CHECK(good(open({{"w.dat", File{}.make()}, {"b/.dat", File{}.make()}, {".dat", ""}, {"x.dat.bak", "?"}}))
+            .leaf_count() == 2);
   CHECK(code_of(open({{"w.dat", "?"}})) == Errc::bad_magic);
   CHECK(open({{"w.dat", "?"}}).error().path() == "w");
   CHECK(good(open({{"w.dat", "?"}, {"graph.nnef", "version 1.0; graph g(x) -> (x) { x = external(shape = []); }"}}))
@@ -393,9 +393,9 @@ TEST_CASE("nnef: graph.quant that is wrong") {
   CHECK(quant("\"q\": linear_quantize(min = -1.0, max = 1.0, bits = 8);") == Errc::none);
   CHECK(quant("# nothing\n") == Errc::none);
   CHECK(quant("\"q\": a(); \"q\": b();") == Errc::duplicate);
-  for (const char* const text :
-       {"q: a();", "\"q\" a();", "\"q\": ;", "\"q\": a;", "\"q\": a(;", "\"q\": a(b);", "\"q\": a(1 = 2);", "\"q\": a()",
-        "\"q\": a(b = 1; c = 2);", "\"q: a();", "\"q\": a(b = 'x);", ";", "version 1.0;", "\"q\": a(b = 1)) ;"}) {
+  for (const char* const text : {"q: a();", "\"q\" a();", "\"q\": ;", "\"q\": a;", "\"q\": a(;", "\"q\": a(b);",
+                                 "\"q\": a(1 = 2);", "\"q\": a()", "\"q\": a(b = 1; c = 2);", "\"q: a();",
+                                 "\"q\": a(b = 'x);", ";", "version 1.0;", "\"q\": a(b = 1)) ;"}) {
     CAPTURE(text);
     CHECK(quant(text) == Errc::malformed);
     CHECK(open_quant(text).error().file() == "graph.quant");

@@ -1,24 +1,23 @@
 // NNEF 1.0.x: a folder of `.dat` files, one a tensor, and a text that describes them. Byte layout of a `.dat` file (all
 // little-endian; https://registry.khronos.org/NNEF/specs/1.0/nnef-1.0.5.html, section 5.2):
 //
-//  0. 4E EF, u8 1, u8 0: magic, version 1.0.
-//  4. u32 n, bytes of data: the number of items × bits / 8, rounded up.
-//  8. u32 rank, at most 8.
-// 12. u32[8] extents; 0 beyond the rank.
-// 44. u32 bits an item, 1 to 64.
-// 48. u16 type: 0 float, 1 unsigned, 2 quantized unsigned, 3 quantized signed, 4 signed, 5 bool.
-// 50. u16 vendor: 0, or whose type it is.
-// 52. 32 B parameters of the type, until 1.0.2.
-// 84. 44 B reserved, zero.
-// 128. Items, row-major: of whole bytes little-endian, else one stream of bits, the most significant first; the last
-//     byte is filled up with zeros. To the end of the file.
+//  1. 4E EF, u8 1, u8 0: magic, version 1.0.
+//  2. u32 n, bytes of data: the number of items times their bits / 8, rounded up.
+//  3. u32 rank, at most 8.
+//  4. u32[8] extents; 0 beyond the rank.
+//  5. At 44: u32 bits an item, 1 to 64.
+//  6. At 48: u16 type: 0 float, 1 unsigned, 2 quantized unsigned, 3 quantized signed, 4 signed, 5 bool.
+//  7. At 50: u16 vendor: 0, or whose type it is.
+//  8. 32 B parameters of the type, until 1.0.2; 44 B reserved, zero.
+//  9. At 128: the items, row-major: of whole bytes little-endian, else one stream of bits, the most significant first;
+//     the last byte is filled up with zeros. To the end of the file.
 //
 // The folder (section 5.1), or a tar archive of it, plain or compressed by gzip:
 //
-//  a. LABEL.dat for each tensor; a label is the tensor's path with slashes for dots: `layers/0/weight` for
+//  1. LABEL.dat for each tensor; a label is the tensor's path with slashes for dots: `layers/0/weight` for
 //     `layers.0.weight`.
-//  b. graph.nnef, text: `name = variable<scalar>(shape = [2, 3], label = 'layers/0/weight');` for each tensor.
-//  c. graph.quant, text, where a tensor is quantized: `"name": min_max_linear_quantize(min = …, max = …, bits = 8, …);`
+//  2. graph.nnef, text: `name = variable<scalar>(shape = [2, 3], label = 'layers/0/weight');` for each tensor.
+//  3. graph.quant, text, where a tensor is quantized: `"name": min_max_linear_quantize(min = …, max = …, bits = 8, …);`
 #pragma once
 
 #include <cstdint>
