@@ -90,7 +90,8 @@ TEST_CASE("paddle: golden files with their programs") {
   for (const std::string& name :
        {std::string("lenet"), std::string("lenet_old"), std::string("ernie_f32"), std::string("ernie_f16"),
         std::string("ernie_bf16"), std::string("ernie_i8"), std::string("adam"), std::string("adam_old"),
-        std::string("blocks"), std::string("readable"), std::string("dtypes_old"), std::string("names")}) {
+        std::string("blocks"), std::string("buffers"), std::string("buffers_old"), std::string("readable"),
+        std::string("dtypes_old"), std::string("names")}) {
     CAPTURE(name);
     const PaddleRecorder<> recorder;
     const Snapshot snapshot = good(recorder.open(golden(name + ".pdiparams")));
