@@ -14,6 +14,8 @@
 #include <vector>
 
 #include "stele/recorders/archive.hpp"
+#include "stele/recorders/nnef.hpp"
+#include "stele/recorders/paddle.hpp"
 #include "stele/recorders/samediff.hpp"
 #include "stele/stele.hpp"
 
@@ -133,7 +135,9 @@ double microseconds(auto work) {
 
 std::size_t bytes_in(const std::filesystem::path& folder) {
   std::size_t n = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) n += entry.file_size();
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (entry.is_regular_file()) n += entry.file_size();
+  }
   return n;
 }
 
@@ -141,6 +145,7 @@ struct Demo {
   Digits model;
   Images images;
   std::filesystem::path folder;
+  stele::LoadOptions options{};
 
   /// One row: record, measure, load back, classify.
   template <class Recorder>
@@ -157,11 +162,13 @@ struct Demo {
       recorder.record(model, path).value();
       size = bytes_in(folder) - before;
     }
-    const auto open = [&] { return memory.empty() ? recorder.open(path).value() : recorder.open(memory).value(); };
+    const auto open = [&] {
+      return memory.empty() ? recorder.open(path, options).value() : recorder.open(memory).value();
+    };
     const auto load = [&](const stele::Snapshot& s) { return stele::from_snapshot<Digits>(s).value(); };
     const stele::Snapshot snapshot = open();
     const Digits again = load(snapshot);
-    std::printf("%-12s %-10s %8zu B   %9.2e   %6.2f %%   %8.1f us   %8.1f us\n", recorder_name, precision, size,
+    std::printf("%-13s %-10s %8zu B   %9.2e   %6.2f %%   %8.1f us   %8.1f us\n", recorder_name, precision, size,
                 largest_error(model, again), 100 * accuracy(again, images), microseconds(open),
                 microseconds([&] { load(snapshot); }));
   }
@@ -196,7 +203,7 @@ int main(int argc, char** argv) try {
 
   Demo demo{std::move(model), std::move(*images), std::filesystem::temp_directory_path() / "stele-digits"};
   std::filesystem::create_directories(demo.folder);
-  std::printf("recorder     precision        size   largest err   accuracy       open          load\n");
+  std::printf("recorder      precision        size   largest err   accuracy       open          load\n");
   // Every recorder there is; another one is another line.
   demo.rows("binary", []<class P>(P) { return stele::BinaryRecorder<P>(); });
   demo.rows("compressed", []<class P>(P) { return stele::CompressedRecorder<P>(); });
@@ -220,6 +227,24 @@ int main(int argc, char** argv) try {
   demo.rows("samediff", []<class P>(P) { return stele::SameDiffRecorder<P>(); });
   demo.rows("sdnb", []<class P>(P) { return stele::SameDiffRecorder<P>(stele::SameDiffContainer::sdnb); });
   demo.rows("sdz", []<class P>(P) { return stele::SameDiffRecorder<P>(stele::SameDiffContainer::sdz); });
+  // These files do not say the names of their tensors.
+  demo.options.layout = stele::layout_of(stele::snapshot_of(demo.model).value()).value();
+  demo.rows("paddle", []<class P>(P) { return stele::PaddleRecorder<P>(); });
+  demo.rows("paddle folder",
+            []<class P>(P) { return stele::PaddleRecorder<P>(stele::PaddleFormat({.folder = true})); });
+  demo.options.layout.reset();
+  // NNEF has no bfloat16, and says what the small integers of a quantized tensor stand for.
+  demo.options.dequantize = true;
+  const auto nnef = [&](const char* name, stele::NnefOptions how) {
+    const stele::NnefFormat format(how);
+    demo.row(name, "native", stele::NnefRecorder<>(format));
+    demo.row(name, "double", stele::NnefRecorder<stele::DoublePrecision>(format));
+    demo.row(name, "half", stele::NnefRecorder<stele::HalfPrecision>(format));
+    demo.row(name, "8 bits", stele::NnefRecorder<stele::Quantized8>(format));
+    demo.row(name, "4 bits", stele::NnefRecorder<stele::Quantized4>(format));
+  };
+  nnef("nnef", {});
+  nnef("nnef.tgz", {.container = stele::NnefContainer::tgz});
   std::filesystem::remove_all(demo.folder);
   return 0;
 } catch (const std::exception& e) {

@@ -23,12 +23,12 @@ Location Location::operator/(std::string_view leaf) const {
     if (!text.empty() && !text.ends_with('/')) text += '/';
     return text.append(leaf);
   };
-  return {root, join(path), join(name)};
+  return {root, join(path), join(name), old};
 }
 
 Location Location::folder() const {
   const std::size_t leaf = file_name(path).size();
-  return {root, path.substr(0, path.size() - leaf), name.substr(0, name.size() - std::min(leaf, name.size()))};
+  return {root, path.substr(0, path.size() - leaf), name.substr(0, name.size() - std::min(leaf, name.size())), old};
 }
 
 namespace {
@@ -158,9 +158,12 @@ class FolderBundle final : public Bundle {
   /// Makes a folder where there is none. Its name lasts before what is put into it.
   Status make(const Location& place) const {
     STELE_TRY_ASSIGN(const bool made, os::make_folder(place.os()));
-    if (!made || options_.durability != Durability::full || names_ == Names::later) return {};
+    const bool lasts = options_.durability == Durability::full && names_ == Names::as_data;
+    if (!made || (!lasts && place.old == nullptr)) return {};
     const Location above = place.folder();
     STELE_TRY_ASSIGN(const os::Folder folder, os::open_folder(place.os()));
+    if (place.old != nullptr) STELE_TRY(os::keep_permissions(*place.old, place.path, folder.file));
+    if (!lasts) return {};
     STELE_TRY_ASSIGN(const os::Folder outer,
                      os::open_folder({above.root.get(), above.path.empty() ? "." : above.path, above.name}));
     return os::sync_folder(outer, folder.file);
@@ -340,7 +343,8 @@ std::shared_ptr<Bundle> detail::folder_bundle(Location place, FileSinkOptions op
 }
 
 std::shared_ptr<Bundle> folder_bundle(std::string path, FileSinkOptions options, bool mapped) {
-  return detail::folder_bundle(detail::location_of(path), options, mapped);
+  Location place{nullptr, path, std::move(path)};
+  return detail::folder_bundle(std::move(place), options, mapped);
 }
 
 std::shared_ptr<Bundle> memory_bundle() {

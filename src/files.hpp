@@ -22,6 +22,8 @@ struct Location {
   std::shared_ptr<const os::Folder> root;
   std::string path;
   std::string name;  // what messages call it
+  // The folder whose place `root` will take: a file gets the permissions of the one of its path there.
+  std::shared_ptr<const os::Folder> old{};
 
   os::Path os() const { return {root.get(), path, name}; }
   /// Of a folder: something in it.

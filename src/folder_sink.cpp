@@ -29,12 +29,15 @@ struct Target {
   std::string leaf;
   FolderCheck may_replace;
 
-  enum class Old : std::uint8_t { missing, empty, full };
+  struct Old {
+    enum class Kind : std::uint8_t { missing, empty, full } kind = Kind::missing;
+    std::shared_ptr<const os::Folder> folder{};  // where it is full
+  };
 
   /// What is there now, which may be replaced.
   Result<Old> look(bool overwrite) const {
     STELE_TRY_ASSIGN(const os::Info info, os::status({&folder, leaf, path}));
-    if (info.kind == os::Kind::missing) return Old::missing;
+    if (info.kind == os::Kind::missing) return Old();
     if (!overwrite) return detail::there_already(path);
     if (info.kind != os::Kind::folder) {
       return Error(Errc::invalid_argument, "the path names a file, not a folder").file(path);
@@ -50,19 +53,21 @@ struct Target {
           .file(path)
           .found(all.other);
     }
-    if (all.empty) return Old::empty;
+    if (all.empty) return Old{Old::Kind::empty};
     if (may_replace == nullptr) return Error(Errc::exists, "a folder is there with something in it").file(path);
     auto agreed = may_replace(*detail::folder_bundle({old, "", path}, {}, false));
-    if (agreed) return Old::full;
+    if (agreed) return Old{Old::Kind::full, old};
     return agreed.error().file().empty() ? std::move(agreed).error().file(path) : std::move(agreed).error();
   }
 };
 
 class FolderSink final : public Sink {
  public:
-  FolderSink(Target target, FileSinkOptions options, std::string leaf, os::Folder made)
+  FolderSink(Target target, std::shared_ptr<const os::Folder> old, FileSinkOptions options, std::string leaf,
+             os::Folder made)
       : Sink(target.path),
         target_(std::move(target)),
+        old_(std::move(old)),
         options_(options),
         leaf_(std::move(leaf)),
         made_(std::make_shared<const os::Folder>(std::move(made))) {}
@@ -74,7 +79,7 @@ class FolderSink final : public Sink {
   }
   bool is_folder() const noexcept override { return true; }
   std::shared_ptr<Bundle> bundle() const override {
-    return detail::folder_bundle({made_, "", name()}, {options_.durability}, false, Names::later);
+    return detail::folder_bundle({made_, "", name(), old_}, {options_.durability}, false, Names::later);
   }
 
   Status keep_permissions() { return os::keep_permissions(target_.folder, target_.leaf, made_->file); }
@@ -96,10 +101,10 @@ class FolderSink final : public Sink {
     STELE_TRY(keep_permissions());  // as they are by now
     if (full) STELE_TRY(sync_all(*made_));
     STELE_TRY_ASSIGN(const Target::Old old, target_.look(options_.overwrite));
-    if (old == Target::Old::full) {
+    if (old.kind == Target::Old::Kind::full) {
       STELE_TRY(os::exchange(target_.folder, leaf_, target_.leaf, name()));
     } else {
-      const auto place = old == Target::Old::missing ? os::rename_new : os::rename;
+      const auto place = old.kind == Target::Old::Kind::missing ? os::rename_new : os::rename;
       STELE_TRY(place(target_.folder, leaf_, target_.leaf, name()));
       leaf_.clear();
     }
@@ -113,6 +118,7 @@ class FolderSink final : public Sink {
   }
 
   Target target_;
+  std::shared_ptr<const os::Folder> old_;
   FileSinkOptions options_;
   bool committed_ = false;
   std::string leaf_;  // of the temporary; empty: there is none
@@ -120,13 +126,15 @@ class FolderSink final : public Sink {
   std::shared_ptr<const os::Folder> made_;
 };
 
-Result<std::unique_ptr<Sink>> make_sink(Target target, FileSinkOptions options, bool exists) {
+Result<std::unique_ptr<Sink>> make_sink(Target target, std::shared_ptr<const os::Folder> old, FileSinkOptions options,
+                                        bool exists) {
   const std::string prefix = detail::temporary_prefix(target.leaf, os::longest_name(target.folder));
   for (int i = 0; i < detail::max_tries; ++i) {
     std::string leaf = detail::temporary_name(prefix);
     STELE_TRY_ASSIGN(os::Folder made, os::create_folder(target.folder, leaf, exists, target.path));
     if (!made.file.is_open()) continue;
-    auto sink = std::make_unique<FolderSink>(std::move(target), options, std::move(leaf), std::move(made));
+    auto sink =
+        std::make_unique<FolderSink>(std::move(target), std::move(old), options, std::move(leaf), std::move(made));
     // Now, so that files in it get the group and the access lists that they had in the old one.
     STELE_TRY(sink->keep_permissions());
     return std::unique_ptr<Sink>(std::move(sink));
@@ -167,10 +175,10 @@ Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& path, FileSink
     return Error(Errc::invalid_argument, "the path does not say the folder's name").file(path);
   }
   STELE_TRY_ASSIGN(target.folder, os::open_folder({nullptr, folder_path, path}));
-  STELE_TRY(target.look(options.overwrite));
+  STELE_TRY_ASSIGN(Target::Old old, target.look(options.overwrite));
   detail::remove_leftovers(target.folder, folder_path,
                            detail::temporary_prefix(target.leaf, os::longest_name(target.folder)), os::Kind::folder);
-  return make_sink(std::move(target), options, exists);
+  return make_sink(std::move(target), std::move(old.folder), options, exists);
 }
 
 }  // namespace

@@ -21,16 +21,22 @@ struct Coding {
   unsigned bits = 8;
   bool sign = false;
   bool symmetric = false;
-  double low = 0;    // linear: min; zero_point: the zero point
-  double high = 0;   // linear, logarithmic: max
-  double scale = 0;  // zero_point
-  double steps() const { return std::ldexp(1.0, static_cast<int>(bits)) - (sign && symmetric ? 2.0 : 1.0); }
-  double shift() const { return sign ? std::ldexp(1.0, static_cast<int>(bits) - 1) - (symmetric ? 1.0 : 0.0) : 0.0; }
+  double low = 0;      // linear: min; zero_point: the zero point
+  double high = 0;     // linear, logarithmic: max
+  double scale = 0;    // zero_point
+  double steps = 255;  // linear
+  double shift = 0;    // linear
+
+  /// What follows from the bits.
+  void finish() {
+    steps = std::ldexp(1.0, static_cast<int>(bits)) - (sign && symmetric ? 2.0 : 1.0);
+    shift = sign ? std::ldexp(1.0, static_cast<int>(bits) - 1) - (symmetric ? 1.0 : 0.0) : 0.0;
+  }
 
   double decode(double q) const {
     switch (scheme) {
       case Scheme::linear:
-        return (q + shift()) / steps() * (high - low) + low;
+        return (q + shift) / steps * (high - low) + low;
       case Scheme::zero_point:
         return (q - low) * scale;
       case Scheme::logarithmic:
@@ -43,7 +49,7 @@ struct Coding {
     const double value = std::exp2(code + std::ceil(std::log2(high)) - (codes - 1.0));
     return negative ? -value : value;
   }
-  double encode(double x) const { return std::clamp(std::nearbyint((x - low) / (high - low) * steps()), 0.0, steps()); }
+  double encode(double x) const { return std::clamp(std::nearbyint((x - low) / (high - low) * steps), 0.0, steps); }
 };
 
 std::optional<Coding> coding_of(const Value& note) {
@@ -83,6 +89,7 @@ std::optional<Coding> coding_of(const Value& note) {
                         (coding.scheme != Scheme::logarithmic || coding.high > 0);
   if (!complete || !possible) return std::nullopt;
   coding.bits = static_cast<unsigned>(bits);
+  coding.finish();
   return coding;
 }
 
@@ -307,6 +314,7 @@ Result<Snapshot> quantize(const Snapshot& snapshot, const Quantize& how, Report*
       chosen[i] = true;
       Coding& coding = step->codings[i];
       coding.bits = how.bits;
+      coding.finish();
       STELE_TRY(find_range(leaf, context, coding));
       if (report != nullptr) STELE_TRY(report_error(leaf, context, coding, *report));
     }

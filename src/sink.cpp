@@ -220,6 +220,16 @@ class DeviceSink final : public Sink {
   os::Progress progress_;
 };
 
+/// Whether there is such a file, no link, in the folder that the place is to replace.
+Result<bool> has_old(const Location& place) {
+  if (place.old == nullptr) return false;
+  const os::Path path(place.old.get(), place.path, place.name);
+  STELE_TRY_ASSIGN(const os::Info info, os::status(path));
+  if (info.kind != os::Kind::regular) return false;
+  STELE_TRY_ASSIGN(const std::string resolved, os::resolve_links(path));
+  return resolved == place.path;
+}
+
 Result<std::unique_ptr<Sink>> open_file_sink(const Location& place, FileSinkOptions options, Names names) {
   if (place.path.empty()) return Error(Errc::invalid_argument, "an empty path");
   const auto a_folder = [&]() -> Error {
@@ -258,9 +268,11 @@ Result<std::unique_ptr<Sink>> open_file_sink(const Location& place, FileSinkOpti
   if (names == Names::as_data) {  // else in a new folder, which has none
     detail::remove_leftovers(folder, folder_path, prefix, os::Kind::regular);
   }
-  STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists, place.name));
+  STELE_TRY_ASSIGN(const bool takes_over, has_old(place));
+  STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists || takes_over, place.name));
   // Now, so that nobody sees in the unfinished file what the old one hid.
   if (exists) STELE_TRY(temporary.keep_permissions(leaf));
+  if (!exists && takes_over) STELE_TRY(os::keep_permissions(*place.old, place.path, temporary.file()));
   return std::unique_ptr<Sink>(
       std::make_unique<FileSink>(place, options, names, std::move(leaf), std::move(temporary)));
 }

@@ -559,6 +559,22 @@ TEST_CASE("folder sink: permissions are kept") {
     REQUIRE(::stat((path + "/below/b.dat").c_str(), &status) == 0);
     CHECK(status.st_gid == 4321);
   }
+  // And those of its files and folders.
+  good(save(path, "new"));
+  REQUIRE((::chmod((path + "/a.dat").c_str(), 0600) == 0 && ::chmod((path + "/below").c_str(), 0700) == 0));
+  auto sink = good(stele::folder_sink(path, fast, always()));
+  const auto hidden = good(sink->bundle()->create("a.dat"));
+  const std::string unfinished = dir / dir.names()[0];
+  CHECK(mode_of(unfinished + "/" + names_in(unfinished)[0]) == 0600);
+  good(hidden->commit());
+  good(put(*sink->bundle(), "below/b.dat", "x"));
+  good(put(*sink->bundle(), "below/c.dat", "x"));
+  good(put(*sink->bundle(), "other/c.dat", "x"));
+  good(sink->commit());
+  CHECK(mode_of(path + "/a.dat") == 0600);
+  CHECK(mode_of(path + "/below") == 0700);
+  CHECK(mode_of(path + "/below/c.dat") == 0640);
+  CHECK((mode_of(path + "/other") & 0777) == 0750);
   ::umask(mask);
   // A list of its own, and one for what is made in it.
   const std::array<unsigned char, 44> list = {

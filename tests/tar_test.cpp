@@ -65,7 +65,9 @@ void check_files(const Bundle& bundle, const Files& files) {
   std::vector<std::string> names;
   for (const auto& f : files) names.push_back(f.first);
   CHECK(bundle.names().value() == names);
-  for (const auto& [name, content] : files) {
+  for (const auto& f : files) {
+    const auto& name = f.first;
+    const auto& content = f.second;
     CAPTURE(name);
     CHECK(bundle.contains(name).value());
     CHECK(read_all(bundle, name) == content);
@@ -197,7 +199,9 @@ TEST_CASE("tar: files of other programs") {
       {"python_comment.tar", four}, {"python_pax.tgz", python},   {"python_members.tgz", python},
       {"tar_v7.tar", four},         {"tar_ustar.tar", with_long}, {"tar_oldgnu.tar", all},
       {"tar_gnu.tar", all},         {"tar_posix.tar", all}};
-  for (const auto& [name, files] : archives) {
+  for (const auto& a : archives) {
+    const auto& name = a.first;
+    const auto& files = a.second;
     CAPTURE(name);
     const std::string bytes = golden(name);
     const bool gzip = name.ends_with(".tgz");

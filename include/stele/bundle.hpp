@@ -58,11 +58,11 @@ using FolderCheck = std::function<Status(const Bundle& folder)>;
 
 /// A folder replaced in one step: a temporary one beside it, named and cleared away as those of file_sink, that takes
 /// its place by commit(). A folder in which something lies is replaced only where `may_replace` agrees, now and at
-/// commit(), and where it holds nothing but files and folders; without `may_replace`, never. Its permissions are kept;
-/// a symbolic link keeps pointing and the folder that it leads to is replaced. With FileSinkOptions::allow_nonatomic
-/// the files are put into an existing folder one by one, and others in it stay. Errors: as file_sink (invalid_argument
-/// for a file); exists: `may_replace` said so, or a folder that cannot be replaced in one step (a mount point, a file
-/// system that cannot exchange names); what `may_replace` says.
+/// commit(), and where it holds nothing but files and folders; without `may_replace`, never. Its permissions are kept,
+/// and those of files and folders of the same name in it; a symbolic link keeps pointing and the folder that it leads
+/// to is replaced. With FileSinkOptions::allow_nonatomic the files are put into an existing folder one by one, nobody
+/// is asked, and others in it stay. Errors: as file_sink (invalid_argument for a file), what `may_replace` says, exists
+/// (a folder that cannot be replaced in one step: a mount point, or a file system that cannot exchange names).
 STELE_EXPORT Result<std::unique_ptr<Sink>> folder_sink(const std::string& path, FileSinkOptions options = {},
                                                        FolderCheck may_replace = nullptr);
 

@@ -6,6 +6,8 @@
 #include "stele/recorders/archive.hpp"
 #include "stele/recorders/binary.hpp"
 #include "stele/recorders/json.hpp"
+#include "stele/recorders/nnef.hpp"
+#include "stele/recorders/paddle.hpp"
 #include "stele/recorders/safetensors.hpp"
 #include "stele/recorders/samediff.hpp"
 
@@ -21,18 +23,27 @@ const ArchiveFormat archive_format;
 const SameDiffFormat samediff_format;
 const SameDiffFormat sdnb_format({.container = SameDiffContainer::sdnb});
 const SameDiffFormat sdz_format({.container = SameDiffContainer::sdz});
+const NnefFormat nnef_format;
+const NnefFormat nnef_tgz_format({.container = NnefContainer::tgz});
+const NnefFormat nnef_tensor_format({.container = NnefContainer::tensor});
+const PaddleFormat paddle_format;
+const PaddleFormat paddle_folder_format({.folder = true});
 const JsonFormat json_format({.encoding = JsonEncoding::plain});
 const JsonFormat json_zstd_format({.encoding = JsonEncoding::zstd});
 const JsonFormat json_gzip_format({.encoding = JsonEncoding::gzip});
 
 /// The one list of formats.
-constexpr std::array<const Format*, 10> all = {&stele_format,     &safetensors_format, &sharded_format, &archive_format,
-                                               &samediff_format,  &sdnb_format,        &sdz_format,     &json_format,
-                                               &json_zstd_format, &json_gzip_format};
+constexpr std::array<const Format*, 15> all = {
+    &stele_format,  &safetensors_format,   &sharded_format, &archive_format,   &samediff_format,
+    &sdnb_format,   &sdz_format,           &nnef_format,    &nnef_tgz_format,  &nnef_tensor_format,
+    &paddle_format, &paddle_folder_format, &json_format,    &json_zstd_format, &json_gzip_format};
 
 std::string join(const char* separator, auto text_of) {
   std::string text;
-  for (const Format* f : all) text += (text.empty() ? "" : separator) + std::string(text_of(*f));
+  for (const Format* f : all) {
+    const std::string_view one = text_of(*f);
+    if (!one.empty()) text += (text.empty() ? "" : separator) + std::string(one);
+  }
   return text;
 }
 
@@ -48,7 +59,8 @@ const Format* find_format(std::string_view name) {
 Result<const Format*> format_of_path(const std::string& path) {
   const Format* longest = nullptr;  // ".safetensors.index.json" is no ".json"
   for (const Format* f : all) {
-    const bool fits = path.size() > f->extension().size() && path.ends_with(f->extension());
+    const std::string_view extension = f->extension();  // of a folder of files it may be none
+    const bool fits = !extension.empty() && path.size() > extension.size() && path.ends_with(extension);
     if (fits && (longest == nullptr || f->extension().size() > longest->extension().size())) longest = f;
   }
   if (longest != nullptr) return longest;

@@ -66,14 +66,38 @@ std::vector<Wanted> wanted_of(std::span<const PaddleVariable> program) {
 }
 
 /// dtypes of a model are no check: numbers convert when they are loaded.
-std::vector<Wanted> wanted_of(const Layout& layout) {
+std::vector<Wanted> wanted_of(const Layout& layout, bool shapes) {
   std::vector<Wanted> list;
   list.reserve(layout.tensors.size());
   for (const Layout::Tensor& t : layout.tensors) {
     Wanted& wanted = list.emplace_back(Wanted{t.path});
-    if (t.shape) wanted.shape.emplace(t.shape->begin(), t.shape->end());
+    if (t.shape && shapes) wanted.shape.emplace(t.shape->begin(), t.shape->end());
   }
   return list;
+}
+
+/// `sorted` by name.
+Status check_unique(std::span<const Wanted> sorted) {
+  const auto same = std::adjacent_find(sorted.begin(), sorted.end(),
+                                       [](const Wanted& a, const Wanted& b) { return a.name == b.name; });
+  if (same == sorted.end()) return {};
+  return Error(Errc::duplicate, "two tensors of one name").path(same->name);
+}
+
+/// Calls `check` with each tensor, of `count` in the order of their names, and what is known of it. Errors: unused,
+/// missing, what `check` returns.
+Status each_pair(std::span<const Wanted> wanted, std::size_t count, const auto& name, const auto& check) {
+  for (std::size_t i = 0; i < std::max(wanted.size(), count); ++i) {
+    if (i < count && i < wanted.size() && name(i) == wanted[i].name) {
+      STELE_TRY(check(wanted[i], i));
+      continue;
+    }
+    const bool extra = i == wanted.size() || (i < count && name(i) < wanted[i].name);
+    return Error(extra ? Errc::unused : Errc::missing,
+                 extra ? "a tensor that the program does not have" : "a variable of the program that has no tensor")
+        .path(extra ? std::string(name(i)) : wanted[i].name);
+  }
+  return {};
 }
 
 class Opener {
@@ -95,7 +119,7 @@ class Opener {
     const bool automatic = options_.names == PaddleNames::automatic;
     if (automatic && !options_.program.empty()) {
       wanted_ = wanted_of(options_.program);
-      return {};
+      return check_unique(wanted_);
     }
     if (automatic && !context_.options().layout && bundle_ != nullptr) {
       STELE_TRY_ASSIGN(const SourcePtr program, program_beside(*bundle_, file_name(source_->name())));
@@ -106,12 +130,13 @@ class Opener {
       }
     }
     STELE_TRY_ASSIGN(const Layout layout, context_.layout());
-    wanted_ = wanted_of(layout);
-    if (options_.order == PaddleOrder::sorted) {
-      declared_ = wanted_;
-      sort_by_name(wanted_);
-    }
-    return {};
+    // Where the module will be made as the file is, its shapes of now say nothing.
+    const LoadOptions& options = context_.options();
+    wanted_ = wanted_of(layout, options.layout.has_value() || !options.rebuild);
+    other_order_ = wanted_;
+    const bool sorted = options_.order == PaddleOrder::sorted;
+    sort_by_name(sorted ? wanted_ : other_order_);
+    return check_unique(sorted ? wanted_ : other_order_);
   }
 
   // ---- one file
@@ -135,7 +160,7 @@ class Opener {
         return Error(Errc::malformed, "a record that does not fill its frame").offset(record->end());
       }
       at = record->end();
-      STELE_TRY(spend(sizeof(Entry) + sizeof(Node) + sizeof(detail::LeafData) + 8 * record->rank, at));
+      STELE_TRY(spend(sizeof(Entry) + sizeof(Node) + sizeof(detail::LeafData) + sizeof(Extent) * record->rank, at));
       records.push_back(std::move(*record));
     }
     if (named_ && records.size() != wanted_.size()) {
@@ -153,16 +178,23 @@ class Opener {
                           : std::string_view(names[i]),
           records[i], *source_);
     }
-    return names.empty() ? Status() : unique();
+    if (names.empty()) return {};
+    STELE_TRY(unique());
+    return options_.names == PaddleNames::automatic ? check_named(names, records) : Status();
   }
 
   /// A record begins with a zero u32; the length of one that stands before it does not, unless it is a multiple of 4
-  /// GiB.
+  /// GiB. Behind that length a record has its number of levels or, without any, that of its description where a record
+  /// of an empty name has zeros.
   PaddleFraming found_framing() const {
-    std::byte head[12];
-    if (source_->size() < sizeof head || !source_->read_at(0, head)) return PaddleFraming::none;
+    std::byte head[28]{};
+    const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source_->size(), sizeof head));
+    if (!source_->read_at(0, std::span(head).first(size))) return PaddleFraming::none;
     if (detail::load_le<std::uint32_t>(head) == 0) return PaddleFraming::none;
-    return detail::load_le<std::uint32_t>(head + 8) == 0 ? PaddleFraming::sized : PaddleFraming::named;
+    if (detail::load_le<std::uint32_t>(head + 8) != 0) return PaddleFraming::named;
+    const bool empty_name =
+        detail::load_le<std::uint64_t>(head + 12) == 0 && detail::load_le<std::uint32_t>(head + 24) == 0;
+    return empty_name ? PaddleFraming::named : PaddleFraming::sized;
   }
 
   /// Moves `at` to the record; gives its end, or that of the file where there is no frame.
@@ -207,14 +239,34 @@ class Opener {
     if (!named_) return {};
     const std::size_t wrong = first_misfit(wanted_);
     if (wrong == wanted_.size()) return {};
-    Error error = misfit(wanted_[wrong], records[wrong].dtype, records[wrong].shape());
-    if (declared_.empty() || first_misfit(declared_) != declared_.size()) return error;
+    Error error = misfit(wanted_[wrong], records[wrong].dtype, records[wrong].shape()).offset(records[wrong].data);
+    if (other_order_.empty() || first_misfit(other_order_) != other_order_.size()) return error;
+    const bool sorted = options_.order == PaddleOrder::sorted;
+    const std::string other = sorted ? "PaddleOrder::declared" : "PaddleOrder::sorted";
     auto report = std::make_shared<Report>();
     report->add(Report::What::suggested, wanted_[wrong].name,
-                "the file's shapes fit the order of the model, not that of the names: PaddleOrder::declared");
+                (sorted ? "the file's shapes fit the order of the model, not that of the names: "
+                        : "the file's shapes fit the order of the names, not that of the model: ") +
+                    other);
     return std::move(error)
-        .expected(describe(DType::none, *wanted_[wrong].shape) + ", or PaddleOrder::declared, which fits")
+        .expected(describe(DType::none, *wanted_[wrong].shape) + ", or " + other + ", which fits")
         .report(std::move(report));
+  }
+
+  /// The same where the file says the names.
+  Status check_named(std::span<const std::string> names, std::span<const Entry> records) const {
+    if (options_.program.empty()) return {};
+    const std::vector<Wanted> wanted = wanted_of(options_.program);
+    STELE_TRY(check_unique(wanted));
+    const auto name = [&](std::uint32_t i) { return std::string_view(names[i]); };
+    const auto order = detail::order_by_name(static_cast<std::uint32_t>(names.size()), name);
+    return each_pair(
+        wanted, order.size(), [&](std::size_t i) { return name(order[i]); },
+        [&](const Wanted& w, std::size_t i) -> Status {
+          const Entry& record = records[order[i]];
+          if (fits(w, record.dtype, record.shape())) return {};
+          return misfit(w, record.dtype, record.shape()).offset(record.data);
+        });
   }
 
   // ---- a folder
@@ -222,15 +274,17 @@ class Opener {
   Status read_folder() {
     // The files' names are the variables'; a program says which files, and what is in them.
     std::vector<PaddleVariable> program = options_.program;
-    if (program.empty()) {
+    named_ = !program.empty();
+    if (!named_) {
       STELE_TRY_ASSIGN(const SourcePtr beside, program_beside(*bundle_, "__params__"));
       if (beside != nullptr) {
         STELE_TRY_ASSIGN(program, read_program(*beside));
+        named_ = true;
       }
     }
     std::vector<std::string> files;
-    named_ = !program.empty();
     wanted_ = wanted_of(program);
+    STELE_TRY(check_unique(wanted_));
     for (const Wanted& w : wanted_) files.push_back(w.name);
     if (!named_) {
       STELE_TRY_ASSIGN(files, bundle_->names());
@@ -291,7 +345,7 @@ class Opener {
   SnapshotBuilder builder_;
   bool named_ = false;  // wanted_ says which tensors there are
   std::vector<Wanted> wanted_;
-  std::vector<Wanted> declared_;  // the same in the order of the layout, where that is another
+  std::vector<Wanted> other_order_;  // the same in the PaddleOrder that was not asked for, where that is known
   std::uint64_t memory_ = 2 * source_->size() + (std::uint64_t{16} << 20);
 };
 
@@ -356,24 +410,20 @@ Result<Snapshot> PaddleFormat::open(SourcePtr source, const OpenContext& context
 Status PaddleFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
   const detail::LeafPaths paths(*snapshot.data());
   const auto count = static_cast<std::uint32_t>(snapshot.leaf_count());
+  const auto path = [&](std::uint32_t i) { return paths[i]; };
   std::vector<std::uint32_t> order(count);
   std::iota(order.begin(), order.end(), std::uint32_t{0});
-  if (options_.order == PaddleOrder::sorted) {
-    order = detail::order_by_name(count, [&](std::uint32_t i) { return paths[i]; });
-  }
+  if (options_.order == PaddleOrder::sorted) order = detail::order_by_name(count, path);
   if (!options_.program.empty()) {
     const std::vector<Wanted> wanted = wanted_of(options_.program);
-    for (std::size_t i = 0; i < std::max(wanted.size(), order.size()); ++i) {
-      if (i < order.size() && i < wanted.size() && paths[order[i]] == wanted[i].name) {
-        const LeafView leaf = snapshot.leaf(order[i]);
-        if (!fits(wanted[i], leaf.dtype(), leaf.shape())) return misfit(wanted[i], leaf.dtype(), leaf.shape());
-        continue;
-      }
-      const bool extra = i == wanted.size() || (i < order.size() && paths[order[i]] < wanted[i].name);
-      return Error(extra ? Errc::unused : Errc::missing,
-                   extra ? "a tensor that the program does not have" : "a variable of the program that has no tensor")
-          .path(extra ? std::string(paths[order[i]]) : wanted[i].name);
-    }
+    STELE_TRY(check_unique(wanted));
+    const auto sorted = detail::order_by_name(count, path);
+    STELE_TRY(each_pair(
+        wanted, count, [&](std::size_t i) { return paths[sorted[i]]; },
+        [&](const Wanted& w, std::size_t i) -> Status {
+          const LeafView leaf = snapshot.leaf(sorted[i]);
+          return fits(w, leaf.dtype(), leaf.shape()) ? Status() : misfit(w, leaf.dtype(), leaf.shape());
+        }));
   }
   std::vector<std::vector<std::byte>> heads(count);
   std::uint64_t total = 0;
@@ -386,6 +436,9 @@ Status PaddleFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptio
     auto head = head_of(leaf.dtype(), leaf.shape(), lod);
     if (!head) return std::move(head).error().path(std::string(paths[i]));
     heads[i] = std::move(*head);
+    if (options_.folder && (paths[i] == "__model__" || paths[i] == "__model__.json")) {
+      return Error(Errc::not_representable, "a name that a folder's program has").path(std::string(paths[i]));
+    }
     total += heads[i].size() + leaf.byte_size();
     if (options_.framing != PaddleFraming::none) total += 8;
     if (options_.framing == PaddleFraming::named) total += 8 + paths[i].size();

@@ -123,7 +123,6 @@ class ProgramReader {
   Status read_pir(std::string_view text) {
     json::Reader in(text, {0, true, json::kDeepest});
     bool magic = false;
-    std::string_view key;
     members(in, [&](std::string_view name) {
       if (name == "base_code") {
         members(in, [&](std::string_view part) {
@@ -272,6 +271,7 @@ class ProgramReader {
             });
           }
           if (i != 1) return in.skip_value();
+          variable.shape.clear();
           return elements(in, [&](std::size_t) {
             if (variable.shape.size() == max_rank) return in.fail(Errc::limit, "at most 9 dimensions");
             return in.read_i64(variable.shape.emplace_back());

@@ -101,7 +101,7 @@ class Header {
 
   /// The name as the header has it; nullopt where something stands behind its end.
   std::optional<std::string> name() const {
-    const auto name = string(name_field);
+    auto name = string(name_field);
     if (!name || !field(magic_field).starts_with(posix_magic.substr(0, 6))) return name;
     const auto prefix = string(prefix_field);
     if (!prefix || prefix->empty()) return prefix ? name : std::nullopt;

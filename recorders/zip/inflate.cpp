@@ -307,7 +307,7 @@ class InflatedSource final : public EntrySource {
   mutable std::vector<std::unique_ptr<Inflater::State>> kept_;  // number i: after (i + 1) * step_ bytes
 };
 
-Gzip::Gzip(SourcePtr source) : inflated_(std::make_shared<InflatedSource>(source)) {}
+Gzip::Gzip(const SourcePtr& source) : inflated_(std::make_shared<InflatedSource>(source)) {}
 
 Result<std::size_t> Gzip::next(std::span<std::byte> out) { return inflated_->pass(out); }
 

@@ -26,9 +26,9 @@ class InflatedSource;
 /// goes on from the last of some 256 states that the pass has kept (some 40 KiB each).
 class Gzip {
  public:
-  explicit Gzip(SourcePtr source);
+  explicit Gzip(const SourcePtr& source);
   /// The next bytes; fewer only at the end, where the CRC-32 and the length of every member have been checked. Errors:
-  /// truncated, checksum, malformed (also bytes behind the last member), io.
+  /// truncated, checksum, malformed (also bytes behind the last member), io; not called again behind an error.
   Result<std::size_t> next(std::span<std::byte> out);
   /// All that next() has given, once that was the end. Its view() is empty.
   SourcePtr source() const;

@@ -14,6 +14,7 @@ import io
 import math
 import os
 import pathlib
+import shutil
 import struct
 import sys
 import tarfile
@@ -192,6 +193,7 @@ def model(folder):
         tensor = graph.tensors[name]
         quantization = {"op-name": "any"} if kind.startswith("q") else {}
         graph.tensors[name] = nnef.Tensor(name, tensor.dtype, list(shape), stored(kind, shape), quantization)
+    shutil.rmtree(folder, ignore_errors=True)  # save_graph wants it new
     nnef.save_graph(graph, str(folder))
     (folder / "graph.quant").write_text("".join(f'"{name}": {quantization};\n'
                                                 for name, *_, quantization, _ in VARIABLES if quantization))
@@ -441,7 +443,8 @@ def main():
     different = [str(path) for path in sorted(here.keys() | there.keys()) if here.get(path) != there.get(path)]
     if different or not here:
         sys.exit("not what would be written: " + ", ".join(different))
-    print(f"nnef {importlib.metadata.version('nnef')}, numpy {np.__version__}: {len(here)} files as they would be written")
+    version = importlib.metadata.version("nnef")
+    print(f"nnef {version}, numpy {np.__version__}: {len(here)} files as they would be written")
     return None
 
 

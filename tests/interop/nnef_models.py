@@ -9,15 +9,14 @@ A .dat file passes when the package reads the values expected from it, and write
 """
 
 import pathlib
+import re
 import sys
 import tarfile
 import tempfile
 
 import nnef
 import numpy as np
-from make_golden_nnef import TYPES, VARIABLES, dtype, stored, values
-
-CODES = {"f": 0, "u": 1, "qu": 2, "qi": 3, "i": 4, "b": 5}
+from make_golden_nnef import TYPES, VARIABLES, dtype, header, logarithmic, min_max, stored, values
 
 
 def counted(kind, shape):
@@ -61,7 +60,7 @@ def folder_same(folder, expected, quantization=None):
         same(folder / f"{label}.dat", data, quantized=kind[0] == "q")
         if quantization is not None:
             found = {key: np.asarray(value).tolist() for key, value in tensor.quantization.items()}
-            assert found == quantization.get(label, {}), (label, found)
+            assert current(found) == current(quantization.get(label, {})), (label, found)
     there = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
     assert there - {"graph.nnef", "graph.quant"} == {f"{label}.dat" for label in expected}, there
     return graph
@@ -84,6 +83,13 @@ def quantization_of(folder):
             for quantization in [graph.tensors[operation.outputs["output"]].quantization] if quantization}
 
 
+def current(quantization):
+    """Without the deprecated name of an operation."""
+    if quantization.get("op-name") != "linear_quantize":
+        return quantization
+    return {**quantization, "op-name": "min_max_linear_quantize", "signed": False, "symmetric": False}
+
+
 def in_cpp(folder, expected):
     """The values that the C++ reader has: outputs of the graph, as f32, i32 and bool."""
     graph = nnef.load_graph(str(folder))
@@ -100,6 +106,28 @@ def in_cpp(folder, expected):
     return len(outputs)
 
 
+def quantized(folder):
+    """A folder with a tensor that we quantized: what it means is near to what it was."""
+    weight = np.sin((np.arange(256, dtype="f4") ** 2).astype("f4"), dtype="f4").reshape(8, 32)
+    graph = nnef.load_graph(str(folder))
+    found = {operation.attribs["label"]: graph.tensors[operation.outputs["output"]]
+             for operation in graph.operations if operation.name == "variable"}
+    assert found.keys() == {"weight", "bias"} and not found["bias"].quantization, found
+    same(folder / "weight.dat", found["weight"].data, quantized=True)
+    same(folder / "bias.dat", counted("f32", (7,)))
+    how = dict(found["weight"].quantization)
+    assert how["bits"] == 8 and found["weight"].data.dtype == np.uint8 and found["weight"].dtype == "scalar", how
+    assert how.pop("op-name") in ("linear_quantize", "min_max_linear_quantize"), how
+    assert not how.pop("signed", False) and not how.pop("symmetric", False), how
+    step = (how["max"] - how["min"]) / 255
+    assert np.isclose(how["min"], weight.min(), atol=1e-6) and np.isclose(how["max"], weight.max(), atol=1e-6), how
+    error = np.abs(min_max(found["weight"].data, how["min"], how["max"], how["bits"]) - weight).max()
+    assert error <= step * 0.501, (error, step)
+    # As NNEF's own operation rounds them.
+    rounded = np.round((weight - how["min"]) / (how["max"] - how["min"]) * 255)
+    assert np.abs(rounded - found["weight"].data).max() <= 1
+
+
 def own(folder):
     for kind in TYPES:
         same(folder / f"types/{kind}.dat", counted(kind, (3, 5)))
@@ -112,6 +140,9 @@ def own(folder):
     folder_same(folder / "own.nnef", expected)
     with tempfile.TemporaryDirectory() as inside:
         folder_same(unpacked(folder / "own.nnef.tgz", inside), expected)
+    quantized(folder / "quantized.nnef")
+    with tempfile.TemporaryDirectory() as inside:
+        quantized(unpacked(folder / "quantized.nnef.tgz", inside))
     plain = {"conv/weight": ("f32", counted("f32", (4, 2, 3, 3))), "conv/bias": ("f32", counted("f32", (1, 4))),
              "i32": ("i32", counted("i32", (7,))), "u8": ("u8", counted("u8", (2, 7))),
              "i16": ("i16", counted("i16", (7, 1))), "mask": ("bool", counted("bool", (11,)))}
@@ -120,19 +151,65 @@ def own(folder):
           f"{in_cpp(folder / 'plain.nnef', plain)} of {len(plain)} looked at in C++")
 
 
+def lines(folder):
+    """Of its expected.txt: path -> (kind, data, what they mean or None)."""
+    for line in (folder / "expected.txt").read_text().splitlines():
+        path, kind, shape, content, *real = line.split("\t")
+        content = bytes.fromhex(content.replace("-", ""))
+        extents = [] if shape == "-" else [int(n) for n in shape.split("x")]
+        item = kind.removeprefix("q")
+        if item[0] in "ui":
+            item = f"{item[0]}{len(content) // max(int(np.prod(extents)), 1) * 8 or 8}"
+        if item == "opaque":
+            continue
+        real = np.frombuffer(bytes.fromhex(real[0].replace("-", "")), "<f8").reshape(extents) if real else None
+        yield path, kind, np.frombuffer(content, dtype(item)).reshape(extents), real
+
+
+def meaning(data, how):
+    if how["op-name"] == "logarithmic_quantize":
+        return logarithmic(data, how["max"], how["bits"])
+    assert current(how)["op-name"] == "min_max_linear_quantize", how
+    return min_max(data, how["min"], how["max"], how["bits"], how.get("signed", False), how.get("symmetric", False))
+
+
 def copies(folder, theirs):
-    for path in sorted((theirs / "types").iterdir()):
+    types = sorted((theirs / "types").iterdir())
+    for path in types:
         kind = path.stem
         same(folder / "types" / path.name, values(kind.removeprefix("q"), (3, 5)), quantized=kind[0] == "q")
     expected = {label: (kind, stored(kind, shape)) for _, _, label, kind, shape, _, _ in VARIABLES}
     quantization = quantization_of(theirs / "model.nnef")
     assert len(quantization) == sum(q is not None for *_, q, _ in VARIABLES)
-    for name in ("folder-folder.nnef", "tgz-folder.nnef"):
+    for name in ("folder-folder.nnef", "tgz-folder.nnef", "tar-folder.nnef"):
         folder_same(folder / name, expected, quantization)
     for name in ("folder-tgz.nnef.tgz", "dot-tgz.nnef.tgz"):
         with tempfile.TemporaryDirectory() as inside:
             folder_same(unpacked(folder / name, inside), expected, quantization)
-    print(f"{len(list((theirs / 'types').iterdir()))} tensors, {len(expected)} in four copies of a model, as expected")
+    text = "by_hand/text.nnef"
+    folder_same(folder / "text.nnef", {path.removeprefix(f"{text}:"): (kind, data)
+                                       for path, kind, data, _ in lines(theirs) if path.startswith(f"{text}:")},
+                quantization_of(theirs / text))
+    rewritten = 0
+    for path, kind, data, real in lines(theirs):
+        if not path.startswith("by_hand/") or not path.endswith(".dat"):
+            continue
+        copied = folder / path
+        if real is not None:  # in a folder, with the operation of today
+            if not copied.with_suffix(".nnef").exists():
+                continue
+            (how,) = quantization_of(copied.with_suffix(".nnef")).values()
+            assert np.allclose(meaning(data, how), real, rtol=1e-12), path
+        elif kind == "bool" and path.endswith("_8.dat"):  # of 8 bits still, all of them 0 or 1
+            assert copied.read_bytes() == header(8, 5, data.shape, data.nbytes) + data.tobytes(), path
+        elif re.search("0x|signed|provisional|four", path):  # older layouts become today's
+            same(copied, data)
+        else:
+            assert copied.read_bytes() == (theirs / path).read_bytes(), path
+        rewritten += 1
+    for name in ("vendor.dat", "vendor_blocks.dat"):
+        assert (folder / "by_hand" / name).read_bytes() == (theirs / "by_hand" / name).read_bytes(), name
+    print(f"{len(types)} tensors, {len(expected)} in five copies of a model, {rewritten} files by hand, as expected")
 
 
 if sys.argv[1] == "own":
