@@ -190,7 +190,7 @@ std::vector<PaddleVariable> net_program() { return {{"fc.b", DType::f32, {3}}, {
 
 TEST_CASE("paddle: golden files with their programs") {
   for (const char* name : {"lenet", "lenet_old", "ernie_f32", "ernie_f16", "ernie_bf16", "ernie_i8", "adam", "adam_old",
-                           "blocks", "readable", "dtypes_old", "names"}) {
+                           "blocks", "buffers", "buffers_old", "readable", "dtypes_old", "names"}) {
     CAPTURE(name);
     const std::string path = golden(name) + ".pdiparams";
     const Snapshot snapshot = good(plain.open(path));
