@@ -111,7 +111,9 @@ class Header {
   std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
  private:
-  void put(Field f, std::string_view text) noexcept { std::memcpy(bytes_ + f.at, text.data(), text.size()); }
+  void put(Field f, std::string_view text) noexcept {
+    std::copy_n(text.data(), text.size(), reinterpret_cast<char*>(bytes_) + f.at);
+  }
   /// Octal digits and a NUL; the number fits.
   void put(Field f, std::uint64_t number) noexcept {
     bytes_[f.at + f.size - 1] = std::byte{0};
