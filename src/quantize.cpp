@@ -237,7 +237,14 @@ Status find_range(const LeafView& leaf, ReadContext& context, Coding& coding) {
   }
   coding.low = outwards(coding.low, -most);
   coding.high = outwards(coding.high, most);
-  if (coding.low == coding.high) coding.high = outwards(coding.low + std::max(1.0, std::abs(coding.low)), most);
+  if (coding.low == coding.high) {
+    const double width = std::max(1.0, std::abs(coding.low));
+    if (coding.low > static_cast<double>(most) - width) {
+      coding.low = outwards(coding.low - width, -most);
+    } else {
+      coding.high = outwards(coding.low + width, most);
+    }
+  }
   return {};
 }
 

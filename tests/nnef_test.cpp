@@ -176,6 +176,11 @@ struct One {
   Tensor<float, 2> only;
   STELE_MODULE(One, only)
 };
+struct Titled {
+  Tensor<float, 1> w;
+  std::string title;
+  STELE_MODULE(Titled, w, title)
+};
 Net net(float first = 1) {
   Net n;
   n.layers.emplace_back(3, 4, first);
@@ -371,8 +376,7 @@ TEST_CASE("nnef: paths and labels") {
   CHECK(labels({"w"}) == Names{"w"});
   CHECK(labels({"a.b.c", "a.b-d"}) == Names{"a/b-d", "a/b/c"});
   CHECK(labels({"a\\.b.c\\.d"}) == Names{"a.b/c.d"});
-  CHECK(labels({"0.1_2", "...x"}).empty() == false);
-  CHECK(labels({".x", "x..", "\\.x", "x\\.\\."}).empty() == false);
+  CHECK(labels({"\\.\\.\\.x", "x\\.\\."}) == Names{"...x", "x.."});
 
   const auto refused = [](const Names& paths) {
     CAPTURE(paths.front());
@@ -472,7 +476,7 @@ void check_quantized(unsigned bits) {
     CHECK(report[0].path == "w");
     const std::string row(report[0].detail);
     CHECK(row.starts_with("f32 -> " + std::to_string(bits) + " bits in [-1, 1]; largest error "));
-    CHECK(std::stod(row.substr(row.find("error ") + 6)) <= 1.0 / steps + 1e-6);
+    CHECK(std::stod(row.substr(row.find("error ") + 6)) <= 1.0 / steps + 1e-4);
     CHECK(std::string(report[1].detail).starts_with("f64 -> "));
 
     const std::string file = text_in(*bundle, "w.dat");
@@ -629,7 +633,7 @@ TEST_CASE("nnef: numbers of graph.quant that no number holds") {
     return *s.leaf(0).annotations();
   };
   CHECK(note("linear_quantize(min = -1.0, max = 1.0, bits = 8)").contains("quantization"));
-  for (const char* const operation : {
+  for (const std::string operation : {
            "linear_quantize(min = -1.0, max = 1e400, bits = 8)",
            "linear_quantize(min = -1.0, max = 1.0, bits = 99999999999999999999)",
            "linear_quantize(min = -1.0, max = 1.0, max = 2.0, bits = 8)",
@@ -828,9 +832,9 @@ TEST_CASE("nnef: tied tensors are written under each name, values are refused") 
   const TiedLayers back = good(NnefRecorder<>().load_module<TiedLayers>(stele::bundle_source(bundle)));
   CHECK(image(*back.embedding) == image(*tied.embedding));
   CHECK(image(*back.decoder->bias) == image(*tied.decoder->bias));
-  const auto r = folder_of(NnefRecorder<>(), small_mlp());
+  const auto r = folder_of(NnefRecorder<>(), Titled{vec({1}), "a title"});
   REQUIRE(code_of(r) == Errc::not_representable);
-  CHECK(r.error().path() == "seed");
+  CHECK(r.error().path() == "title");
 }
 
 // ---- places ---------------------------------------------------------------------------------------------------------
@@ -1004,6 +1008,7 @@ TEST_CASE("nnef: parameters that point into a mapped folder or archive") {
   CHECK(report.paths(Report::What::copied) == Names{"mask"});
 
   good(in(NnefContainer::tgz).record(before, dir / "m.nnef.tgz", quick()));
+  report = {};
   CHECK(image(good(NnefRecorder<>().load_module<Net>(dir / "m.nnef.tgz", options, &report))) == image(before));
   CHECK(report.count(Report::What::copied) == 5);
 

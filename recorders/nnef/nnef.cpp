@@ -143,7 +143,7 @@ Result<Snapshot> open_tensor(SourcePtr source, const OpenContext& context) {
   append_segment(path, stem);
   if (const auto layout = context.layout(); layout && layout->tensors.size() == 1) path = layout->tensors[0].path;
   SnapshotBuilder builder;
-  builder.set_flat();
+  if (!path.empty()) builder.set_flat();  // else a tensor is all that is wanted
   nnef::add(builder, path, std::move(tensor), std::move(source));
   return builder.finish();
 }
@@ -192,11 +192,12 @@ Result<std::vector<std::string>> labels_of(const Snapshot& snapshot, const detai
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const std::string label = lower(labels[i]);
     for (std::size_t slash = label.find('/'); slash != std::string::npos; slash = label.find('/', slash + 1)) {
-      const auto file = files.find(label.substr(0, slash));
-      if (file == files.end()) continue;
+      const std::string folder = label.substr(0, slash);
+      const auto file = files.find(folder);
+      if (file == files.end() && folder != graph_file && folder != quant_file) continue;
       return Error(Errc::not_representable, "a folder of the name of a file")
           .path(std::string(paths[i]))
-          .found(std::string(paths[file->second]));
+          .found(file != files.end() ? std::string(paths[file->second]) : folder);
     }
   }
   return labels;
@@ -215,8 +216,17 @@ Result<std::string> quantization_of(const LeafView& leaf) {
     if (!text.empty()) return text;
     return Error(Errc::not_representable, "a quantization that NNEF has no operation for").path(leaf.path());
   }
-  const Value* text = note_of(leaf, nnef::operation_key);
-  return text != nullptr && text->as_string() != nullptr ? *text->as_string() : std::string();
+  const Value* note = note_of(leaf, nnef::operation_key);
+  if (note == nullptr) return std::string();
+  const std::string* text = note->as_string();
+  if (text != nullptr) {
+    const std::string line = "'': " + *text + ';';
+    const auto read = nnef::read_quantizations(line);
+    if (read && read->size() == 1 && read->begin()->second == *text) return *text;
+  }
+  return Error(Errc::not_representable, "an annotation that graph.quant cannot hold")
+      .path(leaf.path())
+      .expected("an operation as text in " + std::string(nnef::operation_key));
 }
 
 struct Texts {
@@ -270,7 +280,10 @@ bool holds(DType dtype) {
   }
 }
 
-bool keeps(std::string_view annotation) { return annotation == quantization_key || annotation.starts_with("nnef."); }
+bool keeps(std::string_view annotation) {
+  return annotation == quantization_key || annotation == nnef::bits_key || annotation == nnef::quantized_key ||
+         annotation == nnef::vendor_key || annotation == nnef::type_key || annotation == nnef::operation_key;
+}
 
 }  // namespace
 

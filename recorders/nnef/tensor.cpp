@@ -122,8 +122,8 @@ Result<std::optional<Tensor>> read_provisional(const Source& source, std::span<c
                                 ItemType::unsigned_integer};
   const auto type = static_cast<std::size_t>(head[at]);
   if (type >= types.size()) return no;
-  STELE_TRY(set_items(tensor, types[type], static_cast<std::uint32_t>(head[at + 1]), at));
-  STELE_TRY(set_sizes(tensor, 12));
+  if (!set_items(tensor, types[type], static_cast<std::uint32_t>(head[at + 1]), at) || !set_sizes(tensor, 12))
+    return no;
   if (source.size() - header != tensor.bytes) return no;
   tensor.data = header;
   if (text_size != 0) {
@@ -282,12 +282,14 @@ Result<Tensor> read_header(const Source& source) {
         .expected("1.0")
         .found(std::to_string(static_cast<int>(head[2])) + "." + std::to_string(static_cast<int>(head[3])));
   }
+  // First, for its size may be what the layout of today would have by chance. Not the other way round: there, an item
+  // would have no bits.
+  STELE_TRY_ASSIGN(auto provisional, read_provisional(source, {head.data(), known}));
+  if (provisional) return std::move(*provisional);
   const std::uint64_t length = load_le<std::uint32_t>(head.data() + 4);
   const bool exact = source.size() == header_size + length;
   const bool four_more = source.size() == header_size + 4 + length && load_le<std::uint32_t>(head.data() + 128) == 0;
   if (!exact && !four_more) {
-    STELE_TRY_ASSIGN(auto provisional, read_provisional(source, {head.data(), known}));
-    if (provisional) return std::move(*provisional);
     return Error(source.size() < header_size + length ? Errc::truncated : Errc::malformed,
                  "a file of another size than its header says")
         .offset(4)

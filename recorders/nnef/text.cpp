@@ -1,5 +1,6 @@
 #include "text.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -97,11 +98,20 @@ class Tokens {
   bool ok_ = true;
 };
 
+/// The number that is all of the text.
+template <class T>
+std::optional<T> parsed(std::string_view text) {
+  T value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 /// Passes over a value: tokens up to a comma or the bracket that ends the arguments.
 Status skip_value(Tokens& in) {
   std::size_t depth = 0;
   for (;; in.next()) {
-    if (in.now().kind == Token::Kind::end) return in.expected("the end of the arguments");
+    if (in.now().kind == Token::Kind::end || in.is(';')) return in.expected("the end of the arguments");
     const bool opens = in.is('(') || in.is('[') || in.is('{');
     const bool closes = in.is(')') || in.is(']') || in.is('}');
     if (depth == 0 && (closes || in.is(','))) return {};
@@ -146,12 +156,10 @@ Result<Variable> read_variable(Tokens& in, std::string_view id) {
       std::vector<std::uint64_t> shape;
       for (;;) {
         if (ahead.is(']') && shape.empty()) break;
-        const std::string_view text = ahead.now().text;
-        std::uint64_t extent = 0;
-        const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), extent);
-        if (ahead.now().kind != Token::Kind::number || error != std::errc() || end != text.data() + text.size())
-          return {};
-        shape.push_back(extent);
+        if (ahead.now().kind != Token::Kind::number) return {};
+        const auto extent = parsed<std::uint64_t>(ahead.now().text);
+        if (!extent) return {};
+        shape.push_back(*extent);
         if (shape.size() > max_rank) return ahead.expected("at most 8 extents");
         ahead.next();
         if (ahead.is(']')) break;
@@ -223,15 +231,17 @@ void note_operation(std::string_view operation, Annotations& notes) {
   in.next();
   const Status read = each_argument(in, [&](std::string_view key) -> Status {
     const Token token = in.now();
-    const char* const end = token.text.data() + token.text.size();
+    const bool number = token.kind == Token::Kind::number;
+    known = known && std::none_of(map.begin(), map.end(), [&](const auto& item) { return item.first == key; });
     if (token.kind == Token::Kind::word && (token.text == "true" || token.text == "false")) {
       map.emplace_back(key, Value(token.text == "true"));
-    } else if (std::int64_t i = 0;
-               token.kind == Token::Kind::number && std::from_chars(token.text.data(), end, i).ptr == end) {
-      map.emplace_back(key, Value(i));
-    } else if (double d = 0; token.kind == Token::Kind::number &&
-                             std::from_chars(token.text.data(), end, d).ptr == end && std::isfinite(d)) {
-      map.emplace_back(key, Value(d));
+    } else if (const auto i = number ? parsed<std::int64_t>(token.text) : std::nullopt) {
+      map.emplace_back(key, Value(*i));
+    } else if (const auto d = number && token.text.find_first_of(".eE") != std::string_view::npos
+                                  ? parsed<double>(token.text)
+                                  : std::nullopt;
+               d && std::isfinite(*d)) {
+      map.emplace_back(key, Value(*d));
     } else {
       known = false;  // an array: one for each channel
       return {};

@@ -144,12 +144,7 @@ void combined(const fs::path& theirs, const fs::path& ours, const std::vector<Ex
   const Snapshot snapshot = recorder(options).open(theirs.string()).value();
   compare(theirs.string(), snapshot, expected, named);
   fs::create_directories(ours.parent_path());
-  if (ours.has_extension()) {
-    recorder(options).record(snapshot, ours.string()).value();
-  } else {  // a path would get one
-    const auto sink = file_sink(ours.string()).value();
-    recorder(options).record(snapshot, *sink).value();
-  }
+  recorder(options).record(snapshot, ours.string()).value();
   same_bytes(theirs, ours);
 }
 
