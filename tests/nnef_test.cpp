@@ -623,6 +623,21 @@ TEST_CASE("nnef: quantization that differs by channel is kept as text") {
   }
 }
 
+TEST_CASE("nnef: items that are wider than their quantization says") {
+  const auto bundle = stele::memory_bundle();
+  put(*bundle, "graph.nnef", "version 1.0; graph g(x) -> (w) { w = variable(shape = [2], label = 'w'); }");
+  put(*bundle, "graph.quant", "\"w\": linear_quantize(min = -1.0, max = 1.0, bits = 4);");
+  put(*bundle, "w.dat",
+      text_in(*good(folder_of(NnefRecorder<>(),
+                              flat({{"w", DType::u8, {2}, "\x0f\xff", {{"nnef.quantized", Value(true)}}}}))),
+              "w.dat"));
+  const Snapshot opened = good(NnefRecorder<>().open(stele::bundle_source(bundle)));
+  CHECK(*opened.leaf(0).annotations()->at("nnef.bits").as_i64() == 8);
+  const auto again = good(folder_of(NnefRecorder<>(), opened));
+  CHECK(text_in(*again, "w.dat") == text_in(*bundle, "w.dat"));
+  CHECK(text_in(*again, "graph.quant").find("bits = 4") != std::string::npos);
+}
+
 TEST_CASE("nnef: numbers of graph.quant that no number holds") {
   const auto note = [](const std::string& operation) {
     const auto bundle = stele::memory_bundle();

@@ -356,6 +356,12 @@ Result<Tensor> read_header(const Source& source) {
 }
 
 void add(SnapshotBuilder& to, std::string_view name, Tensor tensor, SourcePtr source) {
+  // Items may be wider than the quantization says that their numbers are.
+  if (const auto note = tensor.notes.find(std::string(quantization_key)); note != tensor.notes.end()) {
+    const Value* bits = note->second.find("bits");
+    const bool same = bits != nullptr && bits->as_i64() != nullptr && *bits->as_i64() == std::int64_t{tensor.bits};
+    if (!same) tensor.notes.emplace(bits_key, Value(std::int64_t{tensor.bits}));
+  }
   Provider provider{&plain_ops, source.get(), tensor.data};
   if (tensor.packed) {
     const DTypeClass kind = dtype_class(tensor.dtype);
