@@ -323,6 +323,7 @@ TEST_CASE_TEMPLATE("recorders: from one format to another without a module", R, 
   REQUIRE(original);
   for (const Format* format : formats()) {
     CAPTURE(format->name());
+    if (!format->capabilities().values) continue;  // for tensors alone
     const TempDir dir;
     const std::string path = dir / ("model" + std::string(format->extension()));
     const auto report = save(*opened, path, quick());

@@ -362,7 +362,7 @@ const Capabilities& PaddleFormat::capabilities() const noexcept {
 bool PaddleFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
   // Version, no LoD, version; a description of some bytes that begins with its dtype.
   constexpr std::size_t least = 22;
-  if (size < least || head.size() < least) return false;
+  if (options_.folder || size < least || head.size() < least) return false;  // of the two, one
   if (!std::all_of(head.begin(), head.begin() + 16, [](std::byte b) { return b == std::byte{0}; })) return false;
   const auto desc = detail::load_le<std::uint32_t>(head.data() + 16);
   return desc >= 2 && desc < 256 && head[20] == std::byte{0x08};
