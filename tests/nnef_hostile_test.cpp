@@ -199,7 +199,7 @@ TEST_CASE("nnef: items of a vendor with any extents") {
 }
 
 TEST_CASE("nnef: files of 2017") {
-  const auto file = [](std::uint32_t header, std::vector<std::uint32_t> extents, int type, int bits,
+  const auto file = [](std::uint32_t header, const std::vector<std::uint32_t>& extents, int type, int bits,
                        const std::string& text, const std::string& data) {
     std::string made = "\x4e\xef\1\0"s + u32(header) + u32(static_cast<std::uint32_t>(extents.size()));
     for (const std::uint32_t e : extents) made += u32(e);
@@ -426,8 +426,8 @@ TEST_CASE("nnef: many variables") {
       const std::string number = std::to_string(i);
       const std::string label = same ? "w" : "w/" + number;
       if (!same || i == 0) put(*bundle, label + ".dat", file);
-      graph += "v" + number + " = variable<scalar>(shape = [2], label = '" + label + "');\n";
-      quant += "\"v" + number + "\": a(b = [1.0, 2.0]);\n";
+      graph.append("v").append(number).append(" = variable<scalar>(shape = [2], label = '").append(label).append("');");
+      quant.append("\"v").append(number).append("\": a(b = [1.0, 2.0]);\n");
     }
     put(*bundle, "graph.nnef", graph + "}");
     put(*bundle, "graph.quant", quant);
