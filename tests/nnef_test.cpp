@@ -145,9 +145,9 @@ TEST_CASE("nnef: golden files") {
       CHECK(found[i] == doctest::Approx(static_cast<float>(wanted[i])).epsilon(1e-7));
     }
   }
-  for (const auto& [file, count] : counts) {
-    CAPTURE(file);
-    CHECK(opened.at(file).leaf_count() == count);
+  for (const auto& count : counts) {
+    CAPTURE(count.first);
+    CHECK(opened.at(count.first).leaf_count() == count.second);
   }
 }
 
@@ -159,7 +159,6 @@ using namespace std::string_literals;
 using Names = std::vector<std::string>;
 using stele::Bundle;
 using stele::DType;
-using stele::NnefOptions;
 using stele::Report;
 using stele::SourcePtr;
 using stele::Tensor;
@@ -959,7 +958,8 @@ TEST_CASE("nnef: a load reads headers, and of leaves those that are asked for") 
     const std::string name = "t" + std::to_string(i);
     write_text(dir / (name + ".dat"), head);
     fs::resize_file(dir / (name + ".dat"), 128 + 4 * elements);
-    graph += name + " = variable(shape = [" + std::to_string(elements) + "], label = '" + name + "');\n";
+    graph.append(name).append(" = variable(shape = [").append(std::to_string(elements)).append("], label = '");
+    graph.append(name).append("');\n");
   }
   for (const bool described : {false, true}) {
     CAPTURE(described);

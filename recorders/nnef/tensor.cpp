@@ -94,12 +94,16 @@ Status set_items(Tensor& tensor, ItemType type, std::uint32_t bits, std::uint64_
   return {};
 }
 
+Error uncountable(const Tensor& tensor) {
+  return bad("more items than can be counted", 12, "fewer", to_string(tensor.shape()));
+}
+
 /// The bytes of the data, and of the elements.
-Status set_sizes(Tensor& tensor, std::uint64_t at) {
+Status set_sizes(Tensor& tensor) {
   const auto count = element_count(tensor.shape());
   const auto bits = count ? checked_mul(*count, tensor.bits) : std::nullopt;
   const auto size = count ? byte_length(tensor.dtype, *count) : std::nullopt;
-  if (!bits || !size) return bad("more items than can be counted", at, "fewer", to_string(tensor.shape()));
+  if (!bits || !size) return uncountable(tensor);
   tensor.bytes = *bits / 8 + (*bits % 8 != 0 ? 1 : 0);
   tensor.size = *size;
   return {};
@@ -122,8 +126,7 @@ Result<std::optional<Tensor>> read_provisional(const Source& source, std::span<c
                                 ItemType::unsigned_integer};
   const auto type = static_cast<std::size_t>(head[at]);
   if (type >= types.size()) return no;
-  if (!set_items(tensor, types[type], static_cast<std::uint32_t>(head[at + 1]), at) || !set_sizes(tensor, 12))
-    return no;
+  if (!set_items(tensor, types[type], static_cast<std::uint32_t>(head[at + 1]), at) || !set_sizes(tensor)) return no;
   if (source.size() - header != tensor.bytes) return no;
   tensor.data = header;
   if (text_size != 0) {
@@ -310,6 +313,7 @@ Result<Tensor> read_header(const Source& source) {
   const auto vendor = load_le<std::uint16_t>(head.data() + 50);
   const std::byte* parameters = head.data() + 52;
   if (vendor != 0) {
+    if (!element_count(tensor.shape())) return uncountable(tensor);
     tensor.dtype = DType::opaque;
     tensor.bytes = tensor.size = length;
     tensor.notes = {{std::string(vendor_key), Value(std::int64_t{vendor})},
@@ -347,7 +351,7 @@ Result<Tensor> read_header(const Source& source) {
       return Error(Errc::unsupported, "an item type that is not known").offset(48).found(std::to_string(code));
   }
   STELE_TRY(set_items(tensor, type, bits, 44));
-  STELE_TRY(set_sizes(tensor, 12));
+  STELE_TRY(set_sizes(tensor));
   if (tensor.bytes != length) {
     return bad("a length that does not fit the extents", 4, std::to_string(tensor.bytes), std::to_string(length));
   }
