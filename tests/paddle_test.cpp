@@ -6,6 +6,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstring>
 #include <filesystem>
@@ -778,6 +779,19 @@ TEST_CASE("paddle: views where the elements lie aligned") {
   CHECK(std::memcmp(two.b.data(), "bbbb", 4) == 0);
   const Two mapped = good(plain.load_module<Two>(good(stele::map_file(dir / "m.pdiparams")), options));
   CHECK(mapped.a.is_view());
+}
+
+namespace {
+struct Fixed {
+  std::array<float, 3> weight{3, 4, 5};
+};
+}  // namespace
+
+TEST_CASE("paddle: JSON beside the parameters that is no program") {
+  const TempDir dir;
+  good(stele::save(Fixed(), dir / "model.json", quick()));
+  good(stele::save(Fixed(), dir / "model.pdiparams", quick()));
+  CHECK(good(stele::load<Fixed>(dir / "model.pdiparams")).weight[2] == 5);
 }
 
 }  // namespace stele_test

@@ -16,6 +16,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <optional>
 
 #include "json/json.hpp"
@@ -311,6 +312,16 @@ class ProgramReader {
   Status problem_;
 };
 
+/// Whether JSON begins as a program does; other files may have the same name, such as the same model's JSON record.
+Result<bool> is_pir(const Source& source) {
+  char head[64];
+  const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof head));
+  STELE_TRY(source.read_at(0, std::as_writable_bytes(std::span(head, size))));
+  std::string text;
+  std::copy_if(head, head + size, std::back_inserter(text), [](char c) { return c > ' '; });
+  return text.starts_with("{\"base_code\"");
+}
+
 }  // namespace
 
 Result<std::vector<PaddleVariable>> read_program(const Source& source) { return ProgramReader(source).run(); }
@@ -328,7 +339,9 @@ Result<SourcePtr> program_beside(const Bundle& folder, std::string_view name) {
     STELE_TRY_ASSIGN(const bool there, folder.contains(candidate));
     if (!there) continue;
     STELE_TRY_ASSIGN(SourcePtr source, folder.open(candidate));
-    return source;
+    if (!candidate.ends_with(".json")) return source;
+    STELE_TRY_ASSIGN(const bool program, is_pir(*source));
+    if (program) return source;
   }
   return SourcePtr();
 }
