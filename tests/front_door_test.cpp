@@ -59,12 +59,12 @@ TEST_CASE("front door: files of others, by content") {
       {"/paddle/lenet_separate", "paddle-folder"},
       {"/paddle/nested_folder", "paddle-folder"},
   };
-  for (const auto& [file, name] : files) {
-    CAPTURE(file);
-    const std::string path = data + file;
+  for (const auto& known : files) {
+    CAPTURE(known.first);
+    const std::string path = data + known.first;
     const stele::SourcePtr source =
         good(std::filesystem::is_directory(path) ? stele::open_folder(path) : stele::open_file(path));
-    CHECK(good(stele::format_of_content(*source))->name() == name);
+    CHECK(good(stele::format_of_content(*source))->name() == known.second);
   }
 }
 
