@@ -2,7 +2,7 @@
 #
 #   make demo                 build and run examples/digits.cpp and examples/resume.cpp
 #   make test                 build with g++ and run all tests
-#   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan clang-quick
+#   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
 #   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
