@@ -8,7 +8,6 @@ inline namespace v0 {
 namespace {
 
 namespace os = detail::os;
-using detail::Location;
 using detail::Names;
 
 /// Syncs the names in all folders below; their files are synced.
