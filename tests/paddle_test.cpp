@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "support/golden_text.hpp"
 #include "support/models.hpp"
 #include "support/paddle.hpp"
 #include "support/random_model.hpp"
@@ -74,22 +75,6 @@ std::vector<Fact> facts(const std::string& name) {
   return list;
 }
 
-std::string hex(std::string_view bytes) {
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string text;
-  for (const char c : bytes) {
-    const auto b = static_cast<unsigned char>(c);
-    text += {digits[b >> 4], digits[b & 15]};
-  }
-  return text.empty() ? "-" : text;
-}
-
-std::string shape_text(std::span<const stele::Extent> shape) {
-  std::string text;
-  for (const stele::Extent e : shape) text += (text.empty() ? "" : "x") + std::to_string(e);
-  return text.empty() ? "scalar" : text;
-}
-
 /// The annotation, as the facts have it.
 std::vector<std::string> lod_of(const stele::LeafView& leaf) {
   std::vector<std::string> levels;
@@ -109,7 +94,7 @@ void check_facts(const Snapshot& snapshot, const std::vector<Fact>& wanted, bool
     CAPTURE(wanted[i].name);
     CHECK(leaf.path() == (named ? wanted[i].name : std::to_string(i)));
     CHECK(stele::name(leaf.dtype()) == wanted[i].dtype);
-    CHECK(shape_text(leaf.shape()) == wanted[i].shape);
+    CHECK(shape_text(leaf.shape(), "scalar") == wanted[i].shape);
     CHECK(hex(in_file_order(good(content(leaf)), leaf.dtype())) == wanted[i].hex);
     CHECK(lod_of(leaf) == wanted[i].lod);
   }
@@ -792,6 +777,13 @@ TEST_CASE("paddle: JSON beside the parameters that is no program") {
   good(stele::save(Fixed(), dir / "model.json", quick()));
   good(stele::save(Fixed(), dir / "model.pdiparams", quick()));
   CHECK(good(stele::load<Fixed>(dir / "model.pdiparams")).weight[2] == 5);
+}
+
+TEST_CASE("paddle: a folder into a sink that has none") {
+  stele::BufferSink sink;
+  const Net model = net();
+  const Snapshot snapshot = good(stele::snapshot_of(model));
+  CHECK(code_of(PaddleFormat({.folder = true}).write(snapshot, sink, {})) == Errc::unsupported);
 }
 
 }  // namespace stele_test

@@ -392,6 +392,7 @@ Status NnefFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   STELE_TRY_ASSIGN(const auto labels, labels_of(snapshot, paths));
   const auto archive = is_folder() ? nullptr : std::make_shared<tar::Writer>(sink, true);
   const std::shared_ptr<Bundle> bundle = archive != nullptr ? archive : sink.bundle();
+  if (bundle == nullptr) return Error(Errc::unsupported, "a folder needs a place").expected("a path, or bundle_sink()");
   if (described) {
     const Texts texts = describe(snapshot, labels, operations);
     STELE_TRY(write_text(*bundle, graph_file, texts.graph));

@@ -450,6 +450,8 @@ Status PaddleFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptio
   const Snapshot ordered = detail::in_file_order(snapshot);
   if (options_.folder) {
     const auto bundle = sink.bundle();
+    if (bundle == nullptr)
+      return Error(Errc::unsupported, "a folder needs a place").expected("a path, or bundle_sink()");
     for (const std::uint32_t i : order) {
       auto file = bundle->create(paths[i]);
       if (!file) return std::move(file).error().path(std::string(paths[i]));
