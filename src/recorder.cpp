@@ -97,6 +97,7 @@ Result<Snapshot> untied(const Snapshot& snapshot) {
   }));
   builder.set_metadata(snapshot.metadata());
   builder.data().in_order = snapshot.data()->in_order;
+  builder.data().type = snapshot.data()->type;
   builder.keep(snapshot.data());
   return builder.finish();
 }

@@ -93,6 +93,7 @@ struct SnapshotData {
   bool flat = false;                                 // node names are whole paths
   bool guessed = false;                              // nested by nest(): kinds and empty containers are not known
   bool consumable = false;                           // the tensors may be moved out (into_record)
+  const TypeInfo* type = nullptr;                    // of the module that it shows
   bool in_order = false;                             // leaves are read one after the other, in the source's order
 };
 

@@ -155,6 +155,7 @@ Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::
     }
     if (const Errc e = Walk<Builder>(builder).run(type, object); e != Errc::none) return walk_error(e, builder);
     if (keeper) builder.to.keep(std::move(keeper));
+    builder.to.data().type = &type;
     if (consumable && builder.consumable) builder.to.mark_consumable();
     return builder.to.finish();
   });

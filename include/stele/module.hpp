@@ -22,7 +22,18 @@ inline namespace v0 {
 /// or inside it, as `static constexpr stele::Attribute stele_attributes[] = {…};`. Field names in it are checked at
 /// compile time.
 struct Attribute {
-  enum class Kind : std::uint8_t { rename, alias, skip, keep_default, was_one, moved, version, type_name, alternative };
+  enum class Kind : std::uint8_t {
+    rename,
+    alias,
+    skip,
+    keep_default,
+    was_one,
+    moved,
+    version,
+    type_name,
+    alternative,
+    layout
+  };
   Kind kind{};
   std::string_view field{};
   std::string_view text{};

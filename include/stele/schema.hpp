@@ -46,6 +46,8 @@ class STELE_EXPORT Schema {
   /// Whether only an object or a file can say what is there: lists, maps, variants, optionals, pointers.
   bool open() const noexcept;
 
+  const detail::TypeInfo& info() const noexcept { return *info_; }
+
   /// The same type.
   friend bool operator==(Schema, Schema) = default;
 

@@ -128,18 +128,19 @@ struct ModuleTable {
   static constexpr void complete(TypeInfo& info) {
     if constexpr (fields::all != fields::count) info.unrecorded = unrecorded;
     info.name = type_name_text<M>.view();
-    if (const Attribute* v = find_version()) info.version = v->number;
+    if (const Attribute* v = find(Attribute::Kind::version)) info.version = v->number;
     if constexpr (renames) info.migrate = v0::attributes<M>::migrate;
     static_assert(!rewrites || count_of(Attribute::Kind::version) != 0,
                   "stele: a migrate hook of this module is never asked: give it a stele::version");
     if constexpr (STELE_HEAP != 0 && rewrites) info.rewrite = v0::attributes<M>::migrate;
     info.moved = moved;
+    info.layout = find(Attribute::Kind::layout);
   }
 
  private:
-  static constexpr const Attribute* find_version() {
+  static constexpr const Attribute* find(Attribute::Kind kind) {
     for (const Attribute& a : attributes) {
-      if (a.kind == Attribute::Kind::version) return &a;
+      if (a.kind == kind) return &a;
     }
     return nullptr;
   }

@@ -18,6 +18,7 @@
 namespace stele {
 inline namespace v0 {
 
+struct Attribute;  // stele/module.hpp
 class Snapshot;
 class Value;
 template <class T>
@@ -157,6 +158,8 @@ struct TypeInfo {
   /// Of the part of a file of version `from` that is this module, what it would be today.
   Result<Snapshot> (*rewrite)(std::uint32_t from, const Snapshot& old) = nullptr;
   std::span<const MovedPath> moved{};
+  /// What formats that hold fields by position are told of the others (burn_layout), or nullptr.
+  const Attribute* layout = nullptr;
 };
 
 }  // namespace detail

@@ -1,0 +1,195 @@
+#include "types.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "hash.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace burn {
+namespace {
+
+constexpr std::string_view digits = "0123456789abcdefghijklmnopqrstuv";
+
+/// Base32hex of up to 8 bytes; the bits behind the last whole byte must be 0.
+std::optional<std::uint64_t> from_base32(std::string_view text) {
+  std::uint64_t id = 0;
+  unsigned held = 0;
+  unsigned bits = 0;
+  unsigned shift = 0;
+  for (const char c : text) {
+    const std::size_t digit = digits.find(c);
+    if (digit == digits.npos) return std::nullopt;
+    held = held << 5 | static_cast<unsigned>(digit);
+    bits += 5;
+    if (bits < 8) continue;
+    bits -= 8;
+    id |= std::uint64_t{held >> bits & 0xffU} << shift;
+    held &= (1U << bits) - 1;
+    shift += 8;
+  }
+  if (held != 0) return std::nullopt;
+  return id;
+}
+
+std::optional<ParamId> parse_uuid(std::string_view text) {
+  std::array<std::uint64_t, 2> half{};
+  std::size_t n = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (i == 8 || i == 13 || i == 18 || i == 23) {
+      if (text[i] != '-') return std::nullopt;
+      continue;
+    }
+    const std::size_t digit = digits.substr(0, 16).find(text[i]);
+    if (digit == digits.npos) return std::nullopt;
+    half[n / 16] = half[n / 16] << 4 | digit;
+    ++n;
+  }
+  return ParamId::from_uuid(half[0], half[1]);
+}
+
+constexpr std::array<std::pair<std::string_view, DType>, 13> names = {{
+    {"F64", DType::f64},
+    {"F32", DType::f32},
+    {"F16", DType::f16},
+    {"BF16", DType::bf16},
+    {"I64", DType::i64},
+    {"I32", DType::i32},
+    {"I16", DType::i16},
+    {"I8", DType::i8},
+    {"U64", DType::u64},
+    {"U32", DType::u32},
+    {"U16", DType::u16},
+    {"U8", DType::u8},
+    {"Bool", DType::boolean},
+}};
+
+const Value* note_of(const LeafView& leaf, std::string_view key) {
+  const Annotations* notes = leaf.annotations();
+  if (notes == nullptr) return nullptr;
+  const auto found = notes->find(std::string(key));
+  return found != notes->end() ? &found->second : nullptr;
+}
+
+}  // namespace
+
+std::optional<ParamId> parse_id(std::string_view text) {
+  if (text.size() == 36) return parse_uuid(text);
+  if (text.size() != 13 && text.size() != 10) return std::nullopt;
+  const auto id = from_base32(text);
+  return id ? std::optional(ParamId::from_u64(*id)) : std::nullopt;
+}
+
+std::string id_text(const ParamId& id) {
+  std::string text;
+  if (id.form == ParamId::Form::uuid) {
+    for (unsigned i = 0; i < 32; ++i) {
+      if (i == 8 || i == 12 || i == 16 || i == 20) text += '-';
+      text += digits[(i < 16 ? id.high : id.low) >> (60 - 4 * (i % 16)) & 15];
+    }
+    return text;
+  }
+  unsigned held = 0;
+  unsigned bits = 0;
+  for (unsigned i = 0; i < 8; ++i) {
+    held = held << 8 | static_cast<unsigned>(id.low >> (8 * i) & 0xff);
+    for (bits += 8; bits >= 5; bits -= 5) text += digits[held >> (bits - 5) & 31];
+    held &= (1U << bits) - 1;
+  }
+  text += digits[held << (5 - bits) & 31];
+  return text;
+}
+
+ParamId made_id(std::string_view path) { return ParamId::from_u64(hash64(path.data(), path.size())); }
+
+Result<Spelled> read_dtype(const Value& spelled) {
+  std::string_view text;
+  const Value* payload = nullptr;
+  if (const std::string* plain = spelled.as_string()) {
+    text = *plain;
+  } else if (const Value::Map* map = spelled.as_map(); map != nullptr && map->size() == 1) {
+    text = (*map)[0].first;
+    payload = &(*map)[0].second;
+  } else {
+    return Error(Errc::malformed, "a dtype that is neither a text nor a map of one entry");
+  }
+  if (text == "QFloat") return Spelled{DType::u8, spelled, true};
+  if (text == "Flex32" && payload == nullptr) return Spelled{DType::f32, spelled, false};
+  if (text == "Bool" && payload != nullptr) {
+    const std::string* store = payload->as_string();
+    if (store != nullptr && *store == "Native") return Spelled{DType::boolean, {}, false};
+    if (store != nullptr && *store == "U8") return Spelled{DType::boolean, spelled, false};
+    if (store != nullptr && *store == "U32") return Spelled{DType::u32, spelled, false};
+  } else if (payload == nullptr) {
+    const auto found = std::find_if(names.begin(), names.end(), [&](const auto& n) { return n.first == text; });
+    if (found != names.end()) return Spelled{found->second, {}, false};
+  }
+  return Error(Errc::unsupported, "a dtype that is not known").found(std::string(text));
+}
+
+Result<Value> spell_dtype(const LeafView& leaf, BurnEra era) {
+  if (const Value* note = note_of(leaf, dtype_note)) {
+    const auto said = read_dtype(*note);
+    // A note of what the leaf was before it was converted says nothing now.
+    if (said && said->dtype == leaf.dtype() && (era >= BurnEra::v0_21 || note->find("Bool") == nullptr)) return *note;
+  }
+  const auto found = std::find_if(names.begin(), names.end(), [&](const auto& n) { return n.second == leaf.dtype(); });
+  if (found == names.end()) {
+    return Error(Errc::not_representable, "Burn does not have this dtype")
+        .path(leaf.path())
+        .found(std::string(name(leaf.dtype())));
+  }
+  if (leaf.dtype() != DType::boolean || era < BurnEra::v0_21) return Value(found->first);
+  return Value(Value::Map{{"Bool", Value("Native")}});
+}
+
+bool holds(DType dtype) noexcept {
+  return std::any_of(names.begin(), names.end(), [&](const auto& n) { return n.second == dtype; });
+}
+
+Result<std::vector<Extent>> shape_of(const LeafView& leaf) {
+  const Value* note = note_of(leaf, shape_note);
+  if (note == nullptr || note_of(leaf, dtype_note) == nullptr || leaf.dtype() != DType::u8) {
+    return std::vector<Extent>(leaf.shape().begin(), leaf.shape().end());
+  }
+  std::vector<Extent> shape;
+  const Value::List* list = note->as_list();
+  for (std::size_t i = 0; list != nullptr && i < list->size(); ++i) {
+    const std::int64_t* extent = (*list)[i].as_i64();
+    if (extent == nullptr || *extent < 0) {
+      list = nullptr;
+    } else {
+      shape.push_back(static_cast<Extent>(*extent));
+    }
+  }
+  if (list != nullptr) return shape;
+  return Error(Errc::malformed, "an annotation burn.shape that is no list of extents").path(leaf.path());
+}
+
+Status add(SnapshotBuilder& builder, NodeName name, Tensor tensor, bool conditional) {
+  if (tensor.dtype.opaque) {
+    Value::List extents;
+    for (const Extent e : tensor.shape) extents.emplace_back(std::uint64_t{e});
+    const Extent bytes[] = {tensor.bytes};
+    builder.tensor(name, DType::u8, bytes, tensor.bytes, tensor.provider, conditional);
+    builder.annotate(std::string(shape_note), Value(std::move(extents)));
+  } else {
+    const auto elements = element_count(tensor.shape);
+    const auto bytes = elements ? byte_length(tensor.dtype.dtype, *elements) : std::nullopt;
+    if (bytes != tensor.bytes) {
+      return Error(Errc::malformed, "a tensor whose length is not that of its dtype and shape")
+          .expected(bytes ? std::to_string(*bytes) + " bytes" : "less than 2^64 bytes")
+          .found(std::to_string(tensor.bytes));
+    }
+    builder.tensor(name, tensor.dtype.dtype, tensor.shape, tensor.bytes, tensor.provider, conditional);
+  }
+  if (!tensor.dtype.note.is_null()) builder.annotate(std::string(dtype_note), std::move(tensor.dtype.note));
+  return {};
+}
+
+}  // namespace burn
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
