@@ -12,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "../recorders/zip/deflate.hpp"
+#include "../recorders/zip/inflate.hpp"
 #include "stele/sink.hpp"
 #include "support/random_model.hpp"
 #include "support/stele_file.hpp"
@@ -1072,6 +1074,48 @@ TEST_CASE("zip: more than 4 GiB") {
   CHECK(to.flush());
   const auto other = zip::Directory::open(std::make_shared<SparseSource>(moved), enough).value();
   CHECK(read_all(*other) == std::map<std::string, std::string>{{"small", "small"}, {"deflated", line()}});
+}
+
+TEST_CASE("zip: a sink that compresses with gzip") {
+  Random random(11);
+  std::string text = random.bytes(100000);
+  while (text.size() < 300000) text += "what repeats, ";
+  std::string first;
+  for (const std::size_t most : {1U, 1000U, 65536U, 300000U}) {
+    CAPTURE(most);
+    BufferSink below;
+    zip::GzipSink sink(below, 6);
+    CHECK(sink.name() == "memory");
+    for (std::size_t at = 0; at < text.size();) {
+      const auto a = bytes_of(text).subspan(at, std::min(random.below(most + 1), text.size() - at));
+      const auto b = bytes_of(text).subspan(at + a.size(), std::min(most, text.size() - at - a.size()));
+      const std::span<const std::byte> pieces[] = {a, b};
+      REQUIRE(sink.write(pieces));
+      at += a.size() + b.size();
+    }
+    REQUIRE(sink.finish());
+    const std::string packed(text_of(below.take().span()));
+    CHECK(packed.substr(0, 10) == "\x1f\x8b\x08\0\0\0\0\0\0\xff"s);
+    CHECK(packed.size() < 150000);
+    if (first.empty()) first = packed;
+    CHECK((packed == first));
+    zip::Gzip gzip(borrow_bytes(bytes_of(packed)));
+    std::string back(text.size() + 1, '\0');
+    REQUIRE(gzip.next(std::as_writable_bytes(std::span(back))).value() == text.size());
+    back.pop_back();
+    CHECK((back == text));
+  }
+  BufferSink below;
+  zip::GzipSink nothing(below, 9);
+  REQUIRE(nothing.finish());
+  const Bytes packed = below.take();
+  std::byte one[1];
+  CHECK(zip::Gzip(borrow_bytes(packed.span())).next(one).value() == 0);
+  std::byte little[20];
+  SpanSink full(little);
+  zip::GzipSink sink(full, 6);
+  REQUIRE(sink.write(bytes_of(text).first(10)));
+  CHECK(sink.finish().error().code() == Errc::no_space);
 }
 
 TEST_SUITE_BEGIN("concurrency");

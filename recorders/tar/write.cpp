@@ -1,17 +1,13 @@
 // The writer: headers, padding, the end.
 #include <algorithm>
-#include <cstring>
-#include <new>
 #include <optional>
 #include <set>
 #include <utility>
 
-#include <zlib.h>
-
+#include "../zip/deflate.hpp"
 #include "blocks.hpp"
 #include "gather.hpp"
 #include "os/os.hpp"
-#include "stele/bytes.hpp"
 #include "tar.hpp"
 
 namespace stele {
@@ -44,53 +40,14 @@ class PlainOut final : public Out {
   Gather gather_;
 };
 
-/// The pieces that zlib is given are the same ones whatever the caller's are.
 class GzipOut final : public Out {
  public:
-  explicit GzipOut(Sink& sink) : sink_(sink), plain_(piece_size), packed_(piece_size) {
-    // 15: the largest window; 16: a gzip header.
-    if (deflateInit2(&state_, 6, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
-    head_.os = 255;  // unknown, on every system
-    deflateSetHeader(&state_, &head_);
-  }
-  ~GzipOut() override { deflateEnd(&state_); }
-  GzipOut(const GzipOut&) = delete;
-  GzipOut& operator=(const GzipOut&) = delete;
-
-  Status write(std::span<const std::byte> bytes) override {
-    while (!bytes.empty()) {
-      const std::size_t n = std::min(bytes.size(), piece_size - used_);
-      std::memcpy(plain_.data() + used_, bytes.data(), n);
-      used_ += n;
-      bytes = bytes.subspan(n);
-      if (used_ == piece_size) STELE_TRY(deflate_all(Z_NO_FLUSH));
-    }
-    return {};
-  }
-  Status finish() override { return deflate_all(Z_FINISH); }
+  explicit GzipOut(Sink& sink) : sink_(sink, 6) {}
+  Status write(std::span<const std::byte> bytes) override { return sink_.write(bytes); }
+  Status finish() override { return sink_.finish(); }
 
  private:
-  static constexpr std::size_t piece_size = std::size_t{64} << 10;
-
-  Status deflate_all(int flush) {
-    state_.next_in = reinterpret_cast<Bytef*>(plain_.data());
-    state_.avail_in = static_cast<uInt>(used_);
-    used_ = 0;
-    for (;;) {
-      state_.next_out = reinterpret_cast<Bytef*>(packed_.data());
-      state_.avail_out = static_cast<uInt>(packed_.size());
-      const int result = deflate(&state_, flush);
-      const std::size_t n = packed_.size() - state_.avail_out;
-      if (n != 0) STELE_TRY(sink_.write(std::span<const std::byte>(packed_.span()).first(n)));
-      if (flush == Z_FINISH ? result == Z_STREAM_END : state_.avail_out != 0) return {};
-    }
-  }
-
-  Sink& sink_;
-  z_stream state_{};
-  gz_header head_{};
-  Bytes plain_, packed_;
-  std::size_t used_ = 0;
+  zip::GzipSink sink_;
 };
 
 class Header {
