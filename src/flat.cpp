@@ -46,7 +46,7 @@ bool must_be_said(const SnapshotData& data, std::uint32_t i) {
   }
 }
 
-Result<std::string> flat_extras(const Snapshot& snapshot) {
+Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(const Value&)) {
   const SnapshotData& data = *snapshot.data();
   std::string text;
   json::Writer out(text);
@@ -71,6 +71,7 @@ Result<std::string> flat_extras(const Snapshot& snapshot) {
   };
   STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
     if (node.kind != NodeKind::value) return {};
+    if (elsewhere != nullptr && elsewhere(data.values[node.index])) return {};
     enter("values");
     const std::string path = snapshot.path(i);
     out.key(path);
@@ -93,14 +94,17 @@ Result<std::string> flat_extras(const Snapshot& snapshot) {
     }
     return {};
   }));
-  STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
-    if (snapshot.version(node) != 0) {
-      enter("versions");
-      out.key(snapshot.path(i));
-      out.u64(snapshot.version(node));
-    }
-    return {};
-  }));
+  // A reader makes nodes of `empty` first, so that what it opened is written in the same order again.
+  for (const bool empty : {true, false}) {
+    STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
+      if (snapshot.version(node) != 0 && (i == 0 || must_be_said(data, i)) == empty) {
+        enter("versions");
+        out.key(snapshot.path(i));
+        out.u64(snapshot.version(node));
+      }
+      return {};
+    }));
+  }
   if (!said) return text;
   out.end_object();
   out.end_object();

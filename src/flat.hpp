@@ -19,12 +19,12 @@ STELE_EXPORT bool must_be_said(const SnapshotData& data, std::uint32_t node);
 inline constexpr std::string_view flat_key = "stele";
 
 /// The JSON text for the key, or an empty string where the names say all. Errors: limit (values nested too deep),
-/// duplicate (two tensors whose paths are equal).
-STELE_EXPORT Result<std::string> flat_extras(const Snapshot& snapshot);
+/// duplicate (two tensors whose paths are equal). `elsewhere`: the values that the format has another place for.
+STELE_EXPORT Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(const Value&) = nullptr);
 
 /// Adds what such a text says to the builder of a flat snapshot, whose tensors have all been added. `find` gives a
-/// tensor's node by name, or no_index. `memory` bounds the heap memory of the values. Errors: malformed, duplicate,
-/// limit.
+/// node by name: that of a tensor, or of a value that the format has another place for; else no_index. `memory` bounds
+/// the heap memory of the values. Errors: malformed, duplicate, limit.
 STELE_EXPORT Status add_flat_extras(std::string_view json, SnapshotBuilder& builder,
                                     const std::function<std::uint32_t(std::string_view)>& find, std::size_t memory);
 

@@ -266,7 +266,7 @@ class Matcher {
       }
       const Segment segment(*this, field.name);
       if (!at.exists) at = moved_here();
-      if (!at.exists && field.flags.defaulted && !moved_below()) {
+      if (field.flags.defaulted && not_there(*field.type, at) && !moved_below()) {
         row(Report::What::defaulted, path_);
         continue;
       }
@@ -275,6 +275,13 @@ class Matcher {
       was_one_ = false;
     }
     if (moves) moves_.pop_back();
+  }
+
+  /// Files of others have `none` for what they do not record. To an optional or pointer that says more: it is empty.
+  bool not_there(const TypeInfo& type, const Place& at) const {
+    const bool holds =
+        type.kind == TypeKind::optional || type.kind == TypeKind::pointer || type.kind == TypeKind::shared;
+    return holds ? !at.exists : tree_.absent(at);
   }
 
   // ---- moved() ----

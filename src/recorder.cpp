@@ -10,6 +10,7 @@
 #include "stele/format.hpp"
 #include "stele/quantize.hpp"
 #include "stele/schema.hpp"
+#include "walk.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -82,25 +83,88 @@ bool loses_annotations(const LeafView& leaf, const Capabilities& can) {
   return !std::all_of(leaf.annotations()->begin(), leaf.annotations()->end(), kept);
 }
 
-/// The tensors alone, each under all of its names.
-Result<Snapshot> untied(const Snapshot& snapshot) {
-  SnapshotBuilder builder;
-  builder.set_flat();
-  STELE_TRY(each_tensor_name(snapshot, [&](const std::string& path, const Node& node) -> Status {
-    const LeafView leaf = snapshot.leaf(node.index);
-    builder.tensor(builder.intern(path), leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
-    if (leaf.id()) builder.set_id(*leaf.id());
-    if (leaf.annotations() != nullptr) {
-      for (const auto& [key, value] : *leaf.annotations()) builder.annotate(key, value);
+/// A snapshot without ties: what an alias stands for is in its place.
+class Untying {
+ public:
+  explicit Untying(const Snapshot& from) : from_(from), nodes_(from.nodes()) {}
+
+  Result<Snapshot> run() {
+    if (from_.flat()) {
+      builder_.set_flat();
+      for (std::uint32_t i = 1; i < nodes_.size(); ++i) STELE_TRY(flat(i));
+    } else if (!nodes_.empty()) {
+      STELE_TRY(nested(0, 0, 0));
+    }
+    builder_.set_metadata(from_.metadata());
+    builder_.data().in_order = from_.data()->in_order;
+    builder_.data().guessed = from_.data()->guessed;
+    builder_.data().type = from_.data()->type;
+    builder_.data().origin = from_.data()->origin;
+    builder_.keep(from_.data());
+    return builder_.finish();
+  }
+
+ private:
+  using Name = SnapshotBuilder::Name;
+  /// As many as a load visits: aliases of aliased containers stand for 2^n names in n bytes.
+  static constexpr std::size_t max_names = std::size_t{1} << 24;
+
+  Status one_more(std::uint32_t i, int depth) {
+    if (++count_ <= max_names && depth <= max_depth) return {};
+    return Error(Errc::limit, "more names than a module has: aliases of aliased containers").path(from_.path(i));
+  }
+
+  /// Adds node `what` with the name of node `i`.
+  Status nested(std::uint32_t i, std::uint32_t what, int depth) {
+    STELE_TRY(one_more(i, depth));
+    const Node& node = nodes_[what];
+    const Node& named = nodes_[i];
+    if (node.kind == NodeKind::alias) return nested(i, node.index, depth + 1);
+    const Name name =
+        named.name != nullptr ? Name(std::string_view(named.name, named.name_size)) : Name::element(named.name_size);
+    if (leaf(node, name, named.conditional)) return {};
+    builder_.begin(node.kind, name, named.conditional, from_.type_name(node), from_.version(node));
+    for (std::uint32_t k = what + 1; k < node.end; k = nodes_[k].end) STELE_TRY(nested(k, k, depth + 1));
+    builder_.end();
+    return {};
+  }
+
+  Status flat(std::uint32_t i) {
+    STELE_TRY(one_more(i, 0));
+    const Node& node = nodes_[i];
+    const std::string_view name(node.name, node.name_size);
+    const Node& meant = node.kind == NodeKind::alias ? nodes_[node.index] : node;
+    if (leaf(meant, name, node.conditional) || node.kind != NodeKind::alias) return {};
+    // A container that stands elsewhere: all names that continue its own.
+    const std::string target = from_.path(node.index) + '.';
+    for (const Node& other : nodes_) {
+      const std::string_view path(other.name, other.name_size);
+      if (!path.starts_with(target)) continue;
+      STELE_TRY(one_more(i, 0));
+      const std::string there = std::string(name) + '.' + std::string(path.substr(target.size()));
+      leaf(other, builder_.intern(there), other.conditional);
     }
     return {};
-  }));
-  builder.set_metadata(snapshot.metadata());
-  builder.data().in_order = snapshot.data()->in_order;
-  builder.data().type = snapshot.data()->type;
-  builder.keep(snapshot.data());
-  return builder.finish();
-}
+  }
+
+  /// False: a container.
+  bool leaf(const Node& node, Name name, bool conditional) {
+    if (node.kind == NodeKind::none) return builder_.none(name, conditional), true;
+    if (node.kind == NodeKind::value) return builder_.value(name, from_.value(node), conditional), true;
+    if (node.kind != NodeKind::tensor) return false;
+    const LeafView leaf = from_.leaf(node.index);
+    builder_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider(), conditional);
+    if (leaf.id()) builder_.set_id(*leaf.id());
+    if (leaf.annotations() == nullptr) return true;
+    for (const auto& [key, value] : *leaf.annotations()) builder_.annotate(key, value);
+    return true;
+  }
+
+  const Snapshot& from_;
+  std::span<const Node> nodes_;
+  SnapshotBuilder builder_;
+  std::size_t count_ = 0;
+};
 
 /// Finds what the format cannot hold: an error naming the first and counting the rest, or what is left of the snapshot.
 Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, bool allow_loss, Report& report) {
@@ -150,14 +214,14 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, bool allow_
     }
     report.add(Report::What::lost, "", "the metadata");
   }
-  if (count == 0) return tied ? untied(snapshot) : snapshot;
+  if (count == 0) return tied ? Untying(snapshot).run() : snapshot;
   if (!allow_loss) {
     std::string text = std::string(format.name()) + " files cannot hold this";
     if (count > 1) text += " (and " + std::to_string(count - 1) + " more)";
     return Error(Errc::not_representable, std::move(text)).path(first_path).found(first_reason);
   }
   const Snapshot left = without(snapshot, dropped);
-  return tied ? untied(left) : left;
+  return tied ? Untying(left).run() : left;
 }
 
 }  // namespace

@@ -348,6 +348,7 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   data->flat = from.flat;
   data->guessed = from.guessed;
   data->type = from.type;
+  data->origin = from.origin;
   data->in_order = from.in_order;
   data->extras.reserve(from.extras.size());
   for (const LeafExtra& extra : from.extras) {

@@ -94,6 +94,7 @@ struct SnapshotData {
   bool guessed = false;                              // nested by nest(): kinds and empty containers are not known
   bool consumable = false;                           // the tensors may be moved out (into_record)
   const TypeInfo* type = nullptr;                    // of the module that it shows
+  std::map<std::string, std::string> origin;         // what a format says of a file, to write it again alike
   bool in_order = false;                             // leaves are read one after the other, in the source's order
 };
 

@@ -60,6 +60,8 @@ class STELE_EXPORT OpenContext {
   /// The names of the file's tensors: those of LoadOptions, else of the live module, else of the type. Errors:
   /// needs_layout, with what leaves it open.
   Result<Layout> layout() const;
+  /// What will be loaded; without a type where that is not known, without an address where it is not made yet.
+  const detail::Object& target() const noexcept { return target_; }
 
  private:
   const LoadOptions& options_;

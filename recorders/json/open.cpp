@@ -603,6 +603,7 @@ bool is_document(std::string_view text) {
 bool inflates_to_document(std::span<const std::byte> head) noexcept {
   char room[64];
   const std::string_view text = json::gzip_head(head, room);
+  if (text.size() == sizeof room) return is_document(text);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   return first == text.npos || text[first] == '{';
 }

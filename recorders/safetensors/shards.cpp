@@ -217,12 +217,16 @@ const Capabilities& ShardedSafetensorsFormat::capabilities() const noexcept {
 
 bool ShardedSafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
   std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  const auto skip = [&] { text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size())); };
-  skip();
-  if (!text.starts_with('{')) return false;
-  text.remove_prefix(1);
-  skip();
-  return text.starts_with("\"metadata\"") || text.starts_with("\"weight_map\"");
+  const auto skip = [&](std::string_view token) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    if (!text.starts_with(token)) return false;
+    text.remove_prefix(token.size());
+    return true;
+  };
+  if (!skip("{")) return false;
+  if (skip("\"weight_map\"")) return true;
+  // Burn's records have metadata too.
+  return skip("\"metadata\"") && !(skip(":") && skip("{") && skip("\"float\""));
 }
 
 Result<Snapshot> ShardedSafetensorsFormat::open(SourcePtr source, const OpenContext& context) const {

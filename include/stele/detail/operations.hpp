@@ -313,6 +313,13 @@ struct ValueTable {
   static constexpr ValueOps make() {
     ValueOps ops;
     if constexpr (is_plain) ops.plain = plain;
+    if constexpr (std::is_same_v<T, std::string>) {
+      ops.dtype = DType::string;
+    } else if constexpr (std::is_enum_v<T>) {
+      ops.dtype = dtype_of_v<std::underlying_type_t<T>>;
+    } else if constexpr (is_plain) {
+      ops.dtype = dtype_of_v<T>;
+    }
     if constexpr (STELE_HEAP != 0) {
       if constexpr (!is_plain) ops.to_value = to;
       ops.from_value = from;

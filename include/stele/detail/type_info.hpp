@@ -106,6 +106,7 @@ struct PlainValue {
 
 /// A value type: number, bool, enum, string, Value, or a type with a cereal function.
 struct ValueOps {
+  DType dtype = DType::none;                                   // of a number, bool or enum; string; none: any other
   PlainValue (*plain)(const void* object) = nullptr;           // numbers, bools, enums, strings
   void (*to_value)(const void* object, Value& out) = nullptr;  // all others; may throw
   /// Empty on success, else what was expected ("an integer from 0 to 255"). Absent, as all below, with STELE_HEAP=0.
