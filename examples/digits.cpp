@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "stele/recorders/archive.hpp"
+#include "stele/recorders/burn.hpp"
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/paddle.hpp"
 #include "stele/recorders/samediff.hpp"
@@ -229,6 +230,16 @@ int main(int argc, char** argv) try {
   demo.rows("sdz", []<class P>(P) { return stele::SameDiffRecorder<P>(stele::SameDiffContainer::sdz); });
   // These files do not say the names of their tensors.
   demo.options.layout = stele::layout_of(stele::snapshot_of(demo.model).value()).value();
+  const auto burn = [&](const char* name, stele::BurnEncoding encoding, bool gzip) {
+    const stele::BurnFormat format({.encoding = encoding, .gzip = gzip, .schema = stele::schema_of<Digits>()});
+    demo.rows(name, [&]<class P>(P) { return stele::BurnRecorder<P>(format); });
+  };
+  burn("burn mpk", stele::BurnEncoding::mpk, false);
+  burn("burn mpk.gz", stele::BurnEncoding::mpk, true);
+  burn("burn bin", stele::BurnEncoding::bin, false);
+  burn("burn json", stele::BurnEncoding::json, false);
+  burn("burn json.gz", stele::BurnEncoding::json, true);
+  demo.rows("burnpack", []<class P>(P) { return stele::BurnpackRecorder<P>(); });
   demo.rows("paddle", []<class P>(P) { return stele::PaddleRecorder<P>(); });
   demo.rows("paddle folder",
             []<class P>(P) { return stele::PaddleRecorder<P>(stele::PaddleFormat({.folder = true})); });

@@ -10,6 +10,8 @@
 #include <boost/describe/class.hpp>
 
 #include <array>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -132,6 +134,16 @@ struct HasVariants {
   Plainly plainly;
   STELE_MODULE(HasVariants, choice, plainly)
 };
+struct Defaults {
+  One tensor{3};
+  int number = 7;
+  Old layer;
+  std::vector<One> list = std::vector<One>(1);
+  std::variant<Old, One> choice = One{5};
+  std::optional<One> maybe = One{4};
+  std::shared_ptr<One> shared = std::make_shared<One>();
+  STELE_MODULE(Defaults, tensor, number, layer, list, choice, maybe, shared)
+};
 struct TwoNested {
   std::variant<Generic<float>, Generic<float>::Nested> either;
 };
@@ -148,6 +160,13 @@ struct stele::attributes<stele_test::Listed> {
                                               stele::alias("weight", "W"),
                                               stele::type_name("demo.Listed"),
                                               stele::version(3)};
+};
+template <>
+struct stele::attributes<stele_test::Defaults> {
+  static constexpr stele::Attribute list[] = {stele::keep_default("tensor"), stele::keep_default("number"),
+                                              stele::keep_default("layer"),  stele::keep_default("list"),
+                                              stele::keep_default("choice"), stele::keep_default("maybe"),
+                                              stele::keep_default("shared")};
 };
 template <>
 struct stele::attributes<stele_test::SaidBase> {
@@ -291,6 +310,37 @@ TEST_CASE("attributes: keep_default keeps what the constructor gave") {
     CHECK(m.weight == One{42});
     CHECK(report.paths(Report::What::defaulted) == Paths{"gain"});
   }
+}
+
+TEST_CASE("attributes: keep_default takes none for missing, but of what may be empty itself") {
+  stele::SnapshotBuilder builder;
+  builder.begin(stele::NodeKind::module, "");
+  for (const char* name : {"tensor", "number", "layer", "list", "choice", "maybe", "shared"}) builder.none(name);
+  builder.end();
+  const Snapshot file = builder.finish();
+  Report report;
+  const Defaults m = good(stele::from_snapshot<Defaults>(file, {}, &report));
+  CHECK(report.paths(Report::What::defaulted) == Paths{"tensor", "number", "layer", "list", "choice"});
+  CHECK(m.tensor == One{3});
+  CHECK(m.number == 7);
+  CHECK(m.layer.kernel == One{1});
+  CHECK(m.list.size() == 1);
+  CHECK(m.choice.index() == 1);
+  CHECK(!m.maybe);
+  CHECK(!m.shared);
+
+  Defaults live;
+  live.number = 8;
+  live.maybe.reset();
+  live.shared.reset();
+  good(stele::load_snapshot(live, file));
+  CHECK(live.number == 8);
+
+  stele::SnapshotBuilder plain;
+  plain.begin(stele::NodeKind::module, "");
+  plain.none("kernel");
+  plain.end();
+  CHECK(bad(stele::from_snapshot<Old>(plain.finish())).code() == stele::Errc::missing);  // nobody said so
 }
 
 TEST_CASE("attributes: migrate names the fields of older versions") {

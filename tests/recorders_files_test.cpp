@@ -327,6 +327,10 @@ TEST_CASE_TEMPLATE("recorders: from one format to another without a module", R, 
     const TempDir dir;
     const std::string path = dir / ("model" + std::string(format->extension()));
     const auto report = save(*opened, path, quick());
+    // Of values, Burn's records have no bytes, and bincode wants a type.
+    const Errc refused = code_of(report);
+    const bool why_not = refused == Errc::not_representable || refused == Errc::needs_layout;
+    if (why_not && format->name().starts_with("burn-")) continue;
     REQUIRE_MESSAGE(report, why(report));
     const auto after = load<Branch>(path);
     REQUIRE_MESSAGE(after, why(after));

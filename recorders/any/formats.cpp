@@ -5,6 +5,7 @@
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/archive.hpp"
 #include "stele/recorders/binary.hpp"
+#include "stele/recorders/burn.hpp"
 #include "stele/recorders/json.hpp"
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/paddle.hpp"
@@ -28,15 +29,24 @@ const NnefFormat nnef_tgz_format({.container = NnefContainer::tgz});
 const NnefFormat nnef_tensor_format({.container = NnefContainer::tensor});
 const PaddleFormat paddle_format;
 const PaddleFormat paddle_folder_format({.folder = true});
+const BurnpackFormat burnpack_format;
+const BurnFormat burn_mpk_format({.encoding = BurnEncoding::mpk});
+const BurnFormat burn_mpk_gzip_format({.encoding = BurnEncoding::mpk, .gzip = true});
+const BurnFormat burn_bin_format({.encoding = BurnEncoding::bin});
+const BurnFormat burn_bin_gzip_format({.encoding = BurnEncoding::bin, .gzip = true});
+const BurnFormat burn_json_format({.encoding = BurnEncoding::json});
+const BurnFormat burn_json_gzip_format({.encoding = BurnEncoding::json, .gzip = true});
 const JsonFormat json_format({.encoding = JsonEncoding::plain});
 const JsonFormat json_zstd_format({.encoding = JsonEncoding::zstd});
 const JsonFormat json_gzip_format({.encoding = JsonEncoding::gzip});
 
 /// The one list of formats.
-constexpr std::array<const Format*, 15> all = {
-    &stele_format,  &safetensors_format,   &sharded_format, &archive_format,   &samediff_format,
-    &sdnb_format,   &sdz_format,           &nnef_format,    &nnef_tgz_format,  &nnef_tensor_format,
-    &paddle_format, &paddle_folder_format, &json_format,    &json_zstd_format, &json_gzip_format};
+constexpr std::array<const Format*, 22> all = {
+    &stele_format,     &safetensors_format,   &sharded_format,       &archive_format,   &samediff_format,
+    &sdnb_format,      &sdz_format,           &nnef_format,          &nnef_tgz_format,  &nnef_tensor_format,
+    &paddle_format,    &paddle_folder_format, &json_format,          &json_zstd_format, &json_gzip_format,
+    &burnpack_format,  &burn_mpk_format,      &burn_mpk_gzip_format, &burn_bin_format,  &burn_bin_gzip_format,
+    &burn_json_format, &burn_json_gzip_format};
 
 std::string join(const char* separator, auto text_of) {
   std::string text;

@@ -115,7 +115,7 @@ Result<Spelled> read_dtype(const Value& spelled) {
   } else {
     return Error(Errc::malformed, "a dtype that is neither a text nor a map of one entry");
   }
-  if (text == "QFloat") return Spelled{DType::u8, spelled, true};
+  if (text == "QFloat" && payload != nullptr) return Spelled{DType::u8, spelled, true};
   if (text == "Flex32" && payload == nullptr) return Spelled{DType::f32, spelled, false};
   if (text == "Bool" && payload != nullptr) {
     const std::string* store = payload->as_string();
@@ -133,7 +133,9 @@ Result<Value> spell_dtype(const LeafView& leaf, BurnEra era) {
   if (const Value* note = note_of(leaf, dtype_note)) {
     const auto said = read_dtype(*note);
     // A note of what the leaf was before it was converted says nothing now.
-    if (said && said->dtype == leaf.dtype() && (era >= BurnEra::v0_21 || note->find("Bool") == nullptr)) return *note;
+    if (said && !said->note.is_null() && said->dtype == leaf.dtype() &&
+        (era >= BurnEra::v0_21 || note->find("Bool") == nullptr))
+      return *note;
   }
   const auto found = std::find_if(names.begin(), names.end(), [&](const auto& n) { return n.second == leaf.dtype(); });
   if (found == names.end()) {
@@ -169,6 +171,7 @@ Result<std::vector<Extent>> shape_of(const LeafView& leaf) {
 }
 
 Status add(SnapshotBuilder& builder, NodeName name, Tensor tensor, bool conditional) {
+  if (tensor.shape.size() > 0xffff) return Error(Errc::limit, "a tensor of more than 65535 dimensions");
   if (tensor.dtype.opaque) {
     Value::List extents;
     for (const Extent e : tensor.shape) extents.emplace_back(std::uint64_t{e});

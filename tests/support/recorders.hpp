@@ -2,6 +2,7 @@
 #pragma once
 
 #include <stele/recorders/archive.hpp>
+#include <stele/recorders/burn.hpp>
 #include <stele/stele.hpp>
 
 #include <algorithm>
@@ -17,12 +18,12 @@
 #define STELE_TEST_RECORDERS                                                                                  \
   stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::CompressedRecorder<>, stele::SafetensorsRecorder<>, \
       stele::MemoryRecorder<stele::SafetensorsFormat>, stele::JsonRecorder<>,                                 \
-      stele::Recorder<stele_test::ReadableJsonFormat>, stele::ArchiveRecorder<>
+      stele::Recorder<stele_test::ReadableJsonFormat>, stele::ArchiveRecorder<>, stele::BurnpackRecorder<>
 
 /// Every format of files that are read in parts; one line each.
 #define STELE_TEST_FORMATS                                                                                 \
   stele::SteleFormat, stele::CompressedSteleFormat, stele::SafetensorsFormat, stele_test::PlainJsonFormat, \
-      stele_test::ZstdJsonFormat, stele::ArchiveFormat
+      stele_test::ZstdJsonFormat, stele::ArchiveFormat, stele::BurnpackFormat
 
 namespace stele_test {
 

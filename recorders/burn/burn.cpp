@@ -1,0 +1,193 @@
+#include "stele/recorders/burn.hpp"
+
+#include <algorithm>
+
+#include "../tar/tar.hpp"
+#include "../zip/deflate.hpp"
+#include "../zip/inflate.hpp"
+#include "parallel.hpp"
+#include "record.hpp"
+#include "snapshot_internal.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace {
+
+using namespace detail::burn;  // NOLINT(google-build-using-namespace): this file is its front
+
+bool is_gzip(std::span<const std::byte> head) {
+  return head.size() >= 3 && head[0] == std::byte{0x1f} && head[1] == std::byte{0x8b} && head[2] == std::byte{8};
+}
+
+std::string_view without_blanks(std::string_view text) {
+  const std::size_t begin = text.find_first_not_of(" \t\r\n");
+  return begin != text.npos ? text.substr(begin) : std::string_view();
+}
+
+/// What a record, inflated, is encoded as; by_name: it is none.
+BurnEncoding encoding_of(std::string_view head) {
+  if (head.size() < 12) return BurnEncoding::by_name;
+  const auto first = static_cast<unsigned char>(head[0]);
+  // MessagePack: a short map, and the key.
+  if (first >= 0x82 && first <= 0x8f) {
+    return head.substr(1, 9) == "\xa8metadata" ? BurnEncoding::mpk : BurnEncoding::by_name;
+  }
+  if (first == '{') {
+    for (const std::string_view word : {"{", "\"metadata\"", ":", "{", "\"float\"", ":"}) {
+      head = without_blanks(head);
+      if (!head.starts_with(word)) return BurnEncoding::by_name;
+      head.remove_prefix(word.size());
+    }
+    return BurnEncoding::json;
+  }
+  // bincode: the names of the element types.
+  for (const std::string_view type : {"\x03"
+                                      "f32",
+                                      "\x03"
+                                      "f64",
+                                      "\x13half::binary16::f16", "\x14half::bfloat::bf16"}) {
+    if (!head.starts_with(type) || head.size() < type.size() + 4) continue;
+    const std::string_view next = head.substr(type.size());
+    if (next.starts_with("\x03i") || next.starts_with("\x02i8")) return BurnEncoding::bin;
+  }
+  return BurnEncoding::by_name;
+}
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+struct Names {
+  std::string_view name, extension;
+};
+Names names_of(const BurnOptions& options) {
+  switch (options.encoding) {
+    case BurnEncoding::bin:
+      return options.gzip ? Names{"burn-bin.gz", ".bin.gz"} : Names{"burn-bin", ".bin"};
+    case BurnEncoding::json:
+      return options.gzip ? Names{"burn-json.gz", ".json.gz"} : Names{"burn-json", ".json"};
+    case BurnEncoding::mpk:
+      return options.gzip ? Names{"burn-mpk.gz", ".mpk.gz"} : Names{"burn-mpk", ".mpk"};
+    case BurnEncoding::by_name:
+      break;
+  }
+  return {"burn", ".mpk"};
+}
+
+/// Where the path decides, what it says.
+BurnOptions resolved(BurnOptions options, std::string_view path) {
+  if (options.encoding != BurnEncoding::by_name) return options;
+  options.gzip = path.ends_with(".gz");
+  if (options.gzip) path.remove_suffix(3);
+  options.encoding = path.ends_with(".bin")    ? BurnEncoding::bin
+                     : path.ends_with(".json") ? BurnEncoding::json
+                                               : BurnEncoding::mpk;
+  return options;
+}
+
+}  // namespace
+
+std::string_view BurnFormat::name() const noexcept { return names_of(options_).name; }
+std::string_view BurnFormat::extension() const noexcept { return names_of(options_).extension; }
+
+const Capabilities& BurnFormat::capabilities() const noexcept {
+  static constexpr auto keeps = [](std::string_view key) { return key.starts_with("burn."); };
+  static constexpr Capabilities named{true, true, false, true, false, false, true, false, 0xffff, holds, keeps};
+  return named;
+}
+
+bool BurnFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
+  const bool gzip = is_gzip(head);
+  const bool any = options_.encoding == BurnEncoding::by_name;
+  if (!any && gzip != options_.gzip) return false;
+  std::vector<std::byte> inflated;
+  if (gzip) {
+    inflated = detail::tar::inflated_head(head, 1024);
+    head = inflated;
+  }
+  const BurnEncoding found = encoding_of(text_of(head));
+  return found != BurnEncoding::by_name && (any || found == options_.encoding);
+}
+
+Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) const {
+  const std::uint64_t stored = source->size();
+  std::byte head[1024];
+  auto read = std::span(head).first(static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head)));
+  STELE_TRY(source->read_at(0, read));
+  const bool gzip = is_gzip(read);
+  if (gzip) {
+    detail::zip::Gzip file(source);
+    Bytes piece(std::size_t{256} << 10);
+    for (std::size_t n = piece.size(); n == piece.size();) {
+      STELE_TRY_ASSIGN(n, file.next(piece.span()));
+    }
+    source = file.source();
+    read = std::span(head).first(static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head)));
+    STELE_TRY(source->read_at(0, read));
+  }
+  const BurnEncoding encoding = encoding_of(text_of(read));
+  // What opening may take: of JSON a node may be two characters (docs/design.md).
+  const std::uint64_t factor = encoding != BurnEncoding::json ? 2 : gzip ? 64 : 40;
+  const std::uint64_t memory = factor * stored + (std::uint64_t{16} << 20);
+  auto opened = [&]() -> Result<Snapshot> {
+    switch (encoding) {
+      case BurnEncoding::mpk:
+        return read_named(*mpk_tokens(source), memory, options_, context.target().type);
+      case BurnEncoding::json: {
+        STELE_TRY_ASSIGN(const auto tokens, json_tokens(source, memory));
+        return read_named(*tokens, memory, options_, context.target().type);
+      }
+      case BurnEncoding::bin:
+        return read_bincode(source, memory, options_, context);
+      case BurnEncoding::by_name:
+        break;
+    }
+    return Error(Errc::bad_magic, "not a record of Burn's").expected("its metadata, in MessagePack, JSON or bincode");
+  }();
+  if (!opened || !gzip) return detail::in_host_order(std::move(opened));
+  auto data = detail::derived_data(*opened);
+  data->in_order = true;
+  return detail::in_host_order(Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data))));
+}
+
+Status BurnFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
+  const BurnOptions how = resolved(options_, sink.name());
+  BurnEra era = how.era;
+  if (era == BurnEra::automatic) {
+    era = BurnEra::v0_21;
+    if (const auto heading = burn_heading(snapshot)) {
+      if (const auto same = era_of(heading->version)) era = *same;
+    }
+  }
+  if (era == BurnEra::v0_13) {
+    return Error(Errc::not_representable, "records of Burn 0.13 and before are read only")
+        .expected("BurnEra::v0_14 or later");
+  }
+  const Heading heading = heading_for(snapshot, how.encoding, how.gzip, era);
+  const Snapshot ordered = detail::in_file_order(snapshot);
+  ReadContext context(detail::workers_of(options));
+  const auto write_to = [&](Sink& to, bool measured) -> Status {
+    if (how.encoding == BurnEncoding::json)
+      return write_named(ordered, heading, era, *json_out(to, context, !how.gzip));
+    std::uint64_t size = 0;
+    const auto encode = [&](detail::Gather* gather) {
+      size = 0;
+      if (how.encoding == BurnEncoding::bin) {
+        return write_bincode(ordered, heading, era, how, options.allow_loss, gather, context, size);
+      }
+      return write_named(ordered, heading, era, *mpk_out(gather, context, size));
+    };
+    STELE_TRY(encode(nullptr));  // errors before the first byte
+    if (measured) STELE_TRY(to.reserve(size));
+    detail::Gather gather(to);
+    STELE_TRY(encode(&gather));
+    return gather.flush();
+  };
+  if (!how.gzip) return write_to(sink, true);
+  detail::zip::GzipSink packed(sink, 6);
+  STELE_TRY(write_to(packed, false));
+  return packed.finish();
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,227 @@
+#include "burnpack.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+#include "flat.hpp"
+#include "snapshot_internal.hpp"
+#include "stele/detail/little_endian.hpp"
+#include "types.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace burn {
+namespace {
+
+struct Place {
+  std::uint64_t offset = 0, zeros = 0;
+};
+
+struct Pack {
+  SourcePtr source;
+  Bytes description;  // names point into it
+  std::vector<Place> places;
+};
+
+// A leaf's number is that of its place.
+constexpr LeafOps pack_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
+  const auto* pack = static_cast<const Pack*>(at);
+  const Place& place = pack->places[static_cast<std::size_t>(number)];
+  return {pack->source.get(), place.offset, place.zeros};
+}};
+
+class PackOpener {
+ public:
+  explicit PackOpener(SourcePtr source) : pack_(std::make_shared<Pack>()) { pack_->source = std::move(source); }
+
+  Result<Snapshot> run() {
+    STELE_TRY(read_header());
+    memory_ = 2 * pack_->source->size() + (std::uint64_t{16} << 20) - pack_->description.size();
+    STELE_TRY_ASSIGN(index_, read_description(pack_->description.span(), memory_));
+    STELE_TRY(find_data());
+    STELE_TRY(add_tensors());
+    return finish();
+  }
+
+ private:
+  using Entry = PackIndex::Entry;
+
+  Status read_header() {
+    const Source& source = *pack_->source;
+    std::byte head[burnpack_header];
+    if (source.size() < sizeof head) {
+      return Error(Errc::truncated, "too short for a Burnpack file")
+          .expected("10 bytes")
+          .found(std::to_string(source.size()));
+    }
+    STELE_TRY(source.read_at(0, head));
+    if (load_le<std::uint32_t>(head) != burnpack_magic) {
+      return Error(Errc::bad_magic, "not a Burnpack file").expected("NRUB").offset(0);
+    }
+    const auto version = load_le<std::uint16_t>(head + 4);
+    if (version > burnpack_version) {
+      return Error(Errc::unsupported, "a later version of Burnpack")
+          .expected("at most 1")
+          .found(std::to_string(version))
+          .offset(4);
+    }
+    const auto size = load_le<std::uint32_t>(head + 6);
+    if (size > source.size() - sizeof head) {
+      return Error(Errc::truncated, "a description beyond the end of the file")
+          .expected(std::to_string(size) + " bytes")
+          .found(std::to_string(source.size() - sizeof head))
+          .offset(6);
+    }
+    pack_->description = Bytes(size);
+    described_ = sizeof head + size;
+    return source.read_at(sizeof head, pack_->description.span());
+  }
+
+  Error bad(Errc code, const char* text, const Entry& entry) const {
+    return Error(code, text).path(std::string(entry.name)).offset(data_ + entry.begin);
+  }
+
+  /// Where the tensors' bytes begin. Burn 0.19 aligned nothing, under the same version number.
+  Status find_data() {
+    order_.resize(index_.entries.size());
+    std::iota(order_.begin(), order_.end(), std::uint32_t{0});
+    const auto range = [&](std::uint32_t i) { return std::pair(index_.entries[i].begin, index_.entries[i].end); };
+    std::stable_sort(order_.begin(), order_.end(), [&](auto a, auto b) { return range(a) < range(b); });
+    const std::uint64_t size = pack_->source->size();
+    const std::uint64_t aligned = burnpack_aligned(described_);
+    std::uint64_t at = 0;
+    data_ = aligned;
+    for (const std::uint32_t i : order_) {
+      const Entry& entry = index_.entries[i];
+      if (entry.end < entry.begin) return bad(Errc::malformed, "a tensor that ends before it begins", entry);
+      if (entry.end > size) return beyond(entry, size);
+      packed_ = packed_ || entry.begin % burnpack_alignment != 0;
+      at = std::max(at, entry.end);
+    }
+    std::array<std::byte, burnpack_alignment> bytes{};
+    const auto gap = std::span(bytes).first(static_cast<std::size_t>(std::min(aligned, size) - described_));
+    STELE_TRY(pack_->source->read_at(described_, gap));
+    const auto used = std::find_if(gap.begin(), gap.end(), [](std::byte b) { return b != std::byte{0}; });
+    if (!packed_ && size == described_ + at) {
+      // Or it is aligned, and cut by as many bytes as the padding has. Files of 0.19 say so.
+      const auto version = index_.metadata.find("version");
+      const bool says = version != index_.metadata.end() && version->second.starts_with("0.19.");
+      packed_ = at == 0 || used != gap.end() || says;
+    }
+    if (packed_) {
+      data_ = described_;
+    } else if (used != gap.end()) {
+      return Error(Errc::malformed, "padding that is not zero")
+          .offset(described_ + static_cast<std::uint64_t>(used - gap.begin()));
+    }
+    if (data_ <= size) return {};
+    return Error(Errc::truncated, "data beyond the end of the file")
+        .expected(std::to_string(data_) + " bytes")
+        .found(std::to_string(size));
+  }
+
+  Error beyond(const Entry& entry, std::uint64_t size) const {
+    return bad(Errc::truncated, "a tensor beyond the end of the file", entry)
+        .expected(std::to_string(entry.end) + " bytes of data")
+        .found(std::to_string(size));
+  }
+
+  Status add_tensors() {
+    const std::uint64_t size = pack_->source->size() - data_;
+    builder_.set_flat();
+    builder_.reserve(index_.entries.size() + index_.scalars.size() + 1, index_.entries.size(), index_.extents.size());
+    nodes_.resize(index_.entries.size() + index_.scalars.size());
+    pack_->places.reserve(index_.entries.size());
+    std::uint64_t at = 0;
+    for (const std::uint32_t i : order_) {
+      Entry& entry = index_.entries[i];
+      // Bytes that no tensor has are let be: of two tensors of one name Burn wrote both, and described the second.
+      if (entry.begin < at) {
+        return bad(Errc::malformed, "a tensor that begins in the one before", entry)
+            .expected("at least " + std::to_string(at))
+            .found(std::to_string(entry.begin));
+      }
+      if (entry.end > size) return beyond(entry, size);
+      if (!pack_->places.empty()) pack_->places.back().zeros = packed_ ? 0 : burnpack_aligned(at) - at;
+      const auto shape = index_.extents.begin() + static_cast<std::ptrdiff_t>(entry.extents);
+      Tensor tensor{std::move(entry.dtype),
+                    {shape, shape + static_cast<std::ptrdiff_t>(entry.rank)},
+                    entry.end - entry.begin,
+                    {&pack_ops, pack_.get(), pack_->places.size()}};
+      nodes_[i] = static_cast<std::uint32_t>(builder_.data().nodes.size());
+      if (auto r = add(builder_, entry.name, std::move(tensor)); !r) {
+        return std::move(r).error().path(std::string(entry.name)).offset(data_ + entry.begin);
+      }
+      if (entry.id) builder_.set_id(*entry.id);
+      pack_->places.push_back({data_ + entry.begin, 0});
+      at = entry.end;
+    }
+    if (at == size) return {};
+    return Error(Errc::malformed, "bytes behind the last tensor")
+        .expected(std::to_string(data_ + at) + " bytes")
+        .found(std::to_string(data_ + size))
+        .offset(data_ + at);
+  }
+
+  Result<Snapshot> finish() {
+    for (std::size_t i = 0; i < index_.scalars.size(); ++i) {
+      nodes_[index_.entries.size() + i] =
+          builder_.value(index_.scalars[i].name, std::move(index_.scalars[i].value), true);
+    }
+    if (const auto extras = index_.metadata.find(std::string(flat_key)); extras != index_.metadata.end()) {
+      const auto find = [&](std::string_view wanted) {
+        const auto found = std::lower_bound(index_.by_name.begin(), index_.by_name.end(), wanted,
+                                            [&](std::uint32_t i, std::string_view n) { return index_.name(i) < n; });
+        return found != index_.by_name.end() && index_.name(*found) == wanted ? nodes_[*found] : no_index;
+      };
+      STELE_TRY(add_flat_extras(extras->second, builder_, find, static_cast<std::size_t>(memory_)));
+      index_.metadata.erase(extras);
+    } else {
+      for (std::uint32_t& i : index_.by_name) i = nodes_[i];
+      builder_.data().by_path = std::move(index_.by_name);
+    }
+    builder_.set_metadata(std::move(index_.metadata));
+    builder_.keep(pack_);
+    return builder_.finish();
+  }
+
+  std::shared_ptr<Pack> pack_;
+  SnapshotBuilder builder_;
+  std::uint64_t described_ = 0;  // where the description ends
+  std::uint64_t data_ = 0;       // where the tensors' bytes begin
+  bool packed_ = false;          // nothing is aligned
+  PackIndex index_;
+  std::vector<std::uint32_t> order_;  // of the entries in the file
+  std::vector<std::uint32_t> nodes_;  // of the entries, then of the scalars
+  std::uint64_t memory_ = 0;          // that may still be taken
+};
+
+bool keeps(std::string_view annotation) { return annotation == dtype_note || annotation == shape_note; }
+
+}  // namespace
+}  // namespace burn
+}  // namespace detail
+
+const Capabilities& BurnpackFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.values = true,
+                                    .aliases = true,
+                                    .ids = true,
+                                    .metadata = true,
+                                    .holds = detail::burn::holds,
+                                    .keeps = detail::burn::keeps};
+  return can;
+}
+
+bool BurnpackFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
+  return head.size() >= detail::burn::burnpack_header &&
+         detail::load_le<std::uint32_t>(head.data()) == detail::burn::burnpack_magic;
+}
+
+Result<Snapshot> BurnpackFormat::open(SourcePtr source, const OpenContext&) const {
+  return detail::in_host_order(detail::burn::PackOpener(std::move(source)).run());
+}
+
+}  // namespace v0
+}  // namespace stele

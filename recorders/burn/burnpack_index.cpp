@@ -1,0 +1,178 @@
+#include <algorithm>
+
+#include "burnpack.hpp"
+#include "cbor.hpp"
+#include "name_order.hpp"
+#include "snapshot_internal.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace burn {
+namespace {
+
+class DescriptionReader {
+ public:
+  DescriptionReader(std::span<const std::byte> description, std::uint64_t& memory)
+      : in_(description, burnpack_header), memory_(memory) {}
+
+  Result<PackIndex> run() {
+    unsigned seen = 0;
+    each([&](std::string_view key) {
+      if (key == "tensors") {
+        once(seen, 1);
+        each([&](std::string_view name) {
+          blamed_ = name;
+          read_tensor(name);
+          if (in_.ok()) blamed_ = {};
+        });
+      } else if (key == "metadata") {
+        once(seen, 2);
+        each([&](std::string_view name) {
+          std::string_view text;
+          if (!in_.read_text(text) || !spend(200 + name.size() + text.size())) return;
+          if (!index_.metadata.emplace(name, text).second) in_.fail(Errc::duplicate, "each key of the metadata once");
+        });
+      } else if (key == "scalars") {
+        once(seen, 4);
+        each([&](std::string_view name) {
+          blamed_ = name;
+          read_scalar(name);
+          if (in_.ok()) blamed_ = {};
+        });
+      } else {
+        in_.skip();  // Burn ignores what it does not know
+      }
+    });
+    if (in_.ok() && (seen & 1) == 0) in_.fail(Errc::malformed, "the key tensors");
+    if (!in_.finish()) {
+      Error error = in_.status().error();
+      return blamed_.empty() ? error : std::move(error).path(std::string(blamed_));
+    }
+    STELE_TRY(check_names());
+    return std::move(index_);
+  }
+
+ private:
+  /// Each key of a map.
+  template <class F>
+  void each(F visit) {
+    std::uint64_t entries = 0;
+    std::string_view key;
+    in_.begin_map(entries);
+    while (entries-- != 0 && in_.read_text(key)) visit(key);
+  }
+
+  void once(unsigned& seen, unsigned bit) {
+    if ((seen & bit) != 0) in_.fail(Errc::duplicate, "each key once");
+    seen |= bit;
+  }
+
+  /// Counts memory that this reader and the Snapshot take, against the bound of Format::open.
+  bool spend(std::uint64_t bytes) {
+    if (bytes > memory_) return in_.fail(Errc::limit, "fewer names, dimensions and texts for a file of this size");
+    memory_ -= bytes;
+    return true;
+  }
+
+  void read_tensor(std::string_view name) {
+    constexpr std::uint64_t per_entry = sizeof(PackIndex::Entry) + sizeof(Node) + sizeof(LeafData) +
+                                        2 * sizeof(std::uint64_t) + 6 * sizeof(std::uint32_t);
+    if (!spend(per_entry)) return;
+    PackIndex::Entry& entry = index_.entries.emplace_back();
+    entry.name = name;
+    unsigned seen = 0;
+    each([&](std::string_view key) {
+      std::uint64_t n = 0;
+      if (key == "dtype") {
+        once(seen, 1);
+        Value spelled;
+        const std::uint64_t before = memory_;
+        if (!in_.read(spelled, memory_)) return;
+        auto dtype = read_dtype(spelled);
+        if (!dtype) return static_cast<void>(in_.fail(std::move(dtype).error()));
+        if (dtype->opaque && burnpack_scheme(spelled) == nullptr) in_.fail(Errc::malformed, "the scheme of a QFloat");
+        entry.dtype = *std::move(dtype);
+        if (entry.dtype.note.is_null()) memory_ = before;
+      } else if (key == "shape") {
+        once(seen, 2);
+        if (!in_.begin_list(n)) return;
+        if (n > 0xffff) return static_cast<void>(in_.fail(Errc::limit, "at most 65535 dimensions"));
+        if (!spend(n * 4 * sizeof(Extent))) return;
+        entry.extents = index_.extents.size();
+        entry.rank = static_cast<std::size_t>(n);
+        for (std::uint64_t extent = 0; n != 0 && in_.read_u64(extent); --n) index_.extents.push_back(extent);
+      } else if (key == "data_offsets") {
+        once(seen, 4);
+        if (in_.begin_list(n) && n != 2) in_.fail(Errc::malformed, "two offsets");
+        static_cast<void>(in_.read_u64(entry.begin) && in_.read_u64(entry.end));
+      } else if (key == "param_id") {
+        once(seen, 8);
+        if (in_.peek() == CborKind::null) return static_cast<void>(in_.read_null());
+        if (in_.read_u64(n) && spend(3 * sizeof(LeafExtra))) entry.id = ParamId::from_u64(n);
+      } else if (key == burnpack_uuid) {
+        once(seen, 16);
+        std::string_view text;
+        if (!in_.read_text(text) || !spend(3 * sizeof(LeafExtra))) return;
+        entry.id = parse_id(text);
+        if (!entry.id || entry.id->form != ParamId::Form::uuid) in_.fail(Errc::malformed, "a UUID");
+      } else {
+        in_.skip();
+      }
+    });
+    if (!entry.dtype.note.is_null()) spend(400 + (entry.dtype.opaque ? entry.rank * sizeof(Value) : 0));
+    if (in_.ok() && (seen & 7) != 7) in_.fail(Errc::malformed, "dtype, shape and data_offsets");
+    if (in_.ok() && (seen & 24) == 24) in_.fail(Errc::malformed, "one id");
+  }
+
+  void read_scalar(std::string_view name) {
+    if (!spend(3 * (sizeof(PackIndex::Scalar) + sizeof(Value)) + sizeof(Node) + 6 * sizeof(std::uint32_t))) return;
+    std::uint64_t one = 0;
+    std::string_view kind;
+    Value value;
+    if (in_.begin_map(one) && one != 1) in_.fail(Errc::malformed, "a map of one entry");
+    if (!in_.read_text(kind)) return;
+    if (kind == "Int") {
+      std::int64_t i = 0;
+      if (in_.read_i64(i)) value = Value(i);
+    } else if (kind == "UInt") {
+      std::uint64_t u = 0;
+      if (in_.read_u64(u)) value = Value(u);
+    } else if (kind == "Float") {
+      double f = 0;
+      if (in_.read_f64(f)) value = Value(f);
+    } else if (kind == "Bool") {
+      bool b = false;
+      if (in_.read_bool(b)) value = Value(b);
+    } else {
+      in_.fail(Errc::unsupported, "Int, UInt, Float or Bool");
+    }
+    index_.scalars.push_back({name, std::move(value)});
+  }
+
+  Status check_names() {
+    index_.by_name = order_by_name(static_cast<std::uint32_t>(index_.entries.size() + index_.scalars.size()),
+                                   [&](std::uint32_t i) { return index_.name(i); });
+    const auto same =
+        std::adjacent_find(index_.by_name.begin(), index_.by_name.end(),
+                           [&](std::uint32_t a, std::uint32_t b) { return index_.name(a) == index_.name(b); });
+    if (same == index_.by_name.end()) return {};
+    return Error(Errc::duplicate, "two tensors or scalars have the same name").path(std::string(index_.name(*same)));
+  }
+
+  CborReader in_;
+  std::uint64_t& memory_;  // that may still be taken
+  PackIndex index_;
+  std::string_view blamed_;  // the tensor or scalar that is being read
+};
+
+}  // namespace
+
+Result<PackIndex> read_description(std::span<const std::byte> description, std::uint64_t& memory) {
+  return DescriptionReader(description, memory).run();
+}
+
+}  // namespace burn
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

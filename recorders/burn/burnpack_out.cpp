@@ -1,0 +1,203 @@
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "burnpack.hpp"
+#include "cbor.hpp"
+#include "flat.hpp"
+#include "gather.hpp"
+#include "json/json.hpp"
+#include "name_order.hpp"
+#include "parallel.hpp"
+#include "record.hpp"
+#include "snapshot_internal.hpp"
+#include "stele/detail/little_endian.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace burn {
+namespace {
+
+// Burn refuses to read more than this, whatever its own writer has written.
+constexpr std::uint64_t most_tensors = 100'000;
+constexpr std::uint64_t most_described = std::uint64_t{100} << 20;
+constexpr std::uint64_t longest_tensor = std::uint64_t{10} << 30;
+constexpr std::uint64_t longest_file = std::uint64_t{100} << 30;
+
+Error beyond_burn(const char* what, std::uint64_t most, std::uint64_t found) {
+  return Error(Errc::not_representable, what).expected("at most " + std::to_string(most)).found(std::to_string(found));
+}
+
+Error no_utf8(std::string_view name) {
+  return Error(Errc::not_representable, "Burnpack files hold texts in UTF-8 only").path(std::string(name));
+}
+
+class PackWriter {
+ public:
+  PackWriter(const Snapshot& snapshot, BurnEra era)
+      : snapshot_(snapshot), paths_(*snapshot.data()), metadata_(snapshot.metadata()), era_(era) {
+    if (era_ == BurnEra::automatic) era_ = era_of_pack();
+  }
+
+  Status run(Sink& sink, const SaveOptions& options) {
+    STELE_TRY(place());
+    STELE_TRY(describe());
+    std::byte head[burnpack_header];
+    store_le(head, burnpack_magic);
+    store_le(head + 4, burnpack_version);
+    store_le(head + 6, static_cast<std::uint32_t>(description_.size()));
+    const std::uint64_t described = sizeof head + description_.size();
+    const std::uint64_t data = burnpack_aligned(described);
+    if (data + end_ > longest_file) return beyond_burn("a longer file than Burn reads", longest_file, data + end_);
+    STELE_TRY(sink.reserve(data + end_));
+    Gather gather(sink);
+    STELE_TRY(gather.write(head));
+    STELE_TRY(gather.write(std::as_bytes(std::span(description_))));
+    STELE_TRY(gather.zeros(static_cast<std::size_t>(data - described)));
+    ReadContext context(workers_of(options));
+    const Snapshot ordered = in_file_order(snapshot_);
+    std::uint64_t at = 0;
+    for (std::size_t i = 0; i < begins_.size(); ++i) {
+      STELE_TRY(gather.zeros(static_cast<std::size_t>(begins_[i] - at)));
+      STELE_TRY(gather.leaf(ordered.leaf(i), context));
+      at = begins_[i] + ordered.leaf(i).byte_size();
+    }
+    return gather.flush();
+  }
+
+ private:
+  /// That of the release that wrote what is written again, where it says so; else the latest.
+  BurnEra era_of_pack() const {
+    const auto producer = metadata_.find("producer");
+    const auto version = metadata_.find("version");
+    if (producer == metadata_.end() || producer->second != "burn" || version == metadata_.end()) return BurnEra::v0_21;
+    const auto era = era_of(version->second);
+    return era ? *era : BurnEra::v0_21;
+  }
+  /// The data has the order of the Snapshot; the description is sorted.
+  Status place() {
+    const std::size_t count = snapshot_.leaf_count();
+    if (count > most_tensors) return beyond_burn("more tensors than Burn reads", most_tensors, count);
+    for (std::size_t i = 0; i < count; ++i) {
+      const std::uint64_t size = snapshot_.leaf(i).byte_size();
+      if (size > longest_tensor) {
+        return beyond_burn("a longer tensor than Burn reads", longest_tensor, size).path(std::string(paths_[i]));
+      }
+      begins_.push_back(burnpack_aligned(end_));
+      end_ = begins_.back() + size;
+    }
+    return {};
+  }
+
+  Status describe() {
+    if (metadata_.contains(std::string(flat_key))) {
+      return Error(Errc::not_representable, "the metadata key stele is the library's own");
+    }
+    STELE_TRY_ASSIGN(std::string extras, flat_extras(snapshot_, is_burnpack_scalar));
+    if (!extras.empty()) metadata_.emplace(flat_key, std::move(extras));
+    const auto nodes = snapshot_.nodes();
+    std::vector<std::pair<std::string, const Value*>> scalars;
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      if (nodes[i].kind != NodeKind::value || !is_burnpack_scalar(snapshot_.value(nodes[i]))) continue;
+      scalars.emplace_back(snapshot_.path(i), &snapshot_.value(nodes[i]));
+    }
+    std::sort(scalars.begin(), scalars.end());
+
+    out_.begin_map(1U + !metadata_.empty() + !scalars.empty());
+    out_.text("tensors");
+    out_.begin_map(begins_.size());
+    const auto name = [&](std::uint32_t i) { return paths_[i]; };
+    for (const std::uint32_t i : order_by_name(static_cast<std::uint32_t>(begins_.size()), name)) {
+      STELE_TRY(tensor(i));
+    }
+    if (!metadata_.empty()) {
+      out_.text("metadata");
+      out_.begin_map(metadata_.size());
+    }
+    for (const auto& [key, text] : metadata_) {
+      if (!json::valid_utf8(key) || !json::valid_utf8(text)) return no_utf8({});
+      out_.text(key);
+      out_.text(text);
+    }
+    if (!scalars.empty()) {
+      out_.text("scalars");
+      out_.begin_map(scalars.size());
+    }
+    for (const auto& [path, value] : scalars) {
+      if (!json::valid_utf8(path)) return no_utf8(path);
+      out_.text(path);
+      out_.begin_map(1);
+      // A number has no kind of its own here; Burn converts, and its own counts are UInt.
+      const std::int64_t* number = value->as_i64();
+      out_.text(value->as_bool() != nullptr        ? "Bool"
+                : value->as_f64() != nullptr       ? "Float"
+                : number != nullptr && *number < 0 ? "Int"
+                                                   : "UInt");
+      out_.value(*value);
+    }
+    if (description_.size() <= most_described) return {};
+    return beyond_burn("a longer description than Burn reads", most_described, description_.size());
+  }
+
+  Status tensor(std::uint32_t i) {
+    const LeafView leaf = snapshot_.leaf(i);
+    if (!json::valid_utf8(paths_[i])) return no_utf8(paths_[i]);
+    STELE_TRY_ASSIGN(const Value dtype, spell_dtype(leaf, era_));
+    const Value* const scheme = burnpack_scheme(dtype);
+    std::vector<Extent> shape(leaf.shape().begin(), leaf.shape().end());
+    if (scheme != nullptr) {
+      STELE_TRY_ASSIGN(shape, shape_of(leaf));
+    }
+    const auto id = leaf.id();
+    out_.text(paths_[i]);
+    out_.begin_map(3U + id.has_value());
+    out_.text("dtype");
+    const std::size_t at = description_.size();
+    out_.value(dtype);
+    // Annotations may say anything, and those of records in bincode do not spell the scheme.
+    const std::string_view said = std::string_view(description_).substr(at);
+    Value back;
+    std::uint64_t memory = most_described;
+    const bool good = CborReader(std::as_bytes(std::span(said)), 0).read(back, memory);
+    if (const auto known = read_dtype(dtype); !good || !known || (known->opaque && scheme == nullptr)) {
+      return Error(Errc::not_representable, "a dtype that Burn would not read").path(std::string(paths_[i]));
+    }
+    out_.text("shape");
+    out_.begin_list(shape.size());
+    for (const Extent e : shape) out_.u64(e);
+    out_.text("data_offsets");
+    out_.begin_list(2);
+    out_.u64(begins_[i]);
+    out_.u64(begins_[i] + leaf.byte_size());
+    if (!id) return {};
+    if (id->form == ParamId::Form::u64) {
+      out_.text("param_id");
+      out_.u64(id->low);
+    } else {
+      out_.text(burnpack_uuid);
+      out_.text(id_text(*id));
+    }
+    return {};
+  }
+
+  const Snapshot& snapshot_;
+  const LeafPaths paths_;
+  std::map<std::string, std::string> metadata_;
+  BurnEra era_;
+  std::vector<std::uint64_t> begins_;
+  std::uint64_t end_ = 0;
+  std::string description_;
+  CborWriter out_{description_};
+};
+
+}  // namespace
+}  // namespace burn
+}  // namespace detail
+
+Status BurnpackFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
+  return detail::burn::PackWriter(snapshot, options_.era).run(sink, options);
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,367 @@
+// What Burn's optimizers keep. A record is a map from the ids of parameters to their states:
+//
+//  1. Up to 0.21 ID.V1.RankN.FIELD: the id as text, a version, the parameter's rank, then the fields of the state. An
+//     Option that is None is null. Tensors are bare.
+//  2. From 0.22 on, in Burnpack, ID.FIELD: the id in decimal. Beside the scalars of the state ID.__rank; metadata: ID →
+//     path. What is None is left out. Tensors have the id of their parameter.
+#include <algorithm>
+#include <charconv>
+#include <set>
+#include <utility>
+
+#include "named.hpp"
+#include "record.hpp"
+#include "snapshot_internal.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace burn {
+namespace {
+
+constexpr std::string_view rank_key = "__rank";
+
+struct Parameter {
+  std::vector<std::string> paths;  // the first of a tied one owns it
+  std::optional<ParamId> own;      // its id; else recorders make one
+  ParamId id;
+  std::string text;
+  std::size_t rank = 0;
+};
+
+/// The parameters of a model in their order. Tied in Rust is what has one id.
+class Parameters {
+ public:
+  Status read(const Snapshot& model) {
+    return each_tensor_name(model, [&](const std::string& path, const Node& node) -> Status {
+      const LeafView leaf = model.leaf(node.index);
+      const std::string owner = leaf.path();
+      const ParamId id = leaf.id() ? *leaf.id() : made_id(owner);
+      const std::size_t i = by_id_.try_emplace({id.high, id.low}, all_.size()).first->second;
+      if (i == all_.size()) {
+        STELE_TRY_ASSIGN(const auto shape, shape_of(leaf));
+        all_.push_back({{}, leaf.id(), id, id_text_of(leaf, owner), shape.size()});
+      }
+      all_[i].paths.push_back(path);
+      by_path_.emplace(path, i);
+      return {};
+    });
+  }
+  std::optional<std::size_t> find(const ParamId& id) const {
+    const auto found = by_id_.find({id.high, id.low});
+    return found != by_id_.end() ? std::optional(found->second) : std::nullopt;
+  }
+  std::optional<std::size_t> find(const std::string& path) const {
+    const auto found = by_path_.find(path);
+    return found != by_path_.end() ? std::optional(found->second) : std::nullopt;
+  }
+  const std::vector<Parameter>& all() const { return all_; }
+
+ private:
+  std::vector<Parameter> all_;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::size_t> by_id_;
+  std::map<std::string, std::size_t> by_path_;
+};
+
+/// The text up to the next dot, which is taken away.
+std::string_view take_segment(std::string_view& path) {
+  const std::string_view segment = path.substr(0, path.find('.'));
+  path.remove_prefix(std::min(path.size(), segment.size() + 1));
+  return segment;
+}
+std::optional<std::uint64_t> whole_number(std::string_view text) {
+  std::uint64_t n = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
+  return error == std::errc() && end == text.data() + text.size() ? std::optional(n) : std::nullopt;
+}
+/// Of a state, or one of its tensors.
+Status check_rank(const Parameter& parameter, std::uint64_t found, std::string_view path) {
+  if (found == parameter.rank) return {};
+  return Error(Errc::shape_mismatch, "the state of a parameter of another rank")
+      .path(std::string(path))
+      .expected("rank " + std::to_string(parameter.rank) + " of " + parameter.paths[0])
+      .found("rank " + std::to_string(found));
+}
+Status check_rank(const Parameter& parameter, const LeafView& leaf, std::string_view path) {
+  STELE_TRY_ASSIGN(const auto shape, shape_of(leaf));
+  return check_rank(parameter, shape.size(), path);
+}
+void add_tensor(SnapshotBuilder& to, NodeName name, const LeafView& leaf, const ParamId* id, bool bare) {
+  to.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
+  if (id != nullptr) to.set_id(*id);
+  const Annotations none;
+  for (const auto& [key, value] : leaf.annotations() != nullptr ? *leaf.annotations() : none) {
+    if (key != bare_note) to.annotate(key, value);
+  }
+  if (bare) to.annotate(std::string(bare_note), Value(true));
+}
+
+class OptimizerReader {
+ public:
+  OptimizerReader(const Snapshot& record, const Parameters& parameters) : record_(record), parameters_(parameters) {}
+
+  Result<BurnOptimizer> run() {
+    RunningPath paths(*record_.data());
+    for (std::uint32_t i = 1; i < record_.nodes().size(); ++i) {
+      const Node& node = record_.nodes()[i];
+      const std::string_view path = paths.of(i);
+      const bool container = node.kind >= NodeKind::module && node.kind <= NodeKind::variant;
+      if (!container || node.end == i + 1) STELE_TRY(add(node, path));
+    }
+    for (const std::string& field : out_.fields) add_kind(field, fields_[field]);
+    return std::move(out_);
+  }
+
+ private:
+  using States = std::map<std::size_t, const Node*>;  // by parameter
+
+  Status add(const Node& node, std::string_view path) {
+    const auto wrong = [&] {
+      return Error(Errc::malformed, "not the record of an optimizer")
+          .path(std::string(path))
+          .expected("ID.V1.RankN.FIELD, or of Burnpack ID.FIELD");
+    };
+    std::string_view field = path;
+    const std::string_view text = take_segment(field);
+    std::string_view rest = field;
+    const bool named = take_segment(rest) == "V1" && rest.starts_with("Rank");
+    const auto number = named ? std::nullopt : whole_number(text);
+    const auto id = number ? ParamId::from_u64(*number) : named ? parse_id(text) : std::nullopt;
+    if (!id || field.empty() || node.kind == NodeKind::alias) return wrong();
+    const auto found = parameters_.find(*id);
+    if (!found) {
+      const auto once = record_.metadata().find(std::string(text));
+      return Error(Errc::not_found, "an id that no parameter of the model has")
+          .path(std::string(path))
+          .found(std::string(text) + (once != record_.metadata().end() ? " of " + once->second : ""));
+    }
+    const Parameter& parameter = parameters_.all()[*found];
+    if (named) {
+      field = rest;
+      const auto rank = whole_number(take_segment(field).substr(4));
+      if (!rank) return wrong();
+      STELE_TRY(check_rank(parameter, *rank, path));
+    } else if (field == rank_key) {
+      const std::int64_t* rank = node.kind == NodeKind::value ? record_.value(node).as_i64() : nullptr;
+      return rank != nullptr ? check_rank(parameter, static_cast<std::uint64_t>(*rank), path) : wrong();
+    }
+    if (node.kind == NodeKind::tensor) STELE_TRY(check_rank(parameter, record_.leaf(node.index), path));
+    const auto [states, first] = fields_.try_emplace(std::string(field));
+    if (first) out_.fields.emplace_back(field);
+    if (states->second.emplace(*found, &node).second) return {};
+    return Error(Errc::duplicate, "two states of one parameter").path(std::string(path));
+  }
+
+  void add_kind(const std::string& field, const States& states) {
+    SnapshotBuilder to;
+    to.set_flat();
+    for (const auto& [number, node] : states) {
+      const Parameter& parameter = parameters_.all()[number];
+      if (node->kind != NodeKind::tensor) {
+        out_.values[field][parameter.paths[0]] = value_of(*node);
+        continue;
+      }
+      const auto made = static_cast<std::uint32_t>(to.data().nodes.size());
+      add_tensor(to, to.intern(parameter.paths[0]), record_.leaf(node->index),
+                 parameter.own ? &*parameter.own : nullptr, false);
+      for (std::size_t i = 1; i < parameter.paths.size(); ++i) to.alias(to.intern(parameter.paths[i]), made, true);
+    }
+    if (to.data().leaves.empty()) return;
+    if (out_.state.empty()) to.set_metadata(metadata());  // of the first kind alone: it is written once
+    to.data().in_order = record_.data()->in_order;
+    to.keep(record_.data());
+    out_.state.set_snapshot(field, to.finish());
+  }
+  std::map<std::string, std::string> metadata() const {
+    auto metadata = record_.metadata();
+    std::erase_if(metadata, [&](const auto& entry) {
+      const auto id = whole_number(entry.first);
+      return id && parameters_.find(ParamId::from_u64(*id));
+    });
+    return metadata;
+  }
+  Value value_of(const Node& node) const {
+    if (node.kind == NodeKind::value) return record_.value(node);
+    if (node.kind == NodeKind::none) return {};
+    return node.kind >= NodeKind::list && node.kind <= NodeKind::tuple ? Value(Value::List()) : Value(Value::Map());
+  }
+
+  const Snapshot& record_;
+  const Parameters& parameters_;
+  std::map<std::string, States> fields_;
+  BurnOptimizer out_;
+};
+
+class OptimizerWriter {
+ public:
+  explicit OptimizerWriter(const Parameters& parameters) : parameters_(parameters), states_(parameters.all().size()) {}
+
+  /// The states of each parameter, in the order of the fields.
+  Status gather(const BurnOptimizer& optimizer) {
+    std::vector<std::string_view> fields(optimizer.fields.begin(), optimizer.fields.end());
+    for (const auto& kind : optimizer.state.kinds()) fields.push_back(kind.first);
+    for (const auto& values : optimizer.values) fields.push_back(values.first);
+    std::set<std::string_view> seen;
+    for (const std::string_view field : fields) {
+      if (!seen.insert(field).second) continue;
+      if (const Snapshot* kind = optimizer.state.find(field)) {
+        STELE_TRY(each_tensor_name(*kind, [&](const std::string& path, const Node& node) {
+          return add(path, {field, kind->leaf(node.index)});
+        }));
+        to_.keep(kind->data());
+        to_.data().in_order = to_.data().in_order || kind->data()->in_order;
+        metadata_.insert(kind->metadata().begin(), kind->metadata().end());
+      }
+      const auto values = optimizer.values.find(std::string(field));
+      if (values == optimizer.values.end()) continue;
+      for (const auto& [path, value] : values->second) STELE_TRY(add(path, {field, std::nullopt, &value}));
+    }
+    return {};
+  }
+
+  Result<Snapshot> named() {
+    to_.begin(NodeKind::module, "");
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (states_[i].empty()) continue;
+      const Parameter& parameter = parameters_.all()[i];
+      to_.begin(NodeKind::module, to_.intern(parameter.text));
+      to_.begin(NodeKind::module, "V1");
+      STELE_TRY(nest(to_.intern("Rank" + std::to_string(parameter.rank)), states_[i], 0));
+      to_.end();
+      to_.end();
+    }
+    to_.end();
+    to_.data().guessed = true;
+    to_.set_metadata(std::move(metadata_));
+    return to_.finish();
+  }
+
+  Result<Snapshot> flat() {
+    to_.set_flat();
+    std::erase_if(metadata_, [](const auto& entry) { return entry.first.starts_with("burn."); });
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (states_[i].empty()) continue;
+      const Parameter& parameter = parameters_.all()[i];
+      if (parameter.id.form != ParamId::Form::u64) {
+        return Error(Errc::not_representable, "Burn's optimizers know ids of 64 bits alone")
+            .path(parameter.paths[0])
+            .found(parameter.text);
+      }
+      const std::string id = std::to_string(parameter.id.low);
+      metadata_[id] = parameter.paths[0];
+      to_.value(to_.intern(id + '.' + std::string(rank_key)), Value(std::uint64_t{parameter.rank}));
+      for (const State& state : states_[i]) {
+        if (state.value != nullptr && (state.value->is_null() || is_empty(*state.value))) continue;
+        leaf(to_.intern(id + '.' + std::string(state.field)), state, &parameter.id);
+      }
+    }
+    to_.set_metadata(std::move(metadata_));
+    return to_.finish();
+  }
+
+ private:
+  struct State {
+    std::string_view field;
+    std::optional<LeafView> tensor{};
+    const Value* value = nullptr;   // where it is no tensor
+    std::string_view left = field;  // of the field, for nest()
+  };
+  using States = std::vector<State>;
+
+  Status add(const std::string& path, const State& state) {
+    const auto found = parameters_.find(path);
+    if (!found) {
+      return Error(Errc::not_found, "the state of a parameter that the model does not have")
+          .path(path)
+          .found(std::string(state.field));
+    }
+    States& states = states_[*found];
+    if (!states.empty() && states.back().field == state.field) {
+      if (states.back().tensor && state.tensor) return {};  // by another name of a tied one
+      return Error(Errc::duplicate, "two states of one parameter").path(path).found(std::string(state.field));
+    }
+    if (state.tensor) STELE_TRY(check_rank(parameters_.all()[*found], *state.tensor, path));
+    states.push_back(state);
+    return {};
+  }
+
+  static bool is_empty(const Value& value) {
+    return (value.as_list() != nullptr && value.as_list()->empty()) ||
+           (value.as_map() != nullptr && value.as_map()->empty());
+  }
+  void leaf(NodeName name, const State& state, const ParamId* id) {
+    if (state.tensor) {
+      add_tensor(to_, name, *state.tensor, id, id == nullptr);
+    } else if (state.value->is_null()) {
+      to_.none(name);
+    } else if (is_empty(*state.value)) {
+      to_.begin(state.value->as_list() != nullptr ? NodeKind::list : NodeKind::module, name);
+      to_.end();
+    } else {
+      to_.value(name, *state.value);
+    }
+  }
+
+  /// By the next segments of their fields, each in the order of its first; 0, 1, … are a list.
+  Status nest(NodeName name, const States& states, unsigned depth) {
+    if (states.size() == 1 && states[0].left.empty()) return leaf(name, states[0], nullptr), Status();
+    std::vector<std::pair<std::string_view, States>> inner;
+    std::map<std::string_view, std::size_t> numbers;
+    for (State state : states) {
+      const std::string_view segment = take_segment(state.left);
+      if (segment.empty() || depth == max_depth) {
+        return Error(Errc::not_representable, "a state with others below it, or too many levels of fields")
+            .path(std::string(state.field));
+      }
+      const auto [found, fresh] = numbers.try_emplace(segment, inner.size());
+      if (fresh) inner.push_back({segment, {}});
+      inner[found->second].second.push_back(state);
+    }
+    std::size_t n = 0;
+    const bool list =
+        std::all_of(inner.begin(), inner.end(), [&](const auto& in) { return in.first == std::to_string(n++); });
+    to_.begin(list ? NodeKind::list : NodeKind::module, name);
+    for (std::size_t i = 0; i < inner.size(); ++i) {
+      STELE_TRY(nest(list ? NodeName::element(i) : NodeName(to_.intern(inner[i].first)), inner[i].second, depth + 1));
+    }
+    to_.end();
+    return {};
+  }
+
+  const Parameters& parameters_;
+  std::vector<States> states_;  // by parameter
+  SnapshotBuilder to_;
+  std::map<std::string, std::string> metadata_;
+};
+
+Result<Snapshot> written(const BurnOptimizer& optimizer, const Snapshot& model,
+                         Result<Snapshot> (OptimizerWriter::*form)()) {
+  return guarded([&]() -> Result<Snapshot> {
+    Parameters parameters;
+    STELE_TRY(parameters.read(model));
+    OptimizerWriter writer(parameters);
+    STELE_TRY(writer.gather(optimizer));
+    return (writer.*form)();
+  });
+}
+
+}  // namespace
+}  // namespace burn
+}  // namespace detail
+
+Result<BurnOptimizer> burn_optimizer(const Snapshot& record, const Snapshot& model) {
+  return detail::guarded([&]() -> Result<BurnOptimizer> {
+    detail::burn::Parameters parameters;
+    STELE_TRY(parameters.read(model));
+    return detail::burn::OptimizerReader(record, parameters).run();
+  });
+}
+Result<Snapshot> burn_optimizer_record(const BurnOptimizer& optimizer, const Snapshot& model) {
+  return detail::burn::written(optimizer, model, &detail::burn::OptimizerWriter::named);
+}
+Result<Snapshot> burnpack_optimizer_record(const BurnOptimizer& optimizer, const Snapshot& model) {
+  return detail::burn::written(optimizer, model, &detail::burn::OptimizerWriter::flat);
+}
+
+}  // namespace v0
+}  // namespace stele

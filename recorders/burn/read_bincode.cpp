@@ -1,0 +1,358 @@
+// bincode -> Snapshot, along the types of what is loaded.
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "bincode.hpp"
+#include "elements.hpp"
+#include "fields.hpp"
+#include "record.hpp"
+#include "snapshot_internal.hpp"
+#include "stele/record.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace burn {
+namespace {
+
+// A leaf's number is its offset in the file.
+constexpr LeafOps leaf_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
+  return {static_cast<const Source*>(at), number};
+}};
+
+class BincodeReader {
+ public:
+  BincodeReader(SourcePtr source, std::uint64_t memory, const BurnOptions& options)
+      : in_(std::move(source)), options_(options), budget_(memory) {}
+
+  Result<Snapshot> run(const TypeInfo& type) {
+    for (std::size_t i = 0; i < std::size(heading_names); ++i) STELE_TRY(text(*member(heading_, i)));
+    STELE_TRY(check(heading_, options_));
+    era_ = options_.era;
+    if (era_ == BurnEra::automatic) {
+      STELE_TRY_ASSIGN(era_, era_of(heading_.version));
+    }
+    auto read = node(type, "", false, 0);
+    if (!read) return with_hint(std::move(read).error(), type);
+    if (in_.left() != 0) {
+      return with_hint(Error(Errc::malformed, "bytes behind the record: the class has other fields than the file")
+                           .offset(in_.position())
+                           .found(std::to_string(in_.left()) + " bytes"),
+                       type);
+    }
+    const std::uint32_t twice = clashing_sibling(builder_.data(), true);
+    if (twice != no_index) {
+      return Error(Errc::duplicate, "two entries of one name in a map").path(node_path(builder_.data(), twice));
+    }
+    keep(heading_, builder_);
+    builder_.keep(in_.source());
+    builder_.data().type = &type;
+    return builder_.finish();
+  }
+
+ private:
+  /// Nothing in a file says that the fields are other ones; most errors mean just that.
+  static Error with_hint(Error error, const TypeInfo& type) {
+    if (!error.expected().empty()) return error;
+    return std::move(error).expected("the fields of " + std::string(type.name) +
+                                     " in Rust's order, with all constants (burn_layout)");
+  }
+  Error wrong(const char* what, std::uint64_t at) const { return Error(Errc::malformed, what).path(path()).offset(at); }
+  std::string path() const {
+    std::string text;
+    for (const std::string& segment : path_) {
+      if (!text.empty()) text += '.';
+      append_segment(text, segment);
+    }
+    return text;
+  }
+
+  Status text(std::string& out) {
+    STELE_TRY_ASSIGN(const std::uint64_t size, read_number(in_));
+    return in_.text(size, out);
+  }
+  /// How many elements follow; each has a byte at least.
+  Result<std::uint64_t> count() {
+    const std::uint64_t at = in_.position();
+    STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in_));
+    if (n > in_.left()) return wrong("a list with more elements than the file has bytes", at).found(std::to_string(n));
+    return n;
+  }
+  /// What stands for a constant.
+  Status constant(const Field& field) {
+    std::vector<std::byte> bytes;
+    append_constant(field, era_, bytes);
+    const std::uint64_t at = in_.position();
+    for (const std::byte expected : bytes) {
+      STELE_TRY_ASSIGN(const std::byte* found, in_.take(1));
+      if (*found == expected) continue;
+      return wrong("a constant that is something else in the file", at)
+          .path(path() + (path_.empty() ? "" : ".") + std::string(field.name))
+          .found("byte " + std::to_string(std::to_integer<int>(*found)));
+    }
+    return {};
+  }
+
+  Status node(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
+    if (depth > max_depth) return Error(Errc::limit, "a record that is nested too deep").path(path());
+    STELE_TRY(budget_.node(0, 0, in_.position()));
+    switch (type.kind) {
+      case TypeKind::constant:
+        builder_.none(name, conditional);
+        return constant({.name = type.name});
+      case TypeKind::tensor:
+        return tensor(type.tensor->dtype, name, conditional);
+      case TypeKind::value:
+        return value(*type.value, name, conditional);
+      case TypeKind::module: {
+        const bool in_record = std::exchange(in_record_, is_record_class(type));
+        STELE_TRY_ASSIGN(const std::vector<Field>* fields, fields_.of(type));
+        builder_.begin(NodeKind::module, name, conditional, type.name, type.version);
+        for (const Field& field : *fields) {
+          if (field.recorded == Field::none) {
+            STELE_TRY(constant(field));
+          } else {
+            STELE_TRY(child(*type.fields[field.recorded].type, field.name, field.name, false, depth));
+          }
+        }
+        builder_.end();
+        in_record_ = in_record;
+        return {};
+      }
+      case TypeKind::tuple:
+        builder_.begin(NodeKind::tuple, name, conditional);
+        for (std::size_t i = 0; i < type.fields.size(); ++i) STELE_TRY(element(*type.fields[i].type, i, false, depth));
+        builder_.end();
+        return {};
+      case TypeKind::list:
+      case TypeKind::array: {
+        std::uint64_t n = type.kind == TypeKind::array ? type.container->size(nullptr) : 0;
+        if (type.kind == TypeKind::list) {
+          STELE_TRY_ASSIGN(n, count());
+        }
+        builder_.begin(type.kind == TypeKind::list ? NodeKind::list : NodeKind::array, name, conditional);
+        for (std::uint64_t i = 0; i < n; ++i)
+          STELE_TRY(element(*type.element, static_cast<std::size_t>(i), true, depth));
+        builder_.end();
+        return {};
+      }
+      case TypeKind::map: {
+        STELE_TRY_ASSIGN(const std::uint64_t n, count());
+        builder_.begin(NodeKind::map, name, conditional);
+        for (std::uint64_t i = 0; i < n; ++i) {
+          std::string key;
+          STELE_TRY(text(key));
+          STELE_TRY(budget_.node(key.size(), 0, in_.position()));
+          STELE_TRY(child(*type.element, builder_.intern(key), key, true, depth));
+        }
+        builder_.end();
+        return {};
+      }
+      case TypeKind::variant: {
+        const std::uint64_t at = in_.position();
+        STELE_TRY_ASSIGN(const std::uint64_t which, read_number(in_));
+        if (which >= type.fields.size()) {
+          return wrong("the number of an alternative that the variant does not have", at)
+              .expected("below " + std::to_string(type.fields.size()))
+              .found(std::to_string(which));
+        }
+        const FieldInfo& alternative = type.fields[static_cast<std::size_t>(which)];
+        builder_.begin(NodeKind::variant, name, conditional);
+        STELE_TRY(child(*alternative.type, alternative.name, alternative.name, true, depth));
+        builder_.end();
+        return {};
+      }
+      case TypeKind::optional: {
+        const std::uint64_t at = in_.position();
+        STELE_TRY_ASSIGN(const auto there, in_.little<std::uint8_t>());
+        if (there > 1) return wrong("neither 0 nor 1, where an Option says whether it is one", at);
+        if (there == 1) return node(*type.element, name, true, depth + 1);
+        builder_.none(name, conditional);
+        return {};
+      }
+      case TypeKind::pointer:
+      case TypeKind::shared:
+        return node(*type.element, name, true, depth + 1);
+    }
+    return {};
+  }
+  Status child(const TypeInfo& type, NodeName name, std::string_view segment, bool conditional, unsigned depth) {
+    path_.emplace_back(segment);
+    STELE_TRY(node(type, name, conditional, depth + 1));
+    path_.pop_back();
+    return {};
+  }
+  Status element(const TypeInfo& type, std::size_t i, bool conditional, unsigned depth) {
+    return child(type, NodeName::element(i), std::to_string(i), conditional, depth);
+  }
+
+  Status value(const ValueOps& ops, NodeName name, bool conditional) {
+    if (!in_record_) {
+      builder_.none(name, conditional);
+      return constant({});
+    }
+    Value v;
+    STELE_TRY(plain(ops.dtype, v));
+    builder_.value(name, std::move(v), conditional);
+    return {};
+  }
+  Status plain(DType dtype, Value& out) {
+    const std::uint64_t at = in_.position();
+    if (dtype == DType::string) {
+      std::string s;
+      STELE_TRY(text(s));
+      STELE_TRY(budget_.node(s.size(), 0, at));
+      return out = Value(std::move(s)), Status();
+    }
+    if (dtype == DType::boolean || dtype == DType::u8 || dtype == DType::i8) {
+      STELE_TRY_ASSIGN(const auto byte, in_.little<std::uint8_t>());
+      if (dtype == DType::boolean && byte > 1) return wrong("a bool that is neither 0 nor 1", at);
+      out = dtype == DType::boolean ? Value(byte == 1)
+            : dtype == DType::u8    ? Value(std::uint64_t{byte})
+                                    : Value(std::int64_t{static_cast<std::int8_t>(byte)});
+      return {};
+    }
+    if (dtype == DType::f32 || dtype == DType::f64) {
+      if (dtype == DType::f64) {
+        STELE_TRY_ASSIGN(const auto bits, in_.little<std::uint64_t>());
+        return out = Value(std::bit_cast<double>(bits)), Status();
+      }
+      STELE_TRY_ASSIGN(const auto bits, in_.little<std::uint32_t>());
+      return out = Value(double{std::bit_cast<float>(bits)}), Status();
+    }
+    const DTypeClass kind = dtype_class(dtype);
+    if (kind != DTypeClass::unsigned_int && kind != DTypeClass::signed_int && !is_plain_float(dtype)) {
+      return Error(Errc::unsupported, "a value of a type that a Rust record has not").path(path()).offset(at);
+    }
+    STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in_));
+    if (kind == DTypeClass::floating) {  // of 16 bits
+      if (n > UINT16_MAX) return wrong("more than 16 bits where a float has its bits", at);
+      const auto bits = static_cast<std::uint16_t>(n);
+      const float f = dtype == DType::f16 ? static_cast<float>(std::bit_cast<float16>(bits))
+                                          : static_cast<float>(std::bit_cast<bfloat16>(bits));
+      return out = Value(double{f}), Status();
+    }
+    out = kind == DTypeClass::unsigned_int ? Value(n) : Value(from_zigzag(n));
+    return {};
+  }
+  Status tensor(DType wanted, NodeName name, bool conditional) {
+    const std::uint64_t at = in_.position();
+    std::string id;
+    STELE_TRY_ASSIGN(const bool parameter, read_id(id));
+    if (!parameter && !in_record_) return wrong("something else than the id of a parameter", at);
+    Tensor made;
+    if (era_ == BurnEra::v0_13) {
+      STELE_TRY(elements(wanted, made));
+    } else {
+      STELE_TRY_ASSIGN(made.bytes, read_number(in_));
+      made.provider = {&leaf_ops, in_.source().get(), in_.position()};
+      STELE_TRY(located(in_.skip(made.bytes)));
+    }
+    STELE_TRY_ASSIGN(const std::uint64_t rank, count());
+    STELE_TRY(budget_.node(0, static_cast<std::size_t>(rank), at));
+    for (std::uint64_t i = 0; i < rank; ++i) {
+      STELE_TRY_ASSIGN(const Extent extent, read_number(in_));
+      made.shape.push_back(extent);
+    }
+    if (era_ != BurnEra::v0_13) {
+      auto dtype = burn::read_dtype(in_, era_);
+      if (!dtype) return std::move(dtype).error().path(path());
+      made.dtype = *std::move(dtype);
+    }
+    STELE_TRY(located(add(builder_, name, std::move(made), conditional), at));
+    if (!parameter) return builder_.annotate(std::string(bare_note), Value(true)), Status();
+    return located(set_id(builder_, id, at));
+  }
+  /// Elements of a tensor that does not say its dtype: the class does.
+  Status elements(DType wanted, Tensor& made) {
+    const DTypeClass kind = dtype_class(wanted);
+    const bool floating = kind == DTypeClass::floating;
+    const DType dtype =
+        kind == DTypeClass::boolean ? DType::boolean : dtype_of_rust(floating ? heading_.floats : heading_.ints);
+    STELE_TRY_ASSIGN(const std::uint64_t n, count());
+    made.dtype.dtype = dtype;
+    if (dtype == DType::none) return Error(Errc::unsupported, "elements of an unknown type").path(path());
+    made.bytes = n * element_size(dtype);
+    if (dtype == DType::f32 || dtype == DType::f64) {
+      made.provider = {&leaf_ops, in_.source().get(), in_.position()};
+      return located(in_.skip(made.bytes));
+    }
+    STELE_TRY_ASSIGN(const auto list, read_elements(in_, n, dtype));
+    made.provider = list->provider();
+    builder_.keep(list);
+    return {};
+  }
+  /// An id, where one stands there. A tensor's length and first bytes never look like one, unless they are made to.
+  Result<bool> read_id(std::string& id) {
+    if (in_.left() == 0) return false;
+    STELE_TRY_ASSIGN(const std::byte* first, in_.peek(1));
+    const auto size = std::to_integer<std::size_t>(*first);
+    if ((size != 13 && size != 10 && size != 36) || in_.left() <= size) return false;
+    STELE_TRY_ASSIGN(const std::byte* bytes, in_.peek(size + 1));
+    id.assign(reinterpret_cast<const char*>(bytes) + 1, size);
+    if (!parse_id(id)) return false;
+    STELE_TRY(in_.skip(size + 1));
+    return true;
+  }
+  Status located(Status status, std::uint64_t at = UINT64_MAX) const {
+    if (status) return status;
+    Error error = std::move(status).error().path(path());
+    return at != UINT64_MAX ? std::move(error).offset(at) : std::move(error);
+  }
+
+  Cursor in_;
+  const BurnOptions& options_;
+  Budget budget_;
+  SnapshotBuilder builder_;
+  Fields fields_;
+  Heading heading_;
+  BurnEra era_ = BurnEra::automatic;
+  bool in_record_ = false;  // the innermost class is a burn_record
+  std::vector<std::string> path_;
+};
+
+/// Where the module has ids, a parameter of the file must not be one of another name.
+Status check_ids(const Snapshot& file, const Object& target) {
+  if (target.address == nullptr) return {};
+  STELE_TRY_ASSIGN(const Snapshot now, snapshot_object(*target.type, target.address, {}, false));
+  std::map<std::pair<std::uint64_t, std::uint64_t>, std::uint32_t> nodes;
+  for (std::size_t i = 0; i < now.leaf_count(); ++i) {
+    if (const auto id = now.leaf(i).id()) nodes.try_emplace({id->high, id->low}, now.leaf(i).node());
+  }
+  for (std::size_t i = 0; i < file.leaf_count() && !nodes.empty(); ++i) {
+    const auto id = file.leaf(i).id();
+    const auto found = id ? nodes.find({id->high, id->low}) : nodes.end();
+    if (found == nodes.end()) continue;
+    const std::string path = file.leaf(i).path();
+    const auto here = now.find(path);
+    if (!here || !here->id() || here->id() == id) continue;
+    return Error(Errc::value_mismatch, "a parameter whose id is that of another: the fields are in another order")
+        .path(path)
+        .expected("the id of " + path)
+        .found("that of " + now.path(found->second));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Snapshot> read_bincode(SourcePtr source, std::uint64_t memory, const BurnOptions& options,
+                              const OpenContext& context) {
+  const Object target = context.target();
+  const TypeInfo* type = target.type;
+  if (type == nullptr && options.schema) type = &options.schema->info();
+  if (type == nullptr) {
+    return Error(Errc::needs_layout, "bincode does not say what is in a file")
+        .expected("a type to load, or BurnOptions::schema")
+        .found("neither");
+  }
+  STELE_TRY_ASSIGN(Snapshot opened, BincodeReader(std::move(source), memory, options).run(*type));
+  STELE_TRY(check_ids(opened, target));
+  return opened;
+}
+
+}  // namespace burn
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

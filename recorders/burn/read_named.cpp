@@ -1,0 +1,394 @@
+// Tokens -> Snapshot.
+#include <algorithm>
+#include <vector>
+
+#include "elements.hpp"
+#include "fields.hpp"
+#include "record.hpp"
+#include "snapshot_internal.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace burn {
+namespace {
+
+using Kind = Token::Kind;
+
+class NamedReader {
+ public:
+  NamedReader(Tokens& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type)
+      : tokens_(tokens), options_(options), type_(type), budget_(memory) {}
+
+  Result<Snapshot> run() {
+    Token token;
+    std::map<std::string, std::string> metadata;
+    bool item = false;
+    bool heading = false;
+    STELE_TRY(expect(token, Kind::map, "a record"));
+    for (;;) {
+      STELE_TRY(tokens_.next(token));
+      if (token.kind == Kind::end) break;
+      const std::string key = token.text;
+      if ((key == "item" && item) || (key == "metadata" && heading)) {
+        return Error(Errc::duplicate, "a record with two of one key").path(key).offset(token.offset);
+      }
+      if (key == "metadata") {
+        heading = true;
+        STELE_TRY(texts([&](const std::string& name, std::string text) {
+          const auto* found = std::find(std::begin(heading_names), std::end(heading_names), name);
+          if (found == std::end(heading_names)) return true;
+          std::string& mine = *member(heading_, static_cast<std::size_t>(found - heading_names));
+          if (!mine.empty()) return false;
+          mine = std::move(text);
+          return true;
+        }));
+      } else if (key == own_key) {
+        STELE_TRY(texts(
+            [&](const std::string& name, std::string text) { return metadata.emplace(name, std::move(text)).second; }));
+      } else if (key == "item") {
+        item = true;
+        STELE_TRY(read_item());
+      } else {
+        STELE_TRY(tokens_.next(token));
+        STELE_TRY(skip(tokens_, token));
+      }
+    }
+    STELE_TRY(tokens_.next(token));  // nothing stands behind it
+    if (!item) return Error(Errc::malformed, "a record without an item");
+    STELE_TRY(check(heading_, options_));
+    keep(heading_, builder_);
+    builder_.set_metadata(std::move(metadata));
+    builder_.keep(tokens_.keeper());
+    builder_.data().guessed = true;
+    const std::uint32_t twice = clashing_sibling(builder_.data(), true);
+    if (twice != no_index) {
+      return Error(Errc::duplicate, "two fields of one name").path(node_path(builder_.data(), twice));
+    }
+    return builder_.finish();
+  }
+
+ private:
+  Status expect(Token& token, Kind kind, const char* what) {
+    STELE_TRY(tokens_.next(token));
+    return token.kind == kind ? Status() : wrong(token, what);
+  }
+  Error wrong(const Token& token, std::string_view expected) {
+    static constexpr std::string_view names[] = {"nothing", "a text", "a number", "bytes", "a list", "a map", "an end"};
+    return Error(Errc::malformed, "a record with something else there than Burn has")
+        .path(path())
+        .offset(token.offset)
+        .expected(std::string(expected))
+        .found(std::string(names[static_cast<std::size_t>(token.kind)]));
+  }
+  /// Of what is read.
+  std::string path() const {
+    std::string text;
+    for (const NodeName& segment : path_) {
+      if (!text.empty()) text += '.';
+      append_segment(text, segment.data != nullptr ? std::string_view(segment.data, segment.size)
+                                                   : std::string_view(std::to_string(segment.size)));
+    }
+    return text;
+  }
+
+  /// Behind the first token of a value, to its end.
+  static Status skip(Tokens& tokens, Token& token) {
+    unsigned open = 0;
+    for (;;) {
+      if (token.kind == Kind::list || token.kind == Kind::map) ++open;
+      if (token.kind == Kind::end) --open;
+      if (open == 0) return {};
+      STELE_TRY(tokens.next(token));
+    }
+  }
+
+  template <class Add>
+  Status texts(Add add) {
+    Token token;
+    STELE_TRY(expect(token, Kind::map, "a map of texts"));
+    for (;;) {
+      STELE_TRY(tokens_.next(token));
+      if (token.kind == Kind::end) return {};
+      const std::string name = token.text;
+      const std::uint64_t at = token.offset;
+      STELE_TRY(budget_.node(2 * name.size(), 0, token.offset));
+      STELE_TRY(tokens_.next(token));
+      if (token.kind != Kind::text) return wrong(token, "a text");
+      STELE_TRY(budget_.node(2 * token.text.size(), 0, token.offset));
+      if (!add(name, std::move(token.text)))
+        return Error(Errc::duplicate, "metadata of one name").path(name).offset(at);
+    }
+  }
+
+  /// A value that is no record: what `token` begins.
+  Status read_value(Token& token, Value& out) {
+    STELE_TRY(budget_.node(token.kind == Kind::text ? token.text.size() : 0, 0, token.offset));
+    switch (token.kind) {
+      case Kind::nil:
+        out = Value();
+        return {};
+      case Kind::text:
+        out = Value(std::move(token.text));
+        return {};
+      case Kind::scalar:
+        out = std::move(token.scalar);
+        return {};
+      case Kind::list:
+      case Kind::map: {
+        const bool map = token.kind == Kind::map;
+        Value::List list;
+        Value::Map entries;
+        for (;;) {
+          STELE_TRY(tokens_.next(token));
+          if (token.kind == Kind::end) break;
+          std::string key;
+          if (map) {
+            key = std::move(token.text);
+            STELE_TRY(budget_.node(key.size(), 0, token.offset));
+            STELE_TRY(tokens_.next(token));
+          }
+          Value value;
+          STELE_TRY(read_value(token, value));
+          if (map) {
+            entries.emplace_back(std::move(key), std::move(value));
+          } else {
+            list.push_back(std::move(value));
+          }
+        }
+        out = map ? Value(std::move(entries)) : Value(std::move(list));
+        return {};
+      }
+      default:
+        return wrong(token, "a value");
+    }
+  }
+
+  // ---- the item
+
+  /// Of what is loaded; null: not known.
+  static const TypeInfo* field_of(const TypeInfo* type, std::string_view name) {
+    if (type == nullptr || type->kind == TypeKind::map) return type != nullptr ? type->element : nullptr;
+    for (const FieldInfo& field : type->fields) {
+      if (field.name == name) return field.type;
+    }
+    return nullptr;
+  }
+  static const TypeInfo* element_of(const TypeInfo* type, std::size_t i) {
+    if (type == nullptr || type->kind != TypeKind::tuple) return type != nullptr ? type->element : nullptr;
+    return i < type->fields.size() ? type->fields[i].type : nullptr;
+  }
+
+  /// Whether null is a value of the type, too.
+  static bool is_null(const TypeInfo& type) {
+    if (type.value->check == nullptr) return false;
+    const auto fits = guarded([&]() -> Result<bool> { return type.value->check(Value()).empty(); });
+    return fits && *fits;
+  }
+
+  Status read_item() {
+    auto era = options_.era != BurnEra::automatic ? Result<BurnEra>(options_.era) : era_of(heading_.version);
+    old_ = !era || *era == BurnEra::v0_13;
+    Token token;
+    STELE_TRY(tokens_.next(token));
+    if (token.kind == Kind::map || token.kind == Kind::list) return read_node("", type_, token, false);
+    if (token.kind != Kind::nil) return wrong(token, "a module");
+    builder_.begin(NodeKind::module, "");
+    builder_.end();
+    return {};
+  }
+
+  Status read_node(NodeName name, const TypeInfo* type, Token& token, bool conditional) {
+    const bool held = type != nullptr && is_holder(*type);
+    while (type != nullptr && is_holder(*type)) type = type->element;
+    STELE_TRY(budget_.node(0, 0, token.offset));
+    // A Value may be anything.
+    if (type != nullptr && type->kind == TypeKind::value && type->value->dtype == DType::none &&
+        (token.kind == Kind::list || token.kind == Kind::map || (token.kind == Kind::nil && !held && is_null(*type)))) {
+      Value value;
+      STELE_TRY(read_value(token, value));
+      return builder_.value(name, std::move(value), conditional), Status();
+    }
+    switch (token.kind) {
+      case Kind::nil:
+        builder_.none(name, conditional);
+        return {};
+      case Kind::text:
+        STELE_TRY(budget_.node(token.text.size(), 0, token.offset));
+        builder_.value(name, Value(std::move(token.text)), conditional);
+        return {};
+      case Kind::scalar:
+        builder_.value(name, std::move(token.scalar), conditional);
+        return {};
+      case Kind::list: {
+        builder_.begin(NodeKind::list, name, conditional);
+        for (std::size_t i = 0;; ++i) {
+          STELE_TRY(tokens_.next(token));
+          if (token.kind == Kind::end) break;
+          path_.push_back(NodeName::element(i));
+          STELE_TRY(read_node(path_.back(), element_of(type, i), token, true));
+          path_.pop_back();
+        }
+        builder_.end();
+        return {};
+      }
+      case Kind::map:
+        return read_map(name, type, token, conditional);
+      default:
+        return wrong(token, "a field of a module");
+    }
+  }
+
+  Status read_map(NodeName name, const TypeInfo* type, Token& token, bool conditional) {
+    STELE_TRY(tokens_.next(token));
+    const bool root = builder_.data().nodes.empty();
+    if (!root && token.kind == Kind::text) {
+      STELE_TRY_ASSIGN(const Map map, look(token));
+      if (map == Map::parameter) return read_parameter(name, type, token, conditional);
+      if (map == Map::tensor) return read_tensor(name, type, token, conditional, false);
+    }
+    builder_.begin(NodeKind::module, name, conditional);
+    for (; token.kind != Kind::end;) {
+      STELE_TRY(budget_.node(token.text.size(), 0, token.offset));
+      const std::string_view key = builder_.intern(token.text);
+      STELE_TRY(tokens_.next(token));
+      path_.emplace_back(key);
+      STELE_TRY(read_node(path_.back(), field_of(type, key), token, false));
+      path_.pop_back();
+      STELE_TRY(tokens_.next(token));
+    }
+    builder_.end();
+    return {};
+  }
+
+  enum class Map : std::uint8_t { module, parameter, tensor };
+  /// What a map is whose first key is `token`. A module may have a field of any name, so all keys decide.
+  Result<Map> look(Token token) const {
+    if (bit_of(token.text) == 0) return Map::module;
+    return look(*tokens_.clone(), token);
+  }
+  unsigned bit_of(std::string_view key) const {
+    static constexpr std::string_view keys[] = {"id", "param", "bytes", "shape", "dtype", "value"};
+    const auto* found = std::find(std::begin(keys), std::end(keys), key);
+    return found != std::end(keys) ? 1U << (found - keys) : 0U;
+  }
+  /// Not to the end of a module.
+  Result<Map> look(Tokens& ahead, Token& next) const {
+    unsigned seen = 0;
+    while (next.kind != Kind::end) {
+      const unsigned bit = bit_of(next.text);
+      if ((seen & bit) != 0) return Map::module;  // and so two fields of one name
+      seen |= bit;
+      STELE_TRY(ahead.next(next));
+      const bool fits = bit == 1    ? next.kind == Kind::text
+                        : bit == 2  ? next.kind == Kind::map
+                        : bit == 4  ? next.kind == Kind::bytes
+                        : bit == 8  ? next.kind == Kind::list
+                        : bit == 16 ? next.kind == Kind::text || next.kind == Kind::map
+                        : bit == 32 ? next.kind == Kind::list && old_
+                                    : false;
+      if (!fits) return Map::module;
+      if (bit == 2) {
+        STELE_TRY(ahead.next(next));
+        STELE_TRY_ASSIGN(const Map param, look(ahead, next));
+        if (param != Map::tensor) return Map::module;
+      } else {
+        STELE_TRY(skip(ahead, next));
+      }
+      STELE_TRY(ahead.next(next));
+    }
+    return seen == 3 ? Map::parameter : seen == 28 || seen == 40 ? Map::tensor : Map::module;
+  }
+
+  Status read_parameter(NodeName name, const TypeInfo* type, Token& token, bool conditional) {
+    std::string id;
+    std::uint64_t at = 0;
+    for (; token.kind != Kind::end;) {
+      if (token.text == "id") {
+        STELE_TRY(expect(token, Kind::text, "an id"));
+        id = std::move(token.text);
+        at = token.offset;
+      } else {
+        STELE_TRY(expect(token, Kind::map, "a tensor"));
+        STELE_TRY(tokens_.next(token));
+        STELE_TRY(read_tensor(name, type, token, conditional, true));
+      }
+      STELE_TRY(tokens_.next(token));
+    }
+    auto set = set_id(builder_, id, at);
+    return set ? std::move(set) : Status(std::move(set).error().path(path()));
+  }
+
+  Status read_tensor(NodeName name, const TypeInfo* type, Token& token, bool conditional, bool parameter) {
+    Tensor tensor;
+    bool bytes = false;
+    const std::uint64_t begin = token.offset;
+    for (; token.kind != Kind::end;) {
+      const std::string key = token.text;
+      STELE_TRY(tokens_.next(token));
+      if (key == "bytes" && token.kind == Kind::bytes) {
+        bytes = true;
+        tensor.bytes = token.size;
+        tensor.provider = tokens_.provider(token);
+      } else if (key == "shape" && token.kind == Kind::list) {
+        for (;;) {
+          STELE_TRY(tokens_.next(token));
+          if (token.kind == Kind::end) break;
+          const std::int64_t* extent = token.kind == Kind::scalar ? token.scalar.as_i64() : nullptr;
+          if (extent == nullptr || *extent < 0) return wrong(token, "an extent");
+          STELE_TRY(budget_.node(0, 1, token.offset));
+          tensor.shape.push_back(static_cast<Extent>(*extent));
+        }
+      } else if (key == "dtype") {
+        Value spelled;
+        const std::uint64_t at = token.offset;
+        STELE_TRY(read_value(token, spelled));
+        auto dtype = read_dtype(spelled);
+        if (!dtype) return std::move(dtype).error().path(path()).offset(at);
+        tensor.dtype = *std::move(dtype);
+      } else if (key == "value" && token.kind == Kind::list) {
+        bytes = true;
+        STELE_TRY(budget_.node(300, 0, token.offset));  // a mark
+        const DType floats = dtype_of_rust(heading_.floats);
+        const DType ints = dtype_of_rust(heading_.ints);
+        if (floats == DType::none || ints == DType::none) return wrong(token, "elements of known types");
+        STELE_TRY_ASSIGN(const auto list, read_elements(tokens_, floats, ints,
+                                                        type != nullptr && type->kind == TypeKind::tensor
+                                                            ? dtype_class(type->tensor->dtype)
+                                                            : DTypeClass::none));
+        tensor.dtype.dtype = list->dtype;
+        tensor.bytes = list->count * element_size(list->dtype);
+        tensor.provider = list->provider();
+        builder_.keep(list);
+      } else {
+        return wrong(token, "bytes, shape and dtype");
+      }
+      STELE_TRY(tokens_.next(token));
+    }
+    if (!bytes || tensor.dtype.dtype == DType::none) return wrong(token, "bytes, shape and dtype");
+    auto added = add(builder_, name, std::move(tensor), conditional);
+    if (!added) return std::move(added).error().path(path()).offset(begin);
+    if (!parameter) builder_.annotate(std::string(bare_note), Value(true));
+    return {};
+  }
+
+  Tokens& tokens_;
+  const BurnOptions& options_;
+  const TypeInfo* type_;
+  Budget budget_;
+  Heading heading_;
+  bool old_ = false;  // tensors of 0.13 and before
+  SnapshotBuilder builder_;
+  std::vector<NodeName> path_;
+};
+
+}  // namespace
+
+Result<Snapshot> read_named(Tokens& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type) {
+  return NamedReader(tokens, memory, options, type).run();
+}
+
+}  // namespace burn
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

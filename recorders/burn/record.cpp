@@ -1,0 +1,193 @@
+#include "record.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include "snapshot_internal.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace burn {
+namespace {
+
+/// Settings of Burn's own, and the Rust types of their elements.
+struct Settings {
+  std::string_view name, floats, ints;
+  DType floating;
+};
+constexpr Settings known[] = {{"FullPrecisionSettings", "f32", "i32", DType::f32},
+                              {"HalfPrecisionSettings", "half::binary16::f16", "i16", DType::f16},
+                              {"DoublePrecisionSettings", "f64", "i64", DType::f64}};
+
+/// The one whose floats all leaves have, if any; else Full.
+const Settings& settings_of(const Snapshot& snapshot) {
+  DType all = DType::none;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const DType dtype = snapshot.leaf(i).dtype();
+    if (!is_plain_float(dtype)) continue;
+    if (all != DType::none && all != dtype) return known[0];
+    all = dtype;
+  }
+  for (const Settings& settings : known) {
+    if (settings.floating == all) return settings;
+  }
+  return known[0];
+}
+
+std::string_view recorder_of(BurnEncoding encoding, bool gzip) {
+  switch (encoding) {
+    case BurnEncoding::bin:
+      return gzip ? "BinGzFileRecorder" : "BinFileRecorder";
+    case BurnEncoding::json:
+      return gzip ? "JsonGzFileRecorder" : "PrettyJsonFileRecorder";
+    default:
+      return gzip ? "NamedMpkGzFileRecorder" : "NamedMpkFileRecorder";
+  }
+}
+
+std::string_view version_of(BurnEra era) {
+  switch (era) {
+    case BurnEra::v0_13:
+      return "0.13.2";
+    case BurnEra::v0_14:
+      return "0.15.0";
+    case BurnEra::v0_16:
+      return "0.16.1";
+    case BurnEra::v0_17:
+      return "0.19.1";
+    case BurnEra::v0_20:
+      return "0.20.1";
+    default:
+      return "0.21.0";
+  }
+}
+
+}  // namespace
+
+Result<BurnEra> era_of(std::string_view version) {
+  unsigned minor = 0;
+  if (version.starts_with("0.")) {
+    const auto [end, error] = std::from_chars(version.data() + 2, version.data() + version.size(), minor);
+    if (error == std::errc() && (end == version.data() + version.size() || *end == '.')) {
+      return minor <= 13   ? BurnEra::v0_13
+             : minor <= 15 ? BurnEra::v0_14
+             : minor <= 16 ? BurnEra::v0_16
+             : minor <= 19 ? BurnEra::v0_17
+             : minor <= 20 ? BurnEra::v0_20
+                           : BurnEra::v0_21;
+    }
+  }
+  return Error(Errc::unsupported, "a version of Burn that is not known")
+      .expected("0.13 to 0.21, or BurnOptions::era")
+      .found(std::string(version));
+}
+
+Heading heading_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, BurnEra era) {
+  const Settings& settings = settings_of(snapshot);
+  Heading heading{std::string(settings.floats),
+                  std::string(settings.ints),
+                  {},
+                  std::string(version_of(era)),
+                  std::string(settings.name)};
+  const std::string_view recorder = recorder_of(encoding, gzip);
+  heading.format =
+      "burn_core::record::file::" + std::string(recorder) + "<burn_core::record::settings::" + heading.settings + '>';
+  const auto known_before = burn_heading(snapshot);
+  if (!known_before) return heading;
+  // Of a record that is written again, what has not changed.
+  const Heading& old = *known_before;
+  const auto old_era = era_of(old.version);
+  if (old_era && *old_era == era) heading.version = old.version;
+  if (old.floats != heading.floats) return heading;
+  heading.ints = old.ints;
+  heading.settings = old.settings;
+  const std::string_view in_memory = gzip                            ? std::string_view()
+                                     : encoding == BurnEncoding::mpk ? "::NamedMpkBytesRecorder<"
+                                     : encoding == BurnEncoding::bin ? "::BinBytesRecorder<"
+                                                                     : std::string_view();
+  if (old.format.find("::" + std::string(recorder) + '<') != std::string::npos ||
+      (!in_memory.empty() && old.format.find(in_memory) != std::string::npos)) {
+    heading.format = old.format;
+  }
+  return heading;
+}
+
+Status check(const Heading& heading, const BurnOptions& options) {
+  const auto mismatch = [&](std::string_view wanted, std::string_view what) {
+    return Error(Errc::value_mismatch, "a record of other precision settings")
+        .expected(std::string(wanted))
+        .found("settings " + heading.settings + std::string(what) + " (float " + heading.floats + ", int " +
+               heading.ints + ", format " + heading.format + ", version " + heading.version + ')');
+  };
+  if (!options.settings.empty() && heading.settings != options.settings) {
+    std::string differs;
+    for (const Settings& settings : known) {
+      if (settings.name != options.settings) continue;
+      if (settings.floats != heading.floats) differs += ", float";
+      if (settings.ints != heading.ints) differs += ", int";
+    }
+    if (heading.format.find(options.settings) == std::string::npos) differs += ", format";
+    return mismatch(options.settings, differs.empty() ? "" : differs + " differ");
+  }
+  for (const Settings& settings : known) {
+    if (settings.name != heading.settings) continue;
+    if (settings.floats == heading.floats && settings.ints == heading.ints) return {};
+    return mismatch("float " + std::string(settings.floats) + " and int " + std::string(settings.ints), "");
+  }
+  return {};
+}
+
+Status set_id(SnapshotBuilder& builder, const std::string& text, std::uint64_t offset) {
+  const auto id = parse_id(text);
+  if (!id) {
+    return Error(Errc::malformed, "an id that is not one of Burn's")
+        .offset(offset)
+        .expected("13 characters of 0-9 and a-v, 10 of old files, or a UUID")
+        .found(text.substr(0, 40));
+  }
+  const auto node = static_cast<std::uint32_t>(builder.data().nodes.size() - 1);
+  if (*id == made_id(node_path(builder.data(), node))) return {};  // it had none
+  builder.set_id(*id);
+  if (id_text(*id) != text) builder.annotate(std::string(id_note), Value(text));
+  return {};
+}
+
+std::string id_text_of(const LeafView& leaf, std::string_view path) {
+  const auto id = leaf.id();
+  if (!id) return id_text(made_id(path));
+  if (const Annotations* notes = leaf.annotations()) {
+    const auto note = notes->find(std::string(id_note));
+    const std::string* text = note != notes->end() ? note->second.as_string() : nullptr;
+    if (text != nullptr && parse_id(*text) == id) return *text;
+  }
+  return id_text(*id);
+}
+
+bool is_bare(const LeafView& leaf) {
+  return leaf.annotations() != nullptr && leaf.annotations()->contains(std::string(bare_note)) && !leaf.id();
+}
+
+void keep(const Heading& heading, SnapshotBuilder& builder) {
+  Heading copy = heading;
+  for (std::size_t i = 0; i < std::size(heading_names); ++i) {
+    builder.data().origin["burn." + std::string(heading_names[i])] = std::move(*member(copy, i));
+  }
+}
+
+}  // namespace burn
+}  // namespace detail
+
+std::optional<BurnHeading> burn_heading(const Snapshot& opened) {
+  BurnHeading heading;
+  for (std::size_t i = 0; i < std::size(detail::burn::heading_names); ++i) {
+    const auto& origin = opened.data()->origin;
+    const auto found = origin.find("burn." + std::string(detail::burn::heading_names[i]));
+    if (found == origin.end()) return std::nullopt;
+    *detail::burn::member(heading, i) = found->second;
+  }
+  return heading;
+}
+
+}  // namespace v0
+}  // namespace stele

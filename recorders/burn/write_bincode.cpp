@@ -1,0 +1,242 @@
+// Snapshot -> bincode, along the types of what it shows.
+#include <utility>
+
+#include "bincode.hpp"
+#include "fields.hpp"
+#include "record.hpp"
+#include "snapshot_internal.hpp"
+#include "stele/precision/element.hpp"
+#include "tree.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace burn {
+namespace {
+
+class BincodeWriter {
+ public:
+  BincodeWriter(const Snapshot& snapshot, BurnEra era, bool allow_loss, Gather* gather, ReadContext& context,
+                std::uint64_t& size)
+      : snapshot_(snapshot),
+        tree_(snapshot),
+        era_(era),
+        allow_loss_(allow_loss),
+        gather_(gather),
+        context_(context),
+        size_(size) {}
+
+  Status run(Heading heading, const TypeInfo& type) {
+    if (!snapshot_.metadata().empty() && !allow_loss_) {
+      return Error(Errc::not_representable, "bincode has no place for metadata")
+          .found(snapshot_.metadata().begin()->first);
+    }
+    for (std::size_t i = 0; i < std::size(heading_names); ++i) text(*member(heading, i));
+    STELE_TRY(node(type, tree_.root(), 0));
+    STELE_TRY(flush());
+    if (!allow_loss_ && written_ != snapshot_.leaf_count()) {
+      return Error(Errc::not_representable, "tensors that the class does not have")
+          .expected(std::to_string(written_))
+          .found(std::to_string(snapshot_.leaf_count()));
+    }
+    return {};
+  }
+
+ private:
+  Error refuse(Errc code, const char* why) const { return Error(code, why).path(path_); }
+  void byte(unsigned b) { out_.push_back(static_cast<std::byte>(b)); }
+  void number(std::uint64_t n) { append_number(out_, n); }
+  void text(std::string_view text) {
+    number(text.size());
+    const auto bytes = std::as_bytes(std::span(text));
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
+  Status flush() {
+    size_ += out_.size();
+    if (gather_ != nullptr) STELE_TRY(gather_->write(out_));
+    out_.clear();
+    return {};
+  }
+
+  Status node(const TypeInfo& type, const Place& place, unsigned depth) {
+    if (depth > max_depth) return refuse(Errc::limit, "a record that is nested too deep");
+    const bool there = !tree_.absent(place);
+    switch (type.kind) {
+      case TypeKind::constant:
+        byte(0);
+        return {};
+      case TypeKind::tensor:
+        return tensor(place);
+      case TypeKind::value:
+        return value(*type.value, place);
+      case TypeKind::module: {
+        const bool in_record = std::exchange(in_record_, is_record_class(type));
+        STELE_TRY_ASSIGN(const std::vector<Field>* fields, fields_.of(type));
+        std::uint32_t hint = 0;
+        for (const Field& field : *fields) {
+          if (field.recorded == Field::none) {
+            append_constant(field, era_, out_);
+          } else {
+            const TypeInfo& inner = *type.fields[field.recorded].type;
+            STELE_TRY(child(inner, field.name, tree_.child(place, field.name, hint), depth));
+          }
+        }
+        in_record_ = in_record;
+        return {};
+      }
+      case TypeKind::tuple:
+        return elements(type, place, type.fields.size(), depth);
+      case TypeKind::array:
+        return elements(type, place, type.container->size(nullptr), depth);
+      case TypeKind::list: {
+        std::size_t n = 0;
+        std::size_t gap = 0;
+        if (there && !tree_.count(place, n, gap)) return refuse(Errc::missing, "a list with gaps");
+        number(n);
+        return elements(type, place, n, depth);
+      }
+      case TypeKind::map: {
+        std::vector<std::pair<std::string, Place>> all;
+        tree_.each(place, [&](std::string_view key, const Place& at) { all.emplace_back(key, at); });
+        number(all.size());
+        for (const auto& [key, at] : all) {
+          text(key);
+          STELE_TRY(child(*type.element, key, at, depth));
+        }
+        return {};
+      }
+      case TypeKind::variant:
+        for (std::size_t i = 0; i < type.fields.size(); ++i) {
+          std::uint32_t hint = 0;
+          const Place at = tree_.child(place, type.fields[i].name, hint);
+          if (!at.exists) continue;
+          number(i);
+          return child(*type.fields[i].type, type.fields[i].name, at, depth);
+        }
+        return refuse(Errc::missing, "a variant without one of its alternatives");
+      case TypeKind::optional:
+        byte(there ? 1 : 0);
+        return there ? node(*type.element, place, depth + 1) : Status();
+      case TypeKind::pointer:
+      case TypeKind::shared:
+        if (!there) return refuse(Errc::not_representable, "a null pointer, which Rust does not have");
+        return node(*type.element, place, depth + 1);
+    }
+    return {};
+  }
+  Status elements(const TypeInfo& type, const Place& place, std::size_t n, unsigned depth) {
+    std::uint32_t hint = 0;
+    for (std::size_t i = 0; i < n; ++i) {
+      const TypeInfo& inner = type.kind == TypeKind::tuple ? *type.fields[i].type : *type.element;
+      STELE_TRY(child(inner, std::to_string(i), tree_.element(place, i, hint), depth));
+    }
+    return {};
+  }
+  Status child(const TypeInfo& type, std::string_view name, const Place& place, unsigned depth) {
+    const std::size_t size = path_.size();
+    if (size != 0) path_ += '.';
+    append_segment(path_, name);
+    STELE_TRY(node(type, place, depth + 1));
+    path_.resize(size);
+    return {};
+  }
+
+  Status value(const ValueOps& ops, const Place& place) {
+    const bool there = place.node != no_index && tree_.node(place.node).kind == NodeKind::value;
+    if (!in_record_) {
+      byte(0);
+      if (!there || allow_loss_) return {};
+      return refuse(Errc::not_representable, "bincode has no place for a number or text of a module");
+    }
+    if (!there) return refuse(Errc::missing, "a value that is not there");
+    const Value& v = snapshot_.value(tree_.node(place.node));
+    const std::int64_t* i = v.as_i64();
+    const DTypeClass kind = dtype_class(ops.dtype);
+    if (ops.dtype == DType::string && v.as_string() != nullptr) {
+      if (v.as_string()->size() > Cursor::most) return refuse(Errc::not_representable, "a text that is too long");
+      return text(*v.as_string()), Status();
+    }
+    if (ops.dtype == DType::boolean && v.as_bool() != nullptr) return byte(*v.as_bool() ? 1 : 0), Status();
+    if (kind == DTypeClass::unsigned_int && ((i != nullptr && *i >= 0) || v.as_u64() != nullptr)) {
+      const std::uint64_t n = i != nullptr ? static_cast<std::uint64_t>(*i) : *v.as_u64();
+      ops.dtype == DType::u8 ? byte(static_cast<unsigned>(n)) : number(n);
+      return {};
+    }
+    if (kind == DTypeClass::signed_int && i != nullptr) {
+      ops.dtype == DType::i8 ? byte(static_cast<unsigned>(*i) & 0xff) : number(to_zigzag(*i));
+      return {};
+    }
+    if (is_plain_float(ops.dtype) && (v.as_f64() != nullptr || i != nullptr)) {
+      return floating(ops.dtype, v.as_f64() != nullptr ? *v.as_f64() : static_cast<double>(*i));
+    }
+    return refuse(Errc::not_representable, "a value of a type that a Rust record has not");
+  }
+  Status floating(DType dtype, double number) {
+    std::byte bytes[8];
+    const auto f = static_cast<float>(number);
+    switch (dtype) {
+      case DType::f64:
+        store_le(bytes, std::bit_cast<std::uint64_t>(number));
+        break;
+      case DType::f32:
+        store_le(bytes, std::bit_cast<std::uint32_t>(f));
+        break;
+      default:
+        this->number(dtype == DType::f16 ? std::bit_cast<std::uint16_t>(float16(f))
+                                         : std::bit_cast<std::uint16_t>(bfloat16(f)));
+        return {};
+    }
+    out_.insert(out_.end(), bytes, bytes + element_size(dtype));
+    return {};
+  }
+
+  Status tensor(const Place& place) {
+    if (place.node == no_index || tree_.node(place.node).kind != NodeKind::tensor) {
+      return refuse(Errc::missing, "a tensor of the class that is not there");
+    }
+    const LeafView leaf = snapshot_.leaf(tree_.node(place.node).index);
+    STELE_TRY_ASSIGN(const auto shape, shape_of(leaf));
+    STELE_TRY_ASSIGN(const Value dtype, spell_dtype(leaf, era_));
+    if (!is_bare(leaf) && (!in_record_ || leaf.id())) text(id_text_of(leaf, path_));
+    number(leaf.byte_size());
+    STELE_TRY(flush());
+    if (gather_ != nullptr) STELE_TRY(gather_->leaf(leaf, context_));
+    size_ += leaf.byte_size();
+    number(shape.size());
+    for (const Extent e : shape) number(e);
+    ++written_;
+    auto spelled = append_dtype(out_, dtype, era_);
+    return spelled ? Status() : Status(std::move(spelled).error().path(path_));
+  }
+
+  const Snapshot& snapshot_;
+  Tree tree_;
+  BurnEra era_;
+  bool allow_loss_;
+  Gather* gather_;
+  ReadContext& context_;
+  std::uint64_t& size_;
+  Fields fields_;
+  bool in_record_ = false;  // the innermost class is a burn_record
+  std::size_t written_ = 0;
+  std::vector<std::byte> out_;
+  std::string path_;
+};
+
+}  // namespace
+
+Status write_bincode(const Snapshot& snapshot, Heading heading, BurnEra era, const BurnOptions& options,
+                     bool allow_loss, Gather* gather, ReadContext& context, std::uint64_t& size) {
+  const TypeInfo* type = options.schema ? &options.schema->info() : snapshot.data()->type;
+  if (type == nullptr) {
+    return Error(Errc::needs_layout, "bincode says no names, so that the type must be known")
+        .expected("a module, or BurnOptions::schema")
+        .found("a snapshot of neither");
+  }
+  return BincodeWriter(snapshot, era, allow_loss, gather, context, size).run(std::move(heading), *type);
+}
+
+}  // namespace burn
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,250 @@
+// Snapshot -> tokens.
+#include <utility>
+#include <vector>
+
+#include "fields.hpp"
+#include "record.hpp"
+#include "snapshot_internal.hpp"
+#include "tree.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace burn {
+namespace {
+
+class NamedWriter {
+ public:
+  NamedWriter(const Snapshot& snapshot, BurnEra era, Out& out)
+      : snapshot_(snapshot), tree_(snapshot), era_(era), out_(out) {}
+
+  Status run(Heading heading) {
+    const auto& own = snapshot_.metadata();
+    for (const auto& [key, text] : own) {
+      if (key.size() > max_text || text.size() > max_text) return too_long(key.substr(0, 40));
+    }
+    STELE_TRY(out_.begin_map(own.empty() ? 3 : 4));
+    STELE_TRY(out_.key("metadata"));
+    STELE_TRY(out_.begin_map(std::size(heading_names)));
+    for (std::size_t i = 0; i < std::size(heading_names); ++i) {
+      STELE_TRY(out_.key(heading_names[i]));
+      STELE_TRY(out_.value(Value(std::move(*member(heading, i)))));
+    }
+    STELE_TRY(out_.end());
+    STELE_TRY(out_.key("item"));
+    STELE_TRY(write(snapshot_.data()->type, tree_.root(), 0));
+    if (!own.empty()) {
+      STELE_TRY(out_.key(own_key));
+      STELE_TRY(out_.begin_map(own.size()));
+      for (const auto& [key, text] : own) {
+        STELE_TRY(out_.key(key));
+        STELE_TRY(out_.value(Value(text)));
+      }
+      STELE_TRY(out_.end());
+    }
+    STELE_TRY(out_.key("_b"));
+    STELE_TRY(out_.unit());
+    STELE_TRY(out_.end());
+    return out_.finish();
+  }
+
+ private:
+  struct Child {
+    std::string name;  // empty: an element
+    Place place;
+  };
+  /// A parameter has up to 8 levels of its own.
+  static constexpr unsigned deepest = max_depth - 10;
+
+  Error too_deep() const {
+    return Error(Errc::not_representable, "Burn's records are nested less deep")
+        .path(path_)
+        .expected(std::to_string(deepest) + " levels at most");
+  }
+  Error too_long(std::string path) const {
+    return Error(Errc::not_representable, "a text that is too long for a record of Burn's")
+        .path(std::move(path))
+        .expected(std::to_string(max_text) + " bytes at most");
+  }
+  /// What is written is read again.
+  Status check(const Value& value, unsigned depth) const {
+    if (depth > deepest) return too_deep();
+    if (value.as_bytes() != nullptr) {  // where there are bytes there is a tensor
+      return Error(Errc::not_representable, "bytes as a value, which Burn's records do not have").path(path_);
+    }
+    if (const auto* text = value.as_string(); text != nullptr && text->size() > max_text) return too_long(path_);
+    if (const auto* list = value.as_list()) {
+      for (const Value& element : *list) STELE_TRY(check(element, depth + 1));
+    }
+    if (const auto* map = value.as_map()) {
+      for (const auto& [key, element] : *map) {
+        if (key.size() > max_text) return too_long(path_);
+        STELE_TRY(check(element, depth + 1));
+      }
+    }
+    return {};
+  }
+
+  /// `type` is null where it is not known.
+  Status write(const TypeInfo* type, const Place& place, unsigned depth) {
+    if (depth > deepest) return too_deep();
+    bool optional = type == nullptr;
+    while (type != nullptr && is_holder(*type)) {
+      optional = true;
+      type = type->element;
+    }
+    if (tree_.absent(place)) {
+      // Numbers of a module came from bincode, which has nothing for them; Burn has nothing here, too.
+      if (optional || (place.exists && type->kind == TypeKind::value && !in_record_)) return out_.nil();
+      // Flat names say nothing of what is empty.
+      if (type->kind == TypeKind::module) return module(*type, place, depth);
+      if (type->kind == TypeKind::list || type->kind == TypeKind::map) {
+        STELE_TRY(type->kind == TypeKind::list ? out_.begin_list(0) : out_.begin_map(0));
+        return out_.end();
+      }
+      return Error(Errc::missing, "a field of the module that is not there").path(path_);
+    }
+    const bool named = place.node != no_index && place.node != 0;  // the root of flat names is none
+    if (named && tree_.node(place.node).kind == NodeKind::tensor) return tensor(tree_.node(place.node));
+    if (named && tree_.node(place.node).kind == NodeKind::value) {
+      const Value& value = snapshot_.value(tree_.node(place.node));
+      STELE_TRY(check(value, depth));
+      auto written = out_.value(value);
+      return written ? std::move(written) : Status(std::move(written).error().path(path_));
+    }
+    if (type != nullptr && type->kind == TypeKind::module) return module(*type, place, depth);
+    return children(type, place, depth);
+  }
+
+  Status children(const TypeInfo* type, const Place& place, unsigned depth) {
+    std::vector<Child> all;
+    tree_.each(place, [&](std::string_view key, const Place& child) { all.push_back({std::string(key), child}); });
+    const bool list = is_list(type, place, all.size());
+    if (list) {
+      std::uint32_t hint = 0;
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] = {{}, tree_.element(place, i, hint)};
+    }
+    STELE_TRY(list ? out_.begin_list(all.size()) : out_.begin_map(all.size()));
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!list) STELE_TRY(out_.key(all[i].name));
+      const TypeInfo* inner = nullptr;
+      if (type != nullptr) {
+        inner = type->element;
+        if (type->kind == TypeKind::tuple) inner = type->fields[i].type;
+        if (type->kind == TypeKind::variant) inner = alternative(*type, all[i].name);
+      }
+      STELE_TRY(child(inner, list ? std::to_string(i) : all[i].name, all[i].place, depth));
+    }
+    return out_.end();
+  }
+  static const TypeInfo* alternative(const TypeInfo& type, std::string_view name) {
+    for (const FieldInfo& field : type.fields) {
+      if (field.name == name) return field.type;
+    }
+    return nullptr;
+  }
+  bool is_list(const TypeInfo* type, const Place& place, std::size_t count) const {
+    if (type != nullptr) {
+      return type->kind == TypeKind::list || type->kind == TypeKind::array || type->kind == TypeKind::tuple;
+    }
+    if (place.node != no_index && !(tree_.flat() && place.node == 0)) {
+      const NodeKind kind = tree_.node(place.node).kind;
+      return kind == NodeKind::list || kind == NodeKind::array || kind == NodeKind::tuple;
+    }
+    // Names alone, as nest() guesses: 0, 1, …
+    std::size_t n = 0;
+    std::size_t gap = 0;
+    return count != 0 && tree_.count(place, n, gap) && n == count;
+  }
+
+  Status child(const TypeInfo* type, std::string_view name, const Place& place, unsigned depth) {
+    const std::size_t size = path_.size();
+    if (size != 0) path_ += '.';
+    if (name.size() > max_text) return too_long(path_);
+    append_segment(path_, name);
+    STELE_TRY(write(type, place, depth + 1));
+    path_.resize(size);
+    return {};
+  }
+
+  Status module(const TypeInfo& type, const Place& place, unsigned depth) {
+    STELE_TRY_ASSIGN(const std::vector<Field>* fields, fields_.of(type));
+    const bool in_record = std::exchange(in_record_, is_record_class(type));
+    STELE_TRY(out_.begin_map(fields->size()));
+    std::uint32_t hint = 0;
+    for (const Field& field : *fields) {
+      STELE_TRY(out_.key(field.name));
+      if (field.recorded == Field::none) {
+        STELE_TRY(constant(field));
+      } else {
+        STELE_TRY(child(type.fields[field.recorded].type, field.name, tree_.child(place, field.name, hint), depth));
+      }
+    }
+    in_record_ = in_record;
+    return out_.end();
+  }
+  Status constant(const Field& field) {
+    const bool list = field.array && (field.module || field.variant || era_ < BurnEra::v0_21);
+    if (list) STELE_TRY(out_.begin_list(field.length));
+    for (std::uint64_t i = 0; i < (list ? field.length : 1); ++i) {
+      if (field.variant) {
+        STELE_TRY(out_.begin_map(1));
+        STELE_TRY(out_.key(field.alternative));
+      }
+      STELE_TRY(field.module ? fields_of_constant(field) : out_.nil());
+      if (field.variant) STELE_TRY(out_.end());
+    }
+    return list ? out_.end() : Status();
+  }
+  Status fields_of_constant(const Field& field) {
+    STELE_TRY(out_.begin_map(field.inside.size()));
+    for (const Field& inner : field.inside) {
+      STELE_TRY(out_.key(inner.name));
+      STELE_TRY(constant(inner));
+    }
+    return out_.end();
+  }
+
+  Status tensor(const Node& node) {
+    const LeafView leaf = snapshot_.leaf(node.index);
+    STELE_TRY_ASSIGN(const auto shape, shape_of(leaf));
+    STELE_TRY_ASSIGN(const Value dtype, spell_dtype(leaf, era_));
+    const bool bare = is_bare(leaf) || (in_record_ && !leaf.id());
+    if (!bare) {
+      STELE_TRY(out_.begin_map(2));
+      STELE_TRY(out_.key("id"));
+      STELE_TRY(out_.value(Value(id_text_of(leaf, path_))));
+      STELE_TRY(out_.key("param"));
+    }
+    STELE_TRY(out_.begin_map(3));
+    STELE_TRY(out_.key("bytes"));
+    STELE_TRY(out_.bytes(leaf));
+    STELE_TRY(out_.key("shape"));
+    STELE_TRY(out_.begin_list(shape.size()));
+    for (const Extent e : shape) STELE_TRY(out_.value(Value(std::uint64_t{e})));
+    STELE_TRY(out_.end());
+    STELE_TRY(out_.key("dtype"));
+    STELE_TRY(out_.value(dtype));
+    STELE_TRY(out_.end());
+    return bare ? Status() : out_.end();
+  }
+
+  const Snapshot& snapshot_;
+  Tree tree_;
+  BurnEra era_;
+  Out& out_;
+  Fields fields_;
+  bool in_record_ = false;  // the innermost class is a burn_record
+  std::string path_;
+};
+
+}  // namespace
+
+Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, Out& out) {
+  return NamedWriter(snapshot, era, out).run(std::move(heading));
+}
+
+}  // namespace burn
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

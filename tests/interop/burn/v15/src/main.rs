@@ -1,0 +1,12 @@
+//! Files of Burn 0.15: recorders.
+
+#[path = "../../common/files.rs"]
+mod files;
+#[path = "../../common/list.rs"]
+mod list;
+#[path = "../../common/net.rs"]
+mod net;
+
+fn main() {
+    files::main(files::recorder_files());
+}

@@ -1,0 +1,16 @@
+// One recorder alone: Burn's records and Burnpack.
+#include <stele/recorders/burn.hpp>
+
+#include "model.hpp"
+
+int main() {
+  const stele::BurnRecorder<> recorder;
+  const stele::BurnpackRecorder<> pack;
+  recorder.record(make_model(), "one.mpk").value();
+  recorder.record(make_model(), "one.bin.gz").value();
+  pack.record(make_model(), "one.bpk").value();
+  check(recorder.load_module<Model>("one.mpk").value(), "one.mpk");
+  check(recorder.load_module<Model>("one.bin.gz").value(), "one.bin.gz");
+  check(pack.load_module<Model>("one.bpk").value(), "one.bpk");
+  return 0;
+}
