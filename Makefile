@@ -1,11 +1,12 @@
 # Every target installs what it needs (Debian 12, as root) and builds below build/.
 #
-#   make demo                 build and run examples/digits.cpp and examples/resume.cpp
+#   make demo                 build and run the programs of examples/; mnist with Burn's files where they are there
 #   make test                 build with g++ and run all tests
 #   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
 #   make growth               time per tensor of 10^2 to 10^6 tensors: a table, and docs/growth.svg
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
+#   make bench-burn           Burn's own benchmark, by Burn 0.21 and by stele
 #   make bench-peers          other libraries beside the same limits: a table
 #   make performance          these four, and their tables into docs/performance.md; on a quiet machine
 #   make instructions         instructions of the hot paths, beside those in benchmarks/instructions.txt
@@ -19,6 +20,7 @@
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
+#   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
 #   make interop              check files against the programs of others (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -26,8 +28,8 @@ JOBS ?= 2
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build deps-embedded demo test bench bench-peers growth memory performance instructions
-.PHONY: fuzz docs api deb packaging embedded big-endian interop interop-dl4j interop-paddle torch
+.PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions
+.PHONY: fuzz docs api deb packaging embedded big-endian interop interop-burn interop-dl4j interop-paddle torch
 .PHONY: format format-check tidy clean
 
 deps:
@@ -39,9 +41,10 @@ deps-embedded:
 
 demo: deps-build
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target digits resume
+	cmake --build --preset release -j $(JOBS) --target digits resume mnist
 	build/release/examples/digits examples/data
 	build/release/examples/resume examples/data
+	build/release/examples/mnist examples/data $(wildcard ../shared/fixtures/burn/mnist-web*)
 
 test: check-dev
 
@@ -92,6 +95,15 @@ bench-peers: deps
 	    cargo build --locked --release -q -j $(JOBS) --manifest-path benchmarks/peers/Cargo.toml
 	@benchmarks/peers.py build/bench build/release/benchmarks/bench_peers build/peers/venv/bin/python \
 	    build/peers/cargo/release/peers
+
+# Burn's own benchmark, by Burn 0.21 and by stele. Wants cargo.
+bench-burn: deps
+	cmake --preset release -D STELE_BENCHMARKS=ON
+	cmake --build --preset release -j $(JOBS) --target bench_burn
+	CARGO_TARGET_DIR=$(CURDIR)/build/interop-burn/target cargo build --locked --release -q -j $(JOBS) \
+	    --manifest-path tests/interop/burn/v21/Cargo.toml
+	@benchmarks/burn.py build/bench/burn build/release/benchmarks/bench_burn \
+	    build/interop-burn/target/release/burn-files-v21
 
 # The figures of docs/performance.md anew.
 performance:
@@ -167,6 +179,13 @@ build/interop-paddle/installed: tests/interop/paddle-requirements.txt
 	python3 -m venv build/interop-paddle
 	build/interop-paddle/bin/pip install --disable-pip-version-check -q -r $<
 	touch $@
+
+# The compiler of Rust is no package of the system: https://rustup.rs.
+interop-burn: deps
+	@cargo --version || { echo "make interop-burn: wants cargo 1.92 or later: https://rustup.rs" >&2; exit 1; }
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target interop_burn
+	BURN_PROGRAM=$(CURDIR)/build/dev/tests/interop_burn tests/interop/burn.sh
 
 torch: deps build/torch/python/installed
 	cmake --preset dev -B build/torch -D STELE_TORCH=ON -D STELE_SOURCE_CHECKS=OFF
