@@ -101,9 +101,9 @@ bench-burn: deps
 	cmake --preset release -D STELE_BENCHMARKS=ON
 	cmake --build --preset release -j $(JOBS) --target bench_burn
 	CARGO_TARGET_DIR=$(CURDIR)/build/interop-burn/target cargo build --locked --release -q -j $(JOBS) \
-	    --manifest-path tests/interop/burn/v21/Cargo.toml
+	    --manifest-path tests/interop/burn/v21/Cargo.toml --bin burn-bench-v21
 	@benchmarks/burn.py build/bench/burn build/release/benchmarks/bench_burn \
-	    build/interop-burn/target/release/burn-files-v21
+	    build/interop-burn/target/release/burn-bench-v21
 
 # The figures of docs/performance.md anew.
 performance:

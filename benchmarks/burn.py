@@ -27,7 +27,7 @@ def main(folder, ours, theirs):
             for _ in range(ROUNDS):
                 path = os.path.join(folder, "model." + form)
                 least, _ = once([ours, order, "raw", os.path.join(folder, "raw"), "2"])
-                for who, command in (("Burn", [theirs, "bench", order, form, path, "--times", "2"]),
+                for who, command in (("Burn", [theirs, order, form, path, "--times", "2"]),
                                      ("stele", [ours, order, form, path, "2"])):
                     seconds, grown = once(command)
                     ratios.setdefault((order, who), []).append(seconds / least)

@@ -175,7 +175,7 @@ bool CborReader::read(Value& out, std::uint64_t& memory, unsigned depth) {
     }
     case CborKind::map: {
       if (depth == 0) return fail(Errc::limit, "at most 60 levels of lists and maps");
-      if (!spend(h.number * (sizeof(Value::Map::value_type) + sizeof text))) return false;
+      if (!spend(h.number * (sizeof(Value::Map::value_type) + sizeof(std::string_view)))) return false;
       Value::Map map(static_cast<std::size_t>(h.number));
       std::vector<std::string_view> keys;
       keys.reserve(map.size());

@@ -238,7 +238,6 @@ class OptimizerWriter {
 
   Result<Snapshot> flat() {
     to_.set_flat();
-    std::erase_if(metadata_, [](const auto& entry) { return entry.first.starts_with("burn."); });
     for (std::size_t i = 0; i < states_.size(); ++i) {
       if (states_[i].empty()) continue;
       const Parameter& parameter = parameters_.all()[i];
