@@ -9,6 +9,7 @@
 #include <chrono>
 #include <cstdio>
 #include <fstream>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ namespace {
 
 struct Linear {
   stele::Param<stele::Tensor<float, 2>> weight;
-  stele::Param<stele::Tensor<float, 1>> bias;
+  std::optional<stele::Param<stele::Tensor<float, 1>>> bias;
 };
 struct Large {
   std::vector<Linear> layers;
@@ -32,7 +33,7 @@ Large filled() {
   for (std::size_t i = 0; i < layers; ++i) {
     const std::size_t in = i == 0 ? first_width : width;
     model.layers.push_back(
-        {stele::Tensor<float, 2>::filled({in, width}, 0.25F), stele::Tensor<float, 1>::filled({width}, 0.5F)});
+        {stele::Tensor<float, 2>::filled({in, width}, 0.25F), {stele::Tensor<float, 1>::filled({width}, 0.5F)}});
   }
   return model;
 }
