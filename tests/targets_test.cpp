@@ -78,7 +78,9 @@ TEST_CASE_TEMPLATE("targets: a file that shrinks or changes while it is open", R
     write_text(path, std::string(size, '\x55'));  // into the same file
     Mlp live = model(5);
     const auto loaded = load_snapshot(live, snapshot);
-    CHECK(loaded.has_value() == (!can<R>().checksums && !is_json<R>));
+    // Burnpack has zeros between its tensors, which are checked.
+    const bool padded = std::is_same_v<typename R::format_type, BurnpackFormat>;
+    CHECK(loaded.has_value() == (!can<R>().checksums && !is_json<R> && !padded));
     if (!loaded) CHECK(image(live) == before);
   }
 }
