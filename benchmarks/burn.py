@@ -8,7 +8,7 @@ import statistics
 import subprocess
 import sys
 
-ROUNDS = 5
+ROUNDS = int(os.environ.get("ROUNDS", "5"))
 MODEL = (1024 + 19 * 2048 + 20) * 2048 * 4  # bytes
 
 
