@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -149,6 +150,27 @@ TEST_CASE("burn: plain values of a record") {
   const auto same = values(mpk) == values(json);  // but for f32: JSON has its shortest digits
   CHECK(!same);
   CHECK(mpk.find("tensor")->annotations()->contains("burn.bare"));
+}
+
+TEST_CASE("burn: a real model in MessagePack is written again byte for byte") {
+  const char* const shared = std::getenv("STELE_SHARED");
+  const std::string file =
+      (shared != nullptr ? std::string(shared) : std::string(STELE_TEST_DATA) + "/../../../shared") +
+      "/fixtures/burn/modern-lstm-2690895bd.mpk";
+  if (!std::filesystem::exists(file)) {
+    MESSAGE("left out: there is no " << file);
+    return;
+  }
+  const stele::MemoryRecorder<BurnFormat> recorder;
+  const Snapshot opened = good(recorder.open(file));
+  CHECK(stele::burn_heading(opened)->version == "0.17.0");
+  const auto leaf = opened.find("stacked_lstm.layers.0.weight_ih.weight");
+  REQUIRE(leaf);
+  CHECK(stele::Shape(leaf->shape()) == stele::Shape({1, 128}));
+  CHECK(leaf->dtype() == stele::DType::f16);
+  CHECK(stele::detail::burn::id_text(*leaf->id()) == "lrfckrk4a5oj6");
+  CHECK(recorder.verify(file));
+  CHECK(text_of(good(recorder.record(opened))) == read_text(file));
 }
 
 }  // namespace
