@@ -25,6 +25,9 @@
 #   make format format-check tidy deps clean
 
 JOBS ?= 2
+# Objects are found again by a compiler cache from any checkout.
+export CCACHE_BASEDIR = $(CURDIR)
+export CCACHE_NOHASHDIR = 1
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test

@@ -16,7 +16,7 @@ using namespace stele_test;
 using namespace std::string_literals;
 using Names = std::vector<std::string>;
 
-std::string golden(const std::string& name) { return read_text(STELE_TEST_DATA "/archive/" + name + ".zip"); }
+std::string golden(const std::string& name) { return read_text(test_data() + "/archive/" + name + ".zip"); }
 
 template <class T>
 Array counted(DType dtype, std::vector<Extent> shape, const std::vector<T>& numbers) {

@@ -27,7 +27,7 @@ using stele::Snapshot;
 namespace stele_test {
 namespace {
 
-std::string golden(const std::string& name) { return std::string(STELE_TEST_DATA) + "/burn/" + name; }
+std::string golden(const std::string& name) { return test_data() + "/burn/" + name; }
 
 /// Files that hold the model, of all versions: "0.21.0/net-full.mpk", …
 std::vector<std::string> models() {
@@ -154,9 +154,8 @@ TEST_CASE("burn: plain values of a record") {
 
 TEST_CASE("burn: a real model in MessagePack is written again byte for byte") {
   const char* const shared = std::getenv("STELE_SHARED");
-  const std::string file =
-      (shared != nullptr ? std::string(shared) : std::string(STELE_TEST_DATA) + "/../../../shared") +
-      "/fixtures/burn/modern-lstm-2690895bd.mpk";
+  const std::string file = (shared != nullptr ? std::string(shared) : test_data() + "/../../../shared") +
+                           "/fixtures/burn/modern-lstm-2690895bd.mpk";
   if (!std::filesystem::exists(file)) {
     MESSAGE("left out: there is no " << file);
     return;

@@ -25,7 +25,7 @@ using namespace std::string_literals;
 
 std::string shared_file(const std::string& name) {
   const char* const shared = std::getenv("STELE_SHARED");
-  return (shared != nullptr ? shared : STELE_TEST_DATA "/../../../shared"s) + "/fixtures/burn/" + name;
+  return (shared != nullptr ? shared : test_data() + "/../../../shared"s) + "/fixtures/burn/" + name;
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ TEST_CASE("burnpack: a file of Burn's examples") {
 }
 
 TEST_CASE("burnpack: files that releases of Burn wrote") {
-  const std::string folder = STELE_TEST_DATA "/burn";
+  const std::string folder = test_data() + "/burn";
   if (!std::filesystem::exists(folder)) {
     MESSAGE("left out: there are no files");
     return;

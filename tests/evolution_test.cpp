@@ -36,7 +36,7 @@ using Floats = std::vector<float>;
 
 template <class R>
 std::string old_path(std::string_view group) {
-  return std::string(STELE_TEST_DATA) + "/evolution/" + old_file<typename R::format_type>(group);
+  return test_data() + "/evolution/" + old_file<typename R::format_type>(group);
 }
 
 /// Loads M from `from` in each way there is, and shows it to `check`.

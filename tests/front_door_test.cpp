@@ -45,7 +45,7 @@ TEST_CASE("front door: a file of one tensor") {
 }
 
 TEST_CASE("front door: files of others, by content") {
-  const std::string data = STELE_TEST_DATA;
+  const std::string data = test_data();
   const std::pair<const char*, const char*> files[] = {
       {"/nnef/model.nnef", "nnef"},
       {"/nnef/model.nnef.tgz", "nnef-tgz"},

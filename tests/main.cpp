@@ -1,2 +1,10 @@
 #define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <doctest/doctest.h>
+
+#include "support/temp_dir.hpp"
+
+// Only this file is compiled with the path, so that a compiler cache serves every checkout.
+const std::string& stele_test::test_data() {
+  static const std::string folder = STELE_TEST_DATA;
+  return folder;
+}

@@ -248,10 +248,10 @@ TEST_CASE("nnef: every truncation and every flipped bit of tensor files") {
       File{.bits = 3, .code = 2, .extents = {2, 3}, .length = 3, .data = "abc"}.make(),
       File{.bits = 1, .code = 5, .extents = {1, 2, 1, 1, 1, 1, 1, 5}, .length = 2, .data = "ab"}.make(),
       File{.code = 0x10000, .data = "abcdefgh"}.make(),
-      read_text(STELE_TEST_DATA "/nnef/by_hand/provisional_quantized_4.dat"),
-      read_text(STELE_TEST_DATA "/nnef/provisional/f64-2x1x2.dat"),
-      read_text(STELE_TEST_DATA "/nnef/by_hand/four_bytes_more.dat"),
-      read_text(STELE_TEST_DATA "/nnef/by_hand/logarithmic_0x11_8_signed.dat"),
+      read_text(test_data() + "/nnef/by_hand/provisional_quantized_4.dat"),
+      read_text(test_data() + "/nnef/provisional/f64-2x1x2.dat"),
+      read_text(test_data() + "/nnef/by_hand/four_bytes_more.dat"),
+      read_text(test_data() + "/nnef/by_hand/logarithmic_0x11_8_signed.dat"),
   };
   LoadOptions dequantized;
   dequantized.dequantize = true;
@@ -444,7 +444,7 @@ TEST_CASE("nnef: many variables") {
 
 TEST_CASE("nnef: archives that lie") {
   const NnefRecorder<> archives(NnefFormat({.container = NnefContainer::tgz}));
-  const std::string tar = read_text(STELE_TEST_DATA "/nnef/model.nnef.tar");
+  const std::string tar = read_text(test_data() + "/nnef/model.nnef.tar");
   REQUIRE(archives.open(bytes_of(tar)).has_value());
   // A member whose name leads elsewhere: the checksum made right.
   std::string evil = tar;
@@ -458,7 +458,7 @@ TEST_CASE("nnef: archives that lie") {
   std::snprintf(digits, sizeof digits, "%06o", sum);
   evil.replace(at + 148, 7, digits, 7);
   CHECK_FALSE(archives.open(bytes_of(evil)).has_value());
-  const std::string tgz = read_text(STELE_TEST_DATA "/nnef/model.nnef.tgz");
+  const std::string tgz = read_text(test_data() + "/nnef/model.nnef.tgz");
   for (std::size_t size = 0; size < tgz.size(); size += sanitizers ? 97 : 13) {
     CHECK_FALSE(archives.open(bytes_of(tgz.substr(0, size))).has_value());
   }
@@ -474,7 +474,7 @@ TEST_CASE("nnef: archives that lie") {
 
 TEST_CASE("nnef: files of another writer") {
   const char* const shared = std::getenv("STELE_SHARED");
-  const std::string folder = (shared != nullptr ? shared : STELE_TEST_DATA "/../../../shared") + "/fixtures/nnef/"s;
+  const std::string folder = (shared != nullptr ? shared : test_data() + "/../../../shared") + "/fixtures/nnef/"s;
   if (!std::filesystem::exists(folder)) {
     MESSAGE("left out: there is no shared folder");
     return;

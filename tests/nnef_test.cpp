@@ -34,7 +34,7 @@ using stele::Snapshot;
 namespace stele_test {
 namespace {
 
-std::string golden(const std::string& name) { return std::string(STELE_TEST_DATA) + "/nnef/" + name; }
+std::string golden(const std::string& name) { return test_data() + "/nnef/" + name; }
 
 /// A line of expected.txt: its README.md says what is in it.
 struct Fact {

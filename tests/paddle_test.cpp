@@ -45,7 +45,7 @@ using stele::Value;
 namespace stele_test {
 namespace {
 
-std::string golden(const std::string& name) { return std::string(STELE_TEST_DATA) + "/paddle/" + name; }
+std::string golden(const std::string& name) { return test_data() + "/paddle/" + name; }
 
 /// A tensor as tests/interop/paddle_files.py describes it.
 struct Fact {

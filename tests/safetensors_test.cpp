@@ -21,9 +21,7 @@ using namespace std::string_literals;
 
 const SafetensorsRecorder<> recorder;
 
-std::string golden(const std::string& name) {
-  return read_text(STELE_TEST_DATA "/safetensors/" + name + ".safetensors");
-}
+std::string golden(const std::string& name) { return read_text(test_data() + "/safetensors/" + name + ".safetensors"); }
 
 /// Element k of every tensor, by the rule of tests/data/safetensors/README.md.
 std::string by_rule(DType dtype, std::size_t bytes) {
@@ -241,7 +239,7 @@ TEST_CASE("safetensors: a module gives the reference's bytes") {
 
 TEST_CASE("safetensors: a file of another writer") {
   const char* const shared = std::getenv("STELE_SHARED");
-  const std::string folder = shared != nullptr ? shared : STELE_TEST_DATA "/../../../shared";
+  const std::string folder = shared != nullptr ? shared : test_data() + "/../../../shared";
   const std::string path = folder + "/fixtures/safetensors/multi_layer.safetensors";
   if (!std::filesystem::exists(path)) {
     MESSAGE("left out: there is no shared folder");

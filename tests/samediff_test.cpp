@@ -244,7 +244,7 @@ Model model(std::size_t rows) {
 }  // namespace
 
 TEST_CASE("samediff: files that DL4J wrote") {
-  const auto files = files_in(STELE_TEST_DATA "/samediff", ".fb");
+  const auto files = files_in(test_data() + "/samediff", ".fb");
   REQUIRE(files.size() >= 40);
   for (const std::string& file : files) {
     CAPTURE(file);
@@ -277,7 +277,7 @@ TEST_CASE("samediff: files that DL4J wrote") {
 }
 
 TEST_CASE("samediff: what DL4J wrote comes back from every container, and through an archive") {
-  for (const std::string& file : files_in(STELE_TEST_DATA "/samediff", ".fb")) {
+  for (const std::string& file : files_in(test_data() + "/samediff", ".fb")) {
     CAPTURE(file);
     const auto before = open_samediff(file);
     REQUIRE_MESSAGE(before, why(before));
@@ -300,7 +300,7 @@ TEST_CASE("samediff: what DL4J wrote comes back from every container, and throug
 }
 
 TEST_CASE("samediff: the fixtures of DL4J's own tests") {
-  const fs::path folder = fs::path(STELE_TEST_DATA) / "../../../shared/fixtures/samediff";
+  const fs::path folder = fs::path(test_data()) / "../../../shared/fixtures/samediff";
   if (!fs::exists(folder)) {
     MESSAGE("left out: no ../shared/fixtures/samediff");
     return;

@@ -175,7 +175,7 @@ Error open_error(const std::string& file) {
 Errc open_code(const std::string& file) { return open_error(file).code(); }
 Errc open_code(const std::vector<Raw>& entries) { return open_code(archive(entries)); }
 
-std::string golden(const std::string& name) { return read_text(STELE_TEST_DATA "/tar/" + name); }
+std::string golden(const std::string& name) { return read_text(test_data() + "/tar/" + name); }
 
 }  // namespace
 

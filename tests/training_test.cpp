@@ -14,13 +14,15 @@
 #include <string_view>
 #include <vector>
 
+#include "support/temp_dir.hpp"
+
 using namespace stele;
 using namespace std::string_literals;
 namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kData = fs::path(STELE_TEST_DATA) / "samediff";
+const fs::path kData = fs::path(stele_test::test_data()) / "samediff";
 
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -207,7 +207,7 @@ Errc read_error(const RawZip& file) {
   return read ? Errc::none : read.error().code();
 }
 
-std::string golden(const std::string& name) { return read_text(STELE_TEST_DATA "/zip/" + name + ".zip"); }
+std::string golden(const std::string& name) { return read_text(test_data() + "/zip/" + name + ".zip"); }
 
 std::string line() {
   std::string text;

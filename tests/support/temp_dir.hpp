@@ -15,6 +15,9 @@
 
 namespace stele_test {
 
+/// The folder tests/data.
+const std::string& test_data();
+
 /// The names in a folder, sorted.
 inline std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names;
