@@ -17,6 +17,7 @@
 #include "stele/sink.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
+#include "support/temp_dir.hpp"
 
 namespace {
 
