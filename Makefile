@@ -10,7 +10,8 @@
 #   make bench-peers          other libraries beside the same limits: a table
 #   make performance          these four, and their tables into docs/performance.md; on a quiet machine
 #   make instructions         instructions of the hot paths, beside those in benchmarks/instructions.txt
-#   make fuzz SECONDS=60      every fuzz target for that long each
+#   make fuzz SECONDS=60      every fuzz target for that long each (TARGETS="json_fuzz stele_fuzz": these)
+#   make fuzz-check           every fuzz target: its seeds, and a fixed number of inputs made from them
 #   make docs                 compile the code blocks of README.md and docs/
 #   make api                  reference of include/stele by doxygen, in build/api/html
 #   make deb                  Debian packages, in build/deb
@@ -32,7 +33,7 @@ FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions
-.PHONY: fuzz docs api deb packaging embedded big-endian interop interop-burn interop-dl4j interop-paddle torch
+.PHONY: fuzz fuzz-check docs api deb packaging embedded big-endian interop interop-burn interop-dl4j interop-paddle torch
 .PHONY: format format-check tidy clean
 
 deps:
@@ -122,7 +123,14 @@ instructions: deps
 fuzz: deps
 	cmake --preset fuzz
 	cmake --build --preset fuzz -j $(JOBS)
-	tools/fuzz.sh $(FUZZ_SECONDS) $(JOBS)
+	TARGETS="$(TARGETS)" tools/fuzz.sh seconds $(FUZZ_SECONDS) $(JOBS)
+
+# The same commit gives the same verdict.
+FUZZ_RUNS ?= 2000
+fuzz-check: deps
+	cmake --preset fuzz
+	cmake --build --preset fuzz -j $(JOBS)
+	tools/fuzz.sh runs $(FUZZ_RUNS) $(JOBS)
 
 docs: deps
 	cmake --preset dev

@@ -1,21 +1,37 @@
 #!/usr/bin/env bash
-# Run every fuzz target for SECONDS, JOBS at a time: tools/fuzz.sh SECONDS [JOBS]
-# Seeds stand in tests/fuzz/corpus/<target>/, words in tests/fuzz/<target>.dict, what is found new goes to
-# build/fuzz/corpus/<target>/, an input that fails to build/fuzz/failures/.
+# Runs every fuzz target, JOBS at a time:
+#
+#   tools/fuzz.sh seconds N [JOBS]  random inputs, for N seconds a target; new ones are kept in build/fuzz/corpus/<target>/
+#   tools/fuzz.sh runs N [JOBS]     the seeds, then N inputs made from them with a fixed seed: one commit, one verdict
+#
+# Seeds are in tests/fuzz/corpus/<target>/, words in tests/fuzz/<target>.dict. any_fuzz takes the seeds of all targets.
+# An input that fails goes to build/fuzz/failures/. TARGETS names the targets to run, all by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-export FUZZ_SECONDS=$1
+case ${1-} in
+  seconds | runs) export FUZZ_MODE=$1 FUZZ_COUNT=$2 ;;
+  *) echo "usage: tools/fuzz.sh seconds|runs N [JOBS]" >&2; exit 2 ;;
+esac
 
 run() {
   name=${1##*/fuzz_}
-  found=build/fuzz/corpus/$name seeds=tests/fuzz/corpus/$name log=build/fuzz/$name.log
+  found=build/fuzz/corpus/$name log=build/fuzz/$name.log
+  seeds=()
+  if [ "$name" = any_fuzz ]; then seeds=(tests/fuzz/corpus/*); elif [ -d "tests/fuzz/corpus/$name" ]; then seeds=("tests/fuzz/corpus/$name"); fi
+  options=(-timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build/fuzz/failures/$name-")
+  [ ! -f "tests/fuzz/$name.dict" ] || options+=(-dict="tests/fuzz/$name.dict")
+  if [ "$FUZZ_MODE" = runs ]; then
+    found=$(mktemp -d)
+    options+=(-seed=1 -runs="$FUZZ_COUNT")
+  else
+    options+=(-max_total_time="$FUZZ_COUNT")
+  fi
   mkdir -p "$found" build/fuzz/failures
-  [ -d "$seeds" ] || seeds=
-  dictionary=
-  [ ! -f "tests/fuzz/$name.dict" ] || dictionary=-dict=tests/fuzz/$name.dict
-  if "$1" -max_total_time="$FUZZ_SECONDS" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
-    -artifact_prefix="build/fuzz/failures/$name-" $dictionary "$found" $seeds >"$log" 2>&1 </dev/null; then
-    echo "fuzz $name: ok, $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") runs in $FUZZ_SECONDS s"
+  verdict=0
+  "$1" "${options[@]}" "$found" "${seeds[@]}" >"$log" 2>&1 </dev/null || verdict=$?
+  [ "$FUZZ_MODE" != runs ] || rm -rf "$found"
+  if [ $verdict = 0 ]; then
+    echo "fuzz $name: ok, $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") runs"
   else
     tail -n 60 "$log"
     echo "fuzz $name: FAILED, log in $log, input in build/fuzz/failures/"
@@ -24,5 +40,11 @@ run() {
 }
 export -f run
 
-find build/fuzz/tests/fuzz -maxdepth 1 -name 'fuzz_*' -type f -executable -print0 | sort -z |
-  xargs -0 -r -n 1 -P "${2:-2}" bash -c 'run "$1"' run
+targets=build/fuzz/tests/fuzz
+{
+  if [ -n "${TARGETS:-}" ]; then
+    for name in $TARGETS; do printf '%s\0' "$targets/fuzz_$name"; done
+  else
+    find "$targets" -maxdepth 1 -name 'fuzz_*' -type f -executable -print0 | sort -z
+  fi
+} | xargs -0 -r -n 1 -P "${3:-2}" bash -c 'run "$1"' run

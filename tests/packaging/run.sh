@@ -42,7 +42,7 @@ with_pkg_config() {  # with_pkg_config NAME FOLDER
   local found  # words, to be split
   found=$(PKG_CONFIG_PATH=$2 pkg-config --cflags --libs "stele >= 0.1")
   # shellcheck disable=SC2086
-  quietly "$CXX" "${flags[@]}" "$consumer/stele.cpp" -o "$work/$1/use" $found
+  quietly "$CXX" "${flags[@]}" "$consumer/all.cpp" -o "$work/$1/use" $found
   run "$work/$1/use"
 }
 no_path_of_ours() {  # in what is installed or packed
@@ -54,7 +54,17 @@ quietly cmake --install build/release --prefix "$work/elsewhere"
 mv "$work/elsewhere" "$work/prefix"
 no_path_of_ours "$work/prefix"
 package=(-D WAY=package -D CMAKE_PREFIX_PATH="$work/prefix")
-with_cmake find_package "${package[@]}"
+
+# Every room alone, by a program that calls what its headers declare.
+with_cmake find_package "${package[@]}" -D EACH=ON
+for program in "$work"/find_package/use_*; do
+  if [ -x "$program" ] && [ -f "$program" ]; then run "$program" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "failed: $program"; }; fi
+done
+# No header is left out, but those for other libraries' types.
+(cd "$work/prefix/include" && find stele -name '*.hpp' -not -path 'stele/detail/*') |
+  grep -vE '^stele/(cereal|eigen|mdspan|torch|xtensor)[.]hpp$' | while read -r header; do
+  grep -qF "#include <$header>" "$consumer"/*.cpp "$consumer"/*.hpp || fail "no program of packaging/consumer uses $header"
+done
 refused find_package-unknown "stele_FOUND to FALSE" "${package[@]}" -D COMPONENTS=unknown
 # A component asks for the packages of its rooms only: transforms for RE2, which the others do not need, and so on.
 without() { printf -- '-DCMAKE_DISABLE_FIND_PACKAGE_%s=ON\n' "$@"; }

@@ -28,8 +28,8 @@
 #include <variant>
 #include <vector>
 
-#include "stele/checkpoint.hpp"
 #include "stele/module.hpp"
+#include "stele/optimizer_state.hpp"
 #include "stele/recorder.hpp"
 #include "stele/schema.hpp"
 #include "stele/value.hpp"

@@ -1,37 +1,22 @@
-// All rooms: the front door and every recorder.
-#include <iostream>
+// One recorder alone: .stele, on the host and by the reader and writer that need no heap.
+#include <cstddef>
 
-#include <stele/stele.hpp>
-#include <stele/transform.hpp>
+#include <stele/recorders/binary.hpp>
+#include <stele/recorders/stele_reader.hpp>
+#include <stele/recorders/stele_writer.hpp>
 
 #include "model.hpp"
 
 int main() {
   const Model model = make_model();
-  const stele::Snapshot renamed = stele::rename(stele::snapshot_of(model).value(), {{"^layers", "blocks"}}).value();
-  std::cout << stele::summary(renamed);
-  stele::save(model, "mine.safetensors").value();
-  check(stele::load<Model>("mine.safetensors").value(), "front door, safetensors");
-  stele::save(model, "mine.json.gz").value();
-  check(stele::load<Model>("mine.json.gz").value(), "front door, JSON");
-
-  stele::save(model, "mine.zip").value();
-  check(stele::load<Model>("mine.zip").value(), "front door, archive");
-
-  stele::BinaryRecorder<stele::HalfPrecision> binary;
-  binary.record(model, "mine.stele").value();
-  check(stele::load<Model>("mine.stele").value(), "front door, .stele in half precision");
-
-  Model in_place = make_model();
-  stele::load_into(in_place, "mine.stele").value();
-  check(in_place, "in place");
-
-  try {
-    stele::load<Model>("missing.stele").value();
-  } catch (const stele::Exception& error) {
-    std::cout << "expected: " << error.what() << "\n";
-    return 0;
-  }
-  std::cerr << "a missing file was loaded\n";
-  return 1;
+  const stele::BytesRecorder<> recorder;
+  const stele::Bytes bytes = recorder.record(model).value();
+  check(recorder.load_module<Model>(bytes.span()).value(), "binary.hpp");
+  stele::format::MemoryFile file;
+  if (file.open(bytes.span()) || file.index().entries() != 2) return 1;
+  std::size_t size = 0;
+  if (stele::written_size(Linear(4, 3, 0.5F), size) || size == 0) return 1;
+  stele::CompressedRecorder<>().record(model, "one.stele").value();
+  check(stele::BinaryRecorder<>().load_module<Model>("one.stele").value(), "compressed");
+  return 0;
 }

@@ -1,4 +1,4 @@
-#include "stele/checkpoint.hpp"
+#include "stele/optimizer_state.hpp"
 
 #include <algorithm>
 #include <map>

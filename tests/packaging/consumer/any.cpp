@@ -1,0 +1,13 @@
+// The front door alone.
+#include <stele/recorders/any.hpp>
+
+#include "model.hpp"
+
+int main() {
+  const Model model = make_model();
+  for (const char* name : {"one.stele", "one.safetensors", "one.json", "one.zip"}) {
+    stele::save(model, name).value();
+    check(stele::load<Model>(name).value(), name);
+  }
+  return stele::find_format("stele") != nullptr ? 0 : 1;
+}

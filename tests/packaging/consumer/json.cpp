@@ -1,0 +1,13 @@
+// One recorder alone: JSON.
+#include <stele/recorders/json.hpp>
+
+#include "model.hpp"
+
+int main() {
+  const stele::JsonRecorder<> recorder;
+  for (const char* path : {"one.json", "one.json.gz", "one.json.zst"}) {
+    recorder.record(make_model(), path).value();
+    check(recorder.load_module<Model>(path).value(), path);
+  }
+  return 0;
+}

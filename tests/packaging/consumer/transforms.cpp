@@ -1,0 +1,17 @@
+// The transforms alone: a snapshot's names and layouts changed.
+#include <stele/pytorch.hpp>
+#include <stele/record.hpp>
+#include <stele/transform.hpp>
+
+#include "model.hpp"
+
+int main() {
+  const Model model = make_model();
+  const stele::Snapshot snapshot = stele::snapshot_of(model).value();
+  const stele::Snapshot there = stele::rename(snapshot, {{"^layers", "blocks"}}).value();
+  check(stele::from_snapshot<Model>(stele::rename(there, {{"^blocks", "layers"}}).value()).value(), "transform.hpp");
+  const std::vector rules = {stele::pytorch::linear_in_out("Linear")};
+  const stele::Snapshot torch = stele::pytorch::restore(snapshot, rules).value();
+  check(stele::from_snapshot<Model>(stele::pytorch::adapt<Model>(torch, rules).value()).value(), "pytorch.hpp");
+  return 0;
+}
