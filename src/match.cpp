@@ -193,6 +193,11 @@ class Matcher {
       return fail(Error(Errc::limit, "more places than the file can mean: aliases of aliased containers").path(path_));
     }
     use(place);
+    if (object != nullptr && type.other_class != nullptr && type.other_class(object) != nullptr) {
+      Error error = derived_error(type, object).path(path_);
+      row(Report::What::mismatched, path_, "expected " + error.expected() + ", found " + error.found());
+      return fail(std::move(error));
+    }
     // What an optional or a pointer is told is meant for what it holds.
     const bool holds =
         type.kind == TypeKind::optional || type.kind == TypeKind::pointer || type.kind == TypeKind::shared;

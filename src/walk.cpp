@@ -1,7 +1,10 @@
 // Object -> Snapshot.
 #include "walk.hpp"
 
+#include <cxxabi.h>
+
 #include <bit>
+#include <cstdlib>
 #include <optional>
 
 #include "snapshot_internal.hpp"
@@ -25,6 +28,7 @@ struct Counter {
   Errc value(const Step&, const ValueOps&, void*, bool) { return ++nodes, Errc::none; }
   Errc none(const Step&, bool) { return ++nodes, Errc::none; }
   Errc alias(const Step&, std::uint32_t, bool) { return ++nodes, Errc::none; }
+  void derived(const TypeInfo&, const void*) {}
   std::uint32_t mark() const { return 0; }
 };
 
@@ -81,11 +85,12 @@ class Builder {
   Errc alias(const Step& at, std::uint32_t target, bool conditional) {
     return to.alias(at.name, target, conditional), Errc::none;
   }
+  void derived(const TypeInfo& type, const void* object) { failed = derived_error(type, object); }
   std::uint32_t mark() { return static_cast<std::uint32_t>(to.data().nodes.size()); }
 
   SnapshotBuilder to;
   std::string message;
-  std::optional<Error> failed;  // of user code
+  std::optional<Error> failed;  // without its path
   bool consumable = true;       // every leaf bound so far may be moved out of its store
 
  private:
@@ -143,6 +148,22 @@ Error walk_error(Errc code, Builder& builder) {
 }
 
 }  // namespace
+
+Error derived_error(const TypeInfo& type, const void* object) {
+  std::string expected(type.name);
+  for (const FieldInfo& f : type.fields) {
+    if (type.kind == TypeKind::variant) expected += (expected.empty() ? "" : " or ") + std::string(f.name);
+  }
+  const char* mangled = type.other_class(object);
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> plain(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
+                                                     std::free);
+  return Error(Errc::kind_mismatch,
+               "an object of a derived class, of which only the base's fields are known here: list the classes that "
+               "pointers to the base hold in stele::derived")
+      .expected(expected.empty() ? "an object of the pointer's own class" : std::move(expected))
+      .found(plain != nullptr ? plain.get() : mangled);
+}
 
 Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::shared_ptr<const void> keeper,
                                  bool consumable) {

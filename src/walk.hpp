@@ -10,6 +10,7 @@
 
 #include "stele/detail/type_info.hpp"
 #include "stele/detail/walk.hpp"
+#include "stele/result.hpp"
 #include "stele/snapshot.hpp"
 
 namespace stele {
@@ -19,6 +20,9 @@ namespace detail {
 /// Nested objects deeper than this are refused, on save and on load: a recursive module (a linked list) would otherwise
 /// overflow the stack. A frame of either walk is under 1 KiB, so this stays within a thread's smallest usual stack.
 inline constexpr int max_depth = 512;
+
+/// Returns the error of an object whose class `type` does not describe (TypeInfo::other_class), without its path.
+Error derived_error(const TypeInfo& type, const void* object);
 
 /// Addresses of a module's fields, on the stack for up to 16.
 class FieldAddresses {

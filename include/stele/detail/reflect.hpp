@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 
 #include <boost/mp11/list.hpp>
@@ -239,10 +240,21 @@ struct TupleTable<T, Listed, boost::mp11::mp_list<E...>> {
 template <class M>
 struct RecordTable;  // record.hpp
 
+#ifdef __cpp_rtti
+template <class T>
+const char* other_class_of(const void* object) {
+  const std::type_info& type = typeid(*static_cast<const T*>(object));
+  return type == typeid(T) ? nullptr : type.name();
+}
+#endif
+
 template <class T, bool Listed>
 constexpr TypeInfo describe() {
   constexpr Category category = category_of<T, Listed>;
   TypeInfo info;
+#ifdef __cpp_rtti
+  if constexpr (std::is_polymorphic_v<T> && !std::is_final_v<T>) info.other_class = other_class_of<T>;
+#endif
   if constexpr (is_typed_leaf<T>) {
     info.kind = TypeKind::tensor;
     info.tensor = &T::ops;

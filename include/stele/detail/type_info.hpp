@@ -154,6 +154,9 @@ struct TypeInfo {
   const ValueOps* value = nullptr;
   const ContainerOps* container = nullptr;
   const HookOps* hook = nullptr;
+  /// Returns the mangled name of the object's class if this table describes only one of its bases, else null. Absent
+  /// where no class can be derived, and without RTTI.
+  const char* (*other_class)(const void* object) = nullptr;
   /// Name that `field` has in a file of version `from`; empty: as now.
   std::string_view (*migrate)(std::uint32_t from, std::string_view field) = nullptr;
   /// Of the part of a file of version `from` that is this module, what it would be today.

@@ -20,7 +20,8 @@ struct Step {
 
 /// Visitor: begin(kind, step, type, conditional), end(), tensor(step, ops, object, conditional), value(…), none(…), and
 /// for tied objects alias(step, target) with what mark() gave when the target was visited. Any of them may stop the
-/// walk by returning an Errc other than none.
+/// walk by returning an Errc other than none. derived(type, object) follows the none() of an object that the walk
+/// refuses, as `type` describes only a base of its class.
 ///
 /// Self says what depends on there being a heap: `Addresses` of a module's fields, and how maps and shared pointers are
 /// visited.
@@ -36,6 +37,11 @@ class WalkOver {
 
   Errc visit(const TypeInfo& type, void* object, const Step& at, bool conditional, int depth) {
     if (depth > Self::deepest) return Errc::limit;
+    if (type.other_class != nullptr && type.other_class(object) != nullptr) {
+      static_cast<void>(visitor_.none(at, conditional));  // the path of the error
+      visitor_.derived(type, object);
+      return Errc::kind_mismatch;
+    }
     switch (type.kind) {
       case TypeKind::constant:
         return visitor_.none(at, conditional);

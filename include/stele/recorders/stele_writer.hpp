@@ -49,6 +49,7 @@ struct ErasedVisitor {
     return node(context, {at, NodeKind::value, conditional, nullptr, nullptr, &ops, object});
   }
   Errc none(const Step& at, bool conditional) { return node(context, {at, NodeKind::none, conditional}); }
+  void derived(const TypeInfo&, const void*) {}
 };
 
 class SpanWriter {
