@@ -367,73 +367,97 @@ class Matcher {
       }
     }
     const std::size_t visits = make ? n : std::max(have, grows ? n : have);
+    if ((make || object == nullptr) && !room_for(*type.container, n)) return;
+    const bool hooked = type.element->hook != nullptr;
+    std::uint32_t hint = 0;
+    char buffer[24];
     if (make && mutate_) {
       type.container->clear(object);
       type.container->reserve(object, n);
+      for (std::size_t i = 0; i < n && !hooked; ++i) {
+        const Segment segment(*this, decimal(i, buffer), false);
+        if (make_element(type, object, 0, {}, nullptr) == nullptr) return;
+      }
     }
-    std::uint32_t hint = 0;
-    char buffer[24];
     for (std::size_t i = 0; i < visits; ++i) {
       const Place at = !one ? tree_.element(place, i, hint) : i == 0 ? place : Place();
       const Segment segment(*this, decimal(i, buffer), false);
-      if (make || object == nullptr) {
-        if (!visit_made(type, mutate_ ? object : nullptr, 0, {}, at, depth)) return;
+      if (make && mutate_ && hooked) {
+        if (!visit_hooked(type, object, 0, {}, at, depth)) return;
       } else {
-        visit(*type.element, type.container->at(object, i), at, depth + 1);
+        const bool there = object != nullptr && (!make || mutate_);
+        visit(*type.element, there ? type.container->at(object, i) : nullptr, at, depth + 1);
       }
     }
   }
+  bool room_for(const ContainerOps& container, std::size_t n) {
+    const std::size_t most = container.max_size != nullptr ? container.max_size() : ContainerOps::npos;
+    if (n <= most) return true;
+    mismatch(Errc::shape_mismatch, "a list of more elements than its type can hold",
+             std::to_string(most) + " elements at most", std::to_string(n));
+    return false;
+  }
 
-  /// Makes an element of a container (or only checks, where there is no object yet) and loads it. False: give up.
-  bool visit_made(const TypeInfo& type, void* container, std::size_t which, std::string_view key, const Place& at,
-                  int depth) {
-    const TypeInfo& element = type.kind == TypeKind::variant ? *type.fields[which].type : *type.element;
-    if (container == nullptr) {
-      visit(element, nullptr, at, depth + 1);
-      return true;
-    }
+  // ---- elements ----
+  //
+  // Containers may move their elements when they take one more, so an element is visited, and its address kept, only
+  // when its container is complete. Elements with a hook are made one by one, each from a whole record: nothing keeps
+  // an address in them.
+
+  /// Adds an element to a container. Null: it cannot be made, and the load has failed.
+  void* make_element(const TypeInfo& type, void* container, std::size_t which, std::string_view key, void* record) {
     void* made = nullptr;
-    if (element.hook != nullptr) {
-      const std::unique_ptr<void, void (*)(void*)> record(element.hook->create(), element.hook->destroy);
-      // Ties hold within the record; it is gone before another object could share with it.
-      auto outside = std::exchange(from_file_, {});
-      visit(*element.hook->record, record.get(), at, depth + 1);
-      from_file_ = std::move(outside);
-      // The hook is not shown a record that is not whole.
-      if (!plan_.outdated.empty()) return true;
-      if (failed_) return false;
-      // Code of the user: what it throws gets the path.
-      auto added = guarded([&]() -> Status {
-        made = type.container->add(container, which, key, record.get());
-        return {};
-      });
-      if (!added) {
-        Error error = std::move(added).error();
-        fail(error.path().empty() ? std::move(error).path(path_) : std::move(error));
-        return false;
-      }
-    } else {
-      made = type.container->add(container, which, key, nullptr);
-      if (made != nullptr) visit(element, made, at, depth + 1);
+    // Code of the user: what it throws gets the path.
+    auto added = guarded([&]() -> Status {
+      made = type.container->add(container, which, key, record);
+      return {};
+    });
+    if (!added) {
+      Error error = std::move(added).error();
+      fail(error.path().empty() ? std::move(error).path(path_) : std::move(error));
+      return nullptr;
     }
     if (made == nullptr) {
       fail(
           Error(Errc::not_loadable, "cannot be made: its type has neither a default constructor nor a from_record hook")
               .path(path_));
-      return false;
     }
-    return true;
+    return made;
+  }
+
+  /// Makes an element by its hook. False: give up.
+  bool visit_hooked(const TypeInfo& type, void* container, std::size_t which, std::string_view key, const Place& at,
+                    int depth) {
+    const HookOps& hook = *element_of(type, which).hook;
+    const std::unique_ptr<void, void (*)(void*)> record(hook.create(), hook.destroy);
+    // Ties hold within the record; it is gone before another object could share with it.
+    auto outside = std::exchange(from_file_, {});
+    visit(*hook.record, record.get(), at, depth + 1);
+    from_file_ = std::move(outside);
+    // The hook is not shown a record that is not whole.
+    if (!plan_.outdated.empty()) return true;
+    return !failed_ && make_element(type, container, which, key, record.get()) != nullptr;
+  }
+
+  /// Makes the only element of a container (or only checks, where there is no object yet) and loads it.
+  void visit_only(const TypeInfo& type, void* container, std::size_t which, const Place& at, int depth) {
+    const TypeInfo& element = element_of(type, which);
+    if (container == nullptr) return visit(element, nullptr, at, depth + 1);
+    if (element.hook != nullptr) {
+      static_cast<void>(visit_hooked(type, container, which, {}, at, depth));
+    } else if (void* made = make_element(type, container, which, {}, nullptr)) {
+      visit(element, made, at, depth + 1);
+    }
+  }
+  static const TypeInfo& element_of(const TypeInfo& type, std::size_t which) {
+    return type.kind == TypeKind::variant ? *type.fields[which].type : *type.element;
   }
 
   void visit_map(const TypeInfo& type, void* object, const Place& place, int depth) {
     if (!container_fits(place, true)) return;
     if (!place.exists && !tree_.guessed()) return missing(path_);
     if (object == nullptr || mode_ == LoadMode::fresh || options_.rebuild) {
-      if (object != nullptr && mutate_) type.container->clear(object);
-      tree_.each(place, [&](std::string_view key, const Place& at) {
-        const Segment segment(*this, key);
-        if (!failed_) visit_made(type, mutate_ ? object : nullptr, 0, key, at, depth);
-      });
+      visit_new_map(type, mutate_ ? object : nullptr, place, depth);
       return;
     }
     // In place: the module's keys; others in the file are unused.
@@ -450,6 +474,31 @@ class Matcher {
       const Place at = in.matcher.tree_.child(in.place, key, in.hint);
       const Segment segment(in.matcher, key);
       in.matcher.visit(*in.type.element, element, at, in.depth + 1);
+    });
+  }
+  void visit_new_map(const TypeInfo& type, void* object, const Place& place, int depth) {
+    const bool hooked = type.element->hook != nullptr;
+    if (object != nullptr) type.container->clear(object);
+    if (object != nullptr && !hooked) {
+      std::vector<std::string> keys;
+      tree_.each(place, [&](std::string_view key, const Place&) { keys.emplace_back(key); });
+      // A map that is a sorted vector takes each at its end.
+      if (!std::is_sorted(keys.begin(), keys.end())) std::sort(keys.begin(), keys.end());
+      for (const std::string& key : keys) {
+        const Segment segment(*this, key);
+        if (make_element(type, object, 0, key, nullptr) == nullptr) return;
+      }
+    }
+    bool going = true;
+    tree_.each(place, [&](std::string_view key, const Place& at) {
+      const Segment segment(*this, key);
+      if (object == nullptr) {
+        visit(*type.element, nullptr, at, depth + 1);
+      } else if (hooked) {
+        going = going && visit_hooked(type, object, 0, key, at, depth);
+      } else {
+        visit(*type.element, make_element(type, object, 0, key, nullptr), at, depth + 1);  // the key's element
+      }
     });
   }
 
@@ -484,7 +533,7 @@ class Matcher {
       return mismatch(Errc::kind_mismatch, "another alternative of a variant", have,
                       std::string(type.fields[which].name));
     }
-    visit_made(type, mutate_ ? object : nullptr, which, {}, at, depth);
+    visit_only(type, mutate_ ? object : nullptr, which, at, depth);
   }
 
   void visit_holder(const TypeInfo& type, void* object, const Place& place, int depth) {
@@ -507,7 +556,7 @@ class Matcher {
       return mismatch(Errc::kind_mismatch, "the file has what the module's optional or pointer does not",
                       have ? "an element that can be loaded in place" : "nothing", describe(place));
     }
-    visit_made(type, mutate_ ? object : nullptr, 0, {}, place, depth);
+    visit_only(type, mutate_ ? object : nullptr, 0, place, depth);
   }
 
   // ---- ties ----
@@ -535,7 +584,7 @@ class Matcher {
       // What the constructor tied together and the file has apart is made apart.
       if (type.container->size(object) != 0 &&
           !shared_.try_emplace(type.container->at(object, 0), Shared{true, path_}).second) {
-        visit_made(type, object, 0, {}, place, depth);
+        visit_only(type, object, 0, place, depth);
       } else {
         visit_holder(type, object, place, depth);
       }

@@ -128,7 +128,8 @@ struct holder<V<T...>> {
   using rebind = V<U...>;
 };
 
-// Vectors and string-keyed maps are recognised by their members, so those of other libraries serve too.
+// Vectors and string-keyed maps are recognised by their members, so those of other libraries serve too, also such as
+// move their elements when they grow. Maps with several elements for a key have no try_emplace.
 template <class T>
 concept ListLike = requires(T& t) {
   typename T::value_type;
@@ -137,7 +138,7 @@ concept ListLike = requires(T& t) {
   t[std::size_t{}];
   t.back();
 }
-&&!requires { typename T::key_type; }
+&&(STELE_HEAP == 0 || requires(T & t) { t.emplace_back(); }) && !requires { typename T::key_type; }
 &&!requires { typename T::traits_type; };
 template <class T>
 concept MapLike = requires(T& t) {
@@ -145,6 +146,7 @@ concept MapLike = requires(T& t) {
   t.clear();
   t.size();
   t.begin()->second;
+  t.try_emplace(std::string());
 }
 &&std::is_same_v<typename T::key_type, std::string>;
 

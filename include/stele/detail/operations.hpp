@@ -364,6 +364,7 @@ struct SequenceTable {
       return untyped(v.back());
     });
   }
+  static std::size_t max_size() { return C().max_size(); }
   static constexpr ContainerOps make() {
     ContainerOps ops;
     ops.size = size;
@@ -372,6 +373,8 @@ struct SequenceTable {
       ops.clear = clear;
       ops.reserve = reserve;
       ops.add = add;
+      // That of a std::vector is the size of memory.
+      if constexpr (!is_sequence<C> && requires { C().max_size(); }) ops.max_size = max_size;
     }
     return ops;
   }

@@ -122,8 +122,10 @@ struct ContainerOps {
   void* (*at)(const void* c, std::size_t i) = nullptr;  // element i; optional, pointer: the pointee; variant: the value
   void (*clear)(void* c) = nullptr;                     // absent: fixed size
   void (*reserve)(void* c, std::size_t n) = nullptr;
-  /// Appends an element, engages an optional or pointer, inserts `key`, or switches to alternative `which`; gives the
-  /// new element. `record` is a Record of the element's type where that is made by a hook, else null.
+  std::size_t (*max_size)() = nullptr;  // list: elements that one can hold; absent: any number
+  /// Appends an element, engages an optional or pointer, inserts `key` (unless it is there), or switches to
+  /// alternative `which`; gives the element. May move the container's other elements. `record` is a Record of the
+  /// element's type where that is made by a hook, else null.
   void* (*add)(void* c, std::size_t which, std::string_view key, void* record) = nullptr;
   void (*each)(const void* c, void* context,
                void (*visit)(void* context, std::string_view key, void* element)) = nullptr;
