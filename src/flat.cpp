@@ -65,6 +65,11 @@ Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(cons
     out.begin_object();
     section = name;
   };
+  const auto checked_path = [&](std::uint32_t i) -> Result<std::string> {
+    std::string path = snapshot.path(i);
+    if (json::valid_utf8(path)) return path;
+    return Error(Errc::not_representable, "the format has names in UTF-8 only").path(std::move(path));
+  };
   const auto each = [&](auto visit) -> Status {
     for (std::uint32_t i = 0; i < data.nodes.size(); ++i) STELE_TRY(visit(i, data.nodes[i]));
     return {};
@@ -73,7 +78,7 @@ Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(cons
     if (node.kind != NodeKind::value) return {};
     if (elsewhere != nullptr && elsewhere(data.values[node.index])) return {};
     enter("values");
-    const std::string path = snapshot.path(i);
+    STELE_TRY_ASSIGN(const std::string path, checked_path(i));
     out.key(path);
     if (auto r = json::write_value(out, data.values[node.index]); !r) return std::move(r).error().path(path);
     return {};
@@ -81,15 +86,18 @@ Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(cons
   STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
     if (node.kind == NodeKind::alias) {
       enter("aliases");
-      out.key(snapshot.path(i));
-      out.string(snapshot.path(node.index));
+      STELE_TRY_ASSIGN(const std::string path, checked_path(i));
+      STELE_TRY_ASSIGN(const std::string target, checked_path(node.index));
+      out.key(path);
+      out.string(target);
     }
     return {};
   }));
   STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
     if (must_be_said(data, i)) {
       enter("empty");
-      out.key(snapshot.path(i));
+      STELE_TRY_ASSIGN(const std::string path, checked_path(i));
+      out.key(path);
       out.string(name(node.kind));
     }
     return {};
@@ -99,7 +107,8 @@ Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(cons
     STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
       if (snapshot.version(node) != 0 && (i == 0 || must_be_said(data, i)) == empty) {
         enter("versions");
-        out.key(snapshot.path(i));
+        STELE_TRY_ASSIGN(const std::string path, checked_path(i));
+        out.key(path);
         out.u64(snapshot.version(node));
       }
       return {};

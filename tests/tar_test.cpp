@@ -320,6 +320,23 @@ TEST_CASE("tar: names that just fit and just do not") {
   for (std::size_t n = 80; n < 130; ++n) CHECK(blocks(std::string(n, 'n') + "/x") <= 3);  // the record's own length
 }
 
+TEST_CASE("tar: a name that begins as gzip does") {
+  const std::string magic = "\x1f\x8b";
+  for (const std::string& name : {magic, magic + "\x08n", magic + std::string(98, 'n'), magic + std::string(99, 'n'),
+                                  std::string(120, 'p') + '/' + magic + "lder/n"}) {
+    CAPTURE(name);
+    for (const Files& files : {Files{{name, "content"}}, Files{{"a", "x"}, {name, "content"}}}) {
+      for (const bool gzip : {false, true}) check_files(**open_tar(written(files, gzip)), files);
+    }
+  }
+  // As fuzzing has found it: in another program's archive, where such a name is not the first.
+  const Files files{{"graph.nnef", "x"}, {magic + "lder/weights.dat", "y"}};
+  const auto opened = open_tar(archive({{"graph.nnef", "x"}, {magic + "lder/weights.dat", "y"}}));
+  REQUIRE(opened);
+  check_files(**opened, files);
+  for (const bool gzip : {false, true}) check_files(**open_tar(written(files, gzip)), files);
+}
+
 namespace {
 
 /// Takes any number of bytes and keeps the first ones.

@@ -1,7 +1,6 @@
 // Headers, and the files that they tell of.
 #include <algorithm>
 #include <charconv>
-#include <cstring>
 #include <optional>
 #include <utility>
 
@@ -496,11 +495,7 @@ Result<std::shared_ptr<const Bundle>> archive(std::string name, SourcePtr bytes,
   return std::shared_ptr<const Bundle>(std::make_shared<Archive>(std::make_shared<Files>(std::move(files)), ""));
 }
 
-constexpr std::byte gzip_magic[] = {std::byte{0x1f}, std::byte{0x8b}};
-
-bool is_gzip(std::span<const std::byte> head) noexcept {
-  return head.size() >= sizeof gzip_magic && std::memcmp(head.data(), gzip_magic, sizeof gzip_magic) == 0;
-}
+bool is_gzip(std::span<const std::byte> head) noexcept { return text(head).starts_with(gzip_magic); }
 
 }  // namespace
 
@@ -523,7 +518,7 @@ const char* bad_name(std::string_view name) noexcept {
 Result<std::shared_ptr<const Bundle>> open(SourcePtr source) {
   return guarded(source->name(), [&]() -> Result<std::shared_ptr<const Bundle>> {
     const std::uint64_t budget = source->size() < ~std::uint64_t{0} / 4 ? 2 * source->size() : source->size();
-    std::byte head[sizeof gzip_magic]{};
+    std::byte head[gzip_magic.size()]{};
     STELE_TRY(source->read_at(
         0, std::span(head).first(static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head)))));
     if (!is_gzip(head)) {

@@ -81,12 +81,18 @@ class Header {
   std::byte bytes_[block_size]{};
 };
 
-/// How a name is divided between prefix and name; nullopt: it does not fit.
+/// How a name is divided between prefix and name; nullopt: it does not fit, or the archive would be taken for gzip if
+/// it began with this file.
 std::optional<std::pair<std::string_view, std::string_view>> divided(std::string_view name) {
-  if (name.size() <= name_field.size) return std::pair(std::string_view(), name);
-  const std::size_t slash = name.find('/', name.size() - name_field.size - 1);
-  if (slash > prefix_field.size) return std::nullopt;  // npos, too
-  return std::pair(name.substr(0, slash), name.substr(slash + 1));
+  std::string_view prefix, rest = name;
+  if (name.size() > name_field.size) {
+    const std::size_t slash = name.find('/', name.size() - name_field.size - 1);
+    if (slash > prefix_field.size) return std::nullopt;  // npos, too
+    prefix = name.substr(0, slash);
+    rest = name.substr(slash + 1);
+  }
+  if (rest.starts_with(gzip_magic)) return std::nullopt;
+  return std::pair(prefix, rest);
 }
 
 /// A record of a pax header, whose length counts its own digits.

@@ -1,0 +1,127 @@
+// Names that are not UTF-8: a format that cannot hold one refuses it when it saves, so that what was saved opens.
+#include <doctest/doctest.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stele/recorders/nnef.hpp"
+#include "stele/recorders/samediff.hpp"
+#include "support/recorders.hpp"
+#include "support/temp_dir.hpp"
+
+namespace {
+
+using namespace stele;
+using namespace stele_test;
+using Numbers = std::vector<float>;
+
+constexpr SameDiffContainer containers[] = {SameDiffContainer::fb, SameDiffContainer::sdnb, SameDiffContainer::sdz};
+const std::string byte_key = "\xff\x80";
+
+struct Inner {
+  static constexpr std::uint32_t stele_version = 3;
+  Numbers w{1, 2};
+  STELE_MODULE(Inner, w)
+};
+
+struct Values {
+  Numbers weight{1, 2, 3};
+  std::map<std::string, std::string> texts;
+  STELE_MODULE(Values, weight, texts)
+};
+
+struct Tensors {
+  std::map<std::string, Numbers> tensors;
+  STELE_MODULE(Tensors, tensors)
+};
+
+struct Empties {
+  Numbers weight{1, 2, 3};
+  std::map<std::string, std::vector<Inner>> lists;
+  STELE_MODULE(Empties, weight, lists)
+};
+
+struct Versions {
+  std::map<std::string, Inner> inner;
+  STELE_MODULE(Versions, inner)
+};
+
+struct Ties {
+  std::map<std::string, std::shared_ptr<Numbers>> tied;
+  STELE_MODULE(Ties, tied)
+};
+
+template <class R, class M, class Same>
+void check(const R& recorder, const M& module, Same same) {
+  BufferSink sink;
+  const auto report = recorder.record(module, sink);
+  if (!report) {
+    CHECK_MESSAGE((report.error().code() == Errc::not_representable), why(report));
+    CHECK_FALSE(report.error().path().empty());
+    return;
+  }
+  const Bytes file = sink.take();
+  const auto after = recorder.template load_module<M>(file);
+  REQUIRE_MESSAGE(after, why(after));
+  CHECK(same(*after));
+}
+
+template <class R>
+void check_all(const R& recorder) {
+  {
+    INFO("a value");
+    const Values m{.weight = {1}, .texts = {{byte_key, "x"}}};
+    check(recorder, m, [&](const Values& copy) { return copy.texts == m.texts; });
+  }
+  {
+    INFO("a tensor");
+    const Tensors m{.tensors = {{byte_key, {1, 2}}}};
+    check(recorder, m, [&](const Tensors& copy) { return copy.tensors == m.tensors; });
+  }
+  {
+    INFO("an empty container");
+    const Empties m{.weight = {1}, .lists = {{byte_key, {}}}};
+    check(recorder, m, [&](const Empties& copy) { return copy.lists.contains(byte_key); });
+  }
+  {
+    INFO("a version");
+    const Versions m{.inner = {{byte_key, {}}}};
+    check(recorder, m, [&](const Versions& copy) { return copy.inner.contains(byte_key); });
+  }
+  {
+    INFO("a tie");
+    const auto shared = std::make_shared<Numbers>(Numbers{1, 2});
+    const Ties m{.tied = {{"a", shared}, {byte_key, shared}}};
+    check(recorder, m,
+          [&](const Ties& copy) { return copy.tied.contains(byte_key) && *copy.tied.at(byte_key) == *shared; });
+  }
+}
+
+}  // namespace
+
+TEST_CASE_TEMPLATE("byte names: refused, or they come back", R, STELE_TEST_RECORDERS, BurnRecorder<>) {
+  check_all(R());
+}
+
+TEST_CASE("byte names: refused, or they come back, in NNEF and SameDiff files") {
+  check_all(NnefRecorder<>(NnefFormat({.container = NnefContainer::tgz})));
+  for (const SameDiffContainer container : containers) {
+    check_all(SameDiffRecorder<>({.container = container}));
+  }
+}
+
+TEST_CASE("byte names: a SameDiff file of another program has texts under such a name") {
+  for (const char* found : {"texts_name_not_utf8", "scalar_text_name_not_utf8"}) {
+    CAPTURE(found);
+    const std::string file = read_text(test_data() + "/../fuzz/corpus/samediff_fuzz/" + found);
+    const auto checkpoint = open_samediff(bytes_of(file));
+    REQUIRE_MESSAGE(checkpoint, why(checkpoint));
+    for (const SameDiffContainer container : containers) {
+      BufferSink sink;
+      const auto report = SameDiffRecorder<>({.container = container}).record(*checkpoint, sink);
+      CHECK_MESSAGE(code_of(report) == Errc::not_representable, why(report));
+    }
+  }
+}
