@@ -19,11 +19,12 @@ Schema::Field Schema::field(std::size_t i) const noexcept {
 }
 
 std::optional<std::size_t> Schema::rank() const noexcept {
-  return info_->tensor->rank >= 0 ? std::optional(static_cast<std::size_t>(info_->tensor->rank)) : std::nullopt;
+  if (info_->tensor == nullptr || info_->tensor->rank < 0) return std::nullopt;
+  return static_cast<std::size_t>(info_->tensor->rank);
 }
 
 std::optional<Shape> Schema::shape() const {
-  if (info_->tensor->fresh_shape == nullptr) return std::nullopt;
+  if (info_->tensor == nullptr || info_->tensor->fresh_shape == nullptr) return std::nullopt;
   std::optional<Shape> shape(std::in_place);
   info_->tensor->fresh_shape(*shape);
   return shape;

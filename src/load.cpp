@@ -1,8 +1,10 @@
 // Snapshot -> object, second half: bytes.
 #include <algorithm>
 #include <map>
+#include <unordered_map>
 
 #include "fill.hpp"
+#include "hash.hpp"
 #include "match.hpp"
 #include "parallel.hpp"
 #include "snapshot_internal.hpp"
@@ -99,6 +101,7 @@ class Loader {
       return finish(std::move(r).error());
     }
     if (!plan_.outdated.empty()) return {};
+    if (auto r = guarded([&] { return compare_ties(); }); !r) return finish(std::move(r).error());
     const bool verifies = mode_ == LoadMode::in_place && !options_.trust_data;
     std::uint64_t bytes = 0;
     for (const TensorOp& op : plan_.tensors) bytes += bytes_of(op);
@@ -126,6 +129,85 @@ class Loader {
  private:
   Error finish(Error error) { return std::move(error).report(std::make_shared<const Report>(report_)); }
   Error at_path(Error error, const TensorOp& op) const { return std::move(error).path(std::string(plan_.path(op))); }
+
+  /// Compares what the file has under the further names of a shared object with what is loaded.
+  Status compare_ties() {
+    if (plan_.ties.empty()) return {};
+    const Snapshot& snapshot = plan_.snapshot;
+    std::unordered_map<std::string_view, std::uint32_t> tensors;  // leaves by path
+    std::unordered_map<std::string_view, std::uint32_t> values;   // nodes by path
+    for (const TensorOp& op : plan_.tensors) tensors.emplace(plan_.path(op), op.leaf);
+    for (const ValueOp& op : plan_.values) values.emplace(plan_.path(op), op.node);
+    const auto first_of = [&](const TiedOp& tie) -> std::optional<std::uint32_t> {
+      const auto& all = tie.ops != nullptr ? tensors : values;
+      const auto found = all.find(plan_.first(tie));
+      return found != all.end() ? std::optional(found->second) : std::nullopt;
+    };
+    // Both are compared as they are, or where their dtypes differ, as the module has them.
+    const auto dtype_of = [&](const TiedOp& tie, std::uint32_t first) {
+      const DType dtype = snapshot.leaf(first).dtype();
+      return dtype == snapshot.leaf(tie.number).dtype() ? dtype : tie.ops->dtype;
+    };
+    // By their hashes, each leaf once and in the file's order.
+    std::map<std::pair<std::uint32_t, DType>, std::uint64_t> hashes;
+    std::vector<bool> same(plan_.ties.size());
+    for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
+      const TiedOp& tie = plan_.ties[i];
+      const auto first = first_of(tie);
+      if (!first) continue;
+      if (tie.ops == nullptr) {
+        same[i] = snapshot.value(tree_.node(*first)) == snapshot.value(tree_.node(tie.number));
+        continue;
+      }
+      const auto a = snapshot.leaf(*first).shape();
+      const auto b = snapshot.leaf(tie.number).shape();
+      same[i] = std::equal(a.begin(), a.end(), b.begin(), b.end());
+      if (!same[i] || *first == tie.number) continue;
+      for (const std::uint32_t leaf : {*first, tie.number}) hashes[{leaf, dtype_of(tie, *first)}] = 0;
+    }
+    for (auto& [leaf, hash] : hashes) {
+      STELE_TRY_ASSIGN(hash, content_hash(snapshot.leaf(leaf.first), leaf.second));
+    }
+    for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
+      const TiedOp& tie = plan_.ties[i];
+      if (const auto first = first_of(tie); same[i] && tie.ops != nullptr && *first != tie.number) {
+        const DType dtype = dtype_of(tie, *first);
+        same[i] = hashes.at({*first, dtype}) == hashes.at({tie.number, dtype});
+      }
+      if (!same[i]) STELE_TRY(differs(tie));
+    }
+    return {};
+  }
+
+  Result<std::uint64_t> content_hash(const LeafView& leaf, DType dtype) {
+    class HashSink final : public PieceSink {
+     public:
+      Status piece(std::span<const std::byte> bytes) override {
+        hasher.update(bytes.data(), bytes.size());
+        return {};
+      }
+      Hasher hasher;
+    } sink;
+    if (leaf.dtype() == dtype) {
+      STELE_TRY(leaf.stream(sink, context_));
+    } else {
+      ConvertingSink converting(leaf.dtype(), dtype, options_.convert, sink, context_);
+      STELE_TRY(leaf.stream(converting, context_));
+    }
+    return sink.hasher.digest();
+  }
+
+  /// What the file has under a further name of a shared object would be lost.
+  Status differs(const TiedOp& tie) {
+    const std::string path(plan_.path(tie));
+    const std::string first(plan_.first(tie));
+    report_.add(Report::What::unused, path, "differs from " + first + ", which is loaded under both names");
+    if (matches_any(options_.allow_unused, path)) return {};
+    return Error(Errc::unused, "the file has two different contents for one shared object of the module")
+        .path(path)
+        .expected("the same as " + first)
+        .found(tie.ops != nullptr ? "another tensor" : "another value");
+  }
 
   Status allocate_unset() {
     for (const TensorOp& op : plan_.tensors) {

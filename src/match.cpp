@@ -14,11 +14,12 @@
 namespace stele {
 inline namespace v0 {
 namespace detail {
-namespace {
 
 bool matches_any(const std::vector<std::string>& patterns, std::string_view path) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches(p, path); });
 }
+
+namespace {
 
 /// Visits of one load. A file may name a container under many aliases and each of those again, so that a few bytes
 /// stand for 2^n places; 16 million places are more than any module has, and a second or two of work.
@@ -97,7 +98,10 @@ class Matcher {
         plan_(plan),
         mutate_(walking != Walking::check),
         quiet_(walking == Walking::remake),
-        used_(tree.snapshot().nodes().size()) {}
+        used_(tree.snapshot().nodes().size()) {
+    const auto nodes = tree.snapshot().nodes();
+    has_aliases_ = std::any_of(nodes.begin(), nodes.end(), [](const Node& n) { return n.kind == NodeKind::alias; });
+  }
 
   Status run(const TypeInfo& type, void* object) {
     visit(type, object, tree_.root(), 0);
@@ -538,6 +542,9 @@ class Matcher {
 
   void visit_holder(const TypeInfo& type, void* object, const Place& place, int depth) {
     const bool there = !tree_.absent(place) || moved_below();
+    if (!place.exists && !there && has_aliases_ && !quiet_ && !matches_any(options_.allow_missing, path_)) {
+      left_empty_.push_back(path_);
+    }
     if (object == nullptr) {
       if (there) visit(*type.element, nullptr, place, depth + 1);
       return;
@@ -603,14 +610,28 @@ class Matcher {
     if (!shared.loaded) {
       shared.loaded = true;
       if (mutate_ && named) from_file_.try_emplace(key, FromFile{object, false});
-      return visit_holder(type, object, place, depth);
+      const Tie outer = std::exchange(tie_, {});
+      visit_holder(type, object, place, depth);
+      tie_ = outer;
+      return;
     }
-    const bool checking = std::exchange(check_only_, true);
+    const Tie outer = std::exchange(tie_, {&shared.path, path_.size()});
     const bool mutating = std::exchange(mutate_, false);
     visit(*type.element, type.container->at(object, 0), place, depth + 1);
-    check_only_ = checking;
+    tie_ = outer;
     mutate_ = mutating;
     row(Report::What::tied, path_);
+  }
+
+  /// Notes that what the file has here must be what is loaded under the first name of the shared object.
+  void note_tie(const TensorOps* ops, std::uint32_t number) {
+    if (quiet_) return;
+    TiedOp op{ops, number, keep_path(), static_cast<std::uint32_t>(path_.size()), 0, 0};
+    op.first = static_cast<std::uint32_t>(plan_.paths.size());
+    plan_.paths += *tie_.first;
+    plan_.paths += std::string_view(path_).substr(tie_.skip);
+    op.first_size = static_cast<std::uint32_t>(plan_.paths.size()) - op.first;
+    plan_.ties.push_back(op);
   }
 
   /// Everything below a place that is used under another name.
@@ -637,19 +658,19 @@ class Matcher {
     }
     const LeafView leaf = one ? one->leaf(0) : tree_.snapshot().leaf(node.index);
     if (ops.bind != nullptr) {
-      if (object != nullptr && !check_only_) {
+      if (object != nullptr && tie_.first == nullptr) {
         ops.bind(object, one ? one->data() : tree_.snapshot().data(), one ? 0 : node.index);
       }
       row(Report::What::applied, path_);
       return;
     }
     if (!shape_fits(ops, object, leaf) || !dtype_fits(ops, leaf)) return;
-    if (check_only_) return;
     std::uint32_t number = node.index;
     if (one) {
       number = static_cast<std::uint32_t>(tree_.snapshot().leaf_count() + plan_.ones.size());
       plan_.ones.push_back({*std::move(one), place.node});
     }
+    if (tie_.first != nullptr) return note_tie(&ops, number);
     plan_.tensors.push_back({number, &ops, object, keep_path(), static_cast<std::uint32_t>(path_.size())});
   }
 
@@ -712,7 +733,7 @@ class Matcher {
       return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "value", std::string(name(node.kind)));
     }
     const Value& value = tree_.snapshot().value(node);
-    if (check_only_) return;
+    if (tie_.first != nullptr) return note_tie(nullptr, place.node);
     const auto fits = [&](auto read) {
       std::string_view expected;
       auto done = guarded([&]() -> Status {  // code of the user, which may throw
@@ -757,13 +778,21 @@ class Matcher {
 
   void find_unused() {
     const auto nodes = tree_.snapshot().nodes();
+    bool renamed = false;
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       const NodeKind kind = nodes[i].kind;
       if (used_[i] || (kind != NodeKind::tensor && kind != NodeKind::value && kind != NodeKind::alias)) continue;
       const std::string path = tree_.snapshot().path(i);
       if (kind == NodeKind::alias && used_[nodes[i].index]) {
-        row(Report::What::tied, path);
-        continue;
+        // A further name of what is loaded says nothing new, unless it is the older name of what was left empty.
+        if (left_empty_.empty()) {
+          row(Report::What::tied, path);
+          continue;
+        }
+        if (!std::exchange(renamed, true)) {
+          for (const std::string& empty : left_empty_) row(Report::What::missing, empty);
+          missing_.insert(missing_.end(), left_empty_.begin(), left_empty_.end());
+        }
       }
       row(Report::What::unused, path);
       unused_.push_back(path);
@@ -791,9 +820,15 @@ class Matcher {
   Report& report_;
   LoadPlan& plan_;
   bool mutate_;
-  bool quiet_;               // adds no rows
-  bool was_one_ = false;     // what is visited next: the field's flag
-  bool check_only_ = false;  // below a tied object that has been loaded under another name
+  bool quiet_;            // adds no rows
+  bool was_one_ = false;  // what is visited next: the field's flag
+  /// Below a shared object that has been loaded under another name: that name, and the length of the path of this one.
+  struct Tie {
+    const std::string* first = nullptr;
+    std::size_t skip = 0;
+  } tie_;
+  bool has_aliases_ = false;             // the file has
+  std::vector<std::string> left_empty_;  // optionals and pointers that the file does not name
   std::uint64_t visits_ = 0;
   std::optional<Error> failed_;
   std::string path_;

@@ -35,10 +35,20 @@ struct OneElement {
   std::uint32_t node;  // in the file
 };
 
+/// A tensor or value that the file has under a further name of a shared object of the module: it must be what is loaded
+/// under the first.
+struct TiedOp {
+  const TensorOps* ops;  // null: a value
+  std::uint32_t number;  // of the leaf, or of the value's node
+  std::uint32_t path, path_size;
+  std::uint32_t first, first_size;  // path of what is loaded
+};
+
 struct LoadPlan {
   Snapshot snapshot;  // whose leaves the tensors are of: the file's, and behind them the `ones`
   std::vector<TensorOp> tensors;
   std::vector<ValueOp> values;
+  std::vector<TiedOp> ties;
   std::vector<OneElement> ones;
   std::vector<Outdated> outdated;  // where there are any, the plan is not to be carried out
   std::string paths;               // one after the other
@@ -47,7 +57,10 @@ struct LoadPlan {
   std::string_view path(const Op& op) const {
     return std::string_view(paths).substr(op.path, op.path_size);
   }
+  std::string_view first(const TiedOp& op) const { return std::string_view(paths).substr(op.first, op.first_size); }
 };
+
+bool matches_any(const std::vector<std::string>& patterns, std::string_view path);
 
 enum class Walking : std::uint8_t {
   check,   // nothing is changed

@@ -229,7 +229,11 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, bool allow_
 From::~From() = default;
 
 Result<SourcePtr> From::open(std::string_view extension, const LoadOptions& options) const {
-  if (source_ != nullptr) return source_;
+  if (path_ == nullptr && source_ == nullptr) return Error(Errc::invalid_argument, "a load from a null source");
+  if (source_ != nullptr) {
+    if (!source_->is_folder() || source_->bundle() != nullptr) return source_;
+    return Error(Errc::invalid_argument, "a folder without a bundle").file(source_->name());
+  }
   return open_any(location_of(with_extension(*path_, extension)), options.storage == Storage::view);
 }
 
@@ -274,6 +278,9 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
     if (!snapshot) return failed(std::move(snapshot).error());
     if (options.dry_run) return report;
     if (sink.is_folder() != format.is_folder()) return failed(wrong_kind(sink.is_folder(), sink.name()));
+    if (sink.is_folder() && sink.bundle() == nullptr) {
+      return failed(Error(Errc::invalid_argument, "a folder without a bundle"));
+    }
     Meter meter(options.progress, snapshot->byte_size());
     if (auto r = format.write(with_progress(*snapshot, meter), sink, options); !r) return failed(std::move(r).error());
     if (auto r = sink.commit(); !r) return failed(std::move(r).error());

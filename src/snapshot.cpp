@@ -56,7 +56,7 @@ Bytes ReadContext::acquire() {
 }
 
 std::byte* ReadContext::memory(std::size_t block, std::size_t size) {
-  Bytes& bytes = memory_[block];
+  Bytes& bytes = memory_.at(block);
   if (bytes.size() < size) bytes = Bytes();  // the old one goes first
   if (bytes.size() < size) bytes = Bytes(size);
   return bytes.data();
@@ -69,6 +69,11 @@ Result<std::span<const std::byte>> ReadContext::window(const Source& source, std
   const bool inside = window_source_ == &source && offset >= window_offset_ &&
                       offset - window_offset_ <= window_size_ && size <= window_size_ - (offset - window_offset_);
   if (!inside) {
+    if (size > piece_size) {
+      return Error(Errc::invalid_argument, "a window that is too large")
+          .expected("at most " + std::to_string(piece_size) + " bytes")
+          .found(std::to_string(size));
+    }
     if (window_.empty()) window_ = Bytes(piece_size);
     const std::uint64_t left = source.size() > offset ? source.size() - offset : 0;
     const std::size_t ahead = std::max(size, static_cast<std::size_t>(std::min<std::uint64_t>(left, piece_size)));
@@ -124,6 +129,13 @@ Status LeafView::read(std::uint64_t offset, std::span<std::byte> out, ReadContex
     return Error(Errc::truncated, "a read beyond the end of a tensor")
         .path(path())
         .expected("at most " + std::to_string(leaf.bytes) + " bytes")
+        .found(std::to_string(offset) + " + " + std::to_string(out.size()));
+  }
+  // Packed and unsized dtypes have no element size: their bytes are read as they are.
+  if (const unsigned size = element_size(leaf.dtype); size != 0 && (offset % size != 0 || out.size() % size != 0)) {
+    return Error(Errc::invalid_argument, "a read that does not begin and end with an element")
+        .path(path())
+        .expected("multiples of " + std::to_string(size) + " bytes")
         .found(std::to_string(offset) + " + " + std::to_string(out.size()));
   }
   if (out.empty()) return {};
@@ -194,6 +206,8 @@ const LeafOps module_leaf_ops{module_view, module_read, nullptr, nullptr, true};
 // ---- Snapshot -------------------------------------------------------------------------------------------------------
 
 Snapshot::Snapshot() : data_(std::make_shared<detail::SnapshotData>()) {}
+Snapshot::Snapshot(std::shared_ptr<const detail::SnapshotData> data)
+    : data_(data != nullptr ? std::move(data) : std::make_shared<detail::SnapshotData>()) {}
 
 std::span<const Node> Snapshot::nodes() const noexcept { return data_->nodes; }
 std::size_t Snapshot::leaf_count() const noexcept { return data_->leaves.size(); }
@@ -203,11 +217,16 @@ Result<LeafView> Snapshot::at(std::size_t i) const {
       .expected("less than " + std::to_string(leaf_count()))
       .found(std::to_string(i));
 }
-const Value& Snapshot::value(const Node& node) const noexcept { return data_->values[node.index]; }
+const Value& Snapshot::value(const Node& node) const noexcept {
+  static const Value null;
+  return node.kind == NodeKind::value ? data_->values[node.index] : null;
+}
 const std::map<std::string, std::string>& Snapshot::metadata() const noexcept { return data_->metadata; }
 bool Snapshot::flat() const noexcept { return data_->flat; }
 
-std::string Snapshot::path(std::uint32_t node) const { return detail::node_path(*data_, node); }
+std::string Snapshot::path(std::uint32_t node) const {
+  return node < data_->nodes.size() ? detail::node_path(*data_, node) : std::string();
+}
 
 std::string_view Snapshot::type_name(const Node& node) const noexcept {
   const bool container = node.kind >= NodeKind::module && node.kind <= NodeKind::variant;
@@ -272,6 +291,7 @@ std::uint32_t SnapshotBuilder::begin(NodeKind kind, Name name, bool conditional,
 }
 
 void SnapshotBuilder::end() {
+  if (open_ == no_index) return;
   Node& node = data_->nodes[open_];
   node.end = static_cast<std::uint32_t>(data_->nodes.size());
   open_ = node.parent;
@@ -310,9 +330,12 @@ detail::LeafExtra& last_extra(detail::SnapshotData& data) {
 }
 }  // namespace
 
-void SnapshotBuilder::set_id(const ParamId& id) { last_extra(*data_).id = id; }
+void SnapshotBuilder::set_id(const ParamId& id) {
+  if (!data_->leaves.empty()) last_extra(*data_).id = id;
+}
 
 void SnapshotBuilder::annotate(std::string key, Value value) {
+  if (data_->leaves.empty()) return;
   detail::LeafExtra& extra = last_extra(*data_);
   if (!extra.annotations) extra.annotations = std::make_unique<Annotations>();
   // Const for those who read the Snapshot only; a copy for each key would make the time quadratic.

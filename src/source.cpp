@@ -120,6 +120,7 @@ std::shared_ptr<const Source> FileSource::mapped() const {
 enum class Wanted : std::uint8_t { file, folder, any };
 
 Result<SourcePtr> open_place(const Location& place, Wanted wanted, bool mapped) {
+  if (place.root == nullptr && place.path.empty()) return Error(Errc::invalid_argument, "an empty path");
   STELE_TRY_ASSIGN(os::File file, os::open_for_reading(place.os()));
   STELE_TRY_ASSIGN(const os::Info info, os::status(file));
   if (info.kind == os::Kind::folder) {

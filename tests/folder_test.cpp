@@ -267,7 +267,7 @@ TEST_CASE("folder source: the files of the folder that was opened") {
 
   CHECK(bad(stele::open_folder(path + "/a.dat")).code() == Errc::io);
   CHECK(bad(stele::open_folder(dir / "none")).code() == Errc::not_found);
-  CHECK(bad(stele::open_folder("")).code() == Errc::not_found);
+  CHECK(bad(stele::open_folder("")).code() == Errc::invalid_argument);
   CHECK(bad(stele::open_folder(std::string("a\0b", 3))).code() == Errc::invalid_argument);
 }
 

@@ -47,10 +47,12 @@ STELE_EXPORT std::shared_ptr<Bundle> folder_bundle(std::string path, FileSinkOpt
 /// Files in memory. Not shared between threads while something is created.
 STELE_EXPORT std::shared_ptr<Bundle> memory_bundle();
 
-/// A Source without bytes for what lies in `bundle`. Throws std::bad_alloc.
+/// A Source without bytes for what lies in `bundle` (null: loads from it are an invalid_argument). Throws
+/// std::bad_alloc.
 STELE_EXPORT SourcePtr bundle_source(std::shared_ptr<const Bundle> bundle, std::string name = "bundle");
 
-/// A Sink that takes no bytes (unsupported), only files in `bundle`. Throws std::bad_alloc.
+/// A Sink that takes no bytes (unsupported), only files in `bundle` (null: saves to it are an invalid_argument). Throws
+/// std::bad_alloc.
 STELE_EXPORT std::unique_ptr<Sink> bundle_sink(std::shared_ptr<Bundle> bundle, std::string name = "bundle");
 
 /// Whether a folder may be replaced whole by another: whether all in it is known. Errors: exists.

@@ -99,17 +99,20 @@ namespace detail {
 /// Where a load reads from: a path, a Source, or memory that outlives what is opened from it.
 class STELE_EXPORT From {
  public:
-  From(const std::string& path) : path_(&path) {}                           // NOLINT(google-explicit-constructor)
-  From(const char* path) : own_(path), path_(&own_) {}                      // NOLINT(google-explicit-constructor)
-  From(SourcePtr source) : source_(std::move(source)) {}                    // NOLINT(google-explicit-constructor)
-  From(std::span<const std::byte> bytes) : source_(borrow_bytes(bytes)) {}  // NOLINT(google-explicit-constructor)
-  From(const Bytes& bytes) : From(bytes.span()) {}                          // NOLINT(google-explicit-constructor)
+  From(const std::string& path) : path_(&path) {}                              // NOLINT(google-explicit-constructor)
+  From(const char* path) : own_(path != nullptr ? path : ""), path_(&own_) {}  // NOLINT(google-explicit-constructor)
+  From(SourcePtr source) : source_(std::move(source)) {}                       // NOLINT(google-explicit-constructor)
+  From(std::span<const std::byte> bytes) : source_(borrow_bytes(bytes)) {}     // NOLINT(google-explicit-constructor)
+  From(const Bytes& bytes) : From(bytes.span()) {}                             // NOLINT(google-explicit-constructor)
   From(const From&) = delete;
   From& operator=(const From&) = delete;
   ~From();
+  /// Errors: invalid_argument (an empty path, a null Source, a folder without a Bundle), as open_file().
   Result<SourcePtr> open(std::string_view extension, const LoadOptions& options) const;
   /// What messages call it.
-  const std::string& name() const noexcept { return path_ != nullptr ? *path_ : source_->name(); }
+  const std::string& name() const noexcept {
+    return path_ != nullptr ? *path_ : source_ != nullptr ? source_->name() : own_;
+  }
 
  private:
   std::string own_;

@@ -43,7 +43,8 @@ class ProgressCallback {
       : object_(std::make_shared<F>(std::move(function))),
         call_([](void* object, const Progress& progress) -> bool { return (*static_cast<F*>(object))(progress); }) {}
   explicit operator bool() const noexcept { return call_ != nullptr; }
-  bool operator()(const Progress& progress) const { return call_(object_.get(), progress); }
+  /// An empty one goes on.
+  bool operator()(const Progress& progress) const { return call_ == nullptr || call_(object_.get(), progress); }
 
  private:
   std::shared_ptr<void> object_;

@@ -38,7 +38,8 @@ class STELE_EXPORT Report {
   void add(What what, std::string_view path, std::string_view detail = {});
   std::size_t size() const noexcept { return rows_.size(); }
   bool empty() const noexcept { return rows_.empty(); }
-  /// Row i, in the order of events; its texts live as long as the Report is not changed.
+  /// Row i, in the order of events; its texts live as long as the Report is not changed. `i` is less than size(); not
+  /// checked.
   Row operator[](std::size_t i) const noexcept;
   std::size_t count(What what) const noexcept;
   /// Paths of all rows of one kind.

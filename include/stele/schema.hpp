@@ -32,15 +32,18 @@ class STELE_EXPORT Schema {
   std::uint32_t version() const noexcept { return info_->version; }
   /// module, tuple: the recorded fields, in order; variant: the alternatives.
   std::size_t field_count() const noexcept { return info_->fields.size(); }
+  /// `i` is less than field_count(); not checked, as with operator[].
   Field field(std::size_t i) const noexcept;
   /// module: the fields that are not recorded.
   std::span<const UnrecordedField> unrecorded() const noexcept { return info_->unrecorded; }
-  /// list, array, map, optional, pointer, shared: what they hold.
+  /// list, array, map, optional, pointer, shared: what they hold. Only for these kinds; not checked.
   Schema element() const noexcept { return Schema(*info_->element); }
-  /// array: the number of elements.
-  std::size_t length() const noexcept { return info_->container->size(nullptr); }
-  /// tensor: its element type; its rank and its shape where the type fixes them.
-  DType dtype() const noexcept { return info_->tensor->dtype; }
+  /// array: the number of elements; 0 for other kinds.
+  std::size_t length() const noexcept {
+    return kind() == TypeKind::array ? info_->container->size(nullptr) : std::size_t{0};
+  }
+  /// tensor: its element type; its rank and its shape where the type fixes them. DType::none or absent for other kinds.
+  DType dtype() const noexcept { return info_->tensor != nullptr ? info_->tensor->dtype : DType::none; }
   std::optional<std::size_t> rank() const noexcept;
   std::optional<Shape> shape() const;
   /// Whether only an object or a file can say what is there: lists, maps, variants, optionals, pointers.

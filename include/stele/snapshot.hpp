@@ -3,6 +3,7 @@
 // here.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -80,17 +81,18 @@ class STELE_EXPORT ReadContext {
     ReadContext& context_;
     Bytes bytes_;
   };
-  /// `size` (at most piece_size) bytes of `source` from `offset` on, read ahead where leaves lie close together. Valid
-  /// until the next call.
+  /// `size` bytes of `source` from `offset` on, read ahead where leaves lie close together. Valid until the next call.
+  /// Errors: invalid_argument (more than piece_size), truncated, io.
   Result<std::span<const std::byte>> window(const Source& source, std::uint64_t offset, std::size_t size);
-  /// At least `size` bytes that are there for the next leaf too: one of two blocks, 0 or 1.
+  /// At least `size` bytes that are there for the next leaf too: one of two blocks, 0 or 1 (any other throws
+  /// std::out_of_range).
   std::byte* memory(std::size_t block, std::size_t size);
 
  private:
   Bytes acquire();
   detail::Workers workers_;
   std::vector<Bytes> free_;
-  Bytes memory_[2];
+  std::array<Bytes, 2> memory_;
   Bytes window_;
   const Source* window_source_ = nullptr;
   std::uint64_t window_offset_ = 0;
@@ -146,6 +148,7 @@ struct SnapshotData;
 /// A leaf of a Snapshot (untyped). Valid as long as the Snapshot's data.
 class STELE_EXPORT LeafView {
  public:
+  /// `leaf` is less than the number of leaves; not checked.
   LeafView(const detail::SnapshotData& data, std::uint32_t leaf) noexcept : data_(&data), leaf_(leaf) {}
   DType dtype() const noexcept;
   std::span<const Extent> shape() const noexcept;
@@ -161,8 +164,9 @@ class STELE_EXPORT LeafView {
   std::uint32_t node() const noexcept;
   /// The bytes where they lie in memory, else an empty span; host byte order, row-major.
   std::span<const std::byte> view() const noexcept;
-  /// Reads part of the leaf: bytes from `offset` on, both multiples of the element size. Not checked against a checksum
-  /// (that covers the whole leaf only). Errors: truncated (outside the leaf), io.
+  /// Reads part of the leaf: bytes from `offset` on. Not checked against a checksum (that covers the whole leaf only).
+  /// Errors: truncated (outside the leaf), invalid_argument (`offset` or the size of `out` is not a multiple of the
+  /// element size), io, out_of_range (a converted leaf).
   Status read(std::uint64_t offset, std::span<std::byte> out) const;
   Status read(std::uint64_t offset, std::span<std::byte> out, ReadContext& context) const;
   /// Passes all bytes to `sink`, checked. Errors: io, checksum, out_of_range, what `sink` returns.
@@ -178,18 +182,21 @@ class STELE_EXPORT LeafView {
 class STELE_EXPORT Snapshot {
  public:
   Snapshot();
-  explicit Snapshot(std::shared_ptr<const detail::SnapshotData> data) : data_(std::move(data)) {}
+  /// Null: an empty Snapshot.
+  explicit Snapshot(std::shared_ptr<const detail::SnapshotData> data);
 
   std::span<const Node> nodes() const noexcept;
   std::size_t leaf_count() const noexcept;
+  /// `i` is less than leaf_count(); not checked, as with operator[]. at() checks.
   LeafView leaf(std::size_t i) const noexcept { return {*data_, static_cast<std::uint32_t>(i)}; }
   /// The leaf of that number, counted in the file's order. Errors: not_found.
   Result<LeafView> at(std::size_t i) const;
   /// The leaf with this path, aliases followed; nullopt when there is none. A walk: along the path where names are
   /// nested, over all names of a flat file.
   std::optional<LeafView> find(std::string_view path) const;
-  /// Path text of a node: segments joined by '.', escaped (design: paths).
+  /// Path text of a node: segments joined by '.', escaped (design: paths). Empty for a number that no node has.
   std::string path(std::uint32_t node) const;
+  /// The value of one of nodes(); null for a node of another kind.
   const Value& value(const Node& node) const noexcept;
   std::string_view type_name(const Node& node) const noexcept;
   std::uint32_t version(const Node& node) const noexcept;
@@ -228,13 +235,14 @@ class STELE_EXPORT SnapshotBuilder {
   // `name` must outlive the Snapshot: static text, intern()ed, or inside something kept. Each gives the node's number.
   std::uint32_t begin(NodeKind kind, Name name, bool conditional = false, std::string_view type = {},
                       std::uint32_t version = 0);
+  /// Ends the container that was begun last; does nothing where all have ended.
   void end();
   std::uint32_t tensor(Name name, DType dtype, std::span<const Extent> shape, std::uint64_t bytes, Provider provider,
                        bool conditional = false);
   std::uint32_t value(Name name, Value value, bool conditional = false);
   std::uint32_t none(Name name, bool conditional = false);
   std::uint32_t alias(Name name, std::uint32_t target, bool conditional = false);
-  /// Of the tensor added last.
+  /// Sets the id, or adds an annotation, of the tensor added last; does nothing where there is none.
   void set_id(const ParamId& id);
   void annotate(std::string key, Value value);
   void set_metadata(std::map<std::string, std::string> metadata);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <stdexcept>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -73,7 +74,7 @@ class TensorView {
   T* data() const noexcept { return data_; }
   const Extents& shape() const noexcept { return shape_; }
   std::size_t size() const noexcept {
-    return data_ ? static_cast<std::size_t>(*element_count(detail::as_span(shape_))) : 0;
+    return data_ ? static_cast<std::size_t>(element_count(detail::as_span(shape_)).value_or(0)) : 0;
   }
   std::span<T> span() const noexcept { return {data_, size()}; }
   template <class... Index>
@@ -103,10 +104,11 @@ class Tensor {
     data_ = static_cast<value_type*>(detail::allocate(size_ * sizeof(T)));
     memory_ = Memory::own;
   }
-  /// Copies `values`, which must have as many elements as the shape.
+  /// Copies `values`. Throws std::invalid_argument where there are not as many as the shape has elements, and
+  /// std::bad_alloc.
   Tensor(Extents shape, std::span<const value_type> values) : Tensor(std::move(shape)) {
-    assert(values.size() == size_);
-    std::copy_n(values.begin(), std::min(values.size(), size_), data_);
+    if (values.size() != size_) throw std::invalid_argument("stele: a Tensor's values do not fit its shape");
+    std::copy_n(values.begin(), size_, data_);
   }
   Tensor(Extents shape, std::initializer_list<value_type> values)
       : Tensor(std::move(shape), std::span<const value_type>(values.begin(), values.size())) {}
@@ -165,6 +167,7 @@ class Tensor {
   T* end() noexcept { return data_ + size_; }
   const T* begin() const noexcept { return data_; }
   const T* end() const noexcept { return data_ + size_; }
+  // The operators check an index as the standard's do: with assert() alone.
   T& operator[](std::size_t i) noexcept { return data_[i]; }
   const T& operator[](std::size_t i) const noexcept { return data_[i]; }
   template <class... Index>
