@@ -275,8 +275,8 @@ class MemoryBundle final : public Bundle {
 
 class BundleSource final : public Source {
  public:
-  BundleSource(std::string name, std::shared_ptr<const Bundle> bundle)
-      : Source(std::move(name)), bundle_(std::move(bundle)) {}
+  BundleSource(std::string name, std::shared_ptr<const Bundle> bundle, std::shared_ptr<const os::Folder> folder)
+      : Source(std::move(name)), bundle_(std::move(bundle)), folder_(std::move(folder)) {}
   std::uint64_t size() const noexcept override { return 0; }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
     if (offset == 0 && out.empty()) return {};
@@ -284,27 +284,31 @@ class BundleSource final : public Source {
   }
   std::shared_ptr<const Bundle> bundle() const override { return bundle_; }
   bool is_folder() const noexcept override { return true; }
+  const os::File* file() const noexcept override { return folder_ != nullptr ? &folder_->file : nullptr; }
 
  private:
   std::shared_ptr<const Bundle> bundle_;
+  std::shared_ptr<const os::Folder> folder_;
 };
 
 /// A file that is closed between reads.
 class Reopened final : public Source {
  public:
-  Reopened(const Source& open, std::shared_ptr<const Bundle> bundle, std::string entry)
-      : Source(open.name()), size_(open.size()), bundle_(std::move(bundle)), entry_(std::move(entry)) {}
+  Reopened(const Source& open, const os::Info& info, std::shared_ptr<const Bundle> bundle, std::string entry)
+      : Source(open.name()), size_(open.size()), id_(info.id), bundle_(std::move(bundle)), entry_(std::move(entry)) {}
   std::uint64_t size() const noexcept override { return size_; }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
     return detail::guarded(name(), [&]() -> Status {
       STELE_TRY_ASSIGN(const SourcePtr open, bundle_->open(entry_));
-      if (open->size() == size_) return open->read_at(offset, out);
+      STELE_TRY_ASSIGN(const os::Info info, os::status(*open->file()));
+      if (open->size() == size_ && info.id == id_) return open->read_at(offset, out);
       return Error(Errc::io, "the file was changed since it was opened").file(name());
     });
   }
 
  private:
   std::uint64_t size_;
+  decltype(os::Info::id) id_;  // another file of this name would be mixed into the set
   std::shared_ptr<const Bundle> bundle_;
   std::string entry_;
 };
@@ -330,7 +334,8 @@ Result<SourcePtr> detail::open_of_set(const std::shared_ptr<const Bundle>& bundl
   constexpr std::size_t kept_open = 64;
   STELE_TRY_ASSIGN(SourcePtr source, bundle->open(name));
   if (number < kept_open || source->file() == nullptr || !source->view().empty()) return source;
-  return SourcePtr(std::make_shared<Reopened>(*source, bundle, name));
+  STELE_TRY_ASSIGN(const os::Info info, os::status(*source->file()));
+  return SourcePtr(std::make_shared<Reopened>(*source, info, bundle, name));
 }
 
 Status detail::refuse_bytes(std::span<const std::span<const std::byte>> pieces, const std::string& name) {
@@ -352,7 +357,19 @@ std::shared_ptr<Bundle> memory_bundle() {
 }
 
 SourcePtr bundle_source(std::shared_ptr<const Bundle> bundle, std::string name) {
-  return std::make_shared<BundleSource>(std::move(name), std::move(bundle));
+  return std::make_shared<BundleSource>(std::move(name), std::move(bundle), nullptr);
+}
+
+SourcePtr detail::folder_source(std::shared_ptr<const os::Folder> folder, bool mapped) {
+  const std::string& name = folder->file.name();
+  auto bundle = folder_bundle({folder, "", name}, {}, mapped);
+  return std::make_shared<BundleSource>(name, std::move(bundle), folder);
+}
+
+Result<bool> detail::replaced(const Source& folder) {
+  if (!folder.is_folder() || folder.file() == nullptr) return false;
+  STELE_TRY_ASSIGN(const bool same, os::leads_to(folder.name(), *folder.file()));
+  return !same;
 }
 
 std::unique_ptr<Sink> bundle_sink(std::shared_ptr<Bundle> bundle, std::string name) {

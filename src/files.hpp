@@ -46,6 +46,12 @@ Result<std::unique_ptr<Sink>> file_sink(const Location& place, FileSinkOptions o
 std::shared_ptr<Bundle> folder_bundle(Location place, FileSinkOptions options, bool mapped,
                                       Names names = Names::as_data);
 
+/// A source of an open folder, whose files are looked up from there.
+SourcePtr folder_source(std::shared_ptr<const os::Folder> folder, bool mapped);
+/// Returns true if another folder, or nothing, is now at the path that the folder was opened by. What was read from it
+/// by names may be a part only, for the saver that replaced it removes its files.
+Result<bool> replaced(const Source& folder);
+
 /// The `number`-th file of a set that is open at once: behind the first few it is opened again for each read, for a
 /// process may not have many open.
 STELE_EXPORT Result<SourcePtr> open_of_set(const std::shared_ptr<const Bundle>& bundle, const std::string& name,

@@ -21,6 +21,9 @@ Status sync_all(const os::Folder& folder) {
   return os::sync(folder.file);
 }
 
+// Looks at what is there, each after another save has put something else in its place.
+constexpr int max_attempts = 100;
+
 /// The place that is saved to, and what is asked about what is there.
 struct Target {
   std::string path;  // as the user gave it
@@ -35,15 +38,25 @@ struct Target {
 
   /// What is there now, which may be replaced.
   Result<Old> look(bool overwrite) const {
-    STELE_TRY_ASSIGN(const os::Info info, os::status({&folder, leaf, path}));
-    if (info.kind == os::Kind::missing) return Old();
-    if (!overwrite) return detail::there_already(path);
-    if (info.kind != os::Kind::folder) {
-      return Error(Errc::invalid_argument, "the path names a file, not a folder").file(path);
+    for (int i = 1;; ++i) {
+      STELE_TRY_ASSIGN(const os::Info info, os::status({&folder, leaf, path}));
+      if (info.kind == os::Kind::missing) return Old();
+      if (!overwrite) return detail::there_already(path);
+      if (info.kind != os::Kind::folder) {
+        return Error(Errc::invalid_argument, "the path names a file, not a folder").file(path);
+      }
+      auto opened = os::open_below(folder, leaf);
+      if (!opened) return std::move(opened).error().file(path);
+      const auto there = std::make_shared<const os::Folder>(std::move(*opened));
+      auto old = agree(there);
+      // A folder that another save has replaced loses its files while it is looked at.
+      STELE_TRY_ASSIGN(const bool same, os::leads_to({&folder, leaf, path}, there->file));
+      if (same || i == max_attempts) return old;
     }
-    auto opened = os::open_below(folder, leaf);
-    if (!opened) return std::move(opened).error().file(path);
-    const auto old = std::make_shared<const os::Folder>(std::move(*opened));
+  }
+
+  /// Looks at a folder that stands at `path`, or stood there.
+  Result<Old> agree(const std::shared_ptr<const os::Folder>& old) const {
     STELE_TRY_ASSIGN(const bool same, os::same_system(folder.file, old->file));
     if (!same) return detail::not_in_one_step(path);  // a mount point
     STELE_TRY_ASSIGN(const detail::Listing all, detail::list_all(*old));
@@ -99,15 +112,41 @@ class FolderSink final : public Sink {
     const bool full = options_.durability == Durability::full;
     STELE_TRY(keep_permissions());  // as they are by now
     if (full) STELE_TRY(sync_all(*made_));
-    STELE_TRY_ASSIGN(const Target::Old old, target_.look(options_.overwrite));
-    if (old.kind == Target::Old::Kind::full) {
-      STELE_TRY(os::exchange(target_.folder, leaf_, target_.leaf, name()));
-    } else {
-      const auto place = old.kind == Target::Old::Kind::missing ? os::rename_new : os::rename;
-      STELE_TRY(place(target_.folder, leaf_, target_.leaf, name()));
-      leaf_.clear();
-    }
+    STELE_TRY(put());
     return full ? os::sync_folder(target_.folder, made_->file) : Status();
+  }
+
+  /// Gives the new folder its name.
+  Status put() {
+    for (int i = 1;; ++i) {
+      STELE_TRY_ASSIGN(const Target::Old old, target_.look(options_.overwrite));
+      if (old.kind == Target::Old::Kind::full) return exchange(*old.folder);
+      const auto place = old.kind == Target::Old::Kind::missing ? os::rename_new : os::rename;
+      auto placed = place(target_.folder, leaf_, target_.leaf, name());
+      if (placed) leaf_.clear();
+      // Another save was there first: its folder is looked at, and replaced.
+      const bool beaten = !placed && placed.error().code() == Errc::exists && options_.overwrite;
+      if (!beaten || i == max_attempts) return placed;
+    }
+  }
+
+  /// Exchanges the new folder with the one that was looked at, or with one that another save has put there since and
+  /// that may be replaced too.
+  Status exchange(const os::Folder& looked_at) {
+    STELE_TRY(os::exchange(target_.folder, leaf_, target_.leaf, name()));
+    auto agreed = [&]() -> Status {
+      STELE_TRY_ASSIGN(const bool same, os::leads_to({&target_.folder, leaf_, name()}, looked_at.file));
+      if (same) return {};
+      STELE_TRY_ASSIGN(os::Folder other, os::open_below(target_.folder, leaf_));
+      STELE_TRY(target_.agree(std::make_shared<const os::Folder>(std::move(other))));
+      return {};
+    }();
+    if (agreed) return agreed;
+    // Back again. Nothing is removed that is not known to be the new folder.
+    const auto back = os::exchange(target_.folder, leaf_, target_.leaf, name());
+    const auto same = os::leads_to({&target_.folder, leaf_, name()}, made_->file);
+    if (!back || !same || !*same) leaf_.clear();
+    return agreed;
   }
 
   /// Removes what lies under the temporary name: the new folder, or the old one after they were exchanged.

@@ -234,7 +234,20 @@ Result<SourcePtr> From::open(std::string_view extension, const LoadOptions& opti
     if (!source_->is_folder() || source_->bundle() != nullptr) return source_;
     return Error(Errc::invalid_argument, "a folder without a bundle").file(source_->name());
   }
-  return open_any(location_of(with_extension(*path_, extension)), options.storage == Storage::view);
+  STELE_TRY_ASSIGN(SourcePtr source,
+                   open_any(location_of(with_extension(*path_, extension)), options.storage == Storage::view));
+  folder_ = source->is_folder() ? source : nullptr;
+  return source;
+}
+
+bool From::again() const {
+  // Attempts to read a folder. Each one after the first means that another save has finished meanwhile.
+  constexpr int max_attempts = 100;
+  if (folder_ == nullptr || attempts_ + 1 >= max_attempts) return false;
+  const auto gone = replaced(*folder_);
+  if (!gone || !*gone) return false;
+  ++attempts_;
+  return true;
 }
 
 namespace {
@@ -321,25 +334,47 @@ Result<Report> record_file(const Format& format, PrecisionSpec precision, const 
   });
 }
 
+namespace {
+
+Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadOptions& options, Object target) {
+  if (reader.format == nullptr) {
+    STELE_TRY_ASSIGN(reader.format, reader.sniff(*source));
+  }
+  if (!reader.format->opens(source->is_folder())) return wrong_kind(source->is_folder(), source->name());
+  STELE_TRY_ASSIGN(const Snapshot snapshot, reader.format->open(source, OpenContext(options, target)));
+  return options.dequantize ? dequantize(snapshot) : snapshot;
+}
+
+}  // namespace
+
 Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& options, Object target) {
   return guarded(from.name(), [&]() -> Result<Snapshot> {
-    STELE_TRY_ASSIGN(SourcePtr source, from.open(reader.format != nullptr ? reader.format->extension() : "", options));
-    if (reader.format == nullptr) {
-      STELE_TRY_ASSIGN(reader.format, reader.sniff(*source));
+    for (;;) {
+      STELE_TRY_ASSIGN(const SourcePtr source,
+                       from.open(reader.format != nullptr ? reader.format->extension() : "", options));
+      auto snapshot = open_source(reader, source, options, target);
+      auto gone = replaced(*source);
+      if (!gone) return snapshot ? std::move(gone).error() : std::move(snapshot).error();
+      if (!*gone) return snapshot;
+      if (!from.again()) {
+        return Error(Errc::io, "the folder was replaced while it was read").file(source->name());
+      }
     }
-    if (!reader.format->opens(source->is_folder())) return wrong_kind(source->is_folder(), source->name());
-    STELE_TRY_ASSIGN(const Snapshot snapshot, reader.format->open(std::move(source), OpenContext(options, target)));
-    return options.dequantize ? dequantize(snapshot) : snapshot;
   });
 }
 
 Result<Report> load_in_place(Reader reader, const From& from, const TypeInfo& type, void* object,
                              const LoadOptions& options) {
   return guarded(from.name(), [&]() -> Result<Report> {
-    STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options, {&type, object}));
-    Report report;
-    STELE_TRY(load_object(snapshot, type, object, LoadMode::in_place, options, report));
-    return report;
+    for (bool partial = false;;) {
+      auto snapshot = open(reader, from, options, {&type, object});
+      if (!snapshot) return std::move(snapshot).error().partially_applied(partial);
+      Report report;
+      auto loaded = load_object(*snapshot, type, object, LoadMode::in_place, options, report);
+      if (loaded) return report;
+      partial = partial || loaded.error().partially_applied();
+      if (!from.again()) return std::move(loaded).error().partially_applied(partial);
+    }
   });
 }
 
@@ -365,13 +400,16 @@ const SaveOptions& default_save_options() noexcept {
 
 Status verify(const Format& format, const detail::From& from, const LoadOptions& options) {
   return detail::guarded([&]() -> Status {
-    STELE_TRY_ASSIGN(const Snapshot snapshot, detail::open({&format}, from, options));
-    std::vector<detail::Fill> fills;
-    fills.reserve(snapshot.leaf_count());
-    for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) fills.push_back({nullptr, i, snapshot.leaf(i).dtype()});
-    detail::Meter meter(options.progress, snapshot.byte_size());
-    detail::Filled filled;
-    return detail::fill(snapshot, fills, {}, meter, detail::workers_of(options), filled);
+    for (;;) {
+      STELE_TRY_ASSIGN(const Snapshot snapshot, detail::open({&format}, from, options));
+      std::vector<detail::Fill> fills;
+      fills.reserve(snapshot.leaf_count());
+      for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) fills.push_back({nullptr, i, snapshot.leaf(i).dtype()});
+      detail::Meter meter(options.progress, snapshot.byte_size());
+      detail::Filled filled;
+      auto status = detail::fill(snapshot, fills, {}, meter, detail::workers_of(options), filled);
+      if (status || !from.again()) return status;
+    }
   });
 }
 

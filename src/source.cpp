@@ -125,8 +125,7 @@ Result<SourcePtr> open_place(const Location& place, Wanted wanted, bool mapped) 
   STELE_TRY_ASSIGN(const os::Info info, os::status(file));
   if (info.kind == os::Kind::folder) {
     if (wanted == Wanted::file) return Error(Errc::io, "a folder, not a file").file(place.name);
-    auto root = std::make_shared<os::Folder>(os::Folder{std::move(file), true});
-    return bundle_source(detail::folder_bundle({std::move(root), "", place.name}, {}, mapped), place.name);
+    return detail::folder_source(std::make_shared<os::Folder>(os::Folder{std::move(file), true}), mapped);
   }
   if (wanted == Wanted::folder) return Error(Errc::io, "a file, not a folder").file(place.name);
   if (info.kind != os::Kind::regular) {

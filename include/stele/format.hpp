@@ -109,6 +109,9 @@ class STELE_EXPORT From {
   ~From();
   /// Errors: invalid_argument (an empty path, a null Source, a folder without a Bundle), as open_file().
   Result<SourcePtr> open(std::string_view extension, const LoadOptions& options) const;
+  /// Returns true if the folder that open() returned last was replaced by a save since then, so that what was read from
+  /// it is to be read again from the new one. False for all else, and after a bounded number of attempts.
+  bool again() const;
   /// What messages call it.
   const std::string& name() const noexcept {
     return path_ != nullptr ? *path_ : source_ != nullptr ? source_->name() : own_;
@@ -118,6 +121,8 @@ class STELE_EXPORT From {
   std::string own_;
   const std::string* path_ = nullptr;
   SourcePtr source_;
+  mutable SourcePtr folder_;  // where open() found one
+  mutable int attempts_ = 0;
 };
 
 /// What a format will write: at the precision, with the options' metadata, without what it cannot hold (which is in the

@@ -20,9 +20,8 @@ Object object_of(const M& module) {
   return {module_info<M>(), &module};
 }
 
-/// A new module from a file: by its hook where it has one, else default-constructed and filled.
 template <class M>
-Result<M> load_new(Reader reader, const From& from, const LoadOptions& options, Report* report) {
+Result<M> load_once(Reader reader, const From& from, const LoadOptions& options, Report* report) {
   if constexpr (has_hook<M>()) {
     STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options, {module_info<M>(), nullptr}));
     return from_snapshot<M>(snapshot, options, report);
@@ -32,6 +31,18 @@ Result<M> load_new(Reader reader, const From& from, const LoadOptions& options, 
     STELE_TRY(load_fresh(reader, from, *module_info<M>(), &*module, options, report));
     return module;
   }
+}
+
+/// A new module from a file: by its hook where it has one, else default-constructed and filled.
+template <class M>
+Result<M> load_new(Reader reader, const From& from, const LoadOptions& options, Report* report) {
+  return guarded([&]() -> Result<M> {
+    for (const Report before = report != nullptr ? *report : Report();;) {
+      auto module = load_once<M>(reader, from, options, report);
+      if (module || !from.again()) return module;
+      if (report != nullptr) *report = before;
+    }
+  });
 }
 }  // namespace detail
 

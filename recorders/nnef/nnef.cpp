@@ -67,8 +67,15 @@ class Opener {
       STELE_TRY(read_described());
     } else {
       STELE_TRY_ASSIGN(const auto files, bundle_->names());
+      const auto is_tensor = [](const std::string& file) {
+        return file.ends_with(ending) && file.size() > ending.size();
+      };
+      if (std::none_of(files.begin(), files.end(), is_tensor)) {
+        return Error(Errc::missing, "no NNEF model")
+            .expected(std::string(graph_file) + ", or files with the extension .dat");
+      }
       for (const std::string& file : files) {
-        if (file.ends_with(ending) && file.size() > ending.size()) {
+        if (is_tensor(file)) {
           STELE_TRY(add(std::string_view(file).substr(0, file.size() - ending.size()), nullptr, {}));
         }
       }
@@ -252,6 +259,7 @@ Texts describe(const Snapshot& snapshot, std::span<const std::string> labels, st
              labels[i] + "');\n";
     if (!operations[i].empty()) texts.quant += '"' + name + "\": " + operations[i] + ";\n";
   }
+  if (labels.empty()) names = "none";  // a graph has a result
   // NNEF's readers want an input.
   texts.graph = std::string(made_here) + "version 1.0;\n\ngraph variables(none) -> (" + names +
                 ") {\n    none = external<scalar>(shape = [1]);\n" + lines + "}\n";
@@ -370,7 +378,7 @@ Status NnefFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   const bool single = options_.container == NnefContainer::tensor;
   std::vector<nnef::Form> forms;
   std::vector<std::string> operations;
-  bool described = options_.graph && count != 0;  // a graph has a result
+  bool described = options_.graph || count == 0;  // an empty folder is no model
   for (std::size_t i = 0; i < count; ++i) {
     STELE_TRY_ASSIGN(forms.emplace_back(), nnef::form_of(snapshot.leaf(i)));
     STELE_TRY_ASSIGN(operations.emplace_back(), quantization_of(snapshot.leaf(i)));

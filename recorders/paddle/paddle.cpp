@@ -288,6 +288,7 @@ class Opener {
     for (const Wanted& w : wanted_) files.push_back(w.name);
     if (!named_) {
       STELE_TRY_ASSIGN(files, bundle_->names());
+      if (files.empty()) return Error(Errc::missing, "an empty folder").expected("a file for each parameter");
     }
     for (std::size_t i = 0; i < files.size(); ++i) {
       STELE_TRY_ASSIGN(SourcePtr file, detail::open_of_set(bundle_, files[i], i));
@@ -452,6 +453,8 @@ Status PaddleFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptio
     const auto bundle = sink.bundle();
     if (bundle == nullptr)
       return Error(Errc::unsupported, "a folder needs a place").expected("a path, or bundle_sink()");
+    if (count == 0)
+      return Error(Errc::not_representable, "a folder of Paddle's has a file for each tensor: here is none");
     for (const std::uint32_t i : order) {
       auto file = bundle->create(paths[i]);
       if (!file) return std::move(file).error().path(std::string(paths[i]));

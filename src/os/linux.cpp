@@ -4,10 +4,12 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <linux/openat2.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/xattr.h>
 #include <unistd.h>
@@ -35,6 +37,9 @@ namespace {
 constexpr std::size_t max_pieces = 1024;
 // Links that one path may lead through; the kernel's own number.
 constexpr int max_links = 40;
+// Times that a path within a folder is looked up while others rename what lies on it; then the system gives up
+// (EAGAIN).
+constexpr int max_resolutions = 100;
 // Bytes between two requests to write out. Small enough to keep the disk busy from the start, large enough to be cheap.
 constexpr std::uint64_t write_behind_step = std::uint64_t{8} << 20;
 // Below this, looking for room while writing costs less than another call.
@@ -74,7 +79,44 @@ Kind kind_of(mode_t mode) noexcept {
 }
 
 Info info_of(const struct stat& status) noexcept {
-  return {kind_of(status.st_mode), static_cast<std::uint64_t>(status.st_size)};
+  return {kind_of(status.st_mode), static_cast<std::uint64_t>(status.st_size), {status.st_dev, status.st_ino}};
+}
+
+/// As openat() on a system without openat2(): each part of the path is opened by itself, and no link is followed.
+int open_by_parts(int folder, std::string_view path, int flags) {
+  File above;
+  for (std::size_t slash = path.find('/'); slash != path.npos; slash = path.find('/')) {
+    const std::string part(path.substr(0, slash));
+    const int next =
+        retry([&] { return ::openat(folder, part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
+    if (next < 0) return next;
+    above = File(next, {});
+    folder = next;
+    path.remove_prefix(slash + 1);
+  }
+  return retry([&] { return ::openat(folder, std::string(path).c_str(), flags | O_NOFOLLOW); });
+}
+
+/// Opens `path`; from an open folder, only what lies in that folder.
+int open_path(const Path& path, int flags) {
+  if (path.from == nullptr) return retry([&] { return ::openat(AT_FDCWD, path.text.c_str(), flags); });
+  struct open_how how = {};
+  how.flags = static_cast<unsigned>((flags & O_PATH) != 0 ? flags : flags | O_LARGEFILE);
+  how.resolve = RESOLVE_BENEATH;
+  long fd = -1;
+  for (int i = 0; i < max_resolutions; ++i) {
+    fd = retry([&] { return ::syscall(SYS_openat2, start_of(path), path.text.c_str(), &how, sizeof how); });
+    if (fd >= 0 || errno != EAGAIN) break;
+  }
+  // EPERM: a sandbox that does not know the call.
+  if (fd < 0 && (errno == ENOSYS || errno == EPERM)) return open_by_parts(start_of(path), path.text, flags);
+  return static_cast<int>(fd);
+}
+
+Error cannot_open(const char* what, const Path& path) {
+  const bool leads_out = path.from != nullptr && (errno == EXDEV || errno == ELOOP);
+  if (!leads_out) return failed(what, path.name);
+  return Error(Errc::io, std::string(what) + ": a link that leads out of the folder is not followed").file(path.name);
 }
 
 void write_out(const File& file, Progress& progress) noexcept {
@@ -153,6 +195,14 @@ Result<Info> status(const File& file) {
   return info_of(status);
 }
 
+Result<bool> leads_to(const Path& path, const File& file) {
+  STELE_TRY_ASSIGN(const Info own, status(file));
+  const auto there = status(path);
+  if (there) return there->id == own.id;
+  if (there.error().code() == Errc::not_found) return false;  // below a file
+  return there.error();
+}
+
 bool same_file(const File& a, const File& b) noexcept {
   struct stat x {
   }, y{};
@@ -210,12 +260,9 @@ Result<File> open_for_reading(const Path& path) {
   const int flags = O_RDONLY | O_NOCTTY | O_CLOEXEC;
   // A FIFO would wait for a writer without O_NONBLOCK. For a regular file it changes nothing, except that one under a
   // lease (Samba) is refused where it should be waited for.
-  const auto open = [&](int more) {
-    return retry([&] { return ::openat(start_of(path), path.text.c_str(), flags | more); });
-  };
-  int fd = open(O_NONBLOCK);
-  if (fd < 0 && errno == EWOULDBLOCK) fd = open(0);
-  if (fd < 0) return failed("cannot open", path.name);
+  int fd = open_path(path, flags | O_NONBLOCK);
+  if (fd < 0 && errno == EWOULDBLOCK) fd = open_path(path, flags);
+  if (fd < 0) return cannot_open("cannot open", path);
   return File(fd, std::move(name));
 }
 
@@ -347,14 +394,12 @@ Status flush(const File& file) {
 Result<Folder> open_folder(const Path& path) {
   STELE_TRY(check_path(path));
   std::string name = path.name;
-  const auto open = [&](int how) {
-    return retry([&] { return ::openat(start_of(path), path.text.c_str(), how | O_DIRECTORY | O_CLOEXEC); });
-  };
+  const auto open = [&](int how) { return open_path(path, how | O_DIRECTORY | O_CLOEXEC); };
   const int fd = open(O_RDONLY);
   if (fd >= 0) return Folder{File(fd, std::move(name)), true};
   // Write and search rights are enough to replace a file in it.
   const int place = errno == EACCES ? open(O_PATH) : -1;
-  if (place < 0) return failed("cannot open the folder", path.name);
+  if (place < 0) return cannot_open("cannot open the folder", path);
   return Folder{File(place, std::move(name)), false};
 }
 

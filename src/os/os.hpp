@@ -71,7 +71,8 @@ struct Folder {
   bool readable = false;  // it can be listed and synced; one that may only be written to cannot
 };
 
-/// A path, looked up from an open folder, which must outlive it, or from the working one.
+/// A path, looked up from an open folder, which must outlive it, or from the working one. Opening a file or folder from
+/// an open folder never leaves that folder: a link that leads out of it is an error.
 struct Path {
   Path(std::string path) : text(std::move(path)), name(text) {}  // NOLINT(google-explicit-constructor)
   Path(const Folder* folder, std::string path, std::string called)
@@ -113,6 +114,7 @@ enum class Kind : std::uint8_t {
 struct Info {
   Kind kind = Kind::missing;
   std::uint64_t size = 0;
+  std::pair<std::uint64_t, std::uint64_t> id{};  // the same for all names of a file
 };
 
 // ---- paths
@@ -120,6 +122,8 @@ struct Info {
 /// What `path` leads to, links followed. That nothing is there is no error (Kind::missing).
 Result<Info> status(const Path& path);
 Result<Info> status(const File& file);
+/// Returns true if `path` leads to this very file or folder, links followed.
+Result<bool> leads_to(const Path& path, const File& file);
 /// Whether both are one file, whatever their names.
 bool same_file(const File& a, const File& b) noexcept;
 /// Whether both are of one file system.
