@@ -5,6 +5,7 @@
 
 #include "json/json.hpp"
 #include "snapshot_internal.hpp"
+#include "stele/precision/base64.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -12,6 +13,27 @@ namespace detail {
 namespace {
 
 constexpr std::uint64_t flat_version = 1;
+
+constexpr std::string_view coded_prefix = "$str:";
+
+/// A path as JSON can hold it: "$str:" and base64 for one that is not UTF-8, or that itself begins so.
+std::string coded(std::string path) {
+  if (json::valid_utf8(path) && !path.starts_with(coded_prefix)) return path;
+  std::string text(coded_prefix);
+  text.resize(coded_prefix.size() + base64_size(path.size()));
+  base64_encode(std::as_bytes(std::span(path)), text.data() + coded_prefix.size());
+  return text;
+}
+
+/// The path that coded() was given. Files written before it was known have such names as they are: what coded() does
+/// not write is the path itself.
+std::string decoded(std::string_view text) {
+  if (!text.starts_with(coded_prefix)) return std::string(text);
+  const std::string_view rest = text.substr(coded_prefix.size());
+  std::string path(base64_decoded_size(rest), '\0');
+  const bool base64 = base64_decode(rest, std::as_writable_bytes(std::span(path)).data());
+  return base64 && coded(path) == text ? path : std::string(text);
+}
 
 /// Whether a container's being there shows in no name: nothing below it is a tensor, an alias or a value.
 bool shows_nowhere(const SnapshotData& data, std::uint32_t i) {
@@ -65,11 +87,6 @@ Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(cons
     out.begin_object();
     section = name;
   };
-  const auto checked_path = [&](std::uint32_t i) -> Result<std::string> {
-    std::string path = snapshot.path(i);
-    if (json::valid_utf8(path)) return path;
-    return Error(Errc::not_representable, "the format has names in UTF-8 only").path(std::move(path));
-  };
   const auto each = [&](auto visit) -> Status {
     for (std::uint32_t i = 0; i < data.nodes.size(); ++i) STELE_TRY(visit(i, data.nodes[i]));
     return {};
@@ -78,26 +95,23 @@ Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(cons
     if (node.kind != NodeKind::value) return {};
     if (elsewhere != nullptr && elsewhere(data.values[node.index])) return {};
     enter("values");
-    STELE_TRY_ASSIGN(const std::string path, checked_path(i));
-    out.key(path);
+    const std::string path = snapshot.path(i);
+    out.key(coded(path));
     if (auto r = json::write_value(out, data.values[node.index]); !r) return std::move(r).error().path(path);
     return {};
   }));
   STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
     if (node.kind == NodeKind::alias) {
       enter("aliases");
-      STELE_TRY_ASSIGN(const std::string path, checked_path(i));
-      STELE_TRY_ASSIGN(const std::string target, checked_path(node.index));
-      out.key(path);
-      out.string(target);
+      out.key(coded(snapshot.path(i)));
+      out.string(coded(snapshot.path(node.index)));
     }
     return {};
   }));
   STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
     if (must_be_said(data, i)) {
       enter("empty");
-      STELE_TRY_ASSIGN(const std::string path, checked_path(i));
-      out.key(path);
+      out.key(coded(snapshot.path(i)));
       out.string(name(node.kind));
     }
     return {};
@@ -107,8 +121,7 @@ Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(cons
     STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
       if (snapshot.version(node) != 0 && (i == 0 || must_be_said(data, i)) == empty) {
         enter("versions");
-        STELE_TRY_ASSIGN(const std::string path, checked_path(i));
-        out.key(path);
+        out.key(coded(snapshot.path(i)));
         out.u64(snapshot.version(node));
       }
       return {};
@@ -160,7 +173,7 @@ class ExtrasReader {
       std::string path_scratch;
       std::string_view path;
       while (in_.next_key(path, path_scratch)) {
-        const std::string name(path);
+        const std::string name = decoded(path);
         STELE_TRY(entry(section, name, aliases));
         if (!in_.ok()) break;
       }
@@ -186,7 +199,7 @@ class ExtrasReader {
       STELE_TRY(unique(path));
       if (!in_.read_string(text, scratch)) return {};
       STELE_TRY(spend(3 * text.size()));
-      aliases.emplace_back(path, std::string(text));
+      aliases.emplace_back(path, decoded(text));
     } else if (section == "empty") {
       STELE_TRY(unique(path));
       if (in_.read_string(text, scratch)) add_empty(path, text);

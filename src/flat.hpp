@@ -19,8 +19,7 @@ STELE_EXPORT bool must_be_said(const SnapshotData& data, std::uint32_t node);
 inline constexpr std::string_view flat_key = "stele";
 
 /// The JSON text for the key, or an empty string where the names say all. Errors: limit (values nested too deep),
-/// duplicate (two tensors whose paths are equal), not_representable (a path that is not UTF-8). `elsewhere`: the values
-/// that the format has another place for.
+/// duplicate (two tensors whose paths are equal). `elsewhere`: the values that the format has another place for.
 STELE_EXPORT Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(const Value&) = nullptr);
 
 /// Adds what such a text says to the builder of a flat snapshot, whose tensors have all been added. `find` gives a
