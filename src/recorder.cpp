@@ -19,6 +19,9 @@ Format::~Format() = default;
 bool Format::is_folder() const noexcept { return false; }
 bool Format::recognises_folder(const Bundle& /*folder*/) const { return false; }
 Status Format::may_replace(const Bundle& /*folder*/) const { return {}; }
+Result<std::vector<Loss>> Format::losses(const Snapshot& /*snapshot*/, std::string_view /*file*/) const {
+  return std::vector<Loss>();
+}
 
 std::optional<Schema> OpenContext::schema() const noexcept {
   return target_.type != nullptr ? std::optional(Schema(*target_.type)) : std::nullopt;
@@ -166,8 +169,24 @@ class Untying {
   std::size_t count_ = 0;
 };
 
+Error cannot_hold(const Format& format, std::string path, std::string what, std::size_t count) {
+  std::string text = std::string(format.name()) + " files cannot hold this";
+  if (count > 1) text += " (and " + std::to_string(count - 1) + " more)";
+  return Error(Errc::not_representable, std::move(text)).path(std::move(path)).found(std::move(what));
+}
+
+/// Asks the format for what its writer leaves out of a snapshot that fits its capabilities.
+Result<Snapshot> without_losses(const Format& format, Snapshot snapshot, std::string_view file, bool allow_loss,
+                                Report& report) {
+  STELE_TRY_ASSIGN(const std::vector<Loss> losses, format.losses(snapshot, file));
+  for (const Loss& loss : losses) report.add(Report::What::lost, snapshot.path(loss.node), loss.what);
+  if (losses.empty() || allow_loss) return snapshot;
+  return cannot_hold(format, snapshot.path(losses[0].node), losses[0].what, losses.size());
+}
+
 /// Finds what the format cannot hold: an error naming the first and counting the rest, or what is left of the snapshot.
-Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, bool allow_loss, Report& report) {
+Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string_view file, bool allow_loss,
+                     Report& report) {
   const Capabilities& can = format.capabilities();
   std::vector<bool> dropped;
   std::string first_path;
@@ -214,14 +233,14 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, bool allow_
     }
     report.add(Report::What::lost, "", "the metadata");
   }
-  if (count == 0) return tied ? Untying(snapshot).run() : snapshot;
-  if (!allow_loss) {
-    std::string text = std::string(format.name()) + " files cannot hold this";
-    if (count > 1) text += " (and " + std::to_string(count - 1) + " more)";
-    return Error(Errc::not_representable, std::move(text)).path(first_path).found(first_reason);
+  if (count != 0 && !allow_loss) {
+    return cannot_hold(format, std::move(first_path), std::move(first_reason), count);
   }
-  const Snapshot left = without(snapshot, dropped);
-  return tied ? Untying(left).run() : left;
+  Snapshot left = count != 0 ? without(snapshot, dropped) : snapshot;
+  if (tied) {
+    STELE_TRY_ASSIGN(left, Untying(left).run());
+  }
+  return without_losses(format, std::move(left), file, allow_loss, report);
 }
 
 }  // namespace
@@ -264,7 +283,7 @@ Status check_kind(const Source& source, bool folders) {
   return wrong_kind(source.is_folder(), source.name());
 }
 
-Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Object& object,
+Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Object& object, std::string_view file,
                          const SaveOptions& options, Report& report) {
   Snapshot snapshot;
   if (object.type == nullptr) {
@@ -276,7 +295,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   if (precision.quantized_bits != 0) {
     STELE_TRY_ASSIGN(snapshot, quantize(snapshot, {.bits = precision.quantized_bits}, &report));
   }
-  return fit(format, snapshot, options.allow_loss, report);
+  return fit(format, snapshot, file, options.allow_loss, report);
 }
 
 Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
@@ -287,7 +306,7 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
       if (error.file().empty()) error = std::move(error).file(sink.name());
       return std::move(error).report(std::make_shared<const Report>(report));
     };
-    auto snapshot = prepare(format, precision, object, options, report);
+    auto snapshot = prepare(format, precision, object, sink.name(), options, report);
     if (!snapshot) return failed(std::move(snapshot).error());
     if (options.dry_run) return report;
     if (sink.is_folder() != format.is_folder()) return failed(wrong_kind(sink.is_folder(), sink.name()));
@@ -300,6 +319,17 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
     return report;
   });
 }
+
+namespace {
+
+/// The sink of a dry run: its name says what would be written, as that of a file does.
+class NoSink final : public Sink {
+ public:
+  explicit NoSink(std::string name) : Sink(std::move(name)) {}
+  Status write(std::span<const std::span<const std::byte>> /*pieces*/) override { return {}; }
+};
+
+}  // namespace
 
 std::string with_extension(const std::string& path, std::string_view extension) {
   const std::size_t slash = path.find_last_of('/');
@@ -321,7 +351,7 @@ Result<Report> record_file(const Format& format, PrecisionSpec precision, const 
                            const SaveOptions& options) {
   return guarded([&]() -> Result<Report> {
     if (options.dry_run) {
-      BufferSink nothing;
+      NoSink nothing(with_extension(path, format.extension()));
       return record(format, precision, object, nothing, options);
     }
     const std::string full = with_extension(path, format.extension());

@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "stele/options.hpp"
 #include "stele/report.hpp"
@@ -68,6 +69,12 @@ class STELE_EXPORT OpenContext {
   detail::Object target_;
 };
 
+/// A part of a snapshot that a format leaves out of a file.
+struct Loss {
+  std::uint32_t node = 0;  // 0: a loss of the whole file
+  std::string what{};
+};
+
 /// One way to write a Snapshot as bytes. Objects hold options only; all members are safe from several threads.
 class STELE_EXPORT Format {
  public:
@@ -89,8 +96,11 @@ class STELE_EXPORT Format {
   virtual Status may_replace(const Bundle& folder) const;
   /// Reads headers and index only; the leaves keep the source. Allocates at most twice the source's size + 16 MiB.
   virtual Result<Snapshot> open(SourcePtr source, const OpenContext& context) const = 0;
-  /// Writes everything, in one pass; the sink is not committed. The snapshot fits capabilities() and is what the
-  /// options make of it, except for `threads`. Tensor bytes of the snapshot are produced piece by piece.
+  /// Returns what write() leaves out of this snapshot in a file of that name, beyond what capabilities() says: each is
+  /// an error on save, or with SaveOptions::allow_loss a row of the Report. Errors: those of write().
+  virtual Result<std::vector<Loss>> losses(const Snapshot& snapshot, std::string_view file) const;
+  /// Writes everything but losses(), in one pass; the sink is not committed. The snapshot fits capabilities() and is
+  /// what the options make of it, except for `threads`. Tensor bytes of the snapshot are produced piece by piece.
   virtual Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const = 0;
 };
 
@@ -125,10 +135,10 @@ class STELE_EXPORT From {
   mutable int attempts_ = 0;
 };
 
-/// What a format will write: at the precision, with the options' metadata, without what it cannot hold (which is in the
-/// report, or an error).
+/// What a format will write to `file`: at the precision, with the options' metadata, without what it cannot hold (which
+/// is in the report, or an error).
 STELE_EXPORT Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Object& object,
-                                      const SaveOptions& options, Report& report);
+                                      std::string_view file, const SaveOptions& options, Report& report);
 
 // What stands behind every recorder and the front door; compiled once, in src/recorder.cpp, so that a call costs the
 // user's code next to nothing to compile. A null format of a load: by content (`sniff`).

@@ -1,10 +1,12 @@
 #include "stele/recorders/burn.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "../tar/tar.hpp"
 #include "../zip/deflate.hpp"
 #include "../zip/inflate.hpp"
+#include "cursor.hpp"
 #include "parallel.hpp"
 #include "record.hpp"
 #include "snapshot_internal.hpp"
@@ -85,6 +87,32 @@ BurnOptions resolved(BurnOptions options, std::string_view path) {
   return options;
 }
 
+/// What is inflated to find out whether a gzip file that holds no record is damaged (64 MiB, a tenth of a second): a
+/// bomb is not inflated whole.
+constexpr std::uint64_t damage_search = std::uint64_t{64} << 20;
+
+/// What a gzip file may become: as long a text for each byte of a tensor as a record has (a line of JSON, at the
+/// deepest nesting, is below 192 characters), and the structure between them (as much as opening may take).
+constexpr std::uint64_t max_text_of_byte = 192;
+std::uint64_t inflated_bound(std::uint64_t stored, const Limits& limits) {
+  const std::uint64_t most = std::min(limits.total_bytes, UINT64_MAX / 2 / max_text_of_byte);
+  return most * max_text_of_byte + 64 * std::min(stored, UINT64_MAX / 256) + (std::uint64_t{16} << 20);
+}
+
+/// Errors: not_representable (an era that is read only).
+Result<BurnEra> era_to_write(const BurnOptions& how, const Snapshot& snapshot) {
+  BurnEra era = how.era;
+  if (era == BurnEra::automatic) {
+    era = BurnEra::v0_21;
+    if (const auto heading = burn_heading(snapshot)) {
+      if (const auto same = era_of(heading->version)) era = *same;
+    }
+  }
+  if (era != BurnEra::v0_13) return era;
+  return Error(Errc::not_representable, "records of Burn 0.13 and before are read only")
+      .expected("BurnEra::v0_14 or later");
+}
+
 }  // namespace
 
 std::string_view BurnFormat::name() const noexcept { return names_of(options_).name; }
@@ -112,18 +140,18 @@ bool BurnFormat::recognises(std::span<const std::byte> head, std::uint64_t /*siz
 Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) const {
   const std::uint64_t stored = source->size();
   std::byte head[1024];
-  auto read = std::span(head).first(static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head)));
-  STELE_TRY(source->read_at(0, read));
-  const bool gzip = is_gzip(read);
-  if (gzip) {
-    detail::zip::Gzip file(source);
-    Bytes piece(std::size_t{256} << 10);
-    for (std::size_t n = piece.size(); n == piece.size();) {
-      STELE_TRY_ASSIGN(n, file.next(piece.span()));
-    }
-    source = file.source();
-    read = std::span(head).first(static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head)));
-    STELE_TRY(source->read_at(0, read));
+  std::span<const std::byte> read;
+  const auto read_head = [&]() -> Status {
+    STELE_TRY_ASSIGN(const std::size_t size, read_some(*source, 0, head));
+    read = std::span(head).first(size);
+    return {};
+  };
+  STELE_TRY(read_head());
+  // Inflated as it is read, so that nothing is inflated behind what is no record.
+  std::optional<detail::zip::Gzip> gzip;
+  if (is_gzip(read)) {
+    source = gzip.emplace(source, inflated_bound(stored, context.options().limits)).source();
+    STELE_TRY(read_head());
   }
   const BurnEncoding encoding = encoding_of(text_of(read));
   // What opening may take: of JSON a node may be two characters (docs/design.md).
@@ -144,25 +172,30 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
     }
     return Error(Errc::bad_magic, "not a record of Burn's").expected("its metadata, in MessagePack, JSON or bincode");
   }();
+  if (!opened && gzip) {
+    // Damaged bytes are the better reason, where they can be found in short time.
+    Bytes piece(std::size_t{256} << 10);
+    std::uint64_t inflated = 0;
+    for (std::size_t n = piece.size(); n == piece.size() && inflated < damage_search; inflated += n) {
+      STELE_TRY_ASSIGN(n, gzip->next(piece.span()));
+    }
+  }
   if (!opened || !gzip) return detail::in_host_order(std::move(opened));
   auto data = detail::derived_data(*opened);
   data->in_order = true;
   return detail::in_host_order(Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data))));
 }
 
+Result<std::vector<Loss>> BurnFormat::losses(const Snapshot& snapshot, std::string_view file) const {
+  const BurnOptions how = resolved(options_, file);
+  if (how.encoding != BurnEncoding::bin) return std::vector<Loss>();
+  STELE_TRY_ASSIGN(const BurnEra era, era_to_write(how, snapshot));
+  return bincode_losses(snapshot, era, how);
+}
+
 Status BurnFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
   const BurnOptions how = resolved(options_, sink.name());
-  BurnEra era = how.era;
-  if (era == BurnEra::automatic) {
-    era = BurnEra::v0_21;
-    if (const auto heading = burn_heading(snapshot)) {
-      if (const auto same = era_of(heading->version)) era = *same;
-    }
-  }
-  if (era == BurnEra::v0_13) {
-    return Error(Errc::not_representable, "records of Burn 0.13 and before are read only")
-        .expected("BurnEra::v0_14 or later");
-  }
+  STELE_TRY_ASSIGN(const BurnEra era, era_to_write(how, snapshot));
   const Heading heading = heading_for(snapshot, how.encoding, how.gzip, era);
   const Snapshot ordered = detail::in_file_order(snapshot);
   ReadContext context(detail::workers_of(options));
@@ -173,7 +206,7 @@ Status BurnFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
     const auto encode = [&](detail::Gather* gather) {
       size = 0;
       if (how.encoding == BurnEncoding::bin) {
-        return write_bincode(ordered, heading, era, how, options.allow_loss, gather, context, size);
+        return write_bincode(ordered, heading, era, how, gather, context, size);
       }
       return write_named(ordered, heading, era, *mpk_out(gather, context, size));
     };

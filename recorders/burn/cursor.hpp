@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstdint>
+#include <cstring>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "stele/bytes.hpp"
@@ -17,13 +19,36 @@ inline namespace v0 {
 namespace detail {
 namespace burn {
 
+/// The next bytes, fewer only at the end: a gzip file says its size only there, and a bound before.
+inline Result<std::size_t> read_some(const Source& source, std::uint64_t at, std::span<std::byte> out) {
+  const std::uint64_t before = source.size();
+  if (at > before) return Error(Errc::truncated, "the bytes end before").file(source.name()).offset(before);
+  auto piece = out.first(static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), before - at)));
+  auto read = source.read_at(at, piece);
+  if (!read && source.size() < before && source.size() >= at) {
+    piece = piece.first(static_cast<std::size_t>(std::min<std::uint64_t>(piece.size(), source.size() - at)));
+    read = source.read_at(at, piece);
+  }
+  if (!read) return std::move(read).error();
+  return piece.size();
+}
+
 /// Copies go on from the same place, and share what is read ahead.
 class Cursor {
  public:
-  explicit Cursor(SourcePtr source) : source_(std::move(source)), size_(source_->size()), view_(source_->view()) {}
+  explicit Cursor(SourcePtr source) : source_(std::move(source)), view_(source_->view()) {}
 
   std::uint64_t position() const noexcept { return at_; }
-  std::uint64_t left() const noexcept { return size_ - at_; }
+  /// Of a gzip file a bound, until its end was met.
+  std::uint64_t left() const noexcept {
+    const std::uint64_t size = source_->size();
+    return size > at_ ? size - at_ : 0;
+  }
+  /// Whether nothing is left. Errors: truncated (what was stepped over is not there), io.
+  Result<bool> at_end() {
+    if (view_.empty() && left() != 0 && (at_ < begin_ || at_ >= begin_ + filled_)) STELE_TRY(fill(0));
+    return left() == 0;
+  }
   const SourcePtr& source() const noexcept { return source_; }
 
   /// The next `n` bytes, at most `most`; valid until the next call. Errors: truncated, io.
@@ -36,7 +61,10 @@ class Cursor {
   Result<const std::byte*> peek(std::size_t n) {
     if (n > left()) return beyond(n);
     if (!view_.empty()) return view_.data() + at_;
-    if (at_ < begin_ || at_ + n > begin_ + filled_) STELE_TRY(fill(n));
+    if (at_ < begin_ || at_ + n > begin_ + filled_) {
+      STELE_TRY(fill(n));
+      if (n > filled_) return beyond(n);
+    }
     return buffer_->data() + (at_ - begin_);
   }
   Status skip(std::uint64_t n) {
@@ -76,15 +104,27 @@ class Cursor {
     // Little behind a tensor that was stepped over: another one may be next.
     const bool on = buffer_ != nullptr && at_ <= begin_ + filled_;
     const std::size_t size = std::max(n, on ? std::min(2 * filled_, most) : std::size_t{1} << 10);
-    // Others may still read what is there.
-    if (buffer_ == nullptr || buffer_.use_count() > 1) buffer_ = std::make_shared<Bytes>(most);
+    // What is there already is not read again: to a gzip file that would be a way back.
+    const std::size_t kept =
+        at_ >= begin_ && at_ < begin_ + filled_ ? filled_ - static_cast<std::size_t>(at_ - begin_) : 0;
+    const std::byte* from = kept != 0 ? buffer_->data() + (at_ - begin_) : nullptr;
+    if (buffer_ == nullptr || buffer_.use_count() > 1) {  // others may still read what is there
+      auto fresh = std::make_shared<Bytes>(most);
+      if (kept != 0) std::memcpy(fresh->data(), from, kept);
+      buffer_ = std::move(fresh);
+    } else if (kept != 0) {
+      std::memmove(buffer_->data(), from, kept);
+    }
     begin_ = at_;
-    filled_ = static_cast<std::size_t>(std::min<std::uint64_t>(size, left()));
-    return source_->read_at(at_, buffer_->span().first(filled_));
+    filled_ = kept;
+    const auto room = buffer_->span().subspan(kept, std::max(size, kept) - kept);
+    STELE_TRY_ASSIGN(const std::size_t more, read_some(*source_, at_ + kept, room));
+    filled_ += more;
+    return {};
   }
 
   SourcePtr source_;
-  std::uint64_t size_, at_ = 0;
+  std::uint64_t at_ = 0;
   std::span<const std::byte> view_;
   std::shared_ptr<Bytes> buffer_;
   std::uint64_t begin_ = 0;  // of the buffer

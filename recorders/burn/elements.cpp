@@ -1,7 +1,9 @@
 #include "elements.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
+#include <limits>
 
 #include "bincode.hpp"
 
@@ -69,6 +71,36 @@ bool encode(const Token& token, DType dtype, std::byte* out) {
   }
 }
 
+/// What the elements of a list are, so that it is read once.
+struct Kinds {
+  bool bools = false, whole = false, floats = false, others = false;
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();  // of the whole ones
+  std::int64_t most = std::numeric_limits<std::int64_t>::min();
+
+  void add(const Value& element) {
+    if (const std::int64_t* i = element.as_i64()) {
+      whole = true;
+      least = std::min(least, *i);
+      most = std::max(most, *i);
+    } else if (element.as_bool() != nullptr) {
+      bools = true;
+    } else {
+      (element.as_f64() != nullptr ? floats : others) = true;
+    }
+  }
+  /// Whether encode() takes all of them.
+  bool all_are(DType dtype) const {
+    if (others) return false;
+    if (dtype == DType::boolean) return !whole && !floats;
+    if (dtype == DType::f32 || dtype == DType::f64) return !whole && !bools;
+    const auto fits = [&](std::int64_t i) {
+      std::byte scratch[8];
+      return encode({.kind = Kind::scalar, .scalar = Value(i)}, dtype, scratch);
+    };
+    return !bools && !floats && fits(least) && fits(most);
+  }
+};
+
 Error not_a_number(const Token& token, DType dtype) {
   return Error(Errc::malformed, "an element that is not of its tensor's type")
       .offset(token.offset)
@@ -97,34 +129,31 @@ Provider Elements::provider() const noexcept { return {&elements_ops, this, 0}; 
 
 Result<std::shared_ptr<Elements>> read_elements(Tokens& tokens, DType floats, DType ints, DTypeClass wanted) {
   auto elements = std::make_shared<Elements>();
-  bool whole = false;
-  bool negative = false;
+  Kinds kinds;
   Token token;
   for (;; ++elements->count) {
     if (elements->count % Elements::step == 0) elements->marks.push_back(tokens.clone());
     STELE_TRY(tokens.next(token));
     if (token.kind == Kind::end) break;
     if (token.kind != Kind::scalar) return not_a_number(token, floats);
-    const std::int64_t* i = token.scalar.as_i64();
-    whole = whole || i != nullptr;
-    negative = negative || (i != nullptr && *i < 0);
-    if (elements->count != 0) continue;
-    elements->dtype = token.scalar.as_bool() != nullptr ? DType::boolean : floats;
+    kinds.add(token.scalar);
+    if (elements->count == 0) elements->dtype = token.scalar.as_bool() != nullptr ? DType::boolean : floats;
   }
   if (elements->count == 0) {
     elements->dtype = wanted == DTypeClass::boolean ? DType::boolean : wanted == DTypeClass::signed_int ? ints : floats;
     return elements;
   }
   const bool bits = floats == DType::f16 || floats == DType::bf16;
-  if (whole && (!bits || negative || wanted == DTypeClass::signed_int)) elements->dtype = ints;
-  // Each is what the first one is.
+  if (kinds.whole && (!bits || kinds.least < 0 || wanted == DTypeClass::signed_int)) elements->dtype = ints;
+  if (kinds.all_are(elements->dtype)) return elements;
+  // Says where the first one is that is not.
   const auto again = elements->marks[0]->clone();
   std::byte scratch[8];
   for (std::uint64_t i = 0; i < elements->count; ++i) {
     STELE_TRY(again->next(token));
-    if (!encode(token, elements->dtype, scratch)) return not_a_number(token, elements->dtype);
+    if (!encode(token, elements->dtype, scratch)) break;
   }
-  return elements;
+  return not_a_number(token, elements->dtype);
 }
 
 Result<std::shared_ptr<Elements>> read_elements(Cursor& in, std::uint64_t count, DType dtype) {

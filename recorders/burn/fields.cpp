@@ -131,6 +131,10 @@ Result<const std::vector<Field>*> Fields::of(const TypeInfo& type) {
   return &known_.emplace(&type, std::move(fields)).first->second;
 }
 
+bool is_constant_class(const TypeInfo& type) noexcept {
+  return type.kind == TypeKind::module && type.fields.empty() && type.unrecorded.empty() && type.layout == nullptr;
+}
+
 bool is_record_class(const TypeInfo& type) noexcept { return type.layout != nullptr && type.layout->number == 1; }
 
 }  // namespace burn

@@ -46,6 +46,8 @@ class Fields {
 inline bool is_holder(const TypeInfo& type) noexcept {
   return type.kind == TypeKind::optional || type.kind == TypeKind::pointer || type.kind == TypeKind::shared;
 }
+/// The class stands for a module without parameters (`Relu`, `Dropout`), which Rust records as a constant.
+bool is_constant_class(const TypeInfo& type) noexcept;
 /// The class is a Record in Rust (burn_record).
 bool is_record_class(const TypeInfo& type) noexcept;
 

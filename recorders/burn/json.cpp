@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "cursor.hpp"
 #include "json/json.hpp"
 #include "named.hpp"
 #include "stele/bytes.hpp"
@@ -147,11 +148,11 @@ class Opening {
   Opening(Document& document, std::uint64_t memory) : out_(document), memory_(memory), bytes_(mark_step) {}
 
   Status run() {
-    const std::uint64_t size = out_.source->size();
-    Bytes piece(static_cast<std::size_t>(std::min<std::uint64_t>(size, text_piece)));
-    while (at_ != size) {
-      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size - at_, text_piece));
-      STELE_TRY_ASSIGN(const char* const text, out_.read(at_, n, piece.data()));
+    Bytes piece(static_cast<std::size_t>(std::min<std::uint64_t>(out_.source->size(), text_piece)));
+    for (;;) {
+      STELE_TRY_ASSIGN(const std::size_t n, read_some(*out_.source, at_, piece.span()));
+      if (n == 0) break;
+      const char* const text = reinterpret_cast<const char*>(piece.data());
       for (const char* p = text; p != text + n;) {
         STELE_TRY_ASSIGN(p, in_numbers_ ? numbers(text, p, text + n) : structure(text, p, text + n));
         // Vectors hold three times their content while they grow.
@@ -160,7 +161,7 @@ class Opening {
       }
       at_ += n;
     }
-    if (in_numbers_) return out_.error(Errc::truncated, "the bytes of a tensor", size).expected("]");
+    if (in_numbers_) return out_.error(Errc::truncated, "the bytes of a tensor", at_).expected("]");
     out_.skeleton.shrink_to_fit();
     return {};
   }
@@ -237,9 +238,9 @@ class Opening {
 // ---- leaves
 
 /// The numbers of a tensor, from one of its marks on; read forward.
-class Cursor {
+class NumberCursor {
  public:
-  Cursor(const Document& in, std::uint64_t number, std::uint64_t mark, ReadContext& context)
+  NumberCursor(const Document& in, std::uint64_t number, std::uint64_t mark, ReadContext& context)
       : in_(in), numbers_(in.numbers[static_cast<std::size_t>(number)]), piece_(context) {
     at_ = mark == 0 ? numbers_.at : in.marks[numbers_.marks + static_cast<std::size_t>(mark) - 1];
   }
@@ -277,14 +278,14 @@ class Cursor {
 Status read_numbers(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
                     ReadContext& context) {
   if (out.empty()) return {};
-  Cursor cursor(*static_cast<const Document*>(at), number, offset / mark_step, context);
+  NumberCursor cursor(*static_cast<const Document*>(at), number, offset / mark_step, context);
   ReadContext::Piece skipped(context);
   STELE_TRY(cursor.fill({skipped.data(), static_cast<std::size_t>(offset % mark_step)}, false));
   return cursor.fill(out, false);
 }
 
 Status stream_numbers(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink, ReadContext& context) {
-  Cursor cursor(*static_cast<const Document*>(at), number, 0, context);
+  NumberCursor cursor(*static_cast<const Document*>(at), number, 0, context);
   ReadContext::Piece staging(context);
   for (std::uint64_t done = 0; done < size;) {
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size - done, ReadContext::piece_size));

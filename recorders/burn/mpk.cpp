@@ -38,7 +38,8 @@ class MpkTokens final : public Tokens {
     if (left_[depth_] == 0) {
       token.kind = Token::Kind::end;
       if (depth_ != 0) return --depth_, Status();
-      if (in_.left() == 0) return {};
+      STELE_TRY_ASSIGN(const bool ended, in_.at_end());
+      if (ended) return {};
       return Error(Errc::malformed, "bytes behind the record").offset(token.offset);
     }
     const bool key = map_[depth_] && left_[depth_] % 2 == 0;

@@ -35,10 +35,10 @@ class BincodeReader {
     }
     auto read = node(type, "", false, 0);
     if (!read) return with_hint(std::move(read).error(), type);
-    if (in_.left() != 0) {
+    STELE_TRY_ASSIGN(const bool ended, in_.at_end());
+    if (!ended) {
       return with_hint(Error(Errc::malformed, "bytes behind the record: the class has other fields than the file")
-                           .offset(in_.position())
-                           .found(std::to_string(in_.left()) + " bytes"),
+                           .offset(in_.position()),
                        type);
     }
     const std::uint32_t twice = clashing_sibling(builder_.data(), true);
@@ -106,6 +106,11 @@ class BincodeReader {
       case TypeKind::value:
         return value(*type.value, name, conditional);
       case TypeKind::module: {
+        if (is_constant_class(type)) {
+          builder_.begin(NodeKind::module, name, conditional, type.name, type.version);
+          builder_.end();
+          return constant({.name = type.name});
+        }
         const bool in_record = std::exchange(in_record_, is_record_class(type));
         STELE_TRY_ASSIGN(const std::vector<Field>* fields, fields_.of(type));
         builder_.begin(NodeKind::module, name, conditional, type.name, type.version);
@@ -285,7 +290,8 @@ class BincodeReader {
   }
   /// An id, where one stands there. A tensor's length and first bytes never look like one, unless they are made to.
   Result<bool> read_id(std::string& id) {
-    if (in_.left() == 0) return false;
+    STELE_TRY_ASSIGN(const bool ended, in_.at_end());
+    if (ended) return false;
     STELE_TRY_ASSIGN(const std::byte* first, in_.peek(1));
     const auto size = std::to_integer<std::size_t>(*first);
     if ((size != 13 && size != 10 && size != 36) || in_.left() <= size) return false;

@@ -1,5 +1,7 @@
 // Tokens -> Snapshot.
 #include <algorithm>
+#include <deque>
+#include <memory>
 #include <vector>
 
 #include "elements.hpp"
@@ -14,6 +16,46 @@ namespace burn {
 namespace {
 
 using Kind = Token::Kind;
+
+/// Tokens that can be looked at before they are read: none is read twice, since a way back in a gzip file is inflated
+/// again.
+class Ahead {
+ public:
+  explicit Ahead(Tokens& tokens) : tokens_(&tokens) {}
+
+  Status next(Token& token) {
+    if (queue_.empty()) return tokens_->next(token);
+    token = std::move(queue_.front());
+    queue_.pop_front();
+    return {};
+  }
+  /// Number `i` of those to come; valid until it is read.
+  Result<const Token*> peek(std::size_t i) {
+    while (i >= queue_.size()) {
+      Token token;
+      STELE_TRY(tokens_->next(token));
+      queue_.push_back(std::move(token));
+    }
+    return &queue_[i];
+  }
+  /// Another reader, behind all that was looked at.
+  std::unique_ptr<Tokens> clone() const { return tokens_->clone(); }
+  /// Behind a list whose first token was looked at last, and which `behind` has read.
+  void go_on(std::unique_ptr<Tokens> behind) {
+    const bool all = queue_.front().kind == Token::Kind::end;
+    queue_.pop_front();
+    if (all) return;
+    own_ = std::move(behind);
+    tokens_ = own_.get();
+  }
+  Provider provider(const Token& bytes) const { return tokens_->provider(bytes); }
+  std::shared_ptr<const void> keeper() const { return tokens_->keeper(); }
+
+ private:
+  Tokens* tokens_;
+  std::unique_ptr<Tokens> own_;
+  std::deque<Token> queue_;
+};
 
 class NamedReader {
  public:
@@ -51,7 +93,7 @@ class NamedReader {
         STELE_TRY(read_item());
       } else {
         STELE_TRY(tokens_.next(token));
-        STELE_TRY(skip(tokens_, token));
+        STELE_TRY(skip(token));
       }
     }
     STELE_TRY(tokens_.next(token));  // nothing stands behind it
@@ -93,13 +135,14 @@ class NamedReader {
   }
 
   /// Behind the first token of a value, to its end.
-  static Status skip(Tokens& tokens, Token& token) {
+  Status skip(Token& token) {
     unsigned open = 0;
     for (;;) {
       if (token.kind == Kind::list || token.kind == Kind::map) ++open;
       if (token.kind == Kind::end) --open;
       if (open == 0) return {};
-      STELE_TRY(tokens.next(token));
+      STELE_TRY(budget_.node(0, 0, token.offset));  // nothing is kept; it bounds the time
+      STELE_TRY(tokens_.next(token));
     }
   }
 
@@ -245,7 +288,7 @@ class NamedReader {
     if (!root && token.kind == Kind::text) {
       STELE_TRY_ASSIGN(const Map map, look(token));
       if (map == Map::parameter) return read_parameter(name, type, token, conditional);
-      if (map == Map::tensor) return read_tensor(name, type, token, conditional, false);
+      if (map == Map::tensor || map == Map::elements) return read_tensor(name, type, token, conditional, false);
     }
     builder_.begin(NodeKind::module, name, conditional);
     for (; token.kind != Kind::end;) {
@@ -261,50 +304,74 @@ class NamedReader {
     return {};
   }
 
-  enum class Map : std::uint8_t { module, parameter, tensor };
+  /// `elements`: a tensor whose elements are numbers, of an old file.
+  enum class Map : std::uint8_t { module, parameter, tensor, elements };
+  /// Bytes of tokens that are looked at before they are read (8 MiB: a shape of 65,535 extents).
+  static constexpr std::size_t most_ahead = std::size_t{8} << 20;
   /// What a map is whose first key is `token`. A module may have a field of any name, so all keys decide.
-  Result<Map> look(Token token) const {
+  Result<Map> look(const Token& token) {
+    elements_ = nullptr;
     if (bit_of(token.text) == 0) return Map::module;
-    return look(*tokens_.clone(), token);
+    std::size_t at = 0;
+    std::size_t bytes = 0;
+    return look(&token, at, bytes);
   }
   unsigned bit_of(std::string_view key) const {
     static constexpr std::string_view keys[] = {"id", "param", "bytes", "shape", "dtype", "value"};
     const auto* found = std::find(std::begin(keys), std::end(keys), key);
     return found != std::end(keys) ? 1U << (found - keys) : 0U;
   }
-  /// Not to the end of a module.
-  Result<Map> look(Tokens& ahead, Token& next) const {
+  /// Not to the end of a module, and not into the elements of a tensor: those come one by one in old files. `at` is the
+  /// number of the token to come next.
+  Result<Map> look(const Token* next, std::size_t& at, std::size_t& bytes) {
     unsigned seen = 0;
-    while (next.kind != Kind::end) {
-      const unsigned bit = bit_of(next.text);
+    while (next->kind != Kind::end) {
+      const unsigned bit = bit_of(next->text);
       if ((seen & bit) != 0) return Map::module;  // and so two fields of one name
       seen |= bit;
-      STELE_TRY(ahead.next(next));
-      const bool fits = bit == 1    ? next.kind == Kind::text
-                        : bit == 2  ? next.kind == Kind::map
-                        : bit == 4  ? next.kind == Kind::bytes
-                        : bit == 8  ? next.kind == Kind::list
-                        : bit == 16 ? next.kind == Kind::text || next.kind == Kind::map
-                        : bit == 32 ? next.kind == Kind::list && old_
+      STELE_TRY_ASSIGN(next, ahead(at, bytes));
+      const bool fits = bit == 1    ? next->kind == Kind::text
+                        : bit == 2  ? next->kind == Kind::map
+                        : bit == 4  ? next->kind == Kind::bytes
+                        : bit == 8  ? next->kind == Kind::list
+                        : bit == 16 ? next->kind == Kind::text || next->kind == Kind::map
+                        : bit == 32 ? next->kind == Kind::list && old_
                                     : false;
       if (!fits) return Map::module;
       if (bit == 2) {
-        STELE_TRY(ahead.next(next));
-        STELE_TRY_ASSIGN(const Map param, look(ahead, next));
+        STELE_TRY_ASSIGN(next, ahead(at, bytes));
+        STELE_TRY_ASSIGN(const Map param, look(next, at, bytes));
+        if (param == Map::elements) return Map::parameter;
         if (param != Map::tensor) return Map::module;
+      } else if (bit == 32) {
+        elements_ = tokens_.clone();
+        STELE_TRY_ASSIGN(next, ahead(at, bytes));
+        if (next->kind == Kind::scalar) return Map::elements;
+        if (next->kind != Kind::end) return Map::module;
       } else {
-        STELE_TRY(skip(ahead, next));
+        for (unsigned open = 0;;) {
+          if (next->kind == Kind::list || next->kind == Kind::map) ++open;
+          if (next->kind == Kind::end) --open;
+          if (open == 0) break;
+          STELE_TRY_ASSIGN(next, ahead(at, bytes));
+          if (bytes > most_ahead) return Map::module;
+        }
       }
-      STELE_TRY(ahead.next(next));
+      STELE_TRY_ASSIGN(next, ahead(at, bytes));
     }
     return seen == 3 ? Map::parameter : seen == 28 || seen == 40 ? Map::tensor : Map::module;
+  }
+  Result<const Token*> ahead(std::size_t& at, std::size_t& bytes) {
+    STELE_TRY_ASSIGN(const Token* token, tokens_.peek(at++));
+    bytes += sizeof(Token) + token->text.size();
+    return token;
   }
 
   Status read_parameter(NodeName name, const TypeInfo* type, Token& token, bool conditional) {
     std::string id;
     std::uint64_t at = 0;
     for (; token.kind != Kind::end;) {
-      if (token.text == "id") {
+      if (token.text == "id" && id.empty()) {
         STELE_TRY(expect(token, Kind::text, "an id"));
         id = std::move(token.text);
         at = token.offset;
@@ -326,11 +393,11 @@ class NamedReader {
     for (; token.kind != Kind::end;) {
       const std::string key = token.text;
       STELE_TRY(tokens_.next(token));
-      if (key == "bytes" && token.kind == Kind::bytes) {
+      if (key == "bytes" && token.kind == Kind::bytes && !bytes) {
         bytes = true;
         tensor.bytes = token.size;
         tensor.provider = tokens_.provider(token);
-      } else if (key == "shape" && token.kind == Kind::list) {
+      } else if (key == "shape" && token.kind == Kind::list && tensor.shape.empty()) {
         for (;;) {
           STELE_TRY(tokens_.next(token));
           if (token.kind == Kind::end) break;
@@ -346,16 +413,17 @@ class NamedReader {
         auto dtype = read_dtype(spelled);
         if (!dtype) return std::move(dtype).error().path(path()).offset(at);
         tensor.dtype = *std::move(dtype);
-      } else if (key == "value" && token.kind == Kind::list) {
+      } else if (key == "value" && token.kind == Kind::list && elements_ != nullptr && !bytes) {
         bytes = true;
         STELE_TRY(budget_.node(300, 0, token.offset));  // a mark
         const DType floats = dtype_of_rust(heading_.floats);
         const DType ints = dtype_of_rust(heading_.ints);
         if (floats == DType::none || ints == DType::none) return wrong(token, "elements of known types");
-        STELE_TRY_ASSIGN(const auto list, read_elements(tokens_, floats, ints,
+        STELE_TRY_ASSIGN(const auto list, read_elements(*elements_, floats, ints,
                                                         type != nullptr && type->kind == TypeKind::tensor
                                                             ? dtype_class(type->tensor->dtype)
                                                             : DTypeClass::none));
+        tokens_.go_on(std::move(elements_));
         tensor.dtype.dtype = list->dtype;
         tensor.bytes = list->count * element_size(list->dtype);
         tensor.provider = list->provider();
@@ -372,7 +440,8 @@ class NamedReader {
     return {};
   }
 
-  Tokens& tokens_;
+  Ahead tokens_;
+  std::unique_ptr<Tokens> elements_;  // before the first one, where look() has met any
   const BurnOptions& options_;
   const TypeInfo* type_;
   Budget budget_;

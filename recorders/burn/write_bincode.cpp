@@ -16,30 +16,33 @@ namespace {
 
 class BincodeWriter {
  public:
-  BincodeWriter(const Snapshot& snapshot, BurnEra era, bool allow_loss, Gather* gather, ReadContext& context,
-                std::uint64_t& size)
+  BincodeWriter(const Snapshot& snapshot, BurnEra era, Gather* gather, ReadContext& context, std::uint64_t& size)
       : snapshot_(snapshot),
         tree_(snapshot),
         era_(era),
-        allow_loss_(allow_loss),
         gather_(gather),
         context_(context),
-        size_(size) {}
+        size_(size),
+        seen_(snapshot.nodes().size()) {}
 
   Status run(Heading heading, const TypeInfo& type) {
-    if (!snapshot_.metadata().empty() && !allow_loss_) {
-      return Error(Errc::not_representable, "bincode has no place for metadata")
-          .found(snapshot_.metadata().begin()->first);
-    }
     for (std::size_t i = 0; i < std::size(heading_names); ++i) text(*member(heading, i));
     STELE_TRY(node(type, tree_.root(), 0));
     STELE_TRY(flush());
-    if (!allow_loss_ && written_ != snapshot_.leaf_count()) {
-      return Error(Errc::not_representable, "tensors that the class does not have")
-          .expected(std::to_string(written_))
-          .found(std::to_string(snapshot_.leaf_count()));
-    }
     return {};
+  }
+
+  /// Returns what run() has left out.
+  std::vector<Loss> losses() const {
+    std::vector<Loss> all = losses_;
+    const auto nodes = snapshot_.nodes();
+    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+      if ((nodes[i].kind != NodeKind::value && nodes[i].kind != NodeKind::tensor) || seen_[i] == Seen::written)
+        continue;
+      all.push_back({i, seen_[i] == Seen::skipped ? "a value of a module" : "the class does not have it"});
+    }
+    if (!snapshot_.metadata().empty()) all.push_back({0, "the metadata"});
+    return all;
   }
 
  private:
@@ -70,6 +73,7 @@ class BincodeWriter {
       case TypeKind::value:
         return value(*type.value, place);
       case TypeKind::module: {
+        if (is_constant_class(type)) return byte(0), Status();
         const bool in_record = std::exchange(in_record_, is_record_class(type));
         STELE_TRY_ASSIGN(const std::vector<Field>* fields, fields_.of(type));
         std::uint32_t hint = 0;
@@ -115,6 +119,11 @@ class BincodeWriter {
         }
         return refuse(Errc::missing, "a variant without one of its alternatives");
       case TypeKind::optional:
+        // Since 0.21 an Option of a constant is one itself.
+        if (is_constant_class(*type.element) && era_ >= BurnEra::v0_21) {
+          if (there && place.node != no_index) losses_.push_back({place.node, "that it is there"});
+          return byte(0), Status();
+        }
         byte(there ? 1 : 0);
         return there ? node(*type.element, place, depth + 1) : Status();
       case TypeKind::pointer:
@@ -143,13 +152,17 @@ class BincodeWriter {
 
   Status value(const ValueOps& ops, const Place& place) {
     const bool there = place.node != no_index && tree_.node(place.node).kind == NodeKind::value;
-    if (!in_record_) {
-      byte(0);
-      if (!there || allow_loss_) return {};
-      return refuse(Errc::not_representable, "bincode has no place for a number or text of a module");
-    }
+    if (there) seen_[place.node] = in_record_ ? Seen::written : Seen::skipped;
+    if (!in_record_) return byte(0), Status();
     if (!there) return refuse(Errc::missing, "a value that is not there");
     const Value& v = snapshot_.value(tree_.node(place.node));
+    if (ops.check != nullptr) {
+      STELE_TRY_ASSIGN(const std::string_view wanted,
+                       guarded([&]() -> Result<std::string_view> { return ops.check(v); }));
+      if (!wanted.empty()) {
+        return refuse(Errc::not_representable, "a value that its class does not hold").expected(std::string(wanted));
+      }
+    }
     const std::int64_t* i = v.as_i64();
     const DTypeClass kind = dtype_class(ops.dtype);
     if (ops.dtype == DType::string && v.as_string() != nullptr) {
@@ -204,7 +217,7 @@ class BincodeWriter {
     size_ += leaf.byte_size();
     number(shape.size());
     for (const Extent e : shape) number(e);
-    ++written_;
+    seen_[place.node] = Seen::written;
     auto spelled = append_dtype(out_, dtype, era_);
     return spelled ? Status() : Status(std::move(spelled).error().path(path_));
   }
@@ -212,28 +225,45 @@ class BincodeWriter {
   const Snapshot& snapshot_;
   Tree tree_;
   BurnEra era_;
-  bool allow_loss_;
   Gather* gather_;
   ReadContext& context_;
   std::uint64_t& size_;
   Fields fields_;
   bool in_record_ = false;  // the innermost class is a burn_record
-  std::size_t written_ = 0;
+  enum class Seen : std::uint8_t { not_at_all, skipped, written };
+  std::vector<Seen> seen_;    // by node
+  std::vector<Loss> losses_;  // others
   std::vector<std::byte> out_;
   std::string path_;
 };
 
 }  // namespace
 
-Status write_bincode(const Snapshot& snapshot, Heading heading, BurnEra era, const BurnOptions& options,
-                     bool allow_loss, Gather* gather, ReadContext& context, std::uint64_t& size) {
+namespace {
+
+Result<const TypeInfo*> type_to_write(const Snapshot& snapshot, const BurnOptions& options) {
   const TypeInfo* type = options.schema ? &options.schema->info() : snapshot.data()->type;
-  if (type == nullptr) {
-    return Error(Errc::needs_layout, "bincode says no names, so that the type must be known")
-        .expected("a module, or BurnOptions::schema")
-        .found("a snapshot of neither");
-  }
-  return BincodeWriter(snapshot, era, allow_loss, gather, context, size).run(std::move(heading), *type);
+  if (type != nullptr) return type;
+  return Error(Errc::needs_layout, "bincode says no names, so that the type must be known")
+      .expected("a module, or BurnOptions::schema")
+      .found("a snapshot of neither");
+}
+
+}  // namespace
+
+Status write_bincode(const Snapshot& snapshot, Heading heading, BurnEra era, const BurnOptions& options, Gather* gather,
+                     ReadContext& context, std::uint64_t& size) {
+  STELE_TRY_ASSIGN(const TypeInfo* type, type_to_write(snapshot, options));
+  return BincodeWriter(snapshot, era, gather, context, size).run(std::move(heading), *type);
+}
+
+Result<std::vector<Loss>> bincode_losses(const Snapshot& snapshot, BurnEra era, const BurnOptions& options) {
+  STELE_TRY_ASSIGN(const TypeInfo* type, type_to_write(snapshot, options));
+  ReadContext context;
+  std::uint64_t size = 0;
+  BincodeWriter writer(snapshot, era, nullptr, context, size);
+  STELE_TRY(writer.run({}, *type));
+  return writer.losses();
 }
 
 }  // namespace burn

@@ -88,14 +88,19 @@ class NamedWriter {
   /// `type` is null where it is not known.
   Status write(const TypeInfo* type, const Place& place, unsigned depth) {
     if (depth > deepest) return too_deep();
+    if (type != nullptr && depth != 0 && is_constant_class(*type)) return out_.nil();
     bool optional = type == nullptr;
     while (type != nullptr && is_holder(*type)) {
       optional = true;
       type = type->element;
     }
     if (tree_.absent(place)) {
-      // Numbers of a module came from bincode, which has nothing for them; Burn has nothing here, too.
-      if (optional || (place.exists && type->kind == TypeKind::value && !in_record_)) return out_.nil();
+      // Numbers of a module came from bincode, which has nothing for them; Burn has nothing here, too. A tensor of a
+      // dtype that Burn does not have was taken out, which the report says.
+      if (optional || (place.exists && type->kind == TypeKind::tensor) ||
+          (place.exists && type->kind == TypeKind::value && !in_record_)) {
+        return out_.nil();
+      }
       // Flat names say nothing of what is empty.
       if (type->kind == TypeKind::module) return module(*type, place, depth);
       if (type->kind == TypeKind::list || type->kind == TypeKind::map) {

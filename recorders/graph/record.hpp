@@ -35,7 +35,8 @@ Result<Report> record_checkpoint(const Format& format, PrecisionSpec precision, 
     if (error.file().empty() && sink != nullptr) error = std::move(error).file(sink->name());
     return std::move(error).report(std::make_shared<const Report>(report));
   };
-  auto parameters = prepare(format, precision, {nullptr, &checkpoint.parameters}, options, report);
+  auto parameters = prepare(format, precision, {nullptr, &checkpoint.parameters},
+                            sink != nullptr ? std::string_view(sink->name()) : std::string_view(), options, report);
   if (!parameters) return failed(std::move(parameters).error());
   if (options.dry_run) return report;
   Meter meter(options.progress, parameters->byte_size() + optimizer_bytes(checkpoint));

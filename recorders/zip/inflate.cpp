@@ -196,7 +196,7 @@ class EntrySource : public Source {
   virtual Status read(std::uint64_t offset, std::span<std::byte> out) const = 0;
 
   const SourcePtr source_;
-  Data data_;
+  mutable Data data_;  // the size of a gzip file comes later
 };
 
 class StoredSource final : public EntrySource {
@@ -222,28 +222,29 @@ class InflatedSource final : public EntrySource {
   InflatedSource(SourcePtr source, std::string name, const Data& data)
       : EntrySource(std::move(source), std::move(name), data), step_(std::max(least_step, data.size / most_kept + 1)) {}
   /// A gzip file, whose size is known at the end of the pass.
-  explicit InflatedSource(const SourcePtr& source)
-      : EntrySource(source, source->name(), {0, source->size(), unknown, 0, true}), step_(least_step) {}
+  InflatedSource(const SourcePtr& source, std::uint64_t most)
+      : EntrySource(source, source->name(), {0, source->size(), bound_of(source->size()), 0, true}),
+        most_(most),
+        size_known_(false),
+        step_(least_step) {}
 
   /// The next bytes of the pass.
   Result<std::size_t> pass(std::span<std::byte> out) {
     return guarded(name(), [&]() -> Result<std::size_t> {
       const std::lock_guard lock(mutex_);
+      if (size_known_) return std::size_t{0};
       auto inflater = std::move(inflater_);  // comes back where nothing fails
-      if (data_.size != unknown) return std::size_t{0};
       if (inflater == nullptr) inflater = std::make_unique<Inflater>(*source_, data_);
       STELE_TRY_ASSIGN(const std::size_t n, next(*inflater, out));
-      if (n < out.size()) {
-        data_.size = inflater->made();
-        return n;
-      }
-      inflater_ = std::move(inflater);
+      if (n == out.size()) inflater_ = std::move(inflater);
       return n;
     });
   }
 
  private:
-  static constexpr std::uint64_t unknown = ~std::uint64_t{0};
+  static std::uint64_t bound_of(std::uint64_t compressed) {
+    return compressed < ~std::uint64_t{0} / max_ratio ? compressed * max_ratio : ~std::uint64_t{0};
+  }
   static constexpr std::uint64_t most_kept = 256;
   static constexpr std::uint64_t least_step = std::uint64_t{1} << 20;
 
@@ -273,11 +274,14 @@ class InflatedSource final : public EntrySource {
 
   /// The next bytes, which are all there.
   Status make(Inflater& inflater, std::span<std::byte> out) const {
+    const bool known = size_known_;
     STELE_TRY_ASSIGN(const std::size_t made, next(inflater, out));
-    return made == out.size() ? Status() : inflater.make(out.subspan(made));  // for its error
+    if (made == out.size()) return {};
+    if (known) return inflater.make(out.subspan(made));  // for its error
+    return Error(Errc::truncated, "the bytes end before").file(name()).offset(inflater.made());
   }
 
-  /// The next bytes, fewer only at the end; states are kept in passing.
+  /// The next bytes, fewer only at the end, which says the size; states are kept in passing.
   Result<std::size_t> next(Inflater& inflater, std::span<std::byte> out) const {
     std::size_t made = 0;
     while (made != out.size()) {
@@ -289,25 +293,36 @@ class InflatedSource final : public EntrySource {
       if (got != n) break;
       if (inflater.made() == next && next < data_.size) keep(inflater);
     }
+    if (inflater.made() > most_) {
+      return Error(Errc::limit, "a gzip file that becomes too large")
+          .file(name())
+          .expected(std::to_string(most_) + " bytes at most (Limits::total_bytes)");
+    }
+    if (made != out.size() && !size_known_) {
+      data_.size = inflater.made();
+      size_known_ = true;
+    }
     return made;
   }
 
   void keep(Inflater& inflater) const {
     kept_.push_back(inflater.keep());
-    if (kept_.size() < most_kept || data_.size != unknown) return;
+    if (kept_.size() < most_kept || size_known_) return;
     // Every other one, so that what is kept stays the same whatever the size will be.
     for (std::size_t i = 0; i < most_kept / 2; ++i) kept_[i] = std::move(kept_[2 * i + 1]);
     kept_.resize(most_kept / 2);
     step_ *= 2;
   }
 
+  const std::uint64_t most_ = UINT64_MAX;
+  mutable bool size_known_ = true;
   mutable std::uint64_t step_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Inflater> inflater_;
   mutable std::vector<std::unique_ptr<Inflater::State>> kept_;  // number i: after (i + 1) * step_ bytes
 };
 
-Gzip::Gzip(const SourcePtr& source) : inflated_(std::make_shared<InflatedSource>(source)) {}
+Gzip::Gzip(const SourcePtr& source, std::uint64_t most) : inflated_(std::make_shared<InflatedSource>(source, most)) {}
 
 Result<std::size_t> Gzip::next(std::span<std::byte> out) { return inflated_->pass(out); }
 

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 
@@ -22,15 +23,20 @@ namespace zip {
 
 class InflatedSource;
 
-/// A gzip file in one pass, from the first byte to the last, which says how many there are; then as a Source, which
-/// goes on from the last of some 256 states that the pass has kept (some 40 KiB each).
+/// DEFLATE makes at most this many bytes of one (258 of 2 bits).
+inline constexpr std::uint64_t max_ratio = 1032;
+
+/// A gzip file that is inflated as it is read, from the last of some 256 states that are kept in passing (some 40 KiB
+/// each).
 class Gzip {
  public:
-  explicit Gzip(const SourcePtr& source);
+  /// `most`: bytes that it may become. Errors of all below, where it is more: limit.
+  explicit Gzip(const SourcePtr& source, std::uint64_t most = UINT64_MAX);
   /// The next bytes; fewer only at the end, where the CRC-32 and the length of every member have been checked. Errors:
   /// truncated, checksum, malformed (also bytes behind the last member), io; not called again behind an error.
   Result<std::size_t> next(std::span<std::byte> out);
-  /// All that next() has given, once that was the end. Its view() is empty.
+  /// All that it becomes. Its view() is empty; its size() is a bound (max_ratio), and right once anything has come to
+  /// the end: next(), or a read beyond it (truncated).
   SourcePtr source() const;
 
  private:

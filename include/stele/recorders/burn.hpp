@@ -92,6 +92,8 @@ class STELE_EXPORT BurnFormat final : public Format {
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  /// In bincode: numbers and texts of modules, metadata, and what the class does not have.
+  Result<std::vector<Loss>> losses(const Snapshot& snapshot, std::string_view file) const override;
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
   const BurnOptions& options() const noexcept { return options_; }
 

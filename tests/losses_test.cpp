@@ -1,0 +1,254 @@
+// Nothing is lost in silence: what a format leaves out is an error, or with allow_loss a row of the report; a dry run
+// says the same.
+#include <doctest/doctest.h>
+#include <stele/precision/complex.hpp>
+
+#include <algorithm>
+#include <complex>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "flat.hpp"
+#include "stele/recorders/any.hpp"
+#include "stele/schema.hpp"
+#include "stele/transform.hpp"
+#include "support/recorders.hpp"
+#include "support/temp_dir.hpp"
+
+namespace {
+
+using namespace stele;
+using namespace stele_test;
+using What = Report::What;
+
+using Vec = Tensor<float, 1>;
+
+struct Plain {
+  Param<Vec> w{Vec({2}, {1, 2})};
+  STELE_MODULE(Plain, w)
+};
+struct Relu {
+  STELE_MODULE(Relu)
+};
+struct Counts {  // a Record of Burn's
+  std::uint64_t steps = 7;
+  Vec moment{{1}, {3}};
+  STELE_MODULE(Counts, steps, moment)
+  static constexpr Attribute stele_attributes[] = {burn_record()};
+};
+struct Counts8 {
+  std::uint8_t steps = 0;
+  Vec moment;
+  STELE_MODULE(Counts8, steps, moment)
+  static constexpr Attribute stele_attributes[] = {burn_record()};
+};
+struct NarrowCounts {
+  Counts8 counts;
+};
+using Either = std::variant<Relu, Plain>;
+
+/// Something of each kind that a format may have no place for.
+struct Everything {
+  Param<Vec> first{Vec({2}, {1, 2}), ParamId::from_u64(11)};
+  double rate = 0.5;
+  std::string text = "hello";
+  bool flag = true;
+  std::optional<double> maybe = 2.5;
+  std::optional<double> absent;
+  Value tree{Value::Map{{"lr", Value(0.5)}, {"steps", Value(Value::List{Value(std::int64_t{1})})}}};
+  std::map<std::string, int> numbers{{"a.b", 1}, {"c", 2}};
+  std::vector<Plain> none;
+  std::vector<std::optional<Plain>> gaps{Plain(), std::nullopt};
+  std::vector<Either> steps{Relu(), Plain()};
+  Counts counts;
+  std::shared_ptr<Vec> tied = std::make_shared<Vec>(Vec({1}, {4}));
+  std::shared_ptr<Vec> again = tied;
+  STELE_MODULE(Everything, first, rate, text, flag, maybe, absent, tree, numbers, none, gaps, steps, counts, tied,
+               again)
+};
+/// The same with a tensor that many formats do not hold.
+struct Wide {
+  Plain plain;
+  std::optional<Tensor<std::complex<double>, 1>> wide = Tensor<std::complex<double>, 1>({1}, {{1, 2}});
+  int count = 3;
+  STELE_MODULE(Wide, plain, wide, count)
+};
+
+/// The one tensor that a .dat holds.
+struct Single {
+  Vec w{{2}, {1, 2}};
+  double rate = 0.5;
+  std::string text = "hello";
+  STELE_MODULE(Single, w, rate, text)
+};
+
+struct Lost {
+  std::vector<std::string> paths;  // sorted; once for each thing
+
+  void add(std::string path) { paths.push_back(std::move(path)); }
+  std::vector<std::string> sorted() const {
+    auto all = paths;
+    std::sort(all.begin(), all.end());
+    return all;
+  }
+};
+
+/// What `after` does not have of `before`.
+std::vector<std::string> missing(const Snapshot& before, const Snapshot& after) {
+  std::map<std::string, std::uint32_t> there;
+  for (std::uint32_t i = 0; i < after.nodes().size(); ++i) there[after.path(i)] = i;
+  Lost lost;
+  for (std::uint32_t i = 0; i < before.nodes().size(); ++i) {
+    const Node& node = before.nodes()[i];
+    const std::string path = before.path(i);
+    const auto found = there.find(path);
+    const Node* now = found != there.end() ? &after.nodes()[found->second] : nullptr;
+    const bool same = now != nullptr && now->kind == node.kind;
+    switch (node.kind) {
+      case NodeKind::tensor: {
+        if (!same) {
+          lost.add(path);
+          break;
+        }
+        const LeafView leaf = before.leaf(node.index);
+        const LeafView read = after.leaf(now->index);
+        CHECK_MESSAGE(content(leaf).value() == content(read).value(), path);
+        if (leaf.id() && read.id() != leaf.id()) lost.add(path);
+        break;
+      }
+      case NodeKind::value:
+        if (!same || !(before.value(node) == after.value(*now))) lost.add(path);
+        break;
+      case NodeKind::alias:
+        if (!same) lost.add(path);
+        break;
+      default:
+        if (detail::must_be_said(*before.data(), i) && now == nullptr) lost.add(path);
+    }
+  }
+  for (const auto& [key, text] : before.metadata()) {
+    const auto found = after.metadata().find(key);
+    if (found == after.metadata().end() || found->second != text) lost.add("");
+  }
+  return lost.sorted();
+}
+
+/// The names that a file without names has, by what the report says.
+Layout layout_without(const Snapshot& snapshot, const Report& report) {
+  Layout layout;
+  const Layout all = layout_of(snapshot).value();
+  for (const Layout::Tensor& tensor : all.tensors) {
+    bool dropped = false;
+    for (std::size_t i = 0; i < report.size(); ++i) {
+      dropped = dropped || (report[i].path == tensor.path && report[i].detail.starts_with("dtype"));
+    }
+    if (!dropped) layout.tensors.push_back(tensor);
+  }
+  return layout;
+}
+
+std::vector<std::string> rows(const Report& report) {
+  std::vector<std::string> all;
+  for (std::size_t i = 0; i < report.size(); ++i) {
+    if (report[i].what == What::lost) all.push_back(std::string(report[i].path) + ": " + std::string(report[i].detail));
+  }
+  return all;
+}
+
+template <class M>
+void lose(const Format& format, const M& module) {
+  CAPTURE(format.name());
+  const TempDir dir;
+  const std::string extension(format.extension());
+  const std::string path = dir / ("model" + extension);
+  const detail::TypeInfo& type = *detail::module_info<M>();
+  SaveOptions options = quick();
+  options.metadata = {{"author", "me"}};
+
+  const auto save = [&](bool dry, bool allow) {
+    options.dry_run = dry;
+    options.allow_loss = allow;
+    return detail::record_file(format, {}, {&type, &module}, allow ? path : dir / ("strict" + extension), options);
+  };
+  const auto dry = save(true, true);
+  REQUIRE_MESSAGE(dry, why(dry));
+  const auto strict_dry = save(true, false);
+  const auto strict = save(false, false);
+  CHECK(code_of(strict) == code_of(strict_dry));
+  const auto report = save(false, true);
+  REQUIRE_MESSAGE(report, why(report));
+  CHECK(rows(*report) == rows(*dry));
+  if (strict) CHECK(rows(*strict) == rows(*report));
+
+  const Snapshot before = with_metadata(snapshot_of(module).value(), options.metadata);
+  LoadOptions load;
+  load.layout = layout_without(before, *report);
+  const auto after = detail::open({&format}, path, load, {&type, nullptr});
+  REQUIRE_MESSAGE(after, why(after));
+  auto said = report->paths(What::lost);
+  std::sort(said.begin(), said.end());
+  CHECK(said == missing(before, *after));
+}
+
+}  // namespace
+
+TEST_CASE("losses: a dry run, a save and a look into the file say the same, in every format") {
+  for (const Format* format : formats()) {
+    lose(*format, Single());
+    if (format->name() == "nnef-tensor") continue;
+    lose(*format, Everything());
+    lose(*format, Wide());
+  }
+}
+
+TEST_CASE("losses: the name of the file says what is lost, where the recorder follows it") {
+  const BurnRecorder<> recorder;
+  const Single single;
+  for (const char* extension : {".bin", ".bin.gz", ".mpk", ".json"}) {
+    CAPTURE(std::string(extension));
+    const TempDir dir;
+    SaveOptions options = quick();
+    options.metadata = {{"author", "me"}};
+    options.allow_loss = true;
+    const auto report = recorder.record(single, dir / ("x" + std::string(extension)), options);
+    options.dry_run = true;
+    const auto dry = recorder.record(single, dir / ("y" + std::string(extension)), options);
+    REQUIRE_MESSAGE((report && dry), why(report), why(dry));
+    CHECK(rows(*report) == rows(*dry));
+    CHECK(report->count(What::lost) == (std::string_view(extension).starts_with(".bin") ? 3 : 0));
+  }
+}
+
+TEST_CASE("losses: bincode names what the class does not have, and values that its class does not hold") {
+  const TempDir dir;
+  stele::save(Single(), dir / "single.mpk", quick()).value();
+  const Snapshot more = stele::open(dir / "single.mpk").value();
+  const BurnRecorder<> recorder(BurnFormat({.encoding = BurnEncoding::bin, .schema = schema_of<Plain>()}));
+  const auto strict = recorder.record(more, dir / "less.bin", quick());
+  REQUIRE(code_of(strict) == Errc::not_representable);
+  CHECK(strict.error().path() == "rate");
+  CHECK(strict.error().message().find("and 1 more") != std::string::npos);
+  SaveOptions options = quick();
+  options.allow_loss = true;
+  const auto report = recorder.record(more, dir / "less.bin", options);
+  REQUIRE_MESSAGE(report, why(report));
+  CHECK(rows(*report) ==
+        std::vector<std::string>{"rate: the class does not have it", "text: the class does not have it"});
+
+  // A count that does not fit the class's type is an error, not other bytes.
+  struct Wide64 {
+    Counts counts;
+  };
+  stele::save(Wide64(), dir / "counts.mpk", quick()).value();
+  const BurnRecorder<> narrow(BurnFormat({.encoding = BurnEncoding::bin, .schema = schema_of<NarrowCounts>()}));
+  CHECK(narrow.record(stele::open(dir / "counts.mpk").value(), dir / "counts.bin", quick()));
+  Wide64 large;
+  large.counts.steps = 300;
+  stele::save(large, dir / "large.mpk", quick()).value();
+  CHECK(code_of(narrow.record(stele::open(dir / "large.mpk").value(), dir / "large.bin", quick())) ==
+        Errc::not_representable);
+}
