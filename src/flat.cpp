@@ -68,6 +68,24 @@ bool must_be_said(const SnapshotData& data, std::uint32_t i) {
   }
 }
 
+std::vector<bool> guessed_empties(const SnapshotData& data) {
+  std::vector<bool> empties;
+  if (!data.guessed || data.flat) return empties;
+  const std::size_t count = data.nodes.size();
+  std::vector<bool> has_tensor(count);
+  for (std::size_t i = count; i-- > 1;) {
+    const NodeKind kind = data.nodes[i].kind;
+    if (has_tensor[i] || kind == NodeKind::tensor || kind == NodeKind::alias) has_tensor[data.nodes[i].parent] = true;
+  }
+  empties.resize(count);
+  for (std::uint32_t i = 1; i < count; ++i) {
+    const Node& node = data.nodes[i];
+    const bool leaf = node.kind == NodeKind::tensor || node.kind == NodeKind::value || node.kind == NodeKind::alias;
+    empties[i] = !leaf && node.end == i + 1 && node.parent != 0 && !has_tensor[node.parent] && !must_be_said(data, i);
+  }
+  return empties;
+}
+
 Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(const Value&)) {
   const SnapshotData& data = *snapshot.data();
   std::string text;
@@ -108,8 +126,9 @@ Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(cons
     }
     return {};
   }));
+  const std::vector<bool> guessed = guessed_empties(data);
   STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
-    if (must_be_said(data, i)) {
+    if (must_be_said(data, i) || (!guessed.empty() && guessed[i])) {
       enter("empty");
       out.key(coded(snapshot.path(i)));
       out.string(name(node.kind));

@@ -6,6 +6,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "stele/snapshot.hpp"
 
@@ -15,6 +16,10 @@ namespace detail {
 
 /// Whether names alone would not say that this container or none is there.
 STELE_EXPORT bool must_be_said(const SnapshotData& data, std::uint32_t node);
+
+/// Nodes of a snapshot whose kinds are guessed that must be said, too: Nones and empty containers in what has no
+/// tensor, which may be an alternative of a variant, or a part of a value. By node; empty where nothing is guessed.
+STELE_EXPORT std::vector<bool> guessed_empties(const SnapshotData& data);
 
 inline constexpr std::string_view flat_key = "stele";
 

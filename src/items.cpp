@@ -43,6 +43,7 @@ Items::Items(const Snapshot& snapshot)
   list.reserve(data.nodes.size());
   std::vector<std::pair<std::uint32_t, std::size_t>> open;  // end of a container, length of its parent's path
   std::string path;
+  const std::vector<bool> guessed = guessed_empties(data);
   for (std::uint32_t i = 0; i < data.nodes.size(); ++i) {
     const Node& node = data.nodes[i];
     for (; !open.empty() && open.back().first <= i; open.pop_back()) path.resize(open.back().second);
@@ -53,7 +54,7 @@ Items::Items(const Snapshot& snapshot)
       if (node.parent != 0) path += '.';
       append_node_segment(path, node);
     }
-    if (is_item(data, i)) {
+    if (is_item(data, i) || (!guessed.empty() && guessed[i])) {
       Item& item = list.emplace_back();
       item.path = path;
       item.from = &data;
@@ -105,7 +106,7 @@ Result<Snapshot> Items::build() const {
     } else if (node.kind == NodeKind::value) {
       nodes[i] = to.value(name, item.from->values[node.index], node.conditional);
     } else if (node.kind == NodeKind::none) {
-      nodes[i] = to.none(name, node.conditional);
+      nodes[i] = to.none(name, true);  // it is in the list because it must be said
     } else {
       const TypeData type = node.index != no_index ? item.from->types[node.index] : TypeData{};
       if (item.path.empty()) {
@@ -113,7 +114,7 @@ Result<Snapshot> Items::build() const {
         to.data().types.push_back({"", type.version});
         continue;
       }
-      nodes[i] = to.begin(node.kind, name, node.conditional, "", type.version);
+      nodes[i] = to.begin(node.kind, name, node.conditional || type.version == 0, "", type.version);
       to.end();
     }
   }

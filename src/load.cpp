@@ -135,13 +135,12 @@ class Loader {
     if (plan_.ties.empty()) return {};
     const Snapshot& snapshot = plan_.snapshot;
     std::unordered_map<std::string_view, std::uint32_t> tensors;  // leaves by path
-    std::unordered_map<std::string_view, std::uint32_t> values;   // nodes by path
+    std::unordered_map<std::string_view, const Value*> values;
     for (const TensorOp& op : plan_.tensors) tensors.emplace(plan_.path(op), op.leaf);
-    for (const ValueOp& op : plan_.values) values.emplace(plan_.path(op), op.node);
+    for (const ValueOp& op : plan_.values) values.emplace(plan_.path(op), op.value);
     const auto first_of = [&](const TiedOp& tie) -> std::optional<std::uint32_t> {
-      const auto& all = tie.ops != nullptr ? tensors : values;
-      const auto found = all.find(plan_.first(tie));
-      return found != all.end() ? std::optional(found->second) : std::nullopt;
+      const auto found = tensors.find(plan_.first(tie));
+      return found != tensors.end() ? std::optional(found->second) : std::nullopt;
     };
     // Both are compared as they are, or where their dtypes differ, as the module has them.
     const auto dtype_of = [&](const TiedOp& tie, std::uint32_t first) {
@@ -153,12 +152,13 @@ class Loader {
     std::vector<bool> same(plan_.ties.size());
     for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
       const TiedOp& tie = plan_.ties[i];
-      const auto first = first_of(tie);
-      if (!first) continue;
       if (tie.ops == nullptr) {
-        same[i] = snapshot.value(tree_.node(*first)) == snapshot.value(tree_.node(tie.number));
+        const auto first = values.find(plan_.first(tie));
+        same[i] = first != values.end() && *first->second == *tie.value;
         continue;
       }
+      const auto first = first_of(tie);
+      if (!first) continue;
       const auto a = snapshot.leaf(*first).shape();
       const auto b = snapshot.leaf(tie.number).shape();
       same[i] = std::equal(a.begin(), a.end(), b.begin(), b.end());
@@ -237,7 +237,7 @@ class Loader {
       const std::string_view path = plan_.path(op);
       std::string_view expected;
       auto read = guarded([&]() -> Status {  // code of the user, which may throw
-        expected = op.ops->from_value(op.object, plan_.snapshot.value(tree_.node(op.node)));
+        expected = op.ops->from_value(op.object, *op.value);
         return {};
       });
       if (!read) return stopped(std::move(read).error().path(std::string(path)));

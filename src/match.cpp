@@ -15,6 +15,9 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
+/// As deep as formats hold values.
+constexpr int max_value_depth = 64;
+
 bool matches_any(const std::vector<std::string>& patterns, std::string_view path) {
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches(p, path); });
 }
@@ -624,9 +627,9 @@ class Matcher {
   }
 
   /// Notes that what the file has here must be what is loaded under the first name of the shared object.
-  void note_tie(const TensorOps* ops, std::uint32_t number) {
+  void note_tie(const TensorOps* ops, const Value* value, std::uint32_t number) {
     if (quiet_) return;
-    TiedOp op{ops, number, keep_path(), static_cast<std::uint32_t>(path_.size()), 0, 0};
+    TiedOp op{ops, value, number, keep_path(), static_cast<std::uint32_t>(path_.size()), 0, 0};
     op.first = static_cast<std::uint32_t>(plan_.paths.size());
     plan_.paths += *tie_.first;
     plan_.paths += std::string_view(path_).substr(tie_.skip);
@@ -670,7 +673,7 @@ class Matcher {
       number = static_cast<std::uint32_t>(tree_.snapshot().leaf_count() + plan_.ones.size());
       plan_.ones.push_back({*std::move(one), place.node});
     }
-    if (tie_.first != nullptr) return note_tie(&ops, number);
+    if (tie_.first != nullptr) return note_tie(&ops, nullptr, number);
     plan_.tensors.push_back({number, &ops, object, keep_path(), static_cast<std::uint32_t>(path_.size())});
   }
 
@@ -727,13 +730,19 @@ class Matcher {
   }
 
   void visit_value(const ValueOps& ops, void* object, const Place& place) {
-    if (!place.exists || place.node == no_index || tree_.node(place.node).kind == NodeKind::none) return missing(path_);
-    const Node& node = tree_.node(place.node);
-    if (node.kind != NodeKind::value) {
-      return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "value", std::string(name(node.kind)));
+    if (tree_.absent(place)) return missing(path_);
+    const Value* found = nullptr;
+    if (place.node != no_index && tree_.node(place.node).kind == NodeKind::value) {
+      found = &tree_.snapshot().value(tree_.node(place.node));
+    } else if (ops.dtype == DType::none && tree_.guessed()) {
+      found = put_together(place);
     }
-    const Value& value = tree_.snapshot().value(node);
-    if (tie_.first != nullptr) return note_tie(nullptr, place.node);
+    if (found == nullptr) {
+      if (place.node == no_index) return missing(path_);
+      return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "value", describe(place));
+    }
+    const Value& value = *found;
+    if (tie_.first != nullptr) return note_tie(nullptr, &value, no_index);
     const auto fits = [&](auto read) {
       std::string_view expected;
       auto done = guarded([&]() -> Status {  // code of the user, which may throw
@@ -752,7 +761,52 @@ class Matcher {
       return;
     }
     if (ops.check != nullptr && !fits([&] { return ops.check(value); })) return;
-    plan_.values.push_back({&ops, object, place.node, keep_path(), static_cast<std::uint32_t>(path_.size())});
+    plan_.values.push_back({&ops, object, &value, keep_path(), static_cast<std::uint32_t>(path_.size())});
+  }
+  /// A value that is a map or a list, whose format could not tell it from a module: its parts are entries of the file.
+  /// Null where there is something else among them.
+  const Value* put_together(const Place& place) {
+    std::vector<std::uint32_t> parts;
+    auto value = value_at(place, 0, parts);
+    if (!value) return nullptr;
+    for (const std::uint32_t node : parts) used_[node] = true;
+    return &plan_.put_together.emplace_back(*std::move(value));
+  }
+  std::optional<Value> value_at(const Place& place, int depth, std::vector<std::uint32_t>& parts) {
+    if (depth > max_value_depth || place.alias != no_index) return std::nullopt;
+    NodeKind kind = tree_.kind(place);
+    if (place.node != no_index) parts.push_back(place.node);
+    if (kind == NodeKind::tensor) return std::nullopt;
+    if (kind == NodeKind::value) return tree_.snapshot().value(tree_.node(place.node));
+    if (kind == NodeKind::none) return Value();
+    std::vector<std::pair<std::uint32_t, std::pair<std::string, Value>>> found;
+    bool whole = true;
+    tree_.each(place, [&](std::string_view key, const Place& at) {
+      const std::size_t first = parts.size();
+      auto part = whole ? value_at(at, depth + 1, parts) : std::nullopt;
+      whole = part.has_value() && first != parts.size();
+      if (whole) found.push_back({parts[first], {std::string(key), *std::move(part)}});
+    });
+    if (!whole) return std::nullopt;
+    // Flat names come sorted; the file's order is nearer to what the map's was.
+    std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    Value::Map entries;
+    entries.reserve(found.size());
+    for (auto& [node, entry] : found) entries.push_back(std::move(entry));
+    // Names alone say 0, 1, … of a list, in the order of text.
+    std::size_t n = 0;
+    std::size_t gap = 0;
+    const bool named = place.node != no_index && !(tree_.flat() && !entries.empty());
+    const bool list =
+        named ? kind == NodeKind::list : !entries.empty() && tree_.count(place, n, gap) && n == entries.size();
+    if (!list) return Value(std::move(entries));
+    Value::List elements(entries.size());
+    for (auto& [key, part] : entries) {
+      std::size_t number = 0;
+      if (!parse_index(key, number) || number >= elements.size()) return std::nullopt;
+      elements[number] = std::move(part);
+    }
+    return Value(std::move(elements));
   }
   void bad_value(std::string_view expected, const Value& value) {
     std::string found(name(value.kind()));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,7 +26,7 @@ struct TensorOp {
 struct ValueOp {
   const ValueOps* ops;
   void* object;
-  std::uint32_t node;
+  const Value* value;  // of the snapshot, or of LoadPlan::put_together
   std::uint32_t path, path_size;
 };
 
@@ -39,7 +40,8 @@ struct OneElement {
 /// under the first.
 struct TiedOp {
   const TensorOps* ops;  // null: a value
-  std::uint32_t number;  // of the leaf, or of the value's node
+  const Value* value;    // null: a tensor
+  std::uint32_t number;  // of the leaf
   std::uint32_t path, path_size;
   std::uint32_t first, first_size;  // path of what is loaded
 };
@@ -49,6 +51,7 @@ struct LoadPlan {
   std::vector<TensorOp> tensors;
   std::vector<ValueOp> values;
   std::vector<TiedOp> ties;
+  std::deque<Value> put_together;  // of entries of the file
   std::vector<OneElement> ones;
   std::vector<Outdated> outdated;  // where there are any, the plan is not to be carried out
   std::string paths;               // one after the other

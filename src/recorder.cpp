@@ -216,6 +216,12 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
     if (loses_annotations(leaf, can)) report.add(Report::What::lost, leaf.path(), "its annotations");
   }
   bool tied = false;
+  if (!can.values && !can.nesting) {
+    const std::vector<bool> empties = guessed_empties(*snapshot.data());
+    for (std::uint32_t i = 0; i < empties.size(); ++i) {
+      if (empties[i]) report.add(Report::What::lost, snapshot.path(i), "that it is there, should that mean anything");
+    }
+  }
   if (!can.values || !can.aliases) {
     const auto nodes = snapshot.nodes();
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
