@@ -130,6 +130,15 @@ class Loader {
   Error finish(Error error) { return std::move(error).report(std::make_shared<const Report>(report_)); }
   Error at_path(Error error, const TensorOp& op) const { return std::move(error).path(std::string(plan_.path(op))); }
 
+  /// The source's order: one pass forward over the file is enough, and the first error is that of the first tensor in
+  /// the file.
+  void sort_tensors() {
+    const auto before = [](const TensorOp& a, const TensorOp& b) { return a.leaf < b.leaf; };
+    if (!std::is_sorted(plan_.tensors.begin(), plan_.tensors.end(), before)) {
+      std::stable_sort(plan_.tensors.begin(), plan_.tensors.end(), before);
+    }
+  }
+
   /// Compares what the file has under the further names of a shared object with what is loaded.
   Status compare_ties() {
     if (plan_.ties.empty()) return {};
@@ -202,7 +211,7 @@ class Loader {
     const std::string path(plan_.path(tie));
     const std::string first(plan_.first(tie));
     report_.add(Report::What::unused, path, "differs from " + first + ", which is loaded under both names");
-    if (matches_any(options_.allow_unused, path)) return {};
+    if (Patterns(options_.allow_unused).match(path)) return {};
     return Error(Errc::unused, "the file has two different contents for one shared object of the module")
         .path(path)
         .expected("the same as " + first)
@@ -219,6 +228,7 @@ class Loader {
   }
 
   Status verify() {
+    sort_tensors();
     std::vector<Fill> fills;
     fills.reserve(plan_.tensors.size());
     for (const TensorOp& op : plan_.tensors) fills.push_back({nullptr, op.leaf, op.ops->dtype});
@@ -249,11 +259,7 @@ class Loader {
       report_.add(Report::What::applied, path);
       written = true;
     }
-    // The source's order, so that one pass forward over the file is enough.
-    const auto before = [](const TensorOp& a, const TensorOp& b) { return a.leaf < b.leaf; };
-    if (!std::is_sorted(plan_.tensors.begin(), plan_.tensors.end(), before)) {
-      std::stable_sort(plan_.tensors.begin(), plan_.tensors.end(), before);
-    }
+    sort_tensors();
     auto placed = guarded([&]() -> Status { return place(written); });
     if (!placed) {
       add_rows();  // of those that view or were moved by then

@@ -18,8 +18,19 @@ namespace detail {
 /// As deep as formats hold values.
 constexpr int max_value_depth = 64;
 
-bool matches_any(const std::vector<std::string>& patterns, std::string_view path) {
-  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches(p, path); });
+Patterns::Patterns(const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    if (pattern.find_first_of("*?") == std::string::npos) {
+      plain_.insert(pattern);
+    } else {
+      patterns_.emplace_back(pattern);
+    }
+  }
+}
+
+bool Patterns::match(std::string_view path) const {
+  return plain_.contains(path) ||
+         std::any_of(patterns_.begin(), patterns_.end(), [&](std::string_view p) { return matches(p, path); });
 }
 
 namespace {
@@ -136,7 +147,7 @@ class Matcher {
   void missing(const std::string& path) {
     row(Report::What::missing, path);
     if (!quiet_) missing_.push_back(path);
-    if (!matches_any(options_.allow_missing, path)) {
+    if (!allow_missing_.match(path)) {
       fail(Error(Errc::missing, "a parameter of the module is not in the file").path(path));
     }
   }
@@ -545,7 +556,7 @@ class Matcher {
 
   void visit_holder(const TypeInfo& type, void* object, const Place& place, int depth) {
     const bool there = !tree_.absent(place) || moved_below();
-    if (!place.exists && !there && has_aliases_ && !quiet_ && !matches_any(options_.allow_missing, path_)) {
+    if (!place.exists && !there && has_aliases_ && !quiet_ && !allow_missing_.match(path_)) {
       left_empty_.push_back(path_);
     }
     if (object == nullptr) {
@@ -850,7 +861,7 @@ class Matcher {
       }
       row(Report::What::unused, path);
       unused_.push_back(path);
-      if (!matches_any(options_.allow_unused, path)) {
+      if (!allow_unused_.match(path)) {
         fail(Error(Errc::unused, "the file has an entry that the module does not use").path(path));
       }
     }
@@ -870,6 +881,8 @@ class Matcher {
 
   const Tree& tree_;
   const LoadOptions& options_;
+  Patterns allow_missing_{options_.allow_missing};
+  Patterns allow_unused_{options_.allow_unused};
   LoadMode mode_;
   Report& report_;
   LoadPlan& plan_;

@@ -5,6 +5,7 @@
 #include <deque>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "migrate.hpp"
@@ -63,7 +64,16 @@ struct LoadPlan {
   std::string_view first(const TiedOp& op) const { return std::string_view(paths).substr(op.first, op.first_size); }
 };
 
-bool matches_any(const std::vector<std::string>& patterns, std::string_view path);
+/// The patterns of an option; a list of thousands of plain paths takes no longer than one.
+class Patterns {
+ public:
+  explicit Patterns(const std::vector<std::string>& patterns);
+  bool match(std::string_view path) const;
+
+ private:
+  std::unordered_set<std::string_view> plain_;
+  std::vector<std::string_view> patterns_;
+};
 
 enum class Walking : std::uint8_t {
   check,   // nothing is changed

@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cstring>
 
+#include "hash.hpp"
 #include "snapshot_internal.hpp"
 #include "source_range.hpp"
 #include "stele/detail/type_info.hpp"
@@ -42,6 +44,33 @@ std::string_view NamePool::add(std::string_view name) {
   std::memcpy(at, name.data(), name.size());
   used_ += name.size();
   return {at, name.size()};
+}
+
+std::uint32_t TypeIndex::find_or_add(std::vector<TypeData>& types, std::string_view name, std::uint32_t version) {
+  const auto slot_of = [&](std::string_view n, std::uint32_t v) {
+    std::size_t at =
+        static_cast<std::size_t>(hash64(n.data(), n.size()) ^ v * 0x9e3779b97f4a7c15U) & (slots_.size() - 1);
+    for (; ++steps_, slots_[at] != no_index; at = (at + 1) & (slots_.size() - 1)) {
+      const TypeData& type = types[slots_[at]];
+      if (type.version == v && type.name == n) break;
+    }
+    return at;
+  };
+  if (slots_.size() <= 2 * types.size()) {
+    slots_.assign(std::bit_ceil(4 * types.size() + 8), no_index);
+    known_ = 0;
+  }
+  // Readers with a table of types put them there themselves. Of equal ones the first is meant.
+  for (; known_ < types.size(); ++known_) {
+    std::uint32_t& slot = slots_[slot_of(types[known_].name, types[known_].version)];
+    if (slot == no_index) slot = static_cast<std::uint32_t>(known_);
+  }
+  std::uint32_t& slot = slots_[slot_of(name, version)];
+  if (slot == no_index) {
+    types.push_back({std::string(name), version});
+    slot = static_cast<std::uint32_t>(known_++);
+  }
+  return slot;
 }
 
 }  // namespace detail
@@ -279,10 +308,7 @@ std::uint32_t SnapshotBuilder::begin(NodeKind kind, Name name, bool conditional,
     if (last_type_ < data_->types.size() && same(data_->types[last_type_])) {
       index = last_type_;
     } else {
-      const auto found = std::find_if(data_->types.begin(), data_->types.end(), same);
-      index = static_cast<std::uint32_t>(found - data_->types.begin());
-      if (found == data_->types.end()) data_->types.push_back({std::string(type), version});
-      last_type_ = index;
+      last_type_ = index = data_->type_index.find_or_add(data_->types, type, version);
     }
   }
   push(kind, name, conditional, index);
@@ -349,6 +375,7 @@ void SnapshotBuilder::mark_consumable() { data_->consumable = true; }
 
 Snapshot SnapshotBuilder::finish() {
   while (open_ != no_index) end();
+  data_->type_index = {};
   return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data_)));
 }
 
@@ -372,6 +399,7 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   data->guessed = from.guessed;
   data->type = from.type;
   data->origin = from.origin;
+  data->verify = from.verify;
   data->in_order = from.in_order;
   data->extras.reserve(from.extras.size());
   for (const LeafExtra& extra : from.extras) {

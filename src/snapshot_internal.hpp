@@ -41,6 +41,20 @@ struct TypeData {
   std::uint32_t version = 0;
 };
 
+/// Finds types by name and version: a hash table of their numbers.
+class STELE_EXPORT TypeIndex {
+ public:
+  /// The number of that type, which is added where it is not there yet.
+  std::uint32_t find_or_add(std::vector<TypeData>& types, std::string_view name, std::uint32_t version);
+  /// Slots that were looked at so far: tests tell by it that the time is linear.
+  std::uint64_t steps() const noexcept { return steps_; }
+
+ private:
+  std::vector<std::uint32_t> slots_;  // no_index: empty; a power of two of them, at most half full
+  std::size_t known_ = 0;             // of the types
+  std::uint64_t steps_ = 0;
+};
+
 /// Names that have no other home live here; addresses stay.
 class STELE_EXPORT NamePool {
  public:
@@ -86,6 +100,7 @@ struct SnapshotData {
   std::pmr::vector<Extent> extents{&arena};
   std::vector<Value> values;
   std::vector<TypeData> types;
+  TypeIndex type_index;  // while it is built
   NamePool names;
   std::vector<std::uint32_t> by_path;  // flat only, where it is known: all nodes but the root in the order of names
   std::map<std::string, std::string> metadata;
@@ -95,6 +110,7 @@ struct SnapshotData {
   bool consumable = false;                           // the tensors may be moved out (into_record)
   const TypeInfo* type = nullptr;                    // of the module that it shows
   std::map<std::string, std::string> origin;         // what a format says of a file, to write it again alike
+  std::function<Status()> verify;                    // what verify() checks of the file beside the leaves; or empty
   bool in_order = false;                             // leaves are read one after the other, in the source's order
 };
 

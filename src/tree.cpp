@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "name_order.hpp"
 #include "snapshot_internal.hpp"
@@ -129,18 +130,57 @@ Place Tree::root() const {
   return place;
 }
 
-template <class Match>
-Place Tree::nested_child(const Place& parent, std::uint32_t& hint, Match match) const {
+namespace {
+// Siblings that are looked at one after the other, before a sorted table of all of them is worth its time.
+constexpr int max_scanned = 16;
+}  // namespace
+
+Place Tree::nested_child(const Place& parent, std::uint32_t& hint, const Segment& segment) const {
   const std::uint32_t end = node(parent.node).end;
   const std::uint32_t first = parent.node + 1;
   const std::uint32_t from = hint > parent.node && hint < end ? hint : first;
-  for (std::uint32_t i = from; i < end; i = node(i).end) {
-    if (match(node(i))) return hint = node(i).end, at_node(i);
-  }
-  for (std::uint32_t i = first; i < from; i = node(i).end) {
-    if (match(node(i))) return hint = node(i).end, at_node(i);
+  int left = max_scanned;
+  // From the hint to the end, and then from the beginning.
+  for (const auto& [low, high] : {std::pair(from, end), std::pair(first, from)}) {
+    for (std::uint32_t i = low; i < high; i = node(i).end) {
+      if (left-- == 0) {
+        const std::uint32_t found = find_sorted(parent.node, segment);
+        return found == no_index ? Place() : (hint = node(found).end, at_node(found));
+      }
+      ++steps_;
+      if (segment.is(node(i))) return hint = node(i).end, at_node(i);
+    }
   }
   return {};
+}
+
+std::uint32_t Tree::find_sorted(std::uint32_t parent, const Segment& segment) const {
+  const auto name_of = [&](std::uint32_t i) { return std::string_view(node(i).name, node(i).name_size); };
+  const auto [found, made] = children_.try_emplace(parent);
+  Children& children = found->second;
+  if (made) {
+    for (std::uint32_t i = parent + 1; i < node(parent).end; i = node(i).end, ++steps_) {
+      (node(i).name != nullptr ? children.named : children.numbered).push_back(i);
+    }
+    const auto order = order_by_name(static_cast<std::uint32_t>(children.named.size()),
+                                     [&](std::uint32_t k) { return name_of(children.named[k]); });
+    std::vector<std::uint32_t> sorted(order.size());
+    std::transform(order.begin(), order.end(), sorted.begin(), [&](std::uint32_t k) { return children.named[k]; });
+    children.named = std::move(sorted);
+    std::stable_sort(children.numbered.begin(), children.numbered.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return node(a).name_size < node(b).name_size; });
+  }
+  if (segment.name) {
+    const auto at = std::lower_bound(children.named.begin(), children.named.end(), *segment.name,
+                                     [&](std::uint32_t i, std::string_view n) { return ++steps_, name_of(i) < n; });
+    if (at != children.named.end() && name_of(*at) == *segment.name) return *at;
+  }
+  if (segment.number) {
+    const auto at = std::lower_bound(children.numbered.begin(), children.numbered.end(), *segment.number,
+                                     [&](std::uint32_t i, std::size_t n) { return ++steps_, node(i).name_size < n; });
+    if (at != children.numbered.end() && node(*at).name_size == *segment.number) return *at;
+  }
+  return no_index;
 }
 
 Place Tree::child(const Place& parent, std::string_view name, std::uint32_t& hint) const {
@@ -149,9 +189,7 @@ Place Tree::child(const Place& parent, std::string_view name, std::uint32_t& hin
     // nest() cannot tell a variant's or map's numbers from a list's.
     std::size_t number = 0;
     const bool numeric = guessed() && parse_index(name, number);
-    return nested_child(parent, hint, [&](const Node& n) {
-      return n.name != nullptr ? std::string_view(n.name, n.name_size) == name : numeric && n.name_size == number;
-    });
+    return nested_child(parent, hint, {name, numeric ? std::optional(number) : std::nullopt});
   }
   std::string path = parent.prefix;
   if (parent.node != 0) path += '.';
@@ -162,7 +200,7 @@ Place Tree::child(const Place& parent, std::string_view name, std::uint32_t& hin
 Place Tree::element(const Place& parent, std::size_t number, std::uint32_t& hint) const {
   if (!parent.exists) return {};
   if (!flat()) {
-    return nested_child(parent, hint, [&](const Node& n) { return n.name == nullptr && n.name_size == number; });
+    return nested_child(parent, hint, {std::nullopt, number});
   }
   std::string path = parent.prefix;
   if (parent.node != 0) path += '.';

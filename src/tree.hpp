@@ -3,9 +3,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "stele/snapshot.hpp"
@@ -52,18 +54,36 @@ class Tree {
   /// The names do not say what kind a container is, or that an empty one is there.
   bool guessed() const noexcept;
   const Snapshot& snapshot() const noexcept { return snapshot_; }
+  /// Nodes that lookups in a nested snapshot have looked at so far: tests tell by it that the time is linear.
+  std::uint64_t steps() const noexcept { return steps_; }
 
  private:
+  /// A segment that is looked up: a name, a number, or either.
+  struct Segment {
+    std::optional<std::string_view> name;
+    std::optional<std::size_t> number;
+    bool is(const Node& node) const {
+      if (node.name == nullptr) return number && node.name_size == *number;
+      return name && std::string_view(node.name, node.name_size) == *name;
+    }
+  };
+  /// The children of a container in the order of their names, and of their numbers.
+  struct Children {
+    std::vector<std::uint32_t> named, numbered;
+  };
   Place at_node(std::uint32_t node) const;
   Place at_path(std::string path, std::uint32_t low, std::uint32_t high, std::uint32_t& hint) const;
   std::uint32_t lower_bound(std::string_view key, std::uint32_t low, std::uint32_t high, std::uint32_t hint) const;
   std::string_view name_at(std::uint32_t position) const;
-  template <class Match>
-  Place nested_child(const Place& parent, std::uint32_t& hint, Match match) const;
+  Place nested_child(const Place& parent, std::uint32_t& hint, const Segment& segment) const;
+  std::uint32_t find_sorted(std::uint32_t parent, const Segment& segment) const;
 
   Snapshot snapshot_;
   std::vector<std::uint32_t> sorted_;
   std::span<const std::uint32_t> order_;  // flat: nodes by name; the snapshot's or sorted_
+  // Nested: of containers in which something was looked up out of order. A Tree belongs to one load.
+  mutable std::unordered_map<std::uint32_t, Children> children_;
+  mutable std::uint64_t steps_ = 0;
 };
 
 /// The first segment of `path`, as escaped, and its plain text. False where the escapes are malformed.

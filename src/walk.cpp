@@ -6,6 +6,7 @@
 #include <bit>
 #include <cstdlib>
 #include <optional>
+#include <unordered_set>
 
 #include "snapshot_internal.hpp"
 #include "stele/record.hpp"
@@ -113,8 +114,7 @@ class Builder {
     }
     if (from != last_store_) {
       // The leaves of a record come from one file or module in long runs.
-      if (std::find(stores_.begin(), stores_.end(), from) == stores_.end()) {
-        stores_.push_back(from);
+      if (stores_.insert(from.get()).second) {
         to.keep(from);
         consumable = consumable && from->consumable;
       }
@@ -130,7 +130,7 @@ class Builder {
 
   Shape shape_;
   std::shared_ptr<const SnapshotData> last_store_;
-  std::vector<std::shared_ptr<const SnapshotData>> stores_;
+  std::unordered_set<const SnapshotData*> stores_;  // that are kept
 };
 
 Error walk_error(Errc code, Builder& builder) {

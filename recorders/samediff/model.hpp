@@ -55,6 +55,12 @@ struct Part {
   std::map<std::string, ManifestEntry, std::less<>> manifest;
 };
 
+/// Optimizer state by kind, in the order in which the file has the kinds.
+struct States {
+  std::vector<std::pair<std::string, Arrays>> kinds;
+  std::map<std::string, std::size_t> places;  // in `kinds`
+};
+
 class Model : public std::enable_shared_from_this<Model> {
  public:
   /// Any container, by its content; shards from the same bundle or zip file.
@@ -82,7 +88,7 @@ class Model : public std::enable_shared_from_this<Model> {
   template <class Fb>
   Status add_variables(const Part& part, const Fb& root, Arrays& arrays);
   template <class Fb>
-  Status add_states(const Part& part, const Fb& root, std::vector<std::pair<std::string, Arrays>>& kinds);
+  Status add_states(const Part& part, const Fb& root, States& states);
   Result<const Stored*> find_array(const Part& part, const stele_fb::Array* array, const std::string& name, DType dtype,
                                    const flatbuffers::Vector<std::int64_t>* shape);
   Status add(Arrays& to, const std::string& name, const Stored& array);

@@ -387,7 +387,7 @@ Status Model::add_variables(const Part& part, const Fb& root, Arrays& arrays) {
 }
 
 template <class Fb>
-Status Model::add_states(const Part& part, const Fb& root, std::vector<std::pair<std::string, Arrays>>& kinds) {
+Status Model::add_states(const Part& part, const Fb& root, States& states) {
   if (root.states() == nullptr) return {};
   for (const auto* state : *root.states()) {
     const std::string name = text_of(state->parameter());
@@ -400,12 +400,13 @@ Status Model::add_states(const Part& part, const Fb& root, std::vector<std::pair
       const std::string key = state->keys()->Get(i)->str();
       auto stored = find_array(part, state->arrays()->Get(i), "", DType::none, nullptr);
       if (!stored) return of_parameter(std::move(stored).error());
-      auto kind = std::find_if(kinds.begin(), kinds.end(), [&](const auto& k) { return k.first == key; });
-      if (kind == kinds.end()) {
+      const auto [place, first] = states.places.try_emplace(key, states.kinds.size());
+      if (first) {
         if (!spend(sizeof(SnapshotData) + 256)) return too_much();
-        kind = kinds.emplace(kinds.end(), key, Arrays());
+        states.kinds.emplace_back(key, Arrays());
       }
-      if (auto r = add(kind->second, name, **stored); !r) return of_parameter(std::move(r).error());
+      if (auto r = add(states.kinds[place->second].second, name, **stored); !r)
+        return of_parameter(std::move(r).error());
     }
   }
   return {};
@@ -458,11 +459,11 @@ Result<Checkpoint> Model::checkpoint(bool all) {
   if (!json.empty()) {
     STELE_TRY_ASSIGN(out.training, TrainingConfig::parse(json));
   }
-  std::vector<std::pair<std::string, Arrays>> kinds;
+  States states;
   for (const Part& part : parts_) {
-    STELE_TRY(with_root(part, [&](const auto& root) { return add_states(part, root, kinds); }));
+    STELE_TRY(with_root(part, [&](const auto& root) { return add_states(part, root, states); }));
   }
-  for (auto& [key, state] : kinds) {
+  for (auto& [key, state] : states.kinds) {
     STELE_TRY_ASSIGN(Snapshot snapshot, state.finish(shared_from_this()));
     out.optimizer.set_snapshot(key, std::move(snapshot));
   }
