@@ -101,6 +101,7 @@ class Untying {
     builder_.set_metadata(from_.metadata());
     builder_.data().in_order = from_.data()->in_order;
     builder_.data().guessed = from_.data()->guessed;
+    builder_.data().guessed_maps = from_.data()->guessed_maps;
     builder_.data().type = from_.data()->type;
     builder_.data().origin = from_.data()->origin;
     builder_.keep(from_.data());
@@ -216,10 +217,14 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
     if (loses_annotations(leaf, can)) report.add(Report::What::lost, leaf.path(), "its annotations");
   }
   bool tied = false;
+  const SnapshotData& data = *snapshot.data();
+  const auto maybe_lost = [&](std::uint32_t i) {
+    report.add(Report::What::lost, snapshot.path(i), "that it is there, should that mean anything");
+  };
   if (!can.values && !can.nesting) {
-    const std::vector<bool> empties = guessed_empties(*snapshot.data());
+    const std::vector<bool> empties = guessed_empties(data);
     for (std::uint32_t i = 0; i < empties.size(); ++i) {
-      if (empties[i]) report.add(Report::What::lost, snapshot.path(i), "that it is there, should that mean anything");
+      if (empties[i]) maybe_lost(i);
     }
   }
   if (!can.values || !can.aliases) {
@@ -227,7 +232,11 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i].kind == NodeKind::value && !can.values) drop(i, "a value");
       // Flat formats say such things where they keep values.
-      if (!can.values && !can.nesting && must_be_said(*snapshot.data(), i)) drop(i, "one without tensors");
+      if (!can.values && !can.nesting && must_be_said(data, i)) {
+        const bool guess = data.guessed_maps && nodes[i].kind == NodeKind::none && nodes[i].parent != no_index &&
+                           nodes[nodes[i].parent].kind == NodeKind::map;
+        guess ? maybe_lost(i) : drop(i, "one without tensors");
+      }
       if (nodes[i].kind != NodeKind::alias || can.aliases) continue;
       report.add(Report::What::lost, snapshot.path(i), "its tie: written once more");
       tied = true;

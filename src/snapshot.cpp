@@ -397,6 +397,7 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   data->by_path = from.by_path;
   data->flat = from.flat;
   data->guessed = from.guessed;
+  data->guessed_maps = from.guessed_maps;
   data->type = from.type;
   data->origin = from.origin;
   data->verify = from.verify;

@@ -107,6 +107,7 @@ struct SnapshotData {
   std::vector<std::shared_ptr<const void>> keepers;  // what the providers and names point into
   bool flat = false;                                 // node names are whole paths
   bool guessed = false;                              // nested by nest(): kinds and empty containers are not known
+  bool guessed_maps = false;                         // where a member is absent, a map may be a module, too
   bool consumable = false;                           // the tensors may be moved out (into_record)
   const TypeInfo* type = nullptr;                    // of the module that it shows
   std::map<std::string, std::string> origin;         // what a format says of a file, to write it again alike

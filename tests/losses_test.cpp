@@ -252,3 +252,40 @@ TEST_CASE("losses: bincode names what the class does not have, and values that i
   CHECK(code_of(narrow.record(stele::open(dir / "large.mpk").value(), dir / "large.bin", quick())) ==
         Errc::not_representable);
 }
+
+TEST_CASE("losses: an optional that is null in JSON does not keep a model from formats of tensors alone") {
+  struct Bias {
+    Vec w{{1}, {1}};
+    std::optional<Vec> b;
+  };
+  struct Net {
+    std::vector<Bias> layers{2};
+  };
+  Net net;
+  net.layers[1].b = Vec({1}, {2});
+  for (const char* from : {".stele", ".json", ".json.gz", ".safetensors", ".mpk", ".bpk"}) {
+    CAPTURE(std::string(from));
+    const TempDir dir;
+    const std::string source = dir / ("source" + std::string(from));
+    stele::save(net, source, quick()).value();
+    const Snapshot opened = stele::open(source).value();
+    for (const char* to : {".pdiparams", ".nnef.tgz"}) {
+      const std::string copy = dir / ("copy" + std::string(to));
+      const auto report = stele::save(opened, copy, quick());
+      REQUIRE_MESSAGE(report, why(report));
+      for (const std::string& path : report->paths(What::lost)) CHECK(path == "layers.0.b");
+      LoadOptions options;
+      options.layout = layout_of(snapshot_of(net).value()).value();
+      const auto back = stele::load<Net>(copy, options);
+      REQUIRE_MESSAGE(back, why(back));
+      CHECK(!back->layers[0].b);
+      CHECK(back->layers[1].b);
+    }
+  }
+  // What is a map for certain still is one.
+  struct Named {
+    std::map<std::string, std::optional<Vec>> all{{"a", Vec({1}, {1})}, {"b", std::nullopt}};
+  };
+  const TempDir dir;
+  CHECK(code_of(stele::save(Named(), dir / "x.pdiparams", quick())) == Errc::not_representable);
+}

@@ -346,6 +346,7 @@ class Opener {
         // Where a member is absent it may be a map's, and no other format may forget its key.
         if (!levels_.empty() && levels_.back().kind == Kind::module) {
           builder_.data().nodes[levels_.back().node].kind = NodeKind::map;
+          builder_.data().guessed_maps = true;
         }
         builder_.none(name, true);
         return in_->read_null();
