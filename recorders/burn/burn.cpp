@@ -26,6 +26,54 @@ std::string_view without_blanks(std::string_view text) {
   return begin != text.npos ? text.substr(begin) : std::string_view();
 }
 
+/// A record of before 0.8 or so, in MessagePack without names: a list of its metadata, themselves one, and the item.
+bool of_mpk_without_names(std::string_view head) {
+  if (!head.starts_with("\x92\x95")) return false;
+  head.remove_prefix(2);
+  return head.starts_with(
+             "\xa3"
+             "f32") ||
+         head.starts_with(
+             "\xa3"
+             "f64") ||
+         head.starts_with("\xb3half::binary16::f16") || head.starts_with("\xb4half::bfloat::bf16");
+}
+
+/// What Burn before 0.6 saved: an enum of the states of a module.
+bool is_state_named(std::string_view head) {
+  for (const std::string_view word : {"{", "\"StateNamed\""}) {
+    head = without_blanks(head);
+    if (!head.starts_with(word)) return false;
+    head.remove_prefix(word.size());
+  }
+  return true;
+}
+
+/// The error for files that are older than all that is read here.
+std::optional<Error> too_old(std::string_view head) {
+  if (is_state_named(head)) {
+    return Error(Errc::unsupported, "a file of Burn before 0.6, which is too old")
+        .expected(std::string(known_releases));
+  }
+  if (!of_mpk_without_names(head)) return std::nullopt;
+  // float, int, format, version
+  std::string version = "an unknown release";
+  const auto byte = [&](std::size_t at) -> std::size_t {
+    return at < head.size() ? static_cast<unsigned char>(head[at]) : 0;
+  };
+  std::size_t at = 2;
+  for (int i = 0; i < 4 && at < head.size(); ++i) {
+    const std::size_t mark = byte(at);
+    const std::size_t wide = mark == 0xd9 ? 1 : mark == 0xda ? 2 : 0;
+    const std::size_t size = wide == 0 ? mark & 31 : wide == 1 ? byte(at + 1) : byte(at + 1) << 8 | byte(at + 2);
+    at += 1 + wide;
+    if ((wide == 0 && (mark < 0xa0 || mark >= 0xc0)) || at > head.size() || head.size() - at < size) break;
+    if (i == 3) version = head.substr(at, size);
+    at += size;
+  }
+  return too_old_for(version);
+}
+
 /// What a record, inflated, is encoded as; by_name: it is none.
 BurnEncoding encoding_of(std::string_view head) {
   if (head.size() < 12) return BurnEncoding::by_name;
@@ -34,7 +82,9 @@ BurnEncoding encoding_of(std::string_view head) {
   if (first >= 0x82 && first <= 0x8f) {
     return head.substr(1, 9) == "\xa8metadata" ? BurnEncoding::mpk : BurnEncoding::by_name;
   }
+  if (of_mpk_without_names(head)) return BurnEncoding::mpk;
   if (first == '{') {
+    if (is_state_named(head)) return BurnEncoding::json;
     for (const std::string_view word : {"{", "\"metadata\"", ":", "{", "\"float\"", ":"}) {
       head = without_blanks(head);
       if (!head.starts_with(word)) return BurnEncoding::by_name;
@@ -153,6 +203,7 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
     source = gzip.emplace(source, inflated_bound(stored, context.options().limits)).source();
     STELE_TRY(read_head());
   }
+  if (auto error = too_old(text_of(read))) return std::move(*error);
   const BurnEncoding encoding = encoding_of(text_of(read));
   // What opening may take: of JSON a node may be two characters (docs/design.md).
   const std::uint64_t factor = encoding != BurnEncoding::json ? 2 : gzip ? 64 : 40;

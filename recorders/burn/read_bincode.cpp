@@ -26,6 +26,8 @@ class BincodeReader {
   BincodeReader(SourcePtr source, std::uint64_t memory, const BurnOptions& options)
       : in_(std::move(source)), options_(options), budget_(memory) {}
 
+  const Heading& heading() const noexcept { return heading_; }
+
   Result<Snapshot> run(const TypeInfo& type) {
     for (std::size_t i = 0; i < std::size(heading_names); ++i) STELE_TRY(text(*member(heading_, i)));
     STELE_TRY(check(heading_, options_));
@@ -53,10 +55,12 @@ class BincodeReader {
 
  private:
   /// Nothing in a file says that the fields are other ones; most errors mean just that.
-  static Error with_hint(Error error, const TypeInfo& type) {
+  Error with_hint(Error error, const TypeInfo& type) const {
     if (!error.expected().empty()) return error;
-    return std::move(error).expected("the fields of " + std::string(type.name) +
-                                     " in Rust's order, with all constants (burn_layout)");
+    std::string hint = "the fields of " + std::string(type.name) + " in Rust's order, with all constants (burn_layout)";
+    // Development releases gave the number of the next one.
+    if (era_ == BurnEra::v0_14 && options_.era == BurnEra::automatic) hint += ", or BurnOptions::era = BurnEra::v0_13";
+    return std::move(error).expected(std::move(hint));
   }
   Error wrong(const char* what, std::uint64_t at) const { return Error(Errc::malformed, what).path(path()).offset(at); }
   std::string path() const {
@@ -353,8 +357,10 @@ Result<Snapshot> read_bincode(SourcePtr source, std::uint64_t memory, const Burn
         .expected("a type to load, or BurnOptions::schema")
         .found("neither");
   }
-  STELE_TRY_ASSIGN(Snapshot opened, BincodeReader(std::move(source), memory, options).run(*type));
-  STELE_TRY(check_ids(opened, target));
+  BincodeReader reader(std::move(source), memory, options);
+  auto opened = reader.run(*type);
+  if (!opened) return with_age(std::move(opened).error(), reader.heading());
+  STELE_TRY(check_ids(*opened, target));
   return opened;
 }
 

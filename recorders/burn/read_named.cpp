@@ -62,6 +62,8 @@ class NamedReader {
   NamedReader(Tokens& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type)
       : tokens_(tokens), options_(options), type_(type), budget_(memory) {}
 
+  const Heading& heading() const noexcept { return heading_; }
+
   Result<Snapshot> run() {
     Token token;
     std::map<std::string, std::string> metadata;
@@ -304,8 +306,9 @@ class NamedReader {
     return {};
   }
 
-  /// `elements`: a tensor whose elements are numbers, of an old file.
-  enum class Map : std::uint8_t { module, parameter, tensor, elements };
+  /// `elements`: a tensor whose elements are numbers, of an old file; `foreign`: such a one in a file that says to be
+  /// newer.
+  enum class Map : std::uint8_t { module, parameter, tensor, elements, foreign };
   /// Bytes of tokens that are looked at before they are read (8 MiB: a shape of 65,535 extents).
   static constexpr std::size_t most_ahead = std::size_t{8} << 20;
   /// What a map is whose first key is `token`. A module may have a field of any name, so all keys decide.
@@ -325,6 +328,7 @@ class NamedReader {
   /// number of the token to come next.
   Result<Map> look(const Token* next, std::size_t& at, std::size_t& bytes) {
     unsigned seen = 0;
+    bool identified = false;
     while (next->kind != Kind::end) {
       const unsigned bit = bit_of(next->text);
       if ((seen & bit) != 0) return Map::module;  // and so two fields of one name
@@ -335,19 +339,21 @@ class NamedReader {
                         : bit == 4  ? next->kind == Kind::bytes
                         : bit == 8  ? next->kind == Kind::list
                         : bit == 16 ? next->kind == Kind::text || next->kind == Kind::map
-                        : bit == 32 ? next->kind == Kind::list && old_
+                        : bit == 32 ? next->kind == Kind::list
                                     : false;
       if (!fits) return Map::module;
+      identified = identified || (bit == 1 && parse_id(next->text));
       if (bit == 2) {
         STELE_TRY_ASSIGN(next, ahead(at, bytes));
         STELE_TRY_ASSIGN(const Map param, look(next, at, bytes));
         if (param == Map::elements) return Map::parameter;
+        if (param == Map::foreign && identified) return other_era();
         if (param != Map::tensor) return Map::module;
       } else if (bit == 32) {
-        elements_ = tokens_.clone();
+        if (old_) elements_ = tokens_.clone();
         STELE_TRY_ASSIGN(next, ahead(at, bytes));
-        if (next->kind == Kind::scalar) return Map::elements;
-        if (next->kind != Kind::end) return Map::module;
+        if (next->kind == Kind::scalar) return old_ ? Result<Map>(Map::elements) : Map::foreign;
+        if (next->kind != Kind::end || !old_) return Map::module;
       } else {
         for (unsigned open = 0;;) {
           if (next->kind == Kind::list || next->kind == Kind::map) ++open;
@@ -360,6 +366,13 @@ class NamedReader {
       STELE_TRY_ASSIGN(next, ahead(at, bytes));
     }
     return seen == 3 ? Map::parameter : seen == 28 || seen == 40 ? Map::tensor : Map::module;
+  }
+  Error other_era() const {
+    return Error(Errc::unsupported,
+                 "a parameter as Burn 0.13 and before wrote it, in a record that says a later version")
+        .path(path())
+        .expected("BurnOptions::era = BurnEra::v0_13 for this file")
+        .found("version " + heading_.version);
   }
   Result<const Token*> ahead(std::size_t& at, std::size_t& bytes) {
     STELE_TRY_ASSIGN(const Token* token, tokens_.peek(at++));
@@ -454,7 +467,9 @@ class NamedReader {
 }  // namespace
 
 Result<Snapshot> read_named(Tokens& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type) {
-  return NamedReader(tokens, memory, options, type).run();
+  NamedReader reader(tokens, memory, options, type);
+  auto read = reader.run();
+  return read ? std::move(read) : Result<Snapshot>(with_age(std::move(read).error(), reader.heading()));
 }
 
 }  // namespace burn

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <optional>
 
 #include "snapshot_internal.hpp"
 
@@ -65,18 +66,40 @@ std::string_view version_of(BurnEra era) {
 
 }  // namespace
 
-Result<BurnEra> era_of(std::string_view version) {
+namespace {
+
+/// N of 0.N or 0.N.…
+std::optional<unsigned> minor_of(std::string_view version) {
   unsigned minor = 0;
-  if (version.starts_with("0.")) {
-    const auto [end, error] = std::from_chars(version.data() + 2, version.data() + version.size(), minor);
-    if (error == std::errc() && (end == version.data() + version.size() || *end == '.')) {
-      return minor <= 13   ? BurnEra::v0_13
-             : minor <= 15 ? BurnEra::v0_14
-             : minor <= 16 ? BurnEra::v0_16
-             : minor <= 19 ? BurnEra::v0_17
-             : minor <= 20 ? BurnEra::v0_20
-                           : BurnEra::v0_21;
-    }
+  if (!version.starts_with("0.")) return std::nullopt;
+  const auto [end, error] = std::from_chars(version.data() + 2, version.data() + version.size(), minor);
+  const bool whole = error == std::errc() && (end == version.data() + version.size() || *end == '.');
+  return whole ? std::optional(minor) : std::nullopt;
+}
+
+}  // namespace
+
+Error too_old_for(std::string_view version) {
+  return Error(Errc::unsupported, "a record of a release of Burn that is too old")
+      .expected(std::string(known_releases))
+      .found("one of " + std::string(version));
+}
+
+Error with_age(Error error, const Heading& heading) {
+  const auto minor = minor_of(heading.version);
+  const bool other = error.code() == Errc::io || error.code() == Errc::checksum || error.code() == Errc::out_of_memory;
+  if (!minor || *minor >= 13 || other) return error;
+  return too_old_for(heading.version).path(error.path()).offset(error.offset().value_or(0));
+}
+
+Result<BurnEra> era_of(std::string_view version) {
+  if (const auto minor = minor_of(version)) {
+    return *minor <= 13   ? BurnEra::v0_13
+           : *minor <= 15 ? BurnEra::v0_14
+           : *minor <= 16 ? BurnEra::v0_16
+           : *minor <= 19 ? BurnEra::v0_17
+           : *minor <= 20 ? BurnEra::v0_20
+                          : BurnEra::v0_21;
   }
   return Error(Errc::unsupported, "a version of Burn that is not known")
       .expected("0.13 to 0.21, or BurnOptions::era")

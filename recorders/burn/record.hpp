@@ -28,6 +28,11 @@ inline std::string* member(Heading& heading, std::size_t i) {
 Heading heading_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, BurnEra era);
 /// Of a version's text. Errors: unsupported.
 Result<BurnEra> era_of(std::string_view version);
+inline constexpr std::string_view known_releases = "a record of Burn 0.13 to 0.21";
+/// The error for a record of that release.
+Error too_old_for(std::string_view version);
+/// The error of a record that could not be read, or that it is too old.
+Error with_age(Error error, const Heading& heading);
 /// Errors: value_mismatch (other settings than asked for; float and int that its settings do not have), with what
 /// differs.
 Status check(const Heading& heading, const BurnOptions& options);

@@ -32,6 +32,28 @@ bool has_field(std::span<const std::byte> verified, std::size_t field) {
   return table->GetOptionalFieldOffset(static_cast<flatbuffers::voffset_t>(4 + 2 * field)) != 0;
 }
 
+/// Whether the verifier's refusal comes from nodes as DL4J before 1.0.0-beta4 wrote them: at id 7 there is a byte where
+/// later ones have the offset of a vector (it has no place for four), and there is no id 18.
+bool is_before_beta4(std::span<const std::byte> bytes) {
+  auto verifier = verifier_of(bytes);
+  if (!verifier.VerifyBuffer<stele_fb::OldGraph>(nullptr)) return false;
+  const auto* nodes = flatbuffers::GetRoot<stele_fb::OldGraph>(bytes.data())->nodes();
+  if (nodes == nullptr || nodes->size() == 0) return false;
+  for (const auto* node : *nodes) {
+    const auto& table = *reinterpret_cast<const flatbuffers::Table*>(node);
+    constexpr auto slot = [](int field) { return static_cast<flatbuffers::voffset_t>(4 + 2 * field); };
+    if (table.GetOptionalFieldOffset(slot(18)) != 0) return false;
+    const unsigned dtype = table.GetOptionalFieldOffset(slot(7));
+    bool is_byte = dtype % 4 != 0;
+    for (int field = 0; field < 18 && !is_byte; ++field) {
+      const unsigned other = table.GetOptionalFieldOffset(slot(field));
+      is_byte = dtype != 0 && other > dtype && other < dtype + 4;
+    }
+    if (!is_byte) return false;
+  }
+  return true;
+}
+
 template <class Visit>
 auto with_root(const Part& part, Visit visit) {
   return part.newer ? visit(*flatbuffers::GetRoot<stele_fb::SameDiffGraph>(part.bytes.data()))
@@ -103,9 +125,12 @@ Status Model::fetch(Part& part, std::uint64_t size) {
   }
   auto verifier = verifier_of(part.bytes);
   const auto refuse = [&]() -> Error {
-    return bad("not a graph of SameDiff (or one from before DL4J 1.0.0-beta4): FlatBuffers' verifier refuses it")
-        .file(part.source->name())
-        .offset(part.begin);
+    const bool old = part.dialect == Dialect::a && part.bytes.size() >= 8 && is_before_beta4(part.bytes);
+    const Error error =
+        old ? Error(Errc::unsupported, "a graph of DL4J before 1.0.0-beta4, which later ones do not read")
+                  .expected("one of 1.0.0-beta4 or later")
+            : bad("not a graph of SameDiff: FlatBuffers' verifier refuses it");
+    return Error(error).file(part.source->name()).offset(part.begin);
   };
   if (part.bytes.size() < 8) return refuse();
   if (part.dialect == Dialect::a) {
