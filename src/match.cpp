@@ -520,6 +520,17 @@ class Matcher {
     });
   }
 
+  /// Whether the file has a field of that module there, under any of its names.
+  bool has_field_of(const TypeInfo& type, const Place& place) const {
+    if (!place.exists) return false;
+    if (type.kind == TypeKind::shared) return has_field_of(*type.element, place);
+    std::uint32_t hint = 0;
+    const auto has = [&](std::string_view name) { return tree_.child(place, name, hint).exists; };
+    return std::any_of(type.fields.begin(), type.fields.end(), [&](const FieldInfo& field) {
+      return has(field.name) || std::any_of(field.aliases.begin(), field.aliases.end(), has);
+    });
+  }
+
   void visit_variant(const TypeInfo& type, void* object, const Place& place, int depth) {
     std::size_t which = ContainerOps::npos;
     Place at;
@@ -534,11 +545,21 @@ class Matcher {
       which = i;
       at = std::move(found);
     }
+    if (which == ContainerOps::npos && type.element != nullptr && has_field_of(*type.element, place)) {
+      for (which = 0; type.fields[which].type != type.element;) ++which;
+      at = place;
+    }
     if (which == ContainerOps::npos) {
       if (!place.exists) return missing(path_);
       std::string names;
       for (const FieldInfo& f : type.fields) names += (names.empty() ? "" : " or ") + std::string(f.name);
-      return mismatch(Errc::kind_mismatch, "no known alternative of a variant in the file", names, describe(place));
+      std::string found = describe(place);
+      if (tree_.kind(place) == NodeKind::variant || (place.node == no_index && tree_.flat())) {
+        tree_.each(place, [&, first = true](std::string_view name, const Place&) mutable {
+          if (std::exchange(first, false)) found = name;
+        });
+      }
+      return mismatch(Errc::kind_mismatch, "no known alternative of a variant in the file", names, std::move(found));
     }
     const Segment segment(*this, type.fields[which].name);
     if (object == nullptr) return visit(*type.fields[which].type, nullptr, at, depth + 1);
@@ -547,6 +568,7 @@ class Matcher {
       return visit(*type.fields[which].type, type.container->at(object, 0), at, depth + 1);
     }
     if (mode_ == LoadMode::in_place && !options_.rebuild) {
+      if (now == which) return const_elements();
       const std::string have = now < type.fields.size() ? std::string(type.fields[now].name) : "no alternative";
       return mismatch(Errc::kind_mismatch, "another alternative of a variant", have,
                       std::string(type.fields[which].name));
@@ -556,6 +578,10 @@ class Matcher {
 
   void visit_holder(const TypeInfo& type, void* object, const Place& place, int depth) {
     const bool there = !tree_.absent(place) || moved_below();
+    if (const TypeInfo* tied = there ? nullptr : shared_pointee(type, object)) {
+      // As below: one of the names is enough.
+      return visit_shared(*tied, type.element->container->at(type.container->at(object, 0), 0), place, depth + 1);
+    }
     if (!place.exists && !there && has_aliases_ && !quiet_ && !allow_missing_.match(path_)) {
       left_empty_.push_back(path_);
     }
@@ -580,6 +606,17 @@ class Matcher {
     visit_only(type, mutate_ ? object : nullptr, 0, place, depth);
   }
 
+  /// Of a holder whose object is loaded in place and may be shared under a class's name: how it is shared; else null.
+  const TypeInfo* shared_pointee(const TypeInfo& type, void* object) const {
+    const bool in_place = mode_ == LoadMode::in_place && !options_.rebuild;
+    if (object == nullptr || !in_place || type.element->kind != TypeKind::variant) return nullptr;
+    if (type.container->size(object) == 0) return nullptr;
+    const std::size_t now = type.element->container->size(type.container->at(object, 0));
+    if (now >= type.element->fields.size()) return nullptr;
+    const TypeInfo* alternative = type.element->fields[now].type;
+    return alternative->kind == TypeKind::shared ? alternative : nullptr;
+  }
+
   // ---- ties ----
 
   struct Shared {
@@ -591,14 +628,17 @@ class Matcher {
     const bool named = !tree_.absent(place);
     const bool there = named || moved_below();
     const FileKey key{place.node, place.node == no_index ? place.prefix : std::string(), type.element};
-    const bool makes = object != nullptr && mutate_ && (mode_ == LoadMode::fresh || type.container->size(object) == 0);
+    // An object that cannot be written is replaced, under each of its names.
+    const bool replaces = object != nullptr && options_.rebuild && !type.element->writable;
+    const bool makes =
+        object != nullptr && mutate_ && (mode_ == LoadMode::fresh || replaces || type.container->size(object) == 0);
     if (makes && named) {
       // Two names of one thing in the file become one shared object.
-      const auto [found, first] = from_file_.try_emplace(key, FromFile{object, true});
+      const auto [found, first] = from_file_.try_emplace(key, FromFile{object, type.container, true});
       if (!first) {
         if (found->second.open) return fail(Error(Errc::cycle, "a shared object contains itself").path(path_));
         mark_all_used(place);
-        type.container->share(object, found->second.object);
+        type.container->share(object, found->second.ops->owner(found->second.object));
         row(Report::What::tied, path_);
         return;
       }
@@ -612,7 +652,7 @@ class Matcher {
       if (const auto made = from_file_.find(key); made != from_file_.end()) made->second.open = false;
       return;
     }
-    if (object == nullptr || makes) return visit_holder(type, object, place, depth);
+    if (object == nullptr || makes || replaces) return visit_holder(type, object, place, depth);
     if (type.container->size(object) == 0) return visit_holder(type, object, place, depth);
     // Loading in place: one of the names is enough; the first in the module's order is used.
     const auto [found, first] = shared_.try_emplace(type.container->at(object, 0), Shared{false, path_});
@@ -623,7 +663,8 @@ class Matcher {
     }
     if (!shared.loaded) {
       shared.loaded = true;
-      if (mutate_ && named) from_file_.try_emplace(key, FromFile{object, false});
+      shared.path = path_;
+      if (mutate_ && named) from_file_.try_emplace(key, FromFile{object, type.container, false});
       const Tie outer = std::exchange(tie_, {});
       visit_holder(type, object, place, depth);
       tie_ = outer;
@@ -906,7 +947,8 @@ class Matcher {
   std::unordered_map<const void*, Shared> shared_;
   struct FromFile {
     const void* object;  // the first shared pointer to it
-    bool open;           // it is being loaded
+    const ContainerOps* ops;
+    bool open;  // it is being loaded
   };
   std::unordered_map<FileKey, FromFile, FileKeyHash> from_file_;
 };

@@ -79,6 +79,10 @@ constexpr Attribute alternative(std::uint32_t index, std::string_view name) {
 template <class T>
 struct attributes {};
 
+/// Specialise, with stele/derived.hpp, to list the classes of the objects that pointers to Base hold.
+template <class Base>
+struct derived {};
+
 namespace detail {
 struct access;
 template <class...>

@@ -132,6 +132,8 @@ consteval auto record_type_of() {
     }
   } else if constexpr (category == Category::module) {
     return std::type_identity<Record<T>>{};
+  } else if constexpr (DerivedPointer<T>) {
+    return std::type_identity<typename derived_table<T>::record>{};
   } else if constexpr (category == Category::optional) {
     return std::type_identity<std::optional<record_type_t<typename holder<T>::element, Listed>>>{};
   } else if constexpr (category == Category::pointer) {
@@ -166,7 +168,7 @@ struct record_field_of {
 
 template <class T, bool Listed>
 struct record_info_of {
-  static constexpr const TypeInfo* info = &type_info<record_type_t<T, Listed>, true>::value;
+  using table = type_info<record_type_t<T, Listed>, true>;
 };
 
 /// The members of a record of an aggregate or a class that Describe alone knows: no names to give them, so a tuple.

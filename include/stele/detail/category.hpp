@@ -128,6 +128,13 @@ struct holder<V<T...>> {
   using rebind = V<U...>;
 };
 
+/// A pointer to a base whose classes stele::derived lists.
+template <class P>
+concept DerivedPointer =
+    (holder<P>::category == Category::pointer || holder<P>::category == Category::shared) && requires {
+  typename derived<std::remove_cv_t<typename holder<P>::element>>::classes;
+};
+
 // Vectors and string-keyed maps are recognised by their members, so those of other libraries serve too, also such as
 // move their elements when they grow. Maps with several elements for a key have no try_emplace.
 template <class T>
@@ -281,6 +288,8 @@ consteval Category classify() {
       }
     }
     return Category::tensor;
+  } else if constexpr (DerivedPointer<T>) {
+    return holder<T>::category;
   } else if constexpr (requires { typename holder<T>::element; }) {
     return category_around<typename holder<T>::element, Listed>(holder<T>::category);
   } else if constexpr (requires { typename holder<T>::elements; }) {

@@ -398,7 +398,10 @@ struct HolderTable {
       return untyped(*get(c));
     });
   }
-  static void share(void* c, const void* other) { get(c) = get(other); }
+  static std::shared_ptr<void> owner(const void* c) { return std::const_pointer_cast<std::remove_cv_t<E>>(get(c)); }
+  static void share(void* c, std::shared_ptr<void> object) {
+    get(c) = C(std::static_pointer_cast<E>(std::move(object)));
+  }
   static constexpr ContainerOps make() {
     ContainerOps ops;
     ops.size = size;
@@ -406,7 +409,10 @@ struct HolderTable {
     if constexpr (STELE_HEAP != 0) {
       ops.clear = clear;
       ops.add = add;
-      if constexpr (holder<C>::category == Category::shared) ops.share = share;
+      if constexpr (holder<C>::category == Category::shared) {
+        ops.owner = owner;
+        ops.share = share;
+      }
     }
     return ops;
   }

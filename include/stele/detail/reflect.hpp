@@ -71,14 +71,14 @@ struct ModuleTable {
     return info;
   }
 
-  /// Info<F, listed>::info is the table of a field of type F.
+  /// Info<F, listed>::table::value is the table of a field of type F.
   template <template <class, bool> class Info>
   static constexpr std::array<FieldInfo, fields::count> table = []<class... F>(boost::mp11::mp_list<F...>) {
     std::size_t alias = 0;
     std::size_t k = 0;
     static_cast<void>(alias), static_cast<void>(k);
     return std::array<FieldInfo, fields::count>{
-        field(fields::names[k++], Info<std::remove_cv_t<F>, fields::listed>::info, alias)...};
+        field(fields::names[k++], &Info<std::remove_cv_t<F>, fields::listed>::table::value, alias)...};
   }(typename fields::types{});
 
   static constexpr bool names_differ = [] {
@@ -149,7 +149,7 @@ struct ModuleTable {
 
 template <class T, bool Listed>
 struct info_of {
-  static constexpr const TypeInfo* info = &type_info<T, Listed>::value;
+  using table = type_info<T, Listed>;
 };
 
 /// False where a const member, or the lack of a default constructor, leaves only the hook to make a T.
@@ -208,18 +208,19 @@ struct TupleTable<T, Listed, boost::mp11::mp_list<E...>> {
     for (const Attribute& a : attributes_of<typename module_of<T>::type>()) {
       if (a.kind == Attribute::Kind::alternative && a.number == i) return a.text;
     }
-    if constexpr (category_of<A, Listed> == Category::module) {
-      return type_name_text<typename module_of<std::remove_cv_t<A>>::type>.view();
+    using named = typename module_of<std::remove_cv_t<A>>::type;
+    if constexpr (category_of<named, Listed> == Category::module) {
+      return type_name_text<named>.view();
     } else {
       return decimal[i];
     }
   }
-  static constexpr auto elements = []<std::size_t... I>(std::index_sequence<I...>) {
+  static constexpr std::array<FieldInfo, sizeof...(E)> elements = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array<FieldInfo, sizeof...(E)>{
         FieldInfo{decimal[I], &type_info<std::remove_cv_t<E>, Listed>::value, {}, {}}...};
   }
   (std::index_sequence_for<E...>{});
-  static constexpr auto alternatives = []<std::size_t... I>(std::index_sequence<I...>) {
+  static constexpr std::array<FieldInfo, sizeof...(E)> alternatives = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array<FieldInfo, sizeof...(E)>{
         FieldInfo{alternative_name<E>(I), &type_info<std::remove_cv_t<E>, Listed>::value, {}, {}}...};
   }
@@ -239,6 +240,10 @@ struct TupleTable<T, Listed, boost::mp11::mp_list<E...>> {
 
 template <class M>
 struct RecordTable;  // record.hpp
+template <class P, class Classes>
+struct DerivedTable;  // derived.hpp
+template <class P>
+using derived_table = DerivedTable<P, typename derived<std::remove_cv_t<typename holder<P>::element>>::classes>;
 
 #ifdef __cpp_rtti
 template <class T>
@@ -305,13 +310,21 @@ constexpr TypeInfo describe() {
     info.kind = TypeKind::array;
     info.element = &type_info<std::remove_cv_t<element>, Listed>::value;
     info.container = &SequenceTable<T, element>::value;
+  } else if constexpr (DerivedPointer<T>) {
+    info.kind = TypeKind::pointer;
+    info.element = &derived_table<T>::pointee;
+    info.container = &derived_table<T>::pointer_ops;
   } else if constexpr (category == Category::optional || category == Category::pointer ||
                        category == Category::shared) {
     using element = typename holder<T>::element;
     info.kind = category == Category::optional  ? TypeKind::optional
                 : category == Category::pointer ? TypeKind::pointer
                                                 : TypeKind::shared;
-    info.element = &type_info<std::remove_cv_t<element>, Listed>::value;
+    // Ties are between objects of one table, so a type that is recorded alike in a field list and in a plain aggregate
+    // has one.
+    constexpr bool listed =
+        Listed || is_listed<std::remove_cv_t<element>> || category_of<element, Listed> == Category::tensor;
+    info.element = &type_info<std::remove_cv_t<element>, listed>::value;
     info.container = &HolderTable<T, element>::value;
   }
   return info;

@@ -36,7 +36,7 @@ enum class TypeKind : std::uint8_t {
   map,    // string keys
   variant,
   optional,
-  pointer,  // std::unique_ptr
+  pointer,  // std::unique_ptr; also a pointer to a base of stele::derived, which holds a variant of its classes
   shared,   // std::shared_ptr: tied parameters
 };
 
@@ -129,7 +129,9 @@ struct ContainerOps {
   void* (*add)(void* c, std::size_t which, std::string_view key, void* record) = nullptr;
   void (*each)(const void* c, void* context,
                void (*visit)(void* context, std::string_view key, void* element)) = nullptr;
-  void (*share)(void* c, const void* other) = nullptr;  // shared: both point to the same object
+  // shared: its object, and how another pointer to the same class, be it of another type, gets that.
+  std::shared_ptr<void> (*owner)(const void* c) = nullptr;
+  void (*share)(void* c, std::shared_ptr<void> object) = nullptr;
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
 };
 
@@ -151,7 +153,8 @@ struct TypeInfo {
   // module, tuple: writes the addresses of all fields; the first fields.size() count, but `slots` need room.
   void (*addresses)(void* object, void** out) = nullptr;
   std::size_t slots = 0;
-  const TypeInfo* element = nullptr;  // list array map optional pointer shared
+  // list array map optional pointer shared; variant: the alternative whose name older files do not have, or nullptr
+  const TypeInfo* element = nullptr;
   const TensorOps* tensor = nullptr;
   const ValueOps* value = nullptr;
   const ContainerOps* container = nullptr;
