@@ -167,7 +167,12 @@ class Worker {
     } else if (size != 0) {
       if (!image) staging.emplace(context_);
       std::byte* to = image ? task_.fills[first].memory : staging->data();
-      STELE_TRY(start.source->read_at(start.offset, {to, size}));
+      if (auto read = start.source->read_at(start.offset, {to, size}); !read) {
+        // One by one: the error is that of a leaf, not of those that happened to be read with it.
+        if (ranges_.size() == 1) return read;
+        for (const std::size_t end_of_run = first + ranges_.size(); at < end_of_run;) STELE_TRY(read_alone(at));
+        return {};
+      }
       bytes = to;
     }
     std::uint64_t metered = 0;
@@ -267,8 +272,12 @@ Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const Convert
         }
       });
     }
+    // Those before the first error by now may have one that comes first.
     Worker worker(task, workers);
-    for (std::size_t j = 0; j < jobs.alone.size() && !task.error; ++j) worker.run(jobs.alone[j]);
+    for (const Job& job : jobs.alone) {
+      if (task.error && job.first > out.failed) break;
+      worker.run(job);
+    }
     std::sort(out.overflowed.begin(), out.overflowed.end());
     if (!task.error) return {};
     Error error = std::move(*task.error);

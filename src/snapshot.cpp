@@ -105,9 +105,14 @@ Result<std::span<const std::byte>> ReadContext::window(const Source& source, std
     }
     if (window_.empty()) window_ = Bytes(piece_size);
     const std::uint64_t left = source.size() > offset ? source.size() - offset : 0;
-    const std::size_t ahead = std::max(size, static_cast<std::size_t>(std::min<std::uint64_t>(left, piece_size)));
+    std::size_t ahead = std::max(size, static_cast<std::size_t>(std::min<std::uint64_t>(left, piece_size)));
     window_source_ = nullptr;
-    STELE_TRY(source.read_at(offset, window_.span().first(ahead)));
+    if (auto read = source.read_at(offset, window_.span().first(ahead)); !read) {
+      // What comes after the leaf is not asked for, and may be what cannot be read.
+      if (ahead == size) return std::move(read).error();
+      ahead = size;
+      STELE_TRY(source.read_at(offset, window_.span().first(ahead)));
+    }
     window_source_ = &source;
     window_offset_ = offset;
     window_size_ = ahead;

@@ -314,14 +314,15 @@ Status stream_frames(const FramedBlock& block, PieceSink& sink, ReadContext& con
     }
     parallel(context.workers(), jobs.size(),
              [&](std::size_t i) { jobs[i].status = unpack(block, jobs[i].frame, jobs[i].stored.data(), jobs[i].out); });
+    // Frame by frame, so that the first error does not depend on how many are unpacked together.
     for (Job& job : jobs) {
       if (!job.status) return std::move(job.status);
-    }
-    for (std::size_t passed = 0; passed < plain_size;) {
-      const std::size_t n = std::min(ReadContext::piece_size, plain_size - passed);
-      hasher.update(to + passed, n);
-      STELE_TRY(sink.piece({to + passed, n}));
-      passed += n;
+      for (std::size_t passed = 0; passed < job.frame.length;) {
+        const std::size_t n = std::min<std::size_t>(ReadContext::piece_size, job.frame.length - passed);
+        hasher.update(job.out + passed, n);
+        STELE_TRY(sink.piece({job.out + passed, n}));
+        passed += n;
+      }
     }
     done += plain_size;
   }
