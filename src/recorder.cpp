@@ -45,6 +45,8 @@ namespace {
 /// Why a leaf cannot be held; empty where it can.
 std::string obstacle(const LeafView& leaf, const Capabilities& can) {
   if (can.holds != nullptr && !can.holds(leaf.dtype())) return "dtype " + std::string(name(leaf.dtype()));
+  if (!element_count(leaf.shape()))
+    return "the shape " + to_string(leaf.shape()) + ", whose elements cannot be counted";
   if (leaf.shape().size() > can.max_rank) return "rank " + std::to_string(leaf.shape().size());
   return {};
 }
@@ -453,6 +455,7 @@ Status verify(const Format& format, const detail::From& from, const LoadOptions&
       detail::Meter meter(options.progress, snapshot.byte_size());
       detail::Filled filled;
       auto status = detail::fill(snapshot, fills, {}, meter, detail::workers_of(options), filled);
+      if (status && snapshot.data()->verify) status = snapshot.data()->verify();
       if (status || !from.again()) return status;
     }
   });

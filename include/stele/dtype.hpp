@@ -194,6 +194,28 @@ constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_
   return r;
 }
 
+/// Counts the elements of a tensor, extent by extent. The extents that are not 0 must have a product that fits 64 bits,
+/// also where another one is 0: no format takes part in what their strides would be.
+class ElementCounter {
+ public:
+  constexpr void add(std::uint64_t extent) noexcept {
+    if (extent == 0) {
+      empty_ = true;
+    } else {
+      fits_ = fits_ && !__builtin_mul_overflow(count_, extent, &count_);
+    }
+  }
+  /// nullopt where the product does not fit.
+  constexpr std::optional<std::uint64_t> count() const noexcept {
+    return fits_ ? std::optional<std::uint64_t>(empty_ ? 0 : count_) : std::nullopt;
+  }
+
+ private:
+  std::uint64_t count_ = 1;
+  bool empty_ = false;
+  bool fits_ = true;
+};
+
 /// Bytes of `count` packed elements (the last byte may be part full); nullopt when it does not fit or `d` is unsized.
 constexpr std::optional<std::uint64_t> byte_length(DType d, std::uint64_t count) noexcept {
   if (bits(d) == 0) return std::nullopt;

@@ -20,18 +20,12 @@ inline namespace v0 {
 /// One extent of a tensor, in elements.
 using Extent = std::uint64_t;
 
-/// Number of elements of a tensor with these extents (1 for rank 0); nullopt when it does not fit 64 bits.
+/// Number of elements of a tensor with these extents (1 for rank 0); nullopt where it cannot be counted: when the
+/// product of the extents that are not 0 does not fit 64 bits.
 constexpr std::optional<std::uint64_t> element_count(std::span<const Extent> extents) noexcept {
-  std::uint64_t n = 1;
-  bool zero = false;
-  bool fits = true;
-  for (const Extent e : extents) {
-    zero = zero || e == 0;
-    fits = fits && !__builtin_mul_overflow(n, e, &n);
-  }
-  // A zero anywhere makes the tensor empty, whatever the other extents multiply to.
-  if (zero) return 0;
-  return fits ? std::optional(n) : std::nullopt;
+  ElementCounter counter;
+  for (const Extent e : extents) counter.add(e);
+  return counter.count();
 }
 
 /// Owned list of extents.
@@ -82,7 +76,7 @@ class Shape {
   const Extent* end() const noexcept { return data() + rank_; }
   Extent operator[](std::size_t i) const noexcept { return data()[i]; }
   std::span<const Extent> span() const noexcept { return {data(), rank_}; }
-  /// Number of elements; nullopt when it does not fit 64 bits.
+  /// Number of elements; nullopt where they cannot be counted.
   std::optional<std::uint64_t> element_count() const noexcept { return v0::element_count(span()); }
 
   friend bool operator==(const Shape& a, const Shape& b) noexcept {

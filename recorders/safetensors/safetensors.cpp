@@ -152,6 +152,11 @@ class Opener {
     std::string text_scratch;
     std::string_view key;
     std::string_view text;
+    // The reference takes null for none.
+    if (in.peek() == json::Kind::null) {
+      in.read_null();
+      return;
+    }
     if (!in.begin_object()) return;
     while (in.next_key(key, key_scratch)) {
       std::string name(key);
@@ -329,7 +334,7 @@ Status check(const Snapshot& snapshot, const LeafPaths& paths) {
     const std::string_view name = paths[i];
     if (name == "__metadata__") return refuse("a tensor of the reserved name __metadata__");
     if (!json::valid_utf8(name)) return refuse("a name that is not UTF-8");
-    if (*element_count(leaf.shape()) * bits(leaf.dtype()) % 8 != 0) return refuse("a tensor of part of a byte");
+    if (leaf.size() * bits(leaf.dtype()) % 8 != 0) return refuse("a tensor of part of a byte");
   }
   for (const auto& [key, text] : snapshot.metadata()) {
     if (key == flat_key) return Error(Errc::not_representable, "the metadata key stele is the library's own");

@@ -295,17 +295,12 @@ class Index {
 
   /// Elements of the tensor and whether its length is what dtype and extents say.
   bool length_fits(const Entry& entry) const noexcept {
-    std::uint64_t count = 1;
-    bool zero = false;
-    bool fits = true;
-    for (std::uint32_t d = 0; d < entry.rank; ++d) {
-      const std::uint64_t e = extent(entry, d);
-      zero = zero || e == 0;
-      fits = fits && !__builtin_mul_overflow(count, e, &count);
-    }
-    if (zero) return entry.length == 0 || bits(entry.dtype) == 0;
-    if (bits(entry.dtype) == 0) return fits && is_known(entry.dtype);
-    return fits && byte_length(entry.dtype, count) == entry.length;
+    ElementCounter counter;
+    for (std::uint32_t d = 0; d < entry.rank; ++d) counter.add(extent(entry, d));
+    const auto count = counter.count();
+    if (!count) return false;
+    if (bits(entry.dtype) == 0) return *count == 0 || is_known(entry.dtype);
+    return byte_length(entry.dtype, *count) == entry.length;
   }
 
   /// Binary search. False: no tensor of that name (or the index is damaged there).
