@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "json/decimal.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/convert.hpp"
 
@@ -249,11 +250,11 @@ Status NumberReader::token(std::string_view text, std::size_t at, std::byte* out
       return bad(Errc::malformed, "a number");
     } else if (dtype_ == DType::f64) {
       double number = 0;
-      if (!parse(text, number)) return bad(Errc::out_of_range, range);
+      if (!parse_float(text, number)) return bad(Errc::out_of_range, range);
       bits = std::bit_cast<std::uint64_t>(number);
     } else {
       float number = 0;
-      if (!parse(text, number)) return bad(Errc::out_of_range, range);
+      if (!parse_float(text, number)) return bad(Errc::out_of_range, range);
       if (dtype_ == DType::f32) {
         bits = std::bit_cast<std::uint32_t>(number);
       } else {

@@ -83,6 +83,32 @@ class Paths {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> by_hash_;
 };
 
+/// Compares an index with the document that it is of: only this is read by other programs. Errors: malformed.
+Status same(const json::Document& document, std::uint64_t budget) {
+  const auto bad = [&](std::string expected, std::string found) {
+    return Error(Errc::malformed, "the index of a compressed document is not that of the document")
+        .expected(std::move(expected))
+        .found(std::move(found))
+        .file(document.file);
+  };
+  const json::Skeleton& index = document.skeleton;
+  STELE_TRY_ASSIGN(const json::Skeleton text, json::make_skeleton(*document.text, budget));
+  if (text.text != index.text) {
+    const auto first = std::mismatch(text.text.begin(), text.text.end(), index.text.begin(), index.text.end());
+    const auto from = [](const std::string& all, std::size_t at) { return all.substr(std::min(at, all.size()), 40); };
+    const auto at = static_cast<std::size_t>(first.first - text.text.begin());
+    return bad(from(text.text, at), from(index.text, at));
+  }
+  const auto alike = [](const json::Data& a, const json::Data& b) {
+    return a.at == b.at && a.size == b.size && a.numbers == b.numbers;
+  };
+  if (text.stopped != Errc::none ||
+      !std::equal(text.data.begin(), text.data.end(), index.data.begin(), index.data.end(), alike)) {
+    return bad("the places of the tensors' data in the document", "others");
+  }
+  return {};
+}
+
 class Opener {
  public:
   explicit Opener(SourcePtr source) : source_(std::move(source)), document_(std::make_shared<json::Document>()) {
@@ -120,6 +146,8 @@ class Opener {
     }
     builder_.set_metadata(std::move(metadata_));
     builder_.keep(document_);
+    if (indexed_)
+      builder_.data().verify = [d = document_, budget = budget_of(*source_, coding)] { return same(*d, budget); };
     return builder_.finish();
   }
 

@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "json/decimal.hpp"
+
 namespace stele {
 inline namespace v0 {
 namespace detail {
@@ -366,8 +368,7 @@ bool Reader::read_i64(std::int64_t& out) noexcept { return read_integer(out, "an
 // The token from token_ to p_, which scan_number has checked.
 bool Reader::to_double(double& out) noexcept {
   double number = 0;
-  const auto [stop, error] = std::from_chars(token_, p_, number);
-  if (error != std::errc() || stop != p_ || !std::isfinite(number)) {
+  if (!parse_float({token_, static_cast<std::size_t>(p_ - token_)}, number) || !std::isfinite(number)) {
     return fail(Errc::out_of_range, "a number in the range of a double");
   }
   out = number;

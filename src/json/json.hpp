@@ -55,7 +55,7 @@ class Reader {
   /// Integers are exact: a fraction, an exponent or -0 is malformed, anything beyond the type is out_of_range.
   bool read_u64(std::uint64_t& out) noexcept;
   bool read_i64(std::int64_t& out) noexcept;
-  /// Any number, rounded to nearest. Out of range: what rounds to infinity, and non-zero digits that round to 0.
+  /// Any number, rounded to nearest, to zero too. Out of range: what rounds to infinity.
   bool read_double(double& out) noexcept;
   /// i64 or u64 where the number is an integer, f64 where it has a fraction or exponent or is -0.
   bool read_number(Value& out) noexcept;

@@ -1,0 +1,54 @@
+// Decimal numbers as floats.
+#pragma once
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <string_view>
+#include <system_error>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace json {
+
+/// Whether a JSON number that fits no float is one too small, rather than too large.
+inline bool is_tiny(std::string_view number) noexcept {
+  constexpr std::int64_t far = 1'000'000'000;  // what an exponent, or a number of digits, is cut off at
+  std::int64_t magnitude = 0;                  // of the first digit that is not 0: 0 for 0.1, 1 for 1
+  bool point = false;
+  bool found = false;
+  std::size_t i = number.starts_with('-') ? 1 : 0;
+  for (; i < number.size() && number[i] != 'e' && number[i] != 'E'; ++i) {
+    if (number[i] == '.') {
+      point = true;
+    } else {
+      found = found || number[i] != '0';
+      magnitude += found && !point ? 1 : !found && point ? -1 : 0;
+    }
+  }
+  std::int64_t exponent = 0;
+  const bool negative = i + 1 < number.size() && number[i + 1] == '-';
+  for (++i; i < number.size(); ++i) {
+    if (number[i] >= '0' && number[i] <= '9') exponent = std::min(far, exponent * 10 + (number[i] - '0'));
+  }
+  return magnitude + (negative ? -exponent : exponent) <= 0;
+}
+
+/// The float nearest to a JSON number. One that is too small for any but zero is zero with its sign: rounding, as when
+/// a float is narrowed. False: too large, or no number.
+template <class T>
+bool parse_float(std::string_view text, T& out) noexcept {
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, out);
+  if (stop != end) return false;
+  if (error == std::errc()) return true;
+  if (error != std::errc::result_out_of_range || !is_tiny(text)) return false;
+  out = text.starts_with('-') ? -T{0} : T{0};
+  return true;
+}
+
+}  // namespace json
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
