@@ -67,6 +67,7 @@ const Format* find_format(std::string_view name) {
 }
 
 Result<const Format*> format_of_path(const std::string& path) {
+  if (path.empty()) return Error(Errc::invalid_argument, "an empty path");
   const Format* longest = nullptr;  // ".safetensors.index.json" is no ".json"
   for (const Format* f : all) {
     const std::string_view extension = f->extension();  // of a folder of files it may be none
