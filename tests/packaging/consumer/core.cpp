@@ -1,10 +1,12 @@
 // The core alone: modules, records, snapshots; no format. Calls something compiled of each of its headers.
 #include <cstring>
+#include <memory>
 #include <sstream>
 
 #include <stele/bundle.hpp>
 #include <stele/bytes.hpp>
 #include <stele/config.hpp>
+#include <stele/derived.hpp>
 #include <stele/dtype.hpp>
 #include <stele/errc.hpp>
 #include <stele/executor.hpp>
@@ -44,6 +46,14 @@ struct Holder {
   stele::Value note;
 };
 
+struct Layer {
+  virtual ~Layer() = default;
+};
+struct Scale : Layer {
+  stele::Tensor<float> weight = stele::Tensor<float>::zeros({3});
+  STELE_MODULE(Scale, weight)
+};
+
 void require(bool good, const char* what) {
   if (good) return;
   std::cerr << what << ": wrong\n";
@@ -51,6 +61,9 @@ void require(bool good, const char* what) {
 }
 
 }  // namespace
+
+template <>
+struct stele::derived<Layer> : stele::derived_list<Scale> {};
 
 int main() {
   const Model model = make_model();
@@ -91,5 +104,7 @@ int main() {
   Holder holder{{stele::Tensor<float>::zeros({2})}, stele::Value("text")};
   holder.weight.id = stele::ParamId{1, 2};
   require(stele::snapshot_of(holder).value().leaf(0).id() == holder.weight.id, "param.hpp and value.hpp");
+  const std::unique_ptr<Layer> layer = std::make_unique<Scale>();
+  require(stele::snapshot_of(layer).value().leaf(0).path() == "Scale.weight", "derived.hpp");
   return 0;
 }
