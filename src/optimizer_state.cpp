@@ -1,36 +1,36 @@
 #include "stele/optimizer_state.hpp"
 
 #include <algorithm>
-#include <map>
 
-#include "snapshot_internal.hpp"
+#include "items.hpp"
 
 namespace stele {
 inline namespace v0 {
 
 namespace {
 
-/// The tensors alone, as they come back from a file.
+/// Without values, as it comes back from a file: a flat Snapshot, with ids, annotations and ties.
 Snapshot tensors_of(const Snapshot& from) {
   const auto is_value = [](const Node& node) { return node.kind == NodeKind::value; };
   if (std::none_of(from.nodes().begin(), from.nodes().end(), is_value)) return from;
-  SnapshotBuilder builder;
-  builder.set_flat();
-  builder.begin(NodeKind::module, "");
-  std::map<std::uint32_t, std::uint32_t> made;  // from the old number of a node
-  for (std::uint32_t i = 0; i < from.nodes().size(); ++i) {
-    const Node& node = from.nodes()[i];
-    if (node.kind == NodeKind::tensor) {
-      const LeafView leaf = from.leaf(node.index);
-      made[i] = builder.tensor(builder.intern(from.path(i)), leaf.dtype(), leaf.shape(), leaf.byte_size(),
-                               leaf.provider(), node.conditional);
-    } else if (const auto target = made.find(node.index); node.kind == NodeKind::alias && target != made.end()) {
-      builder.alias(builder.intern(from.path(i)), target->second, node.conditional);
-    }
+  detail::Items items(from);
+  std::erase_if(items.list, [&](const detail::Item& item) {
+    const Node& node = item.from->nodes[item.node];
+    return is_value(node.kind == NodeKind::alias ? item.from->nodes[node.index] : node);
+  });
+  auto built = items.build();
+  return built ? *std::move(built) : from;  // two tensors of one path: a save of it says so
+}
+
+/// The paths of all values at or below a node of that path, under each name that they have.
+void add_values(const Snapshot& live, std::uint32_t node, const std::string& path, std::vector<std::string>& paths) {
+  const auto nodes = live.nodes();
+  if (nodes[node].kind == NodeKind::alias) return add_values(live, nodes[node].index, path, paths);
+  if (nodes[node].kind == NodeKind::value) return paths.push_back(path);
+  const std::string own = live.path(node);
+  for (std::uint32_t k = node + 1; k < nodes[node].end; k = nodes[k].end) {
+    add_values(live, k, path + live.path(k).substr(own.size()), paths);
   }
-  builder.end();
-  builder.keep(from.data());
-  return builder.finish();
 }
 
 }  // namespace
@@ -55,10 +55,7 @@ Result<const Snapshot*> OptimizerState::prepare(std::string_view key, const Snap
                                                 LoadOptions& options) const {
   const Snapshot* arrays = find(key);
   if (arrays == nullptr) return Error(Errc::not_found, "no optimizer state of this kind").path(std::string(key));
-  const auto nodes = live.nodes();
-  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].kind == NodeKind::value) options.allow_missing.push_back(live.path(i));
-  }
+  add_values(live, 0, "", options.allow_missing);
   return arrays;
 }
 

@@ -46,7 +46,62 @@ struct Layer {
 };
 Layer layer(float n) { return {vec({n, n + 1}), vec({n + 2}), 3}; }
 
+struct TiedMoments {
+  Param<Tensor<float, 1>> w;
+  std::shared_ptr<Tensor<float, 1>> first, second;
+  std::shared_ptr<Layer> layer, same_layer;
+  std::shared_ptr<int> steps, same_steps;
+  STELE_MODULE(TiedMoments, w, first, second, layer, same_layer, steps, same_steps)
+};
+
 }  // namespace
+
+TEST_CASE("checkpoint: a kind of optimizer state is saved and opened as any Snapshot") {
+  TiedMoments m;
+  m.w = {vec({1, 2}), ParamId::from_u64(7)};
+  m.first = m.second = std::make_shared<Tensor<float, 1>>(vec({3}));
+  m.layer = m.same_layer = std::make_shared<Layer>(layer(4));
+  m.steps = m.same_steps = std::make_shared<int>(5);
+  OptimizerState state;
+  good(state.set("M", m));
+  const Snapshot& arrays = *state.find("M");
+  REQUIRE(arrays.leaf_count() == 4);  // each tie once
+  CHECK(outline(arrays) ==
+        "tensor w\ntensor first\ntensor layer.w\ntensor layer.b\nalias second\nmodule layer\nalias same_layer\n");
+  CHECK(arrays.leaf(0).id() == ParamId::from_u64(7));
+
+  for (const Snapshot& from : {arrays, good(BinaryRecorder<>().open(good(saved(BytesRecorder<>(), arrays))))}) {
+    CHECK(image(from) == image(arrays));
+    OptimizerState opened;
+    opened.set_snapshot("M", from);
+    TiedMoments live;
+    live.w = {vec({0, 0}), ParamId::from_u64(8)};
+    live.first = live.second = std::make_shared<Tensor<float, 1>>(vec({0}));
+    live.layer = live.same_layer = std::make_shared<Layer>(layer(0));
+    live.steps = live.same_steps = std::make_shared<int>(9);
+    good(opened.load_into("M", live));
+    CHECK((*live.second)[0] == 3);
+    CHECK(live.same_layer->b[0] == 6);
+    CHECK(*live.same_steps == 9);
+  }
+}
+
+TEST_CASE("checkpoint: annotations of optimizer state stay") {
+  SnapshotBuilder builder;
+  builder.begin(NodeKind::module, "");
+  static const float number = 1;
+  static constexpr LeafOps ops{.view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
+  builder.tensor("t", DType::f32, std::vector<Extent>{1}, 4, {&ops, &number, 0});
+  builder.annotate("scheme", Value("a"));
+  builder.value("v", Value(2.0));
+  OptimizerState state;
+  state.set_snapshot("M", builder.finish());
+  const Snapshot& arrays = *state.find("M");
+  REQUIRE(arrays.leaf_count() == 1);
+  REQUIRE(arrays.leaf(0).annotations() != nullptr);
+  CHECK(*arrays.leaf(0).annotations()->at("scheme").as_string() == "a");
+  CHECK(outline(arrays) == "tensor t\n");
+}
 
 TEST_CASE("checkpoint: kinds of optimizer state") {
   OptimizerState state;

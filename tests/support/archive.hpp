@@ -49,7 +49,6 @@ inline stele::Snapshot snapshot(const Arrays& arrays) {
       .view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
   stele::SnapshotBuilder builder;
   builder.set_flat();
-  builder.begin(stele::NodeKind::module, "");
   for (const auto& [name, a] : arrays) {
     // As aligned as vectors are.
     auto bytes = std::make_shared<std::vector<std::byte>>();
@@ -57,7 +56,6 @@ inline stele::Snapshot snapshot(const Arrays& arrays) {
     builder.tensor(builder.intern(name), a.dtype, a.shape, bytes->size(), {&ops, bytes->data(), 0});
     builder.keep(std::move(bytes));
   }
-  builder.end();
   return builder.finish();
 }
 inline stele::Checkpoint checkpoint(const Arrays& arrays) { return stele::Checkpoint{snapshot(arrays)}; }
