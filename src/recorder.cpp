@@ -319,7 +319,8 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
                       const SaveOptions& options) {
   return guarded([&]() -> Result<Report> {
     Report report;
-    const auto failed = [&](Error error) {
+    const auto failed = [&](Error error, bool committing = false) {
+      sink.remove_parts(committing);
       if (error.file().empty()) error = std::move(error).file(sink.name());
       return std::move(error).report(std::make_shared<const Report>(report));
     };
@@ -331,8 +332,9 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
       return failed(Error(Errc::invalid_argument, "a folder without a bundle"));
     }
     Meter meter(options.progress, snapshot->byte_size());
-    if (auto r = format.write(with_progress(*snapshot, meter), sink, options); !r) return failed(std::move(r).error());
-    if (auto r = sink.commit(); !r) return failed(std::move(r).error());
+    auto written = guarded([&] { return format.write(with_progress(*snapshot, meter), sink, options); });
+    if (!written) return failed(std::move(written).error());
+    if (auto r = sink.commit(); !r) return failed(std::move(r).error(), true);
     return report;
   });
 }

@@ -9,6 +9,7 @@
 
 #include "files.hpp"
 #include "os/os.hpp"
+#include "stele/bundle.hpp"
 #include "stele/source.hpp"
 
 namespace stele {
@@ -17,6 +18,23 @@ inline namespace v0 {
 Sink::~Sink() = default;
 Status Sink::reserve(std::uint64_t /*total*/) { return {}; }
 Status Sink::commit() { return {}; }
+void Sink::remove_parts(bool committing) noexcept {
+  const auto status = detail::guarded(name_, [&]() -> Status {
+    const std::string own(file_name(name_));
+    const bool is_new = std::find(parts_.begin(), parts_.end(), own) != parts_.end();
+    if (parts_.empty() || (committing && !is_new)) return {};
+    const auto files = bundle();
+    for (const std::string& part : parts_) {
+      files->remove(part);
+      if (part != own) continue;
+      STELE_TRY_ASSIGN(const bool there, files->contains(own));
+      if (there) return {};
+    }
+    return {};
+  });
+  static_cast<void>(status);  // the save's own error is the one to tell
+  parts_.clear();
+}
 Status Sink::patch(std::uint64_t /*offset*/, std::span<const std::byte> /*bytes*/) {
   return Error(Errc::unsupported, "what was written here cannot be changed").file(name_);
 }

@@ -1,5 +1,6 @@
 // safetensors in several files, and the bundles that they lie in.
 #include <stele/bundle.hpp>
+#include <stele/recorders/samediff.hpp>
 #include <stele/stele.hpp>
 
 #include <doctest/doctest.h>
@@ -169,6 +170,76 @@ TEST_CASE("shards: a save that fails leaves nothing in a new place") {
   t = tied();
   good(half.record(t, dir / index));
   CHECK(dir.names().size() > 3);
+}
+
+namespace {
+
+/// A file of a bundle, which fails when it is written, or committed: before it has its name, or after.
+class Failing final : public stele::Sink {
+ public:
+  enum class At { reserve, write, commit, synced };
+  Failing(std::shared_ptr<stele::Bundle> bundle, const std::string& name, At at)
+      : Sink(name), bundle_(std::move(bundle)), at_(at) {
+    if (at_ == At::synced) into_ = good(bundle_->create(name));
+  }
+  stele::Status reserve(std::uint64_t) override { return fails(At::reserve); }
+  stele::Status write(std::span<const std::span<const std::byte>> pieces) override {
+    if (into_) STELE_TRY(into_->write(pieces));
+    return fails(At::write);
+  }
+  stele::Status commit() override {
+    STELE_TRY(fails(At::commit));
+    if (into_) STELE_TRY(into_->commit());
+    return fails(At::synced);
+  }
+  std::shared_ptr<stele::Bundle> bundle() const override { return bundle_; }
+
+ private:
+  stele::Status fails(At at) const {
+    if (at != at_) return {};
+    return stele::Error(Errc::io, "as asked");
+  }
+  std::shared_ptr<stele::Bundle> bundle_;
+  std::unique_ptr<stele::Sink> into_;
+  At at_;
+};
+
+template <class R>
+void check_failing_index(const R& recorder, const std::string& name) {
+  for (const auto at : {Failing::At::reserve, Failing::At::write, Failing::At::commit, Failing::At::synced}) {
+    const auto bundle = stele::memory_bundle();
+    Failing sink(bundle, name, at);
+    const auto report = recorder.record(tied(), sink);
+    CHECK(code_of(report) == Errc::io);
+    CHECK(good(bundle->names()).empty());
+    // Nothing is in the way of the next save.
+    good(recorder.record(tied(), *good(bundle->create(name))));
+    CHECK(good(bundle->names()).size() > 2);
+    CHECK(image(good(recorder.template load_module<Tied>(good(bundle->open(name))))) == image(tied()));
+  }
+  // What was there before stays.
+  const auto bundle = stele::memory_bundle();
+  put(*bundle, name, "old");
+  stele::SaveOptions over;
+  over.file.allow_nonatomic = true;
+  Failing sink(bundle, name, Failing::At::commit);
+  CHECK(code_of(recorder.record(tied(), sink, over)) == Errc::io);
+  CHECK(text_in(*bundle, name) == "old");
+}
+
+}  // namespace
+
+TEST_CASE("shards: a save whose index fails leaves nothing in a new place") {
+  check_failing_index(small, index);
+  const stele::SameDiffRecorder<> samediff({.container = stele::SameDiffContainer::sdnb, .shard_bytes = 100});
+  check_failing_index(samediff, "m.sdnb");
+  // One file over which a set is saved is not part of the set until it is committed.
+  const auto bundle = stele::memory_bundle();
+  put(*bundle, "m.sdnb", "old");
+  Failing sink(bundle, "m.sdnb", Failing::At::write);
+  CHECK(code_of(samediff.record(tied(), sink)) == Errc::io);
+  CHECK(good(bundle->names()) == Paths{"m.sdnb"});
+  CHECK(text_in(*bundle, "m.sdnb") == "old");
 }
 
 TEST_CASE("shards: an index that lies") {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "stele/bytes.hpp"
 #include "stele/result.hpp"
@@ -49,11 +50,19 @@ class STELE_EXPORT Sink {
   virtual bool is_folder() const noexcept { return false; }
   const std::string& name() const noexcept { return name_; }
 
+  /// Names a new file of bundle() that a save which fails removes: a shard, and before it the index, which is this
+  /// file, where that is new.
+  void add_part(std::string name) { parts_.push_back(std::move(name)); }
+  /// Removes the parts after a save that failed, as far as they can be removed; no shards where an index of them may be
+  /// there. `committing`: commit() has failed, so this file may be in its place.
+  void remove_parts(bool committing) noexcept;
+
  protected:
   explicit Sink(std::string name) : name_(std::move(name)) {}
 
  private:
   std::string name_;
+  std::vector<std::string> parts_;
 };
 
 /// What a finished save survives (design: files).

@@ -31,7 +31,8 @@ template <class Write>
 Result<Report> record_checkpoint(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint,
                                  Sink* sink, const SaveOptions& options, Write write) {
   Report report;
-  const auto failed = [&](Error error) {
+  const auto failed = [&](Error error, bool committing = false) {
+    if (sink != nullptr) sink->remove_parts(committing);
     if (error.file().empty() && sink != nullptr) error = std::move(error).file(sink->name());
     return std::move(error).report(std::make_shared<const Report>(report));
   };
@@ -41,8 +42,9 @@ Result<Report> record_checkpoint(const Format& format, PrecisionSpec precision, 
   if (options.dry_run) return report;
   Meter meter(options.progress, parameters->byte_size() + optimizer_bytes(checkpoint));
   const Content content{with_progress(*parameters, meter), *parameters, &checkpoint, &meter};
-  if (auto r = write(content); !r) return failed(std::move(r).error());
-  if (auto r = sink->commit(); !r) return failed(std::move(r).error());
+  auto written = guarded([&] { return write(content); });
+  if (!written) return failed(std::move(written).error());
+  if (auto r = sink->commit(); !r) return failed(std::move(r).error(), true);
   return report;
 }
 

@@ -276,6 +276,7 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
           .file(file)
           .expected("another place, or FileSinkOptions::allow_nonatomic");
     }
+    sink.add_part(index_name);
   }
 
   std::map<std::string, std::string> metadata = snapshot.metadata();
@@ -283,19 +284,14 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
   std::map<std::string_view, const std::string*> weight_map;
   const detail::Workers workers = detail::workers_of(options);
   const auto write_file = [&](std::size_t i) -> Status {
+    if (!options.file.allow_nonatomic) sink.add_part(files[i]);
     STELE_TRY_ASSIGN(const auto file, bundle->create(files[i]));
     STELE_TRY(detail::safetensors::write(snapshot, paths, shards[i], metadata, workers, *file));
     STELE_TRY(file->commit());
     for (const std::uint32_t leaf : shards[i]) weight_map.emplace(paths[leaf], &files[i]);
     return {};
   };
-  for (std::size_t i = 0; i < shards.size(); ++i) {
-    auto r = write_file(i);
-    if (r) continue;
-    // In a new place, nothing is left of a save that failed. Of an old set that is written over, something is lost.
-    for (std::size_t done = 0; done <= i && !options.file.allow_nonatomic; ++done) bundle->remove(files[done]);
-    return r;
-  }
+  for (std::size_t i = 0; i < shards.size(); ++i) STELE_TRY(write_file(i));
 
   std::string text;
   json::Writer out(text);

@@ -662,7 +662,8 @@ Status write_files(const SameDiffFormat& format, const Content& content, Sink& s
       return Error(Errc::unsupported, "several files need a place")
           .expected("a path, a sink of a bundle, or larger shards");
     }
-    std::string base(file_name(sink.name()));
+    const std::string own(file_name(sink.name()));
+    std::string base = own;
     if (base.ends_with(".sdnb")) base.resize(base.size() - 5);
     for (std::size_t i = 0; i < count && !options.file.allow_nonatomic; ++i) {
       STELE_TRY_ASSIGN(const bool there, bundle->contains(shard_name(base, i, count)));
@@ -671,19 +672,15 @@ Status write_files(const SameDiffFormat& format, const Content& content, Sink& s
           .file(shard_name(base, i, count))
           .expected("another place, or FileSinkOptions::allow_nonatomic");
     }
+    STELE_TRY_ASSIGN(const bool over_old, bundle->contains(own));
+    if (!over_old && !options.file.allow_nonatomic) sink.add_part(own);
     for (std::size_t i = 0; i < count; ++i) {
       const std::size_t shard = (i + 1) % count;  // the graph last
-      auto r = [&]() -> Status {
-        STELE_TRY_ASSIGN(const auto file, bundle->create(shard_name(base, shard, count)));
-        STELE_TRY(write_one(shard, *file));
-        return file->commit();
-      }();
-      if (r) continue;
-      // In a new place, nothing is left of a save that failed.
-      for (std::size_t done = 0; done <= i && !options.file.allow_nonatomic; ++done) {
-        bundle->remove(shard_name(base, (done + 1) % count, count));
-      }
-      return r;
+      const std::string name = shard_name(base, shard, count);
+      if (!options.file.allow_nonatomic) sink.add_part(name);
+      STELE_TRY_ASSIGN(const auto file, bundle->create(name));
+      STELE_TRY(write_one(shard, *file));
+      STELE_TRY(file->commit());
     }
   }
   return write_one(0, sink);

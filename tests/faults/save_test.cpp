@@ -1,6 +1,7 @@
 // A save that goes wrong at any of its calls leaves the whole old file or the whole new one, and no litter.
 #include <stele/bundle.hpp>
 #include <stele/recorders/archive.hpp>
+#include <stele/recorders/samediff.hpp>
 #include <stele/stele.hpp>
 
 #include <doctest/doctest.h>
@@ -87,8 +88,9 @@ class Writer {
 struct Case {
   Files before;
   std::function<Status(const std::string& folder)> save;
-  std::function<Status(const std::string& folder)> save_again = save;  // after one that did not finish
-  std::set<std::string> beside{};                                      // of others; nobody touches them
+  std::function<Status(const std::string& folder)> save_again = save;       // after one that failed
+  std::function<Status(const std::string& folder)> save_over = save_again;  // after one that could not tidy up
+  std::set<std::string> beside{};                                           // of others; nobody touches them
   /// Whether both say the same.
   std::function<bool(const Files& a, const Files& b)> same = [](const Files& a, const Files& b) { return a == b; };
   /// Whether these files are one of those that a save which did not finish may leave.
@@ -188,7 +190,8 @@ Calls prove(const TempDir& dir, const Case& c) {
       if (spoiled.at <= placed) CHECK(now != after);
     }
     const Watch watch(folder);  // so that no disk is waited for
-    const Status next = c.save_again(folder);
+    const bool tidied = status && spoiled.fault != Fault::fail_on;
+    const Status next = tidied ? c.save_again(folder) : c.save_over(folder);
     CHECK_MESSAGE(next, why(next));
     CHECK(c.same(found(), after));
   });
@@ -314,9 +317,11 @@ TEST_CASE("faults: a sink that is written for long") {
     CHECK(index_of(calls, name, "") < calls.size());
 }
 
-TEST_CASE("faults: shards") {
-  const std::string index = "m.safetensors.index.json";
-  const stele::ShardedSafetensorsRecorder<> recorder(stele::ShardedSafetensorsFormat(50));
+namespace {
+
+/// Sets of files: what a set is called, the recorder, and a file of it that comes right before the last.
+template <class R>
+void prove_shards(const R& recorder, const std::string& index, const std::string& last_shard, std::size_t count) {
   const SaveOptions options = options_of(Durability::full);
   SaveOptions over = options;
   over.file.allow_nonatomic = true;
@@ -331,23 +336,35 @@ TEST_CASE("faults: shards") {
   const TempDir dir;
   const Calls calls = prove(dir, {.before = {},
                                   .save = saving(1, options),
-                                  .save_again = saving(1, over),
+                                  .save_over = saving(1, over),
                                   // An index only with all that it names: it comes last.
                                   .whole = [&](const Files& now, const Files&, const Files& all) {
                                     return now == all || !now.contains(index);
                                   }});
-  CHECK(index_of(calls, "renameat", "-00003-of-00003.safetensors") < index_of(calls, "renameat", "/" + index));
+  CHECK(index_of(calls, "renameat", last_shard) < index_of(calls, "renameat", "/" + index));
   check_synced(calls, index);
 
   // Over another set there is no such promise, but one to say so, and to do it again.
   const Files old = files_in(dir.path());
-  REQUIRE(old.size() == 4);
+  REQUIRE(old.size() == count);
   CHECK(code_of(saving(500, options)(dir.path())) == stele::Errc::exists);
   CHECK(files_in(dir.path()) == old);
   prove(dir,
         {.before = old,
          .save = saving(500, over_other),
          .whole = [](const Files& now, const Files& before, const Files&) { return now.size() == before.size(); }});
+}
+
+}  // namespace
+
+TEST_CASE("faults: shards of safetensors") {
+  prove_shards(stele::ShardedSafetensorsRecorder<>(stele::ShardedSafetensorsFormat(50)), "m.safetensors.index.json",
+               "-00003-of-00003.safetensors", 4);
+}
+
+TEST_CASE("faults: shards of SameDiff") {
+  prove_shards(stele::SameDiffRecorder<>({.container = stele::SameDiffContainer::sdnb, .shard_bytes = 50}), "m.sdnb",
+               ".shard0-of-4.sdnb", 5);
 }
 
 TEST_CASE("faults: an archive that gets a tag, and that loses one") {
