@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "ahead.hpp"
+#include "parallel.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -101,6 +102,13 @@ Status Gather::leaf(const LeafView& leaf, ReadContext& context, std::uint64_t* h
     const auto bytes = leaf.view();
     if (hash != nullptr) *hash = hasher_.of(bytes.data(), bytes.size());
     return bytes.size() < worth_referring ? write(bytes) : refer(bytes);
+  }
+  if (hash != nullptr && leaf.byte_size() >= worth_beside && context.workers().threads > 1 && passes_by(leaf)) {
+    const auto bytes = leaf.view();
+    Status written;
+    beside(
+        context.workers(), [&] { *hash = hasher_.of(bytes.data(), bytes.size()); }, [&] { written = write(bytes); });
+    return written;
   }
   if (worth_ahead(leaf, context.workers())) {
     hasher_.reset();

@@ -43,6 +43,8 @@ class STELE_EXPORT Gather {
   static constexpr std::size_t worth_referring =
       256;  // copying a leaf of less costs the system less than one more piece
   static constexpr std::size_t most_pieces = 1024;
+  // Bytes of a live tensor that a second thread hashes while they are written: starting it takes a hundredth of that.
+  static constexpr std::size_t worth_beside = std::size_t{4} << 20;
   /// Appends what stays where it is until the next flush().
   Status refer(std::span<const std::byte> bytes);
 
