@@ -8,6 +8,7 @@
 
 #include "parallel.hpp"
 #include "source_range.hpp"
+#include "stele/quantize.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -284,6 +285,49 @@ Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const Convert
     if (error.path().empty()) error = std::move(error).path(snapshot.leaf(fills[out.failed].leaf).path());
     return error;
   });
+}
+
+Status check_leaves(const Snapshot& snapshot, const LoadOptions& options, Meter& meter,
+                    const std::function<bool(const LeafView&)>& which) {
+  return guarded([&]() -> Status {
+    STELE_TRY_ASSIGN(const Snapshot leaves, options.dequantize ? dequantize(snapshot) : Result<Snapshot>(snapshot));
+    std::vector<Fill> fills;
+    fills.reserve(leaves.leaf_count());
+    for (std::uint32_t i = 0; i < leaves.leaf_count(); ++i) {
+      const LeafView leaf = leaves.leaf(i);
+      if (!which || which(leaf)) fills.push_back({nullptr, i, leaf.dtype()});
+    }
+    Filled filled;
+    STELE_TRY(fill(leaves, fills, {}, meter, workers_of(options), filled));
+    return snapshot.data()->verify ? snapshot.data()->verify() : Status();
+  });
+}
+
+void add_unchecked_contents(Report& report) {
+  report.add(Report::What::unchecked, "contents", "names, values and tensors: the format has no checksums");
+}
+
+Result<Report> verify_packed(const Format& format, const SourcePtr& source, const OpenContext& context) {
+  STELE_TRY_ASSIGN(const Snapshot snapshot, format.open(source, context));
+  Meter meter(context.options().progress, snapshot.byte_size());
+  STELE_TRY(check_leaves(snapshot, context.options(), meter));
+  Report report;
+  std::byte bytes[5]{};
+  const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof bytes));
+  if (!source->is_folder()) STELE_TRY(source->read_at(0, std::span(bytes).first(n)));
+  const std::string_view head(reinterpret_cast<const char*>(bytes), n);
+  if (head.starts_with("\x1f\x8b\x08")) {
+    // RFC 1952: the CRC-32 is that of what was compressed.
+    report.add(Report::What::unchecked, "gzip header", "time, flags, system: no load reads them");
+    return report;
+  }
+  // RFC 8878: a frame says whether it has a checksum; a skippable frame comes first in what was written with an index,
+  // whose frames all have one.
+  constexpr std::byte has_checksum{0x04};
+  const bool frame = head.starts_with("\x28\xb5\x2f\xfd") && (bytes[4] & has_checksum) != std::byte{0};
+  const bool index = n == sizeof bytes && head.substr(1, 3) == "\x2a\x4d\x18";
+  if (!frame && !index) add_unchecked_contents(report);
+  return report;
 }
 
 }  // namespace detail

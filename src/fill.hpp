@@ -3,11 +3,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include "snapshot_internal.hpp"
+#include "stele/format.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -33,6 +35,16 @@ struct Filled {
 /// that later ones are done, too. Errors: io, checksum, out_of_range, cancelled, …
 Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const ConvertRules& rules, Meter& meter,
             const Workers& workers, Filled& out);
+
+/// Reads and checks the leaves that `which` takes; all of them without it. With LoadOptions::dequantize as a load
+/// would.
+Status check_leaves(const Snapshot& snapshot, const LoadOptions& options, Meter& meter,
+                    const std::function<bool(const LeafView&)>& which = nullptr);
+
+/// The row of a verification for a file without checksums.
+void add_unchecked_contents(Report& report);
+/// Format::verify() of a format whose files may be compressed, and have no other checksums than those of gzip or zstd.
+Result<Report> verify_packed(const Format& format, const SourcePtr& source, const OpenContext& context);
 
 }  // namespace detail
 }  // namespace v0

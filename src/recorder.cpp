@@ -447,18 +447,22 @@ const SaveOptions& default_save_options() noexcept {
   return options;
 }
 
-Status verify(const Format& format, const detail::From& from, const LoadOptions& options) {
-  return detail::guarded([&]() -> Status {
+Result<Report> Format::verify(SourcePtr source, const OpenContext& context) const {
+  STELE_TRY_ASSIGN(const Snapshot snapshot, open(std::move(source), context));
+  detail::Meter meter(context.options().progress, snapshot.byte_size());
+  STELE_TRY(detail::check_leaves(snapshot, context.options(), meter));
+  Report report;
+  if (!capabilities().checksums) detail::add_unchecked_contents(report);
+  return report;
+}
+
+Result<Report> verify(const Format& format, const detail::From& from, const LoadOptions& options) {
+  return detail::guarded(from.name(), [&]() -> Result<Report> {
     for (;;) {
-      STELE_TRY_ASSIGN(const Snapshot snapshot, detail::open({&format}, from, options));
-      std::vector<detail::Fill> fills;
-      fills.reserve(snapshot.leaf_count());
-      for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) fills.push_back({nullptr, i, snapshot.leaf(i).dtype()});
-      detail::Meter meter(options.progress, snapshot.byte_size());
-      detail::Filled filled;
-      auto status = detail::fill(snapshot, fills, {}, meter, detail::workers_of(options), filled);
-      if (status && snapshot.data()->verify) status = snapshot.data()->verify();
-      if (status || !from.again()) return status;
+      STELE_TRY_ASSIGN(SourcePtr source, from.open(format.extension(), options));
+      if (!format.opens(source->is_folder())) return detail::wrong_kind(source->is_folder(), source->name());
+      auto verified = format.verify(std::move(source), OpenContext(options, {}));
+      if (verified || !from.again()) return verified;
     }
   });
 }

@@ -250,7 +250,7 @@ TEST_CASE("json: numbers as others write them") {
     CAPTURE(std::string(bad));
     const std::string text = document(R"({"a":1,"x":{"$dtype":"F32","shape":[3],"data":)" + std::string(bad) + "}}");
     const auto opened = plain.open(bytes_of(text));
-    const auto read = opened ? plain.verify(bytes_of(text)) : Status(opened.error());
+    const auto read = opened ? plain.verify(bytes_of(text)) : Result<Report>(opened.error());
     REQUIRE(!read);
     if (opened) CHECK(read.error().path() == "x");
     REQUIRE(read.error().offset());
@@ -506,7 +506,7 @@ TEST_CASE("json: what is wrong is said, and where") {
     const std::string text = document(c.record);
     for (const std::string& file : {text, compressed(text), deflated(text)}) {
       const auto opened = JsonRecorder<>().open(bytes_of(file));
-      const auto read = opened ? JsonRecorder<>().verify(bytes_of(file)) : Status(opened.error());
+      const auto read = opened ? JsonRecorder<>().verify(bytes_of(file)) : Result<Report>(opened.error());
       REQUIRE(!read);
       CHECK(read.error().code() == c.code);
       CHECK(read.error().path() == c.path);

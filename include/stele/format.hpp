@@ -96,6 +96,9 @@ class STELE_EXPORT Format {
   virtual Status may_replace(const Bundle& folder) const;
   /// Reads headers and index only; the leaves keep the source. Allocates at most twice the source's size + 16 MiB.
   virtual Result<Snapshot> open(SourcePtr source, const OpenContext& context) const = 0;
+  /// Reads every byte of a file, and checks all that can be checked. Adds a row Report::What::unchecked for each part
+  /// of the file that no checksum covers; "contents" stands for all of it. Errors: as open() and reading the leaves.
+  virtual Result<Report> verify(SourcePtr source, const OpenContext& context) const;
   /// Returns what write() leaves out of this snapshot in a file of that name, beyond what capabilities() says: each is
   /// an error on save, or with SaveOptions::allow_loss a row of the Report. Errors: those of write().
   virtual Result<std::vector<Loss>> losses(const Snapshot& snapshot, std::string_view file) const;
@@ -165,9 +168,10 @@ STELE_EXPORT std::string with_extension(const std::string& path, std::string_vie
 
 }  // namespace detail
 
-/// Reads every byte of a file of this format and checks all that can be checked. Errors: as open() and load.
-STELE_EXPORT Status verify(const Format& format, const detail::From& from,
-                           const LoadOptions& options = default_load_options());
+/// Reads every byte of a file of this format and checks all that can be checked; rows of the report name what no
+/// checksum covers, so that damage there is not found (Report::What::unchecked). Errors: as open() and load.
+STELE_EXPORT Result<Report> verify(const Format& format, const detail::From& from,
+                                   const LoadOptions& options = default_load_options());
 
 }  // namespace v0
 }  // namespace stele

@@ -95,8 +95,8 @@ class Recorder {
     detail::check_writable<M>();
     return detail::load_in_place({&format_}, from, *detail::module_info<M>(), &module, options);
   }
-  /// Reads and checks every byte.
-  Status verify(const detail::From& from, const LoadOptions& options = default_load_options()) const {
+  /// Reads and checks every byte; the report names what no checksum covers (Report::What::unchecked).
+  Result<Report> verify(const detail::From& from, const LoadOptions& options = default_load_options()) const {
     return v0::verify(format_, from, options);
   }
 

@@ -12,7 +12,8 @@
 namespace stele {
 inline namespace v0 {
 
-/// Rows of a load: what became of each name of the module and of the file. Rows of a save: what the format lost.
+/// Rows of a load: what became of each name of the module and of the file. Rows of a save: what the format lost. Rows
+/// of a verification: what could not be checked.
 class STELE_EXPORT Report {
  public:
   enum class What : std::uint8_t {
@@ -28,6 +29,7 @@ class STELE_EXPORT Report {
     overflowed,  // numbers became infinite, as allowed; detail: how many
     suggested,   // a load that failed: a missing name may be one that is unused, or the other way round; detail: which
     quantized,   // a save: floats became integers; detail: range and error
+    unchecked,   // a verification: a part of the file that no checksum covers; path: which, detail: what is in it
   };
   struct Row {
     What what;

@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "../zip/zip.hpp"
@@ -64,6 +65,10 @@ class File : public std::enable_shared_from_this<File> {
 
   Result<Snapshot> parameters(std::string_view tag);
   Result<Checkpoint> checkpoint(std::string_view tag);
+  /// Opens all tags with all that they have, and reads and checks their arrays.
+  Status check_tags(const LoadOptions& options, Meter& meter);
+  /// Whether check_tags() has compared all bytes of an entry with its CRC-32.
+  bool has_checked(const zip::Entry& entry) const { return checked_.contains(&entry); }
 
  private:
   bool spend(std::uint64_t bytes) noexcept;
@@ -81,6 +86,7 @@ class File : public std::enable_shared_from_this<File> {
   std::unordered_map<std::string, Folder> folders_;  // of tags, folded
   std::unordered_map<const zip::Entry*, std::uint32_t> known_;
   std::deque<Stored> arrays_;
+  std::unordered_set<const zip::Entry*> checked_;
   std::uint64_t memory_ = 0;  // that may still be taken
   Bytes window_;              // bytes of the file, for headers that lie close to each other
   std::uint64_t window_begin_ = 0;

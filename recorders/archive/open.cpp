@@ -2,6 +2,7 @@
 #include <map>
 
 #include "file.hpp"
+#include "fill.hpp"
 #include "flat.hpp"
 #include "graph_fb.hpp"
 #include "json/json.hpp"
@@ -395,6 +396,27 @@ Result<Checkpoint> File::checkpoint(std::string_view tag) {
   return out;
 }
 
+Status File::check_tags(const LoadOptions& options, Meter& meter) {
+  // An array that several tags refer to is read once, unless a transform stands before it.
+  std::unordered_set<const void*> seen;
+  const auto is_new = [&](const LeafView& leaf) {
+    return leaf.provider().ops != &stored_ops || seen.insert(leaf.provider().at).second;
+  };
+  const std::uint64_t memory = memory_;
+  for (const std::string& tag : tags_) {
+    memory_ = memory;  // what the last tag has taken is gone
+    STELE_TRY_ASSIGN(const Checkpoint checkpoint, this->checkpoint(tag));
+    STELE_TRY(check_leaves(checkpoint.parameters, options, meter, is_new));
+    for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
+      STELE_TRY(check_leaves(arrays, options, meter, is_new));
+    }
+  }
+  for (const Stored& s : arrays_) {
+    if (s.checked) checked_.insert(s.external != nullptr ? s.external : s.entry);
+  }
+  return {};
+}
+
 }  // namespace archive
 }  // namespace detail
 
@@ -419,6 +441,19 @@ Result<Snapshot> ArchiveFormat::open(SourcePtr source, const OpenContext&) const
   STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source)));
   STELE_TRY_ASSIGN(const std::string tag, file->find_tag(options_.tag));
   return file->parameters(tag);
+}
+
+Result<Report> ArchiveFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
+                                     const OpenContext& context) const {
+  STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(source));
+  STELE_TRY(file->find_tag(options_.tag));
+  detail::Meter meter(context.options().progress, source->size());
+  STELE_TRY(file->check_tags(context.options(), meter));
+  STELE_TRY_ASSIGN(const Report report, file->directory().check(meter, [&](const detail::zip::Entry& entry) {
+    return file->has_checked(entry);
+  }));
+  STELE_TRY(meter.add(source->size()));  // what is neither an array nor another entry's bytes
+  return report;
 }
 
 Result<std::vector<std::string>> archive_tags(const detail::From& from) {

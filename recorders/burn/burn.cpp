@@ -7,6 +7,7 @@
 #include "../zip/deflate.hpp"
 #include "../zip/inflate.hpp"
 #include "cursor.hpp"
+#include "fill.hpp"
 #include "parallel.hpp"
 #include "record.hpp"
 #include "snapshot_internal.hpp"
@@ -185,6 +186,11 @@ bool BurnFormat::recognises(std::span<const std::byte> head, std::uint64_t /*siz
   }
   const BurnEncoding found = encoding_of(text_of(head));
   return found != BurnEncoding::by_name && (any || found == options_.encoding);
+}
+
+Result<Report> BurnFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
+                                  const OpenContext& context) const {
+  return detail::verify_packed(*this, source, context);
 }
 
 Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) const {

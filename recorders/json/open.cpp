@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "fill.hpp"
 #include "hash.hpp"
 #include "json/json.hpp"
 #include "leaves.hpp"
@@ -673,6 +674,11 @@ bool JsonFormat::recognises(std::span<const std::byte> head, std::uint64_t) cons
       break;
   }
   return plain || gzip || coding == json::Coding::zstd;
+}
+
+Result<Report> JsonFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
+                                  const OpenContext& context) const {
+  return detail::verify_packed(*this, source, context);
 }
 
 Result<Snapshot> JsonFormat::open(SourcePtr source, const OpenContext&) const {

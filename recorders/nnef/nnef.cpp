@@ -6,6 +6,7 @@
 
 #include "../tar/tar.hpp"
 #include "files.hpp"
+#include "fill.hpp"
 #include "parallel.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/bundle.hpp"
@@ -359,6 +360,11 @@ Status NnefFormat::may_replace(const Bundle& folder) const {
         .found(file);
   }
   return {};
+}
+
+Result<Report> NnefFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
+                                  const OpenContext& context) const {
+  return detail::verify_packed(*this, source, context);
 }
 
 Result<Snapshot> NnefFormat::open(SourcePtr source, const OpenContext& context) const {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "../zip/zip.hpp"
 #include "arrays.hpp"
 #include "manifest.hpp"
 #include "stele/checkpoint.hpp"
@@ -66,6 +67,8 @@ class Model : public std::enable_shared_from_this<Model> {
   /// Any container, by its content; shards from the same bundle or zip file.
   static Result<std::shared_ptr<Model>> open(const SourcePtr& source);
   Result<Checkpoint> checkpoint(bool all);
+  /// Of an .sdz file; else nullptr.
+  const zip::Directory* directory() const noexcept { return directory_.get(); }
 
  private:
   struct Segment {
@@ -93,6 +96,7 @@ class Model : public std::enable_shared_from_this<Model> {
                                    const flatbuffers::Vector<std::int64_t>* shape);
   Status add(Arrays& to, const std::string& name, const Stored& array);
 
+  std::shared_ptr<const zip::Directory> directory_;
   std::vector<Part> parts_;  // the first has the graph
   std::deque<Stored> arrays_;
   std::map<std::string, std::string> missing_;  // variables without an array so far

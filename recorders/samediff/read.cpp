@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "../zip/zip.hpp"
+#include "fill.hpp"
 #include "flat.hpp"
 #include "model.hpp"
 #include "snapshot_internal.hpp"
@@ -219,31 +220,31 @@ Status Model::open_shards(const ShardName& name, const std::function<Result<Sour
 }
 
 Status Model::open_sdz(const SourcePtr& source) {
-  STELE_TRY_ASSIGN(const auto directory, zip::Directory::open(source, memory_));
+  STELE_TRY_ASSIGN(directory_, zip::Directory::open(source, memory_));
   std::uint64_t taken = 0;
-  for (const zip::Entry& e : directory->entries()) taken += sizeof e + 64 + e.name.size();
+  for (const zip::Entry& e : directory_->entries()) taken += sizeof e + 64 + e.name.size();
   if (!spend(taken)) return too_much().file(source->name());
   const auto open = [&](const std::string& name) -> Result<SourcePtr> {
-    const zip::Entry* entry = directory->find(name);
-    if (entry == nullptr && name.ends_with(".sdnb")) entry = directory->find(name.substr(0, name.size() - 5));
+    const zip::Entry* entry = directory_->find(name);
+    if (entry == nullptr && name.ends_with(".sdnb")) entry = directory_->find(name.substr(0, name.size() - 5));
     if (entry == nullptr) return Error(Errc::not_found).file(name);
-    return directory->open(*entry);
+    return directory_->open(*entry);
   };
   // In DL4J's order: model.sdnb, model, shards, the only one that is such a file.
   for (const char* name : {"model.sdnb", "model"}) {
-    if (directory->find(name) == nullptr) continue;
+    if (directory_->find(name) == nullptr) continue;
     STELE_TRY_ASSIGN(const SourcePtr entry, open(name));
     return open_sdnb(entry);
   }
   const zip::Entry* only = nullptr;
-  for (const zip::Entry& e : directory->entries()) {
+  for (const zip::Entry& e : directory_->entries()) {
     if (const auto shard = parse_shard_name(e.name)) return open_shards(*shard, open);
     if (!e.name.ends_with(".sdnb")) continue;
     if (only != nullptr) return bad("several SDNB files that are no shards of each other").file(source->name());
     only = &e;
   }
   if (only == nullptr) return bad("a zip file without a SameDiff model").file(source->name());
-  STELE_TRY_ASSIGN(const SourcePtr entry, directory->open(*only));
+  STELE_TRY_ASSIGN(const SourcePtr entry, directory_->open(*only));
   return open_sdnb(entry);
 }
 
@@ -503,6 +504,23 @@ Result<Snapshot> SameDiffFormat::open(SourcePtr source,  // NOLINT(performance-u
   STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source));
   STELE_TRY_ASSIGN(Checkpoint checkpoint, model->checkpoint(false));
   return std::move(checkpoint.parameters);
+}
+
+Result<Report> SameDiffFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
+                                      const OpenContext& context) const {
+  STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source));
+  STELE_TRY_ASSIGN(const Checkpoint checkpoint, model->checkpoint(true));
+  std::uint64_t bytes = checkpoint.parameters.byte_size();
+  for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) bytes += arrays.byte_size();
+  detail::Meter meter(context.options().progress, bytes);
+  STELE_TRY(detail::check_leaves(checkpoint.parameters, context.options(), meter));
+  for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
+    STELE_TRY(detail::check_leaves(arrays, context.options(), meter));
+  }
+  if (const detail::zip::Directory* const directory = model->directory()) return directory->check(meter);
+  Report report;
+  detail::add_unchecked_contents(report);
+  return report;
 }
 
 Result<Checkpoint> open_samediff(const detail::From& from, const LoadOptions& options) {

@@ -380,6 +380,40 @@ Result<Bytes> Directory::read(const Entry& entry, std::uint64_t limit) const {
   });
 }
 
+Result<Report> Directory::check(Meter& meter, const std::function<bool(const Entry&)>& skip) const {
+  return guarded(source_->name(), [&]() -> Result<Report> {
+    Report report;
+    report.add(Report::What::unchecked, "zip records",
+               "times, versions, attributes, comments, padding: no load reads them");
+    Bytes room(piece_size);
+    for (const Entry& entry : entries_) {
+      if (skip && skip(entry)) continue;
+      if (entry.method != stored && entry.method != deflated) {
+        report.add(Report::What::unchecked, entry.name, "a zip entry that is neither stored nor deflated");
+        continue;
+      }
+      STELE_TRY_ASSIGN(const std::uint64_t offset, data(entry));
+      const Data data{offset, entry.compressed, entry.size, entry.crc};
+      Inflater inflater(*source_, data);
+      std::uint32_t crc = 0;
+      auto status = [&]() -> Status {
+        for (std::uint64_t at = 0; at < entry.size;) {
+          const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(entry.size - at, room.size()));
+          const auto piece = room.span().first(n);
+          STELE_TRY(entry.method == deflated ? inflater.make(piece) : source_->read_at(offset + at, piece));
+          if (entry.method == stored) crc = crc32(crc, piece.data(), n);
+          STELE_TRY(meter.add(n));
+          at += n;
+        }
+        if (entry.method == deflated) return inflater.finish();
+        return crc == entry.crc ? Status() : wrong_crc(*source_, data, crc);
+      }();
+      if (!status) return std::move(status).error().path(std::string(entry.name));
+    }
+    return report;
+  });
+}
+
 Result<SourcePtr> Directory::open(const Entry& entry) const {
   return guarded(source_->name(), [&]() -> Result<SourcePtr> {
     if (entry.method != stored && entry.method != deflated) return unsupported(*source_, entry);

@@ -16,6 +16,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,7 +24,9 @@
 #include <vector>
 
 #include "gather.hpp"
+#include "snapshot_internal.hpp"
 #include "stele/bytes.hpp"
+#include "stele/report.hpp"
 #include "stele/result.hpp"
 #include "stele/source.hpp"
 
@@ -84,6 +87,9 @@ class Directory {
   /// as it is read: in order from the beginning it is one pass, which checks the CRC-32 at its end; anywhere else from
   /// the last of some 256 kept states on (some 40 KiB each, made in passing).
   Result<SourcePtr> open(const Entry& entry) const;
+  /// Compares all bytes of every entry that `skip` does not take with its CRC-32. The report of a verification names
+  /// what has none. Errors: checksum, malformed, io, cancelled.
+  Result<Report> check(Meter& meter, const std::function<bool(const Entry&)>& skip = nullptr) const;
 
  private:
   Directory() = default;

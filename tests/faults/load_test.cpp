@@ -73,7 +73,10 @@ void prove_loads(const R& recorder, const std::string& name) {
       CHECK(image(*loaded) == expected);
       return {};
     });
-    prove(folder, [&] { return recorder.verify(path, options); });
+    prove(folder, [&]() -> Status {
+      auto verified = recorder.verify(path, options);
+      return verified ? Status() : Status(std::move(verified).error());
+    });
     for (const bool rebuild : {false, true}) {
       options.rebuild = rebuild;
       // How often the verifying pass reads, which can be left out. The writing one reads no more often.

@@ -34,6 +34,8 @@ void check(const SourcePtr& source) {
   const auto checkpoint = open_samediff(source);
   const auto parameters = SameDiffRecorder<>().open(source);
   if (checkpoint) require(parameters.has_value());
+  const bool verified = SameDiffRecorder<>().verify(source).has_value();
+  require(checkpoint || !verified);
   if (!checkpoint) return;
   bool whole = readable(checkpoint->parameters);
   for (const auto& [key, arrays] : checkpoint->optimizer.kinds()) whole = readable(arrays) && whole;

@@ -56,6 +56,7 @@ void check(const SourcePtr& source, const zip::Directory& directory) {
   BufferSink sink;
   detail::Gather gather(sink);
   zip::Writer writer(gather);
+  bool small = true, whole = true;  // of what can be read
   for (const zip::Entry& entry : directory.entries()) {
     require(directory.find(entry.name) == &entry);
     require(entry.header < entry.end && entry.end <= source->size());
@@ -66,12 +67,19 @@ void check(const SourcePtr& source, const zip::Directory& directory) {
     const bool good = stream(directory, entry, streamed.span());
     if (bytes) require(good && text(streamed.span()) == text(bytes->span()));
     if (!bytes && good && entry.method == zip::deflated) require(entry.size > most);
+    if (entry.method == zip::stored || entry.method == zip::deflated) {
+      small = small && entry.size <= most;
+      whole = whole && (bytes || entry.size > most);
+    }
 
     Bytes all(static_cast<std::size_t>(entry.end - entry.header));
     require(source->read_at(entry.header, all.span()).has_value());
     writer.adopt(entry, gather.position());
     require(gather.write(all.span()).has_value());
   }
+  const ProgressCallback nobody;
+  detail::Meter meter(nobody, 0);
+  if (small || !whole) require(directory.check(meter).has_value() == whole);
   require(writer.finish() && gather.flush());
   const auto copied = zip::Directory::open(own_bytes(sink.take()), ~std::uint64_t{0});
   require(copied && (*copied)->entries().size() == directory.entries().size());

@@ -48,6 +48,9 @@ class STELE_EXPORT ArchiveFormat final : public Format {
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
   /// The parameters of a tag. Errors: not_found (no such tag), malformed, duplicate, checksum, unsupported, limit, ….
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  /// All tags, whatever the options say, with graph, training configuration and optimizer state; and entries that no
+  /// tag refers to.
+  Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
 
  private:

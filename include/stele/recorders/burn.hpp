@@ -94,6 +94,7 @@ class STELE_EXPORT BurnFormat final : public Format {
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
   /// In bincode: numbers and texts of modules, metadata, and what the class does not have.
   Result<std::vector<Loss>> losses(const Snapshot& snapshot, std::string_view file) const override;
+  Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
   const BurnOptions& options() const noexcept { return options_; }
 

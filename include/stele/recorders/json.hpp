@@ -62,6 +62,7 @@ class STELE_EXPORT JsonFormat : public Format {
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
 
  private:

@@ -68,6 +68,7 @@ class STELE_EXPORT NnefFormat final : public Format {
   bool recognises_folder(const Bundle& folder) const override;
   Status may_replace(const Bundle& folder) const override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
   const NnefOptions& options() const noexcept { return options_; }
 

@@ -50,6 +50,8 @@ class STELE_EXPORT SameDiffFormat : public Format {
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  /// With graph, training configuration and optimizer state.
+  Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
   /// Errors: limit (a file of 2 GiB or more; the error names the tensor and what to use instead), exists (shards that
   /// are there already).
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
