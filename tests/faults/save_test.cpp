@@ -190,7 +190,7 @@ Calls prove(const TempDir& dir, const Case& c) {
       if (spoiled.at <= placed) CHECK(now != after);
     }
     const Watch watch(folder);  // so that no disk is waited for
-    const bool tidied = status && spoiled.fault != Fault::fail_on;
+    const bool tidied = status && !*status && spoiled.fault != Fault::fail_on;
     const Status next = tidied ? c.save_again(folder) : c.save_over(folder);
     CHECK_MESSAGE(next, why(next));
     CHECK(c.same(found(), after));
