@@ -230,6 +230,11 @@ SourcePtr own_bytes(Bytes bytes, std::string name) {
   return std::make_shared<MemorySource<Bytes>>(std::move(name), view, std::move(bytes), true);
 }
 
+SourcePtr own_bytes(std::vector<std::byte> bytes, std::string name) {
+  const std::span<const std::byte> view = bytes;
+  return std::make_shared<MemorySource<std::vector<std::byte>>>(std::move(name), view, std::move(bytes), true);
+}
+
 Result<SourcePtr> spool(std::istream& stream, std::uint64_t limit, std::string name) {
   return detail::guarded(name, [&]() -> Result<SourcePtr> {
     try {

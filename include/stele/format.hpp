@@ -109,7 +109,8 @@ class STELE_EXPORT Format {
 
 namespace detail {
 
-/// Where a load reads from: a path, a Source, or memory that outlives what is opened from it.
+/// Where a load reads from: a path, a Source, or memory. Memory that is passed as a temporary is owned from then on by
+/// what is opened from it; any other must outlive that.
 class STELE_EXPORT From {
  public:
   From(const std::string& path) : path_(&path) {}                              // NOLINT(google-explicit-constructor)
@@ -117,6 +118,11 @@ class STELE_EXPORT From {
   From(SourcePtr source) : source_(std::move(source)) {}                       // NOLINT(google-explicit-constructor)
   From(std::span<const std::byte> bytes) : source_(borrow_bytes(bytes)) {}     // NOLINT(google-explicit-constructor)
   From(const Bytes& bytes) : From(bytes.span()) {}                             // NOLINT(google-explicit-constructor)
+  From(Bytes&& bytes) : source_(own_bytes(std::move(bytes))) {}                // NOLINT(google-explicit-constructor)
+  From(const Bytes&& bytes) = delete;
+  From(const std::vector<std::byte>& bytes) : From(std::span(bytes)) {}           // NOLINT(google-explicit-constructor)
+  From(std::vector<std::byte>&& bytes) : source_(own_bytes(std::move(bytes))) {}  // NOLINT(google-explicit-constructor)
+  From(const std::vector<std::byte>&& bytes) = delete;
   From(const From&) = delete;
   From& operator=(const From&) = delete;
   ~From();

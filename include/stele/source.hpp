@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "stele/bytes.hpp"
 #include "stele/result.hpp"
@@ -71,9 +72,11 @@ STELE_EXPORT Result<SourcePtr> open_folder(const std::string& path, bool mapped 
 
 /// The caller's memory; it must outlive the source and everything opened from it. Throws std::bad_alloc.
 STELE_EXPORT SourcePtr borrow_bytes(std::span<const std::byte> bytes, std::string name = "memory");
+SourcePtr borrow_bytes(const std::vector<std::byte>&& bytes, std::string name = "memory") = delete;
 
 /// Memory that the source owns from now on. Throws std::bad_alloc.
 STELE_EXPORT SourcePtr own_bytes(Bytes bytes, std::string name = "memory");
+STELE_EXPORT SourcePtr own_bytes(std::vector<std::byte> bytes, std::string name = "memory");
 
 /// Reads a stream to its end into memory, at most `limit` bytes. Errors: io, limit, out_of_memory.
 STELE_EXPORT Result<SourcePtr> spool(std::istream& stream, std::uint64_t limit, std::string name = "stream");
