@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <type_traits>
 
 #include <boost/describe/class.hpp>
 
@@ -87,6 +88,13 @@ namespace detail {
 struct access;
 template <class...>
 struct ClassList {};
+/// Boost.Describe's list of the bases B of C.
+template <class C, class... B>
+auto base_list() {
+  static_assert((std::is_base_of_v<B, C> && ...),
+                "stele: STELE_MODULE_DERIVED names a class that is no base of this one: correct the list of bases");
+  return boost::describe::detail::list<boost::describe::detail::base_descriptor<C, B>...>();
+}
 template <class Field, class Self>
 struct record_field_of;
 template <class Field>
@@ -183,9 +191,26 @@ consteval bool recordable_field();
 #define STELE_DETAIL_EACH_(...) BOOST_DESCRIBE_PP_FOR_EACH(__VA_ARGS__)
 #define STELE_DETAIL_EACH(macro, stele_type, list) STELE_DETAIL_EACH_(macro, stele_type STELE_DETAIL_UNPACK list)
 
+// Boost.Describe's lists, as its BOOST_DESCRIBE_CLASS writes them, but with rooted names (the user's namespace may have
+// a `boost` of its own) and bases that may contain commas.
+#define STELE_DETAIL_DESCRIBED(stele_type, field)                             \
+  , [] {                                                                      \
+    struct stele_field_ {                                                     \
+      static constexpr auto pointer() noexcept { return &stele_type::field; } \
+      static constexpr auto name() noexcept { return #field; }                \
+    };                                                                        \
+    return stele_field_();                                                    \
+  }()
+#define STELE_DETAIL_DESCRIBE(stele_type, section, list)                                            \
+  BOOST_DESCRIBE_MAYBE_UNUSED friend auto boost_##section##_member_descriptor_fn(stele_type**) {    \
+    return ::boost::describe::detail::member_descriptor_fn_impl< ::boost::describe::mod_##section>( \
+        0 STELE_DETAIL_EACH(STELE_DETAIL_DESCRIBED, stele_type, list));                             \
+  }
+
 #define STELE_DETAIL_FIELD(stele_type, field) \
   typename ::stele::detail::record_field_of<decltype(SteleSelf::field), SteleSelf>::type field{};
 #define STELE_DETAIL_ADDRESS(stele_type, field) *stele_out_++ = ::std::addressof(this->field);
+#define STELE_DETAIL_POINTER(stele_type, field) static_cast<void>(&SteleSelf::field);
 #define STELE_DETAIL_CHECK(stele_type, field)                                    \
   static_assert(::stele::detail::recordable_field<decltype(SteleSelf::field)>(), \
                 "stele: field '" #field "' of module '" #stele_type              \
@@ -194,30 +219,50 @@ consteval bool recordable_field();
 
 // Everything of T's is reached through detail::access, so the macro may stand in a private section. The record's and
 // the check's bodies are templates over SteleSelf: nothing of them is instantiated, or costs, before it is used.
-#define STELE_DETAIL_MODULE(stele_type, bases, list1, list2, list3)          \
-  friend struct ::stele::detail::access;                                     \
-  using stele_self_ = stele_type;                                            \
-  using stele_bases_ = ::stele::detail::ClassList<STELE_DETAIL_PLAIN bases>; \
-  static constexpr ::std::string_view stele_name_() { return #stele_type; }  \
-  BOOST_DESCRIBE_CLASS(stele_type, bases, list1, list2, list3)               \
-  template <class SteleSelf>                                                 \
-  struct stele_record_ {                                                     \
-    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list1)                 \
-    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list2)                 \
-    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list3)                 \
-    void** stele_addresses_([[maybe_unused]] void** stele_out_) {            \
-      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list1)             \
-      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list2)             \
-      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list3)             \
-      return stele_out_;                                                     \
-    }                                                                        \
-  };                                                                         \
-  template <class SteleSelf>                                                 \
-  static consteval bool stele_check_() {                                     \
-    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list1)                 \
-    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list2)                 \
-    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list3)                 \
-    return true;                                                             \
+#define STELE_DETAIL_MODULE(stele_type, bases, list1, list2, list3)                                    \
+  friend struct ::stele::detail::access;                                                               \
+  using stele_self_ = stele_type;                                                                      \
+  using stele_bases_ = ::stele::detail::ClassList<STELE_DETAIL_PLAIN bases>;                           \
+  template <class SteleSelf>                                                                           \
+  static consteval bool stele_addressable_() {                                                         \
+    return requires {                                                                                  \
+      sizeof(SteleSelf);                                                                               \
+      STELE_DETAIL_EACH(STELE_DETAIL_POINTER, stele_type, list1)                                       \
+      STELE_DETAIL_EACH(STELE_DETAIL_POINTER, stele_type, list2)                                       \
+      STELE_DETAIL_EACH(STELE_DETAIL_POINTER, stele_type, list3)                                       \
+    };                                                                                                 \
+  }                                                                                                    \
+  static constexpr ::std::string_view stele_name_() {                                                  \
+    static_assert(stele_addressable_<stele_type>(),                                                    \
+                  "stele: a field of module '" #stele_type                                             \
+                  "' does not exist, or is a reference or a bit-field (the compiler names it below): " \
+                  "correct its name, make it an ordinary member, or leave it out of the list");        \
+    return #stele_type;                                                                                \
+  }                                                                                                    \
+  BOOST_DESCRIBE_MAYBE_UNUSED friend auto boost_base_descriptor_fn(stele_type**) {                     \
+    return ::stele::detail::base_list<stele_type STELE_DETAIL_UNPACK bases>();                         \
+  }                                                                                                    \
+  STELE_DETAIL_DESCRIBE(stele_type, public, list1)                                                     \
+  STELE_DETAIL_DESCRIBE(stele_type, protected, list2)                                                  \
+  STELE_DETAIL_DESCRIBE(stele_type, private, list3)                                                    \
+  template <class SteleSelf>                                                                           \
+  struct stele_record_ {                                                                               \
+    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list1)                                           \
+    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list2)                                           \
+    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list3)                                           \
+    void** stele_addresses_([[maybe_unused]] void** stele_out_) {                                      \
+      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list1)                                       \
+      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list2)                                       \
+      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list3)                                       \
+      return stele_out_;                                                                               \
+    }                                                                                                  \
+  };                                                                                                   \
+  template <class SteleSelf>                                                                           \
+  static auto stele_check_() {                                                                         \
+    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list1)                                           \
+    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list2)                                           \
+    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list3)                                           \
+    return ::stele::detail::ClassList<>();                                                             \
   }
 #define STELE_DETAIL_MODULE_(...) STELE_DETAIL_MODULE(__VA_ARGS__)
 #define STELE_DETAIL_SPLIT(...) STELE_DETAIL_CHOOSE(__VA_ARGS__)(__VA_ARGS__)

@@ -200,9 +200,17 @@ template <class... C>
 auto joined_record(boost::mp11::mp_list<C...>)
     -> std::type_identity<JoinedRecord<typename decltype(access::record_fields<C>())::type...>>;
 
+struct NoRecord {};
+
 template <class M>
 consteval auto record_base() {
-  if constexpr (!has_module_macro<M>) {
+  if constexpr (category_of<M, true> != Category::module && !is_refused(category_of<M, true>)) {
+    static_assert(
+        category_of<M, true> == Category::module,
+        "stele: only a module has a Record: a tensor, value or container alone is loaded with load_module<T>, "
+        "from_snapshot<T> or stele::load<T>");
+    return std::type_identity<NoRecord>{};
+  } else if constexpr (!has_module_macro<M>) {
     return std::type_identity<TupleRecord<M>>{};
   } else if constexpr (boost::mp11::mp_empty<bases_of<M>>::value) {
     return decltype(access::record_fields<M>()){};

@@ -393,6 +393,16 @@ inline constexpr bool aggregate_has_base = probe::has_base<std::remove_cv_t<T>>(
 template <class T>
 inline constexpr bool aggregate_is_bindable = aggregate_size<T> <= aggregate_limit && !aggregate_has_base<T>;
 
+namespace probe {
+
+// Bit-fields and anonymous unions stop below here, within Boost.PFR: the compiler's error comes with this name.
+template <std::size_t N, class T>
+constexpr auto stele_finds_a_bit_field_or_an_anonymous_union_list_the_fields_with_STELE_MODULE(T& object) noexcept {
+  return boost::pfr::detail::tie_as_tuple(object, boost::pfr::detail::size_t_<N>{});
+}
+
+}  // namespace probe
+
 /// References to all fields of the object, as a tuple of Boost.PFR.
 template <class T>
 constexpr auto aggregate_tie(T& object) noexcept {
@@ -402,7 +412,8 @@ constexpr auto aggregate_tie(T& object) noexcept {
                 "an aggregate of more than 100 fields");
   static_assert(!aggregate_has_base<T>, "an aggregate with a base class");
   if constexpr (aggregate_is_bindable<T>) {
-    return boost::pfr::detail::tie_as_tuple(object, boost::pfr::detail::size_t_<aggregate_size<T>>{});
+    return probe::stele_finds_a_bit_field_or_an_anonymous_union_list_the_fields_with_STELE_MODULE<aggregate_size<T>>(
+        object);
   } else {
     return boost::pfr::detail::sequence_tuple::tuple<>{};
   }
@@ -416,6 +427,7 @@ struct tied_fields;
 template <class... Field>
 struct tied_fields<boost::pfr::detail::sequence_tuple::tuple<Field&...>> {
   static constexpr bool has_array = (std::is_array_v<Field> || ...);
+  static constexpr bool has_volatile = (std::is_volatile_v<Field> || ...);
 };
 
 template <class T>
@@ -433,11 +445,24 @@ consteval bool has_array() {
   }
 }
 
+template <class T>
+consteval bool has_volatile() {
+  if constexpr (aggregate_is_bindable<T>) {
+    return tied_fields<tied<T>>::has_volatile;
+  } else {
+    return false;
+  }
+}
+
 }  // namespace probe
 
 /// Whether a field of T is a C array. False if T cannot be bound.
 template <class T>
 inline constexpr bool aggregate_has_array = probe::has_array<T>();
+
+/// Whether a field of T is volatile: with g++ its name cannot be asked for. False if T cannot be bound.
+template <class T>
+inline constexpr bool aggregate_has_volatile = probe::has_volatile<T>();
 
 /// The type of field I of T, with its const (and that of T).
 template <class T, std::size_t I>

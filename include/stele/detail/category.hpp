@@ -180,7 +180,7 @@ struct access {
   template <class T>
   static auto bases() -> std::type_identity<typename T::stele_bases_>;
   template <class T>
-  static consteval bool check() {
+  static auto check() {
     return T::template stele_check_<T>();
   }
   template <class T>
@@ -247,9 +247,10 @@ inline constexpr bool is_plain_value =
 template <class T, bool Listed>
 consteval Category classify();
 
-/// Of T without const and volatile.
+/// Of T without const. Volatile objects cannot be reached by way of tables.
 template <class T, bool Listed>
-inline constexpr Category category_of = classify<std::remove_cv_t<T>, Listed>();
+inline constexpr Category category_of = std::is_volatile_v<T> ? Category::refused
+                                                              : classify<std::remove_cv_t<T>, Listed>();
 
 template <bool Listed, template <class...> class L, class... T>
 consteval Category category_of_all(L<T...>*, Category container) {

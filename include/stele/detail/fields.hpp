@@ -16,6 +16,7 @@
 
 #include "stele/detail/aggregate.hpp"
 #include "stele/detail/category.hpp"
+#include "stele/detail/remedy.hpp"
 #include "stele/module.hpp"
 
 namespace stele {
@@ -41,10 +42,14 @@ struct fields_of {
   static_assert(!aggregate_has_array<T>,
                 "stele: a plain aggregate with a C array cannot be recorded: use std::array, or list the fields with "
                 "STELE_MODULE");
+  static_assert(!aggregate_has_volatile<T>,
+                "stele: a plain aggregate with a volatile field cannot be recorded: list the fields to record with "
+                "STELE_MODULE and leave it out");
   static_assert(aggregate_size<T> <= aggregate_limit,
-                "stele: the fields of this plain aggregate cannot be counted: list them with STELE_MODULE");
+                "stele: the fields of this plain aggregate cannot be counted (more than 100, or a reference): list "
+                "those to record with STELE_MODULE");
   static constexpr bool listed = false;
-  static constexpr bool usable = aggregate_is_bindable<T> && !aggregate_has_array<T>;
+  static constexpr bool usable = aggregate_is_bindable<T> && !aggregate_has_array<T> && !aggregate_has_volatile<T>;
   static constexpr std::size_t count = usable ? aggregate_size<T> : 0;
   template <std::size_t... I>
   static auto list(std::index_sequence<I...>) -> boost::mp11::mp_list<aggregate_field_t<T, I>...>;
@@ -130,9 +135,47 @@ consteval auto listed_descriptors() {
   }
 }
 
+/// Converts to what Describe's functions take of a base class of T, except of those Named and of their own bases.
+template <class T, class Named>
+struct other_base;
+template <class T, class... Named>
+struct other_base<T, ClassList<Named...>> {
+  template <class B>
+  requires(std::is_base_of_v<B, T> && !std::is_same_v<B, T> && !(std::is_base_of_v<B, Named> || ...)) operator B**()
+      const;
+};
+void boost_base_descriptor_fn(...);  // found where there is no such base
+/// Whether no class that T inherits from has a field list that T's does not name.
+template <class T>
+inline constexpr bool names_all_bases = requires(other_base<T, bases_of<T>> other) {
+  requires std::is_void_v<decltype(boost_base_descriptor_fn(other))>;
+};
+template <class T, class... C>
+consteval bool reaches(boost::mp11::mp_list<C...>) {
+  return (std::is_convertible_v<T*, C*> && ...);
+}
+template <class T>
+consteval bool reaches_bases() {
+  if constexpr (boost::mp11::mp_empty<bases_of<T>>::value) {
+    return true;
+  } else {
+    return reaches<T>(classes_of<T>{});
+  }
+}
+
 template <class T>
 requires(is_listed<T>) struct fields_of<T> : descriptors<typename decltype(listed_descriptors<T>())::type> {
-  static void addresses(void* object, void** out) { fields_of::addresses_in(*static_cast<T*>(object), out); }
+  static_assert(names_all_bases<T>,
+                "stele: a base of this class has a field list, and this class's list does not name the base: write "
+                "STELE_MODULE_DERIVED(Class, (Base), fields...); skip what of the base is not to be recorded");
+  static constexpr bool usable = reaches_bases<T>();
+  static_assert(
+      usable,
+      "stele: a base of this module is private, or is there twice: inherit publicly (virtually), or make it a "
+      "member");
+  static void addresses(void* object, void** out) {
+    if constexpr (usable) fields_of::addresses_in(*static_cast<T*>(object), out);
+  }
 };
 
 // ---- attributes -----------------------------------------------------------------------------------------------------
@@ -183,12 +226,16 @@ constexpr std::span<const Attribute> attributes_of() {
   }
 }
 
-constexpr const Attribute* find_attribute(std::span<const Attribute> list, Attribute::Kind kind,
-                                          std::string_view field = {}) {
-  for (const Attribute& a : list) {
-    if (a.kind == kind && a.field == field) return &a;
-  }
-  return nullptr;
+/// Returns the number of the first attribute of that kind for that field, or the list's size. A number, because g++
+/// with -fsanitize=undefined takes no comparison of a pointer with null for constant.
+constexpr std::size_t find_attribute(std::span<const Attribute> list, Attribute::Kind kind,
+                                     std::string_view field = {}) {
+  std::size_t i = 0;
+  while (i < list.size() && !(list[i].kind == kind && list[i].field == field)) ++i;
+  return i;
+}
+constexpr bool has_attribute(std::span<const Attribute> list, Attribute::Kind kind, std::string_view field) {
+  return find_attribute(list, kind, field) != list.size();
 }
 
 /// "ns::Linear<float>" → "Linear".
@@ -222,9 +269,10 @@ struct FixedText {
 template <class T>
 consteval auto fixed_type_name() {
   constexpr std::string_view name = [] {
-    constexpr const Attribute* given = find_attribute(attributes_of<T>(), Attribute::Kind::type_name);
-    if constexpr (given != nullptr) {
-      return given->text;
+    constexpr std::span<const Attribute> list = attributes_of<T>();
+    constexpr std::size_t given = find_attribute(list, Attribute::Kind::type_name);
+    if constexpr (given != list.size()) {
+      return list[given].text;
     } else if constexpr (std::is_class_v<T> && has_module_macro<T>) {
       return unqualified(access::name<T>());
     } else {
@@ -238,50 +286,48 @@ consteval auto fixed_type_name() {
 template <class T>
 inline constexpr auto type_name_text = fixed_type_name<T>();
 
-/// Shown in error messages: on both compilers a pointer says the field's name.
-template <class Module, class Type, auto Where>
-struct field_in_module {
-  static constexpr bool can_be_recorded = !is_refused(category_of<Type, is_listed<Module>>);
-  static constexpr bool has_one_meaning = category_of<Type, is_listed<Module>> != Category::refused_integers;
-  static_assert(can_be_recorded || !has_one_meaning,
-                "stele: a field of this module cannot be recorded (its name and type stand in this message): list the "
-                "fields to record with STELE_MODULE and leave it out, skip it with stele::attributes, or give its type "
-                "a field list, tensor_traits or a cereal function");
-  static_assert(
-      has_one_meaning,
-      "stele: a sequence of integers in a plain aggregate may be weights or a constant (its name and type "
-      "stand in this message): list the fields to record with STELE_MODULE, or skip it with stele::attributes");
-  static constexpr bool ok = can_be_recorded;
-};
-
+/// Stands for a field in error messages: on g++ a text, on clang, which prints those as numbers, a pointer.
 #ifdef __clang__
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wundefined-var-template"
 #pragma clang diagnostic ignored "-Wundefined-internal"
 #endif
 template <class T, std::size_t I>
-consteval bool check_aggregate_field() {
-  constexpr auto fields = aggregate_tie(probe::unreal<T>.value);
-  return field_in_module<T, boost::mp11::mp_at_c<typename fields_of<T>::types, I>,
-                         probe::field_pointer{
-                             __builtin_addressof(boost::pfr::detail::sequence_tuple::get_impl<I>(fields))}>::ok;
+consteval auto field_in_message() {
+#ifdef __clang__
+  if constexpr (is_listed<T>) {
+    return fields_of<T>::template descriptor<I>::pointer;
+  } else {
+    constexpr auto fields = aggregate_tie(probe::unreal<T>.value);
+    return probe::field_pointer{__builtin_addressof(boost::pfr::detail::sequence_tuple::get_impl<I>(fields))};
+  }
+#else
+  constexpr std::string_view name = fields_of<T>::names[I];
+  FixedText<name.size()> text;
+  for (std::size_t i = 0; i < name.size(); ++i) text.text[i] = name[i];
+  return text;
+#endif
 }
 #ifdef __clang__
 #pragma clang diagnostic pop
 #endif
 
-/// An error that names field I, if that is wanted and refused.
-template <class T, std::size_t I, bool Wanted>
-consteval bool check_one_field() {
-  using type = boost::mp11::mp_at_c<typename fields_of<T>::types, I>;
-  if constexpr (!Wanted || !is_refused(category_of<type, is_listed<T>>)) {
-    return true;
-  } else if constexpr (is_listed<T>) {
-    return field_in_module<T, type, fields_of<T>::template descriptor<I>::pointer>::ok;
-  } else {
-    return check_aggregate_field<T, I>();
-  }
-}
+/// The error of field I of T, if that is wanted and refused.
+template <class T, class Fields, std::size_t I, bool Wrong>
+struct refused_field {
+  using type = std::integral_constant<std::size_t, I>;
+};
+template <class T, class Fields, std::size_t I>
+struct refused_field<T, Fields, I, true> {
+  using field = boost::mp11::mp_at_c<typename Fields::of::types, I>;
+  using type = field_cannot_be_recorded<field_in_message<T, I>(), field, T, remedy_for<field, Fields::listed>()>;
+};
+/// The errors of all fields. Bases, because clang takes no error in one for an error in what is derived.
+template <class T, class Fields, class Index>
+struct refused_fields;
+template <class T, class Fields, std::size_t... I>
+struct refused_fields<T, Fields, std::index_sequence<I...>>
+    : refused_field<T, Fields, I, (Fields::wanted[I] && Fields::refused[I])>::type... {};
 
 /// Which fields of T are recorded, and the check that every one can be.
 template <class T>
@@ -295,23 +341,28 @@ struct recorded_fields {
   static constexpr std::array<bool, all + 1> wanted = []<class... F>(boost::mp11::mp_list<F...>) {
     std::array<bool, all + 1> w{(listed || category_of<F, false> != Category::constant)...};
     for (std::size_t i = 0; !attributes_of<T>().empty() && i < all; ++i) {
-      w[i] = w[i] && find_attribute(attributes_of<T>(), Attribute::Kind::skip, of::names[i]) == nullptr;
+      w[i] = w[i] && !has_attribute(attributes_of<T>(), Attribute::Kind::skip, of::names[i]);
     }
     return w;
   }(typename of::types{});
-  // A field that is refused leaves an empty list behind, so that one error does not draw others.
-  static constexpr bool ok = []<class... F>(boost::mp11::mp_list<F...>) {
-    if constexpr ((!is_refused(category_of<F, listed>) && ...)) {
-      return true;
-    } else if constexpr (plain && has_module_macro<T>) {
-      return access::check<T>() && false;
-    } else {
-      return []<std::size_t... I>(std::index_sequence<I...>) {
-        return ((!wanted[I] || check_one_field<T, I, wanted[I]>()) && ...);
-      }
-      (std::make_index_sequence<all>{});
-    }
+  static constexpr std::array<bool, all + 1> refused = []<class... F>(boost::mp11::mp_list<F...>) {
+    return std::array<bool, all + 1>{is_refused(category_of<F, listed>)...};
   }(typename of::types{});
+  // A field that is refused leaves an empty list behind, so that one error does not draw others.
+  static constexpr bool ok = [] {
+    for (std::size_t i = 0; i < all; ++i) {
+      if (wanted[i] && refused[i]) return false;
+    }
+    return true;
+  }();
+  /// The errors of those fields.
+  static auto complaints() {
+    if constexpr (!ok && plain && has_module_macro<T>) {
+      return std::type_identity<decltype(access::check<T>())>{};
+    } else {
+      return std::type_identity<refused_fields<T, recorded_fields, std::make_index_sequence<ok ? 0 : all>>>{};
+    }
+  }
 
   static constexpr std::size_t count = [] {
     std::size_t n = 0;
@@ -359,8 +410,9 @@ struct recorded_fields {
 /// Whether the path `now` of moved() begins with the name in files of the field `field`.
 template <class T>
 consteval bool moved_begins(std::string_view now, std::string_view field) {
-  const Attribute* renamed = find_attribute(attributes_of<T>(), Attribute::Kind::rename, field);
-  const std::string_view name = renamed != nullptr ? renamed->text : field;
+  constexpr std::span<const Attribute> list = attributes_of<T>();
+  const std::size_t renamed = find_attribute(list, Attribute::Kind::rename, field);
+  const std::string_view name = renamed != list.size() ? list[renamed].text : field;
   return now.starts_with(name) && (now.size() == name.size() || now[name.size()] == '.');
 }
 

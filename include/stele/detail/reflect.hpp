@@ -102,7 +102,8 @@ struct ModuleTable {
       if (k < fields::count && fields::index[k] == i) {
         ++k;
       } else {
-        list[i - k] = {fields::of::names[i], static_cast<std::uint16_t>(k)};
+        const std::string_view name = fields::of::names[i];
+        list[i - k] = {name, static_cast<std::uint16_t>(k), has_attribute(attributes, Attribute::Kind::skip, name)};
       }
     }
     return list;
@@ -129,21 +130,15 @@ struct ModuleTable {
   static constexpr void complete(TypeInfo& info) {
     if constexpr (fields::all != fields::count) info.unrecorded = unrecorded;
     info.name = type_name_text<M>.view();
-    if (const Attribute* v = find(Attribute::Kind::version)) info.version = v->number;
+    constexpr std::size_t version = find_attribute(attributes, Attribute::Kind::version);
+    if constexpr (version != attributes.size()) info.version = attributes[version].number;
     if constexpr (renames) info.migrate = v0::attributes<M>::migrate;
     static_assert(!rewrites || count_of(Attribute::Kind::version) != 0,
                   "stele: a migrate hook of this module is never asked: give it a stele::version");
     if constexpr (STELE_HEAP != 0 && rewrites) info.rewrite = v0::attributes<M>::migrate;
     info.moved = moved;
-    info.layout = find(Attribute::Kind::layout);
-  }
-
- private:
-  static constexpr const Attribute* find(Attribute::Kind kind) {
-    for (const Attribute& a : attributes) {
-      if (a.kind == kind) return &a;
-    }
-    return nullptr;
+    constexpr std::size_t layout = find_attribute(attributes, Attribute::Kind::layout);
+    if constexpr (layout != attributes.size()) info.layout = &attributes[layout];
   }
 };
 
@@ -330,8 +325,20 @@ constexpr TypeInfo describe() {
   return info;
 }
 
+/// The errors of a module's fields. Outside of describe(), so that clang has no others.
 template <class T, bool Listed>
-constinit const TypeInfo type_info<T, Listed>::value = describe<T, Listed>();
+auto complaints_of() {
+  if constexpr (is_record<T>) {
+    return recorded_fields<typename T::module_type>::complaints();
+  } else if constexpr (category_of<T, Listed> == Category::module) {
+    return recorded_fields<T>::complaints();
+  } else {
+    return std::type_identity<char>{};
+  }
+}
+template <class T, bool Listed>
+constinit const TypeInfo type_info<T, Listed>::value =
+    (static_cast<void>(sizeof(typename decltype(complaints_of<T, Listed>())::type)), describe<T, Listed>());
 
 /// Whether anything at all is recorded of T; recursion through pointers and lists is not followed: it is something.
 template <class T, bool Listed>

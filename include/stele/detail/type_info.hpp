@@ -45,6 +45,7 @@ enum class TypeKind : std::uint8_t {
 struct UnrecordedField {
   std::string_view name;
   std::uint16_t before = 0;  // the number of recorded fields that stand before it
+  bool skipped = false;      // by stele::skip; else a constant
 };
 
 namespace detail {

@@ -1,0 +1,175 @@
+// What the compiler says of a field that cannot be recorded: its name, and what
+// to do about its type. Nothing here is instantiated where all fields can be.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "stele/detail/category.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+enum class Remedy : std::uint8_t {
+  list_fields,
+  which_integers,
+  vector_bool,
+  is_volatile,
+  smart_pointer,
+  vector_instead,
+  string_keys,
+  one_for_each_key,
+  eigen,
+  complex_header,
+  mdspan,
+  xtensor,
+};
+
+template <class T>
+concept LooksLikeComplex = requires(const T& t) {
+  typename T::value_type;
+  t.real();
+  t.imag();
+};
+template <class T>
+concept LooksLikeList = requires(T& t) {
+  typename T::value_type;
+  t.begin();
+  t.end();
+};
+
+template <class T, bool Listed>
+consteval Remedy remedy_for();
+
+template <bool Listed, template <class...> class L, class... T>
+consteval Remedy remedy_for_one_of(L<T...>*) {
+  Remedy remedy = Remedy::list_fields;
+  ((is_refused(category_of<T, Listed>) ? void(remedy = remedy_for<T, Listed>()) : void()), ...);
+  return remedy;
+}
+
+/// What to do about a T that is refused, or about what it holds.
+template <class T, bool Listed>
+consteval Remedy remedy_for() {
+  if constexpr (std::is_volatile_v<T>) {
+    return Remedy::is_volatile;
+  } else if constexpr (std::is_const_v<T>) {
+    return remedy_for<std::remove_const_t<T>, Listed>();
+  } else if constexpr (category_of<T, Listed> == Category::refused_integers) {
+    return Remedy::which_integers;
+  } else if constexpr (category_of<T, Listed> == Category::refused_bools) {
+    return Remedy::vector_bool;
+  } else if constexpr (std::is_pointer_v<T>) {
+    return Remedy::smart_pointer;
+  } else if constexpr (requires {
+                         typename T::Scalar;
+                         T::RowsAtCompileTime;
+                       }) {
+    return Remedy::eigen;
+  } else if constexpr (requires { typename T::xexpression_tag; }) {
+    return Remedy::xtensor;
+  } else if constexpr (requires {
+                         typename T::extents_type;
+                         typename T::mapping_type;
+                       }) {
+    return Remedy::mdspan;
+  } else if constexpr (LooksLikeComplex<T>) {
+    return Remedy::complex_header;
+  } else if constexpr (requires { typename holder<T>::element; }) {
+    return remedy_for<typename holder<T>::element, Listed>();
+  } else if constexpr (requires { typename holder<T>::elements; }) {
+    return remedy_for_one_of<Listed>(static_cast<typename holder<T>::elements*>(nullptr));
+  } else if constexpr (requires {
+                         typename T::key_type;
+                         typename T::mapped_type;
+                       }) {
+    if constexpr (!std::is_same_v<typename T::key_type, std::string>) {
+      return Remedy::string_keys;
+    } else if constexpr (!MapLike<T>) {
+      return Remedy::one_for_each_key;
+    } else {
+      return remedy_for<typename T::mapped_type, Listed>();
+    }
+  } else if constexpr (LooksLikeList<T>) {
+    if constexpr (!ListLike<T> || !is_refused(category_of<typename T::value_type, Listed>)) {
+      return Remedy::vector_instead;
+    } else {
+      return remedy_for<typename T::value_type, Listed>();
+    }
+  } else {
+    return Remedy::list_fields;
+  }
+}
+
+template <auto Field, class Type, class Module>
+inline constexpr bool can_be_recorded = false;
+
+/// The error itself: its arguments are what the compiler shows first.
+template <auto Field, class Type, class Module, Remedy What>
+struct field_cannot_be_recorded {
+  static_assert(can_be_recorded<Field, Type, Module>,
+                "stele: this field cannot be recorded: list the fields to "
+                "record with STELE_MODULE and leave it out, "
+                "skip it with stele::attributes, or give its type a field "
+                "list, tensor_traits or a cereal function");
+};
+template <auto Field, class Type, class Module>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::which_integers> {
+  static_assert(can_be_recorded<Field, Type, Module>,
+                "stele: a sequence of integers in a plain aggregate may be weights or a constant: list the fields to "
+                "record with STELE_MODULE, or skip it with stele::attributes");
+};
+template <auto Field, class Type, class Module>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::vector_bool> {
+  static_assert(can_be_recorded<Field, Type, Module>,
+                "stele: std::vector<bool> is no array of bools: use stele::Tensor<bool, 1> or std::array");
+};
+template <auto Field, class Type, class Module>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::is_volatile> {
+  static_assert(can_be_recorded<Field, Type, Module>,
+                "stele: a volatile field cannot be recorded: leave it out of the list, or skip it");
+};
+template <auto Field, class Type, class Module>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::smart_pointer> {
+  static_assert(can_be_recorded<Field, Type, Module>,
+                "stele: a raw pointer cannot be recorded: make it a std::unique_ptr, or a std::shared_ptr where "
+                "several fields share the object; or leave it out (STELE_MODULE, or skip it with stele::attributes)");
+};
+template <auto Field, class Type, class Module>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::vector_instead> {
+  static_assert(can_be_recorded<Field, Type, Module>,
+                "stele: this kind of list cannot be recorded: use std::vector or std::deque");
+};
+template <auto Field, class Type, class Module>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::string_keys> {
+  static_assert(can_be_recorded<Field, Type, Module>,
+                "stele: a map's keys become names: use std::string for them, or a cereal function");
+};
+template <auto Field, class Type, class Module>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::one_for_each_key> {
+  static_assert(can_be_recorded<Field, Type, Module>,
+                "stele: a map with several elements for a key: use std::map of std::vector");
+};
+template <auto Field, class Type, class Module>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::eigen> {
+  static_assert(can_be_recorded<Field, Type, Module>,
+                "stele: this looks like a type of Eigen: include stele/eigen.hpp");
+};
+template <auto Field, class Type, class Module>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::complex_header> {
+  static_assert(can_be_recorded<Field, Type, Module>, "stele: complex numbers: include stele/precision/complex.hpp");
+};
+template <auto Field, class Type, class Module>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::mdspan> {
+  static_assert(can_be_recorded<Field, Type, Module>, "stele: this looks like an mdspan: include stele/mdspan.hpp");
+};
+template <auto Field, class Type, class Module>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::xtensor> {
+  static_assert(can_be_recorded<Field, Type, Module>,
+                "stele: this looks like a type of xtensor: include stele/xtensor.hpp");
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,17 @@
+#include <stele/record.hpp>
+
+#include <complex>
+#include <optional>
+#include <vector>
+
+struct Linear {
+  stele::Param<stele::Tensor<float, 2>> weight;
+  std::optional<std::vector<std::complex<float>>> spectrum;
+};
+
+auto save(const Linear& m) { return stele::snapshot_of(m); }
+// EXPECT-FIRST-GCC: "spectrum".*Linear
+// EXPECT-FIRST-CLANG: spectrum.*Linear
+// EXPECT-FIRST: complex numbers: include stele/precision/complex.hpp
+// LINES-GCC: 15
+// LINES-CLANG: 24

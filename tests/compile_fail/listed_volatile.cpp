@@ -1,0 +1,10 @@
+#include <stele/record.hpp>
+
+struct Linear {
+  stele::Param<stele::Tensor<float, 2>> weight;
+  volatile float flag = 0;
+  STELE_MODULE(Linear, weight, flag)
+};
+
+auto save(const Linear& m) { return stele::snapshot_of(m); }
+// EXPECT: field 'flag' of module 'Linear' cannot be recorded: leave it out of the list

@@ -1,0 +1,7 @@
+// A tensor alone is loaded, but has no record.
+#include <stele/recorders/binary.hpp>
+
+#include <vector>
+
+auto load(const stele::BinaryRecorder<>& recorder) { return recorder.load<std::vector<float>>("weights.stele"); }
+// EXPECT: only a module has a Record: a tensor, value or container alone is loaded with load_module<T>
