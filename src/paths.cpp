@@ -44,6 +44,13 @@ std::string node_path(const SnapshotData& data, std::uint32_t node) {
   return path;
 }
 
+std::string constant_path(const SnapshotData& data, const ConstantField& field) {
+  std::string path = node_path(data, field.module);
+  if (field.module != 0) path += '.';
+  append_segment(path, field.name);
+  return path;
+}
+
 std::string_view RunningPath::of(std::uint32_t i) {
   const Node& node = data_.nodes[i];
   if (data_.flat) return i != 0 ? std::string_view(node.name, node.name_size) : std::string_view();

@@ -307,6 +307,9 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
     snapshot = *static_cast<const Snapshot*>(object.address);
   } else {
     STELE_TRY_ASSIGN(snapshot, snapshot_object(*object.type, object.address, {}, false));
+    for (const ConstantField& field : snapshot.data()->constants) {
+      report.add(Report::What::constant, constant_path(*snapshot.data(), field), constant_text);
+    }
   }
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
   if (precision.quantized_bits != 0) {

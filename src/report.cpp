@@ -6,9 +6,9 @@ namespace stele {
 inline namespace v0 {
 
 namespace {
-constexpr std::array<std::string_view, 13> names = {"applied",   "converted", "missing",  "unused", "mismatched",
-                                                    "defaulted", "tied",      "copied",   "lost",   "overflowed",
-                                                    "suggested", "quantized", "unchecked"};
+constexpr std::array<std::string_view, 14> names = {"applied",   "converted", "missing",   "unused",  "mismatched",
+                                                    "defaulted", "tied",      "copied",    "lost",    "overflowed",
+                                                    "suggested", "quantized", "unchecked", "constant"};
 }  // namespace
 
 std::string_view name(Report::What what) noexcept { return names[static_cast<std::size_t>(what)]; }

@@ -538,6 +538,9 @@ std::string summary(const Snapshot& snapshot) {
             std::to_string(leaf.size()) + "\n";
     elements += leaf.size();
   }
+  for (const detail::ConstantField& field : snapshot.data()->constants) {
+    text += detail::constant_path(*snapshot.data(), field) + "  " + std::string(detail::constant_text) + "\n";
+  }
   return text + std::to_string(snapshot.leaf_count()) + " tensors, " + std::to_string(elements) + " parameters, " +
          std::to_string(snapshot.byte_size()) + " bytes\n";
 }

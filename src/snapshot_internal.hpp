@@ -55,6 +55,12 @@ class STELE_EXPORT TypeIndex {
   std::uint64_t steps_ = 0;
 };
 
+/// A field of a plain aggregate that is not recorded.
+struct ConstantField {
+  std::uint32_t module;  // node
+  std::string_view name;
+};
+
 /// Names that have no other home live here; addresses stay.
 class STELE_EXPORT NamePool {
  public:
@@ -110,6 +116,7 @@ struct SnapshotData {
   bool guessed_maps = false;                         // where a member is absent, a map may be a module, too
   bool consumable = false;                           // the tensors may be moved out (into_record)
   const TypeInfo* type = nullptr;                    // of the module that it shows
+  std::vector<ConstantField> constants;              // of a live module: those of each class, at its first place
   std::map<std::string, std::string> origin;         // what a format says of a file, to write it again alike
   std::function<Status()> verify;                    // what verify() checks of the file beside the leaves; or empty
   bool in_order = false;                             // leaves are read one after the other, in the source's order
@@ -165,6 +172,10 @@ class STELE_EXPORT RunningPath {
   std::string path_;
   std::vector<Open> open_;
 };
+
+/// The path of a constant, and what to say of it.
+std::string constant_path(const SnapshotData& data, const ConstantField& field);
+inline constexpr std::string_view constant_text = "a constant of a plain aggregate: not recorded";
 
 /// The paths of all leaves, by their numbers.
 class STELE_EXPORT LeafPaths {

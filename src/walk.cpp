@@ -53,7 +53,13 @@ class Builder {
   Errc begin(NodeKind kind, const Step& at, const TypeInfo& type, bool conditional) {
     // The names of containers' types are the compiler's, not the user's: only modules have one.
     const bool module = kind == NodeKind::module;
-    to.begin(kind, at.name, conditional, module ? type.name : std::string_view(), module ? type.version : 0);
+    const std::uint32_t node =
+        to.begin(kind, at.name, conditional, module ? type.name : std::string_view(), module ? type.version : 0);
+    if (!type.unrecorded.empty() && &type != last_shown_ && shown_.insert(last_shown_ = &type).second) {
+      for (const UnrecordedField& field : type.unrecorded) {
+        if (!field.skipped) to.data().constants.push_back({node, field.name});
+      }
+    }
     return Errc::none;
   }
   Errc end() { return to.end(), Errc::none; }
@@ -129,6 +135,8 @@ class Builder {
   }
 
   Shape shape_;
+  std::unordered_set<const TypeInfo*> shown_;  // whose constants are noted
+  const TypeInfo* last_shown_ = nullptr;       // equal layers follow each other
   std::shared_ptr<const SnapshotData> last_store_;
   std::unordered_set<const SnapshotData*> stores_;  // that are kept
 };
@@ -139,6 +147,12 @@ Error walk_error(Errc code, Builder& builder) {
       data.nodes.empty() ? std::string() : node_path(data, static_cast<std::uint32_t>(data.nodes.size() - 1));
   if (builder.failed) return std::move(*builder.failed).path(path);
   if (code == Errc::cycle) return Error(code, "a shared object contains itself").path(path);
+  if (code == Errc::not_representable && builder.message.empty()) {
+    return Error(code, "an optional or pointer that holds an empty one is not told from an empty one in a file")
+        .path(path)
+        .expected("a value in it, or none at all")
+        .found("an empty optional or pointer in it");
+  }
   if (code == Errc::limit && builder.message.empty()) {
     return Error(code, "modules are nested too deep")
         .path(path)

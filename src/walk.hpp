@@ -84,7 +84,7 @@ class Walk : public WalkOver<Walk<Visitor>, Visitor> {
       }
       return visitor_.alias(at, found->second.mark, conditional);
     }
-    const Errc e = this->visit(*type.element, pointee, at, true, depth + 1);
+    const Errc e = this->visit_held(type, object, at, conditional, depth);
     seen_[Key{pointee, type.element}].open = false;
     return e;
   }

@@ -30,6 +30,7 @@ class STELE_EXPORT Report {
     suggested,   // a load that failed: a missing name may be one that is unused, or the other way round; detail: which
     quantized,   // a save: floats became integers; detail: range and error
     unchecked,   // a verification: a part of the file that no checksum covers; path: which, detail: what is in it
+    constant,    // a save: a number, text or the like in a plain aggregate, which is not recorded; once for each class
   };
   struct Row {
     What what;

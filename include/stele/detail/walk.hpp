@@ -86,11 +86,25 @@ class WalkOver {
       case TypeKind::optional:
       case TypeKind::pointer:
         if (type.container->size(object) == 0) return visitor_.none(at, conditional);
-        return visit(*type.element, type.container->at(object, 0), at, true, depth + 1);
+        return visit_held(type, object, at, conditional, depth);
       case TypeKind::shared:
         return self().visit_shared(type, object, at, conditional, depth);
     }
     return Errc::none;
+  }
+
+  /// What an optional or pointer holds. Files have one `none` for it and for what it holds, so the inner one must not
+  /// be the only one that is empty.
+  Errc visit_held(const TypeInfo& type, void* object, const Step& at, bool conditional, int depth) {
+    const TypeInfo& held = *type.element;
+    void* const inner = type.container->at(object, 0);
+    const bool holds =
+        held.kind == TypeKind::optional || held.kind == TypeKind::pointer || held.kind == TypeKind::shared;
+    if (holds && held.container->size(inner) == 0) {
+      static_cast<void>(visitor_.none(at, conditional));  // the path of the error
+      return Errc::not_representable;
+    }
+    return visit(held, inner, at, true, depth + 1);
   }
 
   Errc begin(const TypeInfo& type, const Step& at, bool conditional) {
