@@ -15,10 +15,16 @@ Executor::~Executor() = default;
 
 namespace detail {
 
+namespace {
+// Threads of one save or load, whatever is asked for: each has memory of its own, and more of them wait for the memory
+// bus alone.
+constexpr unsigned max_threads = 256;
+}  // namespace
+
 Workers workers_of(unsigned threads, Executor* executor) noexcept {
   const unsigned there = executor != nullptr ? executor->concurrency() : std::thread::hardware_concurrency();
   if (threads == 0 || (executor != nullptr && threads > there)) threads = std::max(1U, there);
-  return {threads, executor};
+  return {std::min(threads, max_threads), executor};
 }
 
 namespace {

@@ -179,6 +179,66 @@ TEST_CASE("precondition: every other call") {
   check(calls);
 }
 
+TEST_CASE("precondition: arrays inside a graph fit their dtypes and shapes") {
+  const GraphArray good_array{DType::f32, {2}, std::vector<std::byte>(8), {}};
+  const GraphArray bad_arrays[] = {
+      {DType::f32, {2}, std::vector<std::byte>(7), {}},
+      {DType::f32, {2}, {}, {}},
+      {DType::f32, {std::uint64_t{1} << 63, 2, 0}, {}, {}},
+      {DType::none, {1}, std::vector<std::byte>(4), {}},
+      {DType::string, {2}, {}, {"one"}},
+  };
+  const auto checkpoint = [](const GraphArray& array, bool property, bool inner) {
+    GraphOperation operation;
+    operation.name = "add";
+    operation.op_name = "add";
+    if (property) {
+      operation.properties.push_back({"p", {}, {}, {}, {array}, {}, {}, {}});
+    } else {
+      operation.scalar = array;
+    }
+    Graph graph;
+    graph.operations.push_back(std::move(operation));
+    Checkpoint all;
+    all.graph.emplace();
+    if (inner) {
+      all.graph->sub_graphs.emplace_back("inner", std::move(graph));
+    } else {
+      all.graph = std::move(graph);
+    }
+    return all;
+  };
+  const auto codes = [](const Checkpoint& all) {
+    BufferSink archive;
+    BufferSink samediff;
+    const Errc one = code_of(ArchiveRecorder<>().record(all, archive));
+    const Errc two = code_of(SameDiffRecorder<>().record(all, samediff));
+    CHECK(name(one) == name(two));
+    return one;
+  };
+  for (const bool property : {false, true}) {
+    for (const bool inner : {false, true}) {
+      CHECK(name(codes(checkpoint(good_array, property, inner))) == name(Errc::none));
+      for (const GraphArray& array : bad_arrays) {
+        CHECK(name(codes(checkpoint(array, property, inner))) == name(Errc::invalid_argument));
+      }
+    }
+  }
+}
+
+TEST_CASE_TEMPLATE("precondition: any number of threads", R, STELE_TEST_RECORDERS) {
+  struct Large {
+    Tensor<float, 1> weight;
+  };
+  const Large large{Tensor<float, 1>::filled({3 << 20}, 1)};
+  SaveOptions save;
+  save.threads = std::numeric_limits<unsigned>::max();
+  const Bytes bytes = good(saved(R(), large, save));
+  LoadOptions load;
+  load.threads = save.threads;
+  CHECK(good(R().template load_module<Large>(bytes, load)).weight[5] == 1);
+}
+
 TEST_CASE("precondition: calls without a Result") {
   const Weights module = weights();
   const Snapshot live = good(snapshot_of(module));

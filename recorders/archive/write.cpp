@@ -160,6 +160,7 @@ class TagWriter {
       STELE_TRY(text("trainingConfig.fb", write_training(training, config)));
     }
     if (more->graph) {
+      STELE_TRY(samediff::check_arrays(*more->graph));
       STELE_TRY_ASSIGN(const std::string graph, write_graph(stored_graph(*more->graph, parameters, paths)));
       STELE_TRY(text("graph.fb", graph));
     }

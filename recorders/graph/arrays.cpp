@@ -312,6 +312,28 @@ flatbuffers::Offset<stele_fb::Array> write_array(flatbuffers::FlatBufferBuilder&
   return made;
 }
 
+Status check_arrays(const Graph& graph) {
+  const auto check = [](const GraphOperation& operation, const GraphArray& array) -> Status {
+    const auto count = element_count(array.shape);
+    const bool texts = array.dtype == DType::string;
+    const auto wanted = texts || !count ? count : byte_length(array.dtype, *count);
+    const std::uint64_t there = texts ? array.strings.size() : array.bytes.size();
+    if (wanted == there) return {};
+    return Error(Errc::invalid_argument, "an array of an operation that does not fit its dtype and shape")
+        .path(operation.name)
+        .expected(wanted ? std::to_string(*wanted) + (texts ? " strings" : " bytes") : "a dtype and a shape that fit")
+        .found(std::to_string(there));
+  };
+  for (const GraphOperation& operation : graph.operations) {
+    if (operation.scalar) STELE_TRY(check(operation, *operation.scalar));
+    for (const GraphProperty& property : operation.properties) {
+      for (const GraphArray& array : property.arrays) STELE_TRY(check(operation, array));
+    }
+  }
+  for (const auto& inner : graph.sub_graphs) STELE_TRY(check_arrays(inner.second));
+  return {};
+}
+
 std::string array_head(DType dtype, std::span<const Extent> shape, std::uint64_t size) {
   // Where everything lies depends on the size modulo 8 alone: so a small one stands for it. It is written last, and
   // what pads it is left out.

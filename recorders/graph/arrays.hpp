@@ -57,6 +57,8 @@ Result<std::vector<std::string>> texts_of(const ArrayFacts& facts, std::span<con
 /// An array in memory. Errors: as above.
 Result<GraphArray> read_array(const stele_fb::Array& array, Dialect hint);
 flatbuffers::Offset<stele_fb::Array> write_array(flatbuffers::FlatBufferBuilder& to, const GraphArray& array);
+/// Checks the arrays inside a graph, which nothing else ties to their dtypes and shapes. Errors: invalid_argument.
+Status check_arrays(const Graph& graph);
 
 /// An array of dialect A, little-endian, with `size` bytes of content that come later: `content`, where given, gets
 /// their place in the builder's memory, counted from its end. Nothing is touched there.

@@ -142,6 +142,7 @@ class Planner {
         dialect_(container == SameDiffContainer::fb ? Dialect::a : Dialect::b) {}
 
   Status plan() {
+    STELE_TRY(check_arrays(graph()));
     STELE_TRY(plan_variables());
     STELE_TRY(plan_states());
     metadata_ = content_.parameters.metadata();
