@@ -143,6 +143,7 @@ class Loader {
   Status compare_ties() {
     if (plan_.ties.empty()) return {};
     const Snapshot& snapshot = plan_.snapshot;
+    const Patterns allowed(options_.allow_unused);
     std::unordered_map<std::string_view, std::uint32_t> tensors;  // leaves by path
     std::unordered_map<std::string_view, const Value*> values;
     for (const TensorOp& op : plan_.tensors) tensors.emplace(plan_.path(op), op.leaf);
@@ -183,7 +184,7 @@ class Loader {
         const DType dtype = dtype_of(tie, *first);
         same[i] = hashes.at({*first, dtype}) == hashes.at({tie.number, dtype});
       }
-      if (!same[i]) STELE_TRY(differs(tie));
+      if (!same[i]) STELE_TRY(differs(tie, allowed));
     }
     return {};
   }
@@ -207,11 +208,11 @@ class Loader {
   }
 
   /// What the file has under a further name of a shared object would be lost.
-  Status differs(const TiedOp& tie) {
+  Status differs(const TiedOp& tie, const Patterns& allowed) {
     const std::string path(plan_.path(tie));
     const std::string first(plan_.first(tie));
     report_.add(Report::What::unused, path, "differs from " + first + ", which is loaded under both names");
-    if (Patterns(options_.allow_unused).match(path)) return {};
+    if (allowed.match(path)) return {};
     return Error(Errc::unused, "the file has two different contents for one shared object of the module")
         .path(path)
         .expected("the same as " + first)
