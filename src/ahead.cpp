@@ -5,9 +5,8 @@
 #include <condition_variable>
 #include <cstring>
 #include <mutex>
-#include <system_error>
-#include <thread>
 
+#include "parallel.hpp"
 #include "snapshot_internal.hpp"
 
 namespace stele {
@@ -100,27 +99,21 @@ bool worth_ahead(const LeafView& leaf, const Workers& workers) noexcept {
 
 Status stream_ahead(const LeafView& leaf, ReadContext& context, Hasher* hasher, PieceSink& sink) {
   Ring ring(hasher);
-  std::thread maker;
-  try {
-    maker = std::thread([&] { ring.end(guarded([&] { return leaf.stream(ring, context); })); });
-  } catch (const std::system_error&) {
-    class Inline final : public PieceSink {
-     public:
-      Inline(Hasher* h, PieceSink& next) : hasher_(h), next_(next) {}
-      Status piece(std::span<const std::byte> bytes) override {
-        if (hasher_ != nullptr) hasher_->update(bytes.data(), bytes.size());
-        return next_.piece(bytes);
-      }
+  Helper maker([&]() noexcept { ring.end(guarded([&] { return leaf.stream(ring, context); })); });
+  if (maker.started()) return ring.pass_on(sink);
+  class Inline final : public PieceSink {
+   public:
+    Inline(Hasher* h, PieceSink& next) : hasher_(h), next_(next) {}
+    Status piece(std::span<const std::byte> bytes) override {
+      if (hasher_ != nullptr) hasher_->update(bytes.data(), bytes.size());
+      return next_.piece(bytes);
+    }
 
-     private:
-      Hasher* hasher_;
-      PieceSink& next_;
-    } here(hasher, sink);
-    return leaf.stream(here, context);
-  }
-  auto status = ring.pass_on(sink);
-  maker.join();
-  return status;
+   private:
+    Hasher* hasher_;
+    PieceSink& next_;
+  } here(hasher, sink);
+  return leaf.stream(here, context);
 }
 
 }  // namespace detail

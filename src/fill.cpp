@@ -298,8 +298,7 @@ Status check_leaves(const Snapshot& snapshot, const LoadOptions& options, Meter&
       if (!which || which(leaf)) fills.push_back({nullptr, i, leaf.dtype()});
     }
     Filled filled;
-    STELE_TRY(fill(leaves, fills, {}, meter, workers_of(options), filled));
-    return snapshot.data()->verify ? snapshot.data()->verify() : Status();
+    return fill(leaves, fills, {}, meter, workers_of(options), filled);
   });
 }
 
@@ -311,6 +310,7 @@ Result<Report> verify_packed(const Format& format, const SourcePtr& source, cons
   STELE_TRY_ASSIGN(const Snapshot snapshot, format.open(source, context));
   Meter meter(context.options().progress, snapshot.byte_size());
   STELE_TRY(check_leaves(snapshot, context.options(), meter));
+  if (snapshot.data()->verify) STELE_TRY(snapshot.data()->verify());
   Report report;
   std::byte bytes[5]{};
   const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof bytes));

@@ -134,17 +134,17 @@ class FolderSink final : public Sink {
   /// that may be replaced too.
   Status exchange(const os::Folder& looked_at) {
     STELE_TRY(os::exchange(target_.folder, leaf_, target_.leaf, name()));
-    auto agreed = [&]() -> Status {
+    auto agreed = detail::guarded([&]() -> Status {
       STELE_TRY_ASSIGN(const bool same, os::leads_to({&target_.folder, leaf_, name()}, looked_at.file));
       if (same) return {};
       STELE_TRY_ASSIGN(os::Folder other, os::open_below(target_.folder, leaf_));
       STELE_TRY(target_.agree(std::make_shared<const os::Folder>(std::move(other))));
       return {};
-    }();
+    });
     if (agreed) return agreed;
     // Back again. Nothing is removed that is not known to be the new folder.
     const auto back = os::exchange(target_.folder, leaf_, target_.leaf, name());
-    const auto same = os::leads_to({&target_.folder, leaf_, name()}, made_->file);
+    const auto same = detail::guarded([&] { return os::leads_to({&target_.folder, leaf_, name()}, made_->file); });
     if (!back || !same || !*same) leaf_.clear();
     return agreed;
   }

@@ -127,7 +127,14 @@ class Loader {
   }
 
  private:
-  Error finish(Error error) { return std::move(error).report(std::make_shared<const Report>(report_)); }
+  Error finish(Error error) {
+    std::shared_ptr<const Report> report;  // none where there is no memory for it
+    static_cast<void>(guarded([&]() -> Status {
+      report = std::make_shared<const Report>(report_);
+      return {};
+    }));
+    return std::move(error).report(std::move(report));
+  }
   Error at_path(Error error, const TensorOp& op) const { return std::move(error).path(std::string(plan_.path(op))); }
 
   /// The source's order: one pass forward over the file is enough, and the first error is that of the first tensor in
@@ -239,10 +246,15 @@ class Loader {
   }
 
   Status write() {
-    bool written = mode_ == LoadMode::in_place && options_.rebuild;
-    const auto stopped = [&](Error error) {
-      return finish(mode_ == LoadMode::in_place ? std::move(error).partially_applied(written) : std::move(error));
-    };
+    bool written = options_.rebuild;
+    auto status = guarded([&] { return write(written); });
+    if (status) return status;
+    const bool partial = mode_ == LoadMode::in_place && written;
+    return finish(std::move(status).error().partially_applied(partial));
+  }
+
+  /// `written`: whether anything of the object was changed by then.
+  Status write(bool& written) {
     for (const ValueOp& op : plan_.values) {
       if (op.object == nullptr) continue;
       const std::string_view path = plan_.path(op);
@@ -251,20 +263,20 @@ class Loader {
         expected = op.ops->from_value(op.object, *op.value);
         return {};
       });
-      if (!read) return stopped(std::move(read).error().path(std::string(path)));
+      if (!read) return std::move(read).error().path(std::string(path));
       if (!expected.empty()) {
-        return stopped(Error(Errc::value_mismatch, "a value that does not fit the field")
-                           .path(std::string(path))
-                           .expected(std::string(expected)));
+        return Error(Errc::value_mismatch, "a value that does not fit the field")
+            .path(std::string(path))
+            .expected(std::string(expected));
       }
-      report_.add(Report::What::applied, path);
       written = true;
+      report_.add(Report::What::applied, path);
     }
     sort_tensors();
     auto placed = guarded([&]() -> Status { return place(written); });
     if (!placed) {
       add_rows();  // of those that view or were moved by then
-      return stopped(std::move(placed).error());
+      return placed;
     }
     written = written || !fills_.empty();
     Filled filled;
@@ -275,7 +287,7 @@ class Loader {
     }
     if (!r) {
       add_rows();
-      return stopped(at_path(std::move(r).error(), plan_.tensors[filled_[filled.failed]]));
+      return at_path(std::move(r).error(), plan_.tensors[filled_[filled.failed]]);
     }
     for (std::size_t i = 0; i < ways_.size(); ++i) {
       if (ways_[i] != Way::elements) continue;
@@ -283,7 +295,7 @@ class Loader {
       auto one = guarded([&] { return write_elements(i); });
       if (!one) {
         add_rows();
-        return stopped(at_path(std::move(one).error(), plan_.tensors[i]));
+        return at_path(std::move(one).error(), plan_.tensors[i]);
       }
     }
     add_rows();

@@ -4,8 +4,6 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
-#include <system_error>
-#include <thread>
 #include <vector>
 
 namespace stele {
@@ -64,15 +62,14 @@ void parallel(const Workers& workers, std::size_t count, const std::function<voi
         wanted, [](void* context, std::size_t) { static_cast<Work*>(context)->run(); }, &all);
     return all.finish();
   }
-  std::vector<std::thread> others;
+  std::vector<Helper> others;
   others.reserve(wanted);
-  try {
-    while (others.size() + 1 < wanted) others.emplace_back([&] { all.run(); });
-  } catch (const std::system_error&) {
-    // Those that there are do all of it.
+  while (others.size() + 1 < wanted) {
+    others.emplace_back([&]() noexcept { all.run(); });
+    if (!others.back().started()) break;  // those that there are do all of it
   }
   all.run();
-  for (std::thread& t : others) t.join();
+  others.clear();
   all.finish();
 }
 
@@ -81,25 +78,15 @@ void beside(const Workers& workers, const std::function<void()>& other, const st
     return parallel(workers, 2, [&](std::size_t i) { i == 0 ? mine() : other(); });
   }
   std::exception_ptr thrown;
-  std::thread second;
-  try {
-    second = std::thread([&] {
-      try {
-        other();
-      } catch (...) {
-        thrown = std::current_exception();
-      }
-    });
-  } catch (const std::system_error&) {
-    other();
-    return mine();
-  }
-  try {
-    mine();
-  } catch (...) {
-    second.join();
-    throw;
-  }
+  Helper second([&]() noexcept {
+    try {
+      other();
+    } catch (...) {
+      thrown = std::current_exception();
+    }
+  });
+  if (!second.started()) other();
+  mine();
   second.join();
   if (thrown) std::rethrow_exception(thrown);
 }

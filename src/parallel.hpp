@@ -2,13 +2,39 @@
 #pragma once
 
 #include <cstddef>
+#include <exception>
 #include <functional>
+#include <thread>
+#include <utility>
 
 #include "stele/executor.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace detail {
+
+/// A second thread, joined by the destructor. None is started where the system has none to give or no memory for it.
+class Helper {
+ public:
+  template <class Work>
+  explicit Helper(Work work) noexcept {
+    try {
+      thread_ = std::thread(std::move(work));
+    } catch (const std::exception&) {
+      // The caller does the work.
+    }
+  }
+  Helper(Helper&&) noexcept = default;
+  Helper& operator=(Helper&&) = delete;
+  ~Helper() { join(); }
+  bool started() const noexcept { return thread_.joinable(); }
+  void join() noexcept {
+    if (started()) thread_.join();
+  }
+
+ private:
+  std::thread thread_;
+};
 
 /// The threads that the options of a save or load mean.
 STELE_EXPORT Workers workers_of(unsigned threads, Executor* executor) noexcept;

@@ -17,6 +17,7 @@ inline namespace v0 {
 
 Format::~Format() = default;
 bool Format::is_folder() const noexcept { return false; }
+bool Format::makes_folder(std::string_view /*path*/) const noexcept { return is_folder(); }
 bool Format::recognises_folder(const Bundle& /*folder*/) const { return false; }
 Status Format::may_replace(const Bundle& /*folder*/) const { return {}; }
 Result<std::vector<Loss>> Format::losses(const Snapshot& /*snapshot*/, std::string_view /*file*/) const {
@@ -280,7 +281,7 @@ bool From::again() const {
   // Attempts to read a folder. Each one after the first means that another save has finished meanwhile.
   constexpr int max_attempts = 100;
   if (folder_ == nullptr || attempts_ + 1 >= max_attempts) return false;
-  const auto gone = replaced(*folder_);
+  const auto gone = guarded([&] { return replaced(*folder_); });
   if (!gone || !*gone) return false;
   ++attempts_;
   return true;
@@ -315,7 +316,23 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   if (precision.quantized_bits != 0) {
     STELE_TRY_ASSIGN(snapshot, quantize(snapshot, {.bits = precision.quantized_bits}, &report));
   }
-  return fit(format, snapshot, file, options.allow_loss, report);
+  STELE_TRY_ASSIGN(snapshot, fit(format, snapshot, file, options.allow_loss, report));
+  // A byte of a bool that is neither 0 nor 1 could be saved, but not loaded.
+  LoadOptions reading;
+  reading.threads = options.threads;
+  reading.executor = options.executor;
+  Meter unmetered(reading.progress, 0);
+  const auto checked = check_leaves(snapshot, reading, unmetered, [](const LeafView& leaf) {
+    return leaf.dtype() == DType::boolean && leaf.provider().ops == &module_leaf_ops;
+  });
+  if (checked || checked.error().code() != Errc::malformed) {
+    STELE_TRY(checked);
+    return snapshot;
+  }
+  return Error(Errc::not_representable, checked.error().message())
+      .path(checked.error().path())
+      .expected(checked.error().expected())
+      .found(checked.error().found());
 }
 
 Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
@@ -330,7 +347,7 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
     auto snapshot = prepare(format, precision, object, sink.name(), options, report);
     if (!snapshot) return failed(std::move(snapshot).error());
     if (options.dry_run) return report;
-    if (sink.is_folder() != format.is_folder()) return failed(wrong_kind(sink.is_folder(), sink.name()));
+    if (sink.is_folder() != format.makes_folder(sink.name())) return failed(wrong_kind(sink.is_folder(), sink.name()));
     if (sink.is_folder() && sink.bundle() == nullptr) {
       return failed(Error(Errc::invalid_argument, "a folder without a bundle"));
     }
@@ -378,7 +395,7 @@ Result<Report> record_file(const Format& format, PrecisionSpec precision, const 
     }
     const std::string full = with_extension(path, format.extension());
     const auto open = [&] {
-      if (!format.is_folder()) return file_sink(full, options.file);
+      if (!format.makes_folder(full)) return file_sink(full, options.file);
       return folder_sink(full, options.file, [&format](const Bundle& folder) { return format.may_replace(folder); });
     };
     STELE_TRY_ASSIGN(const auto sink, open());

@@ -1,7 +1,9 @@
 #include "stele/result.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdlib>
+#include <new>
 
 #include "stele/report.hpp"
 
@@ -48,28 +50,107 @@ struct Error::Data {
   std::shared_ptr<const Report> report;
 };
 
-Error::Error(Errc code, std::string message) : data_(std::make_unique<Data>()) {
+namespace {
+
+/// The error where there is no memory for another one; never destroyed.
+template <class Data>
+Data* no_memory(bool partial = false) noexcept {
+  struct Both {
+    Data plain, partial;
+  };
+  alignas(Both) static std::byte room[sizeof(Both)];
+  static Both* const both = [] {
+    auto* made = new (static_cast<void*>(room)) Both;
+    for (Data* data : {&made->plain, &made->partial}) {
+      data->code = Errc::out_of_memory;
+      data->message = "no memory";  // short enough to lie in the string itself
+    }
+    made->partial.partial = true;
+    return made;
+  }();
+  return partial ? &both->partial : &both->plain;
+}
+
+template <class Data>
+bool is_shared(const Data* data) noexcept {
+  return data == no_memory<Data>(false) || data == no_memory<Data>(true);
+}
+
+/// For a setter: data that may be written to, or null.
+template <class Data>
+Data* own(Data*& data) noexcept {
+  if (!is_shared(data)) return data;
+  auto* const fresh = new (std::nothrow) Data;
+  if (fresh == nullptr) return nullptr;
+  fresh->code = data->code;
+  fresh->partial = data->partial;
+  fresh->message = "no memory";
+  return data = fresh;
+}
+
+}  // namespace
+
+Error::Error(Errc code, std::string message) noexcept : data_(new (std::nothrow) Data) {
+  if (data_ == nullptr) {
+    data_ = no_memory<Data>();
+    return;
+  }
   data_->code = code;
   data_->message = std::move(message);
 }
-Error::Error(Error&&) noexcept = default;
-Error& Error::operator=(Error&&) noexcept = default;
-Error::Error(const Error& other) : data_(std::make_unique<Data>(*other.data_)) {}
-Error& Error::operator=(const Error& other) {
-  if (this != &other) data_ = std::make_unique<Data>(*other.data_);
+Error::Error(const Error& other) noexcept : data_(other.data_) {
+  if (data_ == nullptr || is_shared(data_)) return;
+#if STELE_EXCEPTIONS
+  try {
+    data_ = new Data(*other.data_);
+  } catch (const std::bad_alloc&) {
+    data_ = no_memory<Data>(other.data_->partial);
+  }
+#else
+  data_ = new Data(*other.data_);
+#endif
+}
+Error& Error::operator=(const Error& other) noexcept {
+  if (this != &other) *this = Error(other);
   return *this;
 }
-Error::~Error() = default;
-
-Error&& Error::path(std::string text) && { return data_->path = std::move(text), std::move(*this); }
-Error&& Error::file(std::string text) && { return data_->file = std::move(text), std::move(*this); }
-Error&& Error::expected(std::string text) && { return data_->expected = std::move(text), std::move(*this); }
-Error&& Error::found(std::string text) && { return data_->found = std::move(text), std::move(*this); }
-Error&& Error::offset(std::uint64_t at) && { return data_->offset = at, std::move(*this); }
-Error&& Error::report(std::shared_ptr<const Report> report) && {
-  return data_->report = std::move(report), std::move(*this);
+Error::~Error() {
+  if (!is_shared(data_)) delete data_;
 }
-Error&& Error::partially_applied(bool yes) && { return data_->partial = yes, std::move(*this); }
+
+Error&& Error::path(std::string text) && noexcept {
+  if (Data* const data = own(data_)) data->path = std::move(text);
+  return std::move(*this);
+}
+Error&& Error::file(std::string text) && noexcept {
+  if (Data* const data = own(data_)) data->file = std::move(text);
+  return std::move(*this);
+}
+Error&& Error::expected(std::string text) && noexcept {
+  if (Data* const data = own(data_)) data->expected = std::move(text);
+  return std::move(*this);
+}
+Error&& Error::found(std::string text) && noexcept {
+  if (Data* const data = own(data_)) data->found = std::move(text);
+  return std::move(*this);
+}
+Error&& Error::offset(std::uint64_t at) && noexcept {
+  if (Data* const data = own(data_)) data->offset = at;
+  return std::move(*this);
+}
+Error&& Error::report(std::shared_ptr<const Report> report) && noexcept {
+  if (Data* const data = own(data_)) data->report = std::move(report);
+  return std::move(*this);
+}
+Error&& Error::partially_applied(bool yes) && noexcept {
+  if (data_ == nullptr || data_->partial == yes) return std::move(*this);
+  if (Data* const data = own(data_)) {
+    data->partial = yes;
+  } else {
+    data_ = no_memory<Data>(yes);
+  }
+  return std::move(*this);
+}
 
 Errc Error::code() const noexcept { return data_->code; }
 const std::string& Error::message() const noexcept { return data_->message; }
@@ -103,18 +184,22 @@ void throw_error(const Error& error) {
 #endif
 }
 
-Error error_of_exception() {
+Error error_of_exception() noexcept {
 #if STELE_EXCEPTIONS
   try {
-    throw;
-  } catch (const Exception& e) {
-    return e.error();
-  } catch (const std::bad_alloc&) {
+    try {
+      throw;
+    } catch (const Exception& e) {
+      return e.error();
+    } catch (const std::bad_alloc&) {
+      return Error(Errc::out_of_memory, "no memory");
+    } catch (const std::exception& e) {
+      return Error(Errc::user_exception, e.what());
+    } catch (...) {
+      return Error(Errc::user_exception, "an exception of unknown type");
+    }
+  } catch (...) {  // no memory for its text
     return Error(Errc::out_of_memory, "no memory");
-  } catch (const std::exception& e) {
-    return Error(Errc::user_exception, e.what());
-  } catch (...) {
-    return Error(Errc::user_exception, "an exception of unknown type");
   }
 #else
   return Error(Errc::user_exception);

@@ -78,7 +78,10 @@ std::uint32_t TypeIndex::find_or_add(std::vector<TypeData>& types, std::string_v
 // ---- reading --------------------------------------------------------------------------------------------------------
 
 Bytes ReadContext::acquire() {
-  if (free_.empty()) return Bytes(piece_size);
+  if (free_.empty()) {
+    free_.reserve(free_.capacity() + 1);  // so that all pieces can be given back without asking for memory
+    return Bytes(piece_size);
+  }
   Bytes piece = std::move(free_.back());
   free_.pop_back();
   return piece;

@@ -88,6 +88,8 @@ class STELE_EXPORT Format {
   virtual bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept = 0;
   /// Its files are folders: write() gets a sink, open() a source, that has a bundle() and no bytes.
   virtual bool is_folder() const noexcept;
+  /// Returns true if a save to `path` makes a folder: is_folder(), except where the path's extension decides it.
+  virtual bool makes_folder(std::string_view path) const noexcept;
   /// Whether open() takes a folder, or a file.
   virtual bool opens(bool folder) const noexcept { return folder == is_folder(); }
   /// Whether a folder is of this format, as far as the names of its files, and a look into a small one, say.

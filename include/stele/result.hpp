@@ -21,23 +21,30 @@ class Report;
 /// The code's name, as in the enumeration.
 STELE_EXPORT std::string_view name(Errc code) noexcept;
 
-/// What went wrong. One pointer wide; the setters chain. Absent parts are empty.
+template <class T>
+class Result;
+
+/// What went wrong. One pointer wide; the setters chain. Absent parts are empty. No operation throws: an Error for
+/// which there is no memory is `out_of_memory`, without further parts.
 class STELE_EXPORT Error {
  public:
-  explicit Error(Errc code, std::string message = {});
-  Error(Error&&) noexcept;
-  Error& operator=(Error&&) noexcept;
-  Error(const Error&);
-  Error& operator=(const Error&);
+  explicit Error(Errc code, std::string message = {}) noexcept;
+  Error(Error&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
+  Error& operator=(Error&& other) noexcept {
+    std::swap(data_, other.data_);
+    return *this;
+  }
+  Error(const Error&) noexcept;
+  Error& operator=(const Error&) noexcept;
   ~Error();
 
-  Error&& path(std::string text) &&;  // parameter path, e.g. "layers.0.weight"
-  Error&& file(std::string text) &&;  // name of the source or sink
-  Error&& expected(std::string text) &&;
-  Error&& found(std::string text) &&;
-  Error&& offset(std::uint64_t at) &&;  // byte offset in the source
-  Error&& report(std::shared_ptr<const Report> report) &&;
-  Error&& partially_applied(bool yes) &&;
+  Error&& path(std::string text) && noexcept;  // parameter path, e.g. "layers.0.weight"
+  Error&& file(std::string text) && noexcept;  // name of the source or sink
+  Error&& expected(std::string text) && noexcept;
+  Error&& found(std::string text) && noexcept;
+  Error&& offset(std::uint64_t at) && noexcept;  // byte offset in the source
+  Error&& report(std::shared_ptr<const Report> report) && noexcept;
+  Error&& partially_applied(bool yes) && noexcept;
 
   Errc code() const noexcept;
   const std::string& message() const noexcept;
@@ -55,8 +62,11 @@ class STELE_EXPORT Error {
   std::string to_string() const;
 
  private:
+  template <class T>
+  friend class Result;  // Result<void> has none where all went well
   struct Data;
-  std::unique_ptr<Data> data_;
+  Error() noexcept = default;
+  Data* data_ = nullptr;
 };
 
 #if STELE_EXCEPTIONS
@@ -83,7 +93,7 @@ class [[nodiscard]] Result {
  public:
   using value_type = T;
   Result(T value) : value_(std::in_place, std::move(value)) {}  // NOLINT(google-explicit-constructor)
-  Result(Error error) : error_(std::move(error)) {}             // NOLINT(google-explicit-constructor)
+  Result(Error error) noexcept : error_(std::move(error)) {}    // NOLINT(google-explicit-constructor)
   /// Builds the value in place from `args` (a type with a conversion operator to T builds without a move).
   template <class... Args>
   explicit Result(std::in_place_t, Args&&... args) : value_(std::in_place, std::forward<Args>(args)...) {}
@@ -121,17 +131,17 @@ class [[nodiscard]] Result<void> {
  public:
   using value_type = void;
   Result() noexcept = default;
-  Result(Error error) : error_(std::make_unique<Error>(std::move(error))) {}  // NOLINT(google-explicit-constructor)
-  bool has_value() const noexcept { return error_ == nullptr; }
-  explicit operator bool() const noexcept { return error_ == nullptr; }
+  Result(Error error) noexcept : error_(std::move(error)) {}  // NOLINT(google-explicit-constructor)
+  bool has_value() const noexcept { return error_.data_ == nullptr; }
+  explicit operator bool() const noexcept { return has_value(); }
   void value() const {
-    if (error_) detail::throw_error(*error_);
+    if (!has_value()) detail::throw_error(error_);
   }
-  const Error& error() const& noexcept { return *error_; }
-  Error&& error() && noexcept { return std::move(*error_); }
+  const Error& error() const& noexcept { return error_; }
+  Error&& error() && noexcept { return std::move(error_); }
 
  private:
-  std::unique_ptr<Error> error_;
+  Error error_;
 };
 
 using Status = Result<void>;
@@ -139,7 +149,7 @@ using Status = Result<void>;
 namespace detail {
 
 /// The error that stands for the exception being handled.
-STELE_EXPORT Error error_of_exception();
+STELE_EXPORT Error error_of_exception() noexcept;
 
 /// Runs `f`, which returns a Result; an exception becomes its error (user code may throw anywhere).
 template <class F>

@@ -99,7 +99,8 @@ class Tensor {
   static_assert(Element<value_type>, "a Tensor's element must be a number, bool, float16, bfloat16 or std::complex");
 
   Tensor() noexcept = default;
-  /// Uninitialised elements. Throws std::bad_alloc.
+  /// Leaves the elements uninitialised, so that a load need not write them twice; zeros() and filled() set them. A
+  /// Tensor<bool> must be set before it is saved: bytes other than 0 and 1 are an error. Throws std::bad_alloc.
   explicit Tensor(Extents shape) : size_(detail::addressable_count(shape, sizeof(T))), shape_(std::move(shape)) {
     data_ = static_cast<value_type*>(detail::allocate(size_ * sizeof(T)));
     memory_ = Memory::own;

@@ -23,8 +23,13 @@ namespace detail {
 template <class Body>
 auto guarded(std::string_view file, Body&& body) -> decltype(body()) {
   auto result = guarded(std::forward<Body>(body));
-  if (!result && result.error().file().empty()) return std::move(result).error().file(std::string(file));
-  return result;
+  if (result || !result.error().file().empty()) return result;
+  std::string name;  // stays empty where there is no memory for it
+  static_cast<void>(guarded([&]() -> Status {
+    name = file;
+    return {};
+  }));
+  return std::move(result).error().file(std::move(name));
 }
 
 inline Error there_already(const std::string& name) {

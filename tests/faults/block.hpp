@@ -36,6 +36,9 @@ struct Block {
   int code;
   std::atomic<std::uint32_t> count;
   std::atomic<std::uint32_t> fired;
+  /// How many threads may still be started; below 0: any number.
+  std::atomic<int> threads;
+  std::atomic<std::uint32_t> threads_started;
   Call calls[most_calls];
 };
 

@@ -2,9 +2,11 @@
 // and lets one of them go wrong. Calls about anything else pass.
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -39,7 +41,10 @@ using stele_faults::Fault;
 extern "C" __attribute__((visibility("default"))) Block* stele_faults_block() {
   static Block* const block = [] {
     void* const memory = ::mmap(nullptr, sizeof(Block), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    return memory == MAP_FAILED ? nullptr : static_cast<Block*>(memory);
+    if (memory == MAP_FAILED) return static_cast<Block*>(nullptr);
+    auto* const made = static_cast<Block*>(memory);
+    made->threads = -1;
+    return made;
   }();
   return block;
 }
@@ -190,6 +195,18 @@ STELE_FAULTS_WRAP(int, openat, int folder, const char* path, int flags, ...) {
               [&](bool) { return STELE_FAULTS_REAL(openat)(folder, path, flags, mode); });
 }
 STELE_FAULTS_WRAP_64(int, openat, int folder, const char* path, int flags, ...);
+
+// openat2() has no name in the C library.
+STELE_FAULTS_WRAP(long, syscall, long number, ...) {
+  va_list rest;
+  va_start(rest, number);
+  long of[6];
+  for (long& argument : of) argument = va_arg(rest, long);
+  va_end(rest);
+  const auto call = [&](bool) { return STELE_FAULTS_REAL(syscall)(number, of[0], of[1], of[2], of[3], of[4], of[5]); };
+  if (number != SYS_openat2) return call(false);
+  return turn("openat2", Subject(static_cast<int>(of[0]), reinterpret_cast<const char*>(of[1])), {}, call);
+}
 
 STELE_FAULTS_WRAP(int, creat, const char* path, mode_t mode) {
   return turn("creat", Subject(path), {.creates = true}, [&](bool) { return STELE_FAULTS_REAL(creat)(path, mode); });
@@ -396,3 +413,14 @@ STELE_FAULTS_WRAP(int, fcntl, int file, int command, ...) {
   return turn("fcntl", Subject(file), {}, [&](bool) { return STELE_FAULTS_REAL(fcntl)(file, command, argument); });
 }
 STELE_FAULTS_WRAP_64(int, fcntl, int file, int command, ...);
+
+// ---- threads
+
+STELE_FAULTS_WRAP(int, pthread_create, pthread_t* thread, const pthread_attr_t* how, void* (*work)(void*), void* of) {
+  if (block != nullptr && block->threads >= 0 && block->threads-- <= 0) {
+    block->threads = 0;
+    return EAGAIN;
+  }
+  if (block != nullptr) ++block->threads_started;
+  return STELE_FAULTS_REAL(pthread_create)(thread, how, work, of);
+}
