@@ -5,12 +5,14 @@
 #include <string_view>
 #include <vector>
 
+#include "stele/config.hpp"
+
 namespace stele {
 inline namespace v0 {
 namespace detail {
 
 /// The candidate that differs least from `name`, if that is little: "" where none is near.
-std::string_view most_similar(std::string_view name, const std::vector<std::string>& candidates);
+STELE_EXPORT std::string_view most_similar(std::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace detail
 }  // namespace v0

@@ -1,6 +1,8 @@
 // The front door finds every format: saves by the path's ending, loads by content.
 #include <stele/bundle.hpp>
 #include <stele/recorders/any.hpp>
+#include <stele/recorders/nnef.hpp>
+#include <stele/recorders/samediff.hpp>
 #include <stele/stele.hpp>
 
 #include <doctest/doctest.h>
@@ -9,6 +11,8 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "support/models.hpp"
 #include "support/recorders.hpp"
@@ -72,6 +76,92 @@ TEST_CASE("front door: a folder of nothing known") {
   const TempDir dir;
   std::ofstream(dir / "notes.txt") << "text";
   CHECK(code_of(stele::open(dir.path())) == stele::Errc::bad_magic);
+}
+
+TEST_CASE("front door: extensions that no format has") {
+  const auto error = [](const std::string& path) {
+    const stele::Error e = bad(stele::save(Two(), path));
+    CHECK(e.code() == stele::Errc::unsupported);
+    CHECK(e.to_string().size() < 250);
+    return e;
+  };
+  CHECK(error("/none/m.safetensor").expected() == "perhaps .safetensors; stele::formats() lists all");
+  CHECK(error("/none/v1.2.stelle").expected() == "perhaps .stele; stele::formats() lists all");
+  CHECK(error("/none/m.json.zstd").expected() == "perhaps .json.zst; stele::formats() lists all");
+  CHECK(error("/none/m.somethingelse").expected() == "stele::formats() lists all");
+  CHECK(error("/none.stele/m").expected() == "stele::formats() lists all");
+  for (const auto& [path, what] : {std::pair("m.pt", "a PyTorch file"),
+                                   {"m.pth", "a PyTorch file"},
+                                   {"m.gguf", "a GGUF file"},
+                                   {"m.onnx", "an ONNX file"},
+                                   {"m.h5", "an HDF5 or Keras file"},
+                                   {"m.npz", "a NumPy file"},
+                                   {"m.pb", "a TensorFlow file"},
+                                   {"m.pdparams", "a Python pickle"}}) {
+    CAPTURE(path);
+    CHECK(error(path).found().starts_with(what));
+  }
+}
+
+TEST_CASE("front door: files of formats that are not read") {
+  const TempDir dir;
+  const auto found = [&](const std::string& name, std::string bytes) {
+    bytes.resize(64, 'x');
+    std::ofstream(dir / name, std::ios::binary) << bytes;
+    const stele::Error e = bad(stele::open(dir / name));
+    CHECK(e.code() == stele::Errc::bad_magic);
+    CHECK(e.expected() == "stele::formats() lists all");
+    CHECK(e.to_string().size() < 300);
+    return e.found();
+  };
+  const auto zip = [](const std::string& entry) {
+    std::string head("PK\3\4", 4);
+    head.resize(30, '\0');
+    head[26] = static_cast<char>(entry.size());
+    return head + entry;
+  };
+  using namespace std::string_literals;
+  CHECK(found("a", zip("archive/data.pkl")).starts_with("a PyTorch file"));
+  CHECK(found("b", zip("net/data.pkl")).starts_with("a PyTorch file"));
+  CHECK(found("c", "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"s).starts_with("a PyTorch file"));
+  CHECK(found("d", "GGUF\3\0\0\0"s).starts_with("a GGUF file"));
+  CHECK(found("e", "\x08\x08\x12\x07pytorch"s).starts_with("an ONNX file"));
+  CHECK(found("f", "\x89HDF\r\n\x1a\n"s).starts_with("an HDF5 or Keras file"));
+  CHECK(found("g", zip("arr_0.npy")).starts_with("a NumPy file"));
+  CHECK(found("h", "\x93NUMPY\1\0"s).starts_with("a NumPy file"));
+  CHECK(found("i", "\x08\x01\x12\x05"s).starts_with("a TensorFlow file"));
+  CHECK(found("j", "\x80\x04\x95"s).starts_with("a Python pickle"));
+  CHECK(found("k.onnx", "nothing known").starts_with("by its name an ONNX file"));
+  CHECK(found("l.stele", "nothing known") ==
+        "64 bytes that begin with 6e 6f 74 68 69 6e 67 20, with the name of a stele file");
+  CHECK(found("m", "nothing known") == "64 bytes that begin with 6e 6f 74 68 69 6e 67 20");
+}
+
+TEST_CASE("front door: recorders whose files follow the path's extension") {
+  const TempDir dir;
+  const auto check = [&](const auto& recorder, const std::string& name, std::string_view format) {
+    CAPTURE(name);
+    good(recorder.record(Two(), dir / name, quick()));
+    const std::string path = dir / name;
+    const bool folder = std::filesystem::is_directory(path);
+    const stele::SourcePtr source = good(folder ? stele::open_folder(path) : stele::open_file(path));
+    CHECK(good(stele::format_of_content(*source))->name() == format);
+    CHECK(good(recorder.template load_module<Two>(path)).weight[2] == 5);
+  };
+  check(stele::SameDiffRecorder<>(), "m.fb", "samediff");
+  check(stele::SameDiffRecorder<>(), "m.sdnb", "sdnb");
+  check(stele::SameDiffRecorder<>(), "m.sdz", "sdz");
+  check(stele::SameDiffRecorder<>(), "m.other", "samediff");
+  check(stele::SameDiffRecorder<>(stele::SameDiffContainer::sdz), "n.fb", "sdz");
+  check(stele::NnefRecorder<>(), "m.nnef", "nnef");
+  check(stele::NnefRecorder<>(), "m.nnef.tgz", "nnef-tgz");
+  check(stele::NnefRecorder<>(), "m.other.folder", "nnef");
+  good(stele::NnefRecorder<>().record(std::vector<float>{1, 2, 3}, dir / "w.dat", quick()));
+  CHECK(std::filesystem::is_regular_file(dir / "w.dat"));
+  good(stele::SameDiffRecorder<>().record(Two(), dir / "plain", quick()));
+  CHECK(std::filesystem::exists(dir / "plain.fb"));
+  good(stele::NnefRecorder<>().record(Two(), dir / "folder", quick()));
+  CHECK(std::filesystem::is_directory(dir / "folder.nnef"));
 }
 
 }  // namespace stele_test

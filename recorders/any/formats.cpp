@@ -1,6 +1,10 @@
 #include <algorithm>
 #include <array>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "similar.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/archive.hpp"
@@ -21,10 +25,10 @@ const SteleFormat stele_format;
 const SafetensorsFormat safetensors_format;
 const ShardedSafetensorsFormat sharded_format;
 const ArchiveFormat archive_format;
-const SameDiffFormat samediff_format;
+const SameDiffFormat samediff_format({.container = SameDiffContainer::fb});
 const SameDiffFormat sdnb_format({.container = SameDiffContainer::sdnb});
 const SameDiffFormat sdz_format({.container = SameDiffContainer::sdz});
-const NnefFormat nnef_format;
+const NnefFormat nnef_format({.container = NnefContainer::folder});
 const NnefFormat nnef_tgz_format({.container = NnefContainer::tgz});
 const NnefFormat nnef_tensor_format({.container = NnefContainer::tensor});
 const PaddleFormat paddle_format;
@@ -48,13 +52,84 @@ constexpr std::array<const Format*, 22> all = {
     &burnpack_format,  &burn_mpk_format,      &burn_mpk_gzip_format, &burn_bin_format,  &burn_bin_gzip_format,
     &burn_json_format, &burn_json_gzip_format};
 
-std::string join(const char* separator, auto text_of) {
-  std::string text;
+constexpr const char* list_of_formats = "stele::formats() lists all";
+
+// ---- files of other programs
+
+/// A kind of file that other programs write, and how to get at its tensors.
+struct Foreign {
+  std::string_view what;
+  std::span<const std::string_view> extensions;
+  /// Whether these are its first bytes, without doubt or at least where no format claims them.
+  bool (*certain)(std::string_view head);
+  bool (*likely)(std::string_view head);
+};
+
+bool never(std::string_view) { return false; }
+
+/// The name of the first entry, cut; empty: no zip file.
+std::string_view zip_entry(std::string_view head) {
+  if (head.size() < 30 || !head.starts_with(std::string_view("PK\3\4", 4))) return {};
+  const auto length =
+      static_cast<std::size_t>(static_cast<unsigned char>(head[26]) | static_cast<unsigned char>(head[27]) << 8);
+  return head.substr(30, length);
+}
+
+bool is_torch(std::string_view head) {
+  // The pickled magic number of torch.save before 1.6.
+  return zip_entry(head).ends_with("/data.pkl") || head.starts_with("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20");
+}
+bool is_pickle(std::string_view head) { return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5; }
+bool is_gguf(std::string_view head) { return head.starts_with("GGUF"); }
+bool is_numpy(std::string_view head) { return zip_entry(head).ends_with(".npy") || head.starts_with("\x93NUMPY"); }
+bool is_hdf5(std::string_view head) { return head.starts_with("\x89HDF\r\n\x1a\n"); }
+/// Protocol buffers have no magic number: the version in field 1, then the first of what the model has.
+bool is_onnx(std::string_view head) {
+  return head.size() > 2 && head[0] == 8 && head[1] >= 3 && head[1] <= 20 && (head[2] == 0x12 || head[2] == 0x3a);
+}
+bool is_tensorflow(std::string_view head) { return head.starts_with("\x08\x01\x12"); }
+
+constexpr std::string_view torch_extensions[] = {".pt", ".pth", ".ckpt", ".pt2"};
+constexpr std::string_view gguf_extensions[] = {".gguf", ".ggml"};
+constexpr std::string_view onnx_extensions[] = {".onnx"};
+constexpr std::string_view hdf5_extensions[] = {".h5", ".hdf5", ".keras"};
+constexpr std::string_view numpy_extensions[] = {".npz", ".npy"};
+constexpr std::string_view tensorflow_extensions[] = {".pb", ".tflite"};
+constexpr std::string_view pickle_extensions[] = {".pkl", ".pickle", ".pdparams", ".pdopt"};
+
+constexpr std::array<Foreign, 7> foreign = {{
+    {"a PyTorch file; safetensors.torch.save_file writes its tensors", torch_extensions, is_torch, never},
+    {"a GGUF file; its gguf package reads the tensors, safetensors.numpy.save_file writes them", gguf_extensions,
+     is_gguf, never},
+    {"an ONNX file; onnx.numpy_helper reads its initializers, safetensors.numpy.save_file writes them", onnx_extensions,
+     never, is_onnx},
+    {"an HDF5 or Keras file; safetensors.numpy.save_file writes its arrays", hdf5_extensions, is_hdf5, never},
+    {"a NumPy file; safetensors.numpy.save_file writes its arrays", numpy_extensions, is_numpy, never},
+    {"a TensorFlow file; safetensors.tensorflow.save_file writes its variables", tensorflow_extensions, never,
+     is_tensorflow},
+    {"a Python pickle, which is a program; safetensors.numpy.save_file writes its arrays", pickle_extensions, never,
+     is_pickle},
+}};
+
+const Foreign* foreign_of_path(std::string_view path) {
+  const auto found = std::find_if(foreign.begin(), foreign.end(), [&](const Foreign& f) {
+    return std::any_of(f.extensions.begin(), f.extensions.end(), [&](std::string_view e) { return path.ends_with(e); });
+  });
+  return found != foreign.end() ? &*found : nullptr;
+}
+
+/// The extension that differs least from the path's; "" where none is near.
+std::string nearest_extension(std::string_view path) {
+  std::vector<std::string> extensions;
   for (const Format* f : all) {
-    const std::string_view one = text_of(*f);
-    if (!one.empty()) text += (text.empty() ? "" : separator) + std::string(one);
+    if (!f->extension().empty()) extensions.emplace_back(f->extension());
   }
-  return text;
+  const std::string_view name = file_name(path);
+  // ".json.zstd" is near ".json.zst", and "v1.2.safetensor" near ".safetensors".
+  for (std::size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
+    if (const auto near = detail::most_similar(name.substr(dot), extensions); !near.empty()) return std::string(near);
+  }
+  return {};
 }
 
 }  // namespace
@@ -75,17 +150,34 @@ Result<const Format*> format_of_path(const std::string& path) {
     if (fits && (longest == nullptr || f->extension().size() > longest->extension().size())) longest = f;
   }
   if (longest != nullptr) return longest;
-  return Error(Errc::unsupported, "no format has this extension").file(path).expected(join(" or ", [](const Format& f) {
-    return f.extension();
-  }));
+  const Foreign* const other = foreign_of_path(path);
+  Error error = Error(Errc::unsupported, "no format has this extension").file(path);
+  if (other != nullptr) return std::move(error).expected(list_of_formats).found(std::string(other->what));
+  const std::string near = nearest_extension(path);
+  return std::move(error).expected((near.empty() ? "" : "perhaps " + near + "; ") + list_of_formats);
 }
+
+namespace {
+
+Error not_read(const Source& source, std::string found) {
+  return Error(Errc::bad_magic, "not a file of a known format")
+      .file(source.name())
+      .expected(list_of_formats)
+      .found(std::move(found));
+}
+
+}  // namespace
 
 Result<const Format*> format_of_content(const Source& source) {
   std::byte head[1024];
   const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof head));
   STELE_TRY(source.read_at(0, {head, size}));
   const auto folder = source.is_folder() ? source.bundle() : nullptr;
+  const std::string_view text(reinterpret_cast<const char*>(head), size);
   const Format* found = nullptr;
+  for (const Foreign& other : foreign) {
+    if (other.certain(text)) return not_read(source, std::string(other.what));
+  }
   for (const Format* f : all) {
     const bool fits = folder != nullptr ? f->recognises_folder(*folder) : f->recognises({head, size}, source.size());
     if (!fits) continue;
@@ -98,6 +190,12 @@ Result<const Format*> format_of_content(const Source& source) {
   }
   if (found != nullptr) return found;
   if (folder != nullptr) return Error(Errc::bad_magic, "not a folder of a known format").file(source.name());
+  for (const Foreign& other : foreign) {
+    if (other.likely(text)) return not_read(source, std::string(other.what));
+  }
+  if (const Foreign* const other = foreign_of_path(source.name())) {
+    return not_read(source, "by its name " + std::string(other->what));
+  }
   static constexpr char digits[] = "0123456789abcdef";
   std::string seen = std::to_string(source.size()) + " bytes";
   if (size != 0) seen += " that begin with";
@@ -105,10 +203,9 @@ Result<const Format*> format_of_content(const Source& source) {
     const auto b = static_cast<unsigned>(head[i]);
     seen += {' ', digits[b >> 4], digits[b & 15U]};
   }
-  return Error(Errc::bad_magic, "not a file of a known format")
-      .file(source.name())
-      .expected(join(" or ", [](const Format& f) { return f.name(); }))
-      .found(seen);
+  if (const auto named = format_of_path(source.name()))
+    seen += ", with the name of a " + std::string((*named)->name()) + " file";
+  return not_read(source, std::move(seen));
 }
 
 }  // namespace v0

@@ -294,10 +294,18 @@ bool keeps(std::string_view annotation) {
          annotation == nnef::vendor_key || annotation == nnef::type_key || annotation == nnef::operation_key;
 }
 
+NnefContainer container_at(NnefContainer container, std::string_view path) noexcept {
+  if (container != NnefContainer::by_name) return container;
+  return path.ends_with(".tgz")   ? NnefContainer::tgz
+         : path.ends_with(ending) ? NnefContainer::tensor
+                                  : NnefContainer::folder;
+}
+
 }  // namespace
 
 std::string_view NnefFormat::name() const noexcept {
   switch (options_.container) {
+    case NnefContainer::by_name:
     case NnefContainer::folder:
       return "nnef";
     case NnefContainer::tgz:
@@ -310,6 +318,7 @@ std::string_view NnefFormat::name() const noexcept {
 
 std::string_view NnefFormat::extension() const noexcept {
   switch (options_.container) {
+    case NnefContainer::by_name:
     case NnefContainer::folder:
       return ".nnef";
     case NnefContainer::tgz:
@@ -327,19 +336,21 @@ const Capabilities& NnefFormat::capabilities() const noexcept {
 
 bool NnefFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
   constexpr std::size_t tar_head = 263;
-  switch (options_.container) {
-    case NnefContainer::folder:
-      return false;
-    case NnefContainer::tgz:
-      return tar::looks_like_tar(head) || tar::looks_like_tar(tar::inflated_head(head, tar_head));
-    case NnefContainer::tensor:
-      break;
+  const bool any = options_.container == NnefContainer::by_name;
+  if ((any || options_.container == NnefContainer::tgz) &&
+      (tar::looks_like_tar(head) || tar::looks_like_tar(tar::inflated_head(head, tar_head)))) {
+    return true;
   }
-  return head.size() >= 4 && head[0] == std::byte{0x4e} && head[1] == std::byte{0xef} && head[2] == std::byte{1};
+  return (any || options_.container == NnefContainer::tensor) && head.size() >= 4 && head[0] == std::byte{0x4e} &&
+         head[1] == std::byte{0xef} && head[2] == std::byte{1};
+}
+
+bool NnefFormat::makes_folder(std::string_view path) const noexcept {
+  return container_at(options_.container, path) == NnefContainer::folder;
 }
 
 bool NnefFormat::recognises_folder(const Bundle& folder) const {
-  if (options_.container != NnefContainer::folder) return false;  // of the three, one
+  if (!is_folder()) return false;  // of the three, one
   const auto described = folder.contains(graph_file);
   if (described && *described) return true;
   const auto files = folder.names();
@@ -381,7 +392,8 @@ Result<Snapshot> NnefFormat::open(SourcePtr source, const OpenContext& context) 
 Status NnefFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
   const detail::LeafPaths paths(*snapshot.data());
   const std::size_t count = snapshot.leaf_count();
-  const bool single = options_.container == NnefContainer::tensor;
+  const NnefContainer container = container_at(options_.container, sink.name());
+  const bool single = container == NnefContainer::tensor;
   std::vector<nnef::Form> forms;
   std::vector<std::string> operations;
   bool described = options_.graph || count == 0;  // an empty folder is no model
@@ -404,7 +416,7 @@ Status NnefFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
         .found(std::to_string(count) + " tensors");
   }
   STELE_TRY_ASSIGN(const auto labels, labels_of(snapshot, paths));
-  const auto archive = is_folder() ? nullptr : std::make_shared<tar::Writer>(sink, true);
+  const auto archive = container == NnefContainer::folder ? nullptr : std::make_shared<tar::Writer>(sink, true);
   const std::shared_ptr<Bundle> bundle = archive != nullptr ? archive : sink.bundle();
   if (bundle == nullptr) return Error(Errc::unsupported, "a folder needs a place").expected("a path, or bundle_sink()");
   if (described) {

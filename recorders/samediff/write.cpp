@@ -621,7 +621,12 @@ Status check_texts(const Snapshot& snapshot) {
 
 Status write_files(const SameDiffFormat& format, const Content& content, Sink& sink, const SaveOptions& options) {
   STELE_TRY(check_texts(content.parameters));
-  const SameDiffOptions& own = format.options();
+  SameDiffOptions own = format.options();
+  if (own.container == SameDiffContainer::by_name) {
+    own.container = sink.name().ends_with(".sdnb")  ? SameDiffContainer::sdnb
+                    : sink.name().ends_with(".sdz") ? SameDiffContainer::sdz
+                                                    : SameDiffContainer::fb;
+  }
   Planner planner(content, own.container);
   STELE_TRY(planner.plan());
   ReadContext context(workers_of(options));
@@ -714,15 +719,15 @@ Result<Report> record_samediff(const SameDiffFormat& format, PrecisionSpec preci
 }  // namespace detail
 
 std::string_view SameDiffFormat::name() const noexcept {
-  return options_.container == SameDiffContainer::fb     ? "samediff"
-         : options_.container == SameDiffContainer::sdnb ? "sdnb"
-                                                         : "sdz";
+  return options_.container == SameDiffContainer::sdnb  ? "sdnb"
+         : options_.container == SameDiffContainer::sdz ? "sdz"
+                                                        : "samediff";
 }
 
 std::string_view SameDiffFormat::extension() const noexcept {
-  return options_.container == SameDiffContainer::fb     ? ".fb"
-         : options_.container == SameDiffContainer::sdnb ? ".sdnb"
-                                                         : ".sdz";
+  return options_.container == SameDiffContainer::sdnb  ? ".sdnb"
+         : options_.container == SameDiffContainer::sdz ? ".sdz"
+                                                        : ".fb";
 }
 
 const Capabilities& SameDiffFormat::capabilities() const noexcept {
@@ -731,6 +736,10 @@ const Capabilities& SameDiffFormat::capabilities() const noexcept {
 }
 
 bool SameDiffFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
+  if (options_.container == SameDiffContainer::by_name) {
+    const auto is = [&](SameDiffContainer one) { return SameDiffFormat({.container = one}).recognises(head, size); };
+    return is(SameDiffContainer::fb) || is(SameDiffContainer::sdnb) || is(SameDiffContainer::sdz);
+  }
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   if (options_.container == SameDiffContainer::sdnb) return text.starts_with(detail::samediff::sdnb_magic);
   if (options_.container == SameDiffContainer::sdz) {

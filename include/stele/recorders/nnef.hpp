@@ -29,13 +29,14 @@ namespace stele {
 inline namespace v0 {
 
 enum class NnefContainer : std::uint8_t {
+  by_name,  // on save, by the path's extension: .tgz, .dat; all others: a folder
   folder,
   tgz,     // the folder as a tar archive in gzip
   tensor,  // one .dat file, of the one tensor that there is
 };
 
 struct NnefOptions {
-  NnefContainer container = NnefContainer::folder;  // of saves; loads take all of them, and .tar
+  NnefContainer container = NnefContainer::by_name;  // of saves; loads take all of them, and .tar
   /// Writes graph.nnef, so that NNEF's tools open the folder. Quantized tensors need it: it is written for them anyway.
   bool graph = true;
 };
@@ -59,11 +60,12 @@ class STELE_EXPORT NnefFormat final : public Format {
  public:
   explicit NnefFormat(NnefOptions options = {}) : options_(options) {}
   std::string_view name() const noexcept override;
-  /// ".nnef", ".nnef.tgz" or ".dat".
+  /// ".nnef", ".nnef.tgz" or ".dat"; by name: ".nnef".
   std::string_view extension() const noexcept override;
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
-  bool is_folder() const noexcept override { return options_.container == NnefContainer::folder; }
+  bool is_folder() const noexcept override { return options_.container <= NnefContainer::folder; }
+  bool makes_folder(std::string_view path) const noexcept override;
   bool opens(bool /*folder*/) const noexcept override { return true; }
   bool recognises_folder(const Bundle& folder) const override;
   Status may_replace(const Bundle& folder) const override;

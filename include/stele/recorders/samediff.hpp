@@ -27,10 +27,15 @@
 namespace stele {
 inline namespace v0 {
 
-enum class SameDiffContainer : std::uint8_t { fb, sdnb, sdz };
+enum class SameDiffContainer : std::uint8_t {
+  by_name,  // on save, by the path's extension: .sdnb, .sdz; all others, and memory: fb
+  fb,
+  sdnb,
+  sdz,
+};
 
 struct SameDiffOptions {
-  SameDiffContainer container = SameDiffContainer::fb;
+  SameDiffContainer container = SameDiffContainer::by_name;
   /// .sdnb and .sdz: more bytes of tensors than this are spread over several shards. DL4J reads none of 2 GiB.
   std::uint64_t shard_bytes = std::uint64_t{1} << 30;
 };
