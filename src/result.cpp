@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "shortened.hpp"
 #include "stele/report.hpp"
 
 namespace stele {
@@ -163,11 +164,14 @@ const std::shared_ptr<const Report>& Error::report() const noexcept { return dat
 bool Error::partially_applied() const noexcept { return data_->partial; }
 
 std::string Error::to_string() const {
+  // A part of an error may come from a file, which makes it as long as it likes.
+  constexpr std::size_t max_part_bytes = 1024;
+  const auto shown = [](const std::string& part) { return detail::shortened(part, max_part_bytes); };
   std::string text(name(data_->code));
-  if (!data_->path.empty()) text += ": " + data_->path;
-  if (!data_->message.empty()) text += ": " + data_->message;
-  if (!data_->expected.empty()) text += ": expected " + data_->expected;
-  if (!data_->found.empty()) text += (data_->expected.empty() ? ": found " : ", found ") + data_->found;
+  if (!data_->path.empty()) text += ": " + shown(data_->path);
+  if (!data_->message.empty()) text += ": " + shown(data_->message);
+  if (!data_->expected.empty()) text += ": expected " + shown(data_->expected);
+  if (!data_->found.empty()) text += (data_->expected.empty() ? ": found " : ", found ") + shown(data_->found);
   if (data_->offset) text += " at byte " + std::to_string(*data_->offset);
   if (!data_->file.empty()) text += " (" + data_->file + ")";
   if (data_->partial) text += " [part of the module was already written]";

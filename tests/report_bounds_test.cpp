@@ -1,0 +1,58 @@
+// Reports and messages stay small, whatever the names of a file are.
+#include <doctest/doctest.h>
+#include <stele/report.hpp>
+#include <stele/result.hpp>
+
+#include "shortened.hpp"
+
+namespace {
+using namespace stele;
+}  // namespace
+
+TEST_CASE("report: rows and bytes are bounded, counts are exact") {
+  Report report;
+  for (std::size_t i = 0; i < Report::max_rows + 10; ++i) report.add(Report::What::applied, "a");
+  CHECK(report.size() == Report::max_rows);
+  CHECK(report.count(Report::What::applied) == Report::max_rows + 10);
+  CHECK(report.to_string() == "and 10 more\n1000010 applied\n");
+
+  Report text;
+  const std::string key(1'000'000, 'k');
+  for (std::size_t i = 0; i < 20'000; ++i) text.add(Report::What::unused, key + std::to_string(i), "detail");
+  CHECK(text.count(Report::What::unused) == 20'000);
+  CHECK(text.size() < 20'000);
+  CHECK(text.size() > 10'000);
+  CHECK(text[0].path.size() <= Report::max_part_bytes);
+  CHECK(text[0].path.starts_with("kkk"));
+  CHECK(text[0].path.ends_with("kkk0"));
+  CHECK(text[0].path.find("\xe2\x80\xa6") != std::string::npos);
+  CHECK(text[7].detail == "detail");
+  CHECK(text.to_string().size() < 2 * Report::max_text_bytes);
+}
+
+TEST_CASE("report: long texts are cut between characters") {
+  const auto valid = [](std::string_view text) {
+    for (std::size_t i = 0; i < text.size();) {
+      const auto c = static_cast<unsigned char>(text[i]);
+      const std::size_t n = c < 0x80 ? 1 : c >= 0xf0 ? 4 : c >= 0xe0 ? 3 : c >= 0xc0 ? 2 : 0;
+      if (n == 0 || i + n > text.size()) return false;
+      for (std::size_t k = 1; k < n; ++k) {
+        if ((static_cast<unsigned char>(text[i + k]) & 0xc0U) != 0x80U) return false;
+      }
+      i += n;
+    }
+    return true;
+  };
+  for (std::size_t lead = 0; lead < 8; ++lead) {
+    std::string text(lead, 'x');
+    while (text.size() < 3000) text += "\xf0\x9f\x9a\x80";
+    const std::string cut = detail::shortened(text, 1024);
+    CHECK(cut.size() <= 1024);
+    CHECK(cut.size() > 1000);
+    CHECK(valid(cut));
+  }
+  CHECK(detail::shortened("short", 1024) == "short");
+  const Error error = Error(Errc::missing, "gone").path(std::string(1'000'000, 'p')).found(std::string(50'000, 'f'));
+  CHECK(error.path().size() == 1'000'000);
+  CHECK(error.to_string().size() < 3000);
+}
