@@ -10,6 +10,7 @@
 #include "stele/format.hpp"
 #include "stele/quantize.hpp"
 #include "stele/schema.hpp"
+#include "untie.hpp"
 #include "walk.hpp"
 
 namespace stele {
@@ -88,90 +89,6 @@ bool loses_annotations(const LeafView& leaf, const Capabilities& can) {
   const auto kept = [&](const auto& item) { return can.keeps != nullptr && can.keeps(item.first); };
   return !std::all_of(leaf.annotations()->begin(), leaf.annotations()->end(), kept);
 }
-
-/// A snapshot without ties: what an alias stands for is in its place.
-class Untying {
- public:
-  explicit Untying(const Snapshot& from) : from_(from), nodes_(from.nodes()) {}
-
-  Result<Snapshot> run() {
-    if (from_.flat()) {
-      builder_.set_flat();
-      for (std::uint32_t i = 1; i < nodes_.size(); ++i) STELE_TRY(flat(i));
-    } else if (!nodes_.empty()) {
-      STELE_TRY(nested(0, 0, 0));
-    }
-    builder_.set_metadata(from_.metadata());
-    builder_.data().in_order = from_.data()->in_order;
-    builder_.data().guessed = from_.data()->guessed;
-    builder_.data().guessed_maps = from_.data()->guessed_maps;
-    builder_.data().type = from_.data()->type;
-    builder_.data().origin = from_.data()->origin;
-    builder_.keep(from_.data());
-    return builder_.finish();
-  }
-
- private:
-  using Name = SnapshotBuilder::Name;
-  /// As many as a load visits: aliases of aliased containers stand for 2^n names in n bytes.
-  static constexpr std::size_t max_names = std::size_t{1} << 24;
-
-  Status one_more(std::uint32_t i, int depth) {
-    if (++count_ <= max_names && depth <= max_depth) return {};
-    return Error(Errc::limit, "more names than a module has: aliases of aliased containers").path(from_.path(i));
-  }
-
-  /// Adds node `what` with the name of node `i`.
-  Status nested(std::uint32_t i, std::uint32_t what, int depth) {
-    STELE_TRY(one_more(i, depth));
-    const Node& node = nodes_[what];
-    const Node& named = nodes_[i];
-    if (node.kind == NodeKind::alias) return nested(i, node.index, depth + 1);
-    const Name name =
-        named.name != nullptr ? Name(std::string_view(named.name, named.name_size)) : Name::element(named.name_size);
-    if (leaf(node, name, named.conditional)) return {};
-    builder_.begin(node.kind, name, named.conditional, from_.type_name(node), from_.version(node));
-    for (std::uint32_t k = what + 1; k < node.end; k = nodes_[k].end) STELE_TRY(nested(k, k, depth + 1));
-    builder_.end();
-    return {};
-  }
-
-  Status flat(std::uint32_t i) {
-    STELE_TRY(one_more(i, 0));
-    const Node& node = nodes_[i];
-    const std::string_view name(node.name, node.name_size);
-    const Node& meant = node.kind == NodeKind::alias ? nodes_[node.index] : node;
-    if (leaf(meant, name, node.conditional) || node.kind != NodeKind::alias) return {};
-    // A container that stands elsewhere: all names that continue its own.
-    const std::string target = from_.path(node.index) + '.';
-    for (const Node& other : nodes_) {
-      const std::string_view path(other.name, other.name_size);
-      if (!path.starts_with(target)) continue;
-      STELE_TRY(one_more(i, 0));
-      const std::string there = std::string(name) + '.' + std::string(path.substr(target.size()));
-      leaf(other, builder_.intern(there), other.conditional);
-    }
-    return {};
-  }
-
-  /// False: a container.
-  bool leaf(const Node& node, Name name, bool conditional) {
-    if (node.kind == NodeKind::none) return builder_.none(name, conditional), true;
-    if (node.kind == NodeKind::value) return builder_.value(name, from_.value(node), conditional), true;
-    if (node.kind != NodeKind::tensor) return false;
-    const LeafView leaf = from_.leaf(node.index);
-    builder_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider(), conditional);
-    if (leaf.id()) builder_.set_id(*leaf.id());
-    if (leaf.annotations() == nullptr) return true;
-    for (const auto& [key, value] : *leaf.annotations()) builder_.annotate(key, value);
-    return true;
-  }
-
-  const Snapshot& from_;
-  std::span<const Node> nodes_;
-  SnapshotBuilder builder_;
-  std::size_t count_ = 0;
-};
 
 Error cannot_hold(const Format& format, std::string path, std::string what, std::size_t count) {
   std::string text = std::string(format.name()) + " files cannot hold this";
@@ -256,7 +173,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   }
   Snapshot left = count != 0 ? without(snapshot, dropped) : snapshot;
   if (tied) {
-    STELE_TRY_ASSIGN(left, Untying(left).run());
+    STELE_TRY_ASSIGN(left, untied(left));
   }
   return without_losses(format, std::move(left), file, allow_loss, report);
 }
