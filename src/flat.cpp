@@ -171,7 +171,7 @@ std::uint64_t heap_of(const Value& value) {
 class ExtrasReader {
  public:
   ExtrasReader(std::string_view text, SnapshotBuilder& builder,
-               const std::function<std::uint32_t(std::string_view)>& find, std::size_t memory)
+               const std::function<std::uint32_t(std::string_view)>& find, IndexBudget& memory)
       : in_(text), builder_(builder), find_(find), memory_(memory) {}
 
   Status run() {
@@ -211,7 +211,7 @@ class ExtrasReader {
     if (section == "values") {
       STELE_TRY(unique(path));
       Value value;
-      STELE_TRY(json::read_value(in_, value, memory_));
+      STELE_TRY(json::read_value(in_, value, static_cast<std::size_t>(memory_.left())));
       STELE_TRY(spend(heap_of(value)));
       seen_[path] = builder_.value(builder_.intern(path), std::move(value), true);
     } else if (section == "aliases") {
@@ -244,9 +244,7 @@ class ExtrasReader {
   }
 
   Status spend(std::uint64_t bytes) {
-    if (bytes > memory_) return Error(Errc::limit, "more in the metadata key stele than memory allows");
-    memory_ -= static_cast<std::size_t>(bytes);
-    return {};
+    return memory_.take(bytes) ? Status() : index_error("more in the metadata key stele than memory allows");
   }
 
   Status unique(const std::string& path) {
@@ -313,7 +311,7 @@ class ExtrasReader {
   json::Reader in_;
   SnapshotBuilder& builder_;
   const std::function<std::uint32_t(std::string_view)>& find_;
-  std::size_t memory_;
+  IndexBudget& memory_;
   std::map<std::string, std::uint32_t, std::less<>> seen_;  // the node; no_index for aliases and nones
   std::set<std::string, std::less<>> versions_;
   std::map<std::string, std::uint32_t> markers_;
@@ -323,7 +321,7 @@ class ExtrasReader {
 }  // namespace
 
 Status add_flat_extras(std::string_view json, SnapshotBuilder& builder,
-                       const std::function<std::uint32_t(std::string_view)>& find, std::size_t memory) {
+                       const std::function<std::uint32_t(std::string_view)>& find, IndexBudget& memory) {
   return ExtrasReader(json, builder, find, memory).run();
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "limits.hpp"
 #include "stele/snapshot.hpp"
 
 namespace stele {
@@ -28,10 +29,10 @@ inline constexpr std::string_view flat_key = "stele";
 STELE_EXPORT Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(const Value&) = nullptr);
 
 /// Adds what such a text says to the builder of a flat snapshot, whose tensors have all been added. `find` gives a
-/// node by name: that of a tensor, or of a value that the format has another place for; else no_index. `memory` bounds
-/// the heap memory of the values. Errors: malformed, duplicate, limit.
+/// node by name: that of a tensor, or of a value that the format has another place for; else no_index. `memory` counts
+/// what is taken; the caller has admitted the text to it. Errors: malformed, duplicate, limit.
 STELE_EXPORT Status add_flat_extras(std::string_view json, SnapshotBuilder& builder,
-                                    const std::function<std::uint32_t(std::string_view)>& find, std::size_t memory);
+                                    const std::function<std::uint32_t(std::string_view)>& find, IndexBudget& memory);
 
 }  // namespace detail
 }  // namespace v0

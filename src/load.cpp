@@ -84,6 +84,24 @@ enum class Way : std::uint8_t {
   done,
 };
 
+/// Finds what a plan writes by its path. Paths may be long, so their hashes are kept.
+template <class Op>
+class ByPath {
+ public:
+  ByPath(const PathStore& paths, const std::vector<Op>& ops) : paths_(paths) {
+    for (const Op& op : ops) by_hash_.try_emplace(hash_of(paths.text(op.path)), &op);
+  }
+  const Op* find(const std::string& path) const {
+    const auto found = by_hash_.find(hash_of(path));
+    return found != by_hash_.end() && paths_.text(found->second->path) == path ? found->second : nullptr;
+  }
+
+ private:
+  static std::uint64_t hash_of(const std::string& path) { return hash64(path.data(), path.size()); }
+  const PathStore& paths_;
+  std::unordered_map<std::uint64_t, const Op*> by_hash_;
+};
+
 class Loader {
  public:
   Loader(const Snapshot& snapshot, const LoadOptions& options, LoadMode mode, Report& report)
@@ -135,7 +153,7 @@ class Loader {
     }));
     return std::move(error).report(std::move(report));
   }
-  Error at_path(Error error, const TensorOp& op) const { return std::move(error).path(std::string(plan_.path(op))); }
+  Error at_path(Error error, const TensorOp& op) const { return std::move(error).path(plan_.paths.text(op.path)); }
 
   /// The source's order: one pass forward over the file is enough, and the first error is that of the first tensor in
   /// the file.
@@ -151,13 +169,11 @@ class Loader {
     if (plan_.ties.empty()) return {};
     const Snapshot& snapshot = plan_.snapshot;
     const Patterns allowed(options_.allow_unused);
-    std::unordered_map<std::string_view, std::uint32_t> tensors;  // leaves by path
-    std::unordered_map<std::string_view, const Value*> values;
-    for (const TensorOp& op : plan_.tensors) tensors.emplace(plan_.path(op), op.leaf);
-    for (const ValueOp& op : plan_.values) values.emplace(plan_.path(op), op.value);
+    const ByPath<TensorOp> tensors(plan_.paths, plan_.tensors);
+    const ByPath<ValueOp> values(plan_.paths, plan_.values);
     const auto first_of = [&](const TiedOp& tie) -> std::optional<std::uint32_t> {
-      const auto found = tensors.find(plan_.first(tie));
-      return found != tensors.end() ? std::optional(found->second) : std::nullopt;
+      const TensorOp* found = tensors.find(plan_.first(tie));
+      return found != nullptr ? std::optional(found->leaf) : std::nullopt;
     };
     // Both are compared as they are, or where their dtypes differ, as the module has them.
     const auto dtype_of = [&](const TiedOp& tie, std::uint32_t first) {
@@ -170,8 +186,8 @@ class Loader {
     for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
       const TiedOp& tie = plan_.ties[i];
       if (tie.ops == nullptr) {
-        const auto first = values.find(plan_.first(tie));
-        same[i] = first != values.end() && *first->second == *tie.value;
+        const ValueOp* first = values.find(plan_.first(tie));
+        same[i] = first != nullptr && *first->value == *tie.value;
         continue;
       }
       const auto first = first_of(tie);
@@ -216,8 +232,8 @@ class Loader {
 
   /// What the file has under a further name of a shared object would be lost.
   Status differs(const TiedOp& tie, const Patterns& allowed) {
-    const std::string path(plan_.path(tie));
-    const std::string first(plan_.first(tie));
+    const std::string path = plan_.paths.text(tie.path);
+    const std::string first = plan_.first(tie);
     report_.add(Report::What::unused, path, "differs from " + first + ", which is loaded under both names");
     if (allowed.match(path)) return {};
     return Error(Errc::unused, "the file has two different contents for one shared object of the module")
@@ -257,20 +273,19 @@ class Loader {
   Status write(bool& written) {
     for (const ValueOp& op : plan_.values) {
       if (op.object == nullptr) continue;
-      const std::string_view path = plan_.path(op);
       std::string_view expected;
       auto read = guarded([&]() -> Status {  // code of the user, which may throw
         expected = op.ops->from_value(op.object, *op.value);
         return {};
       });
-      if (!read) return std::move(read).error().path(std::string(path));
+      if (!read) return std::move(read).error().path(plan_.paths.text(op.path));
       if (!expected.empty()) {
         return Error(Errc::value_mismatch, "a value that does not fit the field")
-            .path(std::string(path))
+            .path(plan_.paths.text(op.path))
             .expected(std::string(expected));
       }
       written = true;
-      report_.add(Report::What::applied, path);
+      report_.add(Report::What::applied, plan_.paths.shown(op.path));
     }
     sort_tensors();
     auto placed = guarded([&]() -> Status { return place(written); });
@@ -387,7 +402,7 @@ class Loader {
     for (std::size_t i = 0; i < ways_.size(); ++i) {
       if (ways_[i] != Way::done) continue;
       const TensorOp& op = plan_.tensors[i];
-      const std::string_view path = plan_.path(op);
+      const std::string path = plan_.paths.shown(op.path);
       if (!obstacles_.empty() && obstacles_[i] != nullptr) report_.add(Report::What::copied, path, obstacles_[i]);
       add_row(report_, path, leaves()[op.leaf].dtype, op.ops->dtype);
       if (const auto count = overflowed_.find(i); count != overflowed_.end()) {
@@ -476,9 +491,9 @@ Status check_object(const Snapshot& snapshot, const TypeInfo& type, const void* 
     return checked;
   });
   if (status) {
-    for (const ValueOp& op : plan.values) report.add(Report::What::applied, plan.path(op));
+    for (const ValueOp& op : plan.values) report.add(Report::What::applied, plan.paths.shown(op.path));
     for (const TensorOp& op : plan.tensors) {
-      add_row(report, plan.path(op), plan.snapshot.leaf(op.leaf).dtype(), op.ops->dtype);
+      add_row(report, plan.paths.shown(op.path), plan.snapshot.leaf(op.leaf).dtype(), op.ops->dtype);
     }
     return status;
   }

@@ -6,6 +6,8 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "limits.hpp"
+#include "shortened.hpp"
 #include "similar.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/pattern.hpp"
@@ -38,6 +40,9 @@ namespace {
 /// Visits of one load. A file may name a container under many aliases and each of those again, so that a few bytes
 /// stand for 2^n places; 16 million places are more than any module has, and a second or two of work.
 constexpr std::uint64_t max_visits = std::uint64_t{1} << 24;
+
+/// Paths of modules that are to be migrated (64 MiB): each is a whole one, and a file may repeat a long key in all.
+constexpr std::uint64_t max_outdated_bytes = std::uint64_t{64} << 20;
 
 /// What a number or bool is as a tensor of one element.
 struct ValueTensor {
@@ -125,7 +130,7 @@ class Matcher {
       std::vector<std::string> never;
       for (const auto& [pointee, shared] : shared_) {
         static_cast<void>(pointee);
-        if (!shared.loaded) never.push_back(shared.path);
+        if (!shared.loaded) never.push_back(plan_.paths.text(shared.path));
       }
       std::sort(never.begin(), never.end());
       for (const std::string& path : never) missing(path);
@@ -146,14 +151,19 @@ class Matcher {
   }
   void missing(const std::string& path) {
     row(Report::What::missing, path);
-    if (!quiet_) missing_.push_back(path);
-    if (!allow_missing_.match(path)) {
+    if (!quiet_) compare_later(missing_, path);
+    if (!failed_ && !allow_missing_.match(path)) {
       fail(Error(Errc::missing, "a parameter of the module is not in the file").path(path));
     }
   }
   void mismatch(Errc code, const char* text, std::string expected, std::string found) {
     row(Report::What::mismatched, path_, "expected " + expected + ", found " + found);
+    if (failed_) return;
     fail(Error(code, text).path(path_).expected(std::move(expected)).found(std::move(found)));
+  }
+  /// Keeps a name for suggest().
+  static void compare_later(std::vector<std::string>& names, std::string_view path) {
+    if (names.size() < max_compared_names && path.size() <= max_compared_bytes) names.emplace_back(path);
   }
   void const_elements() {
     fail(Error(Errc::not_loadable, "elements with const members cannot be loaded in place").path(path_));
@@ -168,6 +178,7 @@ class Matcher {
    public:
     Segment(Matcher& matcher, std::string_view name, bool escape = true)
         : matcher_(matcher), size_(matcher.path_.size()) {
+      matcher.open_.push_back({size_, PathStore::none});
       if (size_ != 0) matcher.path_ += '.';
       if (escape) {
         append_segment(matcher.path_, name);
@@ -175,7 +186,10 @@ class Matcher {
         matcher.path_ += name;
       }
     }
-    ~Segment() { matcher_.path_.resize(size_); }
+    ~Segment() {
+      matcher_.path_.resize(size_);
+      matcher_.open_.pop_back();
+    }
     Segment(const Segment&) = delete;
     Segment& operator=(const Segment&) = delete;
 
@@ -262,6 +276,10 @@ class Matcher {
         place.node != no_index && named ? tree_.snapshot().version(tree_.node(place.node)) : 0;
     if (type.rewrite != nullptr && place.exists && version < type.version) {
       std::string at = tree_.flat() ? place.prefix : tree_.snapshot().path(place.node);
+      outdated_bytes_ += at.size() + path_.size();
+      if (outdated_bytes_ > max_outdated_bytes) {
+        return fail(Error(Errc::limit, "paths of older modules that take more than 64 MiB").path(path_));
+      }
       plan_.outdated.push_back({std::move(at), path_, &type, version});
       return;
     }
@@ -583,7 +601,7 @@ class Matcher {
       return visit_shared(*tied, type.element->container->at(type.container->at(object, 0), 0), place, depth + 1);
     }
     if (!place.exists && !there && has_aliases_ && !quiet_ && !allow_missing_.match(path_)) {
-      left_empty_.push_back(path_);
+      left_empty_.push_back(keep_path());
     }
     if (object == nullptr) {
       if (there) visit(*type.element, nullptr, place, depth + 1);
@@ -621,7 +639,7 @@ class Matcher {
 
   struct Shared {
     bool loaded = false;
-    std::string path;
+    std::uint32_t path = 0;  // in LoadPlan::paths
   };
 
   void visit_shared(const TypeInfo& type, void* object, const Place& place, int depth) {
@@ -644,7 +662,7 @@ class Matcher {
       }
       // What the constructor tied together and the file has apart is made apart.
       if (type.container->size(object) != 0 &&
-          !shared_.try_emplace(type.container->at(object, 0), Shared{true, path_}).second) {
+          !shared_.try_emplace(type.container->at(object, 0), Shared{true, keep_path()}).second) {
         visit_only(type, object, 0, place, depth);
       } else {
         visit_holder(type, object, place, depth);
@@ -655,7 +673,7 @@ class Matcher {
     if (object == nullptr || makes || replaces) return visit_holder(type, object, place, depth);
     if (type.container->size(object) == 0) return visit_holder(type, object, place, depth);
     // Loading in place: one of the names is enough; the first in the module's order is used.
-    const auto [found, first] = shared_.try_emplace(type.container->at(object, 0), Shared{false, path_});
+    const auto [found, first] = shared_.try_emplace(type.container->at(object, 0), Shared{false, keep_path()});
     Shared& shared = found->second;
     if (!there) {
       if (!first && shared.loaded) row(Report::What::tied, path_);
@@ -663,14 +681,14 @@ class Matcher {
     }
     if (!shared.loaded) {
       shared.loaded = true;
-      shared.path = path_;
+      shared.path = keep_path();
       if (mutate_ && named) from_file_.try_emplace(key, FromFile{object, type.container, false});
       const Tie outer = std::exchange(tie_, {});
       visit_holder(type, object, place, depth);
       tie_ = outer;
       return;
     }
-    const Tie outer = std::exchange(tie_, {&shared.path, path_.size()});
+    const Tie outer = std::exchange(tie_, {shared.path, path_.size()});
     const bool mutating = std::exchange(mutate_, false);
     visit(*type.element, type.container->at(object, 0), place, depth + 1);
     tie_ = outer;
@@ -681,12 +699,7 @@ class Matcher {
   /// Notes that what the file has here must be what is loaded under the first name of the shared object.
   void note_tie(const TensorOps* ops, const Value* value, std::uint32_t number) {
     if (quiet_) return;
-    TiedOp op{ops, value, number, keep_path(), static_cast<std::uint32_t>(path_.size()), 0, 0};
-    op.first = static_cast<std::uint32_t>(plan_.paths.size());
-    plan_.paths += *tie_.first;
-    plan_.paths += std::string_view(path_).substr(tie_.skip);
-    op.first_size = static_cast<std::uint32_t>(plan_.paths.size()) - op.first;
-    plan_.ties.push_back(op);
+    plan_.ties.push_back({ops, value, number, keep_path(), tie_.first, tie_.skip});
   }
 
   /// Everything below a place that is used under another name.
@@ -713,7 +726,7 @@ class Matcher {
     }
     const LeafView leaf = one ? one->leaf(0) : tree_.snapshot().leaf(node.index);
     if (ops.bind != nullptr) {
-      if (object != nullptr && tie_.first == nullptr) {
+      if (object != nullptr && tie_.first == PathStore::none) {
         ops.bind(object, one ? one->data() : tree_.snapshot().data(), one ? 0 : node.index);
       }
       row(Report::What::applied, path_);
@@ -725,8 +738,19 @@ class Matcher {
       number = static_cast<std::uint32_t>(tree_.snapshot().leaf_count() + plan_.ones.size());
       plan_.ones.push_back({*std::move(one), place.node});
     }
-    if (tie_.first != nullptr) return note_tie(&ops, nullptr, number);
-    plan_.tensors.push_back({number, &ops, object, keep_path(), static_cast<std::uint32_t>(path_.size())});
+    if (tie_.first != PathStore::none) return note_tie(&ops, nullptr, number);
+    plan_.tensors.push_back({number, &ops, object, keep_path()});
+  }
+
+  /// Bytes of tensors that the file can hold; as many as they take where they are not in a file.
+  std::uint64_t capacity() {
+    if (!capacity_) {
+      const SnapshotData& data = *tree_.snapshot().data();
+      std::uint64_t leaves = 0;
+      for (const LeafData& leaf : data.leaves) leaves = checked_add(leaves, leaf.bytes).value_or(UINT64_MAX);
+      capacity_ = data.capacity != 0 ? std::min(data.capacity, leaves) : leaves;
+    }
+    return *capacity_;
   }
 
   /// The rank that the tensor has to have; -1: any.
@@ -738,9 +762,16 @@ class Matcher {
   }
 
   std::uint32_t keep_path() {
-    const auto at = static_cast<std::uint32_t>(plan_.paths.size());
-    plan_.paths += path_;
-    return at;
+    if (open_.empty())
+      return root_path_ != PathStore::none ? root_path_ : root_path_ = plan_.paths.add(PathStore::none, "");
+    std::size_t first = open_.size();
+    while (first != 0 && open_[first - 1].stored == PathStore::none) --first;
+    for (; first != open_.size(); ++first) {
+      const std::size_t end = first + 1 != open_.size() ? open_[first + 1].begin : path_.size();
+      const std::string_view segment = std::string_view(path_).substr(open_[first].begin, end - open_[first].begin);
+      open_[first].stored = plan_.paths.add(first != 0 ? open_[first - 1].stored : PathStore::none, segment);
+    }
+    return open_.back().stored;
   }
 
   bool shape_fits(const TensorOps& ops, void* object, const LeafView& leaf) {
@@ -754,8 +785,15 @@ class Matcher {
     const std::uint64_t bytes = (elements ? byte_length(ops.dtype, *elements) : std::nullopt).value_or(UINT64_MAX);
     const bool countable = bytes != UINT64_MAX;
     if (countable) total_ = checked_add(total_, bytes).value_or(UINT64_MAX);
-    if (!countable || bytes > options_.limits.tensor_bytes || total_ > options_.limits.total_bytes) {
-      fail(Error(Errc::limit, "more tensor memory than Limits allow")
+    stored_ = checked_add(stored_, leaf.byte_size()).value_or(UINT64_MAX);
+    const Limits& limits = options_.limits;
+    const auto above = [](std::uint64_t n, std::uint64_t limit) { return limit != 0 && n > limit; };
+    // Without a bound of the caller: what the file can hold, at whatever dtypes the module has.
+    const bool multiplied = limits.total_bytes == 0 && stored_ > add_scaled(tensor_base, capacity(), max_tied_copies);
+    const bool beyond = limits.tensor_bytes == 0 && leaf.byte_size() > add_scaled(tensor_base, capacity(), 1);
+    if (!countable || above(bytes, limits.tensor_bytes) || above(total_, limits.total_bytes) || multiplied || beyond) {
+      fail(Error(Errc::limit, multiplied || beyond ? "more tensor memory than a file of this size can hold"
+                                                   : "more tensor memory than Limits allow")
                .path(path_)
                .found(countable ? std::to_string(bytes) + " bytes" : "2^64 bytes or more"));
       return false;
@@ -794,7 +832,7 @@ class Matcher {
       return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "value", describe(place));
     }
     const Value& value = *found;
-    if (tie_.first != nullptr) return note_tie(nullptr, &value, no_index);
+    if (tie_.first != PathStore::none) return note_tie(nullptr, &value, no_index);
     const auto fits = [&](auto read) {
       std::string_view expected;
       auto done = guarded([&]() -> Status {  // code of the user, which may throw
@@ -813,7 +851,7 @@ class Matcher {
       return;
     }
     if (ops.check != nullptr && !fits([&] { return ops.check(value); })) return;
-    plan_.values.push_back({&ops, object, &value, keep_path(), static_cast<std::uint32_t>(path_.size())});
+    plan_.values.push_back({&ops, object, &value, keep_path()});
   }
   /// A value that is a map or a list, whose format could not tell it from a module: its parts are entries of the file.
   /// Null where there is something else among them.
@@ -885,25 +923,34 @@ class Matcher {
   void find_unused() {
     const auto nodes = tree_.snapshot().nodes();
     bool renamed = false;
-    for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    const auto unused = [&](std::uint32_t i) {
       const NodeKind kind = nodes[i].kind;
-      if (used_[i] || (kind != NodeKind::tensor && kind != NodeKind::value && kind != NodeKind::alias)) continue;
-      const std::string path = tree_.snapshot().path(i);
-      if (kind == NodeKind::alias && used_[nodes[i].index]) {
+      return !used_[i] && (kind == NodeKind::tensor || kind == NodeKind::value || kind == NodeKind::alias);
+    };
+    std::uint32_t last = static_cast<std::uint32_t>(nodes.size());
+    while (last != 0 && !unused(last - 1)) --last;
+    RunningPath paths(*tree_.snapshot().data());
+    for (std::uint32_t i = 0; i < last; ++i) {
+      const std::string_view path = paths.of(i);  // of each, since it continues the one before
+      if (!unused(i)) continue;
+      if (nodes[i].kind == NodeKind::alias && used_[nodes[i].index]) {
         // A further name of what is loaded says nothing new, unless it is the older name of what was left empty.
         if (left_empty_.empty()) {
           row(Report::What::tied, path);
           continue;
         }
         if (!std::exchange(renamed, true)) {
-          for (const std::string& empty : left_empty_) row(Report::What::missing, empty);
-          missing_.insert(missing_.end(), left_empty_.begin(), left_empty_.end());
+          for (const std::uint32_t empty : left_empty_) {
+            const std::string shown = plan_.paths.shown(empty);
+            row(Report::What::missing, shown);
+            compare_later(missing_, shown);
+          }
         }
       }
       row(Report::What::unused, path);
-      unused_.push_back(path);
-      if (!allow_unused_.match(path)) {
-        fail(Error(Errc::unused, "the file has an entry that the module does not use").path(path));
+      compare_later(unused_, path);
+      if (!failed_ && !allow_unused_.match(path)) {
+        fail(Error(Errc::unused, "the file has an entry that the module does not use").path(std::string(path)));
       }
     }
   }
@@ -932,18 +979,27 @@ class Matcher {
   bool was_one_ = false;  // what is visited next: the field's flag
   /// Below a shared object that has been loaded under another name: that name, and the length of the path of this one.
   struct Tie {
-    const std::string* first = nullptr;
+    std::uint32_t first = PathStore::none;  // in LoadPlan::paths
     std::size_t skip = 0;
   } tie_;
-  bool has_aliases_ = false;             // the file has
-  std::vector<std::string> left_empty_;  // optionals and pointers that the file does not name
+  bool has_aliases_ = false;  // the file has
+  std::vector<std::uint32_t>
+      left_empty_;  // paths in LoadPlan::paths: optionals and pointers that the file does not name
   std::uint64_t visits_ = 0;
   std::optional<Error> failed_;
   std::string path_;
-  std::vector<std::string> missing_, unused_;
+  struct OpenSegment {
+    std::size_t begin;     // in path_
+    std::uint32_t stored;  // in LoadPlan::paths, once it has been kept
+  };
+  std::vector<OpenSegment> open_;
+  std::uint32_t root_path_ = PathStore::none;
+  std::uint64_t outdated_bytes_ = 0;
+  std::vector<std::string> missing_, unused_;  // that are short enough to be compared
   std::vector<bool> used_;
   std::vector<Moves> moves_;
-  std::uint64_t total_ = 0;
+  std::uint64_t total_ = 0, stored_ = 0;  // bytes of the tensors visited, in the module and in the file
+  std::optional<std::uint64_t> capacity_;
   std::unordered_map<const void*, Shared> shared_;
   struct FromFile {
     const void* object;  // the first shared pointer to it
@@ -954,6 +1010,40 @@ class Matcher {
 };
 
 }  // namespace
+
+std::uint32_t PathStore::add(std::uint32_t parent, std::string_view segment) {
+  const std::uint64_t above = parent != none ? parts_[parent].whole : 0;
+  parts_.push_back({text_.size(), above + segment.size(), static_cast<std::uint32_t>(segment.size()), parent});
+  text_ += segment;
+  return static_cast<std::uint32_t>(parts_.size() - 1);
+}
+
+std::string PathStore::text(std::uint32_t path) const {
+  std::string whole(static_cast<std::size_t>(parts_[path].whole), '\0');
+  for (; path != none; path = parts_[path].parent) {
+    const Part& part = parts_[path];
+    segment(part).copy(whole.data() + part.whole - part.size, part.size);
+  }
+  return whole;
+}
+
+std::string PathStore::shown(std::uint32_t path) const {
+  constexpr std::size_t max = Report::max_part_bytes;
+  if (parts_[path].whole <= 2 * max) return text(path);
+  // What is cut out anyway is left out: as much of both ends as is shown.
+  std::string both(2 * max, '\0');
+  for (std::uint32_t p = path; p != none; p = parts_[p].parent) {
+    const Part& part = parts_[p];
+    const std::uint64_t begin = part.whole - part.size;
+    const std::string_view all = segment(part);
+    if (begin < max) all.substr(0, static_cast<std::size_t>(max - begin)).copy(both.data() + begin, all.size());
+    const std::uint64_t tail = parts_[path].whole - max;  // where the last bytes begin
+    if (part.whole <= tail) continue;
+    const std::uint64_t from = std::max(begin, tail);
+    all.substr(static_cast<std::size_t>(from - begin)).copy(both.data() + max + (from - tail), all.size());
+  }
+  return shortened(both, max);
+}
 
 Status match(const Tree& tree, const TypeInfo& type, void* object, LoadMode mode, Walking walking,
              const LoadOptions& options, Report& report, LoadPlan& plan) {

@@ -16,19 +16,41 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
+/// Paths, each segment stored once: what lies below a long key of a map does not repeat it.
+class PathStore {
+ public:
+  static constexpr std::uint32_t none = 0xffffffff;
+  /// Adds a path: `segment` (with its dot, if it has one) behind the path `parent`, or a first segment.
+  std::uint32_t add(std::uint32_t parent, std::string_view segment);
+  std::string text(std::uint32_t path) const;
+  /// The same, cut as a Report cuts it; takes no longer for long paths.
+  std::string shown(std::uint32_t path) const;
+
+ private:
+  struct Part {
+    std::uint64_t begin, whole;  // of its segment in text_; bytes of the whole path
+    std::uint32_t size, parent;
+  };
+  std::string_view segment(const Part& part) const {
+    return std::string_view(text_).substr(static_cast<std::size_t>(part.begin), part.size);
+  }
+  std::vector<Part> parts_;
+  std::string text_;
+};
+
 /// A tensor to be written.
 struct TensorOp {
   std::uint32_t leaf;
   const TensorOps* ops;
   void* object;
-  std::uint32_t path, path_size;  // in LoadPlan::paths
+  std::uint32_t path;  // in LoadPlan::paths
 };
 
 struct ValueOp {
   const ValueOps* ops;
   void* object;
   const Value* value;  // of the snapshot, or of LoadPlan::put_together
-  std::uint32_t path, path_size;
+  std::uint32_t path;
 };
 
 /// A tensor of one element that the file has as a value, or at another rank (was_one).
@@ -43,8 +65,9 @@ struct TiedOp {
   const TensorOps* ops;  // null: a value
   const Value* value;    // null: a tensor
   std::uint32_t number;  // of the leaf
-  std::uint32_t path, path_size;
-  std::uint32_t first, first_size;  // path of what is loaded
+  std::uint32_t path;    // in LoadPlan::paths
+  std::uint32_t shared;  // path of the object's first name
+  std::size_t below;     // where in `path` begins what is below the object
 };
 
 struct LoadPlan {
@@ -55,13 +78,10 @@ struct LoadPlan {
   std::deque<Value> put_together;  // of entries of the file
   std::vector<OneElement> ones;
   std::vector<Outdated> outdated;  // where there are any, the plan is not to be carried out
-  std::string paths;               // one after the other
+  PathStore paths;
 
-  template <class Op>
-  std::string_view path(const Op& op) const {
-    return std::string_view(paths).substr(op.path, op.path_size);
-  }
-  std::string_view first(const TiedOp& op) const { return std::string_view(paths).substr(op.first, op.first_size); }
+  /// The path of what is loaded instead.
+  std::string first(const TiedOp& op) const { return paths.text(op.shared) + paths.text(op.path).substr(op.below); }
 };
 
 /// The patterns of an option; a list of thousands of plain paths takes no longer than one.

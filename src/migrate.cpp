@@ -256,6 +256,16 @@ class Rewriter {
 }  // namespace
 
 Result<Snapshot> rewritten(const Snapshot& snapshot, const std::vector<Outdated>& outdated) {
+  // The list of names has whole paths, and a file may repeat a long key in all of them.
+  constexpr std::uint64_t max_path_bytes = std::uint64_t{256} << 20;
+  std::uint64_t bytes = 0;
+  RunningPath paths(*snapshot.data());
+  for (std::uint32_t i = 0; i < snapshot.nodes().size(); ++i) bytes += paths.of(i).size();
+  if (bytes > max_path_bytes) {
+    return Error(Errc::limit, "the names of a file with modules of older versions take too much memory")
+        .expected("paths of at most 256 MiB together")
+        .found(std::to_string(bytes) + " bytes");
+  }
   return Rewriter(snapshot, outdated).run();
 }
 

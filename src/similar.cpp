@@ -32,16 +32,12 @@ std::size_t distance(std::string_view a, std::string_view b, std::size_t limit, 
 }  // namespace
 
 std::string_view most_similar(std::string_view name, const std::vector<std::string>& candidates) {
-  // More than a third of a name is another name. Long names and long lists are cut, so that a hostile file costs
-  // little.
-  constexpr std::size_t longest = 256;
-  constexpr std::size_t most = 2000;
-  if (name.size() > longest) return {};
+  if (name.size() > max_compared_bytes) return {};
   std::string_view best;
-  std::size_t limit = name.size() / 3 + 2;
+  std::size_t limit = name.size() / 3 + 2;  // more than a third of a name is another name
   std::vector<std::size_t> row;
-  for (std::size_t i = 0; i < std::min(candidates.size(), most); ++i) {
-    if (candidates[i].size() > longest) continue;
+  for (std::size_t i = 0; i < std::min(candidates.size(), max_compared_names); ++i) {
+    if (candidates[i].size() > max_compared_bytes) continue;
     const std::size_t d = distance(name, candidates[i], limit, row);
     if (d < limit) {
       limit = d;

@@ -11,6 +11,10 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
+/// Longer names, and more candidates, are passed over, so that a hostile file costs little.
+inline constexpr std::size_t max_compared_bytes = 256;
+inline constexpr std::size_t max_compared_names = 2000;
+
 /// The candidate that differs least from `name`, if that is little: "" where none is near.
 STELE_EXPORT std::string_view most_similar(std::string_view name, const std::vector<std::string>& candidates);
 

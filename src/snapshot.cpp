@@ -410,6 +410,7 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   data->origin = from.origin;
   data->verify = from.verify;
   data->in_order = from.in_order;
+  data->capacity = from.capacity;
   data->extras.reserve(from.extras.size());
   for (const LeafExtra& extra : from.extras) {
     data->extras.push_back({extra.id, extra.annotations ? std::make_unique<Annotations>(*extra.annotations) : nullptr});

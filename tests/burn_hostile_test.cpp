@@ -86,10 +86,12 @@ TEST_CASE("burn hostile: lengths beyond what remains") {
     CHECK(error.expected() == "at most 4");
   }
   CHECK(refused(of("\xdb\xff\xff\xff\xff"), Errc::limit).offset() == at + 5);
-  // Each of so many values takes memory, and the file is small.
+  // Each of so many values takes memory, and the file is small: the caller's bound is kept.
   std::string many = "\xdd" + big(std::uint64_t{4} << 20U, 4);
   many.resize(many.size() + (std::size_t{4} << 20U), '\xc0');
-  refused(of(many), Errc::limit);
+  LoadOptions bounded;
+  bounded.limits.index_bytes = std::uint64_t{16} << 20;
+  CHECK(code_of(BurnRecorder<>().open(bytes_of(of(many)), bounded)) == Errc::limit);
   refused(of(tensor(bin(""), many)), Errc::malformed);
 
   const std::string beyond[] = {"\xfb\xff\xff"s, "\xfc\xff\xff\xff\xff"s, "\xfd" + std::string(8, '\xff')};

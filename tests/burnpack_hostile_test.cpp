@@ -113,7 +113,11 @@ TEST_CASE("burnpack: descriptions that are no CBOR, or say something else") {
                     Errc::duplicate, "t");
   // A list of a byte each here is forty times as much in memory.
   std::string nulls = "\x9a\x00\x10\x00\x00"s + std::string(1 << 20, '\xf6');
-  check_description(entry({dtype, cbor_map({cbor("QFloat"), nulls})}), Errc::limit, "t");
+  check_description(entry({dtype, cbor_map({cbor("QFloat"), nulls})}), Errc::malformed, "t");
+  LoadOptions bounded;
+  bounded.limits.index_bytes = std::uint64_t{16} << 20;
+  const std::string listed = pack_file(entry({dtype, cbor_map({cbor("QFloat"), nulls})}), "");
+  CHECK(code_of(burnpack.open(bytes_of(listed), bounded)) == Errc::limit);
 }
 
 TEST_CASE("burnpack: what stands in a tensor's entry") {

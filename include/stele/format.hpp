@@ -96,7 +96,8 @@ class STELE_EXPORT Format {
   virtual bool recognises_folder(const Bundle& folder) const;
   /// Whether a folder holds nothing but what this format writes, and so may be replaced whole. Errors: exists.
   virtual Status may_replace(const Bundle& folder) const;
-  /// Reads headers and index only; the leaves keep the source. Allocates at most twice the source's size + 16 MiB.
+  /// Reads headers and index only; the leaves keep the source. Memory is bounded by
+  /// what the source holds (docs/faults.md), or by Limits::index_bytes.
   virtual Result<Snapshot> open(SourcePtr source, const OpenContext& context) const = 0;
   /// Reads every byte of a file, and checks all that can be checked. Adds a row Report::What::unchecked for each part
   /// of the file that no checksum covers; "contents" stands for all of it. Errors: as open() and reading the leaves.

@@ -18,11 +18,14 @@
 namespace stele {
 inline namespace v0 {
 
-/// Bounds on what bytes from outside may ask for.
+/// Bounds on the memory that a file can ask for. 0 is the default of each: what a file of its size and format can
+/// honestly hold (docs/faults.md has the factors).
 struct Limits {
-  /// Memory of one tensor, and of all tensors of a load together.
-  std::uint64_t tensor_bytes = std::uint64_t{1} << 46;
-  std::uint64_t total_bytes = std::uint64_t{1} << 46;
+  /// Memory of one tensor, and of all tensors of a load together, in bytes.
+  std::uint64_t tensor_bytes = 0;
+  std::uint64_t total_bytes = 0;
+  /// Memory that opening a file takes beside the tensors, in bytes: names, shapes, values, metadata.
+  std::uint64_t index_bytes = 0;
 };
 
 /// How far a save or load is, in bytes of tensors. A load that verifies first passes over them twice: `total` counts

@@ -12,6 +12,7 @@
 
 #include "../zip/zip.hpp"
 #include "arrays.hpp"
+#include "limits.hpp"
 #include "lines.hpp"
 #include "stele/checkpoint.hpp"
 
@@ -44,7 +45,7 @@ extern const LeafOps stored_ops;
 
 class File : public std::enable_shared_from_this<File> {
  public:
-  static Result<std::shared_ptr<File>> open(SourcePtr source);
+  static Result<std::shared_ptr<File>> open(SourcePtr source, const Limits& limits);
 
   const zip::Directory& directory() const noexcept { return *directory_; }
   const std::vector<std::string>& tags() const noexcept { return tags_; }
@@ -60,8 +61,8 @@ class File : public std::enable_shared_from_this<File> {
   Result<std::optional<Bytes>> read(std::string_view tag, std::string_view rest);
 
   /// Memory that opening may still take; what is gone again can be given back.
-  std::uint64_t memory() const noexcept { return memory_; }
-  void set_memory(std::uint64_t bytes) noexcept { memory_ = bytes; }
+  const IndexBudget& memory() const noexcept { return memory_; }
+  void set_memory(const IndexBudget& memory) noexcept { memory_ = memory; }
 
   Result<Snapshot> parameters(std::string_view tag);
   Result<Checkpoint> checkpoint(std::string_view tag);
@@ -71,7 +72,7 @@ class File : public std::enable_shared_from_this<File> {
   bool has_checked(const zip::Entry& entry) const { return checked_.contains(&entry); }
 
  private:
-  bool spend(std::uint64_t bytes) noexcept;
+  bool spend(std::uint64_t bytes) noexcept { return memory_.take(bytes); }
   Result<Stored> open_array(const zip::Entry& entry);
   Result<std::span<const std::byte>> window(const zip::Entry& entry);
   Result<std::uint64_t> place(const zip::Entry& entry);
@@ -87,8 +88,8 @@ class File : public std::enable_shared_from_this<File> {
   std::unordered_map<const zip::Entry*, std::uint32_t> known_;
   std::deque<Stored> arrays_;
   std::unordered_set<const zip::Entry*> checked_;
-  std::uint64_t memory_ = 0;  // that may still be taken
-  Bytes window_;              // bytes of the file, for headers that lie close to each other
+  IndexBudget memory_;
+  Bytes window_;  // bytes of the file, for headers that lie close to each other
   std::uint64_t window_begin_ = 0;
 };
 

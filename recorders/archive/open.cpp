@@ -29,15 +29,9 @@ const LeafOps stored_ops{.locate = [](const void* at, std::uint64_t) -> SourceRa
   return {s.source.get(), s.offset, 0, s.crc, s.checked, zip::crc32};
 }};
 
-bool File::spend(std::uint64_t bytes) noexcept {
-  const bool enough = bytes <= memory_;
-  memory_ -= enough ? bytes : memory_;
-  return enough;
-}
-
 namespace {
 
-Error too_much() { return Error(Errc::limit, "more names, arrays and texts than a file of this size may have"); }
+Error too_much() { return index_error("more names, arrays and texts than a file of this size may have"); }
 
 Error too_many_kinds() {
   return Error(Errc::limit, "more kinds of optimizer state than there may be").expected(std::to_string(most_kinds));
@@ -47,16 +41,21 @@ Error missing(std::string name) { return Error(Errc::malformed, "an entry is mis
 
 }  // namespace
 
-Result<std::shared_ptr<File>> File::open(SourcePtr source) {
+Result<std::shared_ptr<File>> File::open(SourcePtr source, const Limits& limits) {
   auto file = std::make_shared<File>();
-  file->memory_ = 2 * source->size() + (std::uint64_t{16} << 20);
-  STELE_TRY_ASSIGN(file->directory_, zip::Directory::open(std::move(source), file->memory_));
+  file->memory_ = IndexBudget(limits, source->size(), index_rate::entry);
+  STELE_TRY_ASSIGN(file->directory_, zip::Directory::open(std::move(source), file->memory_.left()));
   std::uint64_t taken = 0;
-  for (const zip::Entry& e : file->directory_->entries()) taken += sizeof e + 64 + e.name.size();
+  bool compressed = false;
+  for (const zip::Entry& e : file->directory_->entries()) {
+    taken += sizeof e + 64 + e.name.size();
+    compressed = compressed || e.method == zip::deflated;
+  }
+  if (compressed) file->memory_.admit_compressed();
   if (!file->spend(taken)) return too_much();
   const zip::Entry* tags = file->directory_->find("tags.txt");
   if (tags == nullptr) return Error(Errc::malformed, "not an archive of models: it has no tags.txt");
-  STELE_TRY_ASSIGN(const Bytes text, file->directory_->read(*tags, file->memory_));
+  STELE_TRY_ASSIGN(const Bytes text, file->directory_->read(*tags, file->memory_.left()));
   // Of each line three strings are made, and an entry of a table.
   const auto lines =
       static_cast<std::uint64_t>(std::count(text.span().begin(), text.span().end(), std::byte{'\n'})) + 1;
@@ -96,8 +95,8 @@ Result<std::optional<Bytes>> File::read(std::string_view tag, std::string_view r
   const std::string name = entry_name(tag, rest);
   const zip::Entry* entry = directory_->find(name);
   if (entry == nullptr) return std::optional<Bytes>();
-  if (entry->size > memory_) return too_much().path(name);
-  auto bytes = directory_->read(*entry, memory_);
+  if (entry->size > memory_.left()) return too_much().path(name);
+  auto bytes = directory_->read(*entry, memory_.left());
   if (!bytes) return std::move(bytes).error().path(name);
   spend(bytes->size());
   return std::optional(*std::move(bytes));
@@ -110,7 +109,7 @@ Result<std::vector<Line>> File::lines(std::string_view tag, Kind kind) {
     if (kind == Kind::updater) return std::vector<Line>();
     return missing(entry_name(tag, rest));
   }
-  auto lines = parse_lines({reinterpret_cast<const char*>(bytes->data()), bytes->size()}, memory_);
+  auto lines = parse_lines({reinterpret_cast<const char*>(bytes->data()), bytes->size()}, memory_.left());
   if (!lines) return std::move(lines).error().file(entry_name(tag, rest));
   std::uint64_t taken = 0;
   for (const Line& l : *lines) taken += sizeof l + l.name.size() + l.kind.size() + l.arrays.size() * 64;
@@ -197,8 +196,8 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
   }
   if (!head) {
     // Not of our making: something lies behind its content. Read and checked whole, once.
-    if (entry.size > memory_) return too_much();
-    STELE_TRY_ASSIGN(const Bytes bytes, directory_->read(entry, memory_));
+    if (entry.size > memory_.left()) return too_much();
+    STELE_TRY_ASSIGN(const Bytes bytes, directory_->read(entry, memory_.left()));
     STELE_TRY_ASSIGN(head, samediff::read_head(bytes.span(), entry.size));
     if (!head) return Error(Errc::malformed, "not an array");
     know(bytes.span());
@@ -303,13 +302,15 @@ Result<Snapshot> File::parameters(std::string_view tag) {
   }
   STELE_TRY_ASSIGN(const std::optional<Bytes> bytes, read(tag, "metadata.json"));
   if (bytes) {
+    // What is compressed has room of its own.
+    const zip::Entry* entry = directory_->find(entry_name(tag, "metadata.json"));
+    memory_.admit(entry->compressed, index_rate::index);
     if (!spend(3 * bytes->size())) return too_much();
     std::map<std::string, std::string> metadata;
     STELE_TRY(read_metadata({reinterpret_cast<const char*>(bytes->data()), bytes->size()}, metadata));
     if (const auto extras = metadata.find(std::string(flat_key)); extras != metadata.end()) {
       STELE_TRY(add_flat_extras(
-          extras->second, arrays.builder(), [&](std::string_view n) { return arrays.node(n); },
-          static_cast<std::size_t>(memory_)));
+          extras->second, arrays.builder(), [&](std::string_view n) { return arrays.node(n); }, memory_));
       metadata.erase(extras);
     }
     arrays.builder().set_metadata(std::move(metadata));
@@ -323,7 +324,7 @@ Result<Checkpoint> File::checkpoint(std::string_view tag) {
   Training training;
   STELE_TRY_ASSIGN(const std::optional<Bytes> config, read(tag, "trainingConfig.fb"));
   if (config) {
-    auto read = read_training(config->span(), memory_);
+    auto read = read_training(config->span(), memory_.left());
     if (!read) return std::move(read).error().file(entry_name(tag, "trainingConfig.fb"));
     training = *std::move(read);
     if (!training.json.empty()) {
@@ -334,7 +335,7 @@ Result<Checkpoint> File::checkpoint(std::string_view tag) {
   if (graph) {
     // Strings and lists as values take many times what they take in the file: more than opening parameters may.
     const std::string name = entry_name(tag, "graph.fb");
-    auto read = read_graph(graph->span(), memory_ + 16 * directory_->find(name)->compressed);
+    auto read = read_graph(graph->span(), memory_.left() + 16 * directory_->find(name)->compressed);
     if (!read) return std::move(read).error().file(name);
     out.graph = *std::move(read);
   }
@@ -437,8 +438,8 @@ bool ArchiveFormat::recognises(std::span<const std::byte> head, std::uint64_t) c
          (length > name.size() && !name.starts_with("model.shard"));
 }
 
-Result<Snapshot> ArchiveFormat::open(SourcePtr source, const OpenContext&) const {
-  STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source)));
+Result<Snapshot> ArchiveFormat::open(SourcePtr source, const OpenContext& context) const {
+  STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source), context.options().limits));
   STELE_TRY_ASSIGN(const std::string tag, file->find_tag(options_.tag));
   return file->parameters(tag);
 }
@@ -460,7 +461,7 @@ Result<std::vector<std::string>> archive_tags(const detail::From& from) {
   return detail::guarded([&]() -> Result<std::vector<std::string>> {
     STELE_TRY_ASSIGN(SourcePtr source, from.open(".zip", default_load_options()));
     STELE_TRY(detail::check_kind(*source, false));
-    STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source)));
+    STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source), {}));
     return file->tags();
   });
 }
@@ -469,7 +470,7 @@ Result<Checkpoint> open_archive(const detail::From& from, std::string_view tag, 
   return detail::guarded([&]() -> Result<Checkpoint> {
     STELE_TRY_ASSIGN(SourcePtr source, from.open(".zip", options));
     STELE_TRY(detail::check_kind(*source, false));
-    STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source)));
+    STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source), options.limits));
     STELE_TRY_ASSIGN(const std::string name, file->find_tag(tag));
     return file->checkpoint(name);
   });

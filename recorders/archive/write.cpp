@@ -383,7 +383,7 @@ class Rewriter {
     for (const std::string& tag : old_.tags()) {
       if (same_tag(tag, dropped_)) continue;
       for (const Kind kind : {Kind::params, Kind::updater}) {
-        const std::uint64_t memory = old_.memory();
+        const IndexBudget memory = old_.memory();
         STELE_TRY_ASSIGN(std::vector<Line> lines, old_.lines(tag, kind));
         old_.set_memory(memory);
         bool changed = false;
@@ -500,7 +500,7 @@ Status fill_pool(File& file, const std::string& dropped, Pool& pool) {
   for (const std::string& tag : file.tags()) {
     if (same_tag(tag, dropped)) continue;
     for (const Kind kind : {Kind::params, Kind::updater}) {
-      const std::uint64_t memory = file.memory();
+      const IndexBudget memory = file.memory();
       STELE_TRY_ASSIGN(const std::vector<Line> lines, file.lines(tag, kind));
       file.set_memory(memory);
       for (const Line& line : lines) {
@@ -608,7 +608,7 @@ Result<Report> edit_archive(const ArchiveFormat& format, PrecisionSpec precision
   const std::string full = with_extension(path, format.extension());
   return guarded(full, [&]() -> Result<Report> {
     STELE_TRY_ASSIGN(SourcePtr source, open_file(full));
-    STELE_TRY_ASSIGN(const auto old, archive::File::open(std::move(source)));
+    STELE_TRY_ASSIGN(const auto old, archive::File::open(std::move(source), {}));
     std::string name(tag);
     STELE_TRY(archive::check_tag(name));
     std::vector<std::string> tags = old->tags();
@@ -646,7 +646,7 @@ Status remove_archive_tag(const std::string& path, std::string_view tag, const S
   const std::string full = detail::with_extension(path, ".zip");
   return detail::guarded(full, [&]() -> Status {
     STELE_TRY_ASSIGN(SourcePtr source, open_file(full));
-    STELE_TRY_ASSIGN(const auto old, detail::archive::File::open(std::move(source)));
+    STELE_TRY_ASSIGN(const auto old, detail::archive::File::open(std::move(source), {}));
     if (tag.empty()) return Error(Errc::invalid_argument, "no tag is named");
     STELE_TRY_ASSIGN(const std::string dropped, old->find_tag(tag));
     std::vector<std::string> tags = old->tags();

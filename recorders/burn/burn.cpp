@@ -146,8 +146,9 @@ constexpr std::uint64_t damage_search = std::uint64_t{64} << 20;
 /// deepest nesting, is below 192 characters), and the structure between them (as much as opening may take).
 constexpr std::uint64_t max_text_of_byte = 192;
 std::uint64_t inflated_bound(std::uint64_t stored, const Limits& limits) {
-  const std::uint64_t most = std::min(limits.total_bytes, UINT64_MAX / 2 / max_text_of_byte);
-  return most * max_text_of_byte + 64 * std::min(stored, UINT64_MAX / 256) + (std::uint64_t{16} << 20);
+  if (limits.total_bytes == 0) return detail::add_scaled(0, stored, detail::max_deflate_ratio);
+  return detail::add_scaled(detail::add_scaled(detail::compressed_index_base, stored, detail::index_rate::compressed),
+                            limits.total_bytes, max_text_of_byte);
 }
 
 /// Errors: not_representable (an era that is read only).
@@ -211,9 +212,12 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
   }
   if (auto error = too_old(text_of(read))) return std::move(*error);
   const BurnEncoding encoding = encoding_of(text_of(read));
-  // What opening may take: of JSON a node may be two characters (docs/design.md).
-  const std::uint64_t factor = encoding != BurnEncoding::json ? 2 : gzip ? 64 : 40;
-  const std::uint64_t memory = factor * stored + (std::uint64_t{16} << 20);
+  const std::uint64_t rate = gzip                             ? detail::index_rate::compressed
+                             : encoding == BurnEncoding::json ? detail::index_rate::character
+                                                              : detail::index_rate::token;
+  detail::IndexBudget budget(context.options().limits, stored, rate);
+  if (gzip) budget.admit_compressed();
+  const std::uint64_t memory = budget.left();
   auto opened = [&]() -> Result<Snapshot> {
     switch (encoding) {
       case BurnEncoding::mpk:

@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "flat.hpp"
+#include "limits.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "types.hpp"
@@ -34,12 +35,15 @@ constexpr LeafOps pack_ops{.locate = [](const void* at, std::uint64_t number) ->
 
 class PackOpener {
  public:
-  explicit PackOpener(SourcePtr source) : pack_(std::make_shared<Pack>()) { pack_->source = std::move(source); }
+  PackOpener(SourcePtr source, const Limits& limits) : pack_(std::make_shared<Pack>()), limits_(limits) {
+    pack_->source = std::move(source);
+  }
 
   Result<Snapshot> run() {
     STELE_TRY(read_header());
-    memory_ = 2 * pack_->source->size() + (std::uint64_t{16} << 20) - pack_->description.size();
-    STELE_TRY_ASSIGN(index_, read_description(pack_->description.span(), memory_));
+    memory_ = IndexBudget(limits_, pack_->source->size());
+    memory_.admit(pack_->description.size(), index_rate::index);
+    STELE_TRY_ASSIGN(index_, read_description(pack_->description.span(), memory_.left()));
     STELE_TRY(find_data());
     STELE_TRY(add_tensors());
     return finish();
@@ -176,7 +180,7 @@ class PackOpener {
                                             [&](std::uint32_t i, std::string_view n) { return index_.name(i) < n; });
         return found != index_.by_name.end() && index_.name(*found) == wanted ? nodes_[*found] : no_index;
       };
-      STELE_TRY(add_flat_extras(extras->second, builder_, find, static_cast<std::size_t>(memory_)));
+      STELE_TRY(add_flat_extras(extras->second, builder_, find, memory_));
       index_.metadata.erase(extras);
     } else {
       for (std::uint32_t& i : index_.by_name) i = nodes_[i];
@@ -195,7 +199,8 @@ class PackOpener {
   PackIndex index_;
   std::vector<std::uint32_t> order_;  // of the entries in the file
   std::vector<std::uint32_t> nodes_;  // of the entries, then of the scalars
-  std::uint64_t memory_ = 0;          // that may still be taken
+  const Limits& limits_;
+  IndexBudget memory_;
 };
 
 bool keeps(std::string_view annotation) { return annotation == dtype_note || annotation == shape_note; }
@@ -219,8 +224,8 @@ bool BurnpackFormat::recognises(std::span<const std::byte> head, std::uint64_t) 
          detail::load_le<std::uint32_t>(head.data()) == detail::burn::burnpack_magic;
 }
 
-Result<Snapshot> BurnpackFormat::open(SourcePtr source, const OpenContext&) const {
-  return detail::in_host_order(detail::burn::PackOpener(std::move(source)).run());
+Result<Snapshot> BurnpackFormat::open(SourcePtr source, const OpenContext& context) const {
+  return detail::in_host_order(detail::burn::PackOpener(std::move(source), context.options().limits).run());
 }
 
 }  // namespace v0

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "limits.hpp"
 #include "named.hpp"
 #include "stele/format.hpp"
 
@@ -69,7 +70,7 @@ class Budget {
   /// Of one more node, with a name and a shape. Errors: limit.
   Status node(std::size_t name, std::size_t rank, std::uint64_t offset) {
     const std::uint64_t bytes = sizeof(Node) + 64 + 3 * name + 3 * sizeof(Extent) * rank;
-    if (bytes > left_) return Error(Errc::limit, "fewer parameters for a file of this size").offset(offset);
+    if (bytes > left_) return index_error("more parameters than a file of this size may have").offset(offset);
     left_ -= bytes;
     return {};
   }

@@ -9,6 +9,7 @@
 #include "hash.hpp"
 #include "json/json.hpp"
 #include "leaves.hpp"
+#include "limits.hpp"
 #include "numbers.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/recorders/json.hpp"
@@ -22,15 +23,22 @@ namespace json = detail::json;
 
 namespace {
 
-// What a node may take in memory for each character of its text: "1," is a Node and a Value.
-constexpr std::uint64_t most_per_character = 40;
-// A compressed document may be so many times as large as its file, where it says little but structure.
-constexpr std::uint64_t most_per_compressed_byte = 64;
-constexpr std::uint64_t most_in_any_case = std::uint64_t{16} << 20;
+detail::IndexBudget budget_of(const Limits& limits, const Source& source, json::Coding coding) {
+  const bool plain = coding == json::Coding::plain;
+  detail::IndexBudget budget(limits, source.size(),
+                             plain ? detail::index_rate::character : detail::index_rate::compressed);
+  if (!plain) budget.admit_compressed();
+  return budget;
+}
 
-std::uint64_t budget_of(const Source& source, json::Coding coding) {
-  const std::uint64_t factor = coding == json::Coding::plain ? most_per_character : most_per_compressed_byte;
-  return checked_mul(source.size(), factor).value_or(UINT64_MAX / 2) + most_in_any_case;
+/// Bytes of tensors that a document of that many bytes can hold: "0," may be a number of 8 bytes, and more is 1 part of
+/// a complex one.
+std::uint64_t capacity_of(const Source& source, json::Coding coding) {
+  constexpr std::uint64_t max_bytes_per_character = 4;
+  const std::uint64_t ratio = coding == json::Coding::zstd   ? detail::max_zstd_ratio
+                              : coding == json::Coding::gzip ? detail::max_deflate_ratio
+                                                             : 1;
+  return detail::add_scaled(0, source.size(), ratio * max_bytes_per_character);
 }
 
 constexpr std::string_view string_key = "$str:";
@@ -112,7 +120,8 @@ Status same(const json::Document& document, std::uint64_t budget) {
 
 class Opener {
  public:
-  explicit Opener(SourcePtr source) : source_(std::move(source)), document_(std::make_shared<json::Document>()) {
+  Opener(SourcePtr source, const Limits& limits)
+      : source_(std::move(source)), limits_(limits), document_(std::make_shared<json::Document>()) {
     document_->file = source_->name();
   }
 
@@ -121,18 +130,19 @@ class Opener {
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source_->size(), sizeof head));
     STELE_TRY(source_->read_at(0, {head, size}));
     const json::Coding coding = json::coding_of({head, size});
-    memory_ = budget_of(*source_, coding);
-    STELE_TRY_ASSIGN(json::OpenedText opened, json::open_text(source_, coding, memory_ / 2));
+    memory_ = budget_of(limits_, *source_, coding);
+    STELE_TRY_ASSIGN(json::OpenedText opened, json::open_text(source_, coding, memory_.left() / 2));
     document_->text = std::move(opened.text);
     builder_.data().in_order = document_->text->in_order();
+    builder_.data().capacity = capacity_of(*source_, coding);
     json::Skeleton& skeleton = document_->skeleton;
     indexed_ = !opened.index.empty();
     if (indexed_) {
       STELE_TRY_ASSIGN(skeleton, json::decode_index(std::move(opened.index), opened.size));
     } else {
-      STELE_TRY_ASSIGN(skeleton, json::make_skeleton(*document_->text, memory_));
+      STELE_TRY_ASSIGN(skeleton, json::make_skeleton(*document_->text, memory_.left()));
     }
-    memory_ -= std::min<std::uint64_t>(memory_, skeleton.text.size() + skeleton.data.size() * sizeof(json::Data));
+    memory_.take(skeleton.text.size() + skeleton.data.size() * sizeof(json::Data));
     json::Reader in(skeleton.text, {0, true, json::kDeepest});
     in_ = &in;
     if (!parse()) {
@@ -148,7 +158,9 @@ class Opener {
     builder_.set_metadata(std::move(metadata_));
     builder_.keep(document_);
     if (indexed_)
-      builder_.data().verify = [d = document_, budget = budget_of(*source_, coding)] { return same(*d, budget); };
+      builder_.data().verify = [d = document_, budget = budget_of(limits_, *source_, coding).left()] {
+        return same(*d, budget);
+      };
     return builder_.finish();
   }
 
@@ -185,11 +197,8 @@ class Opener {
     return std::move(error).file(document_->file);
   }
   bool take(std::uint64_t bytes) {
-    if (bytes > memory_) {
-      return fail(Error(Errc::limit, "a document whose structure takes more memory than its size allows"));
-    }
-    memory_ -= bytes;
-    return true;
+    if (memory_.take(bytes)) return true;
+    return fail(detail::index_error("a document whose structure takes more memory than its size allows"));
   }
 
   // ---- the document ----
@@ -248,7 +257,8 @@ class Opener {
   bool read_value(Value& out) {
     std::string_view raw;
     if (in_->peek() == json::Kind::none) return fail(Errc::malformed, "a value");
-    if (!in_->skip_value(&raw) || !take(raw.size() * most_per_character / 2)) return false;
+    if (!in_->skip_value(&raw) || !take(raw.size() * (raw.starts_with('"') ? 2 : detail::index_rate::character / 2)))
+      return false;
     const auto base = static_cast<std::uint64_t>(raw.data() - document_->skeleton.text.data());
     json::Reader inner(raw, {base, true, json::kMaxDepth});
     auto r = json::read_value(inner, out, json::kMaxValueBytesPerByte * raw.size() + 1024);
@@ -599,7 +609,8 @@ class Opener {
   }
 
   SourcePtr source_;
-  std::uint64_t memory_;  // that may still be taken
+  const Limits& limits_;
+  detail::IndexBudget memory_;
   std::shared_ptr<json::Document> document_;
   SnapshotBuilder builder_;
   json::Reader* in_ = nullptr;
@@ -681,8 +692,8 @@ Result<Report> JsonFormat::verify(SourcePtr source,  // NOLINT(performance-unnec
   return detail::verify_packed(*this, source, context);
 }
 
-Result<Snapshot> JsonFormat::open(SourcePtr source, const OpenContext&) const {
-  return detail::in_host_order(Opener(std::move(source)).run());
+Result<Snapshot> JsonFormat::open(SourcePtr source, const OpenContext& context) const {
+  return detail::in_host_order(Opener(std::move(source), context.options().limits).run());
 }
 
 }  // namespace v0

@@ -436,7 +436,7 @@ class Seekable {
       at.plain += plain;
       // Without text: only the first, and the last, which may be an index.
       const bool last = i + 1 == count;
-      const std::uint64_t most = plain != 0 ? ZSTD_compressBound(plain) : last ? budget_ : i == 0 ? 16 : 0;
+      const std::uint64_t most = plain != 0 ? ZSTD_compressBound(plain) : last ? size : i == 0 ? 16 : 0;
       if (plain > largest_frame || at.stored - frames_.back().stored > most) return false;
     }
     frames_.push_back(at);
@@ -448,7 +448,12 @@ class Seekable {
     const FramedText::Frame& frame = frames_[frames_.size() - 2];
     const std::uint64_t size = frames_.back().stored - frame.stored;
     const auto bad = [&](const char* text) { return damaged(*source_, frame.stored, text); };
-    if (size < head || size > budget_) return bad("an index of a size that it cannot have");
+    if (size < head) return bad("an index of a size that it cannot have");
+    if (size > budget_) {
+      return Error(Errc::limit, "an index that takes more memory than its file allows")
+          .file(source_->name())
+          .offset(frame.stored);
+    }
     Bytes bytes(static_cast<std::size_t>(size));
     STELE_TRY(source_->read_at(frame.stored, bytes.span()));
     const std::byte* p = bytes.data();

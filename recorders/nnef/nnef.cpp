@@ -7,6 +7,7 @@
 #include "../tar/tar.hpp"
 #include "files.hpp"
 #include "fill.hpp"
+#include "limits.hpp"
 #include "parallel.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/bundle.hpp"
@@ -59,7 +60,7 @@ std::string path_of(std::string_view label) {
 
 class Opener {
  public:
-  explicit Opener(std::shared_ptr<const Bundle> bundle) : bundle_(std::move(bundle)) {}
+  Opener(std::shared_ptr<const Bundle> bundle, const Limits& limits) : bundle_(std::move(bundle)), memory_(limits, 0) {}
 
   Result<Snapshot> run() {
     builder_.set_flat();
@@ -126,6 +127,10 @@ class Opener {
       if (source.error().code() != Errc::invalid_argument) return std::move(source).error().path(path);
       return Error(Errc::malformed, "a label that is no path within the folder").path(path).found(std::string(label));
     }
+    memory_.admit((*source)->size(), detail::index_rate::entry);
+    if (!memory_.take(entry_memory + 6 * path.size())) {
+      return detail::index_error("more tensors than files of this size may have").path(path);
+    }
     auto tensor = nnef::read_header(**source);
     if (!tensor) return std::move(tensor).error().path(path).file((*source)->name());
     STELE_TRY(check_shape(tensor->shape()));
@@ -135,7 +140,11 @@ class Opener {
     return {};
   }
 
+  /// What a tensor takes: an open file, two tables of labels, node, leaf and annotations.
+  static constexpr std::uint64_t entry_memory = 1024;
+
   std::shared_ptr<const Bundle> bundle_;
+  detail::IndexBudget memory_;
   SnapshotBuilder builder_;
   std::map<std::string, std::string> labels_;  // by their small letters
   std::map<std::string, std::vector<Extent>, std::less<>> shapes_;
@@ -379,14 +388,14 @@ Result<Report> NnefFormat::verify(SourcePtr source,  // NOLINT(performance-unnec
 }
 
 Result<Snapshot> NnefFormat::open(SourcePtr source, const OpenContext& context) const {
-  if (source->is_folder()) return detail::in_host_order(Opener(source->bundle()).run());
+  if (source->is_folder()) return detail::in_host_order(Opener(source->bundle(), context.options().limits).run());
   std::byte magic[2] = {};
   if (source->size() >= sizeof magic) STELE_TRY(source->read_at(0, magic));
   if (magic[0] == std::byte{0x4e} || options_.container == NnefContainer::tensor) {
     return detail::in_host_order(open_tensor(std::move(source), context));
   }
-  STELE_TRY_ASSIGN(auto bundle, tar::open(std::move(source)));
-  return detail::in_host_order(Opener(std::move(bundle)).run());
+  STELE_TRY_ASSIGN(auto bundle, tar::open(std::move(source), context.options().limits));
+  return detail::in_host_order(Opener(std::move(bundle), context.options().limits).run());
 }
 
 Status NnefFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {

@@ -160,7 +160,9 @@ class Opener {
         return Error(Errc::malformed, "a record that does not fill its frame").offset(record->end());
       }
       at = record->end();
-      STELE_TRY(spend(sizeof(Entry) + sizeof(Node) + sizeof(detail::LeafData) + sizeof(Extent) * record->rank, at));
+      // Arrays that grow hold three times their content.
+      STELE_TRY(spend(
+          3 * (sizeof(Entry) + sizeof(Node) + sizeof(detail::LeafData) + sizeof(Extent) * record->rank) + 64, at));
       records.push_back(std::move(*record));
     }
     if (named_ && records.size() != wanted_.size()) {
@@ -292,8 +294,8 @@ class Opener {
     }
     for (std::size_t i = 0; i < files.size(); ++i) {
       STELE_TRY_ASSIGN(SourcePtr file, detail::open_of_set(bundle_, files[i], i));
-      std::uint64_t memory = file->size() + (std::uint64_t{1} << 20);
-      auto record = read_record(*file, 0, file->size(), memory);
+      memory_.admit(file->size(), detail::index_rate::record);
+      auto record = read_record(*file, 0, file->size(), memory_);
       if (!record) return std::move(record).error().path(files[i]).file(file->name());
       if (record->end() != file->size()) {
         return Error(Errc::malformed, "bytes behind the tensor")
@@ -330,9 +332,8 @@ class Opener {
 
   /// Counts memory against the bound of Format::open.
   Status spend(std::uint64_t bytes, std::uint64_t at) {
-    if (bytes > memory_) return Error(Errc::limit, "fewer tensors for a file of this size").offset(at);
-    memory_ -= bytes;
-    return {};
+    return memory_.take(bytes) ? Status()
+                               : detail::index_error("more tensors than a file of this size may have").offset(at);
   }
 
   Error at_name(std::size_t i, Error error) const {
@@ -347,7 +348,7 @@ class Opener {
   bool named_ = false;  // wanted_ says which tensors there are
   std::vector<Wanted> wanted_;
   std::vector<Wanted> other_order_;  // the same in the PaddleOrder that was not asked for, where that is known
-  std::uint64_t memory_ = 2 * source_->size() + (std::uint64_t{16} << 20);
+  detail::IndexBudget memory_{context_.options().limits, source_->size(), detail::index_rate::record};
 };
 
 bool holds(DType dtype) { return code_of(dtype) != 0xff; }
@@ -376,7 +377,7 @@ Result<std::optional<std::string>> foreign_file(const Bundle& folder) {
   STELE_TRY_ASSIGN(const auto files, folder.names());
   for (const std::string& file : files) {
     STELE_TRY_ASSIGN(const SourcePtr source, folder.open(file));
-    std::uint64_t memory = std::uint64_t{1} << 20;
+    detail::IndexBudget memory;
     const auto record = read_record(*source, 0, source->size(), memory);
     if (!record || record->end() != source->size()) return std::optional(file);
   }

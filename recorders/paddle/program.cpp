@@ -39,7 +39,7 @@ class ProgramReader {
 
   Result<std::vector<PaddleVariable>> run() {
     if (source_.size() > max_program) return Error(Errc::limit, "a program that is too large").file(source_.name());
-    memory_ = source_.size() + (std::uint64_t{16} << 20);
+    memory_ = IndexBudget({}, source_.size(), index_rate::index);
     Bytes bytes(static_cast<std::size_t>(source_.size()));
     STELE_TRY(source_.read_at(0, bytes.span()));
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -53,8 +53,7 @@ class ProgramReader {
   Status add(PaddleVariable variable) {
     const std::uint64_t cost =
         sizeof(PaddleVariable) + 2 * variable.name.size() + sizeof(std::int64_t) * variable.shape.size();
-    if (cost > memory_) return Error(Errc::limit, "more variables than a program of this size has");
-    memory_ -= cost;
+    if (!memory_.take(cost)) return index_error("more variables than a program of this size has");
     list_.push_back(std::move(variable));
     return {};
   }
@@ -307,7 +306,7 @@ class ProgramReader {
 
   static constexpr std::uint64_t dense_tensor = 7;
   const Source& source_;
-  std::uint64_t memory_ = 0;
+  IndexBudget memory_;
   std::vector<PaddleVariable> list_;
   Status problem_;
 };

@@ -97,7 +97,7 @@ Status check_lod(const std::vector<std::vector<std::uint64_t>>& lod, std::span<c
   return {};
 }
 
-Status read_lod(Cursor& in, std::uint64_t levels, std::vector<std::vector<std::uint64_t>>& lod, std::uint64_t& memory) {
+Status read_lod(Cursor& in, std::uint64_t levels, std::vector<std::vector<std::uint64_t>>& lod, IndexBudget& memory) {
   for (std::uint64_t i = 0; i < levels; ++i) {
     const std::uint64_t at = in.at();
     std::uint64_t bytes = 0;
@@ -105,9 +105,9 @@ Status read_lod(Cursor& in, std::uint64_t levels, std::vector<std::vector<std::u
     if (bytes % 8 != 0) return bad("a LoD of part of a number", at, "a multiple of 8 bytes", std::to_string(bytes));
     if (bytes < 16) return bad("a level of LoD without a row", at, "two offsets or more", std::to_string(bytes / 8));
     if (bytes > in.left()) return in.cut_off(bytes);
-    const std::uint64_t cost = bytes / 8 * (sizeof(Value) + 8);
-    if (cost > memory) return Error(Errc::limit, "a LoD that is too large for a file of this size").offset(at);
-    memory -= cost;
+    // As numbers, as Values of the record, and once more as those of the Snapshot.
+    const std::uint64_t cost = bytes / 8 * (2 * sizeof(Value) + 8) + 256;
+    if (!memory.take(cost)) return index_error("a LoD that is too large for a file of this size").offset(at);
     auto& level = lod.emplace_back(static_cast<std::size_t>(bytes / 8));
     STELE_TRY(in.take(std::as_writable_bytes(std::span(level))));
     for (std::uint64_t& offset : level) offset = load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(&offset));
@@ -156,7 +156,7 @@ Status read_desc(Wire in, DType& dtype, std::vector<std::int64_t>& extents) {
   return {};
 }
 
-Result<Entry> read_record(const Source& source, std::uint64_t offset, std::uint64_t end, std::uint64_t& memory) {
+Result<Entry> read_record(const Source& source, std::uint64_t offset, std::uint64_t end, IndexBudget& memory) {
   Cursor in(source, offset, end);
   Entry record;
   std::uint32_t version = 0;

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "limits.hpp"
 #include "stele/dtype.hpp"
 #include "stele/shape.hpp"
 #include "stele/source.hpp"
@@ -45,7 +46,7 @@ Status read_desc(Wire in, DType& dtype, std::vector<std::int64_t>& extents);
 
 /// Reads the record's head at `offset`; its end is at most `end`. Reads a few hundred bytes, LoD apart. Errors:
 /// truncated, malformed, unsupported, limit (LoD that takes more than `memory`, which is counted down).
-Result<Entry> read_record(const Source& source, std::uint64_t offset, std::uint64_t end, std::uint64_t& memory);
+Result<Entry> read_record(const Source& source, std::uint64_t offset, std::uint64_t end, IndexBudget& memory);
 
 /// The head of a tensor's record. Errors: not_representable, invalid_argument (a LoD that is none).
 Result<std::vector<std::byte>> head_of(DType dtype, std::span<const Extent> shape, const Value* lod);

@@ -9,6 +9,7 @@
 #include "flat.hpp"
 #include "gather.hpp"
 #include "json/json.hpp"
+#include "limits.hpp"
 #include "name_order.hpp"
 #include "parallel.hpp"
 #include "snapshot_internal.hpp"
@@ -67,7 +68,9 @@ constexpr LeafOps leaf_ops{.locate = [](const void* at, std::uint64_t number) ->
 
 class Opener {
  public:
-  explicit Opener(SourcePtr source) : file_(std::make_shared<File>()) { file_->source = std::move(source); }
+  Opener(SourcePtr source, const Limits& limits) : file_(std::make_shared<File>()), limits_(limits) {
+    file_->source = std::move(source);
+  }
 
   Result<Snapshot> run() {
     STELE_TRY_ASSIGN(const std::string_view text, read_header());
@@ -117,7 +120,8 @@ class Opener {
     json::Reader in(text, {sizeof(std::uint64_t), true});
     std::string scratch;
     std::string_view key;
-    memory_ = 2 * file_->source->size() + (std::uint64_t{16} << 20) - text.size();
+    memory_ = detail::IndexBudget(limits_, file_->source->size());
+    memory_.admit(text.size(), detail::index_rate::index);
     constexpr std::uint64_t per_entry =
         sizeof(Entry) + sizeof(Node) + sizeof(detail::LeafData) + 3 * sizeof(std::uint32_t);
     bool metadata_seen = false;
@@ -142,9 +146,7 @@ class Opener {
 
   /// Counts memory that this reader and the Snapshot take, against the bound of Format::open.
   bool spend(json::Reader& in, std::uint64_t bytes) {
-    if (bytes > memory_) return in.fail(Errc::limit, "fewer names, dimensions and texts for a file of this size");
-    memory_ -= bytes;
-    return true;
+    return memory_.take(bytes) || in.fail(Errc::limit, "fewer names, dimensions and texts for a file of this size");
   }
 
   void read_metadata(json::Reader& in) {
@@ -276,7 +278,7 @@ class Opener {
                                             [&](std::uint32_t e, std::string_view n) { return entries_[e].name < n; });
         return found != by_name_.end() && entries_[*found].name == name ? nodes[*found] : no_index;
       };
-      STELE_TRY(detail::add_flat_extras(extras->second, builder_, find, static_cast<std::size_t>(memory_)));
+      STELE_TRY(detail::add_flat_extras(extras->second, builder_, find, memory_));
       metadata_.erase(extras);
     } else {
       for (std::uint32_t& i : by_name_) i = nodes[i];
@@ -294,7 +296,8 @@ class Opener {
   std::vector<Extent> extents_;
   std::vector<std::uint32_t> by_name_;
   std::map<std::string, std::string> metadata_;
-  std::uint64_t memory_ = 0;  // that may still be taken
+  const Limits& limits_;
+  detail::IndexBudget memory_;
 };
 
 }  // namespace
@@ -316,8 +319,8 @@ bool SafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_
   return false;
 }
 
-Result<Snapshot> SafetensorsFormat::open(SourcePtr source, const OpenContext&) const {
-  return detail::in_host_order(Opener(std::move(source)).run());
+Result<Snapshot> SafetensorsFormat::open(SourcePtr source, const OpenContext& context) const {
+  return detail::in_host_order(Opener(std::move(source), context.options().limits).run());
 }
 
 namespace detail {

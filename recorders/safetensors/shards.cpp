@@ -6,6 +6,7 @@
 #include "file.hpp"
 #include "flat.hpp"
 #include "json/json.hpp"
+#include "limits.hpp"
 #include "parallel.hpp"
 #include "snapshot_internal.hpp"
 #include "stele/bundle.hpp"
@@ -46,7 +47,7 @@ class Opener {
         const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), std::pair(name, std::uint32_t{0}));
         return at != nodes_.end() && at->first == name ? at->second : no_index;
       };
-      STELE_TRY(detail::add_flat_extras(extras->second, builder_, find, static_cast<std::size_t>(memory_)));
+      STELE_TRY(detail::add_flat_extras(extras->second, builder_, find, memory_));
       metadata_.erase(extras);
     }
     builder_.set_metadata(std::move(metadata_));
@@ -66,7 +67,8 @@ class Opener {
           .expected("at most " + std::to_string(max_header) + " bytes")
           .found(std::to_string(source_->size()));
     }
-    memory_ = source_->size() + (std::uint64_t{16} << 20);  // beside the text
+    memory_ = detail::IndexBudget(context_.options().limits, source_->size());
+    memory_.admit(source_->size(), detail::index_rate::index);
     text_.resize(static_cast<std::size_t>(source_->size()));
     STELE_TRY(source_->read_at(0, std::as_writable_bytes(std::span(text_))));
     json::Reader in(text_);
@@ -92,8 +94,7 @@ class Opener {
 
   /// Counts memory that this reader takes, against the bound of Format::open.
   bool spend(json::Reader& in, std::uint64_t bytes) {
-    if (bytes > memory_) return in.fail(Errc::limit, "fewer names and texts for an index of this size");
-    memory_ -= bytes;
+    if (!memory_.take(bytes)) return in.fail(Errc::limit, "fewer names and texts for an index of this size");
     return true;
   }
 
@@ -206,7 +207,7 @@ class Opener {
   std::map<std::string, std::string> metadata_;
   std::vector<std::pair<std::string_view, std::uint32_t>> nodes_;
   std::size_t found_ = 0;
-  std::uint64_t memory_ = 0;  // that may still be taken
+  detail::IndexBudget memory_;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 
 #include "../zip/zip.hpp"
 #include "arrays.hpp"
+#include "limits.hpp"
 #include "manifest.hpp"
 #include "stele/checkpoint.hpp"
 
@@ -65,7 +66,7 @@ struct States {
 class Model : public std::enable_shared_from_this<Model> {
  public:
   /// Any container, by its content; shards from the same bundle or zip file.
-  static Result<std::shared_ptr<Model>> open(const SourcePtr& source);
+  static Result<std::shared_ptr<Model>> open(const SourcePtr& source, const Limits& limits);
   Result<Checkpoint> checkpoint(bool all);
   /// Of an .sdz file; else nullptr.
   const zip::Directory* directory() const noexcept { return directory_.get(); }
@@ -81,7 +82,7 @@ class Model : public std::enable_shared_from_this<Model> {
   };
   static const LeafOps whole_ops, chunked_ops;
 
-  bool spend(std::uint64_t bytes) noexcept;
+  bool spend(std::uint64_t bytes) noexcept { return memory_.take(bytes); }
   Status open_fb(SourcePtr source);
   Status open_sdnb(const SourcePtr& source);
   Status open_sdz(const SourcePtr& source);
@@ -100,7 +101,7 @@ class Model : public std::enable_shared_from_this<Model> {
   std::vector<Part> parts_;  // the first has the graph
   std::deque<Stored> arrays_;
   std::map<std::string, std::string> missing_;  // variables without an array so far
-  std::uint64_t memory_ = 0;
+  IndexBudget memory_;
 };
 
 }  // namespace samediff

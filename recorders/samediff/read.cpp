@@ -16,7 +16,7 @@ namespace detail {
 namespace samediff {
 namespace {
 
-Error too_much() { return Error(Errc::limit, "more names, arrays and texts than a file of this size may have"); }
+Error too_much() { return index_error("more names, arrays and texts than a file of this size may have"); }
 
 Error bad(const char* text) { return Error(Errc::malformed, text); }
 
@@ -101,12 +101,6 @@ const LeafOps Model::chunked_ops{
       return {};
     }};
 
-bool Model::spend(std::uint64_t bytes) noexcept {
-  const bool enough = bytes <= memory_;
-  memory_ -= enough ? bytes : memory_;
-  return enough;
-}
-
 Status Model::fetch(Part& part, std::uint64_t size) {
   if (size > max_buffer) return Error(Errc::malformed, "a FlatBuffer of 2 GiB or more").file(part.source->name());
   // Nothing but its tables is touched where it can be mapped.
@@ -178,7 +172,7 @@ Status Model::open_sdnb(const SourcePtr& source) {
   if (!spend(manifest_size)) return too_much().file(source->name());
   Bytes bytes(static_cast<std::size_t>(manifest_size));
   STELE_TRY(source->read_at(manifest_at, bytes.span()));
-  auto entries = parse_manifest(bytes.span(), memory_);
+  auto entries = parse_manifest(bytes.span(), memory_.left());
   if (!entries) return std::move(entries).error().file(source->name());
   part.begin = sdnb_header;
   part.blobs = manifest_at;
@@ -220,7 +214,7 @@ Status Model::open_shards(const ShardName& name, const std::function<Result<Sour
 }
 
 Status Model::open_sdz(const SourcePtr& source) {
-  STELE_TRY_ASSIGN(directory_, zip::Directory::open(source, memory_));
+  STELE_TRY_ASSIGN(directory_, zip::Directory::open(source, memory_.left()));
   std::uint64_t taken = 0;
   for (const zip::Entry& e : directory_->entries()) taken += sizeof e + 64 + e.name.size();
   if (!spend(taken)) return too_much().file(source->name());
@@ -248,22 +242,22 @@ Status Model::open_sdz(const SourcePtr& source) {
   return open_sdnb(entry);
 }
 
-Result<std::shared_ptr<Model>> Model::open(const SourcePtr& source) {
+Result<std::shared_ptr<Model>> Model::open(const SourcePtr& source, const Limits& limits) {
   auto model = std::make_shared<Model>();
-  // Of a zip file, which may be deflated, as of other compressed ones.
   std::byte head[4]{};
   const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head));
   STELE_TRY(source->read_at(0, {head, n}));
   const std::string_view magic(reinterpret_cast<const char*>(head), n);
   const bool is_zip = magic == std::string_view("PK\3\4", 4);
-  model->memory_ = (is_zip ? 64 : 2) * source->size() + (std::uint64_t{16} << 20);
+  model->memory_ = IndexBudget(limits, source->size(), is_zip ? index_rate::compressed : index_rate::entry);
+  if (is_zip) model->memory_.admit_compressed();
   if (is_zip) {
     STELE_TRY(model->open_sdz(source));
   } else if (magic == sdnb_magic) {
     const auto bundle = source->bundle();
     const auto open = [&](const std::string& name) -> Result<SourcePtr> {
       STELE_TRY_ASSIGN(SourcePtr shard, bundle->open(name));
-      model->memory_ += 2 * shard->size();
+      model->memory_.admit(shard->size(), index_rate::entry);
       return shard;
     };
     auto shard = parse_shard_name(file_name(source->name()));
@@ -456,6 +450,7 @@ Result<Checkpoint> Model::checkpoint(bool all) {
     for (flatbuffers::uoffset_t i = 0; i < n; ++i) {
       std::string key = root.metadata_keys()->Get(i)->str();
       std::string value = root.metadata_values()->Get(i)->str();
+      memory_.admit(value.size(), index_rate::index);
       if (!spend(3 * (key.size() + value.size()) + 160)) return too_much();
       if (std::find(std::begin(own_metadata), std::end(own_metadata), key) != std::end(own_metadata)) continue;
       if (!metadata.emplace(std::move(key), std::move(value)).second)
@@ -463,8 +458,7 @@ Result<Checkpoint> Model::checkpoint(bool all) {
     }
     if (const auto extras = metadata.find(std::string(flat_key)); extras != metadata.end()) {
       STELE_TRY(add_flat_extras(
-          extras->second, arrays.builder(), [&](std::string_view name) { return arrays.node(name); },
-          static_cast<std::size_t>(memory_)));
+          extras->second, arrays.builder(), [&](std::string_view name) { return arrays.node(name); }, memory_));
       metadata.erase(extras);
     }
     arrays.builder().set_metadata(std::move(metadata));
@@ -479,7 +473,7 @@ Result<Checkpoint> Model::checkpoint(bool all) {
       tables -= std::min(tables, s.facts.bytes);
     }
   }
-  if (!graph_fits(first.bytes, 16 * tables + (std::uint64_t{16} << 20))) return too_much();
+  if (!graph_fits(first.bytes, 16 * tables + index_base)) return too_much();
   STELE_TRY_ASSIGN(out.graph, with_root(first, [&](const auto& root) { return read_graph(root, first.dialect); }));
   const std::string json = with_root(first, [](const auto& root) { return text_of(root.training_config()); });
   if (!json.empty()) {
@@ -500,8 +494,8 @@ Result<Checkpoint> Model::checkpoint(bool all) {
 }  // namespace detail
 
 Result<Snapshot> SameDiffFormat::open(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
-                                      const OpenContext&) const {
-  STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source));
+                                      const OpenContext& context) const {
+  STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source, context.options().limits));
   STELE_TRY_ASSIGN(Checkpoint checkpoint, model->checkpoint(false));
   return std::move(checkpoint.parameters);
 }
@@ -527,7 +521,7 @@ Result<Checkpoint> open_samediff(const detail::From& from, const LoadOptions& op
   return detail::guarded([&]() -> Result<Checkpoint> {
     STELE_TRY_ASSIGN(const SourcePtr source, from.open(".fb", options));
     STELE_TRY(detail::check_kind(*source, false));
-    STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source));
+    STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source, options.limits));
     return model->checkpoint(true);
   });
 }

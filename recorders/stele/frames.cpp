@@ -8,6 +8,7 @@
 
 #include <zstd.h>
 
+#include "limits.hpp"
 #include "parallel.hpp"
 #include "stele/precision/shuffle.hpp"
 #include "stele/recorders/stele_reader.hpp"
@@ -162,7 +163,7 @@ Status unpack(const FramedBlock& block, const Table::Frame& frame, const std::by
 bool frames_fit(std::uint64_t stored, std::uint64_t length) noexcept {
   const std::uint64_t count = frame_count(length);
   // A frame has at least a byte; one that is plain is as large as its content.
-  return length != 0 && stored / 5 >= count && stored <= length + 4 * count;
+  return length != 0 && stored / 5 >= count && length / max_zstd_ratio <= stored && stored <= length + 4 * count;
 }
 
 class FrameWriter::FrameSink final : public PieceSink {

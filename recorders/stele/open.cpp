@@ -4,6 +4,7 @@
 
 #include "frames.hpp"
 #include "hash.hpp"
+#include "limits.hpp"
 #include "snapshot_internal.hpp"
 #include "source_range.hpp"
 #include "stele/recorders/binary.hpp"
@@ -77,11 +78,15 @@ constexpr LeafOps compressed_ops{.read = read_compressed, .stream = stream_compr
 
 class Opener {
  public:
-  explicit Opener(SourcePtr source) : file_(std::make_shared<File>()) { file_->source = std::move(source); }
+  Opener(SourcePtr source, const Limits& limits) : file_(std::make_shared<File>()), limits_(limits) {
+    file_->source = std::move(source);
+  }
 
   Result<Snapshot> run() {
     STELE_TRY(read_index());
-    memory_ = 2 * file_->source->size() + (std::uint64_t{16} << 20) - file_->owned.size();
+    memory_ = detail::IndexBudget(limits_, file_->source->size());
+    memory_.admit(file_->index.values().size() + file_->index.metadata().size(), detail::index_rate::index);
+    STELE_TRY(spend(file_->owned.size()));
     STELE_TRY(reserve());
     STELE_TRY(read_types());
     STELE_TRY(read_metadata());
@@ -148,11 +153,8 @@ class Opener {
   /// Counts memory that the Snapshot takes, against the bound of Format::open: parts of an index may lie one on the
   /// other, so that few bytes say much.
   Status spend(std::uint64_t bytes) {
-    if (bytes > memory_) {
-      return Error(Errc::limit, "an index that takes more memory than its size allows").file(file_->source->name());
-    }
-    memory_ -= bytes;
-    return {};
+    if (memory_.take(bytes)) return {};
+    return detail::index_error("an index that takes more memory than its size allows").file(file_->source->name());
   }
 
   Status reserve() {
@@ -294,7 +296,7 @@ class Opener {
         break;
       case NodeKind::value: {
         Value value;
-        if (auto r = detail::decode_value(node.value, value, memory_); !r) {
+        if (auto r = detail::decode_value(node.value, value, memory_.left()); !r) {
           return std::move(r).error().offset(index.place(node.value)).path(path_);
         }
         builder_.value(name, std::move(value), node.conditional);
@@ -357,7 +359,7 @@ class Opener {
     if (!node.value.empty()) {
       Value annotations;
       STELE_TRY(spend(3 * sizeof(detail::LeafExtra)));
-      STELE_TRY(detail::decode_value(node.value, annotations, memory_));
+      STELE_TRY(detail::decode_value(node.value, annotations, memory_.left()));
       if (annotations.as_map() == nullptr) return bad("annotations that are no map");
       STELE_TRY(spend(annotations.as_map()->size() * (sizeof(Annotations::value_type) + 64)));
       for (auto& [key, value] : *annotations.as_map()) builder_.annotate(std::move(key), std::move(value));
@@ -402,7 +404,8 @@ class Opener {
   std::vector<End> ends_;
   std::vector<Extent> extents_;
   std::string path_;
-  std::uint64_t memory_ = 0;  // that may still be taken
+  const Limits& limits_;
+  detail::IndexBudget memory_;
   std::uint64_t path_work_ = 0;
   std::uint64_t extents_used_ = 0;
   std::uint64_t running_ = format::header_size;
@@ -422,8 +425,8 @@ bool SteleFormat::recognises(std::span<const std::byte> head, std::uint64_t) con
   return head.size() >= sizeof format::magic && std::memcmp(head.data(), format::magic, sizeof format::magic) == 0;
 }
 
-Result<Snapshot> SteleFormat::open(SourcePtr source, const OpenContext&) const {
-  return detail::in_host_order(Opener(std::move(source)).run());
+Result<Snapshot> SteleFormat::open(SourcePtr source, const OpenContext& context) const {
+  return detail::in_host_order(Opener(std::move(source), context.options().limits).run());
 }
 
 }  // namespace v0

@@ -8,6 +8,7 @@
 
 #include "../zip/inflate.hpp"
 #include "blocks.hpp"
+#include "limits.hpp"
 #include "os/os.hpp"
 #include "stele/bytes.hpp"
 #include "tar.hpp"
@@ -19,7 +20,6 @@ namespace tar {
 namespace {
 
 constexpr std::uint64_t mebi = std::uint64_t{1} << 20;
-constexpr std::uint64_t most_memory = 16 * mebi;
 // A header's data twice, and what is read into; the states that zip::Gzip keeps.
 constexpr std::uint64_t plain_memory = 3 * mebi;
 constexpr std::uint64_t gzip_memory = 13 * mebi;
@@ -154,7 +154,8 @@ class Header {
 /// The headers of an archive, one behind the other.
 class Reader {
  public:
-  Reader(const Source& source, Input& input, std::uint64_t budget) : source_(source), input_(input), budget_(budget) {}
+  Reader(const Source& source, Input& input, const IndexBudget& budget)
+      : source_(source), input_(input), budget_(budget) {}
 
   Result<std::vector<Entry>> run() {
     for (bool first = true;; first = false) {
@@ -264,8 +265,7 @@ class Reader {
     }
     // The vector doubles, and has its old memory until all has moved.
     const std::uint64_t memory = 3 * sizeof(Entry) + name.capacity() + 16;
-    if (memory > budget_) return error(Errc::limit, "names that take more memory than the archive's size allows");
-    budget_ -= memory;
+    if (!budget_.take(memory)) return error(Errc::limit, "names that take more memory than the archive's size allows");
     entries_.push_back({std::move(name), offset, *size});
     return {};
   }
@@ -364,7 +364,7 @@ class Reader {
 
   const Source& source_;
   Input& input_;
-  std::uint64_t budget_;
+  IndexBudget budget_;
   std::uint64_t at_ = 0;     // bytes read
   std::uint64_t begin_ = 0;  // of the header
   Header header_;
@@ -515,20 +515,24 @@ const char* bad_name(std::string_view name) noexcept {
   return "a name of more than 64 parts";
 }
 
-Result<std::shared_ptr<const Bundle>> open(SourcePtr source) {
+Result<std::shared_ptr<const Bundle>> open(SourcePtr source, const Limits& limits) {
   return guarded(source->name(), [&]() -> Result<std::shared_ptr<const Bundle>> {
-    const std::uint64_t budget = source->size() < ~std::uint64_t{0} / 4 ? 2 * source->size() : source->size();
     std::byte head[gzip_magic.size()]{};
     STELE_TRY(source->read_at(
         0, std::span(head).first(static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head)))));
     if (!is_gzip(head)) {
       PlainInput input(*source);
-      STELE_TRY_ASSIGN(auto entries, Reader(*source, input, budget + most_memory - plain_memory).run());
+      IndexBudget budget(limits, source->size());
+      budget.take(plain_memory);
+      STELE_TRY_ASSIGN(auto entries, Reader(*source, input, budget).run());
       return archive(source->name(), source, std::move(entries));
     }
     zip::Gzip gzip(source);
     GzipInput input(gzip);
-    STELE_TRY_ASSIGN(auto entries, Reader(*source, input, budget + most_memory - gzip_memory).run());
+    IndexBudget budget(limits, source->size(), index_rate::compressed);
+    budget.admit_compressed();
+    budget.take(gzip_memory);
+    STELE_TRY_ASSIGN(auto entries, Reader(*source, input, budget).run());
     return archive(source->name(), gzip.source(), std::move(entries));
   });
 }

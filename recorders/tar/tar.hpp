@@ -31,6 +31,7 @@
 #include <vector>
 
 #include "stele/bundle.hpp"
+#include "stele/options.hpp"
 #include "stele/result.hpp"
 #include "stele/sink.hpp"
 #include "stele/source.hpp"
@@ -43,7 +44,7 @@ namespace tar {
 /// The regular files of a tar archive, plain or in gzip (whatever begins with 1f 8b), as a Bundle that cannot be
 /// written to (unsupported). A file's Source is a part of the archive's, with its view(); in gzip it is inflated as it
 /// is read, from the last of some 256 kept states on. Opening reads the headers alone; of gzip everything, and keeps
-/// nothing but these states. It allocates at most twice the source's size + 16 MiB (limit).
+/// nothing but these states. Memory is bounded as for every format (limit): docs/faults.md.
 ///
 /// Names are those of Bundle; "./" in front is taken away. Refused: a name with an empty part, `.`, `..`, a backslash
 /// or a NUL, with more than 64 parts, and an absolute one (malformed); two files of one name (duplicate), a file of the
@@ -54,7 +55,7 @@ namespace tar {
 /// folders (limit); an archive, or gzip, without its end (truncated); other than zeros, or more than 1 MiB of them,
 /// behind it (malformed). Offsets in errors count the inflated bytes, where gzip itself is not what is damaged. Errors:
 /// io, and the above.
-Result<std::shared_ptr<const Bundle>> open(SourcePtr source);
+Result<std::shared_ptr<const Bundle>> open(SourcePtr source, const Limits& limits = {});
 
 /// Whether bytes that begin with `head` are a tar archive of POSIX or GNU: 263 bytes are enough. v7 cannot be told.
 bool looks_like_tar(std::span<const std::byte> head) noexcept;

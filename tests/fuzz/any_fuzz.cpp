@@ -79,6 +79,7 @@ void check(std::span<const std::byte> file) {
   const std::int64_t own = memory_base + memory_factor * static_cast<std::int64_t>(file.size());
   LoadOptions options;
   options.limits.tensor_bytes = options.limits.total_bytes = static_cast<std::uint64_t>(tensor_bytes);
+  options.limits.index_bytes = static_cast<std::uint64_t>(own);
   const auto opened = bounded("open", own, [&] { return open(file, options); });
   if (!opened) {
     require(opened.error().to_string().size() < std::size_t{1} << 16, "an error of more than 64 KiB");
