@@ -163,10 +163,11 @@ TEST_CASE("burn gzip: what is no record is not inflated whole") {
   const std::string up_to_item = json.substr(0, json.find("\"item\":"));
   REQUIRE(up_to_item.size() < json.size());
   const std::string zeros(1, '\0');
-  const struct {
+  struct Bomb {
     BurnEncoding encoding;
     std::string head, fill;
-  } bombs[] = {
+  };
+  const Bomb bombs[] = {
       {BurnEncoding::mpk, plain(BurnEncoding::mpk), zeros},
       {BurnEncoding::mpk, plain(BurnEncoding::mpk).substr(0, 300), zeros},
       {BurnEncoding::bin, plain(BurnEncoding::bin), zeros},
@@ -180,12 +181,12 @@ TEST_CASE("burn gzip: what is no record is not inflated whole") {
       {BurnEncoding::json, up_to_item + "\"item\": {\"bytes\": [", "[0,"},
       {BurnEncoding::json, up_to_item + "\"zzz\": \"", "a"},
   };
-  for (const auto& [encoding, head, fill] : bombs) {
-    CAPTURE(static_cast<int>(encoding));
-    CAPTURE(fill);
-    const Bytes bytes = bomb(head, fill, count);
+  for (const Bomb& made : bombs) {
+    CAPTURE(static_cast<int>(made.encoding));
+    CAPTURE(made.fill);
+    const Bytes bytes = bomb(made.head, made.fill, count);
     const auto source = std::make_shared<Counting>(bytes.span());
-    const BurnRecorder<> recorder(format_of(encoding));
+    const BurnRecorder<> recorder(format_of(made.encoding));
     const auto opened = recorder.open(SourcePtr(source));
     REQUIRE(!opened);
     // Two searches of 64 MiB at most: for the reason, and for damage.
