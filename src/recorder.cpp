@@ -162,6 +162,14 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
       tied = true;
     }
   }
+  // Formats that keep ties keep versions in the same place.
+  if (!can.values || !can.aliases) {
+    for (std::uint32_t i = 0; i < snapshot.nodes().size(); ++i) {
+      if (snapshot.version(snapshot.nodes()[i]) != 0) {
+        report.add(Report::What::lost, snapshot.path(i), "its class version");
+      }
+    }
+  }
   if (!snapshot.metadata().empty() && !can.metadata) {
     if (!allow_loss && count == 0) {
       return Error(Errc::not_representable, std::string(format.name()) + " files hold no metadata");
