@@ -161,7 +161,7 @@ TEST_CASE("source: what cannot be opened") {
     const auto code = [&](const std::string& path) { return open(path).error().code(); };
     CHECK(code(dir / "none") == Errc::not_found);
     CHECK(code(dir / "file/none") == Errc::not_found);
-    CHECK(code("") == Errc::not_found);
+    CHECK(code("") == Errc::invalid_argument);
     CHECK(code(dir.path()) == Errc::io);
     CHECK(code(dir / "fifo") == Errc::io);  // and no waiting for a writer
     CHECK(code("/dev/null") == Errc::io);

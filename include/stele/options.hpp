@@ -67,7 +67,8 @@ inline constexpr Storage view = Storage::view;
 struct LoadOptions {
   Storage storage = Storage::owned;
   /// Names that may be missing in the file or unused by the module, as patterns (stele/pattern.hpp): whole paths,
-  /// "encoder.*" for everything below encoder, "*" for all.
+  /// "encoder.*" for everything below encoder, "*" for all. A further name of a tied object is unused where the file
+  /// has another content under it.
   std::vector<std::string> allow_missing{};
   std::vector<std::string> allow_unused{};
   /// Loading in place: lists of another length, absent or present optionals, other alternatives and other shapes are

@@ -57,8 +57,8 @@ class STELE_EXPORT Source {
 using SourcePtr = std::shared_ptr<const Source>;
 
 /// A regular file read with pread: survives a file that shrinks or changes (reads then fail, nothing crashes).
-/// Errors: not_found, io (also for a directory, and for a FIFO or device, which can be spooled), invalid_argument (a
-/// path with a zero byte).
+/// Errors: not_found, io (also for a directory, and for a FIFO or device, which can be spooled), invalid_argument (an
+/// empty path, or one with a zero byte).
 STELE_EXPORT Result<SourcePtr> open_file(const std::string& path);
 
 /// A regular file as a private (copy-on-write) mapping: parameters may point into it. The file must not shrink while
