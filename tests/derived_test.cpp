@@ -342,6 +342,12 @@ class Fixed final : public Part {
   const Vec w;
   STELE_MODULE(Fixed, w)
 };
+/// Has no parameters.
+class Relu final : public Part {
+ public:
+  float sum() const override { return -1; }
+  STELE_MODULE(Relu)
+};
 template <class T>
 class Sized final : public Part {
  public:
@@ -361,7 +367,7 @@ struct stele::attributes<stele_test::Sized<double>> {
 };
 template <>
 struct stele::derived<stele_test::Part>
-    : stele::derived_list<stele_test::Sized<float>, stele_test::Fixed, stele_test::Sized<double>> {};
+    : stele::derived_list<stele_test::Sized<float>, stele_test::Fixed, stele_test::Sized<double>, stele_test::Relu> {};
 
 namespace stele_test {
 namespace {
@@ -738,6 +744,25 @@ TEST_CASE("derived: hooks, const members and names of one's own") {
   CHECK(plains.again->sum() == 3);
 }
 
+TEST_CASE_TEMPLATE("derived: classes made by a hook, with names of their own, and without parameters", R,
+                   STELE_TEST_RECORDERS) {
+  Parts m = parts(1);
+  m.own.insert(m.own.begin() + 1, std::make_unique<Relu>());
+  m.own.push_back(std::make_unique<Relu>());
+  const stele::Bytes bytes = good(saved(R{}, m));
+  const Parts back = good(R{}.template load_module<Parts>(bytes));
+  CHECK(image(back) == image(m));
+  REQUIRE(back.own.size() == 5);
+  CHECK(back.own[1]->sum() == -1);
+  CHECK(back.own[4]->sum() == -1);
+  CHECK(back.shared == back.again);
+  // Each Fixed is made anew.
+  Parts target = parts(5);
+  good(R{}.load_into(target, bytes, rebuilding));
+  CHECK(image(target) == image(m));
+  CHECK(target.shared == target.again);
+}
+
 TEST_CASE_TEMPLATE("derived: records", R, STELE_TEST_RECORDERS) {
   using NetRecord = stele::Record<Net>;
   static_assert(std::is_same_v<
@@ -962,6 +987,27 @@ TEST_CASE("derived: Burn's encodings") {
     good(recorder.load_into(tied, written));
     CHECK((*tied.both->w)[0] == 1);
     CHECK(tied.tagged == tied.both);
+  }
+}
+
+TEST_CASE("derived: Burn's modules without parameters") {
+  using stele::BurnEncoding;
+  struct Own {
+    std::vector<std::unique_ptr<Part>> own;
+  };
+  Own m;
+  m.own.push_back(std::make_unique<Relu>());
+  m.own.push_back(std::make_unique<Sized<float>>(2.0F));
+  m.own.push_back(std::make_unique<Relu>());
+  for (const BurnEncoding encoding : {BurnEncoding::mpk, BurnEncoding::bin, BurnEncoding::json}) {
+    CAPTURE(static_cast<int>(encoding));
+    const stele::BurnRecorder<> recorder(stele::BurnFormat({.encoding = encoding}));
+    const stele::Bytes bytes = good(saved(recorder, m));
+    const Own back = good(recorder.load_module<Own>(bytes));
+    REQUIRE(back.own.size() == 3);
+    CHECK(back.own[0]->sum() == -1);
+    CHECK(back.own[1]->sum() == 2);
+    CHECK(back.own[2]->sum() == -1);
   }
 }
 
