@@ -1,5 +1,6 @@
 // A program with every attribute and every kind of class. It is only compiled, with the sanitizers of the compiler:
 // they take fewer expressions for constant.
+#include <stele/derived.hpp>
 #include <stele/recorders/burn.hpp>
 #include <stele/stele.hpp>
 
@@ -54,7 +55,15 @@ struct Made {
   STELE_MODULE(Made, weight)
   static Made from_record(stele::Record<Made>&& record) { return Made(record.weight.load().value()); }
 };
+struct Base {
+  virtual ~Base() = default;
+};
+struct Scale : Base {
+  std::vector<float> scale;
+  STELE_MODULE(Scale, scale)
+};
 struct Model {
+  std::vector<std::unique_ptr<Base>> behind;
   std::vector<Linear> layers;
   Derived derived;
   Outside outside;
@@ -65,11 +74,13 @@ struct Model {
   std::unique_ptr<Small> pointer;
   std::vector<Made> made;
   stele::Value settings;
-  STELE_MODULE(Model, layers, derived, outside, small, either, map, tied, again, pointer, made, settings)
+  STELE_MODULE(Model, behind, layers, derived, outside, small, either, map, tied, again, pointer, made, settings)
 };
 
 }  // namespace
 
+template <>
+struct stele::derived<Base> : stele::derived_list<Scale> {};
 template <>
 struct stele::attributes<Outside> {
   static constexpr stele::Attribute list[] = {stele::version(2), stele::rename("weight", "w")};
