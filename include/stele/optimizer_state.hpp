@@ -23,6 +23,8 @@ class STELE_EXPORT OptimizerState {
     set_snapshot(std::move(key), std::move(arrays));
     return {};
   }
+  template <class M>
+  Status set(std::string key, const M&& module) = delete;  // a temporary, which would be gone
   void set_snapshot(std::string key, Snapshot arrays);
   bool empty() const noexcept { return kinds_.empty(); }
   /// In the order in which they were set.
