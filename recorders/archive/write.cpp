@@ -548,6 +548,7 @@ Status write_new(const ArchiveFormat& format, const Content& content, Sink& sink
   const std::string tag = format.options().tag.empty() ? "main" : format.options().tag;
   STELE_TRY(check_tag(tag));
   STELE_TRY(check_texts(content.parameters));
+  if (!format.options().deduplicate) STELE_TRY(reserve_arrays(sink, content));
   Gather out(sink, zip::crc32);
   zip::Writer zip(out);
   TagWriter writer(tag, out, zip, format.options(), workers_of(options));

@@ -638,6 +638,7 @@ Status write_files(const SameDiffFormat& format, const Content& content, Sink& s
     return i == 0 ? planner.graph_shard(count) : planner.array_shard(shards[i - 1], i, count);
   };
   if (own.container == SameDiffContainer::sdz) {
+    STELE_TRY(reserve_arrays(sink, content));
     Gather out(sink, zip::crc32);
     zip::Writer zip(out);
     for (std::size_t i = 0; i < count; ++i) {
