@@ -85,6 +85,7 @@ Info info_of(const struct stat& status) noexcept {
 /// As openat() on a system without openat2(): each part of the path is opened by itself, and no link is followed.
 int open_by_parts(int folder, std::string_view path, int flags) {
   File above;
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
   for (std::size_t slash = path.find('/'); slash != path.npos; slash = path.find('/')) {
     const std::string part(path.substr(0, slash));
     const int next =

@@ -39,6 +39,8 @@ struct Block {
   /// How many threads may still be started; below 0: any number.
   std::atomic<int> threads;
   std::atomic<std::uint32_t> threads_started;
+  /// The system has no openat2().
+  std::atomic<bool> no_openat2;
   Call calls[most_calls];
 };
 

@@ -205,6 +205,10 @@ STELE_FAULTS_WRAP(long, syscall, long number, ...) {
   va_end(rest);
   const auto call = [&](bool) { return STELE_FAULTS_REAL(syscall)(number, of[0], of[1], of[2], of[3], of[4], of[5]); };
   if (number != SYS_openat2) return call(false);
+  if (block != nullptr && block->no_openat2) {
+    errno = ENOSYS;
+    return -1;
+  }
   return turn("openat2", Subject(static_cast<int>(of[0]), reinterpret_cast<const char*>(of[1])), {}, call);
 }
 

@@ -1,8 +1,11 @@
 // A load that goes wrong at any of its calls is an error, and what it would have changed is as it was.
+#include <stele/recorders/nnef.hpp>
+#include <stele/recorders/paddle.hpp>
 #include <stele/stele.hpp>
 
 #include <doctest/doctest.h>
 
+#include <filesystem>
 #include <utility>
 
 #include "harness.hpp"
@@ -119,4 +122,30 @@ TEST_CASE_TEMPLATE("faults: loads", R, STELE_TEST_RECORDERS) { prove_loads(R(), 
 
 TEST_CASE("faults: loads of shards") {
   prove_loads(stele::ShardedSafetensorsRecorder<>(stele::ShardedSafetensorsFormat(100)), "m.safetensors.index.json");
+}
+
+TEST_CASE("faults: loads of folders") {
+  prove_loads(stele::NnefRecorder<>(), "m.nnef");
+  prove_loads(stele::Recorder<stele::PaddleFormat>(stele::PaddleFormat({.folder = true})), "m.paddle");
+}
+
+TEST_CASE("faults: folders on a system without openat2") {
+  namespace fs = std::filesystem;
+  const TempDir dir;
+  const std::string path = dir / "m.nnef";
+  const stele::NnefRecorder<> recorder;
+  stele_faults_block()->no_openat2 = true;
+  good(recorder.record(model(1), path, quick()));
+  CHECK(image(good(recorder.load_module<Mlp>(path))) == image(model(1)));
+  const fs::path file = path + "/layers/0/weight.dat";
+  REQUIRE(fs::exists(file));
+  fs::rename(file, dir / "weight.dat");
+  fs::create_symlink(dir / "weight.dat", file);
+  CHECK(bad(recorder.load_module<Mlp>(path)).code() == stele::Errc::io);
+  fs::remove(file);
+  fs::rename(dir / "weight.dat", file);
+  fs::rename(path + "/layers", dir / "layers");
+  fs::create_directory_symlink(dir / "layers", path + "/layers");
+  CHECK(!recorder.load_module<Mlp>(path));
+  stele_faults_block()->no_openat2 = false;
 }
