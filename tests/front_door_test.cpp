@@ -90,16 +90,16 @@ TEST_CASE("front door: extensions that no format has") {
   CHECK(error("/none/m.json.zstd").expected() == "perhaps .json.zst; stele::formats() lists all");
   CHECK(error("/none/m.somethingelse").expected() == "stele::formats() lists all");
   CHECK(error("/none.stele/m").expected() == "stele::formats() lists all");
-  for (const auto& [path, what] : {std::pair("m.pt", "a PyTorch file"),
-                                   {"m.pth", "a PyTorch file"},
-                                   {"m.gguf", "a GGUF file"},
-                                   {"m.onnx", "an ONNX file"},
-                                   {"m.h5", "an HDF5 or Keras file"},
-                                   {"m.npz", "a NumPy file"},
-                                   {"m.pb", "a TensorFlow file"},
-                                   {"m.pdparams", "a Python pickle"}}) {
-    CAPTURE(path);
-    CHECK(error(path).found().starts_with(what));
+  for (const std::pair<const char*, const char*>& other : {std::pair("m.pt", "a PyTorch file"),
+                                                           {"m.pth", "a PyTorch file"},
+                                                           {"m.gguf", "a GGUF file"},
+                                                           {"m.onnx", "an ONNX file"},
+                                                           {"m.h5", "an HDF5 or Keras file"},
+                                                           {"m.npz", "a NumPy file"},
+                                                           {"m.pb", "a TensorFlow file"},
+                                                           {"m.pdparams", "a Python pickle"}}) {
+    CAPTURE(other.first);
+    CHECK(error(other.first).found().starts_with(other.second));
   }
 }
 
