@@ -403,7 +403,7 @@ Status File::check_tags(const LoadOptions& options, Meter& meter) {
   const auto is_new = [&](const LeafView& leaf) {
     return leaf.provider().ops != &stored_ops || seen.insert(leaf.provider().at).second;
   };
-  const std::uint64_t memory = memory_;
+  const IndexBudget memory = memory_;
   for (const std::string& tag : tags_) {
     memory_ = memory;  // what the last tag has taken is gone
     STELE_TRY_ASSIGN(const Checkpoint checkpoint, this->checkpoint(tag));
@@ -446,7 +446,7 @@ Result<Snapshot> ArchiveFormat::open(SourcePtr source, const OpenContext& contex
 
 Result<Report> ArchiveFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
                                      const OpenContext& context) const {
-  STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(source));
+  STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(source, context.options().limits));
   STELE_TRY(file->find_tag(options_.tag));
   detail::Meter meter(context.options().progress, source->size());
   STELE_TRY(file->check_tags(context.options(), meter));

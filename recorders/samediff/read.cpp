@@ -502,7 +502,7 @@ Result<Snapshot> SameDiffFormat::open(SourcePtr source,  // NOLINT(performance-u
 
 Result<Report> SameDiffFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
                                       const OpenContext& context) const {
-  STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source));
+  STELE_TRY_ASSIGN(const auto model, detail::samediff::Model::open(source, context.options().limits));
   STELE_TRY_ASSIGN(const Checkpoint checkpoint, model->checkpoint(true));
   std::uint64_t bytes = checkpoint.parameters.byte_size();
   for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) bytes += arrays.byte_size();
