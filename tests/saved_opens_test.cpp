@@ -238,7 +238,7 @@ std::uint64_t peak_address_space() {
 /// Takes what has been freed of the heap, so that what is taken now adds to the address space.
 void fill_heap() {
   for (const std::size_t size : {std::size_t{60'000}, std::size_t{4'000}}) {
-    for (std::size_t had = ::mallinfo2().arena; ::mallinfo2().arena == had;) {
+    for (const void* end = ::sbrk(0); ::sbrk(0) == end;) {
       if (::malloc(size) == nullptr) return;  // kept: the child ends soon
     }
   }
