@@ -7,6 +7,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "stele/bytes.hpp"
@@ -72,7 +73,10 @@ STELE_EXPORT Result<SourcePtr> open_folder(const std::string& path, bool mapped 
 
 /// The caller's memory; it must outlive the source and everything opened from it. Throws std::bad_alloc.
 STELE_EXPORT SourcePtr borrow_bytes(std::span<const std::byte> bytes, std::string name = "memory");
-SourcePtr borrow_bytes(const std::vector<std::byte>&& bytes, std::string name = "memory") = delete;
+template <class V>
+requires std::is_same_v<V, std::vector<std::byte>> || std::is_same_v<V, const std::vector<std::byte>> SourcePtr
+borrow_bytes(V&& bytes, std::string name = "memory")
+= delete;
 
 /// Memory that the source owns from now on. Throws std::bad_alloc.
 STELE_EXPORT SourcePtr own_bytes(Bytes bytes, std::string name = "memory");
