@@ -22,7 +22,7 @@ constexpr SameDiffContainer containers[] = {SameDiffContainer::fb, SameDiffConta
 const std::string byte_key = "\xff\x80";
 
 struct Inner {
-  static constexpr std::uint32_t stele_version = 3;
+  static constexpr Attribute stele_attributes[] = {version(3)};
   Numbers w{1, 2};
   STELE_MODULE(Inner, w)
 };

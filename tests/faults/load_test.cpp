@@ -49,6 +49,8 @@ void prove(const std::string& folder, Run&& run) {
     const bool closes = std::string_view(call.name) == "close";
     if (spoiled.hidden() || (closes && spoiled.fault == Fault::fail)) {
       CHECK_MESSAGE(status, why(status));
+    } else if (status && spoiled.fault == Fault::fail && std::string_view(call.name) == "pread") {
+      // A read of more than one tensor, whose parts could be read afterwards. `run` has checked what came of it.
     } else if (!closes || !status) {
       REQUIRE(!status);
       CHECK(status.error().code() == stele::Errc::io);
