@@ -74,7 +74,7 @@ Held<Outer> held(Outer outer) {
 
 TEST_SUITE_BEGIN("macros");
 
-TEST_CASE("macros: namespaces of the user's named boost and std; bases with a comma") {
+TEST_CASE("macros: namespaces of the user's named boost and std, bases with a comma") {
   CHECK(good(my::two()) == 2);
   my::Model model;
   model.first = {4};

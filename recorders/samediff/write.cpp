@@ -140,6 +140,7 @@ class Planner {
         parameters_(in_file_order(content.parameters)),
         paths_(*parameters_.data()),
         dialect_(container == SameDiffContainer::fb ? Dialect::a : Dialect::b) {}
+  Planner(Content&& content, SameDiffContainer container) = delete;  // `content` is borrowed
 
   Status plan() {
     STELE_TRY(check_arrays(graph()));
@@ -582,8 +583,8 @@ class Planner {
       checkpoint.graph = inner;
       ProgressCallback nobody;
       Meter meter(nobody, 0);
-      Planner planner({checkpoint.parameters, checkpoint.parameters, &checkpoint, &meter},
-                      dialect_ == Dialect::a ? SameDiffContainer::fb : SameDiffContainer::sdnb);
+      const Content content{checkpoint.parameters, checkpoint.parameters, &checkpoint, &meter};
+      Planner planner(content, dialect_ == Dialect::a ? SameDiffContainer::fb : SameDiffContainer::sdnb);
       planner.inner_ = true;
       STELE_TRY(planner.plan());
       STELE_TRY_ASSIGN(const Image image, planner.image(true, {}, {}));

@@ -446,9 +446,9 @@ inline format::Fault write_object(const TypeInfo& type, const void* object, std:
 /// Writes `module` into `memory`, which is aligned to 8 bytes; `size` becomes the number of bytes of the file. `hash`
 /// is XXH3-64. Errors: no_space (`size` says how much is needed, even with no memory at all); unsupported (a map, a
 /// shared pointer, a value with traits, a Record: they need a heap); limit (deeper than 32 levels, or more than 160
-/// fields in the modules that contain each other); kind_mismatch (an object of a class derived from its pointer's, where
-/// there is RTTI); invalid_argument (memory that is not aligned, no hash, a view of nothing). For the errors of a field,
-/// the offset is the number of its node: the module itself is 0, then in declaration order.
+/// fields in the modules that contain each other); kind_mismatch (an object of a class derived from its pointer's,
+/// where there is RTTI); invalid_argument (memory that is not aligned, no hash, a view of nothing). For the errors of a
+/// field, the offset is the number of its node: the module itself is 0, then in declaration order.
 template <class M>
 format::Fault write_to(const M& module, std::span<std::byte> memory, std::size_t& size, format::Hash hash) {
   return detail::write_object(*detail::module_info<M>(), &module, memory, size, hash);
