@@ -58,7 +58,7 @@ class Cursor {
   }
   template <class T>
   Status take(T& out) {
-    std::byte raw[sizeof(T)];
+    std::byte raw[sizeof(T)] = {};
     STELE_TRY(take(std::span<std::byte>(raw)));
     out = load_le<T>(raw);
     return {};
