@@ -360,7 +360,7 @@ SourcePtr bundle_source(std::shared_ptr<const Bundle> bundle, std::string name) 
   return std::make_shared<BundleSource>(std::move(name), std::move(bundle), nullptr);
 }
 
-SourcePtr detail::folder_source(std::shared_ptr<const os::Folder> folder, bool mapped) {
+SourcePtr detail::folder_source(const std::shared_ptr<const os::Folder>& folder, bool mapped) {
   const std::string& name = folder->file.name();
   auto bundle = folder_bundle({folder, "", name}, {}, mapped);
   return std::make_shared<BundleSource>(name, std::move(bundle), folder);

@@ -47,7 +47,7 @@ std::shared_ptr<Bundle> folder_bundle(Location place, FileSinkOptions options, b
                                       Names names = Names::as_data);
 
 /// A source of an open folder, whose files are looked up from there.
-SourcePtr folder_source(std::shared_ptr<const os::Folder> folder, bool mapped);
+SourcePtr folder_source(const std::shared_ptr<const os::Folder>& folder, bool mapped);
 /// Returns true if another folder, or nothing, is now at the path that the folder was opened by. What was read from it
 /// by names may be a part only, for the saver that replaced it removes its files.
 Result<bool> replaced(const Source& folder);
