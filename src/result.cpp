@@ -116,7 +116,7 @@ Error& Error::operator=(const Error& other) noexcept {
   return *this;
 }
 Error::~Error() {
-  if (!is_shared(data_)) delete data_;
+  if (data_ != nullptr && !is_shared(data_)) delete data_;  // most are of a Status that is none
 }
 
 Error&& Error::path(std::string text) && noexcept {
