@@ -460,7 +460,7 @@ consteval bool has_volatile() {
 template <class T>
 inline constexpr bool aggregate_has_array = probe::has_array<T>();
 
-/// Whether a field of T is volatile: with g++ its name cannot be asked for. False if T cannot be bound.
+/// True if a field of T is volatile: g++ cannot be asked for its name. False if T cannot be bound.
 template <class T>
 inline constexpr bool aggregate_has_volatile = probe::has_volatile<T>();
 

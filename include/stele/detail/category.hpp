@@ -247,7 +247,7 @@ inline constexpr bool is_plain_value =
 template <class T, bool Listed>
 consteval Category classify();
 
-/// Of T without const. Volatile objects cannot be reached by way of tables.
+/// The same for T without const. Tables cannot reach volatile objects.
 template <class T, bool Listed>
 inline constexpr Category category_of = std::is_volatile_v<T> ? Category::refused
                                                               : classify<std::remove_cv_t<T>, Listed>();

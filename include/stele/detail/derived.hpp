@@ -26,7 +26,7 @@ struct module_of<SharedRecord<M>> {
   using type = M;
 };
 
-/// What can be done with a pointer to a base. The address of an object is that of the whole object: a pointer to a
+/// Operations on a pointer to a base. The address of an object is that of the whole object: a pointer to a
 /// second base points elsewhere.
 template <class P>
 struct BasePointer {
@@ -118,9 +118,9 @@ struct DerivedTable<P, ClassList<D...>> : BasePointer<P> {
     const Base& object = *get(p);
     return typeid(object).name();
   }
-  /// Of the pointer: there is no object before its class is known.
+  /// Adds nothing to the pointer: there is no object before its class is known.
   static void* leave_empty(void* p, std::size_t, std::string_view, void*) { return p; }
-  /// Of the variant.
+  /// Makes the alternative of the variant.
   static void* choose(void* p, std::size_t which, std::string_view key, void* record) {
     if constexpr (shared) {
       DerivedTable::clear(p);  // it is shared, or made, as an alternative is visited
