@@ -247,7 +247,7 @@ inline constexpr bool is_plain_value =
 template <class T, bool Listed>
 consteval Category classify();
 
-/// The same for T without const. Tables cannot reach volatile objects.
+/// The category of T; const does not count. Tables cannot reach volatile objects.
 template <class T, bool Listed>
 inline constexpr Category category_of = std::is_volatile_v<T> ? Category::refused
                                                               : classify<std::remove_cv_t<T>, Listed>();
