@@ -25,7 +25,12 @@ template <class F>
 std::string in_child(F f) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
-  const pid_t child = ::fork();
+  pid_t child = ::fork();
+  // The system may be out of processes or memory for a moment, where many tests run.
+  for (int attempt = 0; child < 0 && attempt < 50; ++attempt) {
+    ::usleep(100'000);
+    child = ::fork();
+  }
   REQUIRE(child >= 0);
   if (child == 0) {
     std::string text;
