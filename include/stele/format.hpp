@@ -112,7 +112,7 @@ class STELE_EXPORT Format {
 
 namespace detail {
 
-/// Where a load reads from: a path, a Source, or memory. Memory that is passed as a temporary is owned from then on by
+/// The origin of a load: a path, a Source, or memory. Memory that is passed as a temporary is owned from then on by
 /// what is opened from it; any other must outlive that.
 class STELE_EXPORT From {
  public:

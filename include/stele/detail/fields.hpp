@@ -145,7 +145,7 @@ struct other_base<T, ClassList<Named...>> {
       const;
 };
 void boost_base_descriptor_fn(...);  // found where there is no such base
-/// Whether no class that T inherits from has a field list that T's does not name.
+/// True if T's field list names every class with a field list that T inherits from.
 template <class T>
 inline constexpr bool names_all_bases = requires(other_base<T, bases_of<T>> other) {
   requires std::is_void_v<decltype(boost_base_descriptor_fn(other))>;

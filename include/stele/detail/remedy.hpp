@@ -1,4 +1,4 @@
-// What the compiler says of a field that cannot be recorded: its name, and what
+// The compiler's message for a field that cannot be recorded: its name, and what
 // to do about its type. Nothing here is instantiated where all fields can be.
 #pragma once
 
@@ -49,7 +49,7 @@ consteval Remedy remedy_for_one_of(L<T...>*) {
   return remedy;
 }
 
-/// What to do about a T that is refused, or about what it holds.
+/// The remedy for a refused T, or for a refused type that it holds.
 template <class T, bool Listed>
 consteval Remedy remedy_for() {
   if constexpr (std::is_volatile_v<T>) {

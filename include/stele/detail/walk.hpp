@@ -93,7 +93,7 @@ class WalkOver {
     return Errc::none;
   }
 
-  /// What an optional or pointer holds. Files have one `none` for it and for what it holds, so the inner one must not
+  /// The pointee of an optional or pointer. Files have one `none` for it and what it holds, so the inner one must not
   /// be the only one that is empty.
   Errc visit_held(const TypeInfo& type, void* object, const Step& at, bool conditional, int depth) {
     const TypeInfo& held = *type.element;
