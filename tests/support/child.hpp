@@ -5,7 +5,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdint>
+#include <cstring>
 #include <exception>
 #include <fstream>
 #include <string>
@@ -25,12 +27,8 @@ template <class F>
 std::string in_child(F f) {
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
-  pid_t child = ::fork();
-  // The system may be out of processes or memory for a moment, where many tests run.
-  for (int attempt = 0; child < 0 && attempt < 50; ++attempt) {
-    ::usleep(100'000);
-    child = ::fork();
-  }
+  const pid_t child = ::fork();
+  CAPTURE(std::string(std::strerror(errno)));
   REQUIRE(child >= 0);
   if (child == 0) {
     std::string text;
