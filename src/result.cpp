@@ -115,8 +115,8 @@ Error& Error::operator=(const Error& other) noexcept {
   if (this != &other) *this = Error(other);
   return *this;
 }
-Error::~Error() {
-  if (data_ != nullptr && !is_shared(data_)) delete data_;  // most are of a Status that is none
+void Error::destroy() noexcept {
+  if (!is_shared(data_)) delete data_;
 }
 
 Error&& Error::path(std::string text) && noexcept {

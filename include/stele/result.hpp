@@ -36,7 +36,9 @@ class STELE_EXPORT Error {
   }
   Error(const Error&) noexcept;
   Error& operator=(const Error&) noexcept;
-  ~Error();
+  ~Error() {
+    if (data_ != nullptr) destroy();
+  }
 
   Error&& path(std::string text) && noexcept;  // parameter path, e.g. "layers.0.weight"
   Error&& file(std::string text) && noexcept;  // name of the source or sink
@@ -66,6 +68,7 @@ class STELE_EXPORT Error {
   friend class Result;  // Result<void> has none where all went well
   struct Data;
   Error() noexcept = default;
+  void destroy() noexcept;
   Data* data_ = nullptr;
 };
 
