@@ -118,6 +118,9 @@ struct Workload {
   Timed read(unsigned threads) const {
     return [this, threads] { return milliseconds([&] { return limits::read(raw(), bytes.size(), threads); }); };
   }
+  Timed read_blocks() const {
+    return [this] { return milliseconds([this] { return limits::read_blocks(raw(), pieces); }); };
+  }
   Timed read_and_convert() const {
     return [this] { return milliseconds([this] { return limits::read_and_convert(raw(), bytes.size()); }); };
   }
@@ -220,6 +223,7 @@ void add_limits(const std::string& name, int count, const Shared<M>& shared) {
   one("f32 to f16 and write", nothing, [](const auto& w) { return w.convert_and_write(); });
   one("read, fresh memory", raw, [](const auto& w) { return w.read(1); });
   one("read, fresh memory, 2 threads", raw, [](const auto& w) { return w.read(2); });
+  one("read, a block for each tensor", raw, [](const auto& w) { return w.read_blocks(); });
   one("read f16, f32 in fresh memory", half, [](const auto& w) { return w.read_and_convert(); });
   one("map and touch", raw, [](const auto& w) { return w.map_and_touch(); });
 }

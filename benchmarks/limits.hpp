@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <memory>
 #include <span>
 #include <string>
 #include <thread>
@@ -160,6 +161,27 @@ inline FreshMemory read(const std::string& path, std::size_t size, unsigned thre
   file.read(0, all.first(std::min(share, size)));
   for (std::thread& other : others) other.join();
   return memory;
+}
+
+/// A block of its own for every tensor, as a module has them: malloc, and 1024 of them a call.
+inline std::vector<std::unique_ptr<std::byte, decltype(&std::free)>> read_blocks(const std::string& path,
+                                                                               const std::vector<In>& pieces) {
+  const File file(path, O_RDONLY);
+  std::vector<std::unique_ptr<std::byte, decltype(&std::free)>> blocks;
+  std::vector<iovec> parts;
+  blocks.reserve(pieces.size());
+  for (const In piece : pieces) {
+    blocks.emplace_back(static_cast<std::byte*>(std::malloc(piece.size())), &std::free);
+    parts.push_back({blocks.back().get(), piece.size()});
+  }
+  off_t offset = 0;
+  for (std::size_t at = 0; at < parts.size(); at += 1024) {
+    const auto count = static_cast<int>(std::min<std::size_t>(1024, parts.size() - at));
+    const ssize_t n = ::preadv(file.handle(), &parts[at], count, offset);
+    check(n > 0, "preadv");
+    offset += n;
+  }
+  return blocks;
 }
 
 inline FreshMemory copy(In bytes) {
