@@ -165,7 +165,7 @@ inline FreshMemory read(const std::string& path, std::size_t size, unsigned thre
 
 /// A block of its own for every tensor, as a module has them: malloc, and 1024 of them a call.
 inline std::vector<std::unique_ptr<std::byte, decltype(&std::free)>> read_blocks(const std::string& path,
-                                                                               const std::vector<In>& pieces) {
+                                                                                 const std::vector<In>& pieces) {
   const File file(path, O_RDONLY);
   std::vector<std::unique_ptr<std::byte, decltype(&std::free)>> blocks;
   std::vector<iovec> parts;

@@ -303,5 +303,6 @@ TEST_CASE_TEMPLATE("saved opens: memory of many tensors", Case, EVERY_FORMAT) {
   // 2 KiB for a node, its path and its entry in the index; twice the file, which is in memory; buffers.
   REQUIRE(saving.find_first_not_of("0123456789") == std::string::npos);
   CHECK(std::stoull(saving) <= 2 * size + many * 2048 + (std::uint64_t{16} << 20));
-  MESSAGE(format << ": " << std::stoull(saving) / many << " of memory to save; " << size / many << " bytes a tensor, " << std::stoull(taken) / many << " of memory");
+  MESSAGE(format << ": " << std::stoull(saving) / many << " of memory to save; " << size / many << " bytes a tensor, "
+                 << std::stoull(taken) / many << " of memory");
 }
