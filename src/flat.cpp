@@ -86,7 +86,8 @@ std::vector<bool> guessed_empties(const SnapshotData& data) {
   return empties;
 }
 
-Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(const Value&)) {
+Result<std::string> flat_extras(const Snapshot& snapshot,
+                                const std::function<bool(const std::string&, const Value&)>& elsewhere) {
   const SnapshotData& data = *snapshot.data();
   std::string text;
   json::Writer out(text);
@@ -111,9 +112,9 @@ Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(cons
   };
   STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
     if (node.kind != NodeKind::value) return {};
-    if (elsewhere != nullptr && elsewhere(data.values[node.index])) return {};
-    enter("values");
     const std::string path = snapshot.path(i);
+    if (elsewhere && elsewhere(path, data.values[node.index])) return {};
+    enter("values");
     out.key(coded(path));
     if (auto r = json::write_value(out, data.values[node.index]); !r) return std::move(r).error().path(path);
     return {};
@@ -209,9 +210,14 @@ class ExtrasReader {
     // What one entry takes in the tables here and in the Snapshot, growth included.
     STELE_TRY(spend(400 + 3 * path.size()));
     if (section == "values") {
-      STELE_TRY(unique(path));
       Value value;
       STELE_TRY(json::read_value(in_, value, static_cast<std::size_t>(memory_.left())));
+      // Files of before 0.1 may contain a value here and in the place that the format has for it.
+      if (const std::uint32_t at = find_(path); at != no_index) {
+        const Node& node = builder_.data().nodes[at];
+        if (node.kind == NodeKind::value && builder_.data().values[node.index] == value) return {};
+      }
+      STELE_TRY(unique(path));
       STELE_TRY(spend(heap_of(value)));
       seen_[path] = builder_.value(builder_.intern(path), std::move(value), true);
     } else if (section == "aliases") {

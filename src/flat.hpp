@@ -26,7 +26,8 @@ inline constexpr std::string_view flat_key = "stele";
 
 /// The JSON text for the key, or an empty string where the names say all. Errors: limit (values nested too deep),
 /// duplicate (two tensors whose paths are equal). `elsewhere`: the values that the format has another place for.
-STELE_EXPORT Result<std::string> flat_extras(const Snapshot& snapshot, bool (*elsewhere)(const Value&) = nullptr);
+STELE_EXPORT Result<std::string> flat_extras(
+    const Snapshot& snapshot, const std::function<bool(const std::string& path, const Value&)>& elsewhere = nullptr);
 
 /// Adds what such a text says to the builder of a flat snapshot, whose tensors have all been added. `find` gives a
 /// node by name: that of a tensor, or of a value that the format has another place for; else no_index. `memory` counts

@@ -386,6 +386,20 @@ TEST_CASE("samediff: random snapshots come back from every container") {
   }
 }
 
+TEST_CASE("samediff: two arrays of one name are refused, of strings too") {
+  const auto before = open_samediff(test_data() + "/samediff/strings.fb");
+  REQUIRE_MESSAGE(before, why(before));
+  const auto bytes = bytes_of_checkpoint(*before, {.container = SameDiffContainer::fb});
+  const std::string_view file = text_of(bytes.span());
+  CHECK(file.find("values") == std::string_view::npos);  // strings are in their arrays alone
+  std::string damaged(file);
+  damaged.replace(damaged.find("\6\0\0\0scalar"s) + 4, 6, "vector");
+  const auto r = SameDiffRecorder<>().open(std::as_bytes(std::span(damaged)));
+  REQUIRE(!r);
+  CHECK(r.error().code() == Errc::duplicate);
+  CHECK(r.error().path() == "vector");
+}
+
 TEST_CASE("samediff: SDNB has large arrays behind its FlatBuffer, and a manifest of them") {
   Model m = model(300000);  // 1.2 MB a column
   const auto bytes = saved(SameDiffRecorder<>(SameDiffContainer::sdnb), m);

@@ -276,7 +276,7 @@ Status add(samediff::Arrays& to, const std::string& name, const Stored& array) {
     return Error(Errc::checksum, "an array of texts is damaged");
   }
   STELE_TRY_ASSIGN(const auto texts, samediff::texts_of(array.facts, bytes.span()));
-  to.builder().value(to.builder().intern(name), samediff::value_of(texts, array.facts.shape));
+  to.add(name, samediff::value_of(texts, array.facts.shape));
   return {};
 }
 

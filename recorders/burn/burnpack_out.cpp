@@ -94,7 +94,9 @@ class PackWriter {
     if (metadata_.contains(std::string(flat_key))) {
       return Error(Errc::not_representable, "the metadata key stele is the library's own");
     }
-    STELE_TRY_ASSIGN(std::string extras, flat_extras(snapshot_, is_burnpack_scalar));
+    STELE_TRY_ASSIGN(std::string extras, flat_extras(snapshot_, [](const std::string&, const Value& value) {
+                       return is_burnpack_scalar(value);
+                     }));
     if (!extras.empty()) metadata_.emplace(flat_key, std::move(extras));
     const auto nodes = snapshot_.nodes();
     std::vector<std::pair<std::string, const Value*>> scalars;

@@ -545,6 +545,11 @@ Status Arrays::add(std::string_view name, const ArrayFacts& facts, Provider prov
   return {};
 }
 
+void Arrays::add(std::string_view name, Value value) {
+  const std::string_view own = builder_.intern(name);
+  nodes_.emplace(own, builder_.value(own, std::move(value)));
+}
+
 std::uint32_t Arrays::node(std::string_view name) const {
   const auto found = nodes_.find(name);
   return found != nodes_.end() ? found->second : no_index;

@@ -128,7 +128,9 @@ class Arrays {
   SnapshotBuilder& builder() noexcept { return builder_; }
   /// A tensor. Errors: malformed (an array without a data type).
   Status add(std::string_view name, const ArrayFacts& facts, Provider provider);
-  /// The node of a tensor, or no_index.
+  /// An array of strings, which is a value.
+  void add(std::string_view name, Value value);
+  /// The node of what was added under this name, or no_index.
   std::uint32_t node(std::string_view name) const;
   Result<Snapshot> finish(std::shared_ptr<const void> keeper);
 

@@ -366,7 +366,7 @@ Status Model::add(Arrays& to, const std::string& name, const Stored& array) {
     Bytes bytes(static_cast<std::size_t>(array.facts.bytes));
     if (!bytes.empty()) STELE_TRY(array.source->read_at(array.segments.front().offset, bytes.span()));
     STELE_TRY_ASSIGN(const auto texts, texts_of(array.facts, bytes.span()));
-    to.builder().value(to.builder().intern(name), value_of(texts, array.facts.shape));
+    to.add(name, value_of(texts, array.facts.shape));
     return {};
   }
   return to.add(name, array.facts, {array.segments.size() == 1 ? &whole_ops : &chunked_ops, &array, 0});

@@ -147,7 +147,10 @@ class Planner {
     STELE_TRY(plan_variables());
     STELE_TRY(plan_states());
     metadata_ = content_.parameters.metadata();
-    STELE_TRY_ASSIGN(std::string extras, flat_extras(content_.parameters));
+    STELE_TRY_ASSIGN(std::string extras, flat_extras(content_.parameters, [&](const std::string& path, const Value&) {
+                       const auto variable = numbers_.find(path);
+                       return variable != numbers_.end() && variables_[variable->second].texts;
+                     }));
     if (!extras.empty()) metadata_.emplace(flat_key, std::move(extras));
     return {};
   }
