@@ -1,17 +1,21 @@
 // What stands behind every recorder: precision, capabilities, files.
 #include <algorithm>
 
-#include "files.hpp"
-#include "fill.hpp"
-#include "flat.hpp"
-#include "os/os.hpp"
-#include "parallel.hpp"
-#include "snapshot_internal.hpp"
+#include "base/parallel.hpp"
+#include "io/files.hpp"
+#include "io/os/os.hpp"
+#include "module/walk.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/fill.hpp"
+#include "snapshot/flat.hpp"
+#include "snapshot/meter.hpp"
+#include "snapshot/module_leaf.hpp"
+#include "snapshot/paths.hpp"
 #include "stele/format.hpp"
 #include "stele/quantize.hpp"
 #include "stele/schema.hpp"
-#include "untie.hpp"
-#include "walk.hpp"
+#include "steps/progress.hpp"
+#include "steps/untie.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-#include "flat.hpp"
+#include "snapshot/flat.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/transform.hpp"
 #include "support/recorders.hpp"

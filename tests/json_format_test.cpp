@@ -10,9 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "hash.hpp"
-#include "limits.hpp"
+#include "base/limits.hpp"
+#include "snapshot/hash.hpp"
 #include "stele/precision/base64.hpp"
+#include "steps/byte_order.hpp"
 #include "support/child.hpp"
 #include "support/models.hpp"
 #include "support/random_model.hpp"

@@ -1,12 +1,12 @@
-// Opening a file, a hostile one too, takes at most its format's bound of memory (src/limits.hpp): twice its size and
-// 16 MiB, and for each byte of an index, of values or metadata what an entry of so few bytes takes.
+// Opening a file, a hostile one too, takes at most its format's bound of memory (src/base/limits.hpp): twice its size
+// and 16 MiB, and for each byte of an index, of values or metadata what an entry of so few bytes takes.
 #include <doctest/doctest.h>
 #include <malloc.h>
 
 #include <fstream>
 #include <string>
 
-#include "limits.hpp"
+#include "base/limits.hpp"
 #include "support/archive.hpp"
 #include "support/child.hpp"
 #include "support/recorders.hpp"

@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "limits.hpp"
+#include "base/limits.hpp"
 #include "support/child.hpp"
 #include "support/recorders.hpp"
 #include "support/sanitizers.hpp"

@@ -12,11 +12,11 @@
 #include <unordered_map>
 #include <vector>
 
-#include "match.hpp"
-#include "snapshot_internal.hpp"
+#include "module/match.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/tree.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
-#include "tree.hpp"
 
 using namespace stele_test;
 using stele::no_index;

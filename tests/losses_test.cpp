@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "flat.hpp"
+#include "snapshot/flat.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/schema.hpp"
 #include "stele/transform.hpp"

@@ -3,7 +3,7 @@
 #include <stele/report.hpp>
 #include <stele/result.hpp>
 
-#include "shortened.hpp"
+#include "base/shortened.hpp"
 
 namespace {
 using namespace stele;

@@ -10,7 +10,7 @@
 
 #include <numeric>
 
-#include "limits.hpp"
+#include "base/limits.hpp"
 #include "support/child.hpp"
 #include "support/recorders.hpp"
 #include "support/sanitizers.hpp"

@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "hash.hpp"
+#include "snapshot/hash.hpp"
 #include "stele/recorders/stele_reader.hpp"
+#include "steps/byte_order.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 #include "support/stele_file.hpp"

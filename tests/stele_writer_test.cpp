@@ -21,7 +21,7 @@
 #include <variant>
 #include <vector>
 
-#include "hash.hpp"
+#include "snapshot/hash.hpp"
 #include "support/models.hpp"
 
 using namespace stele_test;

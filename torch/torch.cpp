@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "snapshot_internal.hpp"
+#include "snapshot/module_leaf.hpp"
 #include "stele/detail/strided.hpp"
 #include "stele/detail/type_info.hpp"
 #include "stele/record.hpp"

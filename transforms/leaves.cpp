@@ -3,10 +3,11 @@
 #include <cstring>
 #include <numeric>
 
-#include "blocks.hpp"
-#include "items.hpp"
+#include "steps/precision.hpp"
+#include "steps/blocks.hpp"
+#include "snapshot/items.hpp"
 #include "stele/transform.hpp"
-#include "transpose.hpp"
+#include "steps/transpose.hpp"
 
 namespace stele {
 inline namespace v0 {

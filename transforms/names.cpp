@@ -5,7 +5,7 @@
 
 #include <re2/re2.h>
 
-#include "items.hpp"
+#include "snapshot/items.hpp"
 #include "stele/transform.hpp"
 
 namespace stele {

@@ -2,10 +2,11 @@
 #include <algorithm>
 #include <map>
 
-#include "items.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/items.hpp"
 #include "stele/transform.hpp"
-#include "tree.hpp"
-#include "walk.hpp"
+#include "snapshot/tree.hpp"
+#include "module/walk.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -4,11 +4,11 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "items.hpp"
+#include "snapshot/items.hpp"
 #include "stele/transform.hpp"
-#include "tree.hpp"
-#include "walk.hpp"
-#include "transpose.hpp"
+#include "snapshot/tree.hpp"
+#include "module/walk.hpp"
+#include "steps/transpose.hpp"
 
 namespace stele {
 inline namespace v0 {

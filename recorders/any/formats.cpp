@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "similar.hpp"
+#include "base/similar.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/archive.hpp"

@@ -12,8 +12,9 @@
 
 #include "../zip/zip.hpp"
 #include "arrays.hpp"
-#include "limits.hpp"
+#include "base/limits.hpp"
 #include "lines.hpp"
+#include "snapshot/meter.hpp"
 #include "stele/checkpoint.hpp"
 
 namespace stele {

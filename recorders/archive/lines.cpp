@@ -4,8 +4,8 @@
 #include <array>
 #include <charconv>
 
+#include "base/name_order.hpp"
 #include "json/json.hpp"
-#include "name_order.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -2,11 +2,12 @@
 #include <map>
 
 #include "file.hpp"
-#include "fill.hpp"
-#include "flat.hpp"
 #include "graph_fb.hpp"
 #include "json/json.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/fill.hpp"
+#include "snapshot/flat.hpp"
+#include "snapshot/meter.hpp"
 #include "stele/recorders/archive.hpp"
 
 namespace stele {

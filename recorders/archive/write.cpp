@@ -2,16 +2,19 @@
 #include <map>
 #include <set>
 
+#include "base/parallel.hpp"
 #include "file.hpp"
-#include "flat.hpp"
-#include "gather.hpp"
 #include "graph_fb.hpp"
+#include "io/os/os.hpp"
 #include "json/json.hpp"
-#include "os/os.hpp"
-#include "parallel.hpp"
 #include "record.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/flat.hpp"
+#include "snapshot/gather.hpp"
+#include "snapshot/paths.hpp"
 #include "stele/recorders/archive.hpp"
+#include "steps/byte_order.hpp"
+#include "steps/progress.hpp"
 
 namespace stele {
 inline namespace v0 {

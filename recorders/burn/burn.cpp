@@ -6,11 +6,12 @@
 #include "../tar/tar.hpp"
 #include "../zip/deflate.hpp"
 #include "../zip/inflate.hpp"
+#include "base/parallel.hpp"
 #include "cursor.hpp"
-#include "fill.hpp"
-#include "parallel.hpp"
 #include "record.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/fill.hpp"
+#include "steps/byte_order.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -4,10 +4,11 @@
 #include <array>
 #include <numeric>
 
-#include "flat.hpp"
-#include "limits.hpp"
-#include "snapshot_internal.hpp"
+#include "base/limits.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/flat.hpp"
 #include "stele/detail/little_endian.hpp"
+#include "steps/byte_order.hpp"
 #include "types.hpp"
 
 namespace stele {

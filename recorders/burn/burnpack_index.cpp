@@ -1,9 +1,9 @@
 #include <algorithm>
 
+#include "base/name_order.hpp"
 #include "burnpack.hpp"
 #include "cbor.hpp"
-#include "name_order.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -2,16 +2,18 @@
 #include <string>
 #include <vector>
 
+#include "base/name_order.hpp"
+#include "base/parallel.hpp"
 #include "burnpack.hpp"
 #include "cbor.hpp"
-#include "flat.hpp"
-#include "gather.hpp"
 #include "json/json.hpp"
-#include "name_order.hpp"
-#include "parallel.hpp"
 #include "record.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/flat.hpp"
+#include "snapshot/gather.hpp"
+#include "snapshot/paths.hpp"
 #include "stele/detail/little_endian.hpp"
+#include "steps/byte_order.hpp"
 
 namespace stele {
 inline namespace v0 {

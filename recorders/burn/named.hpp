@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "gather.hpp"
+#include "snapshot/gather.hpp"
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 #include "types.hpp"

@@ -11,7 +11,8 @@
 
 #include "named.hpp"
 #include "record.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/paths.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -7,7 +7,8 @@
 #include "elements.hpp"
 #include "fields.hpp"
 #include "record.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/paths.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -4,7 +4,8 @@
 #include <charconv>
 #include <optional>
 
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/paths.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "limits.hpp"
+#include "base/limits.hpp"
 #include "named.hpp"
 #include "stele/format.hpp"
 

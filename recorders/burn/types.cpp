@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "hash.hpp"
+#include "snapshot/hash.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -4,9 +4,9 @@
 #include "bincode.hpp"
 #include "fields.hpp"
 #include "record.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/tree.hpp"
 #include "stele/precision/element.hpp"
-#include "tree.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -4,8 +4,8 @@
 
 #include "fields.hpp"
 #include "record.hpp"
-#include "snapshot_internal.hpp"
-#include "tree.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/tree.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -5,10 +5,11 @@
 #include <bit>
 #include <numeric>
 
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/value.hpp"
-#include "transpose.hpp"
+#include "steps/byte_order.hpp"
+#include "steps/transpose.hpp"
 
 namespace stele {
 inline namespace v0 {

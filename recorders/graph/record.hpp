@@ -4,10 +4,11 @@
 #include <memory>
 #include <utility>
 
-#include "snapshot_internal.hpp"
+#include "snapshot/meter.hpp"
 #include "stele/checkpoint.hpp"
 #include "stele/format.hpp"
 #include "stele/sink.hpp"
+#include "steps/progress.hpp"
 
 namespace stele {
 inline namespace v0 {

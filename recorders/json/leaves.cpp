@@ -4,8 +4,8 @@
 #include <cstring>
 #include <optional>
 
+#include "base/parallel.hpp"
 #include "numbers.hpp"
-#include "parallel.hpp"
 #include "stele/precision/base64.hpp"
 
 namespace stele {

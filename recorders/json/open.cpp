@@ -5,16 +5,18 @@
 #include <optional>
 #include <utility>
 
-#include "fill.hpp"
-#include "hash.hpp"
+#include "base/limits.hpp"
 #include "json/json.hpp"
 #include "leaves.hpp"
-#include "limits.hpp"
+#include "module/walk.hpp"
 #include "numbers.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/fill.hpp"
+#include "snapshot/hash.hpp"
+#include "snapshot/paths.hpp"
+#include "snapshot/tree.hpp"
 #include "stele/recorders/json.hpp"
-#include "tree.hpp"
-#include "walk.hpp"
+#include "steps/byte_order.hpp"
 
 namespace stele {
 inline namespace v0 {

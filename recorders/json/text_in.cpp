@@ -9,7 +9,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "hash.hpp"
+#include "snapshot/hash.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 

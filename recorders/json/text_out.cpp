@@ -8,8 +8,8 @@
 #include <zlib.h>
 #include <zstd.h>
 
-#include "hash.hpp"
-#include "parallel.hpp"
+#include "base/parallel.hpp"
+#include "snapshot/hash.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/base64.hpp"

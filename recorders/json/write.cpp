@@ -3,13 +3,15 @@
 #include <cstring>
 #include <utility>
 
-#include "ahead.hpp"
+#include "base/parallel.hpp"
 #include "json/json.hpp"
 #include "numbers.hpp"
-#include "parallel.hpp"
 #include "skeleton.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/ahead.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/paths.hpp"
 #include "stele/recorders/json.hpp"
+#include "steps/byte_order.hpp"
 #include "text_out.hpp"
 
 namespace stele {

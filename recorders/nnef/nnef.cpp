@@ -5,16 +5,17 @@
 #include <set>
 
 #include "../tar/tar.hpp"
-#include "files.hpp"
-#include "fill.hpp"
-#include "limits.hpp"
-#include "parallel.hpp"
-#include "snapshot_internal.hpp"
+#include "base/limits.hpp"
+#include "base/parallel.hpp"
+#include "io/files.hpp"
+#include "snapshot/fill.hpp"
+#include "snapshot/paths.hpp"
+#include "snapshot/tree.hpp"
 #include "stele/bundle.hpp"
 #include "stele/layout.hpp"
+#include "steps/byte_order.hpp"
 #include "tensor.hpp"
 #include "text.hpp"
-#include "tree.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -6,7 +6,8 @@
 #include <limits>
 #include <optional>
 
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/paths.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/quantize.hpp"
 #include "text.hpp"

@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "gather.hpp"
+#include "snapshot/gather.hpp"
 #include "stele/dtype.hpp"
 #include "stele/shape.hpp"
 #include "stele/snapshot.hpp"

@@ -4,14 +4,16 @@
 #include <memory>
 #include <numeric>
 
-#include "files.hpp"
-#include "gather.hpp"
-#include "name_order.hpp"
-#include "parallel.hpp"
+#include "base/name_order.hpp"
+#include "base/parallel.hpp"
+#include "io/files.hpp"
 #include "program.hpp"
 #include "record.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/gather.hpp"
+#include "snapshot/paths.hpp"
 #include "stele/bundle.hpp"
+#include "steps/byte_order.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "limits.hpp"
+#include "base/limits.hpp"
 #include "stele/dtype.hpp"
 #include "stele/shape.hpp"
 #include "stele/source.hpp"

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "snapshot_internal.hpp"
+#include "snapshot/paths.hpp"
 #include "stele/sink.hpp"
 #include "stele/snapshot.hpp"
 

@@ -5,15 +5,17 @@
 #include <deque>
 #include <numeric>
 
+#include "base/limits.hpp"
+#include "base/name_order.hpp"
+#include "base/parallel.hpp"
 #include "file.hpp"
-#include "flat.hpp"
-#include "gather.hpp"
 #include "json/json.hpp"
-#include "limits.hpp"
-#include "name_order.hpp"
-#include "parallel.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/flat.hpp"
+#include "snapshot/gather.hpp"
+#include "snapshot/paths.hpp"
 #include "stele/detail/little_endian.hpp"
+#include "steps/byte_order.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -3,12 +3,13 @@
 #include <deque>
 #include <map>
 
+#include "base/limits.hpp"
+#include "base/parallel.hpp"
 #include "file.hpp"
-#include "flat.hpp"
 #include "json/json.hpp"
-#include "limits.hpp"
-#include "parallel.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/flat.hpp"
+#include "snapshot/paths.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/safetensors.hpp"
 

@@ -12,7 +12,7 @@
 
 #include "../zip/zip.hpp"
 #include "arrays.hpp"
-#include "limits.hpp"
+#include "base/limits.hpp"
 #include "manifest.hpp"
 #include "stele/checkpoint.hpp"
 

@@ -2,10 +2,11 @@
 #include <charconv>
 
 #include "../zip/zip.hpp"
-#include "fill.hpp"
-#include "flat.hpp"
 #include "model.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/fill.hpp"
+#include "snapshot/flat.hpp"
+#include "snapshot/meter.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/samediff.hpp"

@@ -2,16 +2,20 @@
 #include <set>
 
 #include "../zip/zip.hpp"
-#include "flat.hpp"
-#include "gather.hpp"
+#include "base/parallel.hpp"
 #include "json/json.hpp"
 #include "model.hpp"
-#include "parallel.hpp"
 #include "record.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/flat.hpp"
+#include "snapshot/gather.hpp"
+#include "snapshot/meter.hpp"
+#include "snapshot/paths.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/samediff.hpp"
+#include "steps/byte_order.hpp"
+#include "steps/progress.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -8,8 +8,8 @@
 
 #include <zstd.h>
 
-#include "limits.hpp"
-#include "parallel.hpp"
+#include "base/limits.hpp"
+#include "base/parallel.hpp"
 #include "stele/precision/shuffle.hpp"
 #include "stele/recorders/stele_reader.hpp"
 

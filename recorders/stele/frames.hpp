@@ -11,7 +11,7 @@
 #include <memory>
 #include <span>
 
-#include "gather.hpp"
+#include "snapshot/gather.hpp"
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 

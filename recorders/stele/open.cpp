@@ -2,15 +2,17 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/limits.hpp"
 #include "frames.hpp"
-#include "hash.hpp"
-#include "limits.hpp"
-#include "snapshot_internal.hpp"
-#include "source_range.hpp"
+#include "module/walk.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/hash.hpp"
+#include "snapshot/paths.hpp"
+#include "snapshot/source_range.hpp"
 #include "stele/recorders/binary.hpp"
 #include "stele/recorders/stele_reader.hpp"
+#include "steps/byte_order.hpp"
 #include "values.hpp"
-#include "walk.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -4,13 +4,15 @@
 #include <cstring>
 #include <unordered_map>
 
+#include "base/name_order.hpp"
+#include "base/parallel.hpp"
 #include "frames.hpp"
-#include "gather.hpp"
-#include "name_order.hpp"
-#include "parallel.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/gather.hpp"
+#include "snapshot/paths.hpp"
 #include "stele/recorders/binary.hpp"
 #include "stele/recorders/stele_reader.hpp"
+#include "steps/byte_order.hpp"
 #include "values.hpp"
 
 namespace stele {

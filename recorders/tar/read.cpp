@@ -7,9 +7,9 @@
 #include <zlib.h>
 
 #include "../zip/inflate.hpp"
+#include "base/limits.hpp"
 #include "blocks.hpp"
-#include "limits.hpp"
-#include "os/os.hpp"
+#include "io/os/os.hpp"
 #include "stele/bytes.hpp"
 #include "tar.hpp"
 

@@ -6,8 +6,8 @@
 
 #include "../zip/deflate.hpp"
 #include "blocks.hpp"
-#include "gather.hpp"
-#include "os/os.hpp"
+#include "io/os/os.hpp"
+#include "snapshot/gather.hpp"
 #include "tar.hpp"
 
 namespace stele {

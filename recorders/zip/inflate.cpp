@@ -10,8 +10,9 @@
 #include <zlib.h>
 
 #include "inflate.hpp"
-#include "os/os.hpp"
+#include "io/os/os.hpp"
 #include "records.hpp"
+#include "snapshot/meter.hpp"
 #include "zip.hpp"
 
 namespace stele {

@@ -5,8 +5,8 @@
 #include <optional>
 #include <utility>
 
+#include "io/os/os.hpp"
 #include "json/json.hpp"
-#include "os/os.hpp"
 #include "records.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "zip.hpp"

@@ -23,8 +23,8 @@
 #include <string_view>
 #include <vector>
 
-#include "gather.hpp"
-#include "snapshot_internal.hpp"
+#include "snapshot/gather.hpp"
+#include "snapshot/meter.hpp"
 #include "stele/bytes.hpp"
 #include "stele/report.hpp"
 #include "stele/result.hpp"

@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "hash.hpp"
+#include "snapshot/hash.hpp"
 #include "stele/recorders/stele_reader.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"

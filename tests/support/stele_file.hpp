@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "hash.hpp"
+#include "snapshot/hash.hpp"
 #include "stele/dtype.hpp"
 #include "stele/snapshot.hpp"
 

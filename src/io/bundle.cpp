@@ -1,0 +1,380 @@
+#include "stele/bundle.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "io/files.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+Bundle::~Bundle() = default;
+
+std::string_view file_name(std::string_view path) noexcept {
+  const std::size_t slash = path.rfind('/');
+  return slash == std::string_view::npos ? path : path.substr(slash + 1);
+}
+
+namespace detail {
+
+Location Location::operator/(std::string_view leaf) const {
+  const auto join = [&](const std::string& folder) {
+    std::string text = folder;
+    if (!text.empty() && !text.ends_with('/')) text += '/';
+    return text.append(leaf);
+  };
+  return {root, join(path), join(name), old};
+}
+
+Location Location::folder() const {
+  const std::size_t leaf = file_name(path).size();
+  return {root, path.substr(0, path.size() - leaf), name.substr(0, name.size() - std::min(leaf, name.size())), old};
+}
+
+namespace {
+
+constexpr std::size_t max_names = 1'000'000;
+
+class Lister {
+ public:
+  Status list(const os::Folder& folder, const std::string& before, int level) {
+    STELE_TRY_ASSIGN(const auto entries, os::entries(folder, max_names - count_));
+    count_ += entries.size();
+    for (const os::Entry& entry : entries) {
+      found.empty = false;
+      if (is_temporary(entry.name)) continue;
+      std::string name = before + entry.name;
+      if (entry.kind == os::Kind::regular) {
+        found.names.push_back(std::move(name));
+      } else if (entry.kind == os::Kind::folder && !entry.link) {
+        if (level == os::max_depth) {
+          return Error(Errc::limit, "folders in folders, too deep")
+              .file(folder.file.name())
+              .expected("at most " + std::to_string(os::max_depth) + " levels");
+        }
+        STELE_TRY_ASSIGN(const os::Folder below, os::open_below(folder, entry.name));
+        STELE_TRY_ASSIGN(const bool same, os::same_system(folder.file, below.file));
+        if (!same) found.other = name;
+        STELE_TRY(list(below, name + '/', level + 1));
+      } else {
+        found.other = std::move(name);
+      }
+    }
+    return {};
+  }
+  Listing found;
+
+ private:
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+Result<Listing> list_all(const os::Folder& folder) {
+  Lister lister;
+  STELE_TRY(lister.list(folder, "", 1));
+  std::sort(lister.found.names.begin(), lister.found.names.end());
+  return std::move(lister.found);
+}
+
+}  // namespace detail
+
+namespace {
+
+namespace os = detail::os;
+using detail::Location;
+using detail::Names;
+
+bool is_plain(std::string_view part) noexcept {
+  constexpr std::string_view not_in_names("\\\0", 2);
+  return !part.empty() && part != "." && part != ".." && part.find_first_of(not_in_names) == part.npos;
+}
+
+Status check_name(std::string_view name) {
+  std::string_view rest = name;
+  for (int parts = 1; parts <= os::max_depth; ++parts) {
+    const std::size_t slash = rest.find('/');
+    if (!is_plain(rest.substr(0, slash))) break;
+    if (slash == rest.npos) return {};
+    rest.remove_prefix(slash + 1);
+  }
+  return Error(Errc::invalid_argument, "no plain relative path").found(std::string(name));
+}
+
+/// Calls `visit` with each folder that the name leads through.
+template <class Visit>
+Status each_folder(std::string_view name, Visit&& visit) {
+  for (std::size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
+    STELE_TRY(visit(name.substr(0, slash)));
+  }
+  return {};
+}
+
+class FolderBundle final : public Bundle {
+ public:
+  FolderBundle(Location place, FileSinkOptions options, bool mapped, Names names)
+      : place_(std::move(place)), options_(options), mapped_(mapped), names_(names) {}
+
+  Result<SourcePtr> open(std::string_view name) const override {
+    STELE_TRY(check_name(name));
+    return detail::open_file(place_ / name, mapped_);
+  }
+  Result<std::unique_ptr<Sink>> create(std::string_view name) override {
+    STELE_TRY(check_name(name));
+    STELE_TRY(each_folder(name, [&](std::string_view folder) { return make(place_ / folder); }));
+    return detail::file_sink(place_ / name, options_, names_);
+  }
+  Result<bool> contains(std::string_view name) const override {
+    STELE_TRY(check_name(name));
+    auto info = os::status((place_ / name).os());
+    if (info) return info->kind != os::Kind::missing;
+    if (info.error().code() == Errc::not_found) return false;  // below a file
+    return std::move(info).error();
+  }
+  Result<std::vector<std::string>> names() const override {
+    return detail::guarded(place_.name, [&]() -> Result<std::vector<std::string>> {
+      os::Folder own;
+      const os::Folder* folder = place_.root.get();
+      if (folder == nullptr || !place_.path.empty()) {
+        STELE_TRY_ASSIGN(own, os::open_folder(here()));
+        folder = &own;
+      }
+      STELE_TRY_ASSIGN(detail::Listing all, detail::list_all(*folder));
+      return std::move(all.names);
+    });
+  }
+  void remove(std::string_view name) noexcept override {
+    static_cast<void>(detail::guarded([&]() -> Status {
+      STELE_TRY(check_name(name));
+      STELE_TRY_ASSIGN(const auto folder, os::open_folder(here()));
+      os::remove(folder, std::string(name));
+      return {};
+    }));
+  }
+
+ private:
+  os::Path here() const { return {place_.root.get(), place_.path.empty() ? "." : place_.path, place_.name}; }
+
+  /// Makes a folder where there is none. Its name lasts before what is put into it.
+  Status make(const Location& place) const {
+    STELE_TRY_ASSIGN(const bool made, os::make_folder(place.os()));
+    const bool lasts = options_.durability == Durability::full && names_ == Names::as_data;
+    if (!made || (!lasts && place.old == nullptr)) return {};
+    const Location above = place.folder();
+    STELE_TRY_ASSIGN(const os::Folder folder, os::open_folder(place.os()));
+    if (place.old != nullptr) STELE_TRY(os::keep_permissions(*place.old, place.path, folder.file));
+    if (!lasts) return {};
+    STELE_TRY_ASSIGN(const os::Folder outer,
+                     os::open_folder({above.root.get(), above.path.empty() ? "." : above.path, above.name}));
+    return os::sync_folder(outer, folder.file);
+  }
+
+  Location place_;
+  FileSinkOptions options_;
+  bool mapped_;
+  Names names_;
+};
+
+/// The files below `prefix_` of a set that its bundles, sources and sinks share.
+class MemoryBundle final : public Bundle {
+ public:
+  using Files = std::map<std::string, std::shared_ptr<const Bytes>, std::less<>>;
+  MemoryBundle(std::shared_ptr<Files> files, std::string prefix)
+      : files_(std::move(files)), prefix_(std::move(prefix)) {}
+
+  Result<SourcePtr> open(std::string_view name) const override {
+    STELE_TRY(check_name(name));
+    std::string full = full_name(name);
+    const auto found = files_->find(full);
+    if (found != files_->end()) return SourcePtr(std::make_shared<File>(std::move(full), found->second, files_));
+    if (is_folder(full)) return Error(Errc::io, "a folder, not a file").file(std::move(full));
+    return Error(Errc::not_found, "no such file in the bundle").file(std::move(full));
+  }
+  Result<std::unique_ptr<Sink>> create(std::string_view name) override {
+    STELE_TRY(check_name(name));
+    std::string full = full_name(name);
+    STELE_TRY(check_place(full));
+    return std::unique_ptr<Sink>(std::make_unique<NewFile>(std::move(full), files_));
+  }
+  Result<bool> contains(std::string_view name) const override {
+    STELE_TRY(check_name(name));
+    const std::string full = full_name(name);
+    return files_->contains(full) || is_folder(full);
+  }
+  Result<std::vector<std::string>> names() const override {
+    std::vector<std::string> found;
+    for (auto at = files_->lower_bound(prefix_); at != files_->end() && at->first.starts_with(prefix_); ++at) {
+      found.push_back(at->first.substr(prefix_.size()));
+    }
+    return found;
+  }
+  void remove(std::string_view name) noexcept override {
+    static_cast<void>(detail::guarded([&]() -> Status {
+      files_->erase(full_name(name));
+      return {};
+    }));
+  }
+
+ private:
+  static std::shared_ptr<MemoryBundle> beside(const std::string& name, const std::shared_ptr<Files>& files) {
+    return std::make_shared<MemoryBundle>(files, name.substr(0, name.size() - file_name(name).size()));
+  }
+  std::string full_name(std::string_view name) const { return std::string(prefix_).append(name); }
+  bool is_folder(const std::string& full) const {
+    const auto at = files_->lower_bound(full + '/');
+    return at != files_->end() && at->first.starts_with(full + '/');
+  }
+  /// As in a folder of the system, a name is that of a file or of a folder.
+  Status check_place(const std::string& full) const {
+    STELE_TRY(each_folder(full, [&](std::string_view folder) -> Status {
+      if (files_->find(folder) == files_->end()) return {};
+      return Error(Errc::not_found, "a file, where a folder should be").file(std::string(folder));
+    }));
+    if (is_folder(full)) return Error(Errc::invalid_argument, "the path names a folder, not a file").file(full);
+    return {};
+  }
+
+  class File final : public Source {
+   public:
+    File(std::string name, std::shared_ptr<const Bytes> bytes, std::shared_ptr<Files> files)
+        : Source(std::move(name)), bytes_(std::move(bytes)), files_(std::move(files)), inner_(borrow_bytes(*bytes_)) {}
+    std::uint64_t size() const noexcept override { return bytes_->size(); }
+    Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+      return inner_->read_at(offset, out);
+    }
+    std::span<const std::byte> view() const noexcept override { return bytes_->span(); }
+    std::shared_ptr<const Bundle> bundle() const override { return beside(name(), files_); }
+
+   private:
+    static SourcePtr borrow_bytes(const Bytes& bytes) { return v0::borrow_bytes(bytes.span()); }
+    std::shared_ptr<const Bytes> bytes_;
+    std::shared_ptr<Files> files_;
+    SourcePtr inner_;
+  };
+
+  class NewFile final : public Sink {
+   public:
+    NewFile(std::string name, std::shared_ptr<Files> files) : Sink(std::move(name)), files_(std::move(files)) {}
+    using Sink::write;
+    Status reserve(std::uint64_t total) override { return buffer_.reserve(total); }
+    Status write(std::span<const std::span<const std::byte>> pieces) override { return buffer_.write(pieces); }
+    Status commit() override {
+      files_->insert_or_assign(name(), std::make_shared<const Bytes>(buffer_.take()));
+      return {};
+    }
+    std::shared_ptr<Bundle> bundle() const override { return beside(name(), files_); }
+
+   private:
+    BufferSink buffer_;
+    std::shared_ptr<Files> files_;
+  };
+
+  std::shared_ptr<Files> files_;
+  std::string prefix_;
+};
+
+class BundleSource final : public Source {
+ public:
+  BundleSource(std::string name, std::shared_ptr<const Bundle> bundle, std::shared_ptr<const os::Folder> folder)
+      : Source(std::move(name)), bundle_(std::move(bundle)), folder_(std::move(folder)) {}
+  std::uint64_t size() const noexcept override { return 0; }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    if (offset == 0 && out.empty()) return {};
+    return Error(Errc::truncated, "a folder, which has no bytes").file(name()).offset(offset);
+  }
+  std::shared_ptr<const Bundle> bundle() const override { return bundle_; }
+  bool is_folder() const noexcept override { return true; }
+  const os::File* file() const noexcept override { return folder_ != nullptr ? &folder_->file : nullptr; }
+
+ private:
+  std::shared_ptr<const Bundle> bundle_;
+  std::shared_ptr<const os::Folder> folder_;
+};
+
+/// A file that is closed between reads.
+class Reopened final : public Source {
+ public:
+  Reopened(const Source& open, const os::Info& info, std::shared_ptr<const Bundle> bundle, std::string entry)
+      : Source(open.name()), size_(open.size()), id_(info.id), bundle_(std::move(bundle)), entry_(std::move(entry)) {}
+  std::uint64_t size() const noexcept override { return size_; }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    return detail::guarded(name(), [&]() -> Status {
+      STELE_TRY_ASSIGN(const SourcePtr open, bundle_->open(entry_));
+      STELE_TRY_ASSIGN(const os::Info info, os::status(*open->file()));
+      if (open->size() == size_ && info.id == id_) return open->read_at(offset, out);
+      return Error(Errc::io, "the file was changed since it was opened").file(name());
+    });
+  }
+
+ private:
+  std::uint64_t size_;
+  decltype(os::Info::id) id_;  // another file of this name would be mixed into the set
+  std::shared_ptr<const Bundle> bundle_;
+  std::string entry_;
+};
+
+class BundleSink final : public Sink {
+ public:
+  BundleSink(std::string name, std::shared_ptr<Bundle> bundle) : Sink(std::move(name)), bundle_(std::move(bundle)) {}
+  using Sink::write;
+  Status write(std::span<const std::span<const std::byte>> pieces) override {
+    return detail::refuse_bytes(pieces, name());
+  }
+  std::shared_ptr<Bundle> bundle() const override { return bundle_; }
+  bool is_folder() const noexcept override { return true; }
+
+ private:
+  std::shared_ptr<Bundle> bundle_;
+};
+
+}  // namespace
+
+Result<SourcePtr> detail::open_of_set(const std::shared_ptr<const Bundle>& bundle, const std::string& name,
+                                      std::size_t number) {
+  constexpr std::size_t kept_open = 64;
+  STELE_TRY_ASSIGN(SourcePtr source, bundle->open(name));
+  if (number < kept_open || source->file() == nullptr || !source->view().empty()) return source;
+  STELE_TRY_ASSIGN(const os::Info info, os::status(*source->file()));
+  return SourcePtr(std::make_shared<Reopened>(*source, info, bundle, name));
+}
+
+Status detail::refuse_bytes(std::span<const std::span<const std::byte>> pieces, const std::string& name) {
+  if (std::all_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece.empty(); })) return {};
+  return Error(Errc::unsupported, "a folder takes files, and no bytes of its own").file(name);
+}
+
+std::shared_ptr<Bundle> detail::folder_bundle(Location place, FileSinkOptions options, bool mapped, Names names) {
+  return std::make_shared<FolderBundle>(std::move(place), options, mapped, names);
+}
+
+std::shared_ptr<Bundle> folder_bundle(std::string path, FileSinkOptions options, bool mapped) {
+  Location place{nullptr, path, std::move(path)};
+  return detail::folder_bundle(std::move(place), options, mapped);
+}
+
+std::shared_ptr<Bundle> memory_bundle() {
+  return std::make_shared<MemoryBundle>(std::make_shared<MemoryBundle::Files>(), "");
+}
+
+SourcePtr bundle_source(std::shared_ptr<const Bundle> bundle, std::string name) {
+  return std::make_shared<BundleSource>(std::move(name), std::move(bundle), nullptr);
+}
+
+SourcePtr detail::folder_source(const std::shared_ptr<const os::Folder>& folder, bool mapped) {
+  const std::string& name = folder->file.name();
+  auto bundle = folder_bundle({folder, "", name}, {}, mapped);
+  return std::make_shared<BundleSource>(name, std::move(bundle), folder);
+}
+
+Result<bool> detail::replaced(const Source& folder) {
+  if (!folder.is_folder() || folder.file() == nullptr) return false;
+  STELE_TRY_ASSIGN(const bool same, os::leads_to(folder.name(), *folder.file()));
+  return !same;
+}
+
+std::unique_ptr<Sink> bundle_sink(std::shared_ptr<Bundle> bundle, std::string name) {
+  return std::make_unique<BundleSink>(std::move(name), std::move(bundle));
+}
+
+}  // namespace v0
+}  // namespace stele

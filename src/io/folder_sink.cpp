@@ -1,0 +1,229 @@
+// A folder that is replaced in one step.
+#include <utility>
+
+#include "io/files.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace {
+
+namespace os = detail::os;
+using detail::Names;
+
+/// Syncs the names in all folders below; their files are synced.
+Status sync_all(const os::Folder& folder) {
+  STELE_TRY_ASSIGN(const auto entries, os::entries(folder, static_cast<std::size_t>(-1)));
+  for (const os::Entry& entry : entries) {
+    if (entry.kind != os::Kind::folder || entry.link) continue;
+    STELE_TRY_ASSIGN(const os::Folder below, os::open_below(folder, entry.name));
+    STELE_TRY(sync_all(below));
+  }
+  return os::sync(folder.file);
+}
+
+// Looks at what is there, each after another save has put something else in its place.
+constexpr int max_attempts = 100;
+
+/// The place that is saved to, and what is asked about what is there.
+struct Target {
+  std::string path;  // as the user gave it
+  os::Folder folder;
+  std::string leaf;
+  FolderCheck may_replace;
+
+  struct Old {
+    enum class Kind : std::uint8_t { missing, empty, full } kind = Kind::missing;
+    std::shared_ptr<const os::Folder> folder{};  // where it is full
+  };
+
+  /// What is there now, which may be replaced.
+  Result<Old> look(bool overwrite) const {
+    for (int i = 1;; ++i) {
+      STELE_TRY_ASSIGN(const os::Info info, os::status({&folder, leaf, path}));
+      if (info.kind == os::Kind::missing) return Old();
+      if (!overwrite) return detail::there_already(path);
+      if (info.kind != os::Kind::folder) {
+        return Error(Errc::invalid_argument, "the path names a file, not a folder").file(path);
+      }
+      auto opened = os::open_below(folder, leaf);
+      if (!opened) return std::move(opened).error().file(path);
+      const auto there = std::make_shared<const os::Folder>(std::move(*opened));
+      auto old = agree(there);
+      // A folder that another save has replaced loses its files while it is looked at.
+      STELE_TRY_ASSIGN(const bool same, os::leads_to({&folder, leaf, path}, there->file));
+      if (same || i == max_attempts) return old;
+    }
+  }
+
+  /// Looks at a folder that stands at `path`, or stood there.
+  Result<Old> agree(const std::shared_ptr<const os::Folder>& old) const {
+    STELE_TRY_ASSIGN(const bool same, os::same_system(folder.file, old->file));
+    if (!same) return detail::not_in_one_step(path);  // a mount point
+    STELE_TRY_ASSIGN(const detail::Listing all, detail::list_all(*old));
+    if (!all.other.empty()) {
+      return Error(Errc::exists, "a folder is there that holds more than files and folders")
+          .file(path)
+          .found(all.other);
+    }
+    if (all.empty) return Old{Old::Kind::empty};
+    if (may_replace == nullptr) return Error(Errc::exists, "a folder is there with something in it").file(path);
+    auto agreed = may_replace(*detail::folder_bundle({old, "", path}, {}, false));
+    if (agreed) return Old{Old::Kind::full, old};
+    return agreed.error().file().empty() ? std::move(agreed).error().file(path) : std::move(agreed).error();
+  }
+};
+
+class FolderSink final : public Sink {
+ public:
+  FolderSink(Target target, std::shared_ptr<const os::Folder> old, FileSinkOptions options, std::string leaf,
+             os::Folder made)
+      : Sink(target.path),
+        target_(std::move(target)),
+        old_(std::move(old)),
+        options_(options),
+        leaf_(std::move(leaf)),
+        made_(std::make_shared<const os::Folder>(std::move(made))) {}
+  ~FolderSink() override { discard(); }
+
+  using Sink::write;
+  Status write(std::span<const std::span<const std::byte>> pieces) override {
+    return detail::refuse_bytes(pieces, name());
+  }
+  bool is_folder() const noexcept override { return true; }
+  std::shared_ptr<Bundle> bundle() const override {
+    return detail::folder_bundle({made_, "", name(), old_}, {options_.durability}, false, Names::later);
+  }
+
+  Status keep_permissions() { return os::keep_permissions(target_.folder, target_.leaf, made_->file); }
+
+  Status commit() override {
+    return detail::guarded(name(), [&]() -> Status {
+      if (committed_) return {};
+      if (leaf_.empty()) return Error(Errc::io, "an earlier commit failed").file(name());
+      Status status = replace();
+      discard();  // or what was there before
+      committed_ = status.has_value();
+      return status;
+    });
+  }
+
+ private:
+  Status replace() {
+    const bool full = options_.durability == Durability::full;
+    STELE_TRY(keep_permissions());  // as they are by now
+    if (full) STELE_TRY(sync_all(*made_));
+    STELE_TRY(put());
+    return full ? os::sync_folder(target_.folder, made_->file) : Status();
+  }
+
+  /// Gives the new folder its name.
+  Status put() {
+    for (int i = 1;; ++i) {
+      STELE_TRY_ASSIGN(const Target::Old old, target_.look(options_.overwrite));
+      if (old.kind == Target::Old::Kind::full) return exchange(*old.folder);
+      const auto place = old.kind == Target::Old::Kind::missing ? os::rename_new : os::rename;
+      auto placed = place(target_.folder, leaf_, target_.leaf, name());
+      if (placed) leaf_.clear();
+      // Another save was there first: its folder is looked at, and replaced.
+      const bool beaten = !placed && placed.error().code() == Errc::exists && options_.overwrite;
+      if (!beaten || i == max_attempts) return placed;
+    }
+  }
+
+  /// Exchanges the new folder with the one that was looked at, or with one that another save has put there since and
+  /// that may be replaced too.
+  Status exchange(const os::Folder& looked_at) {
+    STELE_TRY(os::exchange(target_.folder, leaf_, target_.leaf, name()));
+    auto agreed = detail::guarded([&]() -> Status {
+      STELE_TRY_ASSIGN(const bool same, os::leads_to({&target_.folder, leaf_, name()}, looked_at.file));
+      if (same) return {};
+      STELE_TRY_ASSIGN(os::Folder other, os::open_below(target_.folder, leaf_));
+      STELE_TRY(target_.agree(std::make_shared<const os::Folder>(std::move(other))));
+      return {};
+    });
+    if (agreed) return agreed;
+    // Back again. Nothing is removed that is not known to be the new folder.
+    const auto back = os::exchange(target_.folder, leaf_, target_.leaf, name());
+    const auto same = detail::guarded([&] { return os::leads_to({&target_.folder, leaf_, name()}, made_->file); });
+    if (!back || !same || !*same) leaf_.clear();
+    return agreed;
+  }
+
+  /// Removes what lies under the temporary name: the new folder, or the old one after they were exchanged.
+  void discard() noexcept {
+    if (!leaf_.empty()) os::remove_tree(target_.folder, leaf_, os::max_depth);
+    leaf_.clear();
+  }
+
+  Target target_;
+  std::shared_ptr<const os::Folder> old_;
+  FileSinkOptions options_;
+  bool committed_ = false;
+  std::string leaf_;  // of the temporary; empty: there is none
+  // With its lock, which its files keep too as long as they are written.
+  std::shared_ptr<const os::Folder> made_;
+};
+
+Result<std::unique_ptr<Sink>> make_sink(Target target, std::shared_ptr<const os::Folder> old, FileSinkOptions options,
+                                        bool exists) {
+  const std::string prefix = detail::temporary_prefix(target.leaf, os::longest_name(target.folder));
+  for (int i = 0; i < detail::max_tries; ++i) {
+    std::string leaf = detail::temporary_name(prefix);
+    STELE_TRY_ASSIGN(os::Folder made, os::create_folder(target.folder, leaf, exists, target.path));
+    if (!made.file.is_open()) continue;
+    auto sink =
+        std::make_unique<FolderSink>(std::move(target), std::move(old), options, std::move(leaf), std::move(made));
+    // Now, so that files in it get the group and the access lists that they had in the old one.
+    STELE_TRY(sink->keep_permissions());
+    return std::unique_ptr<Sink>(std::move(sink));
+  }
+  return Error(Errc::io, "too many temporary folders of this process beside it").file(target.path);
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.ends_with('/')) path.pop_back();
+  return path;
+}
+
+Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& path, FileSinkOptions options,
+                                               FolderCheck may_replace) {
+  if (path.empty()) return Error(Errc::invalid_argument, "an empty path");
+  const std::string plain = without_slashes(path);
+  STELE_TRY_ASSIGN(const os::Info there, os::status({nullptr, plain, path}));
+  const bool exists = there.kind == os::Kind::folder;
+  if (there.kind != os::Kind::missing && !options.overwrite) return detail::there_already(path);
+  if (exists && options.allow_nonatomic) {
+    STELE_TRY_ASSIGN(os::Folder folder, os::open_folder(path));
+    auto root = std::make_shared<const os::Folder>(std::move(folder));
+    return bundle_sink(detail::folder_bundle({std::move(root), "", path}, options, false), path);
+  }
+
+  // Links stay; the folder that they lead to is replaced.
+  STELE_TRY_ASSIGN(std::string resolved, os::resolve_links({nullptr, plain, path}));
+  resolved = without_slashes(std::move(resolved));
+  if (exists) {
+    STELE_TRY(os::check_writable(path));
+    STELE_TRY_ASSIGN(const os::Info named, os::status({nullptr, resolved, path}));
+    if (named.kind != os::Kind::folder) return Error(Errc::io, "the link leads to a folder without a name").file(path);
+  }
+  const std::size_t slash = resolved.rfind('/');
+  const std::string folder_path = slash == std::string::npos ? "." : resolved.substr(0, slash + 1);
+  Target target{path, {}, resolved.substr(slash + 1), std::move(may_replace)};
+  if (target.leaf.empty() || target.leaf == "." || target.leaf == "..") {
+    return Error(Errc::invalid_argument, "the path does not say the folder's name").file(path);
+  }
+  STELE_TRY_ASSIGN(target.folder, os::open_folder({nullptr, folder_path, path}));
+  STELE_TRY_ASSIGN(Target::Old old, target.look(options.overwrite));
+  detail::remove_leftovers(target.folder, folder_path,
+                           detail::temporary_prefix(target.leaf, os::longest_name(target.folder)), os::Kind::folder);
+  return make_sink(std::move(target), std::move(old.folder), options, exists);
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Sink>> folder_sink(const std::string& path, FileSinkOptions options, FolderCheck may_replace) {
+  return detail::guarded(path, [&] { return open_folder_sink(path, options, std::move(may_replace)); });
+}
+
+}  // namespace v0
+}  // namespace stele

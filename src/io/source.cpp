@@ -1,0 +1,252 @@
+#include "stele/source.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <istream>
+#include <limits>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "io/files.hpp"
+#include "io/os/os.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+Source::~Source() = default;
+
+namespace {
+
+namespace os = detail::os;
+using detail::Location;
+
+std::string bytes_text(std::uint64_t count) { return std::to_string(count) + (count == 1 ? " byte" : " bytes"); }
+
+Error truncated(const Source& source, const char* why, std::uint64_t offset, std::uint64_t wanted, std::uint64_t got) {
+  return Error(Errc::truncated, why)
+      .file(source.name())
+      .offset(offset)
+      .expected(bytes_text(wanted))
+      .found(bytes_text(got));
+}
+
+/// An error when `wanted` bytes from `offset` on are not all there.
+Status check_range(const Source& source, std::uint64_t offset, std::uint64_t wanted) {
+  const std::uint64_t there = offset < source.size() ? source.size() - offset : 0;
+  if (offset <= source.size() && wanted <= there) return {};
+  return truncated(source, "the bytes end before", offset, wanted, there);
+}
+
+class FileSource final : public Source {
+ public:
+  FileSource(os::File file, std::uint64_t size, Location folder)
+      : Source(file.name()), file_(std::move(file)), size_(size), folder_(std::move(folder)) {}
+  std::uint64_t size() const noexcept override { return size_; }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    return detail::guarded(name(), [&]() -> Status {
+      STELE_TRY(check_range(*this, offset, out.size()));
+      STELE_TRY_ASSIGN(const std::size_t got, os::read_at(file_, offset, out));
+      if (got < out.size()) {
+        return truncated(*this, "the file has shrunk since it was opened", offset, out.size(), got);
+      }
+      return {};
+    });
+  }
+  std::shared_ptr<const Bundle> bundle() const override { return folder_bundle(folder_, {}, false); }
+  std::shared_ptr<const Source> mapped() const override;
+  const os::File* file() const noexcept override { return &file_; }
+
+ private:
+  os::File file_;
+  std::uint64_t size_;
+  Location folder_;
+};
+
+/// What keeps a mapped file alive, and where it lies.
+struct Mapped {
+  os::Mapping mapping;
+  Location folder;
+};
+
+/// Memory, whoever keeps it alive: a mapping, owned bytes, or nobody.
+template <class Keeper>
+class MemorySource final : public Source {
+ public:
+  MemorySource(std::string name, std::span<const std::byte> bytes, Keeper keeper, bool is_private)
+      : Source(std::move(name)), bytes_(bytes), keeper_(std::move(keeper)), private_(is_private) {}
+  std::uint64_t size() const noexcept override { return bytes_.size(); }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    return detail::guarded(name(), [&]() -> Status {
+      STELE_TRY(check_range(*this, offset, out.size()));
+      if (!out.empty()) std::memcpy(out.data(), bytes_.data() + offset, out.size());
+      return {};
+    });
+  }
+  std::span<const std::byte> view() const noexcept override { return bytes_; }
+  bool view_is_private() const noexcept override { return private_; }
+  std::shared_ptr<const Bundle> bundle() const override {
+    if constexpr (std::is_same_v<Keeper, Mapped>) {
+      return folder_bundle(keeper_.folder, {}, true);
+    } else {
+      return nullptr;
+    }
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  Keeper keeper_;
+  bool private_;
+};
+
+/// A file's first `size` bytes, mapped.
+Result<SourcePtr> map(const os::File& file, std::uint64_t size, const std::string& name, Location folder) {
+  if (size > std::numeric_limits<std::size_t>::max()) return Error(Errc::out_of_memory).file(name);
+  os::Mapping mapping;
+  if (size != 0) {  // nothing cannot be mapped
+    STELE_TRY_ASSIGN(mapping, os::map_private(file, static_cast<std::size_t>(size)));
+  }
+  const auto bytes = mapping.bytes();
+  Mapped keeper{std::move(mapping), std::move(folder)};
+  return SourcePtr(std::make_shared<MemorySource<Mapped>>(name, bytes, std::move(keeper), true));
+}
+
+std::shared_ptr<const Source> FileSource::mapped() const {
+  auto source = detail::guarded(name(), [&] { return map(file_, size_, name(), folder_); });
+  return source ? *source : nullptr;
+}
+
+enum class Wanted : std::uint8_t { file, folder, any };
+
+Result<SourcePtr> open_place(const Location& place, Wanted wanted, bool mapped) {
+  if (place.root == nullptr && place.path.empty()) return Error(Errc::invalid_argument, "an empty path");
+  STELE_TRY_ASSIGN(os::File file, os::open_for_reading(place.os()));
+  STELE_TRY_ASSIGN(const os::Info info, os::status(file));
+  if (info.kind == os::Kind::folder) {
+    if (wanted == Wanted::file) return Error(Errc::io, "a folder, not a file").file(place.name);
+    return detail::folder_source(std::make_shared<os::Folder>(os::Folder{std::move(file), true}), mapped);
+  }
+  if (wanted == Wanted::folder) return Error(Errc::io, "a file, not a folder").file(place.name);
+  if (info.kind != os::Kind::regular) {
+    return Error(Errc::io, "not a regular file (a FIFO or device can be read as a stream)").file(place.name);
+  }
+  if (mapped) return map(file, info.size, place.name, place.folder());
+  return SourcePtr(std::make_shared<FileSource>(std::move(file), info.size, place.folder()));
+}
+
+Result<SourcePtr> open_guarded(const Location& place, Wanted wanted, bool mapped) {
+  return detail::guarded(place.name, [&] { return open_place(place, wanted, mapped); });
+}
+
+/// How much is left in the stream, where it can tell without being read.
+std::optional<std::uint64_t> remaining(std::streambuf& buffer) {
+  const auto none = std::streampos(std::streamoff(-1));
+  const std::streampos here = buffer.pubseekoff(0, std::ios_base::cur, std::ios_base::in);
+  if (here == none) return std::nullopt;
+  const std::streampos end = buffer.pubseekoff(0, std::ios_base::end, std::ios_base::in);
+  if (buffer.pubseekpos(here, std::ios_base::in) != here || end == none || end < here) return std::nullopt;
+  return static_cast<std::uint64_t>(end - here);
+}
+
+// The first piece read from a stream of unknown length: small messages stay small.
+constexpr std::size_t first_piece = std::size_t{64} << 10;
+// The largest piece: what the last one may waste.
+constexpr std::size_t largest_piece = std::size_t{64} << 20;
+
+/// Reads to the end, at most `limit` bytes. Pieces that are joined at the end, and not one block that grows: a growing
+/// block has both its old and its new memory at a time, and no bound on what it wastes.
+Result<Bytes> read_all(std::istream& stream, std::uint64_t limit, const std::string& name) {
+  const std::istream::sentry ready(stream, true);
+  if (!ready || stream.rdbuf() == nullptr) return Error(Errc::io, "the stream cannot be read").file(name);
+  std::streambuf& buffer = *stream.rdbuf();
+  const auto too_long = [&]() -> Error {
+    return Error(Errc::limit, "the stream is too long").file(name).expected("at most " + bytes_text(limit));
+  };
+
+  const std::optional<std::uint64_t> known = remaining(buffer);
+  if (known && *known > limit) return too_long();
+  std::vector<Bytes> pieces;
+  std::uint64_t total = 0;
+  // One byte above what is expected or allowed tells the end, or too much, without another piece.
+  std::uint64_t wanted = known ? *known + 1 : first_piece;
+  for (bool ended = false; !ended;) {
+    const std::uint64_t allowed = limit - total;
+    if (allowed < std::numeric_limits<std::uint64_t>::max()) wanted = std::min(wanted, allowed + 1);
+    if (wanted > std::numeric_limits<std::size_t>::max() / 2) return Error(Errc::out_of_memory).file(name);
+    Bytes piece(static_cast<std::size_t>(wanted));
+    std::size_t filled = 0;
+    while (filled < piece.size() && !ended) {
+      const std::streamsize got = buffer.sgetn(reinterpret_cast<char*>(piece.data()) + filled,
+                                               static_cast<std::streamsize>(piece.size() - filled));
+      ended = got <= 0;
+      if (!ended) filled += static_cast<std::size_t>(got);
+    }
+    if (filled > allowed) return too_long();
+    piece.truncate(filled);
+    total += filled;
+    if (filled != 0) pieces.push_back(std::move(piece));
+    wanted = std::clamp<std::uint64_t>(total / 4, first_piece, largest_piece);
+  }
+
+  if (pieces.empty()) return Bytes();
+  if (pieces.size() == 1) return std::move(pieces.front());
+  Bytes all(static_cast<std::size_t>(total));
+  std::byte* to = all.data();
+  for (Bytes& piece : pieces) {
+    std::memcpy(to, piece.data(), piece.size());
+    to += piece.size();
+    piece = Bytes();
+  }
+  return all;
+}
+
+}  // namespace
+
+Result<SourcePtr> detail::open_file(const Location& place, bool mapped) {
+  return open_guarded(place, Wanted::file, mapped);
+}
+Result<SourcePtr> detail::open_any(const Location& place, bool mapped) {
+  return open_guarded(place, Wanted::any, mapped);
+}
+
+Result<SourcePtr> open_file(const std::string& path) {
+  return open_guarded(detail::location_of(path), Wanted::file, false);
+}
+Result<SourcePtr> map_file(const std::string& path) {
+  return open_guarded(detail::location_of(path), Wanted::file, true);
+}
+Result<SourcePtr> open_folder(const std::string& path, bool mapped) {
+  return open_guarded(detail::location_of(path), Wanted::folder, mapped);
+}
+
+SourcePtr borrow_bytes(std::span<const std::byte> bytes, std::string name) {
+  struct Nobody {};
+  return std::make_shared<MemorySource<Nobody>>(std::move(name), bytes, Nobody(), false);
+}
+
+SourcePtr own_bytes(Bytes bytes, std::string name) {
+  const std::span<const std::byte> view = bytes.span();
+  return std::make_shared<MemorySource<Bytes>>(std::move(name), view, std::move(bytes), true);
+}
+
+SourcePtr own_bytes(std::vector<std::byte> bytes, std::string name) {
+  const std::span<const std::byte> view = bytes;
+  return std::make_shared<MemorySource<std::vector<std::byte>>>(std::move(name), view, std::move(bytes), true);
+}
+
+Result<SourcePtr> spool(std::istream& stream, std::uint64_t limit, std::string name) {
+  return detail::guarded(name, [&]() -> Result<SourcePtr> {
+    try {
+      STELE_TRY_ASSIGN(Bytes bytes, read_all(stream, limit, name));
+      return own_bytes(std::move(bytes), name);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& e) {  // a stream buffer, or a stream that was told to throw
+      return Error(Errc::io, e.what()).file(name);
+    }
+  });
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,83 @@
+// The names of what is not finished, and what killed processes leave.
+#include <atomic>
+#include <charconv>
+#include <functional>
+#include <utility>
+
+#include "io/files.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace {
+
+constexpr std::string_view mark = ".stele-";
+constexpr std::string_view ending = ".tmp";
+// What a temporary's name has beside the file's: the dot, the mark, two numbers, their hyphen, the ending. Always
+// counted at its longest, so that a name is shortened to the same text whatever the numbers are.
+constexpr std::size_t decoration = 1 + mark.size() + 10 + 1 + 20 + ending.size();
+// A folder with fewer names is listed at every save; a fuller one at every 2nd, 3rd … so that writing many files into
+// one folder takes time linear in their number.
+constexpr std::size_t listed_per_save = 64;
+
+}  // namespace
+
+std::string temporary_prefix(const std::string& leaf, std::size_t longest_name) {
+  std::size_t length = std::min(leaf.size(), longest_name > decoration ? longest_name - decoration : 0);
+  // Not through the middle of a UTF-8 character: some file systems refuse such names.
+  while (length < leaf.size() && length > 0 && (static_cast<unsigned char>(leaf[length]) & 0xC0U) == 0x80U) --length;
+  return "." + leaf.substr(0, length) + std::string(mark);
+}
+
+std::string temporary_name(const std::string& prefix) {
+  static std::atomic<std::uint64_t> counter{0};
+  return prefix + std::to_string(os::process_id()) + "-" +
+         std::to_string(counter.fetch_add(1, std::memory_order_relaxed)) + std::string(ending);
+}
+
+namespace {
+
+/// The process that made the temporary `name`, or 0 when it is no temporary with this prefix.
+std::uint64_t maker_of(std::string_view name, std::string_view prefix) noexcept {
+  if (!name.starts_with(prefix) || !name.ends_with(ending) || name.size() < prefix.size() + ending.size()) return 0;
+  const char* const last = name.data() + name.size() - ending.size();
+  std::uint64_t process = 0;
+  std::uint64_t counter = 0;
+  const auto first = std::from_chars(name.data() + prefix.size(), last, process);
+  if (first.ec != std::errc() || first.ptr == last || *first.ptr != '-') return 0;
+  const auto second = std::from_chars(first.ptr + 1, last, counter);
+  return second.ec == std::errc() && second.ptr == last ? process : 0;
+}
+
+}  // namespace
+
+bool is_temporary(std::string_view name) noexcept {
+  const std::size_t at = name.rfind(mark);
+  return name.starts_with('.') && at != name.npos && maker_of(name, name.substr(0, at + mark.size())) != 0;
+}
+
+// Needs both: no such process, and no lock. The own id may be that of an earlier life (in containers every run has the
+// same): there the lock alone decides.
+void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix,
+                      os::Kind kind) {
+  // Of the folder that this thread saved into last.
+  static thread_local std::size_t last_folder = 0;
+  static thread_local std::size_t saves_to_skip = 0;
+  const std::size_t this_folder = std::hash<std::string>()(folder_path);
+  if (std::exchange(last_folder, this_folder) == this_folder && saves_to_skip > 0) {
+    --saves_to_skip;
+    return;
+  }
+  std::vector<std::string> leftovers;
+  const std::size_t count = os::list(folder, [&](std::string_view name) {
+    const std::uint64_t maker = maker_of(name, prefix);
+    if (maker == 0 || (maker != os::process_id() && os::process_lives(maker))) return;
+    leftovers.emplace_back(name);
+  });
+  for (const std::string& leaf : leftovers) os::remove_abandoned(folder, leaf, kind);
+  saves_to_skip = count / listed_per_save;
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,264 @@
+#include "stele/layout.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include "json/json.hpp"
+#include "module/walk.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/module_leaf.hpp"
+#include "snapshot/paths.hpp"
+#include "stele/schema.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+// ---- Schema ---------------------------------------------------------------------------------------------------------
+
+Schema::Field Schema::field(std::size_t i) const noexcept {
+  const detail::FieldInfo& field = info_->fields[i];
+  return {field.name, Schema(*field.type), field.flags.defaulted};
+}
+
+std::optional<std::size_t> Schema::rank() const noexcept {
+  if (info_->tensor == nullptr || info_->tensor->rank < 0) return std::nullopt;
+  return static_cast<std::size_t>(info_->tensor->rank);
+}
+
+std::optional<Shape> Schema::shape() const {
+  if (info_->tensor == nullptr || info_->tensor->fresh_shape == nullptr) return std::nullopt;
+  std::optional<Shape> shape(std::in_place);
+  info_->tensor->fresh_shape(*shape);
+  return shape;
+}
+
+bool Schema::open() const noexcept {
+  switch (kind()) {
+    case TypeKind::list:
+    case TypeKind::map:
+    case TypeKind::variant:
+    case TypeKind::optional:
+    case TypeKind::pointer:
+    case TypeKind::shared:
+      return true;
+    case TypeKind::constant:
+    case TypeKind::tensor:
+    case TypeKind::value:
+    case TypeKind::module:
+    case TypeKind::tuple:
+    case TypeKind::array:
+      return false;
+  }
+  return true;
+}
+
+// ---- Layout ---------------------------------------------------------------------------------------------------------
+
+namespace {
+
+std::string_view kind_name(TypeKind kind) {
+  static constexpr std::string_view names[] = {"constant", "tensor", "value",   "module",   "tuple",   "list",
+                                               "array",    "map",    "variant", "optional", "pointer", "shared"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+std::string below(const std::string& path, std::string_view segment) {
+  std::string text = path;
+  if (!text.empty()) text += '.';
+  append_segment(text, segment);
+  return text;
+}
+
+/// Every type that is not open() is finite: recursion goes through what is.
+Status add_type(Schema type, const std::string& path, Layout& layout) {
+  if (type.open()) {
+    return Error(Errc::needs_layout, "the names of the file's tensors are not known: it does not say them")
+        .path(path)
+        .expected("LoadOptions::layout, or a module that is loaded in place")
+        .found("a type that leaves it open: " + std::string(kind_name(type.kind())));
+  }
+  switch (type.kind()) {
+    case TypeKind::tensor:
+      layout.tensors.push_back({path, type.dtype(), type.shape()});
+      break;
+    case TypeKind::module:
+    case TypeKind::tuple:
+      for (std::size_t i = 0; i < type.field_count(); ++i) {
+        const Schema::Field field = type.field(i);
+        STELE_TRY(add_type(field.type, below(path, field.name), layout));
+      }
+      break;
+    case TypeKind::array:
+      for (std::size_t i = 0; i < type.length(); ++i) {
+        STELE_TRY(add_type(type.element(), below(path, std::to_string(i)), layout));
+      }
+      break;
+    default:
+      break;
+  }
+  return {};
+}
+
+constexpr std::size_t max_names = std::size_t{1} << 24;
+
+class NameWalk {
+ public:
+  using Visit = std::function<Status(const std::string& path, const Node& tensor)>;
+  NameWalk(const Snapshot& snapshot, const Visit& visit)
+      : snapshot_(snapshot), nodes_(snapshot.nodes()), visit_(visit) {}
+
+  Status run() {
+    if (nodes_.empty()) return {};
+    if (!snapshot_.flat()) return add(0, "", 0);
+    for (std::uint32_t i = 1; i < nodes_.size(); ++i) {
+      const Node& node = nodes_[i];
+      const std::string path = snapshot_.path(i);
+      const Node& meant = node.kind == NodeKind::alias ? nodes_[node.index] : node;
+      if (meant.kind == NodeKind::tensor) {
+        STELE_TRY(tensor(meant, path));
+      } else if (node.kind == NodeKind::alias) {
+        // A container that stands elsewhere: all names that continue its own.
+        const std::string target = snapshot_.path(node.index) + '.';
+        for (const Node& other : nodes_) {
+          const std::string_view name(other.name, other.name_size);
+          if (other.kind != NodeKind::tensor || !name.starts_with(target)) continue;
+          STELE_TRY(tensor(other, path + '.' + std::string(name.substr(target.size()))));
+        }
+      }
+    }
+    return {};
+  }
+
+ private:
+  Status add(std::uint32_t i, const std::string& path, int depth) {
+    const Node& node = nodes_[i];
+    if (node.kind == NodeKind::tensor) return tensor(node, path);
+    if (depth > detail::max_depth) return too_many(path);  // the file's nesting is bounded, that of its aliases is not
+    if (node.kind == NodeKind::alias) return add(node.index, path, depth + 1);
+    for (std::uint32_t k = i + 1; k < node.end; k = nodes_[k].end) {
+      if (++visits_ > max_names) return too_many(path);
+      std::string name = path;
+      if (i != 0) name += '.';
+      detail::append_node_segment(name, nodes_[k]);
+      STELE_TRY(add(k, name, depth + 1));
+    }
+    return {};
+  }
+
+  Status tensor(const Node& node, const std::string& path) {
+    if (++tensors_ > max_names) return too_many(path);
+    return visit_(path, node);
+  }
+
+  static Status too_many(const std::string& path) {
+    return Error(Errc::limit, "more names than a module has: aliases of aliased containers").path(path);
+  }
+
+  const Snapshot& snapshot_;
+  std::span<const Node> nodes_;
+  const Visit& visit_;
+  std::size_t tensors_ = 0;
+  std::size_t visits_ = 0;
+};
+
+DType dtype_of_name(std::string_view text) {
+  for (unsigned i = 1; i < 256; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (is_known(dtype) && name(dtype) == text) return dtype;
+  }
+  return DType::none;
+}
+
+bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
+
+}  // namespace
+
+namespace detail {
+
+Status each_tensor_name(const Snapshot& snapshot,
+                        const std::function<Status(const std::string& path, const Node& tensor)>& visit) {
+  return NameWalk(snapshot, visit).run();
+}
+
+}  // namespace detail
+
+Result<Layout> layout_of(Schema schema) {
+  Layout layout;
+  STELE_TRY(add_type(schema, "", layout));
+  return layout;
+}
+
+Result<Layout> layout_of(const Snapshot& snapshot) {
+  return detail::guarded([&]() -> Result<Layout> {
+    Layout layout;
+    STELE_TRY(detail::each_tensor_name(snapshot, [&](const std::string& path, const Node& node) -> Status {
+      const LeafView leaf = snapshot.leaf(node.index);
+      Layout::Tensor& tensor = layout.tensors.emplace_back();
+      tensor.path = path;
+      tensor.dtype = leaf.dtype();
+      // A tensor that nothing has been put into yet has no shape.
+      const Provider& provider = leaf.provider();
+      if (const detail::TensorOps* ops = detail::module_tensor_ops(provider);
+          ops == nullptr || ops->unset == nullptr || !ops->unset(provider.at)) {
+        tensor.shape.emplace(leaf.shape());
+      }
+      return {};
+    }));
+    return layout;
+  });
+}
+
+Result<std::string> to_text(const Layout& layout) {
+  std::string text;
+  for (const Layout::Tensor& tensor : layout.tensors) {
+    const std::string& path = tensor.path;
+    if (path.empty() || path[0] == '#' || std::any_of(path.begin(), path.end(), is_control)) {
+      return Error(Errc::not_representable, "a path that a layout's text cannot hold").path(path);
+    }
+    text += path;
+    if (tensor.dtype != DType::none && tensor.shape) {
+      text += '\t';
+      text += name(tensor.dtype);
+      text += '\t' + to_string(tensor.shape->span());
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+Result<Layout> parse_layout(std::string_view text) {
+  Layout layout;
+  std::set<std::string_view> seen;
+  for (std::size_t begin = 0, end = 0; begin < text.size(); begin = end + 1) {
+    end = std::min(text.find('\n', begin), text.size());
+    std::string_view line = text.substr(begin, end - begin);
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || line[0] == '#') continue;
+    const auto bad = [&](Errc code, const char* what) {
+      return Error(code, what).offset(begin).found(std::string(line.substr(0, 200)));
+    };
+    const std::size_t tab = line.find('\t');
+    Layout::Tensor& tensor = layout.tensors.emplace_back();
+    const std::string_view path = line.substr(0, tab);
+    if (path.empty() || std::any_of(path.begin(), path.end(), is_control)) return bad(Errc::malformed, "no path");
+    if (!seen.insert(path).second) return bad(Errc::duplicate, "a path that stands twice");
+    tensor.path = path;
+    if (tab == std::string_view::npos) continue;
+    const std::size_t second = line.find('\t', tab + 1);
+    if (second == std::string_view::npos) return bad(Errc::malformed, "path, dtype and shape, with tabs between");
+    tensor.dtype = dtype_of_name(line.substr(tab + 1, second - tab - 1));
+    if (tensor.dtype == DType::none) return bad(Errc::unsupported, "a dtype that is not known");
+    detail::json::Reader in(line.substr(second + 1));
+    std::vector<Extent> extents;
+    Extent extent = 0;
+    if (in.begin_array()) {
+      while (in.next_element() && in.read_u64(extent)) extents.push_back(extent);
+    }
+    if (!in.finish()) return bad(Errc::malformed, "a shape such as [2, 3]");
+    tensor.shape.emplace(std::span<const Extent>(extents));
+  }
+  return layout;
+}
+
+}  // namespace v0
+}  // namespace stele

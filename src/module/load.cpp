@@ -1,0 +1,521 @@
+// Snapshot -> object, second half: bytes.
+#include <algorithm>
+#include <map>
+#include <unordered_map>
+
+#include "base/parallel.hpp"
+#include "module/match.hpp"
+#include "module/walk.hpp"
+#include "snapshot/converting.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/fill.hpp"
+#include "snapshot/hash.hpp"
+#include "snapshot/meter.hpp"
+#include "snapshot/module_leaf.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace {
+
+/// Puts a leaf's bytes into a tensor of the module that is reached element by element.
+class ElementSink final : public PieceSink {
+ public:
+  ElementSink(const TensorOps& ops, void* object) : ops_(ops), object_(object), size_(element_size(ops.dtype)) {}
+  Status piece(std::span<const std::byte> bytes) override {
+    ops_.write(object_, done_ / size_, bytes.size() / size_, bytes.data());
+    done_ += bytes.size();
+    return {};
+  }
+
+ private:
+  const TensorOps& ops_;
+  void* object_;
+  std::size_t size_;
+  std::uint64_t done_ = 0;
+};
+
+/// Memory for the tensors of a new module, many in one block. Most of the time of loading small tensors is page faults
+/// of fresh memory otherwise, and a block lies in huge pages.
+class Blocks {
+ public:
+  static constexpr std::size_t alignment = 64;
+  // What of a model stays in memory at most for the sake of one tensor.
+  static constexpr std::size_t block_size = std::size_t{32} << 20;
+  // From here on a tensor has memory of its own.
+  static constexpr std::size_t large = std::size_t{16} << 20;
+
+  /// Bytes of a tensor in a block.
+  static constexpr std::size_t room(std::size_t size) noexcept {
+    return (size + alignment - 1) / alignment * alignment;
+  }
+
+  /// `total`: the room of all tensors to come.
+  explicit Blocks(std::size_t total) noexcept : left_(total) {}
+  std::byte* take(std::size_t size) {
+    const std::size_t n = room(size);
+    if (block_ == nullptr || n > block_->size() - used_) {
+      block_ = std::make_shared<Bytes>(std::min(std::max(left_, n), block_size));
+      used_ = 0;
+    }
+    std::byte* at = block_->data() + used_;
+    used_ += n;
+    left_ -= std::min(n, left_);
+    return at;
+  }
+  /// The one that the last tensor lies in.
+  const std::shared_ptr<Bytes>& block() const noexcept { return block_; }
+
+ private:
+  std::size_t left_;
+  std::shared_ptr<Bytes> block_;
+  std::size_t used_ = 0;
+};
+
+/// Says what became of a tensor.
+void add_row(Report& report, std::string_view path, DType from, DType to) {
+  if (from == to) return report.add(Report::What::applied, path);
+  report.add(Report::What::converted, path,
+             std::string(name(from)) + " -> " + std::string(name(to)) + (lossless(from, to) ? "" : ", lossy"));
+}
+
+/// How a tensor gets its elements.
+enum class Way : std::uint8_t {
+  none,      // not yet, or not at all
+  elements,  // one after the other: it has no contiguous memory
+  done,
+};
+
+/// Finds what a plan writes by its path. Paths may be long, so their hashes are kept.
+template <class Op>
+class ByPath {
+ public:
+  ByPath(const PathStore& paths, const std::vector<Op>& ops) : paths_(paths) {
+    for (const Op& op : ops) by_hash_.try_emplace(hash_of(paths.text(op.path)), &op);
+  }
+  const Op* find(const std::string& path) const {
+    const auto found = by_hash_.find(hash_of(path));
+    return found != by_hash_.end() && paths_.text(found->second->path) == path ? found->second : nullptr;
+  }
+
+ private:
+  static std::uint64_t hash_of(const std::string& path) { return hash64(path.data(), path.size()); }
+  const PathStore& paths_;
+  std::unordered_map<std::uint64_t, const Op*> by_hash_;
+};
+
+class Loader {
+ public:
+  Loader(const Snapshot& snapshot, const LoadOptions& options, LoadMode mode, Report& report)
+      : tree_(snapshot), options_(options), mode_(mode), report_(report) {}
+
+  /// Modules that are to be rewritten first; where there are any, nothing else has been done.
+  std::vector<Outdated>& outdated() noexcept { return plan_.outdated; }
+
+  Status run(const TypeInfo& type, void* object) {
+    // Fresh: structure is made as it is checked; what went wrong is thrown away by the caller. In place: nothing
+    // changes before everything is checked.
+    plan_.tensors.reserve(tree_.snapshot().leaf_count());
+    const Walking first = mode_ == LoadMode::fresh ? Walking::make : Walking::check;
+    if (auto r = match(tree_, type, object, mode_, first, options_, report_, plan_); !r) {
+      return finish(std::move(r).error());
+    }
+    if (!plan_.outdated.empty()) return {};
+    if (auto r = guarded([&] { return compare_ties(); }); !r) return finish(std::move(r).error());
+    const bool verifies = mode_ == LoadMode::in_place && !options_.trust_data;
+    std::uint64_t bytes = 0;
+    for (const TensorOp& op : plan_.tensors) bytes += bytes_of(op);
+    meter_.emplace(options_.progress, verifies ? 2 * bytes : bytes);
+    if (mode_ == LoadMode::fresh) return write();
+    auto ready = guarded([&]() -> Status {
+      STELE_TRY(allocate_unset());
+      return verifies ? verify() : Status();
+    });
+    if (!ready) {
+      for (const TensorOp& op : allocated_) {
+        if (op.ops->reset != nullptr) op.ops->reset(op.object);
+      }
+      return finish(std::move(ready).error());
+    }
+    if (options_.rebuild) {
+      // The second walk makes the structure; what it checks again cannot have changed.
+      plan_ = {};
+      auto made = guarded([&] { return match(tree_, type, object, mode_, Walking::remake, options_, report_, plan_); });
+      if (!made) return finish(std::move(made).error().partially_applied(true));
+    }
+    return write();
+  }
+
+ private:
+  Error finish(Error error) {
+    std::shared_ptr<const Report> report;  // none where there is no memory for it
+    static_cast<void>(guarded([&]() -> Status {
+      report = std::make_shared<const Report>(report_);
+      return {};
+    }));
+    return std::move(error).report(std::move(report));
+  }
+  Error at_path(Error error, const TensorOp& op) const { return std::move(error).path(plan_.paths.text(op.path)); }
+
+  /// The source's order: one pass forward over the file is enough, and the first error is that of the first tensor in
+  /// the file.
+  void sort_tensors() {
+    const auto before = [](const TensorOp& a, const TensorOp& b) { return a.leaf < b.leaf; };
+    if (!std::is_sorted(plan_.tensors.begin(), plan_.tensors.end(), before)) {
+      std::stable_sort(plan_.tensors.begin(), plan_.tensors.end(), before);
+    }
+  }
+
+  /// Compares what the file has under the further names of a shared object with what is loaded.
+  Status compare_ties() {
+    if (plan_.ties.empty()) return {};
+    const Snapshot& snapshot = plan_.snapshot;
+    const Patterns allowed(options_.allow_unused);
+    const ByPath<TensorOp> tensors(plan_.paths, plan_.tensors);
+    const ByPath<ValueOp> values(plan_.paths, plan_.values);
+    const auto first_of = [&](const TiedOp& tie) -> std::optional<std::uint32_t> {
+      const TensorOp* found = tensors.find(plan_.first(tie));
+      return found != nullptr ? std::optional(found->leaf) : std::nullopt;
+    };
+    // Both are compared as they are, or where their dtypes differ, as the module has them.
+    const auto dtype_of = [&](const TiedOp& tie, std::uint32_t first) {
+      const DType dtype = snapshot.leaf(first).dtype();
+      return dtype == snapshot.leaf(tie.number).dtype() ? dtype : tie.ops->dtype;
+    };
+    // By their hashes, each leaf once and in the file's order.
+    std::map<std::pair<std::uint32_t, DType>, std::uint64_t> hashes;
+    std::vector<bool> same(plan_.ties.size());
+    for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
+      const TiedOp& tie = plan_.ties[i];
+      if (tie.ops == nullptr) {
+        const ValueOp* first = values.find(plan_.first(tie));
+        same[i] = first != nullptr && *first->value == *tie.value;
+        continue;
+      }
+      const auto first = first_of(tie);
+      if (!first) continue;
+      const auto a = snapshot.leaf(*first).shape();
+      const auto b = snapshot.leaf(tie.number).shape();
+      same[i] = std::equal(a.begin(), a.end(), b.begin(), b.end());
+      if (!same[i] || *first == tie.number) continue;
+      for (const std::uint32_t leaf : {*first, tie.number}) hashes[{leaf, dtype_of(tie, *first)}] = 0;
+    }
+    for (auto& [leaf, hash] : hashes) {
+      STELE_TRY_ASSIGN(hash, content_hash(snapshot.leaf(leaf.first), leaf.second));
+    }
+    for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
+      const TiedOp& tie = plan_.ties[i];
+      if (const auto first = first_of(tie); same[i] && tie.ops != nullptr && *first != tie.number) {
+        const DType dtype = dtype_of(tie, *first);
+        same[i] = hashes.at({*first, dtype}) == hashes.at({tie.number, dtype});
+      }
+      if (!same[i]) STELE_TRY(differs(tie, allowed));
+    }
+    return {};
+  }
+
+  Result<std::uint64_t> content_hash(const LeafView& leaf, DType dtype) {
+    class HashSink final : public PieceSink {
+     public:
+      Status piece(std::span<const std::byte> bytes) override {
+        hasher.update(bytes.data(), bytes.size());
+        return {};
+      }
+      Hasher hasher;
+    } sink;
+    if (leaf.dtype() == dtype) {
+      STELE_TRY(leaf.stream(sink, context_));
+    } else {
+      ConvertingSink converting(leaf.dtype(), dtype, options_.convert, sink, context_);
+      STELE_TRY(leaf.stream(converting, context_));
+    }
+    return sink.hasher.digest();
+  }
+
+  /// What the file has under a further name of a shared object would be lost.
+  Status differs(const TiedOp& tie, const Patterns& allowed) {
+    const std::string path = plan_.paths.text(tie.path);
+    const std::string first = plan_.first(tie);
+    report_.add(Report::What::unused, path, "differs from " + first + ", which is loaded under both names");
+    if (allowed.match(path)) return {};
+    return Error(Errc::unused, "the file has two different contents for one shared object of the module")
+        .path(path)
+        .expected("the same as " + first)
+        .found(tie.ops != nullptr ? "another tensor" : "another value");
+  }
+
+  Status allocate_unset() {
+    for (const TensorOp& op : plan_.tensors) {
+      if (op.object == nullptr || op.ops->fixed_shape || !op.ops->unset(op.object)) continue;
+      allocated_.push_back(op);
+      op.ops->resize(op.object, Shape(plan_.snapshot.leaf(op.leaf).shape()));
+    }
+    return {};
+  }
+
+  Status verify() {
+    sort_tensors();
+    std::vector<Fill> fills;
+    fills.reserve(plan_.tensors.size());
+    for (const TensorOp& op : plan_.tensors) fills.push_back({nullptr, op.leaf, op.ops->dtype});
+    Filled filled;
+    auto r = fill(plan_.snapshot, fills, options_.convert, *meter_, workers_, filled);
+    return r ? std::move(r) : at_path(std::move(r).error(), plan_.tensors[filled.failed]);
+  }
+
+  Status write() {
+    bool written = options_.rebuild;
+    auto status = guarded([&] { return write(written); });
+    if (status) return status;
+    const bool partial = mode_ == LoadMode::in_place && written;
+    return finish(std::move(status).error().partially_applied(partial));
+  }
+
+  /// `written`: whether anything of the object was changed by then.
+  Status write(bool& written) {
+    for (const ValueOp& op : plan_.values) {
+      if (op.object == nullptr) continue;
+      std::string_view expected;
+      auto read = guarded([&]() -> Status {  // code of the user, which may throw
+        expected = op.ops->from_value(op.object, *op.value);
+        return {};
+      });
+      if (!read) return std::move(read).error().path(plan_.paths.text(op.path));
+      if (!expected.empty()) {
+        return Error(Errc::value_mismatch, "a value that does not fit the field")
+            .path(plan_.paths.text(op.path))
+            .expected(std::string(expected));
+      }
+      written = true;
+      report_.add(Report::What::applied, plan_.paths.shown(op.path));
+    }
+    sort_tensors();
+    auto placed = guarded([&]() -> Status { return place(written); });
+    if (!placed) {
+      add_rows();  // of those that view or were moved by then
+      return placed;
+    }
+    written = written || !fills_.empty();
+    Filled filled;
+    auto r = fill(plan_.snapshot, fills_, options_.convert, *meter_, workers_, filled);
+    for (const auto& [i, count] : filled.overflowed) overflowed_[filled_[i]] = count;
+    for (std::size_t i = 0; i < fills_.size() && !filled.done.empty(); ++i) {
+      ways_[filled_[i]] = filled.done[i] != 0 ? Way::done : Way::none;
+    }
+    if (!r) {
+      add_rows();
+      return at_path(std::move(r).error(), plan_.tensors[filled_[filled.failed]]);
+    }
+    for (std::size_t i = 0; i < ways_.size(); ++i) {
+      if (ways_[i] != Way::elements) continue;
+      written = true;  // an error in the middle leaves part of the tensor written
+      auto one = guarded([&] { return write_elements(i); });
+      if (!one) {
+        add_rows();
+        return at_path(std::move(one).error(), plan_.tensors[i]);
+      }
+    }
+    add_rows();
+    return {};
+  }
+
+  /// Finds each tensor the memory that its elements go to.
+  Status place(bool& written) {
+    const Snapshot& snapshot = plan_.snapshot;
+    const bool fresh = mode_ == LoadMode::fresh && plan_.tensors.size() > 1;
+    const auto in_block = [&](const TensorOp& op, std::size_t size) {
+      return fresh && op.object != nullptr && op.ops->part != nullptr && size != 0 && size < Blocks::large;
+    };
+    std::size_t total = 0;
+    for (const TensorOp& op : plan_.tensors) {
+      const std::size_t size = bytes_of(op);
+      total += in_block(op, size) ? Blocks::room(size) : 0;
+    }
+    Blocks blocks(total);
+    ways_.assign(plan_.tensors.size(), Way::none);
+    fills_.reserve(plan_.tensors.size());
+    filled_.reserve(plan_.tensors.size());
+    Shape shape;
+    for (std::size_t i = 0; i < plan_.tensors.size(); ++i) {
+      const TensorOp& op = plan_.tensors[i];
+      if (op.object == nullptr) continue;
+      written = true;
+      const LeafView leaf = snapshot.leaf(op.leaf);
+      const TensorOps& ops = *op.ops;
+      if (ops.id != nullptr) *ops.id(op.object) = leaf.id();
+      if (options_.storage == Storage::view) {
+        obstacles_.resize(plan_.tensors.size());
+        obstacles_[i] = adopt(op, leaf);
+        if (obstacles_[i] == nullptr) {
+          ways_[i] = Way::done;
+          STELE_TRY(meter_->add(leaf.byte_size()));
+          continue;
+        }
+      }
+      const Provider& provider = leaf.provider();
+      if (module_tensor_ops(provider) == &ops && ops.take != nullptr && snapshot.data()->consumable) {
+        ops.take(op.object, const_cast<void*>(provider.at));
+        ways_[i] = Way::done;
+        STELE_TRY(meter_->add(leaf.byte_size()));
+        continue;
+      }
+      const std::size_t size = bytes_of(op);
+      const bool part = in_block(op, size);
+      if (part) {
+        shape.assign(leaf.shape());
+        std::byte* at = blocks.take(size);
+        ops.part(op.object, at, shape, blocks.block());
+      } else if (!ops.fixed_shape) {
+        ops.shape(op.object, shape);
+        if (ops.unset(op.object) || !std::equal(shape.begin(), shape.end(), leaf.shape().begin(), leaf.shape().end())) {
+          shape.assign(leaf.shape());
+          ops.resize(op.object, shape);
+        }
+      }
+      if (ops.data == nullptr) {
+        ways_[i] = Way::elements;
+      } else {
+        fills_.push_back({ops.data(op.object), op.leaf, ops.dtype, part});
+        filled_.push_back(static_cast<std::uint32_t>(i));
+      }
+    }
+    return {};
+  }
+
+  Status write_elements(std::size_t i) {
+    const TensorOp& op = plan_.tensors[i];
+    const LeafView leaf = plan_.snapshot.leaf(op.leaf);
+    ElementSink elements(*op.ops, op.object);
+    MeterSink sink(elements, *meter_);
+    // A bool is checked by converting it to itself.
+    if (leaf.dtype() == op.ops->dtype && leaf.dtype() != DType::boolean) {
+      STELE_TRY(leaf.stream(sink, context_));
+    } else {
+      ConvertingSink converting(leaf.dtype(), op.ops->dtype, options_.convert, sink, context_);
+      STELE_TRY(leaf.stream(converting, context_));
+      if (converting.overflowed() != 0) overflowed_[i] = converting.overflowed();
+    }
+    ways_[i] = Way::done;
+    return {};
+  }
+
+  /// Says what became of the tensors that are written.
+  void add_rows() {
+    for (std::size_t i = 0; i < ways_.size(); ++i) {
+      if (ways_[i] != Way::done) continue;
+      const TensorOp& op = plan_.tensors[i];
+      const std::string path = plan_.paths.shown(op.path);
+      if (!obstacles_.empty() && obstacles_[i] != nullptr) report_.add(Report::What::copied, path, obstacles_[i]);
+      add_row(report_, path, leaves()[op.leaf].dtype, op.ops->dtype);
+      if (const auto count = overflowed_.find(i); count != overflowed_.end()) {
+        report_.add(Report::What::overflowed, path, std::to_string(count->second) + " numbers");
+      }
+    }
+  }
+
+  std::span<const LeafData> leaves() const noexcept { return plan_.snapshot.data()->leaves; }
+
+  /// Bytes of the tensor in the module.
+  std::size_t bytes_of(const TensorOp& op) const noexcept {
+    const LeafData& leaf = leaves()[op.leaf];
+    if (leaf.dtype == op.ops->dtype) return static_cast<std::size_t>(leaf.bytes);
+    return static_cast<std::size_t>(plan_.snapshot.leaf(op.leaf).size() * element_size(op.ops->dtype));
+  }
+
+  /// Lets the tensor point to where the leaf lies in memory; else says what stands in the way.
+  const char* adopt(const TensorOp& op, const LeafView& leaf) {
+    const Provider& provider = leaf.provider();
+    if (op.ops->adopt == nullptr) return "this tensor type cannot view";
+    const auto bytes = leaf.view();
+    if (leaf.dtype() != op.ops->dtype) return "another dtype";
+    if (leaf.dtype() == DType::boolean) return "bools are checked, so they are read";
+    if (bytes.empty() || provider.ops->in_module) return "not in memory";
+    const bool is_private =
+        provider.ops->locate != nullptr && provider.ops->locate(provider.at, provider.number).source->view_is_private();
+    if (!is_private && !op.ops->adopts_const) return "the memory is not to be written";
+    if (reinterpret_cast<std::uintptr_t>(bytes.data()) % swap_unit(leaf.dtype()) != 0) return "not aligned";
+    op.ops->adopt(op.object, const_cast<std::byte*>(bytes.data()), Shape(leaf.shape()), plan_.snapshot.data());
+    return nullptr;
+  }
+
+  Tree tree_;
+  const LoadOptions& options_;
+  LoadMode mode_;
+  Report& report_;
+  LoadPlan plan_;
+  std::optional<Meter> meter_;
+  std::vector<TensorOp> allocated_;
+  std::vector<Way> ways_;                            // of each tensor of the plan
+  std::vector<const char*> obstacles_;               // to its being a view, where that was asked for
+  std::map<std::size_t, std::uint64_t> overflowed_;  // numbers of those that have any
+  std::vector<Fill> fills_;                          // those with memory
+  std::vector<std::uint32_t> filled_;                // and their numbers in the plan
+  Workers workers_{workers_of(options_)};
+  ReadContext context_{workers_};
+};
+
+/// Calls `attempt(snapshot, outdated)`, and again with what the hooks of the outdated modules make of their parts.
+template <class Attempt>
+Status with_hooks(const Snapshot& file, Report& report, Attempt attempt) {
+  const Report before = report;
+  Snapshot snapshot = file;
+  // Each round rewrites the outermost modules that are outdated.
+  for (int round = 0; round <= max_depth; ++round) {
+    std::vector<Outdated> outdated;
+    auto status = attempt(snapshot, outdated);
+    if (outdated.empty()) return status;
+    report = before;
+    STELE_TRY_ASSIGN(snapshot, rewritten(snapshot, outdated));
+  }
+  return Error(Errc::limit, "modules to migrate are nested too deep");
+}
+
+}  // namespace
+
+Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
+                   const LoadOptions& options, Report& report) {
+  return with_hooks(snapshot, report, [&](const Snapshot& now, std::vector<Outdated>& outdated) {
+    Loader loader(now, options, mode, report);
+    auto status = loader.run(type, object);
+    outdated = std::move(loader.outdated());
+    return status;
+  });
+}
+
+Status check_object(const Snapshot& snapshot, const TypeInfo& type, const void* object, const LoadOptions& options,
+                    Report& report) {
+  LoadPlan plan;
+  const LoadMode mode = object != nullptr ? LoadMode::in_place : LoadMode::fresh;
+  auto status = with_hooks(snapshot, report, [&](const Snapshot& now, std::vector<Outdated>& outdated) {
+    plan = {};
+    auto checked = match(Tree(now), type, const_cast<void*>(object), mode, Walking::check, options, report, plan);
+    outdated = std::move(plan.outdated);
+    return checked;
+  });
+  if (status) {
+    for (const ValueOp& op : plan.values) report.add(Report::What::applied, plan.paths.shown(op.path));
+    for (const TensorOp& op : plan.tensors) {
+      add_row(report, plan.paths.shown(op.path), plan.snapshot.leaf(op.leaf).dtype(), op.ops->dtype);
+    }
+    return status;
+  }
+  return std::move(status).error().report(std::make_shared<const Report>(report));
+}
+
+Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps& ops, void* object) {
+  // A one-leaf snapshot that borrows: the loader's rules hold for it as for any other.
+  const LeafView from(data, leaf);
+  SnapshotBuilder builder;
+  builder.tensor("", from.dtype(), from.shape(), from.byte_size(), from.provider());
+  if (from.id()) builder.set_id(*from.id());
+  TypeInfo type;
+  type.kind = TypeKind::tensor;
+  type.tensor = &ops;
+  Report report;
+  return load_object(builder.finish(), type, object, LoadMode::fresh, LoadOptions{}, report);
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

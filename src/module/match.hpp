@@ -1,0 +1,110 @@
+// What a load will write: module and Snapshot walked together, all structure checked.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "module/migrate.hpp"
+#include "snapshot/tree.hpp"
+#include "stele/record.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// Paths, each segment stored once: what lies below a long key of a map does not repeat it.
+class PathStore {
+ public:
+  static constexpr std::uint32_t none = 0xffffffff;
+  /// Adds a path: `segment` (with its dot, if it has one) behind the path `parent`, or a first segment.
+  std::uint32_t add(std::uint32_t parent, std::string_view segment);
+  std::string text(std::uint32_t path) const;
+  /// The same, cut as a Report cuts it; takes no longer for long paths.
+  std::string shown(std::uint32_t path) const;
+
+ private:
+  struct Part {
+    std::uint64_t begin, whole;  // of its segment in text_; bytes of the whole path
+    std::uint32_t size, parent;
+  };
+  std::string_view segment(const Part& part) const {
+    return std::string_view(text_).substr(static_cast<std::size_t>(part.begin), part.size);
+  }
+  std::vector<Part> parts_;
+  std::string text_;
+};
+
+/// A tensor to be written.
+struct TensorOp {
+  std::uint32_t leaf;
+  const TensorOps* ops;
+  void* object;
+  std::uint32_t path;  // in LoadPlan::paths
+};
+
+struct ValueOp {
+  const ValueOps* ops;
+  void* object;
+  const Value* value;  // of the snapshot, or of LoadPlan::put_together
+  std::uint32_t path;
+};
+
+/// A tensor of one element that the file has as a value, or at another rank (was_one).
+struct OneElement {
+  Snapshot snapshot;   // of one leaf
+  std::uint32_t node;  // in the file
+};
+
+/// A tensor or value that the file has under a further name of a shared object of the module: it must be what is loaded
+/// under the first.
+struct TiedOp {
+  const TensorOps* ops;  // null: a value
+  const Value* value;    // null: a tensor
+  std::uint32_t number;  // of the leaf
+  std::uint32_t path;    // in LoadPlan::paths
+  std::uint32_t shared;  // path of the object's first name
+  std::size_t below;     // where in `path` begins what is below the object
+};
+
+struct LoadPlan {
+  Snapshot snapshot;  // whose leaves the tensors are of: the file's, and behind them the `ones`
+  std::vector<TensorOp> tensors;
+  std::vector<ValueOp> values;
+  std::vector<TiedOp> ties;
+  std::deque<Value> put_together;  // of entries of the file
+  std::vector<OneElement> ones;
+  std::vector<Outdated> outdated;  // where there are any, the plan is not to be carried out
+  PathStore paths;
+
+  /// The path of what is loaded instead.
+  std::string first(const TiedOp& op) const { return paths.text(op.shared) + paths.text(op.path).substr(op.below); }
+};
+
+/// The patterns of an option; a list of thousands of plain paths takes no longer than one.
+class Patterns {
+ public:
+  explicit Patterns(const std::vector<std::string>& patterns);
+  bool match(std::string_view path) const;
+
+ private:
+  std::unordered_set<std::string_view> plain_;
+  std::vector<std::string_view> patterns_;
+};
+
+enum class Walking : std::uint8_t {
+  check,   // nothing is changed
+  make,    // structure is made as it is checked
+  remake,  // after a check of the same, which has added the rows to the report
+};
+
+/// Walks `object` and what `tree` shows. All faults go into the report, the first is the error.
+Status match(const Tree& tree, const TypeInfo& type, void* object, LoadMode mode, Walking walking,
+             const LoadOptions& options, Report& report, LoadPlan& plan);
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,275 @@
+#include "module/migrate.hpp"
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "snapshot/items.hpp"
+#include "snapshot/paths.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace {
+
+std::string join(std::string_view path, std::string_view rest) {
+  if (path.empty() || rest.empty()) return std::string(path) + std::string(rest);
+  return std::string(path) + '.' + std::string(rest);
+}
+
+/// What a leaf that no step has changed is known by.
+using LeafKey = std::tuple<const LeafOps*, const void*, std::uint64_t>;
+LeafKey key_of(const Item& item) {
+  const Provider& p = item.leaf().provider();
+  return {p.ops, p.at, p.number};
+}
+bool same_tensor(const Item& a, const Item& b) {
+  const LeafView x = a.leaf();
+  const LeafView y = b.leaf();
+  return x.dtype() == y.dtype() && std::equal(x.shape().begin(), x.shape().end(), y.shape().begin(), y.shape().end());
+}
+
+class Rewriter {
+ public:
+  Rewriter(const Snapshot& snapshot, const std::vector<Outdated>& outdated) : all_(snapshot), index_(all_.list) {
+    for (const Outdated& o : outdated) {
+      if (part_at_.try_emplace(o.place, parts_.size()).second) parts_.push_back({&o, {}, {}, {}, {}});
+    }
+  }
+
+  Result<Snapshot> run() {
+    for (std::size_t i = 0; i < all_.list.size(); ++i) {
+      if (const std::size_t k = part_of(all_.list[i].path); k != none) parts_[k].old.push_back(i);
+    }
+    for (Part& part : parts_) STELE_TRY(rewrite(part));
+    for (const Item& item : all_.list) {
+      const std::size_t k = item.target ? part_of(item.path) : none;
+      if (k != none && part_of(*item.target) != k) tie_inside(parts_[k], item);
+    }
+    return assemble();
+  }
+
+ private:
+  static constexpr std::size_t none = static_cast<std::size_t>(-1);
+  struct Part {
+    const Outdated* outdated;
+    std::vector<std::size_t> old;             // its items in all_
+    std::vector<Item> now;                    // what the hook makes of them, at their places in the whole
+    std::map<LeafKey, std::size_t> leaves;    // in `now`
+    std::set<std::string, std::less<>> tied;  // what of the outside is tied again
+  };
+
+  /// The number of the outdated module that the path is in.
+  std::size_t part_of(std::string_view path) const {
+    if (part_at_.contains("")) return 0;  // the root: there is no other
+    for (std::size_t end = 0;; ++end) {
+      end = std::min(path.find('.', end), path.size());
+      if (const auto found = part_at_.find(path.substr(0, end)); found != part_at_.end()) return found->second;
+      if (end == path.size()) return none;
+    }
+  }
+
+  /// The items of a part, and those outside of it that it has names of.
+  Items with_targets(const Part& part) const {
+    std::vector<std::size_t> wanted = part.old;
+    std::set<std::size_t> seen(wanted.begin(), wanted.end());
+    std::set<std::string_view> targets;
+    for (std::size_t i = 0; i < wanted.size(); ++i) {
+      const Item& item = all_.list[wanted[i]];
+      if (!item.target || !targets.insert(*item.target).second) continue;
+      const auto add = [&](const Item& other) {
+        const auto number = static_cast<std::size_t>(&other - all_.list.data());
+        if (seen.insert(number).second) wanted.push_back(number);
+      };
+      if (const auto found = index_.find(*item.target)) add(all_.list[*found]);
+      index_.below(*item.target, [&](const Item& other, std::string_view) { add(other); });
+    }
+    std::sort(wanted.begin(), wanted.end());
+    Items items;
+    for (const std::size_t i : wanted) items.list.push_back(all_.list[i]);
+    items.keep(all_);
+    items.metadata = all_.metadata;
+    return items;
+  }
+
+  Status rewrite(Part& part) {
+    const std::string& place = part.outdated->place;
+    const auto inside = [&](std::string_view path, const LeafView*) -> std::optional<std::string> {
+      if (place.empty() || path == place) return std::string(path.substr(place.size()));
+      if (!path.starts_with(place) || path[place.size()] != '.') return std::nullopt;
+      return std::string(path.substr(place.size() + 1));
+    };
+    STELE_TRY_ASSIGN(const Items items, renamed(with_targets(part), inside));
+    STELE_TRY_ASSIGN(const Snapshot old, items.build());
+    auto made = guarded([&] { return part.outdated->type->rewrite(part.outdated->version, old); });
+    if (!made) {
+      Error error = std::move(made).error();
+      std::string path = join(part.outdated->path, error.path());
+      return std::move(error).path(std::move(path));
+    }
+    Items now(*made);
+    for (Item& item : now.list) {
+      const bool root = item.path.empty() && !item.target && is_container(item.from->nodes[item.node].kind);
+      if (root) continue;  // what it says is the old version
+      item.path = join(place, item.path);
+      if (item.target) item.target = join(place, *item.target);
+      part.now.push_back(std::move(item));
+    }
+    all_.keep(now);
+    say_version(part);
+    find_leaves(part);
+    return {};
+  }
+
+  static void find_leaves(Part& part) {
+    part.leaves.clear();
+    for (std::size_t i = 0; i < part.now.size(); ++i) {
+      if (part.now[i].is_tensor()) part.leaves.try_emplace(key_of(part.now[i]), i);
+    }
+  }
+
+  /// Says that the module has today's version, so that it is done.
+  void say_version(Part& part) {
+    SnapshotBuilder builder;
+    builder.begin(NodeKind::module, "", false, "", part.outdated->type->version);
+    const Snapshot said = builder.finish();
+    Item item;
+    item.path = part.outdated->place;
+    item.from = said.data().get();
+    part.now.push_back(std::move(item));
+    all_.keepers.push_back(said.data());
+  }
+
+  const Item* find(const Part& part, const Item& tensor) const {
+    const auto found = part.leaves.find(key_of(tensor));
+    return found != part.leaves.end() && same_tensor(part.now[found->second], tensor) ? &part.now[found->second]
+                                                                                      : nullptr;
+  }
+
+  /// Calls `visit(item, rest)` for each tensor and value that is at or below `path`; `rest` begins with a dot.
+  template <class Visit>
+  void contents(std::string_view path, Visit visit) const {
+    const auto leaf = [&](const Item& item, std::string_view rest) {
+      if (!item.target && !is_container(item.from->nodes[item.node].kind)) visit(item, rest);
+    };
+    if (const auto found = index_.find(path)) leaf(all_.list[*found], "");
+    index_.below(path, leaf);
+  }
+
+  /// Where a hook has left what was at `path` in the file, if it has left it together and as it was.
+  std::optional<std::string> left(const Part& part, std::string_view path) const {
+    std::optional<std::string> head;
+    bool together = true;
+    contents(path, [&](const Item& item, std::string_view rest) {
+      if (!together || !item.is_tensor()) return;
+      const Item* now = find(part, item);
+      together = now != nullptr && now->path.ends_with(rest);
+      if (!together) return;
+      std::string here = now->path.substr(0, now->path.size() - rest.size());
+      together = !head || *head == here;
+      head = std::move(here);
+    });
+    return together ? head : std::nullopt;
+  }
+
+  /// Where what was at `path` in the file is now.
+  std::optional<std::string> now(std::string_view path) const {
+    const std::size_t k = part_of(path);
+    if (k == none || path == parts_[k].outdated->place) return std::string(path);
+    return left(parts_[k], path);
+  }
+
+  /// A name in a part for something outside of it: the hook was shown the thing itself.
+  void tie_inside(Part& part, const Item& alias) {
+    if (!part.tied.insert(*alias.target).second) return;
+    const auto here = left(part, *alias.target);
+    const auto there = now(*alias.target);
+    if (!here || !there) return;
+    const auto below = [&](std::string_view path) {
+      return path.starts_with(*here) && (path.size() == here->size() || path[here->size()] == '.');
+    };
+    for (Item& item : part.now) {
+      if (item.target && below(*item.target)) item.target = *there + item.target->substr(here->size());
+    }
+    std::erase_if(part.now, [&](const Item& item) { return below(item.path); });
+    Item tied = alias;
+    tied.path = *here;
+    tied.target = *there;
+    part.now.push_back(std::move(tied));
+    find_leaves(part);
+  }
+
+  /// A name outside for something in a part.
+  void add_outside(const Item& alias, std::vector<Item>& out) {
+    if (const auto target = now(*alias.target)) {
+      out.push_back(alias);
+      out.back().target = *target;
+      return;
+    }
+    // The hook has made something else of it: the name keeps what the file has.
+    const Part& part = parts_[part_of(*alias.target)];
+    contents(*alias.target, [&](const Item& item, std::string_view rest) {
+      const std::string path = alias.path + std::string(rest);
+      const Item* left = item.is_tensor() ? find(part, item) : nullptr;
+      const auto [owner, first] = owners_.try_emplace(item.path, left != nullptr ? left->path : path);
+      out.push_back(item);
+      out.back().path = path;
+      if (left != nullptr || !first) out.back().target = owner->second;
+    });
+  }
+
+  Result<Snapshot> assemble() {
+    Items result;
+    std::vector<bool> placed(parts_.size());
+    const auto place = [&](std::size_t k) {
+      if (placed[k]) return;
+      placed[k] = true;
+      std::move(parts_[k].now.begin(), parts_[k].now.end(), std::back_inserter(result.list));
+    };
+    std::vector<Item> outside;
+    for (const Item& item : all_.list) {
+      if (part_of(item.path) == none && item.target && part_of(*item.target) != none) add_outside(item, outside);
+    }
+    for (Item& item : all_.list) {
+      if (const std::size_t k = part_of(item.path); k != none) {
+        place(k);
+      } else if (!item.target || part_of(*item.target) == none) {
+        result.list.push_back(std::move(item));
+      }
+    }
+    for (std::size_t k = 0; k < parts_.size(); ++k) place(k);  // those that had no items
+    std::move(outside.begin(), outside.end(), std::back_inserter(result.list));
+    result.keep(all_);
+    result.metadata = std::move(all_.metadata);
+    return result.build();
+  }
+
+  Items all_;
+  ItemIndex index_;
+  std::vector<Part> parts_;
+  std::map<std::string, std::size_t, std::less<>> part_at_;
+  std::map<std::string, std::string> owners_;  // of tensors whose names outside are all that is left of them
+};
+
+}  // namespace
+
+Result<Snapshot> rewritten(const Snapshot& snapshot, const std::vector<Outdated>& outdated) {
+  // The list of names has whole paths, and a file may repeat a long key in all of them.
+  constexpr std::uint64_t max_path_bytes = std::uint64_t{256} << 20;
+  std::uint64_t bytes = 0;
+  RunningPath paths(*snapshot.data());
+  for (std::uint32_t i = 0; i < snapshot.nodes().size(); ++i) bytes += paths.of(i).size();
+  if (bytes > max_path_bytes) {
+    return Error(Errc::limit, "the names of a file with modules of older versions take too much memory")
+        .expected("paths of at most 256 MiB together")
+        .found(std::to_string(bytes) + " bytes");
+  }
+  return Rewriter(snapshot, outdated).run();
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

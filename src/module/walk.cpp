@@ -1,0 +1,213 @@
+// Object -> Snapshot.
+#include "module/walk.hpp"
+
+#include <cxxabi.h>
+
+#include <bit>
+#include <cstdlib>
+#include <optional>
+#include <unordered_set>
+
+#include "snapshot/data.hpp"
+#include "snapshot/module_leaf.hpp"
+#include "snapshot/paths.hpp"
+#include "stele/record.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace {
+
+/// Counts first, so that the arrays are allocated once.
+struct Counter {
+  std::size_t nodes = 0, leaves = 0, extents = 0;
+  Errc begin(NodeKind, const Step&, const TypeInfo&, bool) { return ++nodes, Errc::none; }
+  Errc end() { return Errc::none; }
+  Errc tensor(const Step&, const TensorOps& ops, void*, bool) {
+    ++nodes, ++leaves;
+    extents += ops.rank > 0 ? static_cast<std::size_t>(ops.rank) : 0;
+    return Errc::none;
+  }
+  Errc value(const Step&, const ValueOps&, void*, bool) { return ++nodes, Errc::none; }
+  Errc none(const Step&, bool) { return ++nodes, Errc::none; }
+  Errc alias(const Step&, std::uint32_t, bool) { return ++nodes, Errc::none; }
+  void derived(const TypeInfo&, const void*) {}
+  std::uint32_t mark() const { return 0; }
+};
+
+Value value_of(const PlainValue& plain) {
+  switch (plain.kind) {
+    case ValueKind::boolean:
+      return Value(plain.bits != 0);
+    case ValueKind::i64:
+      return Value(static_cast<std::int64_t>(plain.bits));
+    case ValueKind::u64:
+      return Value(plain.bits);
+    case ValueKind::f64:
+      return Value(std::bit_cast<double>(plain.bits));
+    default:
+      return Value(plain.text);
+  }
+}
+
+class Builder {
+ public:
+  Errc begin(NodeKind kind, const Step& at, const TypeInfo& type, bool conditional) {
+    // The names of containers' types are the compiler's, not the user's: only modules have one.
+    const bool module = kind == NodeKind::module;
+    const std::uint32_t node =
+        to.begin(kind, at.name, conditional, module ? type.name : std::string_view(), module ? type.version : 0);
+    if (!type.unrecorded.empty() && &type != last_shown_ && shown_.insert(last_shown_ = &type).second) {
+      for (const UnrecordedField& field : type.unrecorded) {
+        if (!field.skipped) to.data().constants.push_back({node, field.name});
+      }
+    }
+    return Errc::none;
+  }
+  Errc end() { return to.end(), Errc::none; }
+  Errc tensor(const Step& at, const TensorOps& ops, void* object, bool conditional) {
+    const NodeName& name = at.name;
+    if (ops.bound != nullptr) return bound(name, ops, object, conditional);
+    ops.shape(object, shape_);
+    const auto count = shape_.element_count();
+    const auto bytes = count ? checked_mul(*count, element_size(ops.dtype)) : std::nullopt;
+    if (!bytes || shape_.rank() > 0xffff) return fail(Errc::limit, name, "a tensor of 2^64 bytes or more");
+    push_tensor(to.data(), name, conditional, to.parent(), ops.dtype, shape_, *bytes, module_provider(object, ops));
+    if (ops.id != nullptr) {
+      if (const auto& id = *ops.id(object)) to.set_id(*id);
+    }
+    return Errc::none;
+  }
+  Errc value(const Step& at, const ValueOps& ops, void* object, bool conditional) {
+    Value v;
+    if (ops.plain != nullptr) {
+      v = value_of(ops.plain(object));
+    } else if (auto made = guarded([&]() -> Status { return ops.to_value(object, v), Status(); }); !made) {
+      to.none(at.name);
+      failed = std::move(made).error();
+      return failed->code();
+    }
+    to.value(at.name, std::move(v), conditional);
+    return Errc::none;
+  }
+  Errc none(const Step& at, bool conditional) { return to.none(at.name, conditional), Errc::none; }
+  Errc alias(const Step& at, std::uint32_t target, bool conditional) {
+    return to.alias(at.name, target, conditional), Errc::none;
+  }
+  void derived(const TypeInfo& type, const void* object) { failed = derived_error(type, object); }
+  std::uint32_t mark() { return static_cast<std::uint32_t>(to.data().nodes.size()); }
+
+  SnapshotBuilder to;
+  std::string message;
+  std::optional<Error> failed;  // without its path
+  bool consumable = true;       // every leaf bound so far may be moved out of its store
+
+ private:
+  // A record's leaf stands for a leaf of another snapshot: the same provider, kept alive by that snapshot.
+  Errc bound(const NodeName& name, const TensorOps& ops, void* object, bool conditional) {
+    std::uint32_t number = 0;
+    const std::shared_ptr<const SnapshotData>& from = *ops.bound(object, number);
+    if (from == nullptr) {
+      return fail(Errc::not_found, name,
+                  "an empty leaf of a record: assign a tensor before it is saved or loaded from");
+    }
+    const LeafData& leaf = from->leaves[number];
+    to.tensor(name, leaf.dtype, LeafView(*from, number).shape(), leaf.bytes, leaf.provider, conditional);
+    if (leaf.extra != no_index) {
+      const LeafExtra& extra = from->extras[leaf.extra];
+      if (extra.id) to.set_id(*extra.id);
+      if (extra.annotations) {
+        for (const auto& [key, v] : *extra.annotations) to.annotate(key, v);
+      }
+    }
+    if (from != last_store_) {
+      // The leaves of a record come from one file or module in long runs.
+      if (stores_.insert(from.get()).second) {
+        to.keep(from);
+        consumable = consumable && from->consumable;
+      }
+      last_store_ = from;
+    }
+    return Errc::none;
+  }
+  Errc fail(Errc code, const NodeName& name, const char* text) {
+    to.none(name);
+    message = text;
+    return code;
+  }
+
+  Shape shape_;
+  std::unordered_set<const TypeInfo*> shown_;  // whose constants are noted
+  const TypeInfo* last_shown_ = nullptr;       // equal layers follow each other
+  std::shared_ptr<const SnapshotData> last_store_;
+  std::unordered_set<const SnapshotData*> stores_;  // that are kept
+};
+
+Error walk_error(Errc code, Builder& builder) {
+  const SnapshotData& data = builder.to.data();
+  const std::string path =
+      data.nodes.empty() ? std::string() : node_path(data, static_cast<std::uint32_t>(data.nodes.size() - 1));
+  if (builder.failed) return std::move(*builder.failed).path(path);
+  if (code == Errc::cycle) return Error(code, "a shared object contains itself").path(path);
+  if (code == Errc::not_representable && builder.message.empty()) {
+    return Error(code, "an optional or pointer that holds an empty one is not told from an empty one in a file")
+        .path(path)
+        .expected("a value in it, or none at all")
+        .found("an empty optional or pointer in it");
+  }
+  if (code == Errc::limit && builder.message.empty()) {
+    return Error(code, "modules are nested too deep")
+        .path(path)
+        .expected(std::to_string(max_depth) + " levels at most");
+  }
+  return Error(code, builder.message).path(path);
+}
+
+}  // namespace
+
+Error derived_error(const TypeInfo& type, const void* object) {
+  std::string expected(type.name);
+  for (const FieldInfo& f : type.fields) {
+    if (type.kind == TypeKind::variant) expected += (expected.empty() ? "" : " or ") + std::string(f.name);
+  }
+  const char* mangled = type.other_class(object);
+  int status = 0;
+  const std::unique_ptr<char, void (*)(void*)> plain(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
+                                                     std::free);
+  return Error(Errc::kind_mismatch,
+               "an object of a derived class, of which only the base's fields are known here: list the classes that "
+               "pointers to the base hold in stele::derived")
+      .expected(expected.empty() ? "an object of the pointer's own class" : std::move(expected))
+      .found(plain != nullptr ? plain.get() : mangled);
+}
+
+Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::shared_ptr<const void> keeper,
+                                 bool consumable) {
+  return guarded([&]() -> Result<Snapshot> {
+    Counter counter;
+    Builder builder;
+    // A cycle or too deep a nesting shows in the second walk, with its path.
+    if (Walk<Counter>(counter).run(type, object) == Errc::none) {
+      builder.to.reserve(counter.nodes, counter.leaves, counter.extents);
+    }
+    if (const Errc e = Walk<Builder>(builder).run(type, object); e != Errc::none) return walk_error(e, builder);
+    if (keeper) builder.to.keep(std::move(keeper));
+    builder.to.data().type = &type;
+    if (consumable && builder.consumable) builder.to.mark_consumable();
+    return builder.to.finish();
+  });
+}
+
+std::shared_ptr<const SnapshotData> own_tensor(std::shared_ptr<void> object, const TensorOps& ops) {
+  Builder builder;
+  void* tensor = object.get();
+  if (builder.tensor(Step{nullptr, ""}, ops, tensor, false) != Errc::none)
+    throw_error(walk_error(Errc::limit, builder));
+  builder.to.keep(std::move(object));
+  builder.to.mark_consumable();
+  return builder.to.finish().data();
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

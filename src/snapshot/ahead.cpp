@@ -1,0 +1,120 @@
+#include "snapshot/ahead.hpp"
+
+#include <algorithm>
+#include <array>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+
+#include "base/parallel.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace {
+
+// Starting a thread takes the time of converting a small part of this.
+constexpr std::uint64_t least = std::uint64_t{4} << 20;
+
+/// A few pieces between two threads. The maker's side is a PieceSink.
+class Ring final : public PieceSink {
+ public:
+  explicit Ring(Hasher* hasher) : hasher_(hasher) {
+    for (Bytes& slot : slots_) slot = Bytes(ReadContext::piece_size);
+  }
+
+  // ---- the maker
+
+  std::byte* place(std::uint64_t, std::size_t size) override {
+    return size <= ReadContext::piece_size && wait_for_room() ? slot(made_).data() : nullptr;
+  }
+  Status piece(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      if (!wait_for_room()) return Error(Errc::cancelled, "nobody takes the pieces any more");
+      const auto now = bytes.first(std::min(bytes.size(), ReadContext::piece_size));
+      std::byte* const to = slot(made_).data();
+      if (now.data() != to) std::memcpy(to, now.data(), now.size());
+      if (hasher_ != nullptr) hasher_->update(to, now.size());
+      bytes = bytes.subspan(now.size());
+      const std::lock_guard lock(mutex_);
+      sizes_[made_ % sizes_.size()] = now.size();
+      ++made_;
+      changed_.notify_all();
+    }
+    return {};
+  }
+  void end(Status status) {
+    const std::lock_guard lock(mutex_);
+    ended_ = true;
+    status_ = std::move(status);
+    changed_.notify_all();
+  }
+
+  // ---- the taker
+
+  /// Passes all pieces on. The first error of either side.
+  Status pass_on(PieceSink& sink) {
+    for (;;) {
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] { return taken_ != made_ || ended_; });
+        if (taken_ == made_) return std::move(status_);
+      }
+      auto r = guarded([&] { return sink.piece(slot(taken_).span().first(sizes_[taken_ % sizes_.size()])); });
+      const std::lock_guard lock(mutex_);
+      ++taken_;
+      stopped_ = !r;
+      changed_.notify_all();
+      if (!r) return r;
+    }
+  }
+
+ private:
+  Bytes& slot(std::size_t i) { return slots_[i % slots_.size()]; }
+  bool wait_for_room() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return made_ - taken_ < slots_.size() || stopped_; });
+    return !stopped_;
+  }
+
+  Hasher* hasher_;
+  std::array<Bytes, 4> slots_;
+  std::array<std::size_t, 4> sizes_{};
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::size_t made_ = 0, taken_ = 0;
+  bool ended_ = false;
+  bool stopped_ = false;
+  Status status_;
+};
+
+}  // namespace
+
+bool worth_ahead(const LeafView& leaf, const Workers& workers) noexcept {
+  // An executor may run its parts one after the other: nothing may wait for another part.
+  return workers.threads > 1 && workers.executor == nullptr && leaf.byte_size() >= least &&
+         leaf.provider().ops->stream != nullptr;
+}
+
+Status stream_ahead(const LeafView& leaf, ReadContext& context, Hasher* hasher, PieceSink& sink) {
+  Ring ring(hasher);
+  Helper maker([&]() noexcept { ring.end(guarded([&] { return leaf.stream(ring, context); })); });
+  if (maker.started()) return ring.pass_on(sink);
+  class Inline final : public PieceSink {
+   public:
+    Inline(Hasher* h, PieceSink& next) : hasher_(h), next_(next) {}
+    Status piece(std::span<const std::byte> bytes) override {
+      if (hasher_ != nullptr) hasher_->update(bytes.data(), bytes.size());
+      return next_.piece(bytes);
+    }
+
+   private:
+    Hasher* hasher_;
+    PieceSink& next_;
+  } here(hasher, sink);
+  return leaf.stream(here, context);
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

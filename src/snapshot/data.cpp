@@ -1,0 +1,82 @@
+#include "snapshot/data.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "snapshot/hash.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+std::string_view NamePool::add(std::string_view name) {
+  if (name.empty()) return "";
+  if (used_ + name.size() > room_) {
+    room_ = std::max<std::size_t>(name.size(), 16384);
+    blocks_.push_back(std::make_unique_for_overwrite<char[]>(room_));
+    used_ = 0;
+  }
+  char* at = blocks_.back().get() + used_;
+  std::memcpy(at, name.data(), name.size());
+  used_ += name.size();
+  return {at, name.size()};
+}
+
+std::uint32_t TypeIndex::find_or_add(std::vector<TypeData>& types, std::string_view name, std::uint32_t version) {
+  const auto slot_of = [&](std::string_view n, std::uint32_t v) {
+    std::size_t at =
+        static_cast<std::size_t>(hash64(n.data(), n.size()) ^ v * 0x9e3779b97f4a7c15U) & (slots_.size() - 1);
+    for (; ++steps_, slots_[at] != no_index; at = (at + 1) & (slots_.size() - 1)) {
+      const TypeData& type = types[slots_[at]];
+      if (type.version == v && type.name == n) break;
+    }
+    return at;
+  };
+  if (slots_.size() <= 2 * types.size()) {
+    slots_.assign(std::bit_ceil(4 * types.size() + 8), no_index);
+    known_ = 0;
+  }
+  // Readers with a table of types put them there themselves. Of equal ones the first is meant.
+  for (; known_ < types.size(); ++known_) {
+    std::uint32_t& slot = slots_[slot_of(types[known_].name, types[known_].version)];
+    if (slot == no_index) slot = static_cast<std::uint32_t>(known_);
+  }
+  std::uint32_t& slot = slots_[slot_of(name, version)];
+  if (slot == no_index) {
+    types.push_back({std::string(name), version});
+    slot = static_cast<std::uint32_t>(known_++);
+  }
+  return slot;
+}
+
+std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
+  const SnapshotData& from = *base.data();
+  auto data = std::make_unique<SnapshotData>();
+  data->arena.reserve(from.nodes.size() * sizeof(Node) + from.leaves.size() * sizeof(LeafData) +
+                      from.extents.size() * sizeof(Extent));
+  data->nodes = from.nodes;
+  data->leaves = from.leaves;
+  data->extents = from.extents;
+  data->values = from.values;
+  data->types = from.types;
+  data->metadata = from.metadata;
+  data->by_path = from.by_path;
+  data->flat = from.flat;
+  data->guessed = from.guessed;
+  data->guessed_maps = from.guessed_maps;
+  data->type = from.type;
+  data->origin = from.origin;
+  data->verify = from.verify;
+  data->in_order = from.in_order;
+  data->capacity = from.capacity;
+  data->extras.reserve(from.extras.size());
+  for (const LeafExtra& extra : from.extras) {
+    data->extras.push_back({extra.id, extra.annotations ? std::make_unique<Annotations>(*extra.annotations) : nullptr});
+  }
+  data->keepers.push_back(base.data());  // names and providers live there
+  return data;
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

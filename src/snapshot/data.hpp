@@ -1,0 +1,151 @@
+// The arrays of a Snapshot, and what appends to them.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <memory>
+#include <memory_resource>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stele/bytes.hpp"
+#include "stele/detail/type_info.hpp"
+#include "stele/snapshot.hpp"
+#include "stele/value.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+struct LeafData {
+  Provider provider;
+  std::uint64_t bytes = 0;
+  std::uint32_t shape = 0;  // first extent in the pool
+  DType dtype = DType::none;
+  std::uint16_t rank = 0;
+  std::uint32_t node = 0;
+  std::uint32_t extra = no_index;
+};
+
+struct LeafExtra {
+  std::optional<ParamId> id;
+  std::unique_ptr<const Annotations> annotations;
+};
+
+struct TypeData {
+  std::string name;
+  std::uint32_t version = 0;
+};
+
+/// Finds types by name and version: a hash table of their numbers.
+class STELE_EXPORT TypeIndex {
+ public:
+  /// The number of that type, which is added where it is not there yet.
+  std::uint32_t find_or_add(std::vector<TypeData>& types, std::string_view name, std::uint32_t version);
+  /// Slots that were looked at so far: tests tell by it that the time is linear.
+  std::uint64_t steps() const noexcept { return steps_; }
+
+ private:
+  std::vector<std::uint32_t> slots_;  // no_index: empty; a power of two of them, at most half full
+  std::size_t known_ = 0;             // of the types
+  std::uint64_t steps_ = 0;
+};
+
+/// A field of a plain aggregate that is not recorded.
+struct ConstantField {
+  std::uint32_t module;  // node
+  std::string_view name;
+};
+
+/// Names that have no other home live here; addresses stay.
+class STELE_EXPORT NamePool {
+ public:
+  std::string_view add(std::string_view name);
+
+ private:
+  std::vector<std::unique_ptr<char[]>> blocks_;
+  std::size_t used_ = 0, room_ = 0;
+};
+
+/// One block for the large arrays of a snapshot: page faults of fresh memory would cost more than filling it, and a
+/// block of 2 MiB can be one huge page. What does not fit goes to the heap.
+class Arena final : public std::pmr::memory_resource {
+ public:
+  void reserve(std::size_t size) {
+    constexpr std::size_t large = std::size_t{1} << 20;
+    if (size >= large && block_.empty()) block_ = Bytes(std::max(size, 2 * large));
+  }
+
+ private:
+  void* do_allocate(std::size_t size, std::size_t alignment) override {
+    const std::size_t at = (used_ + alignment - 1) / alignment * alignment;
+    if (at > block_.size() || size > block_.size() - at) return ::operator new(size, std::align_val_t(alignment));
+    used_ = at + size;
+    return block_.data() + at;
+  }
+  void do_deallocate(void* memory, std::size_t, std::size_t alignment) override {
+    const auto* at = static_cast<std::byte*>(memory);
+    const bool inside = std::greater_equal<>()(at, block_.data()) && std::less<>()(at, block_.data() + block_.size());
+    if (!inside) ::operator delete(memory, std::align_val_t(alignment));
+  }
+  bool do_is_equal(const std::pmr::memory_resource& other) const noexcept override { return this == &other; }
+
+  Bytes block_;
+  std::size_t used_ = 0;
+};
+
+struct SnapshotData {
+  Arena arena;
+  std::pmr::vector<Node> nodes{&arena};
+  std::pmr::vector<LeafData> leaves{&arena};
+  std::vector<LeafExtra> extras;
+  std::pmr::vector<Extent> extents{&arena};
+  std::vector<Value> values;
+  std::vector<TypeData> types;
+  TypeIndex type_index;  // while it is built
+  NamePool names;
+  std::vector<std::uint32_t> by_path;  // flat only, where it is known: all nodes but the root in the order of names
+  std::map<std::string, std::string> metadata;
+  std::vector<std::shared_ptr<const void>> keepers;  // what the providers and names point into
+  bool flat = false;                                 // node names are whole paths
+  bool guessed = false;                              // nested by nest(): kinds and empty containers are not known
+  bool guessed_maps = false;                         // where a member is absent, a map may be a module, too
+  bool consumable = false;                           // the tensors may be moved out (into_record)
+  const TypeInfo* type = nullptr;                    // of the module that it shows
+  std::vector<ConstantField> constants;              // of a live module: those of each class, at its first place
+  std::map<std::string, std::string> origin;         // what a format says of a file, to write it again alike
+  std::function<Status()> verify;                    // what verify() checks of the file beside the leaves; or empty
+  bool in_order = false;                             // leaves are read one after the other, in the source's order
+  // Bytes of tensors that the files can hold, where that is less certain than the leaves' ranges in a file: what is
+  // compressed or text. 0: as many as the leaves have. Bounds a load (src/base/limits.hpp).
+  std::uint64_t capacity = 0;
+};
+
+/// Appends a node below `parent`. Inline: the walk over a module does little else.
+inline Node& push_node(SnapshotData& data, NodeKind kind, const SnapshotBuilder::Name& name, bool conditional,
+                       std::uint32_t parent, std::uint32_t index) {
+  const auto next = static_cast<std::uint32_t>(data.nodes.size() + 1);
+  return data.nodes.emplace_back(
+      Node{name.data, static_cast<std::uint32_t>(name.size), kind, conditional, parent, next, index});
+}
+
+/// Appends a tensor's node and leaf.
+inline void push_tensor(SnapshotData& data, const SnapshotBuilder::Name& name, bool conditional, std::uint32_t parent,
+                        DType dtype, std::span<const Extent> shape, std::uint64_t bytes, const Provider& provider) {
+  const auto node = static_cast<std::uint32_t>(data.nodes.size());
+  push_node(data, NodeKind::tensor, name, conditional, parent, static_cast<std::uint32_t>(data.leaves.size()));
+  data.leaves.push_back(LeafData{provider, bytes, static_cast<std::uint32_t>(data.extents.size()), dtype,
+                                 static_cast<std::uint16_t>(shape.size()), node, no_index});
+  for (const Extent e : shape) data.extents.push_back(e);
+}
+
+/// A copy of the arrays for a transform; keeps the base alive.
+std::unique_ptr<SnapshotData> derived_data(const Snapshot& base);
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

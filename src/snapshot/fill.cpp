@@ -1,0 +1,338 @@
+#include "snapshot/fill.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <mutex>
+#include <optional>
+
+#include "base/parallel.hpp"
+#include "snapshot/converting.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/meter.hpp"
+#include "snapshot/source_range.hpp"
+#include "stele/quantize.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace {
+
+// Leaves up to this size are read together with their neighbours.
+constexpr std::uint64_t small = ReadContext::piece_size / 2;
+// Bytes between two leaves that are worth reading for nothing.
+constexpr std::uint64_t small_gap = 4096;
+// What a thread takes at a time, unless one leaf is larger.
+constexpr std::uint64_t job_bytes = std::uint64_t{1} << 20;
+// Less than this is done before another thread has started.
+constexpr std::uint64_t least_for_threads = std::uint64_t{2} << 20;
+// A compressed leaf of this size keeps all threads busy.
+constexpr std::uint64_t large_computed = std::uint64_t{8} << 20;
+
+/// Puts pieces into memory, or nowhere.
+class MemorySink final : public PieceSink {
+ public:
+  explicit MemorySink(std::byte* memory) : memory_(memory) {}
+  std::byte* place(std::uint64_t offset, std::size_t) override {
+    return memory_ != nullptr ? memory_ + offset : nullptr;
+  }
+  Status piece(std::span<const std::byte> bytes) override {
+    if (memory_ != nullptr && !bytes.empty() && bytes.data() != memory_ + done_) {
+      std::memcpy(memory_ + done_, bytes.data(), bytes.size());
+    }
+    done_ += bytes.size();
+    return {};
+  }
+
+ private:
+  std::byte* memory_;
+  std::uint64_t done_ = 0;
+};
+
+bool lies_in_source(const LeafData& leaf) noexcept { return leaf.provider.ops->locate != nullptr; }
+
+/// What a tensor takes of a block.
+constexpr std::uint64_t in_block(std::uint64_t size) noexcept { return (size + 63) / 64 * 64; }
+
+// A bool is checked by converting it to itself.
+bool converts(const LeafData& leaf, const Fill& fill) noexcept {
+  return leaf.dtype != fill.to || fill.to == DType::boolean;
+}
+
+/// Bytes of a leaf at the dtype that it is converted to.
+std::uint64_t filled_bytes(const LeafData& leaf, const Fill& fill) noexcept {
+  return leaf.dtype == fill.to ? leaf.bytes : leaf.bytes / element_size(leaf.dtype) * element_size(fill.to);
+}
+
+/// What is shared by the threads of one fill().
+struct Task {
+  const Snapshot& snapshot;
+  std::span<const Fill> fills;
+  const ConvertRules& rules;
+  Meter& meter;
+  Filled& out;
+  std::mutex mutex;
+  std::optional<Error> error;  // of out.failed
+
+  void fail(std::size_t i, Error e) {
+    const std::lock_guard lock(mutex);
+    if (error && out.failed < i) return;
+    error = std::move(e);
+    out.failed = i;
+  }
+};
+
+/// Fills that one thread does at a time: `first` up to, but without, `last`.
+struct Job {
+  std::size_t first, last;
+};
+
+/// One thread's part: what it needs for one leaf after the other.
+class Worker {
+ public:
+  Worker(Task& task, const Workers& workers) : task_(task), context_(workers) {}
+
+  /// False after an error, which is noted.
+  bool run(const Job& job) {
+    std::size_t at = job.first;  // the leaf that an error is about
+    auto status = guarded([&]() -> Status {
+      while (at < job.last) {
+        const LeafData& leaf = leaf_of(at);
+        if (leaf.bytes <= small && lies_in_source(leaf)) {
+          STELE_TRY(read_together(at, job.last));
+        } else {
+          STELE_TRY(read_alone(at));
+        }
+      }
+      return {};
+    });
+    if (status) return true;
+    task_.fail(at, std::move(status).error());
+    return false;
+  }
+
+ private:
+  const LeafData& leaf_of(std::size_t i) const noexcept { return leaves_[task_.fills[i].leaf]; }
+
+  Status read_alone(std::size_t& at) {
+    const Fill& fill = task_.fills[at];
+    const LeafView leaf = task_.snapshot.leaf(fill.leaf);
+    MemorySink memory(fill.memory);
+    MeterSink metering(memory, task_.meter);
+    PieceSink& sink = task_.meter.idle() ? static_cast<PieceSink&>(memory) : metering;
+    if (!converts(leaf_of(at), fill)) {
+      STELE_TRY(leaf.stream(sink, context_));
+    } else {
+      ConvertingSink converting(leaf.dtype(), fill.to, task_.rules, sink, context_);
+      STELE_TRY(leaf.stream(converting, context_));
+      note_overflow(at, converting.overflowed());
+    }
+    task_.out.done[at++] = 1;
+    return {};
+  }
+
+  /// The leaf `at` and those behind it that lie close in the same source: one read for all.
+  Status read_together(std::size_t& at, std::size_t last) {
+    const std::size_t first = at;
+    ranges_.clear();
+    std::uint64_t end = 0;
+    std::uint64_t before = 0;  // size of the one before
+    bool image = true;         // memory has the layout of the source: nothing need be copied
+    for (std::size_t i = first; i < last; ++i) {
+      const LeafData& leaf = leaf_of(i);
+      const Fill& fill = task_.fills[i];
+      const std::uint64_t size = leaf.bytes;
+      if (size > small || !lies_in_source(leaf)) break;
+      const SourceRange range = leaf.provider.ops->locate(leaf.provider.at, leaf.provider.number);
+      if (i != first) {
+        const SourceRange& start = ranges_.front();
+        if (range.source != start.source || range.offset < end || range.offset - end > small_gap ||
+            range.offset + size + range.zeros - start.offset > ReadContext::piece_size) {
+          break;
+        }
+      }
+      image = image && fill.in_block && !converts(leaf, fill) && range.zeros <= in_block(size) - size;
+      if (i != first) {
+        const auto distance = static_cast<std::uint64_t>(fill.memory - task_.fills[i - 1].memory);
+        image = image && distance == range.offset - ranges_.back().offset && distance == in_block(before);
+      }
+      ranges_.push_back(range);
+      before = size;
+      end = range.offset + size + range.zeros;
+    }
+    const SourceRange& start = ranges_.front();
+    const auto size = static_cast<std::size_t>(end - start.offset);
+    const auto all = start.source->view();
+    std::optional<ReadContext::Piece> staging;
+    const std::byte* bytes = nullptr;
+    if (!all.empty()) {
+      bytes = all.data() + start.offset;
+      image = false;
+    } else if (size != 0) {
+      if (!image) staging.emplace(context_);
+      std::byte* to = image ? task_.fills[first].memory : staging->data();
+      if (auto read = start.source->read_at(start.offset, {to, size}); !read) {
+        // One by one: the error is that of a leaf, not of those that happened to be read with it.
+        if (ranges_.size() == 1) return read;
+        for (const std::size_t end_of_run = first + ranges_.size(); at < end_of_run;) STELE_TRY(read_alone(at));
+        return {};
+      }
+      bytes = to;
+    }
+    std::uint64_t metered = 0;
+    for (const SourceRange& range : ranges_) {
+      STELE_TRY(take(at, range, bytes + (range.offset - start.offset), image));
+      metered += filled_bytes(leaf_of(at), task_.fills[at]);
+      task_.out.done[at++] = 1;
+    }
+    auto go_on = task_.meter.add(metered);
+    if (!go_on) at = first;  // the leaf that the error names
+    return go_on;
+  }
+
+  /// Checks a leaf whose bytes are there, and puts them where they go.
+  Status take(std::size_t at, const SourceRange& range, const std::byte* from, bool in_place) {
+    const Fill& fill = task_.fills[at];
+    const LeafData& leaf = leaf_of(at);
+    const auto size = static_cast<std::size_t>(leaf.bytes);
+    if (range.hashed) STELE_TRY(check_hash(range, hash_of(range, from, size)));
+    if (range.zeros != 0) STELE_TRY(check_zeros(range, size, {from + size, static_cast<std::size_t>(range.zeros)}));
+    if (size == 0) return {};
+    if (converts(leaf, fill)) {
+      MemorySink memory(fill.memory);
+      ConvertingSink converting(leaf.dtype, fill.to, task_.rules, memory, context_);
+      STELE_TRY(converting.piece({from, size}));
+      note_overflow(at, converting.overflowed());
+    } else if (fill.memory != nullptr && !in_place) {
+      std::memcpy(fill.memory, from, size);
+    }
+    return {};
+  }
+
+  void note_overflow(std::size_t at, std::uint64_t count) {
+    if (count == 0) return;
+    const std::lock_guard lock(task_.mutex);
+    task_.out.overflowed.emplace_back(at, count);
+  }
+
+  Task& task_;
+  std::span<const LeafData> leaves_{task_.snapshot.data()->leaves};
+  ReadContext context_;
+  std::vector<SourceRange> ranges_;
+};
+
+/// How the fills are shared out.
+struct Jobs {
+  std::vector<Job> shared;  // each by one of the threads
+  std::vector<Job> alone;   // one after the other: those that use the threads themselves, or all
+
+  Jobs(const Snapshot& snapshot, std::span<const Fill> fills, const Workers& workers) {
+    const auto& leaves = snapshot.data()->leaves;
+    std::uint64_t total = 0;
+    for (const Fill& f : fills) total += leaves[f.leaf].bytes;
+    if (workers.threads == 1 || total < least_for_threads || snapshot.data()->in_order) {
+      alone.push_back({0, fills.size()});
+      return;
+    }
+    Job job{0, 0};
+    std::uint64_t bytes = 0;
+    const auto end_job = [&](std::size_t next) {
+      if (job.first != job.last) shared.push_back(job);
+      job = {next, next};
+      bytes = 0;
+    };
+    for (std::size_t i = 0; i < fills.size(); ++i) {
+      const LeafData& leaf = leaves[fills[i].leaf];
+      if (!lies_in_source(leaf) && leaf.bytes >= large_computed) {
+        end_job(i + 1);
+        alone.push_back({i, i + 1});
+        continue;
+      }
+      job.last = i + 1;
+      bytes += leaf.bytes;
+      if (bytes >= job_bytes) end_job(i + 1);
+    }
+    end_job(fills.size());
+  }
+};
+
+}  // namespace
+
+Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const ConvertRules& rules, Meter& meter,
+            const Workers& workers, Filled& out) {
+  return guarded([&]() -> Status {
+    out.done.assign(fills.size(), 0);
+    out.overflowed.clear();
+    Task task{snapshot, fills, rules, meter, out, {}, {}};
+
+    const Jobs jobs(snapshot, fills, workers);
+    if (!jobs.shared.empty()) {
+      std::atomic<std::size_t> next{0};
+      parallel(workers, std::min<std::size_t>(workers.threads, jobs.shared.size()), [&](std::size_t) {
+        Worker worker(task, {});
+        for (std::size_t j = next++; j < jobs.shared.size(); j = next++) {
+          // Jobs begin in order, and those that have begun end: so the first error is the same whatever the threads.
+          if (!worker.run(jobs.shared[j])) next = jobs.shared.size();
+        }
+      });
+    }
+    // Those before the first error by now may have one that comes first.
+    Worker worker(task, workers);
+    for (const Job& job : jobs.alone) {
+      if (task.error && job.first > out.failed) break;
+      worker.run(job);
+    }
+    std::sort(out.overflowed.begin(), out.overflowed.end());
+    if (!task.error) return {};
+    Error error = std::move(*task.error);
+    if (error.path().empty()) error = std::move(error).path(snapshot.leaf(fills[out.failed].leaf).path());
+    return error;
+  });
+}
+
+Status check_leaves(const Snapshot& snapshot, const LoadOptions& options, Meter& meter,
+                    const std::function<bool(const LeafView&)>& which) {
+  return guarded([&]() -> Status {
+    STELE_TRY_ASSIGN(const Snapshot leaves, options.dequantize ? dequantize(snapshot) : Result<Snapshot>(snapshot));
+    std::vector<Fill> fills;
+    fills.reserve(leaves.leaf_count());
+    for (std::uint32_t i = 0; i < leaves.leaf_count(); ++i) {
+      const LeafView leaf = leaves.leaf(i);
+      if (!which || which(leaf)) fills.push_back({nullptr, i, leaf.dtype()});
+    }
+    Filled filled;
+    return fill(leaves, fills, {}, meter, workers_of(options), filled);
+  });
+}
+
+void add_unchecked_contents(Report& report) {
+  report.add(Report::What::unchecked, "contents", "names, values and tensors: the format has no checksums");
+}
+
+Result<Report> verify_packed(const Format& format, const SourcePtr& source, const OpenContext& context) {
+  STELE_TRY_ASSIGN(const Snapshot snapshot, format.open(source, context));
+  Meter meter(context.options().progress, snapshot.byte_size());
+  STELE_TRY(check_leaves(snapshot, context.options(), meter));
+  if (snapshot.data()->verify) STELE_TRY(snapshot.data()->verify());
+  Report report;
+  std::byte bytes[5]{};
+  const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof bytes));
+  if (!source->is_folder()) STELE_TRY(source->read_at(0, std::span(bytes).first(n)));
+  const std::string_view head(reinterpret_cast<const char*>(bytes), n);
+  if (head.starts_with("\x1f\x8b\x08")) {
+    // RFC 1952: the CRC-32 is that of what was compressed.
+    report.add(Report::What::unchecked, "gzip header", "time, flags, system: no load reads them");
+    return report;
+  }
+  // RFC 8878: a frame says whether it has a checksum; a skippable frame comes first in what was written with an index,
+  // whose frames all have one.
+  constexpr std::byte has_checksum{0x04};
+  const bool frame = head.starts_with("\x28\xb5\x2f\xfd") && (bytes[4] & has_checksum) != std::byte{0};
+  const bool index = n == sizeof bytes && head.substr(1, 3) == "\x2a\x4d\x18";
+  if (!frame && !index) add_unchecked_contents(report);
+  return report;
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

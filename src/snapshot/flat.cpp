@@ -1,0 +1,336 @@
+#include "snapshot/flat.hpp"
+
+#include <map>
+#include <set>
+
+#include "json/json.hpp"
+#include "snapshot/data.hpp"
+#include "stele/precision/base64.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace {
+
+constexpr std::uint64_t flat_version = 1;
+
+constexpr std::string_view coded_prefix = "$str:";
+
+/// A path as JSON can hold it: "$str:" and base64 for one that is not UTF-8, or that itself begins so.
+std::string coded(std::string path) {
+  if (json::valid_utf8(path) && !path.starts_with(coded_prefix)) return path;
+  std::string text(coded_prefix);
+  text.resize(coded_prefix.size() + base64_size(path.size()));
+  base64_encode(std::as_bytes(std::span(path)), text.data() + coded_prefix.size());
+  return text;
+}
+
+/// The path that coded() was given. Files written before it was known have such names as they are: what coded() does
+/// not write is the path itself.
+std::string decoded(std::string_view text) {
+  if (!text.starts_with(coded_prefix)) return std::string(text);
+  const std::string_view rest = text.substr(coded_prefix.size());
+  std::string path(base64_decoded_size(rest), '\0');
+  const bool base64 = base64_decode(rest, std::as_writable_bytes(std::span(path)).data());
+  return base64 && coded(path) == text ? path : std::string(text);
+}
+
+/// Whether a container's being there shows in no name: nothing below it is a tensor, an alias or a value.
+bool shows_nowhere(const SnapshotData& data, std::uint32_t i) {
+  for (std::uint32_t k = i + 1; k < data.nodes[i].end; ++k) {
+    const NodeKind kind = data.nodes[k].kind;
+    if (kind == NodeKind::tensor || kind == NodeKind::value || kind == NodeKind::alias) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool must_be_said(const SnapshotData& data, std::uint32_t i) {
+  const Node& node = data.nodes[i];
+  if (!node.conditional || node.parent == no_index) return false;
+  switch (node.kind) {
+    case NodeKind::none: {
+      if (data.flat) return true;  // it is here because it was said
+      // An absent optional is known by its absence, except as an element: the others' numbers or keys would not tell.
+      const NodeKind in = data.nodes[node.parent].kind;
+      return in == NodeKind::list || in == NodeKind::map || in == NodeKind::variant;
+    }
+    case NodeKind::module:
+    case NodeKind::list:
+    case NodeKind::array:
+    case NodeKind::tuple:
+    case NodeKind::map:
+    case NodeKind::variant:
+      return shows_nowhere(data, i);
+    default:
+      return false;
+  }
+}
+
+std::vector<bool> guessed_empties(const SnapshotData& data) {
+  std::vector<bool> empties;
+  if (!data.guessed || data.flat) return empties;
+  const std::size_t count = data.nodes.size();
+  std::vector<bool> has_tensor(count);
+  for (std::size_t i = count; i-- > 1;) {
+    const NodeKind kind = data.nodes[i].kind;
+    if (has_tensor[i] || kind == NodeKind::tensor || kind == NodeKind::alias) has_tensor[data.nodes[i].parent] = true;
+  }
+  empties.resize(count);
+  for (std::uint32_t i = 1; i < count; ++i) {
+    const Node& node = data.nodes[i];
+    const bool leaf = node.kind == NodeKind::tensor || node.kind == NodeKind::value || node.kind == NodeKind::alias;
+    empties[i] = !leaf && node.end == i + 1 && node.parent != 0 && !has_tensor[node.parent] && !must_be_said(data, i);
+  }
+  return empties;
+}
+
+Result<std::string> flat_extras(const Snapshot& snapshot,
+                                const std::function<bool(const std::string&, const Value&)>& elsewhere) {
+  const SnapshotData& data = *snapshot.data();
+  std::string text;
+  json::Writer out(text);
+  bool said = false;
+  const char* section = nullptr;
+  const auto enter = [&](const char* name) {
+    if (section == name) return;
+    if (section != nullptr) out.end_object();
+    if (!said) {
+      out.begin_object();
+      out.key("version");
+      out.u64(flat_version);
+      said = true;
+    }
+    out.key(name);
+    out.begin_object();
+    section = name;
+  };
+  const auto each = [&](auto visit) -> Status {
+    for (std::uint32_t i = 0; i < data.nodes.size(); ++i) STELE_TRY(visit(i, data.nodes[i]));
+    return {};
+  };
+  STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
+    if (node.kind != NodeKind::value) return {};
+    const std::string path = snapshot.path(i);
+    if (elsewhere && elsewhere(path, data.values[node.index])) return {};
+    enter("values");
+    out.key(coded(path));
+    if (auto r = json::write_value(out, data.values[node.index]); !r) return std::move(r).error().path(path);
+    return {};
+  }));
+  STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
+    if (node.kind == NodeKind::alias) {
+      enter("aliases");
+      out.key(coded(snapshot.path(i)));
+      out.string(coded(snapshot.path(node.index)));
+    }
+    return {};
+  }));
+  const std::vector<bool> guessed = guessed_empties(data);
+  STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
+    if (must_be_said(data, i) || (!guessed.empty() && guessed[i])) {
+      enter("empty");
+      out.key(coded(snapshot.path(i)));
+      out.string(name(node.kind));
+    }
+    return {};
+  }));
+  // A reader makes nodes of `empty` first, so that what it opened is written in the same order again.
+  for (const bool empty : {true, false}) {
+    STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
+      if (snapshot.version(node) != 0 && (i == 0 || must_be_said(data, i)) == empty) {
+        enter("versions");
+        out.key(coded(snapshot.path(i)));
+        out.u64(snapshot.version(node));
+      }
+      return {};
+    }));
+  }
+  if (!said) return text;
+  out.end_object();
+  out.end_object();
+  return text;
+}
+
+namespace {
+
+/// Heap memory of a Value, about.
+std::uint64_t heap_of(const Value& value) {
+  std::uint64_t bytes = 0;
+  if (const auto* s = value.as_string()) bytes = s->size();
+  if (const auto* b = value.as_bytes()) bytes = b->size();
+  if (const auto* list = value.as_list()) {
+    for (const Value& v : *list) bytes += sizeof v + heap_of(v);
+  }
+  if (const auto* map = value.as_map()) {
+    for (const auto& item : *map) bytes += sizeof item + item.first.size() + heap_of(item.second);
+  }
+  return bytes;
+}
+
+class ExtrasReader {
+ public:
+  ExtrasReader(std::string_view text, SnapshotBuilder& builder,
+               const std::function<std::uint32_t(std::string_view)>& find, IndexBudget& memory)
+      : in_(text), builder_(builder), find_(find), memory_(memory) {}
+
+  Status run() {
+    std::string_view key;
+    std::string scratch;
+    std::uint64_t version = 0;
+    if (in_.begin_object() && in_.next_key(key, scratch) && key == "version" && in_.read_u64(version) &&
+        version != flat_version) {
+      return Error(Errc::unsupported, "a later version of the metadata key stele")
+          .expected("1")
+          .found(std::to_string(version));
+    }
+    if (in_.ok() && version == 0) in_.fail(Errc::malformed, "the key \"version\" first");
+    std::vector<std::pair<std::string, std::string>> aliases;
+    while (in_.next_key(key, scratch)) {
+      const std::string section(key);
+      if (!in_.begin_object()) break;
+      std::string path_scratch;
+      std::string_view path;
+      while (in_.next_key(path, path_scratch)) {
+        const std::string name = decoded(path);
+        STELE_TRY(entry(section, name, aliases));
+        if (!in_.ok()) break;
+      }
+    }
+    if (in_.finish()) return add_aliases(aliases);
+    return in_.error().path(std::string(flat_key));
+  }
+
+ private:
+  Status entry(const std::string& section, const std::string& path,
+               std::vector<std::pair<std::string, std::string>>& aliases) {
+    std::string scratch;
+    std::string_view text;
+    // What one entry takes in the tables here and in the Snapshot, growth included.
+    STELE_TRY(spend(400 + 3 * path.size()));
+    if (section == "values") {
+      Value value;
+      STELE_TRY(json::read_value(in_, value, static_cast<std::size_t>(memory_.left())));
+      // Files of before 0.1 may contain a value here and in the place that the format has for it.
+      if (const std::uint32_t at = find_(path); at != no_index) {
+        const Node& node = builder_.data().nodes[at];
+        if (node.kind == NodeKind::value && builder_.data().values[node.index] == value) return {};
+      }
+      STELE_TRY(unique(path));
+      STELE_TRY(spend(heap_of(value)));
+      seen_[path] = builder_.value(builder_.intern(path), std::move(value), true);
+    } else if (section == "aliases") {
+      STELE_TRY(unique(path));
+      if (!in_.read_string(text, scratch)) return {};
+      STELE_TRY(spend(3 * text.size()));
+      aliases.emplace_back(path, decoded(text));
+    } else if (section == "empty") {
+      STELE_TRY(unique(path));
+      if (in_.read_string(text, scratch)) add_empty(path, text);
+    } else if (section == "versions") {
+      std::uint64_t version = 0;
+      if (in_.read_u64(version) && version > 0xffffffffU) {
+        in_.fail(Errc::out_of_range, "a version of 32 bits");
+      } else if (in_.ok()) {
+        if (find_(path) != no_index) return Error(Errc::malformed, "a class version of a tensor").path(path);
+        if (!versions_.insert(path).second) return Error(Errc::duplicate, "a class version said twice").path(path);
+        if (path.empty()) {
+          builder_.data().nodes[0].index = type_of(static_cast<std::uint32_t>(version));
+        } else if (const auto said = seen_.find(path); said == seen_.end()) {
+          marker(path, static_cast<std::uint32_t>(version));
+        } else if (said->second != no_index && builder_.data().nodes[said->second].kind == NodeKind::module) {
+          builder_.data().nodes[said->second].index = type_of(static_cast<std::uint32_t>(version));
+        }
+      }
+    } else {
+      in_.fail(Errc::unsupported, "a section that this version knows");
+    }
+    return {};
+  }
+
+  Status spend(std::uint64_t bytes) {
+    return memory_.take(bytes) ? Status() : index_error("more in the metadata key stele than memory allows");
+  }
+
+  Status unique(const std::string& path) {
+    if (!seen_.try_emplace(path, no_index).second || find_(path) != no_index) {
+      return Error(Errc::duplicate, "an entry of the metadata key stele has the name of another one").path(path);
+    }
+    return {};
+  }
+
+  void add_empty(const std::string& path, std::string_view text) {
+    for (std::uint8_t k = static_cast<std::uint8_t>(NodeKind::module); k <= static_cast<std::uint8_t>(NodeKind::none);
+         ++k) {
+      const auto kind = static_cast<NodeKind>(k);
+      if (name(kind) != text) continue;
+      if (kind == NodeKind::none) {
+        builder_.none(builder_.intern(path), true);
+      } else {
+        seen_[path] = builder_.begin(kind, builder_.intern(path), true);
+        builder_.end();
+      }
+      return;
+    }
+    in_.fail(Errc::malformed, "a kind of container");
+  }
+
+  /// The number of the type of this version, which has no name here. (The builder's own search is linear.)
+  std::uint32_t type_of(std::uint32_t version) {
+    auto& types = builder_.data().types;
+    const auto [found, fresh] = types_.try_emplace(version, static_cast<std::uint32_t>(types.size()));
+    if (fresh) types.push_back({"", version});
+    return found->second;
+  }
+
+  /// A node that stands for a container whose tensors have names of their own.
+  std::uint32_t marker(const std::string& path, std::uint32_t version) {
+    const auto [found, fresh] = markers_.try_emplace(path, no_index);
+    if (fresh) {
+      found->second = builder_.begin(NodeKind::module, builder_.intern(path));
+      builder_.end();
+      if (version != 0) builder_.data().nodes[found->second].index = type_of(version);
+    }
+    return found->second;
+  }
+
+  Status add_aliases(const std::vector<std::pair<std::string, std::string>>& aliases) {
+    for (const auto& [path, target] : aliases) {
+      if (path == target || target.starts_with(path + ".") || path.starts_with(target + ".")) {
+        return Error(Errc::malformed, "an alias of itself").path(path).found(target);
+      }
+      std::uint32_t node = find_(target);
+      if (node == no_index) {
+        if (const auto said = seen_.find(target); said == seen_.end()) {
+          node = marker(target, 0);
+        } else if (node = said->second; node == no_index) {
+          // An alias of an alias could make a circle: the writer never says one.
+          return Error(Errc::malformed, "an alias of an alias or of nothing").path(path).found(target);
+        }
+      }
+      builder_.alias(builder_.intern(path), node, true);
+    }
+    return {};
+  }
+
+  json::Reader in_;
+  SnapshotBuilder& builder_;
+  const std::function<std::uint32_t(std::string_view)>& find_;
+  IndexBudget& memory_;
+  std::map<std::string, std::uint32_t, std::less<>> seen_;  // the node; no_index for aliases and nones
+  std::set<std::string, std::less<>> versions_;
+  std::map<std::string, std::uint32_t> markers_;
+  std::map<std::uint32_t, std::uint32_t> types_;  // by version
+};
+
+}  // namespace
+
+Status add_flat_extras(std::string_view json, SnapshotBuilder& builder,
+                       const std::function<std::uint32_t(std::string_view)>& find, IndexBudget& memory) {
+  return ExtrasReader(json, builder, find, memory).run();
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,44 @@
+#include "snapshot/hash.hpp"
+
+#include <new>
+
+#include <xxhash.h>
+#if defined(__x86_64__)
+// The library's own choice of AVX2 or AVX-512 at run time: twice the speed of the SSE2 that a plain build gets.
+#include <xxh_x86dispatch.h>
+#endif
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+struct Hasher::State {
+  XXH3_state_t* xxh = XXH3_createState();
+  State() {
+    if (xxh == nullptr) throw std::bad_alloc();
+  }
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() { XXH3_freeState(xxh); }
+};
+
+std::uint64_t hash64(const void* data, std::size_t size) { return XXH3_64bits(data, size); }
+
+Hasher::Hasher(Crc32 crc) : state_(crc != nullptr ? nullptr : std::make_unique<State>()), crc_(crc) { reset(); }
+Hasher::~Hasher() = default;
+void Hasher::reset() {
+  sum_ = 0;
+  if (state_ != nullptr) XXH3_64bits_reset(state_->xxh);
+}
+void Hasher::update(const void* data, std::size_t size) {
+  if (crc_ != nullptr) {
+    sum_ = crc_(sum_, data, size);
+  } else {
+    XXH3_64bits_update(state_->xxh, data, size);
+  }
+}
+std::uint64_t Hasher::digest() const { return crc_ != nullptr ? sum_ : XXH3_64bits_digest(state_->xxh); }
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,276 @@
+#include "snapshot/items.hpp"
+
+#include "snapshot/data.hpp"
+#include "snapshot/flat.hpp"
+#include "snapshot/paths.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+namespace {
+
+/// More names than a file can mean: aliases of aliased containers stand for 2^n names in n bytes.
+constexpr std::size_t max_items = std::size_t{1} << 24;
+
+/// Whether a node is one of the list: all but the containers that the names below them show.
+bool is_item(const SnapshotData& data, std::uint32_t i) {
+  const Node& node = data.nodes[i];
+  if (is_container(node.kind)) {
+    return must_be_said(data, i) || (node.index != no_index && data.types[node.index].version != 0);
+  }
+  return node.kind != NodeKind::none || must_be_said(data, i);
+}
+
+}  // namespace
+
+std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const Item& item) {
+  const LeafView leaf = item.leaf();
+  const bool conditional = item.from->nodes[item.node].conditional;
+  if (const auto& d = item.derived) {  // another tensor than the one that id and annotations belong to
+    return to.tensor(name, d->dtype, d->shape.span(), d->bytes, d->provider, conditional);
+  }
+  const std::uint32_t node =
+      to.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider(), conditional);
+  if (const auto id = leaf.id()) to.set_id(*id);
+  if (const Annotations* annotations = leaf.annotations()) {
+    for (const auto& [key, value] : *annotations) to.annotate(key, value);
+  }
+  return node;
+}
+
+Items::Items(const Snapshot& snapshot)
+    : keepers{snapshot.data()}, in_order(snapshot.data()->in_order), metadata(snapshot.metadata()) {
+  const SnapshotData& data = *snapshot.data();
+  list.reserve(data.nodes.size());
+  std::vector<std::pair<std::uint32_t, std::size_t>> open;  // end of a container, length of its parent's path
+  std::string path;
+  const std::vector<bool> guessed = guessed_empties(data);
+  for (std::uint32_t i = 0; i < data.nodes.size(); ++i) {
+    const Node& node = data.nodes[i];
+    for (; !open.empty() && open.back().first <= i; open.pop_back()) path.resize(open.back().second);
+    const std::size_t parent = path.size();
+    if (data.flat && i != 0) {
+      path.assign(node.name, node.name_size);
+    } else if (i != 0) {
+      if (node.parent != 0) path += '.';
+      append_node_segment(path, node);
+    }
+    if (is_item(data, i) || (!guessed.empty() && guessed[i])) {
+      Item& item = list.emplace_back();
+      item.path = path;
+      item.from = &data;
+      item.node = i;
+      if (node.kind == NodeKind::alias) item.target = snapshot.path(node.index);
+    }
+    if (node.end > i + 1) {
+      open.emplace_back(node.end, parent);
+    } else {
+      path.resize(parent);
+    }
+  }
+}
+
+Item* Items::find_tensor(std::string_view path) {
+  const auto found =
+      std::find_if(list.begin(), list.end(), [&](const Item& i) { return i.path == path && i.is_tensor(); });
+  return found != list.end() ? &*found : nullptr;
+}
+
+void Items::keep(const Items& other) {
+  keepers.insert(keepers.end(), other.keepers.begin(), other.keepers.end());
+  in_order = in_order || other.in_order;
+}
+
+Result<Snapshot> Items::build() const {
+  const ItemIndex index(list);
+  if (const auto same = index.duplicate()) {
+    const auto origin = [&](std::size_t i) {
+      return list[i].from != nullptr && !list[i].target ? node_path(*list[i].from, list[i].node) : list[i].path;
+    };
+    return Error(Errc::duplicate, "two entries would have one name")
+        .path(list[same->first].path)
+        .found(origin(same->first) + " and " + origin(same->second));
+  }
+  SnapshotBuilder to;
+  to.set_flat();
+  std::size_t leaves = 0;
+  for (const Item& item : list) leaves += item.is_tensor() ? 1 : 0;
+  to.reserve(list.size() + 1, leaves, 2 * leaves);
+  std::vector<std::uint32_t> nodes(list.size(), no_index);
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    const Item& item = list[i];
+    if (item.target) continue;
+    const Node& node = item.from->nodes[item.node];
+    const std::string_view name = to.intern(item.path);
+    if (node.kind == NodeKind::tensor) {
+      nodes[i] = add_tensor(to, name, item);
+    } else if (node.kind == NodeKind::value) {
+      nodes[i] = to.value(name, item.from->values[node.index], node.conditional);
+    } else if (node.kind == NodeKind::none) {
+      nodes[i] = to.none(name, true);  // it is in the list because it must be said
+    } else {
+      const TypeData type = node.index != no_index ? item.from->types[node.index] : TypeData{};
+      if (item.path.empty()) {
+        to.data().nodes[0].index = static_cast<std::uint32_t>(to.data().types.size());
+        to.data().types.push_back({"", type.version});
+        continue;
+      }
+      nodes[i] = to.begin(node.kind, name, node.conditional || type.version == 0, "", type.version);
+      to.end();
+    }
+  }
+  // Behind what they stand for.
+  std::map<std::string_view, std::uint32_t> markers;
+  for (const Item& item : list) {
+    if (!item.target) continue;
+    std::uint32_t target = no_index;
+    if (const auto found = index.find(*item.target)) target = nodes[*found];
+    if (target == no_index) {
+      const auto [marker, fresh] = markers.try_emplace(*item.target, no_index);
+      if (fresh) {
+        marker->second = to.begin(NodeKind::module, to.intern(*item.target));
+        to.end();
+      }
+      target = marker->second;
+    }
+    to.alias(to.intern(item.path), target, true);
+  }
+  for (const auto& keeper : keepers) to.keep(keeper);
+  to.data().in_order = in_order;
+  to.set_metadata(metadata);
+  return to.finish();
+}
+
+namespace {
+
+class Renamer {
+ public:
+  Renamer(const Items& items, const NewPath& new_path) : list_(items.list), index_(list_), new_path_(new_path) {}
+
+  Result<std::vector<Item>> run() {
+    for (const Item& item : list_) {
+      STELE_TRY(add(item.path, item));
+      if (out_.size() > max_items) return Error(Errc::limit, "more names than a file can mean").path(item.path);
+    }
+    // The tensor that has gone is the first of its names that has not.
+    std::map<std::string_view, std::string> owners;
+    for (const Tie& tie : ties_) {
+      const Item& target = list_[tie.target];
+      const auto [owner, first] = owners.try_emplace(target.path);
+      if (first) {
+        if (const auto kept = renamed(target.path, target)) {
+          owner->second = *kept;
+        } else {
+          owner->second = out_[tie.item].path;
+          out_[tie.item] = target;
+          out_[tie.item].path = owner->second;
+          continue;
+        }
+      }
+      out_[tie.item].target = owner->second;
+    }
+    return std::move(out_);
+  }
+
+ private:
+  /// An alias of a tensor or value, to be bound when all is known.
+  struct Tie {
+    std::size_t item;    // in out_
+    std::size_t target;  // in list_
+  };
+
+  std::optional<std::string> renamed(std::string_view path, const Item& item) const {
+    if (!item.is_tensor()) return new_path_(path, nullptr);
+    const LeafView leaf = item.leaf();
+    return new_path_(path, &leaf);
+  }
+
+  /// Where what is below `container` goes when it stands below `path`, if it goes to one place and nothing is lost.
+  std::optional<std::string> together(std::string_view path, std::string_view container) const {
+    std::optional<std::string> head;
+    bool ok = true;
+    index_.below(container, [&](const Item& item, std::string_view rest) {
+      if (!ok) return;
+      const Item* tensor = &item;
+      if (item.target) {
+        const auto target = index_.find(*item.target);
+        if (!target) return;  // goes by its own members
+        tensor = &list_[*target];
+      }
+      // Below the root the rest has no dot.
+      const std::string tail = container.empty() ? "." + std::string(rest) : std::string(rest);
+      const std::string old = path.empty() ? tail.substr(1) : std::string(path) + tail;
+      auto now = renamed(old, *tensor);
+      if (now && *now == tail.substr(1)) {
+        now->clear();
+      } else if (now && now->ends_with(tail)) {
+        now->resize(now->size() - tail.size());
+      } else {
+        now.reset();
+      }
+      ok = now && (!head || *head == *now);
+      head = std::move(now);
+    });
+    if (!ok) return std::nullopt;
+    return head ? head : new_path_(path, nullptr);
+  }
+
+  /// Adds `item` as it stands at `path` before renaming.
+  Status add(const std::string& path, const Item& item, int depth = 0) {
+    if (depth > max_depth_ || out_.size() > max_items) {
+      return Error(Errc::limit, "aliases of aliased containers nest too deep").path(path);
+    }
+    if (!item.target) {
+      const bool container = is_container(item.from->nodes[item.node].kind);
+      const auto now = container ? together(path, item.path) : renamed(path, item);
+      if (now) out_.push_back(item), out_.back().path = *now;
+      return {};
+    }
+    const auto target = index_.find(*item.target);
+    if (target && !is_container(list_[*target].from->nodes[list_[*target].node].kind) && !list_[*target].target) {
+      if (const auto now = renamed(path, list_[*target])) {
+        ties_.push_back({out_.size(), *target});
+        out_.push_back(item);
+        out_.back().path = *now;
+      }
+      return {};
+    }
+    const auto here = together(path, *item.target);
+    const auto there = together(*item.target, *item.target);
+    if (here && there) {
+      out_.push_back(item);
+      out_.back().path = *here;
+      out_.back().target = *there;
+      return {};
+    }
+    Status status;
+    index_.below(*item.target, [&](const Item& member, std::string_view rest) {
+      if (!status) return;
+      Item tied = member;
+      if (!member.target && (member.is_tensor() || member.from->nodes[member.node].kind == NodeKind::value)) {
+        tied.target = member.path;
+      }
+      status = add(path + std::string(rest), tied, depth + 1);
+    });
+    return status;
+  }
+
+  static constexpr int max_depth_ = 64;
+  const std::vector<Item>& list_;
+  ItemIndex index_;
+  const NewPath& new_path_;
+  std::vector<Item> out_;
+  std::vector<Tie> ties_;
+};
+
+}  // namespace
+
+Result<Items> renamed(Items items, const NewPath& new_path) {
+  STELE_TRY_ASSIGN(items.list, Renamer(items, new_path).run());
+  return items;
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,110 @@
+// A snapshot as a list of names: what everything that changes names works on.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "snapshot/data.hpp"
+#include "stele/result.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// A tensor that a transform makes, in place of the one of the item's node.
+struct DerivedLeaf {
+  DType dtype;
+  Shape shape;
+  std::uint64_t bytes;
+  Provider provider;
+};
+
+inline bool is_container(NodeKind kind) { return kind >= NodeKind::module && kind <= NodeKind::variant; }
+
+struct Item {
+  std::string path;
+  const SnapshotData* from = nullptr;
+  std::uint32_t node = 0;              // in `from`; not an alias
+  std::optional<std::string> target;   // an alias: the path that it stands for
+  std::optional<DerivedLeaf> derived;  // tensors only
+
+  bool is_tensor() const { return !target && from->nodes[node].kind == NodeKind::tensor; }
+  LeafView leaf() const { return {*from, from->nodes[node].index}; }
+};
+
+/// Adds the tensor of an item, with its id and annotations; gives its node.
+std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const Item& item);
+
+/// The items of a snapshot in order, and what must live as long as they.
+struct Items {
+  std::vector<Item> list;
+  std::vector<std::shared_ptr<const void>> keepers;
+  bool in_order = false;  // SnapshotData::in_order
+  std::map<std::string, std::string> metadata;
+
+  explicit Items(const Snapshot& snapshot);
+  /// Keeps what the items of `other` point into.
+  void keep(const Items& other);
+  Items() = default;
+  /// The flat snapshot. Errors: duplicate.
+  Result<Snapshot> build() const;
+  /// The item of that path that is a tensor; nullptr where there is none.
+  Item* find_tensor(std::string_view path);
+};
+
+/// Finds items by path.
+class ItemIndex {
+ public:
+  explicit ItemIndex(const std::vector<Item>& list) : list_(list), order_(list.size()) {
+    std::iota(order_.begin(), order_.end(), std::size_t{0});
+    const auto before = [&](std::size_t a, std::size_t b) { return list_[a].path < list_[b].path; };
+    if (!std::is_sorted(order_.begin(), order_.end(), before)) std::sort(order_.begin(), order_.end(), before);
+  }
+  /// The first two items of one path.
+  std::optional<std::pair<std::size_t, std::size_t>> duplicate() const {
+    const auto same = std::adjacent_find(order_.begin(), order_.end(),
+                                         [&](std::size_t a, std::size_t b) { return list_[a].path == list_[b].path; });
+    if (same == order_.end()) return std::nullopt;
+    return std::pair(*same, *std::next(same));
+  }
+  std::optional<std::size_t> find(std::string_view path) const {
+    const auto at = lower(path);
+    return at != order_.end() && list_[*at].path == path ? std::optional(*at) : std::nullopt;
+  }
+  /// Items below the path, with any below the root; `rest` begins with a dot, except there.
+  template <class Visit>
+  void below(std::string_view path, Visit visit) const {
+    const std::string prefix = path.empty() ? std::string() : std::string(path) + '.';
+    for (auto at = lower(prefix); at != order_.end() && list_[*at].path.starts_with(prefix); ++at) {
+      if (list_[*at].path.empty()) continue;
+      visit(list_[*at], std::string_view(list_[*at].path).substr(path.size()));
+    }
+  }
+
+ private:
+  std::vector<std::size_t>::const_iterator lower(std::string_view path) const {
+    return std::lower_bound(order_.begin(), order_.end(), path,
+                            [&](std::size_t i, std::string_view p) { return list_[i].path < p; });
+  }
+  const std::vector<Item>& list_;
+  std::vector<std::size_t> order_;
+};
+
+/// The new path of an item, or nothing where it goes.
+using NewPath = std::function<std::optional<std::string>(std::string_view path, const LeafView* leaf)>;
+
+/// Gives every item a new path. Ties follow: what stands for a container is taken apart only where the new names do not
+/// continue one name, and the first name of a tensor that remains owns it. Errors: limit.
+Result<Items> renamed(Items items, const NewPath& new_path);
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

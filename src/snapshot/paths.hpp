@@ -1,0 +1,70 @@
+// Paths of nodes, and the names that a tensor has.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "snapshot/data.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+void append_node_segment(std::string& path, const Node& node);
+std::string node_path(const SnapshotData& data, std::uint32_t node);
+
+/// The paths of all nodes, asked for in the order of their numbers: each costs no more than its own segment.
+class STELE_EXPORT RunningPath {
+ public:
+  explicit RunningPath(const SnapshotData& data) : data_(data) {}
+  /// Valid until the next call.
+  std::string_view of(std::uint32_t node);
+
+ private:
+  struct Open {
+    std::uint32_t end;
+    std::size_t size;  // of its path
+  };
+  const SnapshotData& data_;
+  std::string path_;
+  std::vector<Open> open_;
+};
+
+/// The path of a constant, and what to say of it.
+std::string constant_path(const SnapshotData& data, const ConstantField& field);
+inline constexpr std::string_view constant_text = "a constant of a plain aggregate: not recorded";
+
+/// The paths of all leaves, by their numbers.
+class STELE_EXPORT LeafPaths {
+ public:
+  explicit LeafPaths(const SnapshotData& data);
+  std::string_view operator[](std::size_t leaf) const noexcept {
+    return std::string_view(text_).substr(places_[leaf].begin, places_[leaf].size);
+  }
+
+ private:
+  struct Place {
+    std::size_t begin, size;
+  };
+  std::string text_;
+  std::vector<Place> places_;
+};
+
+/// Visits each tensor under each of its names, in order. Errors: limit (aliases of aliased containers that stand for
+/// more than 2^24 names), what `visit` returns.
+STELE_EXPORT Status each_tensor_name(const Snapshot& snapshot,
+                                     const std::function<Status(const std::string& path, const Node& tensor)>& visit);
+
+/// A node whose name one of its siblings has too, or an element whose number is not above that of the one before;
+/// no_index where there is none. Where all siblings are tensors, and unless `tensors_too`, their paths are for others
+/// to compare.
+STELE_EXPORT std::uint32_t clashing_sibling(const SnapshotData& data, bool tensors_too = false);
+
+/// Adds the leaf's path to an error that has none.
+Status with_path(Status status, const LeafView& leaf);
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,266 @@
+#include "stele/snapshot.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstring>
+
+#include "snapshot/data.hpp"
+#include "snapshot/hash.hpp"
+#include "snapshot/module_leaf.hpp"
+#include "snapshot/paths.hpp"
+#include "snapshot/source_range.hpp"
+#include "stele/detail/type_info.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+std::string to_string(std::span<const Extent> extents) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    if (i != 0) text += ", ";
+    text += std::to_string(extents[i]);
+  }
+  return text + "]";
+}
+
+std::string_view name(NodeKind kind) noexcept {
+  static constexpr std::array<std::string_view, node_kind_count> names = {
+      "tensor", "value", "module", "list", "array", "tuple", "map", "variant", "none", "alias"};
+  const auto i = static_cast<std::size_t>(kind);
+  return i < names.size() ? names[i] : "unknown";
+}
+
+// ---- reading --------------------------------------------------------------------------------------------------------
+
+Bytes ReadContext::acquire() {
+  if (free_.empty()) {
+    free_.reserve(free_.capacity() + 1);  // so that all pieces can be given back without asking for memory
+    return Bytes(piece_size);
+  }
+  Bytes piece = std::move(free_.back());
+  free_.pop_back();
+  return piece;
+}
+
+std::byte* ReadContext::memory(std::size_t block, std::size_t size) {
+  Bytes& bytes = memory_.at(block);
+  if (bytes.size() < size) bytes = Bytes();  // the old one goes first
+  if (bytes.size() < size) bytes = Bytes(size);
+  return bytes.data();
+}
+
+Result<std::span<const std::byte>> ReadContext::window(const Source& source, std::uint64_t offset, std::size_t size) {
+  if (const auto all = source.view(); !all.empty() && offset <= all.size() && size <= all.size() - offset) {
+    return all.subspan(static_cast<std::size_t>(offset), size);
+  }
+  const bool inside = window_source_ == &source && offset >= window_offset_ &&
+                      offset - window_offset_ <= window_size_ && size <= window_size_ - (offset - window_offset_);
+  if (!inside) {
+    if (size > piece_size) {
+      return Error(Errc::invalid_argument, "a window that is too large")
+          .expected("at most " + std::to_string(piece_size) + " bytes")
+          .found(std::to_string(size));
+    }
+    if (window_.empty()) window_ = Bytes(piece_size);
+    const std::uint64_t left = source.size() > offset ? source.size() - offset : 0;
+    std::size_t ahead = std::max(size, static_cast<std::size_t>(std::min<std::uint64_t>(left, piece_size)));
+    window_source_ = nullptr;
+    if (auto read = source.read_at(offset, window_.span().first(ahead)); !read) {
+      // What comes after the leaf is not asked for, and may be what cannot be read.
+      if (ahead == size) return std::move(read).error();
+      ahead = size;
+      STELE_TRY(source.read_at(offset, window_.span().first(ahead)));
+    }
+    window_source_ = &source;
+    window_offset_ = offset;
+    window_size_ = ahead;
+  }
+  return std::span<const std::byte>(window_.span()).subspan(static_cast<std::size_t>(offset - window_offset_), size);
+}
+
+DType LeafView::dtype() const noexcept { return data_->leaves[leaf_].dtype; }
+std::span<const Extent> LeafView::shape() const noexcept {
+  const detail::LeafData& leaf = data_->leaves[leaf_];
+  return {data_->extents.data() + leaf.shape, leaf.rank};
+}
+std::uint64_t LeafView::byte_size() const noexcept { return data_->leaves[leaf_].bytes; }
+std::uint64_t LeafView::size() const noexcept { return element_count(shape()).value_or(0); }
+std::optional<ParamId> LeafView::id() const noexcept {
+  const std::uint32_t extra = data_->leaves[leaf_].extra;
+  return extra == no_index ? std::nullopt : data_->extras[extra].id;
+}
+const Annotations* LeafView::annotations() const noexcept {
+  const std::uint32_t extra = data_->leaves[leaf_].extra;
+  return extra == no_index ? nullptr : data_->extras[extra].annotations.get();
+}
+std::uint32_t LeafView::node() const noexcept { return data_->leaves[leaf_].node; }
+const Provider& LeafView::provider() const noexcept { return data_->leaves[leaf_].provider; }
+std::string LeafView::path() const { return detail::node_path(*data_, data_->leaves[leaf_].node); }
+
+std::span<const std::byte> LeafView::view() const noexcept {
+  const Provider& p = data_->leaves[leaf_].provider;
+  const auto size = static_cast<std::size_t>(data_->leaves[leaf_].bytes);
+  if (p.ops->locate != nullptr) {
+    const SourceRange range = p.ops->locate(p.at, p.number);
+    const auto all = range.source->view();
+    return all.empty() ? all : all.subspan(static_cast<std::size_t>(range.offset), size);
+  }
+  const std::byte* bytes = p.ops->view != nullptr ? p.ops->view(p.at, p.number) : nullptr;
+  if (bytes == nullptr) return {};
+  return {bytes, size};
+}
+
+Status LeafView::read(std::uint64_t offset, std::span<std::byte> out) const {
+  ReadContext context;
+  return read(offset, out, context);
+}
+
+Status LeafView::read(std::uint64_t offset, std::span<std::byte> out, ReadContext& context) const {
+  const detail::LeafData& leaf = data_->leaves[leaf_];
+  if (offset > leaf.bytes || out.size() > leaf.bytes - offset) {
+    return Error(Errc::truncated, "a read beyond the end of a tensor")
+        .path(path())
+        .expected("at most " + std::to_string(leaf.bytes) + " bytes")
+        .found(std::to_string(offset) + " + " + std::to_string(out.size()));
+  }
+  // Packed and unsized dtypes have no element size: their bytes are read as they are.
+  if (const unsigned size = element_size(leaf.dtype); size != 0 && (offset % size != 0 || out.size() % size != 0)) {
+    return Error(Errc::invalid_argument, "a read that does not begin and end with an element")
+        .path(path())
+        .expected("multiples of " + std::to_string(size) + " bytes")
+        .found(std::to_string(offset) + " + " + std::to_string(out.size()));
+  }
+  if (out.empty()) return {};
+  if (const auto bytes = view(); !bytes.empty()) {
+    std::memcpy(out.data(), bytes.data() + offset, out.size());
+    return {};
+  }
+  const Provider& p = leaf.provider;
+  if (p.ops->locate != nullptr) {
+    const SourceRange range = p.ops->locate(p.at, p.number);
+    return detail::with_path(range.source->read_at(range.offset + offset, out), *this);
+  }
+  return detail::with_path(p.ops->read(p.at, p.number, offset, out, context), *this);
+}
+
+Status LeafView::stream(PieceSink& sink, ReadContext& context) const {
+  const detail::LeafData& leaf = data_->leaves[leaf_];
+  const Provider& p = leaf.provider;
+  if (p.ops->locate != nullptr) {
+    return detail::with_path(detail::stream_range(p.ops->locate(p.at, p.number), leaf.bytes, sink, context), *this);
+  }
+  if (p.ops->stream != nullptr) {
+    return detail::with_path(p.ops->stream(p.at, p.number, leaf.bytes, sink, context), *this);
+  }
+  if (leaf.bytes == 0) return {};
+  if (const auto bytes = view(); !bytes.empty()) return detail::with_path(sink.piece(bytes), *this);
+  ReadContext::Piece staging(context);
+  for (std::uint64_t done = 0; done < leaf.bytes;) {
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(leaf.bytes - done, ReadContext::piece_size));
+    std::byte* to = sink.place(done, n);
+    const std::span<std::byte> piece(to != nullptr ? to : staging.data(), n);
+    if (auto r = p.ops->read(p.at, p.number, done, piece, context); !r) return detail::with_path(std::move(r), *this);
+    if (auto r = sink.piece(piece); !r) return detail::with_path(std::move(r), *this);
+    done += n;
+  }
+  return {};
+}
+
+namespace detail {
+
+Status with_path(Status status, const LeafView& leaf) {
+  if (status || !status.error().path().empty()) return status;
+  return std::move(status).error().path(leaf.path());
+}
+
+namespace {
+
+const TensorOps& tensor_ops(std::uint64_t number) { return *module_tensor_ops({&module_leaf_ops, nullptr, number}); }
+
+const std::byte* module_view(const void* at, std::uint64_t number) {
+  const TensorOps& ops = tensor_ops(number);
+  return ops.data != nullptr ? ops.data(const_cast<void*>(at)) : nullptr;
+}
+
+Status module_read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
+  const TensorOps& ops = tensor_ops(number);
+  const unsigned size = element_size(ops.dtype);
+  ops.read(at, offset / size, out.size() / size, out.data());
+  return {};
+}
+
+}  // namespace
+
+const LeafOps module_leaf_ops{module_view, module_read, nullptr, nullptr, true};
+
+}  // namespace detail
+
+// ---- Snapshot -------------------------------------------------------------------------------------------------------
+
+Snapshot::Snapshot() : data_(std::make_shared<detail::SnapshotData>()) {}
+Snapshot::Snapshot(std::shared_ptr<const detail::SnapshotData> data)
+    : data_(data != nullptr ? std::move(data) : std::make_shared<detail::SnapshotData>()) {}
+
+std::span<const Node> Snapshot::nodes() const noexcept { return data_->nodes; }
+std::size_t Snapshot::leaf_count() const noexcept { return data_->leaves.size(); }
+Result<LeafView> Snapshot::at(std::size_t i) const {
+  if (i < leaf_count()) return leaf(i);
+  return Error(Errc::not_found, "no tensor of that number")
+      .expected("less than " + std::to_string(leaf_count()))
+      .found(std::to_string(i));
+}
+const Value& Snapshot::value(const Node& node) const noexcept {
+  static const Value null;
+  return node.kind == NodeKind::value ? data_->values[node.index] : null;
+}
+const std::map<std::string, std::string>& Snapshot::metadata() const noexcept { return data_->metadata; }
+bool Snapshot::flat() const noexcept { return data_->flat; }
+
+std::string Snapshot::path(std::uint32_t node) const {
+  return node < data_->nodes.size() ? detail::node_path(*data_, node) : std::string();
+}
+
+std::string_view Snapshot::type_name(const Node& node) const noexcept {
+  const bool container = node.kind >= NodeKind::module && node.kind <= NodeKind::variant;
+  return container && node.index != no_index ? std::string_view(data_->types[node.index].name) : std::string_view();
+}
+
+std::uint32_t Snapshot::version(const Node& node) const noexcept {
+  const bool container = node.kind >= NodeKind::module && node.kind <= NodeKind::variant;
+  return container && node.index != no_index ? data_->types[node.index].version : 0;
+}
+
+std::uint64_t Snapshot::byte_size() const noexcept {
+  std::uint64_t n = 0;
+  for (const detail::LeafData& leaf : data_->leaves) n += leaf.bytes;
+  return n;
+}
+
+Snapshot with_metadata(const Snapshot& snapshot, const std::map<std::string, std::string>& metadata) {
+  if (metadata.empty()) return snapshot;
+  auto data = detail::derived_data(snapshot);
+  for (const auto& [key, text] : metadata) data->metadata.insert_or_assign(key, text);
+  return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
+}
+
+std::string summary(const Snapshot& snapshot) {
+  std::string text;
+  std::uint64_t elements = 0;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    text += leaf.path() + "  " + std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()) + "  " +
+            std::to_string(leaf.size()) + "\n";
+    elements += leaf.size();
+  }
+  for (const detail::ConstantField& field : snapshot.data()->constants) {
+    text += detail::constant_path(*snapshot.data(), field) + "  " + std::string(detail::constant_text) + "\n";
+  }
+  return text + std::to_string(snapshot.leaf_count()) + " tensors, " + std::to_string(elements) + " parameters, " +
+         std::to_string(snapshot.byte_size()) + " bytes\n";
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,71 @@
+#include "snapshot/source_range.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+#include "snapshot/hash.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+Status check_hash(const SourceRange& range, std::uint64_t hash) {
+  if (!range.hashed || hash == range.hash) return {};
+  return Error(Errc::checksum, "the tensor's bytes are damaged")
+      .file(range.source->name())
+      .offset(range.offset)
+      .expected(std::to_string(range.hash))
+      .found(std::to_string(hash));
+}
+
+Status check_zeros(const SourceRange& range, std::uint64_t size, std::span<const std::byte> zeros) {
+  if (std::all_of(zeros.begin(), zeros.end(), [](std::byte b) { return b == std::byte{0}; })) return {};
+  return Error(Errc::malformed, "padding that is not zero").file(range.source->name()).offset(range.offset + size);
+}
+
+Status stream_range(const SourceRange& range, std::uint64_t size, PieceSink& sink, ReadContext& context) {
+  const Source& source = *range.source;
+  if (size <= ReadContext::piece_size / 4) {
+    // With the zeros, which mostly lie in the same window.
+    const auto all = static_cast<std::size_t>(size + range.zeros);
+    STELE_TRY_ASSIGN(const auto bytes, context.window(source, range.offset, all));
+    const auto elements = bytes.first(static_cast<std::size_t>(size));
+    if (range.hashed) STELE_TRY(check_hash(range, hash_of(range, elements.data(), elements.size())));
+    STELE_TRY(check_zeros(range, size, bytes.subspan(elements.size())));
+    return elements.empty() ? Status() : sink.piece(elements);
+  }
+  std::optional<Hasher> hasher;
+  if (range.hashed) hasher.emplace(range.crc);
+  const auto all = source.view();
+  std::optional<ReadContext::Piece> staging;
+  for (std::uint64_t done = 0; done < size;) {
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size - done, ReadContext::piece_size));
+    std::span<const std::byte> piece;
+    if (!all.empty()) {
+      piece = all.subspan(static_cast<std::size_t>(range.offset + done), n);
+    } else {
+      std::byte* to = sink.place(done, n);
+      if (to == nullptr && !staging) staging.emplace(context);
+      const std::span<std::byte> into(to != nullptr ? to : staging->data(), n);
+      STELE_TRY(source.read_at(range.offset + done, into));
+      piece = into;
+    }
+    if (hasher) hasher->update(piece.data(), piece.size());
+    STELE_TRY(sink.piece(piece));
+    done += n;
+  }
+  if (hasher) STELE_TRY(check_hash(range, hasher->digest()));
+  for (std::uint64_t done = 0; done < range.zeros;) {
+    std::byte zeros[256];
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(range.zeros - done, sizeof zeros));
+    STELE_TRY(source.read_at(range.offset + size + done, {zeros, n}));
+    STELE_TRY(check_zeros(range, size, {zeros, n}));
+    done += n;
+  }
+  return {};
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

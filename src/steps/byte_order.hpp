@@ -1,0 +1,27 @@
+// Snapshot -> Snapshot: from the machine's byte order to that of files, and back.
+#pragma once
+
+#include <bit>
+#include <vector>
+
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// Each number's bytes in the opposite order; of the leaves that are `chosen`, where given.
+STELE_EXPORT Snapshot with_bytes_swapped(const Snapshot& snapshot, const std::vector<bool>* chosen = nullptr);
+
+/// From the machine's byte order to that of files, and back: leaves hold the machine's.
+inline Snapshot in_file_order(const Snapshot& snapshot) {
+  return std::endian::native == std::endian::little ? snapshot : with_bytes_swapped(snapshot);
+}
+inline Result<Snapshot> in_host_order(Result<Snapshot> opened) {
+  if (std::endian::native == std::endian::little || !opened) return opened;
+  return with_bytes_swapped(*opened);
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,82 @@
+#include "steps/precision.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include "snapshot/converting.hpp"
+#include "snapshot/data.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+namespace {
+
+/// The step that all converted leaves refer to; a leaf's number is its number in the base.
+struct PrecisionStep {
+  Snapshot base;
+  std::vector<DType> to;  // of each leaf of the base
+  ConvertRules rules;
+};
+
+Status converted_read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
+                      ReadContext& context) {
+  const auto& step = *static_cast<const PrecisionStep*>(at);
+  const LeafView base = step.base.leaf(number);
+  const DType from = base.dtype();
+  const DType to = step.to[static_cast<std::size_t>(number)];
+  const std::size_t in_size = element_size(from);
+  const std::size_t out_size = element_size(to);
+  ReadContext::Piece staging(context);
+  for (std::size_t done = 0; done < out.size();) {
+    const std::size_t n = std::min((out.size() - done) / out_size, ReadContext::piece_size / in_size);
+    const std::uint64_t first = (offset + done) / out_size;
+    STELE_TRY(base.read(first * in_size, {staging.data(), n * in_size}, context));
+    const ConvertOutcome outcome = convert(from, staging.data(), to, out.data() + done, n, step.rules);
+    if (outcome.status != ConvertStatus::ok) return convert_error(outcome, from, to, first);
+    done += n * out_size;
+  }
+  return {};
+}
+
+Status converted_stream(const void* at, std::uint64_t number, std::uint64_t, PieceSink& sink, ReadContext& context) {
+  const auto& step = *static_cast<const PrecisionStep*>(at);
+  const LeafView base = step.base.leaf(number);
+  ConvertingSink converting(base.dtype(), step.to[static_cast<std::size_t>(number)], step.rules, sink, context);
+  return base.stream(converting, context);
+}
+
+constexpr LeafOps precision_ops{.read = converted_read, .stream = converted_stream};
+
+}  // namespace
+
+Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules) {
+  auto data = derived_data(snapshot);
+  auto step = std::make_shared<const PrecisionStep>(PrecisionStep{snapshot, std::move(to), rules});
+  for (std::size_t i = 0; i < data->leaves.size(); ++i) {
+    LeafData& leaf = data->leaves[i];
+    if (step->to[i] == leaf.dtype) continue;
+    leaf.bytes = leaf.bytes / element_size(leaf.dtype) * element_size(step->to[i]);
+    leaf.dtype = step->to[i];
+    leaf.provider = {&precision_ops, step.get(), i};
+  }
+  data->keepers.push_back(std::move(step));
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+}
+
+}  // namespace detail
+
+Snapshot with_precision(const Snapshot& snapshot, PrecisionSpec precision, ConvertRules rules) {
+  if (precision == PrecisionSpec{}) return snapshot;
+  std::vector<DType> to;
+  bool changes = false;
+  for (const detail::LeafData& leaf : snapshot.data()->leaves) {
+    to.push_back(precision.apply(leaf.dtype));
+    changes = changes || to.back() != leaf.dtype;
+  }
+  return changes ? detail::with_dtypes(snapshot, std::move(to), rules) : snapshot;
+}
+
+}  // namespace v0
+}  // namespace stele

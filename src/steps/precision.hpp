@@ -1,0 +1,17 @@
+// Snapshot -> Snapshot: converts leaves to other dtypes, piece by piece.
+#pragma once
+
+#include <vector>
+
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// Each leaf at its dtype of `to`, which a float or integer leaf converts to.
+STELE_EXPORT Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules);
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

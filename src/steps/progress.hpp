@@ -1,0 +1,15 @@
+// Snapshot -> Snapshot: asks the progress callback while leaves are streamed.
+#pragma once
+
+#include "snapshot/meter.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// A snapshot that is metered as its leaves are streamed; both are borrowed.
+Snapshot with_progress(const Snapshot& snapshot, Meter& meter);
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

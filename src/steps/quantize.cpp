@@ -1,0 +1,365 @@
+#include "stele/quantize.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+#include <optional>
+
+#include "snapshot/converting.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/paths.hpp"
+#include "stele/pattern.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace {
+
+enum class Scheme : std::uint8_t { linear, zero_point, logarithmic };
+
+/// What the integers of a tensor stand for; as the annotation says it.
+struct Coding {
+  Scheme scheme = Scheme::linear;
+  unsigned bits = 8;
+  bool sign = false;
+  bool symmetric = false;
+  double low = 0;      // linear: min; zero_point: the zero point
+  double high = 0;     // linear, logarithmic: max
+  double scale = 0;    // zero_point
+  double steps = 255;  // linear
+  double shift = 0;    // linear
+
+  /// What follows from the bits.
+  void finish() {
+    steps = std::ldexp(1.0, static_cast<int>(bits)) - (sign && symmetric ? 2.0 : 1.0);
+    shift = sign ? std::ldexp(1.0, static_cast<int>(bits) - 1) - (symmetric ? 1.0 : 0.0) : 0.0;
+  }
+
+  double decode(double q) const {
+    switch (scheme) {
+      case Scheme::linear:
+        return (q + shift) / steps * (high - low) + low;
+      case Scheme::zero_point:
+        return (q - low) * scale;
+      case Scheme::logarithmic:
+        break;
+    }
+    // A sign takes the top bit, which two's complement may have made q negative by.
+    const double codes = std::ldexp(1.0, static_cast<int>(sign ? bits - 1 : bits));
+    const bool negative = sign && (q < 0 || q >= codes);
+    const double code = !negative ? q : q < 0 ? q + codes : q - codes;
+    const double value = std::exp2(code + std::ceil(std::log2(high)) - (codes - 1.0));
+    return negative ? -value : value;
+  }
+  double encode(double x) const { return std::clamp(std::nearbyint((x - low) / (high - low) * steps), 0.0, steps); }
+};
+
+std::optional<Coding> coding_of(const Value& note) {
+  Coding coding;
+  bool complete = true;
+  const auto number = [&](const char* key) {
+    const Value* v = note.find(key);
+    if (v != nullptr && v->as_f64() != nullptr) return *v->as_f64();
+    if (v != nullptr && v->as_i64() != nullptr) return static_cast<double>(*v->as_i64());
+    complete = false;
+    return 0.0;
+  };
+  const auto flag = [&](const char* key) {
+    const Value* v = note.find(key);
+    return v != nullptr && v->as_bool() != nullptr && *v->as_bool();
+  };
+  const Value* scheme = note.find("scheme");
+  if (scheme == nullptr || scheme->as_string() == nullptr) return std::nullopt;
+  const double bits = number("bits");
+  coding.sign = flag("signed");
+  coding.symmetric = flag("symmetric");
+  if (*scheme->as_string() == "linear") {
+    coding.low = number("min");
+    coding.high = number("max");
+  } else if (*scheme->as_string() == "zero_point") {
+    coding.scheme = Scheme::zero_point;
+    coding.low = number("zero_point");
+    coding.scale = number("scale");
+  } else if (*scheme->as_string() == "logarithmic") {
+    coding.scheme = Scheme::logarithmic;
+    coding.high = number("max");
+  } else {
+    return std::nullopt;
+  }
+  const bool possible = bits >= (coding.sign ? 2.0 : 1.0) && bits <= 64.0 && bits == std::floor(bits) &&
+                        std::isfinite(coding.low) && std::isfinite(coding.high) && std::isfinite(coding.scale) &&
+                        (coding.scheme != Scheme::logarithmic || coding.high > 0);
+  if (!complete || !possible) return std::nullopt;
+  coding.bits = static_cast<unsigned>(bits);
+  coding.finish();
+  return coding;
+}
+
+/// Numbers in between: in the cache, on the stack.
+constexpr std::size_t batch = 1024;
+
+/// Calls `visit` with the elements as doubles, batch by batch.
+template <class Visit>
+Status each_batch(DType dtype, std::span<const std::byte> bytes, std::uint64_t first, Visit visit) {
+  double numbers[batch];
+  const std::size_t size = element_size(dtype);
+  for (std::size_t left = bytes.size() / size; left != 0;) {
+    const std::size_t n = std::min(left, batch);
+    const ConvertOutcome outcome = convert(dtype, bytes.data() + bytes.size() - left * size, DType::f64,
+                                           reinterpret_cast<std::byte*>(numbers), n, {.allow_kind_change = true});
+    if (outcome.status != ConvertStatus::ok) return detail::convert_error(outcome, dtype, DType::f64, first);
+    STELE_TRY(visit(std::span<double>(numbers, n)));
+    left -= n;
+    first += n;
+  }
+  return {};
+}
+
+/// The step that all quantized, or all dequantized leaves refer to; a leaf's number is its number in the base.
+struct Step {
+  Snapshot base;
+  bool encodes;
+  std::vector<Coding> codings;  // of each leaf of the base
+
+  std::size_t out_size() const { return encodes ? 1 : sizeof(float); }
+  Status run(std::size_t leaf, std::span<const std::byte> in, std::uint64_t first, std::byte* out) const {
+    const Coding& coding = codings[leaf];
+    return each_batch(base.leaf(leaf).dtype(), in, first, [&](std::span<double> numbers) -> Status {
+      const std::size_t n = numbers.size();
+      if (encodes) {
+        for (const double x : numbers) *out++ = static_cast<std::byte>(static_cast<unsigned>(coding.encode(x)));
+      } else {
+        for (double& x : numbers) x = coding.decode(x);
+        const auto* from = reinterpret_cast<const std::byte*>(numbers.data());
+        const ConvertOutcome outcome = convert(DType::f64, from, DType::f32, out, n);
+        if (outcome.status != ConvertStatus::ok) return detail::convert_error(outcome, DType::f64, DType::f32, first);
+        out += n * sizeof(float);
+      }
+      first += n;
+      return {};
+    });
+  }
+};
+
+class CodingSink final : public PieceSink {
+ public:
+  CodingSink(const Step& step, std::size_t leaf, PieceSink& next, ReadContext& context)
+      : step_(step),
+        leaf_(leaf),
+        in_size_(element_size(step.base.leaf(leaf).dtype())),
+        next_(next),
+        staging_(context) {}
+  Status piece(std::span<const std::byte> bytes) override {
+    while (!bytes.empty()) {
+      const std::size_t n =
+          std::min(bytes.size() / in_size_, ReadContext::piece_size / std::max(in_size_, step_.out_size()));
+      STELE_TRY(step_.run(leaf_, bytes.first(n * in_size_), done_, staging_.data()));
+      STELE_TRY(next_.piece({staging_.data(), n * step_.out_size()}));
+      done_ += n;
+      bytes = bytes.subspan(n * in_size_);
+    }
+    return {};
+  }
+
+ private:
+  const Step& step_;
+  std::size_t leaf_;
+  std::size_t in_size_;
+  PieceSink& next_;
+  ReadContext::Piece staging_;
+  std::uint64_t done_ = 0;  // elements
+};
+
+Status coded_stream(const void* at, std::uint64_t number, std::uint64_t, PieceSink& sink, ReadContext& context) {
+  const Step& step = *static_cast<const Step*>(at);
+  const auto leaf = static_cast<std::size_t>(number);
+  CodingSink coding(step, leaf, sink, context);
+  return step.base.leaf(leaf).stream(coding, context);
+}
+
+Status coded_read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
+                  ReadContext& context) {
+  const Step& step = *static_cast<const Step*>(at);
+  const auto leaf = static_cast<std::size_t>(number);
+  const LeafView base = step.base.leaf(leaf);
+  const std::size_t in_size = element_size(base.dtype());
+  ReadContext::Piece staging(context);
+  for (std::size_t done = 0; done < out.size();) {
+    const std::size_t n = std::min((out.size() - done) / step.out_size(), ReadContext::piece_size / in_size);
+    const std::uint64_t first = (offset + done) / step.out_size();
+    STELE_TRY(base.read(first * in_size, {staging.data(), n * in_size}, context));
+    STELE_TRY(step.run(leaf, {staging.data(), n * in_size}, first, out.data() + done));
+    done += n * step.out_size();
+  }
+  return {};
+}
+
+constexpr LeafOps coded_ops{.read = coded_read, .stream = coded_stream};
+
+/// Passes every piece to a function.
+template <class F>
+class EachPiece final : public PieceSink {
+ public:
+  explicit EachPiece(F function) : function_(std::move(function)) {}
+  Status piece(std::span<const std::byte> bytes) override { return function_(bytes); }
+
+ private:
+  F function_;
+};
+
+/// The range of the leaf's numbers, all of them finite.
+Status find_range(const LeafView& leaf, ReadContext& context, Coding& coding) {
+  coding.low = std::numeric_limits<double>::infinity();
+  coding.high = -coding.low;
+  std::uint64_t first = 0;
+  EachPiece sink([&](std::span<const std::byte> bytes) -> Status {
+    bool finite = true;
+    STELE_TRY(each_batch(leaf.dtype(), bytes, first, [&](std::span<double> numbers) -> Status {
+      for (const double x : numbers) {
+        finite = finite && std::isfinite(x);
+        coding.low = std::min(coding.low, x);
+        coding.high = std::max(coding.high, x);
+      }
+      return {};
+    }));
+    if (!finite) return Error(Errc::out_of_range, "a number that is not finite cannot be quantized");
+    first += bytes.size() / element_size(leaf.dtype());
+    return {};
+  });
+  STELE_TRY(detail::with_path(leaf.stream(sink, context), leaf));
+  // Files hold both as f32: rounded outwards, so that no number lies beyond.
+  const auto outwards = [](double x, float far) {
+    const auto f = static_cast<float>(x);
+    return static_cast<double>(
+        (far < 0 ? static_cast<double>(f) > x : static_cast<double>(f) < x) ? std::nextafter(f, far) : f);
+  };
+  constexpr float most = std::numeric_limits<float>::max();
+  if (coding.low < -static_cast<double>(most) || coding.high > static_cast<double>(most)) {
+    return Error(Errc::out_of_range, "a number that is too large to be quantized").path(leaf.path());
+  }
+  coding.low = outwards(coding.low, -most);
+  coding.high = outwards(coding.high, most);
+  if (coding.low == coding.high) {
+    const double width = std::max(1.0, std::abs(coding.low));
+    if (coding.low > static_cast<double>(most) - width) {
+      coding.low = outwards(coding.low - width, -most);
+    } else {
+      coding.high = outwards(coding.low + width, most);
+    }
+  }
+  return {};
+}
+
+Status report_error(const LeafView& leaf, ReadContext& context, const Coding& coding, Report& report) {
+  double largest = 0;
+  double squares = 0;
+  EachPiece sink([&](std::span<const std::byte> bytes) {
+    return each_batch(leaf.dtype(), bytes, 0, [&](std::span<double> numbers) -> Status {
+      for (const double x : numbers) {
+        const double error = std::abs(coding.decode(coding.encode(x)) - x);
+        largest = std::max(largest, error);
+        squares += error * error;
+      }
+      return {};
+    });
+  });
+  STELE_TRY(leaf.stream(sink, context));
+  char text[160];
+  std::snprintf(text, sizeof text, "%s -> %u bits in [%g, %g]; largest error %.3g, root mean square %.3g",
+                std::string(name(leaf.dtype())).c_str(), coding.bits, coding.low, coding.high, largest,
+                std::sqrt(squares / static_cast<double>(leaf.size())));
+  report.add(Report::What::quantized, leaf.path(), text);
+  return {};
+}
+
+bool any_matches(const std::vector<std::string>& patterns, const LeafView& leaf) {
+  const std::string path = leaf.path();
+  return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches(p, path); });
+}
+
+/// The snapshot whose chosen leaves have dtype `to`, coded; `note` gives their annotation, null for none.
+template <class Note>
+Snapshot coded(const Snapshot& snapshot, std::shared_ptr<const Step> step, const std::vector<bool>& chosen, DType to,
+               Note note) {
+  auto data = detail::derived_data(snapshot);
+  for (std::size_t i = 0; i < data->leaves.size(); ++i) {
+    if (!chosen[i]) continue;
+    detail::LeafData& leaf = data->leaves[i];
+    leaf.bytes = leaf.bytes / element_size(leaf.dtype) * element_size(to);
+    leaf.dtype = to;
+    leaf.provider = {&coded_ops, step.get(), i};
+    if (leaf.extra == no_index) {
+      leaf.extra = static_cast<std::uint32_t>(data->extras.size());
+      data->extras.emplace_back();
+    }
+    detail::LeafExtra& extra = data->extras[leaf.extra];
+    auto notes =
+        extra.annotations ? std::make_unique<Annotations>(*extra.annotations) : std::make_unique<Annotations>();
+    notes->erase(std::string(quantization_key));
+    if (Value value = note(i); !value.is_null()) notes->emplace(quantization_key, std::move(value));
+    if (notes->empty()) notes.reset();
+    extra.annotations = std::move(notes);
+  }
+  data->keepers.push_back(std::move(step));
+  return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
+}
+
+}  // namespace
+
+Result<Snapshot> quantize(const Snapshot& snapshot, const Quantize& how, Report* report) {
+  return detail::guarded([&]() -> Result<Snapshot> {
+    if (how.bits < 2 || how.bits > 8) {
+      return Error(Errc::invalid_argument, "no width to quantize to")
+          .expected("2 to 8 bits")
+          .found(std::to_string(how.bits));
+    }
+    auto step = std::make_shared<Step>(Step{snapshot, true, {}});
+    step->codings.resize(snapshot.leaf_count());
+    std::vector<bool> chosen(snapshot.leaf_count());
+    ReadContext context;
+    for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+      const LeafView leaf = snapshot.leaf(i);
+      if (!is_plain_float(leaf.dtype()) || leaf.size() == 0 || !any_matches(how.patterns, leaf)) continue;
+      chosen[i] = true;
+      Coding& coding = step->codings[i];
+      coding.bits = how.bits;
+      coding.finish();
+      STELE_TRY(find_range(leaf, context, coding));
+      if (report != nullptr) STELE_TRY(report_error(leaf, context, coding, *report));
+    }
+    return coded(snapshot, step, chosen, DType::u8, [&](std::size_t i) {
+      const Coding& c = step->codings[i];
+      return Value(Value::Map{{"scheme", Value("linear")},
+                              {"bits", Value(std::int64_t{c.bits})},
+                              {"min", Value(c.low)},
+                              {"max", Value(c.high)}});
+    });
+  });
+}
+
+Result<Snapshot> dequantize(const Snapshot& snapshot, const std::vector<std::string>& patterns) {
+  return detail::guarded([&]() -> Result<Snapshot> {
+    auto step = std::make_shared<Step>(Step{snapshot, false, {}});
+    step->codings.resize(snapshot.leaf_count());
+    std::vector<bool> chosen(snapshot.leaf_count());
+    for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+      const LeafView leaf = snapshot.leaf(i);
+      const Annotations* notes = leaf.annotations();
+      if (notes == nullptr) continue;
+      const auto note = notes->find(std::string(quantization_key));
+      if (note == notes->end() || !any_matches(patterns, leaf)) continue;
+      const DTypeClass kind = dtype_class(leaf.dtype());
+      const bool integers = kind == DTypeClass::signed_int || kind == DTypeClass::unsigned_int;
+      const auto coding = coding_of(note->second);
+      if (!coding || !integers || element_size(leaf.dtype()) == 0) {
+        return Error(Errc::unsupported, "a quantization that is not known").path(leaf.path());
+      }
+      step->codings[i] = *coding;
+      chosen[i] = true;
+    }
+    return coded(snapshot, step, chosen, DType::f32, [](std::size_t) { return Value(); });
+  });
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,129 @@
+#include "steps/untie.hpp"
+
+#include <algorithm>
+
+#include "base/name_order.hpp"
+#include "module/walk.hpp"
+#include "snapshot/data.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace {
+
+/// A snapshot without ties: what an alias stands for is in its place.
+class Untying {
+ public:
+  explicit Untying(const Snapshot& from) : from_(from), nodes_(from.nodes()) {}
+
+  /// Names that were looked at.
+  std::uint64_t steps() const noexcept { return steps_; }
+
+  Result<Snapshot> run() {
+    if (from_.flat()) {
+      builder_.set_flat();
+      for (std::uint32_t i = 1; i < nodes_.size(); ++i) STELE_TRY(flat(i));
+    } else if (!nodes_.empty()) {
+      STELE_TRY(nested(0, 0, 0));
+    }
+    builder_.set_metadata(from_.metadata());
+    builder_.data().in_order = from_.data()->in_order;
+    builder_.data().guessed = from_.data()->guessed;
+    builder_.data().guessed_maps = from_.data()->guessed_maps;
+    builder_.data().type = from_.data()->type;
+    builder_.data().origin = from_.data()->origin;
+    builder_.keep(from_.data());
+    return builder_.finish();
+  }
+
+ private:
+  using Name = SnapshotBuilder::Name;
+  /// As many as a load visits: aliases of aliased containers stand for 2^n names in n bytes.
+  static constexpr std::size_t max_names = std::size_t{1} << 24;
+
+  Status one_more(std::uint32_t i, int depth) {
+    if (++count_ <= max_names && depth <= max_depth) return {};
+    return Error(Errc::limit, "more names than a module has: aliases of aliased containers").path(from_.path(i));
+  }
+
+  /// Adds node `what` with the name of node `i`.
+  Status nested(std::uint32_t i, std::uint32_t what, int depth) {
+    STELE_TRY(one_more(i, depth));
+    const Node& node = nodes_[what];
+    const Node& named = nodes_[i];
+    if (node.kind == NodeKind::alias) return nested(i, node.index, depth + 1);
+    const Name name =
+        named.name != nullptr ? Name(std::string_view(named.name, named.name_size)) : Name::element(named.name_size);
+    if (leaf(node, name, named.conditional)) return {};
+    builder_.begin(node.kind, name, named.conditional, from_.type_name(node), from_.version(node));
+    for (std::uint32_t k = what + 1; k < node.end; k = nodes_[k].end) STELE_TRY(nested(k, k, depth + 1));
+    builder_.end();
+    return {};
+  }
+
+  Status flat(std::uint32_t i) {
+    STELE_TRY(one_more(i, 0));
+    const Node& node = nodes_[i];
+    const std::string_view name(node.name, node.name_size);
+    const Node& meant = node.kind == NodeKind::alias ? nodes_[node.index] : node;
+    if (leaf(meant, name, node.conditional) || node.kind != NodeKind::alias) return {};
+    // A container that stands elsewhere: all names that continue its own, in the file's order.
+    const std::string target = from_.path(node.index) + '.';
+    if (by_name_.empty()) order_names();
+    const auto begin = std::lower_bound(by_name_.begin(), by_name_.end(), std::string_view(target),
+                                        [&](std::uint32_t k, std::string_view n) { return ++steps_, name_of(k) < n; });
+    auto end = begin;
+    while (end != by_name_.end() && name_of(*end).starts_with(target)) ++end;
+    std::vector<std::uint32_t> below(begin, end);
+    std::sort(below.begin(), below.end());
+    for (const std::uint32_t k : below) {
+      ++steps_;
+      STELE_TRY(one_more(i, 0));
+      const std::string there = std::string(name) + '.' + std::string(name_of(k).substr(target.size()));
+      leaf(nodes_[k], builder_.intern(there), nodes_[k].conditional);
+    }
+    return {};
+  }
+
+  std::string_view name_of(std::uint32_t i) const { return {nodes_[i].name, nodes_[i].name_size}; }
+
+  /// Sorts all names but the root's, which is empty.
+  void order_names() {
+    by_name_ =
+        order_by_name(static_cast<std::uint32_t>(nodes_.size() - 1), [&](std::uint32_t k) { return name_of(k + 1); });
+    for (std::uint32_t& k : by_name_) ++k;
+  }
+
+  /// False: a container.
+  bool leaf(const Node& node, Name name, bool conditional) {
+    if (node.kind == NodeKind::none) return builder_.none(name, conditional), true;
+    if (node.kind == NodeKind::value) return builder_.value(name, from_.value(node), conditional), true;
+    if (node.kind != NodeKind::tensor) return false;
+    const LeafView leaf = from_.leaf(node.index);
+    builder_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider(), conditional);
+    if (leaf.id()) builder_.set_id(*leaf.id());
+    if (leaf.annotations() == nullptr) return true;
+    for (const auto& [key, value] : *leaf.annotations()) builder_.annotate(key, value);
+    return true;
+  }
+
+  const Snapshot& from_;
+  std::span<const Node> nodes_;
+  SnapshotBuilder builder_;
+  std::size_t count_ = 0;
+  std::vector<std::uint32_t> by_name_;  // flat: the nodes in the order of their names, once they are asked for
+  std::uint64_t steps_ = 0;
+};
+
+}  // namespace
+
+Result<Snapshot> untied(const Snapshot& snapshot, std::uint64_t* steps) {
+  Untying untying(snapshot);
+  auto made = untying.run();
+  if (steps != nullptr) *steps = untying.steps();
+  return made;
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
