@@ -7,7 +7,7 @@
 #include "snapshot/items.hpp"
 #include "stele/transform.hpp"
 #include "snapshot/tree.hpp"
-#include "module/walk.hpp"
+#include "base/limits.hpp"
 #include "steps/transpose.hpp"
 
 namespace stele {
@@ -64,11 +64,9 @@ class Adapter {
   }
 
  private:
-  static constexpr std::size_t max_visits = std::size_t{1} << 24;
-
   Status visit(Schema schema, const Place& place, const std::string& path, bool transposed, int depth) {
     if (!place.exists) return {};
-    if (depth > detail::max_depth || ++visits_ > max_visits) {
+    if (depth > detail::max_depth || ++visits_ > detail::max_names) {
       return Error(Errc::limit, "more places than the file can mean").path(path);
     }
     switch (schema.kind()) {

@@ -13,6 +13,7 @@
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
+#include "steps/untie.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -20,6 +20,13 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
+/// Nested objects deeper than this are refused, on save and on load: a recursive module (a linked list) would otherwise
+/// overflow the stack. A frame of either walk is under 1 KiB, so this stays within a thread's smallest usual stack.
+inline constexpr int max_depth = 512;
+
+/// Maximum number of names that a snapshot is taken to have: aliases of aliased containers name 2^n tensors in n bytes.
+inline constexpr std::size_t max_names = std::size_t{1} << 24;
+
 /// Bytes of memory for each byte of a file, by what the byte belongs to.
 namespace index_rate {
 /// Any byte of a file: what is read of the index, and kept of it.

@@ -4,11 +4,11 @@
 #include <set>
 
 #include "json/json.hpp"
-#include "module/walk.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/schema.hpp"
+#include "steps/untie.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -99,68 +99,6 @@ Status add_type(Schema type, const std::string& path, Layout& layout) {
   return {};
 }
 
-constexpr std::size_t max_names = std::size_t{1} << 24;
-
-class NameWalk {
- public:
-  using Visit = std::function<Status(const std::string& path, const Node& tensor)>;
-  NameWalk(const Snapshot& snapshot, const Visit& visit)
-      : snapshot_(snapshot), nodes_(snapshot.nodes()), visit_(visit) {}
-
-  Status run() {
-    if (nodes_.empty()) return {};
-    if (!snapshot_.flat()) return add(0, "", 0);
-    for (std::uint32_t i = 1; i < nodes_.size(); ++i) {
-      const Node& node = nodes_[i];
-      const std::string path = snapshot_.path(i);
-      const Node& meant = node.kind == NodeKind::alias ? nodes_[node.index] : node;
-      if (meant.kind == NodeKind::tensor) {
-        STELE_TRY(tensor(meant, path));
-      } else if (node.kind == NodeKind::alias) {
-        // A container that stands elsewhere: all names that continue its own.
-        const std::string target = snapshot_.path(node.index) + '.';
-        for (const Node& other : nodes_) {
-          const std::string_view name(other.name, other.name_size);
-          if (other.kind != NodeKind::tensor || !name.starts_with(target)) continue;
-          STELE_TRY(tensor(other, path + '.' + std::string(name.substr(target.size()))));
-        }
-      }
-    }
-    return {};
-  }
-
- private:
-  Status add(std::uint32_t i, const std::string& path, int depth) {
-    const Node& node = nodes_[i];
-    if (node.kind == NodeKind::tensor) return tensor(node, path);
-    if (depth > detail::max_depth) return too_many(path);  // the file's nesting is bounded, that of its aliases is not
-    if (node.kind == NodeKind::alias) return add(node.index, path, depth + 1);
-    for (std::uint32_t k = i + 1; k < node.end; k = nodes_[k].end) {
-      if (++visits_ > max_names) return too_many(path);
-      std::string name = path;
-      if (i != 0) name += '.';
-      detail::append_node_segment(name, nodes_[k]);
-      STELE_TRY(add(k, name, depth + 1));
-    }
-    return {};
-  }
-
-  Status tensor(const Node& node, const std::string& path) {
-    if (++tensors_ > max_names) return too_many(path);
-    return visit_(path, node);
-  }
-
-  static Status too_many(const std::string& path) {
-    return Error(Errc::limit, "more names than a module has: aliases of aliased containers").path(path);
-  }
-
-  const Snapshot& snapshot_;
-  std::span<const Node> nodes_;
-  const Visit& visit_;
-  std::size_t tensors_ = 0;
-  std::size_t visits_ = 0;
-};
-
 DType dtype_of_name(std::string_view text) {
   for (unsigned i = 1; i < 256; ++i) {
     const auto dtype = static_cast<DType>(i);
@@ -172,15 +110,6 @@ DType dtype_of_name(std::string_view text) {
 bool is_control(char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }
 
 }  // namespace
-
-namespace detail {
-
-Status each_tensor_name(const Snapshot& snapshot,
-                        const std::function<Status(const std::string& path, const Node& tensor)>& visit) {
-  return NameWalk(snapshot, visit).run();
-}
-
-}  // namespace detail
 
 Result<Layout> layout_of(Schema schema) {
   Layout layout;

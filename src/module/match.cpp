@@ -38,10 +38,6 @@ bool Patterns::match(std::string_view path) const {
 
 namespace {
 
-/// Visits of one load. A file may name a container under many aliases and each of those again, so that a few bytes
-/// stand for 2^n places; 16 million places are more than any module has, and a second or two of work.
-constexpr std::uint64_t max_visits = std::uint64_t{1} << 24;
-
 /// Paths of modules that are to be migrated (64 MiB): each is a whole one, and a file may repeat a long key in all.
 constexpr std::uint64_t max_outdated_bytes = std::uint64_t{64} << 20;
 
@@ -222,7 +218,7 @@ class Matcher {
                       .path(path_)
                       .expected(std::to_string(max_depth) + " levels at most"));
     }
-    if (++visits_ > max_visits) {
+    if (++visits_ > max_names) {
       return fail(Error(Errc::limit, "more places than the file can mean: aliases of aliased containers").path(path_));
     }
     use(place);

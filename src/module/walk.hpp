@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "base/limits.hpp"
 #include "stele/detail/type_info.hpp"
 #include "stele/detail/walk.hpp"
 #include "stele/result.hpp"
@@ -16,10 +17,6 @@
 namespace stele {
 inline namespace v0 {
 namespace detail {
-
-/// Nested objects deeper than this are refused, on save and on load: a recursive module (a linked list) would otherwise
-/// overflow the stack. A frame of either walk is under 1 KiB, so this stays within a thread's smallest usual stack.
-inline constexpr int max_depth = 512;
 
 /// Returns the error of an object whose class `type` does not describe (TypeInfo::other_class), without its path.
 Error derived_error(const TypeInfo& type, const void* object);

@@ -1,5 +1,6 @@
 #include "snapshot/items.hpp"
 
+#include "base/limits.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/paths.hpp"
@@ -9,9 +10,6 @@ inline namespace v0 {
 namespace detail {
 
 namespace {
-
-/// More names than a file can mean: aliases of aliased containers stand for 2^n names in n bytes.
-constexpr std::size_t max_items = std::size_t{1} << 24;
 
 /// Whether a node is one of the list: all but the containers that the names below them show.
 bool is_item(const SnapshotData& data, std::uint32_t i) {
@@ -151,7 +149,7 @@ class Renamer {
   Result<std::vector<Item>> run() {
     for (const Item& item : list_) {
       STELE_TRY(add(item.path, item));
-      if (out_.size() > max_items) return Error(Errc::limit, "more names than a file can mean").path(item.path);
+      if (out_.size() > max_names) return Error(Errc::limit, "more names than a file can mean").path(item.path);
     }
     // The tensor that has gone is the first of its names that has not.
     std::map<std::string_view, std::string> owners;
@@ -218,7 +216,7 @@ class Renamer {
 
   /// Adds `item` as it stands at `path` before renaming.
   Status add(const std::string& path, const Item& item, int depth = 0) {
-    if (depth > max_depth_ || out_.size() > max_items) {
+    if (depth > max_depth_ || out_.size() > max_names) {
       return Error(Errc::limit, "aliases of aliased containers nest too deep").path(path);
     }
     if (!item.target) {

@@ -52,11 +52,6 @@ class STELE_EXPORT LeafPaths {
   std::vector<Place> places_;
 };
 
-/// Visits each tensor under each of its names, in order. Errors: limit (aliases of aliased containers that stand for
-/// more than 2^24 names), what `visit` returns.
-STELE_EXPORT Status each_tensor_name(const Snapshot& snapshot,
-                                     const std::function<Status(const std::string& path, const Node& tensor)>& visit);
-
 /// A node whose name one of its siblings has too, or an element whose number is not above that of the one before;
 /// no_index where there is none. Where all siblings are tensors, and unless `tensors_too`, their paths are for others
 /// to compare.

@@ -2,9 +2,10 @@
 
 #include <algorithm>
 
+#include "base/limits.hpp"
 #include "base/name_order.hpp"
-#include "module/walk.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/paths.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -18,6 +19,8 @@ class Untying {
 
   /// Names that were looked at.
   std::uint64_t steps() const noexcept { return steps_; }
+  /// The nodes of the tensors under their names, in order.
+  const std::vector<std::uint32_t>& tensors() const noexcept { return tensors_; }
 
   Result<Snapshot> run() {
     if (from_.flat()) {
@@ -38,9 +41,6 @@ class Untying {
 
  private:
   using Name = SnapshotBuilder::Name;
-  /// As many as a load visits: aliases of aliased containers stand for 2^n names in n bytes.
-  static constexpr std::size_t max_names = std::size_t{1} << 24;
-
   Status one_more(std::uint32_t i, int depth) {
     if (++count_ <= max_names && depth <= max_depth) return {};
     return Error(Errc::limit, "more names than a module has: aliases of aliased containers").path(from_.path(i));
@@ -99,6 +99,7 @@ class Untying {
     if (node.kind == NodeKind::none) return builder_.none(name, conditional), true;
     if (node.kind == NodeKind::value) return builder_.value(name, from_.value(node), conditional), true;
     if (node.kind != NodeKind::tensor) return false;
+    tensors_.push_back(static_cast<std::uint32_t>(&node - nodes_.data()));
     const LeafView leaf = from_.leaf(node.index);
     builder_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider(), conditional);
     if (leaf.id()) builder_.set_id(*leaf.id());
@@ -110,6 +111,7 @@ class Untying {
   const Snapshot& from_;
   std::span<const Node> nodes_;
   SnapshotBuilder builder_;
+  std::vector<std::uint32_t> tensors_;
   std::size_t count_ = 0;
   std::vector<std::uint32_t> by_name_;  // flat: the nodes in the order of their names, once they are asked for
   std::uint64_t steps_ = 0;
@@ -122,6 +124,16 @@ Result<Snapshot> untied(const Snapshot& snapshot, std::uint64_t* steps) {
   auto made = untying.run();
   if (steps != nullptr) *steps = untying.steps();
   return made;
+}
+
+Status each_tensor_name(const Snapshot& snapshot,
+                        const std::function<Status(const std::string& path, const Node& tensor)>& visit) {
+  Untying untying(snapshot);
+  STELE_TRY_ASSIGN(const Snapshot names, untying.run());
+  const LeafPaths paths(*names.data());
+  for (std::size_t i = 0; i < names.leaf_count(); ++i)
+    STELE_TRY(visit(std::string(paths[i]), snapshot.nodes()[untying.tensors()[i]]));
+  return {};
 }
 
 }  // namespace detail

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "stele/snapshot.hpp"
 
@@ -9,9 +11,14 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// Returns the snapshot without ties: what an alias stands for takes its place. Errors: limit (more names than a module
-/// has). `steps` receives the number of names that were looked at beside the nodes themselves.
+/// Returns the snapshot without ties: what an alias stands for takes its place. Errors: limit (more than
+/// max_names names). `steps` receives the number of names that were looked at beside the nodes themselves.
 STELE_EXPORT Result<Snapshot> untied(const Snapshot& snapshot, std::uint64_t* steps = nullptr);
+
+/// Visits each tensor under each of its names, in order. Errors: limit (more than max_names names), what `visit`
+/// returns.
+STELE_EXPORT Status each_tensor_name(const Snapshot& snapshot,
+                                     const std::function<Status(const std::string& path, const Node& tensor)>& visit);
 
 }  // namespace detail
 }  // namespace v0
