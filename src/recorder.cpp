@@ -1,6 +1,7 @@
 // What stands behind every recorder: precision, capabilities, files.
 #include <algorithm>
 
+#include "base/meter.hpp"
 #include "base/parallel.hpp"
 #include "io/files.hpp"
 #include "io/os/os.hpp"
@@ -8,7 +9,6 @@
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/flat.hpp"
-#include "snapshot/meter.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/format.hpp"

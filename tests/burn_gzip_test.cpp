@@ -8,8 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "../recorders/zip/deflate.hpp"
-#include "../recorders/zip/inflate.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/schema.hpp"
 #include "support/burn_bytes.hpp"
@@ -19,7 +18,7 @@ namespace {
 
 using namespace stele;
 using namespace stele_test;
-namespace zip = detail::zip;
+namespace gzip = detail::gzip;
 
 struct Leaf {
   Param<Tensor<float, 1>> w;
@@ -60,9 +59,9 @@ BurnFormat format_of(BurnEncoding encoding) {
   return BurnFormat({.encoding = encoding, .gzip = true, .schema = schema_of<Net>()});
 }
 
-Bytes gzip(std::string_view text, std::size_t times = 1) {
+Bytes gzipped(std::string_view text, std::size_t times = 1) {
   BufferSink packed;
-  zip::GzipSink sink(packed, 6);
+  gzip::GzipSink sink(packed, 6);
   for (std::size_t i = 0; i < times; ++i) sink.write(bytes_of(text)).value();
   sink.finish().value();
   return packed.take();
@@ -72,8 +71,8 @@ Bytes gzip(std::string_view text, std::size_t times = 1) {
 Bytes bomb(std::string_view head, std::string_view fill, std::size_t count) {
   std::string mega;
   while (mega.size() < (std::size_t{1} << 20)) mega += fill;
-  const Bytes first = gzip(head);
-  const Bytes member = gzip(mega);
+  const Bytes first = gzipped(head);
+  const Bytes member = gzipped(mega);
   Bytes all(first.size() + count * member.size());
   std::memcpy(all.data(), first.data(), first.size());
   for (std::size_t i = 0; i < count; ++i) {

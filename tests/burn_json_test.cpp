@@ -12,8 +12,7 @@
 #include <vector>
 
 #include "../recorders/burn/named.hpp"
-#include "../recorders/zip/deflate.hpp"
-#include "../recorders/zip/inflate.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "stele/sink.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
@@ -25,7 +24,7 @@ using namespace stele;
 using namespace stele_test;
 using namespace std::string_literals;
 namespace burn = detail::burn;
-namespace zip = detail::zip;
+namespace gzip = detail::gzip;
 using burn::Token;
 using TokensPtr = std::unique_ptr<burn::Tokens>;
 
@@ -55,7 +54,7 @@ Snapshot leaf_of(const std::string& bytes) {
 
 std::string gzipped(std::string_view text) {
   BufferSink below;
-  zip::GzipSink sink(below, 6);
+  gzip::GzipSink sink(below, 6);
   REQUIRE(sink.write(bytes_of(text)));
   REQUIRE(sink.finish());
   return std::string(text_of(below.take().span()));
@@ -260,7 +259,7 @@ TEST_CASE("burn json: the files of Burn, token by token and back") {
     CAPTURE(entry.path().string());
     SourcePtr source = open_file(entry.path().string()).value();
     if (packed) {
-      zip::Gzip gzip(source);
+      gzip::Gzip gzip(source);
       std::byte some[1000];
       while (gzip.next(some).value() == sizeof some) continue;
       source = gzip.source();
@@ -350,7 +349,7 @@ TEST_CASE("burn json: any part of a tensor, from anywhere") {
         REQUIRE(out.end());
       });
       const std::string packed = gzipped(json);
-      zip::Gzip gzip(borrow_bytes(bytes_of(packed)));
+      gzip::Gzip gzip(borrow_bytes(bytes_of(packed)));
       std::string same(json.size() + 1, '\0');
       REQUIRE(gzip.next(std::as_writable_bytes(std::span(same))).value() == json.size());
       for (const SourcePtr& source : {borrow_bytes(bytes_of(json)), gzip.source()}) {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "../recorders/zip/inflate.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "support/burn_net.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
@@ -62,7 +62,7 @@ TEST_CASE("burn: every record that Burn wrote is loaded as Burn loads it") {
 
 std::string inflated(const std::string& bytes) {
   if (!bytes.starts_with("\x1f\x8b")) return bytes;
-  stele::detail::zip::Gzip file(stele::borrow_bytes(std::as_bytes(std::span(bytes))));
+  stele::detail::gzip::Gzip file(stele::borrow_bytes(std::as_bytes(std::span(bytes))));
   std::string plain(std::size_t{1} << 20, '\0');
   plain.resize(good(file.next(std::as_writable_bytes(std::span(plain)))));
   return plain;

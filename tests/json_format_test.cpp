@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "base/limits.hpp"
-#include "snapshot/hash.hpp"
 #include "stele/precision/base64.hpp"
 #include "steps/byte_order.hpp"
 #include "support/child.hpp"

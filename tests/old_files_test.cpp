@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "../recorders/zip/deflate.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/samediff.hpp"
 #include "support/burn_bytes.hpp"
@@ -17,7 +17,7 @@ using namespace std::string_literals;
 
 std::string gzip(std::string_view text) {
   BufferSink packed;
-  detail::zip::GzipSink sink(packed, 6);
+  detail::gzip::GzipSink sink(packed, 6);
   sink.write(bytes_of(text)).value();
   sink.finish().value();
   const Bytes bytes = packed.take();

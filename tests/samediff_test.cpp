@@ -13,8 +13,9 @@
 #include <string>
 #include <vector>
 
-#include "../recorders/graph/arrays.hpp"
-#include "../recorders/zip/zip.hpp"
+#include "dl4j/arrays.hpp"
+#include "encodings/zip/zip.hpp"
+#include "snapshot/leaf_gather.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -450,7 +451,7 @@ TEST_CASE("samediff: SDZ as Java writes it: deflated, its entry under any of thr
   REQUIRE(sdnb);
   for (const char* name : {"model", "model.sdnb", "other.sdnb"}) {
     BufferSink sink;
-    detail::Gather out(sink, detail::zip::crc32);
+    detail::LeafGather out(sink, detail::zip::crc32);
     detail::zip::Writer zip(out);
     REQUIRE(zip.add(name, sdnb->span(), detail::zip::deflated));
     REQUIRE(zip.finish());

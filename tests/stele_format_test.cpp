@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "snapshot/hash.hpp"
+#include "base/hash.hpp"
 #include "stele/recorders/stele_reader.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"

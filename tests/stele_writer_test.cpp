@@ -21,7 +21,7 @@
 #include <variant>
 #include <vector>
 
-#include "snapshot/hash.hpp"
+#include "base/hash.hpp"
 #include "support/models.hpp"
 
 using namespace stele_test;

@@ -1,5 +1,5 @@
 // Zip files: those of other programs, what we write, each rule broken once, damage, threads, more than 4 GiB.
-#include "../recorders/zip/zip.hpp"
+#include "encodings/zip/zip.hpp"
 
 #include <doctest/doctest.h>
 
@@ -12,8 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "../recorders/zip/deflate.hpp"
-#include "../recorders/zip/inflate.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "stele/sink.hpp"
 #include "support/random_model.hpp"
 #include "support/stele_file.hpp"
@@ -24,6 +23,7 @@ namespace {
 using namespace stele;
 using namespace stele_test;
 using namespace std::string_literals;
+namespace gzip = detail::gzip;
 namespace zip = detail::zip;
 using DirectoryPtr = std::shared_ptr<const zip::Directory>;
 
@@ -1084,7 +1084,7 @@ TEST_CASE("zip: a sink that compresses with gzip") {
   for (const std::size_t most : {1U, 1000U, 65536U, 300000U}) {
     CAPTURE(most);
     BufferSink below;
-    zip::GzipSink sink(below, 6);
+    gzip::GzipSink sink(below, 6);
     CHECK(sink.name() == "memory");
     for (std::size_t at = 0; at < text.size();) {
       const auto a = bytes_of(text).subspan(at, std::min(random.below(most + 1), text.size() - at));
@@ -1099,21 +1099,21 @@ TEST_CASE("zip: a sink that compresses with gzip") {
     CHECK(packed.size() < 150000);
     if (first.empty()) first = packed;
     CHECK((packed == first));
-    zip::Gzip gzip(borrow_bytes(bytes_of(packed)));
+    gzip::Gzip gzip(borrow_bytes(bytes_of(packed)));
     std::string back(text.size() + 1, '\0');
     REQUIRE(gzip.next(std::as_writable_bytes(std::span(back))).value() == text.size());
     back.pop_back();
     CHECK((back == text));
   }
   BufferSink below;
-  zip::GzipSink nothing(below, 9);
+  gzip::GzipSink nothing(below, 9);
   REQUIRE(nothing.finish());
   const Bytes packed = below.take();
   std::byte one[1];
-  CHECK(zip::Gzip(borrow_bytes(packed.span())).next(one).value() == 0);
+  CHECK(gzip::Gzip(borrow_bytes(packed.span())).next(one).value() == 0);
   std::byte little[20];
   SpanSink full(little);
-  zip::GzipSink sink(full, 6);
+  gzip::GzipSink sink(full, 6);
   REQUIRE(sink.write(bytes_of(text).first(10)));
   CHECK(sink.finish().error().code() == Errc::no_space);
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <utility>
 
@@ -11,6 +12,9 @@ namespace stele {
 inline namespace v0 {
 
 namespace detail {
+
+/// Goes on with a CRC-32 (0: begins one) over more bytes.
+using Crc32 = std::uint32_t (*)(std::uint32_t crc, const void* data, std::size_t size) noexcept;
 /// Uninitialised memory aligned to 64 bytes (large blocks: to huge pages, with the advice given); nullptr for size 0.
 /// Throws std::bad_alloc. Uninitialised, because zeroing costs as much as reading the file (performance.md).
 STELE_EXPORT void* allocate(std::size_t size);

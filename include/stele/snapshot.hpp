@@ -99,10 +99,7 @@ class STELE_EXPORT ReadContext {
   std::size_t window_size_ = 0;
 };
 
-namespace detail {
-/// Goes on with a CRC-32 (0: begins one) over more bytes.
-using Crc32 = std::uint32_t (*)(std::uint32_t crc, const void* data, std::size_t size) noexcept;
-}  // namespace detail
+namespace detail {}  // namespace detail
 
 /// Where a leaf lies as it is in a Source: its elements row-major and little-endian.
 struct SourceRange {

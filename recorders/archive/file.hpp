@@ -10,11 +10,11 @@
 #include <unordered_set>
 #include <vector>
 
-#include "../zip/zip.hpp"
-#include "arrays.hpp"
 #include "base/limits.hpp"
+#include "base/meter.hpp"
+#include "dl4j/arrays.hpp"
+#include "encodings/zip/zip.hpp"
 #include "lines.hpp"
-#include "snapshot/meter.hpp"
 #include "stele/checkpoint.hpp"
 
 namespace stele {

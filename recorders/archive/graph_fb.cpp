@@ -1,8 +1,8 @@
 #include "graph_fb.hpp"
 
 #include "archive_generated.h"
-#include "arrays.hpp"
-#include "shared.hpp"
+#include "dl4j/arrays.hpp"
+#include "dl4j/shared.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <map>
 
+#include "base/meter.hpp"
 #include "file.hpp"
 #include "graph_fb.hpp"
 #include "json/json.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/flat.hpp"
-#include "snapshot/meter.hpp"
 #include "stele/recorders/archive.hpp"
 
 namespace stele {

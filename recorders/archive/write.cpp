@@ -3,14 +3,14 @@
 #include <set>
 
 #include "base/parallel.hpp"
+#include "dl4j/record.hpp"
 #include "file.hpp"
 #include "graph_fb.hpp"
 #include "io/os/os.hpp"
 #include "json/json.hpp"
-#include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
-#include "snapshot/gather.hpp"
+#include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/recorders/archive.hpp"
 #include "steps/byte_order.hpp"
@@ -120,7 +120,7 @@ class Pool {
 /// Writes one tag.
 class TagWriter {
  public:
-  TagWriter(std::string tag, Gather& out, zip::Writer& zip, const ArchiveOptions& options, const Workers& workers)
+  TagWriter(std::string tag, LeafGather& out, zip::Writer& zip, const ArchiveOptions& options, const Workers& workers)
       : tag_(std::move(tag)), out_(out), zip_(zip), options_(options), context_(workers) {}
 
   /// What is in the file already: arrays of `kept` (null: of none) that the new ones may refer to.
@@ -341,7 +341,7 @@ class TagWriter {
       return zip_.begin(name, zip::stored, all, all, zip::crc32_joined(head_crc, of_content, size), head.size(),
                         alignment);
     };
-    if (!crc && size <= held && !Gather::passes_by(leaf)) {
+    if (!crc && size <= held && !LeafGather::passes_by(leaf)) {
       HoldSink sink;
       sink.all.reserve(static_cast<std::size_t>(size));
       STELE_TRY(leaf.stream(sink, context_));
@@ -366,7 +366,7 @@ class TagWriter {
   }
 
   std::string tag_;
-  Gather& out_;
+  LeafGather& out_;
   zip::Writer& zip_;
   const ArchiveOptions& options_;
   ReadContext context_;
@@ -378,7 +378,7 @@ class TagWriter {
 /// An archive that is there, while it is written anew without a tag, or with another.
 class Rewriter {
  public:
-  Rewriter(File& old, std::string dropped, Gather& out, zip::Writer& zip)
+  Rewriter(File& old, std::string dropped, LeafGather& out, zip::Writer& zip)
       : old_(old), dropped_(std::move(dropped)), out_(out), zip_(zip) {}
 
   /// Decides what stays, what moves to another tag, and how the lines change.
@@ -490,7 +490,7 @@ class Rewriter {
 
   File& old_;
   std::string dropped_;
-  Gather& out_;
+  LeafGather& out_;
   zip::Writer& zip_;
   std::map<const Stored*, Reference> homes_;
   std::map<const zip::Entry*, Move> moved_;
@@ -552,7 +552,7 @@ Status write_new(const ArchiveFormat& format, const Content& content, Sink& sink
   STELE_TRY(check_tag(tag));
   STELE_TRY(check_texts(content.parameters));
   if (!format.options().deduplicate) STELE_TRY(reserve_arrays(sink, content));
-  Gather out(sink, zip::crc32);
+  LeafGather out(sink, zip::crc32);
   zip::Writer zip(out);
   TagWriter writer(tag, out, zip, format.options(), workers_of(options));
   STELE_TRY(writer.write(content));
@@ -565,7 +565,7 @@ Status write_new(const ArchiveFormat& format, const Content& content, Sink& sink
 Status rewrite(const ArchiveFormat& format, File& old, const std::string& dropped, const std::string& added,
                const Content* content, std::vector<std::string> tags, Sink& sink, const SaveOptions& options) {
   if (content != nullptr) STELE_TRY(check_texts(content->parameters));
-  Gather out(sink, zip::crc32);
+  LeafGather out(sink, zip::crc32);
   zip::Writer zip(out);
   Rewriter rewriter(old, dropped, out, zip);
   STELE_TRY(rewriter.plan());

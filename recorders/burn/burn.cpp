@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <optional>
 
-#include "../tar/tar.hpp"
-#include "../zip/deflate.hpp"
-#include "../zip/inflate.hpp"
 #include "base/parallel.hpp"
 #include "cursor.hpp"
+#include "encodings/gzip/gzip.hpp"
+#include "encodings/tar/tar.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
@@ -18,10 +17,6 @@ inline namespace v0 {
 namespace {
 
 using namespace detail::burn;  // NOLINT(google-build-using-namespace): this file is its front
-
-bool is_gzip(std::span<const std::byte> head) {
-  return head.size() >= 3 && head[0] == std::byte{0x1f} && head[1] == std::byte{0x8b} && head[2] == std::byte{8};
-}
 
 std::string_view without_blanks(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
@@ -178,14 +173,11 @@ const Capabilities& BurnFormat::capabilities() const noexcept {
 }
 
 bool BurnFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
-  const bool gzip = is_gzip(head);
+  const bool gzip = detail::gzip::is_gzip(head);
   const bool any = options_.encoding == BurnEncoding::by_name;
   if (!any && gzip != options_.gzip) return false;
-  std::vector<std::byte> inflated;
-  if (gzip) {
-    inflated = detail::tar::inflated_head(head, 1024);
-    head = inflated;
-  }
+  std::byte room[1024];
+  if (gzip) head = detail::gzip::inflated_head(head, room);
   const BurnEncoding found = encoding_of(text_of(head));
   return found != BurnEncoding::by_name && (any || found == options_.encoding);
 }
@@ -206,8 +198,8 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
   };
   STELE_TRY(read_head());
   // Inflated as it is read, so that nothing is inflated behind what is no record.
-  std::optional<detail::zip::Gzip> gzip;
-  if (is_gzip(read)) {
+  std::optional<detail::gzip::Gzip> gzip;
+  if (detail::gzip::is_gzip(read)) {
     source = gzip.emplace(source, inflated_bound(stored, context.options().limits)).source();
     STELE_TRY(read_head());
   }
@@ -265,7 +257,7 @@ Status BurnFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
     if (how.encoding == BurnEncoding::json)
       return write_named(ordered, heading, era, *json_out(to, context, !how.gzip));
     std::uint64_t size = 0;
-    const auto encode = [&](detail::Gather* gather) {
+    const auto encode = [&](detail::LeafGather* gather) {
       size = 0;
       if (how.encoding == BurnEncoding::bin) {
         return write_bincode(ordered, heading, era, how, gather, context, size);
@@ -274,12 +266,12 @@ Status BurnFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
     };
     STELE_TRY(encode(nullptr));  // errors before the first byte
     if (measured) STELE_TRY(to.reserve(size));
-    detail::Gather gather(to);
+    detail::LeafGather gather(to);
     STELE_TRY(encode(&gather));
     return gather.flush();
   };
   if (!how.gzip) return write_to(sink, true);
-  detail::zip::GzipSink packed(sink, 6);
+  detail::gzip::GzipSink packed(sink, 6);
   STELE_TRY(write_to(packed, false));
   return packed.finish();
 }

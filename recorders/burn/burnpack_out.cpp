@@ -10,7 +10,7 @@
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
-#include "snapshot/gather.hpp"
+#include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "steps/byte_order.hpp"
@@ -53,7 +53,7 @@ class PackWriter {
     const std::uint64_t data = burnpack_aligned(described);
     if (data + end_ > longest_file) return beyond_burn("a longer file than Burn reads", longest_file, data + end_);
     STELE_TRY(sink.reserve(data + end_));
-    Gather gather(sink);
+    LeafGather gather(sink);
     STELE_TRY(gather.write(head));
     STELE_TRY(gather.write(std::as_bytes(std::span(description_))));
     STELE_TRY(gather.zeros(static_cast<std::size_t>(data - described)));

@@ -155,7 +155,8 @@ class MpkTokens final : public Tokens {
 
 class MpkOut final : public Out {
  public:
-  MpkOut(Gather* gather, ReadContext& context, std::uint64_t& size) : gather_(gather), context_(context), size_(size) {}
+  MpkOut(LeafGather* gather, ReadContext& context, std::uint64_t& size)
+      : gather_(gather), context_(context), size_(size) {}
 
   Status begin_map(std::size_t entries) override { return sized(entries, 0x80, 16, 0xde, 1); }
   Status key(std::string_view name) override { return text(name); }
@@ -247,7 +248,7 @@ class MpkOut final : public Out {
     return put(std::as_bytes(std::span(text)));
   }
 
-  Gather* gather_;
+  LeafGather* gather_;
   ReadContext& context_;
   std::uint64_t& size_;
 };
@@ -256,7 +257,7 @@ class MpkOut final : public Out {
 
 std::unique_ptr<Tokens> mpk_tokens(SourcePtr source) { return std::make_unique<MpkTokens>(std::move(source)); }
 
-std::unique_ptr<Out> mpk_out(Gather* gather, ReadContext& context, std::uint64_t& size) {
+std::unique_ptr<Out> mpk_out(LeafGather* gather, ReadContext& context, std::uint64_t& size) {
   return std::make_unique<MpkOut>(gather, context, size);
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "snapshot/gather.hpp"
+#include "snapshot/leaf_gather.hpp"
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 #include "types.hpp"
@@ -80,7 +80,7 @@ class Out {
 };
 
 /// MessagePack. Without `gather` nothing is written, and `size` counts how long it would be.
-std::unique_ptr<Out> mpk_out(Gather* gather, ReadContext& context, std::uint64_t& size);
+std::unique_ptr<Out> mpk_out(LeafGather* gather, ReadContext& context, std::uint64_t& size);
 /// JSON as serde_json writes it: `pretty`, or without blanks. Leaves are streamed through `context`.
 std::unique_ptr<Out> json_out(Sink& sink, ReadContext& context, bool pretty);
 

@@ -47,8 +47,8 @@ Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, Out& 
 Result<Snapshot> read_bincode(SourcePtr source, std::uint64_t memory, const BurnOptions& options,
                               const OpenContext& context);
 /// With `gather` it is written; `size` counts. Errors: needs_layout (a snapshot of no known type), not_representable.
-Status write_bincode(const Snapshot& snapshot, Heading heading, BurnEra era, const BurnOptions& options, Gather* gather,
-                     ReadContext& context, std::uint64_t& size);
+Status write_bincode(const Snapshot& snapshot, Heading heading, BurnEra era, const BurnOptions& options,
+                     LeafGather* gather, ReadContext& context, std::uint64_t& size);
 /// What write_bincode() leaves out. Errors: those of write_bincode().
 Result<std::vector<Loss>> bincode_losses(const Snapshot& snapshot, BurnEra era, const BurnOptions& options);
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "snapshot/hash.hpp"
+#include "base/hash.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -16,7 +16,7 @@ namespace {
 
 class BincodeWriter {
  public:
-  BincodeWriter(const Snapshot& snapshot, BurnEra era, Gather* gather, ReadContext& context, std::uint64_t& size)
+  BincodeWriter(const Snapshot& snapshot, BurnEra era, LeafGather* gather, ReadContext& context, std::uint64_t& size)
       : snapshot_(snapshot),
         tree_(snapshot),
         era_(era),
@@ -225,7 +225,7 @@ class BincodeWriter {
   const Snapshot& snapshot_;
   Tree tree_;
   BurnEra era_;
-  Gather* gather_;
+  LeafGather* gather_;
   ReadContext& context_;
   std::uint64_t& size_;
   Fields fields_;
@@ -251,8 +251,8 @@ Result<const TypeInfo*> type_to_write(const Snapshot& snapshot, const BurnOption
 
 }  // namespace
 
-Status write_bincode(const Snapshot& snapshot, Heading heading, BurnEra era, const BurnOptions& options, Gather* gather,
-                     ReadContext& context, std::uint64_t& size) {
+Status write_bincode(const Snapshot& snapshot, Heading heading, BurnEra era, const BurnOptions& options,
+                     LeafGather* gather, ReadContext& context, std::uint64_t& size) {
   STELE_TRY_ASSIGN(const TypeInfo* type, type_to_write(snapshot, options));
   return BincodeWriter(snapshot, era, gather, context, size).run(std::move(heading), *type);
 }

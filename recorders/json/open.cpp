@@ -5,14 +5,15 @@
 #include <optional>
 #include <utility>
 
+#include "base/hash.hpp"
 #include "base/limits.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "json/json.hpp"
 #include "leaves.hpp"
 #include "module/walk.hpp"
 #include "numbers.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
-#include "snapshot/hash.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/tree.hpp"
 #include "stele/recorders/json.hpp"
@@ -644,8 +645,9 @@ bool is_document(std::string_view text) {
 
 /// Whether what gzip inflates to can be a document, as far as it is there: a tar archive is none.
 bool inflates_to_document(std::span<const std::byte> head) noexcept {
-  char room[64];
-  const std::string_view text = json::gzip_head(head, room);
+  std::byte room[64];
+  const auto inflated = detail::gzip::inflated_head(head, room);
+  const std::string_view text(reinterpret_cast<const char*>(inflated.data()), inflated.size());
   if (text.size() == sizeof room) return is_document(text);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   return first == text.npos || text[first] == '{';

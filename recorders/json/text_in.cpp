@@ -6,10 +6,10 @@
 #include <mutex>
 #include <optional>
 
-#include <zlib.h>
 #include <zstd.h>
 
-#include "snapshot/hash.hpp"
+#include "base/hash.hpp"
+#include "encodings/gzip/inflate.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 
@@ -128,43 +128,13 @@ class ZstdStream final : public Stream {
 
 class GzipStream final : public Stream {
  public:
-  explicit GzipStream(const Source& source) : Stream(source) {
-    if (inflateInit2(&state_, 15 + 16) != Z_OK) throw std::bad_alloc();
-  }
-  ~GzipStream() override { inflateEnd(&state_); }
-  GzipStream(const GzipStream&) = delete;
-  GzipStream& operator=(const GzipStream&) = delete;
-  Result<std::size_t> next(std::span<std::byte> out) override {
-    std::size_t made = 0;
-    while (made == 0) {
-      STELE_TRY_ASSIGN(const auto bytes, input());
-      if (ended_) {  // another member may follow
-        if (bytes.empty()) return std::size_t{0};
-        inflateReset(&state_);
-        ended_ = false;
-      }
-      if (bytes.empty()) return truncated();
-      // zlib's interface has no const.
-      state_.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data()));
-      state_.avail_in = static_cast<uInt>(bytes.size());
-      state_.next_out = reinterpret_cast<Bytef*>(out.data());
-      state_.avail_out = static_cast<uInt>(std::min<std::size_t>(out.size(), std::size_t{1} << 30));
-      const uInt room = state_.avail_out;
-      const int result = inflate(&state_, Z_NO_FLUSH);
-      made = room - state_.avail_out;
-      use(bytes.size() - state_.avail_in);
-      if (result == Z_STREAM_END) {
-        ended_ = true;
-      } else if (result != Z_OK) {
-        return damaged(source_, position(), state_.msg != nullptr ? state_.msg : "damaged gzip data");
-      }
-    }
-    return made;
-  }
+  explicit GzipStream(const Source& source)
+      : Stream(source), data_{0, source.size(), 0, 0, true}, inflater_(source, data_) {}
+  Result<std::size_t> next(std::span<std::byte> out) override { return inflater_.next(out); }
 
  private:
-  z_stream state_{};
-  bool ended_ = false;
+  const gzip::Data data_;
+  gzip::Inflater inflater_;
 };
 
 /// Text that is made from the beginning on; a place further on is reached by making all before it.
@@ -488,27 +458,12 @@ class Seekable {
 }  // namespace
 
 Coding coding_of(std::span<const std::byte> head) noexcept {
-  const auto at = [&](std::size_t i) { return std::to_integer<std::uint32_t>(head[i]); };
-  if (head.size() >= 3 && at(0) == 0x1f && at(1) == 0x8b && at(2) == 8) return Coding::gzip;
+  if (gzip::is_gzip(head)) return Coding::gzip;
   if (head.size() < 4) return Coding::plain;
+  const auto at = [&](std::size_t i) { return std::to_integer<std::uint32_t>(head[i]); };
   const std::uint32_t magic = at(0) | at(1) << 8 | at(2) << 16 | at(3) << 24;
   return magic == ZSTD_MAGICNUMBER || (magic & 0xfffffff0U) == ZSTD_MAGIC_SKIPPABLE_START ? Coding::zstd
                                                                                           : Coding::plain;
-}
-
-std::string_view gzip_head(std::span<const std::byte> head, std::span<char> room) noexcept {
-  z_stream state{};
-  if (inflateInit2(&state, 15 + 16) != Z_OK) return {};
-  // zlib's interface has no const.
-  state.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(head.data()));
-  state.avail_in = static_cast<uInt>(std::min(head.size(), input_size));
-  state.next_out = reinterpret_cast<Bytef*>(room.data());
-  state.avail_out = static_cast<uInt>(std::min(room.size(), input_size));
-  const uInt most = state.avail_out;
-  inflate(&state, Z_SYNC_FLUSH);  // as far as there is something to inflate
-  const std::string_view made(room.data(), most - state.avail_out);
-  inflateEnd(&state);
-  return made;
 }
 
 Result<OpenedText> open_text(SourcePtr source, Coding coding, std::uint64_t budget) {

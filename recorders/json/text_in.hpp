@@ -53,8 +53,6 @@ class Text {
 
 enum class Coding : std::uint8_t { plain, zstd, gzip };
 Coding coding_of(std::span<const std::byte> head) noexcept;
-/// What the first bytes of a gzip file inflate to, in `room`; nothing where that cannot be said.
-std::string_view gzip_head(std::span<const std::byte> head, std::span<char> room) noexcept;
 
 struct OpenedText {
   std::unique_ptr<const Text> text;

@@ -8,8 +8,9 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include "base/hash.hpp"
 #include "base/parallel.hpp"
-#include "snapshot/hash.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/base64.hpp"
@@ -84,35 +85,22 @@ class CountedOut final : public TextOut {
 
 class GzipOut final : public TextOut {
  public:
-  GzipOut(Sink& sink, int level, int strategy)
-      : sink_(sink), text_(std::size_t{64} << 10), packed_(std::size_t{64} << 10) {
-    // 15: the largest window; 16: a gzip header, without a time.
-    if (deflateInit2(&state_, level, Z_DEFLATED, 15 + 16, 8, strategy) != Z_OK) throw std::bad_alloc();
+  GzipOut(Sink& sink, int level, int strategy) : gzip_(sink, level, strategy), text_(std::size_t{64} << 10) {
     room_ = characters(text_);
   }
-  ~GzipOut() override { deflateEnd(&state_); }
-  GzipOut(const GzipOut&) = delete;
-  GzipOut& operator=(const GzipOut&) = delete;
-  Status finish(std::string_view) override { return deflate_all(Z_FINISH); }
+  Status finish(std::string_view) override {
+    STELE_TRY(full());
+    return gzip_.finish();
+  }
 
  private:
-  Status full() override { return deflate_all(Z_NO_FLUSH); }
-  Status deflate_all(int flush) {
-    state_.next_in = reinterpret_cast<Bytef*>(text_.data());
-    state_.avail_in = static_cast<uInt>(text_.size() - room_.size());
+  Status full() override {
+    const auto written = std::as_const(text_).span().first(text_.size() - room_.size());
     room_ = characters(text_);
-    for (;;) {
-      state_.next_out = reinterpret_cast<Bytef*>(packed_.data());
-      state_.avail_out = static_cast<uInt>(packed_.size());
-      const int result = deflate(&state_, flush);
-      const std::size_t n = packed_.size() - state_.avail_out;
-      if (n != 0) STELE_TRY(sink_.write(std::span<const std::byte>(packed_.span()).first(n)));
-      if (flush == Z_FINISH ? result == Z_STREAM_END : state_.avail_out != 0) return {};
-    }
+    return gzip_.write(written);
   }
-  Sink& sink_;
-  Bytes text_, packed_;
-  z_stream state_{};
+  gzip::GzipSink gzip_;
+  Bytes text_;
 };
 
 struct Free {

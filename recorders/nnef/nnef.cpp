@@ -4,9 +4,10 @@
 #include <map>
 #include <set>
 
-#include "../tar/tar.hpp"
 #include "base/limits.hpp"
 #include "base/parallel.hpp"
+#include "encodings/gzip/gzip.hpp"
+#include "encodings/tar/tar.hpp"
 #include "io/files.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/paths.hpp"
@@ -345,10 +346,10 @@ const Capabilities& NnefFormat::capabilities() const noexcept {
 }
 
 bool NnefFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
-  constexpr std::size_t tar_head = 263;
+  std::byte room[tar::head_size];
   const bool any = options_.container == NnefContainer::by_name;
   if ((any || options_.container == NnefContainer::tgz) &&
-      (tar::looks_like_tar(head) || tar::looks_like_tar(tar::inflated_head(head, tar_head)))) {
+      (tar::looks_like_tar(head) || tar::looks_like_tar(detail::gzip::inflated_head(head, room)))) {
     return true;
   }
   return (any || options_.container == NnefContainer::tensor) && head.size() >= 4 && head[0] == std::byte{0x4e} &&

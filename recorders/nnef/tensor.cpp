@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "snapshot/data.hpp"
+#include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/quantize.hpp"
@@ -206,7 +207,7 @@ constexpr LeafOps plain_ops{.locate = [](const void* at, std::uint64_t number) -
 /// Packs the elements of a leaf into items.
 class PackingSink final : public PieceSink {
  public:
-  PackingSink(const LeafView& leaf, unsigned bits, Gather& out)
+  PackingSink(const LeafView& leaf, unsigned bits, LeafGather& out)
       : bits_(bits), width_(element_size(leaf.dtype())), out_(out) {
     const DTypeClass kind = dtype_class(leaf.dtype());
     sign_ = kind == DTypeClass::signed_int;
@@ -262,7 +263,7 @@ class PackingSink final : public PieceSink {
   unsigned width_;
   bool sign_ = false;
   bool boolean_ = false;
-  Gather& out_;
+  LeafGather& out_;
   unsigned byte_ = 0;
   unsigned filled_ = 0;  // bits of it
   std::uint64_t index_ = 0;
@@ -466,7 +467,7 @@ std::array<std::byte, header_size> header_of(const Form& form, std::span<const E
 
 Status write(const LeafView& leaf, const Form& form, Sink& sink, ReadContext& context) {
   STELE_TRY(sink.reserve(header_size + form.bytes));
-  Gather gather(sink);
+  LeafGather gather(sink);
   STELE_TRY(gather.write(header_of(form, leaf.shape())));
   if (form.packed) {
     PackingSink packing(leaf, form.bits, gather);

@@ -8,7 +8,7 @@
 #include <span>
 #include <string_view>
 
-#include "snapshot/gather.hpp"
+#include "io/gather.hpp"
 #include "stele/dtype.hpp"
 #include "stele/shape.hpp"
 #include "stele/snapshot.hpp"

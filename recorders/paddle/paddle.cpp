@@ -10,7 +10,7 @@
 #include "program.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/gather.hpp"
+#include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/bundle.hpp"
 #include "steps/byte_order.hpp"
@@ -462,7 +462,7 @@ Status PaddleFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptio
       auto file = bundle->create(paths[i]);
       if (!file) return std::move(file).error().path(std::string(paths[i]));
       STELE_TRY((*file)->reserve(heads[i].size() + ordered.leaf(i).byte_size()));
-      detail::Gather gather(**file);
+      detail::LeafGather gather(**file);
       STELE_TRY(gather.write(heads[i]));
       STELE_TRY(gather.leaf(ordered.leaf(i), context));
       STELE_TRY(gather.flush());
@@ -471,7 +471,7 @@ Status PaddleFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptio
     return {};
   }
   STELE_TRY(sink.reserve(total));
-  detail::Gather gather(sink);
+  detail::LeafGather gather(sink);
   const auto number = [&](std::uint64_t n) {
     std::byte raw[8];
     detail::store_le(raw, n);

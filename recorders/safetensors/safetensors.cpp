@@ -12,7 +12,7 @@
 #include "json/json.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
-#include "snapshot/gather.hpp"
+#include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "steps/byte_order.hpp"
@@ -402,7 +402,7 @@ Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const s
   }
 
   STELE_TRY(sink.reserve(8 + header.size() + at));
-  Gather gather(sink);
+  LeafGather gather(sink);
   std::byte length[8];
   store_le(length, std::uint64_t{header.size()});
   STELE_TRY(gather.write(length));

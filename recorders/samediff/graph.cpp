@@ -1,7 +1,7 @@
 #include <unordered_map>
 
+#include "dl4j/shared.hpp"
 #include "model.hpp"
-#include "shared.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -10,9 +10,9 @@
 #include <string_view>
 #include <vector>
 
-#include "../zip/zip.hpp"
-#include "arrays.hpp"
 #include "base/limits.hpp"
+#include "dl4j/arrays.hpp"
+#include "encodings/zip/zip.hpp"
 #include "manifest.hpp"
 #include "stele/checkpoint.hpp"
 

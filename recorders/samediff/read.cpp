@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <charconv>
 
-#include "../zip/zip.hpp"
+#include "base/meter.hpp"
+#include "encodings/zip/zip.hpp"
 #include "model.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/flat.hpp"
-#include "snapshot/meter.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/samediff.hpp"

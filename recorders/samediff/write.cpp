@@ -1,15 +1,15 @@
 #include <algorithm>
 #include <set>
 
-#include "../zip/zip.hpp"
+#include "base/meter.hpp"
 #include "base/parallel.hpp"
+#include "dl4j/record.hpp"
+#include "encodings/zip/zip.hpp"
 #include "json/json.hpp"
 #include "model.hpp"
-#include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
-#include "snapshot/gather.hpp"
-#include "snapshot/meter.hpp"
+#include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -66,7 +66,7 @@ class CrcSink final : public PieceSink {
 };
 
 /// Writes a file; `crc`, where given, gets its CRC-32.
-Status write(const Image& image, Gather& out, ReadContext& context, std::uint32_t* crc = nullptr) {
+Status write(const Image& image, LeafGather& out, ReadContext& context, std::uint32_t* crc = nullptr) {
   for (const Image::Piece& piece : image.pieces) {
     if (!piece.leaf) {
       if (crc != nullptr) *crc = zip::crc32(*crc, piece.bytes.data(), piece.bytes.size());
@@ -647,7 +647,7 @@ Status write_files(const SameDiffFormat& format, const Content& content, Sink& s
   };
   if (own.container == SameDiffContainer::sdz) {
     STELE_TRY(reserve_arrays(sink, content));
-    Gather out(sink, zip::crc32);
+    LeafGather out(sink, zip::crc32);
     zip::Writer zip(out);
     for (std::size_t i = 0; i < count; ++i) {
       STELE_TRY_ASSIGN(const Image file, image(i));
@@ -667,7 +667,7 @@ Status write_files(const SameDiffFormat& format, const Content& content, Sink& s
   const auto write_one = [&](std::size_t i, Sink& to) -> Status {
     STELE_TRY_ASSIGN(const Image file, image(i));
     STELE_TRY(to.reserve(file.size));
-    Gather out(to);
+    LeafGather out(to);
     STELE_TRY(write(file, out, context));
     return out.flush();
   };

@@ -169,7 +169,7 @@ bool frames_fit(std::uint64_t stored, std::uint64_t length) noexcept {
 
 class FrameWriter::FrameSink final : public PieceSink {
  public:
-  FrameSink(const Workers& workers, Gather& out) : workers_(workers), out_(out) {}
+  FrameSink(const Workers& workers, LeafGather& out) : workers_(workers), out_(out) {}
 
   void begin(const LeafView& leaf) {
     width_ = swap_unit(leaf.dtype());
@@ -246,7 +246,7 @@ class FrameWriter::FrameSink final : public PieceSink {
 
   unsigned width_ = 1;
   Workers workers_;
-  Gather& out_;
+  LeafGather& out_;
   std::uint64_t start_ = 0;
   std::vector<Packed> batch_;  // the first `most_` are used
   std::size_t most_ = 0;
@@ -257,7 +257,7 @@ class FrameWriter::FrameSink final : public PieceSink {
   Hasher stored_;
 };
 
-FrameWriter::FrameWriter(const Workers& workers, Gather& out)
+FrameWriter::FrameWriter(const Workers& workers, LeafGather& out)
     : sink_(std::make_unique<FrameSink>(workers, out)), out_(out) {}
 FrameWriter::~FrameWriter() = default;
 

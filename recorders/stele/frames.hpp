@@ -11,7 +11,7 @@
 #include <memory>
 #include <span>
 
-#include "snapshot/gather.hpp"
+#include "snapshot/leaf_gather.hpp"
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 
@@ -42,7 +42,7 @@ bool frames_fit(std::uint64_t stored, std::uint64_t length) noexcept;
 /// number of threads. Keeps its working memory from leaf to leaf.
 class FrameWriter {
  public:
-  FrameWriter(const Workers& workers, Gather& out);
+  FrameWriter(const Workers& workers, LeafGather& out);
   ~FrameWriter();
   /// `hash` becomes the XXH3-64 of the elements.
   Result<StoredBlock> write(const LeafView& leaf, ReadContext& context, std::uint64_t& hash);
@@ -50,7 +50,7 @@ class FrameWriter {
  private:
   class FrameSink;
   std::unique_ptr<FrameSink> sink_;
-  Gather& out_;
+  LeafGather& out_;
 };
 
 /// Passes the plain bytes to `sink`; `hash` becomes their XXH3-64. Errors: checksum (of the

@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/hash.hpp"
 #include "base/limits.hpp"
 #include "frames.hpp"
 #include "module/walk.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/hash.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/source_range.hpp"
 #include "stele/recorders/binary.hpp"

@@ -8,7 +8,7 @@
 #include "base/parallel.hpp"
 #include "frames.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/gather.hpp"
+#include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/recorders/binary.hpp"
 #include "stele/recorders/stele_reader.hpp"
@@ -76,7 +76,7 @@ class Writer {
     STELE_TRY(plan());
     const std::uint64_t total = compressed() ? 0 : index_offset_ + index_size_ + format::trailer_size;
     if (!compressed()) STELE_TRY(sink_.reserve(total));
-    detail::Gather out(sink_);
+    detail::LeafGather out(sink_);
     STELE_TRY(write_header(out, total));
     hashes_.resize(data_.leaves.size());
     STELE_TRY(compressed() ? write_compressed(out) : write_blocks(out));
@@ -124,7 +124,7 @@ class Writer {
   }
 
   bool compressed() const { return compressed_; }
-  static Status align(detail::Gather& out) {
+  static Status align(detail::LeafGather& out) {
     return out.zeros(
         static_cast<std::size_t>(*format::round_up(out.position(), format::block_alignment) - out.position()));
   }
@@ -212,7 +212,7 @@ class Writer {
 
   // ---- bytes ----
 
-  Status write_compressed(detail::Gather& out) {
+  Status write_compressed(detail::LeafGather& out) {
     ReadContext context;
     detail::FrameWriter frames(workers_, out);
     for (std::uint32_t i = 0; i < data_.leaves.size(); ++i) {
@@ -228,11 +228,11 @@ class Writer {
 
   /// What the index of a live module needs, its tensors' hashes and the order of their names, is done on a second
   /// thread: it takes as long as the writing where tensors are small, and a third of that where they are large.
-  Status write_blocks(detail::Gather& out) {
+  Status write_blocks(detail::LeafGather& out) {
     std::vector<std::uint32_t> beside;
     std::uint64_t bytes = 0;
     for (std::uint32_t i = 0; i < data_.leaves.size() && workers_.threads > 1; ++i) {
-      if (!detail::Gather::passes_by(snapshot_.leaf(i))) continue;
+      if (!detail::LeafGather::passes_by(snapshot_.leaf(i))) continue;
       beside.push_back(i);
       bytes += data_.leaves[i].bytes;
     }
@@ -276,7 +276,7 @@ class Writer {
     return {};
   }
 
-  Status write_header(detail::Gather& out, std::uint64_t total) const {
+  Status write_header(detail::LeafGather& out, std::uint64_t total) const {
     std::byte h[format::header_size]{};
     std::memcpy(h, format::magic, sizeof format::magic);
     store_le(h + 8, format::version);

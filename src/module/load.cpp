@@ -3,14 +3,15 @@
 #include <map>
 #include <unordered_map>
 
+#include "base/hash.hpp"
+#include "base/meter.hpp"
 #include "base/parallel.hpp"
 #include "module/match.hpp"
 #include "module/walk.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
-#include "snapshot/hash.hpp"
-#include "snapshot/meter.hpp"
+#include "snapshot/meter_sink.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "stele/source.hpp"
 

@@ -1,7 +1,7 @@
 // A leaf that is computed (converted, transposed, unpacked) on a second thread, ahead of who takes its pieces.
 #pragma once
 
-#include "snapshot/hash.hpp"
+#include "base/hash.hpp"
 #include "stele/snapshot.hpp"
 
 namespace stele {

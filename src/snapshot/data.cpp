@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "snapshot/hash.hpp"
+#include "base/hash.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -6,10 +6,11 @@
 #include <mutex>
 #include <optional>
 
+#include "base/meter.hpp"
 #include "base/parallel.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/meter.hpp"
+#include "snapshot/meter_sink.hpp"
 #include "snapshot/source_range.hpp"
 #include "stele/quantize.hpp"
 

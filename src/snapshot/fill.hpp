@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "snapshot/meter.hpp"
+#include "base/meter.hpp"
 #include "stele/format.hpp"
 
 namespace stele {

@@ -6,8 +6,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/hash.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/hash.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/source_range.hpp"

@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "snapshot/hash.hpp"
+#include "base/hash.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "snapshot/hash.hpp"
+#include "base/hash.hpp"
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 

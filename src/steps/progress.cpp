@@ -3,12 +3,14 @@
 #include <memory>
 #include <utility>
 
+#include "base/meter.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/meter.hpp"
+#include "snapshot/meter_sink.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace detail {
+
 namespace {
 
 struct Metered {

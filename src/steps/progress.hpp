@@ -1,7 +1,8 @@
 // Snapshot -> Snapshot: asks the progress callback while leaves are streamed.
 #pragma once
 
-#include "snapshot/meter.hpp"
+#include "base/meter.hpp"
+#include "stele/snapshot.hpp"
 
 namespace stele {
 inline namespace v0 {

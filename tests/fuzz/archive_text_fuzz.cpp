@@ -8,7 +8,7 @@
 
 #include "../../recorders/archive/graph_fb.hpp"
 #include "../../recorders/archive/lines.hpp"
-#include "../../recorders/graph/arrays.hpp"
+#include "dl4j/arrays.hpp"
 #include "stele/value.hpp"
 
 namespace {

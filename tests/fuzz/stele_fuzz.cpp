@@ -5,7 +5,7 @@
 #include <map>
 #include <string>
 
-#include "snapshot/hash.hpp"
+#include "base/hash.hpp"
 #include "stele/recorders/stele_reader.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"

@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "../../recorders/tar/tar.hpp"
+#include "encodings/tar/tar.hpp"
 #include "stele/sink.hpp"
 
 namespace {
@@ -36,7 +36,7 @@ class Unmapped final : public Source {
   SourcePtr bytes_;
 };
 
-std::string gzip(std::span<const std::byte> bytes) {
+std::string gzipped(std::span<const std::byte> bytes) {
   z_stream z{};
   require(deflateInit2(&z, 1, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) == Z_OK);
   std::string out(deflateBound(&z, static_cast<uLong>(bytes.size())), '\0');
@@ -86,9 +86,10 @@ void run(std::span<const std::byte> bytes) {
   const auto opened = tar::open(mapped);
   const auto again = tar::open(std::make_shared<Unmapped>(mapped));
   require(opened.has_value() == again.has_value());
-  static_cast<void>(tar::looks_like_tar(tar::inflated_head(bytes, 600)));
-  const bool is_gzip = text(bytes).starts_with("\x1f\x8b");
-  const std::string packed = is_gzip ? std::string() : gzip(bytes);
+  std::byte room[600];
+  static_cast<void>(tar::looks_like_tar(gzip::inflated_head(bytes, room)));
+  const bool is_gzip = gzip::is_gzip(bytes);
+  const std::string packed = is_gzip ? std::string() : gzipped(bytes);
   if (!is_gzip) {
     const auto inflated = tar::open(borrow_bytes(std::as_bytes(std::span(packed))));
     require(inflated.has_value() == opened.has_value());

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "../../recorders/zip/zip.hpp"
+#include "encodings/zip/zip.hpp"
 #include "stele/sink.hpp"
 
 namespace {
@@ -54,7 +54,7 @@ bool stream(const zip::Directory& directory, const zip::Entry& entry, std::span<
 
 void check(const SourcePtr& source, const zip::Directory& directory) {
   BufferSink sink;
-  detail::Gather gather(sink);
+  detail::LeafGather gather(sink);
   zip::Writer writer(gather);
   bool small = true, whole = true;  // of what can be read
   for (const zip::Entry& entry : directory.entries()) {

@@ -4,7 +4,7 @@
     pip install -r tests/interop/requirements.txt
     python3 tests/interop/make_golden_archive.py [--check] FOLDER
 
-Only Python's zipfile and the `flatbuffers` package are used; the slots below are those of recorders/graph/*.fbs,
+Only Python's zipfile and the `flatbuffers` package are used; the slots below are those of dl4j/*.fbs,
 written down anew. Element k of an array, counted in C order, is k - 2 (uint8: k, bool: k % 2), unless README.md says otherwise.
 """
 

@@ -14,8 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "../../recorders/graph/arrays.hpp"
-#include "../../recorders/zip/zip.hpp"
+#include "dl4j/arrays.hpp"
+#include "encodings/zip/zip.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"

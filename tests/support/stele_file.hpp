@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "snapshot/hash.hpp"
+#include "base/hash.hpp"
 #include "stele/dtype.hpp"
 #include "stele/snapshot.hpp"
 

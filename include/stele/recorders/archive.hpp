@@ -2,14 +2,14 @@
 // graph, training configuration and optimizer state. DL4J's ADR-0001 "SameDiff file format", which no other program
 // writes yet.
 //
-// 1. TAG/params/N.fb: an array: FlatBuffers table (recorders/graph/samediff.fbs), its bytes last, in the file 64-byte
+// 1. TAG/params/N.fb: an array: FlatBuffers table (dl4j/samediff.fbs), its bytes last, in the file 64-byte
 //    aligned, little-endian; of 2 GiB and more in TAG/params/N.bin beside it
 // 2. TAG/updater/N.fb: arrays of the optimizer's state, likewise
 // 3. TAG/params.txt: a line for each parameter: name, blank, N or OTHERTAG/N; white space, control characters and % in
 //    names as %XX, an empty name as %
 // 4. TAG/updater.txt: likewise, with a number for each state array of the parameter
 // 5. TAG/metadata.json: an object of texts; under the key "stele" what names cannot say (docs/formats/flat.md)
-// 6. TAG/trainingConfig.fb and TAG/graph.fb: FlatBuffers (recorders/graph/archive.fbs)
+// 6. TAG/trainingConfig.fb and TAG/graph.fb: FlatBuffers (dl4j/archive.fbs)
 // 7. tags.txt: a line for each tag, the newest last
 // Entries of other kinds are kept. Byte by byte: docs/formats/archive.md.
 #pragma once

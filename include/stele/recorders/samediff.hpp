@@ -1,7 +1,7 @@
 // DL4J's SameDiff files: .fb (all releases up to 1.0.0-M2.1), .sdnb and .sdz (2025 and later).
 //
 // .fb
-// 1. one FlatBuffer, its root a SameDiffGraph (recorders/graph/samediff.fbs): variables with their arrays inside,
+// 1. one FlatBuffer, its root a SameDiffGraph (dl4j/samediff.fbs): variables with their arrays inside,
 //    operations, placeholders, loss variables, training configuration as JSON, optimizer state; below 2 GiB in all.
 //    Arrays of dialect A: `shape` is ND4J's shapeInfo. DL4J writes them big-endian, we little-endian, which it reads,
 //    too

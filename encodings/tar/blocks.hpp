@@ -29,8 +29,6 @@ inline constexpr Field minor_field{337, 8};
 inline constexpr Field prefix_field{345, 155};
 
 inline constexpr std::string_view posix_magic("ustar\00000", 8);
-/// What a gzip file begins with. An archive begins with a name.
-inline constexpr std::string_view gzip_magic = "\x1f\x8b";
 
 /// Of bytes that are filled up to whole blocks.
 constexpr std::uint64_t padding(std::uint64_t size) noexcept { return (block_size - size % block_size) % block_size; }

@@ -4,7 +4,7 @@
 #include <memory>
 #include <utility>
 
-#include "snapshot/meter.hpp"
+#include "base/meter.hpp"
 #include "stele/checkpoint.hpp"
 #include "stele/format.hpp"
 #include "stele/sink.hpp"

@@ -4,7 +4,6 @@
 #include <mutex>
 
 #include "stele/options.hpp"
-#include "stele/snapshot.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -24,18 +23,6 @@ class Meter {
   std::mutex mutex_;
   Progress progress_;
   bool cancelled_ = false;
-};
-
-/// Passes pieces on and meters them.
-class MeterSink final : public PieceSink {
- public:
-  MeterSink(PieceSink& next, Meter& meter) : next_(next), meter_(meter) {}
-  std::byte* place(std::uint64_t offset, std::size_t size) override { return next_.place(offset, size); }
-  Status piece(std::span<const std::byte> bytes) override;
-
- private:
-  PieceSink& next_;
-  Meter& meter_;
 };
 
 }  // namespace detail

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "stele/bytes.hpp"
 #include "stele/config.hpp"
-#include "stele/snapshot.hpp"
 
 namespace stele {
 inline namespace v0 {

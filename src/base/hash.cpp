@@ -1,4 +1,4 @@
-#include "snapshot/hash.hpp"
+#include "base/hash.hpp"
 
 #include <new>
 

@@ -1,48 +1,44 @@
-// The bytes of an entry, or of a gzip file: at once, or as a Source.
+// DEFLATE data (RFC 1951), of a zip entry or of the members of a gzip file, inflated at once or as a Source.
+#pragma once
+
 #include <algorithm>
-#include <limits>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
 #include <mutex>
 #include <new>
-#include <string_view>
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include <libdeflate.h>
 #include <zlib.h>
 
-#include "inflate.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "io/os/os.hpp"
-#include "records.hpp"
-#include "snapshot/meter.hpp"
-#include "zip.hpp"
+#include "stele/bytes.hpp"
+#include "stele/result.hpp"
+#include "stele/source.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace detail {
-namespace zip {
-namespace {
+namespace gzip {
 
-constexpr std::size_t input_size = std::size_t{64} << 10;
+inline constexpr std::size_t input_size = std::size_t{64} << 10;
 // Bytes whose CRC is computed while they are in cache.
-constexpr std::size_t piece_size = std::size_t{128} << 10;
+inline constexpr std::size_t piece_size = std::size_t{128} << 10;
 
-/// Where the data of an entry lie, and what they are to become. `gzip`: members of it, whose CRCs are in them.
+/// DEFLATE data in a Source: `compressed` bytes at `offset` become `size` bytes with this CRC-32. `gzip`: members of a
+/// gzip file, which contain their CRCs.
 struct Data {
   std::uint64_t offset, compressed, size;
   std::uint32_t crc;
   bool gzip = false;
 };
 
-Error damaged(const Source& source, std::uint64_t offset, const char* why) {
-  return Error(Errc::malformed, why).file(source.name()).offset(offset);
-}
-
-Error wrong_crc(const Source& source, const Data& data, std::uint32_t found) {
-  return Error(Errc::checksum, "an entry of a zip file is damaged")
-      .file(source.name())
-      .offset(data.offset)
-      .expected("CRC-32 " + std::to_string(data.crc))
-      .found(std::to_string(found));
-}
+Error damaged(const Source& source, std::uint64_t offset, const char* why);
+Error wrong_crc(const Source& source, const Data& data, std::uint32_t found);
 
 /// Inflates from the beginning on, or from a state that was kept.
 class Inflater {
@@ -79,7 +75,7 @@ class Inflater {
     while (made != out.size()) {
       const auto piece = out.subspan(made, std::min(out.size() - made, piece_size));
       STELE_TRY_ASSIGN(const std::size_t n, some(piece));
-      if (!data_.gzip) state_->crc = crc32(state_->crc, piece.data(), n);  // else zlib looks at it
+      if (!data_.gzip) state_->crc = gzip::crc32(state_->crc, piece.data(), n);  // else zlib looks at it
       state_->made += n;
       made += n;
       if (n == 0 && ended_) break;
@@ -172,9 +168,7 @@ class Inflater {
   Bytes input_;
 };
 
-/// An entry's name in messages.
-std::string name_of(const Source& source, const Entry& entry) { return source.name() + ": " + std::string(entry.name); }
-
+/// The bytes that Data become.
 class EntrySource : public Source {
  public:
   EntrySource(SourcePtr source, std::string name, const Data& data)
@@ -199,24 +193,6 @@ class EntrySource : public Source {
   const SourcePtr source_;
   mutable Data data_;  // the size of a gzip file comes later
 };
-
-class StoredSource final : public EntrySource {
- public:
-  using EntrySource::EntrySource;
-  std::span<const std::byte> view() const noexcept override {
-    const auto all = source_->view();
-    if (all.empty()) return {};
-    return all.subspan(static_cast<std::size_t>(data_.offset), static_cast<std::size_t>(data_.size));
-  }
-  bool view_is_private() const noexcept override { return source_->view_is_private(); }
-
- private:
-  Status read(std::uint64_t offset, std::span<std::byte> out) const override {
-    return source_->read_at(data_.offset + offset, out);
-  }
-};
-
-}  // namespace
 
 class InflatedSource final : public EntrySource {
  public:
@@ -323,111 +299,7 @@ class InflatedSource final : public EntrySource {
   mutable std::vector<std::unique_ptr<Inflater::State>> kept_;  // number i: after (i + 1) * step_ bytes
 };
 
-Gzip::Gzip(const SourcePtr& source, std::uint64_t most) : inflated_(std::make_shared<InflatedSource>(source, most)) {}
-
-Result<std::size_t> Gzip::next(std::span<std::byte> out) { return inflated_->pass(out); }
-
-SourcePtr Gzip::source() const { return inflated_; }
-
-namespace {
-
-Error unsupported(const Source& source, const Entry& entry) {
-  return Error(Errc::unsupported, "a zip entry that is neither stored nor deflated")
-      .file(source.name())
-      .offset(entry.header)
-      .path(std::string(entry.name))
-      .found("method " + std::to_string(entry.method));
-}
-
-}  // namespace
-
-std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept {
-  return size == 0 ? crc : libdeflate_crc32(crc, data, size);  // to which no data at all is a new beginning
-}
-
-std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept {
-  return static_cast<std::uint32_t>(::crc32_combine(a, b, static_cast<z_off_t>(length_of_b)));
-}
-
-Result<Bytes> Directory::read(const Entry& entry, std::uint64_t limit) const {
-  return guarded(source_->name(), [&]() -> Result<Bytes> {
-    if (entry.method != stored && entry.method != deflated) return unsupported(*source_, entry);
-    if (entry.size > limit || entry.size > std::numeric_limits<std::size_t>::max()) {
-      return Error(Errc::limit, "an entry of a zip file is too large")
-          .file(source_->name())
-          .offset(entry.header)
-          .path(std::string(entry.name))
-          .expected("at most " + std::to_string(limit) + " bytes")
-          .found(std::to_string(entry.size));
-    }
-    STELE_TRY_ASSIGN(const std::uint64_t offset, data(entry));
-    const Data data{offset, entry.compressed, entry.size, entry.crc};
-    Bytes bytes(static_cast<std::size_t>(entry.size));
-    if (entry.method == deflated) {
-      Inflater inflater(*source_, data);
-      STELE_TRY(inflater.make(bytes.span()));
-      STELE_TRY(inflater.finish());
-      return bytes;
-    }
-    std::uint32_t crc = 0;
-    for (std::size_t at = 0; at < bytes.size();) {
-      const auto piece = bytes.span().subspan(at, std::min(bytes.size() - at, piece_size));
-      STELE_TRY(source_->read_at(offset + at, piece));
-      crc = crc32(crc, piece.data(), piece.size());
-      at += piece.size();
-    }
-    if (crc != entry.crc) return wrong_crc(*source_, data, crc);
-    return bytes;
-  });
-}
-
-Result<Report> Directory::check(Meter& meter, const std::function<bool(const Entry&)>& skip) const {
-  return guarded(source_->name(), [&]() -> Result<Report> {
-    Report report;
-    report.add(Report::What::unchecked, "zip records",
-               "times, versions, attributes, comments, padding: no load reads them");
-    Bytes room(piece_size);
-    for (const Entry& entry : entries_) {
-      if (skip && skip(entry)) continue;
-      if (entry.method != stored && entry.method != deflated) {
-        report.add(Report::What::unchecked, entry.name, "a zip entry that is neither stored nor deflated");
-        continue;
-      }
-      STELE_TRY_ASSIGN(const std::uint64_t offset, data(entry));
-      const Data data{offset, entry.compressed, entry.size, entry.crc};
-      Inflater inflater(*source_, data);
-      std::uint32_t crc = 0;
-      auto status = [&]() -> Status {
-        for (std::uint64_t at = 0; at < entry.size;) {
-          const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(entry.size - at, room.size()));
-          const auto piece = room.span().first(n);
-          STELE_TRY(entry.method == deflated ? inflater.make(piece) : source_->read_at(offset + at, piece));
-          if (entry.method == stored) crc = crc32(crc, piece.data(), n);
-          STELE_TRY(meter.add(n));
-          at += n;
-        }
-        if (entry.method == deflated) return inflater.finish();
-        return crc == entry.crc ? Status() : wrong_crc(*source_, data, crc);
-      }();
-      if (!status) return std::move(status).error().path(std::string(entry.name));
-    }
-    return report;
-  });
-}
-
-Result<SourcePtr> Directory::open(const Entry& entry) const {
-  return guarded(source_->name(), [&]() -> Result<SourcePtr> {
-    if (entry.method != stored && entry.method != deflated) return unsupported(*source_, entry);
-    STELE_TRY_ASSIGN(const std::uint64_t offset, data(entry));
-    const Data data{offset, entry.compressed, entry.size, entry.crc};
-    if (entry.size == 0) STELE_TRY(read(entry, 0));  // nobody will come to its end
-    std::string name = name_of(*source_, entry);
-    if (entry.method == stored) return SourcePtr(std::make_shared<StoredSource>(source_, std::move(name), data));
-    return SourcePtr(std::make_shared<InflatedSource>(source_, std::move(name), data));
-  });
-}
-
-}  // namespace zip
+}  // namespace gzip
 }  // namespace detail
 }  // namespace v0
 }  // namespace stele

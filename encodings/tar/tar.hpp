@@ -17,7 +17,7 @@
 //  6. types "L" and "K": data that are the next file's name, or a link's target, and a NUL (GNU)
 //  7. the end: two blocks of zeros, and zeros up to the size of a record (20 blocks, mostly)
 // Sources: POSIX.1-2017, pax, "ustar Interchange Format" and "pax Interchange Format"; the manual of GNU tar 1.34,
-// "Basic Tar Format". Gzip: recorders/zip/inflate.hpp.
+// "Basic Tar Format". Gzip: encodings/gzip/gzip.hpp.
 //
 // Own code: no library says where a file's bytes lie and reads a compressed archive at any place
 // (docs/dependencies.md).
@@ -57,11 +57,12 @@ namespace tar {
 /// io, and the above.
 Result<std::shared_ptr<const Bundle>> open(SourcePtr source, const Limits& limits = {});
 
-/// Whether bytes that begin with `head` are a tar archive of POSIX or GNU: 263 bytes are enough. v7 cannot be told.
+/// Bytes that looks_like_tar() needs.
+inline constexpr std::size_t head_size = 263;
+
+/// Returns true if bytes that begin with `head` are a tar archive of POSIX or GNU; one of v7 cannot be told.
 bool looks_like_tar(std::span<const std::byte> head) noexcept;
 
-/// What the beginning of a gzip file inflates to, up to `most` bytes; nothing where it is none.
-std::vector<std::byte> inflated_head(std::span<const std::byte> head, std::size_t most);
 
 /// Writes a tar archive forward: files of mode 0644, no times, no users, no folders. The bytes follow from names, sizes
 /// and content alone. Not shared between threads.

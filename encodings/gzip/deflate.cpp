@@ -1,4 +1,4 @@
-#include "deflate.hpp"
+#include "gzip.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -11,7 +11,7 @@
 namespace stele {
 inline namespace v0 {
 namespace detail {
-namespace zip {
+namespace gzip {
 namespace {
 
 /// Of the pieces that zlib is given, which are the same ones whatever the caller's are.
@@ -20,9 +20,9 @@ constexpr std::size_t piece_size = std::size_t{64} << 10;
 }  // namespace
 
 struct GzipSink::State {
-  explicit State(int level) {
+  State(int level, int strategy) {
     // 15: the largest window; 16: a gzip header.
-    if (deflateInit2(&stream, level, Z_DEFLATED, 15 + 16, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
+    if (deflateInit2(&stream, level, Z_DEFLATED, 15 + 16, 8, strategy) != Z_OK) throw std::bad_alloc();
     head.os = 255;  // unknown, on every system
     deflateSetHeader(&stream, &head);
   }
@@ -37,8 +37,8 @@ struct GzipSink::State {
   gz_header head{};
 };
 
-GzipSink::GzipSink(Sink& below, int level)
-    : Sink(below.name()), below_(below), state_(std::make_unique<State>(level)) {}
+GzipSink::GzipSink(Sink& below, int level, int strategy)
+    : Sink(below.name()), below_(below), state_(std::make_unique<State>(level, strategy)) {}
 
 GzipSink::~GzipSink() = default;
 
@@ -72,7 +72,7 @@ Status GzipSink::deflate_all(int flush) {
   }
 }
 
-}  // namespace zip
+}  // namespace gzip
 }  // namespace detail
 }  // namespace v0
 }  // namespace stele

@@ -6,7 +6,7 @@
 
 #include <zlib.h>
 
-#include "../zip/inflate.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "base/limits.hpp"
 #include "blocks.hpp"
 #include "io/os/os.hpp"
@@ -20,7 +20,7 @@ namespace tar {
 namespace {
 
 constexpr std::uint64_t mebi = std::uint64_t{1} << 20;
-// A header's data twice, and what is read into; the states that zip::Gzip keeps.
+// A header's data twice, and what is read into; the states that gzip::Gzip keeps.
 constexpr std::uint64_t plain_memory = 3 * mebi;
 constexpr std::uint64_t gzip_memory = 13 * mebi;
 constexpr std::size_t most_entries = 1'000'000;
@@ -69,7 +69,7 @@ class PlainInput final : public Input {
 
 class GzipInput final : public Input {
  public:
-  explicit GzipInput(zip::Gzip& gzip) : gzip_(gzip), skipped_(piece_size) {}
+  explicit GzipInput(gzip::Gzip& gzip) : gzip_(gzip), skipped_(piece_size) {}
   Result<std::size_t> next(std::span<std::byte> out) override { return gzip_.next(out); }
   Result<std::uint64_t> skip(std::uint64_t count) override {
     std::uint64_t done = 0;
@@ -83,7 +83,7 @@ class GzipInput final : public Input {
   }
 
  private:
-  zip::Gzip& gzip_;
+  gzip::Gzip& gzip_;
   Bytes skipped_;
 };
 
@@ -495,8 +495,6 @@ Result<std::shared_ptr<const Bundle>> archive(std::string name, SourcePtr bytes,
   return std::shared_ptr<const Bundle>(std::make_shared<Archive>(std::make_shared<Files>(std::move(files)), ""));
 }
 
-bool is_gzip(std::span<const std::byte> head) noexcept { return text(head).starts_with(gzip_magic); }
-
 }  // namespace
 
 const char* bad_name(std::string_view name) noexcept {
@@ -517,44 +515,28 @@ const char* bad_name(std::string_view name) noexcept {
 
 Result<std::shared_ptr<const Bundle>> open(SourcePtr source, const Limits& limits) {
   return guarded(source->name(), [&]() -> Result<std::shared_ptr<const Bundle>> {
-    std::byte head[gzip_magic.size()]{};
+    std::byte head[3]{};
     STELE_TRY(source->read_at(
         0, std::span(head).first(static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof head)))));
-    if (!is_gzip(head)) {
+    if (!gzip::is_gzip(head)) {
       PlainInput input(*source);
       IndexBudget budget(limits, source->size());
       budget.take(plain_memory);
       STELE_TRY_ASSIGN(auto entries, Reader(*source, input, budget).run());
       return archive(source->name(), source, std::move(entries));
     }
-    zip::Gzip gzip(source);
-    GzipInput input(gzip);
+    gzip::Gzip inflated(source);
+    GzipInput input(inflated);
     IndexBudget budget(limits, source->size(), index_rate::compressed);
     budget.admit_compressed();
     budget.take(gzip_memory);
     STELE_TRY_ASSIGN(auto entries, Reader(*source, input, budget).run());
-    return archive(source->name(), gzip.source(), std::move(entries));
+    return archive(source->name(), inflated.source(), std::move(entries));
   });
 }
 
 bool looks_like_tar(std::span<const std::byte> head) noexcept {
   return head.size() >= magic_field.at + 6 && text(head.subspan(magic_field.at)).starts_with("ustar");
-}
-
-std::vector<std::byte> inflated_head(std::span<const std::byte> head, std::size_t most) {
-  z_stream z{};
-  if (!is_gzip(head) || most == 0 || inflateInit2(&z, 15 + 16) != Z_OK) return {};
-  std::vector<std::byte> made(std::min(most, head.size() * 1032));  // no ratio is better
-  // zlib's interface has no const.
-  z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(head.data()));
-  z.avail_in = static_cast<uInt>(std::min(head.size(), piece_size));
-  z.next_out = reinterpret_cast<Bytef*>(made.data());
-  z.avail_out = static_cast<uInt>(std::min(made.size(), std::size_t{1} << 30));
-  const uInt room = z.avail_out;
-  inflate(&z, Z_SYNC_FLUSH);  // as far as there is something to inflate
-  made.resize(room - z.avail_out);
-  inflateEnd(&z);
-  return made;
 }
 
 }  // namespace tar

@@ -4,10 +4,10 @@
 #include <set>
 #include <utility>
 
-#include "../zip/deflate.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "blocks.hpp"
 #include "io/os/os.hpp"
-#include "snapshot/gather.hpp"
+#include "io/gather.hpp"
 #include "tar.hpp"
 
 namespace stele {
@@ -47,7 +47,7 @@ class GzipOut final : public Out {
   Status finish() override { return sink_.finish(); }
 
  private:
-  zip::GzipSink sink_;
+  gzip::GzipSink sink_;
 };
 
 class Header {
@@ -91,7 +91,7 @@ std::optional<std::pair<std::string_view, std::string_view>> divided(std::string
     prefix = name.substr(0, slash);
     rest = name.substr(slash + 1);
   }
-  if (rest.starts_with(gzip_magic)) return std::nullopt;
+  if (gzip::is_gzip(std::as_bytes(std::span(rest)))) return std::nullopt;
   return std::pair(prefix, rest);
 }
 

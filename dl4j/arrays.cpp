@@ -1,4 +1,4 @@
-#include "arrays.hpp"
+#include "dl4j/arrays.hpp"
 
 #include <algorithm>
 #include <array>

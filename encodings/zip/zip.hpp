@@ -23,8 +23,9 @@
 #include <string_view>
 #include <vector>
 
-#include "snapshot/gather.hpp"
-#include "snapshot/meter.hpp"
+#include "encodings/gzip/gzip.hpp"
+#include "io/gather.hpp"
+#include "base/meter.hpp"
 #include "stele/bytes.hpp"
 #include "stele/report.hpp"
 #include "stele/result.hpp"
@@ -38,10 +39,8 @@ namespace zip {
 inline constexpr std::uint16_t stored = 0;
 inline constexpr std::uint16_t deflated = 8;
 
-/// CRC-32 (IEEE 802.3, as in zip) of `data` that follows bytes whose CRC is `crc`; 0 for none.
-std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept;
-/// Of A followed by B: from theirs, and the length of B. (zlib.h may define crc32_combine as a macro.)
-std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept;
+using gzip::crc32;
+using gzip::crc32_joined;
 
 /// One file of the archive, as the central directory has it. From `header` to `end` it can be copied as it is.
 struct Entry {

@@ -1,0 +1,62 @@
+#include "gzip.hpp"
+
+#include <algorithm>
+
+#include <libdeflate.h>
+
+#include "inflate.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace gzip {
+
+Error damaged(const Source& source, std::uint64_t offset, const char* why) {
+  return Error(Errc::malformed, why).file(source.name()).offset(offset);
+}
+
+Error wrong_crc(const Source& source, const Data& data, std::uint32_t found) {
+  return Error(Errc::checksum, "an entry of a zip file is damaged")
+      .file(source.name())
+      .offset(data.offset)
+      .expected("CRC-32 " + std::to_string(data.crc))
+      .found(std::to_string(found));
+}
+
+Gzip::Gzip(const SourcePtr& source, std::uint64_t most) : inflated_(std::make_shared<InflatedSource>(source, most)) {}
+
+Result<std::size_t> Gzip::next(std::span<std::byte> out) { return inflated_->pass(out); }
+
+SourcePtr Gzip::source() const { return inflated_; }
+
+bool is_gzip(std::span<const std::byte> head) noexcept {
+  return head.size() >= 3 && head[0] == std::byte{0x1f} && head[1] == std::byte{0x8b} && head[2] == std::byte{8};
+}
+
+std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> room) noexcept {
+  z_stream z{};
+  if (!is_gzip(head) || room.empty() || inflateInit2(&z, 15 + 16) != Z_OK) return {};
+  // zlib's interface has no const.
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(head.data()));
+  z.avail_in = static_cast<uInt>(std::min(head.size(), input_size));
+  z.next_out = reinterpret_cast<Bytef*>(room.data());
+  z.avail_out = static_cast<uInt>(std::min(room.size(), input_size));
+  const uInt all = z.avail_out;
+  inflate(&z, Z_SYNC_FLUSH);  // as far as there is something to inflate
+  const std::size_t made = all - z.avail_out;
+  inflateEnd(&z);
+  return room.first(made);
+}
+
+std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept {
+  return size == 0 ? crc : libdeflate_crc32(crc, data, size);  // to which no data at all is a new beginning
+}
+
+std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept {
+  return static_cast<std::uint32_t>(::crc32_combine(a, b, static_cast<z_off_t>(length_of_b)));
+}
+
+}  // namespace gzip
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,133 @@
+// The bytes of an entry: at once, or as a Source.
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/meter.hpp"
+#include "encodings/gzip/inflate.hpp"
+#include "records.hpp"
+#include "zip.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace zip {
+
+using gzip::Data;
+using gzip::Inflater;
+using gzip::piece_size;
+using gzip::wrong_crc;
+
+namespace {
+
+/// An entry's name in messages.
+std::string name_of(const Source& source, const Entry& entry) { return source.name() + ": " + std::string(entry.name); }
+
+class StoredSource final : public gzip::EntrySource {
+ public:
+  using EntrySource::EntrySource;
+  std::span<const std::byte> view() const noexcept override {
+    const auto all = source_->view();
+    if (all.empty()) return {};
+    return all.subspan(static_cast<std::size_t>(data_.offset), static_cast<std::size_t>(data_.size));
+  }
+  bool view_is_private() const noexcept override { return source_->view_is_private(); }
+
+ private:
+  Status read(std::uint64_t offset, std::span<std::byte> out) const override {
+    return source_->read_at(data_.offset + offset, out);
+  }
+};
+
+Error unsupported(const Source& source, const Entry& entry) {
+  return Error(Errc::unsupported, "a zip entry that is neither stored nor deflated")
+      .file(source.name())
+      .offset(entry.header)
+      .path(std::string(entry.name))
+      .found("method " + std::to_string(entry.method));
+}
+
+}  // namespace
+
+Result<Bytes> Directory::read(const Entry& entry, std::uint64_t limit) const {
+  return guarded(source_->name(), [&]() -> Result<Bytes> {
+    if (entry.method != stored && entry.method != deflated) return unsupported(*source_, entry);
+    if (entry.size > limit || entry.size > std::numeric_limits<std::size_t>::max()) {
+      return Error(Errc::limit, "an entry of a zip file is too large")
+          .file(source_->name())
+          .offset(entry.header)
+          .path(std::string(entry.name))
+          .expected("at most " + std::to_string(limit) + " bytes")
+          .found(std::to_string(entry.size));
+    }
+    STELE_TRY_ASSIGN(const std::uint64_t offset, data(entry));
+    const Data data{offset, entry.compressed, entry.size, entry.crc};
+    Bytes bytes(static_cast<std::size_t>(entry.size));
+    if (entry.method == deflated) {
+      Inflater inflater(*source_, data);
+      STELE_TRY(inflater.make(bytes.span()));
+      STELE_TRY(inflater.finish());
+      return bytes;
+    }
+    std::uint32_t crc = 0;
+    for (std::size_t at = 0; at < bytes.size();) {
+      const auto piece = bytes.span().subspan(at, std::min(bytes.size() - at, piece_size));
+      STELE_TRY(source_->read_at(offset + at, piece));
+      crc = crc32(crc, piece.data(), piece.size());
+      at += piece.size();
+    }
+    if (crc != entry.crc) return wrong_crc(*source_, data, crc);
+    return bytes;
+  });
+}
+
+Result<Report> Directory::check(Meter& meter, const std::function<bool(const Entry&)>& skip) const {
+  return guarded(source_->name(), [&]() -> Result<Report> {
+    Report report;
+    report.add(Report::What::unchecked, "zip records",
+               "times, versions, attributes, comments, padding: no load reads them");
+    Bytes room(piece_size);
+    for (const Entry& entry : entries_) {
+      if (skip && skip(entry)) continue;
+      if (entry.method != stored && entry.method != deflated) {
+        report.add(Report::What::unchecked, entry.name, "a zip entry that is neither stored nor deflated");
+        continue;
+      }
+      STELE_TRY_ASSIGN(const std::uint64_t offset, data(entry));
+      const Data data{offset, entry.compressed, entry.size, entry.crc};
+      Inflater inflater(*source_, data);
+      std::uint32_t crc = 0;
+      auto status = [&]() -> Status {
+        for (std::uint64_t at = 0; at < entry.size;) {
+          const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(entry.size - at, room.size()));
+          const auto piece = room.span().first(n);
+          STELE_TRY(entry.method == deflated ? inflater.make(piece) : source_->read_at(offset + at, piece));
+          if (entry.method == stored) crc = crc32(crc, piece.data(), n);
+          STELE_TRY(meter.add(n));
+          at += n;
+        }
+        if (entry.method == deflated) return inflater.finish();
+        return crc == entry.crc ? Status() : wrong_crc(*source_, data, crc);
+      }();
+      if (!status) return std::move(status).error().path(std::string(entry.name));
+    }
+    return report;
+  });
+}
+
+Result<SourcePtr> Directory::open(const Entry& entry) const {
+  return guarded(source_->name(), [&]() -> Result<SourcePtr> {
+    if (entry.method != stored && entry.method != deflated) return unsupported(*source_, entry);
+    STELE_TRY_ASSIGN(const std::uint64_t offset, data(entry));
+    const Data data{offset, entry.compressed, entry.size, entry.crc};
+    if (entry.size == 0) STELE_TRY(read(entry, 0));  // nobody will come to its end
+    std::string name = name_of(*source_, entry);
+    if (entry.method == stored) return SourcePtr(std::make_shared<StoredSource>(source_, std::move(name), data));
+    return SourcePtr(std::make_shared<gzip::InflatedSource>(source_, std::move(name), data));
+  });
+}
+
+}  // namespace zip
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

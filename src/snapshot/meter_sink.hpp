@@ -1,0 +1,25 @@
+// Counts the bytes of a leaf on their way to another sink.
+#pragma once
+
+#include "base/meter.hpp"
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// Passes pieces on and meters them.
+class MeterSink final : public PieceSink {
+ public:
+  MeterSink(PieceSink& next, Meter& meter) : next_(next), meter_(meter) {}
+  std::byte* place(std::uint64_t offset, std::size_t size) override { return next_.place(offset, size); }
+  Status piece(std::span<const std::byte> bytes) override;
+
+ private:
+  PieceSink& next_;
+  Meter& meter_;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
