@@ -1,9 +1,10 @@
-// The handwritten digits of Burn's web example (https://burn.dev, examples/mnist-inference-web): the model is written
-// in Rust and was trained there; here its files are loaded into a mirror of it and run.
+// Runs the model of Burn's web example (https://burn.dev, examples/mnist-inference-web). The model is written in Rust
+// and was trained there. Here its files are loaded into C++ classes with the same fields.
 //
 //     mnist DATA FILE...
 //
-// DATA is examples/data; each FILE a model.bin of Burn 0.21 or a model.bpk of 0.22, from that example's folder.
+// DATA is examples/data. Each FILE is a model.bin of Burn 0.21 or a model.bpk of 0.22, from that example's folder.
+// Without a FILE, the program only draws a digit. `make demo BURN="FILE..."` runs it.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -201,7 +202,7 @@ void draw(const Planes& image) {
 int main(int argc, char** argv) try {
   const std::vector<Digit> digits = read_digits(std::string(argc > 1 ? argv[1] : "examples/data") + "/digits-test.bin");
   draw(digits[0].image);
-  if (argc < 3) std::puts("mnist DATA FILE...: wants model.bin or model.bpk of Burn's examples/mnist-inference-web");
+  if (argc < 3) std::puts("No model was loaded: name a model.bin or model.bpk of Burn's examples/mnist-inference-web.");
   for (const std::string& path : std::vector<std::string>(argv + std::min(argc, 2), argv + argc)) {
     const auto format = stele::format_of_content(*stele::open_file(path).value()).value();
     const Model model = stele::load<Model>(path).value();  // whichever format it is

@@ -208,7 +208,9 @@ int main(int argc, char** argv) try {
   const std::string path = std::filesystem::temp_directory_path() / "stele-resume.zip";
   std::filesystem::remove(path);
 
-  // The run that is not interrupted. It only leaves checkpoints behind it.
+  std::puts("Trains with Adam, saves checkpoints into one archive, and resumes from one of them.");
+
+  // The run without interruption. It only saves checkpoints.
   Training whole = start(images);
   print("before", whole.network, test);
   for (const int steps : {100, 200, 300}) {
