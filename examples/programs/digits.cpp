@@ -30,7 +30,7 @@ namespace {
 
 using Vector = std::vector<float>;
 
-// A class with private members: the macro lists what is recorded.
+// A class with private members: the macro lists the recorded fields.
 class Linear {
  public:
   Vector operator()(const Vector& x) const {
@@ -47,7 +47,7 @@ class Linear {
  private:
   stele::Param<stele::Tensor<float, 2>> weight;
   std::optional<stele::Param<stele::Tensor<float, 1>>> bias;  // hidden.1 was trained without one
-  mutable std::atomic<std::uint64_t> calls_{0};               // not listed, cannot be copied: no part of the record
+  mutable std::atomic<std::uint64_t> calls_{0};               // not listed, so not recorded
 
   STELE_MODULE(Linear, weight, bias)
 
@@ -56,7 +56,7 @@ class Linear {
   Linear(Linear&& other) noexcept : weight(std::move(other.weight)), bias(std::move(other.bias)) {}
 };
 
-// Plain aggregates need no macro: tensors and modules are recorded, the rest are constants.
+// Plain aggregates need no macro: tensors and modules are recorded, other fields are constants.
 struct Normalize {
   std::vector<float> mean;
   std::vector<float> scale;
@@ -113,7 +113,7 @@ double accuracy(const Digits& model, const Images& images) {
   return static_cast<double>(right) / static_cast<double>(images.count);
 }
 
-/// The largest difference of any parameter of two models.
+/// Returns the largest difference of any parameter of two models.
 double largest_error(const Digits& a, const Digits& b) {
   const stele::Snapshot left = stele::snapshot_of(a).value();
   const stele::Snapshot right = stele::snapshot_of(b).value();
@@ -128,7 +128,7 @@ double largest_error(const Digits& a, const Digits& b) {
   return largest;
 }
 
-/// Median of nine runs, in microseconds.
+/// Returns the median of nine runs, in microseconds.
 double microseconds(auto work) {
   std::array<double, 9> times{};
   for (double& t : times) {
