@@ -1,6 +1,6 @@
 # Every target installs what it needs (Debian 12, as root) and builds below build/.
 #
-#   make demo                 build and run the programs of examples/; mnist with Burn's files where they are there
+#   make demo                 build and run two programs of examples/programs/, and list the tensors of a saved file
 #   make test                 build with g++ and run all tests
 #   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
@@ -43,12 +43,22 @@ deps-build:
 deps-embedded:
 	@tools/deps.sh embedded
 
+# ALL=1: at every precision. BURN="FILE...": runs mnist too, on model.bin or model.bpk of Burn's mnist-inference-web.
+ALL ?=
+BURN ?=
 demo: deps-build
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target digits resume mnist
-	build/release/examples/digits examples/data
+	cmake --build --preset release -j $(JOBS) --target digits resume example_inspect $(if $(BURN),mnist)
+	@rm -rf build/demo
+	build/release/examples/digits examples/data --files build/demo $(if $(ALL),--all)
 	build/release/examples/resume examples/data
-	build/release/examples/mnist examples/data $(wildcard ../shared/fixtures/burn/mnist-web*)
+	$(if $(BURN),build/release/examples/mnist examples/data $(BURN))
+	build/release/examples/inspect build/demo/binary-native.stele
+	@echo
+	@echo "Next: build/release/examples/inspect FILE   lists any other file in build/demo"
+	@echo "      make demo ALL=1                       saves at every precision"
+	@echo "      examples/save_and_load.cpp            is the first of eight small examples"
+	@echo "      docs/index.md                         lists all pages by task"
 
 test: check-dev
 

@@ -1,5 +1,10 @@
-// A digits classifier, trained in Python, loaded from safetensors without having been initialised; then recorded by
-// every recorder at four precisions, loaded back and tried again. `make demo` runs it.
+// Loads a digits classifier that was trained in Python, saves it with every recorder, loads each file and classifies
+// the test images again. `make demo` runs it.
+//
+//     digits [DATA] [--all] [--files FOLDER]
+//
+// DATA is examples/data. --all saves at every precision. --files keeps the saved files in FOLDER,
+// which must be new or empty.
 #include <algorithm>
 #include <array>
 #include <atomic>
@@ -7,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -24,7 +30,7 @@ namespace {
 
 using Vector = std::vector<float>;
 
-// A class with private members: the macro lists what is recorded.
+// A class with private members: the macro lists the recorded fields.
 class Linear {
  public:
   Vector operator()(const Vector& x) const {
@@ -41,7 +47,7 @@ class Linear {
  private:
   stele::Param<stele::Tensor<float, 2>> weight;
   std::optional<stele::Param<stele::Tensor<float, 1>>> bias;  // hidden.1 was trained without one
-  mutable std::atomic<std::uint64_t> calls_{0};               // not listed, cannot be copied: no part of the record
+  mutable std::atomic<std::uint64_t> calls_{0};               // not listed, so not recorded
 
   STELE_MODULE(Linear, weight, bias)
 
@@ -50,7 +56,7 @@ class Linear {
   Linear(Linear&& other) noexcept : weight(std::move(other.weight)), bias(std::move(other.bias)) {}
 };
 
-// Plain aggregates need no macro: tensors and modules are recorded, the rest are constants.
+// Plain aggregates need no macro: tensors and modules are recorded, other fields are constants.
 struct Normalize {
   std::vector<float> mean;
   std::vector<float> scale;
@@ -107,7 +113,7 @@ double accuracy(const Digits& model, const Images& images) {
   return static_cast<double>(right) / static_cast<double>(images.count);
 }
 
-/// The largest difference of any parameter of two models.
+/// Returns the largest difference of any parameter of two models.
 double largest_error(const Digits& a, const Digits& b) {
   const stele::Snapshot left = stele::snapshot_of(a).value();
   const stele::Snapshot right = stele::snapshot_of(b).value();
@@ -122,7 +128,7 @@ double largest_error(const Digits& a, const Digits& b) {
   return largest;
 }
 
-/// Median of nine runs, in microseconds.
+/// Returns the median of nine runs, in microseconds.
 double microseconds(auto work) {
   std::array<double, 9> times{};
   for (double& t : times) {
@@ -146,13 +152,16 @@ struct Demo {
   Digits model;
   Images images;
   std::filesystem::path folder;
+  bool all_precisions = false;
   stele::LoadOptions options{};
 
-  /// One row: record, measure, load back, classify.
+  /// Prints one row: saves the model, measures the file, loads it and classifies the images.
   template <class Recorder>
   void row(const char* recorder_name, const char* precision, const Recorder& recorder) {
-    const std::string path =
-        folder / (std::string(recorder_name) + "-" + precision + std::string(recorder.format().extension()));
+    std::string file = std::string(recorder_name) + "-" + precision;
+    std::replace(file.begin(), file.end(), ' ', '-');
+    std::replace(file.begin(), file.end(), '.', '-');
+    const std::string path = folder / (file + std::string(recorder.format().extension()));
     stele::Bytes memory;
     std::size_t size = 0;
     if constexpr (requires { recorder.record(model).value().size(); }) {
@@ -174,10 +183,11 @@ struct Demo {
                 microseconds([&] { load(snapshot); }));
   }
 
-  /// A recorder at all four precisions.
+  /// Prints one row, or one for each of the four precisions.
   template <class Make>
   void rows(const char* recorder_name, Make recorder) {
     row(recorder_name, "native", recorder(stele::NativePrecision{}));
+    if (!all_precisions) return;
     row(recorder_name, "double", recorder(stele::DoublePrecision{}));
     row(recorder_name, "half", recorder(stele::HalfPrecision{}));
     row(recorder_name, "bfloat16", recorder(stele::BrainPrecision{}));
@@ -187,14 +197,25 @@ struct Demo {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const std::string data = argc > 1 ? argv[1] : "examples/data";
+  std::string data = "examples/data";
+  std::filesystem::path kept;
+  bool all_precisions = false;
+  for (int i = 1; i < argc; ++i) {
+    if (std::strcmp(argv[i], "--all") == 0) {
+      all_precisions = true;
+    } else if (std::strcmp(argv[i], "--files") == 0 && i + 1 < argc) {
+      kept = argv[++i];
+    } else {
+      data = argv[i];
+    }
+  }
   auto images = read_images(data + "/digits-test.bin");
   if (!images) {
     std::fprintf(stderr, "cannot read %s/digits-test.bin\n", data.c_str());
     return 1;
   }
 
-  // No Digits has been initialised: shapes, the number of layers and the missing bias all come from the file.
+  // No Digits was initialised before: shapes, the number of layers and the missing bias come from the file.
   stele::Report report;
   Digits model = stele::load<Digits>(data + "/digits.safetensors", {}, &report).value();
   std::printf("Loaded %s/digits.safetensors (%zu tensors, all applied: %s)\n\n%s\n", data.c_str(), report.size(),
@@ -202,10 +223,16 @@ int main(int argc, char** argv) try {
               stele::summary(model).c_str());
   std::printf("Accuracy on %zu test images: %.2f %%\n\n", images->count, 100 * accuracy(model, *images));
 
-  Demo demo{std::move(model), std::move(*images), std::filesystem::temp_directory_path() / "stele-digits"};
+  const auto temporary = std::filesystem::temp_directory_path() / "stele-digits";
+  Demo demo{std::move(model), std::move(*images), kept.empty() ? temporary : kept, all_precisions};
+  if (kept.empty()) std::filesystem::remove_all(temporary);
   std::filesystem::create_directories(demo.folder);
+  if (!std::filesystem::is_empty(demo.folder)) {
+    std::fprintf(stderr, "%s is not empty: name a new or empty folder\n", demo.folder.c_str());
+    return 1;
+  }
   std::printf("recorder      precision        size   largest err   accuracy       open          load\n");
-  // Every recorder there is; another one is another line.
+  // Every recorder of the library, some with several encodings.
   demo.rows("binary", []<class P>(P) { return stele::BinaryRecorder<P>(); });
   demo.rows("compressed", []<class P>(P) { return stele::CompressedRecorder<P>(); });
   demo.rows("bytes", []<class P>(P) { return stele::BytesRecorder<P>(); });
@@ -220,7 +247,7 @@ int main(int argc, char** argv) try {
   demo.rows("json", []<class P>(P) {
     return stele::JsonRecorder<P>(stele::JsonFormat({.encoding = stele::JsonEncoding::plain}));
   });
-  demo.rows("json text", []<class P>(P) {  // numbers that a person can read
+  demo.rows("json text", []<class P>(P) {  // tensors as decimal numbers
     return stele::JsonRecorder<P>(
         stele::JsonFormat({.encoding = stele::JsonEncoding::plain, .pretty = true, .numbers_up_to = UINT64_MAX}));
   });
@@ -228,7 +255,7 @@ int main(int argc, char** argv) try {
   demo.rows("samediff", []<class P>(P) { return stele::SameDiffRecorder<P>(); });
   demo.rows("sdnb", []<class P>(P) { return stele::SameDiffRecorder<P>(stele::SameDiffContainer::sdnb); });
   demo.rows("sdz", []<class P>(P) { return stele::SameDiffRecorder<P>(stele::SameDiffContainer::sdz); });
-  // These files do not say the names of their tensors.
+  // Burn's .bin files and Paddle's files store tensors by position, without names.
   demo.options.layout = stele::layout_of(stele::snapshot_of(demo.model).value()).value();
   const auto burn = [&](const char* name, stele::BurnEncoding encoding, bool gzip) {
     const stele::BurnFormat format({.encoding = encoding, .gzip = gzip, .schema = stele::schema_of<Digits>()});
@@ -244,11 +271,12 @@ int main(int argc, char** argv) try {
   demo.rows("paddle folder",
             []<class P>(P) { return stele::PaddleRecorder<P>(stele::PaddleFormat({.folder = true})); });
   demo.options.layout.reset();
-  // NNEF has no bfloat16, and says what the small integers of a quantized tensor stand for.
+  // NNEF has no bfloat16. It stores quantized tensors with their range.
   demo.options.dequantize = true;
   const auto nnef = [&](const char* name, stele::NnefOptions how) {
     const stele::NnefFormat format(how);
     demo.row(name, "native", stele::NnefRecorder<>(format));
+    if (!all_precisions) return;
     demo.row(name, "double", stele::NnefRecorder<stele::DoublePrecision>(format));
     demo.row(name, "half", stele::NnefRecorder<stele::HalfPrecision>(format));
     demo.row(name, "8 bits", stele::NnefRecorder<stele::Quantized8>(format));
@@ -256,7 +284,7 @@ int main(int argc, char** argv) try {
   };
   nnef("nnef", {});
   nnef("nnef.tgz", {.container = stele::NnefContainer::tgz});
-  std::filesystem::remove_all(demo.folder);
+  if (kept.empty()) std::filesystem::remove_all(demo.folder);
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s\n", e.what());

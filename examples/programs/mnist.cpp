@@ -1,9 +1,10 @@
-// The handwritten digits of Burn's web example (https://burn.dev, examples/mnist-inference-web): the model is written
-// in Rust and was trained there; here its files are loaded into a mirror of it and run.
+// Runs the model of Burn's web example (https://burn.dev, examples/mnist-inference-web). The model is written in Rust
+// and was trained there. Here its files are loaded into C++ classes with the same fields.
 //
 //     mnist DATA FILE...
 //
-// DATA is examples/data; each FILE a model.bin of Burn 0.21 or a model.bpk of 0.22, from that example's folder.
+// DATA is examples/data. Each FILE is a model.bin of Burn 0.21 or a model.bpk of 0.22, from that example's folder.
+// Without a FILE, the program only draws a digit. `make demo BURN="FILE..."` runs it.
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -27,7 +28,7 @@ using Vector = std::vector<float>;
 template <int Rank>
 using Param = stele::Param<stele::Tensor<float, Rank>>;
 
-/// Channels of square images, one behind the other.
+/// Square images, one for each channel, one after another.
 struct Planes {
   std::size_t side = 0;
   Vector values{};
@@ -37,8 +38,8 @@ struct Planes {
   const float* plane(std::size_t channel) const { return &values[channel * side * side]; }
 };
 
-// The mirror: names as in Rust. A .bin counts fields without naming them, so burn_layout says where Rust has more than
-// what is recorded; all other files load without it, and without the plain numbers of BatchNorm.
+// These classes have the field names of the Rust modules. A .bin file stores fields by position, so burn_layout lists
+// the Rust fields that are not recorded. All other files load without it.
 
 struct Linear {
   Param<2> weight;  // [in, out]
@@ -62,7 +63,7 @@ struct Conv2d {
   static constexpr stele::Attribute stele_attributes[] = {
       stele::burn_layout("weight, bias, stride[2], kernel_size[2], dilation[2], groups, padding")};
 
-  /// Steps of one, without padding.
+  /// Convolves with steps of one, without padding.
   Planes operator()(const Planes& x) const {
     const auto [outputs, inputs, height, width] = weight->shape();
     Planes y{x.side - height + 1, {}};
@@ -85,7 +86,7 @@ struct Conv2d {
 
 struct BatchNorm {
   Param<1> gamma, beta, running_mean, running_var;
-  double momentum = 0.1, epsilon = 1e-5;  // constants: no record says them
+  double momentum = 0.1, epsilon = 1e-5;  // constants: not recorded
 
   void operator()(Planes& x) const {
     for (std::size_t c = 0; c < x.count(); ++c) {
@@ -101,7 +102,7 @@ struct ConvBlock {
 
   static constexpr stele::Attribute stele_attributes[] = {stele::burn_layout("conv, norm, pool, activation")};
 
-  /// Of each channel the largest of every 2×2 pixels, and no less than 0.
+  /// Returns the largest of each 2×2 pixels of every channel, at least 0.
   Planes operator()(const Planes& x) const {
     Planes y = conv(x);
     norm(y);
@@ -132,7 +133,7 @@ struct Model {
     int digit = 0;
     float chance = 0;
   };
-  /// Of pixels from 0 to 255.
+  /// Takes pixels from 0 to 255.
   Answer operator()(Planes image) const {
     for (float& v : image.values) v = (v / 255 - 0.1307F) / 0.3081F;
     const Vector y = fc3(gelu(fc2(gelu(fc1(conv2(conv1(image)).values)))));
@@ -143,7 +144,7 @@ struct Model {
   }
 };
 
-/// As MNIST has them: 20×20 pixels with sharp strokes, their centre of mass in the middle of 28×28.
+/// Returns a digit as in MNIST: 20×20 pixels with sharp strokes, their center of mass in the middle of 28×28.
 Planes enlarged(const std::uint8_t* pixels) {
   constexpr std::size_t small = 8, box = 20, side = 28;
   Vector scaled(box * box);
@@ -160,7 +161,7 @@ Planes enlarged(const std::uint8_t* pixels) {
       return std::lerp(static_cast<float>(from[next]), static_cast<float>(from[next + 1]), t);
     };
     const float ink = std::lerp(across(0), across(small), below);
-    scaled[i] = 255 * std::clamp((ink - 4) / 8, 0.0F, 1.0F);  // 16 is the most
+    scaled[i] = 255 * std::clamp((ink - 4) / 8, 0.0F, 1.0F);  // the largest ink is 16
     mass += scaled[i];
     down += scaled[i] * static_cast<float>(i / box);
     right += scaled[i] * static_cast<float>(i % box);
@@ -179,7 +180,7 @@ struct Digit {
   int label = 0;
 };
 
-/// examples/data/README.md says what lies where.
+/// Reads the test images. examples/data/README.md describes the file.
 std::vector<Digit> read_digits(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   const std::vector<std::uint8_t> bytes(std::istreambuf_iterator<char>(file), {});
@@ -201,10 +202,10 @@ void draw(const Planes& image) {
 int main(int argc, char** argv) try {
   const std::vector<Digit> digits = read_digits(std::string(argc > 1 ? argv[1] : "examples/data") + "/digits-test.bin");
   draw(digits[0].image);
-  if (argc < 3) std::puts("mnist DATA FILE...: wants model.bin or model.bpk of Burn's examples/mnist-inference-web");
+  if (argc < 3) std::puts("No model was loaded: name a model.bin or model.bpk of Burn's examples/mnist-inference-web.");
   for (const std::string& path : std::vector<std::string>(argv + std::min(argc, 2), argv + argc)) {
     const auto format = stele::format_of_content(*stele::open_file(path).value()).value();
-    const Model model = stele::load<Model>(path).value();  // whichever format it is
+    const Model model = stele::load<Model>(path).value();  // the format follows from the content
     const auto [digit, chance] = model(digits[0].image);
     const auto right = std::count_if(digits.begin(), digits.end(),
                                      [&](const Digit& each) { return model(each.image).digit == each.label; });

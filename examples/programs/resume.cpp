@@ -1,6 +1,6 @@
-// Trains a small network on handwritten digits and saves it on the way into one archive: parameters, both moments of
-// Adam, learning-rate schedule and counts, one tag for each checkpoint. Then goes on from the archive alone, and checks
-// that this ends, bit for bit, where the run ends that was not interrupted.
+// Trains a small network on handwritten digits and saves checkpoints into one archive: parameters, both moments of
+// Adam, learning-rate schedule and counts, with one tag for each checkpoint. Then it resumes from the archive alone,
+// and checks that the resumed run ends with the same bits as the run without interruption.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -40,7 +40,7 @@ struct Network {
   std::vector<float> mean;  // of each pixel; not trained
   Layer first, second;
 
-  /// The logits of an image; `a` gets what the hidden layer gives.
+  /// The logits of an image; `a` receives the output of the hidden layer.
   std::array<float, outputs> operator()(std::span<const float, inputs> x, std::array<float, hidden>& a) const {
     std::array<float, outputs> y{};
     first(x, a);
@@ -84,7 +84,7 @@ Images read_images(const std::string& path) {
   return {{all.begin() + 16, labels}, {labels, all.end()}};
 }
 
-// All that it takes to go on training.
+// The complete state of a training run.
 struct Training {
   Network network, m, v;
   stele::TrainingConfig config;
@@ -98,12 +98,12 @@ Training start(const Images& images) {
   for (Layer* layer : {&t.network.first, &t.network.second}) {
     for (float& w : layer->weight) w = (static_cast<float>(random() % 20001) - 10000) / 40000;
   }
-  // Half the rate after each 200 steps.
+  // Halves the rate after every 200 steps.
   t.config.updater = stele::updaters::adam(stele::schedules::step(stele::ScheduleType::iteration, 4e-3, 0.5, 200));
   return t;
 }
 
-/// Into the archive, as a tag of its own.
+/// Saves a checkpoint into the archive, under a new tag.
 void save(const Training& t, const std::string& path, const std::string& tag) {
   stele::Checkpoint checkpoint{stele::snapshot_of(t.network).value()};  // borrows: nothing is copied
   checkpoint.optimizer.set("M", t.m).value();
@@ -117,7 +117,7 @@ void save(const Training& t, const std::string& path, const std::string& tag) {
   }
 }
 
-/// Nothing is initialised first: structure and shapes come from the archive.
+/// Loads a checkpoint. Structure and shapes come from the archive.
 Training resume(const std::string& path, const std::string& tag) {
   const stele::Checkpoint checkpoint = stele::open_archive(path, tag).value();
   Training t;
@@ -128,7 +128,7 @@ Training resume(const std::string& path, const std::string& tag) {
   return t;
 }
 
-/// Adds the gradient of one image's cross entropy, which is returned.
+/// Adds the gradient of one image's cross entropy, and returns the cross entropy.
 float backward(const Network& n, Network& gradient, std::span<const float, inputs> x, std::size_t label) {
   std::array<float, hidden> a{}, da{};
   std::array<float, outputs> y = n(x, a);
@@ -151,7 +151,7 @@ float backward(const Network& n, Network& gradient, std::span<const float, input
   return loss;
 }
 
-/// Up to this many steps of Adam in all. Which images a step takes follows from the count alone.
+/// Runs Adam up to step `steps`. The number of a step selects its images.
 void train(Training& t, const Images& images, std::int64_t steps) {
   const auto passes = static_cast<std::int64_t>(images.labels.size() / batch);
   const stele::TrainingObject& adam = t.config.updater;
@@ -208,7 +208,9 @@ int main(int argc, char** argv) try {
   const std::string path = std::filesystem::temp_directory_path() / "stele-resume.zip";
   std::filesystem::remove(path);
 
-  // The run that is not interrupted. It only leaves checkpoints behind it.
+  std::puts("Trains with Adam, saves checkpoints into one archive, and resumes from one of them.");
+
+  // The run without interruption. It only saves checkpoints.
   Training whole = start(images);
   print("before", whole.network, test);
   for (const int steps : {100, 200, 300}) {
@@ -223,7 +225,7 @@ int main(int argc, char** argv) try {
   train(whole, images, 600);
   print("after 600 steps", whole.network, test);
 
-  // What is no longer wanted goes; arrays that other tags share with it stay.
+  // Removes a tag. Arrays that other tags share with it stay.
   const auto before = std::filesystem::file_size(path);
   stele::remove_archive_tag(path, "step-100").value();
   std::printf("  step-100 removed: %ju bytes less\n", std::uintmax_t{before - std::filesystem::file_size(path)});
