@@ -1,4 +1,6 @@
 // JSON records for tests/interop/json_records.py: interop_json write FOLDER, or read FOLDER.
+// For tests/interop/check_stele.py, interop_json stele FOLDER FILES... writes the Nth file, which may have any format,
+// as N.json and N.json.zst, and a file that is not `.stele` as N.stele and N.compressed.stele.
 #include <cstdio>
 #include <cstring>
 #include <string>
@@ -66,7 +68,17 @@ bool same(const Model& a, const Model& b) {
 }  // namespace
 
 int main(int argc, char** argv) try {
-  const std::string order = argc == 3 ? argv[1] : "";
+  const std::string order = argc == 3 || (argc > 3 && argv[1] == std::string("stele")) ? argv[1] : "";
+  for (int i = 3; i < argc && order == "stele"; ++i) {
+    const std::string to = argv[2] + std::string("/") + std::to_string(i - 3);
+    const Snapshot record = open(std::string(argv[i])).value();
+    save(record, to + ".json").value();
+    save(record, to + ".json.zst").value();
+    if (std::string_view(argv[i]).ends_with(".stele")) continue;
+    save(record, to + ".stele").value();
+    CompressedRecorder<>().record(record, to + ".compressed.stele").value();
+  }
+  if (order == "stele") return 0;
   if (order == "write") {
     for (const Kind& kind : kinds) {
       JsonRecorder<>(JsonFormat(kind.options)).record(model(), argv[2] + std::string("/") + kind.name).value();
@@ -74,7 +86,7 @@ int main(int argc, char** argv) try {
     return 0;
   }
   if (order != "read") {
-    std::fprintf(stderr, "usage: interop_json write|read FOLDER\n");
+    std::fprintf(stderr, "usage: interop_json write|read FOLDER, or stele FOLDER FILES...\n");
     return 2;
   }
   const Model expected = model();

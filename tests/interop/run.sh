@@ -79,6 +79,16 @@ archive_golden() {
   "$PYTHON" tests/interop/make_golden_archive.py --check tests/data/archive
 }
 
+# The golden files, and `.stele` files that the library writes from the records of other formats.
+stele_read() {
+  program interop_json || return
+  local files=("$work/every.json" tests/data/evolution/*.{bpk,safetensors,zip} tests/data/burn/*/*.{bpk,mpk})
+  mapfile -t -O ${#files[@]} files < <(find tests/data -name '*.stele' | sort)
+  mkdir -p "$work/stele" && "$PYTHON" tests/interop/check_stele.py write "$work/every.json" || return
+  "$STELE_BUILD/tests/interop_json" stele "$work/stele" "${files[@]}" || return
+  "$PYTHON" tests/interop/check_stele.py check "$work/stele" "${files[@]}"
+}
+
 step "the versions asked for" "$PYTHON" - <<'PYTHON'
 import importlib.metadata, pathlib, sys
 wrong = []
@@ -99,6 +109,7 @@ step "safetensors: shards that huggingface_hub splits" shards_read
 step "archives: golden files" archive_golden
 step "JSON: records that we write, by Python, zstd and pyzstd" json_written
 step "JSON: records that these write" json_read
+step ".stele: files read by Python, as docs/formats/stele.md describes them" stele_read
 step "NNEF: what we write, read by the package and its C++ library" nnef_written
 step "NNEF: what the package writes, and files by hand" nnef_read
 step "NNEF: models of the package, written again" nnef_copied
