@@ -70,7 +70,7 @@ void run(bool save, const Recorder& recorder, const std::string& path, const Lar
   if (save) {
     recorder.record(model, path, save_options()).value();
   } else {
-    const Large loaded = recorder.template load_module<Large>(path).value();
+    const Large loaded = recorder.template load<Large>(path).value();
     if (loaded.layers[layers - 1].weight->shape()[0] != width) std::exit(1);
   }
 }

@@ -157,9 +157,7 @@ template <class Recorder, class M>
 Timed load(const std::string& path, unsigned threads) {
   stele::LoadOptions options;
   options.threads = threads;
-  return [path, options] {
-    return milliseconds([&] { return Recorder().template load_module<M>(path, options).value(); });
-  };
+  return [path, options] { return milliseconds([&] { return Recorder().template load<M>(path, options).value(); }); };
 }
 
 /// Opens a mapping, finds the first tensor and looks at its first byte.
@@ -314,7 +312,7 @@ void config_to_bytes(benchmark::State& state) {
 void config_from_bytes(benchmark::State& state) {
   const stele::Bytes bytes = stele::BytesRecorder<>{}.record(workload::Config{}).value();
   for (auto _ : state) {
-    benchmark::DoNotOptimize(stele::BytesRecorder<>{}.load_module<workload::Config>(bytes.span()).value());
+    benchmark::DoNotOptimize(stele::BytesRecorder<>{}.load<workload::Config>(bytes.span()).value());
   }
 }
 void config_copy(benchmark::State& state) {

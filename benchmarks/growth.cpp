@@ -77,9 +77,8 @@ void add(const std::string& kind) {
     per_tensor(state, count, [&] { return milliseconds([&] { return opened.find(name)->size(); }); });
   });
   one("load", [=](benchmark::State& state, std::size_t count) {
-    per_tensor(state, count, [&] {
-      return milliseconds([&] { return recorder.template load_module<workload::List>(file).value(); });
-    });
+    per_tensor(state, count,
+               [&] { return milliseconds([&] { return recorder.template load<workload::List>(file).value(); }); });
   });
 }
 

@@ -57,10 +57,9 @@ int main() {
   count("open_binary", [] { opened = Binary().open(std::as_const(binary).span()).value(); });
   count("find", [] { from[0] = static_cast<float>(opened.find("tensors.1999")->size()); });
   count("load_binary",
-        [] { model = Binary().load_module<workload::List>(std::as_const(binary).span(), load_options()).value(); });
-  count("load_safetensors", [] {
-    model = Safetensors().load_module<workload::List>(std::as_const(safetensors).span(), load_options()).value();
-  });
+        [] { model = Binary().load<workload::List>(std::as_const(binary).span(), load_options()).value(); });
+  count("load_safetensors",
+        [] { model = Safetensors().load<workload::List>(std::as_const(safetensors).span(), load_options()).value(); });
   count("convert_to_half", [] {
     stele::convert(stele::DType::f32, reinterpret_cast<const std::byte*>(from.data()), stele::DType::f16,
                    reinterpret_cast<std::byte*>(to.data()), numbers);

@@ -18,10 +18,10 @@ struct Norm {
 template <>
 struct stele::attributes<Norm> {
   static constexpr stele::Attribute list[] = {
-      stele::alias("weight", "w"),    // its name in older files
-      stele::rename("bias", "beta"),  // its name in all files
-      stele::keep_default("gain"),    // may be missing from the file
-      stele::skip("strides"),         // not recorded
+      stele::attr::alias("weight", "w"),    // its name in older files
+      stele::attr::rename("bias", "beta"),  // its name in all files
+      stele::attr::keep_default("gain"),    // may be missing from the file
+      stele::attr::skip("strides"),         // not recorded
   };
 };
 

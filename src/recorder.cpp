@@ -190,34 +190,6 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   return without_losses(format, std::move(left), file, allow_loss, report);
 }
 
-}  // namespace
-
-From::~From() = default;
-
-Result<SourcePtr> From::open(std::string_view extension, const LoadOptions& options) const {
-  if (path_ == nullptr && source_ == nullptr) return Error(Errc::invalid_argument, "a load from a null source");
-  if (source_ != nullptr) {
-    if (!source_->is_folder() || source_->bundle() != nullptr) return source_;
-    return Error(Errc::invalid_argument, "a folder without a bundle").file(source_->name());
-  }
-  STELE_TRY_ASSIGN(SourcePtr source,
-                   open_any(location_of(with_extension(*path_, extension)), options.storage == Storage::view));
-  folder_ = source->is_folder() ? source : nullptr;
-  return source;
-}
-
-bool From::again() const {
-  // Attempts to read a folder. Each one after the first means that another save has finished meanwhile.
-  constexpr int max_attempts = 100;
-  if (folder_ == nullptr || attempts_ + 1 >= max_attempts) return false;
-  const auto gone = guarded([&] { return replaced(*folder_); });
-  if (!gone || !*gone) return false;
-  ++attempts_;
-  return true;
-}
-
-namespace {
-
 Error wrong_kind(bool folder, const std::string& name) {
   return Error(Errc::io, folder ? "a folder, where the format has files" : "a file, where the format has folders")
       .file(name);
@@ -299,22 +271,6 @@ class NoSink final : public Sink {
 
 }  // namespace
 
-std::string with_extension(const std::string& path, std::string_view extension) {
-  const std::size_t slash = path.find_last_of('/');
-  const std::size_t name = slash == std::string::npos ? 0 : slash + 1;
-  // A name in underscores is whole: Paddle's __params__.
-  if (const std::string_view leaf = std::string_view(path).substr(name);
-      leaf.starts_with("__") && leaf.ends_with("__")) {
-    return path;
-  }
-  // A dot that begins the name (".weights") is no extension.
-  const std::size_t dot = path.find_last_of('.');
-  if (path.size() == name || (dot != std::string::npos && dot > name)) return path;
-  const auto there = os::status(path);
-  if (there && there->kind != os::Kind::missing) return path;
-  return path + std::string(extension);
-}
-
 Result<Report> record_file(const Format& format, PrecisionSpec precision, const Object& object, const std::string& path,
                            const SaveOptions& options) {
   return guarded([&]() -> Result<Report> {
@@ -345,7 +301,7 @@ Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadO
 
 }  // namespace
 
-Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& options, Object target) {
+Result<Snapshot> open(Reader reader, const Input& from, const LoadOptions& options, Object target) {
   return guarded(from.name(), [&]() -> Result<Snapshot> {
     for (;;) {
       STELE_TRY_ASSIGN(const SourcePtr source,
@@ -361,7 +317,7 @@ Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& option
   });
 }
 
-Result<Report> load_in_place(Reader reader, const From& from, const TypeInfo& type, void* object,
+Result<Report> load_in_place(Reader reader, const Input& from, const TypeInfo& type, void* object,
                              const LoadOptions& options) {
   return guarded(from.name(), [&]() -> Result<Report> {
     for (bool partial = false;;) {
@@ -376,7 +332,7 @@ Result<Report> load_in_place(Reader reader, const From& from, const TypeInfo& ty
   });
 }
 
-Status load_fresh(Reader reader, const From& from, const TypeInfo& type, void* object, const LoadOptions& options,
+Status load_fresh(Reader reader, const Input& from, const TypeInfo& type, void* object, const LoadOptions& options,
                   Report* report) {
   return guarded(from.name(), [&]() -> Status {
     STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options, {&type, nullptr}));
@@ -405,7 +361,7 @@ Result<Report> Format::verify(SourcePtr source, const OpenContext& context) cons
   return report;
 }
 
-Result<Report> verify(const Format& format, const detail::From& from, const LoadOptions& options) {
+Result<Report> verify(const Format& format, const Input& from, const LoadOptions& options) {
   return detail::guarded(from.name(), [&]() -> Result<Report> {
     for (;;) {
       STELE_TRY_ASSIGN(SourcePtr source, from.open(format.extension(), options));

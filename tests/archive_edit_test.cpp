@@ -333,8 +333,8 @@ TEST_CASE("archive: modules") {
   net.a[0] = 11;
   good(recorder.append(net, path, "later", quick()));
   const auto first = recorder_of({.tag = "main"});
-  CHECK(image(good(recorder.load_module<Net>(path))) == image(net));
-  CHECK(good(first.load_module<Net>(path)).a[0] == 1);
+  CHECK(image(good(recorder.load<Net>(path))) == image(net));
+  CHECK(good(first.load<Net>(path)).a[0] == 1);
   Net live{Tensor<float, 1>({2}), Tensor<float, 1>({3})};
   good(first.load_into(live, path));
   CHECK(live.b[2] == 5);
@@ -348,10 +348,10 @@ TEST_CASE("archive: modules") {
   LoadOptions options;
   options.storage = storage::view;
   Report report;
-  const Net viewed = good(first.load_module<Net>(path, options, &report));
+  const Net viewed = good(first.load<Net>(path, options, &report));
   CHECK(report.count(Report::What::copied) == 0);
   CHECK(reinterpret_cast<std::uintptr_t>(viewed.a.span().data()) % 64 == 0);
-  CHECK(image(viewed) == image(good(first.load_module<Net>(path))));
+  CHECK(image(viewed) == image(good(first.load<Net>(path))));
 }
 
 namespace {

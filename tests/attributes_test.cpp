@@ -44,8 +44,8 @@ class InClass {
 
  private:
   One weight_{1};
-  static constexpr stele::Attribute stele_attributes[] = {stele::rename("weight_", "weight"),
-                                                          stele::type_name("Classy"), stele::version(4)};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::rename("weight_", "weight"),
+                                                          stele::attr::type_name("Classy"), stele::attr::version(4)};
   STELE_MODULE(InClass, weight_, gain)
 };
 // Aggregate: what could not be recorded is skipped, static members are no fields.
@@ -54,8 +54,8 @@ struct Plain {
   int* handle = nullptr;
   std::vector<int> strides;
   One gain{2};
-  static constexpr stele::Attribute stele_attributes[] = {stele::skip("handle"), stele::skip("strides"),
-                                                          stele::rename("gain", "a.b")};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::skip("handle"), stele::attr::skip("strides"),
+                                                          stele::attr::rename("gain", "a.b")};
 };
 struct SkippedInList {
   One weight{1};
@@ -71,7 +71,7 @@ BOOST_DESCRIBE_STRUCT(Described, (), (weight, extra))
 class RenamingBase {
  public:
   One w{1};
-  static constexpr stele::Attribute stele_attributes[] = {stele::rename("w", "weight")};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::rename("w", "weight")};
   STELE_MODULE(RenamingBase, w)
 };
 class OfRenamingBase : public RenamingBase {
@@ -88,7 +88,8 @@ struct SaidBase {
 };
 struct OfSaidBase : SaidBase {
   One gain{4};
-  static constexpr stele::Attribute stele_attributes[] = {stele::rename("late", "own"), stele::rename("gain", "g")};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::rename("late", "own"),
+                                                          stele::attr::rename("gain", "g")};
   STELE_MODULE_DERIVED(OfSaidBase, (SaidBase), gain)
 };
 struct OfInClass : InClass {
@@ -109,12 +110,12 @@ struct New {
 struct OldOuter {
   Old inner;
   One weight{5};
-  static constexpr stele::Attribute stele_attributes[] = {stele::version(1)};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::version(1)};
 };
 struct NewOuter {
   New inner;
   One weight{};
-  static constexpr stele::Attribute stele_attributes[] = {stele::version(2)};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::version(2)};
 };
 
 struct Same {
@@ -153,38 +154,38 @@ struct TwoNested {
 
 template <>
 struct stele::attributes<stele_test::Listed> {
-  static constexpr stele::Attribute list[] = {stele::rename("weight", "kernel"),
-                                              stele::skip("cache"),
-                                              stele::keep_default("gain"),
-                                              stele::alias("weight", "w"),
-                                              stele::alias("weight", "W"),
-                                              stele::type_name("demo.Listed"),
-                                              stele::version(3)};
+  static constexpr stele::Attribute list[] = {stele::attr::rename("weight", "kernel"),
+                                              stele::attr::skip("cache"),
+                                              stele::attr::keep_default("gain"),
+                                              stele::attr::alias("weight", "w"),
+                                              stele::attr::alias("weight", "W"),
+                                              stele::attr::type_name("demo.Listed"),
+                                              stele::attr::version(3)};
 };
 template <>
 struct stele::attributes<stele_test::Defaults> {
-  static constexpr stele::Attribute list[] = {stele::keep_default("tensor"), stele::keep_default("number"),
-                                              stele::keep_default("layer"),  stele::keep_default("list"),
-                                              stele::keep_default("choice"), stele::keep_default("maybe"),
-                                              stele::keep_default("shared")};
+  static constexpr stele::Attribute list[] = {stele::attr::keep_default("tensor"), stele::attr::keep_default("number"),
+                                              stele::attr::keep_default("layer"),  stele::attr::keep_default("list"),
+                                              stele::attr::keep_default("choice"), stele::attr::keep_default("maybe"),
+                                              stele::attr::keep_default("shared")};
 };
 template <>
 struct stele::attributes<stele_test::SaidBase> {
-  static constexpr stele::Attribute list[] = {stele::rename("w", "weight"), stele::alias("w", "older"),
-                                              stele::skip("cache"), stele::rename("late", "base_late"),
-                                              stele::version(9)};
+  static constexpr stele::Attribute list[] = {stele::attr::rename("w", "weight"), stele::attr::alias("w", "older"),
+                                              stele::attr::skip("cache"), stele::attr::rename("late", "base_late"),
+                                              stele::attr::version(9)};
 };
 template <>
 struct stele::attributes<stele_test::SkippedInList> {
-  static constexpr stele::Attribute list[] = {stele::skip("handle")};
+  static constexpr stele::Attribute list[] = {stele::attr::skip("handle")};
 };
 template <>
 struct stele::attributes<stele_test::Described> {
-  static constexpr stele::Attribute list[] = {stele::rename("extra", "more"), stele::version(1)};
+  static constexpr stele::Attribute list[] = {stele::attr::rename("extra", "more"), stele::attr::version(1)};
 };
 template <>
 struct stele::attributes<stele_test::New> {
-  static constexpr stele::Attribute list[] = {stele::type_name("Old"), stele::version(2)};
+  static constexpr stele::Attribute list[] = {stele::attr::type_name("Old"), stele::attr::version(2)};
   static std::string_view migrate(std::uint32_t from, std::string_view field) {
     if (from < 2 && field == "weight") return "kernel";
     if (from < 2 && field == "bias") return "shift";
@@ -193,7 +194,8 @@ struct stele::attributes<stele_test::New> {
 };
 template <>
 struct stele::attributes<stele_test::Choice> {
-  static constexpr stele::Attribute list[] = {stele::alternative(0, "single"), stele::alternative(1, "double")};
+  static constexpr stele::Attribute list[] = {stele::attr::alternative(0, "single"),
+                                              stele::attr::alternative(1, "double")};
 };
 
 namespace {
@@ -355,9 +357,9 @@ TEST_CASE("attributes: migrate names the fields of older versions") {
 
   // Bytes keep the versions.
   const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(NewOuter{{{1}, {2}}, {3}}));
-  CHECK(good(stele::BytesRecorder<>{}.load_module<NewOuter>(bytes)).inner.bias == One{2});
+  CHECK(good(stele::BytesRecorder<>{}.load<NewOuter>(bytes)).inner.bias == One{2});
   const stele::Bytes before = good(stele::BytesRecorder<>{}.record(OldOuter{}));
-  CHECK(good(stele::BytesRecorder<>{}.load_module<NewOuter>(before)).inner.bias == One{2});
+  CHECK(good(stele::BytesRecorder<>{}.load<NewOuter>(before)).inner.bias == One{2});
 }
 
 TEST_CASE("attributes: versions and migration in flat files") {
@@ -366,9 +368,9 @@ TEST_CASE("attributes: versions and migration in flat files") {
     good(stele::SafetensorsRecorder<>{}.record(module, sink));
     return sink.take();
   };
-  const New now = good(stele::SafetensorsRecorder<>{}.load_module<New>(flat(New{{1}, {2}})));
+  const New now = good(stele::SafetensorsRecorder<>{}.load<New>(flat(New{{1}, {2}})));
   CHECK(now.weight == One{1});
-  const NewOuter outer = good(stele::SafetensorsRecorder<>{}.load_module<NewOuter>(flat(NewOuter{{{1}, {2}}, {3}})));
+  const NewOuter outer = good(stele::SafetensorsRecorder<>{}.load<NewOuter>(flat(NewOuter{{{1}, {2}}, {3}})));
   CHECK(outer.inner.bias == One{2});
   // A file of somebody else says no version: today's names are taken.
   New m;

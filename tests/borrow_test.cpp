@@ -40,14 +40,14 @@ TEST_CASE_TEMPLATE("a temporary is owned by what is opened from it", R, STELE_TE
   check(recorder.open(as_vector(good(saved(recorder, big())))));
   check(stele::open(good(saved(recorder, big()))));
 
-  auto record = recorder.template load<Linear>(good(saved(recorder, big())));
+  auto record = recorder.template load_record<Linear>(good(saved(recorder, big())));
   REQUIRE_MESSAGE(record.has_value(), why(record));
   churn();
   CHECK((*good(stele::from_record(std::move(*record))).weight)[100] == (*big().weight)[100]);
 
   stele::LoadOptions view;
   view.storage = stele::Storage::view;
-  const auto loaded = recorder.template load_module<Linear>(good(saved(recorder, big())), view);
+  const auto loaded = recorder.template load<Linear>(good(saved(recorder, big())), view);
   REQUIRE_MESSAGE(loaded.has_value(), why(loaded));
   churn();
   CHECK((*loaded->weight)[59999] == (*big().weight)[59999]);

@@ -101,11 +101,12 @@ std::string image(Tree t) {
 
 template <>
 struct stele::attributes<Layer> {
-  static constexpr stele::Attribute list[] = {stele::alternative(0, "Relu"), stele::alternative(1, "Lin")};
+  static constexpr stele::Attribute list[] = {stele::attr::alternative(0, "Relu"), stele::attr::alternative(1, "Lin")};
 };
 template <>
 struct stele::attributes<Nested> {
-  static constexpr stele::Attribute list[] = {stele::alternative(0, "Layer"), stele::alternative(1, "Plain")};
+  static constexpr stele::Attribute list[] = {stele::attr::alternative(0, "Layer"),
+                                              stele::attr::alternative(1, "Plain")};
 };
 
 TEST_CASE("burn: a record goes through every format that holds values, and its class loads from there") {

@@ -103,7 +103,7 @@ TEST_CASE("burn gzip: opening inflates once, whatever the tensors' size") {
       CHECK(source->read <= bytes.size() + slack);
       // A load opens, verifies and fills: thrice, with the window's overlap.
       source->read = 0;
-      const auto loaded = recorder.load_module<Net>(SourcePtr(source));
+      const auto loaded = recorder.load<Net>(SourcePtr(source));
       REQUIRE_MESSAGE(loaded, why(loaded));
       CHECK(source->read <= 3 * bytes.size() + 4 * slack);
       CHECK(std::equal(loaded->layers.back().w->begin(), loaded->layers.back().w->end(), net.layers.back().w->begin()));
@@ -137,14 +137,14 @@ TEST_CASE("burn gzip: a model of zeros opens and loads, though hardly anything c
     recorder.record(net, sink).value();
     const Bytes bytes = sink.take();
     CHECK(bytes.size() < (std::size_t{64} << 10));
-    const auto loaded = recorder.load_module<Net>(bytes);
+    const auto loaded = recorder.load<Net>(bytes);
     REQUIRE_MESSAGE(loaded, why(loaded));
     CHECK(loaded->layers[0].w->size() == std::size_t{2} << 20);
     CHECK(recorder.verify(bytes));
     // But not beyond what the caller allows.
     LoadOptions options;
     options.limits.total_bytes = 1000;
-    CHECK(code_of(recorder.load_module<Net>(bytes, options)) == Errc::limit);
+    CHECK(code_of(recorder.load<Net>(bytes, options)) == Errc::limit);
   }
 }
 

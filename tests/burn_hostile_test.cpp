@@ -174,7 +174,7 @@ TEST_CASE("burn hostile: keys twice, keys missing, keys that are none") {
   const LoadOptions options;
   for (const Entries& keys : {Entries{{"id", str(id)}}, Entries{{"id", nil}, {"param", tensor()}}}) {
     const std::string file = of(map(keys));
-    CHECK(code_of(BurnRecorder<>().load_module<One>(bytes_of(file), options)) == Errc::kind_mismatch);
+    CHECK(code_of(BurnRecorder<>().load<One>(bytes_of(file), options)) == Errc::kind_mismatch);
   }
 
   for (const std::string& key : {nil, "\1"s, "\xc3"s, "\x90"s, "\x91\xc0"s, "\x80"s, "\xca" + "1234"s, "\xc4\1x"s}) {
@@ -252,8 +252,8 @@ TEST_CASE("burn hostile: ids") {
       const BurnRecorder<> recorder = recorder_of(options);
       const Bytes again = good(saved(recorder, good(recorder.open(bytes_of(file)))));
       CHECK(text_of(again.span()).find(kept) != std::string_view::npos);
-      const One module = good(recorder.load_module<One>(bytes_of(file)));
-      const One same = good(recorder.load_module<One>(good(saved(recorder, module))));
+      const One module = good(recorder.load<One>(bytes_of(file)));
+      const One same = good(recorder.load<One>(good(saved(recorder, module))));
       CHECK(module.w.id);
       CHECK(same.w.id == module.w.id);
     }
@@ -317,7 +317,7 @@ TEST_CASE("burn hostile: fields named like keys of parameters") {
   for (const BurnEncoding encoding : {BurnEncoding::mpk, BurnEncoding::json}) {
     const BurnRecorder<> recorder = recorder_of({.encoding = encoding});
     const Bytes bytes = good(saved(recorder, n));
-    const Named back = good(recorder.load_module<Named>(bytes));
+    const Named back = good(recorder.load<Named>(bytes));
     CHECK(told(back) == told(n));
     CHECK(good(recorder.open(bytes)).leaf_count() == good(snapshot_of(n)).leaf_count());
   }
@@ -341,7 +341,7 @@ TEST_CASE("burn hostile: damaged gzip, names that lie") {
   for (const Encoded& e : encodings()) {
     for (const char* name : {"m.mpk", "m.bin", "m.json", "m.mpk.gz", "m.bin.gz", "m.json.gz", "m"}) {
       write_text(dir / name, e.file);
-      CHECK(image(good(BurnRecorder<>().load_module<Small>(dir / name))).values.empty());
+      CHECK(image(good(BurnRecorder<>().load<Small>(dir / name))).values.empty());
     }
     CHECK(BurnFormat(e.options).recognises(bytes_of(e.file), e.file.size()));
     CHECK(BurnFormat().recognises(bytes_of(e.file), e.file.size()));

@@ -54,7 +54,7 @@ TEST_CASE("burn layout: numbers that mean nothing") {
   refused(small_file(zero, zero, zero, "\0\3"s), Errc::truncated, recorder);
 
   // flag, n, half, m
-  CHECK(good(along<State>().load_module<State>(bytes_of(binary("\1\3\xfb\1\2\0"s)))).n == -2);
+  CHECK(good(along<State>().load<State>(bytes_of(binary("\1\3\xfb\1\2\0"s)))).n == -2);
   for (const std::string& wrong : {"\2\3\1\0"s, "\1\3\xfc\1\2\3\4\0"s, "\1\3\xfe"s + std::string(16, '\0') + "\0"s}) {
     refused(binary(wrong), Errc::malformed, along<State>());
   }
@@ -62,9 +62,9 @@ TEST_CASE("burn layout: numbers that mean nothing") {
   REQUIRE(outcome(binary("\1\3\1\1" + entry), along<State>()) == Errc::none);
   CHECK(refused(binary("\1\3\1\2" + entry + entry), Errc::duplicate, along<State>()).path() == "m.k");
   const std::string large = binary("\1\xfc\xff\xff\xff\xff\xfb\1\2\0"s);  // INT32_MIN
-  CHECK(good(along<State>().load_module<State>(bytes_of(large))).n == INT32_MIN);
+  CHECK(good(along<State>().load<State>(bytes_of(large))).n == INT32_MIN);
   const std::string larger = binary("\1\xfd\1\0\0\0\1\0\0\0\xfb\1\2\0"s);
-  CHECK(code_of(along<State>().load_module<State>(bytes_of(larger))) == Errc::value_mismatch);
+  CHECK(code_of(along<State>().load<State>(bytes_of(larger))) == Errc::value_mismatch);
 
   refused(binary(""), Errc::needs_layout);
   // Lists of nothing cost no bytes, but memory.
@@ -106,12 +106,12 @@ TEST_CASE("burn layout: a class of other fields than the file") {
   two.a.id = ParamId::from_u64(1);
   two.b.id = ParamId::from_u64(2);
   const std::string file = bin_of(two);
-  CHECK(good(BurnRecorder<>().load_module<Two>(bytes_of(file))).b.value.span()[0] == 3);
+  CHECK(good(BurnRecorder<>().load<Two>(bytes_of(file))).b.value.span()[0] == 3);
   // One field less, one more.
   const Error less = refused(file, Errc::malformed, along<One>());
   CHECK(less.offset() == bin_of(One{two.a}).size());
   CHECK(less.expected().find("burn_layout") != std::string::npos);
-  CHECK(code_of(BurnRecorder<>().load_module<Three>(bytes_of(file))) == Errc::truncated);
+  CHECK(code_of(BurnRecorder<>().load<Three>(bytes_of(file))) == Errc::truncated);
   // In another order. Where a live module has ids, they tell.
   Reversed reversed;
   reversed.a = two.a;
@@ -126,7 +126,7 @@ TEST_CASE("burn layout: a class of other fields than the file") {
   reversed.a = Vec(vec({1, 2, 3}));
   CHECK(bad(BurnRecorder<>().load_into(reversed, bytes_of(file))).code() == Errc::shape_mismatch);
   // Fields of equal shapes and types without ids cannot be told apart: nothing in the file names them.
-  const Reversed wrong = good(BurnRecorder<>().load_module<Reversed>(bytes_of(file)));
+  const Reversed wrong = good(BurnRecorder<>().load<Reversed>(bytes_of(file)));
   CHECK(wrong.b.value.span()[0] == 1);
   CHECK(wrong.b.id == two.a.id);
 }
@@ -161,12 +161,12 @@ constexpr std::string_view wrong_layouts[] = {"a",
 template <std::size_t N>
 struct Wrong {
   Vec a, b;
-  static constexpr Attribute stele_attributes[] = {burn_layout(wrong_layouts[N])};
+  static constexpr Attribute stele_attributes[] = {attr::burn_layout(wrong_layouts[N])};
 };
 struct Right {
   Vec a, b;
   static constexpr Attribute stele_attributes[] = {
-      burn_layout(" x [ 2 ] ,\n\ta,b , p{k[3], q(7 Tanh)}, r[2]{s}, t[2](4 G){u}, v{}")};
+      attr::burn_layout(" x [ 2 ] ,\n\ta,b , p{k[3], q(7 Tanh)}, r[2]{s}, t[2](4 G){u}, v{}")};
 };
 
 template <std::size_t... N>
@@ -197,9 +197,9 @@ TEST_CASE("burn layout: layouts that cannot be read") {
   // x, a, b, p {k, q}, r {s} twice, t(4 {u}) twice, v
   CHECK(file.size() == bin_of(Two{right.a, right.b}).size() + 1 + 3 + 2 + 4);
   CHECK(file.substr(file.size() - 9) == "\0\7\0\0\0\4\0\4\0"s);
-  CHECK(good(BurnRecorder<>().load_module<Right>(bytes_of(file))).b.value.span()[1] == 4);
+  CHECK(good(BurnRecorder<>().load<Right>(bytes_of(file))).b.value.span()[1] == 4);
   const Bytes named = good(saved(BurnRecorder<>(), right));
-  CHECK(good(BurnRecorder<>().load_module<Two>(named)).b.value.span()[1] == 4);
+  CHECK(good(BurnRecorder<>().load<Two>(named)).b.value.span()[1] == 4);
 }
 
 namespace {
@@ -214,7 +214,7 @@ struct Numbered {
 
 template <>
 struct stele::attributes<Numbered> {
-  static constexpr stele::Attribute list[] = {stele::keep_default("groups")};
+  static constexpr stele::Attribute list[] = {stele::attr::keep_default("groups")};
 };
 
 TEST_CASE("burn layout: numbers of modules, which bincode does not have") {
@@ -223,11 +223,11 @@ TEST_CASE("burn layout: numbers of modules, which bincode does not have") {
   const BurnRecorder<> recorder = along<Numbered>();
   CHECK(code_of(saved(recorder_of({.encoding = BurnEncoding::bin}), numbered)) == Errc::not_representable);
   const std::string file = binary(bin_param() + '\0');
-  CHECK(good(recorder.load_module<Numbered>(bytes_of(file))).groups == 4);
+  CHECK(good(recorder.load<Numbered>(bytes_of(file))).groups == 4);
   // As nothing they go on to where they have a place.
   const Bytes named = good(saved(BurnRecorder<>(), good(recorder.open(bytes_of(file)))));
   CHECK(text_of(named.span()).find(str("groups") + nil) != std::string_view::npos);
-  CHECK(good(BurnRecorder<>().load_module<Numbered>(named)).groups == 4);
+  CHECK(good(BurnRecorder<>().load<Numbered>(named)).groups == 4);
 }
 
 TEST_CASE("burn layout: versions and settings") {

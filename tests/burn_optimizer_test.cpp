@@ -32,40 +32,40 @@ struct Moments {
   Tensor<float> moment_1, moment_2;
   std::optional<Tensor<float>> max_moment_2;
   STELE_MODULE(Moments, time, moment_1, moment_2, max_moment_2)
-  static constexpr stele::Attribute stele_attributes[] = {stele::burn_record()};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_record()};
 };
 struct Adam {
   Moments momentum;
-  static constexpr stele::Attribute stele_attributes[] = {stele::burn_record()};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_record()};
 };
 
 struct Velocity {
   Tensor<float> velocity;
-  static constexpr stele::Attribute stele_attributes[] = {stele::burn_record()};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_record()};
 };
 struct Sgd {
   std::optional<Velocity> momentum;
-  static constexpr stele::Attribute stele_attributes[] = {stele::burn_record()};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_record()};
 };
 
 struct SquareAvg {
   Tensor<float> square_avg;
-  static constexpr stele::Attribute stele_attributes[] = {stele::burn_record()};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_record()};
 };
 struct Centered {
   std::optional<Tensor<float>> grad_avg;
   Tensor<float> avg;
-  static constexpr stele::Attribute stele_attributes[] = {stele::burn_record()};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_record()};
 };
 struct Buffer {
   Tensor<float> buf;
-  static constexpr stele::Attribute stele_attributes[] = {stele::burn_record()};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_record()};
 };
 struct RmsProp {
   SquareAvg square_avg;
   Centered centered;
   std::optional<Buffer> momentum;
-  static constexpr stele::Attribute stele_attributes[] = {stele::burn_record()};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_record()};
 };
 
 }  // namespace burn_states

@@ -79,7 +79,7 @@ TEST_CASE("burn: random modules come back") {
         continue;
       }
       ++saves;
-      const auto loaded = recorder.load_module<Branch>(*bytes);
+      const auto loaded = recorder.load<Branch>(*bytes);
       REQUIRE_MESSAGE(loaded, why(loaded));
       const Snapshot after = good(snapshot_of(*loaded));
       check_holds(after, before);
@@ -90,7 +90,7 @@ TEST_CASE("burn: random modules come back") {
       const auto other =
           recorder_of(encoding == BurnEncoding::mpk ? BurnEncoding::json : BurnEncoding::mpk, seed % 3 == 0);
       if (const auto converted = saved(other, opened)) {
-        const Branch there = good(other.load_module<Branch>(*converted));
+        const Branch there = good(other.load<Branch>(*converted));
         check_holds(good(snapshot_of(there)), before);
       }
     }
@@ -112,7 +112,7 @@ struct Moments {
   std::string name;
   std::map<std::string, Tensor<float>> momentum;
   std::optional<Tensor<double>> velocity;
-  static constexpr Attribute stele_attributes[] = {burn_record()};
+  static constexpr Attribute stele_attributes[] = {attr::burn_record()};
   STELE_MODULE(Moments, time, small, rate, nesterov, name, momentum, velocity)
 };
 /// All that Rust has, too.
@@ -124,8 +124,8 @@ struct RustNet {
   std::optional<std::vector<std::vector<Cell>>> grid;
   std::map<std::string, Moments> states;
   Param<Tensor<std::int32_t>> counts;
-  static constexpr Attribute stele_attributes[] = {
-      burn_layout("groups, cells, pair, stride[2], mixed, choice, grid, act(3 Relu), states, counts, pool{k[2], pad}")};
+  static constexpr Attribute stele_attributes[] = {attr::burn_layout(
+      "groups, cells, pair, stride[2], mixed, choice, grid, act(3 Relu), states, counts, pool{k[2], pad}")};
 };
 
 Param<Tensor<float>> tensor(Random& random, std::size_t rank) {
@@ -190,22 +190,22 @@ TEST_CASE("burn: random modules of what Rust has come back in bincode, and are t
     const RustNet net = rust_net(random);
     const Bytes bytes = good(saved(plain, net));
     const std::string file(text_of(bytes.span()));
-    const RustNet loaded = good(plain.load_module<RustNet>(bytes));
+    const RustNet loaded = good(plain.load<RustNet>(bytes));
     CHECK(image(good(snapshot_of(loaded))).values == image(good(snapshot_of(net))).values);
     CHECK(text_of(good(saved(plain, loaded)).span()) == file);
     const Snapshot opened = good(plain.open(bytes));
     CHECK(text_of(good(saved(plain, opened)).span()) == file);
     CHECK(code_of(recorder_of(BurnEncoding::bin).open(bytes)) == Errc::needs_layout);
     const auto packed = recorder_of(BurnEncoding::bin, true, schema_of<RustNet>());
-    CHECK(text_of(good(saved(plain, good(packed.load_module<RustNet>(good(saved(packed, net)))))).span()) == file);
+    CHECK(text_of(good(saved(plain, good(packed.load<RustNet>(good(saved(packed, net)))))).span()) == file);
     for (const BurnEncoding encoding : {BurnEncoding::mpk, BurnEncoding::json}) {
       // From a module, and from what bincode holds: the same text. And back.
       const auto named = recorder_of(encoding);
       const Bytes text = good(saved(named, net));
-      CHECK(text_of(good(saved(named, good(named.load_module<RustNet>(text)))).span()) == text_of(text.span()));
-      CHECK(text_of(good(saved(plain, good(named.load_module<RustNet>(text)))).span()) == file);
+      CHECK(text_of(good(saved(named, good(named.load<RustNet>(text)))).span()) == text_of(text.span()));
+      CHECK(text_of(good(saved(plain, good(named.load<RustNet>(text)))).span()) == file);
       const Bytes converted = good(saved(named, opened));
-      CHECK(text_of(good(saved(plain, good(named.load_module<RustNet>(converted)))).span()) == file);
+      CHECK(text_of(good(saved(plain, good(named.load<RustNet>(converted)))).span()) == file);
     }
   }
 }
@@ -230,7 +230,7 @@ TEST_CASE_TEMPLATE("burn: random modules at a precision", Settings, BurnFullPrec
       CHECK(stele::burn_heading(opened).value().settings.starts_with(floats == DType::f16   ? "Half"
                                                                      : floats == DType::f64 ? "Double"
                                                                                             : "Full"));
-      CHECK(text_of(good(saved(recorder, good(recorder.template load_module<RustNet>(bytes)))).span()) ==
+      CHECK(text_of(good(saved(recorder, good(recorder.template load<RustNet>(bytes)))).span()) ==
             text_of(bytes.span()));
     }
   }
@@ -249,7 +249,7 @@ TEST_CASE("burn: flat names and transformed snapshots are nested again") {
     CHECK(!nested.flat());
     CHECK(nested.metadata().at("author") == "me");
     CHECK(nested.metadata().at("step") == "7");
-    const Mlp back = good(recorder.load_module<Mlp>(bytes));
+    const Mlp back = good(recorder.load<Mlp>(bytes));
     CHECK(back.layers.size() == 2);
     CHECK(back.seed == mlp.seed);
     CHECK(image(back).text.find("=" + good(content(names.leaf(0)))) != std::string::npos);
@@ -316,7 +316,7 @@ TEST_CASE("burn: opening reads little of a large file, loading a part no more th
     if (encoding == BurnEncoding::bin) continue;
     LoadOptions options;
     options.allow_unused = {"layers.**"};
-    const Head head = good(recorder.load_module<Head>(SourcePtr(source), options));
+    const Head head = good(recorder.load<Head>(SourcePtr(source), options));
     CHECK(head.head.value.span()[1] == 2);
     CHECK(source->read < std::uint64_t{2} << 20U);
   }

@@ -52,7 +52,7 @@ TEST_CASE("burn: every record that Burn wrote is loaded as Burn loads it") {
   for (const std::string& name : models()) {
     CAPTURE(name);
     burn_net::with_net(minor_of(name), [&]<class M>(M*) {
-      const M net = good(BurnRecorder<>().load_module<M>(golden(name)));
+      const M net = good(BurnRecorder<>().load<M>(golden(name)));
       CHECK(burn_net::difference(good(stele::snapshot_of(net)), golden(name), true) == "");
     });
     ++count;
@@ -95,7 +95,7 @@ TEST_CASE("burn: a record of Burn's is written again byte for byte") {
 
 template <class M, class Precision>
 void check_saved(const std::string& name, BurnEra era) {
-  const M net = good(BurnRecorder<>().load_module<M>(golden(name)));
+  const M net = good(BurnRecorder<>().load<M>(golden(name)));
   stele::BurnOptions options = format_of(name).options();
   options.era = era;
   const stele::MemoryRecorder<BurnFormat, Precision> recorder{BurnFormat(options)};

@@ -23,7 +23,7 @@ struct Linear {
 // pub enum Deep<B: Backend> { Empty(Dropout), Leaf(Linear<B>), Pile(Vec<Linear<B>>) }, in three spellings
 struct Dropout {};
 struct Spelled {
-  static constexpr Attribute stele_attributes[] = {burn_layout("prob")};
+  static constexpr Attribute stele_attributes[] = {attr::burn_layout("prob")};
 };
 using Deep = std::variant<Dropout, Linear, std::vector<Linear>>;
 using DeepMono = std::variant<std::monostate, Linear, std::vector<Linear>>;
@@ -60,15 +60,18 @@ struct Around {
 
 template <>
 struct stele::attributes<Deep> {
-  static constexpr stele::Attribute list[] = {alternative(0, "Empty"), alternative(1, "Leaf"), alternative(2, "Pile")};
+  static constexpr stele::Attribute list[] = {attr::alternative(0, "Empty"), attr::alternative(1, "Leaf"),
+                                              attr::alternative(2, "Pile")};
 };
 template <>
 struct stele::attributes<DeepMono> {
-  static constexpr stele::Attribute list[] = {alternative(0, "Empty"), alternative(1, "Leaf"), alternative(2, "Pile")};
+  static constexpr stele::Attribute list[] = {attr::alternative(0, "Empty"), attr::alternative(1, "Leaf"),
+                                              attr::alternative(2, "Pile")};
 };
 template <>
 struct stele::attributes<DeepSpelled> {
-  static constexpr stele::Attribute list[] = {alternative(0, "Empty"), alternative(1, "Leaf"), alternative(2, "Pile")};
+  static constexpr stele::Attribute list[] = {attr::alternative(0, "Empty"), attr::alternative(1, "Leaf"),
+                                              attr::alternative(2, "Pile")};
 };
 
 namespace {
@@ -80,7 +83,7 @@ std::string file_of(const M& module, BurnEncoding encoding, BurnEra era = BurnEr
 
 template <class D>
 void check_back(const std::string& file) {
-  const auto back = good(BurnRecorder<>().load_module<Net<D>>(bytes_of(file)));
+  const auto back = good(BurnRecorder<>().load<Net<D>>(bytes_of(file)));
   REQUIRE(back.steps.size() == 3);
   CHECK(back.steps[0].index() == 0);
   CHECK(back.steps[1].index() == 1);
@@ -128,7 +131,7 @@ TEST_CASE("burn units: in fields, lists, arrays and pointers") {
   for (const BurnEncoding encoding : {BurnEncoding::bin, BurnEncoding::mpk, BurnEncoding::json}) {
     for (const BurnEra era : {BurnEra::v0_20, BurnEra::v0_21}) {
       const std::string file = file_of(Around(), encoding, era);
-      const Around back = good(BurnRecorder<>().load_module<Around>(bytes_of(file)));
+      const Around back = good(BurnRecorder<>().load<Around>(bytes_of(file)));
       CHECK(back.some.size() == 3);
       CHECK(back.held != nullptr);
       CHECK(!back.maybe);
@@ -148,6 +151,6 @@ TEST_CASE("burn units: where an Option of one is there cannot be said in bincode
   const auto strict = at(BurnEncoding::bin, BurnEra::v0_21);
   REQUIRE(code_of(strict) == Errc::not_representable);
   CHECK(strict.error().path() == "maybe");
-  CHECK(good(BurnRecorder<>().load_module<Around>(good(at(BurnEncoding::bin, BurnEra::v0_20)))).maybe);
-  CHECK(good(BurnRecorder<>().load_module<Around>(good(at(BurnEncoding::mpk, BurnEra::v0_21)))).maybe);
+  CHECK(good(BurnRecorder<>().load<Around>(good(at(BurnEncoding::bin, BurnEra::v0_20)))).maybe);
+  CHECK(good(BurnRecorder<>().load<Around>(good(at(BurnEncoding::mpk, BurnEra::v0_21)))).maybe);
 }

@@ -329,7 +329,7 @@ TEST_CASE("burnpack: a module comes back") {
   const std::string path = dir / "model";
   REQUIRE(recorder.record(model, path, quick()));
   CHECK(std::filesystem::exists(path + ".bpk"));
-  const auto back = recorder.load_module<Model>(path);
+  const auto back = recorder.load<Model>(path);
   REQUIRE_MESSAGE(back, why(back));
   CHECK(back->layers[0].weight.id == ParamId::from_u64(7));
   CHECK(back->layers[0].bias[0] == 3.F);
@@ -356,7 +356,7 @@ TEST_CASE("burnpack: random snapshots and modules come back") {
     const Branch module = RandomModule(random, true).make();
     const auto bytes = saved(recorder, module);
     REQUIRE_MESSAGE(bytes, why(bytes));
-    const auto loaded = recorder.load_module<Branch>(bytes->span());
+    const auto loaded = recorder.load<Branch>(bytes->span());
     REQUIRE_MESSAGE(loaded, why(loaded));
     REQUIRE(difference(facts(snapshot_of(module).value(), nested), facts(snapshot_of(*loaded).value(), nested)) == "");
     const auto again = saved(recorder, *loaded);

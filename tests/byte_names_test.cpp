@@ -22,7 +22,7 @@ constexpr SameDiffContainer containers[] = {SameDiffContainer::fb, SameDiffConta
 const std::string byte_key = "\xff\x80";
 
 struct Inner {
-  static constexpr Attribute stele_attributes[] = {version(3)};
+  static constexpr Attribute stele_attributes[] = {attr::version(3)};
   Numbers w{1, 2};
   STELE_MODULE(Inner, w)
 };
@@ -64,7 +64,7 @@ void check(const R& recorder, const M& module, Same same) {
     return;
   }
   const Bytes file = sink.take();
-  const auto after = recorder.template load_module<M>(file);
+  const auto after = recorder.template load<M>(file);
   REQUIRE_MESSAGE(after, why(after));
   CHECK(same(*after));
 }

@@ -84,7 +84,7 @@ TEST_CASE("compression: trained numbers shrink, noise stays as it is, all comes 
   const Mixed m = mixed(3000001);  // several frames, the last one short
   const stele::Bytes bytes = packed(m);
   const Snapshot s = good(CompressedRecorder<>{}.open(bytes));
-  CHECK(image(good(stele::BytesRecorder<>{}.load_module<Mixed>(bytes))) == image(m));
+  CHECK(image(good(stele::BytesRecorder<>{}.load<Mixed>(bytes))) == image(m));
   CHECK(s.find("large")->view().empty());  // compressed
   if (std::endian::native == std::endian::little) {
     CHECK(!s.find("noise")->view().empty());  // as it is
@@ -105,7 +105,7 @@ TEST_CASE("compression: the bytes do not depend on threads or sink") {
   for (const unsigned threads : {1U, 5U}) {
     stele::LoadOptions options;
     options.threads = threads;
-    CHECK(image(good(CompressedRecorder<>{}.load_module<Mixed>(one, options))) == image(m));
+    CHECK(image(good(CompressedRecorder<>{}.load<Mixed>(one, options))) == image(m));
   }
 }
 

@@ -126,7 +126,7 @@ TEST_CASE_TEMPLATE("concurrency: modules from one snapshot and one recorder", R,
   REQUIRE(recorder.record(module, dir / "w", quick()));
   const auto snapshot = recorder.open(dir / "w");
   REQUIRE_MESSAGE(snapshot, why(snapshot));
-  const auto record = recorder.template load<Weights>(dir / "w");
+  const auto record = recorder.template load_record<Weights>(dir / "w");
   REQUIRE_MESSAGE(record, why(record));
   CHECK(at_once([&](unsigned t) -> std::string {
           if (t % 4 == 0) {
@@ -134,7 +134,7 @@ TEST_CASE_TEMPLATE("concurrency: modules from one snapshot and one recorder", R,
             return m ? differs(module, *m) : why(m);
           }
           if (t % 4 == 1) {
-            const auto m = recorder.template load_module<Weights>(dir / "w");
+            const auto m = recorder.template load<Weights>(dir / "w");
             return m ? differs(module, *m) : why(m);
           }
           if (t % 4 == 2) {
@@ -188,7 +188,7 @@ TEST_CASE("concurrency: compressed saves and loads, each on threads of its own")
             const auto again = saved(recorder, large, save);
             return again && text_of(again->span()) == text_of(bytes->span()) ? "" : "other bytes";
           }
-          const auto back = recorder.load_module<Large>(*bytes, load);
+          const auto back = recorder.load<Large>(*bytes, load);
           return back && back->t[1400000] == large.t[1400000] ? "" : "other numbers";
         }) == "");
 }

@@ -52,7 +52,7 @@ const std::vector<std::string> constants = {"epsilon", "layers.0.activation", "l
 
 template <>
 struct stele::attributes<Net> {
-  static constexpr stele::Attribute list[] = {stele::skip("seed")};  // asked for: no row
+  static constexpr stele::Attribute list[] = {stele::attr::skip("seed")};  // asked for: no row
 };
 
 TEST_SUITE_BEGIN("constants");

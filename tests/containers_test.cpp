@@ -201,7 +201,7 @@ TEST_CASE_TEMPLATE("containers that move their elements are loaded", R, STELE_TE
     const Containers saved = filled(n);
     const auto bytes = stele_test::saved(recorder, saved);
     REQUIRE_MESSAGE(bytes.has_value(), why(bytes));
-    auto loaded = recorder.template load_module<Containers>(bytes->span());
+    auto loaded = recorder.template load<Containers>(bytes->span());
     REQUIRE_MESSAGE(loaded.has_value(), why(loaded));
     check(*loaded, n);
 
@@ -225,7 +225,7 @@ TEST_CASE_TEMPLATE("containers that move their elements are loaded", R, STELE_TE
       check(target, n);
     }
     {  // by way of the record
-      auto record = recorder.template load<Containers>(bytes->span());
+      auto record = recorder.template load_record<Containers>(bytes->span());
       REQUIRE_MESSAGE(record.has_value(), why(record));
       auto made = stele::from_record(std::move(*record));
       REQUIRE_MESSAGE(made.has_value(), why(made));
@@ -263,7 +263,7 @@ TEST_CASE_TEMPLATE("a list longer than its type can hold is an error", R, STELE_
     CHECK(error.found() == "5");
     CHECK_FALSE(error.partially_applied());
   };
-  const auto loaded = recorder.template load_module<Outer<4>>(bytes->span());
+  const auto loaded = recorder.template load<Outer<4>>(bytes->span());
   REQUIRE_FALSE(loaded.has_value());
   refused(loaded.error());
 
@@ -279,7 +279,7 @@ TEST_CASE_TEMPLATE("a list longer than its type can hold is an error", R, STELE_
   REQUIRE_FALSE(dry.has_value());
   refused(dry.error());
 
-  const auto enough = recorder.template load_module<Outer<5>>(bytes->span());
+  const auto enough = recorder.template load<Outer<5>>(bytes->span());
   REQUIRE_MESSAGE(enough.has_value(), why(enough));
   CHECK(enough->all[1].list.size() == 5);
 }

@@ -124,7 +124,7 @@ template <class R>
 std::string taken(const R& recorder, const SourcePtr& source, bool must_fail) {
   const auto opened = recorder.open(source);
   const auto verified = recorder.verify(source);
-  const auto loaded = recorder.template load_module<Small>(source);
+  const auto loaded = recorder.template load<Small>(source);
   static const Small before = small(2);
   static const Image image_before = image(before);
   Small live = small(2);
@@ -148,7 +148,7 @@ TEST_CASE_TEMPLATE("damage: every truncation and every flipped bit", R, STELE_TE
   REQUIRE_MESSAGE(bytes, why(bytes));
   const std::string file(text_of(bytes->span()));
   REQUIRE(file.size() < 4000);
-  CHECK(recorder.template load_module<Small>(bytes_of(file)));
+  CHECK(recorder.template load<Small>(bytes_of(file)));
   CHECK(in_bounds(file.size(), [&] {
           return each_damage(file, [&](std::string_view damaged, bool cut) {
             return taken(recorder, borrow_bytes(bytes_of(damaged)), cut || (can<R>().checksums && !is_zip<R>));

@@ -332,7 +332,7 @@ TEST_CASE("view: tensors point into memory that the source owns") {
   {
     stele::SourcePtr source = stele::own_bytes(good(stele::BytesRecorder<>{}.record(m)));
     memory = source->view();
-    back = good(stele::BytesRecorder<>{}.load_module<Viewing>(source, as_view(), &report));
+    back = good(stele::BytesRecorder<>{}.load<Viewing>(source, as_view(), &report));
   }
   CHECK(image(*back) == image(m));
   CHECK(back->plain.is_view());
@@ -355,7 +355,7 @@ TEST_CASE("view: borrowed memory is adopted by const tensors only") {
   const Viewing m = viewing();
   const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(m));
   Report report;
-  const Viewing back = good(stele::BytesRecorder<>{}.load_module<Viewing>(bytes, as_view(), &report));
+  const Viewing back = good(stele::BytesRecorder<>{}.load<Viewing>(bytes, as_view(), &report));
   CHECK(image(back) == image(m));
   CHECK(inside(bytes.span(), back.constant.data()));
   CHECK_FALSE(back.plain.is_view());
@@ -377,7 +377,7 @@ TEST_CASE("view: another dtype is converted, so copied") {
   const Wide wide{Tensor<double, 1>({1}, {1.5})};
   const stele::SourcePtr source = stele::own_bytes(good(stele::BytesRecorder<>{}.record(wide)));
   Report report;
-  const Narrow n = good(stele::BytesRecorder<>{}.load_module<Narrow>(source, as_view(), &report));
+  const Narrow n = good(stele::BytesRecorder<>{}.load<Narrow>(source, as_view(), &report));
   CHECK_FALSE(n.learned.is_view());
   CHECK(n.learned[0] == 1.5F);
   CHECK(report.count(Report::What::copied) == 1);
@@ -388,11 +388,11 @@ TEST_CASE("view: of a mapped file, in new modules and in place") {
   const TempDir dir;
   const std::string path = dir / "m.stele";
   good(stele::BinaryRecorder<>{}.record(viewing(), path));
-  Viewing back = good(stele::BinaryRecorder<>{}.load_module<Viewing>(path, as_view()));
+  Viewing back = good(stele::BinaryRecorder<>{}.load<Viewing>(path, as_view()));
   CHECK(back.plain.is_view());
   CHECK(image(back) == image(viewing()));
   back.plain(0, 0) = -1;  // copy on write: the file stays
-  Viewing owned = good(stele::BinaryRecorder<>{}.load_module<Viewing>(path));
+  Viewing owned = good(stele::BinaryRecorder<>{}.load<Viewing>(path));
   CHECK_FALSE(owned.plain.is_view());
   CHECK(image(owned) == image(viewing()));
   owned.plain(0, 0) = -2;

@@ -153,7 +153,7 @@ struct Short {
 
 template <>
 struct stele::attributes<stele_test::Twin> {
-  static constexpr stele::Attribute list[] = {stele::type_name("Short")};
+  static constexpr stele::Attribute list[] = {stele::attr::type_name("Short")};
 };
 
 namespace stele_test {
@@ -363,7 +363,7 @@ class Sized final : public Part {
 
 template <>
 struct stele::attributes<stele_test::Sized<double>> {
-  static constexpr stele::Attribute list[] = {stele::type_name("Long"), stele::alias("w", "older")};
+  static constexpr stele::Attribute list[] = {stele::attr::type_name("Long"), stele::attr::alias("w", "older")};
 };
 template <>
 struct stele::derived<stele_test::Part>
@@ -517,17 +517,17 @@ TEST_CASE_TEMPLATE("derived: the bytes are those of variants", R, STELE_TEST_REC
   variants.layers.emplace_back(Dropout(0.5));
   const stele::Bytes bytes = good(saved(R{}, pointers));
   if constexpr (!is_zip<R>) CHECK(text_of(bytes.span()) == text_of(good(saved(R{}, variants)).span()));
-  const Twin twin = good(R{}.template load_module<Twin>(bytes));
+  const Twin twin = good(R{}.template load<Twin>(bytes));
   CHECK(image(twin) == image(variants));
   const stele::Bytes other = good(saved(R{}, variants));
-  CHECK(image(good(R{}.template load_module<Short>(other))) == image(variants));
+  CHECK(image(good(R{}.template load<Short>(other))) == image(variants));
 }
 
 TEST_CASE_TEMPLATE("derived: a new module", R, STELE_TEST_RECORDERS) {
   const Net m = net(1);
   const stele::Bytes bytes = good(saved(R{}, m));
   Report report;
-  const Net back = good(R{}.template load_module<Net>(bytes, {}, &report));
+  const Net back = good(R{}.template load<Net>(bytes, {}, &report));
   CHECK(image(back) == image(m));
   CHECK(back.layers.at(0)->kind() == "dense");
   CHECK(back.layers.at(1)->kind() == "dropout");
@@ -608,7 +608,7 @@ TEST_CASE_TEMPLATE("derived: ties hold across bases and classes", R, STELE_TEST_
   CHECK(stele::num_params(m) == 4 + 3 + 2 + 1);
   const stele::Bytes bytes = good(saved(R{}, m));
   Report report;
-  const Graph back = good(R{}.template load_module<Graph>(bytes, {}, &report));
+  const Graph back = good(R{}.template load<Graph>(bytes, {}, &report));
   check_tied(back);
   CHECK(image(back) == image(m));
   CHECK(report.paths(Report::What::tied) ==
@@ -626,7 +626,7 @@ TEST_CASE_TEMPLATE("derived: ties hold across bases and classes", R, STELE_TEST_
   good(R{}.load_into(apart, bytes, rebuilding));
   CHECK(image(apart) != image(graph(50)));
   const stele::Bytes loose = good(saved(R{}, untied(7)));
-  const Graph fresh = good(R{}.template load_module<Graph>(loose));
+  const Graph fresh = good(R{}.template load<Graph>(loose));
   CHECK(image(fresh) == image(untied(7)));
   CHECK(fresh.first != fresh.second);
   CHECK((*fresh.second->w)[0] == 8);
@@ -703,7 +703,7 @@ TEST_CASE_TEMPLATE("derived: ties hold between a field list and a plain aggregat
   m.tensor = m.loose.tensor = std::make_shared<Vec>(vec({1, 2}));
   CHECK(stele::num_params(m) == 3 + 2);
   const stele::Bytes bytes = good(saved(R{}, m));
-  const Mixed back = good(R{}.template load_module<Mixed>(bytes));
+  const Mixed back = good(R{}.template load<Mixed>(bytes));
   CHECK(back.block == back.loose.wide);
   CHECK(back.tensor == back.loose.tensor);
 }
@@ -750,7 +750,7 @@ TEST_CASE_TEMPLATE("derived: classes made by a hook, with names of their own, an
   m.own.insert(m.own.begin() + 1, std::make_unique<Relu>());
   m.own.push_back(std::make_unique<Relu>());
   const stele::Bytes bytes = good(saved(R{}, m));
-  const Parts back = good(R{}.template load_module<Parts>(bytes));
+  const Parts back = good(R{}.template load<Parts>(bytes));
   CHECK(image(back) == image(m));
   REQUIRE(back.own.size() == 5);
   CHECK(back.own[1]->sum() == -1);
@@ -769,7 +769,7 @@ TEST_CASE_TEMPLATE("derived: records", R, STELE_TEST_RECORDERS) {
                 decltype(NetRecord::head),
                 std::unique_ptr<std::variant<stele::Record<Dense>, stele::Record<Dropout>, stele::Record<Stack>>>>);
   const stele::Bytes bytes = good(saved(R{}, net(1)));
-  NetRecord record = good(R{}.template load<Net>(bytes));
+  NetRecord record = good(R{}.template load_record<Net>(bytes));
   CHECK(good(std::get<stele::Record<Dense>>(*record.layers.at(0)).bias->load()).value[0] == 1);
   CHECK(std::get<stele::Record<Dropout>>(*record.layers.at(1)).rate == 0.5);
   CHECK(record.none == nullptr);
@@ -778,7 +778,7 @@ TEST_CASE_TEMPLATE("derived: records", R, STELE_TEST_RECORDERS) {
 
   const Graph m = graph(1);
   const stele::Bytes tied = good(saved(R{}, m));
-  stele::Record<Graph> shared = good(R{}.template load<Graph>(tied));
+  stele::Record<Graph> shared = good(R{}.template load_record<Graph>(tied));
   const auto& first = std::get<stele::SharedRecord<Both>>(*shared.first);
   CHECK(first == std::get<stele::SharedRecord<Both>>(*shared.tagged));
   CHECK(first == shared.both);
@@ -816,10 +816,10 @@ TEST_CASE_TEMPLATE("derived: dry runs, lazy loads and views", R, STELE_TEST_RECO
   CHECK(std::find(applied.begin(), applied.end(), "layers.2.Stack.layers.1.Dense.weight") != applied.end());
   stele::LoadOptions options;
   options.storage = stele::storage::view;
-  CHECK(image(good(R{}.template load_module<Net>(bytes, options))) == image(net(1)));
+  CHECK(image(good(R{}.template load<Net>(bytes, options))) == image(net(1)));
   options = {};
   options.threads = 1;
-  CHECK(image(good(R{}.template load_module<Net>(bytes, options))) == image(net(1)));
+  CHECK(image(good(R{}.template load<Net>(bytes, options))) == image(net(1)));
 }
 
 TEST_CASE("derived: ties, the file lacks the module's first name") {
@@ -899,7 +899,7 @@ TEST_CASE_TEMPLATE("derived: a file from before the declaration", R, STELE_TEST_
   old.blocks.push_back(std::make_shared<Undeclared>(2.0F));
   old.blocks.push_back(old.blocks[0]);
   const stele::Bytes bytes = good(saved(R{}, old));
-  const NewGraph fresh = good(R{}.template load_module<NewGraph>(bytes));
+  const NewGraph fresh = good(R{}.template load<NewGraph>(bytes));
   CHECK((*fresh.first->w)[0] == 1);
   CHECK((*fresh.blocks.at(0)->w)[0] == 2);
   CHECK(fresh.blocks[0] == fresh.blocks.at(1));
@@ -927,7 +927,7 @@ TEST_CASE_TEMPLATE("derived: a listed class that has changed", R, STELE_TEST_REC
   file.own.resize(1);
   file.own[0]["Long"].older = stele::Tensor<double, 1>::filled({1}, 9);
   const stele::Bytes bytes = good(saved(R{}, file));
-  CHECK(good(R{}.template load_module<Now>(bytes)).own.at(0)->sum() == 9);
+  CHECK(good(R{}.template load<Now>(bytes)).own.at(0)->sum() == 9);
 }
 
 TEST_CASE_TEMPLATE("derived: a class that the file has and the list has not", R, STELE_TEST_RECORDERS) {
@@ -940,7 +940,7 @@ TEST_CASE_TEMPLATE("derived: a class that the file has and the list has not", R,
   File file;
   file.layers.emplace_back();
   const stele::Bytes bytes = good(saved(R{}, file));
-  const stele::Error e = bad(R{}.template load_module<Short>(bytes));
+  const stele::Error e = bad(R{}.template load<Short>(bytes));
   CHECK(e.code() == Errc::kind_mismatch);
   CHECK(e.path() == "layers.0");
   CHECK(e.expected() == "Dense or Dropout or Stack");
@@ -956,7 +956,7 @@ TEST_CASE_TEMPLATE("derived: a class that the file has and the list has not", R,
   two.first["Dense"];
   two.first["Stack"];
   const stele::Bytes both = good(saved(R{}, two));
-  CHECK(bad(R{}.template load_module<OneOf>(both)).code() == Errc::kind_mismatch);
+  CHECK(bad(R{}.template load<OneOf>(both)).code() == Errc::kind_mismatch);
 }
 
 // ---- other formats --------------------------------------------------------------------------------------------------
@@ -968,7 +968,7 @@ TEST_CASE("derived: Burn's encodings") {
     const stele::BurnRecorder<> recorder(stele::BurnFormat({.encoding = encoding}));
     const Tensors m = tensors(1);
     const stele::Bytes bytes = good(saved(recorder, m));
-    const Tensors back = good(recorder.load_module<Tensors>(bytes));
+    const Tensors back = good(recorder.load<Tensors>(bytes));
     REQUIRE(back.layers.size() == 2);
     CHECK(back.layers[0]->kind() == "dense");
     CHECK(back.layers[1]->kind() == "stack");
@@ -1003,7 +1003,7 @@ TEST_CASE("derived: Burn's modules without parameters") {
     CAPTURE(static_cast<int>(encoding));
     const stele::BurnRecorder<> recorder(stele::BurnFormat({.encoding = encoding}));
     const stele::Bytes bytes = good(saved(recorder, m));
-    const Own back = good(recorder.load_module<Own>(bytes));
+    const Own back = good(recorder.load<Own>(bytes));
     REQUIRE(back.own.size() == 3);
     CHECK(back.own[0]->sum() == -1);
     CHECK(back.own[1]->sum() == 2);
@@ -1017,7 +1017,7 @@ TEST_CASE("derived: SameDiff's names") {
     CAPTURE(name);
     const std::string path = folder / name;
     good(stele::SameDiffRecorder<>{}.record(net(1), path));
-    CHECK(image(good(stele::SameDiffRecorder<>{}.load_module<Net>(path))) == image(net(1)));
+    CHECK(image(good(stele::SameDiffRecorder<>{}.load<Net>(path))) == image(net(1)));
     Net target = net(5);
     good(stele::SameDiffRecorder<>{}.load_into(target, path));
     CHECK(image(target) == image(net(1)));

@@ -38,7 +38,7 @@ TEST_CASE_TEMPLATE("Eigen types round trip in every recorder", Format, stele::St
   for (const auto& [rows, columns] : {std::pair<Eigen::Index, Eigen::Index>{5, 7}, {33, 16}, {1000, 300}, {3, 70000}}) {
     const Layer layer = example(rows, columns);
     const stele::Bytes bytes = recorder.record(layer).value();
-    const Layer again = recorder.template load_module<Layer>(bytes).value();
+    const Layer again = recorder.template load<Layer>(bytes).value();
     CHECK(again.weight == layer.weight);
     CHECK(again.rows == layer.rows);
     CHECK(again.bias == layer.bias);
@@ -82,7 +82,7 @@ TEST_CASE("a fixed Eigen matrix refuses another shape") {
   };
   const stele::BytesRecorder<> recorder;
   const stele::Bytes bytes = recorder.record(Wide{}).value();
-  const auto narrow = recorder.load_module<Narrow>(bytes);
+  const auto narrow = recorder.load<Narrow>(bytes);
   REQUIRE_FALSE(narrow);
   CHECK(narrow.error().code() == stele::Errc::shape_mismatch);
   CHECK(narrow.error().path() == "fixed");

@@ -40,11 +40,11 @@ std::string old_path(std::string_view group) {
 }
 
 /// Loads M from `from` in each way there is, and shows it to `check`.
-template <class M, class R, class From, class Check>
-void in_every_way(const From& from, const LoadOptions& options, Check check) {
+template <class M, class R, class Check>
+void in_every_way(const stele::Input& from, const LoadOptions& options, Check check) {
   const R recorder;
   Report report;
-  M live = good(recorder.template load_module<M>(from, options, &report));
+  M live = good(recorder.template load<M>(from, options, &report));
   check(live);
   good(recorder.load_into(live, from, options));
   check(live);
@@ -53,7 +53,7 @@ void in_every_way(const From& from, const LoadOptions& options, Check check) {
   M empty;
   good(recorder.load_into(empty, from, rebuild));
   check(empty);
-  check(good(stele::from_record<M>(good(recorder.template load<M>(from, options)))));
+  check(good(stele::from_record<M>(good(recorder.template load_record<M>(from, options)))));
   const Snapshot file = good(recorder.open(from, options));
   // A dry run makes no object that could be shared.
   const Report dry = good(stele::dry_run<M>(file, options));
@@ -62,7 +62,7 @@ void in_every_way(const From& from, const LoadOptions& options, Check check) {
 
 template <class M, class R>
 stele::Error refused(std::string_view group, const LoadOptions& options = {}) {
-  return bad(R{}.template load_module<M>(old_path<R>(group), options));
+  return bad(R{}.template load<M>(old_path<R>(group), options));
 }
 
 template <class T>
@@ -104,18 +104,19 @@ struct WithDefault {
 
 template <>
 struct stele::attributes<stele_test::Layer> {
-  static constexpr stele::Attribute list[] = {stele::version(2)};
+  static constexpr stele::Attribute list[] = {stele::attr::version(2)};
   static std::string_view migrate(std::uint32_t from, std::string_view field) {
     return from < 2 && field == "weight" ? "w" : "";
   }
 };
 template <>
 struct stele::attributes<stele_test::Names> {
-  static constexpr stele::Attribute list[] = {stele::rename("weight", "kernel"), stele::alias("bias", "shift")};
+  static constexpr stele::Attribute list[] = {stele::attr::rename("weight", "kernel"),
+                                              stele::attr::alias("bias", "shift")};
 };
 template <>
 struct stele::attributes<stele_test::WithDefault> {
-  static constexpr stele::Attribute list[] = {stele::keep_default("extra")};
+  static constexpr stele::Attribute list[] = {stele::attr::keep_default("extra")};
 };
 
 namespace stele_test {
@@ -141,7 +142,7 @@ TEST_CASE_TEMPLATE("evolution: fields renamed, reordered, added, removed", R, ST
   CHECK(renamed.path() == "bias");
 
   Report report;
-  const WithDefault m = good(R{}.template load_module<WithDefault>(old_path<R>("names"), {}, &report));
+  const WithDefault m = good(R{}.template load<WithDefault>(old_path<R>("names"), {}, &report));
   CHECK(m.extra == Floats{9});
   CHECK(report.paths(Report::What::defaulted) == Paths{"extra"});
 }
@@ -202,7 +203,7 @@ TEST_CASE_TEMPLATE("evolution: kinds, precision, alternatives, order", R, STELE_
     CHECK(m.now_plain == Floats{1, 2});
   });
   Report report;
-  good(R{}.template load_module<Kinds>(old_path<R>("kinds"), {}, &report));
+  good(R{}.template load<Kinds>(old_path<R>("kinds"), {}, &report));
   CHECK(report.paths(Report::What::converted).size() == 3);
 
   LoadOptions options;
@@ -251,12 +252,12 @@ struct StrictRank {
 struct TooNarrow {
   std::vector<std::int8_t> steps;
   Floats name;
-  static constexpr stele::Attribute stele_attributes[] = {stele::was_one("steps"), stele::was_one("name")};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::was_one("steps"), stele::attr::was_one("name")};
   STELE_MODULE(TooNarrow, steps, name)
 };
 struct ThreeOfThem {
   std::array<First, 3> layer;
-  static constexpr stele::Attribute stele_attributes[] = {stele::was_one("layer")};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::was_one("layer")};
 };
 
 }  // namespace
@@ -264,9 +265,10 @@ struct ThreeOfThem {
 
 template <>
 struct stele::attributes<stele_test::One> {
-  static constexpr stele::Attribute list[] = {
-      stele::was_one("layer"),  stele::was_one("maybe"), stele::was_one("rate"),   stele::was_one("steps"),
-      stele::was_one("scalar"), stele::was_one("name"),  stele::was_one("square"), stele::was_one("flag")};
+  static constexpr stele::Attribute list[] = {stele::attr::was_one("layer"),  stele::attr::was_one("maybe"),
+                                              stele::attr::was_one("rate"),   stele::attr::was_one("steps"),
+                                              stele::attr::was_one("scalar"), stele::attr::was_one("name"),
+                                              stele::attr::was_one("square"), stele::attr::was_one("flag")};
 };
 
 namespace stele_test {
@@ -288,15 +290,15 @@ TEST_CASE_TEMPLATE("evolution: one became a list", R, STELE_TEST_RECORDERS) {
   };
   in_every_way<One, R>(old_path<R>("one"), {}, check);
   // What is written today is a list, and read as one.
-  One two = good(R{}.template load_module<One>(old_path<R>("one")));
+  One two = good(R{}.template load<One>(old_path<R>("one")));
   in_every_way<One, R>(good(saved(R{}, two)), {}, check);
   two.layer.push_back(First{{9}});
   two.rate = {1, 2, 3};
-  const One back = good(R{}.template load_module<One>(good(saved(R{}, two))));
+  const One back = good(R{}.template load<One>(good(saved(R{}, two))));
   CHECK(back.layer[1].a == Floats{9});
   CHECK(back.rate == Floats{1, 2, 3});
   // The leaf of a record has the module's rank.
-  const auto record = good(R{}.template load<One>(old_path<R>("one")));
+  const auto record = good(R{}.template load_record<One>(old_path<R>("one")));
   CHECK(stele::to_string(record.square.shape()) == "[1]");
   CHECK(good(record.rate.load()) == Floats{0.5F});
 }
@@ -337,12 +339,12 @@ struct Before {
 };
 struct Now {
   std::vector<std::int8_t> steps;
-  static constexpr stele::Attribute stele_attributes[] = {stele::was_one("steps")};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::was_one("steps")};
   STELE_MODULE(Now, steps)
 };
 struct Floating {
   Floats steps;
-  static constexpr stele::Attribute stele_attributes[] = {stele::was_one("steps")};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::was_one("steps")};
   STELE_MODULE(Floating, steps)
 };
 
@@ -401,21 +403,21 @@ struct IntoNew {
 template <>
 struct stele::attributes<stele_test::Moved> {
   static constexpr stele::Attribute list[] = {
-      stele::moved("encoder.weight", "weight"), stele::moved("encoder.layer", "layer"),
-      stele::moved("scale", "encoder.scale"), stele::moved("inner", "encoder.inner")};
+      stele::attr::moved("encoder.weight", "weight"), stele::attr::moved("encoder.layer", "layer"),
+      stele::attr::moved("scale", "encoder.scale"), stele::attr::moved("inner", "encoder.inner")};
 };
 template <>
 struct stele::attributes<stele_test::Item> {
-  static constexpr stele::Attribute list[] = {stele::moved("sub.w", "w")};
+  static constexpr stele::Attribute list[] = {stele::attr::moved("sub.w", "w")};
 };
 template <>
 struct stele::attributes<stele_test::OneItem> {
-  static constexpr stele::Attribute list[] = {stele::moved("item", "items.1")};
+  static constexpr stele::Attribute list[] = {stele::attr::moved("item", "items.1")};
 };
 template <>
 struct stele::attributes<stele_test::IntoNew> {
-  static constexpr stele::Attribute list[] = {stele::moved("first.weight", "weight"),
-                                              stele::moved("second.weight", "encoder.scale")};
+  static constexpr stele::Attribute list[] = {stele::attr::moved("first.weight", "weight"),
+                                              stele::attr::moved("second.weight", "encoder.scale")};
 };
 
 namespace stele_test {
@@ -432,7 +434,7 @@ TEST_CASE_TEMPLATE("evolution: fields and modules moved into and out of others",
     CHECK(m.items[1].sub->a == Floats{9});
   };
   in_every_way<Moved, R>(old_path<R>("moved"), {}, check);
-  const Moved now = good(R{}.template load_module<Moved>(old_path<R>("moved")));
+  const Moved now = good(R{}.template load<Moved>(old_path<R>("moved")));
   in_every_way<Moved, R>(good(saved(R{}, now)), {}, check);
 
   LoadOptions options;
@@ -477,7 +479,7 @@ int migrations = 0;
 
 template <>
 struct stele::attributes<stele_test::Attention> {
-  static constexpr stele::Attribute list[] = {stele::version(2)};
+  static constexpr stele::Attribute list[] = {stele::attr::version(2)};
   static Result<Snapshot> migrate(std::uint32_t from, const Snapshot& old) {
     CHECK(from == 1);
     ++stele_test::migrations;
@@ -487,7 +489,7 @@ struct stele::attributes<stele_test::Attention> {
 };
 template <>
 struct stele::attributes<stele_test::Hook> {
-  static constexpr stele::Attribute list[] = {stele::version(3)};
+  static constexpr stele::Attribute list[] = {stele::attr::version(3)};
   static Result<Snapshot> migrate(std::uint32_t from, const Snapshot& old) {
     CHECK(from == 1);
     const std::string both[] = {"low", "high"};
@@ -516,7 +518,7 @@ TEST_CASE_TEMPLATE("evolution: a hook rewrites modules wherever they stand", R, 
     CHECK(*m.maybe->norm == Floats{7});
   };
   migrations = 0;
-  const Hook fresh = good(R{}.template load_module<Hook>(old_path<R>("hook")));
+  const Hook fresh = good(R{}.template load<Hook>(old_path<R>("hook")));
   check(fresh);
   CHECK(migrations == 5);  // one for each module
   in_every_way<Hook, R>(old_path<R>("hook"), {}, check);
@@ -552,7 +554,7 @@ struct PlainOuter {
 
 template <>
 struct stele::attributes<stele_test::Hooked> {
-  static constexpr stele::Attribute list[] = {stele::version(7)};
+  static constexpr stele::Attribute list[] = {stele::attr::version(7)};
   static stele::Result<stele::Snapshot> migrate(std::uint32_t from, const stele::Snapshot& old) {
     return stele_test::hook(from, old);
   }
@@ -574,7 +576,7 @@ TEST_CASE_TEMPLATE("evolution: files that say no version count as version 0", R,
   };
   in_every_way<HookedOuter, R>(good(saved(R{}, PlainOuter{})), {}, check);
   // As the whole of a file.
-  CHECK(good(R{}.template load_module<Hooked>(good(saved(R{}, Plain{{5}, {6}})))).weight == Floats{5});
+  CHECK(good(R{}.template load<Hooked>(good(saved(R{}, Plain{{5}, {6}})))).weight == Floats{5});
 }
 
 TEST_CASE_TEMPLATE("evolution: errors of a hook are the load's, with the module's path", R, STELE_TEST_RECORDERS) {
@@ -585,10 +587,10 @@ TEST_CASE_TEMPLATE("evolution: errors of a hook are the load's, with the module'
     const stele::Error in_place = bad(R{}.load_into(live, file));
     CHECK(live.other == Floats{3});
     CHECK(live.inner.bias == Floats{2});
-    stele::Error fresh = bad(R{}.template load_module<HookedOuter>(file));
+    stele::Error fresh = bad(R{}.template load<HookedOuter>(file));
     CHECK(fresh.code() == in_place.code());
     CHECK(fresh.path() == in_place.path());
-    CHECK(bad(R{}.template load<HookedOuter>(file)).path() == fresh.path());
+    CHECK(bad(R{}.template load_record<HookedOuter>(file)).path() == fresh.path());
     return fresh;
   };
   const stele::Error returned = error(
@@ -658,7 +660,7 @@ TEST_CASE_TEMPLATE("evolution: ties of rewritten modules", R, STELE_TEST_RECORDE
     ++calls;
     return rename(old, {{"^w$", "weight"}});
   };
-  const TiedModules m = good(R{}.template load_module<TiedModules>(file));
+  const TiedModules m = good(R{}.template load<TiedModules>(file));
   CHECK(calls == 1);
   CHECK(m.a == m.b);
   CHECK(m.a->weight == Floats{1, 2});
@@ -669,7 +671,7 @@ TEST_CASE_TEMPLATE("evolution: ties of rewritten modules", R, STELE_TEST_RECORDE
     STELE_TRY_ASSIGN(const Snapshot bare, filter(old, {{"w"}, {}, {}}));
     return split(bare, "w", 0, halves);
   };
-  const TiedModules changed = good(R{}.template load_module<TiedModules>(file));
+  const TiedModules changed = good(R{}.template load<TiedModules>(file));
   CHECK(changed.a->weight == Floats{2});
   CHECK(changed.a->bias == Floats{1});
   CHECK(changed.a == changed.b);
@@ -704,22 +706,22 @@ struct OldMakers {
 
 template <>
 struct stele::attributes<stele_test::TwoHooks> {
-  static constexpr stele::Attribute list[] = {stele::version(3)};
+  static constexpr stele::Attribute list[] = {stele::attr::version(3)};
   static std::string_view migrate(std::uint32_t, std::string_view field) { return field == "weight" ? "kernel" : ""; }
   static Result<Snapshot> migrate(std::uint32_t, const Snapshot& old) { return rename(old, {{"^w$", "weight"}}); }
 };
 template <>
 struct stele::attributes<stele_test::Made> {
-  static constexpr stele::Attribute list[] = {stele::version(1)};
+  static constexpr stele::Attribute list[] = {stele::attr::version(1)};
   static Result<Snapshot> migrate(std::uint32_t, const Snapshot& old) { return rename(old, {{"^w$", "weight"}}); }
 };
 
 namespace stele_test {
 
 TEST_CASE_TEMPLATE("evolution: hooks of several kinds", R, STELE_TEST_RECORDERS) {
-  CHECK(good(R{}.template load_module<TwoHooks>(good(saved(R{}, Plain{{5}, {6}})))).weight == Floats{5});
+  CHECK(good(R{}.template load<TwoHooks>(good(saved(R{}, Plain{{5}, {6}})))).weight == Floats{5});
   const OldMakers old;
-  const Makers m = good(R{}.template load_module<Makers>(good(saved(R{}, old))));
+  const Makers m = good(R{}.template load<Makers>(good(saved(R{}, old))));
   REQUIRE(m.list.size() == 2);
   CHECK(m.list[1].weight == Floats{2, 3});
 }
@@ -729,11 +731,11 @@ TEST_CASE("evolution: damage shows behind a hook too") {
   const stele::Bytes file = good(stele::BytesRecorder<>{}.record(PlainOuter{}));
   std::vector<std::byte> damaged(file.span().begin(), file.span().end());
   damaged[64] ^= std::byte{1};  // in the first block
-  const stele::Error e = bad(stele::BytesRecorder<>{}.load_module<HookedOuter>(std::span<const std::byte>(damaged)));
+  const stele::Error e = bad(stele::BytesRecorder<>{}.load<HookedOuter>(std::span<const std::byte>(damaged)));
   CHECK(e.code() == Errc::checksum);
   CHECK(e.path() == "inner.weight");
   // A record reads nothing before it is asked to.
-  const auto record = good(stele::BytesRecorder<>{}.load<HookedOuter>(std::span<const std::byte>(damaged)));
+  const auto record = good(stele::BytesRecorder<>{}.load_record<HookedOuter>(std::span<const std::byte>(damaged)));
   const auto& inner = stele::get<"inner">(record);
   CHECK(good(stele::get<"bias">(inner).load()) == Floats{3});
   CHECK(bad(stele::get<"weight">(inner).load()).code() == Errc::checksum);

@@ -80,7 +80,7 @@ std::string errors(const SourcePtr& source, unsigned threads, Model& live) {
   const auto text = [](const auto& result) {
     return result ? std::string("ok; ") : std::string(name(result.error().code())) + " " + result.error().path() + "; ";
   };
-  return text(recorder.template load_module<Model>(source, on(threads))) +
+  return text(recorder.template load<Model>(source, on(threads))) +
          text(recorder.load_into(live, source, on(threads))) + text(recorder.verify(source, on(threads)));
 }
 

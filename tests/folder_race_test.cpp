@@ -110,9 +110,9 @@ TEST_CASE_TEMPLATE("folder race: loads beside a save", R, STELE_TEST_FOLDER_RECO
       const R recorder;
       RaceModel live = race_model(0, layers);
       for (int i = 0; i < loads; ++i) {
-        const auto loaded = recorder.template load_module<RaceModel>(path);
-        if (!loaded) return "load_module: " + loaded.error().to_string();
-        if (auto fault = fault_of(*loaded, layers); !fault.empty()) return "load_module: " + fault;
+        const auto loaded = recorder.template load<RaceModel>(path);
+        if (!loaded) return "load: " + loaded.error().to_string();
+        if (auto fault = fault_of(*loaded, layers); !fault.empty()) return "load: " + fault;
         const auto sniffed = stele::load<RaceModel>(path);
         if (!sniffed) return "load: " + sniffed.error().to_string();
         if (auto fault = fault_of(*sniffed, layers); !fault.empty()) return "load: " + fault;
@@ -143,7 +143,7 @@ TEST_CASE_TEMPLATE("folder race: several savers", R, STELE_TEST_FOLDER_RECORDERS
       savers.push_back(begin([&] { return save_often<R>(path, few, static_cast<float>(1000 * i), saves); }));
     }
     for (const pid_t saver : savers) check_ended(saver);
-    CHECK(fault_of(good(R().template load_module<RaceModel>(path)), few) == "");
+    CHECK(fault_of(good(R().template load<RaceModel>(path)), few) == "");
   }
   CHECK(dir.names() == std::vector<std::string>{"new.nnef", "old.nnef"});
 }
@@ -152,12 +152,12 @@ TEST_CASE_TEMPLATE("folder race: a folder without a model", R, STELE_TEST_FOLDER
   const TempDir dir;
   const R recorder;
   fs::create_directory(dir / "empty");
-  CHECK(bad(recorder.template load_module<RaceModel>(dir / "empty")).code() == Errc::missing);
+  CHECK(bad(recorder.template load<RaceModel>(dir / "empty")).code() == Errc::missing);
   CHECK(bad(stele::load<RaceModel>(dir / "empty")).code() == Errc::bad_magic);
   // What has no tensors saves as something that opens, or not at all.
   const auto saved = recorder.record(RaceModel(), dir / "none.nnef", quick());
   if (saved) {
-    CHECK(good(recorder.template load_module<RaceModel>(dir / "none.nnef")).layers.empty());
+    CHECK(good(recorder.template load<RaceModel>(dir / "none.nnef")).layers.empty());
     CHECK(good(stele::load<RaceModel>(dir / "none.nnef")).layers.empty());
   } else {
     CHECK(saved.error().code() == Errc::not_representable);
@@ -171,9 +171,9 @@ TEST_CASE("folder race: a folder that was opened before it was replaced") {
   const stele::NnefRecorder<> recorder;
   good(recorder.record(race_model(1, few), path, quick()));
   const stele::SourcePtr source = good(stele::open_folder(path));
-  CHECK(fault_of(good(recorder.load_module<RaceModel>(source)), few) == "");
+  CHECK(fault_of(good(recorder.load<RaceModel>(source)), few) == "");
   good(recorder.record(race_model(2, few), path, quick()));
-  const stele::Error error = bad(recorder.load_module<RaceModel>(source));
+  const stele::Error error = bad(recorder.load<RaceModel>(source));
   CHECK(error.code() == Errc::io);
   CHECK(error.message() == "the folder was replaced while it was read");
   CHECK(error.file() == path);
@@ -193,24 +193,24 @@ TEST_CASE("folder race: links that lead out of a folder") {
   for (const std::string& to :
        {outside + "/layers/0/weight.dat", std::string("../../../outside.nnef/layers/0/weight.dat")}) {
     put_link(to);
-    const stele::Error error = bad(recorder.load_module<RaceModel>(path));
+    const stele::Error error = bad(recorder.load<RaceModel>(path));
     CHECK(error.code() == Errc::io);
     CHECK(error.message().find("leads out of the folder") != std::string::npos);
     // Nothing is written through one either.
     stele::SaveOptions into = quick();
     into.file.allow_nonatomic = true;
     CHECK(bad(recorder.record(race_model(3, few), path, into)).code() == Errc::io);
-    CHECK(fault_of(good(recorder.load_module<RaceModel>(outside)), few) == "");
-    CHECK(good(recorder.load_module<RaceModel>(outside)).layers[0].weight[0] == 2);
+    CHECK(fault_of(good(recorder.load<RaceModel>(outside)), few) == "");
+    CHECK(good(recorder.load<RaceModel>(outside)).layers[0].weight[0] == 2);
   }
   good(recorder.record(race_model(1, few), path, quick()));
   put_link("../1/weight.dat");
-  CHECK(fault_of(good(recorder.load_module<RaceModel>(path)), few) == "");
+  CHECK(fault_of(good(recorder.load<RaceModel>(path)), few) == "");
   // A folder on the way.
   fs::rename(path + "/layers", dir / "layers");
   fs::create_directory_symlink(dir / "layers", path + "/layers");
-  CHECK(bad(recorder.load_module<RaceModel>(path)).code() == Errc::io);
+  CHECK(bad(recorder.load<RaceModel>(path)).code() == Errc::io);
   // The folder itself may be a link.
   fs::create_directory_symlink(outside, dir / "link");
-  CHECK(good(recorder.load_module<RaceModel>(dir / "link")).layers[0].weight[0] == 2);
+  CHECK(good(recorder.load<RaceModel>(dir / "link")).layers[0].weight[0] == 2);
 }

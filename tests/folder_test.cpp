@@ -644,22 +644,22 @@ TEST_CASE("folders: a recorder whose files are folders") {
   for (const auto storage : {stele::Storage::owned, stele::Storage::view}) {
     stele::LoadOptions options;
     options.storage = storage;
-    CHECK(image(good(recorder.load_module<Mlp>(path, options))) == image(small_mlp(1)));
+    CHECK(image(good(recorder.load<Mlp>(path, options))) == image(small_mlp(1)));
     Mlp live = small_mlp(9);
     good(recorder.load_into(live, path, options));
     CHECK(image(live) == image(small_mlp(1)));
     good(recorder.verify(path, options));
   }
   good(saved_by(recorder, 2, path));  // over its own
-  CHECK(image(good(recorder.load_module<Mlp>(path))) == image(small_mlp(2)));
+  CHECK(image(good(recorder.load<Mlp>(path))) == image(small_mlp(2)));
   CHECK(bad(saved_by(recorder, 3, path, {Durability::process, false, false})).code() == Errc::exists);
   write_text(dir / "net.model/mine", "x");
   const stele::Error error = bad(saved_by(recorder, 3, path));
   CHECK(error.code() == Errc::exists);
   CHECK(error.found() == "mine");
-  CHECK(image(good(recorder.load_module<Mlp>(path))) == image(small_mlp(2)));
+  CHECK(image(good(recorder.load<Mlp>(path))) == image(small_mlp(2)));
   good(saved_by(recorder, 3, path, {Durability::process, true}));
-  CHECK(image(good(recorder.load_module<Mlp>(path))) == image(small_mlp(3)));
+  CHECK(image(good(recorder.load<Mlp>(path))) == image(small_mlp(3)));
   CHECK(read_text(dir / "net.model/mine") == "x");
 
   stele::SaveOptions dry = quick();
@@ -669,7 +669,7 @@ TEST_CASE("folders: a recorder whose files are folders") {
 
   const auto memory = stele::memory_bundle();
   good(recorder.record(small_mlp(4), *stele::bundle_sink(memory)));
-  CHECK(image(good(recorder.load_module<Mlp>(stele::bundle_source(memory)))) == image(small_mlp(4)));
+  CHECK(image(good(recorder.load<Mlp>(stele::bundle_source(memory)))) == image(small_mlp(4)));
 }
 
 TEST_CASE("folders: a folder is no file, and a file no folder") {
@@ -679,7 +679,7 @@ TEST_CASE("folders: a folder is no file, and a file no folder") {
   good(saved_by(folders, 1, dir / "folder"));
   good(files.record(small_mlp(1), dir / "file", quick()));
   CHECK(bad(folders.open(dir / "file.safetensors")).code() == Errc::io);
-  const stele::Error error = bad(files.load_module<Mlp>(dir / "folder.model"));
+  const stele::Error error = bad(files.load<Mlp>(dir / "folder.model"));
   CHECK(error.code() == Errc::io);
   CHECK(error.file() == dir / "folder.model");
   CHECK(error.message().find("a folder") != std::string::npos);

@@ -42,6 +42,18 @@ TEST_CASE("front door: every format by its ending, and by content under another 
   }
 }
 
+TEST_CASE("front door: a path in any of its types") {
+  const TempDir dir;
+  const std::filesystem::path path = std::filesystem::path(dir / "model.stele");
+  good(stele::save(Two(), path));
+  CHECK(good(stele::load<Two>(path)).weight[2] == 5);
+  CHECK(good(stele::load<Two>(std::string_view(path.native()))).weight[2] == 5);
+  CHECK(good(stele::load<Two>(path.c_str())).weight[2] == 5);
+  CHECK(good(stele::BinaryRecorder<>().load<Two>(path)).weight[2] == 5);
+  const stele::Input input(dir / "mod" + std::string("el.stele"));  // a temporary path
+  CHECK(stele::BinaryRecorder<>().load_record<Two>(input));
+}
+
 TEST_CASE("front door: a file of one tensor") {
   const TempDir dir;
   good(stele::save(std::vector<float>{1, 2, 3}, dir / "w.dat", quick()));
@@ -146,7 +158,7 @@ TEST_CASE("front door: recorders whose files follow the path's extension") {
     const bool folder = std::filesystem::is_directory(path);
     const stele::SourcePtr source = good(folder ? stele::open_folder(path) : stele::open_file(path));
     CHECK(good(stele::format_of_content(*source))->name() == format);
-    CHECK(good(recorder.template load_module<Two>(path)).weight[2] == 5);
+    CHECK(good(recorder.template load<Two>(path)).weight[2] == 5);
   };
   check(stele::SameDiffRecorder<>(), "m.fb", "samediff");
   check(stele::SameDiffRecorder<>(), "m.sdnb", "sdnb");

@@ -162,7 +162,7 @@ TEST_CASE("hook: at the top, from a record and from a snapshot") {
   CHECK(good(stele::from_record(good(stele::record_of(h)))).sum() == 3);
   CHECK(good(stele::from_snapshot<Hooked>(snapshot(h))).sum() == 3);
   const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(h));
-  CHECK(good(stele::BytesRecorder<>{}.load_module<Hooked>(bytes)).sum() == 3);
+  CHECK(good(stele::BytesRecorder<>{}.load<Hooked>(bytes)).sum() == 3);
   const AggregateWithHook a{Vec(vec({4}))};
   CHECK(good(stele::from_snapshot<AggregateWithHook>(snapshot(a))).doubled == 8);
 }

@@ -39,7 +39,7 @@ struct Dense {
 struct Versioned {
   Tensor<std::int16_t, 1> t;
   STELE_MODULE(Versioned, t)
-  static constexpr Attribute stele_attributes[] = {version(3)};
+  static constexpr Attribute stele_attributes[] = {attr::version(3)};
 };
 struct All {
   std::vector<Dense> layers;
@@ -132,7 +132,7 @@ TEST_CASE("json: the document") {
       R"("tied":{"$version":3,"t":{"$dtype":"I16","shape":[1],"data":"BQA="}},"again":{"$ref":"tied"},)"
       R"("named":{"$$x":{"$dtype":"BOOL","shape":[2],"data":"AQA="},"a.b":{"$dtype":"BOOL","shape":[1],"data":"AQ=="}},)"
       R"("text":"line\nü\"","rate":0.5,"steps":-3,"on":true,"any":{"$value":{"k":[null,{"$f64":"inf"}]}}}})");
-  const All again = plain.load_module<All>(bytes_of(text)).value();
+  const All again = plain.load<All>(bytes_of(text)).value();
   CHECK(again.any == all().any);
   CHECK(again.tied == again.again);
   CHECK(again.layers[1].bias->id == all().layers[1].bias->id);
@@ -284,7 +284,7 @@ TEST_CASE("json: the encoding by name, or as it is told") {
     CHECK(image(load<All>(dir / name).value()) == image(a));
   }
   REQUIRE(recorder.record(a, dir / "none", quick()));
-  CHECK(image(recorder.load_module<All>(dir / "none.json.zst").value()) == image(a));
+  CHECK(image(recorder.load<All>(dir / "none.json.zst").value()) == image(a));
   CHECK(read_text(dir / "m.json") == text);
   CHECK(decompressed(read_text(dir / "m.json.zst")) == text);
   CHECK(decompressed(read_text(dir / "m.weights")) == text);
@@ -346,7 +346,7 @@ TEST_CASE("json: compressed bytes do not depend on the number of threads, and an
     CHECK(text_of(bytes.span()) == first);
     LoadOptions loading;
     loading.threads = threads;
-    CHECK(image(zstd.load_module<Large>(bytes, loading).value()) == image(model));
+    CHECK(image(zstd.load<Large>(bytes, loading).value()) == image(model));
   }
   CHECK(decompressed(first) == text);
   for (const int level : {-50, 1, 3, 19}) {
@@ -627,7 +627,7 @@ TEST_CASE("json: deep nesting, and bombs") {
   };
   LoadOptions options;
   options.limits.tensor_bytes = std::uint64_t{1} << 20;
-  CHECK(code_of(plain.load_module<Model>(bytes_of(zeros), options)) == Errc::limit);
+  CHECK(code_of(plain.load<Model>(bytes_of(zeros), options)) == Errc::limit);
 }
 
 namespace {
@@ -643,7 +643,20 @@ TEST_CASE("json: modules as deep as they may be") {
   Chain* last = &first;
   for (int i = 0; i < 250; ++i) last = (last->next = std::make_unique<Chain>()).get();
   const Bytes bytes = zstd.record(first).value();
-  CHECK(zstd.load_module<Chain>(bytes));
+  CHECK(zstd.load<Chain>(bytes));
+}
+
+TEST_CASE("json: a leaf below 512 modules, as in .stele") {
+  const auto nested = [](int modules) {
+    std::string text;
+    for (int i = 1; i < modules; ++i) text += R"({"m":)";
+    return document(text + R"({"v":1})" + std::string(static_cast<std::size_t>(modules) - 1, '}'));
+  };
+  const auto opened = plain.open(bytes_of(nested(512)));
+  REQUIRE_MESSAGE(opened, why(opened));
+  const Bytes again = BytesRecorder<>().record(*opened).value();
+  CHECK(BytesRecorder<>().open(again.span()));
+  CHECK(code_of(plain.open(bytes_of(nested(513)))) == Errc::limit);
 }
 
 TEST_CASE("json: base64, every character at every place") {

@@ -229,9 +229,9 @@ TEST_CASE("layout: a format without names takes them from options, module or typ
   const stele::Bytes bytes = good(recorder.record(plain));
 
   // By type: nothing is open.
-  const Plain again = good(recorder.load_module<Plain>(bytes));
+  const Plain again = good(recorder.load<Plain>(bytes));
   CHECK(image(again) == image(plain));
-  const auto record = good(recorder.load<Plain>(bytes));
+  const auto record = good(recorder.load_record<Plain>(bytes));
   CHECK(good(stele::get<"tail">(record).load())[0] == 7);
 
   // Without a type there is nothing to go by, except what the options say.
@@ -245,7 +245,7 @@ TEST_CASE("layout: a format without names takes them from options, module or typ
   for (int i = 0; i < 2; ++i) mlp.layers.emplace_back(2, 2, static_cast<float>(i), i == 0);
   mlp.scale = vec({1});
   const stele::Bytes file = good(recorder.record(mlp));
-  const stele::Error e = bad(recorder.load_module<Mlp>(file));
+  const stele::Error e = bad(recorder.load<Mlp>(file));
   CHECK(e.code() == Errc::needs_layout);
   CHECK(e.path() == "layers");
   Mlp live;
@@ -253,7 +253,7 @@ TEST_CASE("layout: a format without names takes them from options, module or typ
   good(recorder.load_into(live, file));
   CHECK(image(live) == image(mlp));
   options.layout = good(stele::layout_of(mlp));
-  CHECK(image(good(recorder.load_module<Mlp>(file, options))) == image(mlp));
+  CHECK(image(good(recorder.load<Mlp>(file, options))) == image(mlp));
 }
 
 }  // namespace stele_test

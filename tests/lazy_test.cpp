@@ -87,11 +87,11 @@ TEST_CASE_TEMPLATE("lazy: what is read", F, STELE_TEST_FORMATS) {
   // One pass over all of it reads little more than the file.
   REQUIRE(recorder.verify(SourcePtr(source)));
   CHECK(source->take() <= bytes->size() + bytes->size() / 4 + 256 * KiB + 4 * frame);
-  REQUIRE(recorder.template load_module<Sizes>(SourcePtr(source)));
+  REQUIRE(recorder.template load<Sizes>(SourcePtr(source)));
   CHECK(source->take() <= bytes->size() + bytes->size() / 4 + 256 * KiB + 4 * frame);
 
   // A typed record reads nothing; a leaf of it only itself.
-  const auto record = recorder.template load<Sizes>(SourcePtr(source));
+  const auto record = recorder.template load_record<Sizes>(SourcePtr(source));
   REQUIRE_MESSAGE(record, why(record));
   CHECK(source->take() <= index + 64 * KiB);
   const auto one = record->leaves.at(7).load();

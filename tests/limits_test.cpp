@@ -83,14 +83,14 @@ TEST_CASE("limits: names of a file may not multiply its tensors without being as
   };
   const BinaryRecorder<> recorder;
   constexpr std::size_t large = std::size_t{1} << 18;  // 1 MiB
-  CHECK(recorder.load_module<Lists>(file(64, large)));
+  CHECK(recorder.load<Lists>(file(64, large)));
   const Bytes bomb = file(100, large);
-  const auto loaded = recorder.load_module<Lists>(bomb);
+  const auto loaded = recorder.load<Lists>(bomb);
   CHECK(code_of(loaded) == Errc::limit);
   LoadOptions asked;
   asked.limits.total_bytes = std::uint64_t{1} << 30;
-  CHECK(recorder.load_module<Lists>(bomb, asked));
-  CHECK(recorder.load_module<Lists>(file(10'000, 1)));  // small ones may
+  CHECK(recorder.load<Lists>(bomb, asked));
+  CHECK(recorder.load<Lists>(file(10'000, 1)));  // small ones may
 }
 
 TEST_CASE("limits: wider dtypes and zeros load by default") {
@@ -105,7 +105,7 @@ TEST_CASE("limits: wider dtypes and zeros load by default") {
   const auto check = [&](const auto& recorder) {
     const auto bytes = saved(recorder, narrow);
     REQUIRE(bytes);
-    const auto opened = recorder.template load_module<Wide>(*bytes);
+    const auto opened = recorder.template load<Wide>(*bytes);
     CHECK_MESSAGE(opened, why(opened));
     if (opened) CHECK(opened->w.size() == n);
   };
@@ -157,7 +157,7 @@ TEST_CASE("limits: a load keeps to the bound of opening, whatever its paths are"
           LoadOptions options;
           options.allow_unused = {"*"};
           Report report;
-          const auto loaded = recorder.load_module<Weight>(bytes_of(text), options, &report);
+          const auto loaded = recorder.load<Weight>(bytes_of(text), options, &report);
           if (!loaded) return why(loaded);
           return report.count(Report::What::unused) == entries ? "" : "another count";
         }) == "");
@@ -165,7 +165,7 @@ TEST_CASE("limits: a load keeps to the bound of opening, whatever its paths are"
           LoadOptions options;
           options.threads = 1;
           Report report;
-          const auto loaded = recorder.load_module<Maps>(bytes_of(text), options, &report);
+          const auto loaded = recorder.load<Maps>(bytes_of(text), options, &report);
           if (!loaded) return why(loaded);
           return report.count(Report::What::applied) == entries + 1 ? "" : "another count";
         }) == "");

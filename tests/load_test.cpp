@@ -52,12 +52,12 @@ M round_trip(const M& m) {
   const Image wanted = image(m);
   CHECK(image(good(stele::from_record(good(stele::record_of(m))))) == wanted);
   const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(m));
-  CHECK(image(good(stele::BytesRecorder<>{}.load_module<M>(bytes))) == wanted);
+  CHECK(image(good(stele::BytesRecorder<>{}.load<M>(bytes))) == wanted);
   stele::BufferSink sink;
   good(stele::SafetensorsRecorder<>{}.record(m, sink));
   const stele::Bytes flat = sink.take();
   stele::Report report;
-  const M from_flat = good(stele::SafetensorsRecorder<>{}.load_module<M>(flat, {}, &report));
+  const M from_flat = good(stele::SafetensorsRecorder<>{}.load<M>(flat, {}, &report));
   CHECK(image(from_flat).values == wanted.values);
   CHECK(tensor_paths(from_flat) == tensor_paths(m));
   M back = good(stele::from_snapshot<M>(snapshot(m)));

@@ -38,13 +38,13 @@ struct Counts {  // a Record of Burn's
   std::uint64_t steps = 7;
   Vec moment{{1}, {3}};
   STELE_MODULE(Counts, steps, moment)
-  static constexpr Attribute stele_attributes[] = {burn_record()};
+  static constexpr Attribute stele_attributes[] = {attr::burn_record()};
 };
 struct Counts8 {
   std::uint8_t steps = 0;
   Vec moment;
   STELE_MODULE(Counts8, steps, moment)
-  static constexpr Attribute stele_attributes[] = {burn_record()};
+  static constexpr Attribute stele_attributes[] = {attr::burn_record()};
 };
 struct NarrowCounts {
   Counts8 counts;
@@ -52,7 +52,7 @@ struct NarrowCounts {
 struct Versioned {
   Vec w{{1}, {9}};
   STELE_MODULE(Versioned, w)
-  static constexpr Attribute stele_attributes[] = {version(3)};
+  static constexpr Attribute stele_attributes[] = {attr::version(3)};
 };
 using Either = std::variant<Relu, Plain>;
 

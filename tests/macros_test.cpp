@@ -105,19 +105,19 @@ TEST_CASE_TEMPLATE("an optional that holds an empty one is an error, not an empt
   refused(held(std::make_shared<std::unique_ptr<Vec>>()));
 
   const auto there = good(saved(recorder, held(Twice(std::optional<Vec>(vec({5}))))));
-  const auto loaded = good(recorder.template load_module<Held<Twice>>(there));
+  const auto loaded = good(recorder.template load<Held<Twice>>(there));
   REQUIRE((loaded.held && *loaded.held));
   CHECK((***loaded.held)[0] == 5);
   const auto none = good(saved(recorder, held(Twice())));
-  CHECK_FALSE(good(recorder.template load_module<Held<Twice>>(none)).held.has_value());
-  CHECK(good(recorder.template load_module<Held<Pointer>>(none)).held == nullptr);
-  CHECK(good(recorder.template load_module<Held<Shared>>(none)).held == nullptr);
+  CHECK_FALSE(good(recorder.template load<Held<Twice>>(none)).held.has_value());
+  CHECK(good(recorder.template load<Held<Pointer>>(none)).held == nullptr);
+  CHECK(good(recorder.template load<Held<Shared>>(none)).held == nullptr);
 }
 
 TEST_CASE("a tensor or a container alone is loaded as a module is") {
   const stele::BytesRecorder<> recorder;
   const std::vector<float> numbers{1, 2, 3};
-  CHECK(good(recorder.load_module<std::vector<float>>(good(recorder.record(numbers)))) == numbers);
+  CHECK(good(recorder.load<std::vector<float>>(good(recorder.record(numbers)))) == numbers);
   const std::map<std::string, std::vector<float>> map{{"a", {1}}, {"b", {2, 3}}};
   CHECK(good(stele::load<std::map<std::string, std::vector<float>>>(good(recorder.record(map)))) == map);
 }

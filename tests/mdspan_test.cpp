@@ -151,12 +151,12 @@ TEST_CASE("an mdspan keeps its shape and points somewhere") {
   };
   stele::LoadOptions some;
   some.allow_unused = {"*"};
-  CHECK(recorder.load_module<Unset>(bytes, some).error().code() == stele::Errc::shape_mismatch);
+  CHECK(recorder.load<Unset>(bytes, some).error().code() == stele::Errc::shape_mismatch);
   struct Lost {
     Fixed fixed{static_cast<double*>(nullptr)};  // has a shape, but no memory
   };
   Lost lost;
   CHECK(recorder.load_into(lost, bytes, some).error().code() == stele::Errc::user_exception);
-  CHECK(recorder.load_module<Lost>(bytes, some).error().code() == stele::Errc::user_exception);
+  CHECK(recorder.load<Lost>(bytes, some).error().code() == stele::Errc::user_exception);
   CHECK(recorder.record(lost).error().code() == stele::Errc::user_exception);
 }

@@ -189,7 +189,7 @@ TEST_CASE("nnef: items of a vendor with any extents") {
   CHECK(text_of(good(saved(tensors, opened)).span()) == made);
   const auto binary = good(saved(BinaryRecorder<>(), opened));
   CHECK(good(content(good(BinaryRecorder<>().open(binary)).leaf(0))) == "abc");
-  CHECK_FALSE(tensors.load_module<Tensor<std::uint8_t>>(bytes_of(file.make())).has_value());
+  CHECK_FALSE(tensors.load<Tensor<std::uint8_t>>(bytes_of(file.make())).has_value());
   LoadOptions options;
   options.dequantize = true;
   CHECK(tensors.open(bytes_of(file.make()), options).has_value());

@@ -282,13 +282,13 @@ TEST_CASE("nnef: a module in a folder, in an archive, and back") {
       }
       // Whatever container the options name: loads take all.
       for (const auto& reader : {in(NnefContainer::folder), in(NnefContainer::tgz)}) {
-        CHECK(image(good(reader.load_module<Net>(path))) == image(before));
+        CHECK(image(good(reader.load<Net>(path))) == image(before));
       }
       Net other = net(7);
       other.steps[0] = 5;
       good(recorder.load_into(other, path));
       CHECK(image(other) == image(before));
-      const auto record = good(recorder.load<Net>(path));
+      const auto record = good(recorder.load_record<Net>(path));
       CHECK(image(good(record.layers.at(1).weight.load())) == image(before.layers[1].weight.value));
       good(recorder.verify(path));
       Net narrow = net();
@@ -299,7 +299,7 @@ TEST_CASE("nnef: a module in a folder, in an archive, and back") {
   // What lies in a folder does not depend on how it was written.
   const auto bundle = good(folder_of(NnefRecorder<>(), before));
   for (const std::string& name : files_of_net) CHECK(text_in(*bundle, name) == read_text(dir / ("f1.nnef/" + name)));
-  CHECK(image(good(NnefRecorder<>().load_module<Net>(stele::bundle_source(bundle)))) == image(before));
+  CHECK(image(good(NnefRecorder<>().load<Net>(stele::bundle_source(bundle)))) == image(before));
 }
 
 TEST_CASE("nnef: the bytes of a tensor file") {
@@ -332,8 +332,8 @@ TEST_CASE("nnef: a bare tensor in one file, and back") {
   const std::string path = dir / "w";
   good(recorder.record(before, path));
   REQUIRE(dir.names() == Names{"w.dat"});
-  CHECK(image(good(recorder.load_module<Tensor<float, 2>>(path + ".dat"))) == image(before));
-  CHECK(image(good(NnefRecorder<>().load_module<Tensor<float, 2>>(path + ".dat"))) == image(before));
+  CHECK(image(good(recorder.load<Tensor<float, 2>>(path + ".dat"))) == image(before));
+  CHECK(image(good(NnefRecorder<>().load<Tensor<float, 2>>(path + ".dat"))) == image(before));
   Tensor<float, 2> into({3, 5});
   good(recorder.load_into(into, path + ".dat"));
   CHECK(image(into) == image(before));
@@ -342,7 +342,7 @@ TEST_CASE("nnef: a bare tensor in one file, and back") {
   const One one{before};
   good(recorder.record(one, dir / "one"));
   CHECK(read_text(dir / "one.dat") == read_text(dir / "w.dat"));
-  CHECK(image(good(recorder.load_module<One>(dir / "one.dat")).only) == image(before));
+  CHECK(image(good(recorder.load<One>(dir / "one.dat")).only) == image(before));
   // A name with a dot is one segment.
   fs::rename(dir / "one.dat", dir / "a.b.dat");
   CHECK(paths_of(good(recorder.open(dir / "a.b.dat"))) == Names{"a\\.b"});
@@ -484,7 +484,7 @@ void check_quantized(unsigned bits) {
 
     stele::LoadOptions options;
     options.dequantize = true;
-    Floats after = good(recorder.template load_module<Floats>(stele::bundle_source(bundle), options));
+    Floats after = good(recorder.template load<Floats>(stele::bundle_source(bundle), options));
     CHECK(distance(after.w, before.w) <= 1.0 / steps + 1e-6);
     CHECK(distance(after.d, before.d) <= 3.5 / steps + 1e-6);
     CHECK(image(after.i) == image(before.i));
@@ -503,7 +503,7 @@ void check_quantized(unsigned bits) {
     CHECK(leaf->annotations()->contains("nnef.bits") == (bits != 8));
     CHECK_FALSE(raw.find("i")->annotations());
     // Integers are not taken for floats by mistake.
-    CHECK(code_of(recorder.template load_module<Floats>(stele::bundle_source(bundle))) == Errc::dtype_mismatch);
+    CHECK(code_of(recorder.template load<Floats>(stele::bundle_source(bundle))) == Errc::dtype_mismatch);
     // What was opened is written again as it was.
     const auto again = good(folder_of(NnefRecorder<>(), raw));
     CHECK(text_in(*again, "w.dat") == file);
@@ -524,7 +524,7 @@ TEST_CASE("nnef: quantized tensors in other formats") {
   const auto bytes = good(saved(stele::BinaryRecorder<stele::Quantized8>(), before));
   stele::LoadOptions options;
   options.dequantize = true;
-  const Floats after = good(stele::BinaryRecorder<>().load_module<Floats>(bytes, options));
+  const Floats after = good(stele::BinaryRecorder<>().load<Floats>(bytes, options));
   CHECK(distance(after.w, before.w) <= 1.0 / 255 + 1e-6);
   // A tensor file has no text beside it.
   const NnefRecorder<stele::Quantized8> tensor(NnefFormat({.container = NnefContainer::tensor}));
@@ -660,7 +660,7 @@ TEST_CASE("nnef: f16, and what NNEF has not") {
   CHECK(word(text_in(*bundle, "layers/0/bias.dat"), 44) == 16);
   CHECK(word(text_in(*bundle, "layers/0/bias.dat"), 48) == 0);
   stele::LoadOptions options;
-  CHECK(image(good(half.load_module<Net>(stele::bundle_source(bundle), options))) == image(net()));
+  CHECK(image(good(half.load<Net>(stele::bundle_source(bundle), options))) == image(net()));
 
   const auto refused = [](DType dtype, std::size_t bytes) {
     CAPTURE(name(dtype));
@@ -831,7 +831,7 @@ TEST_CASE("nnef: tied tensors are written under each name, values are refused") 
   CHECK(names_of(*bundle) == Names{"decoder/bias.dat", "decoder/weight.dat", "embedding.dat", "encoder/bias.dat",
                                    "encoder/weight.dat", "graph.nnef", "head.dat", "middle.dat"});
   CHECK(text_in(*bundle, "embedding.dat") == text_in(*bundle, "head.dat"));
-  const TiedLayers back = good(NnefRecorder<>().load_module<TiedLayers>(stele::bundle_source(bundle)));
+  const TiedLayers back = good(NnefRecorder<>().load<TiedLayers>(stele::bundle_source(bundle)));
   CHECK(image(*back.embedding) == image(*tied.embedding));
   CHECK(image(*back.decoder->bias) == image(*tied.decoder->bias));
   const auto r = folder_of(NnefRecorder<>(), Titled{vec({1}), "a title"});
@@ -848,7 +848,7 @@ TEST_CASE("nnef: folders are replaced when all in them is known") {
   const auto save = [&](float first, const stele::SaveOptions& options = quick()) {
     return code_of(recorder.record(net(first), path, options));
   };
-  const auto check = [&](float first) { CHECK(image(good(recorder.load_module<Net>(path))) == image(net(first))); };
+  const auto check = [&](float first) { CHECK(image(good(recorder.load<Net>(path))) == image(net(first))); };
   CHECK(save(1) == Errc::none);
   CHECK(save(2) == Errc::none);
   check(2);
@@ -993,7 +993,7 @@ TEST_CASE("nnef: parameters that point into a mapped folder or archive") {
   {
     const auto watched = std::make_shared<Watched>(stele::folder_bundle(dir / "m.nnef", {}, true));
     Report report;
-    const Net now = good(NnefRecorder<>().load_module<Net>(stele::bundle_source(watched), options, &report));
+    const Net now = good(NnefRecorder<>().load<Net>(stele::bundle_source(watched), options, &report));
     CHECK(image(now) == image(before));
     const auto mapped = [&](const void* at) {
       return std::any_of(watched->sources.begin(), watched->sources.end(),
@@ -1007,12 +1007,12 @@ TEST_CASE("nnef: parameters that point into a mapped folder or archive") {
     CHECK(report.paths(Report::What::copied) == Names{"mask"});
   }
   Report report;
-  CHECK(image(good(NnefRecorder<>().load_module<Net>(dir / "m.nnef", options, &report))) == image(before));
+  CHECK(image(good(NnefRecorder<>().load<Net>(dir / "m.nnef", options, &report))) == image(before));
   CHECK(report.paths(Report::What::copied) == Names{"mask"});
 
   good(in(NnefContainer::tgz).record(before, dir / "m.nnef.tgz", quick()));
   report = {};
-  CHECK(image(good(NnefRecorder<>().load_module<Net>(dir / "m.nnef.tgz", options, &report))) == image(before));
+  CHECK(image(good(NnefRecorder<>().load<Net>(dir / "m.nnef.tgz", options, &report))) == image(before));
   CHECK(report.count(Report::What::copied) == 5);
 
   const SourcePtr tar = good(stele::map_file(golden("model.nnef.tar")));

@@ -91,7 +91,7 @@ TEST_CASE("old files: a record of Burn 0.8 that cannot be read says so") {
   const Error error = opened_by_anyone(mpk(item, heading("0.8.0")));
   CHECK(error.code() == Errc::unsupported);
   CHECK(error.found() == "one of 0.8.0");
-  const auto bincode = along<One>().load_module<One>(bytes_of(binary("\7\7\7", "0.8.0")));
+  const auto bincode = along<One>().load<One>(bytes_of(binary("\7\7\7", "0.8.0")));
   REQUIRE(!bincode);
   CHECK(bincode.error().code() == Errc::unsupported);
   CHECK(bincode.error().found() == "one of 0.8.0");
@@ -109,15 +109,15 @@ TEST_CASE("old files: data of Burn 0.13 under a later version hint at the option
   CHECK(error.path() == "w");
   CHECK(error.expected().find("BurnOptions::era = BurnEra::v0_13") != std::string::npos);
   CHECK(error.found() == "version 0.14.0");
-  CHECK(good(recorder_of({.era = BurnEra::v0_13}).load_module<One>(bytes_of(file))).w.value.span()[1] == 2);
+  CHECK(good(recorder_of({.era = BurnEra::v0_13}).load<One>(bytes_of(file))).w.value.span()[1] == 2);
 
   const std::string packed = text(uuid) + "\2"s + "\0\0\x80\x3f\0\0\0\x40"s + "\1\2"s;
-  const auto wrong = along<One>().load_module<One>(bytes_of(binary(packed, "0.14.0")));
+  const auto wrong = along<One>().load<One>(bytes_of(binary(packed, "0.14.0")));
   REQUIRE(!wrong);
   CHECK_MESSAGE(wrong.error().expected().find("BurnEra::v0_13") != std::string::npos, why(wrong));
   BurnOptions said{.encoding = BurnEncoding::bin, .era = BurnEra::v0_13};
   said.schema = schema_of<One>();
-  CHECK(good(recorder_of(said).load_module<One>(bytes_of(binary(packed, "0.14.0")))).w.value.span()[1] == 2);
+  CHECK(good(recorder_of(said).load<One>(bytes_of(binary(packed, "0.14.0")))).w.value.span()[1] == 2);
 }
 
 TEST_CASE("old files: a module of a later record may have fields of the old names") {

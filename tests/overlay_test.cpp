@@ -185,7 +185,7 @@ TEST_CASE_TEMPLATE("overlay: what may be missing keeps the module's own", R, STE
   CHECK(missing.front() == "decoder.weight");
   CHECK(report.paths(Report::What::applied) == Paths{"encoder.rate", "encoder.weight"});
   Report fresh;
-  const Model made = good(R{}.template load_module<Model>(file, options, &fresh));
+  const Model made = good(R{}.template load<Model>(file, options, &fresh));
   CHECK(made.decoder.weight == Floats{1, 2});  // as the constructor made it
 
   options.allow_missing = {"decoder.weight"};

@@ -281,7 +281,7 @@ TEST_CASE("paddle: bytes by hand") {
   CHECK(files_in(*bundle) == std::map<std::string, std::string>{{"fc.b", b}, {"fc.w", w}});
 
   const auto loads = [&](const PaddleRecorder<>& recorder, const std::string& text) {
-    CHECK(image(good(recorder.load_module<Net>(own(text)))) == image(net()));
+    CHECK(image(good(recorder.load<Net>(own(text)))) == image(net()));
   };
   loads(plain, file);
   loads(plain, sized_frame(b) + sized_frame(w));  // by the content
@@ -289,8 +289,8 @@ TEST_CASE("paddle: bytes by hand") {
   loads(by({.framing = PaddleFraming::sized}), sized_frame(b) + sized_frame(w));
   loads(by({.framing = PaddleFraming::named}), named_frame("fc.w", w) + named_frame("fc.b", b));
   loads(by({.order = PaddleOrder::declared}), w + b);
-  CHECK(code_of(by({.framing = PaddleFraming::sized}).load_module<Net>(own(file))) == Errc::truncated);
-  CHECK(code_of(by({.framing = PaddleFraming::named}).load_module<Net>(own(file))) == Errc::truncated);
+  CHECK(code_of(by({.framing = PaddleFraming::sized}).load<Net>(own(file))) == Errc::truncated);
+  CHECK(code_of(by({.framing = PaddleFraming::named}).load<Net>(own(file))) == Errc::truncated);
   // Of a first tensor with an empty name, or with levels, the framing is known too.
   const std::string lod = paddle_record(5, {2}, std::string(8, 'x'), {{0, 2}});
   CHECK(good(plain.open(own(named_frame("", w)))).leaf(0).path().empty());
@@ -307,8 +307,8 @@ TEST_CASE("paddle: bytes by hand") {
 }
 
 TEST_CASE("paddle: names from a type, a module in place, a layout") {
-  CHECK(image(good(plain.load_module<Net>(own(small_paddle_file())))) == image(net()));
-  CHECK(stele::to_string(good(plain.load<Net>(own(small_paddle_file()))).fc.b.shape()) == "[3]");
+  CHECK(image(good(plain.load<Net>(own(small_paddle_file())))) == image(net()));
+  CHECK(stele::to_string(good(plain.load_record<Net>(own(small_paddle_file()))).fc.b.shape()) == "[3]");
   Net live{{Tensor<float, 2>({2, 3}), Tensor<float, 1>({3})}};
   good(plain.load_into(live, own(small_paddle_file())));
   CHECK(image(live) == image(net()));
@@ -319,10 +319,10 @@ TEST_CASE("paddle: names from a type, a module in place, a layout") {
   good(plain.load_into(other, own(small_paddle_file()), rebuild));
   CHECK(image(other) == image(net()));
 
-  const stele::Error open = bad(plain.load_module<List>(own(small_paddle_file())));
+  const stele::Error open = bad(plain.load<List>(own(small_paddle_file())));
   CHECK(open.code() == Errc::needs_layout);
   CHECK(open.path() == "layers");
-  const List loaded = good(plain.load_module<List>(own(small_paddle_file()), named_as({"layers.0.w", "layers.0.b"})));
+  const List loaded = good(plain.load<List>(own(small_paddle_file()), named_as({"layers.0.w", "layers.0.b"})));
   CHECK(loaded.layers.at(0).b[0] == 9);
   CHECK(code_of(plain.open(own(small_paddle_file()))) == Errc::needs_layout);
   CHECK(bad(plain.open(own(small_paddle_file()), named_as({"a", "a"}))).code() == Errc::duplicate);
@@ -330,11 +330,11 @@ TEST_CASE("paddle: names from a type, a module in place, a layout") {
   // A layout goes before a program that lies beside; so does PaddleNames::layout, with the names of the type.
   const Snapshot renamed = good(plain.open(golden("one.pdiparams"), named_as({"x"})));
   CHECK(renamed.leaf(0).path() == "x");
-  CHECK(code_of(plain.load_module<Other>(golden("readable.pdiparams"))) == Errc::missing);
-  const Other read = good(by({.names = PaddleNames::layout}).load_module<Other>(golden("readable.pdiparams")));
+  CHECK(code_of(plain.load<Other>(golden("readable.pdiparams"))) == Errc::missing);
+  const Other read = good(by({.names = PaddleNames::layout}).load<Other>(golden("readable.pdiparams")));
   CHECK(read.other[1] == -0.5F);
   // Numbers are converted as ever.
-  CHECK(static_cast<float>(good(plain.load_module<Half>(golden("readable.pdiparams"))).w[1]) == -0.5F);
+  CHECK(static_cast<float>(good(plain.load<Half>(golden("readable.pdiparams"))).w[1]) == -0.5F);
 }
 
 TEST_CASE("paddle: another order than that of names") {
@@ -531,7 +531,7 @@ TEST_CASE("paddle: another precision") {
   const std::string text(text_of(sink.take().span()));
   CHECK(text == paddle_record(4, {3}, "\x80\x48\x00\x48\x00\x47"s) +
                     paddle_record(4, {2, 3}, "\0\0\0\x3c\0\x40\0\x42\0\x44\0\x45"s));
-  CHECK(image(good(plain.load_module<Net>(own(text)))) == image(net()));
+  CHECK(image(good(plain.load<Net>(own(text)))) == image(net()));
 }
 
 TEST_CASE("paddle: what is written is read back the same") {
@@ -628,7 +628,7 @@ TEST_CASE("paddle: what is there and what replaces it") {
   const Fc other{Tensor<float, 2>({1, 1}, {1}), vec({2})};
   good(folders.record(other, dir / "folder", quick()));
   CHECK(names_in(dir / "folder") == std::vector<std::string>{"b", "w"});
-  CHECK(image(good(folders.load_module<Fc>(dir / "folder"))) == image(other));
+  CHECK(image(good(folders.load<Fc>(dir / "folder"))) == image(other));
 
   // Anything else that lies there is not thrown away.
   write_text(dir / "folder/__model__", program_desc({var_desc("b", tensor_desc(5, {1}))}));
@@ -761,13 +761,13 @@ TEST_CASE("paddle: views where the elements lie aligned") {
   LoadOptions options;
   options.storage = stele::storage::view;
   stele::Report report;
-  const Two two = good(plain.load_module<Two>(dir / "m.pdiparams", options, &report));
+  const Two two = good(plain.load<Two>(dir / "m.pdiparams", options, &report));
   CHECK(report.paths(stele::Report::What::copied) == std::vector<std::string>{"b"});
   CHECK(two.a.is_view());
   CHECK(!two.b.is_view());
   CHECK(std::memcmp(two.a.data(), "aaaaaaaaaaaa", 12) == 0);
   CHECK(std::memcmp(two.b.data(), "bbbb", 4) == 0);
-  const Two mapped = good(plain.load_module<Two>(good(stele::map_file(dir / "m.pdiparams")), options));
+  const Two mapped = good(plain.load<Two>(good(stele::map_file(dir / "m.pdiparams")), options));
   CHECK(mapped.a.is_view());
 }
 

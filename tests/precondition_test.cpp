@@ -100,7 +100,7 @@ TEST_CASE_TEMPLATE("precondition: loads and saves of nothing", R, STELE_TEST_REC
   const char* const null = nullptr;
   const SourcePtr no_source;
   const Call calls[] = {
-      {"load, null source", [&] { return code_of(recorder.template load_module<Weights>(no_source)); }},
+      {"load, null source", [&] { return code_of(recorder.template load<Weights>(no_source)); }},
       {"load into, null source", [&] { return code_of(recorder.load_into(target, no_source)); }},
       {"open, null source", [&] { return code_of(recorder.open(no_source)); }},
       {"verify, null source", [&] { return code_of(recorder.verify(no_source)); }},
@@ -236,7 +236,7 @@ TEST_CASE_TEMPLATE("precondition: any number of threads", R, STELE_TEST_RECORDER
   const Bytes bytes = good(saved(R(), large, save));
   LoadOptions load;
   load.threads = save.threads;
-  CHECK(good(R().template load_module<Large>(bytes, load)).weight[5] == 1);
+  CHECK(good(R().template load<Large>(bytes, load)).weight[5] == 1);
 }
 
 TEST_CASE("precondition: calls without a Result") {

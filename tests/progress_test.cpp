@@ -54,7 +54,7 @@ TEST_CASE_TEMPLATE("progress: a save and a load say how far they are", R, STELE_
   check(big_bytes);
   stele::LoadOptions load;
   load.progress = note;
-  CHECK(image(good(recorder.template load_module<Big>(bytes, load))) == image(m));
+  CHECK(image(good(recorder.template load<Big>(bytes, load))) == image(m));
   check(big_bytes);
   Big live = big();
   good(recorder.load_into(live, bytes, load));
@@ -78,7 +78,7 @@ TEST_CASE_TEMPLATE("progress: false stops, and nothing has changed", R, STELE_TE
     stele::LoadOptions load;
     load.progress = stop;
     calls = 0;
-    CHECK(code_of(recorder.template load_module<Big>(bytes, load)) == Errc::cancelled);
+    CHECK(code_of(recorder.template load<Big>(bytes, load)) == Errc::cancelled);
     Big live = big();
     live.b = Tensor<float, 1>::filled({1000}, 7);
     calls = 0;

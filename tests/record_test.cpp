@@ -377,7 +377,7 @@ TEST_CASE("record: what its leaves come from is kept alive") {
 
   const TempDir dir;
   good(stele::BinaryRecorder<>{}.record(*second, dir / "zoo"));
-  auto lazy = good(stele::BinaryRecorder<>{}.load<Zoo>(dir / "zoo"));
+  auto lazy = good(stele::BinaryRecorder<>{}.load_record<Zoo>(dir / "zoo"));
   CHECK(good(lazy.pointer->weight.load())->shape()[0] == 2);
   // A leaf taken out of its record lives on.
   stele::TypedLeaf<Mat> leaf = std::move(lazy.weight);
@@ -385,7 +385,7 @@ TEST_CASE("record: what its leaves come from is kept alive") {
   CHECK(good(leaf.load()).id == ParamId::from_u64(77));
 
   // Leaves of several files in one record.
-  auto mixed = good(stele::BinaryRecorder<>{}.load<Zoo>(dir / "zoo"));
+  auto mixed = good(stele::BinaryRecorder<>{}.load_record<Zoo>(dir / "zoo"));
   mixed.layers[0] = std::move(second->layers[1]);
   second.reset();
   const Zoo z = good(stele::from_record(std::move(mixed)));

@@ -71,7 +71,7 @@ TEST_CASE_TEMPLATE("recorders: any name of a key", R, STELE_TEST_RECORDERS) {
   }
   const auto bytes = saved(recorder, named);
   REQUIRE_MESSAGE(bytes, why(bytes));
-  const auto after = recorder.template load_module<Named>(*bytes);
+  const auto after = recorder.template load<Named>(*bytes);
   REQUIRE_MESSAGE(after, why(after));
   REQUIRE(after->tensors.size() == named.tensors.size());
   for (const auto& [key, tensor] : named.tensors) {
@@ -89,7 +89,7 @@ TEST_CASE_TEMPLATE("recorders: any name of a key", R, STELE_TEST_RECORDERS) {
   named.tensors.emplace("\xff\xfe", Tensor<float>({1}, {1.F}));
   const auto odd = saved(recorder, named);
   if (odd) {
-    const auto loaded = recorder.template load_module<Named>(*odd);
+    const auto loaded = recorder.template load<Named>(*odd);
     REQUIRE_MESSAGE(loaded, why(loaded));
     CHECK(loaded->tensors.contains("\xff\xfe"));
   } else {
@@ -133,7 +133,7 @@ TEST_CASE_TEMPLATE("recorders: every bit of a tensor", R, STELE_TEST_RECORDERS) 
   b.grid = {{{1, 2, 3}, {4, 5, f(0x7fc12345)}}};
   const auto bytes = saved(recorder, b);
   REQUIRE_MESSAGE(bytes, why(bytes));
-  const auto after = recorder.template load_module<Bits>(*bytes);
+  const auto after = recorder.template load<Bits>(*bytes);
   REQUIRE_MESSAGE(after, why(after));
   const auto one = snapshot_of(b);
   const auto two = snapshot_of(*after);
@@ -193,7 +193,7 @@ TEST_CASE_TEMPLATE("recorders: bytes depend on record and options only", R, STEL
   const auto file = open_file(dir / "file.bin");
   REQUIRE(file);
   CHECK(text_saved(recorder, recorder.open(*file).value(), options) == first);
-  CHECK(text_saved(recorder, recorder.template load_module<Branch>(*file).value(), options) == first);
+  CHECK(text_saved(recorder, recorder.template load<Branch>(*file).value(), options) == first);
 }
 
 TEST_CASE_TEMPLATE("recorders: memory that is too small", R, STELE_TEST_RECORDERS) {
@@ -251,8 +251,8 @@ TEST_CASE_TEMPLATE("recorders: an error keeps the old file", R, STELE_TEST_RECOR
   REQUIRE(recorder.record(named, dir / "plain", quick()));
   const std::string extended = "plain" + std::string(recorder.format().extension());
   CHECK(dir.names() == std::vector<std::string>{"model.bin", extended});
-  CHECK(recorder.template load_module<Named>(dir / "plain"));
-  CHECK(code_of(recorder.template load_module<Named>(dir / "nothing")) == Errc::not_found);
+  CHECK(recorder.template load<Named>(dir / "plain"));
+  CHECK(code_of(recorder.template load<Named>(dir / "nothing")) == Errc::not_found);
 }
 
 namespace {
@@ -286,7 +286,7 @@ TEST_CASE_TEMPLATE("recorders: what the format cannot hold", R, STELE_TEST_RECOR
     REQUIRE_MESSAGE(report, why(report));
     CHECK(report->paths(Report::What::lost) == std::vector<std::string>{"wide", "tied"});
     const Bytes less = sink.take();
-    const auto after = recorder.template load_module<Mixed>(less);
+    const auto after = recorder.template load<Mixed>(less);
     REQUIRE_MESSAGE(after, why(after));
     CHECK(after->good[1] == 2);
     CHECK(!after->wide);
@@ -348,7 +348,7 @@ TEST_CASE_TEMPLATE("recorders: ids", R, STELE_TEST_RECORDERS) {
   const auto report = recorder.record(twig, sink);
   REQUIRE_MESSAGE(report, why(report));
   const Bytes bytes = sink.take();
-  const auto after = recorder.template load_module<Twig>(bytes);
+  const auto after = recorder.template load<Twig>(bytes);
   REQUIRE(after);
   if (can<R>().ids) {
     CHECK(report->empty());
@@ -379,7 +379,7 @@ TEST_CASE_TEMPLATE("recorders: a record is edited and saved again", R, STELE_TES
   pair.scale = Tensor<float, 1>({1}, {9.F});
   const TempDir dir;
   REQUIRE(recorder.record(pair, dir / "pair", quick()));
-  auto record = recorder.template load<Pair>(dir / "pair");
+  auto record = recorder.template load_record<Pair>(dir / "pair");
   REQUIRE_MESSAGE(record, why(record));
   CHECK(record->twigs.at(1).weight.shape()[0] == 3);
   record->twigs[0].weight = Param(Tensor<float>({2}, {7.F, 8.F}));
@@ -390,7 +390,7 @@ TEST_CASE_TEMPLATE("recorders: a record is edited and saved again", R, STELE_TES
   // Over the file that the lazy leaves come from.
   const auto report = recorder.record(*record, dir / "pair", quick());
   REQUIRE_MESSAGE(report, why(report));
-  const auto after = recorder.template load_module<Pair>(dir / "pair");
+  const auto after = recorder.template load<Pair>(dir / "pair");
   REQUIRE_MESSAGE(after, why(after));
   REQUIRE(after->twigs.size() == 3);
   CHECK(after->twigs[0].weight->size() == 2);
@@ -423,7 +423,7 @@ TEST_CASE_TEMPLATE("recorders: verify reads every byte", R, STELE_TEST_RECORDERS
     const Errc code = code_of(damaged);
     REQUIRE((code == Errc::checksum || code == Errc::malformed));
     CHECK(damaged.error().path() == "tensors.a");
-    CHECK(code_of(recorder.template load_module<Named>(bytes_of(file))) == code);
+    CHECK(code_of(recorder.template load<Named>(bytes_of(file))) == code);
     Named live;
     live.tensors.emplace("a", Tensor<float>::filled(Shape{100000}, 5.F));
     live.tensors.emplace("b", Tensor<float>({2}, {5.F, 5.F}));
@@ -453,11 +453,11 @@ TEST_CASE_TEMPLATE("recorders: a tensor that was never set", R, STELE_TEST_RECOR
   const R recorder;
   const auto bytes = saved(recorder, Unset{});
   REQUIRE_MESSAGE(bytes, why(bytes));
-  CHECK(recorder.template load_module<Unset>(*bytes));
+  CHECK(recorder.template load<Unset>(*bytes));
   // Without a rank too: no elements.
   const auto dynamic = saved(recorder, Dynamic{});
   REQUIRE_MESSAGE(dynamic, why(dynamic));
-  const auto loaded = recorder.template load_module<Dynamic>(*dynamic);
+  const auto loaded = recorder.template load<Dynamic>(*dynamic);
   REQUIRE_MESSAGE(loaded, why(loaded));
   CHECK(loaded->any.size() == 0);
 }

@@ -41,12 +41,12 @@ TEST_CASE_TEMPLATE("recorders: random modules come back", R, STELE_TEST_RECORDER
     REQUIRE_MESSAGE(before, why(before));
     const auto bytes = saved(recorder, module);
     REQUIRE_MESSAGE(bytes, why(bytes));
-    const auto loaded = recorder.template load_module<Branch>(*bytes);
+    const auto loaded = recorder.template load<Branch>(*bytes);
     REQUIRE_MESSAGE(loaded, why(loaded));
     const auto after = snapshot_of(*loaded);
     REQUIRE_MESSAGE(after, why(after));
     REQUIRE(difference(facts(*before, nested), facts(*after, nested)) == "");
-    auto record = recorder.template load<Branch>(*bytes);
+    auto record = recorder.template load_record<Branch>(*bytes);
     REQUIRE_MESSAGE(record, why(record));
     const auto again = saved(recorder, *record);
     REQUIRE_MESSAGE(again, why(again));

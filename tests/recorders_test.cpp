@@ -78,7 +78,7 @@ template <class R, class M>
 M reloaded(const R& recorder, const M& module, const LoadOptions& options = {}, Report* report = nullptr) {
   auto bytes = saved(recorder, module);
   REQUIRE_MESSAGE(bytes, why(bytes));
-  auto loaded = recorder.template load_module<M>(*bytes, options, report);
+  auto loaded = recorder.template load<M>(*bytes, options, report);
   REQUIRE_MESSAGE(loaded, why(loaded));
   return *std::move(loaded);
 }
@@ -179,7 +179,7 @@ void check_precision() {
     CHECK(*found == expected);
   }
   Report report;
-  const auto after = recorder.template load_module<Numbers>(*bytes, {}, &report);
+  const auto after = recorder.template load<Numbers>(*bytes, {}, &report);
   REQUIRE_MESSAGE(after, why(after));
   check_bits(after->mask, before.mask);
   check_bits(after->u32, before.u32);
@@ -220,7 +220,7 @@ TEST_CASE_TEMPLATE("recorders: every precision", R, STELE_TEST_RECORDERS) {
     options.convert.allow_overflow = true;
     auto bytes = saved(recorder, n, options);
     REQUIRE_MESSAGE(bytes, why(bytes));
-    const auto after = recorder.template load_module<Numbers>(*bytes);
+    const auto after = recorder.template load<Numbers>(*bytes);
     REQUIRE(after);
     CHECK(std::isinf(after->f32[0]));
   }
@@ -260,7 +260,7 @@ TEST_CASE_TEMPLATE("recorders: a load at another dtype", R, STELE_TEST_RECORDERS
   REQUIRE(bytes);
   SUBCASE("narrower") {
     Report report;
-    const auto narrow = recorder.template load_module<Narrow>(*bytes, {}, &report);
+    const auto narrow = recorder.template load<Narrow>(*bytes, {}, &report);
     REQUIRE_MESSAGE(narrow, why(narrow));
     CHECK((*narrow->f)[0].bits == float16(0.1F).bits);
     CHECK((*narrow->f)[1].bits == 0x8000);
@@ -278,7 +278,7 @@ TEST_CASE_TEMPLATE("recorders: a load at another dtype", R, STELE_TEST_RECORDERS
     narrow.i = Tensor<std::int8_t, 1>({1}, {5});
     auto small = saved(recorder, narrow);
     REQUIRE(small);
-    const auto back = recorder.template load_module<Wide>(*small);
+    const auto back = recorder.template load<Wide>(*small);
     REQUIRE_MESSAGE(back, why(back));
     CHECK((*back->f)[0] == std::ldexp(1.0, -24));
     CHECK((*back->i)[0] == 5);
@@ -287,7 +287,7 @@ TEST_CASE_TEMPLATE("recorders: a load at another dtype", R, STELE_TEST_RECORDERS
     wide.i = Tensor<std::uint64_t, 1>({2}, {0, 128});
     auto big = saved(recorder, wide);
     REQUIRE(big);
-    const auto narrow = recorder.template load_module<Narrow>(*big);
+    const auto narrow = recorder.template load<Narrow>(*big);
     CHECK(code_of(narrow) == Errc::out_of_range);
     CHECK(narrow.error().path() == "i");
     Narrow live;
@@ -298,11 +298,11 @@ TEST_CASE_TEMPLATE("recorders: a load at another dtype", R, STELE_TEST_RECORDERS
     CHECK((*live.i)[1] == 2);
   }
   SUBCASE("another kind of number only when allowed") {
-    CHECK(code_of(recorder.template load_module<Mask>(*bytes)) == Errc::dtype_mismatch);
+    CHECK(code_of(recorder.template load<Mask>(*bytes)) == Errc::dtype_mismatch);
     LoadOptions options;
     options.convert.allow_kind_change = true;
     options.allow_unused = {"f"};
-    const auto half = recorder.template load_module<Half>(*bytes, options);
+    const auto half = recorder.template load<Half>(*bytes, options);
     REQUIRE_MESSAGE(half, why(half));
     CHECK((*half->i)[1] == 127.F);
   }
@@ -321,7 +321,7 @@ TEST_CASE_TEMPLATE("recorders: metadata is kept", R, STELE_TEST_RECORDERS) {
   const auto file = recorder.open(*bytes);
   REQUIRE_MESSAGE(file, why(file));
   CHECK(file->metadata() == options.metadata);
-  const auto after = recorder.template load_module<Model>(*bytes);
+  const auto after = recorder.template load<Model>(*bytes);
   CHECK_MESSAGE(after, why(after));
   // Through a Snapshot they stay, and are replaced by key.
   SaveOptions more;
@@ -392,7 +392,7 @@ TEST_CASE_TEMPLATE("recorders: ties stay ties", R, STELE_TEST_RECORDERS) {
   SUBCASE("tied in the file, apart in the module") {
     LoadOptions options;
     options.allow_unused = {"*"};
-    const auto apart = recorder.template load_module<Apart>(*bytes, options);
+    const auto apart = recorder.template load<Apart>(*bytes, options);
     REQUIRE_MESSAGE(apart, why(apart));
     CHECK(apart->a[1] == 2);
     CHECK(apart->b[1] == 2);

@@ -217,7 +217,7 @@ struct Attention {
 
 TEST_CASE("safetensors: a module gives the reference's bytes") {
   const std::string file = golden("plain");
-  const auto module = recorder.load_module<Plain>(bytes_of(file));
+  const auto module = recorder.load<Plain>(bytes_of(file));
   REQUIRE_MESSAGE(module, why(module));
   CHECK(module->layer.weight(3, 2) == 2.F);  // k = 11
   CHECK(module->index[7] == -2);

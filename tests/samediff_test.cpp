@@ -349,7 +349,7 @@ TEST_CASE("samediff: modules in every container") {
     const auto snapshot = recorder.open(bytes);
     REQUIRE_MESSAGE(snapshot, why(snapshot));
     CHECK(snapshot->metadata() == options.metadata);
-    const auto after = recorder.load_module<Model>(bytes);
+    const auto after = recorder.load<Model>(bytes);
     REQUIRE_MESSAGE(after, why(after));
     CHECK(after->layers.size() == 3);
     CHECK(after->note == "a note");
@@ -407,7 +407,7 @@ TEST_CASE("samediff: SDNB has large arrays behind its FlatBuffer, and a manifest
   REQUIRE_MESSAGE(bytes, why(bytes));
   const std::string_view file = text_of(bytes->span());
   CHECK(file.substr(0, 8) == "SDNB\0\0\0\1"s);
-  const auto after = SameDiffRecorder<>().load_module<Model>(*bytes);
+  const auto after = SameDiffRecorder<>().load<Model>(*bytes);
   REQUIRE_MESSAGE(after, why(after));
   CHECK(std::ranges::equal(std::as_bytes(after->layers[2].weight.span()), std::as_bytes(m.layers[2].weight.span())));
   // What the manifest says is not what the array says: refused.
@@ -430,7 +430,7 @@ TEST_CASE("samediff: shards, none of which may be missing") {
   CHECK(names == std::vector<std::string>{"m.sdnb", "m.shard0-of-5.sdnb", "m.shard1-of-5.sdnb", "m.shard2-of-5.sdnb",
                                           "m.shard3-of-5.sdnb", "m.shard4-of-5.sdnb"});
   for (const char* name : {"m.sdnb", "m.shard0-of-5.sdnb", "m.shard3-of-5.sdnb"}) {
-    const auto after = recorder.load_module<Model>(dir / name);
+    const auto after = recorder.load<Model>(dir / name);
     REQUIRE_MESSAGE(after, why(after));
     CHECK(after->steps[1] == -2);
     CHECK(after->note == "a note");
@@ -458,7 +458,7 @@ TEST_CASE("samediff: SDZ as Java writes it: deflated, its entry under any of thr
     REQUIRE(out.flush());
     const Bytes bytes = sink.take();
     REQUIRE(bytes.size() < sdnb->size());
-    const auto after = SameDiffRecorder<>().load_module<Model>(bytes);
+    const auto after = SameDiffRecorder<>().load<Model>(bytes);
     REQUIRE_MESSAGE(after, why(after));
     CHECK(after->note == "a note");
     const auto format = format_of_content(*borrow_bytes(bytes.span()));
@@ -613,7 +613,7 @@ TEST_CASE("samediff: damaged files are refused or read, and nothing else") {
       std::copy_n(std::as_bytes(std::span(damaged)).begin(), damaged.size(), copy.data());
       const SourcePtr source = own_bytes(std::move(copy));
       const auto all = open_samediff(source);
-      const auto module = recorder.load_module<Model>(source, {});
+      const auto module = recorder.load<Model>(source, {});
       if (all) {
         for (std::size_t i = 0; i < all->parameters.leaf_count(); ++i)
           static_cast<void>(content(all->parameters.leaf(i)));

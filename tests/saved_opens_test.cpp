@@ -156,7 +156,7 @@ struct Block {
   int heads = 0;
   std::vector<float> weight{};
   STELE_MODULE(Block, heads, weight)
-  static constexpr Attribute stele_attributes[] = {version(1)};
+  static constexpr Attribute stele_attributes[] = {attr::version(1)};
 };
 struct Blocks {
   std::vector<Block> blocks;

@@ -215,7 +215,7 @@ void check_failing_index(const R& recorder, const std::string& name) {
     // Nothing is in the way of the next save.
     good(recorder.record(tied(), *good(bundle->create(name))));
     CHECK(good(bundle->names()).size() > 2);
-    CHECK(image(good(recorder.template load_module<Tied>(good(bundle->open(name))))) == image(tied()));
+    CHECK(image(good(recorder.template load<Tied>(good(bundle->open(name))))) == image(tied()));
   }
   // What was there before stays.
   const auto bundle = stele::memory_bundle();

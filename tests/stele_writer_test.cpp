@@ -182,21 +182,23 @@ struct stele::tensor_traits<Padded> {
 };
 template <>
 struct stele::attributes<Odd> {
-  static constexpr Attribute list[] = {rename("dotted", "a.b"), rename("slash", "\\"),     rename("nothing", ""),
-                                       rename("dot", "."),      rename("both", "\\."),     rename("end", "x\\"),
-                                       rename("gone", "a.b.c"), rename("gone_too", "a.b2")};
+  static constexpr Attribute list[] = {attr::rename("dotted", "a.b"), attr::rename("slash", "\\"),
+                                       attr::rename("nothing", ""),   attr::rename("dot", "."),
+                                       attr::rename("both", "\\."),   attr::rename("end", "x\\"),
+                                       attr::rename("gone", "a.b.c"), attr::rename("gone_too", "a.b2")};
 };
 template <>
 struct stele::attributes<Texts> {
-  static constexpr Attribute list[] = {rename("small", "Weight"), rename("absent", "Linear"), rename("gone", "Texts")};
+  static constexpr Attribute list[] = {attr::rename("small", "Weight"), attr::rename("absent", "Linear"),
+                                       attr::rename("gone", "Texts")};
 };
 template <>
 struct stele::attributes<Versioned1> {
-  static constexpr Attribute list[] = {type_name("Versioned"), version(1)};
+  static constexpr Attribute list[] = {attr::type_name("Versioned"), attr::version(1)};
 };
 template <>
 struct stele::attributes<Versioned2> {
-  static constexpr Attribute list[] = {type_name("Versioned"), version(2)};
+  static constexpr Attribute list[] = {attr::type_name("Versioned"), attr::version(2)};
 };
 
 TEST_CASE("heapless writer: the bytes of the host's writer") {

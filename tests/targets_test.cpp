@@ -93,14 +93,14 @@ TEST_CASE("targets: a mapped file that shrinks ends the process that reads what 
   LoadOptions viewing;
   viewing.storage = Storage::view;
   const auto lost = in_child([&]() -> std::string {
-    const Mlp views = good(BinaryRecorder<>().load_module<Mlp>(path, viewing));
+    const Mlp views = good(BinaryRecorder<>().load<Mlp>(path, viewing));
     fs::resize_file(path, 0);
     return image(views) == image(model(1)) ? "the same" : "others";
   });
   CHECK(lost == " (the child died: " + std::to_string(SIGBUS) + ")");
   // What was read into memory of its own does not mind.
   good(BinaryRecorder<>().record(model(1), path, quick()));
-  const Mlp owned = good(BinaryRecorder<>().load_module<Mlp>(path));
+  const Mlp owned = good(BinaryRecorder<>().load<Mlp>(path));
   fs::resize_file(path, 0);
   CHECK(image(owned) == image(model(1)));
 }
@@ -113,11 +113,11 @@ TEST_CASE_TEMPLATE("targets: a file that is replaced while it is open or mapped"
   LoadOptions viewing;
   viewing.storage = Storage::view;
   const Snapshot snapshot = good(recorder.open(path));
-  const Mlp views = good(recorder.template load_module<Mlp>(path, viewing));
+  const Mlp views = good(recorder.template load<Mlp>(path, viewing));
   good(recorder.record(model(2), path, quick()));
   CHECK(image(views) == image(model(1)));
   CHECK(image(good(from_snapshot<Mlp>(snapshot))) == image(model(1)));
-  CHECK(image(good(recorder.template load_module<Mlp>(path))) == image(model(2)));
+  CHECK(image(good(recorder.template load<Mlp>(path))) == image(model(2)));
   fs::remove(path);
   CHECK(image(views) == image(model(1)));
 }
@@ -138,7 +138,7 @@ TEST_CASE_TEMPLATE("targets: saved over the file that it is read from, at anothe
     CHECK(now.leaf(0).dtype() == DType::bf16);
     const auto expected = saved(half, model(1));
     REQUIRE_MESSAGE(expected, why(expected));
-    CHECK(image(good(from_snapshot<Mlp>(now))) == image(good(recorder.template load_module<Mlp>(*expected))));
+    CHECK(image(good(from_snapshot<Mlp>(now))) == image(good(recorder.template load<Mlp>(*expected))));
     // What was opened before is still what it was.
     CHECK(image(good(from_snapshot<Mlp>(snapshot))) == image(model(1)));
   }
@@ -183,7 +183,7 @@ TEST_CASE_TEMPLATE("targets: a read-only disk", R, STELE_TEST_RECORDERS) {
       const auto r = recorder.record(small_mlp(2), folder + name);
       if (code_of(r) != Errc::io) return why(r);
     }
-    const auto loaded = recorder.template load_module<Mlp>(path);
+    const auto loaded = recorder.template load<Mlp>(path);
     if (!loaded) return why(loaded);
     if (loaded->scale[0] != 1) return "another file";
     return names_in(folder) == Names{"model.bin"} ? "" : "litter";
@@ -209,8 +209,8 @@ TEST_CASE_TEMPLATE("targets: FIFOs and devices", R, STELE_TEST_RECORDERS) {
 
   const auto full = recorder.record(model(1), "/dev/full");
   CHECK(code_of(full) == Errc::io);
-  CHECK(code_of(recorder.template load_module<Mlp>(path)) == Errc::io);  // no waiting
-  CHECK(code_of(recorder.template load_module<Mlp>("/dev/zero")) == Errc::io);
+  CHECK(code_of(recorder.template load<Mlp>(path)) == Errc::io);  // no waiting
+  CHECK(code_of(recorder.template load<Mlp>("/dev/zero")) == Errc::io);
 }
 
 TEST_CASE_TEMPLATE("targets: names that are too long", R, STELE_TEST_RECORDERS) {
@@ -219,9 +219,9 @@ TEST_CASE_TEMPLATE("targets: names that are too long", R, STELE_TEST_RECORDERS) 
   const std::size_t extension = recorder.format().extension().size();
   // The longest that takes an extension, and one more.
   good(recorder.record(small_mlp(1), dir / std::string(255 - extension, 'n'), quick()));
-  CHECK(recorder.template load_module<Mlp>(dir / std::string(255 - extension, 'n')));
+  CHECK(recorder.template load<Mlp>(dir / std::string(255 - extension, 'n')));
   CHECK(code_of(recorder.record(small_mlp(1), dir / std::string(256 - extension, 'n'), quick())) == Errc::io);
-  CHECK(code_of(recorder.template load_module<Mlp>(dir / std::string(256 - extension, 'n'))) == Errc::io);
+  CHECK(code_of(recorder.template load<Mlp>(dir / std::string(256 - extension, 'n'))) == Errc::io);
   CHECK(code_of(recorder.record(small_mlp(1), dir / std::string(10000, 'n'), quick())) == Errc::io);
   CHECK(dir.names().size() == 1);
 }
@@ -248,7 +248,7 @@ TEST_CASE_TEMPLATE("targets: two processes save to one path", R, STELE_TEST_RECO
   const Image one = image(model(1));
   const Image two = image(model(2));
   while (!children.empty()) {
-    const Image now = image(good(recorder.template load_module<Mlp>(path)));
+    const Image now = image(good(recorder.template load<Mlp>(path)));
     CHECK((now == one || now == two));
     int status = 0;
     const pid_t child = ::waitpid(children.back(), &status, WNOHANG);

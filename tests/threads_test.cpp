@@ -114,7 +114,7 @@ TEST_CASE_TEMPLATE("threads: a load gives the same numbers on any number of them
   for (const LoadOptions& options : {on<LoadOptions>(1), on<LoadOptions>(2), on<LoadOptions>(7),
                                      on<LoadOptions>(0, &pool), on<LoadOptions>(0, &backwards)}) {
     Report report;
-    Large back = good(recorder.template load_module<Large>(path, options, &report));
+    Large back = good(recorder.template load<Large>(path, options, &report));
     CHECK(same(back));
     CHECK(report.count(Report::What::applied) == report.size());
     for (Tensor<float, 1>& t : back.small) {
@@ -124,7 +124,7 @@ TEST_CASE_TEMPLATE("threads: a load gives the same numbers on any number of them
     }
     CHECK(good(recorder.load_into(back, path, options)).size() == report.size());
     CHECK(same(back));
-    CHECK(same(good(recorder.template load_module<Large>(bytes, options))));
+    CHECK(same(good(recorder.template load<Large>(bytes, options))));
     good(recorder.verify(path, options));
   }
   CHECK(pool.runs > 0);
@@ -173,12 +173,12 @@ TEST_CASE("threads: an executor does what is left of one save, never with thread
   Pool pool(4);
   const BytesRecorder<> recorder;
   const Bytes bytes = good(saved(recorder, m, on<SaveOptions>(1, &pool)));
-  static_cast<void>(good(recorder.load_module<Large>(bytes, on<LoadOptions>(1, &pool))));
+  static_cast<void>(good(recorder.load<Large>(bytes, on<LoadOptions>(1, &pool))));
   CHECK(pool.runs == 0);
-  static_cast<void>(good(recorder.load_module<Large>(bytes, on<LoadOptions>(3, &pool))));
+  static_cast<void>(good(recorder.load<Large>(bytes, on<LoadOptions>(3, &pool))));
   CHECK(pool.runs == 1);
   CHECK(pool.parts == 3);
-  static_cast<void>(good(recorder.load_module<Large>(bytes, on<LoadOptions>(0, &pool))));
+  static_cast<void>(good(recorder.load<Large>(bytes, on<LoadOptions>(0, &pool))));
   CHECK(pool.parts == 7);
 }
 
@@ -196,7 +196,7 @@ TEST_CASE("threads: the error is that of the first damaged tensor, whatever thei
   write_text(dir / "m", damaged);
   for (const unsigned threads : {1U, 2U, 8U}) {
     const auto options = on<LoadOptions>(threads);
-    const Error fresh = bad(recorder.load_module<Large>(dir / "m", options));
+    const Error fresh = bad(recorder.load<Large>(dir / "m", options));
     CHECK(fresh.code() == Errc::checksum);
     CHECK(fresh.path() == "small.4");
     Large live = large_model();
@@ -214,7 +214,7 @@ TEST_CASE("blocks: tensors of a loaded model share memory, and each keeps what i
   const Bytes bytes = good(saved(BytesRecorder<>(), m));
   Tensor<float, 1> kept, copy;
   {
-    Large back = good(BytesRecorder<>().load_module<Large>(bytes));
+    Large back = good(BytesRecorder<>().load<Large>(bytes));
     const auto* first = reinterpret_cast<const std::byte*>(back.small[3].data());
     const auto* second = reinterpret_cast<const std::byte*>(back.small[4].data());
     CHECK(second - first == static_cast<std::ptrdiff_t>((back.small[3].size() * sizeof(float) + 63) / 64 * 64));

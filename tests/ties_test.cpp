@@ -89,11 +89,11 @@ TEST_CASE("ties: come back tied, in every format") {
   check(good(stele::from_snapshot<TiedLayers>(snapshot(t), {}, &report)));
   CHECK(report.paths(Report::What::tied) == Paths{"head", "decoder"});
   const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(t));
-  check(good(stele::BytesRecorder<>{}.load_module<TiedLayers>(bytes)));
+  check(good(stele::BytesRecorder<>{}.load<TiedLayers>(bytes)));
   stele::BufferSink sink;
   good(stele::SafetensorsRecorder<>{}.record(t, sink));
   const stele::Bytes flat = sink.take();
-  check(good(stele::SafetensorsRecorder<>{}.load_module<TiedLayers>(flat)));
+  check(good(stele::SafetensorsRecorder<>{}.load<TiedLayers>(flat)));
   check(good(stele::from_record(good(stele::record_of(t)))));
   check(good(stele::from_record(good(stele::into_record(tied_layers(1))))));
   TiedLayers in_place = tied_layers(5);
@@ -172,7 +172,7 @@ TEST_CASE("ties: file tied, module not: each gets the numbers") {
   CHECK((*a.decoder.weight)(0, 0) == 20);
   CHECK((*a.decoder.weight).data() != (*a.encoder.weight).data());
   const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(tied_layers(20)));
-  CHECK(image(good(stele::BytesRecorder<>{}.load_module<Apart>(bytes))) == image(a));
+  CHECK(image(good(stele::BytesRecorder<>{}.load<Apart>(bytes))) == image(a));
   // One of the names may stay unused: it says nothing new.
   struct Part {
     Vec embedding, middle;
@@ -191,7 +191,7 @@ TEST_CASE("ties: file tied, module not: each gets the numbers") {
   const Other o = good(stele::from_snapshot<Other>(snapshot(t)));
   CHECK((*o.head)[0] == 20);
   CHECK((*o.decoder.weight)(0, 0) == 20);
-  CHECK(good(stele::BytesRecorder<>{}.load_module<Other>(bytes)).head->size() == 2);
+  CHECK(good(stele::BytesRecorder<>{}.load<Other>(bytes)).head->size() == 2);
 }
 
 TEST_CASE("ties: what the constructor tied and the file has apart is made apart") {
@@ -235,11 +235,11 @@ TEST_CASE("ties: in containers, null and inside one another") {
   check(back);
   CHECK(image(back) == image(m));
   const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(m));
-  check(good(stele::BytesRecorder<>{}.load_module<Model>(bytes)));
+  check(good(stele::BytesRecorder<>{}.load<Model>(bytes)));
   stele::BufferSink sink;
   good(stele::SafetensorsRecorder<>{}.record(m, sink));
   const stele::Bytes flat = sink.take();
-  check(good(stele::SafetensorsRecorder<>{}.load_module<Model>(flat)));
+  check(good(stele::SafetensorsRecorder<>{}.load<Model>(flat)));
   // Rebuilt in place: the structure of the file, its ties too.
   Model in_place;
   LoadOptions rebuild;

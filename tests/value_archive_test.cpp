@@ -401,7 +401,7 @@ std::string loaded(const Value& value) {
   const auto check = [&](const auto& recorder) {
     const auto bytes = saved(recorder, holder);
     REQUIRE_MESSAGE(bytes, why(bytes));
-    const auto fresh = recorder.template load_module<Holder<T>>(*bytes);
+    const auto fresh = recorder.template load<Holder<T>>(*bytes);
     Holder<T> live;
     const auto in_place = recorder.load_into(live, *bytes);
     CHECK(why(fresh) == why(in_place));
@@ -433,7 +433,7 @@ TEST_CASE_TEMPLATE("value archive: what cereal knows, in every recorder", R, STE
   before.listed[1].a = 8;
   before.minimal.emplace().n = -4;
   const Bytes bytes = good(saved(recorder, before));
-  WithValues all = good(recorder.template load_module<WithValues>(bytes));
+  WithValues all = good(recorder.template load<WithValues>(bytes));
   SUBCASE("a new module") {}
   SUBCASE("in place") {
     WithValues live;
@@ -716,7 +716,7 @@ TEST_CASE("hostile values: sizes in files") {
       put_at(file, at + 1, size);
       fix_hashes(file);
       CHECK(in_memory(32 << 20, [&]() -> std::string {
-              const Errc code = code_of(BytesRecorder<>{}.load_module<Holder<Value>>(bytes_of(file)));
+              const Errc code = code_of(BytesRecorder<>{}.load<Holder<Value>>(bytes_of(file)));
               return code == Errc::malformed || code == Errc::limit ? "" : std::string(name(code));
             }) == "");
     }
@@ -744,7 +744,7 @@ TEST_CASE("hostile values: nesting") {
     for (std::size_t i = 0; i < deep; ++i) text += close;
     const std::string file = with_extras(text + "}");
     CHECK(in_memory(3 * file.size() + (20 << 20), [&] {
-            const auto r = SafetensorsRecorder<>().load_module<Holder<Chain>>(bytes_of(file));
+            const auto r = SafetensorsRecorder<>().load<Holder<Chain>>(bytes_of(file));
             return std::string(name(code_of(r)));
           }) == "limit");
   }
@@ -753,7 +753,7 @@ TEST_CASE("hostile values: nesting") {
   for (std::size_t i = 0; i < deep; ++i) put_at(file, at + 5 * i, std::uint8_t{7}), put_at(file, at + 5 * i + 1, 1U);
   fix_hashes(file);
   CHECK(in_memory(64 << 20, [&] {
-          return std::string(name(code_of(BytesRecorder<>{}.load_module<Holder<Chain>>(bytes_of(file)))));
+          return std::string(name(code_of(BytesRecorder<>{}.load<Holder<Chain>>(bytes_of(file)))));
         }) == "limit");
 }
 
@@ -821,7 +821,7 @@ TEST_CASE("hostile values: keys that stand twice") {
   CHECK(refusal<Box<int>>(Value(Value::Map{{"value", number(1)}, {"value", number(1)}})) != "");
   const auto text = [](const std::string& value) {
     const std::string file = with_extras(R"({"field":)" + value + "}");
-    return code_of(SafetensorsRecorder<>().load_module<Holder<Box<int>>>(bytes_of(file)));
+    return code_of(SafetensorsRecorder<>().load<Holder<Box<int>>>(bytes_of(file)));
   };
   CHECK(text(R"({"value":1})") == Errc::none);
   CHECK(text(R"({"value":1,"value":1})") == Errc::duplicate);
@@ -844,7 +844,7 @@ TEST_CASE("hostile values: every truncation and every changed byte of a .stele v
               std::string file = whole;
               file[i] = static_cast<char>(file[i] ^ x);
               fix_hashes(file);
-              const auto r = BytesRecorder<>{}.load_module<Holder<Everything>>(bytes_of(file));
+              const auto r = BytesRecorder<>{}.load<Holder<Everything>>(bytes_of(file));
               if (!r && r.error().code() == Errc::out_of_memory) return "memory at " + std::to_string(i);
               if (!r && r.error().code() == Errc::user_exception) return why(r) + " at " + std::to_string(i);
             }
@@ -863,7 +863,7 @@ TEST_CASE_TEMPLATE("hostile values: exceptions of cereal functions are errors wi
     Holder<Thrower> module;
     const Holder<Value> file{Value(Value::Map{{"what", number(static_cast<int>(what))}})};
     const Bytes bytes = good(saved(recorder, file));
-    const Error load = bad(recorder.template load_module<Holder<Thrower>>(bytes));
+    const Error load = bad(recorder.template load<Holder<Thrower>>(bytes));
     const Error in_place = bad(recorder.load_into(module, bytes));
     CHECK(in_place.code() == load.code());
     CHECK_FALSE(in_place.partially_applied());

@@ -67,7 +67,7 @@ TEST_CASE_TEMPLATE("xtensor types round trip in every recorder", Format, stele::
   for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>{5, 7}, {33, 16}, {1000, 300}, {3, 70000}}) {
     const Layer layer = example(rows, columns);
     const stele::Bytes bytes = recorder.record(layer).value();
-    check_equal(recorder.template load_module<Layer>(bytes).value(), layer);
+    check_equal(recorder.template load<Layer>(bytes).value(), layer);
 
     Layer again = example(rows, columns);
     again.columns.fill(-1);
@@ -128,8 +128,8 @@ TEST_CASE("shapes of xtensor types") {
     CHECK(result.error().path() == "t");
     return result.error().expected() + " " + result.error().found();
   };
-  CHECK(refused(recorder.load_module<Matrix>(cube)) == "rank 2 rank 3 [2, 3, 4]");
-  CHECK(refused(recorder.load_module<Fixed>(wide)) == "[2, 3] [2, 4]");
+  CHECK(refused(recorder.load<Matrix>(cube)) == "rank 2 rank 3 [2, 3, 4]");
+  CHECK(refused(recorder.load<Fixed>(wide)) == "[2, 3] [2, 4]");
   Matrix unset;
   CHECK(recorder.load_into(unset, wide));
   CHECK(unset.t.shape(1) == 4);
@@ -140,6 +140,6 @@ TEST_CASE("shapes of xtensor types") {
   CHECK(refused(recorder.load_into(one, cube)) == "[] [2, 3, 4]");
   CHECK(recorder.load_into(one, scalar));
   CHECK(one.t() == 3.0F);
-  CHECK(recorder.load_module<Any>(cube).value().t.dimension() == 3);
-  CHECK(recorder.load_module<Any>(recorder.record(Any{xt::zeros<float>({0, 3})}).value()).value().t.shape(1) == 3);
+  CHECK(recorder.load<Any>(cube).value().t.dimension() == 3);
+  CHECK(recorder.load<Any>(recorder.record(Any{xt::zeros<float>({0, 3})}).value()).value().t.shape(1) == 3);
 }

@@ -5,6 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1
 rooms=()
-for room in src precision transforms recorders ir; do [ ! -d "$room" ] || rooms+=("$room"); done
+for room in src precision transforms encodings dl4j recorders ir; do [ ! -d "$room" ] || rooms+=("$room"); done
 find "${rooms[@]}" -name '*.cpp' -print0 | sort -z |
   xargs -0 -r -n 1 -P "${2:-2}" clang-tidy-14 --quiet -p "$build" 2> >(grep -v 'warnings\? generated\.$' >&2)

@@ -3,10 +3,10 @@
 #include <cstring>
 #include <numeric>
 
-#include "steps/precision.hpp"
-#include "steps/blocks.hpp"
 #include "snapshot/items.hpp"
 #include "stele/transform.hpp"
+#include "steps/blocks.hpp"
+#include "steps/precision.hpp"
 #include "steps/transpose.hpp"
 
 namespace stele {
@@ -186,8 +186,7 @@ Result<Snapshot> transpose(const Snapshot& snapshot, std::string_view pattern, s
   return Error(Errc::not_found, "no tensor has such a name").path(std::string(pattern));
 }
 
-Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::size_t axis,
-                       std::span<const Part> parts) {
+Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::size_t axis, std::span<const Part> parts) {
   return detail::guarded([&]() -> Result<Snapshot> {
     Items items(snapshot);
     STELE_TRY_ASSIGN(Item * item, tensor_at(items, path));

@@ -38,7 +38,8 @@ Result<Snapshot> filter(const Snapshot& snapshot, const Filter& by) {
       matched[i] = wanted = true;
     }
     const auto excluded = [&](const std::string& pattern) { return matches(pattern, path); };
-    wanted = wanted && std::none_of(by.exclude.begin(), by.exclude.end(), excluded) && (!by.keep || by.keep(path, leaf));
+    wanted =
+        wanted && std::none_of(by.exclude.begin(), by.exclude.end(), excluded) && (!by.keep || by.keep(path, leaf));
     return wanted ? std::optional<std::string>(path) : std::nullopt;
   });
   const auto idle = std::find(matched.begin(), matched.end(), false);
@@ -59,7 +60,8 @@ Result<Snapshot> rename(const Snapshot& snapshot, std::span<const Rename> rules)
     };
     if (!compiled.back()->ok()) return bad("a pattern that is no regular expression", compiled.back()->error());
     std::string why;
-    if (!compiled.back()->CheckRewriteString(rule.replacement, &why)) return bad("a replacement that does not fit", why);
+    if (!compiled.back()->CheckRewriteString(rule.replacement, &why))
+      return bad("a replacement that does not fit", why);
   }
   return with_new_paths(snapshot, [&](std::string_view path, const LeafView*) {
     std::string text(path);
@@ -133,9 +135,7 @@ class Overlay {
   }
 
  private:
-  static bool is_none(const Item& item) {
-    return !item.target && item.from->nodes[item.node].kind == NodeKind::none;
-  }
+  static bool is_none(const Item& item) { return !item.target && item.from->nodes[item.node].kind == NodeKind::none; }
   static Error refused(const char* text, const std::string& path, const std::string& other) {
     return Error(Errc::invalid_argument, text).path(path).found(other);
   }
@@ -167,7 +167,8 @@ class Overlay {
       return {};
     }
     const auto [other, first] = put_.try_emplace(path, item.path);
-    if (!first) return refused("two names of one tied tensor, with different ones to replace it", item.path, other->second);
+    if (!first)
+      return refused("two names of one tied tensor, with different ones to replace it", item.path, other->second);
     item.path = path;
     if (there) {
       lower_.list[*there] = std::move(item);

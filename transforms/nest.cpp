@@ -2,11 +2,11 @@
 #include <algorithm>
 #include <map>
 
+#include "module/walk.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/items.hpp"
-#include "stele/transform.hpp"
 #include "snapshot/tree.hpp"
-#include "module/walk.hpp"
+#include "stele/transform.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -4,10 +4,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "snapshot/items.hpp"
-#include "stele/transform.hpp"
-#include "snapshot/tree.hpp"
 #include "base/limits.hpp"
+#include "snapshot/items.hpp"
+#include "snapshot/tree.hpp"
+#include "stele/transform.hpp"
 #include "steps/transpose.hpp"
 
 namespace stele {
@@ -25,8 +25,7 @@ struct Changes {
   std::unordered_set<std::string> transposed;  // new names
 
   Result<Snapshot> apply(const Snapshot& snapshot) const {
-    STELE_TRY_ASSIGN(const Items items,
-                     detail::renamed(Items(snapshot), [&](std::string_view path, const LeafView*) {
+    STELE_TRY_ASSIGN(const Items items, detail::renamed(Items(snapshot), [&](std::string_view path, const LeafView*) {
                        const auto found = names.find(std::string(path));
                        return std::optional(found != names.end() ? found->second : std::string(path));
                      }));

@@ -6,9 +6,9 @@
 
 #include <zlib.h>
 
-#include "encodings/gzip/gzip.hpp"
 #include "base/limits.hpp"
 #include "blocks.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "io/os/os.hpp"
 #include "stele/bytes.hpp"
 #include "tar.hpp"

@@ -63,7 +63,6 @@ inline constexpr std::size_t head_size = 263;
 /// Returns true if bytes that begin with `head` are a tar archive of POSIX or GNU; one of v7 cannot be told.
 bool looks_like_tar(std::span<const std::byte> head) noexcept;
 
-
 /// Writes a tar archive forward: files of mode 0644, no times, no users, no folders. The bytes follow from names, sizes
 /// and content alone. Not shared between threads.
 class Writer final : public Bundle, public std::enable_shared_from_this<Writer> {

@@ -4,10 +4,10 @@
 #include <set>
 #include <utility>
 
-#include "encodings/gzip/gzip.hpp"
 #include "blocks.hpp"
-#include "io/os/os.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "io/gather.hpp"
+#include "io/os/os.hpp"
 #include "tar.hpp"
 
 namespace stele {

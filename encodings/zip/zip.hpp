@@ -23,9 +23,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/meter.hpp"
 #include "encodings/gzip/gzip.hpp"
 #include "io/gather.hpp"
-#include "base/meter.hpp"
 #include "stele/bytes.hpp"
 #include "stele/report.hpp"
 #include "stele/result.hpp"

@@ -61,7 +61,7 @@ struct Conv2d {
   std::optional<Param<1>> bias;
 
   static constexpr stele::Attribute stele_attributes[] = {
-      stele::burn_layout("weight, bias, stride[2], kernel_size[2], dilation[2], groups, padding")};
+      stele::attr::burn_layout("weight, bias, stride[2], kernel_size[2], dilation[2], groups, padding")};
 
   /// Convolves with steps of one, without padding.
   Planes operator()(const Planes& x) const {
@@ -100,7 +100,7 @@ struct ConvBlock {
   Conv2d conv;
   BatchNorm norm;
 
-  static constexpr stele::Attribute stele_attributes[] = {stele::burn_layout("conv, norm, pool, activation")};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_layout("conv, norm, pool, activation")};
 
   /// Returns the largest of each 2×2 pixels of every channel, at least 0.
   Planes operator()(const Planes& x) const {
@@ -127,7 +127,7 @@ struct Model {
   Linear fc1, fc2, fc3;
 
   static constexpr stele::Attribute stele_attributes[] = {
-      stele::burn_layout("conv1, conv2, dropout, fc1, fc2, fc3, activation")};
+      stele::attr::burn_layout("conv1, conv2, dropout, fc1, fc2, fc3, activation")};
 
   struct Answer {
     int digit = 0;

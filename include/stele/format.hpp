@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "stele/input.hpp"
 #include "stele/options.hpp"
 #include "stele/report.hpp"
 #include "stele/result.hpp"
@@ -112,41 +113,6 @@ class STELE_EXPORT Format {
 
 namespace detail {
 
-/// The origin of a load: a path, a Source, or memory. Memory that is passed as a temporary is owned from then on by
-/// what is opened from it; any other must outlive that.
-class STELE_EXPORT From {
- public:
-  From(const std::string& path) : path_(&path) {}                              // NOLINT(google-explicit-constructor)
-  From(const char* path) : own_(path != nullptr ? path : ""), path_(&own_) {}  // NOLINT(google-explicit-constructor)
-  From(SourcePtr source) : source_(std::move(source)) {}                       // NOLINT(google-explicit-constructor)
-  From(std::span<const std::byte> bytes) : source_(borrow_bytes(bytes)) {}     // NOLINT(google-explicit-constructor)
-  From(const Bytes& bytes) : From(bytes.span()) {}                             // NOLINT(google-explicit-constructor)
-  From(Bytes&& bytes) : source_(own_bytes(std::move(bytes))) {}                // NOLINT(google-explicit-constructor)
-  From(const Bytes&& bytes) = delete;
-  From(const std::vector<std::byte>& bytes) : From(std::span(bytes)) {}           // NOLINT(google-explicit-constructor)
-  From(std::vector<std::byte>&& bytes) : source_(own_bytes(std::move(bytes))) {}  // NOLINT(google-explicit-constructor)
-  From(const std::vector<std::byte>&& bytes) = delete;
-  From(const From&) = delete;
-  From& operator=(const From&) = delete;
-  ~From();
-  /// Errors: invalid_argument (an empty path, a null Source, a folder without a Bundle), as open_file().
-  Result<SourcePtr> open(std::string_view extension, const LoadOptions& options) const;
-  /// Returns true if the folder that open() returned last was replaced by a save since then, so that what was read from
-  /// it is to be read again from the new one. False for all else, and after a bounded number of attempts.
-  bool again() const;
-  /// What messages call it.
-  const std::string& name() const noexcept {
-    return path_ != nullptr ? *path_ : source_ != nullptr ? source_->name() : own_;
-  }
-
- private:
-  std::string own_;
-  const std::string* path_ = nullptr;
-  SourcePtr source_;
-  mutable SourcePtr folder_;  // where open() found one
-  mutable int attempts_ = 0;
-};
-
 /// What a format will write to `file`: at the precision, with the options' metadata, without what it cannot hold (which
 /// is in the report, or an error).
 STELE_EXPORT Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Object& object,
@@ -165,10 +131,10 @@ struct Reader {
   Sniff sniff = nullptr;
 };
 /// `target` is what will be loaded, where that is known; without an address, its type only.
-STELE_EXPORT Result<Snapshot> open(Reader reader, const From& from, const LoadOptions& options, Object target = {});
-STELE_EXPORT Result<Report> load_in_place(Reader reader, const From& from, const TypeInfo& type, void* object,
+STELE_EXPORT Result<Snapshot> open(Reader reader, const Input& from, const LoadOptions& options, Object target = {});
+STELE_EXPORT Result<Report> load_in_place(Reader reader, const Input& from, const TypeInfo& type, void* object,
                                           const LoadOptions& options);
-STELE_EXPORT Status load_fresh(Reader reader, const From& from, const TypeInfo& type, void* object,
+STELE_EXPORT Status load_fresh(Reader reader, const Input& from, const TypeInfo& type, void* object,
                                const LoadOptions& options, Report* report);
 /// An error where it is a folder and the format has files, or the other way round.
 STELE_EXPORT Status check_kind(const Source& source, bool folders);
@@ -179,7 +145,7 @@ STELE_EXPORT std::string with_extension(const std::string& path, std::string_vie
 
 /// Reads every byte of a file of this format and checks all that can be checked; rows of the report name what no
 /// checksum covers, so that damage there is not found (Report::What::unchecked). Errors: as open() and load.
-STELE_EXPORT Result<Report> verify(const Format& format, const detail::From& from,
+STELE_EXPORT Result<Report> verify(const Format& format, const Input& from,
                                    const LoadOptions& options = default_load_options());
 
 }  // namespace v0

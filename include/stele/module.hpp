@@ -17,7 +17,7 @@ inline namespace v0 {
 /// Something said about a class's fields, beside the class:
 ///
 ///     template <> struct stele::attributes<Linear> {
-///       static constexpr stele::Attribute list[] = {stele::rename("weight", "kernel"), stele::version(2)};
+///       static constexpr stele::Attribute list[] = {stele::attr::rename("weight", "kernel"), stele::attr::version(2)};
 ///     };
 ///
 /// or inside it, as `static constexpr stele::Attribute stele_attributes[] = {…};`. Field names in it are checked at
@@ -41,37 +41,42 @@ struct Attribute {
   std::uint32_t number = 0;
 };
 
-/// The field's name in paths and files.
+/// Attributes of a class and its fields, listed in `stele_attributes` or in stele::attributes<T>.
+namespace attr {
+
+/// Sets the field's name in paths and files.
 constexpr Attribute rename(std::string_view field, std::string_view name) {
   return {Attribute::Kind::rename, field, name, 0};
 }
-/// A name that older files have for the field; tried when the present one is missing.
+/// Adds a name of the field in older files; it is tried when the present name is missing.
 constexpr Attribute alias(std::string_view field, std::string_view name) {
   return {Attribute::Kind::alias, field, name, 0};
 }
-/// Not recorded.
+/// Excludes the field from the record.
 constexpr Attribute skip(std::string_view field) { return {Attribute::Kind::skip, field, {}, 0}; }
-/// May be missing in a file; keeps what the constructor gave.
+/// The field may be missing from the file; it then keeps its constructed value.
 constexpr Attribute keep_default(std::string_view field) { return {Attribute::Kind::keep_default, field, {}, 0}; }
-/// Older files have one of these where the class now has a list: what stands at the field's place and is no list is its
-/// only element. Of a tensor: a number, or one element of any rank, is a tensor of one element.
+/// For a field that is now a list: an older file may contain its only element in its place. For a tensor field, a
+/// number or a one-element tensor of any rank loads as a tensor with one element.
 constexpr Attribute was_one(std::string_view field) { return {Attribute::Kind::was_one, field, {}, 0}; }
-/// What is at the path `now` was at the path `then` in older files, which is tried when it is missing where it belongs.
-/// Both are paths as files have them, and begin at this class: moved("encoder.weight", "weight").
+/// Maps the path `now` to its path `then` in older files, which is tried when `now` is missing. Both are paths in
+/// files, relative to this class: moved("encoder.weight", "weight").
 constexpr Attribute moved(std::string_view now, std::string_view then) {
   return {Attribute::Kind::moved, now, then, 0};
 }
-/// The class's version, kept by formats that can.
+/// Sets the class's version, which formats with class versions store.
 constexpr Attribute version(std::uint32_t number) { return {Attribute::Kind::version, {}, {}, number}; }
-/// The class's name in files; by default its own, without namespaces and template arguments.
+/// Sets the class's name in files; the default is its own name without namespaces and template arguments.
 constexpr Attribute type_name(std::string_view name) { return {Attribute::Kind::type_name, {}, name, 0}; }
-/// Of a std::variant: the name of its alternative `index` (by default the class's name, else the index).
+/// Sets the name of alternative `index` of a std::variant; the default is the name of its class, or else the index.
 constexpr Attribute alternative(std::uint32_t index, std::string_view name) {
   return {Attribute::Kind::alternative, {}, name, index};
 }
 
-/// Specialise to say something about T; members: `list` (an array of Attribute), and optionally one or both of these,
-/// for files whose class version is older (0 where a file says none):
+}  // namespace attr
+
+/// Specialize to declare T's attributes. Members: `list` (an array of Attribute), and optionally one or both of these,
+/// for files whose class version is older (0 if the file has none):
 ///
 /// - `static std::string_view migrate(std::uint32_t from_version, std::string_view field)`: the name that `field` has
 ///   there (empty: the same);

@@ -205,10 +205,9 @@ struct NoRecord {};
 template <class M>
 consteval auto record_base() {
   if constexpr (category_of<M, true> != Category::module && !is_refused(category_of<M, true>)) {
-    static_assert(
-        category_of<M, true> == Category::module,
-        "stele: only a module has a Record: a tensor, value or container alone is loaded with load_module<T>, "
-        "from_snapshot<T> or stele::load<T>");
+    static_assert(category_of<M, true> == Category::module,
+                  "stele: only a module has a Record: a tensor, value or container alone is loaded with load<T>, "
+                  "from_snapshot<T> or stele::load<T>");
     return std::type_identity<NoRecord>{};
   } else if constexpr (!has_module_macro<M>) {
     return std::type_identity<TupleRecord<M>>{};

@@ -21,7 +21,7 @@ Object object_of(const M& module) {
 }
 
 template <class M>
-Result<M> load_once(Reader reader, const From& from, const LoadOptions& options, Report* report) {
+Result<M> load_once(Reader reader, const Input& from, const LoadOptions& options, Report* report) {
   if constexpr (has_hook<M>()) {
     STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options, {module_info<M>(), nullptr}));
     return from_snapshot<M>(snapshot, options, report);
@@ -35,7 +35,7 @@ Result<M> load_once(Reader reader, const From& from, const LoadOptions& options,
 
 /// A new module from a file: by its hook where it has one, else default-constructed and filled.
 template <class M>
-Result<M> load_new(Reader reader, const From& from, const LoadOptions& options, Report* report) {
+Result<M> load_new(Reader reader, const Input& from, const LoadOptions& options, Report* report) {
   return guarded([&]() -> Result<M> {
     for (const Report before = report != nullptr ? *report : Report();;) {
       auto module = load_once<M>(reader, from, options, report);
@@ -70,33 +70,32 @@ class Recorder {
     return detail::record(format_, precision_spec<Settings>(), detail::object_of(module), sink, options);
   }
 
-  /// What the file holds; its leaves are lazy.
-  Result<Snapshot> open(const detail::From& from, const LoadOptions& options = default_load_options()) const {
+  /// Returns the file's content; its leaves are lazy.
+  Result<Snapshot> open(const Input& from, const LoadOptions& options = default_load_options()) const {
     return detail::open({&format_}, from, options);
   }
-  /// The typed record of M, lazy. `report` may be null.
+  /// Returns the typed record of M, lazy. `report` may be null.
   template <class M>
-  Result<Record<M>> load(const detail::From& from, const LoadOptions& options = default_load_options(),
-                         Report* report = nullptr) const {
+  Result<Record<M>> load_record(const Input& from, const LoadOptions& options = default_load_options(),
+                                Report* report = nullptr) const {
     const detail::Object target{detail::module_info<M>(), nullptr};
     STELE_TRY_ASSIGN(const Snapshot snapshot, detail::open({&format_}, from, options, target));
     return to_record<M>(snapshot, options, report);
   }
-  /// A new module; it need not be initialised first.
+  /// Returns a new module, which is not initialised first. `report` may be null.
   template <class M>
-  Result<M> load_module(const detail::From& from, const LoadOptions& options = default_load_options(),
-                        Report* report = nullptr) const {
+  Result<M> load(const Input& from, const LoadOptions& options = default_load_options(),
+                 Report* report = nullptr) const {
     return detail::load_new<M>({&format_}, from, options, report);
   }
-  /// Into a module that lives; nothing changes on error.
+  /// Loads into an existing module; nothing changes on error.
   template <class M>
-  Result<Report> load_into(M& module, const detail::From& from,
-                           const LoadOptions& options = default_load_options()) const {
+  Result<Report> load_into(M& module, const Input& from, const LoadOptions& options = default_load_options()) const {
     detail::check_writable<M>();
     return detail::load_in_place({&format_}, from, *detail::module_info<M>(), &module, options);
   }
   /// Reads and checks every byte; the report names what no checksum covers (Report::What::unchecked).
-  Result<Report> verify(const detail::From& from, const LoadOptions& options = default_load_options()) const {
+  Result<Report> verify(const Input& from, const LoadOptions& options = default_load_options()) const {
     return v0::verify(format_, from, options);
   }
 

@@ -458,7 +458,7 @@ Result<Report> ArchiveFormat::verify(SourcePtr source,  // NOLINT(performance-un
   return report;
 }
 
-Result<std::vector<std::string>> archive_tags(const detail::From& from) {
+Result<std::vector<std::string>> archive_tags(const Input& from) {
   return detail::guarded([&]() -> Result<std::vector<std::string>> {
     STELE_TRY_ASSIGN(SourcePtr source, from.open(".zip", default_load_options()));
     STELE_TRY(detail::check_kind(*source, false));
@@ -467,7 +467,7 @@ Result<std::vector<std::string>> archive_tags(const detail::From& from) {
   });
 }
 
-Result<Checkpoint> open_archive(const detail::From& from, std::string_view tag, const LoadOptions& options) {
+Result<Checkpoint> open_archive(const Input& from, std::string_view tag, const LoadOptions& options) {
   return detail::guarded([&]() -> Result<Checkpoint> {
     STELE_TRY_ASSIGN(SourcePtr source, from.open(".zip", options));
     STELE_TRY(detail::check_kind(*source, false));

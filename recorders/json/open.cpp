@@ -356,7 +356,6 @@ class Opener {
   }
 
   bool begin_container(Kind kind, NodeKind as, SnapshotBuilder::Name name, std::uint32_t version = 0) {
-    if (levels_.size() > detail::max_depth) return fail(Errc::limit, "fewer levels", "nodes nested too deep");
     levels_.push_back({kind, builder_.begin(as, name, true, {}, version), path_.size()});
     return true;
   }
@@ -380,6 +379,7 @@ class Opener {
   }
 
   bool read_node(SnapshotBuilder::Name name) {
+    if (levels_.size() > detail::max_depth) return fail(Errc::limit, "fewer levels", "nodes nested too deep");
     // An index may say fewer nodes than there are; a vector that grows holds three times its content.
     if (builder_.data().nodes.size() >= paid_ && !take(3 * sizeof(Node))) return false;
     Value value;

@@ -348,7 +348,7 @@ Result<SourcePtr> program_beside(const Bundle& folder, std::string_view name) {
 }  // namespace paddle
 }  // namespace detail
 
-Result<std::vector<PaddleVariable>> paddle_program(const detail::From& from) {
+Result<std::vector<PaddleVariable>> paddle_program(const Input& from) {
   return detail::guarded([&]() -> Result<std::vector<PaddleVariable>> {
     STELE_TRY_ASSIGN(const SourcePtr source, from.open("", default_load_options()));
     return detail::paddle::read_program(*source);

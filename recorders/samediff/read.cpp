@@ -518,7 +518,7 @@ Result<Report> SameDiffFormat::verify(SourcePtr source,  // NOLINT(performance-u
   return report;
 }
 
-Result<Checkpoint> open_samediff(const detail::From& from, const LoadOptions& options) {
+Result<Checkpoint> open_samediff(const Input& from, const LoadOptions& options) {
   return detail::guarded([&]() -> Result<Checkpoint> {
     STELE_TRY_ASSIGN(const SourcePtr source, from.open(".fb", options));
     STELE_TRY(detail::check_kind(*source, false));

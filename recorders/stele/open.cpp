@@ -146,7 +146,7 @@ class Opener {
       STELE_TRY(source.read_at(trailer.index_offset, file_->owned.span()));
       bytes_of_index = file_->owned.span();
     }
-    if (const Fault f = file_->index.parse(bytes_of_index, trailer.index_offset, detail::hash64)) {
+    if (const Fault f = file_->index.parse(header, bytes_of_index, trailer.index_offset, detail::hash64)) {
       return error_of(f, f.code == Errc::checksum ? "the index is damaged" : "a malformed index");
     }
     return {};

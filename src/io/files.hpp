@@ -33,6 +33,9 @@ struct Location {
 };
 inline Location location_of(const std::string& path) { return {nullptr, path, path}; }
 
+/// Returns the path with this extension, where its last part has none.
+std::string with_extension(const std::string& path, std::string_view extension);
+
 /// What lasts of a file that is committed.
 enum class Names : std::uint8_t {
   as_data,  // its name, where its data do

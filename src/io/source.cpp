@@ -206,6 +206,22 @@ Result<Bytes> read_all(std::istream& stream, std::uint64_t limit, const std::str
 Result<SourcePtr> detail::open_file(const Location& place, bool mapped) {
   return open_guarded(place, Wanted::file, mapped);
 }
+std::string detail::with_extension(const std::string& path, std::string_view extension) {
+  const std::size_t slash = path.find_last_of('/');
+  const std::size_t name = slash == std::string::npos ? 0 : slash + 1;
+  // A name in underscores is whole: Paddle's __params__.
+  if (const std::string_view leaf = std::string_view(path).substr(name);
+      leaf.starts_with("__") && leaf.ends_with("__")) {
+    return path;
+  }
+  // A dot that begins the name (".weights") is no extension.
+  const std::size_t dot = path.find_last_of('.');
+  if (path.size() == name || (dot != std::string::npos && dot > name)) return path;
+  const auto there = os::status(path);
+  if (there && there->kind != os::Kind::missing) return path;
+  return path + std::string(extension);
+}
+
 Result<SourcePtr> detail::open_any(const Location& place, bool mapped) {
   return open_guarded(place, Wanted::any, mapped);
 }

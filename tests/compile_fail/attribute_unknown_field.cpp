@@ -6,7 +6,7 @@ struct Linear {
 };
 template <>
 struct stele::attributes<Linear> {
-  static constexpr stele::Attribute list[] = {stele::rename("wieght", "kernel")};
+  static constexpr stele::Attribute list[] = {stele::attr::rename("wieght", "kernel")};
 };
 
 auto save(const Linear& m) { return stele::snapshot_of(m); }

@@ -6,7 +6,7 @@ struct Linear {
 };
 template <>
 struct stele::attributes<Linear> {
-  static constexpr stele::Attribute list[] = {stele::version(2)};
+  static constexpr stele::Attribute list[] = {stele::attr::version(2)};
   static stele::Snapshot migrate(std::uint32_t, const stele::Snapshot& old) { return old; }
 };
 

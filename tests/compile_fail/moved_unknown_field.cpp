@@ -6,7 +6,7 @@ struct Linear {
 };
 template <>
 struct stele::attributes<Linear> {
-  static constexpr stele::Attribute list[] = {stele::moved("weights.inner", "weight")};
+  static constexpr stele::Attribute list[] = {stele::attr::moved("weights.inner", "weight")};
 };
 
 auto save(const Linear& m) { return stele::snapshot_of(m); }

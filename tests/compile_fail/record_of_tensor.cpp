@@ -3,5 +3,5 @@
 
 #include <vector>
 
-auto load(const stele::BinaryRecorder<>& recorder) { return recorder.load<std::vector<float>>("weights.stele"); }
-// EXPECT: only a module has a Record: a tensor, value or container alone is loaded with load_module<T>
+auto load(const stele::BinaryRecorder<>& recorder) { return recorder.load_record<std::vector<float>>("weights.stele"); }
+// EXPECT: only a module has a Record: a tensor, value or container alone is loaded with load<T>

@@ -2,7 +2,7 @@
 
 struct Linear {
   stele::Param<stele::Tensor<float, 2>> weight, bias;
-  static constexpr stele::Attribute stele_attributes[] = {stele::rename("weight", "bias")};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::rename("weight", "bias")};
 };
 
 auto save(const Linear& m) { return stele::snapshot_of(m); }

@@ -33,7 +33,7 @@ using Floats = std::vector<float>;
 
 struct Layer {
   Floats w, scale;
-  static constexpr stele::Attribute stele_attributes[] = {stele::version(1)};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::version(1)};
 };
 struct Names {
   Tensor<float, 2> kernel{{2, 2}, {1, 2, 3, 4}};
@@ -105,7 +105,7 @@ struct Moved {
 struct Attention {
   Tensor<float, 2> qkv;
   std::shared_ptr<Floats> norm;
-  static constexpr stele::Attribute stele_attributes[] = {stele::version(1)};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::version(1)};
 };
 Attention attention(float first, const std::shared_ptr<Floats>& norm) {
   Attention a{Tensor<float, 2>({6, 2}), norm};
@@ -120,7 +120,7 @@ struct Hook {
   std::map<std::string, Attention> map;
   std::variant<First, Attention> either;
   std::optional<Attention> maybe;
-  static constexpr stele::Attribute stele_attributes[] = {stele::version(1)};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::version(1)};
 };
 Hook hook() {
   Hook h;

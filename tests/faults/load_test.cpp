@@ -73,7 +73,7 @@ void prove_loads(const R& recorder, const std::string& name) {
     options.storage = storage;
     options.threads = threads;
     prove(folder, [&]() -> Status {
-      auto loaded = recorder.template load_module<Mlp>(path, options);
+      auto loaded = recorder.template load<Mlp>(path, options);
       if (!loaded) return std::move(loaded).error();
       CHECK(image(*loaded) == expected);
       return {};
@@ -138,16 +138,16 @@ TEST_CASE("faults: folders on a system without openat2") {
   const stele::NnefRecorder<> recorder;
   stele_faults_block()->no_openat2 = true;
   good(recorder.record(model(1), path, quick()));
-  CHECK(image(good(recorder.load_module<Mlp>(path))) == image(model(1)));
+  CHECK(image(good(recorder.load<Mlp>(path))) == image(model(1)));
   const fs::path file = path + "/layers/0/weight.dat";
   REQUIRE(fs::exists(file));
   fs::rename(file, dir / "weight.dat");
   fs::create_symlink(dir / "weight.dat", file);
-  CHECK(bad(recorder.load_module<Mlp>(path)).code() == stele::Errc::io);
+  CHECK(bad(recorder.load<Mlp>(path)).code() == stele::Errc::io);
   fs::remove(file);
   fs::rename(dir / "weight.dat", file);
   fs::rename(path + "/layers", dir / "layers");
   fs::create_directory_symlink(dir / "layers", path + "/layers");
-  CHECK(!recorder.load_module<Mlp>(path));
+  CHECK(!recorder.load<Mlp>(path));
   stele_faults_block()->no_openat2 = false;
 }

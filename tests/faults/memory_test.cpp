@@ -191,7 +191,7 @@ TEST_CASE_TEMPLATE("faults: memory runs out", R, STELE_TEST_MEMORY_RECORDERS) {
 
     const Image wanted = image(old);
     each_allocation(
-        [&](bool armed) { return outcome_of(armed, [&] { return recorder.template load_module<Mlp>(path, load); }); },
+        [&](bool armed) { return outcome_of(armed, [&] { return recorder.template load<Mlp>(path, load); }); },
         [](Outcome) {});
     Mlp live = small_mlp(7);
     const Image before = image(live);
@@ -221,7 +221,7 @@ TEST_CASE_TEMPLATE("faults: threads that do not start", R, STELE_TEST_RECORDERS)
   load.threads = 4;
   const auto round_trip = [&] {
     good(recorder.record(large, path, save));
-    CHECK(image(good(recorder.template load_module<Mlp>(path, load))) == wanted);
+    CHECK(image(good(recorder.template load<Mlp>(path, load))) == wanted);
     Mlp live = small_mlp(7);
     live.layers.emplace_back(1500, 1000, 3.0F);
     good(recorder.load_into(live, path, load));

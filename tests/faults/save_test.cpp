@@ -211,9 +211,9 @@ struct Situation {
     path = dir / name;
     good(save(recorder, model(500, large), path, options));
     old = read_text(path);
-    CHECK(image(good(recorder.template load_module<Mlp>(path))) == image(model(500, large)));
+    CHECK(image(good(recorder.template load<Mlp>(path))) == image(model(500, large)));
     good(save(recorder, now, path, options));
-    CHECK(image(good(recorder.template load_module<Mlp>(path))) == image(now));
+    CHECK(image(good(recorder.template load<Mlp>(path))) == image(now));
   }
   Calls prove(Files before, std::set<std::string> beside = {}) {
     return ::prove(dir,
@@ -433,7 +433,7 @@ TEST_CASE("faults: an archive that gets a tag, and that loses one") {
                            .save = remove,
                            .save_again = [&](const std::string& in) { return has_two(in) ? remove(in) : Status(); }}),
            {"copy_file_range", "pread"});
-  CHECK(image(good(recorder.load_module<Mlp>(removed / "m.zip"))) == image(first));
+  CHECK(image(good(recorder.load<Mlp>(removed / "m.zip"))) == image(first));
 }
 
 TEST_CASE("faults: a folder, new, over an old one, and beside what a killed one left") {

@@ -50,7 +50,7 @@ struct Net {
     double real = 0;
     std::string text;
     std::map<std::string, Tensor<float>> moments;
-    static constexpr Attribute stele_attributes[] = {burn_record()};
+    static constexpr Attribute stele_attributes[] = {attr::burn_record()};
     STELE_MODULE(State, flag, small, number, half, real, text, moments)
   };
   Lin lin;
@@ -60,7 +60,7 @@ struct Net {
   std::optional<State> state;
   Value any;
   static constexpr Attribute stele_attributes[] = {
-      burn_layout("lin, list, choice, masks, state, any, stride[2], act(3 Relu), pool{k[2], p(1 Same)}")};
+      attr::burn_layout("lin, list, choice, masks, state, any, stride[2], act(3 Relu), pool{k[2], p(1 Same)}")};
   STELE_MODULE(Net, lin, list, choice, masks, state, any)
 };
 
@@ -127,7 +127,7 @@ void check(const std::string& file) {
   if (!opened) require(opened.error().code() != Errc::out_of_memory);
   const auto net = typed.open(bytes_of(file));
   if (net && !file.starts_with("\x1f\x8b")) check(*net, most, true);
-  static_cast<void>(plain.load_module<Net>(bytes_of(file)));
+  static_cast<void>(plain.load<Net>(bytes_of(file)));
 }
 
 }  // namespace

@@ -23,22 +23,22 @@ class Linear {
   Activation activation = Activation::relu;
   STELE_MODULE(Linear, weight, bias, scratch, activation)
   static constexpr stele::Attribute stele_attributes[] = {
-      stele::version(3),
-      stele::type_name("Dense"),
-      stele::rename("weight", "kernel"),
-      stele::alias("bias", "b"),
-      stele::keep_default("bias"),
-      stele::skip("scratch"),
-      stele::was_one("bias"),
-      stele::moved("kernel", "inner.weight"),
-      stele::burn_layout("kernel bias"),
+      stele::attr::version(3),
+      stele::attr::type_name("Dense"),
+      stele::attr::rename("weight", "kernel"),
+      stele::attr::alias("bias", "b"),
+      stele::attr::keep_default("bias"),
+      stele::attr::skip("scratch"),
+      stele::attr::was_one("bias"),
+      stele::attr::moved("kernel", "inner.weight"),
+      stele::attr::burn_layout("kernel bias"),
   };
 };
 class Derived : public Linear {
  public:
   std::vector<float> more;
   STELE_MODULE_DERIVED(Derived, (Linear), more)
-  static constexpr stele::Attribute stele_attributes[] = {stele::rename("more", "most")};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::rename("more", "most")};
 };
 struct Outside {
   std::vector<float> weight;
@@ -83,13 +83,13 @@ template <>
 struct stele::derived<Base> : stele::derived_list<Scale> {};
 template <>
 struct stele::attributes<Outside> {
-  static constexpr stele::Attribute list[] = {stele::version(2), stele::rename("weight", "w")};
+  static constexpr stele::Attribute list[] = {stele::attr::version(2), stele::attr::rename("weight", "w")};
   static std::string_view migrate(std::uint32_t, std::string_view field) { return field; }
   static stele::Result<stele::Snapshot> migrate(std::uint32_t, const stele::Snapshot& old) { return old; }
 };
 template <>
 struct stele::attributes<Small> {
-  static constexpr stele::Attribute list[] = {stele::alias("weight", "w")};
+  static constexpr stele::Attribute list[] = {stele::attr::alias("weight", "w")};
 };
 
 int main() {
@@ -99,6 +99,6 @@ int main() {
   model.tied = model.again = std::make_shared<stele::Param<stele::Tensor<float, 2>>>();
   const stele::Bytes bytes = stele::BytesRecorder<>{}.record(model).value();
   const Model loaded = stele::load<Model>(bytes).value();
-  auto record = stele::BytesRecorder<>{}.load<Model>(bytes).value();
+  auto record = stele::BytesRecorder<>{}.load_record<Model>(bytes).value();
   return loaded.layers.size() == 2 && loaded.tied == loaded.again && record.made.size() == 1 ? 0 : 1;
 }

@@ -233,10 +233,10 @@ void across(const fs::path& theirs, const fs::path& ours) {
       .value();
   same_bytes(params, ours / "from_folder.pdiparams");
 
-  const auto here = files.load_module<LeNet>(params.string()).value();
+  const auto here = files.load<LeNet>(params.string()).value();
   files.record(here, (ours / "module.pdiparams").string()).value();
   same_bytes(params, ours / "module.pdiparams");
-  const auto there = files.load_module<LeNet>((ours / "module.pdiparams").string()).value();
+  const auto there = files.load<LeNet>((ours / "module.pdiparams").string()).value();
   PaddleOptions checked;
   checked.program = paddle_program((theirs / "lenet_params" / "__model__").string()).value();
   recorder(checked).record(there, (ours / "layout.pdiparams").string()).value();

@@ -138,6 +138,6 @@ inline std::string archive_of(const stele::Checkpoint& checkpoint, stele::Archiv
   good(recorder_of(std::move(options)).record(checkpoint, sink));
   return std::string(text_of(sink.take().span()));
 }
-inline std::vector<std::string> tags_of(const stele::detail::From& from) { return good(stele::archive_tags(from)); }
+inline std::vector<std::string> tags_of(const stele::Input& from) { return good(stele::archive_tags(from)); }
 
 }  // namespace stele_test

@@ -90,7 +90,8 @@ struct Small {
   std::optional<Vec> bias;
   std::vector<Mat> list;
   std::variant<Vec, Mat> choice;
-  static constexpr Attribute stele_attributes[] = {burn_layout("weight, bias, list, choice, groups, act(3 Relu)")};
+  static constexpr Attribute stele_attributes[] = {
+      attr::burn_layout("weight, bias, list, choice, groups, act(3 Relu)")};
 };
 inline Small small() {
   Small s;
@@ -105,7 +106,7 @@ struct State {
   std::int32_t n = 0;
   float16 half;
   std::map<std::string, Tensor<float>> m;
-  static constexpr Attribute stele_attributes[] = {burn_record()};
+  static constexpr Attribute stele_attributes[] = {attr::burn_record()};
   STELE_MODULE(State, flag, n, half, m)
 };
 struct One {

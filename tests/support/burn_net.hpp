@@ -32,7 +32,7 @@ struct Conv2d {
   Floats weight;
   std::optional<Floats> bias;
   static constexpr stele::Attribute stele_attributes[] = {
-      stele::burn_layout("weight, bias, stride[2], kernel_size[2], dilation[2], groups, padding")};
+      stele::attr::burn_layout("weight, bias, stride[2], kernel_size[2], dilation[2], groups, padding")};
 };
 struct BatchNorm {
   Floats gamma, beta, running_mean, running_var;
@@ -53,7 +53,7 @@ struct Gate {
 template <int Minor>
 struct Lstm {
   Gate input_gate, forget_gate, output_gate, cell_gate;
-  static constexpr stele::Attribute stele_attributes[] = {stele::burn_layout(
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_layout(
       Minor >= 21   ? "input_gate, forget_gate, output_gate, cell_gate, d_hidden, batch_first, reverse, clip, "
                       "input_forget, gate_activation(6 Sigmoid), cell_activation(7 Tanh), hidden_activation(7 Tanh)"
       : Minor == 20 ? "input_gate, forget_gate, output_gate, cell_gate, d_hidden, batch_first, reverse, clip, "
@@ -80,7 +80,7 @@ struct Net {
   Lin linear;
   Embedding embedding;
   Lstm<Minor> lstm;
-  static constexpr stele::Attribute stele_attributes[] = {stele::burn_layout(
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_layout(
       "first, second, list, array, tuple, small, pair, counts, mask, empty, absent, present, conv, norm, layer_norm, "
       "linear, embedding, lstm, pool, dropout, activation, groups, stride[2], rate, name")};
 };
@@ -92,7 +92,7 @@ struct Dtypes {
   Any f64, f32, flex32, f16, bf16, i64, i32, i16, i8, u64, u32, u16, u8, bool_native;
   std::conditional_t<Minor >= 21, Any, std::array<Lin, 0>> bool_u8, bool_u32;
   Any q8s, q8s_odd, q8f_block, q4s, q2f_block, e4m3;
-  static constexpr stele::Attribute stele_attributes[] = {stele::burn_record()};
+  static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_record()};
 };
 
 /// A line of an `.expect` file.
@@ -157,7 +157,8 @@ inline std::string difference(const stele::Snapshot& snapshot, const std::string
 
 template <>
 struct stele::attributes<burn_net::Either> {
-  static constexpr stele::Attribute list[] = {stele::alternative(0, "Small"), stele::alternative(1, "Pair")};
+  static constexpr stele::Attribute list[] = {stele::attr::alternative(0, "Small"),
+                                              stele::attr::alternative(1, "Pair")};
 };
 
 namespace burn_net {

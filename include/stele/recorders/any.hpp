@@ -24,20 +24,19 @@ Result<Report> save(const M& module, const std::string& path, const SaveOptions&
 }
 
 /// What a file of any format holds; lazy.
-inline Result<Snapshot> open(const detail::From& from, const LoadOptions& options = default_load_options()) {
+inline Result<Snapshot> open(const Input& from, const LoadOptions& options = default_load_options()) {
   return detail::open({nullptr, format_of_content}, from, options);
 }
 
 /// A new module from a file of any format. It need not be initialised first. `report` may be null.
 template <class M>
-Result<M> load(const detail::From& from, const LoadOptions& options = default_load_options(),
-               Report* report = nullptr) {
+Result<M> load(const Input& from, const LoadOptions& options = default_load_options(), Report* report = nullptr) {
   return detail::load_new<M>({nullptr, format_of_content}, from, options, report);
 }
 
 /// Into a module that lives; nothing changes on error.
 template <class M>
-Result<Report> load_into(M& module, const detail::From& from, const LoadOptions& options = default_load_options()) {
+Result<Report> load_into(M& module, const Input& from, const LoadOptions& options = default_load_options()) {
   detail::check_writable<M>();
   return detail::load_in_place({nullptr, format_of_content}, from, *detail::module_info<M>(), &module, options);
 }

@@ -58,9 +58,9 @@ class STELE_EXPORT ArchiveFormat final : public Format {
 };
 
 /// The tags of an archive, the newest last.
-STELE_EXPORT Result<std::vector<std::string>> archive_tags(const detail::From& from);
+STELE_EXPORT Result<std::vector<std::string>> archive_tags(const Input& from);
 /// Everything of a tag: the newest where it is empty. All arrays stay lazy.
-STELE_EXPORT Result<Checkpoint> open_archive(const detail::From& from, std::string_view tag = {},
+STELE_EXPORT Result<Checkpoint> open_archive(const Input& from, std::string_view tag = {},
                                              const LoadOptions& options = default_load_options());
 /// Takes a tag out of an archive. Arrays that other tags refer to stay, in the first of these; nothing is decoded, and
 /// the file is replaced in one step. Errors: not_found; invalid_argument (the last tag; a file without any is none).
@@ -118,8 +118,7 @@ class ArchiveRecorder : public Recorder<ArchiveFormat, Settings> {
     return edit(Checkpoint{std::move(parameters)}, path, tag, ArchiveEdit::append, options);
   }
   /// Everything of the tag that the options name.
-  Result<Checkpoint> open_checkpoint(const detail::From& from,
-                                     const LoadOptions& options = default_load_options()) const {
+  Result<Checkpoint> open_checkpoint(const Input& from, const LoadOptions& options = default_load_options()) const {
     return open_archive(from, Base::format().options().tag, options);
   }
 };

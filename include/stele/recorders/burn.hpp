@@ -66,11 +66,13 @@ struct BurnOptions {
   std::string settings{};
 };
 
+namespace attr {
+
 /// What a class's fields are in Rust, in their order there, where that is more than the recorded fields: files of
 /// bincode (.bin) count them, and of the others Burn wants arrays (up to 0.20) and enums among them.
 ///
 ///     static constexpr stele::Attribute stele_attributes[] = {
-///         stele::burn_layout("weight, bias, stride[2], groups, pool{kernel_size[2], padding}")};
+///         stele::attr::burn_layout("weight, bias, stride[2], groups, pool{kernel_size[2], padding}")};
 ///
 /// A name that is a recorded field stands for it. Others are constants, of which a record says nothing: `name` (a
 /// number, a text, `PhantomData`, a skipped field, None), `name[n]` (an array of n), `name{…}` (a module without
@@ -78,6 +80,8 @@ struct BurnOptions {
 constexpr Attribute burn_layout(std::string_view fields) { return {Attribute::Kind::layout, {}, fields, 0}; }
 /// The class is a Record in Rust, not a Module: its numbers and texts are in the file, and tensors have no id.
 constexpr Attribute burn_record(std::string_view fields = {}) { return {Attribute::Kind::layout, {}, fields, 1}; }
+
+}  // namespace attr
 
 /// What Burn's recorders write. `.mpk` and `.json` say all names; of `.bin` they come from the module (or
 /// BurnOptions::schema), and every byte must be used up. Numbers and texts of modules are constants to Burn: a save
@@ -185,11 +189,11 @@ using BurnRanked = std::variant<State, State, State, State, State, State, State,
 ///       stele::Tensor<float> moment_1, moment_2;
 ///       std::optional<stele::Tensor<float>> max_moment_2;
 ///       STELE_MODULE(Moments, time, moment_1, moment_2, max_moment_2)
-///       static constexpr stele::Attribute stele_attributes[] = {stele::burn_record()};
+///       static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_record()};
 ///     };
 ///     struct Adam {
 ///       Moments momentum;
-///       static constexpr stele::Attribute stele_attributes[] = {stele::burn_record()};
+///       static constexpr stele::Attribute stele_attributes[] = {stele::attr::burn_record()};
 ///     };
 ///     const BurnFormat format({.encoding = BurnEncoding::bin, .schema = schema_of<BurnOptimizerRecord<Adam>>()});
 template <class State>
@@ -197,13 +201,14 @@ using BurnOptimizerRecord = std::map<std::string, std::variant<BurnRanked<State>
 
 template <class State>
 struct attributes<BurnRanked<State>> {
-  static constexpr Attribute list[] = {alternative(0, "Rank0"), alternative(1, "Rank1"), alternative(2, "Rank2"),
-                                       alternative(3, "Rank3"), alternative(4, "Rank4"), alternative(5, "Rank5"),
-                                       alternative(6, "Rank6"), alternative(7, "Rank7"), alternative(8, "Rank8")};
+  static constexpr Attribute list[] = {
+      attr::alternative(0, "Rank0"), attr::alternative(1, "Rank1"), attr::alternative(2, "Rank2"),
+      attr::alternative(3, "Rank3"), attr::alternative(4, "Rank4"), attr::alternative(5, "Rank5"),
+      attr::alternative(6, "Rank6"), attr::alternative(7, "Rank7"), attr::alternative(8, "Rank8")};
 };
 template <class State>
 struct attributes<std::variant<BurnRanked<State>>> {
-  static constexpr Attribute list[] = {alternative(0, "V1")};
+  static constexpr Attribute list[] = {attr::alternative(0, "V1")};
 };
 
 }  // namespace v0

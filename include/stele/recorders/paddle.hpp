@@ -37,7 +37,7 @@ struct PaddleVariable {
 /// The persistable variables of a program, in the order of their names: of a ProgramDesc (`.pdmodel`, `__model__`) or
 /// of the program that Paddle 3 writes (`.json`). Errors: malformed, truncated, unsupported (variables that are no
 /// dense tensors), duplicate (one name twice, with two types), limit.
-STELE_EXPORT Result<std::vector<PaddleVariable>> paddle_program(const detail::From& from);
+STELE_EXPORT Result<std::vector<PaddleVariable>> paddle_program(const Input& from);
 
 /// Where the names of a file's tensors come from.
 enum class PaddleNames : std::uint8_t {

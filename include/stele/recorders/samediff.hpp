@@ -66,8 +66,7 @@ class STELE_EXPORT SameDiffFormat : public Format {
 };
 
 /// Everything in a SameDiff file: parameters, graph, training configuration, optimizer state. All arrays stay lazy.
-STELE_EXPORT Result<Checkpoint> open_samediff(const detail::From& from,
-                                              const LoadOptions& options = default_load_options());
+STELE_EXPORT Result<Checkpoint> open_samediff(const Input& from, const LoadOptions& options = default_load_options());
 
 namespace detail {
 STELE_EXPORT Result<Report> record_samediff(const SameDiffFormat& format, PrecisionSpec precision,
@@ -95,8 +94,7 @@ class SameDiffRecorder : public Recorder<SameDiffFormat, Settings> {
                         const SaveOptions& options = default_save_options()) const {
     return detail::record_samediff(Base::format(), precision_spec<Settings>(), checkpoint, sink, options);
   }
-  Result<Checkpoint> open_checkpoint(const detail::From& from,
-                                     const LoadOptions& options = default_load_options()) const {
+  Result<Checkpoint> open_checkpoint(const Input& from, const LoadOptions& options = default_load_options()) const {
     return open_samediff(from, options);
   }
 };

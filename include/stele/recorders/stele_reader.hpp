@@ -182,8 +182,9 @@ class Index {
   std::span<const std::byte> strings() const noexcept { return strings_; }
   std::span<const std::byte> values() const noexcept { return values_; }
 
-  /// Of the bytes of index and trailer together, which stand at `offset` in the file.
-  Fault parse(std::span<const std::byte> index_and_trailer, std::uint64_t offset, Hash hash) noexcept {
+  /// Parses the bytes of index and trailer together, which are at `offset` in the file with this header.
+  Fault parse(const Header& header, std::span<const std::byte> index_and_trailer, std::uint64_t offset,
+              Hash hash) noexcept {
     if (index_and_trailer.size() < index_header_size + trailer_size) return {Errc::truncated, offset};
     const std::byte* p = index_and_trailer.data();
     const std::size_t size = index_and_trailer.size() - trailer_size;
@@ -197,7 +198,10 @@ class Index {
     const auto flags = load_le<std::uint32_t>(p + 44);
     flat_ = (flags & flat_names) != 0;
     guessed_ = (flags & guessed_kinds) != 0;
-    if ((flags & ~(flat_names | guessed_kinds | stored_blocks)) != 0) return {Errc::malformed, offset + 44};
+    const bool compressed = (header.required & compressed_blocks) != 0;
+    if ((flags & ~(flat_names | guessed_kinds | stored_blocks)) != 0 || ((flags & stored_blocks) != 0) != compressed) {
+      return {Errc::malformed, offset + 44};
+    }
     if (!all_zero(index_and_trailer.subspan(48, 16))) return {Errc::malformed, offset + 48};
     base_ = offset;
     start_ = p;
@@ -394,7 +398,8 @@ class MemoryFile {
     Trailer trailer;
     if (const Fault f = parse_trailer(bytes_.last(trailer_size), total, trailer)) return f;
     blocks_end_ = trailer.index_offset;
-    return index_.parse(bytes_.subspan(static_cast<std::size_t>(trailer.index_offset)), trailer.index_offset, hash);
+    return index_.parse(header, bytes_.subspan(static_cast<std::size_t>(trailer.index_offset)), trailer.index_offset,
+                        hash);
   }
   const Index& index() const noexcept { return index_; }
 

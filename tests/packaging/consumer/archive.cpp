@@ -14,7 +14,7 @@ int main() {
   checkpoint.training.emplace().updater = stele::updaters::nesterovs();
   recorder.edit(checkpoint, "one.zip", "second").value();
 
-  check(recorder.load_module<Model>("one.zip").value(), "archive, first tag");
+  check(recorder.load<Model>("one.zip").value(), "archive, first tag");
   const stele::Checkpoint newest = stele::open_archive("one.zip").value();
   check(stele::from_snapshot<Model>(newest.parameters).value(), "archive, newest tag");
   Model state;

@@ -9,8 +9,8 @@ int main() {
   recorder.record(make_model(), "one.mpk").value();
   recorder.record(make_model(), "one.bin.gz").value();
   pack.record(make_model(), "one.bpk").value();
-  check(recorder.load_module<Model>("one.mpk").value(), "one.mpk");
-  check(recorder.load_module<Model>("one.bin.gz").value(), "one.bin.gz");
-  check(pack.load_module<Model>("one.bpk").value(), "one.bpk");
+  check(recorder.load<Model>("one.mpk").value(), "one.mpk");
+  check(recorder.load<Model>("one.bin.gz").value(), "one.bin.gz");
+  check(pack.load<Model>("one.bpk").value(), "one.bpk");
   return 0;
 }

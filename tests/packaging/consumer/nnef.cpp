@@ -9,7 +9,7 @@ int main() {
     const stele::NnefRecorder<> recorder(stele::NnefFormat({.container = container}));
     const std::string path = "one" + std::string(recorder.format().extension());
     recorder.record(model, path).value();
-    check(recorder.load_module<Model>(path).value(), path.c_str());
+    check(recorder.load<Model>(path).value(), path.c_str());
   }
   return 0;
 }

@@ -7,5 +7,5 @@
 int main() {
   const stele::SafetensorsRecorder<> recorder;
   recorder.record(make_model(), "one.safetensors").value();
-  check(stele::from_record<Model>(recorder.load<Model>("one.safetensors").value()).value(), "safetensors");
+  check(stele::from_record<Model>(recorder.load_record<Model>("one.safetensors").value()).value(), "safetensors");
 }

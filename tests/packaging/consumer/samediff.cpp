@@ -14,7 +14,7 @@ int main() {
     const stele::SameDiffRecorder<> recorder(container);
     const std::string path = "one" + std::string(recorder.format().extension());
     recorder.record(checkpoint, path).value();
-    check(recorder.load_module<Model>(path).value(), path.c_str());
+    check(recorder.load<Model>(path).value(), path.c_str());
     const stele::Checkpoint again = stele::open_samediff(path).value();
     check(stele::from_snapshot<Model>(*again.optimizer.find("V")).value(), "its optimizer state");
     if (again.training->updater.type != "Nesterovs") return 1;

@@ -1,0 +1,61 @@
+// Input: what a load reads from.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "stele/bytes.hpp"
+#include "stele/options.hpp"
+#include "stele/result.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// The input of a load: a path (a string, or std::filesystem::path), a Source, or bytes. Bytes that are passed as a
+/// temporary are owned by what is opened from them; other bytes are borrowed and must outlive it.
+class STELE_EXPORT Input {
+ public:
+  Input(std::string_view path) noexcept;
+  Input(const std::string& path) : Input(std::string_view(path)) {}
+  Input(const char* path) : Input(std::string_view(path != nullptr ? path : "")) {}
+  template <class Path>
+  requires requires(const Path& path) {
+    { path.native() } -> std::same_as<const std::string&>;
+  }
+  Input(const Path& path) : Input(std::string_view(path.native())) {}
+  Input(SourcePtr source) : source_(std::move(source)) {}
+  Input(std::span<const std::byte> bytes) : source_(borrow_bytes(bytes)) {}
+  Input(const Bytes& bytes) : Input(bytes.span()) {}
+  Input(Bytes&& bytes) : source_(own_bytes(std::move(bytes))) {}
+  Input(const Bytes&& bytes) = delete;
+  Input(const std::vector<std::byte>& bytes) : Input(std::span(bytes)) {}
+  Input(std::vector<std::byte>&& bytes) : source_(own_bytes(std::move(bytes))) {}
+  Input(const std::vector<std::byte>&& bytes) = delete;
+  Input(const Input&) = delete;
+  Input& operator=(const Input&) = delete;
+  ~Input();
+  /// Errors: invalid_argument (an empty path, a null Source, a folder without a Bundle), as open_file().
+  Result<SourcePtr> open(std::string_view extension, const LoadOptions& options) const;
+  /// Returns true if the folder that open() returned last was replaced by a save since then, so that what was read from
+  /// it is to be read again from the new one. False for all else, and after a bounded number of attempts.
+  bool again() const;
+  /// What messages call it.
+  const std::string& name() const noexcept { return source_ != nullptr ? source_->name() : path_; }
+
+ private:
+  std::string path_;
+  bool is_path_ = false;
+  bool no_memory_ = false;  // for the path
+  SourcePtr source_;
+  mutable SourcePtr folder_;  // where open() found one
+  mutable int attempts_ = 0;
+};
+
+}  // namespace v0
+}  // namespace stele

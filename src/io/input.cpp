@@ -1,0 +1,42 @@
+#include "stele/input.hpp"
+
+#include "io/files.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+Input::Input(std::string_view path) noexcept : is_path_(true) {
+  // A constructor that threw would do so in the caller's code, where no Result can report it.
+  no_memory_ = !detail::guarded([&]() -> Status {
+    path_ = path;
+    return {};
+  });
+}
+
+Input::~Input() = default;
+
+Result<SourcePtr> Input::open(std::string_view extension, const LoadOptions& options) const {
+  if (no_memory_) return Error(Errc::out_of_memory, "no memory for a path");
+  if (!is_path_ && source_ == nullptr) return Error(Errc::invalid_argument, "a load from a null source");
+  if (source_ != nullptr) {
+    if (!source_->is_folder() || source_->bundle() != nullptr) return source_;
+    return Error(Errc::invalid_argument, "a folder without a bundle").file(source_->name());
+  }
+  STELE_TRY_ASSIGN(SourcePtr source, detail::open_any(detail::location_of(detail::with_extension(path_, extension)),
+                                                      options.storage == Storage::view));
+  folder_ = source->is_folder() ? source : nullptr;
+  return source;
+}
+
+bool Input::again() const {
+  // Attempts to read a folder. Each one after the first means that another save has finished meanwhile.
+  constexpr int max_attempts = 100;
+  if (folder_ == nullptr || attempts_ + 1 >= max_attempts) return false;
+  const auto gone = detail::guarded([&] { return detail::replaced(*folder_); });
+  if (!gone || !*gone) return false;
+  ++attempts_;
+  return true;
+}
+
+}  // namespace v0
+}  // namespace stele
