@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "module/match.hpp"
+#include "base/patterns.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/tree.hpp"
 #include "support/models.hpp"

@@ -6,6 +6,7 @@
 #include "base/hash.hpp"
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
+#include "base/patterns.hpp"
 #include "module/match.hpp"
 #include "module/walk.hpp"
 #include "snapshot/converting.hpp"

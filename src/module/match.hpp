@@ -5,38 +5,16 @@
 #include <deque>
 #include <string>
 #include <string_view>
-#include <unordered_set>
 #include <vector>
 
 #include "module/migrate.hpp"
+#include "module/path_store.hpp"
 #include "snapshot/tree.hpp"
 #include "stele/record.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace detail {
-
-/// Paths, each segment stored once: what lies below a long key of a map does not repeat it.
-class PathStore {
- public:
-  static constexpr std::uint32_t none = 0xffffffff;
-  /// Adds a path: `segment` (with its dot, if it has one) behind the path `parent`, or a first segment.
-  std::uint32_t add(std::uint32_t parent, std::string_view segment);
-  std::string text(std::uint32_t path) const;
-  /// The same, cut as a Report cuts it; takes no longer for long paths.
-  std::string shown(std::uint32_t path) const;
-
- private:
-  struct Part {
-    std::uint64_t begin, whole;  // of its segment in text_; bytes of the whole path
-    std::uint32_t size, parent;
-  };
-  std::string_view segment(const Part& part) const {
-    return std::string_view(text_).substr(static_cast<std::size_t>(part.begin), part.size);
-  }
-  std::vector<Part> parts_;
-  std::string text_;
-};
 
 /// A tensor to be written.
 struct TensorOp {
@@ -84,22 +62,14 @@ struct LoadPlan {
   std::string first(const TiedOp& op) const { return paths.text(op.shared) + paths.text(op.path).substr(op.below); }
 };
 
-/// The patterns of an option; a list of thousands of plain paths takes no longer than one.
-class Patterns {
- public:
-  explicit Patterns(const std::vector<std::string>& patterns);
-  bool match(std::string_view path) const;
-
- private:
-  std::unordered_set<std::string_view> plain_;
-  std::vector<std::string_view> patterns_;
-};
-
 enum class Walking : std::uint8_t {
   check,   // nothing is changed
   make,    // structure is made as it is checked
   remake,  // after a check of the same, which has added the rows to the report
 };
+
+/// The file with the leaves of `ones` behind its own.
+Snapshot with_leaves(const Snapshot& file, const std::vector<OneElement>& ones);
 
 /// Walks `object` and what `tree` shows. All faults go into the report, the first is the error.
 Status match(const Tree& tree, const TypeInfo& type, void* object, LoadMode mode, Walking walking,

@@ -1,0 +1,28 @@
+#include "base/patterns.hpp"
+
+#include <algorithm>
+
+#include "stele/pattern.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+Patterns::Patterns(const std::vector<std::string>& patterns) {
+  for (const std::string& pattern : patterns) {
+    if (pattern.find_first_of("*?") == std::string::npos) {
+      plain_.insert(pattern);
+    } else {
+      patterns_.emplace_back(pattern);
+    }
+  }
+}
+
+bool Patterns::match(std::string_view path) const {
+  return plain_.contains(path) ||
+         std::any_of(patterns_.begin(), patterns_.end(), [&](std::string_view p) { return matches(p, path); });
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,28 @@
+// Lists of path patterns, as options have them.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <unordered_set>
+#include <vector>
+
+#include "stele/config.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// The patterns of an option; a list of thousands of plain paths takes no longer than one.
+class Patterns {
+ public:
+  explicit Patterns(const std::vector<std::string>& patterns);
+  bool match(std::string_view path) const;
+
+ private:
+  std::unordered_set<std::string_view> plain_;
+  std::vector<std::string_view> patterns_;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

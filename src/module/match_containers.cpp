@@ -1,0 +1,341 @@
+// Lists, maps, variants, pointers and ties.
+#include <algorithm>
+#include <utility>
+
+#include "module/matcher.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+bool Matcher::is_one(const Place& place) const {
+  if (tree_.absent(place)) return false;
+  const NodeKind kind = tree_.kind(place);
+  if (kind == NodeKind::list || kind == NodeKind::array || kind == NodeKind::tuple) return false;
+  if (!tree_.flat()) return true;
+  std::size_t n = 0;
+  std::size_t gap = 0;
+  return tree_.count(place, n, gap) && n == 0;
+}
+
+void Matcher::visit_list(const TypeInfo& type, void* object, const Place& place, int depth, bool was_one) {
+  const bool one = was_one && is_one(place);
+  if (!one && !container_fits(place, false)) return;
+  std::size_t n = 1;
+  std::size_t gap = 0;
+  const bool in_place = object != nullptr && mode_ == LoadMode::in_place && !options_.rebuild;
+  const bool whole = one || tree_.count(place, n, gap);
+  if (in_place && (!whole || !place.exists)) {
+    n = type.container->size(object);  // part of a model: what is not there is named one by one below
+  } else if (!whole) {
+    const Segment segment(*this, std::to_string(gap));
+    return mismatch(Errc::missing, "an element of a list is not in the file", "elements without a gap",
+                    "none with this number");
+  }
+  const bool grows = type.container->clear != nullptr;
+  if (!place.exists && !tree_.guessed()) return missing(path_);
+  std::size_t have = object != nullptr || !grows ? type.container->size(object) : n;
+  bool make = false;
+  if (have != n || (object != nullptr && !type.element->writable)) {
+    if (grows && (mode_ == LoadMode::fresh || options_.rebuild)) {
+      make = true;
+    } else if (have != n) {
+      if (!grows && tree_.guessed() && n < have) {
+        // The missing elements are named one by one below.
+      } else {
+        return mismatch(Errc::shape_mismatch, "a list of another length", std::to_string(have) + " elements",
+                        std::to_string(n));
+      }
+    } else {
+      return const_elements();
+    }
+  }
+  const std::size_t visits = make ? n : std::max(have, grows ? n : have);
+  if ((make || object == nullptr) && !room_for(*type.container, n)) return;
+  const bool hooked = type.element->hook != nullptr;
+  std::uint32_t hint = 0;
+  char buffer[24];
+  if (make && mutate_) {
+    type.container->clear(object);
+    type.container->reserve(object, n);
+    for (std::size_t i = 0; i < n && !hooked; ++i) {
+      const Segment segment(*this, decimal(i, buffer), false);
+      if (make_element(type, object, 0, {}, nullptr) == nullptr) return;
+    }
+  }
+  for (std::size_t i = 0; i < visits; ++i) {
+    const Place at = !one ? tree_.element(place, i, hint) : i == 0 ? place : Place();
+    const Segment segment(*this, decimal(i, buffer), false);
+    if (make && mutate_ && hooked) {
+      if (!visit_hooked(type, object, 0, {}, at, depth)) return;
+    } else {
+      const bool there = object != nullptr && (!make || mutate_);
+      visit(*type.element, there ? type.container->at(object, i) : nullptr, at, depth + 1);
+    }
+  }
+}
+
+bool Matcher::room_for(const ContainerOps& container, std::size_t n) {
+  const std::size_t most = container.max_size != nullptr ? container.max_size() : ContainerOps::npos;
+  if (n <= most) return true;
+  mismatch(Errc::shape_mismatch, "a list of more elements than its type can hold",
+           std::to_string(most) + " elements at most", std::to_string(n));
+  return false;
+}
+
+void* Matcher::make_element(const TypeInfo& type, void* container, std::size_t which, std::string_view key, void* record) {
+  void* made = nullptr;
+  // Code of the user: what it throws gets the path.
+  auto added = guarded([&]() -> Status {
+    made = type.container->add(container, which, key, record);
+    return {};
+  });
+  if (!added) {
+    Error error = std::move(added).error();
+    fail(error.path().empty() ? std::move(error).path(path_) : std::move(error));
+    return nullptr;
+  }
+  if (made == nullptr) {
+    fail(
+        Error(Errc::not_loadable, "cannot be made: its type has neither a default constructor nor a from_record hook")
+            .path(path_));
+  }
+  return made;
+}
+
+bool Matcher::visit_hooked(const TypeInfo& type, void* container, std::size_t which, std::string_view key, const Place& at,
+                  int depth) {
+  const HookOps& hook = *element_of(type, which).hook;
+  const std::unique_ptr<void, void (*)(void*)> record(hook.create(), hook.destroy);
+  // Ties hold within the record; it is gone before another object could share with it.
+  auto outside = std::exchange(from_file_, {});
+  visit(*hook.record, record.get(), at, depth + 1);
+  from_file_ = std::move(outside);
+  // The hook is not shown a record that is not whole.
+  if (!plan_.outdated.empty()) return true;
+  return !failed_ && make_element(type, container, which, key, record.get()) != nullptr;
+}
+
+void Matcher::visit_only(const TypeInfo& type, void* container, std::size_t which, const Place& at, int depth) {
+  const TypeInfo& element = element_of(type, which);
+  if (container == nullptr) return visit(element, nullptr, at, depth + 1);
+  if (element.hook != nullptr) {
+    static_cast<void>(visit_hooked(type, container, which, {}, at, depth));
+  } else if (void* made = make_element(type, container, which, {}, nullptr)) {
+    visit(element, made, at, depth + 1);
+  }
+}
+
+void Matcher::visit_map(const TypeInfo& type, void* object, const Place& place, int depth) {
+  if (!container_fits(place, true)) return;
+  if (!place.exists && !tree_.guessed()) return missing(path_);
+  if (object == nullptr || mode_ == LoadMode::fresh || options_.rebuild) {
+    visit_new_map(type, mutate_ ? object : nullptr, place, depth);
+    return;
+  }
+  // In place: the module's keys; others in the file are unused.
+  if (!type.element->writable && type.container->size(object) != 0) return const_elements();
+  struct Context {
+    Matcher& matcher;
+    const TypeInfo& type;
+    const Place& place;
+    std::uint32_t hint;
+    int depth;
+  } context{*this, type, place, 0, depth};
+  type.container->each(object, &context, [](void* c, std::string_view key, void* element) {
+    auto& in = *static_cast<Context*>(c);
+    const Place at = in.matcher.tree_.child(in.place, key, in.hint);
+    const Segment segment(in.matcher, key);
+    in.matcher.visit(*in.type.element, element, at, in.depth + 1);
+  });
+}
+
+void Matcher::visit_new_map(const TypeInfo& type, void* object, const Place& place, int depth) {
+  const bool hooked = type.element->hook != nullptr;
+  if (object != nullptr) type.container->clear(object);
+  if (object != nullptr && !hooked) {
+    std::vector<std::string> keys;
+    tree_.each(place, [&](std::string_view key, const Place&) { keys.emplace_back(key); });
+    // A map that is a sorted vector takes each at its end.
+    if (!std::is_sorted(keys.begin(), keys.end())) std::sort(keys.begin(), keys.end());
+    for (const std::string& key : keys) {
+      const Segment segment(*this, key);
+      if (make_element(type, object, 0, key, nullptr) == nullptr) return;
+    }
+  }
+  bool going = true;
+  tree_.each(place, [&](std::string_view key, const Place& at) {
+    const Segment segment(*this, key);
+    if (object == nullptr) {
+      visit(*type.element, nullptr, at, depth + 1);
+    } else if (hooked) {
+      going = going && visit_hooked(type, object, 0, key, at, depth);
+    } else {
+      visit(*type.element, make_element(type, object, 0, key, nullptr), at, depth + 1);  // the key's element
+    }
+  });
+}
+
+bool Matcher::has_field_of(const TypeInfo& type, const Place& place) const {
+  if (!place.exists) return false;
+  if (type.kind == TypeKind::shared) return has_field_of(*type.element, place);
+  std::uint32_t hint = 0;
+  const auto has = [&](std::string_view name) { return tree_.child(place, name, hint).exists; };
+  return std::any_of(type.fields.begin(), type.fields.end(), [&](const FieldInfo& field) {
+    return has(field.name) || std::any_of(field.aliases.begin(), field.aliases.end(), has);
+  });
+}
+
+void Matcher::visit_variant(const TypeInfo& type, void* object, const Place& place, int depth) {
+  std::size_t which = ContainerOps::npos;
+  Place at;
+  for (std::size_t i = 0; place.exists && i < type.fields.size(); ++i) {
+    std::uint32_t hint = 0;
+    Place found = tree_.child(place, type.fields[i].name, hint);
+    if (!found.exists) continue;
+    if (which != ContainerOps::npos) {
+      return mismatch(Errc::kind_mismatch, "more than one alternative of a variant in the file", "one alternative",
+                      std::string(type.fields[which].name) + " and " + std::string(type.fields[i].name));
+    }
+    which = i;
+    at = std::move(found);
+  }
+  if (which == ContainerOps::npos && type.element != nullptr && has_field_of(*type.element, place)) {
+    for (which = 0; type.fields[which].type != type.element;) ++which;
+    at = place;
+  }
+  if (which == ContainerOps::npos) {
+    if (!place.exists) return missing(path_);
+    std::string names;
+    for (const FieldInfo& f : type.fields) names += (names.empty() ? "" : " or ") + std::string(f.name);
+    std::string found = describe(place);
+    if (tree_.kind(place) == NodeKind::variant || (place.node == no_index && tree_.flat())) {
+      tree_.each(place, [&, first = true](std::string_view name, const Place&) mutable {
+        if (std::exchange(first, false)) found = name;
+      });
+    }
+    return mismatch(Errc::kind_mismatch, "no known alternative of a variant in the file", names, std::move(found));
+  }
+  const Segment segment(*this, type.fields[which].name);
+  if (object == nullptr) return visit(*type.fields[which].type, nullptr, at, depth + 1);
+  const std::size_t now = type.container->size(object);
+  if (now == which && type.fields[which].type->writable) {
+    return visit(*type.fields[which].type, type.container->at(object, 0), at, depth + 1);
+  }
+  if (mode_ == LoadMode::in_place && !options_.rebuild) {
+    if (now == which) return const_elements();
+    const std::string have = now < type.fields.size() ? std::string(type.fields[now].name) : "no alternative";
+    return mismatch(Errc::kind_mismatch, "another alternative of a variant", have,
+                    std::string(type.fields[which].name));
+  }
+  visit_only(type, mutate_ ? object : nullptr, which, at, depth);
+}
+
+void Matcher::visit_holder(const TypeInfo& type, void* object, const Place& place, int depth) {
+  const bool there = !tree_.absent(place) || moved_below();
+  if (const TypeInfo* tied = there ? nullptr : shared_pointee(type, object)) {
+    // As below: one of the names is enough.
+    return visit_shared(*tied, type.element->container->at(type.container->at(object, 0), 0), place, depth + 1);
+  }
+  if (!place.exists && !there && has_aliases_ && !quiet_ && !allow_missing_.match(path_)) {
+    left_empty_.push_back(keep_path());
+  }
+  if (object == nullptr) {
+    if (there) visit(*type.element, nullptr, place, depth + 1);
+    return;
+  }
+  const bool have = type.container->size(object) != 0;
+  if (have && there && type.element->writable)
+    return visit(*type.element, type.container->at(object, 0), place, depth + 1);
+  if (!have && !there) return;
+  const bool may_change = mode_ == LoadMode::fresh || options_.rebuild;
+  if (!there) {
+    if (!may_change) return missing(path_);
+    if (mutate_) type.container->clear(object);
+    return;
+  }
+  if (!may_change) {
+    return mismatch(Errc::kind_mismatch, "the file has what the module's optional or pointer does not",
+                    have ? "an element that can be loaded in place" : "nothing", describe(place));
+  }
+  visit_only(type, mutate_ ? object : nullptr, 0, place, depth);
+}
+
+const TypeInfo* Matcher::shared_pointee(const TypeInfo& type, void* object) const {
+  const bool in_place = mode_ == LoadMode::in_place && !options_.rebuild;
+  if (object == nullptr || !in_place || type.element->kind != TypeKind::variant) return nullptr;
+  if (type.container->size(object) == 0) return nullptr;
+  const std::size_t now = type.element->container->size(type.container->at(object, 0));
+  if (now >= type.element->fields.size()) return nullptr;
+  const TypeInfo* alternative = type.element->fields[now].type;
+  return alternative->kind == TypeKind::shared ? alternative : nullptr;
+}
+
+void Matcher::visit_shared(const TypeInfo& type, void* object, const Place& place, int depth) {
+  const bool named = !tree_.absent(place);
+  const bool there = named || moved_below();
+  const FileKey key{place.node, place.node == no_index ? place.prefix : std::string(), type.element};
+  // An object that cannot be written is replaced, under each of its names.
+  const bool replaces = object != nullptr && options_.rebuild && !type.element->writable;
+  const bool makes =
+      object != nullptr && mutate_ && (mode_ == LoadMode::fresh || replaces || type.container->size(object) == 0);
+  if (makes && named) {
+    // Two names of one thing in the file become one shared object.
+    const auto [found, first] = from_file_.try_emplace(key, FromFile{object, type.container, true});
+    if (!first) {
+      if (found->second.open) return fail(Error(Errc::cycle, "a shared object contains itself").path(path_));
+      mark_all_used(place);
+      type.container->share(object, found->second.ops->owner(found->second.object));
+      row(Report::What::tied, path_);
+      return;
+    }
+    // What the constructor tied together and the file has apart is made apart.
+    if (type.container->size(object) != 0 &&
+        !shared_.try_emplace(type.container->at(object, 0), Shared{true, keep_path()}).second) {
+      visit_only(type, object, 0, place, depth);
+    } else {
+      visit_holder(type, object, place, depth);
+    }
+    if (const auto made = from_file_.find(key); made != from_file_.end()) made->second.open = false;
+    return;
+  }
+  if (object == nullptr || makes || replaces) return visit_holder(type, object, place, depth);
+  if (type.container->size(object) == 0) return visit_holder(type, object, place, depth);
+  // Loading in place: one of the names is enough; the first in the module's order is used.
+  const auto [found, first] = shared_.try_emplace(type.container->at(object, 0), Shared{false, keep_path()});
+  Shared& shared = found->second;
+  if (!there) {
+    if (!first && shared.loaded) row(Report::What::tied, path_);
+    return;
+  }
+  if (!shared.loaded) {
+    shared.loaded = true;
+    shared.path = keep_path();
+    if (mutate_ && named) from_file_.try_emplace(key, FromFile{object, type.container, false});
+    const Tie outer = std::exchange(tie_, {});
+    visit_holder(type, object, place, depth);
+    tie_ = outer;
+    return;
+  }
+  const Tie outer = std::exchange(tie_, {shared.path, path_.size()});
+  const bool mutating = std::exchange(mutate_, false);
+  visit(*type.element, type.container->at(object, 0), place, depth + 1);
+  tie_ = outer;
+  mutate_ = mutating;
+  row(Report::What::tied, path_);
+}
+
+void Matcher::note_tie(const TensorOps* ops, const Value* value, std::uint32_t number) {
+  if (quiet_) return;
+  plan_.ties.push_back({ops, value, number, keep_path(), tie_.first, tie_.skip});
+}
+
+void Matcher::mark_all_used(const Place& place) {
+  use(place);
+  if (tree_.flat() || place.node == no_index) return;
+  for (std::uint32_t i = place.node; i < tree_.node(place.node).end; ++i) used_[i] = true;
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

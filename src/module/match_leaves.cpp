@@ -1,0 +1,278 @@
+// Tensors and values.
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+
+#include "base/limits.hpp"
+#include "module/matcher.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+namespace {
+
+/// As deep as formats hold values.
+constexpr int max_value_depth = 64;
+
+/// What a number or bool is as a tensor of one element.
+struct ValueTensor {
+  DType dtype = DType::none;
+  std::array<std::byte, 8> bytes{};
+
+  explicit ValueTensor(const Value& value) {
+    const auto set = [&](DType type, auto number) {
+      dtype = type;
+      std::memcpy(bytes.data(), &number, sizeof number);
+    };
+    if (const auto* b = value.as_bool()) set(DType::boolean, *b);
+    if (const auto* i = value.as_i64()) set(DType::i64, *i);
+    if (const auto* u = value.as_u64()) set(DType::u64, *u);
+    if (const auto* f = value.as_f64()) set(DType::f64, *f);
+  }
+};
+constexpr LeafOps value_tensor_ops{
+    .view = [](const void* at, std::uint64_t) { return static_cast<const ValueTensor*>(at)->bytes.data(); }};
+
+/// A node's only element as a tensor of that rank (-1: its own); nothing where the node is that tensor already, or has
+/// no one element.
+std::optional<Snapshot> one_element(const Snapshot& file, std::uint32_t number, int rank) {
+  const Node& node = file.nodes()[number];
+  SnapshotBuilder builder;
+  const auto shape = [&](std::size_t own) {
+    return std::vector<Extent>(rank >= 0 ? static_cast<std::size_t>(rank) : own, 1);
+  };
+  const std::string_view path = builder.intern(file.path(number));
+  if (node.kind == NodeKind::tensor) {
+    const LeafView leaf = file.leaf(node.index);
+    if (rank < 0 || leaf.size() != 1 || leaf.shape().size() == static_cast<std::size_t>(rank)) return std::nullopt;
+    builder.tensor(path, leaf.dtype(), shape(0), leaf.byte_size(), leaf.provider());
+    if (const auto id = leaf.id()) builder.set_id(*id);
+    builder.keep(file.data());
+    return builder.finish();
+  }
+  if (node.kind != NodeKind::value) return std::nullopt;
+  auto tensor = std::make_shared<const ValueTensor>(file.value(node));
+  if (tensor->dtype == DType::none) return std::nullopt;
+  builder.tensor(path, tensor->dtype, shape(0), element_size(tensor->dtype), {&value_tensor_ops, tensor.get(), 0});
+  builder.keep(std::move(tensor));
+  return builder.finish();
+}
+
+}  // namespace
+
+/// The file with the leaves of `ones` behind its own.
+Snapshot with_leaves(const Snapshot& file, const std::vector<OneElement>& ones) {
+  auto data = derived_data(file);
+  for (const OneElement& one : ones) {
+    LeafData leaf = one.snapshot.data()->leaves[0];
+    leaf.shape = static_cast<std::uint32_t>(data->extents.size());
+    leaf.node = one.node;
+    leaf.extra = no_index;
+    if (const auto id = one.snapshot.leaf(0).id()) {
+      leaf.extra = static_cast<std::uint32_t>(data->extras.size());
+      data->extras.push_back({id, nullptr});
+    }
+    for (const Extent e : one.snapshot.leaf(0).shape()) data->extents.push_back(e);
+    data->leaves.push_back(leaf);
+    data->keepers.push_back(one.snapshot.data());
+  }
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+}
+
+void Matcher::visit_tensor(const TensorOps& ops, void* object, const Place& place, bool was_one) {
+  if (!place.exists || place.node == no_index) {
+    if (place.exists)
+      return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "tensor", describe(place));
+    return missing(path_);
+  }
+  const Node& node = tree_.node(place.node);
+  if (node.kind == NodeKind::none) return missing(path_);
+  std::optional<Snapshot> one;
+  if (was_one) one = one_element(tree_.snapshot(), place.node, rank_of(ops, object));
+  if (!one && node.kind != NodeKind::tensor) {
+    return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "tensor", std::string(name(node.kind)));
+  }
+  const LeafView leaf = one ? one->leaf(0) : tree_.snapshot().leaf(node.index);
+  if (ops.bind != nullptr) {
+    if (object != nullptr && tie_.first == PathStore::none) {
+      ops.bind(object, one ? one->data() : tree_.snapshot().data(), one ? 0 : node.index);
+    }
+    row(Report::What::applied, path_);
+    return;
+  }
+  if (!shape_fits(ops, object, leaf) || !dtype_fits(ops, leaf)) return;
+  std::uint32_t number = node.index;
+  if (one) {
+    number = static_cast<std::uint32_t>(tree_.snapshot().leaf_count() + plan_.ones.size());
+    plan_.ones.push_back({*std::move(one), place.node});
+  }
+  if (tie_.first != PathStore::none) return note_tie(&ops, nullptr, number);
+  plan_.tensors.push_back({number, &ops, object, keep_path()});
+}
+
+std::uint64_t Matcher::capacity() {
+  if (!capacity_) {
+    const SnapshotData& data = *tree_.snapshot().data();
+    std::uint64_t leaves = 0;
+    for (const LeafData& leaf : data.leaves) leaves = checked_add(leaves, leaf.bytes).value_or(UINT64_MAX);
+    capacity_ = data.capacity != 0 ? std::min(data.capacity, leaves) : leaves;
+  }
+  return *capacity_;
+}
+
+int Matcher::rank_of(const TensorOps& ops, const void* object) const {
+  if (ops.rank >= 0 || object == nullptr || ops.shape == nullptr || mode_ == LoadMode::fresh) return ops.rank;
+  Shape shape;
+  ops.shape(object, shape);
+  return static_cast<int>(shape.rank());
+}
+
+std::uint32_t Matcher::keep_path() {
+  if (open_.empty())
+    return root_path_ != PathStore::none ? root_path_ : root_path_ = plan_.paths.add(PathStore::none, "");
+  std::size_t first = open_.size();
+  while (first != 0 && open_[first - 1].stored == PathStore::none) --first;
+  for (; first != open_.size(); ++first) {
+    const std::size_t end = first + 1 != open_.size() ? open_[first + 1].begin : path_.size();
+    const std::string_view segment = std::string_view(path_).substr(open_[first].begin, end - open_[first].begin);
+    open_[first].stored = plan_.paths.add(first != 0 ? open_[first - 1].stored : PathStore::none, segment);
+  }
+  return open_.back().stored;
+}
+
+bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& leaf) {
+  if (ops.rank >= 0 && leaf.shape().size() != static_cast<std::size_t>(ops.rank)) {
+    mismatch(Errc::shape_mismatch, "a tensor of another rank", "rank " + std::to_string(ops.rank),
+             "rank " + std::to_string(leaf.shape().size()) + " " + to_string(leaf.shape()));
+    return false;
+  }
+  const auto elements = element_count(leaf.shape());
+  // A number, as g++-12 at -O3 warns of an optional here.
+  const std::uint64_t bytes = (elements ? byte_length(ops.dtype, *elements) : std::nullopt).value_or(UINT64_MAX);
+  const bool countable = bytes != UINT64_MAX;
+  if (countable) total_ = checked_add(total_, bytes).value_or(UINT64_MAX);
+  stored_ = checked_add(stored_, leaf.byte_size()).value_or(UINT64_MAX);
+  const Limits& limits = options_.limits;
+  const auto above = [](std::uint64_t n, std::uint64_t limit) { return limit != 0 && n > limit; };
+  // Without a bound of the caller: what the file can hold, at whatever dtypes the module has.
+  const bool multiplied = limits.total_bytes == 0 && stored_ > add_scaled(tensor_base, capacity(), max_tied_copies);
+  const bool beyond = limits.tensor_bytes == 0 && leaf.byte_size() > add_scaled(tensor_base, capacity(), 1);
+  if (!countable || above(bytes, limits.tensor_bytes) || above(total_, limits.total_bytes) || multiplied || beyond) {
+    fail(Error(Errc::limit, multiplied || beyond ? "more tensor memory than a file of this size can hold"
+                                                 : "more tensor memory than Limits allow")
+             .path(path_)
+             .found(countable ? std::to_string(bytes) + " bytes" : "2^64 bytes or more"));
+    return false;
+  }
+  if (object == nullptr && ops.fresh_shape == nullptr) return true;
+  const bool free = !ops.fixed_shape && (mode_ == LoadMode::fresh || options_.rebuild || ops.unset(object));
+  if (free) return true;
+  Shape shape;
+  if (object != nullptr) {
+    ops.shape(object, shape);
+  } else {
+    ops.fresh_shape(shape);
+  }
+  if (std::equal(shape.begin(), shape.end(), leaf.shape().begin(), leaf.shape().end())) return true;
+  mismatch(Errc::shape_mismatch, "a tensor of another shape", to_string(shape), to_string(leaf.shape()));
+  return false;
+}
+
+bool Matcher::dtype_fits(const TensorOps& ops, const LeafView& leaf) {
+  if (element_size(leaf.dtype()) != 0 && convertible(leaf.dtype(), ops.dtype, options_.convert)) return true;
+  mismatch(Errc::dtype_mismatch, "dtypes that do not convert, or only when allowed", std::string(name(ops.dtype)),
+           std::string(name(leaf.dtype())));
+  return false;
+}
+
+void Matcher::visit_value(const ValueOps& ops, void* object, const Place& place) {
+  if (tree_.absent(place)) return missing(path_);
+  const Value* found = nullptr;
+  if (place.node != no_index && tree_.node(place.node).kind == NodeKind::value) {
+    found = &tree_.snapshot().value(tree_.node(place.node));
+  } else if (ops.dtype == DType::none && tree_.guessed()) {
+    found = put_together(place);
+  }
+  if (found == nullptr) {
+    if (place.node == no_index) return missing(path_);
+    return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "value", describe(place));
+  }
+  const Value& value = *found;
+  if (tie_.first != PathStore::none) return note_tie(nullptr, &value, no_index);
+  const auto fits = [&](auto read) {
+    std::string_view expected;
+    auto done = guarded([&]() -> Status {  // code of the user, which may throw
+      expected = read();
+      return {};
+    });
+    if (!done) {
+      fail(std::move(done).error().path(path_));
+      return false;
+    }
+    if (!expected.empty()) bad_value(expected, value);
+    return expected.empty();
+  };
+  if (object != nullptr && mutate_) {
+    if (fits([&] { return ops.from_value(object, value); })) report_.add(Report::What::applied, path_);
+    return;
+  }
+  if (ops.check != nullptr && !fits([&] { return ops.check(value); })) return;
+  plan_.values.push_back({&ops, object, &value, keep_path()});
+}
+
+const Value* Matcher::put_together(const Place& place) {
+  std::vector<std::uint32_t> parts;
+  auto value = value_at(place, 0, parts);
+  if (!value) return nullptr;
+  for (const std::uint32_t node : parts) used_[node] = true;
+  return &plan_.put_together.emplace_back(*std::move(value));
+}
+
+std::optional<Value> Matcher::value_at(const Place& place, int depth, std::vector<std::uint32_t>& parts) {
+  if (depth > max_value_depth || place.alias != no_index) return std::nullopt;
+  NodeKind kind = tree_.kind(place);
+  if (place.node != no_index) parts.push_back(place.node);
+  if (kind == NodeKind::tensor) return std::nullopt;
+  if (kind == NodeKind::value) return tree_.snapshot().value(tree_.node(place.node));
+  if (kind == NodeKind::none) return Value();
+  std::vector<std::pair<std::uint32_t, std::pair<std::string, Value>>> found;
+  bool whole = true;
+  tree_.each(place, [&](std::string_view key, const Place& at) {
+    const std::size_t first = parts.size();
+    auto part = whole ? value_at(at, depth + 1, parts) : std::nullopt;
+    whole = part.has_value() && first != parts.size();
+    if (whole) found.push_back({parts[first], {std::string(key), *std::move(part)}});
+  });
+  if (!whole) return std::nullopt;
+  // Flat names come sorted; the file's order is nearer to what the map's was.
+  std::stable_sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  Value::Map entries;
+  entries.reserve(found.size());
+  for (auto& [node, entry] : found) entries.push_back(std::move(entry));
+  // Names alone say 0, 1, … of a list, in the order of text.
+  std::size_t n = 0;
+  std::size_t gap = 0;
+  const bool named = place.node != no_index && !(tree_.flat() && !entries.empty());
+  const bool list =
+      named ? kind == NodeKind::list : !entries.empty() && tree_.count(place, n, gap) && n == entries.size();
+  if (!list) return Value(std::move(entries));
+  Value::List elements(entries.size());
+  for (auto& [key, part] : entries) {
+    std::size_t number = 0;
+    if (!parse_index(key, number) || number >= elements.size()) return std::nullopt;
+    elements[number] = std::move(part);
+  }
+  return Value(std::move(elements));
+}
+
+void Matcher::bad_value(std::string_view expected, const Value& value) {
+  std::string found(name(value.kind()));
+  if (value.as_i64() != nullptr) found += " " + std::to_string(*value.as_i64());
+  mismatch(Errc::value_mismatch, "a value that does not fit the field", std::string(expected), std::move(found));
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,63 @@
+// What a load leaves over in the file, and names that are nearly alike.
+#include <algorithm>
+#include <utility>
+
+#include "module/matcher.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+void Matcher::suggest() {
+  constexpr std::size_t most = 50;
+  const auto each = [&](const std::vector<std::string>& names, const std::vector<std::string>& others) {
+    for (std::size_t i = 0; i < std::min(names.size(), most); ++i) {
+      const std::string_view similar = most_similar(names[i], others);
+      if (similar.empty()) continue;
+      row(Report::What::suggested, names[i], similar);
+      if (failed_->path() != names[i] || !failed_->found().empty()) continue;
+      failed_ = std::move(*failed_).found("did you mean " + std::string(similar) + "?");
+    }
+  };
+  each(missing_, unused_);
+  each(unused_, missing_);
+}
+
+void Matcher::find_unused() {
+  const auto nodes = tree_.snapshot().nodes();
+  bool renamed = false;
+  const auto unused = [&](std::uint32_t i) {
+    const NodeKind kind = nodes[i].kind;
+    return !used_[i] && (kind == NodeKind::tensor || kind == NodeKind::value || kind == NodeKind::alias);
+  };
+  std::uint32_t last = static_cast<std::uint32_t>(nodes.size());
+  while (last != 0 && !unused(last - 1)) --last;
+  RunningPath paths(*tree_.snapshot().data());
+  for (std::uint32_t i = 0; i < last; ++i) {
+    const std::string_view path = paths.of(i);  // of each, since it continues the one before
+    if (!unused(i)) continue;
+    if (nodes[i].kind == NodeKind::alias && used_[nodes[i].index]) {
+      // A further name of what is loaded says nothing new, unless it is the older name of what was left empty.
+      if (left_empty_.empty()) {
+        row(Report::What::tied, path);
+        continue;
+      }
+      if (!std::exchange(renamed, true)) {
+        for (const std::uint32_t empty : left_empty_) {
+          const std::string shown = plan_.paths.shown(empty);
+          row(Report::What::missing, shown);
+          compare_later(missing_, shown);
+        }
+      }
+    }
+    row(Report::What::unused, path);
+    compare_later(unused_, path);
+    if (!failed_ && !allow_unused_.match(path)) {
+      fail(Error(Errc::unused, "the file has an entry that the module does not use").path(std::string(path)));
+    }
+  }
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,37 @@
+// Paths of a load, which may be many and long.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// Paths, each segment stored once: what lies below a long key of a map does not repeat it.
+class PathStore {
+ public:
+  static constexpr std::uint32_t none = 0xffffffff;
+  /// Adds a path: `segment` (with its dot, if it has one) behind the path `parent`, or a first segment.
+  std::uint32_t add(std::uint32_t parent, std::string_view segment);
+  std::string text(std::uint32_t path) const;
+  /// The same, cut as a Report cuts it; takes no longer for long paths.
+  std::string shown(std::uint32_t path) const;
+
+ private:
+  struct Part {
+    std::uint64_t begin, whole;  // of its segment in text_; bytes of the whole path
+    std::uint32_t size, parent;
+  };
+  std::string_view segment(const Part& part) const {
+    return std::string_view(text_).substr(static_cast<std::size_t>(part.begin), part.size);
+  }
+  std::vector<Part> parts_;
+  std::string text_;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
