@@ -71,8 +71,7 @@ void Matcher::visit(const TypeInfo& type, void* object, const Place& place, int 
     return fail(std::move(error));
   }
   // What an optional or a pointer is told is meant for what it holds.
-  const bool holds =
-      type.kind == TypeKind::optional || type.kind == TypeKind::pointer || type.kind == TypeKind::shared;
+  const bool holds = type.kind == TypeKind::optional || type.kind == TypeKind::pointer || type.kind == TypeKind::shared;
   const bool was_one = !holds && std::exchange(was_one_, false);
   switch (type.kind) {
     case TypeKind::constant:
@@ -112,8 +111,7 @@ bool Matcher::container_fits(const Place& place, bool named) {
 void Matcher::visit_fields(const TypeInfo& type, void* object, const Place& place, int depth) {
   const bool named = type.kind == TypeKind::module;
   if (!container_fits(place, named)) return;
-  const std::uint32_t version =
-      place.node != no_index && named ? tree_.snapshot().version(tree_.node(place.node)) : 0;
+  const std::uint32_t version = place.node != no_index && named ? tree_.snapshot().version(tree_.node(place.node)) : 0;
   if (type.rewrite != nullptr && place.exists && version < type.version) {
     std::string at = tree_.flat() ? place.prefix : tree_.snapshot().path(place.node);
     outdated_bytes_ += at.size() + path_.size();
@@ -159,8 +157,7 @@ void Matcher::visit_fields(const TypeInfo& type, void* object, const Place& plac
 }
 
 bool Matcher::not_there(const TypeInfo& type, const Place& at) const {
-  const bool holds =
-      type.kind == TypeKind::optional || type.kind == TypeKind::pointer || type.kind == TypeKind::shared;
+  const bool holds = type.kind == TypeKind::optional || type.kind == TypeKind::pointer || type.kind == TypeKind::shared;
   return holds ? !at.exists : tree_.absent(at);
 }
 
@@ -178,8 +175,7 @@ bool Matcher::moved_below() const {
   for (const Moves& moves : moves_) {
     for (const MovedPath& moved : moves.paths) {
       const std::string_view here = moves.relative(path_);
-      const bool below =
-          moved.now.size() > here.size() && moved.now.starts_with(here) && moved.now[here.size()] == '.';
+      const bool below = moved.now.size() > here.size() && moved.now.starts_with(here) && moved.now[here.size()] == '.';
       if (below && tree_.below(moves.base, moved.then).exists) return true;
     }
   }

@@ -83,7 +83,8 @@ bool Matcher::room_for(const ContainerOps& container, std::size_t n) {
   return false;
 }
 
-void* Matcher::make_element(const TypeInfo& type, void* container, std::size_t which, std::string_view key, void* record) {
+void* Matcher::make_element(const TypeInfo& type, void* container, std::size_t which, std::string_view key,
+                            void* record) {
   void* made = nullptr;
   // Code of the user: what it throws gets the path.
   auto added = guarded([&]() -> Status {
@@ -96,15 +97,14 @@ void* Matcher::make_element(const TypeInfo& type, void* container, std::size_t w
     return nullptr;
   }
   if (made == nullptr) {
-    fail(
-        Error(Errc::not_loadable, "cannot be made: its type has neither a default constructor nor a from_record hook")
-            .path(path_));
+    fail(Error(Errc::not_loadable, "cannot be made: its type has neither a default constructor nor a from_record hook")
+             .path(path_));
   }
   return made;
 }
 
-bool Matcher::visit_hooked(const TypeInfo& type, void* container, std::size_t which, std::string_view key, const Place& at,
-                  int depth) {
+bool Matcher::visit_hooked(const TypeInfo& type, void* container, std::size_t which, std::string_view key,
+                           const Place& at, int depth) {
   const HookOps& hook = *element_of(type, which).hook;
   const std::unique_ptr<void, void (*)(void*)> record(hook.create(), hook.destroy);
   // Ties hold within the record; it is gone before another object could share with it.

@@ -6,9 +6,9 @@
 #include <span>
 #include <string>
 
-#include "../../recorders/archive/graph_fb.hpp"
-#include "../../recorders/archive/lines.hpp"
 #include "dl4j/arrays.hpp"
+#include "recorders/archive/graph_fb.hpp"
+#include "recorders/archive/lines.hpp"
 #include "stele/value.hpp"
 
 namespace {

@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include "../../recorders/samediff/manifest.hpp"
+#include "recorders/samediff/manifest.hpp"
 
 namespace {
 

@@ -20,8 +20,8 @@
 #include <string>
 #include <string_view>
 
-#include "../../recorders/stele/values.hpp"
 #include "json/json.hpp"
+#include "recorders/stele/values.hpp"
 
 namespace value_fuzz {
 

@@ -1,5 +1,5 @@
 // The manifest of SDNB files: what Java wrote, to the byte, and hostile streams of objects.
-#include "../recorders/samediff/manifest.hpp"
+#include "recorders/samediff/manifest.hpp"
 
 #include <doctest/doctest.h>
 

@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "../recorders/burn/named.hpp"
 #include "encodings/gzip/gzip.hpp"
+#include "recorders/burn/named.hpp"
 #include "stele/sink.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"

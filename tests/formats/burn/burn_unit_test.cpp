@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "../recorders/burn/types.hpp"
+#include "recorders/burn/types.hpp"
 #include "support/burn_bytes.hpp"
 
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "../precision/kernels.hpp"
-#include "../precision/reference.hpp"
+#include "precision/kernels.hpp"
+#include "precision/reference.hpp"
 #include "stele/precision/convert.hpp"
 #include "stele/precision/element.hpp"
 

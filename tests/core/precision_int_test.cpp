@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "precision_support.hpp"
+#include "support/precision_support.hpp"
 
 using namespace stele;
 using namespace precision_test;

@@ -12,9 +12,9 @@
 #include <utility>
 #include <vector>
 
-#include "precision_support.hpp"
 #include "stele/precision/complex.hpp"
 #include "stele/precision/settings.hpp"
+#include "support/precision_support.hpp"
 
 #if defined(__SSE2__)
 #include <xmmintrin.h>

@@ -4,7 +4,7 @@
 #include <sstream>
 #include <string>
 
-#include "../recorders/archive/graph_fb.hpp"
+#include "recorders/archive/graph_fb.hpp"
 #include "support/archive.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_dir.hpp"

@@ -4,9 +4,9 @@
 #include <chrono>
 #include <string>
 
-#include "../recorders/archive/graph_fb.hpp"
-#include "../recorders/archive/lines.hpp"
 #include "archive_generated.h"
+#include "recorders/archive/graph_fb.hpp"
+#include "recorders/archive/lines.hpp"
 #include "support/archive.hpp"
 #include "support/random_model.hpp"
 #include "support/sanitizers.hpp"

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <string>
 
-#include "../recorders/archive/graph_fb.hpp"
-#include "../recorders/archive/lines.hpp"
+#include "recorders/archive/graph_fb.hpp"
+#include "recorders/archive/lines.hpp"
 #include "support/archive.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_dir.hpp"
