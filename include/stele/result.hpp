@@ -114,10 +114,44 @@ class [[nodiscard]] Result {
   const T* operator->() const noexcept { return &*value_; }
   /// The error; only where has_value() is false.
   const Error& error() const& noexcept { return *error_; }
+  Error& error() & noexcept { return *error_; }
   Error&& error() && noexcept { return std::move(*error_); }
+  template <class U>
+  T value_or(U&& other) const& {
+    return value_ ? *value_ : static_cast<T>(std::forward<U>(other));
+  }
   template <class U>
   T value_or(U&& other) && {
     return value_ ? std::move(*value_) : static_cast<T>(std::forward<U>(other));
+  }
+  /// Returns f(value), which is a Result, or this error.
+  template <class F>
+  auto and_then(F&& f) && -> std::remove_cvref_t<std::invoke_result_t<F, T&&>> {
+    if (!value_) return std::move(*error_);
+    return std::forward<F>(f)(std::move(*value_));
+  }
+  /// Returns a Result of f(value), or of this error.
+  template <class F>
+  auto transform(F&& f) && -> Result<std::remove_cvref_t<std::invoke_result_t<F, T&&>>> {
+    if (!value_) return std::move(*error_);
+    if constexpr (std::is_void_v<std::invoke_result_t<F, T&&>>) {
+      std::forward<F>(f)(std::move(*value_));
+      return {};
+    } else {
+      return std::forward<F>(f)(std::move(*value_));
+    }
+  }
+  /// Returns this value, or f(error), which is a Result of the same type.
+  template <class F>
+  Result or_else(F&& f) && {
+    if (value_) return std::move(*this);
+    return std::forward<F>(f)(std::move(*error_));
+  }
+  /// Returns this value, or a Result with the error f(error).
+  template <class F>
+  Result transform_error(F&& f) && {
+    if (value_) return std::move(*this);
+    return Error(std::forward<F>(f)(std::move(*error_)));
   }
 
  private:
@@ -141,7 +175,20 @@ class [[nodiscard]] Result<void> {
     if (!has_value()) detail::throw_error(error_);
   }
   const Error& error() const& noexcept { return error_; }
+  Error& error() & noexcept { return error_; }
   Error&& error() && noexcept { return std::move(error_); }
+  /// Returns f(), which is a Result, or this error.
+  template <class F>
+  auto and_then(F&& f) && -> std::remove_cvref_t<std::invoke_result_t<F>> {
+    if (!has_value()) return std::move(error_);
+    return std::forward<F>(f)();
+  }
+  /// Returns success, or f(error), which is a Status.
+  template <class F>
+  Result or_else(F&& f) && {
+    if (has_value()) return {};
+    return std::forward<F>(f)(std::move(error_));
+  }
 
  private:
   Error error_;

@@ -184,7 +184,8 @@ bool BurnFormat::recognises(std::span<const std::byte> head, std::uint64_t /*siz
 
 Result<Report> BurnFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
                                   const OpenContext& context) const {
-  return detail::verify_packed(*this, source, context);
+  STELE_TRY_ASSIGN(const Snapshot snapshot, open(source, context));
+  return detail::verify_packed(snapshot, *source, context.options());
 }
 
 Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) const {

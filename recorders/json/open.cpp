@@ -160,11 +160,13 @@ class Opener {
     }
     builder_.set_metadata(std::move(metadata_));
     builder_.keep(document_);
-    if (indexed_)
-      builder_.data().verify = [d = document_, budget = budget_of(limits_, *source_, coding).left()] {
-        return same(*d, budget);
-      };
     return builder_.finish();
+  }
+
+  /// Compares the index with the document, where the file has one.
+  Status check_index() const {
+    if (!indexed_) return {};
+    return same(*document_, budget_of(limits_, *source_, json::Coding::zstd).left());
   }
 
  private:
@@ -693,7 +695,11 @@ bool JsonFormat::recognises(std::span<const std::byte> head, std::uint64_t) cons
 
 Result<Report> JsonFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
                                   const OpenContext& context) const {
-  return detail::verify_packed(*this, source, context);
+  Opener opener(source, context.options().limits);
+  STELE_TRY_ASSIGN(const Snapshot snapshot, detail::in_host_order(opener.run()));
+  STELE_TRY_ASSIGN(Report report, detail::verify_packed(snapshot, *source, context.options()));
+  STELE_TRY(opener.check_index());
+  return report;
 }
 
 Result<Snapshot> JsonFormat::open(SourcePtr source, const OpenContext& context) const {

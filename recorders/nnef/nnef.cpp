@@ -386,7 +386,8 @@ Status NnefFormat::may_replace(const Bundle& folder) const {
 
 Result<Report> NnefFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
                                   const OpenContext& context) const {
-  return detail::verify_packed(*this, source, context);
+  STELE_TRY_ASSIGN(const Snapshot snapshot, open(source, context));
+  return detail::verify_packed(snapshot, *source, context.options());
 }
 
 Result<Snapshot> NnefFormat::open(SourcePtr source, const OpenContext& context) const {

@@ -66,7 +66,6 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   data->guessed_maps = from.guessed_maps;
   data->type = from.type;
   data->origin = from.origin;
-  data->verify = from.verify;
   data->in_order = from.in_order;
   data->capacity = from.capacity;
   data->extras.reserve(from.extras.size());

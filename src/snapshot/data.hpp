@@ -118,7 +118,6 @@ struct SnapshotData {
   const TypeInfo* type = nullptr;                    // of the module that it shows
   std::vector<ConstantField> constants;              // of a live module: those of each class, at its first place
   std::map<std::string, std::string> origin;         // what a format says of a file, to write it again alike
-  std::function<Status()> verify;                    // what verify() checks of the file beside the leaves; or empty
   bool in_order = false;                             // leaves are read one after the other, in the source's order
   // Bytes of tensors that the files can hold, where that is less certain than the leaves' ranges in a file: what is
   // compressed or text. 0: as many as the leaves have. Bounds a load (src/base/limits.hpp).

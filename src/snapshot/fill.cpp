@@ -310,15 +310,13 @@ void add_unchecked_contents(Report& report) {
   report.add(Report::What::unchecked, "contents", "names, values and tensors: the format has no checksums");
 }
 
-Result<Report> verify_packed(const Format& format, const SourcePtr& source, const OpenContext& context) {
-  STELE_TRY_ASSIGN(const Snapshot snapshot, format.open(source, context));
-  Meter meter(context.options().progress, snapshot.byte_size());
-  STELE_TRY(check_leaves(snapshot, context.options(), meter));
-  if (snapshot.data()->verify) STELE_TRY(snapshot.data()->verify());
+Result<Report> verify_packed(const Snapshot& snapshot, const Source& source, const LoadOptions& options) {
+  Meter meter(options.progress, snapshot.byte_size());
+  STELE_TRY(check_leaves(snapshot, options, meter));
   Report report;
   std::byte bytes[5]{};
-  const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), sizeof bytes));
-  if (!source->is_folder()) STELE_TRY(source->read_at(0, std::span(bytes).first(n)));
+  const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof bytes));
+  if (!source.is_folder()) STELE_TRY(source.read_at(0, std::span(bytes).first(n)));
   const std::string_view head(reinterpret_cast<const char*>(bytes), n);
   if (head.starts_with("\x1f\x8b\x08")) {
     // RFC 1952: the CRC-32 is that of what was compressed.

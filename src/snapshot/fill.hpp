@@ -43,8 +43,8 @@ Status check_leaves(const Snapshot& snapshot, const LoadOptions& options, Meter&
 
 /// The row of a verification for a file without checksums.
 void add_unchecked_contents(Report& report);
-/// Format::verify() of a format whose files may be compressed, and have no other checksums than those of gzip or zstd.
-Result<Report> verify_packed(const Format& format, const SourcePtr& source, const OpenContext& context);
+/// Checks the leaves of an opened file that may be compressed, and has no checksums but those of gzip or zstd.
+Result<Report> verify_packed(const Snapshot& snapshot, const Source& source, const LoadOptions& options);
 
 }  // namespace detail
 }  // namespace v0
