@@ -449,11 +449,12 @@ Status for_each_param(const M& module, F visit) {
   });
 }
 
-/// Number of elements of all parameters; a tied one counts once. 0 where the module holds a cycle.
+/// Returns the number of elements of all parameters; a tied parameter counts once. Throws Exception (aborts
+/// if exceptions are off) for a module that cannot be walked, such as one with a cycle.
 template <class M>
 std::uint64_t num_params(const M& module) {
   std::uint64_t n = 0;
-  static_cast<void>(for_each_param(module, [&](const std::string&, const LeafView& leaf) { n += leaf.size(); }));
+  for_each_param(module, [&](const std::string&, const LeafView& leaf) { n += leaf.size(); }).value();
   return n;
 }
 
