@@ -11,6 +11,7 @@
 #include <stele/errc.hpp>
 #include <stele/executor.hpp>
 #include <stele/format.hpp>
+#include <stele/input.hpp>
 #include <stele/layout.hpp>
 #include <stele/node.hpp>
 #include <stele/optimizer_state.hpp>
@@ -73,6 +74,7 @@ int main() {
   require(!stele::summary(stele::quantize(snapshot).value()).empty(), "quantize.hpp");
   require(!stele::to_text(stele::layout_of(snapshot).value()).value().empty(), "layout.hpp");
   require(!stele::layout_of(stele::schema_of<Model>()).has_value(), "schema.hpp");
+  require(!stele::Input("missing.stele").open(".stele", {}).has_value(), "input.hpp");
   require(stele::matches("layers.*", "layers.0.weight"), "pattern.hpp");
   require(stele::to_string(stele::Shape{2, 3}.span()) == "[2, 3]", "shape.hpp");
   require(stele::name(stele::NodeKind::tensor) == "tensor" && stele::name(stele::DType::f32) == "f32", "names");
