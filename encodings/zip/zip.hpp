@@ -3,7 +3,7 @@
 // 1. local file header, 30 B: u32 0x04034b50, u16 version needed (20; 45 with zip64), u16 flags, u16 method (0 stored,
 //    8 DEFLATE), u16 time, u16 date, u32 CRC-32, u32 compressed size, u32 size, u16 length of the name, of the extra
 // 2. name, extra fields, data; if flag bit 3 is set, a descriptor of 12 to 24 B after the data
-// 3. central directory, an entry 46 B: u32 0x02014b50, u16 version made by, … the same fields …, u16 length of the
+// 3. central directory, an entry 46 B: u32 0x02014b50, u16 version made by, … fields as in 1 …, u16 length of the
 //    comment, u16 disk, u16 internal and u32 external attributes, u32 offset of the local header; name, extra, comment
 // 4. zip64 end, 56 B, and its locator, 20 B: only if a count or an offset does not fit
 // 5. end of central directory, 22 B: u32 0x06054b50, disks, counts, size and offset of the directory, comment
@@ -49,7 +49,7 @@ struct Entry {
   std::uint64_t header = 0;      // offset of the local header
   std::uint64_t end = 0;         // offset of the next entry, or of the directory
   std::uint64_t compressed = 0;  // bytes in the file
-  std::uint64_t size = 0;        // bytes after inflating
+  std::uint64_t size = 0;        // bytes of content
   std::uint32_t crc = 0;
   std::uint32_t modified = 0x00210000;  // time and date: 1980-01-01
   std::uint16_t method = stored;

@@ -51,7 +51,7 @@ std::shared_ptr<Bundle> folder_bundle(Location place, FileSinkOptions options, b
 
 /// Returns a source of an open folder, from which its files are looked up.
 SourcePtr folder_source(const std::shared_ptr<const os::Folder>& folder, bool mapped);
-/// Returns true if another folder, or nothing, is now at the path that the folder was opened by. The files that were
+/// Returns true if another folder, or nothing, is now at the path that the folder was opened by. The set of files
 /// read from it by name may be incomplete, because the saver that replaced it removes its files.
 Result<bool> replaced(const Source& folder);
 

@@ -40,7 +40,7 @@ class SwappingSink final : public PieceSink {
   std::uint64_t done_ = 0;
 };
 
-/// `at` is the base; a leaf has an equal number there.
+/// `at` is the base; `number` is that of the leaf there.
 LeafView base_leaf(const void* at, std::uint64_t number) {
   return {*static_cast<const SnapshotData*>(at), static_cast<std::uint32_t>(number)};
 }

@@ -115,7 +115,7 @@ Status each_batch(DType dtype, std::span<const std::byte> bytes, std::uint64_t f
   return {};
 }
 
-/// The step that all quantized, or all dequantized leaves refer to. A leaf has an equal number in the base.
+/// The step that all quantized, or all dequantized leaves refer to. A leaf's number is that of its base leaf.
 struct Step {
   Snapshot base;
   bool encodes;
