@@ -114,7 +114,7 @@ Kernel ints_from(DType from, DType to) {
   }
 }
 
-// Returns true if a byte has a bit of the mask, with eight bytes at a time. The mask repeats with the element width.
+// Returns true if a byte has a bit of the mask. Reads eight bytes at a time; the mask repeats with the element width.
 HWY_ATTR bool any_of_mask(const std::byte* src, std::size_t bytes, std::uint64_t mask) {
   std::uint64_t seen = 0;
   const auto look = [&seen, src](std::size_t at, std::size_t n) HWY_ATTR {

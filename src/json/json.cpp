@@ -52,8 +52,7 @@ const char* eight_digits(const char* p, const char* end, std::uint64_t& number) 
   std::uint64_t x;
   std::memcpy(&x, p, 8);
   const std::uint64_t digits = x - kOnes * '0';
-  const std::uint64_t others =
-      ((x + kOnes * (0x7f - '9')) | digits) & kHighs;  // the lowest mark is exact, as in find_special
+  const std::uint64_t others = ((x + kOnes * (0x7f - '9')) | digits) & kHighs;  // exact as in find_special
   const int n = std::countr_zero(others) >> 3;
   if (n == 0) return p;
   x = digits << (64 - 8 * n);  // leading zeros; then pairs, fours, eight

@@ -13,7 +13,7 @@ inline namespace v0 {
 namespace detail {
 namespace {
 
-// For smaller leaves, starting a thread would take more than a small part of the conversion's time.
+// Minimum size of a leaf for a second thread: starting one takes as long as converting a small part of this.
 constexpr std::uint64_t least = std::uint64_t{4} << 20;
 
 /// A few pieces between two threads. The maker uses it as a PieceSink.

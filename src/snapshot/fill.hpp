@@ -26,10 +26,9 @@ struct Fill {
 };
 
 struct Filled {
-  std::vector<std::uint8_t> done;  // for each fill
-  std::vector<std::pair<std::size_t, std::uint64_t>>
-      overflowed;          // index of the fill, count of numbers that became infinite
-  std::size_t failed = 0;  // index of the fill with the error
+  std::vector<std::uint8_t> done;                                 // for each fill
+  std::vector<std::pair<std::size_t, std::uint64_t>> overflowed;  // index of the fill, count of new infinities
+  std::size_t failed = 0;                                         // index of the fill with the error
 };
 
 /// Reads the leaves, which should be in the order of the source. Ends at the first error in their order; later leaves

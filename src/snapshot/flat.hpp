@@ -18,7 +18,7 @@ namespace detail {
 /// Returns true if names alone would not show this container or none.
 STELE_EXPORT bool must_be_said(const SnapshotData& data, std::uint32_t node);
 
-/// Returns the nodes with guessed kinds that the file must list too, by node: Nones and empty containers in a container
+/// Marks, by node, the nodes with guessed kinds that the file must list too: Nones and empty containers in a container
 /// without tensors, which may be an alternative of a variant, or a part of a value. Empty if no kind is guessed.
 STELE_EXPORT std::vector<bool> guessed_empties(const SnapshotData& data);
 

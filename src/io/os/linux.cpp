@@ -235,7 +235,7 @@ Result<std::string> resolve_links(const Path& path) {
     }
     const std::string_view next(target.data(), static_cast<std::size_t>(length));
     if (next.size() == target.size()) return failed("cannot follow", path.name, ENAMETOOLONG);
-    // A relative link starts from the folder that contains the link
+    // A relative link starts from the folder that contains the link.
     if (!next.starts_with('/')) {
       current.erase(current.rfind('/') + 1);  // npos + 1: there is no folder in the path
       current += next;

@@ -230,7 +230,7 @@ inline constexpr int max_depth = 64;
 
 std::uint64_t process_id() noexcept;
 bool process_lives(std::uint64_t id) noexcept;
-/// Advises the system to use huge pages for the whole huge pages of this memory.
+/// Advises the system to use huge pages for the parts of this memory that fill whole ones.
 void advise_huge_pages(void* memory, std::size_t size) noexcept;
 /// The size and alignment of a huge page.
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
