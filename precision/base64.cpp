@@ -1,12 +1,12 @@
-// Base64. Twelve bytes are sixteen characters: one vector of 128 bits each way, as W. Muła and D. Lemire describe in
-// "Faster Base64 Encoding and Decoding using AVX2 Instructions" (ACM TWEB 12, 2018).
+// Base64. Twelve bytes are sixteen characters: one vector of 128 bits in each direction, by the method of W. Muła and
+// D. Lemire, "Faster Base64 Encoding and Decoding using AVX2 Instructions" (ACM TWEB 12, 2018).
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_AVX3 | HWY_AVX3_DL)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "base64.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h goes first.
+// foreach_target.h must come first.
 #include <hwy/highway.h>
 
 #include <array>
@@ -32,14 +32,14 @@ using D8 = hn::Full128<std::uint8_t>;
 using D16 = hn::Full128<std::uint16_t>;
 using D32 = hn::Full128<std::uint32_t>;
 
-// Encodes blocks of 12 of the `size` bytes; gives the bytes that are done. Reads 16 where it takes 12.
+// Encodes blocks of 12 of the `size` bytes. Returns the number of encoded bytes. Reads 16 bytes for each block of 12.
 HWY_ATTR std::size_t encode(const std::uint8_t* HWY_RESTRICT in, std::size_t size, std::uint8_t* HWY_RESTRICT out) {
   const D8 d8;
   const D16 d16;
   const D32 d32;
-  // Each group of three bytes a b c becomes b a c b: every six bits then lie within one 16-bit half.
+  // Each group of three bytes a b c becomes b a c b: every six bits are then within one 16-bit half.
   alignas(16) static constexpr std::uint8_t spread[16] = {1, 0, 2, 1, 4, 3, 5, 4, 7, 6, 8, 7, 10, 9, 11, 10};
-  // What is added to 0 … 63 to make its character, by range: 0 … 51 (two), digits, + and /.
+  // Difference between a character and its number 0 … 63, by range: 0 … 51 (two), digits, + and /.
   alignas(16) static constexpr std::uint8_t offsets[16] = {71,  252, 252, 252, 252, 252, 252, 252,
                                                            252, 252, 252, 237, 240, 65,  0,   0};
   const auto order = hn::Load(d8, spread);
@@ -61,18 +61,19 @@ HWY_ATTR std::size_t encode(const std::uint8_t* HWY_RESTRICT in, std::size_t siz
   return i;
 }
 
-// Decodes blocks of 16 of the `size` characters up to the first that holds something foreign; gives the characters that
-// are done. Writes 16 bytes where 12 are meant, so `size` leaves out what must stay.
+// Decodes blocks of 16 of the `size` characters up to the first block with an invalid one. Returns the number of
+// decoded characters. Writes 16 bytes for each block of 12, so the caller excludes from `size` a block whose last 4
+// bytes do not fit.
 HWY_ATTR std::size_t decode(const std::uint8_t* HWY_RESTRICT in, std::size_t size, std::uint8_t* HWY_RESTRICT out) {
   const D8 d8;
   const D16 d16;
   const D32 d32;
-  // A character is foreign where the two bits sets of its halves meet.
+  // A character is invalid if the bit sets of its halves intersect.
   alignas(16) static constexpr std::uint8_t of_low[16] = {0x15, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11, 0x11,
                                                           0x11, 0x11, 0x13, 0x1a, 0x1b, 0x1b, 0x1b, 0x1a};
   alignas(16) static constexpr std::uint8_t of_high[16] = {0x10, 0x10, 0x01, 0x02, 0x04, 0x08, 0x04, 0x08,
                                                            0x10, 0x10, 0x10, 0x10, 0x10, 0x10, 0x10, 0x10};
-  // What is added to a character, by its high half; one less for the slash.
+  // Difference between a number and its character, by the character's high half; one less for the slash.
   alignas(16) static constexpr std::uint8_t offsets[16] = {0, 16, 19, 4, 191, 191, 185, 185};
   alignas(16) static constexpr std::uint8_t gathered[16] = {2, 1, 0, 6, 5, 4, 10, 9, 8, 14, 13, 12, 3, 7, 11, 15};
   const auto low_bits = hn::Load(d8, of_low), high_bits = hn::Load(d8, of_high);
@@ -118,7 +119,7 @@ namespace precision_detail {
 HWY_EXPORT(encode);
 HWY_EXPORT(decode);
 
-// Here, because where there is but one target Highway calls its function by a name that is relative.
+// In the namespace of HWY_EXPORT: with a single target, Highway calls its function by a relative name.
 static std::size_t encode_best(const std::uint8_t* in, std::size_t size, std::uint8_t* out) {
   return HWY_DYNAMIC_DISPATCH(encode)(in, size, out);
 }
@@ -126,7 +127,7 @@ static std::size_t decode_best(const std::uint8_t* in, std::size_t size, std::ui
   return HWY_DYNAMIC_DISPATCH(decode)(in, size, out);
 }
 
-// The vectors' arithmetic is that of little-endian machines.
+// The vector arithmetic assumes a little-endian machine.
 static constexpr bool simd = std::endian::native == std::endian::little;
 
 static constexpr char alphabet[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -172,7 +173,7 @@ bool base64_decode(std::string_view text, std::byte* out) noexcept {
   const auto* const in = reinterpret_cast<const std::uint8_t*>(text.data());
   const std::size_t rest = base64_decoded_size(text) % 3;
   const std::size_t last = text.size() - (rest == 0 ? 0 : 4);
-  // What follows the last vector takes at least the 4 bytes that the vector writes too many.
+  // The rest after the last vector takes at least the 4 extra bytes that the vector writes.
   std::size_t i = simd && text.size() > 8 ? decode_best(in, text.size() - 8, reinterpret_cast<std::uint8_t*>(out)) : 0;
   out += i / 4 * 3;
   std::uint32_t seen = 0;

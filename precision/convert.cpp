@@ -16,11 +16,11 @@ namespace {
 
 namespace pd = precision_detail;
 
-// 4 KiB of f32 between two steps; and the piece in which an offender is searched.
+// Elements per block: 4 KiB of f32 between two steps, and the range in which the failing element is searched.
 constexpr std::size_t kBlock = 1024;
 
-// Kernels use the float unit. A caller that rounds otherwise, flushes subnormals (common in inference) or traps must
-// get the same bits, and finds its own modes and flags again.
+// Kernels use the float unit. A caller with another rounding mode, flushed subnormals (common in inference) or traps
+// must get equal bits, and keeps its own modes and flags.
 class DefaultFloatModes {
  public:
 #if defined(__SSE2__)
@@ -53,7 +53,7 @@ bool is_complex(DType d) noexcept { return dtype_class(d) == DTypeClass::complex
 
 DType component(DType complex) noexcept { return complex == DType::c64 ? DType::f32 : DType::f64; }
 
-/// What a dtype can hold, as powers of two: significant bits, the places of the least and the greatest bit.
+/// The range of a dtype, as powers of two: significant bits, the places of the least and the greatest bit.
 struct Extent {
   int precision;
   int least;
@@ -88,7 +88,7 @@ Extent extent_of(DType d) noexcept {
   return {1, -f.bias, top - 1, false, false, false, false, true};
 }
 
-// The first offender of a block, or how many overflowed where that is allowed.
+// Finds the first failing element of a block, or the number of overflows if they are allowed.
 ConvertOutcome examine(DType from, const std::byte* src, DType to, std::size_t count, bool allow_overflow) noexcept {
   ConvertOutcome result;
   for (std::size_t i = 0; i < count; ++i) {
@@ -108,7 +108,7 @@ ConvertOutcome copy(DType d, const std::byte* src, std::byte* dst, std::size_t c
   return {};
 }
 
-/// One or two kernels on the way from one float dtype to another.
+/// One or two kernels that convert one float dtype to another.
 struct Route {
   pd::Kernel first;
   pd::Kernel second;  // from f32, or null
@@ -153,7 +153,7 @@ ConvertOutcome convert_floats(DType from, const std::byte* src, DType to, std::b
       overflow |= way.second(middle, dst + at * out, n);
     }
     if (!overflow) continue;
-    // In place, the source is gone by now; but then it was 16 bits or less, and `middle` holds its exact values.
+    // In place, the source is overwritten by now; but then it had 16 bits or less, and `middle` has its exact values.
     const bool exact = way.second != nullptr && from != DType::f64;
     const ConvertOutcome found =
         exact ? examine(DType::f32, middle, to, n, allow_overflow) : examine(from, s, to, n, allow_overflow);
@@ -201,7 +201,7 @@ bool lossless(DType from, DType to) noexcept {
   const Extent a = extent_of(from);
   const Extent b = extent_of(to);
   if (pd::is_integer(to)) {
-    // Only a float reaches below 1; the least signed integer is one place further than its precision.
+    // Only a float has places below 1; the least signed integer is one place further than its precision.
     return !pd::is_float(from) && (!a.is_signed || b.is_signed) && a.precision <= b.precision;
   }
   return a.precision <= b.precision && a.least >= b.least && a.greatest <= b.greatest &&

@@ -1,14 +1,15 @@
-// Float kernels, compiled once for every SIMD target. Bit for bit the scalar reference, which rules out much of
-// Highway's own choice (1.0.3): its emulated f32 -> f16 rounds otherwise, its bf16 demotion truncates, Ne(x, x) is no
-// NaN test. Only x86 from SSSE3 on and 64-bit Arm use vectors; other machines may lose NaN payloads (RISC-V, Wasm) or
-// subnormals (32-bit Arm), and get the scalar reference. SVE is left out: nothing here was run on it.
+// Float kernels, compiled once for every SIMD target. Equal to the scalar reference bit by bit, which excludes many
+// functions of Highway (1.0.3): its emulated f32 -> f16 rounds differently, its bf16 demotion truncates, and Ne(x, x)
+// is no NaN test. Only x86 from SSSE3 on and 64-bit Arm use vectors; other machines may lose NaN payloads (RISC-V,
+// Wasm) or subnormals (32-bit Arm), and use the scalar reference. SVE is excluded, because this code has not been run
+// on it.
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "float_kernels.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h goes first.
+// foreach_target.h must come first.
 #include <hwy/highway.h>
 
 #include <cstring>
@@ -58,7 +59,7 @@ HWY_INLINE HWY_ATTR void store_half(V v, std::byte* p) {
 HWY_INLINE HWY_ATTR VU32 bits32(std::uint32_t v) { return hn::Set(U32(), v); }
 HWY_INLINE HWY_ATTR VU64 bits64(std::uint64_t v) { return hn::Set(U64(), v); }
 
-// For values below 2^31: signed comparison is the one every target has.
+// For values below 2^31: signed comparison is the only one that every target has.
 HWY_INLINE HWY_ATTR hn::Mask<U32> less(VU32 a, VU32 b) {
   return hn::RebindMask(U32(), hn::Lt(hn::BitCast(I32(), a), hn::BitCast(I32(), b)));
 }
@@ -69,8 +70,8 @@ HWY_INLINE HWY_ATTR VU32 quiet(VU32 u) {
   return hn::Or(u, hn::IfThenElseZero(nan, bits32(0x400000u)));
 }
 
-// Remembers whether a finite f32 of at least `threshold` came by: shifted so that exactly those are below a bound in
-// signed order, the least value of all tells.
+// Records if a finite f32 of at least `threshold` has occurred: after a shift, exactly those are below a bound in
+// signed order, so the minimum of all shifted values shows it.
 class Overflow32 {
  public:
   HWY_INLINE HWY_ATTR explicit Overflow32(std::uint32_t threshold)
@@ -114,7 +115,7 @@ struct NoOverflow {
 #define STELE_NATIVE_F16 1
 #else
 #define STELE_NATIVE_F16 0
-// f16 in the low half of every lane.
+// Returns the f16 in the low half of every lane.
 HWY_INLINE HWY_ATTR VU32 f16_from_f32(VU32 u, VU32 a) {
   const VU32 odd = hn::And(hn::ShiftRight<13>(a), bits32(1));
   const VU32 rounded = hn::ShiftRight<13>(hn::Add(hn::Sub(a, bits32(0x38000000u - 0xFFFu)), odd));
@@ -128,7 +129,7 @@ HWY_INLINE HWY_ATTR VU32 f16_from_f32(VU32 u, VU32 a) {
   return hn::Or(r, hn::ShiftRight<16>(hn::Xor(u, a)));
 }
 
-// From f16 in the low half of every lane.
+// Converts the f16 in the low half of every lane.
 HWY_INLINE HWY_ATTR VU32 f32_from_f16(VU32 h) {
   const VU32 a = hn::ShiftLeft<13>(hn::And(h, bits32(0x7FFFu)));
   const VU32 normal = hn::Add(a, bits32(0x38000000u));
@@ -183,7 +184,7 @@ struct F32ToBf16 {
   static HWY_INLINE HWY_ATTR std::size_t step() { return 2 * hn::Lanes(F32()); }
   HWY_ATTR F32ToBf16() : overflow(0x7F7F8000u) {}
   Overflow32 overflow;
-  // bf16 in the high half of every lane.
+  // Returns the bf16 in the high half of every lane.
   HWY_INLINE HWY_ATTR VU32 round(VU32 u) {
     const VU32 a = hn::And(u, bits32(0x7FFFFFFFu));
     overflow.see(a);
@@ -219,8 +220,8 @@ struct F64ToF32 {
   }
 };
 
-// Bit 29 of an f64 is the last place of an f32. What lies below is folded into it (round to odd), so the demotion is
-// exact and the later rounding sees a sticky bit. Below 2^-126 an f32 has fewer places: there the number is rounded to
+// Bit 29 of an f64 is the last place of an f32. The bits below it are folded into it (round to odd), so the demotion is
+// exact and the later rounding has a sticky bit. Below 2^-126 an f32 has fewer places: such a number is rounded to
 // 2^-133, the last place of a subnormal bf16, at once (f16 has only zeros there).
 struct F64ToOddF32 {
   static constexpr std::size_t kIn = 8, kOut = 4;
@@ -250,7 +251,7 @@ struct F32ToF64 {
   }
 };
 
-// Whole steps from the arrays, the rest through a step of zeros.
+// Runs whole steps on the arrays, and the rest through a step of zeros.
 template <class Op>
 HWY_ATTR bool run(const std::byte* src, std::byte* dst, std::size_t count) {
   Op op;
@@ -275,7 +276,7 @@ HWY_ATTR FloatKernels kernels() {
 
 #undef STELE_NATIVE_F16
 
-#else  // no vectors of the right behaviour
+#else  // no vectors with the required behaviour
 
 FloatKernels kernels() { return scalar_kernels(); }
 

@@ -1,13 +1,13 @@
-// Integer kernels: plain loops over blocks of fixed length, which the compiler turns into vectors for every target.
-// No comparisons: the bits that a number would lose are gathered by OR, and only a block with a loss is searched.
-// AVX-512 brings nothing here that its compile time is worth.
+// Integer kernels: plain loops over blocks of fixed length, which the compiler vectorises for every target. No
+// comparisons: lost bits are collected by OR, and only a block with a loss is searched. AVX-512 gives no gain that is
+// worth its compile time.
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3 | HWY_AVX3 | HWY_AVX3_DL)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "int_kernels.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h goes first.
+// foreach_target.h must come first.
 #include <hwy/highway.h>
 
 #include <bit>
@@ -25,11 +25,11 @@ namespace HWY_NAMESPACE {
 
 constexpr std::size_t kIntBlock = 256;
 
-// True when an element does not fit.
+// Returns true if an element does not fit.
 template <class From, class To>
 HWY_INLINE HWY_ATTR bool int_block(const std::byte* HWY_RESTRICT src, std::byte* HWY_RESTRICT dst, std::size_t count) {
   using Bits = std::make_unsigned_t<From>;
-  // What a number that fits cannot have: any bit above the greatest number of a narrower type, the sign otherwise.
+  // Bits that no fitting number has: those above the greatest number of a narrower type, otherwise the sign.
   constexpr bool narrower = sizeof(To) < sizeof(From);
   constexpr auto most = static_cast<Bits>(std::numeric_limits<std::conditional_t<narrower, To, From>>::max());
   constexpr bool to_unsigned = std::is_signed_v<From> && std::is_unsigned_v<To>;
@@ -114,7 +114,7 @@ Kernel ints_from(DType from, DType to) {
   }
 }
 
-// True when one of the bytes, taken eight at a time, has a bit of the mask; the mask repeats with the element width.
+// Returns true if a byte has a bit of the mask. Reads eight bytes at a time; the mask repeats with the element width.
 HWY_ATTR bool any_of_mask(const std::byte* src, std::size_t bytes, std::uint64_t mask) {
   std::uint64_t seen = 0;
   const auto look = [&seen, src](std::size_t at, std::size_t n) HWY_ATTR {

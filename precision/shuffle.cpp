@@ -1,12 +1,12 @@
-// Byte shuffle: the first bytes of all elements, then the second bytes, and so on. Exponents then stand together, and a
-// general compressor finds what repeats.
+// Byte shuffle: the first bytes of all elements, then the second bytes, and so on. Exponents are then adjacent, and a
+// general compressor finds their repetitions.
 
 #define HWY_DISABLED_TARGETS (HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128 | HWY_SSSE3 | HWY_AVX3 | HWY_AVX3_DL)
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "shuffle.cpp"
 #include <hwy/foreach_target.h>
-// foreach_target.h goes first.
+// foreach_target.h must come first.
 #include <hwy/highway.h>
 
 #include <cstddef>
@@ -23,7 +23,7 @@ namespace HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
-// Two planes of `count` bytes, `apart` bytes from each other.
+// Splits into two planes of `count` bytes, `apart` bytes from each other.
 HWY_ATTR void split2(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTRICT out, std::size_t count,
                      std::size_t apart) {
   const hn::ScalableTag<std::uint8_t> d;
@@ -54,7 +54,7 @@ HWY_ATTR void join2(const std::uint8_t* HWY_RESTRICT in, std::uint8_t* HWY_RESTR
   }
 }
 
-// Four planes.
+// Splits into four planes.
 template <class T>
 HWY_ATTR void split4(const T* HWY_RESTRICT in, T* HWY_RESTRICT out, std::size_t count, std::size_t apart) {
   const hn::ScalableTag<T> d;
@@ -86,7 +86,7 @@ HWY_ATTR void join4(const T* HWY_RESTRICT in, T* HWY_RESTRICT out, std::size_t c
   }
 }
 
-// Elements of 8 bytes, in blocks: four planes of 16-bit halves, each of which is two planes of bytes.
+// Number of elements of 8 bytes in a block: four planes of 16-bit halves, each of which is two planes of bytes.
 constexpr std::size_t kBlock = 512;
 
 HWY_ATTR void split8(const std::uint8_t* in, std::uint8_t* out, std::size_t count) {
@@ -146,7 +146,7 @@ namespace precision_detail {
 HWY_EXPORT(split);
 HWY_EXPORT(join);
 
-// Here, because where there is but one target Highway calls its function by a name that is relative.
+// In the namespace of HWY_EXPORT: with a single target, Highway calls its function by a relative name.
 static void split_best(const std::byte* from, std::byte* to, std::size_t count, std::size_t width) {
   HWY_DYNAMIC_DISPATCH(split)(from, to, count, width);
 }

@@ -1,4 +1,4 @@
-// What stands behind every recorder: precision, capabilities, files.
+// The parts that all recorders share: precision, capabilities, files.
 #include <algorithm>
 
 #include "base/meter.hpp"
@@ -48,7 +48,7 @@ Result<Layout> OpenContext::layout() const {
 namespace detail {
 namespace {
 
-/// Why a leaf cannot be held; empty where it can.
+/// Returns the reason why the format cannot hold a leaf, or an empty string if it can.
 std::string obstacle(const LeafView& leaf, const Capabilities& can) {
   if (can.holds != nullptr && !can.holds(leaf.dtype())) return "dtype " + std::string(name(leaf.dtype()));
   if (!element_count(leaf.shape()))
@@ -57,7 +57,7 @@ std::string obstacle(const LeafView& leaf, const Capabilities& can) {
   return {};
 }
 
-/// The snapshot without the nodes marked: they become `none`, their leaves go.
+/// Returns the snapshot without the marked nodes: they become `none`, and their leaves are removed.
 Snapshot without(const Snapshot& snapshot, const std::vector<bool>& dropped) {
   auto data = derived_data(snapshot);
   std::vector<std::uint32_t> moved(data->leaves.size(), no_index);
@@ -81,7 +81,7 @@ Snapshot without(const Snapshot& snapshot, const std::vector<bool>& dropped) {
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
-/// Without its range the integers of a quantized tensor mean nothing.
+/// Returns true if the format stores the integers of a quantized tensor without its range, which makes them useless.
 bool loses_quantization(const LeafView& leaf, const Capabilities& can) {
   if (can.annotations || leaf.annotations() == nullptr) return false;
   return leaf.annotations()->contains(std::string(quantization_key)) &&
@@ -100,7 +100,7 @@ Error cannot_hold(const Format& format, std::string path, std::string what, std:
   return Error(Errc::not_representable, std::move(text)).path(std::move(path)).found(std::move(what));
 }
 
-/// Asks the format for what its writer leaves out of a snapshot that fits its capabilities.
+/// Asks the format for the parts of a fitting snapshot that its writer omits.
 Result<Snapshot> without_losses(const Format& format, Snapshot snapshot, std::string_view file, bool allow_loss,
                                 Report& report) {
   STELE_TRY_ASSIGN(const std::vector<Loss> losses, format.losses(snapshot, file));
@@ -109,7 +109,8 @@ Result<Snapshot> without_losses(const Format& format, Snapshot snapshot, std::st
   return cannot_hold(format, snapshot.path(losses[0].node), losses[0].what, losses.size());
 }
 
-/// Finds what the format cannot hold: an error naming the first and counting the rest, or what is left of the snapshot.
+/// Returns the part of the snapshot that the format can hold. Without `allow_loss`, returns an error with the first
+/// unsupported node and the count of the others.
 Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string_view file, bool allow_loss,
                      Report& report) {
   const Capabilities& can = format.capabilities();
@@ -155,7 +156,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
     const auto nodes = snapshot.nodes();
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i].kind == NodeKind::value && !can.values) drop(i, "a value");
-      // Flat formats say such things where they keep values.
+      // Flat formats store these entries together with values.
       if (!can.values && !can.nesting && must_be_said(data, i)) {
         const bool guess = data.guessed_maps && nodes[i].kind == NodeKind::none && nodes[i].parent != no_index &&
                            nodes[nodes[i].parent].kind == NodeKind::map;
@@ -166,7 +167,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
       tied = true;
     }
   }
-  // Formats that keep ties keep versions in the same place.
+  // Formats that store ties store versions in one place with them.
   if (!can.values || !can.aliases) {
     for (std::uint32_t i = 0; i < snapshot.nodes().size(); ++i) {
       if (snapshot.version(snapshot.nodes()[i]) != 0) {
@@ -262,7 +263,7 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
 
 namespace {
 
-/// The sink of a dry run: its name says what would be written, as that of a file does.
+/// The sink of a dry run, with the name that the file would have.
 class NoSink final : public Sink {
  public:
   explicit NoSink(std::string name) : Sink(std::move(name)) {}

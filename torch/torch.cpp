@@ -21,7 +21,7 @@ inline namespace v0 {
 namespace torch {
 namespace {
 
-/// By name, since which dtypes there are depends on libtorch's version.
+/// Looks up the dtype by name, because the set of dtypes depends on libtorch's version.
 DType dtype_of(at::ScalarType type) {
   static constexpr std::pair<std::string_view, DType> names[] = {
       {"Float", DType::f32},
@@ -51,15 +51,15 @@ DType dtype_of(at::ScalarType type) {
   return DType::none;
 }
 
-/// A parameter or buffer, as the core's tables describe it.
+/// A parameter or buffer, described by the core's tables.
 struct Entry {
   at::Tensor tensor;  // the module's
-  at::Tensor host;    // strided elements in main memory: the same, or a copy
+  at::Tensor host;    // strided elements in main memory: those of `tensor`, or a copy
   std::uint32_t names = 1;
   std::uint32_t node = no_index;
   detail::TensorOps ops;
   detail::TypeInfo type;    // a tensor
-  detail::TypeInfo shared;  // what stands where it has several names: a shared pointer to it
+  detail::TypeInfo shared;  // used if it has several names: a shared pointer to it
 
   bool copied() const { return !host.is_same(tensor); }
   std::byte* data() const { return static_cast<std::byte*>(host.data_ptr()); }
@@ -69,7 +69,7 @@ struct Entry {
     extents.assign(std::vector<Extent>(sizes.begin(), sizes.end()));
     return extents;
   }
-  /// One tensor under two names: the same elements of one storage. Empty ones have none to share.
+  /// Returns true if both are one tensor: equal elements of one storage. Empty tensors share none.
   bool same_as(const at::Tensor& other) const {
     return tensor.is_same(other) || (tensor.numel() != 0 && tensor.storage_offset() == other.storage_offset() &&
                                      tensor.scalar_type() == other.scalar_type() && tensor.sizes() == other.sizes() &&
@@ -126,7 +126,7 @@ detail::TensorOps ops_of(DType dtype, bool contiguous) {
   return ops;
 }
 
-// A tensor with several names, as a shared pointer that always holds it: the loader then knows it for one.
+// A tensor with several names, as a shared pointer that always has a target, so that the loader recognises ties.
 constexpr detail::ContainerOps holds_one = [] {
   detail::ContainerOps ops;
   ops.size = [](const void*) { return std::size_t{1}; };
@@ -134,7 +134,7 @@ constexpr detail::ContainerOps holds_one = [] {
   return ops;
 }();
 
-/// A module of the tree: what a table of reflect.hpp is to a class, made at run time.
+/// A module of the tree: the run-time equivalent of a class's table of reflect.hpp.
 struct Branch {
   std::deque<std::string> names;
   std::vector<detail::FieldInfo> fields;
@@ -142,7 +142,7 @@ struct Branch {
   detail::TypeInfo type;
 };
 
-/// All parameters and buffers of a module, in the order of PyTorch's state_dict.
+/// The parameters and buffers of a module, in the order of PyTorch's state_dict.
 class StateDict {
  public:
   static Result<std::shared_ptr<StateDict>> of(const ::torch::nn::Module& module) {
@@ -167,7 +167,7 @@ class StateDict {
     };
     for (const auto& tensors : {module.named_parameters(false), module.named_buffers(false)}) {
       for (const auto& item : tensors) {
-        if (!item.value().defined()) continue;  // a bias that was left out
+        if (!item.value().defined()) continue;  // an omitted bias
         STELE_TRY_ASSIGN(Entry * e, find(item.value(), below(item.key())));
         paths_.emplace_back(below(item.key()), e);
         branch.names.push_back(item.key());
@@ -216,14 +216,14 @@ class StateDict {
     return &e;
   }
 
-  /// When nothing moves any more, and all names of a tensor are known.
+  /// Completes the tables after all objects have their final addresses and all names of a tensor are known.
   void complete(Branch& branch) {
     for (std::size_t i = 0; i < branch.fields.size(); ++i) {
       if (branch.fields[i].type->kind != TypeKind::tensor) continue;
       const auto* e = static_cast<Entry*>(branch.objects[i]);
       if (e->names > 1) branch.fields[i].type = &e->shared;
     }
-    // The children of a Sequential or a ModuleList: what a class of ours calls a list.
+    // The children of a Sequential or a ModuleList, which correspond to a list.
     bool numbered = !branch.names.empty();
     for (std::size_t i = 0; i < branch.names.size(); ++i) numbered = numbered && branch.names[i] == std::to_string(i);
     branch.type.kind = numbered ? TypeKind::tuple : TypeKind::module;
@@ -283,7 +283,7 @@ Result<Report> load_state_dict(::torch::nn::Module& module, const Snapshot& snap
         if (e.copied()) {
           e.tensor.copy_(e.host);
         } else if (!e.tensor.is_inference()) {
-          e.tensor.unsafeGetTensorImpl()->bump_version();  // as copy_ does: a graph that saved the old value says so
+          e.tensor.unsafeGetTensorImpl()->bump_version();  // like copy_: a graph that saved the old value reports it
         }
       }
       return {};

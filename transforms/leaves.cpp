@@ -1,4 +1,4 @@
-// Tensors made of others: permuted, cut and joined, piece by piece as they are read.
+// Tensors made from other tensors: permuted, cut and joined, piece by piece as they are read.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -19,13 +19,13 @@ namespace {
 
 Extent product(std::span<const Extent> extents) {
   Extent n = 1;
-  for (const Extent e : extents) n *= e;  // of a tensor whose bytes fit 64 bits
+  for (const Extent e : extents) n *= e;  // no overflow: the tensor's bytes fit 64 bits
   return n;
 }
 
 // ---- split ----------------------------------------------------------------------------------------------------------
 
-/// Of each run of `block` bytes of the base, the `length` from `begin` on.
+/// The `length` bytes from `begin` on of each run of `block` bytes of the base.
 struct Cut {
   LeafView base;
   std::uint64_t block, begin, length;
@@ -49,7 +49,7 @@ Status read_cut(const void* at, std::uint64_t, std::uint64_t offset, std::span<s
   return {};
 }
 
-/// Reads the whole base: so its checksum is checked.
+/// Reads the whole base, so that its checksum is checked.
 Status stream_cut(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext& context) {
   class Select final : public PieceSink {
    public:
@@ -93,7 +93,7 @@ constexpr LeafOps cut_ops{view_cut, read_cut, stream_cut};
 
 // ---- concatenate ----------------------------------------------------------------------------------------------------
 
-/// Each run of `block` bytes is made of one run of each part.
+/// Each run of `block` bytes consists of one run of each part.
 struct Joined {
   struct Part {
     LeafView base;
@@ -162,7 +162,7 @@ constexpr LeafOps joined_ops{.read = read_joined, .stream = stream_joined};
 
 // ---- shared by them -------------------------------------------------------------------------------------------------
 
-/// The tensor to take apart: one without a second name, which would be left with nothing to stand for.
+/// Returns the tensor to cut or join. It must have no alias, which would be left without a target.
 Result<Item*> tensor_at(Items& items, std::string_view path) {
   for (const Item& i : items.list) {
     if (i.target != path) continue;

@@ -1,4 +1,4 @@
-// Choosing and renaming.
+// Selecting and renaming tensors.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -93,7 +93,7 @@ Result<Snapshot> merge(std::span<const Snapshot> snapshots) {
     Items all;
     for (const Snapshot& snapshot : snapshots) {
       Items items(snapshot);
-      // The version of a root is that of one of several.
+      // The version of one root does not apply to the root of all.
       std::erase_if(items.list, [](const Item& item) { return item.path.empty() && !item.is_tensor(); });
       std::move(items.list.begin(), items.list.end(), std::back_inserter(all.list));
       all.keep(items);
@@ -112,7 +112,7 @@ Result<Snapshot> merge(std::span<const Snapshot> snapshots) {
 
 namespace {
 
-/// Lays the items of one snapshot over those of earlier ones.
+/// Overlays the items of one snapshot on those of earlier ones.
 class Overlay {
  public:
   explicit Overlay(Items& lower) : lower_(lower), earlier_(lower.list), index_(earlier_) {
@@ -123,7 +123,7 @@ class Overlay {
     for (Item& item : upper.list) STELE_TRY(item.target ? tie(item) : put(item));
     lower_.keep(upper);
     for (auto& [key, text] : upper.metadata) lower_.metadata.insert_or_assign(key, std::move(text));
-    // What was absent is there as soon as something stands below it.
+    // An absent optional becomes present when there is an item below it.
     const std::vector<Item> list = lower_.list;
     const detail::ItemIndex index(list);
     std::erase_if(lower_.list, [&](const Item& item) {
@@ -140,16 +140,16 @@ class Overlay {
     return Error(Errc::invalid_argument, text).path(path).found(other);
   }
 
-  /// The name under which the earlier ones have a path, or would have it: that of what it is tied to.
+  /// Returns the name that the earlier snapshots have, or would have, for a path: a tie's target replaces its alias.
   std::string owner(std::string path) const {
     if (!tied_) return path;
-    std::size_t steps = 0;  // a file may have ties that hold each other
+    std::size_t steps = 0;  // a file may have circular ties
     for (std::size_t end = 0; end != path.size() && steps <= earlier_.size();) {
       end = std::min(path.find('.', end == 0 ? 0 : end + 1), path.size());
       const auto found = index_.find(std::string_view(path).substr(0, end));
       if (!found || !earlier_[*found].target) continue;
       path = *earlier_[*found].target + path.substr(end);
-      end = 0;  // a target may lie below another name
+      end = 0;  // a target may be below another name
       ++steps;
     }
     return path;
@@ -195,7 +195,7 @@ class Overlay {
   const std::vector<Item> earlier_;
   detail::ItemIndex index_;
   bool tied_ = false;
-  std::map<std::string, std::string> put_;  // path -> the name it was given by
+  std::map<std::string, std::string> put_;  // path -> the name in the upper snapshot
 };
 
 }  // namespace

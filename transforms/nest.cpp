@@ -1,4 +1,4 @@
-// Flat names -> a tree.
+// Converts flat names to a tree.
 #include <algorithm>
 #include <map>
 
@@ -18,7 +18,7 @@ namespace {
 
 struct Branch {
   std::string name;
-  const Item* item = nullptr;  // a leaf, an alias, or what is said of a container
+  const Item* item = nullptr;  // a leaf, an alias, or a container's entry
   std::vector<std::size_t> children;
   std::uint32_t node = no_index;  // in the result
   bool open = false;
@@ -39,7 +39,7 @@ class Nester {
   }
 
  private:
-  /// The branch of a path, made where `make` says so.
+  /// Returns the branch of a path. Creates it if `make` is true.
   Result<std::size_t> branch(std::string_view path, bool make) {
     std::size_t at = 0;
     const std::string whole(path);
@@ -115,7 +115,7 @@ class Nester {
   }
 
   Status container(std::size_t number, NodeKind kind, SnapshotBuilder::Name name) {
-    // All numbers: a list, in their order.
+    // If all names are numbers: a list, in their order.
     std::vector<std::pair<std::size_t, std::size_t>> children;
     bool list = true;
     for (const std::size_t child : branches_[number].children) {

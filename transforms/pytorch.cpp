@@ -19,7 +19,7 @@ using detail::Place;
 
 namespace {
 
-/// New names, and which of the tensors are transposed.
+/// New names, and the set of transposed tensors.
 struct Changes {
   std::unordered_map<std::string, std::string> names;
   std::unordered_set<std::string> transposed;  // new names
@@ -132,7 +132,7 @@ class Adapter {
     } else if (schema.kind() == TypeKind::array) {
       n = schema.length();
     } else if (!tree_.count(place, n, gap)) {
-      return {};  // the load will say it
+      return {};  // the load will report it
     }
     for (std::size_t i = 0; i < n; ++i) {
       const Schema type = schema.kind() == TypeKind::tuple ? schema.field(i).type : schema.element();

@@ -14,7 +14,7 @@ namespace detail {
 namespace gzip {
 namespace {
 
-/// Of the pieces that zlib is given, which are the same ones whatever the caller's are.
+/// Size of the pieces that zlib gets, independent of the caller's pieces.
 constexpr std::size_t piece_size = std::size_t{64} << 10;
 
 }  // namespace
@@ -23,7 +23,7 @@ struct GzipSink::State {
   State(int level, int strategy) {
     // 15: the largest window; 16: a gzip header.
     if (deflateInit2(&stream, level, Z_DEFLATED, 15 + 16, 8, strategy) != Z_OK) throw std::bad_alloc();
-    head.os = 255;  // unknown, on every system
+    head.os = 255;  // unknown, so that all systems write equal bytes
     deflateSetHeader(&stream, &head);
   }
   ~State() { deflateEnd(&stream); }

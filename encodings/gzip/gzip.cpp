@@ -42,14 +42,14 @@ std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::s
   z.next_out = reinterpret_cast<Bytef*>(room.data());
   z.avail_out = static_cast<uInt>(std::min(room.size(), input_size));
   const uInt all = z.avail_out;
-  inflate(&z, Z_SYNC_FLUSH);  // as far as there is something to inflate
+  inflate(&z, Z_SYNC_FLUSH);  // as far as the input lasts
   const std::size_t made = all - z.avail_out;
   inflateEnd(&z);
   return room.first(made);
 }
 
 std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept {
-  return size == 0 ? crc : libdeflate_crc32(crc, data, size);  // to which no data at all is a new beginning
+  return size == 0 ? crc : libdeflate_crc32(crc, data, size);  // which treats empty data as a new beginning
 }
 
 std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept {

@@ -1,10 +1,9 @@
 // Gzip files as Sources and as Sinks, by zlib; and the CRC-32 of zip and gzip, by libdeflate.
 //
-// 1. member: u8 0x1f 0x8b, u8 8 (DEFLATE), u8 flags, u32 time, u8 extra flags, u8 system; what the flags say of an
-// extra
-//    field, a name, a comment, a CRC-16 of the header
-// 2. DEFLATE data; u32 CRC-32 and u32 length, modulo 2^32, of what they become
-// 3. other members right behind it; what all become is joined
+// 1. member: u8 0x1f 0x8b, u8 8 (DEFLATE), u8 flags, u32 time, u8 extra flags, u8 system; as the flags declare: an
+//    extra field, a name, a comment, a CRC-16 of the header
+// 2. DEFLATE data; u32 CRC-32 and u32 length, modulo 2^32, of the inflated data
+// 3. other members directly after it; the inflated data of all are joined
 // All little-endian. Source: RFC 1952.
 #pragma once
 
@@ -24,29 +23,30 @@ namespace gzip {
 
 class InflatedSource;
 
-/// DEFLATE makes at most this many bytes of one (258 of 2 bits).
+/// Maximum number of bytes that DEFLATE makes of one (258 of 2 bits).
 inline constexpr std::uint64_t max_ratio = 1032;
 
-/// A gzip file that is inflated as it is read, from the last of some 256 states that are kept in passing (some 40 KiB
-/// each).
+/// A gzip file that is inflated as it is read, from the nearest earlier one of some 256 states, which reading keeps
+/// (some 40 KiB each).
 class Gzip {
  public:
-  /// `most`: bytes that it may become. Errors of all below, where it is more: limit.
+  /// `most`: maximum number of inflated bytes. With more, all functions return limit.
   explicit Gzip(const SourcePtr& source, std::uint64_t most = UINT64_MAX);
-  /// The next bytes; fewer only at the end, where the CRC-32 and the length of every member have been checked. Errors:
-  /// truncated, checksum, malformed (also bytes behind the last member), io; not called again behind an error.
+  /// Reads the next bytes. Returns fewer only at the end, after checking the CRC-32 and the length of every member.
+  /// Errors: truncated, checksum, malformed (also bytes after the last member), io. Do not call it again after an
+  /// error.
   Result<std::size_t> next(std::span<std::byte> out);
-  /// All that it becomes. Its view() is empty; its size() is a bound (max_ratio), and right once anything has come to
-  /// the end: next(), or a read beyond it (truncated).
+  /// Returns the inflated data. Its view() is empty. Its size() is a bound (max_ratio), and exact once next() or a read
+  /// beyond the end (truncated) has reached the end.
   SourcePtr source() const;
 
  private:
   std::shared_ptr<InflatedSource> inflated_;
 };
 
-/// Compresses what is written on its way to the sink below, which must outlive it and is not committed by it. Equal
-/// bytes make equal files, however they are cut into pieces: the header has no time and no name, and says that the
-/// system is unknown. Errors: those of the sink below.
+/// Compresses the written bytes for the sink `below`, which must outlive it and which it does not commit. Equal bytes
+/// make equal files, in pieces of any size: the header has no time and no name, and declares an unknown system. Errors:
+/// those of the sink below.
 class GzipSink final : public Sink {
  public:
   /// `level`: 1 to 9; `strategy`: zlib's, 0 is the usual one. Throws std::bad_alloc.
@@ -54,7 +54,7 @@ class GzipSink final : public Sink {
   ~GzipSink() override;
   Status write(std::span<const std::span<const std::byte>> pieces) override;
   using Sink::write;
-  /// The rest of the data, and the trailer; nothing is written behind it.
+  /// Writes the rest of the data, and the trailer. No further write is allowed.
   Status finish();
 
  private:
@@ -68,13 +68,13 @@ class GzipSink final : public Sink {
 /// Returns true if bytes that begin with `head` are a gzip file with DEFLATE data.
 bool is_gzip(std::span<const std::byte> head) noexcept;
 
-/// Returns the bytes that the beginning of a gzip file inflates to, as many as `room` takes; none for other files, and
-/// where there is no memory for it.
+/// Inflates the beginning of a gzip file to `room`, and returns the inflated bytes. Returns none for other files, or if
+/// there is no memory.
 std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> room) noexcept;
 
-/// CRC-32 (that of zip and gzip) of more bytes behind those of `crc`.
+/// Continues a CRC-32 (that of zip and gzip) with more bytes after those of `crc`.
 std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept;
-/// The CRC-32 of the bytes of `a` and then of the `length_of_b` bytes of `b`.
+/// Returns the CRC-32 of the bytes of `a` followed by the `length_of_b` bytes of `b`.
 std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept;
 
 }  // namespace gzip

@@ -40,10 +40,10 @@ struct Data {
 Error damaged(const Source& source, std::uint64_t offset, const char* why);
 Error wrong_crc(const Source& source, const Data& data, std::uint32_t found);
 
-/// Inflates from the beginning on, or from a state that was kept.
+/// Inflates from the beginning, or from a kept state.
 class Inflater {
  public:
-  /// zlib's, after some bytes. They contain their own address, so they never move.
+  /// zlib's state after some bytes. It contains its own address, so it never moves.
   class State {
    public:
     explicit State(bool gzip) {
@@ -59,7 +59,7 @@ class Inflater {
     z_stream stream{};
     std::uint64_t used = 0;  // of the compressed bytes
     std::uint64_t made = 0;
-    std::uint32_t crc = 0;  // of all that was made
+    std::uint32_t crc = 0;  // of all inflated bytes
   };
 
   Inflater(const Source& source, const Data& data) : Inflater(source, data, std::make_unique<State>(data.gzip)) {}
@@ -69,13 +69,13 @@ class Inflater {
   std::uint64_t made() const noexcept { return state_->made; }
   std::unique_ptr<State> keep() { return std::make_unique<State>(*state_); }
 
-  /// The next bytes; fewer only at the end.
+  /// Reads the next bytes. Returns fewer only at the end.
   Result<std::size_t> next(std::span<std::byte> out) {
     std::size_t made = 0;
     while (made != out.size()) {
       const auto piece = out.subspan(made, std::min(out.size() - made, piece_size));
       STELE_TRY_ASSIGN(const std::size_t n, some(piece));
-      if (!data_.gzip) state_->crc = gzip::crc32(state_->crc, piece.data(), n);  // else zlib looks at it
+      if (!data_.gzip) state_->crc = gzip::crc32(state_->crc, piece.data(), n);  // otherwise zlib checks it
       state_->made += n;
       made += n;
       if (n == 0 && ended_) break;
@@ -83,13 +83,13 @@ class Inflater {
     return made;
   }
 
-  /// The next bytes, which are all there.
+  /// Reads the next bytes, all of which must exist.
   Status make(std::span<std::byte> out) {
     STELE_TRY_ASSIGN(const std::size_t made, next(out));
     return made == out.size() ? Status() : bad("deflated data that end early");
   }
 
-  /// Behind the last byte: that the data end here, too, and that they are right.
+  /// Checks, after the last byte, that the data end here too, and that they are correct.
   Status finish() {
     std::byte one_more[1];
     STELE_TRY_ASSIGN(const std::size_t n, some(one_more));
@@ -102,7 +102,7 @@ class Inflater {
  private:
   Error bad(const char* why) const { return damaged(source_, data_.offset + state_->used, why); }
 
-  /// One byte or more; none: the end.
+  /// Reads at least one byte. Returns 0 at the end.
   Result<std::size_t> some(std::span<std::byte> out) {
     z_stream& z = state_->stream;
     z.next_out = reinterpret_cast<Bytef*>(out.data());
@@ -130,7 +130,7 @@ class Inflater {
     return out.size() - z.avail_out;
   }
 
-  /// What zlib has found.
+  /// Returns the error that zlib has found.
   Error damage() const {
     const std::string_view why = state_->stream.msg != nullptr ? state_->stream.msg : "damaged deflated data";
     if (why != "incorrect data check" && why != "incorrect length check") return bad(why.data());
@@ -140,7 +140,7 @@ class Inflater {
         .expected(why == "incorrect data check" ? "another CRC-32" : "another length");
   }
 
-  /// More compressed bytes where all have been used, if there are more.
+  /// Supplies more compressed bytes after all have been used, if there are more.
   Status feed() {
     z_stream& z = state_->stream;
     const std::uint64_t left = data_.compressed - state_->used;
@@ -168,7 +168,7 @@ class Inflater {
   Bytes input_;
 };
 
-/// The bytes that Data become.
+/// The inflated bytes of Data.
 class EntrySource : public Source {
  public:
   EntrySource(SourcePtr source, std::string name, const Data& data)
@@ -191,26 +191,26 @@ class EntrySource : public Source {
   virtual Status read(std::uint64_t offset, std::span<std::byte> out) const = 0;
 
   const SourcePtr source_;
-  mutable Data data_;  // the size of a gzip file comes later
+  mutable Data data_;  // the size of a gzip file is set later
 };
 
 class InflatedSource final : public EntrySource {
  public:
   InflatedSource(SourcePtr source, std::string name, const Data& data)
       : EntrySource(std::move(source), std::move(name), data), step_(std::max(least_step, data.size / most_kept + 1)) {}
-  /// A gzip file, whose size is known at the end of the pass.
+  /// A gzip file: its size is known at the end of the pass.
   InflatedSource(const SourcePtr& source, std::uint64_t most)
       : EntrySource(source, source->name(), {0, source->size(), bound_of(source->size()), 0, true}),
         most_(most),
         size_known_(false),
         step_(least_step) {}
 
-  /// The next bytes of the pass.
+  /// Reads the next bytes of the pass.
   Result<std::size_t> pass(std::span<std::byte> out) {
     return guarded(name(), [&]() -> Result<std::size_t> {
       const std::lock_guard lock(mutex_);
       if (size_known_) return std::size_t{0};
-      auto inflater = std::move(inflater_);  // comes back where nothing fails
+      auto inflater = std::move(inflater_);  // moved back on success
       if (inflater == nullptr) inflater = std::make_unique<Inflater>(*source_, data_);
       STELE_TRY_ASSIGN(const std::size_t n, next(*inflater, out));
       if (n == out.size()) inflater_ = std::move(inflater);
@@ -227,7 +227,7 @@ class InflatedSource final : public EntrySource {
 
   Status read(std::uint64_t offset, std::span<std::byte> out) const override {
     const std::lock_guard lock(mutex_);
-    auto inflater = std::move(inflater_);  // comes back where nothing fails
+    auto inflater = std::move(inflater_);  // moved back on success
     const auto best = static_cast<std::size_t>(std::min<std::uint64_t>(offset / step_, kept_.size()));
     if (inflater == nullptr || inflater->made() > offset || inflater->made() < best * step_) {
       inflater.reset();
@@ -243,13 +243,13 @@ class InflatedSource final : public EntrySource {
       }
     }
     STELE_TRY(make(*inflater, out));
-    // A kept state has the CRC of all before it, so whoever comes to the end has checked everything.
+    // A kept state has the CRC of all bytes before it, so a reader that reaches the end has checked everything.
     if (inflater->made() == data_.size) return inflater->finish();
     inflater_ = std::move(inflater);
     return {};
   }
 
-  /// The next bytes, which are all there.
+  /// Reads the next bytes, all of which must exist.
   Status make(Inflater& inflater, std::span<std::byte> out) const {
     const bool known = size_known_;
     STELE_TRY_ASSIGN(const std::size_t made, next(inflater, out));
@@ -258,7 +258,7 @@ class InflatedSource final : public EntrySource {
     return Error(Errc::truncated, "the bytes end before").file(name()).offset(inflater.made());
   }
 
-  /// The next bytes, fewer only at the end, which says the size; states are kept in passing.
+  /// Reads the next bytes. Returns fewer only at the end, which sets the size. Keeps states as it reads.
   Result<std::size_t> next(Inflater& inflater, std::span<std::byte> out) const {
     std::size_t made = 0;
     while (made != out.size()) {
@@ -285,7 +285,7 @@ class InflatedSource final : public EntrySource {
   void keep(Inflater& inflater) const {
     kept_.push_back(inflater.keep());
     if (kept_.size() < most_kept || size_known_) return;
-    // Every other one, so that what is kept stays the same whatever the size will be.
+    // Every other one, so that the kept states do not depend on the final size.
     for (std::size_t i = 0; i < most_kept / 2; ++i) kept_[i] = std::move(kept_[2 * i + 1]);
     kept_.resize(most_kept / 2);
     step_ *= 2;
@@ -296,7 +296,7 @@ class InflatedSource final : public EntrySource {
   mutable std::uint64_t step_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Inflater> inflater_;
-  mutable std::vector<std::unique_ptr<Inflater::State>> kept_;  // number i: after (i + 1) * step_ bytes
+  mutable std::vector<std::unique_ptr<Inflater::State>> kept_;  // index i: after (i + 1) * step_ bytes
 };
 
 }  // namespace gzip

@@ -1,4 +1,4 @@
-// What reader and writer share: where the fields of a header lie, and which names are good.
+// Shared by reader and writer: the positions of a header's fields, and the valid names.
 #pragma once
 
 #include <cstddef>
@@ -30,10 +30,10 @@ inline constexpr Field prefix_field{345, 155};
 
 inline constexpr std::string_view posix_magic("ustar\00000", 8);
 
-/// Of bytes that are filled up to whole blocks.
+/// Returns the number of bytes that fill `size` up to whole blocks.
 constexpr std::uint64_t padding(std::uint64_t size) noexcept { return (block_size - size % block_size) % block_size; }
 
-/// What is wrong with a file's name; nullptr: nothing.
+/// Returns the error in a file's name, or nullptr if it is valid.
 const char* bad_name(std::string_view name) noexcept;
 
 }  // namespace tar

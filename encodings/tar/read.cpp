@@ -1,4 +1,4 @@
-// Headers, and the files that they tell of.
+// Reads headers, and the files that they describe.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -20,11 +20,11 @@ namespace tar {
 namespace {
 
 constexpr std::uint64_t mebi = std::uint64_t{1} << 20;
-// A header's data twice, and what is read into; the states that gzip::Gzip keeps.
+// A header's data twice, and the buffer for reads; the states that gzip::Gzip keeps.
 constexpr std::uint64_t plain_memory = 3 * mebi;
 constexpr std::uint64_t gzip_memory = 13 * mebi;
 constexpr std::size_t most_entries = 1'000'000;
-// Data of a header, and zeros behind the end.
+// Maximum size of a header's data, and of the zeros after the end.
 constexpr std::uint64_t most_more = mebi;
 constexpr std::size_t piece_size = std::size_t{64} << 10;
 
@@ -41,9 +41,9 @@ bool is_zero(std::span<const std::byte> bytes) noexcept {
 class Input {
  public:
   virtual ~Input() = default;
-  /// The next bytes, fewer only at the end.
+  /// Reads the next bytes. Returns fewer only at the end.
   virtual Result<std::size_t> next(std::span<std::byte> out) = 0;
-  /// As many as are there, of `count`.
+  /// Skips `count` bytes, or fewer at the end. Returns their number.
   virtual Result<std::uint64_t> skip(std::uint64_t count) = 0;
 };
 
@@ -98,7 +98,7 @@ class Header {
   std::string_view field(Field f) const noexcept { return text(bytes_).substr(f.at, f.size); }
   char type() const noexcept { return field(type_field)[0]; }
 
-  /// The name as the header has it; nullopt where something stands behind its end.
+  /// Returns the name in the header, or nullopt if other bytes than NUL follow its end.
   std::optional<std::string> name() const {
     auto name = string(name_field);
     if (!name || !field(magic_field).starts_with(posix_magic.substr(0, 6))) return name;
@@ -109,7 +109,7 @@ class Header {
   std::optional<std::uint64_t> size() const noexcept { return number(size_field); }
 
   bool has_magic() const noexcept { return field(magic_field).starts_with("ustar"); }
-  /// Old programs summed up bytes with a sign.
+  /// Accepts a sum of signed bytes too, which old programs wrote.
   bool sum_is_right() const noexcept {
     std::int64_t with_sign = 0;
     std::uint64_t without = 0;
@@ -151,7 +151,7 @@ class Header {
   std::byte bytes_[block_size];
 };
 
-/// The headers of an archive, one behind the other.
+/// Reads the headers of an archive in order.
 class Reader {
  public:
   Reader(const Source& source, Input& input, const IndexBudget& budget)
@@ -177,9 +177,9 @@ class Reader {
   }
 
  private:
-  /// Sorts the files; a name is that of one file, or of a folder.
+  /// Sorts the files. Checks that no name is that of two files, or of a file and a folder.
   Status order() {
-    // A slash before all else: what is in a folder comes right behind a file of its name.
+    // A slash before all other characters: the contents of a folder directly follow a file of its name.
     const auto rank = [](char c) { return c == '/' ? 0 : 1 + static_cast<unsigned char>(c); };
     std::sort(entries_.begin(), entries_.end(), [&](const Entry& a, const Entry& b) {
       if (a.name == b.name) return a.offset < b.offset;
@@ -207,7 +207,7 @@ class Reader {
     return error(Errc::truncated, why).expected(std::to_string(wanted) + " bytes").found(std::to_string(found));
   }
 
-  /// One header, and what belongs to it.
+  /// Reads one header with its data.
   Status take() {
     const char type = header_.type();
     const auto size = header_.size();
@@ -225,7 +225,7 @@ class Reader {
         long_name_.emplace(text(data_.span()));
         if (long_name_->ends_with('\0')) long_name_->pop_back();
         return {};
-      case 'K':  // of a link, which is refused when it comes
+      case 'K':  // of a link, which is refused when it follows
         return data(size);
       default:
         return entry(type);
@@ -246,7 +246,7 @@ class Reader {
     const bool folder = type == '5' || name.ends_with('/');
     if (folder && *size != 0) return bad("a folder with data").path(std::move(name));
 
-    // What programs write: "./" or "." as the folder itself, "./name", "folder/".
+    // Programs write "./" or "." as the folder itself, "./name", "folder/".
     const bool top = folder && (name == "./" || name == ".");
     if (name.starts_with("./")) name.erase(0, 2);
     if (folder && name.ends_with('/')) name.pop_back();
@@ -263,7 +263,7 @@ class Reader {
     if (there != *size + padding(*size)) {
       return cut("a file whose bytes are not all there", *size + padding(*size), there).path(std::move(name));
     }
-    // The vector doubles, and has its old memory until all has moved.
+    // A growing vector doubles, and keeps its old memory until all entries have moved.
     const std::uint64_t memory = 3 * sizeof(Entry) + name.capacity() + 16;
     if (!budget_.take(memory)) return error(Errc::limit, "names that take more memory than the archive's size allows");
     entries_.push_back({std::move(name), offset, *size});
@@ -288,7 +288,7 @@ class Reader {
     return there;
   }
 
-  /// The data of a header that says more: into data_.
+  /// Reads the data of a header with extra properties into data_.
   Status data(std::optional<std::uint64_t> size) {
     if (!size) return bad("a size that is no number");
     if (*size > most_more) {
@@ -304,7 +304,7 @@ class Reader {
     return {};
   }
 
-  /// The records of a pax header.
+  /// Reads the records of a pax header.
   Status more(std::optional<std::uint64_t> size, bool for_all) {
     STELE_TRY(data(size));
     for (std::string_view rest = text(data_.span()); !rest.empty();) {
@@ -325,7 +325,7 @@ class Reader {
     return {};
   }
 
-  /// An empty value takes back what was said.
+  /// Applies one record. An empty value removes the property.
   Status more(std::string_view key, std::string_view value, bool for_all) {
     const bool is_path = key == "path", is_size = key == "size", is_sparse = key.starts_with("GNU.sparse.");
     if (for_all && (is_path || is_size || is_sparse)) return bad("a name or size for all that follows");
@@ -347,7 +347,7 @@ class Reader {
     return {};
   }
 
-  /// Behind the first block of zeros.
+  /// Checks the end, after the first block of zeros.
   Status end() {
     STELE_TRY_ASSIGN(const std::size_t second, input_.next(header_.bytes()));
     if (second != block_size) return cut("one block of zeros at the end, not two", block_size, second);
@@ -366,12 +366,12 @@ class Reader {
   Input& input_;
   IndexBudget budget_;
   std::uint64_t at_ = 0;     // bytes read
-  std::uint64_t begin_ = 0;  // of the header
+  std::uint64_t begin_ = 0;  // offset of the header
   Header header_;
   Bytes data_;
   std::vector<Entry> entries_;
   std::size_t count_ = 0;
-  // More of the next file.
+  // Extra properties of the next file.
   bool has_more_ = false, sparse_ = false;
   std::optional<std::string> path_, long_name_;
   std::optional<std::uint64_t> size_;
@@ -381,7 +381,7 @@ class Reader {
 
 struct Files {
   std::string archive;
-  SourcePtr bytes;  // of the tar archive: inflated, where it is compressed
+  SourcePtr bytes;  // of the tar archive, inflated if it is compressed
   std::vector<Entry> entries;
 };
 using FilesPtr = std::shared_ptr<const Files>;
@@ -440,7 +440,7 @@ class Archive final : public Bundle {
 /// A part of the archive.
 class File final : public Source {
  public:
-  /// `bytes`: those of the archive, or a mapping of them.
+  /// `bytes`: the archive, or a mapping of it.
   File(FilesPtr files, SourcePtr bytes, const Entry& entry)
       : Source(files->archive + '/' + entry.name), files_(std::move(files)), bytes_(std::move(bytes)), entry_(entry) {}
 
@@ -474,7 +474,7 @@ class File final : public Source {
  private:
   FilesPtr files_;
   SourcePtr bytes_;
-  const Entry& entry_;  // of files_
+  const Entry& entry_;  // points into files_
 };
 
 Result<SourcePtr> Archive::open(std::string_view name) const {

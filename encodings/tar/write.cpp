@@ -22,7 +22,7 @@ class Out {
  public:
   virtual ~Out() = default;
   virtual Status write(std::span<const std::byte> bytes) = 0;
-  /// nullopt: it has to be read.
+  /// Copies bytes of a source. Returns nullopt if the caller must read them.
   virtual std::optional<Status> copy(const Source&, std::uint64_t, std::uint64_t) { return std::nullopt; }
   virtual Status finish() = 0;
 };
@@ -63,7 +63,7 @@ class Header {
     put(sum_field, "        ");
     std::uint64_t sum = 0;
     for (const std::byte b : bytes_) sum += std::to_integer<unsigned>(b);
-    put({sum_field.at, sum_field.size - 1}, sum);  // six digits, a NUL and the blank that is there
+    put({sum_field.at, sum_field.size - 1}, sum);  // six digits, a NUL and the blank that is already there
   }
   std::span<const std::byte> bytes() const noexcept { return bytes_; }
 
@@ -72,7 +72,7 @@ class Header {
     const auto bytes = std::as_bytes(std::span(text));
     std::copy(bytes.begin(), bytes.end(), bytes_ + f.at);
   }
-  /// Octal digits and a NUL; the number fits.
+  /// Writes octal digits and a NUL. The number must fit.
   void put(Field f, std::uint64_t number) noexcept {
     bytes_[f.at + f.size - 1] = std::byte{0};
     for (std::size_t i = f.size - 1; i-- != 0; number >>= 3)
@@ -81,8 +81,8 @@ class Header {
   std::byte bytes_[block_size]{};
 };
 
-/// How a name is divided between prefix and name; nullopt: it does not fit, or the archive would be taken for gzip if
-/// it began with this file.
+/// Divides a name into prefix and name. Returns nullopt if it does not fit, or if an archive that began with this file
+/// would look like gzip.
 std::optional<std::pair<std::string_view, std::string_view>> divided(std::string_view name) {
   std::string_view prefix, rest = name;
   if (name.size() > name_field.size) {
@@ -95,7 +95,7 @@ std::optional<std::pair<std::string_view, std::string_view>> divided(std::string
   return std::pair(prefix, rest);
 }
 
-/// A record of a pax header, whose length counts its own digits.
+/// Returns a record of a pax header, whose length counts its own digits.
 std::string record(std::string_view key, std::string_view value) {
   const std::size_t rest = key.size() + value.size() + 3;
   std::size_t length = rest;
@@ -152,7 +152,7 @@ class Writer::State {
         STELE_TRY(out_->write(std::as_bytes(std::span(more))));
         STELE_TRY(pad(more.size()));
       }
-      // For programs that do not know pax, the end of a name, without a slash in front.
+      // For programs that do not know pax: the end of the name, without a leading slash.
       std::string_view end = name.substr(name.size() - std::min(name.size(), name_field.size));
       end.remove_prefix(std::min(end.find_first_not_of('/'), end.size()));
       const auto [prefix, rest] = parts.value_or(std::pair(std::string_view(), end));
@@ -165,7 +165,7 @@ class Writer::State {
       return {};
     });
   }
-  /// nullopt: it has to be read.
+  /// Copies bytes of a source. Returns nullopt if the caller must read them.
   std::optional<Status> copy(const Source& from, std::uint64_t offset, std::uint64_t size) {
     std::optional<Status> done;
     auto status = kept([&]() -> Status {
@@ -180,7 +180,7 @@ class Writer::State {
     open_ = false;
     return {};
   }
-  /// A file that is given up: nothing has happened where its header is not written.
+  /// Abandons a file. Without its header, the archive is unchanged.
   void give_up(const std::string& name, bool begun) noexcept {
     open_ = false;
     if (!begun) names_.erase(name);
@@ -210,7 +210,7 @@ class Writer::State {
     if (open_) return invalid("another file of the archive is not ended").file(name_);
     return {};
   }
-  /// Behind an error the archive is not gone on with.
+  /// Runs `f`. After an error, every call returns that error.
   template <class F>
   Status kept(F f) {
     if (failed_) return Error(*failed_);
@@ -274,7 +274,7 @@ class Writer::File final : public Sink {
   Status copy(const Source& from, std::uint64_t offset, std::uint64_t size) override {
     STELE_TRY(take(size));
     if (auto done = state_->copy(from, offset, size)) return *std::move(done);
-    left_ += size;  // write() takes them
+    left_ += size;  // write() subtracts them
     return Sink::copy(from, offset, size);
   }
   Status commit() override {

@@ -1,4 +1,4 @@
-// The bytes of an entry: at once, or as a Source.
+// The bytes of an entry: in memory, or as a Source.
 #include <algorithm>
 #include <limits>
 #include <utility>
@@ -20,7 +20,7 @@ using gzip::wrong_crc;
 
 namespace {
 
-/// An entry's name in messages.
+/// Returns an entry's name for messages.
 std::string name_of(const Source& source, const Entry& entry) { return source.name() + ": " + std::string(entry.name); }
 
 class StoredSource final : public gzip::EntrySource {
@@ -120,7 +120,7 @@ Result<SourcePtr> Directory::open(const Entry& entry) const {
     if (entry.method != stored && entry.method != deflated) return unsupported(*source_, entry);
     STELE_TRY_ASSIGN(const std::uint64_t offset, data(entry));
     const Data data{offset, entry.compressed, entry.size, entry.crc};
-    if (entry.size == 0) STELE_TRY(read(entry, 0));  // nobody will come to its end
+    if (entry.size == 0) STELE_TRY(read(entry, 0));  // no read would reach its end
     std::string name = name_of(*source_, entry);
     if (entry.method == stored) return SourcePtr(std::make_shared<StoredSource>(source_, std::move(name), data));
     return SourcePtr(std::make_shared<gzip::InflatedSource>(source_, std::move(name), data));

@@ -1,4 +1,4 @@
-// The central directory, and the local header of an entry.
+// Reads the central directory, and the local header of an entry.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -17,7 +17,7 @@ namespace detail {
 namespace zip {
 namespace {
 
-// Encryption, patches, encryption that is strong, a directory that is masked.
+// Encryption, patches, strong encryption, a masked directory.
 constexpr std::uint16_t refused_flags = 1U << 0 | 1U << 5 | 1U << 6 | 1U << 13;
 // A match of 258 bytes takes two bits.
 constexpr std::uint64_t best_ratio = 1032;
@@ -34,7 +34,7 @@ Error refused(const Source& source, Errc code, std::uint64_t offset, const char*
   return Error(code, why).file(source.name()).offset(offset);
 }
 
-/// Bytes of the source, where they lie or in `room`. They are there.
+/// Returns existing bytes of the source, as a view or in `room`.
 Result<std::span<const std::byte>> bytes_at(const Source& source, std::uint64_t offset, std::size_t count,
                                             Bytes& room) {
   if (const auto all = source.view(); !all.empty()) return all.subspan(static_cast<std::size_t>(offset), count);
@@ -43,7 +43,7 @@ Result<std::span<const std::byte>> bytes_at(const Source& source, std::uint64_t 
   return std::span<const std::byte>(room.span().first(count));
 }
 
-/// What the end says of the directory.
+/// The directory's position, as the end record declares it.
 struct End {
   std::uint64_t offset, size, count;
 };
@@ -53,7 +53,7 @@ class EndFinder {
   explicit EndFinder(const Source& source) : source_(source) {}
 
   Result<End> run() {
-    // Without a comment, which is nearly always, the record is the last thing in the file, and what all readers take.
+    // Nearly always there is no comment: then the record is last in the file, and all readers use it.
     auto length = static_cast<std::size_t>(std::min<std::uint64_t>(source_.size(), locator_size + end_size));
     STELE_TRY_ASSIGN(auto tail, bytes_at(source_, source_.size() - length, length, room_));
     std::size_t at = length - std::min(length, end_size);
@@ -88,7 +88,8 @@ class EndFinder {
  private:
   Error bad(std::uint64_t offset, const char* why) const { return refused(source_, Errc::malformed, offset, why); }
 
-  /// Where the end record begins. Readers differ in which they take where two fit: so one of them hides something.
+  /// Returns the position of the end record. If two records fit, readers differ in their choice, so that each could
+  /// hide content.
   Result<std::size_t> find(std::span<const std::byte> tail) const {
     constexpr std::string_view magic = "PK\x05\x06";
     const std::string_view all = text(tail);
@@ -103,7 +104,7 @@ class EndFinder {
     return *found;
   }
 
-  /// By zip64's end record, which may differ from the other only where that has no room.
+  /// Applies zip64's end record, which may differ from the other only in numbers that do not fit there.
   Result<End> widen(const End& narrow, const std::byte* locator, std::uint64_t place) {
     const std::uint64_t at = u64(locator + 8);
     if (u32(locator + 4) != 0 || u32(locator + 16) > 1) return bad(place, "an archive on several disks");
@@ -127,8 +128,8 @@ class EndFinder {
   Bytes room_;
 };
 
-/// Takes those of `fields` (size, compressed size, offset) that are 0xffffffff from zip64's extra field, and `disk`
-/// where that is 0xffff. What is wrong; nullptr: nothing.
+/// Replaces those of `fields` (size, compressed size, offset) that are 0xffffffff, and `disk` if it is 0xffff, by the
+/// numbers of zip64's extra field. Returns the error, or nullptr.
 const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fields, std::uint32_t& disk) {
   const auto missing = static_cast<std::size_t>(std::count(fields.begin(), fields.end(), wide));
   const bool no_disk = disk == wide_count;
@@ -143,7 +144,7 @@ const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fie
     if (id != zip64_id) continue;
     if (found) return "two zip64 extra fields";
     found = true;
-    // Only what is missing; or all, which some write: then the others must not say anything else.
+    // Only the missing numbers; or all, which some programs write: then the others must be equal.
     if (length == 8 * missing + (no_disk ? 4 : 0)) {
       for (std::uint64_t& field : fields) {
         if (field == wide) field = u64(p), p += 8;
@@ -161,7 +162,7 @@ const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fie
     if (no_disk && length != 28) return "a zip64 extra field that lacks a number";
     if (length == 28) disk = u32(p + 24);
   }
-  // Some pad with zeros that are too few for a field.
+  // Some programs pad with zeros that are too few for a field.
   if (std::any_of(extra.begin(), extra.end(), [](std::byte b) { return b != std::byte{0}; })) {
     return "an extra field that does not end";
   }
@@ -170,7 +171,7 @@ const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fie
 
 bool is_folder(const Entry& entry) { return entry.name.ends_with('/'); }
 
-/// What is wrong with an entry alone.
+/// Checks an entry by itself. Returns the error.
 std::pair<Errc, const char*> fault(const Entry& entry) {
   if ((entry.flags & refused_flags) != 0) return {Errc::unsupported, "an encrypted entry"};
   if (const char* why = bad_name(entry.name)) return {Errc::malformed, why};
@@ -184,7 +185,7 @@ std::pair<Errc, const char*> fault(const Entry& entry) {
   return {Errc::none, nullptr};
 }
 
-/// Reads the records of the directory one by one.
+/// Reads the records of the directory in order.
 class RecordReader {
  public:
   RecordReader(const Source& source, std::uint64_t offset, std::span<const std::byte> records)
@@ -248,7 +249,7 @@ const char* bad_name(std::string_view name) noexcept {
 Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::uint64_t memory) {
   return guarded(from->name(), [&]() -> Result<std::shared_ptr<const Directory>> {
     const std::shared_ptr<Directory> made(new Directory);
-    made->source_ = from;  // which must outlive this: guarded() names it
+    made->source_ = from;  // which must outlive this function: guarded() names it
     const Source& source = *made->source_;
     STELE_TRY_ASSIGN(const End end, EndFinder(source).run());
     if (end.count > end.size / central_size) {
@@ -323,7 +324,7 @@ Result<std::uint64_t> Directory::data(const Entry& entry, std::span<const std::b
       STELE_TRY_ASSIGN(head, bytes_at(*source_, entry.header, count, room));
       return {};
     };
-    // Most extra fields are short: then one read is enough.
+    // Most extra fields are short, so that one read is enough.
     STELE_TRY(want(static_cast<std::size_t>(std::min<std::uint64_t>(there, local_size + entry.name.size() + 128))));
     const std::size_t name = u16(head.data() + 26), extra = u16(head.data() + 28);
     const std::size_t size = local_size + name + extra;

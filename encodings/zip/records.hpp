@@ -1,4 +1,4 @@
-// What reader and writer share: the records' signatures and sizes, and which names are good.
+// Shared by reader and writer: the records' signatures and sizes, and the valid names.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +22,7 @@ inline constexpr std::size_t wide_end_size = 56;
 inline constexpr std::size_t locator_size = 20;
 inline constexpr std::size_t end_size = 22;
 
-// A field that holds this much stands for one of zip64.
+// A field with this value refers to zip64's number.
 inline constexpr std::uint32_t wide = 0xffffffff;
 inline constexpr std::uint16_t wide_count = 0xffff;
 
@@ -32,7 +32,7 @@ inline constexpr std::uint16_t padding_id = 0xd935;
 inline constexpr std::uint16_t descriptor_flag = 1U << 3;
 inline constexpr std::uint16_t utf8_flag = 1U << 11;
 
-/// What is wrong with a name; nullptr: nothing. A folder's ends with a slash.
+/// Returns the error in a name, or nullptr if it is valid. A folder's name ends with a slash.
 const char* bad_name(std::string_view name) noexcept;
 
 }  // namespace zip

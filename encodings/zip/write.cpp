@@ -16,11 +16,11 @@ namespace zip {
 namespace {
 
 constexpr std::uint16_t version_narrow = 20, version_wide = 45;
-constexpr std::uint64_t local_crc = 14;                            // where it stands in a local header
+constexpr std::uint64_t local_crc = 14;                            // its offset in a local header
 constexpr std::size_t zip64_header = 4;                            // of an extra field
-constexpr std::uint64_t most_alignment = std::uint64_t{32} << 10;  // what pads has 65535 bytes at most
+constexpr std::uint64_t most_alignment = std::uint64_t{32} << 10;  // the padding has at most 65535 bytes
 
-/// Bytes of a record, one number behind another.
+/// The bytes of a record: numbers in order.
 class Record {
  public:
   template <class T>
@@ -48,7 +48,7 @@ bool ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
-/// Deflated, where that makes it smaller; else empty.
+/// Returns the deflated bytes if that makes them smaller, or else none.
 Bytes deflate_smaller(std::span<const std::byte> bytes) {
   if (bytes.size() < 2) return {};
   z_stream z{};
@@ -130,7 +130,7 @@ Status Writer::add(std::string_view name, std::span<const std::byte> bytes, std:
 
 void Writer::adopt(const Entry& entry, std::uint64_t header) {
   entries_.push_back({std::string(entry.name), entry});
-  entries_.back().entry.name = {};  // of a Directory that may end before
+  entries_.back().entry.name = {};  // points into a Directory that may be destroyed earlier
   entries_.back().entry.header = header;
 }
 

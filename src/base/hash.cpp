@@ -4,7 +4,7 @@
 
 #include <xxhash.h>
 #if defined(__x86_64__)
-// The library's own choice of AVX2 or AVX-512 at run time: twice the speed of the SSE2 that a plain build gets.
+// xxHash selects AVX2 or AVX-512 at run time: twice the speed of the SSE2 that a plain build gets.
 #include <xxh_x86dispatch.h>
 #endif
 

@@ -1,4 +1,4 @@
-// XXH3-64, the checksum of the library's own formats. xxHash's header stays in hash.cpp.
+// XXH3-64, the checksum of the library's own formats. Only hash.cpp includes xxHash's header.
 #pragma once
 
 #include <cstddef>
@@ -12,10 +12,10 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// XXH3-64 with seed 0 of a block of memory.
+/// Returns the XXH3-64, with seed 0, of a block of memory.
 STELE_EXPORT std::uint64_t hash64(const void* data, std::size_t size);
 
-/// The same, or the CRC-32 where that is given, of bytes that come in pieces. Reusable after reset().
+/// Computes the XXH3-64, or the CRC-32 if the caller passes one, of bytes that come in pieces. Reusable after reset().
 class STELE_EXPORT Hasher {
  public:
   explicit Hasher(Crc32 crc = nullptr);
@@ -25,16 +25,16 @@ class STELE_EXPORT Hasher {
   void reset();
   void update(const void* data, std::size_t size);
   std::uint64_t digest() const;
-  /// Of a whole block.
+  /// Returns the checksum of a whole block.
   std::uint64_t of(const void* data, std::size_t size) const {
     return crc_ != nullptr ? crc_(0, data, size) : hash64(data, size);
   }
 
  private:
   struct State;
-  std::unique_ptr<State> state_;  // of XXH3
+  std::unique_ptr<State> state_;  // state of XXH3
   Crc32 crc_;
-  std::uint32_t sum_ = 0;  // of the CRC
+  std::uint32_t sum_ = 0;  // the CRC so far
 };
 
 }  // namespace detail

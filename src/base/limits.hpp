@@ -1,12 +1,12 @@
-// The memory that a file may ask for: one rule for every format.
+// The memory that a file may request: one rule for every format.
 //
-// Opening takes what the index of a file needs: nodes (32 bytes), leaves (48), extents, names, values, and what the
-// reader itself keeps. The bound grows with the bytes that are there, at a rate for the kind of bytes, so that it
-// admits what the writers write, however many entries there are; what the bytes stand for more than once (shared
-// offsets, compression) does not raise it. `Limits::index_bytes` replaces it.
+// Opening takes the memory that the file's index needs: nodes (32 bytes), leaves (48), extents, names, values, and the
+// reader's own tables. The bound grows with the file's bytes, at a rate for the kind of bytes, so that it admits
+// everything that the writers write, however many entries a file has. Bytes that are used more than once (shared
+// offsets, compression) do not raise it. `Limits::index_bytes` replaces it.
 //
-// Tensors take what the files can hold: their leaves' bytes, or SnapshotData::capacity where bytes are compressed or
-// text. `Limits::tensor_bytes` and `total_bytes` replace that.
+// Tensors take as many bytes as the files can hold: their leaves' bytes, or SnapshotData::capacity if the bytes are
+// compressed or text. `Limits::tensor_bytes` and `total_bytes` replace that bound.
 #pragma once
 
 #include <algorithm>
@@ -20,25 +20,25 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// Nested objects deeper than this are refused, on save and on load: a recursive module (a linked list) would otherwise
-/// overflow the stack. A frame of either walk is under 1 KiB, so this stays within a thread's smallest usual stack.
+/// Maximum nesting of objects, on save and on load: a recursive module (a linked list) would otherwise overflow the
+/// stack. A frame of either walk is under 1 KiB, so this depth fits in the smallest usual stack of a thread.
 inline constexpr int max_depth = 512;
 
-/// Maximum number of names that a snapshot is taken to have: aliases of aliased containers name 2^n tensors in n bytes.
+/// Maximum number of names in a snapshot: aliases of aliased containers name 2^n tensors in n bytes.
 inline constexpr std::size_t max_names = std::size_t{1} << 24;
 
-/// Bytes of memory for each byte of a file, by what the byte belongs to.
+/// Bytes of memory for each byte of a file, by the kind of data that the byte belongs to.
 namespace index_rate {
-/// Any byte of a file: what is read of the index, and kept of it.
+/// Any byte of a file: pays for the parts of the index that are read and kept.
 inline constexpr std::uint64_t file = 2;
-/// Entries that lie side by side with their data (zip, FlatBuffers, NNEF's files). The smallest has 150 bytes and takes
-/// about 1300: reader's tables, node, leaf, extents; arrays that grow hold three times their content.
+/// Entries that are stored next to their data (zip, FlatBuffers, NNEF's files). The smallest has 150 bytes and takes
+/// about 1300: reader's tables, node, leaf, extents. Arrays that grow take three times their content.
 inline constexpr std::uint64_t entry = 16;
-/// Paddle's records: 26 bytes without elements, about 700 of memory.
+/// Paddle's records: a record without elements has 26 bytes and takes about 700 of memory.
 inline constexpr std::uint64_t record = 32;
-/// A text or binary tokens that hold names, shapes, values and metadata (a header of safetensors, a description of
-/// Burnpack, metadata of any format). "0," or one byte of CBOR is a Value of 40 bytes in an array that grows; `"a":0,`
-/// is a named node of 400.
+/// A text or binary tokens with names, shapes, values and metadata (a header of safetensors, a description of Burnpack,
+/// metadata of any format). "0," or one byte of CBOR is a Value of 40 bytes in an array that grows. `"a":0,` is a named
+/// node of 400.
 inline constexpr std::uint64_t index = 64;
 /// Burn's MessagePack and bincode: an absent element is one byte and a node of 32 in an array that grows.
 inline constexpr std::uint64_t token = 128;
@@ -48,21 +48,21 @@ inline constexpr std::uint64_t character = 40;
 inline constexpr std::uint64_t compressed = 64;
 }  // namespace index_rate
 
-/// Files of any size may take this (16 MiB): buffers, and tables that are never empty.
+/// Base for files of any size (16 MiB): buffers, and tables that are never empty.
 inline constexpr std::uint64_t index_base = std::uint64_t{16} << 20;
-/// Compressed files may take this (256 MiB): equal modules compress to a few bytes each, so their size says nothing of
-/// how many there are; 100,000 entries take up to 1 KiB each, and a text of 24 MiB is held a few times.
+/// Base for compressed files (256 MiB): equal modules compress to a few bytes each, so the file's size does not bound
+/// their number. 100,000 entries take up to 1 KiB each, and a text of 24 MiB is in memory a few times.
 inline constexpr std::uint64_t compressed_index_base = std::uint64_t{256} << 20;
 
-/// What a compressed byte can stand for. Deflate: 258 bytes take two bits. Zstandard: a block of 128 KiB takes four
-/// bytes. Models of nothing but zeros come near both.
+/// Maximum number of bytes that a compressed byte expands to. Deflate: 258 bytes take two bits. Zstandard: a block of
+/// 128 KiB takes four bytes. Models of only zeros come near both.
 inline constexpr std::uint64_t max_deflate_ratio = 1032;
 inline constexpr std::uint64_t max_zstd_ratio = 32768;
 
-/// How often the bytes of a file may be loaded, where names that the file ties are loaded as tensors of their own (64:
-/// a layer that every block of a network shares).
+/// Maximum number of times that a load may read the bytes of a file, if names that the file ties are loaded as separate
+/// tensors (64: a layer that every block of a network shares).
 inline constexpr std::uint64_t max_tied_copies = 64;
-/// Tensors of a load that any file may ask for (16 MiB).
+/// Bytes of tensors that any file may load (16 MiB).
 inline constexpr std::uint64_t tensor_base = std::uint64_t{16} << 20;
 
 /// a + b × c, at most 2^64 - 1.
@@ -76,25 +76,25 @@ constexpr std::uint64_t add_scaled(std::uint64_t a, std::uint64_t b, std::uint64
 /// Memory that opening a file may still take.
 class IndexBudget {
  public:
-  /// For tests of parts alone.
+  /// For unit tests.
   IndexBudget() = default;
   IndexBudget(const Limits& limits, std::uint64_t file_bytes, std::uint64_t rate = index_rate::file)
       : left_(limits.index_bytes != 0 ? limits.index_bytes : add_scaled(index_base, file_bytes, rate)),
         fixed_(limits.index_bytes != 0) {}
 
-  /// Adds room for bytes that the file has.
+  /// Raises the budget for `bytes` of the file.
   void admit(std::uint64_t bytes, std::uint64_t rate = 1) noexcept {
     if (!fixed_) left_ = add_scaled(left_, bytes, rate);
   }
-  /// Adds room for what is compressed.
+  /// Raises the budget for a compressed file.
   void admit_compressed() noexcept { admit(compressed_index_base - index_base); }
-  /// Takes `bytes`; where they are more than is left, all of it, and returns false.
+  /// Takes `bytes`. If fewer are left, takes all of them and returns false.
   bool take(std::uint64_t bytes) noexcept {
     const bool enough = bytes <= left_;
     left_ -= std::min(bytes, left_);
     return enough;
   }
-  /// For parsers that count down on their own.
+  /// Returns the counter, for parsers that count down on their own.
   std::uint64_t& left() noexcept { return left_; }
   std::uint64_t left() const noexcept { return left_; }
 
@@ -103,7 +103,7 @@ class IndexBudget {
   bool fixed_ = false;
 };
 
-/// The error where a budget does not suffice.
+/// Returns the error of an exhausted budget.
 inline Error index_error(const char* what) {
   return Error(Errc::limit, what).expected("less memory for the index, or a larger LoadOptions::limits.index_bytes");
 }

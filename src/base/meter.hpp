@@ -9,10 +9,10 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// Counts bytes and asks the caller whether to go on; safe from several threads.
+/// Counts bytes and asks the caller whether to continue. Safe from several threads.
 class Meter {
  public:
-  /// `callback` may be empty: then nothing is asked.
+  /// `callback` may be empty.
   Meter(const ProgressCallback& callback, std::uint64_t total) : callback_(callback), progress_{0, total} {}
   bool idle() const noexcept { return !callback_; }
   /// Errors: cancelled.

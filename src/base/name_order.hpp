@@ -1,4 +1,4 @@
-// Sorting by name, for formats and for looking names up.
+// Sorting by name, for formats and for lookups.
 #pragma once
 
 #include <algorithm>
@@ -10,11 +10,12 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// The numbers 0 … count-1 in the order of name(i), a std::string_view; those with one name keep their order.
+/// Returns the numbers 0 … count-1 in the order of name(i), a std::string_view. Numbers with equal names keep their
+/// order.
 template <class Name>
 std::vector<std::uint32_t> order_by_name(std::uint32_t count, Name name) {
-  // Names of one model begin alike, and lie all over memory: the first 8 characters in which they may differ are
-  // compared as one number, which mostly decides.
+  // Names of one model have a common prefix, and are scattered in memory. The first 8 characters in which they may
+  // differ are compared as one number, which mostly decides.
   struct Key {
     std::uint64_t head;
     std::uint32_t i;

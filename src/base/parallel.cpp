@@ -14,8 +14,8 @@ Executor::~Executor() = default;
 namespace detail {
 
 namespace {
-// Threads of one save or load, whatever is asked for: each has memory of its own, and more of them wait for the memory
-// bus alone.
+// Maximum number of threads of one save or load: each has memory of its own, and more threads only wait for the memory
+// bus.
 constexpr unsigned max_threads = 256;
 }  // namespace
 
@@ -66,7 +66,7 @@ void parallel(const Workers& workers, std::size_t count, const std::function<voi
   others.reserve(wanted);
   while (others.size() + 1 < wanted) {
     others.emplace_back([&]() noexcept { all.run(); });
-    if (!others.back().started()) break;  // those that there are do all of it
+    if (!others.back().started()) break;  // the started threads do all of the work
   }
   all.run();
   others.clear();

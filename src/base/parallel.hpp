@@ -1,4 +1,4 @@
-// Work on several threads, for what is one call from outside. Nothing stays behind: the threads end with the call.
+// Work on several threads within one call. The threads end with the call.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,7 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// A second thread, joined by the destructor. None is started where the system has none to give or no memory for it.
+/// A second thread, joined by the destructor. If the system has no thread or no memory for it, none is started.
 class Helper {
  public:
   template <class Work>
@@ -36,20 +36,20 @@ class Helper {
   std::thread thread_;
 };
 
-/// The threads that the options of a save or load mean.
+/// Returns the threads that the options of a save or load select.
 STELE_EXPORT Workers workers_of(unsigned threads, Executor* executor) noexcept;
 template <class Options>
 Workers workers_of(const Options& options) noexcept {
   return workers_of(options.threads, options.executor);
 }
 
-/// Calls work(i) once for each i below `count`, on the threads of `workers`, the caller's among them; with one thread,
-/// in order. Calls begin in the order of their numbers. What `work` throws is thrown here, when all have ended; calls
-/// that have not begun by then are left out.
+/// Calls work(i) once for each i below `count`, on the threads of `workers` and on the caller's; with one thread, in
+/// order. Calls begin in the order of their numbers. If `work` throws, the calls that have not begun are skipped, and
+/// the exception is rethrown after all calls have ended.
 STELE_EXPORT void parallel(const Workers& workers, std::size_t count, const std::function<void(std::size_t)>& work);
 
-/// Runs both: `other` on a second thread where there is one, `mine` on the caller's (of an executor: any). What they
-/// throw is thrown here.
+/// Runs both: `other` on a second thread if there is one, `mine` on the caller's thread (with an executor: on any).
+/// Rethrows their exceptions.
 STELE_EXPORT void beside(const Workers& workers, const std::function<void()>& other, const std::function<void()>& mine);
 
 }  // namespace detail

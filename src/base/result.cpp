@@ -53,7 +53,7 @@ struct Error::Data {
 
 namespace {
 
-/// The error where there is no memory for another one; never destroyed.
+/// Returns the error for a lack of memory for another error. Never destroyed.
 template <class Data>
 Data* no_memory(bool partial = false) noexcept {
   struct Both {
@@ -64,7 +64,7 @@ Data* no_memory(bool partial = false) noexcept {
     auto* made = new (static_cast<void*>(room)) Both;
     for (Data* data : {&made->plain, &made->partial}) {
       data->code = Errc::out_of_memory;
-      data->message = "no memory";  // short enough to lie in the string itself
+      data->message = "no memory";  // short enough for the string's own buffer
     }
     made->partial.partial = true;
     return made;
@@ -77,7 +77,7 @@ bool is_shared(const Data* data) noexcept {
   return data == no_memory<Data>(false) || data == no_memory<Data>(true);
 }
 
-/// For a setter: data that may be written to, or null.
+/// Returns data that a setter may write to, or null.
 template <class Data>
 Data* own(Data*& data) noexcept {
   if (!is_shared(data)) return data;
@@ -164,7 +164,7 @@ const std::shared_ptr<const Report>& Error::report() const noexcept { return dat
 bool Error::partially_applied() const noexcept { return data_->partial; }
 
 std::string Error::to_string() const {
-  // A part of an error may come from a file, which makes it as long as it likes.
+  // A part of an error may come from a file, with any length.
   constexpr std::size_t max_part_bytes = 1024;
   const auto shown = [](const std::string& part) { return detail::shortened(part, max_part_bytes); };
   std::string text(name(data_->code));
@@ -202,7 +202,7 @@ Error error_of_exception() noexcept {
     } catch (...) {
       return Error(Errc::user_exception, "an exception of unknown type");
     }
-  } catch (...) {  // no memory for its text
+  } catch (...) {  // no memory for the message
     return Error(Errc::out_of_memory, "no memory");
   }
 #else

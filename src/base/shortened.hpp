@@ -1,4 +1,4 @@
-// Texts that a file may make as long as it likes, cut to what a message shows.
+// Strings of any length from a file, cut for messages.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// Returns `text` with an ellipsis instead of its middle where it has more than `max` bytes. No character of UTF-8 is
-/// cut in two.
+/// Returns `text` with an ellipsis instead of its middle if it has more than `max` bytes. Does not split a UTF-8
+/// character.
 inline std::string shortened(std::string_view text, std::size_t max) {
   constexpr std::string_view ellipsis = "\xe2\x80\xa6";
   if (text.size() <= max) return std::string(text);

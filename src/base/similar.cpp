@@ -9,7 +9,7 @@ namespace detail {
 
 namespace {
 
-/// Edits (insert, delete, replace) that make one of the other, or `limit` where it takes as many or more.
+/// Returns the number of edits (insert, delete, replace) between `a` and `b`, at most `limit`.
 std::size_t distance(std::string_view a, std::string_view b, std::size_t limit, std::vector<std::size_t>& row) {
   if (a.size() > b.size()) std::swap(a, b);
   if (b.size() - a.size() >= limit) return limit;

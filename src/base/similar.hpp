@@ -1,4 +1,4 @@
-// Names that are nearly the same, for what errors suggest.
+// Similar names, which errors suggest.
 #pragma once
 
 #include <string>
@@ -11,11 +11,11 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// Longer names, and more candidates, are passed over, so that a hostile file costs little.
+/// Longer names, and more candidates, are ignored, so that a hostile file costs little.
 inline constexpr std::size_t max_compared_bytes = 256;
 inline constexpr std::size_t max_compared_names = 2000;
 
-/// The candidate that differs least from `name`, if that is little: "" where none is near.
+/// Returns the candidate that differs least from `name`, or "" if none is similar.
 STELE_EXPORT std::string_view most_similar(std::string_view name, const std::vector<std::string>& candidates);
 
 }  // namespace detail

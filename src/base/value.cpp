@@ -39,7 +39,7 @@ bool from_value(const Value& in, double highest, double& out) {
   if (const double* f = in.as_f64()) {
     out = *f;
   } else if (const std::int64_t* i = in.as_i64(); i != nullptr && *i >= -exact && *i <= exact) {
-    out = static_cast<double>(*i);  // a whole number, as somebody wrote it by hand
+    out = static_cast<double>(*i);  // an integer, as people write by hand
   } else {
     return false;
   }

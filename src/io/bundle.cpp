@@ -101,7 +101,7 @@ Status check_name(std::string_view name) {
   return Error(Errc::invalid_argument, "no plain relative path").found(std::string(name));
 }
 
-/// Calls `visit` with each folder that the name leads through.
+/// Calls `visit` with each folder in the name.
 template <class Visit>
 Status each_folder(std::string_view name, Visit&& visit) {
   for (std::size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
@@ -155,7 +155,7 @@ class FolderBundle final : public Bundle {
  private:
   os::Path here() const { return {place_.root.get(), place_.path.empty() ? "." : place_.path, place_.name}; }
 
-  /// Makes a folder where there is none. Its name lasts before what is put into it.
+  /// Makes a folder if there is none. Its name is synced before its contents.
   Status make(const Location& place) const {
     STELE_TRY_ASSIGN(const bool made, os::make_folder(place.os()));
     const bool lasts = options_.durability == Durability::full && names_ == Names::as_data;
@@ -175,7 +175,7 @@ class FolderBundle final : public Bundle {
   Names names_;
 };
 
-/// The files below `prefix_` of a set that its bundles, sources and sinks share.
+/// The files below `prefix_` of a set, which the set's bundles, sources and sinks share.
 class MemoryBundle final : public Bundle {
  public:
   using Files = std::map<std::string, std::shared_ptr<const Bytes>, std::less<>>;
@@ -224,7 +224,7 @@ class MemoryBundle final : public Bundle {
     const auto at = files_->lower_bound(full + '/');
     return at != files_->end() && at->first.starts_with(full + '/');
   }
-  /// As in a folder of the system, a name is that of a file or of a folder.
+  /// Checks that `full` can be a file: in a file system, no name is both a file and a folder.
   Status check_place(const std::string& full) const {
     STELE_TRY(each_folder(full, [&](std::string_view folder) -> Status {
       if (files_->find(folder) == files_->end()) return {};

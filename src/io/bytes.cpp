@@ -11,8 +11,8 @@ namespace detail {
 
 namespace {
 
-// From here on a block holds a whole huge page. Filling fresh memory then takes a third of the time (measured for
-// 2 MiB; half for 3 MiB, a quarter from 4 MiB on), since most of it is page faults.
+// Minimum size of a block that contains a whole huge page. Filling fresh memory then takes a third of the time
+// (measured for 2 MiB; half for 3 MiB, a quarter from 4 MiB on), since most of it is page faults.
 constexpr std::size_t large = os::huge_page;
 
 constexpr std::align_val_t huge{os::huge_page};
@@ -22,13 +22,13 @@ constexpr std::size_t line = 64;
 
 void* allocate(std::size_t size) {
   if (size == 0) return nullptr;
-  // operator new and not the system's mapping: address sanitizers and replaced allocators see these blocks too.
+  // operator new and not the system's mapping, so that address sanitizers and replaced allocators see these blocks too.
   if (size >= large) {
     void* const memory = ::operator new(size, huge);
     os::advise_huge_pages(memory, size);
     return memory;
   }
-  // Without its alignment: before 2.38 glibc seldom uses freed memory again for aligned blocks, and the heap grows.
+  // Aligned by hand: before 2.38, glibc seldom reuses freed memory for aligned blocks, and the heap grows.
   auto* const block = static_cast<unsigned char*>(::operator new(size + line));
   const std::size_t lead = line - reinterpret_cast<std::uintptr_t>(block) % line;
   block[lead - 1] = static_cast<unsigned char>(lead);

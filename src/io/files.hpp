@@ -1,5 +1,5 @@
-// Files and folders that are looked up from an open folder, or from the working one. What is looked up from an open
-// folder is found whatever becomes of its path, and never mixed with what takes its place.
+// Files and folders that are looked up from an open folder, or from the working folder. A lookup from an open folder
+// finds its files after its path has changed, and never mixes in files of another folder at that path.
 #pragma once
 
 #include <cstddef>
@@ -17,71 +17,71 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// A path from `root`; null: from the working folder.
+/// A path from `root`, or from the working folder if `root` is null.
 struct Location {
   std::shared_ptr<const os::Folder> root;
   std::string path;
-  std::string name;  // what messages call it
-  // The folder whose place `root` will take: a file gets the permissions of the one of its path there.
+  std::string name;  // for messages
+  // The folder that `root` will replace: a file gets the permissions of the file at its path there.
   std::shared_ptr<const os::Folder> old{};
 
   os::Path os() const { return {root.get(), path, name}; }
-  /// Of a folder: something in it.
+  /// Returns the location of an entry of this folder.
   Location operator/(std::string_view leaf) const;
-  /// The folder that it lies in.
+  /// Returns the folder that contains it.
   Location folder() const;
 };
 inline Location location_of(const std::string& path) { return {nullptr, path, path}; }
 
-/// Returns the path with this extension, where its last part has none.
+/// Returns the path with this extension, if its last part has none.
 std::string with_extension(const std::string& path, std::string_view extension);
 
-/// What lasts of a file that is committed.
+/// Durability of a committed file's name.
 enum class Names : std::uint8_t {
-  as_data,  // its name, where its data do
-  later,    // its name will be synced by somebody else
+  as_data,  // the name lasts if the data do
+  later,    // the caller syncs the name later
 };
 
 Result<SourcePtr> open_file(const Location& place, bool mapped);
-/// A file, or a folder.
+/// Opens a file or a folder.
 Result<SourcePtr> open_any(const Location& place, bool mapped);
 Result<std::unique_ptr<Sink>> file_sink(const Location& place, FileSinkOptions options, Names names = Names::as_data);
 std::shared_ptr<Bundle> folder_bundle(Location place, FileSinkOptions options, bool mapped,
                                       Names names = Names::as_data);
 
-/// A source of an open folder, whose files are looked up from there.
+/// Returns a source of an open folder, from which its files are looked up.
 SourcePtr folder_source(const std::shared_ptr<const os::Folder>& folder, bool mapped);
-/// Returns true if another folder, or nothing, is now at the path that the folder was opened by. What was read from it
-/// by names may be a part only, for the saver that replaced it removes its files.
+/// Returns true if another folder, or nothing, is now at the path that the folder was opened by. The set of files
+/// read from it by name may be incomplete, because the saver that replaced it removes its files.
 Result<bool> replaced(const Source& folder);
 
-/// The `number`-th file of a set that is open at once: behind the first few it is opened again for each read, for a
-/// process may not have many open.
+/// Opens the `number`-th file of a set whose files are open at once. After the first few, a file is opened again for
+/// each read, because the number of open files of a process is limited.
 STELE_EXPORT Result<SourcePtr> open_of_set(const std::shared_ptr<const Bundle>& bundle, const std::string& name,
                                            std::size_t number);
 
-/// What a sink of a folder says to bytes.
+/// Returns the error of a folder's sink for any bytes.
 Status refuse_bytes(std::span<const std::span<const std::byte>> pieces, const std::string& name);
 
-/// All that lies in a folder and the folders below it.
+/// The contents of a folder and the folders below it.
 struct Listing {
   std::vector<std::string> names;  // of files, sorted
-  std::string other;               // a link to no file, a device or another file system, which are no part of it
-  bool empty = true;               // not even unfinished files
+  std::string other;               // a link to no file, a device or another file system, which do not belong to it
+  bool empty = true;               // false also if there are only unfinished files
 };
 Result<Listing> list_all(const os::Folder& folder);
 
 // ---- temporaries: .<name>.stele-<process>-<counter>.tmp
 
-/// What the names of all temporaries for `leaf` begin with.
+/// Returns the common prefix of the names of all temporaries for `leaf`.
 std::string temporary_prefix(const std::string& leaf, std::size_t longest_name);
-/// Another name for a temporary of this process.
+/// Returns a new name for a temporary of this process.
 std::string temporary_name(const std::string& prefix);
 bool is_temporary(std::string_view name) noexcept;
-/// Removes what killed processes left of earlier saves to the same path.
+/// Removes temporaries of killed processes that saved to this path.
 void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix,
                       os::Kind kind);
-/// Names tried before giving up; a taken one is left from a process with the same id.
+/// Maximum number of names tried. A taken name remains from a process with an equal id.
 inline constexpr int max_tries = 1000;
 
 }  // namespace detail

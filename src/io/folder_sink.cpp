@@ -10,7 +10,7 @@ namespace {
 namespace os = detail::os;
 using detail::Names;
 
-/// Syncs the names in all folders below; their files are synced.
+/// Syncs the names in all folders below, whose files are already synced.
 Status sync_all(const os::Folder& folder) {
   STELE_TRY_ASSIGN(const auto entries, os::entries(folder, static_cast<std::size_t>(-1)));
   for (const os::Entry& entry : entries) {
@@ -21,10 +21,10 @@ Status sync_all(const os::Folder& folder) {
   return os::sync(folder.file);
 }
 
-// Looks at what is there, each after another save has put something else in its place.
+// Maximum number of looks at the target; each further one follows a replacement by another save.
 constexpr int max_attempts = 100;
 
-/// The place that is saved to, and what is asked about what is there.
+/// The place to save to, and the checks of its contents.
 struct Target {
   std::string path;  // as the user gave it
   os::Folder folder;
@@ -33,10 +33,10 @@ struct Target {
 
   struct Old {
     enum class Kind : std::uint8_t { missing, empty, full } kind = Kind::missing;
-    std::shared_ptr<const os::Folder> folder{};  // where it is full
+    std::shared_ptr<const os::Folder> folder{};  // set if it is full
   };
 
-  /// What is there now, which may be replaced.
+  /// Returns the current contents of the place. Errors: those for contents that may not be replaced.
   Result<Old> look(bool overwrite) const {
     for (int i = 1;; ++i) {
       STELE_TRY_ASSIGN(const os::Info info, os::status({&folder, leaf, path}));
@@ -49,13 +49,13 @@ struct Target {
       if (!opened) return std::move(opened).error().file(path);
       const auto there = std::make_shared<const os::Folder>(std::move(*opened));
       auto old = agree(there);
-      // A folder that another save has replaced loses its files while it is looked at.
+      // A folder that another save has replaced loses its files during the check.
       STELE_TRY_ASSIGN(const bool same, os::leads_to({&folder, leaf, path}, there->file));
       if (same || i == max_attempts) return old;
     }
   }
 
-  /// Looks at a folder that stands at `path`, or stood there.
+  /// Checks a folder that is, or was, at `path`.
   Result<Old> agree(const std::shared_ptr<const os::Folder>& old) const {
     STELE_TRY_ASSIGN(const bool same, os::same_system(folder.file, old->file));
     if (!same) return detail::not_in_one_step(path);  // a mount point
@@ -101,7 +101,7 @@ class FolderSink final : public Sink {
       if (committed_) return {};
       if (leaf_.empty()) return Error(Errc::io, "an earlier commit failed").file(name());
       Status status = replace();
-      discard();  // or what was there before
+      discard();  // or the old folder
       committed_ = status.has_value();
       return status;
     });
@@ -110,13 +110,13 @@ class FolderSink final : public Sink {
  private:
   Status replace() {
     const bool full = options_.durability == Durability::full;
-    STELE_TRY(keep_permissions());  // as they are by now
+    STELE_TRY(keep_permissions());  // with their latest values
     if (full) STELE_TRY(sync_all(*made_));
     STELE_TRY(put());
     return full ? os::sync_folder(target_.folder, made_->file) : Status();
   }
 
-  /// Gives the new folder its name.
+  /// Renames the new folder to its final name.
   Status put() {
     for (int i = 1;; ++i) {
       STELE_TRY_ASSIGN(const Target::Old old, target_.look(options_.overwrite));
@@ -124,14 +124,14 @@ class FolderSink final : public Sink {
       const auto place = old.kind == Target::Old::Kind::missing ? os::rename_new : os::rename;
       auto placed = place(target_.folder, leaf_, target_.leaf, name());
       if (placed) leaf_.clear();
-      // Another save was there first: its folder is looked at, and replaced.
+      // Another save was faster: its folder is checked and replaced.
       const bool beaten = !placed && placed.error().code() == Errc::exists && options_.overwrite;
       if (!beaten || i == max_attempts) return placed;
     }
   }
 
-  /// Exchanges the new folder with the one that was looked at, or with one that another save has put there since and
-  /// that may be replaced too.
+  /// Exchanges the new folder with the checked one, or with a folder that another save has put there since, if that may
+  /// be replaced too.
   Status exchange(const os::Folder& looked_at) {
     STELE_TRY(os::exchange(target_.folder, leaf_, target_.leaf, name()));
     auto agreed = detail::guarded([&]() -> Status {
@@ -142,14 +142,14 @@ class FolderSink final : public Sink {
       return {};
     });
     if (agreed) return agreed;
-    // Back again. Nothing is removed that is not known to be the new folder.
+    // Exchanges them back. Removes only a folder that is known to be the new one.
     const auto back = os::exchange(target_.folder, leaf_, target_.leaf, name());
     const auto same = detail::guarded([&] { return os::leads_to({&target_.folder, leaf_, name()}, made_->file); });
     if (!back || !same || !*same) leaf_.clear();
     return agreed;
   }
 
-  /// Removes what lies under the temporary name: the new folder, or the old one after they were exchanged.
+  /// Removes the folder with the temporary name: the new folder, or after an exchange the old one.
   void discard() noexcept {
     if (!leaf_.empty()) os::remove_tree(target_.folder, leaf_, os::max_depth);
     leaf_.clear();
@@ -160,7 +160,7 @@ class FolderSink final : public Sink {
   FileSinkOptions options_;
   bool committed_ = false;
   std::string leaf_;  // of the temporary; empty: there is none
-  // With its lock, which its files keep too as long as they are written.
+  // Keeps its lock; the files in it keep the lock too while they are written.
   std::shared_ptr<const os::Folder> made_;
 };
 
@@ -173,7 +173,7 @@ Result<std::unique_ptr<Sink>> make_sink(Target target, std::shared_ptr<const os:
     if (!made.file.is_open()) continue;
     auto sink =
         std::make_unique<FolderSink>(std::move(target), std::move(old), options, std::move(leaf), std::move(made));
-    // Now, so that files in it get the group and the access lists that they had in the old one.
+    // Before any file is made, so that files in it inherit the group and the access lists of the old folder.
     STELE_TRY(sink->keep_permissions());
     return std::unique_ptr<Sink>(std::move(sink));
   }
@@ -198,7 +198,7 @@ Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& path, FileSink
     return bundle_sink(detail::folder_bundle({std::move(root), "", path}, options, false), path);
   }
 
-  // Links stay; the folder that they lead to is replaced.
+  // Links stay; their target is replaced.
   STELE_TRY_ASSIGN(std::string resolved, os::resolve_links({nullptr, plain, path}));
   resolved = without_slashes(std::move(resolved));
   if (exists) {

@@ -30,7 +30,7 @@ Status Gather::write(std::span<const std::byte> bytes) {
 Status Gather::refer(std::span<const std::byte> bytes) {
   pieces_.push_back(bytes);
   waiting_ += bytes.size();
-  // Up to here the bytes are in cache since they were hashed.
+  // Up to this size, the bytes are still in cache after hashing.
   return waiting_ >= size || pieces_.size() == most_pieces ? flush() : Status();
 }
 

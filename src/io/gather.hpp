@@ -1,4 +1,4 @@
-// Gathers small pieces on their way to a sink, so that a save makes few system calls whatever the tensors' sizes.
+// Gathers small pieces on their way to a sink, so that a save makes few system calls for tensors of any size.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +17,22 @@ class STELE_EXPORT Gather {
  public:
   explicit Gather(Sink& sink);
 
-  /// Appends; copied when small, else written from where it is.
+  /// Appends bytes: copies small pieces, and writes others directly from their memory.
   Status write(std::span<const std::byte> bytes);
   Status zeros(std::size_t count);
   /// Appends bytes of a source (Sink::copy).
   Status copy(const Source& from, std::uint64_t offset, std::uint64_t size);
-  /// Replaces bytes that were appended before; only where the sink can.
+  /// Replaces bytes that were appended before, if the sink can.
   Status patch(std::uint64_t offset, std::span<const std::byte> bytes);
   bool can_patch() const noexcept { return sink_.can_patch(); }
   Status flush();
-  /// Bytes appended so far.
+  /// Returns the number of bytes appended so far.
   std::uint64_t position() const noexcept { return flushed_ + waiting_; }
 
  protected:
-  /// Pieces from this size on are not copied.
+  /// Minimum size of a piece that is not copied.
   static constexpr std::size_t direct = std::size_t{64} << 10;
-  /// Appends what stays where it is until the next flush().
+  /// Appends bytes that do not move before the next flush().
   Status refer(std::span<const std::byte> bytes);
 
  private:
@@ -41,7 +41,7 @@ class STELE_EXPORT Gather {
 
   Sink& sink_;
   Bytes staging_;
-  std::size_t used_ = 0;                            // of the staging
+  std::size_t used_ = 0;                            // bytes of the staging memory
   std::vector<std::span<const std::byte>> pieces_;  // not written yet, in order
   std::size_t waiting_ = 0;                         // bytes of the pieces
   std::uint64_t flushed_ = 0;

@@ -6,7 +6,7 @@ namespace stele {
 inline namespace v0 {
 
 Input::Input(std::string_view path) noexcept : is_path_(true) {
-  // A constructor that threw would do so in the caller's code, where no Result can report it.
+  // An exception from the constructor would reach the caller's code, where no Result can report it.
   no_memory_ = !detail::guarded([&]() -> Status {
     path_ = path;
     return {};
@@ -29,7 +29,8 @@ Result<SourcePtr> Input::open(std::string_view extension, const LoadOptions& opt
 }
 
 bool Input::again() const {
-  // Attempts to read a folder. Each one after the first means that another save has finished meanwhile.
+  // Maximum number of attempts to read a folder. Each one after the first means that another save has finished
+  // meanwhile.
   constexpr int max_attempts = 100;
   if (folder_ == nullptr || attempts_ + 1 >= max_attempts) return false;
   const auto gone = detail::guarded([&] { return detail::replaced(*folder_); });

@@ -32,7 +32,7 @@ void Sink::remove_parts(bool committing) noexcept {
     }
     return {};
   });
-  static_cast<void>(status);  // the save's own error is the one to tell
+  static_cast<void>(status);  // the caller reports the save's own error
   parts_.clear();
 }
 Status Sink::patch(std::uint64_t /*offset*/, std::span<const std::byte> /*bytes*/) {
@@ -77,7 +77,7 @@ using detail::Location;
 using detail::Names;
 using Pieces = std::span<const std::span<const std::byte>>;
 
-/// Bytes in all pieces and `used`; the largest number when that is more than can be counted.
+/// Returns the bytes in all pieces plus `used`, or the largest number if the sum overflows.
 std::size_t total_size(Pieces pieces, std::size_t used) noexcept {
   constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
   for (const auto& piece : pieces) used = piece.size() > most - used ? most : used + piece.size();
@@ -91,7 +91,7 @@ void append(std::byte* memory, std::size_t& used, Pieces pieces) noexcept {
   }
 }
 
-/// The unfinished new file; removed by the destructor unless it was put in its place.
+/// The unfinished new file. The destructor removes it unless it has replaced the target.
 class Temporary {
  public:
   Temporary(os::Folder folder, std::string leaf, os::File file) noexcept
@@ -104,7 +104,7 @@ class Temporary {
   bool is_open() const noexcept { return file_.is_open(); }
   Status keep_permissions(const std::string& target) { return os::keep_permissions(folder_, target, file_); }
 
-  /// Puts it in the place of `target`. The file stays open, and with it locked, until it has its name.
+  /// Replaces `target` with it. The file stays open, and thus locked, until it has its name.
   Status replace(const std::string& target, FileSinkOptions options, Names names) {
     const bool full = options.durability == Durability::full;
     STELE_TRY(full ? os::sync(file_) : os::flush(file_));
@@ -144,7 +144,7 @@ class FileSink final : public Sink {
         names_(names),
         target_(std::move(target)),
         temporary_(std::move(temporary)) {
-    // Keeping the disk busy only pays where its end is waited for.
+    // Keeping the disk busy only pays if the save waits for it at the end.
     progress_.write_behind = options.durability == Durability::full;
   }
 
@@ -167,7 +167,7 @@ class FileSink final : public Sink {
       STELE_TRY_ASSIGN(copied, os::copy(*from.file(), offset, temporary_.file(), size, progress_));
       return {};
     }));
-    return Sink::copy(from, offset + copied, size - copied);  // what the system would not
+    return Sink::copy(from, offset + copied, size - copied);  // the rest, which the system could not copy
   }
 
   bool can_patch() const noexcept override { return true; }
@@ -179,7 +179,7 @@ class FileSink final : public Sink {
     return detail::guarded(name(), [&]() -> Status {
       if (committed_) return {};
       if (!temporary_.is_open()) return closed();
-      // Again: writing takes rights away (setuid), and they may have been changed in the meantime.
+      // Again: writing removes rights (setuid), and they may have been changed in the meantime.
       Status status = temporary_.keep_permissions(target_);
       if (status && reserved_ > progress_.written) status = os::release_above(temporary_.file(), progress_.written);
       if (status) status = temporary_.replace(target_, options_, names_);
@@ -193,7 +193,7 @@ class FileSink final : public Sink {
   }
 
  private:
-  /// Runs `body` on the open file; when it fails, the file has no future.
+  /// Runs `body` on the open file. On an error, closes and removes the file.
   template <class Body>
   Status attempt(Body&& body) {
     return detail::guarded(name(), [&]() -> Status {
@@ -219,7 +219,7 @@ class FileSink final : public Sink {
   std::uint64_t reserved_ = 0;
 };
 
-/// A FIFO or device, which keeps no bytes that could be replaced.
+/// A FIFO or device, which stores no bytes that could be replaced.
 class DeviceSink final : public Sink {
  public:
   DeviceSink(os::File file, Durability durability)
@@ -238,7 +238,7 @@ class DeviceSink final : public Sink {
   os::Progress progress_;
 };
 
-/// Whether there is such a file, no link, in the folder that the place is to replace.
+/// Returns true if the folder that will be replaced has a regular file, no link, at the place's path.
 Result<bool> has_old(const Location& place) {
   if (place.old == nullptr) return false;
   const os::Path path(place.old.get(), place.path, place.name);
@@ -262,13 +262,13 @@ Result<std::unique_ptr<Sink>> open_file_sink(const Location& place, FileSinkOpti
     return std::unique_ptr<Sink>(std::make_unique<DeviceSink>(std::move(file), options.durability));
   }
 
-  // Links stay; what they lead to is replaced.
+  // Links stay; their target is replaced.
   STELE_TRY_ASSIGN(const std::string resolved, os::resolve_links(path));
   const bool exists = target.kind == os::Kind::regular;
   if (exists) {
-    // A folder that may be written to would let us replace it, but its owner protected it.
+    // In a writable folder the rename would succeed, but the file's owner protected it.
     STELE_TRY(os::check_writable(path));
-    // Links in /proc lead to files that have no name (any more), such as standard output redirected to a deleted file.
+    // Links in /proc lead to files without a name, such as standard output redirected to a deleted file.
     if (resolved != place.path) {
       STELE_TRY_ASSIGN(const os::Info named, os::status({place.root.get(), resolved, place.name}));
       if (named.kind != os::Kind::regular) {
@@ -283,12 +283,12 @@ Result<std::unique_ptr<Sink>> open_file_sink(const Location& place, FileSinkOpti
 
   STELE_TRY_ASSIGN(os::Folder folder, os::open_folder({place.root.get(), folder_path, place.name}));
   const std::string prefix = detail::temporary_prefix(leaf, os::longest_name(folder));
-  if (names == Names::as_data) {  // else in a new folder, which has none
+  if (names == Names::as_data) {  // otherwise in a new folder, which has no leftovers
     detail::remove_leftovers(folder, folder_path, prefix, os::Kind::regular);
   }
   STELE_TRY_ASSIGN(const bool takes_over, has_old(place));
   STELE_TRY_ASSIGN(Temporary temporary, create_temporary(std::move(folder), prefix, exists || takes_over, place.name));
-  // Now, so that nobody sees in the unfinished file what the old one hid.
+  // Before any data is written, so that the unfinished file is not readable by users who could not read the old one.
   if (exists) STELE_TRY(temporary.keep_permissions(leaf));
   if (!exists && takes_over) STELE_TRY(os::keep_permissions(*place.old, place.path, temporary.file()));
   return std::unique_ptr<Sink>(
@@ -309,7 +309,7 @@ Result<std::unique_ptr<Sink>> file_sink(const std::string& path, FileSinkOptions
 
 namespace {
 
-// The first memory of a buffer whose size nobody said.
+// Initial size of a buffer if no size was announced.
 constexpr std::size_t smallest_buffer = std::size_t{64} << 10;
 
 void grow(Bytes& bytes, std::size_t used, std::size_t size) {
@@ -349,7 +349,7 @@ Status BufferSink::write(Pieces pieces) {
   return detail::guarded(name(), [&]() -> Status {
     const std::size_t needed = total_size(pieces, used_);
     if (needed > std::numeric_limits<std::size_t>::max() / 2) return Error(Errc::out_of_memory).file(name());
-    // By half at least, so that many small writes copy each byte a bounded number of times.
+    // Grows by at least half, so that many small writes copy each byte a bounded number of times.
     if (needed > bytes_.size()) {
       grow(bytes_, used_, std::max({needed, bytes_.size() + bytes_.size() / 2, smallest_buffer}));
     }
@@ -391,7 +391,7 @@ Status SpanSink::patch(std::uint64_t offset, std::span<const std::byte> bytes) {
 
 namespace {
 
-/// Runs `body`; what a stream or its buffer throws becomes an Error.
+/// Runs `body`. Converts exceptions of a stream or its buffer to an Error.
 template <class Body>
 Status stream_call(const std::string& name, const char* what, std::ostream& stream, Body&& body) {
   return detail::guarded(name, [&]() -> Status {

@@ -32,7 +32,7 @@ Error truncated(const Source& source, const char* why, std::uint64_t offset, std
       .found(bytes_text(got));
 }
 
-/// An error when `wanted` bytes from `offset` on are not all there.
+/// Returns an error if the source ends before `wanted` bytes from `offset` on.
 Status check_range(const Source& source, std::uint64_t offset, std::uint64_t wanted) {
   const std::uint64_t there = offset < source.size() ? source.size() - offset : 0;
   if (offset <= source.size() && wanted <= there) return {};
@@ -64,13 +64,13 @@ class FileSource final : public Source {
   Location folder_;
 };
 
-/// What keeps a mapped file alive, and where it lies.
+/// Keeps a mapped file alive, with its location.
 struct Mapped {
   os::Mapping mapping;
   Location folder;
 };
 
-/// Memory, whoever keeps it alive: a mapping, owned bytes, or nobody.
+/// Memory with any keeper: a mapping, owned bytes, or none.
 template <class Keeper>
 class MemorySource final : public Source {
  public:
@@ -100,11 +100,11 @@ class MemorySource final : public Source {
   bool private_;
 };
 
-/// A file's first `size` bytes, mapped.
+/// Maps a file's first `size` bytes.
 Result<SourcePtr> map(const os::File& file, std::uint64_t size, const std::string& name, Location folder) {
   if (size > std::numeric_limits<std::size_t>::max()) return Error(Errc::out_of_memory).file(name);
   os::Mapping mapping;
-  if (size != 0) {  // nothing cannot be mapped
+  if (size != 0) {  // an empty range cannot be mapped
     STELE_TRY_ASSIGN(mapping, os::map_private(file, static_cast<std::size_t>(size)));
   }
   const auto bytes = mapping.bytes();
@@ -139,7 +139,7 @@ Result<SourcePtr> open_guarded(const Location& place, Wanted wanted, bool mapped
   return detail::guarded(place.name, [&] { return open_place(place, wanted, mapped); });
 }
 
-/// How much is left in the stream, where it can tell without being read.
+/// Returns the number of bytes left in the stream, if it knows without reading.
 std::optional<std::uint64_t> remaining(std::streambuf& buffer) {
   const auto none = std::streampos(std::streamoff(-1));
   const std::streampos here = buffer.pubseekoff(0, std::ios_base::cur, std::ios_base::in);
@@ -149,13 +149,13 @@ std::optional<std::uint64_t> remaining(std::streambuf& buffer) {
   return static_cast<std::uint64_t>(end - here);
 }
 
-// The first piece read from a stream of unknown length: small messages stay small.
+// Size of the first piece read from a stream of unknown length: small messages stay small.
 constexpr std::size_t first_piece = std::size_t{64} << 10;
-// The largest piece: what the last one may waste.
+// Maximum size of a piece: bounds the memory that the last one wastes.
 constexpr std::size_t largest_piece = std::size_t{64} << 20;
 
-/// Reads to the end, at most `limit` bytes. Pieces that are joined at the end, and not one block that grows: a growing
-/// block has both its old and its new memory at a time, and no bound on what it wastes.
+/// Reads to the end, at most `limit` bytes. Reads pieces and joins them at the end: one growing block would need its
+/// old and its new memory at a time, and would have no bound on its waste.
 Result<Bytes> read_all(std::istream& stream, std::uint64_t limit, const std::string& name) {
   const std::istream::sentry ready(stream, true);
   if (!ready || stream.rdbuf() == nullptr) return Error(Errc::io, "the stream cannot be read").file(name);
@@ -168,7 +168,7 @@ Result<Bytes> read_all(std::istream& stream, std::uint64_t limit, const std::str
   if (known && *known > limit) return too_long();
   std::vector<Bytes> pieces;
   std::uint64_t total = 0;
-  // One byte above what is expected or allowed tells the end, or too much, without another piece.
+  // One byte above the expected or allowed number shows the end, or an excess, without another piece.
   std::uint64_t wanted = known ? *known + 1 : first_piece;
   for (bool ended = false; !ended;) {
     const std::uint64_t allowed = limit - total;
@@ -209,12 +209,12 @@ Result<SourcePtr> detail::open_file(const Location& place, bool mapped) {
 std::string detail::with_extension(const std::string& path, std::string_view extension) {
   const std::size_t slash = path.find_last_of('/');
   const std::size_t name = slash == std::string::npos ? 0 : slash + 1;
-  // A name in underscores is whole: Paddle's __params__.
+  // A name between double underscores is complete: Paddle's __params__.
   if (const std::string_view leaf = std::string_view(path).substr(name);
       leaf.starts_with("__") && leaf.ends_with("__")) {
     return path;
   }
-  // A dot that begins the name (".weights") is no extension.
+  // A dot at the beginning of the name (".weights") does not begin an extension.
   const std::size_t dot = path.find_last_of('.');
   if (path.size() == name || (dot != std::string::npos && dot > name)) return path;
   const auto there = os::status(path);
@@ -258,7 +258,7 @@ Result<SourcePtr> spool(std::istream& stream, std::uint64_t limit, std::string n
       return own_bytes(std::move(bytes), name);
     } catch (const std::bad_alloc&) {
       throw;
-    } catch (const std::exception& e) {  // a stream buffer, or a stream that was told to throw
+    } catch (const std::exception& e) {  // from a stream buffer, or from a stream with exceptions enabled
       return Error(Errc::io, e.what()).file(name);
     }
   });

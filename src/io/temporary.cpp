@@ -1,4 +1,4 @@
-// The names of what is not finished, and what killed processes leave.
+// The names of unfinished files and folders, and the removal of those from killed processes.
 #include <atomic>
 #include <charconv>
 #include <functional>
@@ -13,10 +13,10 @@ namespace {
 
 constexpr std::string_view mark = ".stele-";
 constexpr std::string_view ending = ".tmp";
-// What a temporary's name has beside the file's: the dot, the mark, two numbers, their hyphen, the ending. Always
-// counted at its longest, so that a name is shortened to the same text whatever the numbers are.
+// Maximum length of the parts of a temporary's name other than the file's name: the dot, the mark, two numbers, their
+// hyphen, the ending. The maximum, so that a name is shortened equally for all numbers.
 constexpr std::size_t decoration = 1 + mark.size() + 10 + 1 + 20 + ending.size();
-// A folder with fewer names is listed at every save; a fuller one at every 2nd, 3rd … so that writing many files into
+// A folder with fewer names is listed at every save, a fuller one at every 2nd, 3rd …, so that writing many files into
 // one folder takes time linear in their number.
 constexpr std::size_t listed_per_save = 64;
 
@@ -24,7 +24,7 @@ constexpr std::size_t listed_per_save = 64;
 
 std::string temporary_prefix(const std::string& leaf, std::size_t longest_name) {
   std::size_t length = std::min(leaf.size(), longest_name > decoration ? longest_name - decoration : 0);
-  // Not through the middle of a UTF-8 character: some file systems refuse such names.
+  // Does not split a UTF-8 character: some file systems refuse such names.
   while (length < leaf.size() && length > 0 && (static_cast<unsigned char>(leaf[length]) & 0xC0U) == 0x80U) --length;
   return "." + leaf.substr(0, length) + std::string(mark);
 }
@@ -37,7 +37,7 @@ std::string temporary_name(const std::string& prefix) {
 
 namespace {
 
-/// The process that made the temporary `name`, or 0 when it is no temporary with this prefix.
+/// Returns the process that made the temporary `name`, or 0 if it is no temporary with this prefix.
 std::uint64_t maker_of(std::string_view name, std::string_view prefix) noexcept {
   if (!name.starts_with(prefix) || !name.ends_with(ending) || name.size() < prefix.size() + ending.size()) return 0;
   const char* const last = name.data() + name.size() - ending.size();
@@ -56,11 +56,11 @@ bool is_temporary(std::string_view name) noexcept {
   return name.starts_with('.') && at != name.npos && maker_of(name, name.substr(0, at + mark.size())) != 0;
 }
 
-// Needs both: no such process, and no lock. The own id may be that of an earlier life (in containers every run has the
-// same): there the lock alone decides.
+// Requires both: no such process, and no lock. This process's id may be that of an earlier process (in containers every
+// run has an equal id): then only the lock decides.
 void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix,
                       os::Kind kind) {
-  // Of the folder that this thread saved into last.
+  // State of the folder that this thread saved into last.
   static thread_local std::size_t last_folder = 0;
   static thread_local std::size_t saves_to_skip = 0;
   const std::size_t this_folder = std::hash<std::string>()(folder_path);

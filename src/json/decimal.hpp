@@ -12,9 +12,9 @@ inline namespace v0 {
 namespace detail {
 namespace json {
 
-/// Whether a JSON number that fits no float is one too small, rather than too large.
+/// Returns true if a JSON number that fits no float is too small, rather than too large.
 inline bool is_tiny(std::string_view number) noexcept {
-  constexpr std::int64_t far = 1'000'000'000;  // what an exponent, or a number of digits, is cut off at
+  constexpr std::int64_t far = 1'000'000'000;  // bound of an exponent and of a number of digits
   std::int64_t magnitude = 0;                  // of the first digit that is not 0: 0 for 0.1, 1 for 1
   bool point = false;
   bool found = false;
@@ -35,8 +35,8 @@ inline bool is_tiny(std::string_view number) noexcept {
   return magnitude + (negative ? -exponent : exponent) <= 0;
 }
 
-/// The float nearest to a JSON number. One that is too small for any but zero is zero with its sign: rounding, as when
-/// a float is narrowed. False: too large, or no number.
+/// Parses the float nearest to a JSON number. A number that is too small for any but zero is zero with its sign:
+/// rounding, as when a float is narrowed. Returns false if the number is too large or no number.
 template <class T>
 bool parse_float(std::string_view text, T& out) noexcept {
   const char* const end = text.data() + text.size();

@@ -24,9 +24,9 @@ constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t/", kLetters = "\"\\bfnrt/"
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
 
-// The first byte from `p` on that a JSON string cannot hold as it is: a quote, a backslash, a control character and,
-// for `Ascii`, anything beyond ASCII. Eight at a time: a byte's high bit marks a hit; borrows make false marks only
-// above a true one, so the lowest mark is exact.
+// Returns the first byte from `p` on that a JSON string must escape: a quote, a backslash, a control character and,
+// for `Ascii`, any byte beyond ASCII. Compares eight bytes at a time: a byte's high bit marks a hit. Borrows make false
+// marks only above a true one, so the lowest mark is exact.
 template <bool Ascii>
 const char* find_special(const char* p, const char* end) noexcept {
   if constexpr (std::endian::native == std::endian::little) {
@@ -46,14 +46,13 @@ const char* find_special(const char* p, const char* end) noexcept {
   return p;
 }
 
-// Steps over up to eight digits at `p` and puts their number into `number`; where fewer than eight bytes are left,
-// none.
+// Skips up to eight digits at `p` and stores their number in `number`. If fewer than eight bytes are left, skips none.
 const char* eight_digits(const char* p, const char* end, std::uint64_t& number) noexcept {
   if (std::endian::native != std::endian::little || end - p < 8) return p;
   std::uint64_t x;
   std::memcpy(&x, p, 8);
   const std::uint64_t digits = x - kOnes * '0';
-  const std::uint64_t others = ((x + kOnes * (0x7f - '9')) | digits) & kHighs;  // the lowest mark is exact, as above
+  const std::uint64_t others = ((x + kOnes * (0x7f - '9')) | digits) & kHighs;  // exact as in find_special
   const int n = std::countr_zero(others) >> 3;
   if (n == 0) return p;
   x = digits << (64 - 8 * n);  // leading zeros; then pairs, fours, eight
@@ -63,14 +62,14 @@ const char* eight_digits(const char* p, const char* end, std::uint64_t& number) 
   return p + n;
 }
 
-// Length of the UTF-8 sequence at `p`, which is not the end; 0 when it is not valid (Unicode, table 3-7).
+// Returns the length of the UTF-8 sequence at `p`, which is not the end, or 0 if it is invalid (Unicode, table 3-7).
 std::size_t utf8_length(const char* p, const char* end) noexcept {
   const auto byte = [p](std::size_t i) { return static_cast<unsigned>(static_cast<unsigned char>(p[i])); };
   const unsigned c = byte(0);
   if (c < 0x80) return 1;
   const std::size_t n = c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
   if (c < 0xc2 || c > 0xf4 || static_cast<std::size_t>(end - p) < n) return 0;
-  // The second byte's range keeps out overlong forms, surrogates and what lies above U+10FFFF.
+  // The second byte's range excludes overlong forms, surrogates and code points above U+10FFFF.
   const unsigned low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80, high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
   if (byte(1) < low || byte(1) > high) return 0;
   for (std::size_t i = 2; i < n; ++i) {
@@ -80,7 +79,7 @@ std::size_t utf8_length(const char* p, const char* end) noexcept {
 }
 
 constexpr std::uint32_t kNoUnit = 0xffffffff;
-// The four hex digits at `p`, of either case; kNoUnit when they are not there.
+// Returns the number of the four hex digits at `p`, of either case, or kNoUnit if there are none.
 std::uint32_t hex4(const char* p, const char* end) noexcept {
   if (end - p < 4) return kNoUnit;
   std::uint32_t unit = 0;
@@ -210,7 +209,7 @@ inline bool Reader::begin(char bracket, const char* expected, Due first, Due lat
 bool Reader::begin_object() noexcept { return begin('{', "an object", Due::first_key, Due::key, true); }
 bool Reader::begin_array() noexcept { return begin('[', "an array", Due::first_element, Due::element, false); }
 
-// Where no key or element comes: the end of the container, or an error.
+// Ends the container if no key or element follows, or fails.
 bool Reader::end_or_fail(const char* p, char bracket, const char* first, const char* later) noexcept {
   const bool opened = due_ == Due::first_key || due_ == Due::first_element;
   if (p == end_ || *p != bracket) return fail_at(p, Errc::malformed, opened ? first : later);
@@ -272,7 +271,7 @@ inline bool Reader::scan_string(const char* p, std::string_view& raw, unsigned& 
   return true;
 }
 
-// The closing quote of a string that has something special at `p`; null after an error.
+// Returns the closing quote of a string with a special byte at `p`, or null after an error.
 const char* Reader::scan_rest(const char* p, unsigned& flags) noexcept {
   for (;; p = find_special<true>(p, end_)) {
     if (p == end_) return fail_at(p, Errc::malformed, "a closing quote"), nullptr;
@@ -292,7 +291,7 @@ const char* Reader::scan_rest(const char* p, unsigned& flags) noexcept {
   }
 }
 
-// The end of the escape (for a surrogate: of the pair) at `p`; null after an error.
+// Returns the end of the escape (for a surrogate: of the pair) at `p`, or null after an error.
 const char* Reader::scan_escape(const char* p, unsigned& flags) noexcept {
   flags |= escaped;
   const char c = end_ - p < 2 ? '\0' : p[1];
@@ -308,7 +307,7 @@ const char* Reader::scan_escape(const char* p, unsigned& flags) noexcept {
   return p + 12;
 }
 
-// -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)? from token_ on.
+// Scans -?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)? from token_ on.
 bool Reader::scan_number(bool& integral) noexcept {
   const char* p = token_;
   const auto digits = [&] {
@@ -354,7 +353,7 @@ bool Reader::read_u64(std::uint64_t& out) noexcept {
   std::uint64_t sum = 0;
   const char* p = eight_digits(start, end_, sum);
   for (; p != end_ && is_digit(*p) && p - start < 19; ++p) sum = sum * 10 + static_cast<std::uint64_t>(*p - '0');
-  // All that is rare or wrong goes the general way.
+  // Rare and wrong input takes the general path.
   if (p == end_ || (*p != ',' && *p != ']') || p == start || *start == '0') {
     return read_integer(out, "an unsigned integer below 2^64");
   }
@@ -365,7 +364,7 @@ bool Reader::read_u64(std::uint64_t& out) noexcept {
 
 bool Reader::read_i64(std::int64_t& out) noexcept { return read_integer(out, "an integer from -2^63 to 2^63-1"); }
 
-// The token from token_ to p_, which scan_number has checked.
+// Converts the token from token_ to p_, which scan_number has checked.
 bool Reader::to_double(double& out) noexcept {
   double number = 0;
   if (!parse_float({token_, static_cast<std::size_t>(p_ - token_)}, number) || !std::isfinite(number)) {

@@ -1,6 +1,6 @@
 // Strict, bounded JSON (RFC 8259): a pull reader without allocations, a compact writer, base64, and Value as JSON.
 // Own code because opening a file may allocate at most 2 x file + 16 MiB, where simdjson needs more than 6 bytes per
-// byte of input, and because duplicate keys must be refused anyway, which takes a pass of our own over every name.
+// byte of input, and because duplicate keys are refused, which takes a separate pass over every name in any case.
 #pragma once
 
 #include <cstddef>
@@ -18,69 +18,69 @@ inline namespace v0 {
 namespace detail {
 namespace json {
 
-/// Deepest nesting of values, and of a document unless Options say otherwise: configurations nest a dozen levels at
+/// Maximum nesting of a Value, and of a document unless Options set another: configurations nest a dozen levels at
 /// most, and recursion over a Value (its destructor, for one) stays within some 30 KiB of stack.
 inline constexpr unsigned kMaxDepth = 64;
-/// The most that Options may say; the reader's own stack is one bit a level.
+/// Maximum of Options::max_depth. The reader's own stack has one bit a level.
 inline constexpr unsigned kDeepest = 1280;
 
-/// What a value is, from its first character; `none` is no value at all.
+/// The kind of a value, from its first character; `none` is no value.
 enum class Kind : std::uint8_t { none, object, array, string, number, boolean, null };
 
 struct Options {
-  std::uint64_t base = 0;    // where the text begins in the file; added to the offsets of errors
-  bool nul_in_names = true;  // false: keys that hold U+0000 (from \u0000; a raw NUL is never valid) are malformed
+  std::uint64_t base = 0;    // offset of the text in the file; added to the offsets of errors
+  bool nul_in_names = true;  // false: keys with U+0000 (from \u0000; a raw NUL is never valid) are malformed
   unsigned max_depth = kMaxDepth;
 };
 
-/// Pull reader. Every function returns false on an error, and the first error stays: calls chain with &&, loops run
-/// `while (r.next_key(k, s))` and ask ok() behind them. The text must outlive the reader and all views it gave.
+/// Pull reader. Every function returns false on an error, and the first error stays: callers chain calls with &&, loop
+/// with `while (r.next_key(k, s))` and check ok() afterwards. The text must outlive the reader and all views from it.
 /// Copying is cheap and saves the position.
 class Reader {
  public:
   explicit Reader(std::string_view text, Options options = {}) noexcept
       : begin_(text.data()), p_(begin_), end_(begin_ + text.size()), token_(begin_), options_(options) {}
 
-  /// The kind of the value that is due; consumes nothing but whitespace.
+  /// Returns the kind of the next value. Consumes only whitespace.
   Kind peek() noexcept;
 
   bool begin_object() noexcept;
-  /// True: `key` was read and its value is due. False: the object has ended, or an error.
-  /// Strings without escapes are views into the text, others are decoded into `scratch` and are views of that.
+  /// Returns true if it read `key`; its value comes next. Returns false at the end of the object and on an error.
+  /// Strings without escapes are views into the text. Others are decoded into `scratch` and are views of it.
   bool next_key(std::string_view& key, std::string& scratch);
   bool begin_array() noexcept;
-  /// True: a value is due. False: the array has ended, or an error.
+  /// Returns true if a value comes next, false at the end of the array and on an error.
   bool next_element() noexcept;
 
-  /// Integers are exact: a fraction, an exponent or -0 is malformed, anything beyond the type is out_of_range.
+  /// Reads an exact integer: a fraction, an exponent or -0 is malformed, a number beyond the type is out_of_range.
   bool read_u64(std::uint64_t& out) noexcept;
   bool read_i64(std::int64_t& out) noexcept;
-  /// Any number, rounded to nearest, to zero too. Out of range: what rounds to infinity.
+  /// Reads any number, rounded to nearest, also to zero. A number that rounds to infinity is out_of_range.
   bool read_double(double& out) noexcept;
-  /// i64 or u64 where the number is an integer, f64 where it has a fraction or exponent or is -0.
+  /// Reads an integer as i64 or u64, and a number with a fraction or exponent, or -0, as f64.
   bool read_number(Value& out) noexcept;
   bool read_string(std::string_view& out, std::string& scratch);
   bool read_bool(bool& out) noexcept;
   bool read_null() noexcept;
-  /// Skips a value of any kind, checking its grammar in full (not the range of numbers); `raw` gets its text.
+  /// Skips a value of any kind and checks its full grammar (not the range of numbers). Sets `raw` to its text.
   bool skip_value(std::string_view* raw = nullptr) noexcept;
-  /// True when the one top-level value has been read and only whitespace follows.
+  /// Returns true if the one top-level value has been read and only whitespace follows.
   bool finish() noexcept;
 
   bool ok() const noexcept { return due_ != Due::failed; }
-  /// Makes a caller's finding about the last key or value the error, unless there is one already. Returns false.
-  /// The strings are kept by pointer: literals. Text that ends early is `truncated`, where `malformed` was given.
+  /// Makes a caller's finding about the last key or value the error, unless there is one already. Returns false. The
+  /// strings are stored by pointer, so pass literals. If the text ends early, `malformed` becomes `truncated`.
   bool fail(Errc code, const char* expected, const char* message = "") noexcept {
     return fail_at(token_, code, expected, message);
   }
-  /// Offset of the last key or value begun, in the file.
+  /// Returns the offset in the file of the last key or value begun.
   std::uint64_t offset() const noexcept { return options_.base + static_cast<std::uint64_t>(token_ - begin_); }
-  /// The error with offset, expected and found; only where ok() is false.
+  /// Returns the error with offset, expected and found. Call only if ok() is false.
   Error error() const;
   Status status() const { return ok() ? Status() : Status(error()); }
 
  private:
-  // What must come next; `key` and `element` come behind a comma, unless their container ends.
+  // The next expected token; `key` and `element` come after a comma, unless their container ends.
   enum class Due : std::uint8_t { value, first_key, first_element, key, element, end, failed };
   enum Flags : unsigned { plain = 0, escaped = 1, nul = 2 };
 
@@ -113,11 +113,11 @@ class Reader {
   unsigned depth_ = 0;
   Errc code_ = Errc::none;
   Due due_ = Due::value;
-  Due after_ = Due::end;  // what is due behind a value of the innermost container
+  Due after_ = Due::end;  // expected after a value of the innermost container
 };
 
-/// Appends JSON, compact or with a line for each member: commas by itself, strings escaped as serde_json does. The
-/// caller's duties: calls in an order that makes a document, strings that are valid UTF-8, finite doubles.
+/// Appends JSON, compact or with a line for each member. Writes commas itself and escapes strings like serde_json. The
+/// caller's duties: calls in an order that makes a document, strings of valid UTF-8, finite doubles.
 class Writer {
  public:
   explicit Writer(std::string& out, bool pretty = false) noexcept : out_(&out), pretty_(pretty) {}
@@ -133,22 +133,22 @@ class Writer {
   void string(std::string_view text);
   void u64(std::uint64_t number);
   void i64(std::int64_t number);
-  /// The shortest digits that read back as the same double, always with a fraction or an exponent.
+  /// Writes the shortest digits that read back as an equal double, always with a fraction or an exponent.
   void f64(double number);
   void boolean(bool b) { item(), out_->append(b ? "true" : "false"); }
   void null() { item(), out_->append("null"); }
-  /// `bytes` as a base64 string.
+  /// Writes `bytes` as a base64 string.
   void base64(std::span<const std::byte> bytes);
-  /// A value that somebody else appends, right behind this call.
+  /// Begins a value that the caller appends right after this call.
   void item() {
     if (!after_key_ && comma_) out_->push_back(',');
     if (!after_key_ && pretty_ && depth_ != 0) new_line();
     comma_ = true;
     after_key_ = false;
   }
-  /// Begins a line, at the depth that there is.
+  /// Begins a line, indented to the current depth.
   void new_line() { out_->append(1, '\n').append(std::size_t{2} * depth_, ' '); }
-  /// Containers that are open.
+  /// Returns the number of open containers.
   unsigned depth() const noexcept { return depth_; }
 
  private:
@@ -169,22 +169,23 @@ class Writer {
 
 bool valid_utf8(std::string_view text) noexcept;
 
-/// A map's key, or a name, as JSON can hold it: $ in front of one that begins with $, "$str:" and base64 for one that
-/// is not UTF-8.
+/// Returns a map's key, or a name, in the form that JSON can hold: with another $ in front if it begins with $, as
+/// "$str:" and base64 if it is not UTF-8.
 std::string coded_key(std::string_view key);
 
-/// Value as JSON, without loss. Integers are JSON integers; doubles have a fraction or an exponent. What JSON lacks is
-/// an object with one key: {"$bytes":base64}, {"$str":base64} for a string that is not UTF-8,
-/// {"$f64":"nan"|"inf"|"-inf"}, and {"$f64":"0x<16 hex digits>"} for the other NaNs. In maps a key that begins with $
-/// gets another $ in front, and a key that is not UTF-8 is "$str:<base64>"; any other key with a single $ is left to
-/// later versions and refused. Errors: limit (nesting deeper than kMaxDepth, counting the containers already open and
-/// the objects above), duplicate (a map with the same key twice). The text written up to an error is incomplete.
+/// Writes a Value as JSON, without loss. Integers are JSON integers; doubles have a fraction or an exponent. A value
+/// that JSON lacks is an object with one key: {"$bytes":base64}, {"$str":base64} for a string that is not UTF-8,
+/// {"$f64":"nan"|"inf"|"-inf"}, and {"$f64":"0x<16 hex digits>"} for the other NaNs. In maps, a key that begins with $
+/// gets another $ in front, and a key that is not UTF-8 is "$str:<base64>". Any other key with a single $ is reserved
+/// for later versions and refused. Errors: limit (nesting deeper than kMaxDepth, counting the containers already open
+/// and the objects of this encoding), duplicate (a map with equal keys). After an error, the written text is
+/// incomplete.
 Status write_value(Writer& writer, const Value& value);
 
-/// Reads the value that is due. `memory` bounds the heap that the Value takes on the way, growth and allocator overhead
-/// included: beyond it the error is `limit`. Not counted: a copy of the longest string with escapes. Without a bound
+/// Reads the next value. `memory` bounds the heap that the Value takes while it is read, growth and allocator overhead
+/// included: beyond it the error is `limit`. Not counted: a copy of the longest string with escapes. Without a bound,
 /// the heap stays below kMaxValueBytesPerByte times the text (a Value is 40 bytes, "0," are two, and a vector that
-/// doubles holds three times its elements for a moment) and a KiB. `out` is set on success only.
+/// doubles holds three times its elements for a moment) and a KiB. Sets `out` only on success.
 Status read_value(Reader& reader, Value& out, std::size_t memory);
 inline constexpr std::size_t kMaxValueBytesPerByte = 64;
 

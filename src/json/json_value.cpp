@@ -20,11 +20,11 @@ namespace {
 
 constexpr char kHex[] = "0123456789abcdef";
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
-constexpr std::size_t kSmallMap = 16;  // up to here comparing all pairs is quicker than sorting
+constexpr std::size_t kSmallMap = 16;  // up to this size, comparing all pairs is faster than sorting
 constexpr std::string_view kStringKey = "$str:";
 constexpr std::uint64_t kPlainNan = 0x7ff8000000000000u;
 
-// The first entry whose key an earlier entry has too. Sorting, not hashing: no input makes it quadratic.
+// Returns the first entry whose key an earlier entry also has. Sorting, not hashing: no input makes it quadratic.
 std::size_t find_duplicate(const Value::Map& map) {
   if (map.size() <= kSmallMap) {
     for (std::size_t i = 1; i < map.size(); ++i) {
@@ -86,7 +86,7 @@ Status write_map(Writer& writer, const Value::Map& map) {
   return {};
 }
 
-// Recursion ends at the reader's depth bound.
+// Recursion ends at the reader's maximum depth.
 class ValueReader {
  public:
   ValueReader(Reader& reader, std::size_t memory) : reader_(reader), left_(memory) {}
@@ -121,7 +121,7 @@ class ValueReader {
   }
 
  private:
-  static constexpr std::size_t kBlock = 32;  // what an allocator adds at most: its header and rounding up
+  static constexpr std::size_t kBlock = 32;  // maximum overhead of an allocation: its header and rounding up
 
   bool malformed(const char* expected) { return reader_.fail(Errc::malformed, expected); }
 
@@ -164,7 +164,7 @@ class ValueReader {
       left_ += map.size() * sizeof(std::size_t) + kBlock;
     }
     if (std::size_t twice = find_duplicate(map); twice != kNone) {
-      // Walks to it again, for its offset.
+      // Reads up to it again, for its offset.
       reader_ = start;
       for (reader_.begin_object(); reader_.next_key(key, scratch_) && twice != 0; --twice) reader_.skip_value();
       return reader_.fail(Errc::duplicate, "distinct keys");

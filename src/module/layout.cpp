@@ -69,7 +69,7 @@ std::string below(const std::string& path, std::string_view segment) {
   return text;
 }
 
-/// Every type that is not open() is finite: recursion goes through what is.
+/// Adds the tensors of a type. Every type that is not open() is finite: recursive types are open.
 Status add_type(Schema type, const std::string& path, Layout& layout) {
   if (type.open()) {
     return Error(Errc::needs_layout, "the names of the file's tensors are not known: it does not say them")
@@ -125,7 +125,7 @@ Result<Layout> layout_of(const Snapshot& snapshot) {
       Layout::Tensor& tensor = layout.tensors.emplace_back();
       tensor.path = path;
       tensor.dtype = leaf.dtype();
-      // A tensor that nothing has been put into yet has no shape.
+      // An unset tensor has no shape.
       const Provider& provider = leaf.provider();
       if (const detail::TensorOps* ops = detail::module_tensor_ops(provider);
           ops == nullptr || ops->unset == nullptr || !ops->unset(provider.at)) {

@@ -1,4 +1,4 @@
-// Snapshot -> object, second half: bytes.
+// Snapshot -> object, second half: copies the bytes.
 #include <algorithm>
 #include <map>
 #include <unordered_map>
@@ -21,7 +21,7 @@ inline namespace v0 {
 namespace detail {
 namespace {
 
-/// Puts a leaf's bytes into a tensor of the module that is reached element by element.
+/// Writes a leaf's bytes to a tensor of the module that is accessed element by element.
 class ElementSink final : public PieceSink {
  public:
   ElementSink(const TensorOps& ops, void* object) : ops_(ops), object_(object), size_(element_size(ops.dtype)) {}
@@ -38,22 +38,22 @@ class ElementSink final : public PieceSink {
   std::uint64_t done_ = 0;
 };
 
-/// Memory for the tensors of a new module, many in one block. Most of the time of loading small tensors is page faults
-/// of fresh memory otherwise, and a block lies in huge pages.
+/// Memory for the tensors of a new module, many in one block. Otherwise page faults of fresh memory take most of the
+/// time of loading small tensors. A block uses huge pages.
 class Blocks {
  public:
   static constexpr std::size_t alignment = 64;
-  // What of a model stays in memory at most for the sake of one tensor.
+  // Bounds the memory of a model that one remaining tensor keeps alive.
   static constexpr std::size_t block_size = std::size_t{32} << 20;
-  // From here on a tensor has memory of its own.
+  // Minimum size of a tensor with memory of its own.
   static constexpr std::size_t large = std::size_t{16} << 20;
 
-  /// Bytes of a tensor in a block.
+  /// Returns the bytes of a tensor in a block.
   static constexpr std::size_t room(std::size_t size) noexcept {
     return (size + alignment - 1) / alignment * alignment;
   }
 
-  /// `total`: the room of all tensors to come.
+  /// `total`: the bytes of all tensors in blocks.
   explicit Blocks(std::size_t total) noexcept : left_(total) {}
   std::byte* take(std::size_t size) {
     const std::size_t n = room(size);
@@ -66,7 +66,7 @@ class Blocks {
     left_ -= std::min(n, left_);
     return at;
   }
-  /// The one that the last tensor lies in.
+  /// Returns the block of the last tensor.
   const std::shared_ptr<Bytes>& block() const noexcept { return block_; }
 
  private:
@@ -75,7 +75,7 @@ class Blocks {
   std::size_t used_ = 0;
 };
 
-/// Says what became of a tensor.
+/// Reports a loaded tensor.
 void add_row(Report& report, std::string_view path, DType from, DType to) {
   if (from == to) return report.add(Report::What::applied, path);
   report.add(Report::What::converted, path,
@@ -84,12 +84,12 @@ void add_row(Report& report, std::string_view path, DType from, DType to) {
 
 /// How a tensor gets its elements.
 enum class Way : std::uint8_t {
-  none,      // not yet, or not at all
-  elements,  // one after the other: it has no contiguous memory
+  none,      // not yet, or never
+  elements,  // one by one: it has no contiguous memory
   done,
 };
 
-/// Finds what a plan writes by its path. Paths may be long, so their hashes are kept.
+/// Finds the tensors or values of a plan by path. Stores hashes, because paths may be long.
 template <class Op>
 class ByPath {
  public:
@@ -112,12 +112,12 @@ class Loader {
   Loader(const Snapshot& snapshot, const LoadOptions& options, LoadMode mode, Report& report)
       : tree_(snapshot), options_(options), mode_(mode), report_(report) {}
 
-  /// Modules that are to be rewritten first; where there are any, nothing else has been done.
+  /// Returns the modules to rewrite first. If there are any, the loader has done nothing else.
   std::vector<Outdated>& outdated() noexcept { return plan_.outdated; }
 
   Status run(const TypeInfo& type, void* object) {
-    // Fresh: structure is made as it is checked; what went wrong is thrown away by the caller. In place: nothing
-    // changes before everything is checked.
+    // Fresh: the walk makes the structure as it checks it; on an error, the caller discards the object. In place:
+    // nothing changes before everything is checked.
     plan_.tensors.reserve(tree_.snapshot().leaf_count());
     const Walking first = mode_ == LoadMode::fresh ? Walking::make : Walking::check;
     if (auto r = match(tree_, type, object, mode_, first, options_, report_, plan_); !r) {
@@ -141,7 +141,7 @@ class Loader {
       return finish(std::move(ready).error());
     }
     if (options_.rebuild) {
-      // The second walk makes the structure; what it checks again cannot have changed.
+      // The second walk makes the structure. Everything that it checks again is unchanged.
       plan_ = {};
       auto made = guarded([&] { return match(tree_, type, object, mode_, Walking::remake, options_, report_, plan_); });
       if (!made) return finish(std::move(made).error().partially_applied(true));
@@ -151,7 +151,7 @@ class Loader {
 
  private:
   Error finish(Error error) {
-    std::shared_ptr<const Report> report;  // none where there is no memory for it
+    std::shared_ptr<const Report> report;  // null if there is no memory for it
     static_cast<void>(guarded([&]() -> Status {
       report = std::make_shared<const Report>(report_);
       return {};
@@ -160,8 +160,8 @@ class Loader {
   }
   Error at_path(Error error, const TensorOp& op) const { return std::move(error).path(plan_.paths.text(op.path)); }
 
-  /// The source's order: one pass forward over the file is enough, and the first error is that of the first tensor in
-  /// the file.
+  /// Sorts in the source's order: one pass forward over the file is enough, and the first error is that of the first
+  /// tensor in the file.
   void sort_tensors() {
     const auto before = [](const TensorOp& a, const TensorOp& b) { return a.leaf < b.leaf; };
     if (!std::is_sorted(plan_.tensors.begin(), plan_.tensors.end(), before)) {
@@ -169,7 +169,7 @@ class Loader {
     }
   }
 
-  /// Compares what the file has under the further names of a shared object with what is loaded.
+  /// Compares the file's contents under the other names of a shared object with the loaded ones.
   Status compare_ties() {
     if (plan_.ties.empty()) return {};
     const Snapshot& snapshot = plan_.snapshot;
@@ -180,12 +180,12 @@ class Loader {
       const TensorOp* found = tensors.find(plan_.first(tie));
       return found != nullptr ? std::optional(found->leaf) : std::nullopt;
     };
-    // Both are compared as they are, or where their dtypes differ, as the module has them.
+    // Equal dtypes are compared unchanged, others after conversion to the module's.
     const auto dtype_of = [&](const TiedOp& tie, std::uint32_t first) {
       const DType dtype = snapshot.leaf(first).dtype();
       return dtype == snapshot.leaf(tie.number).dtype() ? dtype : tie.ops->dtype;
     };
-    // By their hashes, each leaf once and in the file's order.
+    // Compares hashes, computed once per leaf and in the file's order.
     std::map<std::pair<std::uint32_t, DType>, std::uint64_t> hashes;
     std::vector<bool> same(plan_.ties.size());
     for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
@@ -235,7 +235,7 @@ class Loader {
     return sink.hasher.digest();
   }
 
-  /// What the file has under a further name of a shared object would be lost.
+  /// Reports contents under another name of a shared object, which the load would lose.
   Status differs(const TiedOp& tie, const Patterns& allowed) {
     const std::string path = plan_.paths.text(tie.path);
     const std::string first = plan_.first(tie);
@@ -274,12 +274,12 @@ class Loader {
     return finish(std::move(status).error().partially_applied(partial));
   }
 
-  /// `written`: whether anything of the object was changed by then.
+  /// Sets `written` once the object has changed.
   Status write(bool& written) {
     for (const ValueOp& op : plan_.values) {
       if (op.object == nullptr) continue;
       std::string_view expected;
-      auto read = guarded([&]() -> Status {  // code of the user, which may throw
+      auto read = guarded([&]() -> Status {  // calls user code, which may throw
         expected = op.ops->from_value(op.object, *op.value);
         return {};
       });
@@ -295,7 +295,7 @@ class Loader {
     sort_tensors();
     auto placed = guarded([&]() -> Status { return place(written); });
     if (!placed) {
-      add_rows();  // of those that view or were moved by then
+      add_rows();  // of the tensors that are views or were moved by then
       return placed;
     }
     written = written || !fills_.empty();
@@ -311,7 +311,7 @@ class Loader {
     }
     for (std::size_t i = 0; i < ways_.size(); ++i) {
       if (ways_[i] != Way::elements) continue;
-      written = true;  // an error in the middle leaves part of the tensor written
+      written = true;  // an error during the write leaves part of the tensor written
       auto one = guarded([&] { return write_elements(i); });
       if (!one) {
         add_rows();
@@ -322,7 +322,7 @@ class Loader {
     return {};
   }
 
-  /// Finds each tensor the memory that its elements go to.
+  /// Finds the destination of each tensor's elements.
   Status place(bool& written) {
     const Snapshot& snapshot = plan_.snapshot;
     const bool fresh = mode_ == LoadMode::fresh && plan_.tensors.size() > 1;
@@ -402,7 +402,7 @@ class Loader {
     return {};
   }
 
-  /// Says what became of the tensors that are written.
+  /// Reports the written tensors.
   void add_rows() {
     for (std::size_t i = 0; i < ways_.size(); ++i) {
       if (ways_[i] != Way::done) continue;
@@ -418,14 +418,14 @@ class Loader {
 
   std::span<const LeafData> leaves() const noexcept { return plan_.snapshot.data()->leaves; }
 
-  /// Bytes of the tensor in the module.
+  /// Returns the bytes of the tensor in the module.
   std::size_t bytes_of(const TensorOp& op) const noexcept {
     const LeafData& leaf = leaves()[op.leaf];
     if (leaf.dtype == op.ops->dtype) return static_cast<std::size_t>(leaf.bytes);
     return static_cast<std::size_t>(plan_.snapshot.leaf(op.leaf).size() * element_size(op.ops->dtype));
   }
 
-  /// Lets the tensor point to where the leaf lies in memory; else says what stands in the way.
+  /// Makes the tensor a view of the leaf's memory. Returns the reason if that is impossible, else null.
   const char* adopt(const TensorOp& op, const LeafView& leaf) {
     const Provider& provider = leaf.provider();
     if (op.ops->adopt == nullptr) return "this tensor type cannot view";
@@ -449,20 +449,20 @@ class Loader {
   std::optional<Meter> meter_;
   std::vector<TensorOp> allocated_;
   std::vector<Way> ways_;                            // of each tensor of the plan
-  std::vector<const char*> obstacles_;               // to its being a view, where that was asked for
-  std::map<std::size_t, std::uint64_t> overflowed_;  // numbers of those that have any
-  std::vector<Fill> fills_;                          // those with memory
-  std::vector<std::uint32_t> filled_;                // and their numbers in the plan
+  std::vector<const char*> obstacles_;               // why a tensor is not a view, if the caller asked for one
+  std::map<std::size_t, std::uint64_t> overflowed_;  // counts, only of tensors with overflows
+  std::vector<Fill> fills_;                          // of tensors with memory
+  std::vector<std::uint32_t> filled_;                // their indexes in the plan
   Workers workers_{workers_of(options_)};
   ReadContext context_{workers_};
 };
 
-/// Calls `attempt(snapshot, outdated)`, and again with what the hooks of the outdated modules make of their parts.
+/// Calls `attempt(snapshot, outdated)`, and again after the hooks of the outdated modules have rewritten their parts.
 template <class Attempt>
 Status with_hooks(const Snapshot& file, Report& report, Attempt attempt) {
   const Report before = report;
   Snapshot snapshot = file;
-  // Each round rewrites the outermost modules that are outdated.
+  // Each round rewrites the outermost outdated modules.
   for (int round = 0; round <= max_depth; ++round) {
     std::vector<Outdated> outdated;
     auto status = attempt(snapshot, outdated);
@@ -506,7 +506,7 @@ Status check_object(const Snapshot& snapshot, const TypeInfo& type, const void* 
 }
 
 Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps& ops, void* object) {
-  // A one-leaf snapshot that borrows: the loader's rules hold for it as for any other.
+  // A one-leaf snapshot that borrows, so that the loader's rules apply.
   const LeafView from(data, leaf);
   SnapshotBuilder builder;
   builder.tensor("", from.dtype(), from.shape(), from.byte_size(), from.provider());

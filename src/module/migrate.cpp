@@ -20,7 +20,7 @@ std::string join(std::string_view path, std::string_view rest) {
   return std::string(path) + '.' + std::string(rest);
 }
 
-/// What a leaf that no step has changed is known by.
+/// Identifies a leaf that no step has changed.
 using LeafKey = std::tuple<const LeafOps*, const void*, std::uint64_t>;
 LeafKey key_of(const Item& item) {
   const Provider& p = item.leaf().provider();
@@ -57,14 +57,14 @@ class Rewriter {
   struct Part {
     const Outdated* outdated;
     std::vector<std::size_t> old;             // its items in all_
-    std::vector<Item> now;                    // what the hook makes of them, at their places in the whole
+    std::vector<Item> now;                    // the hook's result, with paths in the whole
     std::map<LeafKey, std::size_t> leaves;    // in `now`
-    std::set<std::string, std::less<>> tied;  // what of the outside is tied again
+    std::set<std::string, std::less<>> tied;  // targets outside the part that are tied again
   };
 
-  /// The number of the outdated module that the path is in.
+  /// Returns the index of the outdated module that contains the path.
   std::size_t part_of(std::string_view path) const {
-    if (part_at_.contains("")) return 0;  // the root: there is no other
+    if (part_at_.contains("")) return 0;  // the root: the only part
     for (std::size_t end = 0;; ++end) {
       end = std::min(path.find('.', end), path.size());
       if (const auto found = part_at_.find(path.substr(0, end)); found != part_at_.end()) return found->second;
@@ -72,7 +72,7 @@ class Rewriter {
     }
   }
 
-  /// The items of a part, and those outside of it that it has names of.
+  /// Returns the items of a part, and the targets of its aliases outside of it.
   Items with_targets(const Part& part) const {
     std::vector<std::size_t> wanted = part.old;
     std::set<std::size_t> seen(wanted.begin(), wanted.end());
@@ -113,7 +113,7 @@ class Rewriter {
     Items now(*made);
     for (Item& item : now.list) {
       const bool root = item.path.empty() && !item.target && is_container(item.from->nodes[item.node].kind);
-      if (root) continue;  // what it says is the old version
+      if (root) continue;  // it declares the old version
       item.path = join(place, item.path);
       if (item.target) item.target = join(place, *item.target);
       part.now.push_back(std::move(item));
@@ -131,7 +131,7 @@ class Rewriter {
     }
   }
 
-  /// Says that the module has today's version, so that it is done.
+  /// Declares the current version for the module, so that no other round rewrites it.
   void say_version(Part& part) {
     SnapshotBuilder builder;
     builder.begin(NodeKind::module, "", false, "", part.outdated->type->version);
@@ -149,7 +149,7 @@ class Rewriter {
                                                                                       : nullptr;
   }
 
-  /// Calls `visit(item, rest)` for each tensor and value that is at or below `path`; `rest` begins with a dot.
+  /// Calls `visit(item, rest)` for each tensor and value at or below `path`; `rest` begins with a dot.
   template <class Visit>
   void contents(std::string_view path, Visit visit) const {
     const auto leaf = [&](const Item& item, std::string_view rest) {
@@ -159,7 +159,7 @@ class Rewriter {
     index_.below(path, leaf);
   }
 
-  /// Where a hook has left what was at `path` in the file, if it has left it together and as it was.
+  /// Returns the path to which a hook has moved the tensors of `path` in the file, if they are together and unchanged.
   std::optional<std::string> left(const Part& part, std::string_view path) const {
     std::optional<std::string> head;
     bool together = true;
@@ -175,14 +175,14 @@ class Rewriter {
     return together ? head : std::nullopt;
   }
 
-  /// Where what was at `path` in the file is now.
+  /// Returns the new path of the contents of `path` in the file.
   std::optional<std::string> now(std::string_view path) const {
     const std::size_t k = part_of(path);
     if (k == none || path == parts_[k].outdated->place) return std::string(path);
     return left(parts_[k], path);
   }
 
-  /// A name in a part for something outside of it: the hook was shown the thing itself.
+  /// Restores an alias in a part of a target outside: the hook received the target itself.
   void tie_inside(Part& part, const Item& alias) {
     if (!part.tied.insert(*alias.target).second) return;
     const auto here = left(part, *alias.target);
@@ -202,14 +202,14 @@ class Rewriter {
     find_leaves(part);
   }
 
-  /// A name outside for something in a part.
+  /// Adds an alias outside of a target in a part.
   void add_outside(const Item& alias, std::vector<Item>& out) {
     if (const auto target = now(*alias.target)) {
       out.push_back(alias);
       out.back().target = *target;
       return;
     }
-    // The hook has made something else of it: the name keeps what the file has.
+    // The hook has changed the target: the alias gets the contents from the file.
     const Part& part = parts_[part_of(*alias.target)];
     contents(*alias.target, [&](const Item& item, std::string_view rest) {
       const std::string path = alias.path + std::string(rest);
@@ -240,7 +240,7 @@ class Rewriter {
         result.list.push_back(std::move(item));
       }
     }
-    for (std::size_t k = 0; k < parts_.size(); ++k) place(k);  // those that had no items
+    for (std::size_t k = 0; k < parts_.size(); ++k) place(k);  // parts without items
     std::move(outside.begin(), outside.end(), std::back_inserter(result.list));
     result.keep(all_);
     result.metadata = std::move(all_.metadata);
@@ -251,7 +251,7 @@ class Rewriter {
   ItemIndex index_;
   std::vector<Part> parts_;
   std::map<std::string, std::size_t, std::less<>> part_at_;
-  std::map<std::string, std::string> owners_;  // of tensors whose names outside are all that is left of them
+  std::map<std::string, std::string> owners_;  // new owners of tensors that keep only their names outside
 };
 
 }  // namespace

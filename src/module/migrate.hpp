@@ -1,4 +1,4 @@
-// Modules of older versions, whose part of a file their class's hook rewrites before it is loaded.
+// Modules of older versions: their class's hook rewrites their part of a file before the load.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@ namespace detail {
 /// A module whose class has a hook and a later version than the file.
 struct Outdated {
   std::string place;  // its path in the file
-  std::string path;   // and in the module
+  std::string path;   // its path in the module
   const TypeInfo* type;
-  std::uint32_t version;  // in the file
+  std::uint32_t version;  // the file's version
 };
 
-/// The snapshot with what the hooks make of these modules, flat. Ties between them and the rest stay where the hook
-/// leaves the tied tensors as they are. Errors: what a hook returns or throws, with the module's path; as
-/// Items::build().
+/// Returns the flat snapshot with these modules rewritten by their hooks. Ties between them and the rest stay if the
+/// hook leaves the tied tensors unchanged. Errors: those that a hook returns or throws, with the module's path; those
+/// of Items::build().
 Result<Snapshot> rewritten(const Snapshot& snapshot, const std::vector<Outdated>& outdated);
 
 }  // namespace detail

@@ -9,7 +9,7 @@ inline namespace v0 {
 
 namespace {
 
-/// Without values, as it comes back from a file: a flat Snapshot, with ids, annotations and ties.
+/// Returns the state without values, in the form that a file gives: a flat Snapshot, with ids, annotations and ties.
 Snapshot tensors_of(const Snapshot& from) {
   const auto is_value = [](const Node& node) { return node.kind == NodeKind::value; };
   if (std::none_of(from.nodes().begin(), from.nodes().end(), is_value)) return from;
@@ -19,10 +19,10 @@ Snapshot tensors_of(const Snapshot& from) {
     return is_value(node.kind == NodeKind::alias ? item.from->nodes[node.index] : node);
   });
   auto built = items.build();
-  return built ? *std::move(built) : from;  // two tensors of one path: a save of it says so
+  return built ? *std::move(built) : from;  // two tensors of one path: saving it returns the error
 }
 
-/// The paths of all values at or below a node of that path, under each name that they have.
+/// Collects the paths of all values at or below the node with path `path`, under each of their names.
 void add_values(const Snapshot& live, std::uint32_t node, const std::string& path, std::vector<std::string>& paths) {
   const auto nodes = live.nodes();
   if (nodes[node].kind == NodeKind::alias) return add_values(live, nodes[node].index, path, paths);

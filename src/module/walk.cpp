@@ -53,7 +53,7 @@ Value value_of(const PlainValue& plain) {
 class Builder {
  public:
   Errc begin(NodeKind kind, const Step& at, const TypeInfo& type, bool conditional) {
-    // The names of containers' types are the compiler's, not the user's: only modules have one.
+    // Only modules have a name: those of containers' types come from the compiler, not from the user.
     const bool module = kind == NodeKind::module;
     const std::uint32_t node =
         to.begin(kind, at.name, conditional, module ? type.name : std::string_view(), module ? type.version : 0);
@@ -103,7 +103,7 @@ class Builder {
   bool consumable = true;       // every leaf bound so far may be moved out of its store
 
  private:
-  // A record's leaf stands for a leaf of another snapshot: the same provider, kept alive by that snapshot.
+  // A record's leaf refers to a leaf of another snapshot: an equal provider, kept alive by that snapshot.
   Errc bound(const NodeName& name, const TensorOps& ops, void* object, bool conditional) {
     std::uint32_t number = 0;
     const std::shared_ptr<const SnapshotData>& from = *ops.bound(object, number);
@@ -137,10 +137,10 @@ class Builder {
   }
 
   Shape shape_;
-  std::unordered_set<const TypeInfo*> shown_;  // whose constants are noted
+  std::unordered_set<const TypeInfo*> shown_;  // classes whose constants have been added
   const TypeInfo* last_shown_ = nullptr;       // equal layers follow each other
   std::shared_ptr<const SnapshotData> last_store_;
-  std::unordered_set<const SnapshotData*> stores_;  // that are kept
+  std::unordered_set<const SnapshotData*> stores_;  // those already kept alive
 };
 
 Error walk_error(Errc code, Builder& builder) {
@@ -186,7 +186,7 @@ Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::
   return guarded([&]() -> Result<Snapshot> {
     Counter counter;
     Builder builder;
-    // A cycle or too deep a nesting shows in the second walk, with its path.
+    // The second walk reports a cycle or too deep a nesting, with its path.
     if (Walk<Counter>(counter).run(type, object) == Errc::none) {
       builder.to.reserve(counter.nodes, counter.leaves, counter.extents);
     }

@@ -61,7 +61,7 @@ class Walk : public WalkOver<Walk<Visitor>, Visitor> {
     type.container->each(object, &entries, [](void* context, std::string_view key, void* element) {
       static_cast<std::vector<Entry>*>(context)->emplace_back(key, element);
     });
-    // Unordered maps: bytes must depend on the content alone.
+    // Unordered maps: the bytes must depend only on the content.
     if (!std::is_sorted(entries.begin(), entries.end())) std::sort(entries.begin(), entries.end());
     for (const auto& [key, element] : entries) {
       const Step step{&at, NodeName(key)};
@@ -76,7 +76,7 @@ class Walk : public WalkOver<Walk<Visitor>, Visitor> {
     const auto [found, fresh] = seen_.try_emplace(Key{pointee, type.element}, Seen{visitor_.mark(), true});
     if (!fresh) {
       if (found->second.open) {
-        static_cast<void>(visitor_.none(at, conditional));  // the path of the error
+        static_cast<void>(visitor_.none(at, conditional));  // sets the path of the error
         return Errc::cycle;
       }
       return visitor_.alias(at, found->second.mark, conditional);

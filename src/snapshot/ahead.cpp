@@ -13,10 +13,10 @@ inline namespace v0 {
 namespace detail {
 namespace {
 
-// Starting a thread takes the time of converting a small part of this.
+// Minimum size of a leaf for a second thread: starting one takes as long as converting a small part of this.
 constexpr std::uint64_t least = std::uint64_t{4} << 20;
 
-/// A few pieces between two threads. The maker's side is a PieceSink.
+/// A few pieces between two threads. The maker uses it as a PieceSink.
 class Ring final : public PieceSink {
  public:
   explicit Ring(Hasher* hasher) : hasher_(hasher) {
@@ -52,7 +52,7 @@ class Ring final : public PieceSink {
 
   // ---- the taker
 
-  /// Passes all pieces on. The first error of either side.
+  /// Passes all pieces to `sink`. Returns the first error of either side.
   Status pass_on(PieceSink& sink) {
     for (;;) {
       {
@@ -91,7 +91,7 @@ class Ring final : public PieceSink {
 }  // namespace
 
 bool worth_ahead(const LeafView& leaf, const Workers& workers) noexcept {
-  // An executor may run its parts one after the other: nothing may wait for another part.
+  // An executor may run its parts one after the other: no part may wait for another.
   return workers.threads > 1 && workers.executor == nullptr && leaf.byte_size() >= least &&
          leaf.provider().ops->stream != nullptr;
 }

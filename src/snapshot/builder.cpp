@@ -34,7 +34,7 @@ std::uint32_t SnapshotBuilder::begin(NodeKind kind, Name name, bool conditional,
                                      std::uint32_t version) {
   std::uint32_t index = no_index;
   if (!type.empty() || version != 0) {
-    // Types of one name come in runs (the elements of a list), so looking at the last one saves nearly every search.
+    // Equal types come in runs (the elements of a list), so comparing with the last one saves nearly every search.
     const auto same = [&](const detail::TypeData& t) { return t.version == version && t.name == type; };
     if (last_type_ < data_->types.size() && same(data_->types[last_type_])) {
       index = last_type_;
@@ -95,7 +95,7 @@ void SnapshotBuilder::annotate(std::string key, Value value) {
   if (data_->leaves.empty()) return;
   detail::LeafExtra& extra = last_extra(*data_);
   if (!extra.annotations) extra.annotations = std::make_unique<Annotations>();
-  // Const for those who read the Snapshot only; a copy for each key would make the time quadratic.
+  // Const only for readers of the Snapshot. A copy for each key would make the time quadratic.
   const_cast<Annotations&>(*extra.annotations).insert_or_assign(std::move(key), std::move(value));
 }
 

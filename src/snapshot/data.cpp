@@ -36,7 +36,7 @@ std::uint32_t TypeIndex::find_or_add(std::vector<TypeData>& types, std::string_v
     slots_.assign(std::bit_ceil(4 * types.size() + 8), no_index);
     known_ = 0;
   }
-  // Readers with a table of types put them there themselves. Of equal ones the first is meant.
+  // Readers with a table of types fill `types` themselves. Among equal types, the first is used.
   for (; known_ < types.size(); ++known_) {
     std::uint32_t& slot = slots_[slot_of(types[known_].name, types[known_].version)];
     if (slot == no_index) slot = static_cast<std::uint32_t>(known_);
@@ -72,7 +72,7 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   for (const LeafExtra& extra : from.extras) {
     data->extras.push_back({extra.id, extra.annotations ? std::make_unique<Annotations>(*extra.annotations) : nullptr});
   }
-  data->keepers.push_back(base.data());  // names and providers live there
+  data->keepers.push_back(base.data());  // owns names and providers
   return data;
 }
 

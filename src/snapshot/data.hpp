@@ -1,4 +1,4 @@
-// The arrays of a Snapshot, and what appends to them.
+// The arrays of a Snapshot, and the functions that append to them.
 #pragma once
 
 #include <algorithm>
@@ -44,14 +44,14 @@ struct TypeData {
 /// Finds types by name and version: a hash table of their numbers.
 class STELE_EXPORT TypeIndex {
  public:
-  /// The number of that type, which is added where it is not there yet.
+  /// Returns the number of the type. Adds the type if it is not in `types` yet.
   std::uint32_t find_or_add(std::vector<TypeData>& types, std::string_view name, std::uint32_t version);
-  /// Slots that were looked at so far: tests tell by it that the time is linear.
+  /// Returns the number of slots visited so far. Tests check with it that the time is linear.
   std::uint64_t steps() const noexcept { return steps_; }
 
  private:
-  std::vector<std::uint32_t> slots_;  // no_index: empty; a power of two of them, at most half full
-  std::size_t known_ = 0;             // of the types
+  std::vector<std::uint32_t> slots_;  // no_index: empty. Their number is a power of two; at most half are full
+  std::size_t known_ = 0;             // number of types in the table
   std::uint64_t steps_ = 0;
 };
 
@@ -61,7 +61,7 @@ struct ConstantField {
   std::string_view name;
 };
 
-/// Names that have no other home live here; addresses stay.
+/// Owns names that have no other owner. Their addresses do not change.
 class STELE_EXPORT NamePool {
  public:
   std::string_view add(std::string_view name);
@@ -72,7 +72,7 @@ class STELE_EXPORT NamePool {
 };
 
 /// One block for the large arrays of a snapshot: page faults of fresh memory would cost more than filling it, and a
-/// block of 2 MiB can be one huge page. What does not fit goes to the heap.
+/// block of 2 MiB can be one huge page. Allocations that do not fit go to the heap.
 class Arena final : public std::pmr::memory_resource {
  public:
   void reserve(std::size_t size) {
@@ -106,25 +106,25 @@ struct SnapshotData {
   std::pmr::vector<Extent> extents{&arena};
   std::vector<Value> values;
   std::vector<TypeData> types;
-  TypeIndex type_index;  // while it is built
+  TypeIndex type_index;  // used during the build
   NamePool names;
-  std::vector<std::uint32_t> by_path;  // flat only, where it is known: all nodes but the root in the order of names
+  std::vector<std::uint32_t> by_path;  // flat only, if known: all nodes except the root, in the order of names
   std::map<std::string, std::string> metadata;
-  std::vector<std::shared_ptr<const void>> keepers;  // what the providers and names point into
+  std::vector<std::shared_ptr<const void>> keepers;  // own the memory that providers and names point into
   bool flat = false;                                 // node names are whole paths
-  bool guessed = false;                              // nested by nest(): kinds and empty containers are not known
-  bool guessed_maps = false;                         // where a member is absent, a map may be a module, too
+  bool guessed = false;                              // nested by nest(): kinds and empty containers are unknown
+  bool guessed_maps = false;                         // if a member is absent, a map may also be a module
   bool consumable = false;                           // the tensors may be moved out (into_record)
-  const TypeInfo* type = nullptr;                    // of the module that it shows
-  std::vector<ConstantField> constants;              // of a live module: those of each class, at its first place
-  std::map<std::string, std::string> origin;         // what a format says of a file, to write it again alike
+  const TypeInfo* type = nullptr;                    // type of the module that the snapshot shows
+  std::vector<ConstantField> constants;              // of a module in memory: those of each class, at its first place
+  std::map<std::string, std::string> origin;         // a file's properties that its format needs to write an equal file
   bool in_order = false;                             // leaves are read one after the other, in the source's order
-  // Bytes of tensors that the files can hold, where that is less certain than the leaves' ranges in a file: what is
-  // compressed or text. 0: as many as the leaves have. Bounds a load (src/base/limits.hpp).
+  // Bytes of tensors that the files can hold, if that is less certain than the leaves' ranges in a file: compressed
+  // data or text. 0: the sum of the leaves. Bounds a load (src/base/limits.hpp).
   std::uint64_t capacity = 0;
 };
 
-/// Appends a node below `parent`. Inline: the walk over a module does little else.
+/// Appends a node below `parent`. Inline, because it takes most of the time of the walk over a module.
 inline Node& push_node(SnapshotData& data, NodeKind kind, const SnapshotBuilder::Name& name, bool conditional,
                        std::uint32_t parent, std::uint32_t index) {
   const auto next = static_cast<std::uint32_t>(data.nodes.size() + 1);
@@ -142,7 +142,7 @@ inline void push_tensor(SnapshotData& data, const SnapshotBuilder::Name& name, b
   for (const Extent e : shape) data.extents.push_back(e);
 }
 
-/// A copy of the arrays for a transform; keeps the base alive.
+/// Returns a copy of the arrays for a transform. Keeps the base alive.
 std::unique_ptr<SnapshotData> derived_data(const Snapshot& base);
 
 }  // namespace detail

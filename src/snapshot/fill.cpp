@@ -19,18 +19,18 @@ inline namespace v0 {
 namespace detail {
 namespace {
 
-// Leaves up to this size are read together with their neighbours.
+// Maximum size of a leaf that is read together with its neighbours.
 constexpr std::uint64_t small = ReadContext::piece_size / 2;
-// Bytes between two leaves that are worth reading for nothing.
+// Maximum gap between two leaves that one read covers.
 constexpr std::uint64_t small_gap = 4096;
-// What a thread takes at a time, unless one leaf is larger.
+// Bytes of a thread's job, unless one leaf is larger.
 constexpr std::uint64_t job_bytes = std::uint64_t{1} << 20;
-// Less than this is done before another thread has started.
+// Fewer bytes are read before another thread has started.
 constexpr std::uint64_t least_for_threads = std::uint64_t{2} << 20;
 // A compressed leaf of this size keeps all threads busy.
 constexpr std::uint64_t large_computed = std::uint64_t{8} << 20;
 
-/// Puts pieces into memory, or nowhere.
+/// Copies pieces to memory, or drops them.
 class MemorySink final : public PieceSink {
  public:
   explicit MemorySink(std::byte* memory) : memory_(memory) {}
@@ -52,7 +52,7 @@ class MemorySink final : public PieceSink {
 
 bool lies_in_source(const LeafData& leaf) noexcept { return leaf.provider.ops->locate != nullptr; }
 
-/// What a tensor takes of a block.
+/// Returns the bytes that a tensor takes in a block.
 constexpr std::uint64_t in_block(std::uint64_t size) noexcept { return (size + 63) / 64 * 64; }
 
 // A bool is checked by converting it to itself.
@@ -60,12 +60,12 @@ bool converts(const LeafData& leaf, const Fill& fill) noexcept {
   return leaf.dtype != fill.to || fill.to == DType::boolean;
 }
 
-/// Bytes of a leaf at the dtype that it is converted to.
+/// Returns the bytes of a leaf at the dtype that it is converted to.
 std::uint64_t filled_bytes(const LeafData& leaf, const Fill& fill) noexcept {
   return leaf.dtype == fill.to ? leaf.bytes : leaf.bytes / element_size(leaf.dtype) * element_size(fill.to);
 }
 
-/// What is shared by the threads of one fill().
+/// The data that the threads of one fill() share.
 struct Task {
   const Snapshot& snapshot;
   std::span<const Fill> fills;
@@ -83,17 +83,17 @@ struct Task {
   }
 };
 
-/// Fills that one thread does at a time: `first` up to, but without, `last`.
+/// Fills that one thread does at a time, from `first` to before `last`.
 struct Job {
   std::size_t first, last;
 };
 
-/// One thread's part: what it needs for one leaf after the other.
+/// One thread's part: reads one leaf after the other.
 class Worker {
  public:
   Worker(Task& task, const Workers& workers) : task_(task), context_(workers) {}
 
-  /// False after an error, which is noted.
+  /// Returns false after an error, which it has recorded in the task.
   bool run(const Job& job) {
     std::size_t at = job.first;  // the leaf that an error is about
     auto status = guarded([&]() -> Status {
@@ -132,13 +132,13 @@ class Worker {
     return {};
   }
 
-  /// The leaf `at` and those behind it that lie close in the same source: one read for all.
+  /// Reads the leaf `at` and the following ones that are close in one source, with one read.
   Status read_together(std::size_t& at, std::size_t last) {
     const std::size_t first = at;
     ranges_.clear();
     std::uint64_t end = 0;
-    std::uint64_t before = 0;  // size of the one before
-    bool image = true;         // memory has the layout of the source: nothing need be copied
+    std::uint64_t before = 0;  // size of the previous leaf
+    bool image = true;         // memory has the layout of the source: no copy is needed
     for (std::size_t i = first; i < last; ++i) {
       const LeafData& leaf = leaf_of(i);
       const Fill& fill = task_.fills[i];
@@ -173,7 +173,7 @@ class Worker {
       if (!image) staging.emplace(context_);
       std::byte* to = image ? task_.fills[first].memory : staging->data();
       if (auto read = start.source->read_at(start.offset, {to, size}); !read) {
-        // One by one: the error is that of a leaf, not of those that happened to be read with it.
+        // Reads them one by one, so that the error is about the leaf at fault.
         if (ranges_.size() == 1) return read;
         for (const std::size_t end_of_run = first + ranges_.size(); at < end_of_run;) STELE_TRY(read_alone(at));
         return {};
@@ -191,7 +191,7 @@ class Worker {
     return go_on;
   }
 
-  /// Checks a leaf whose bytes are there, and puts them where they go.
+  /// Checks a leaf whose bytes have been read, and stores them in the fill's memory.
   Status take(std::size_t at, const SourceRange& range, const std::byte* from, bool in_place) {
     const Fill& fill = task_.fills[at];
     const LeafData& leaf = leaf_of(at);
@@ -222,10 +222,10 @@ class Worker {
   std::vector<SourceRange> ranges_;
 };
 
-/// How the fills are shared out.
+/// Distributes the fills.
 struct Jobs {
   std::vector<Job> shared;  // each by one of the threads
-  std::vector<Job> alone;   // one after the other: those that use the threads themselves, or all
+  std::vector<Job> alone;   // one after the other: leaves that use the threads themselves, or all
 
   Jobs(const Snapshot& snapshot, std::span<const Fill> fills, const Workers& workers) {
     const auto& leaves = snapshot.data()->leaves;
@@ -272,12 +272,12 @@ Status fill(const Snapshot& snapshot, std::span<const Fill> fills, const Convert
       parallel(workers, std::min<std::size_t>(workers.threads, jobs.shared.size()), [&](std::size_t) {
         Worker worker(task, {});
         for (std::size_t j = next++; j < jobs.shared.size(); j = next++) {
-          // Jobs begin in order, and those that have begun end: so the first error is the same whatever the threads.
+          // Jobs begin in order, and those that have begun end: so the first error does not depend on the threads.
           if (!worker.run(jobs.shared[j])) next = jobs.shared.size();
         }
       });
     }
-    // Those before the first error by now may have one that comes first.
+    // A job before the first error so far may have an earlier one.
     Worker worker(task, workers);
     for (const Job& job : jobs.alone) {
       if (task.error && job.first > out.failed) break;
@@ -319,12 +319,12 @@ Result<Report> verify_packed(const Snapshot& snapshot, const Source& source, con
   if (!source.is_folder()) STELE_TRY(source.read_at(0, std::span(bytes).first(n)));
   const std::string_view head(reinterpret_cast<const char*>(bytes), n);
   if (head.starts_with("\x1f\x8b\x08")) {
-    // RFC 1952: the CRC-32 is that of what was compressed.
+    // RFC 1952: the CRC-32 covers the uncompressed data.
     report.add(Report::What::unchecked, "gzip header", "time, flags, system: no load reads them");
     return report;
   }
-  // RFC 8878: a frame says whether it has a checksum; a skippable frame comes first in what was written with an index,
-  // whose frames all have one.
+  // RFC 8878: a frame's header declares whether it has a checksum. A file written with an index begins with a skippable
+  // frame, and all its frames have a checksum.
   constexpr std::byte has_checksum{0x04};
   const bool frame = head.starts_with("\x28\xb5\x2f\xfd") && (bytes[4] & has_checksum) != std::byte{0};
   const bool index = n == sizeof bytes && head.substr(1, 3) == "\x2a\x4d\x18";

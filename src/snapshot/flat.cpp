@@ -16,7 +16,7 @@ constexpr std::uint64_t flat_version = 1;
 
 constexpr std::string_view coded_prefix = "$str:";
 
-/// A path as JSON can hold it: "$str:" and base64 for one that is not UTF-8, or that itself begins so.
+/// Returns a path in the form that JSON can hold: "$str:" and base64 if it is not UTF-8, or itself begins with "$str:".
 std::string coded(std::string path) {
   if (json::valid_utf8(path) && !path.starts_with(coded_prefix)) return path;
   std::string text(coded_prefix);
@@ -25,8 +25,8 @@ std::string coded(std::string path) {
   return text;
 }
 
-/// The path that coded() was given. Files written before it was known have such names as they are: what coded() does
-/// not write is the path itself.
+/// Inverts coded(). Files written before coded() existed store such names unchanged: a string that coded() does not
+/// write is the path itself.
 std::string decoded(std::string_view text) {
   if (!text.starts_with(coded_prefix)) return std::string(text);
   const std::string_view rest = text.substr(coded_prefix.size());
@@ -35,7 +35,7 @@ std::string decoded(std::string_view text) {
   return base64 && coded(path) == text ? path : std::string(text);
 }
 
-/// Whether a container's being there shows in no name: nothing below it is a tensor, an alias or a value.
+/// Returns true if no name shows the container: nothing below it is a tensor, an alias or a value.
 bool shows_nowhere(const SnapshotData& data, std::uint32_t i) {
   for (std::uint32_t k = i + 1; k < data.nodes[i].end; ++k) {
     const NodeKind kind = data.nodes[k].kind;
@@ -51,8 +51,9 @@ bool must_be_said(const SnapshotData& data, std::uint32_t i) {
   if (!node.conditional || node.parent == no_index) return false;
   switch (node.kind) {
     case NodeKind::none: {
-      if (data.flat) return true;  // it is here because it was said
-      // An absent optional is known by its absence, except as an element: the others' numbers or keys would not tell.
+      if (data.flat) return true;  // the file declares it
+      // The absence of its name shows an absent optional, but not that of an element, whose siblings' names do not show
+      // it.
       const NodeKind in = data.nodes[node.parent].kind;
       return in == NodeKind::list || in == NodeKind::map || in == NodeKind::variant;
     }
@@ -136,7 +137,7 @@ Result<std::string> flat_extras(const Snapshot& snapshot,
     }
     return {};
   }));
-  // A reader makes nodes of `empty` first, so that what it opened is written in the same order again.
+  // A reader makes nodes of `empty` first, so that an opened file is written again in an equal order.
   for (const bool empty : {true, false}) {
     STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
       if (snapshot.version(node) != 0 && (i == 0 || must_be_said(data, i)) == empty) {
@@ -155,7 +156,7 @@ Result<std::string> flat_extras(const Snapshot& snapshot,
 
 namespace {
 
-/// Heap memory of a Value, about.
+/// Returns the approximate heap memory of a Value.
 std::uint64_t heap_of(const Value& value) {
   std::uint64_t bytes = 0;
   if (const auto* s = value.as_string()) bytes = s->size();
@@ -207,12 +208,12 @@ class ExtrasReader {
                std::vector<std::pair<std::string, std::string>>& aliases) {
     std::string scratch;
     std::string_view text;
-    // What one entry takes in the tables here and in the Snapshot, growth included.
+    // Memory of one entry in the tables here and in the Snapshot, growth included.
     STELE_TRY(spend(400 + 3 * path.size()));
     if (section == "values") {
       Value value;
       STELE_TRY(json::read_value(in_, value, static_cast<std::size_t>(memory_.left())));
-      // Files of before 0.1 may contain a value here and in the place that the format has for it.
+      // Files from before 0.1 may contain a value here and in the place that the format has for it.
       if (const std::uint32_t at = find_(path); at != no_index) {
         const Node& node = builder_.data().nodes[at];
         if (node.kind == NodeKind::value && builder_.data().values[node.index] == value) return {};
@@ -276,7 +277,7 @@ class ExtrasReader {
     in_.fail(Errc::malformed, "a kind of container");
   }
 
-  /// The number of the type of this version, which has no name here. (The builder's own search is linear.)
+  /// Returns the number of the type of this version, which has no name here. (The builder's own search is linear.)
   std::uint32_t type_of(std::uint32_t version) {
     auto& types = builder_.data().types;
     const auto [found, fresh] = types_.try_emplace(version, static_cast<std::uint32_t>(types.size()));
@@ -284,7 +285,7 @@ class ExtrasReader {
     return found->second;
   }
 
-  /// A node that stands for a container whose tensors have names of their own.
+  /// Returns a node that represents a container whose tensors have names of their own.
   std::uint32_t marker(const std::string& path, std::uint32_t version) {
     const auto [found, fresh] = markers_.try_emplace(path, no_index);
     if (fresh) {
@@ -305,7 +306,7 @@ class ExtrasReader {
         if (const auto said = seen_.find(target); said == seen_.end()) {
           node = marker(target, 0);
         } else if (node = said->second; node == no_index) {
-          // An alias of an alias could make a circle: the writer never says one.
+          // An alias of an alias could make a circle. The writer never writes one.
           return Error(Errc::malformed, "an alias of an alias or of nothing").path(path).found(target);
         }
       }

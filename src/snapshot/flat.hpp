@@ -1,6 +1,6 @@
-// Formats whose files are a flat list of named tensors keep what names cannot say (values, ties, empty containers,
-// class versions) as one JSON string among the metadata, under the key `stele`, only when there is something to say.
-// Shared by safetensors and formats like it; docs/formats/flat.md.
+// Formats whose files are a flat list of named tensors store the data that names cannot express (values, ties, empty
+// containers, class versions) as one JSON string in the metadata, under the key `stele`, only if there is such data.
+// Shared by safetensors and similar formats; docs/formats/flat.md.
 #pragma once
 
 #include <functional>
@@ -15,23 +15,24 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// Whether names alone would not say that this container or none is there.
+/// Returns true if names alone would not show this container or none.
 STELE_EXPORT bool must_be_said(const SnapshotData& data, std::uint32_t node);
 
-/// Nodes of a snapshot whose kinds are guessed that must be said, too: Nones and empty containers in what has no
-/// tensor, which may be an alternative of a variant, or a part of a value. By node; empty where nothing is guessed.
+/// Marks, by node, the nodes with guessed kinds that the file must list too: Nones and empty containers in a container
+/// without tensors, which may be an alternative of a variant, or a part of a value. Empty if no kind is guessed.
 STELE_EXPORT std::vector<bool> guessed_empties(const SnapshotData& data);
 
 inline constexpr std::string_view flat_key = "stele";
 
-/// The JSON text for the key, or an empty string where the names say all. Errors: limit (values nested too deep),
-/// duplicate (two tensors whose paths are equal). `elsewhere`: the values that the format has another place for.
+/// Returns the JSON text for the key, or an empty string if the names are sufficient. `elsewhere` returns true for
+/// values that the format stores elsewhere. Errors: limit (values nested too deep), duplicate (two tensors whose paths
+/// are equal).
 STELE_EXPORT Result<std::string> flat_extras(
     const Snapshot& snapshot, const std::function<bool(const std::string& path, const Value&)>& elsewhere = nullptr);
 
-/// Adds what such a text says to the builder of a flat snapshot, whose tensors have all been added. `find` gives a
-/// node by name: that of a tensor, or of a value that the format has another place for; else no_index. `memory` counts
-/// what is taken; the caller has admitted the text to it. Errors: malformed, duplicate, limit.
+/// Adds the contents of such a text to the builder of a flat snapshot, after all tensors. `find` returns the node of a
+/// name, if it is a tensor or a value that the format stores elsewhere, or else no_index. `memory` counts the memory
+/// taken; the caller has admitted the text to it. Errors: malformed, duplicate, limit.
 STELE_EXPORT Status add_flat_extras(std::string_view json, SnapshotBuilder& builder,
                                     const std::function<std::uint32_t(std::string_view)>& find, IndexBudget& memory);
 

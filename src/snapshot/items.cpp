@@ -11,7 +11,7 @@ namespace detail {
 
 namespace {
 
-/// Whether a node is one of the list: all but the containers that the names below them show.
+/// Returns true if a node is in the list: all except the containers that the names below them show.
 bool is_item(const SnapshotData& data, std::uint32_t i) {
   const Node& node = data.nodes[i];
   if (is_container(node.kind)) {
@@ -25,7 +25,7 @@ bool is_item(const SnapshotData& data, std::uint32_t i) {
 std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const Item& item) {
   const LeafView leaf = item.leaf();
   const bool conditional = item.from->nodes[item.node].conditional;
-  if (const auto& d = item.derived) {  // another tensor than the one that id and annotations belong to
+  if (const auto& d = item.derived) {  // id and annotations belong to the tensor that it replaces
     return to.tensor(name, d->dtype, d->shape.span(), d->bytes, d->provider, conditional);
   }
   const std::uint32_t node =
@@ -106,7 +106,7 @@ Result<Snapshot> Items::build() const {
     } else if (node.kind == NodeKind::value) {
       nodes[i] = to.value(name, item.from->values[node.index], node.conditional);
     } else if (node.kind == NodeKind::none) {
-      nodes[i] = to.none(name, true);  // it is in the list because it must be said
+      nodes[i] = to.none(name, true);  // it is in the list because no name shows it
     } else {
       const TypeData type = node.index != no_index ? item.from->types[node.index] : TypeData{};
       if (item.path.empty()) {
@@ -118,7 +118,7 @@ Result<Snapshot> Items::build() const {
       to.end();
     }
   }
-  // Behind what they stand for.
+  // After their targets.
   std::map<std::string_view, std::uint32_t> markers;
   for (const Item& item : list) {
     if (!item.target) continue;
@@ -151,7 +151,7 @@ class Renamer {
       STELE_TRY(add(item.path, item));
       if (out_.size() > max_names) return Error(Errc::limit, "more names than a file can mean").path(item.path);
     }
-    // The tensor that has gone is the first of its names that has not.
+    // If a tensor is removed, the first of its remaining names becomes the tensor.
     std::map<std::string_view, std::string> owners;
     for (const Tie& tie : ties_) {
       const Item& target = list_[tie.target];
@@ -172,7 +172,7 @@ class Renamer {
   }
 
  private:
-  /// An alias of a tensor or value, to be bound when all is known.
+  /// An alias of a tensor or value, whose target is set at the end.
   struct Tie {
     std::size_t item;    // in out_
     std::size_t target;  // in list_
@@ -184,7 +184,8 @@ class Renamer {
     return new_path_(path, &leaf);
   }
 
-  /// Where what is below `container` goes when it stands below `path`, if it goes to one place and nothing is lost.
+  /// Returns the new path of the members of `container` as seen at `path`, if they keep one common prefix and none is
+  /// removed.
   std::optional<std::string> together(std::string_view path, std::string_view container) const {
     std::optional<std::string> head;
     bool ok = true;
@@ -193,10 +194,10 @@ class Renamer {
       const Item* tensor = &item;
       if (item.target) {
         const auto target = index_.find(*item.target);
-        if (!target) return;  // goes by its own members
+        if (!target) return;  // its own members decide
         tensor = &list_[*target];
       }
-      // Below the root the rest has no dot.
+      // Below the root, `rest` has no dot.
       const std::string tail = container.empty() ? "." + std::string(rest) : std::string(rest);
       const std::string old = path.empty() ? tail.substr(1) : std::string(path) + tail;
       auto now = renamed(old, *tensor);
@@ -214,7 +215,7 @@ class Renamer {
     return head ? head : new_path_(path, nullptr);
   }
 
-  /// Adds `item` as it stands at `path` before renaming.
+  /// Adds `item`, which has the path `path` before renaming.
   Status add(const std::string& path, const Item& item, int depth = 0) {
     if (depth > max_depth_ || out_.size() > max_names) {
       return Error(Errc::limit, "aliases of aliased containers nest too deep").path(path);

@@ -1,4 +1,4 @@
-// A snapshot as a list of names: what everything that changes names works on.
+// A snapshot as a list of names, which every renaming works on.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// A tensor that a transform makes, in place of the one of the item's node.
+/// A tensor that a transform makes, instead of that of the item's node.
 struct DerivedLeaf {
   DType dtype;
   Shape shape;
@@ -33,17 +33,17 @@ struct Item {
   std::string path;
   const SnapshotData* from = nullptr;
   std::uint32_t node = 0;              // in `from`; not an alias
-  std::optional<std::string> target;   // an alias: the path that it stands for
+  std::optional<std::string> target;   // an alias: the path of its target
   std::optional<DerivedLeaf> derived;  // tensors only
 
   bool is_tensor() const { return !target && from->nodes[node].kind == NodeKind::tensor; }
   LeafView leaf() const { return {*from, from->nodes[node].index}; }
 };
 
-/// Adds the tensor of an item, with its id and annotations; gives its node.
+/// Adds the tensor of an item, with its id and annotations. Returns its node.
 std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const Item& item);
 
-/// The items of a snapshot in order, and what must live as long as they.
+/// The items of a snapshot in order, with the owners of their data.
 struct Items {
   std::vector<Item> list;
   std::vector<std::shared_ptr<const void>> keepers;
@@ -51,12 +51,12 @@ struct Items {
   std::map<std::string, std::string> metadata;
 
   explicit Items(const Snapshot& snapshot);
-  /// Keeps what the items of `other` point into.
+  /// Keeps alive the data that the items of `other` point into.
   void keep(const Items& other);
   Items() = default;
-  /// The flat snapshot. Errors: duplicate.
+  /// Returns the flat snapshot. Errors: duplicate.
   Result<Snapshot> build() const;
-  /// The item of that path that is a tensor; nullptr where there is none.
+  /// Returns the tensor with that path, or nullptr.
   Item* find_tensor(std::string_view path);
 };
 
@@ -68,7 +68,7 @@ class ItemIndex {
     const auto before = [&](std::size_t a, std::size_t b) { return list_[a].path < list_[b].path; };
     if (!std::is_sorted(order_.begin(), order_.end(), before)) std::sort(order_.begin(), order_.end(), before);
   }
-  /// The first two items of one path.
+  /// Returns the first two items with equal paths.
   std::optional<std::pair<std::size_t, std::size_t>> duplicate() const {
     const auto same = std::adjacent_find(order_.begin(), order_.end(),
                                          [&](std::size_t a, std::size_t b) { return list_[a].path == list_[b].path; });
@@ -79,7 +79,7 @@ class ItemIndex {
     const auto at = lower(path);
     return at != order_.end() && list_[*at].path == path ? std::optional(*at) : std::nullopt;
   }
-  /// Items below the path, with any below the root; `rest` begins with a dot, except there.
+  /// Visits the items below the path (all items below the root). `rest` begins with a dot, except below the root.
   template <class Visit>
   void below(std::string_view path, Visit visit) const {
     const std::string prefix = path.empty() ? std::string() : std::string(path) + '.';
@@ -98,11 +98,11 @@ class ItemIndex {
   std::vector<std::size_t> order_;
 };
 
-/// The new path of an item, or nothing where it goes.
+/// Returns the new path of an item, or nothing to remove it.
 using NewPath = std::function<std::optional<std::string>(std::string_view path, const LeafView* leaf)>;
 
-/// Gives every item a new path. Ties follow: what stands for a container is taken apart only where the new names do not
-/// continue one name, and the first name of a tensor that remains owns it. Errors: limit.
+/// Gives every item a new path. Ties follow: an alias of a container is split only if the new names have no common
+/// prefix, and the first remaining name of a tensor owns it. Errors: limit.
 Result<Items> renamed(Items items, const NewPath& new_path);
 
 }  // namespace detail

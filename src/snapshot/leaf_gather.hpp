@@ -14,17 +14,18 @@ class STELE_EXPORT LeafGather final : public Gather {
   /// Leaves are hashed by XXH3-64, or by `crc`.
   explicit LeafGather(Sink& sink, Crc32 crc = nullptr) : Gather(sink), hasher_(crc) {}
 
-  /// Writes a leaf's bytes and, where `hash` is given, hashes them. Errors: malformed, where the leaf gives another
-  /// number of bytes than byte_size().
+  /// Writes a leaf's bytes and, unless `hash` is null, hashes them. Errors: malformed, if the leaf gives another number
+  /// of bytes than byte_size().
   Status leaf(const LeafView& leaf, ReadContext& context, std::uint64_t* hash = nullptr);
-  /// Returns true if leaf() writes the leaf from where it is in a live module, without a look at the bytes.
+  /// Returns true if leaf() writes the leaf directly from a module in memory, without reading the bytes.
   static bool passes_by(const LeafView& leaf) noexcept;
 
  private:
   class LeafSink;
-  /// Bytes of a leaf below which copying costs the system less than one more piece.
+  /// Leaves with fewer bytes are copied: that costs the system less than one more piece.
   static constexpr std::size_t min_referred_bytes = 256;
-  /// Bytes of a live tensor that a second thread hashes while they are written: starting it takes a hundredth of that.
+  /// Bytes of a tensor in memory that a second thread hashes while they are written: starting it takes a hundredth of
+  /// that time.
   static constexpr std::size_t min_parallel_hash_bytes = std::size_t{4} << 20;
 
   Hasher hasher_;

@@ -7,7 +7,7 @@ inline namespace v0 {
 namespace detail {
 
 namespace {
-/// Between two questions; a multiple of every element's size.
+/// Bytes between two calls of the callback; a multiple of every element's size.
 constexpr std::size_t step = std::size_t{4} << 20;
 }  // namespace
 

@@ -106,7 +106,7 @@ std::uint32_t clashing_sibling(const SnapshotData& data, bool tensors_too) {
 
 namespace {
 
-/// The tensor of a node that is one or stands for one.
+/// Returns the tensor of a node or of an alias's target, or no_index.
 std::uint32_t tensor_of(const detail::SnapshotData& data, std::uint32_t i) {
   if (data.nodes[i].kind == NodeKind::alias) i = data.nodes[i].index;
   return data.nodes[i].kind == NodeKind::tensor ? data.nodes[i].index : no_index;
@@ -114,7 +114,7 @@ std::uint32_t tensor_of(const detail::SnapshotData& data, std::uint32_t i) {
 
 std::string_view name_of(const Node& node) { return {node.name, node.name_size}; }
 
-/// The tensor with exactly this name in a flat snapshot.
+/// Returns the tensor with exactly this name in a flat snapshot.
 std::uint32_t find_name(const detail::SnapshotData& data, std::string_view name) {
   if (!data.by_path.empty()) {
     const auto at = std::lower_bound(data.by_path.begin(), data.by_path.end(), name,
@@ -131,7 +131,7 @@ std::uint32_t find_name(const detail::SnapshotData& data, std::string_view name)
 std::uint32_t find_flat(const detail::SnapshotData& data, std::string_view path) {
   if (const std::uint32_t leaf = find_name(data, path); leaf != no_index) return leaf;
   for (const Node& node : data.nodes) {
-    // An alias of a container: its name, then one of those below the container.
+    // An alias of a container: its name, then a name from below the container.
     const std::string_view name = name_of(node);
     if (node.kind != NodeKind::alias || !path.starts_with(name) || path.substr(name.size(), 1) != ".") continue;
     const Node& target = data.nodes[node.index];
@@ -142,7 +142,7 @@ std::uint32_t find_flat(const detail::SnapshotData& data, std::string_view path)
   return no_index;
 }
 
-/// The child of a container with that segment of a path.
+/// Returns the child of a container with that segment of a path.
 std::uint32_t find_child(const detail::SnapshotData& data, std::uint32_t parent, std::string_view raw,
                          std::string_view plain) {
   const auto& nodes = data.nodes;
@@ -151,7 +151,7 @@ std::uint32_t find_child(const detail::SnapshotData& data, std::uint32_t parent,
   std::size_t number = 0;
   const bool numeric = detail::parse_index(raw, number);
   if (numeric && number < end && first < end && nodes[first].name == nullptr) {
-    // Elements of a list are mostly of one size: then this is the place.
+    // Elements of a list mostly have one size, which gives the place.
     const std::uint64_t there = first + number * std::uint64_t{nodes[first].end - first};
     if (there < end) {
       const Node& guess = nodes[static_cast<std::size_t>(there)];

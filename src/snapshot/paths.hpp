@@ -15,7 +15,7 @@ namespace detail {
 void append_node_segment(std::string& path, const Node& node);
 std::string node_path(const SnapshotData& data, std::uint32_t node);
 
-/// The paths of all nodes, asked for in the order of their numbers: each costs no more than its own segment.
+/// Computes the paths of all nodes, in the order of their numbers: each costs no more than its own segment.
 class STELE_EXPORT RunningPath {
  public:
   explicit RunningPath(const SnapshotData& data) : data_(data) {}
@@ -25,14 +25,14 @@ class STELE_EXPORT RunningPath {
  private:
   struct Open {
     std::uint32_t end;
-    std::size_t size;  // of its path
+    std::size_t size;  // length of its path
   };
   const SnapshotData& data_;
   std::string path_;
   std::vector<Open> open_;
 };
 
-/// The path of a constant, and what to say of it.
+/// Returns the path of a constant; `constant_text` is its text in messages.
 std::string constant_path(const SnapshotData& data, const ConstantField& field);
 inline constexpr std::string_view constant_text = "a constant of a plain aggregate: not recorded";
 
@@ -52,9 +52,8 @@ class STELE_EXPORT LeafPaths {
   std::vector<Place> places_;
 };
 
-/// A node whose name one of its siblings has too, or an element whose number is not above that of the one before;
-/// no_index where there is none. Where all siblings are tensors, and unless `tensors_too`, their paths are for others
-/// to compare.
+/// Returns a node whose name equals a sibling's, or an element whose number is not above its predecessor's, or
+/// no_index. Skips siblings that are all tensors, unless `tensors_too`: their paths are compared elsewhere.
 STELE_EXPORT std::uint32_t clashing_sibling(const SnapshotData& data, bool tensors_too = false);
 
 /// Adds the leaf's path to an error that has none.

@@ -37,7 +37,7 @@ std::string_view name(NodeKind kind) noexcept {
 
 Bytes ReadContext::acquire() {
   if (free_.empty()) {
-    free_.reserve(free_.capacity() + 1);  // so that all pieces can be given back without asking for memory
+    free_.reserve(free_.capacity() + 1);  // so that pieces can be returned without an allocation
     return Bytes(piece_size);
   }
   Bytes piece = std::move(free_.back());
@@ -47,7 +47,7 @@ Bytes ReadContext::acquire() {
 
 std::byte* ReadContext::memory(std::size_t block, std::size_t size) {
   Bytes& bytes = memory_.at(block);
-  if (bytes.size() < size) bytes = Bytes();  // the old one goes first
+  if (bytes.size() < size) bytes = Bytes();  // frees the old block first
   if (bytes.size() < size) bytes = Bytes(size);
   return bytes.data();
 }
@@ -69,7 +69,7 @@ Result<std::span<const std::byte>> ReadContext::window(const Source& source, std
     std::size_t ahead = std::max(size, static_cast<std::size_t>(std::min<std::uint64_t>(left, piece_size)));
     window_source_ = nullptr;
     if (auto read = source.read_at(offset, window_.span().first(ahead)); !read) {
-      // What comes after the leaf is not asked for, and may be what cannot be read.
+      // The bytes after the leaf are not requested, and may be unreadable.
       if (ahead == size) return std::move(read).error();
       ahead = size;
       STELE_TRY(source.read_at(offset, window_.span().first(ahead)));
@@ -126,7 +126,7 @@ Status LeafView::read(std::uint64_t offset, std::span<std::byte> out, ReadContex
         .expected("at most " + std::to_string(leaf.bytes) + " bytes")
         .found(std::to_string(offset) + " + " + std::to_string(out.size()));
   }
-  // Packed and unsized dtypes have no element size: their bytes are read as they are.
+  // Packed and unsized dtypes have no element size: their bytes are read unchanged.
   if (const unsigned size = element_size(leaf.dtype); size != 0 && (offset % size != 0 || out.size() % size != 0)) {
     return Error(Errc::invalid_argument, "a read that does not begin and end with an element")
         .path(path())

@@ -101,7 +101,7 @@ Place Tree::at_path(std::string path, std::uint32_t low, std::uint32_t high, std
     place = at_node(order_[at]);
     hint = ++at;
     if (place.alias != no_index && place.node != no_index) {
-      // A container that stands elsewhere: go on with its names.
+      // An alias of a container: continue with the container's names.
       const Node& target = node(place.node);
       if (target.kind != NodeKind::tensor && target.kind != NodeKind::value) {
         path.assign(target.name, target.name_size);
@@ -131,7 +131,7 @@ Place Tree::root() const {
 }
 
 namespace {
-// Siblings that are looked at one after the other, before a sorted table of all of them is worth its time.
+// Maximum number of siblings visited one after the other before a sorted table of all of them is built.
 constexpr int max_scanned = 16;
 }  // namespace
 
@@ -186,7 +186,7 @@ std::uint32_t Tree::find_sorted(std::uint32_t parent, const Segment& segment) co
 Place Tree::child(const Place& parent, std::string_view name, std::uint32_t& hint) const {
   if (!parent.exists) return {};
   if (!flat()) {
-    // nest() cannot tell a variant's or map's numbers from a list's.
+    // nest() cannot distinguish a variant's or map's numbers from a list's.
     std::size_t number = 0;
     const bool numeric = guessed() && parse_index(name, number);
     return nested_child(parent, hint, {name, numeric ? std::optional(number) : std::nullopt});
@@ -232,7 +232,7 @@ bool Tree::count(const Place& list, std::size_t& n, std::size_t& gap) const {
     }
     return true;
   }
-  // Each name below the list begins with an index; together they must be 0 … n-1.
+  // Each name below the list begins with an index; together the indices must be 0 … n-1.
   std::vector<bool> there;
   const std::size_t skip = list.node == 0 ? 0 : list.prefix.size() + 1;
   for (std::uint32_t i = list.low; i < list.high; ++i) {
@@ -277,7 +277,7 @@ void Tree::each(const Place& map, const std::function<void(std::string_view, con
     if (!first_segment(name.substr(skip), raw, key)) continue;  // reported as unused
     const std::string_view path = name.substr(0, skip + raw.size());
     if (path.size() != name.size()) {
-      // "a.x": the key a has been visited with its first such name, or with "a" itself, which may stand before "a-b".
+      // "a.x": the key a has been visited with its first such name, or with "a" itself, which may come before "a-b".
       const bool run = i > map.low && name_at(i - 1).substr(0, path.size() + 1) == name.substr(0, path.size() + 1);
       const std::uint32_t exact = lower_bound(path, map.low, i, 0);
       if (run || (exact < i && name_at(exact) == path)) continue;

@@ -1,4 +1,4 @@
-// A Snapshot seen as a tree of named places, whether its names are nested or whole paths. What the loader walks along.
+// A Snapshot as a tree of named places, with nested names or whole paths. The loader walks along it.
 #pragma once
 
 #include <cstdint>
@@ -16,12 +16,12 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// One place: a node, or in a flat snapshot also a run of names with a common beginning.
+/// One place: a node, or in a flat snapshot also a run of names with a common prefix.
 struct Place {
   bool exists = false;
-  std::uint32_t node = no_index;   // the node with exactly this path, aliases followed; no_index where there is none
+  std::uint32_t node = no_index;   // the node with exactly this path, or an alias's target; or no_index
   std::uint32_t alias = no_index;  // the alias that led here
-  // Flat only: the path, and the places in the sorted order of the names that continue it.
+  // Flat only: the path, and the range of names in sorted order that continue it.
   std::string prefix;
   std::uint32_t low = 0, high = 0;
 };
@@ -33,32 +33,33 @@ class Tree {
   Tree& operator=(const Tree&) = delete;
 
   Place root() const;
-  /// `hint` makes a walk in the file's order cheap: keep one per parent, starting at 0.
+  /// Returns a child. `hint` makes a walk in the file's order cheap: keep one per parent, starting at 0.
   Place child(const Place& parent, std::string_view name, std::uint32_t& hint) const;
   Place element(const Place& parent, std::size_t number, std::uint32_t& hint) const;
-  /// What is at a path from there.
+  /// Returns the place at a path relative to `from`.
   Place below(Place from, std::string_view path) const;
-  /// Number of elements of a list; nullopt when the numbers there are not 0 … n-1 (flat), `gap` is then the first
-  /// missing.
+  /// Counts the elements of a list in `n`. Returns false if their numbers are not 0 … n-1; `gap` is then the first
+  /// missing number.
   bool count(const Place& list, std::size_t& n, std::size_t& gap) const;
   /// Visits the children of a map with their keys, in the file's order.
   void each(const Place& map, const std::function<void(std::string_view key, const Place& place)>& visit) const;
 
   const Node& node(std::uint32_t i) const { return snapshot_.nodes()[i]; }
-  /// Absent: nothing there, or a none.
+  /// Returns true if there is nothing, or a none.
   bool absent(const Place& place) const {
     return !place.exists || (place.node != no_index && node(place.node).kind == NodeKind::none);
   }
   NodeKind kind(const Place& place) const { return place.node == no_index ? NodeKind::module : node(place.node).kind; }
   bool flat() const noexcept { return snapshot_.flat(); }
-  /// The names do not say what kind a container is, or that an empty one is there.
+  /// Returns true if the names show neither a container's kind nor an empty container.
   bool guessed() const noexcept;
   const Snapshot& snapshot() const noexcept { return snapshot_; }
-  /// Nodes that lookups in a nested snapshot have looked at so far: tests tell by it that the time is linear.
+  /// Returns the number of nodes that lookups in a nested snapshot have visited so far. Tests check with it that the
+  /// time is linear.
   std::uint64_t steps() const noexcept { return steps_; }
 
  private:
-  /// A segment that is looked up: a name, a number, or either.
+  /// A segment to look up: a name, a number, or either.
   struct Segment {
     std::optional<std::string_view> name;
     std::optional<std::size_t> number;
@@ -81,15 +82,16 @@ class Tree {
   Snapshot snapshot_;
   std::vector<std::uint32_t> sorted_;
   std::span<const std::uint32_t> order_;  // flat: nodes by name; the snapshot's or sorted_
-  // Nested: of containers in which something was looked up out of order. A Tree belongs to one load.
+  // Nested: for containers with lookups out of order. A Tree belongs to one load.
   mutable std::unordered_map<std::uint32_t, Children> children_;
   mutable std::uint64_t steps_ = 0;
 };
 
-/// The first segment of `path`, as escaped, and its plain text. False where the escapes are malformed.
+/// Splits off the first segment of `path`, with its escapes, and its plain text. Returns false if the escapes are
+/// malformed.
 bool first_segment(std::string_view path, std::string_view& raw, std::string& plain);
 
-/// Parses a list index as paths write it: decimal, no leading zeros.
+/// Parses a list index in the syntax of paths: decimal, no leading zeros.
 bool parse_index(std::string_view text, std::size_t& number);
 
 }  // namespace detail

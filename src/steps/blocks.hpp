@@ -1,4 +1,4 @@
-// Leaves that are put together out of order, block by block.
+// Leaves that are assembled out of order, block by block.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// What is put together out of order is put together in a block of this size, with one pass over the tensors that it
-/// comes from for each: large enough for nearly every tensor to need one pass, small beside a model.
+/// Size of the block in which data is assembled out of order. Each block takes one pass over the source tensors: large
+/// enough for nearly every tensor to need one pass, small compared to a model.
 inline constexpr std::size_t block_size = std::size_t{32} << 20;
 
-/// Passes on what `step` puts together block by block: `fill(step, first, block, context)`.
+/// Streams the output of `step.fill(first, block, context)`, block by block.
 template <class Step>
 Status stream_blocks(const void* at, std::uint64_t size, PieceSink& sink, ReadContext& context) {
   const Step& step = *static_cast<const Step*>(at);

@@ -1,4 +1,4 @@
-// Files are little-endian. On a big-endian machine the leaves of a Snapshot change their byte order on the way.
+// Files are little-endian. On a big-endian machine, the leaves of a Snapshot change their byte order as they are read.
 #include <algorithm>
 #include <cstring>
 
@@ -10,13 +10,13 @@ inline namespace v0 {
 namespace detail {
 namespace {
 
-/// From bytes to bytes, which may be the same; whole units.
+/// Copies whole units with their bytes reversed. `to` may be the memory of `from`.
 void swap_bytes(std::span<const std::byte> from, std::byte* to, std::size_t unit) {
   if (from.data() != to) std::memcpy(to, from.data(), from.size());
   for (std::size_t i = 0; i < from.size(); i += unit) std::reverse(to + i, to + i + unit);
 }
 
-/// Pieces are multiples of 64 bytes, or the last: no unit is torn.
+/// Pieces are multiples of 64 bytes, except the last: no unit is split.
 class SwappingSink final : public PieceSink {
  public:
   SwappingSink(std::size_t unit, PieceSink& next, ReadContext& context) : unit_(unit), next_(next), staging_(context) {}
@@ -40,7 +40,7 @@ class SwappingSink final : public PieceSink {
   std::uint64_t done_ = 0;
 };
 
-/// `at` is the base; a leaf's number is its number there.
+/// `at` is the base; `number` is that of the leaf there.
 LeafView base_leaf(const void* at, std::uint64_t number) {
   return {*static_cast<const SnapshotData*>(at), static_cast<std::uint32_t>(number)};
 }

@@ -10,10 +10,11 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// Each number's bytes in the opposite order; of the leaves that are `chosen`, where given.
+/// Returns the snapshot with each number's bytes in the opposite order, for the `chosen` leaves or, without it, for
+/// all.
 STELE_EXPORT Snapshot with_bytes_swapped(const Snapshot& snapshot, const std::vector<bool>* chosen = nullptr);
 
-/// From the machine's byte order to that of files, and back: leaves hold the machine's.
+/// Converts between the machine's byte order, which leaves have, and that of files, in both directions.
 inline Snapshot in_file_order(const Snapshot& snapshot) {
   return std::endian::native == std::endian::little ? snapshot : with_bytes_swapped(snapshot);
 }

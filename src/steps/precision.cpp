@@ -13,7 +13,7 @@ namespace detail {
 
 namespace {
 
-/// The step that all converted leaves refer to; a leaf's number is its number in the base.
+/// The step that all converted leaves refer to. A leaf's number is that of its base leaf.
 struct PrecisionStep {
   Snapshot base;
   std::vector<DType> to;  // of each leaf of the base

@@ -9,7 +9,7 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// Each leaf at its dtype of `to`, which a float or integer leaf converts to.
+/// Returns the snapshot with each leaf at its dtype of `to`, which a float or integer leaf converts to.
 STELE_EXPORT Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules);
 
 }  // namespace detail

@@ -8,7 +8,7 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// A snapshot that is metered as its leaves are streamed; both are borrowed.
+/// Returns a snapshot that counts its bytes as its leaves are streamed. Borrows both arguments.
 Snapshot with_progress(const Snapshot& snapshot, Meter& meter);
 
 }  // namespace detail

@@ -17,7 +17,7 @@ namespace {
 
 enum class Scheme : std::uint8_t { linear, zero_point, logarithmic };
 
-/// What the integers of a tensor stand for; as the annotation says it.
+/// The meaning of a tensor's integers, with the annotation's fields.
 struct Coding {
   Scheme scheme = Scheme::linear;
   unsigned bits = 8;
@@ -29,7 +29,7 @@ struct Coding {
   double steps = 255;  // linear
   double shift = 0;    // linear
 
-  /// What follows from the bits.
+  /// Computes the members that the bits determine.
   void finish() {
     steps = std::ldexp(1.0, static_cast<int>(bits)) - (sign && symmetric ? 2.0 : 1.0);
     shift = sign ? std::ldexp(1.0, static_cast<int>(bits) - 1) - (symmetric ? 1.0 : 0.0) : 0.0;
@@ -44,7 +44,7 @@ struct Coding {
       case Scheme::logarithmic:
         break;
     }
-    // A sign takes the top bit, which two's complement may have made q negative by.
+    // A sign takes the top bit, which may make q negative in two's complement.
     const double codes = std::ldexp(1.0, static_cast<int>(sign ? bits - 1 : bits));
     const bool negative = sign && (q < 0 || q >= codes);
     const double code = !negative ? q : q < 0 ? q + codes : q - codes;
@@ -95,7 +95,7 @@ std::optional<Coding> coding_of(const Value& note) {
   return coding;
 }
 
-/// Numbers in between: in the cache, on the stack.
+// Number of intermediate doubles: they fit in the cache and on the stack.
 constexpr std::size_t batch = 1024;
 
 /// Calls `visit` with the elements as doubles, batch by batch.
@@ -115,7 +115,7 @@ Status each_batch(DType dtype, std::span<const std::byte> bytes, std::uint64_t f
   return {};
 }
 
-/// The step that all quantized, or all dequantized leaves refer to; a leaf's number is its number in the base.
+/// The step that all quantized, or all dequantized leaves refer to. A leaf's number is that of its base leaf.
 struct Step {
   Snapshot base;
   bool encodes;
@@ -207,7 +207,7 @@ class EachPiece final : public PieceSink {
   F function_;
 };
 
-/// The range of the leaf's numbers, all of them finite.
+/// Finds the range of the leaf's numbers, all of which must be finite.
 Status find_range(const LeafView& leaf, ReadContext& context, Coding& coding) {
   coding.low = std::numeric_limits<double>::infinity();
   coding.high = -coding.low;
@@ -227,7 +227,7 @@ Status find_range(const LeafView& leaf, ReadContext& context, Coding& coding) {
     return {};
   });
   STELE_TRY(detail::with_path(leaf.stream(sink, context), leaf));
-  // Files hold both as f32: rounded outwards, so that no number lies beyond.
+  // Files store both as f32: rounded outwards, so that the range contains every number.
   const auto outwards = [](double x, float far) {
     const auto f = static_cast<float>(x);
     return static_cast<double>(
@@ -277,7 +277,7 @@ bool any_matches(const std::vector<std::string>& patterns, const LeafView& leaf)
   return std::any_of(patterns.begin(), patterns.end(), [&](const std::string& p) { return matches(p, path); });
 }
 
-/// The snapshot whose chosen leaves have dtype `to`, coded; `note` gives their annotation, null for none.
+/// Returns the snapshot with the chosen leaves coded at dtype `to`. `note` returns their annotation, or null for none.
 template <class Note>
 Snapshot coded(const Snapshot& snapshot, std::shared_ptr<const Step> step, const std::vector<bool>& chosen, DType to,
                Note note) {

@@ -20,8 +20,8 @@ struct Transposed {
   std::vector<std::uint64_t> strides;  // in the result, of each axis of the base, in elements
   std::size_t size;                    // of an element
 
-  /// Puts elements [first, first + elements) of the base where they belong, as far as that is in `out`, which begins
-  /// at byte `from` of the result.
+  /// Copies elements [first, first + elements) of the base to their places in `out`, which begins at byte `from` of the
+  /// result. Skips elements outside `out`.
   template <std::size_t Size>
   void scatter(const std::byte* in, std::uint64_t first, std::uint64_t elements, std::uint64_t from,
                std::span<std::byte> out) const {
@@ -31,7 +31,7 @@ struct Transposed {
     const std::uint64_t low = from / Size;
     const std::uint64_t count = out.size() / Size;
     for (std::uint64_t done = 0; done < elements;) {
-      // One row of the base, or what is there of it.
+      // One row of the base, or the part of it in `in`.
       std::uint64_t left = (first + done) / row;
       const std::uint64_t column = (first + done) % row;
       std::uint64_t to = column * stride;

@@ -13,14 +13,14 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// Permutes the axes of tensors: `axes_of` gives nothing for one that stays, else which axis of it each axis of the
-/// result is; an empty list: the other way round. It is called for each leaf in turn. Errors: invalid_argument (no
-/// permutation), unsupported (packed elements).
+/// Permutes the axes of tensors. `axes_of` is called for each leaf in turn. It returns nothing for a tensor that stays
+/// unchanged, else the tensor's axis for each axis of the result; an empty list reverses the axes. Errors:
+/// invalid_argument (no permutation), unsupported (packed elements).
 STELE_EXPORT Result<Snapshot> transpose_where(
     const Snapshot& snapshot,
     const std::function<std::optional<std::vector<std::size_t>>(const LeafView& leaf)>& axes_of);
 
-/// Tensors of these elements cannot be taken apart.
+/// Returns the error for a tensor of packed elements, which cannot be separated.
 STELE_EXPORT Error packed(std::string_view path, DType dtype);
 
 }  // namespace detail

@@ -12,14 +12,14 @@ inline namespace v0 {
 namespace detail {
 namespace {
 
-/// A snapshot without ties: what an alias stands for is in its place.
+/// Builds a snapshot without ties: replaces each alias by its target.
 class Untying {
  public:
   explicit Untying(const Snapshot& from) : from_(from), nodes_(from.nodes()) {}
 
-  /// Names that were looked at.
+  /// Returns the number of names visited.
   std::uint64_t steps() const noexcept { return steps_; }
-  /// The nodes of the tensors under their names, in order.
+  /// Returns the nodes of the tensors under their names, in order.
   const std::vector<std::uint32_t>& tensors() const noexcept { return tensors_; }
 
   Result<Snapshot> run() {
@@ -46,7 +46,7 @@ class Untying {
     return Error(Errc::limit, "more names than a module has: aliases of aliased containers").path(from_.path(i));
   }
 
-  /// Adds node `what` with the name of node `i`.
+  /// Adds node `what` under the name of node `i`.
   Status nested(std::uint32_t i, std::uint32_t what, int depth) {
     STELE_TRY(one_more(i, depth));
     const Node& node = nodes_[what];
@@ -67,7 +67,7 @@ class Untying {
     const std::string_view name(node.name, node.name_size);
     const Node& meant = node.kind == NodeKind::alias ? nodes_[node.index] : node;
     if (leaf(meant, name, node.conditional) || node.kind != NodeKind::alias) return {};
-    // A container that stands elsewhere: all names that continue its own, in the file's order.
+    // An alias of a container: all names that continue the container's, in the file's order.
     const std::string target = from_.path(node.index) + '.';
     if (by_name_.empty()) order_names();
     const auto begin = std::lower_bound(by_name_.begin(), by_name_.end(), std::string_view(target),
@@ -94,7 +94,7 @@ class Untying {
     for (std::uint32_t& k : by_name_) ++k;
   }
 
-  /// False: a container.
+  /// Adds a leaf. Returns false for a container.
   bool leaf(const Node& node, Name name, bool conditional) {
     if (node.kind == NodeKind::none) return builder_.none(name, conditional), true;
     if (node.kind == NodeKind::value) return builder_.value(name, from_.value(node), conditional), true;
@@ -113,7 +113,7 @@ class Untying {
   SnapshotBuilder builder_;
   std::vector<std::uint32_t> tensors_;
   std::size_t count_ = 0;
-  std::vector<std::uint32_t> by_name_;  // flat: the nodes in the order of their names, once they are asked for
+  std::vector<std::uint32_t> by_name_;  // flat: the nodes in the order of their names, filled on first use
   std::uint64_t steps_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Ties written out, for formats that have none.
+// Expands ties, for formats that have none.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// Returns the snapshot without ties: what an alias stands for takes its place. Errors: limit (more than
-/// max_names names). `steps` receives the number of names that were looked at beside the nodes themselves.
+/// Returns the snapshot without ties: each alias is replaced by its target. Errors: limit (more than max_names names).
+/// `steps` receives the number of names visited in addition to the nodes themselves.
 STELE_EXPORT Result<Snapshot> untied(const Snapshot& snapshot, std::uint64_t* steps = nullptr);
 
-/// Visits each tensor under each of its names, in order. Errors: limit (more than max_names names), what `visit`
-/// returns.
+/// Visits each tensor under each of its names, in order. Errors: limit (more than max_names names), and those of
+/// `visit`.
 STELE_EXPORT Status each_tensor_name(const Snapshot& snapshot,
                                      const std::function<Status(const std::string& path, const Node& tensor)>& visit);
 

@@ -33,21 +33,21 @@ namespace os {
 
 namespace {
 
-// Pieces in one writev; Linux takes no more.
+// Maximum number of pieces in one writev on Linux.
 constexpr std::size_t max_pieces = 1024;
-// Links that one path may lead through; the kernel's own number.
+// Maximum number of links in a path, equal to the kernel's.
 constexpr int max_links = 40;
-// Times that a path within a folder is looked up while others rename what lies on it; then the system gives up
-// (EAGAIN).
+// Maximum number of lookups of a path within a folder: the system returns EAGAIN while other processes rename parts of
+// the path.
 constexpr int max_resolutions = 100;
 // Bytes between two requests to write out. Small enough to keep the disk busy from the start, large enough to be cheap.
 constexpr std::uint64_t write_behind_step = std::uint64_t{8} << 20;
-// Below this, looking for room while writing costs less than another call.
+// Minimum size to preallocate: for smaller files, allocation while writing costs less than another call.
 constexpr std::uint64_t least_reserved = std::uint64_t{1} << 20;
-// The largest access list that is kept: far above what file systems store (ext4: one block).
+// Maximum size of an access list that is kept: far above the limits of file systems (ext4: one block).
 constexpr std::size_t max_access_list = std::size_t{64} << 10;
 
-/// The error of a call that failed with errno.
+/// Returns the error of a call that failed with errno.
 Error failed(const char* what, const std::string& name, int code = errno) {
   const Errc errc = code == ENOENT || code == ENOTDIR ? Errc::not_found
                     : code == ENOMEM                  ? Errc::out_of_memory
@@ -55,8 +55,8 @@ Error failed(const char* what, const std::string& name, int code = errno) {
   return Error(errc, std::string(what) + ": " + std::generic_category().message(code)).file(name);
 }
 
-/// Calls until a signal no longer interrupts. Every call to a file system: where it lies behind a network or another
-/// process (NFS, FUSE), each may be interrupted, whatever its manual says.
+/// Repeats a call while signals interrupt it. Used for every call to a file system: on a network or in another process
+/// (NFS, FUSE), each may be interrupted, even if its manual does not mention it.
 template <class Call>
 auto retry(Call&& call) -> decltype(call()) {
   for (;;) {
@@ -65,13 +65,13 @@ auto retry(Call&& call) -> decltype(call()) {
   }
 }
 
-/// The system would cut the path at a zero byte and use another file.
+/// Refuses a path with a zero byte: the system would cut the path there and use another file.
 Status check_path(const Path& path) {
   if (path.text.find('\0') == std::string::npos) return {};
   return Error(Errc::invalid_argument, "a path with a zero byte in it").file(path.name);
 }
 
-/// What the path is looked up from.
+/// Returns the descriptor of the folder that the path is looked up from.
 int start_of(const Path& path) noexcept { return path.from != nullptr ? path.from->file.handle() : AT_FDCWD; }
 
 Kind kind_of(mode_t mode) noexcept {
@@ -82,7 +82,7 @@ Info info_of(const struct stat& status) noexcept {
   return {kind_of(status.st_mode), static_cast<std::uint64_t>(status.st_size), {status.st_dev, status.st_ino}};
 }
 
-/// As openat() on a system without openat2(): each part of the path is opened by itself, and no link is followed.
+/// Replaces openat2() on systems without it: opens each part of the path separately, and follows no link.
 int open_by_parts(int folder, std::string_view path, int flags) {
   File above;
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
@@ -98,7 +98,7 @@ int open_by_parts(int folder, std::string_view path, int flags) {
   return retry([&] { return ::openat(folder, std::string(path).c_str(), flags | O_NOFOLLOW); });
 }
 
-/// Opens `path`; from an open folder, only what lies in that folder.
+/// Opens `path`; from an open folder, only if the target is in that folder.
 int open_path(const Path& path, int flags) {
   if (path.from == nullptr) return retry([&] { return ::openat(AT_FDCWD, path.text.c_str(), flags); });
   struct open_how how = {};
@@ -121,26 +121,27 @@ Error cannot_open(const char* what, const Path& path) {
 }
 
 void write_out(const File& file, Progress& progress) noexcept {
-  // Only whole steps: the page that the next write goes on with would go to the disk twice.
+  // Only whole steps: a page that the next write continues would go to the disk twice.
   const std::uint64_t end = progress.written / write_behind_step * write_behind_step;
   if (end <= progress.started) return;
-  // A hint: an error in the data will be met by fsync.
+  // A hint: fsync reports an error in the data.
   static_cast<void>(::sync_file_range(file.handle(), static_cast<off_t>(progress.started),
                                       static_cast<off_t>(end - progress.started), SYNC_FILE_RANGE_WRITE));
   progress.started = end;
 }
 
 constexpr const char* access_list = "system.posix_acl_access";
-constexpr const char* default_list = "system.posix_acl_default";  // of a folder, for what will be made in it
+constexpr const char* default_list = "system.posix_acl_default";  // of a folder, for its new files
 
-/// Keeps an access list, which chmod cannot say. False when there is one that could not be kept.
+/// Keeps an access list, which chmod cannot set. Returns false if there is one that could not be kept.
 bool keep_list(const char* attribute, const Folder& folder, const std::string& leaf, const File& file) {
   // There is no getxattrat; /proc leads from the folder to the file without its path.
   const std::string path = "/proc/self/fd/" + std::to_string(folder.file.handle()) + "/" + leaf;
   const ssize_t size = retry([&] { return ::getxattr(path.c_str(), attribute, nullptr, 0); });
   if (size <= 0) {
     if (size < 0 && errno != ENODATA && errno != EOPNOTSUPP && errno != ENOENT) return false;
-    // None, or no such thing here. Also drop the one that the new file may have inherited from its folder.
+    // There is no list, or the file system has none. Also removes a list that the new file may have inherited from its
+    // folder.
     static_cast<void>(retry([&] { return ::fremovexattr(file.handle(), attribute); }));
     return true;
   }
@@ -157,10 +158,10 @@ struct CloseStream {
 };
 using Stream = std::unique_ptr<DIR, CloseStream>;
 
-/// Whether this error may say that the file system, or the system, has no such kind of rename.
+/// Returns true if this error may mean that the file system, or the system, lacks this kind of rename.
 bool lacks_flags(int code) noexcept { return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP; }
 
-/// Whether `leaf` is the name of this file or folder; none where that cannot be found out, with errno.
+/// Returns true if `leaf` is the name of this file or folder, or nothing, with errno, if that is unknown.
 std::optional<bool> names(const Folder& folder, const std::string& leaf, const struct stat& file) noexcept {
   struct stat named = {};
   if (retry([&] { return ::fstatat(folder.file.handle(), leaf.c_str(), &named, AT_SYMLINK_NOFOLLOW); }) == 0) {
@@ -172,7 +173,7 @@ std::optional<bool> names(const Folder& folder, const std::string& leaf, const s
 }  // namespace
 
 void File::close() noexcept {
-  // Not retried when interrupted: Linux has closed it all the same.
+  // Not retried when interrupted: Linux has closed the file in that case too.
   if (is_open()) ::close(std::exchange(handle_, closed));
 }
 
@@ -234,7 +235,7 @@ Result<std::string> resolve_links(const Path& path) {
     }
     const std::string_view next(target.data(), static_cast<std::size_t>(length));
     if (next.size() == target.size()) return failed("cannot follow", path.name, ENAMETOOLONG);
-    // A relative link starts from the folder that the link lies in.
+    // A relative link starts from the folder that contains the link.
     if (!next.starts_with('/')) {
       current.erase(current.rfind('/') + 1);  // npos + 1: there is no folder in the path
       current += next;
@@ -259,8 +260,8 @@ Result<File> open_for_reading(const Path& path) {
   STELE_TRY(check_path(path));
   std::string name = path.name;  // copied first: once the file is open, nothing may throw
   const int flags = O_RDONLY | O_NOCTTY | O_CLOEXEC;
-  // A FIFO would wait for a writer without O_NONBLOCK. For a regular file it changes nothing, except that one under a
-  // lease (Samba) is refused where it should be waited for.
+  // Without O_NONBLOCK, a FIFO would wait for a writer. For a regular file it has one effect: a file under a lease
+  // (Samba) is refused, so that case is retried without the flag, which waits.
   int fd = open_path(path, flags | O_NONBLOCK);
   if (fd < 0 && errno == EWOULDBLOCK) fd = open_path(path, flags);
   if (fd < 0) return cannot_open("cannot open", path);
@@ -282,7 +283,7 @@ Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<st
 }
 
 Result<Mapping> map_private(const File& file, std::size_t size) {
-  // MAP_NORESERVE: a model may be larger than memory; hardly any of its pages will ever be written to.
+  // MAP_NORESERVE: a model may be larger than memory, and hardly any of its pages are ever written to.
   void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.handle(), 0);
   if (memory == MAP_FAILED) return failed("cannot map", file.name());
   return Mapping(static_cast<std::byte*>(memory), size);
@@ -301,8 +302,8 @@ Result<File> open_for_writing(const Path& path) {
 Status write(const File& file, std::span<const std::span<const std::byte>> pieces, Progress& progress) {
   const std::size_t most = progress.write_behind ? write_behind_step : std::numeric_limits<std::size_t>::max();
   std::array<iovec, max_pieces> gather;  // NOLINT(cppcoreguidelines-pro-type-member-init)
-  std::size_t index = 0;                 // the first piece that is not yet written whole
-  std::size_t skip = 0;                  // how much of it is
+  std::size_t index = 0;                 // the first piece that is not completely written
+  std::size_t skip = 0;                  // bytes of it that are written
   for (;;) {
     std::size_t count = 0;
     std::size_t bytes = 0;
@@ -316,7 +317,7 @@ Status write(const File& file, std::span<const std::span<const std::byte>> piece
     if (count == 0) return {};
     const ssize_t wrote = retry([&] { return ::writev(file.handle(), gather.data(), static_cast<int>(count)); });
     if (wrote < 0) return failed("cannot write", file.name());
-    if (wrote == 0) return failed("cannot write", file.name(), EIO);  // or it would be asked for ever
+    if (wrote == 0) return failed("cannot write", file.name(), EIO);  // otherwise this loop would not end
     progress.written += static_cast<std::size_t>(wrote);
     if (progress.write_behind) write_out(file, progress);
     for (auto left = static_cast<std::size_t>(wrote); index < pieces.size(); ++index, skip = 0) {
@@ -340,7 +341,7 @@ Result<std::uint64_t> copy(const File& from, std::uint64_t offset, const File& f
     const ssize_t moved = retry([&] { return ::copy_file_range(from.handle(), &at, file.handle(), nullptr, n, 0); });
     if (moved == 0) break;
     if (moved < 0) {
-      // Two file systems, or one that has no such thing; pieces through memory do it.
+      // Two file systems, or one without this call: the caller copies through memory.
       if (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EPERM) break;
       return failed("cannot write", file.name());
     }
@@ -365,7 +366,7 @@ Status write_at(const File& file, std::uint64_t offset, std::span<const std::byt
 
 Status reserve(const File& file, std::uint64_t total) {
   if (total < least_reserved || total > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return {};
-  // The size stays: what is there of the file is always what was written.
+  // The size stays, so that the file's size always equals the bytes written.
   if (retry([&] { return ::fallocate(file.handle(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(total)); }) == 0)
     return {};
   if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) return failed("cannot write", file.name());
@@ -418,9 +419,9 @@ Result<File> create(const Folder& folder, const std::string& leaf, bool secret, 
   if (fd < 0 && errno == EEXIST) return File();
   if (fd < 0) return failed("cannot create a temporary file beside it", name);
   File file(fd, std::move(file_name));
-  // Where there are no locks, remove_abandoned() gets none either and removes nothing.
+  // On a file system without locks, remove_abandoned() gets none either and removes nothing.
   static_cast<void>(retry([&] { return ::flock(fd, LOCK_EX); }));
-  // Between creating and locking, another process may have held it for abandoned.
+  // Between creation and locking, another process may have treated it as abandoned.
   struct stat status = {};
   if (retry([&] { return ::fstat(fd, &status); }) != 0) {
     const int code = errno;
@@ -449,7 +450,7 @@ Status keep_permissions(const Folder& folder, const std::string& leaf, const Fil
   if (!owner_kept || !group_kept) mode &= 0777U;  // running as another user or group than before
   bool list_kept = keep_list(access_list, folder, leaf, file);
   if (S_ISDIR(now.st_mode)) list_kept = keep_list(default_list, folder, leaf, file) && list_kept;
-  // The group's rights were meant for another group, or are the bound of a lost list: give it those of everybody.
+  // The group's rights were for another group, or are the bound of a lost list: replaces them by those of all users.
   if (!group_kept || !list_kept) mode = (mode & ~mode_t{070}) | ((mode & 07U) << 3U);
   if (retry([&] { return ::fchmod(file.handle(), mode); }) != 0 && errno != EPERM && errno != EOPNOTSUPP) {
     return failed("cannot set the permissions", file.name());
@@ -469,7 +470,7 @@ Status rename_new(const Folder& folder, const std::string& from, const std::stri
   if (retry([&] { return ::renameat2(fd, from.c_str(), fd, to.c_str(), RENAME_NOREPLACE); }) == 0) return {};
   if (errno == EEXIST) return there_already(name);
   if (!lacks_flags(errno)) return failed("cannot give it its name", name);
-  // A file gets a second name only where there is none yet.
+  // A file gets a second name only if the name is free.
   if (retry([&] { return ::linkat(fd, from.c_str(), fd, to.c_str(), 0); }) == 0) {
     remove(folder, from);
     return {};
@@ -477,7 +478,7 @@ Status rename_new(const Folder& folder, const std::string& from, const std::stri
   if (errno == EEXIST) return there_already(name);
   const int code = errno;
   struct stat status = {};
-  // A folder has one name. It takes the place of nothing but an empty folder, so that nothing is lost.
+  // A folder has one name. It replaces only an empty folder, so that nothing is lost.
   if (retry([&] { return ::fstatat(fd, from.c_str(), &status, AT_SYMLINK_NOFOLLOW); }) == 0 &&
       S_ISDIR(status.st_mode)) {
     return rename(folder, from, to, name);
@@ -486,7 +487,7 @@ Status rename_new(const Folder& folder, const std::string& from, const std::stri
 }
 
 Status sync_folder(const Folder& folder, const File& entry) {
-  // A folder that cannot be opened cannot be synced; the whole file system can.
+  // A folder that cannot be opened for reading cannot be synced, so the whole file system is.
   const int done = retry([&] { return folder.readable ? ::fsync(folder.file.handle()) : ::syncfs(entry.handle()); });
   if (done == 0 || errno == EINVAL) return {};
   return failed("the file is in place, but cannot sync its folder", entry.name());
@@ -498,7 +499,7 @@ void remove(const Folder& folder, const std::string& path) noexcept {
 
 std::size_t list(const Folder& folder, const std::function<void(std::string_view)>& visit) {
   if (!folder.readable) return 0;
-  // Opened again: fdopendir takes the descriptor over, and a copy would share the reading position.
+  // Opened again: fdopendir takes ownership of the descriptor, and a copy would share the reading position.
   const int fd = retry([&] { return ::openat(folder.file.handle(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (fd < 0) return 0;
   const Stream stream(::fdopendir(fd));
@@ -521,11 +522,11 @@ void remove_abandoned(const Folder& folder, const std::string& leaf, Kind kind) 
   struct stat status = {};
   if (retry([&] { return ::fstat(fd, &status); }) == 0 && kind_of(status.st_mode) == kind &&
       retry([&] { return ::flock(fd, LOCK_SH | LOCK_NB); }) == 0) {
-    // Still locked here: a maker that is between creating and locking waits, and then sees that it has gone.
+    // Removed under the lock: a maker between creation and locking waits, and then finds that it is gone.
     if (kind == Kind::regular) {
       remove(folder, leaf);
     } else if (names(folder, leaf, status) == true) {
-      // By now its maker may have put it in its place, and then let the lock go.
+      // By now its maker may have renamed it to its final name, and then released the lock.
       remove_tree(folder, leaf, max_depth + 1);
     }
   }
@@ -550,13 +551,13 @@ Result<Folder> create_folder(const Folder& folder, const std::string& leaf, bool
   }
   const int fd = retry([&] { return ::openat(at, leaf.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
   if (fd < 0) {
-    if (errno == ENOENT) return Folder();  // held for abandoned
+    if (errno == ENOENT) return Folder();  // treated as abandoned
     const int code = errno;
     static_cast<void>(retry([&] { return ::unlinkat(at, leaf.c_str(), AT_REMOVEDIR); }));
     return failed("cannot open the folder", name, code);
   }
   Folder made{File(fd, std::move(file_name)), true};
-  // As in create().
+  // Waits like create().
   static_cast<void>(retry([&] { return ::flock(fd, LOCK_EX); }));
   struct stat status = {};
   const bool known = retry([&] { return ::fstat(fd, &status); }) == 0;
@@ -602,7 +603,7 @@ Result<std::vector<Entry>> entries(const Folder& folder, std::size_t most) {
     };
     if (!look(AT_SYMLINK_NOFOLLOW)) {
       if (errno != ENOENT) return failed("cannot list the folder", folder.file.name());
-      found.pop_back();  // gone meanwhile
+      found.pop_back();  // removed meanwhile
       continue;
     }
     found.back().link = S_ISLNK(status.st_mode);
@@ -615,21 +616,21 @@ Result<std::vector<Entry>> entries(const Folder& folder, std::size_t most) {
 Status exchange(const Folder& folder, const std::string& a, const std::string& b, const std::string& name) {
   const int fd = folder.file.handle();
   if (retry([&] { return ::renameat2(fd, a.c_str(), fd, b.c_str(), RENAME_EXCHANGE); }) == 0) return {};
-  // A mount point, or a folder of an image's lower layer (overlayfs), is no less impossible.
+  // Also impossible for a mount point, or a folder of an image's lower layer (overlayfs).
   if (lacks_flags(errno) || errno == EBUSY || errno == EXDEV) return not_in_one_step(name);
   return failed("cannot replace", name);
 }
 
 namespace {
 
-/// Whether nothing of it is left.
+/// Empties and removes a folder. Returns true if nothing of it is left.
 bool empty_and_remove(int at, const char* leaf, dev_t device, int depth) {
   const int fd = retry([&] { return ::openat(at, leaf, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
   if (fd < 0) return errno == ENOENT;
   const Folder folder{File(fd, {}), true};
   struct stat status = {};
   if (retry([&] { return ::fstat(fd, &status); }) != 0 || status.st_dev != device) return false;
-  // All names first: removing them while they are listed may leave some out.
+  // Lists all names first: removing entries during the listing may skip some.
   const auto found = entries(folder, std::numeric_limits<std::size_t>::max());
   if (!found) return false;
   for (const Entry& entry : *found) {

@@ -1,6 +1,5 @@
-// The one room in which the operating system is called. Thin functions: they retry what was interrupted, finish what
-// was done in part, and say what failed with the file's name and the system's own words. One .cpp a system; linux.cpp
-// first.
+// The only component that calls the operating system. Thin functions: they retry interrupted calls, complete partial
+// ones, and return errors with the file's name and the system's message. One .cpp a system; linux.cpp first.
 #pragma once
 
 #include <cstddef>
@@ -19,12 +18,12 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// guarded(), whose error is about `file`.
+/// guarded(), with errors that name `file`.
 template <class Body>
 auto guarded(std::string_view file, Body&& body) -> decltype(body()) {
   auto result = guarded(std::forward<Body>(body));
   if (result || !result.error().file().empty()) return result;
-  std::string name;  // stays empty where there is no memory for it
+  std::string name;  // stays empty if there is no memory for it
   static_cast<void>(guarded([&]() -> Status {
     name = file;
     return {};
@@ -60,7 +59,7 @@ class File {
 
   bool is_open() const noexcept { return handle_ != closed; }
   Handle handle() const noexcept { return handle_; }
-  /// What messages call it: the path that the user gave.
+  /// Returns the name for messages: the path that the user gave.
   const std::string& name() const noexcept { return name_; }
   void close() noexcept;
 
@@ -70,14 +69,14 @@ class File {
   std::string name_;
 };
 
-/// A folder that names are looked up in, whatever the working folder is by then and however long its path.
+/// A folder to look up names in, with a path of any length and independently of the working folder.
 struct Folder {
   File file;
-  bool readable = false;  // it can be listed and synced; one that may only be written to cannot
+  bool readable = false;  // true if it can be listed and synced; false for a folder that may only be written to
 };
 
-/// A path, looked up from an open folder, which must outlive it, or from the working one. Opening a file or folder from
-/// an open folder never leaves that folder: a link that leads out of it is an error.
+/// A path, looked up from an open folder, which must outlive it, or from the working folder. Opening a file or folder
+/// from an open folder never leaves that folder: a link that leads out of it is an error.
 struct Path {
   Path(std::string path) : text(std::move(path)), name(text) {}  // NOLINT(google-explicit-constructor)
   Path(const Folder* folder, std::string path, std::string called)
@@ -85,10 +84,10 @@ struct Path {
 
   const Folder* from = nullptr;  // null: the working folder
   std::string text;
-  std::string name;  // what messages call it
+  std::string name;  // for messages
 };
 
-/// Memory that shows a file; unmapped by the destructor.
+/// Memory that maps a file; unmapped by the destructor.
 class Mapping {
  public:
   Mapping() noexcept = default;
@@ -119,61 +118,61 @@ enum class Kind : std::uint8_t {
 struct Info {
   Kind kind = Kind::missing;
   std::uint64_t size = 0;
-  std::pair<std::uint64_t, std::uint64_t> id{};  // the same for all names of a file
+  std::pair<std::uint64_t, std::uint64_t> id{};  // equal for all names of a file
 };
 
 // ---- paths
 
-/// What `path` leads to, links followed. That nothing is there is no error (Kind::missing).
+/// Returns the status of the target of `path`, links followed. A missing target is no error (Kind::missing).
 Result<Info> status(const Path& path);
 Result<Info> status(const File& file);
-/// Returns true if `path` leads to this very file or folder, links followed.
+/// Returns true if `path` leads to exactly this file or folder, links followed.
 Result<bool> leads_to(const Path& path, const File& file);
-/// Whether both are one file, whatever their names.
+/// Returns true if both are one file, under any names.
 bool same_file(const File& a, const File& b) noexcept;
-/// Whether both are of one file system.
+/// Returns true if both are in one file system.
 Result<bool> same_system(const File& a, const File& b);
 /// Follows the links of the last part of `path`, also to a name that does not exist yet.
 Result<std::string> resolve_links(const Path& path);
-/// An error where this process may not write to the existing file or folder `path`.
+/// Returns an error if this process may not write to the existing file or folder `path`.
 Status check_writable(const Path& path);
 
 // ---- reading
 
-/// Never waits: a FIFO opens at once (and status() tells what it is). Folders open too.
+/// Opens a file or folder without waiting: a FIFO opens at once (and status() returns its kind).
 Result<File> open_for_reading(const Path& path);
-/// Fills `out` from `offset` on; returns how much there was (less than asked only at the end). Safe from several
-/// threads.
+/// Fills `out` from `offset` on. Returns the number of bytes read (fewer than requested only at the end). Safe from
+/// several threads.
 Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<std::byte> out);
-/// The first `size` bytes as private, writable memory. `size` is not 0.
+/// Maps the first `size` bytes as private, writable memory. `size` is not 0.
 Result<Mapping> map_private(const File& file, std::size_t size);
 
 // ---- writing
 
-/// How far a file was written, and how far the system was asked to write it out: what it has begun, sync() need not
-/// begin with.
+/// The number of bytes written to a file, and of those whose output the system has started, which sync() need not
+/// start.
 struct Progress {
   std::uint64_t written = 0;
   std::uint64_t started = 0;
-  bool write_behind = false;  // ask while writing
+  bool write_behind = false;  // start the output while writing
 };
 
 /// Opens an existing FIFO or device to write through; waits until a FIFO has a reader.
 Result<File> open_for_writing(const Path& path);
 /// Appends the pieces in order.
 Status write(const File& file, std::span<const std::span<const std::byte>> pieces, Progress& progress);
-/// Appends `size` bytes from `offset` of another file, moved or shared by the system; gives how many it did: fewer
-/// where it cannot, or where the file ends.
+/// Appends `size` bytes from `offset` of another file, moved or shared by the system. Returns the number of bytes
+/// copied, which is smaller if the system cannot copy, or at the end of the file.
 Result<std::uint64_t> copy(const File& from, std::uint64_t offset, const File& file, std::uint64_t size,
                            Progress& progress);
-/// Replaces bytes that are there; appending goes on behind the last.
+/// Replaces existing bytes. Appending continues after the last byte.
 Status write_at(const File& file, std::uint64_t offset, std::span<const std::byte> bytes);
-/// Takes the room for `total` bytes in an empty file, so that a full disk is known now and writing need not look for
-/// room page by page. Nothing where the file system has no such thing.
+/// Preallocates `total` bytes in an empty file, so that a full disk is reported now and writing need not allocate page
+/// by page. Does nothing if the file system cannot preallocate.
 Status reserve(const File& file, std::uint64_t total);
-/// Gives back the room above the `size` bytes that were written.
+/// Releases the preallocated bytes after the `size` bytes that were written.
 Status release_above(const File& file, std::uint64_t size);
-/// Makes the data survive a power loss. What cannot be synced at all (a FIFO, a terminal) counts as synced.
+/// Makes the data survive a power loss. A file that cannot be synced (a FIFO, a terminal) counts as synced.
 Status sync(const File& file);
 /// Reports errors that some file systems (NFS, quotas) keep until a file is closed. The file stays open.
 Status flush(const File& file);
@@ -181,56 +180,57 @@ Status flush(const File& file);
 // ---- replacing a file
 
 Result<Folder> open_folder(const Path& path);
-/// The longest file name that the folder takes.
+/// Returns the maximum length of a file name in the folder.
 std::size_t longest_name(const Folder& folder) noexcept;
-/// Creates `leaf`, which must not exist, locked until it is closed. `secret`: for this user's eyes only, until
-/// keep_permissions() said otherwise; else as the user's umask wants. A File that is not open: the name is taken.
+/// Creates `leaf`, which must not exist, locked until it is closed. `secret`: accessible only to this user until
+/// keep_permissions() changes that; otherwise with the user's umask. Returns a File that is not open if the name is
+/// taken.
 Result<File> create(const Folder& folder, const std::string& leaf, bool secret, const std::string& name);
-/// Gives `file` the permissions of the existing `leaf` (and its owner, group and access lists where this user may);
-/// nothing where there is none, or another kind of thing. What cannot be kept never widens who may read or write.
+/// Gives `file` the permissions of the existing `leaf` (and its owner, group and access lists if this user may). Does
+/// nothing if `leaf` is missing or of another kind. A permission that cannot be kept never widens read or write access.
 Status keep_permissions(const Folder& folder, const std::string& leaf, const File& file);
-/// Puts `from` in the place of `to`, in one step; a folder in that of an empty one only. Errors: exists (a folder that
-/// is not empty).
+/// Renames `from` to `to` and replaces `to`, in one step; a folder replaces only an empty one. Errors: exists (a folder
+/// that is not empty).
 Status rename(const Folder& folder, const std::string& from, const std::string& to, const std::string& name);
-/// Gives `from` the name `to`, which nothing has. Errors: exists.
+/// Renames `from` to `to`, which must not exist. Errors: exists.
 Status rename_new(const Folder& folder, const std::string& from, const std::string& to, const std::string& name);
 /// Makes a rename survive a power loss. `entry` is a file in the folder.
 Status sync_folder(const Folder& folder, const File& entry);
 void remove(const Folder& folder, const std::string& path) noexcept;
-/// Calls `visit` with every name in the folder; returns how many there were. What cannot be listed has none.
+/// Calls `visit` with every name in the folder. Returns the number of names: 0 for a folder that cannot be listed.
 std::size_t list(const Folder& folder, const std::function<void(std::string_view)>& visit);
-/// Removes `leaf` if it is of this kind, a regular file or a folder, and its maker has gone: nobody holds the lock that
-/// create() or create_folder() took. That also sees makers in other containers and on other hosts, whose process ids
-/// say nothing here.
+/// Removes `leaf` if it is of this kind, a regular file or a folder, and its maker is gone: no process has the lock
+/// that create() or create_folder() took. The lock also shows makers in other containers and on other hosts, whose
+/// process ids mean nothing here.
 void remove_abandoned(const Folder& folder, const std::string& leaf, Kind kind) noexcept;
 
 // ---- folders
 
-/// Makes a folder; false: the name is taken.
+/// Makes a folder. Returns false if the name is taken.
 Result<bool> make_folder(const Path& path);
-/// As create(), of a folder. A Folder that is not open: the name is taken.
+/// Creates a folder, locked like a file of create(). Returns a Folder that is not open if the name is taken.
 Result<Folder> create_folder(const Folder& folder, const std::string& leaf, bool secret, const std::string& name);
 /// Opens `leaf` itself, no link, for listing.
 Result<Folder> open_below(const Folder& folder, const std::string& leaf);
 struct Entry {
   std::string name;
-  Kind kind = Kind::missing;  // of a link: of what it leads to; missing where that is nothing
+  Kind kind = Kind::missing;  // of a link: its target's kind, or missing if it has no target
   bool link = false;
 };
-/// All names but one and two dots. Errors: limit (more than `most`).
+/// Returns all names except "." and "..". Errors: limit (more than `most`).
 Result<std::vector<Entry>> entries(const Folder& folder, std::size_t most);
-/// Swaps two names, in one step. Errors: exists, where that cannot be done here.
+/// Swaps two names, in one step. Errors: exists, if that is impossible here.
 Status exchange(const Folder& folder, const std::string& a, const std::string& b, const std::string& name);
-/// Removes a folder with all in it. Never follows a link or leaves the file system; at most `depth` levels.
+/// Removes a folder with its contents. Never follows a link or leaves the file system; at most `depth` levels.
 void remove_tree(const Folder& folder, const std::string& leaf, int depth) noexcept;
-/// Levels of folders that are looked into.
+/// Maximum number of nested folders that are listed.
 inline constexpr int max_depth = 64;
 
 // ---- processes, memory
 
 std::uint64_t process_id() noexcept;
 bool process_lives(std::uint64_t id) noexcept;
-/// Advises the system to back whole huge pages of this memory with such.
+/// Advises the system to use huge pages for the parts of this memory that fill whole ones.
 void advise_huge_pages(void* memory, std::size_t size) noexcept;
 /// The size and alignment of a huge page.
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
