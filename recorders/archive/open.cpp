@@ -184,7 +184,7 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
       know(bytes);
     }
   } else {
-    // Inflating keeps state, so use a new source for the head.
+    // Inflating keeps state: read the head from a separate source, which is then freed.
     STELE_TRY_ASSIGN(const SourcePtr once, directory_->open(entry));
     for (const std::uint64_t most : {first_read, largest_head}) {
       Bytes bytes(static_cast<std::size_t>(std::min(entry.size, most)));

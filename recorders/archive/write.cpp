@@ -24,7 +24,7 @@ namespace {
 
 constexpr std::uint64_t alignment = 64;
 // A computed (converted, decompressed) array of up to this size is held in memory to find its CRC-32. For a larger one,
-// the CRC-32 is written after the bytes, or the array is computed twice.
+// the CRC-32 is patched in after its bytes, or the array is computed twice.
 constexpr std::uint64_t held = std::uint64_t{1} << 20;
 
 std::string entry_of(std::string_view tag, Kind kind, std::uint32_t number, const char* extension) {
