@@ -28,7 +28,7 @@ namespace tar = detail::tar;
 constexpr std::string_view graph_file = "graph.nnef";
 constexpr std::string_view quant_file = "graph.quant";
 constexpr std::string_view ending = ".dat";
-// First line of the graphs that stele writes. Such a graph has no operations, so that none are lost on reading it.
+// First line of the graphs that stele writes. stele may replace such a graph: it has no operations that would be lost.
 constexpr std::string_view made_here = "# Variables alone, by stele.\n";
 // Maximum size of a text file. Real ones have a line for each operation.
 constexpr std::uint64_t max_text = std::uint64_t{256} << 20;
