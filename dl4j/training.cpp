@@ -194,7 +194,7 @@ class Parser {
   Status finish(bool good) { return good && r_.finish() ? Status() : r_.status(); }
 
  private:
-  // Vectors grow by doubling, and briefly hold three times what they need.
+  // Vectors grow by doubling, and briefly hold three times their content.
   bool charge(std::size_t bytes) {
     constexpr std::size_t growth = 3;
     if (bytes > (kMemory - used_) / growth) return r_.fail(Errc::limit, "a smaller text", "more than 16 MiB");

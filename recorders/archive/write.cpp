@@ -123,7 +123,7 @@ class TagWriter {
   TagWriter(std::string tag, LeafGather& out, zip::Writer& zip, const ArchiveOptions& options, const Workers& workers)
       : tag_(std::move(tag)), out_(out), zip_(zip), options_(options), context_(workers) {}
 
-  /// The present file, whose arrays new lines may refer to; null if there is none.
+  /// The existing file, whose arrays new lines may refer to; null if there is none.
   const File* kept = nullptr;
   std::string dropped;  // a tag of it that is removed, so that no line can refer to its arrays
   Pool pool;

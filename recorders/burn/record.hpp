@@ -25,7 +25,7 @@ inline std::string* member(Heading& heading, std::size_t i) {
   return members[i];
 }
 
-/// Returns the heading for a record of this snapshot. Keeps the fields of an original Burn record that still apply.
+/// Returns the Heading for a record of this snapshot. Keeps the fields of an original Burn record that still apply.
 Heading heading_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, BurnEra era);
 /// Returns the era of a version string. Errors: unsupported.
 Result<BurnEra> era_of(std::string_view version);
@@ -34,7 +34,7 @@ inline constexpr std::string_view known_releases = "a record of Burn 0.13 to 0.2
 Error too_old_for(std::string_view version);
 /// Returns `error`, or an error about the release if the record is too old.
 Error with_age(Error error, const Heading& heading);
-/// Checks the heading against the options. Errors: value_mismatch (settings other than requested, or float and int
+/// Checks a Heading against the options. Errors: value_mismatch (settings other than requested, or float and int
 /// types that the settings do not have), with the differences.
 Status check(const Heading& heading, const BurnOptions& options);
 
@@ -61,7 +61,7 @@ std::string id_text_of(const LeafView& leaf, std::string_view path);
 /// Returns true for a tensor without id and `param`.
 bool is_bare(const LeafView& leaf);
 
-/// Stores a record's heading in the snapshot.
+/// Stores a record's Heading in the snapshot.
 void keep(const Heading& heading, SnapshotBuilder& builder);
 
 /// Counts memory against a bound.

@@ -53,7 +53,7 @@ class NamedWriter {
     std::string name;  // empty for an element
     Place place;
   };
-  /// Leaves room for a parameter, which has up to 8 levels.
+  /// Maximum depth of a parameter, which adds up to 8 levels.
   static constexpr unsigned deepest = max_depth - 10;
 
   Error too_deep() const {

@@ -4,7 +4,7 @@
 //
 //  1. a skippable frame: u32 0x184D2A5D, u32 8, "stelejsn"
 //  2. zstd frames, each of the next 640 KiB of the text (the last: of the rest), with checksums
-//  3. a skippable frame, u32 0x184D2A5D and u32 size of what follows: "stelejsn"; u64 XXH3-64 of the entries (5) of (1)
+//  3. a skippable frame, u32 0x184D2A5D and u32 size of the rest: "stelejsn"; u64 XXH3-64 of the entries (5) of (1)
 //     and (2), and of all that follows in this frame; u64 plain size of the index; and the index as a zstd frame: u64
 //     XXH3-64 of each frame (2) as it is stored, u64 number of leaves, u64 of nodes, for each leaf u64 where its data
 //     begin in the text and u64 their length (bit 63: numbers), then the document without data

@@ -25,8 +25,8 @@ namespace json = detail::json;
 
 using detail::safetensors::max_header;
 
-/// In the order of the reference (enum Dtype in safetensors/src/tensor.rs), which also sorts the file, last dtype
-/// first.
+/// The dtypes in the order of the reference (enum Dtype in safetensors/src/tensor.rs), which also sorts the file, last
+/// dtype first.
 constexpr std::array<std::pair<std::string_view, DType>, 22> dtypes = {{
     {"BOOL", DType::boolean},
     {"F4", DType::f4_e2m1},

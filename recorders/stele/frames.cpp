@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t frame_size = std::size_t{1} << 20;
 constexpr std::uint32_t plain_frame = 0x80000000U;
 // Neighbouring numbers of a tensor hardly ever repeat. A search for repetitions takes most of the time of level 1 and
-// finds nothing; what can be saved are the exponents' unequal frequencies. A fast level with long strides and forced
+// finds nothing; only the exponents' unequal frequencies can be used. A fast level with long strides and forced
 // Huffman coding (such levels leave it out) saves as much or more on normally distributed, sparse and rounded weights.
 // -200 takes a fifth less of zstd's time than -50 in both directions, and still finds long repeated parts; -1000 misses
 // some of them.

@@ -14,13 +14,13 @@
 #include <string>
 #include <string_view>
 
-/// All recorders, one per line.
+/// The recorders with common behaviour.
 #define STELE_TEST_RECORDERS                                                                                  \
   stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::CompressedRecorder<>, stele::SafetensorsRecorder<>, \
       stele::MemoryRecorder<stele::SafetensorsFormat>, stele::JsonRecorder<>,                                 \
       stele::Recorder<stele_test::ReadableJsonFormat>, stele::ArchiveRecorder<>, stele::BurnpackRecorder<>
 
-/// All formats whose files are read in parts, one per line.
+/// The formats whose files are read in parts.
 #define STELE_TEST_FORMATS                                                                                 \
   stele::SteleFormat, stele::CompressedSteleFormat, stele::SafetensorsFormat, stele_test::PlainJsonFormat, \
       stele_test::ZstdJsonFormat, stele::ArchiveFormat, stele::BurnpackFormat
