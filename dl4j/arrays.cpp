@@ -22,7 +22,7 @@ using stele_fb::Type;
 struct Known {
   DType dtype;
   Type type;
-  std::int64_t flags;  // of shapeInfo: libnd4j's ArrayType
+  std::int64_t flags;  // flags in shapeInfo: libnd4j's ArrayType
 };
 constexpr std::int64_t unsigned_flag = 8388608;
 constexpr std::int64_t empty_flag = 8;
@@ -43,7 +43,7 @@ constexpr std::array<Known, 15> known = {{
     {DType::bf16, Type::bfloat16, 2048},
     {DType::string, Type::utf8, 1048576},
 }};
-// The bits of shapeInfo's flags that say a data type; the others are kinds of arrays.
+// The bits of shapeInfo's flags for the data type; the other bits are kinds of arrays.
 constexpr std::int64_t type_flags = unsigned_flag | 2048 | 4096 | 8192 | 16384 | 32768 | 65536 | 131072 | 262144 |
                                     524288 | 1048576 | 4194304 | 16777216;
 
@@ -56,7 +56,7 @@ const Known* of_flags(std::int64_t flags) {
   return find([&](const Known& k) { return k.flags != 0 && k.flags == (flags & type_flags); });
 }
 
-constexpr std::uint32_t most_axes = 32;  // as ND4J's
+constexpr std::uint32_t most_axes = 32;  // ND4J's limit
 
 Error too_many_axes(std::uint32_t axes) {
   return Error(Errc::limit, "an array of too many axes")
@@ -68,7 +68,7 @@ Error bad(const char* text) { return Error(Errc::malformed, text); }
 
 using Longs = flatbuffers::Vector<std::int64_t>;
 
-/// Whether `shape` can be ND4J's shapeInfo: rank, extents, strides, flags, element-wise stride, order.
+/// Returns true if `shape` has the form of ND4J's shapeInfo: rank, extents, strides, flags, element-wise stride, order.
 bool is_shape_info(const Longs& shape) {
   const std::uint64_t n = shape.size();
   if (n < 4) return false;
@@ -78,8 +78,8 @@ bool is_shape_info(const Longs& shape) {
   return (order == 'c' || order == 'f') && of_flags(number_at(shape, n - 3)) != nullptr;
 }
 
-/// The axes from the largest stride to the smallest; nothing where that is their order. Permuted arrays are stored as
-/// they lie. Errors: unsupported (elements that overlap, or with room between them).
+/// Returns the axes from the largest stride to the smallest; empty if they are already in that order. ND4J stores
+/// permuted arrays with their strides unchanged. Errors: unsupported (elements that overlap or have gaps between them).
 Result<std::vector<std::size_t>> axes_of(std::span<const Extent> shape, const Longs& info) {
   const auto stride = [&](std::size_t k) { return number_at(info, 1 + shape.size() + k); };
   std::vector<std::size_t> axes;
@@ -95,7 +95,7 @@ Result<std::vector<std::size_t>> axes_of(std::span<const Extent> shape, const Lo
           .expected("stride " + std::to_string(dense))
           .found(std::to_string(stride(axes[k])));
     }
-    dense *= shape[axes[k]];  // no more than all elements
+    dense *= shape[axes[k]];  // at most the number of elements
   }
   if (std::is_sorted(axes.begin(), axes.end())) return std::vector<std::size_t>();
   for (std::size_t k = 0; k < shape.size(); ++k) {
@@ -121,7 +121,8 @@ std::uint64_t content_size(const stele_fb::Array& array) {
   return array.buffer() != nullptr ? array.buffer()->size() : 0;
 }
 
-/// Extents and strides in ND4J's own form. Strides are those of rows first, or of these axes, outermost first.
+/// Returns shapeInfo: extents and strides in ND4J's form. Strides are those of row-major order, or of the order `axes`,
+/// outermost first.
 std::vector<std::int64_t> shape_info(DType dtype, std::span<const Extent> shape, bool empty,
                                      std::span<const std::size_t> axes = {}) {
   const std::size_t rank = shape.size();
@@ -192,7 +193,7 @@ Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType va
       facts.shape.push_back(static_cast<Extent>(extent));
     }
   }
-  // An empty array has no buffer, and may say another type than its variable.
+  // An empty array has no buffer, and may declare another type than its variable.
   const bool nothing = content_size(array) == 0 && !array.is_external() && array.appended_length() == 0 &&
                        (array.chunks() == nullptr || array.chunks()->size() == 0);
   if (nothing && facts.shape.empty()) facts.shape = {0};
@@ -210,8 +211,8 @@ Result<std::vector<std::string>> texts_of(const ArrayFacts& facts, std::span<con
   const auto count = element_count(facts.shape);
   if (!count) return bad("an array of too many elements");
   if (*count == 0) return std::vector<std::string>();
-  // A count and then offsets, big-endian; or offsets alone, in either order of bytes. The first offset is 0, the last
-  // the length of the text behind them.
+  // The layout is a count and offsets, big-endian, or only offsets, in either byte order. The first offset is 0; the
+  // last is the length of the text after the offsets.
   struct Layout {
     bool counted, big;
   };
@@ -255,7 +256,7 @@ Result<GraphArray> read_array(const stele_fb::Array& array, Dialect hint) {
   }
   const std::size_t size = element_size(facts.dtype);
   out.bytes.resize(bytes.size());
-  std::vector<std::uint64_t> strides(facts.shape.size(), 1);  // in the result
+  std::vector<std::uint64_t> strides(facts.shape.size(), 1);  // strides in the result
   for (std::size_t k = strides.size(); k-- > 1;) strides[k - 1] = strides[k] * facts.shape[k];
   for (std::uint64_t i = 0; i * size < bytes.size(); ++i) {
     std::uint64_t to = facts.axes.empty() ? i : 0;
@@ -294,7 +295,7 @@ flatbuffers::Offset<stele_fb::Array> make_array(flatbuffers::FlatBufferBuilder& 
 flatbuffers::Offset<stele_fb::Array> write_array(flatbuffers::FlatBufferBuilder& to, const GraphArray& array) {
   std::vector<std::byte> texts;
   if (array.dtype == DType::string && !array.strings.empty()) {
-    // Offsets and then the bytes, as DL4J 1.0.0-M2.1 writes them.
+    // Offsets, then the bytes, like DL4J 1.0.0-M2.1.
     std::uint64_t at = 0;
     texts.resize(8 * (array.strings.size() + 1));
     for (std::size_t i = 0; i < array.strings.size(); ++i)
@@ -336,8 +337,8 @@ Status check_arrays(const Graph& graph) {
 }
 
 std::string array_head(DType dtype, std::span<const Extent> shape, std::uint64_t size) {
-  // Where everything lies depends on the size modulo 8 alone: so a small one stands for it. It is written last, and
-  // what pads it is left out.
+  // The layout depends only on the size modulo 8, so a small size can replace the real one. The content is written
+  // last; it and its padding are left out.
   const std::uint64_t stand_in = size % 8 + 8;
   flatbuffers::FlatBufferBuilder to(512);
   std::uint64_t content = 0;
@@ -370,14 +371,15 @@ std::string array_alone(DType dtype, std::span<const Extent> shape, const std::s
 }
 
 flatbuffers::Verifier verifier_of(std::span<const std::byte> buffer) {
-  // A table takes four bytes at least, so more are shared ones: what would take long, and memory.
+  // A table takes at least four bytes, so a higher number means shared tables, which could cost much time and memory.
   const auto tables = static_cast<flatbuffers::uoffset_t>(std::min<std::size_t>(buffer.size() / 4 + 1, 1U << 30U));
   return {reinterpret_cast<const std::uint8_t*>(buffer.data()), buffer.size(), 64, tables};
 }
 
 namespace {
 
-/// The place of the root's field `buffer`, or nothing where it is absent or all of it must be known to tell.
+/// Returns the offset of the root's field `buffer`, or nothing if it is absent or the whole buffer must be read to find
+/// it.
 std::optional<std::uint64_t> place_of_content(std::span<const std::byte> head) {
   const auto u32 = [&](std::uint64_t at) -> std::optional<std::uint32_t> {
     if (at > head.size() || head.size() - at < 4) return std::nullopt;
@@ -391,7 +393,7 @@ std::optional<std::uint64_t> place_of_content(std::span<const std::byte> head) {
   if (table < 0 || static_cast<std::uint64_t>(table) + 8 > head.size()) return std::nullopt;
   const auto length = load_le<std::uint16_t>(head.data() + table);
   if (length < 8) return std::nullopt;
-  const auto field = load_le<std::uint16_t>(head.data() + table + 6);  // the second field
+  const auto field = load_le<std::uint16_t>(head.data() + table + 6);  // second field
   if (field == 0) return std::nullopt;
   const std::uint64_t at = std::uint64_t{*root} + field;
   const auto offset = u32(at);
@@ -439,7 +441,7 @@ Result<std::optional<ArrayHead>> checked_head(std::span<const std::byte> buffer,
 
 Result<std::optional<ArrayHead>> read_head(std::span<const std::byte> head, std::uint64_t size) {
   constexpr std::uint64_t largest_head = std::uint64_t{64} << 10;
-  // FlatBuffers reads numbers where they are aligned in memory; in a file nothing need be.
+  // FlatBuffers reads numbers at aligned addresses, but content in a file may have any alignment.
   std::vector<std::uint64_t> memory;
   const auto aligned = [&](std::size_t n) {
     memory.assign(n / 8 + 1, 0);
@@ -447,7 +449,7 @@ Result<std::optional<ArrayHead>> read_head(std::span<const std::byte> head, std:
     std::copy_n(head.begin(), n, copy.begin());
     return copy;
   };
-  // The content last: what lies before it is a buffer of its own once its length is 0.
+  // If the content is last, the bytes before it form a valid buffer once its length is set to 0.
   if (const auto at = place_of_content(head); at && *at <= head.size() && head.size() - *at >= 4) {
     const auto length = load_le<std::uint32_t>(head.data() + *at);
     if (*at < largest_head && length != 0 && length <= max_buffer && *at + 4 + length == size) {
@@ -494,7 +496,7 @@ flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<stele_fb::Property>>
     std::vector<flatbuffers::Offset<stele_fb::Array>> arrays;
     for (const GraphArray& a : p.arrays) arrays.push_back(write_array(to, a));
     const std::vector<std::uint8_t> bools(p.bools.begin(), p.bools.end());
-    // All lists, empty ones too, as DL4J writes them and as it wants them.
+    // Write all lists, even empty ones: DL4J writes and requires them.
     const auto name = to.CreateString(p.name);
     const auto ints = to.CreateVector(p.ints);
     const auto longs = to.CreateVector(p.longs);
@@ -510,7 +512,7 @@ flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<stele_fb::Property>>
 
 Value value_of(const std::vector<std::string>& texts, std::span<const Extent> shape) {
   if (shape.empty()) return Value(texts.empty() ? std::string() : texts.front());
-  // From the innermost lists outwards.
+  // Nest the values from the innermost lists outwards.
   Value::List values;
   values.reserve(texts.size());
   for (const std::string& t : texts) values.emplace_back(t);
@@ -564,7 +566,7 @@ Result<Snapshot> Arrays::finish(std::shared_ptr<const void> keeper) {
   }
   if (axes_.empty()) return snapshot;
   return transpose_where(snapshot, [&, leaf = std::uint32_t{0}](const LeafView&) mutable {
-    const auto found = axes_.find(leaf++);  // it asks for each in turn
+    const auto found = axes_.find(leaf++);  // called once for each leaf, in order
     return found != axes_.end() ? std::optional(found->second) : std::nullopt;
   });
 }

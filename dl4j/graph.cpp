@@ -19,7 +19,7 @@ const GraphOperation* Graph::find_operation(std::string_view name) const noexcep
 
 Result<std::vector<std::size_t>> Graph::order() const {
   constexpr std::size_t nobody = SIZE_MAX;
-  std::unordered_map<std::string_view, std::size_t> maker;  // of each variable
+  std::unordered_map<std::string_view, std::size_t> maker;  // for each variable
   maker.reserve(variables.size());
   for (const GraphVariable& v : variables) {
     if (!maker.emplace(v.name, nobody).second) {
@@ -39,7 +39,7 @@ Result<std::vector<std::size_t>> Graph::order() const {
       found->second = i;
     }
   }
-  // Depth first, without recursion: what is under way is not entered again, which cuts a loop once.
+  // Depth first, without recursion. An operation in progress is not entered again, which cuts each loop once.
   std::vector<std::size_t> sorted;
   sorted.reserve(operations.size());
   std::vector<std::uint8_t> seen(operations.size());

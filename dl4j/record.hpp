@@ -1,4 +1,4 @@
-// How checkpoints are saved, whatever the format.
+// Saving of checkpoints, for all formats.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// A checkpoint as it will be written.
+/// A checkpoint to be written.
 struct Content {
   Snapshot parameters;
-  Snapshot plain;                    // the same, before they were metered
-  const Checkpoint* more = nullptr;  // graph, training, optimizer; null: none
-  Meter* meter = nullptr;            // of the optimizer's arrays, where there are any
+  Snapshot plain;                    // the parameters before metering
+  const Checkpoint* more = nullptr;  // graph, training, optimizer; null if there are none
+  Meter* meter = nullptr;            // for the optimizer's arrays, if there are any
 };
 
 inline std::uint64_t optimizer_bytes(const Checkpoint& checkpoint) {
@@ -28,8 +28,8 @@ inline std::uint64_t optimizer_bytes(const Checkpoint& checkpoint) {
   return n;
 }
 
-/// Tells the sink of a zip file the least that it will be: its arrays, each of which is written. Room that is taken
-/// ahead saves a file system as much time as writing takes. A file that is written at once tells its size itself.
+/// Announces a zip file's minimum size, that of its arrays, to the sink: preallocation saves a file system as much time
+/// as writing takes. A file that is written in one call announces its size itself.
 inline Status reserve_arrays(Sink& sink, const Content& content) {
   constexpr std::uint64_t at_once = std::uint64_t{1} << 20;
   const std::uint64_t bytes =
@@ -37,7 +37,7 @@ inline Status reserve_arrays(Sink& sink, const Content& content) {
   return bytes > at_once ? sink.reserve(bytes) : Status();
 }
 
-/// Prepares a checkpoint, and lets `write` write it, metered.
+/// Prepares a checkpoint, and calls `write` to write it with progress reports.
 template <class Write>
 Result<Report> record_checkpoint(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint,
                                  Sink* sink, const SaveOptions& options, Write write) {

@@ -1,5 +1,5 @@
-// FlatBuffers whose offsets all lead to one place: a small file can stand for any amount of text and tables. What it
-// stands for is counted before anything is verified or copied.
+// Protects against FlatBuffers with shared offsets: a small file could stand for any amount of strings and tables. The
+// expanded size is counted before anything is verified or copied.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ namespace samediff {
 
 enum class FieldKind : std::uint8_t { text, texts, bytes, numbers, table, tables };
 
-/// A table's fields that are no numbers, and what it takes in memory without what they hold.
+/// A table's fields other than numbers, and the table's memory without their contents.
 struct TableForm {
   struct Field {
     std::uint16_t id;
@@ -27,7 +27,7 @@ struct TableForm {
   std::span<const Field> fields;
 };
 
-// Of the tables that archives and SameDiff files have alike, by the ids in samediff.fbs.
+// Tables that archives and SameDiff files share, by the ids in samediff.fbs.
 inline constexpr TableForm::Field array_fields[] = {
     {0, FieldKind::numbers}, {1, FieldKind::bytes}, {6, FieldKind::texts}};
 inline constexpr TableForm array_form{sizeof(GraphArray) + 64, array_fields};
@@ -41,8 +41,8 @@ inline constexpr TableForm::Field property_fields[] = {{0, FieldKind::text},
                                                        {7, FieldKind::numbers}};
 inline constexpr TableForm property_form{2 * sizeof(GraphProperty), property_fields};
 
-/// Takes from `budget` what the buffer's root and all below it ask for, in bytes of memory; false where there is not
-/// enough. What lies outside the buffer, or too deep, is the verifier's to refuse: it counts as nothing.
+/// Subtracts the memory of the buffer's root and everything below it from `budget`. Returns false if the budget is too
+/// small. Data outside the buffer or nested too deep count as nothing: the verifier rejects them.
 class SharedCount {
  public:
   SharedCount(std::span<const std::byte> buffer, std::uint64_t budget) : buffer_(buffer), budget_(budget) {}
@@ -51,8 +51,8 @@ class SharedCount {
   }
 
  private:
-  static constexpr unsigned deepest = 64;     // as the verifier
-  static constexpr std::uint64_t text_ = 64;  // a std::string, and its block
+  static constexpr unsigned deepest = 64;     // the verifier's limit
+  static constexpr std::uint64_t text_ = 64;  // a std::string and its heap block
   static constexpr std::uint64_t pair_ = 48;  // an argument and its name
 
   bool spend(std::uint64_t bytes) {
@@ -69,7 +69,7 @@ class SharedCount {
   bool follow(std::uint64_t at, Visit visit) {
     return !has(at, 4) || visit(at + load<std::uint32_t>(at));
   }
-  /// The length of a vector that fits, else 0.
+  /// Returns the length of a vector if it fits in the buffer, else 0.
   std::uint64_t length(std::uint64_t at, std::uint64_t element) const {
     const std::uint64_t n = has(at, 4) ? load<std::uint32_t>(at) : 0;
     return n <= buffer_.size() / element ? n : 0;

@@ -1,4 +1,5 @@
-// TrainingConfig as JSON, and ND4J's schedules. Class names are compared with a fixed table, never looked up.
+// TrainingConfig as JSON, and ND4J's schedules. Class names are compared with a fixed table; no class is ever looked
+// up.
 #include "stele/training.hpp"
 
 #include <algorithm>
@@ -17,8 +18,9 @@ namespace {
 using detail::json::Kind;
 using detail::json::Reader;
 
-constexpr std::uint64_t kMemory = std::uint64_t{16} << 20;  // beside the text and the raw JSON kept of it
-constexpr std::size_t kMembers = 1024;                      // names are compared with each other, one by one
+constexpr std::uint64_t kMemory = std::uint64_t{16} << 20;  // bytes, in addition to the text and the raw JSON kept of
+                                                            // it
+constexpr std::size_t kMembers = 1024;                      // bounds the time: each name is compared with all others
 constexpr unsigned kDepth = 16;
 constexpr std::string_view kClass = "@class", kValues = "values", kRate = "learningRate";
 constexpr std::string_view kRateSchedule = "learningRateSchedule";
@@ -32,7 +34,7 @@ constexpr std::string_view kStateV[] = {"V"}, kStateG[] = {"G"}, kStateGrad[] = 
 constexpr std::string_view kStateDelta[] = {"msg", "msdx"};
 constexpr std::string_view kAdamLike = "learningRate learningRateSchedule beta1 beta2 epsilon";
 
-// Members in the order in which DL4J 1.0.0-M2.1 writes them.
+// Members in the order of DL4J 1.0.0-M2.1.
 struct Known {
   std::string_view type, package, members;
   std::span<const std::string_view> state = {};
@@ -147,7 +149,7 @@ class Parser {
     unsigned seen = 0;
     std::string scratch;
     std::string_view key;
-    // Known members in any order, each once.
+    // Known members may have any order; each may occur once.
     static constexpr std::string_view names[] = {"updater",
                                                  "regularization",
                                                  "minimize",
@@ -192,7 +194,7 @@ class Parser {
   Status finish(bool good) { return good && r_.finish() ? Status() : r_.status(); }
 
  private:
-  // Vectors grow by doubling: for a moment they hold three times what they need.
+  // Vectors grow by doubling, and briefly hold three times their content.
   bool charge(std::size_t bytes) {
     constexpr std::size_t growth = 3;
     if (bytes > (kMemory - used_) / growth) return r_.fail(Errc::limit, "a smaller text", "more than 16 MiB");
@@ -202,7 +204,7 @@ class Parser {
   bool twice() { return r_.fail(Errc::duplicate, "each name once"); }
   bool too_many() { return r_.fail(Errc::limit, "at most 1024 members"); }
 
-  // Whether the value that is due is an object with a string "@class"; the reader is a copy.
+  // Returns true if the next value is an object with a string "@class". The reader is a copy.
   static bool is_object(Reader r) {
     if (r.peek() != Kind::object) return false;
     std::string scratch;
@@ -220,7 +222,7 @@ class Parser {
     return true;
   }
 
-  // True where the value is a number, or a string that stands for one. What no double or integer holds is none.
+  // Reads a number, or a string that represents one. Returns false for numbers that no double or integer can hold.
   static bool number(Reader& r, std::string& scratch, TrainingNumber& out) {
     Reader ahead = r;
     if (ahead.peek() == Kind::number) {
@@ -275,7 +277,7 @@ class Parser {
     }
   }
 
-  // The object that is due, if it is a map from integers to numbers that is not empty; otherwise nothing is read.
+  // Reads the next object if it is a non-empty map from integers to numbers; otherwise reads nothing.
   bool values(std::map<std::int64_t, TrainingNumber>& out) {
     Reader ahead = r_;
     std::string scratch;
@@ -324,7 +326,7 @@ class Parser {
   std::uint64_t used_ = 0;
 };
 
-// As Double.toString() has it, but always the shortest digits: 0.001, 1.0E-4, 1.0E7.
+// Formats like Double.toString(), but always with the shortest digits: 0.001, 1.0E-4, 1.0E7.
 std::string java_text(double number) {
   if (std::isnan(number)) return "\"NaN\"";
   if (std::isinf(number)) return number < 0 ? "\"-Infinity\"" : "\"Infinity\"";
@@ -347,7 +349,7 @@ std::string java_text(double number) {
   return text;
 }
 
-// What is not UTF-8, byte by byte, as U+FFFD.
+// Replaces each byte that is not UTF-8 by U+FFFD.
 std::string repaired(std::string_view text) {
   std::string good;
   while (!text.empty()) {
@@ -361,7 +363,7 @@ std::string repaired(std::string_view text) {
   return good;
 }
 
-// JSON as Jackson indents it: a line for each member, arrays in one line.
+// Writes JSON like Jackson with indentation: a line for each member, arrays on one line.
 class Text {
  public:
   void open() { out_ += '{', ++depth_, first_ = true; }
@@ -423,7 +425,7 @@ class Text {
     }
     open();
     key(kClass), string(class_name(object));
-    // First the members that DL4J knows, in its order.
+    // Write the members that DL4J knows first, in its order.
     const Known* const one = known(object.type);
     const std::string_view order = one != nullptr ? one->members : std::string_view();
     for (std::size_t at = 0; at < order.size();) {
@@ -459,7 +461,7 @@ class Text {
     return false;
   }
 
-  // The member of that name, if there is one.
+  // Writes the member of that name, if there is one.
   void member(const TrainingObject& object, std::string_view name) {
     if (const auto* text = find(object.texts, name)) {
       key(name), string(*text);
@@ -491,12 +493,12 @@ void replace(TrainingObject& object, std::vector<std::pair<std::string, T>>& mem
     *there = std::move(value);
     return;
   }
-  std::string own(name);  // the name may be that of the member that goes
+  std::string own(name);  // copy: the name may be a view of the member that is erased
   object.erase(own);
   members.emplace_back(std::move(own), std::move(value));
 }
 
-// The parameters of a schedule, and the count that it goes by.
+// The parameters of a schedule, and the count that it depends on.
 class Parameters {
  public:
   Parameters(const TrainingObject& schedule, std::int64_t iteration, std::int64_t epoch)
@@ -506,7 +508,7 @@ class Parameters {
     if (const TrainingNumber* const found = schedule_.number(name)) return found->value();
     return missing(name, "a number");
   }
-  // Of Java's type int, and at least `least`.
+  // Returns a number of Java's type int that is at least `least`.
   Result<std::int64_t> whole(std::string_view name,
                              std::int64_t least = std::numeric_limits<std::int32_t>::min()) const {
     const TrainingNumber* const found = schedule_.number(name);
@@ -546,7 +548,7 @@ Result<double> cycle(const TrainingObject& schedule, const Parameters& given) {
   STELE_TRY_ASSIGN(const std::int64_t length, given.whole("cycleLength", 1));
   STELE_TRY_ASSIGN(const std::int64_t annealing, given.whole("annealingLength"));
   STELE_TRY_ASSIGN(const double decay, given.number("annealingDecay"));
-  // Derived in Java, but Jackson sets them from the text where it has them.
+  // Java derives these values, but Jackson sets them from the text if it has them.
   std::int64_t step = (length - annealing) / 2;
   if (schedule.number("stepSize") != nullptr) {
     STELE_TRY_ASSIGN(step, given.whole("stepSize"));
@@ -807,7 +809,7 @@ TrainingObject cycle(ScheduleType type, double initial_learning_rate, double max
   object.set("initialLearningRate", initial_learning_rate).set("maxLearningRate", max_learning_rate);
   object.set("cycleLength", cycle_length).set("annealingLength", annealing_length);
   object.set("annealingDecay", annealing_decay);
-  // What Java derives; without a step the increment is never used.
+  // Java's derived values. Without a step, the increment is never used.
   const std::int64_t step = (std::int64_t{cycle_length} - annealing_length) / 2;
   object.set("stepSize", step);
   object.set("increment", step == 0 ? 0.0 : (max_learning_rate - initial_learning_rate) / static_cast<double>(step));

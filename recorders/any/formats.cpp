@@ -44,7 +44,7 @@ const JsonFormat json_format({.encoding = JsonEncoding::plain});
 const JsonFormat json_zstd_format({.encoding = JsonEncoding::zstd});
 const JsonFormat json_gzip_format({.encoding = JsonEncoding::gzip});
 
-/// The one list of formats.
+/// The only list of formats.
 constexpr std::array<const Format*, 22> all = {
     &stele_format,     &safetensors_format,   &sharded_format,       &archive_format,   &samediff_format,
     &sdnb_format,      &sdz_format,           &nnef_format,          &nnef_tgz_format,  &nnef_tensor_format,
@@ -56,18 +56,18 @@ constexpr const char* list_of_formats = "stele::formats() lists all";
 
 // ---- files of other programs
 
-/// A kind of file that other programs write, and how to get at its tensors.
+/// A kind of file written by other programs, with the way to load its tensors.
 struct Foreign {
   std::string_view what;
   std::span<const std::string_view> extensions;
-  /// Whether these are its first bytes, without doubt or at least where no format claims them.
+  /// Checks the first bytes of a file: `certain` leaves no doubt; `likely` applies if no format claims the file.
   bool (*certain)(std::string_view head);
   bool (*likely)(std::string_view head);
 };
 
 bool never(std::string_view) { return false; }
 
-/// The name of the first entry, cut; empty: no zip file.
+/// Returns the name of the first entry, possibly cut off; empty if this is not a zip file.
 std::string_view zip_entry(std::string_view head) {
   if (head.size() < 30 || !head.starts_with(std::string_view("PK\3\4", 4))) return {};
   const auto length =
@@ -83,7 +83,7 @@ bool is_pickle(std::string_view head) { return head.size() > 2 && head[0] == '\x
 bool is_gguf(std::string_view head) { return head.starts_with("GGUF"); }
 bool is_numpy(std::string_view head) { return zip_entry(head).ends_with(".npy") || head.starts_with("\x93NUMPY"); }
 bool is_hdf5(std::string_view head) { return head.starts_with("\x89HDF\r\n\x1a\n"); }
-/// Protocol buffers have no magic number: the version in field 1, then the first of what the model has.
+/// Protocol buffers have no magic number: check the version in field 1 and the tag of the model's next field.
 bool is_onnx(std::string_view head) {
   return head.size() > 2 && head[0] == 8 && head[1] >= 3 && head[1] <= 20 && (head[2] == 0x12 || head[2] == 0x3a);
 }
@@ -118,14 +118,14 @@ const Foreign* foreign_of_path(std::string_view path) {
   return found != foreign.end() ? &*found : nullptr;
 }
 
-/// The extension that differs least from the path's; "" where none is near.
+/// Returns the extension closest to the path's; "" if none is similar.
 std::string nearest_extension(std::string_view path) {
   std::vector<std::string> extensions;
   for (const Format* f : all) {
     if (!f->extension().empty()) extensions.emplace_back(f->extension());
   }
   const std::string_view name = file_name(path);
-  // ".json.zstd" is near ".json.zst", and "v1.2.safetensor" near ".safetensors".
+  // Finds ".json.zst" for ".json.zstd", and ".safetensors" for "v1.2.safetensor".
   for (std::size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
     if (const auto near = detail::most_similar(name.substr(dot), extensions); !near.empty()) return std::string(near);
   }
@@ -143,9 +143,9 @@ const Format* find_format(std::string_view name) {
 
 Result<const Format*> format_of_path(const std::string& path) {
   if (path.empty()) return Error(Errc::invalid_argument, "an empty path");
-  const Format* longest = nullptr;  // ".safetensors.index.json" is no ".json"
+  const Format* longest = nullptr;  // so that ".safetensors.index.json" does not match ".json"
   for (const Format* f : all) {
-    const std::string_view extension = f->extension();  // of a folder of files it may be none
+    const std::string_view extension = f->extension();  // may be empty for a folder of files
     const bool fits = !extension.empty() && path.size() > extension.size() && path.ends_with(extension);
     if (fits && (longest == nullptr || f->extension().size() > longest->extension().size())) longest = f;
   }

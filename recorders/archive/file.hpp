@@ -1,4 +1,4 @@
-// An archive that is open: its directory, tags, texts, and arrays as far as they were asked for.
+// An open archive: its directory, tags, text files, and the arrays that were requested.
 #pragma once
 
 #include <deque>
@@ -22,23 +22,23 @@ inline namespace v0 {
 namespace detail {
 namespace archive {
 
-/// The two folders of a tag that hold arrays.
+/// The two folders of a tag that contain arrays.
 enum class Kind : std::uint8_t { params, updater };
 constexpr std::string_view folder_of(Kind kind) noexcept { return kind == Kind::params ? "params" : "updater"; }
 
-/// Kinds of optimizer state in a tag.
+/// Maximum number of kinds of optimizer state in a tag.
 inline constexpr std::size_t most_kinds = 64;
 
 /// An array of the archive.
 struct Stored {
   samediff::ArrayFacts facts;
-  SourcePtr source;          // the archive, or what is deflated in it
-  std::uint64_t offset = 0;  // of its content there
-  std::uint32_t crc = 0;     // of its content, where `checked`
+  SourcePtr source;          // the archive, or a deflated entry of it
+  std::uint64_t offset = 0;  // offset of the content in the source
+  std::uint32_t crc = 0;     // CRC-32 of the content, if `checked`
   bool checked = false;
-  std::uint64_t content = 0;             // where in its entry its content begins
-  const zip::Entry* entry = nullptr;     // the .fb
-  const zip::Entry* external = nullptr;  // the .bin, where it has one
+  std::uint64_t content = 0;             // offset of the content in its entry
+  const zip::Entry* entry = nullptr;     // the .fb file
+  const zip::Entry* external = nullptr;  // the .bin file, if there is one
 };
 
 /// Leaves that are Stored arrays.
@@ -50,26 +50,26 @@ class File : public std::enable_shared_from_this<File> {
 
   const zip::Directory& directory() const noexcept { return *directory_; }
   const std::vector<std::string>& tags() const noexcept { return tags_; }
-  /// As tags.txt spells it. Errors: not_found.
+  /// Returns a tag in the spelling of tags.txt. Errors: not_found.
   Result<std::string> find_tag(std::string_view tag) const;
-  /// The name of a tag's entry as the archive spells it: "<tag>/<rest>".
+  /// Returns the name of a tag's entry in the archive's spelling: "<tag>/<rest>".
   std::string entry_name(std::string_view tag, std::string_view rest) const;
-  /// params.txt or updater.txt; no lines where it is not there and need not be.
+  /// Reads params.txt or updater.txt; returns no lines if the file is optional and missing.
   Result<std::vector<Line>> lines(std::string_view tag, Kind kind);
-  /// The array that a line of `tag` refers to; it lives as long as the File.
+  /// Returns the array that a line of `tag` refers to; valid as long as the File.
   Result<const Stored*> array(std::string_view tag, Kind kind, const Reference& reference);
-  /// An entry whole, or nothing where it is not there.
+  /// Reads a whole entry, or returns nothing if there is none.
   Result<std::optional<Bytes>> read(std::string_view tag, std::string_view rest);
 
-  /// Memory that opening may still take; what is gone again can be given back.
+  /// The memory that opening may still use. A caller may give back memory that was freed.
   const IndexBudget& memory() const noexcept { return memory_; }
   void set_memory(const IndexBudget& memory) noexcept { memory_ = memory; }
 
   Result<Snapshot> parameters(std::string_view tag);
   Result<Checkpoint> checkpoint(std::string_view tag);
-  /// Opens all tags with all that they have, and reads and checks their arrays.
+  /// Opens all contents of all tags, and reads and checks their arrays.
   Status check_tags(const LoadOptions& options, Meter& meter);
-  /// Whether check_tags() has compared all bytes of an entry with its CRC-32.
+  /// Returns true if check_tags() compared all bytes of an entry with its CRC-32.
   bool has_checked(const zip::Entry& entry) const { return checked_.contains(&entry); }
 
  private:
@@ -81,16 +81,16 @@ class File : public std::enable_shared_from_this<File> {
   std::shared_ptr<const zip::Directory> directory_;
   std::vector<std::string> tags_;
   struct Folder {
-    std::string tag;     // as tags.txt spells it
-    std::string name;    // as the entries spell it
-    bool exact = false;  // there is one of the tag's spelling
+    std::string tag;     // in the spelling of tags.txt
+    std::string name;    // in the spelling of the entries
+    bool exact = false;  // a folder has the tag's spelling
   };
-  std::unordered_map<std::string, Folder> folders_;  // of tags, folded
+  std::unordered_map<std::string, Folder> folders_;  // by folded tag
   std::unordered_map<const zip::Entry*, std::uint32_t> known_;
   std::deque<Stored> arrays_;
   std::unordered_set<const zip::Entry*> checked_;
   IndexBudget memory_;
-  Bytes window_;  // bytes of the file, for headers that lie close to each other
+  Bytes window_;  // bytes of the file, for headers that are close to each other
   std::uint64_t window_begin_ = 0;
 };
 

@@ -15,7 +15,7 @@ using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 using Texts = flatbuffers::Vector<Offset<flatbuffers::String>>;
 
-// Graphs in graphs (loops, branches) are nested a handful deep; the verifier stops at 64 tables in each other.
+// Maximum nesting of graphs (loops, branches). Real models need a few levels; the verifier stops at 64 nested tables.
 constexpr unsigned deepest = 16;
 
 using Field = TableForm::Field;
@@ -157,7 +157,7 @@ Status representable(DType dtype, const std::string& what) {
   return Error(Errc::not_representable, "archives have no such data type").path(what).found(std::string(name(dtype)));
 }
 
-/// What is empty is absent.
+/// Leaves out an empty list.
 Offset<Texts> texts(FlatBufferBuilder& to, const std::vector<std::string>& all) {
   return all.empty() ? Offset<Texts>() : to.CreateVectorOfStrings(all);
 }
@@ -182,7 +182,7 @@ struct Arguments {
 
 Result<Offset<stele_fb::Graph>> write(FlatBufferBuilder& to, const Graph& graph, unsigned depth) {
   if (depth > deepest) return Error(Errc::not_representable, "graphs nested too deep").expected("at most 16");
-  // FlatBuffers counts to 2 GiB and then stops the program.
+  // FlatBuffers counts up to 2 GiB and then aborts the program.
   const auto full = [&] { return to.GetSize() > max_buffer / 2; };
   const auto too_large = [] { return Error(Errc::limit, "a graph that is too large").expected("at most 1 GiB"); };
   std::vector<Offset<stele_fb::GraphVariable>> variables;

@@ -13,15 +13,15 @@ inline namespace v0 {
 namespace detail {
 namespace archive {
 
-/// `memory` bounds what it takes. Errors: malformed (also where FlatBuffers' verifier refuses it), unsupported, limit
-/// (more than that; nested too deep).
+/// Reads a graph in at most `memory` bytes. Errors: malformed (also if FlatBuffers' verifier rejects it), unsupported,
+/// limit (needs more memory; nested too deep).
 Result<Graph> read_graph(std::span<const std::byte> bytes, std::uint64_t memory);
-/// Errors: not_representable (nested too deep, a dtype that files have none for), limit (2 GiB).
+/// Writes a graph. Errors: not_representable (nested too deep, a dtype that the files do not have), limit (2 GiB).
 Result<std::string> write_graph(const Graph& graph);
 
 struct Training {
-  std::string json;                     // empty: no configuration
-  std::vector<std::string> state_keys;  // of the columns of updater.txt
+  std::string json;                     // empty without a configuration
+  std::vector<std::string> state_keys;  // keys of the columns of updater.txt
 };
 Result<Training> read_training(std::span<const std::byte> bytes, std::uint64_t memory);
 std::string write_training(const Training& training, const TrainingConfig* config);

@@ -23,7 +23,7 @@ Error bad(Errc code, const char* text, std::size_t offset, std::string_view foun
 
 constexpr std::string_view mark = "\xef\xbb\xbf";
 
-/// Calls `visit(line, offset)` for each line that is not blank; \r\n ends one, too, and a byte order mark is no part.
+/// Calls `visit(line, offset)` for each line that is not blank. A line may end in \r\n; a byte order mark is left out.
 template <class Visit>
 Status each_line(std::string_view text, Visit visit) {
   for (std::size_t at = text.starts_with(mark) ? mark.size() : 0; at < text.size();) {
@@ -36,12 +36,12 @@ Status each_line(std::string_view text, Visit visit) {
   return {};
 }
 
-/// A name as one word.
+/// Returns a name coded as one word.
 std::string coded(std::string_view name) {
   static constexpr char digits[] = "0123456789ABCDEF";
   if (name.empty()) return "%";
   std::string text;
-  // At the beginning of a text it would be taken for the text's own.
+  // At the beginning of a text, it would be read as the text's byte order mark.
   std::size_t marked = name.starts_with(mark) ? mark.size() : 0;
   for (const char c : name) {
     const auto b = static_cast<unsigned char>(c);
@@ -95,16 +95,16 @@ bool valid_tag(std::string_view tag) noexcept {
   for (const char c : tag) {
     if (!is_letter(c) && !is_digit(c) && c != '.' && c != '_' && c != '-') return false;
   }
-  // All digits would look like the number of an array.
+  // A tag of digits would look like the number of an array.
   if (std::all_of(tag.begin(), tag.end(), is_digit)) return false;
-  // CON, NUL, COM1, …, with any extension, are devices to Windows.
+  // CON, NUL, COM1, …, with any extension, are device names on Windows.
   const std::string_view stem = tag.substr(0, tag.find('.'));
   for (const std::string_view device : {"con", "prn", "aux", "nul"}) {
     if (same_tag(stem, device)) return false;
   }
   const bool numbered = stem.size() == 4 && is_digit(stem[3]);
   if (numbered && (same_tag(stem.substr(0, 3), "com") || same_tag(stem.substr(0, 3), "lpt"))) return false;
-  return !same_tag(tag, "tags.txt");  // no folder beside a file of that name
+  return !same_tag(tag, "tags.txt");  // a folder cannot have the name of a file next to it
 }
 
 bool same_tag(std::string_view a, std::string_view b) noexcept {
@@ -153,7 +153,7 @@ Result<std::vector<Line>> parse_lines(std::string_view text, std::uint64_t memor
     const auto limit = [&]() -> Error {
       return bad(Errc::limit, "more lines than a file of this size may have", offset, line);
     };
-    // A vector that grows holds three times its elements for a moment.
+    // A growing vector briefly holds three times its elements.
     if (!spend(3 * sizeof(Line) + 2 * line.size() + 64)) return limit();
     Line& out = lines.emplace_back();
     const auto malformed = [&](const char* why) -> Error { return bad(Errc::malformed, why, offset, line); };
@@ -183,7 +183,7 @@ Result<std::vector<Line>> parse_lines(std::string_view text, std::uint64_t memor
       if (std::all_of(word.begin() + static_cast<std::ptrdiff_t>(word.find('/') + 1), word.end(), is_digit)) {
         return malformed("the number of an array that cannot be one");
       }
-      // The rest is of a later version: kept as it is.
+      // A later version added the rest: keep it unchanged.
       const std::size_t begin = static_cast<std::size_t>(word.data() - line.data());
       out.kind = line.substr(begin);
       break;

@@ -1,4 +1,4 @@
-// The texts of an archive: tags.txt, params.txt, updater.txt.
+// The text files of an archive: tags.txt, params.txt, updater.txt.
 #pragma once
 
 #include <cstdint>
@@ -14,18 +14,18 @@ inline namespace v0 {
 namespace detail {
 namespace archive {
 
-/// Whether this can be a tag, and so the name of a folder anywhere (ArchiveOptions::tag).
+/// Returns true for a valid tag, which can name a folder on any system (ArchiveOptions::tag).
 bool valid_tag(std::string_view tag) noexcept;
-/// Whether two tags are the same: upper and lower case are.
+/// Returns true if two tags are equal except for case.
 bool same_tag(std::string_view a, std::string_view b) noexcept;
-/// Equal for tags that are the same.
+/// Returns a form that is equal for tags that differ in case only.
 std::string folded(std::string_view tag);
 
-/// The tags, oldest first. Errors: malformed (a tag that is none, no tag at all), duplicate.
+/// Returns the tags, oldest first. Errors: malformed (an invalid tag, no tags), duplicate.
 Result<std::vector<std::string>> parse_tags(std::string_view text);
 std::string tags_text(std::span<const std::string> tags);
 
-/// An array in params/ or updater/ of a tag; of the line's own where `tag` is empty.
+/// An array in params/ or updater/ of a tag; of the line's own tag if `tag` is empty.
 struct Reference {
   std::string tag;
   std::uint32_t number = 0;
@@ -36,11 +36,11 @@ struct Reference {
 struct Line {
   std::string name;
   std::vector<Reference> arrays;
-  std::vector<std::string> keys;  // of the columns, where they say any
-  std::string kind;               // what a later version writes behind them ("MAP"); such a line is kept, not read
+  std::vector<std::string> keys;  // keys of the columns, if the line has any
+  std::string kind;               // rest of the line from a later version ("MAP"); such a line is kept, not read
 };
 
-/// Errors: malformed, duplicate (of names), limit (more than `memory` bytes).
+/// Parses params.txt or updater.txt. Errors: malformed, duplicate (names), limit (more than `memory` bytes).
 Result<std::vector<Line>> parse_lines(std::string_view text, std::uint64_t memory);
 std::string lines_text(std::span<const Line> lines);
 

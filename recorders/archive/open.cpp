@@ -17,12 +17,12 @@ namespace archive {
 
 using samediff::ArrayHead;
 
-// Headers of entries that are not far from each other are read together.
+// Headers of neighbouring small entries are read together.
 constexpr std::uint64_t small_entry = 4096;
 constexpr std::uint64_t window_size = std::uint64_t{64} << 10;
-// What is read of an entry alone: its header, and the head of an array of a few axes.
+// Bytes of an entry's first read: its header, and the head of an array with a few axes.
 constexpr std::uint64_t first_read = 512;
-// A head with the extents of many axes; more is read whole.
+// Maximum size of a head, with many axes. If it does not suffice, the whole entry is read.
 constexpr std::uint64_t largest_head = std::uint64_t{64} << 10;
 
 const LeafOps stored_ops{.locate = [](const void* at, std::uint64_t) -> SourceRange {
@@ -57,13 +57,13 @@ Result<std::shared_ptr<File>> File::open(SourcePtr source, const Limits& limits)
   const zip::Entry* tags = file->directory_->find("tags.txt");
   if (tags == nullptr) return Error(Errc::malformed, "not an archive of models: it has no tags.txt");
   STELE_TRY_ASSIGN(const Bytes text, file->directory_->read(*tags, file->memory_.left()));
-  // Of each line three strings are made, and an entry of a table.
+  // Each line needs three strings and a table entry.
   const auto lines =
       static_cast<std::uint64_t>(std::count(text.span().begin(), text.span().end(), std::byte{'\n'})) + 1;
   if (!file->spend(4 * text.size() + lines * (5 * sizeof(std::string) + sizeof(Folder) + 96))) return too_much();
   STELE_TRY_ASSIGN(file->tags_, parse_tags({reinterpret_cast<const char*>(text.data()), text.size()}));
   for (const std::string& tag : file->tags_) file->folders_.emplace(folded(tag), Folder{tag, tag});
-  // A folder that is spelled as its tag stands before others.
+  // A folder in the tag's spelling takes precedence over others.
   std::string_view last;
   for (const zip::Entry& e : file->directory_->entries()) {
     const std::string_view name = e.name.substr(0, e.name.find('/'));
@@ -118,7 +118,7 @@ Result<std::vector<Line>> File::lines(std::string_view tag, Kind kind) {
   return lines;
 }
 
-/// Bytes of the file from the entry's local header on.
+/// Returns bytes of the file from the entry's local header on.
 Result<std::span<const std::byte>> File::window(const zip::Entry& entry) {
   const Source& source = *directory_->source();
   const std::uint64_t room = entry.end - entry.header;
@@ -132,7 +132,7 @@ Result<std::span<const std::byte>> File::window(const zip::Entry& entry) {
   };
   const std::uint64_t wanted = std::min(room, 30 + entry.name.size() + first_read);
   if (within().size() >= wanted) return within();
-  // As many small ones as lie here side by side.
+  // Include the small entries that follow.
   const auto entries = directory_->entries();
   std::uint64_t end = entry.header + wanted;
   for (auto e = static_cast<std::size_t>(&entry - entries.data()); e < entries.size(); ++e) {
@@ -154,7 +154,7 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
   Stored out;
   out.entry = &entry;
   std::optional<ArrayHead> head;
-  // Where all of the entry is known, and found to be right: what its content alone has.
+  // Called when the whole entry was read and checked: computes the CRC-32 of its content.
   const auto know = [&](std::span<const std::byte> all) {
     out.crc = zip::crc32(0, all.data() + head->begin, static_cast<std::size_t>(head->end - head->begin));
     out.checked = true;
@@ -184,7 +184,7 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
       know(bytes);
     }
   } else {
-    // What inflates keeps a state of its own, so the one that was read from goes.
+    // Inflating keeps state: read the head from a separate source, which is then freed.
     STELE_TRY_ASSIGN(const SourcePtr once, directory_->open(entry));
     for (const std::uint64_t most : {first_read, largest_head}) {
       Bytes bytes(static_cast<std::size_t>(std::min(entry.size, most)));
@@ -196,7 +196,7 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
     STELE_TRY_ASSIGN(out.source, directory_->open(entry));
   }
   if (!head) {
-    // Not of our making: something lies behind its content. Read and checked whole, once.
+    // Written by another program: bytes follow the content. Read and check the whole entry once.
     if (entry.size > memory_.left()) return too_much();
     STELE_TRY_ASSIGN(const Bytes bytes, directory_->read(entry, memory_.left()));
     STELE_TRY_ASSIGN(head, samediff::read_head(bytes.span(), entry.size));
@@ -287,7 +287,7 @@ Result<Snapshot> File::parameters(std::string_view tag) {
   STELE_TRY_ASSIGN(const std::vector<Line> lines, this->lines(tag, Kind::params));
   samediff::Arrays arrays;
   for (const Line& line : lines) {
-    if (!line.kind.empty()) continue;  // of a later version
+    if (!line.kind.empty()) continue;  // from a later version
     const auto of_line = [&](Error error) { return std::move(error).path(line.name); };
     if (line.arrays.size() != 1) {
       return of_line(Error(Errc::malformed, "a parameter with another number of arrays than one"));
@@ -303,7 +303,7 @@ Result<Snapshot> File::parameters(std::string_view tag) {
   }
   STELE_TRY_ASSIGN(const std::optional<Bytes> bytes, read(tag, "metadata.json"));
   if (bytes) {
-    // What is compressed has room of its own.
+    // Compressed entries have a memory bound of their own.
     const zip::Entry* entry = directory_->find(entry_name(tag, "metadata.json"));
     memory_.admit(entry->compressed, index_rate::index);
     if (!spend(3 * bytes->size())) return too_much();
@@ -334,7 +334,7 @@ Result<Checkpoint> File::checkpoint(std::string_view tag) {
   }
   STELE_TRY_ASSIGN(const std::optional<Bytes> graph, read(tag, "graph.fb"));
   if (graph) {
-    // Strings and lists as values take many times what they take in the file: more than opening parameters may.
+    // Strings and lists as values take many times their size in the file, more than opening parameters may.
     const std::string name = entry_name(tag, "graph.fb");
     auto read = read_graph(graph->span(), memory_.left() + 16 * directory_->find(name)->compressed);
     if (!read) return std::move(read).error().file(name);
@@ -399,14 +399,14 @@ Result<Checkpoint> File::checkpoint(std::string_view tag) {
 }
 
 Status File::check_tags(const LoadOptions& options, Meter& meter) {
-  // An array that several tags refer to is read once, unless a transform stands before it.
+  // Reads an array once, even if several tags refer to it, unless it has a transform.
   std::unordered_set<const void*> seen;
   const auto is_new = [&](const LeafView& leaf) {
     return leaf.provider().ops != &stored_ops || seen.insert(leaf.provider().at).second;
   };
   const IndexBudget memory = memory_;
   for (const std::string& tag : tags_) {
-    memory_ = memory;  // what the last tag has taken is gone
+    memory_ = memory;  // the memory of the last tag was freed
     STELE_TRY_ASSIGN(const Checkpoint checkpoint, this->checkpoint(tag));
     STELE_TRY(check_leaves(checkpoint.parameters, options, meter, is_new));
     for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
@@ -431,7 +431,7 @@ bool ArchiveFormat::recognises(std::span<const std::byte> head, std::uint64_t) c
   constexpr std::string_view magic("PK\3\4", 4);
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
   if (text.size() < 31 || !text.starts_with(magic)) return false;
-  // Our entries stand in folders, but for tags.txt. DL4J's SDZ files have `model`, or shards of it.
+  // Archives store entries in folders, except tags.txt. DL4J's SDZ files contain `model`, or shards of it.
   const auto length = static_cast<std::size_t>(static_cast<unsigned char>(text[26])) |
                       static_cast<std::size_t>(static_cast<unsigned char>(text[27])) << 8;
   const std::string_view name = text.substr(30, length);
@@ -454,7 +454,7 @@ Result<Report> ArchiveFormat::verify(SourcePtr source,  // NOLINT(performance-un
   STELE_TRY_ASSIGN(const Report report, file->directory().check(meter, [&](const detail::zip::Entry& entry) {
     return file->has_checked(entry);
   }));
-  STELE_TRY(meter.add(source->size()));  // what is neither an array nor another entry's bytes
+  STELE_TRY(meter.add(source->size()));  // counts bytes that are not in an array or another entry
   return report;
 }
 

@@ -23,15 +23,15 @@ namespace archive {
 namespace {
 
 constexpr std::uint64_t alignment = 64;
-// An array of this size that is computed (converted, decompressed) is held while its CRC-32 is found; a larger one is
-// patched behind its bytes, or computed twice.
+// A computed (converted, decompressed) array of up to this size is held in memory to find its CRC-32. For a larger one,
+// the CRC-32 is patched in after its bytes, or the array is computed twice.
 constexpr std::uint64_t held = std::uint64_t{1} << 20;
 
 std::string entry_of(std::string_view tag, Kind kind, std::uint32_t number, const char* extension) {
   return std::string(tag) + '/' + std::string(folder_of(kind)) + '/' + std::to_string(number) + extension;
 }
 
-/// The first part of an entry's name: of most a tag.
+/// Returns the first part of an entry's name, usually a tag.
 std::string_view top_of(const zip::Entry& entry) { return entry.name.substr(0, entry.name.find('/')); }
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
@@ -54,10 +54,10 @@ class HoldSink final : public PieceSink {
   std::vector<std::byte> all;
 };
 
-/// Says, by an error of this code, that bytes are others.
+/// Signals that two leaves' bytes differ.
 constexpr Errc differs = Errc::checksum;
 
-/// Compares a leaf's bytes with others that can be read anywhere.
+/// Compares a leaf's bytes with bytes that can be read at any offset.
 template <class Read>
 class CompareSink final : public PieceSink {
  public:
@@ -75,12 +75,12 @@ class CompareSink final : public PieceSink {
   std::uint64_t done_ = 0;
 };
 
-/// Arrays that are in the file, by what they are; for finding the same ones again.
+/// The arrays in the file by dtype, shape and CRC-32, to find duplicates.
 class Pool {
  public:
   struct Known {
     Reference reference;
-    const Stored* stored = nullptr;  // else `leaf`, of this save
+    const Stored* stored = nullptr;  // else `leaf`, from this save
     std::optional<LeafView> leaf;
   };
   using Key = std::tuple<DType, std::vector<Extent>, std::uint32_t>;
@@ -91,7 +91,7 @@ class Pool {
     known_[static_cast<int>(kind)].emplace(std::move(key), std::move(known));
   }
 
-  /// The array with the same bytes. A reading error ends the search: the save meets it, too.
+  /// Finds an array with the same bytes. A read error ends the search: the save would meet it, too.
   Result<std::optional<Reference>> find(Kind kind, const LeafView& leaf, std::uint32_t crc,
                                         ReadContext& context) const {
     const auto [first, last] = known_[static_cast<int>(kind)].equal_range(key(leaf, crc));
@@ -123,9 +123,9 @@ class TagWriter {
   TagWriter(std::string tag, LeafGather& out, zip::Writer& zip, const ArchiveOptions& options, const Workers& workers)
       : tag_(std::move(tag)), out_(out), zip_(zip), options_(options), context_(workers) {}
 
-  /// What is in the file already: arrays of `kept` (null: of none) that the new ones may refer to.
+  /// The existing file, whose arrays new lines may refer to; null if there is none.
   const File* kept = nullptr;
-  std::string dropped;  // a tag of it that goes; its arrays cannot be referred to
+  std::string dropped;  // a tag of it that is removed, so that no line can refer to its arrays
   Pool pool;
 
   Status write(const Content& content) {
@@ -171,7 +171,7 @@ class TagWriter {
   }
 
  private:
-  /// The graph, whose variables say the dtypes and shapes of what is stored of them.
+  /// Returns the graph with its variables' dtypes and shapes set to those stored.
   static Graph stored_graph(Graph graph, const Snapshot& parameters, const LeafPaths& paths) {
     std::map<std::string_view, std::uint32_t> leaves;
     for (std::uint32_t i = 0; i < parameters.leaf_count(); ++i) leaves.emplace(paths[i], i);
@@ -181,13 +181,13 @@ class TagWriter {
       if (found == leaves.end()) continue;
       const LeafView leaf = parameters.leaf(found->second);
       v.dtype = leaf.dtype();
-      const bool scalar = v.shape && v.shape->empty() && leaf.byte_size() == 0;  // ND4J's empty one
+      const bool scalar = v.shape && v.shape->empty() && leaf.byte_size() == 0;  // ND4J's empty scalar
       if (!scalar) v.shape.emplace(leaf.shape().begin(), leaf.shape().end());
     }
     return graph;
   }
 
-  /// The state arrays, in the order of the parameters.
+  /// Writes the state arrays, in the order of the parameters.
   Result<std::vector<Line>> write_states(const Content& content, const LeafPaths& paths,
                                          std::vector<std::string>& keys) {
     std::vector<Line> lines;
@@ -211,7 +211,7 @@ class TagWriter {
       const LeafPaths names(*column.arrays.data());
       for (std::uint32_t i = 0; i < column.arrays.leaf_count(); ++i) column.leaves.emplace(names[i], i);
     }
-    // In DL4J's order where the updater is one of its own.
+    // DL4J's order if the updater is one of DL4J's.
     if (content.more->training) {
       if (const auto order = updater_state_keys(content.more->training->updater.type)) {
         std::stable_sort(columns.begin(), columns.end(), [&](const Column& a, const Column& b) {
@@ -247,7 +247,7 @@ class TagWriter {
         line.keys.push_back(column.key);
       }
       if (line.arrays.empty()) continue;
-      if (line.arrays.size() == columns.size()) line.keys.clear();  // all of them: their order says it
+      if (line.arrays.size() == columns.size()) line.keys.clear();  // with all columns, the order identifies them
       lines.push_back(std::move(line));
     }
     for (const Column& column : columns) {
@@ -289,12 +289,12 @@ class TagWriter {
     return r;
   }
 
-  /// The array of a leaf that was opened lazily from this very file, and that stays in it.
+  /// Finds a leaf's array if the leaf was lazily opened from this very file and its tag stays.
   std::optional<Reference> opened_from_file(Kind kind, const LeafView& leaf) {
     if (kept == nullptr || leaf.provider().ops != &stored_ops) return std::nullopt;
     const Stored& stored = *static_cast<const Stored*>(leaf.provider().at);
     if (stored.facts.big_endian || !stored.facts.axes.empty() || !stored.checked) return std::nullopt;
-    // The same file: then the entry of this name, place, size and CRC-32 is the same entry.
+    // In the same file, an entry with this name, offset and CRC-32 is the same entry.
     if (compared_ != stored.source) {
       compared_ = stored.source;
       const Source& here = *kept->directory().source();
@@ -331,7 +331,7 @@ class TagWriter {
     return write_leaf(entry_of(tag_, kind, number, ".bin"), {}, leaf, crc);
   }
 
-  /// An entry of `head` and the leaf's bytes, which are aligned.
+  /// Writes an entry with `head` and the leaf's bytes, which are aligned.
   Status write_leaf(const std::string& name, const std::string& head, const LeafView& leaf,
                     std::optional<std::uint32_t> crc) {
     const std::uint64_t size = leaf.byte_size();
@@ -371,17 +371,17 @@ class TagWriter {
   const ArchiveOptions& options_;
   ReadContext context_;
   std::uint32_t next_[2] = {0, 0};
-  SourcePtr compared_;  // of the leaf before, and whether it is the file
+  SourcePtr compared_;  // the previous leaf's source; same_: whether it is the file
   bool same_ = false;
 };
 
-/// An archive that is there, while it is written anew without a tag, or with another.
+/// Rewrites an archive without a tag, or with another one.
 class Rewriter {
  public:
   Rewriter(File& old, std::string dropped, LeafGather& out, zip::Writer& zip)
       : old_(old), dropped_(std::move(dropped)), out_(out), zip_(zip) {}
 
-  /// Decides what stays, what moves to another tag, and how the lines change.
+  /// Decides which entries stay, which move to another tag, and how the lines change.
   Status plan() {
     for (const std::string& tag : old_.tags()) {
       if (same_tag(tag, dropped_)) continue;
@@ -399,11 +399,11 @@ class Rewriter {
     return {};
   }
 
-  /// Copies what stays.
+  /// Copies the entries that stay.
   Status copy() {
     const auto entries = old_.directory().entries();
     const Source& source = *old_.directory().source();
-    // What does not move and lies side by side is one piece: so the file system can share it between both files.
+    // Copy adjacent entries that keep their offsets in one piece: the file system can then share it between both files.
     std::uint64_t same = 0;
     std::vector<const zip::Entry*> unmoved;
     for (const zip::Entry& e : entries) {
@@ -423,7 +423,7 @@ class Rewriter {
         continue;
       }
       STELE_TRY_ASSIGN(const std::uint64_t data, old_.directory().data(e));
-      // Its content stays as aligned as it was.
+      // Keep the alignment of the content.
       STELE_TRY(zip_.begin(name, e.method, e.compressed, e.size, e.crc, (alignment - data % alignment) % alignment,
                            alignment));
       STELE_TRY(out_.copy(source, data, e.compressed));
@@ -435,10 +435,10 @@ class Rewriter {
  private:
   struct Move {
     std::string name;
-    std::string head;  // of an array whose content is in another entry: it names that one
+    std::string head;  // set if the array's content is in another entry: names that entry
   };
 
-  /// A line of a tag that stays refers to this array.
+  /// Updates a reference from a tag that stays, and moves its array if the array's tag is removed.
   Status keep(const std::string& tag, Kind kind, const Line& line, Reference& r, bool& changed) {
     if (dropped_.empty() || r.tag.empty() || !same_tag(r.tag, dropped_)) return {};
     if (!line.kind.empty()) {
@@ -449,7 +449,7 @@ class Rewriter {
     STELE_TRY_ASSIGN(const Stored* array, old_.array(tag, kind, r));
     auto home = homes_.find(array);
     if (home == homes_.end()) {
-      // The first tag that refers to it gets it.
+      // The first tag that refers to the array gets it.
       Reference here{tag, 0};
       STELE_TRY_ASSIGN(here.number, next_number(tag, kind));
       home = homes_.emplace(array, here).first;
@@ -472,7 +472,7 @@ class Rewriter {
     return {};
   }
 
-  /// A number that no array of the tag has.
+  /// Returns a number that no array of the tag has.
   Result<std::uint32_t> next_number(const std::string& tag, Kind kind) {
     const std::string folder = old_.entry_name(tag, std::string(folder_of(kind)) + '/');
     const auto [next, fresh] = next_.emplace(folder, 0);
@@ -495,10 +495,10 @@ class Rewriter {
   std::map<const Stored*, Reference> homes_;
   std::map<const zip::Entry*, Move> moved_;
   std::map<std::string, std::uint32_t> next_;
-  std::map<std::string, std::string> texts_;  // entries with other lines than before
+  std::map<std::string, std::string> texts_;  // entries whose lines changed
 };
 
-/// All arrays of a file that stays, for deduplication.
+/// Adds all arrays of the tags that stay, for deduplication.
 Status fill_pool(File& file, const std::string& dropped, Pool& pool) {
   for (const std::string& tag : file.tags()) {
     if (same_tag(tag, dropped)) continue;
@@ -509,7 +509,7 @@ Status fill_pool(File& file, const std::string& dropped, Pool& pool) {
       for (const Line& line : lines) {
         if (!line.kind.empty()) continue;
         for (const Reference& r : line.arrays) {
-          if (!r.tag.empty()) continue;  // met at home
+          if (!r.tag.empty()) continue;  // added with its own tag
           STELE_TRY_ASSIGN(const Stored* s, file.array(tag, kind, r));
           if (!s->checked || s->facts.big_endian || !s->facts.axes.empty()) continue;
           pool.add(kind, {s->facts.dtype, s->facts.shape, s->crc}, {{tag, r.number}, s, {}});
@@ -561,7 +561,7 @@ Status write_new(const ArchiveFormat& format, const Content& content, Sink& sink
   return out.flush();
 }
 
-/// Writes `old` anew: without `dropped` (where it is not empty), with `added` (where there is content).
+/// Rewrites `old`: without `dropped` (if it is not empty), with `added` (if there is content).
 Status rewrite(const ArchiveFormat& format, File& old, const std::string& dropped, const std::string& added,
                const Content* content, std::vector<std::string> tags, Sink& sink, const SaveOptions& options) {
   if (content != nullptr) STELE_TRY(check_texts(content->parameters));

@@ -1,10 +1,10 @@
-// bincode 2, `config::standard()`: nothing says what follows, so both sides know the types.
+// bincode 2, `config::standard()`. Files store no types, so reader and writer must know them.
 //
-//  1. u16, u32, u64, usize: below 251 one byte; fb and u16, fc and u32, fd and u64, little-endian. i16 to isize: zigzag
-//     (0, -1, 1, -2, … are 0, 1, 2, 3, …), then the same. u8, i8, bool: one byte. f32, f64: little-endian.
-//  2. A text, bytes, a list, a map: how many as in 1, then so many. Arrays, tuples and structs: what is in them.
-//  3. Option: 00, or 01 and the value. An enum: the variant's number as in 1, then what is in it. f16: its bits, as
-//  u16.
+//  1. u16, u32, u64, usize: one byte if below 251; else fb and u16, fc and u32, or fd and u64, little-endian. i16 to
+//     isize: zigzag (0, -1, 1, -2, … become 0, 1, 2, 3, …), then like unsigned integers. u8, i8, bool: one byte. f32,
+//     f64: little-endian.
+//  2. String, bytes, list, map: the count as in 1, then the elements. Array, tuple, struct: their contents.
+//  3. Option: 00, or 01 and the value. Enum: the variant's number as in 1, then its contents. f16: its bits as a u16.
 //
 // Source: https://github.com/bincode-org/bincode/blob/v2.0.1/docs/spec.md.
 #pragma once
@@ -20,7 +20,7 @@ inline namespace v0 {
 namespace detail {
 namespace burn {
 
-/// A number as in 1. Errors: truncated, malformed.
+/// Reads a number in the encoding of 1. Errors: truncated, malformed.
 inline Result<std::uint64_t> read_number(Cursor& in) {
   const std::uint64_t at = in.position();
   STELE_TRY_ASSIGN(const auto first, in.little<std::uint8_t>());
@@ -40,16 +40,16 @@ inline std::int64_t from_zigzag(std::uint64_t n) {
 inline std::uint64_t to_zigzag(std::int64_t n) {
   return static_cast<std::uint64_t>(n) << 1 ^ static_cast<std::uint64_t>(n >> 63);
 }
-/// Appends a number as in 1.
+/// Appends a number in the encoding of 1.
 inline void append_number(std::vector<std::byte>& out, std::uint64_t n) {
   const unsigned size = n < 0xfb ? 1 : n <= UINT16_MAX ? 2 : n <= UINT32_MAX ? 4 : 8;
   if (n >= 0xfb) out.push_back(static_cast<std::byte>(size == 2 ? 0xfb : size == 4 ? 0xfc : 0xfd));
   for (unsigned i = 0; i < size; ++i) out.push_back(static_cast<std::byte>(n >> (8 * i)));
 }
 
-/// A dtype by its number in that era. Errors: unsupported, malformed.
+/// Reads a dtype, stored as its number in that era. Errors: unsupported, malformed.
 Result<Spelled> read_dtype(Cursor& in, BurnEra era);
-/// Errors: not_representable (one that the era does not have).
+/// Appends a dtype's number. Errors: not_representable (the era does not have the dtype).
 Status append_dtype(std::vector<std::byte>& out, const Value& spelled, BurnEra era);
 
 }  // namespace burn

@@ -23,7 +23,8 @@ std::string_view without_blanks(std::string_view text) {
   return begin != text.npos ? text.substr(begin) : std::string_view();
 }
 
-/// A record of before 0.8 or so, in MessagePack without names: a list of its metadata, themselves one, and the item.
+/// Returns true for a record written before about 0.8 in MessagePack without names: a list of the metadata, itself a
+/// list, and the item.
 bool of_mpk_without_names(std::string_view head) {
   if (!head.starts_with("\x92\x95")) return false;
   head.remove_prefix(2);
@@ -36,7 +37,7 @@ bool of_mpk_without_names(std::string_view head) {
          head.starts_with("\xb3half::binary16::f16") || head.starts_with("\xb4half::bfloat::bf16");
 }
 
-/// What Burn before 0.6 saved: an enum of the states of a module.
+/// Returns true for a file written by Burn before 0.6: an enum of the states of a module.
 bool is_state_named(std::string_view head) {
   for (const std::string_view word : {"{", "\"StateNamed\""}) {
     head = without_blanks(head);
@@ -46,14 +47,14 @@ bool is_state_named(std::string_view head) {
   return true;
 }
 
-/// The error for files that are older than all that is read here.
+/// Returns the error for a file that is too old to be read.
 std::optional<Error> too_old(std::string_view head) {
   if (is_state_named(head)) {
     return Error(Errc::unsupported, "a file of Burn before 0.6, which is too old")
         .expected(std::string(known_releases));
   }
   if (!of_mpk_without_names(head)) return std::nullopt;
-  // float, int, format, version
+  // the strings are: float, int, format, version
   std::string version = "an unknown release";
   const auto byte = [&](std::size_t at) -> std::size_t {
     return at < head.size() ? static_cast<unsigned char>(head[at]) : 0;
@@ -71,11 +72,11 @@ std::optional<Error> too_old(std::string_view head) {
   return too_old_for(version);
 }
 
-/// What a record, inflated, is encoded as; by_name: it is none.
+/// Returns the encoding of an inflated record; by_name if it is not a record.
 BurnEncoding encoding_of(std::string_view head) {
   if (head.size() < 12) return BurnEncoding::by_name;
   const auto first = static_cast<unsigned char>(head[0]);
-  // MessagePack: a short map, and the key.
+  // MessagePack: a short map and its first key.
   if (first >= 0x82 && first <= 0x8f) {
     return head.substr(1, 9) == "\xa8metadata" ? BurnEncoding::mpk : BurnEncoding::by_name;
   }
@@ -123,7 +124,7 @@ Names names_of(const BurnOptions& options) {
   return {"burn", ".mpk"};
 }
 
-/// Where the path decides, what it says.
+/// Sets the encoding from the path if the options do not.
 BurnOptions resolved(BurnOptions options, std::string_view path) {
   if (options.encoding != BurnEncoding::by_name) return options;
   options.gzip = path.ends_with(".gz");
@@ -134,12 +135,12 @@ BurnOptions resolved(BurnOptions options, std::string_view path) {
   return options;
 }
 
-/// What is inflated to find out whether a gzip file that holds no record is damaged (64 MiB, a tenth of a second): a
-/// bomb is not inflated whole.
+/// How much of a gzip file without a record is inflated to find damage (64 MiB, a tenth of a second). Bounds the time
+/// for a malicious file.
 constexpr std::uint64_t damage_search = std::uint64_t{64} << 20;
 
-/// What a gzip file may become: as long a text for each byte of a tensor as a record has (a line of JSON, at the
-/// deepest nesting, is below 192 characters), and the structure between them (as much as opening may take).
+/// Bounds the inflated size of a gzip file: for each byte of a tensor, the longest text of a record (a line of JSON at
+/// the deepest nesting is below 192 characters), and for the structure between tensors, the memory bound of opening.
 constexpr std::uint64_t max_text_of_byte = 192;
 std::uint64_t inflated_bound(std::uint64_t stored, const Limits& limits) {
   if (limits.total_bytes == 0) return detail::add_scaled(0, stored, detail::max_deflate_ratio);
@@ -147,7 +148,7 @@ std::uint64_t inflated_bound(std::uint64_t stored, const Limits& limits) {
                             limits.total_bytes, max_text_of_byte);
 }
 
-/// Errors: not_representable (an era that is read only).
+/// Returns the era to write. Errors: not_representable (an era that stele only reads).
 Result<BurnEra> era_to_write(const BurnOptions& how, const Snapshot& snapshot) {
   BurnEra era = how.era;
   if (era == BurnEra::automatic) {
@@ -198,7 +199,7 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
     return {};
   };
   STELE_TRY(read_head());
-  // Inflated as it is read, so that nothing is inflated behind what is no record.
+  // Inflate while reading, so that nothing after an invalid record is inflated.
   std::optional<detail::gzip::Gzip> gzip;
   if (detail::gzip::is_gzip(read)) {
     source = gzip.emplace(source, inflated_bound(stored, context.options().limits)).source();
@@ -228,7 +229,7 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
     return Error(Errc::bad_magic, "not a record of Burn's").expected("its metadata, in MessagePack, JSON or bincode");
   }();
   if (!opened && gzip) {
-    // Damaged bytes are the better reason, where they can be found in short time.
+    // Damaged bytes explain the error better, if they can be found in a short time.
     Bytes piece(std::size_t{256} << 10);
     std::uint64_t inflated = 0;
     for (std::size_t n = piece.size(); n == piece.size() && inflated < damage_search; inflated += n) {
@@ -265,7 +266,7 @@ Status BurnFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
       }
       return write_named(ordered, heading, era, *mpk_out(gather, context, size));
     };
-    STELE_TRY(encode(nullptr));  // errors before the first byte
+    STELE_TRY(encode(nullptr));  // finds errors before the first byte is written
     if (measured) STELE_TRY(to.reserve(size));
     detail::LeafGather gather(to);
     STELE_TRY(encode(&gather));

@@ -23,11 +23,11 @@ struct Place {
 
 struct Pack {
   SourcePtr source;
-  Bytes description;  // names point into it
+  Bytes description;  // names are views of it
   std::vector<Place> places;
 };
 
-// A leaf's number is that of its place.
+// A leaf's number is its index in `places`.
 constexpr LeafOps pack_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
   const auto* pack = static_cast<const Pack*>(at);
   const Place& place = pack->places[static_cast<std::size_t>(number)];
@@ -88,7 +88,7 @@ class PackOpener {
     return Error(code, text).path(std::string(entry.name)).offset(data_ + entry.begin);
   }
 
-  /// Where the tensors' bytes begin. Burn 0.19 aligned nothing, under the same version number.
+  /// Finds the offset of the tensors' bytes. Burn 0.19 aligned nothing, with the version number of later files.
   Status find_data() {
     order_.resize(index_.entries.size());
     std::iota(order_.begin(), order_.end(), std::uint32_t{0});
@@ -110,7 +110,7 @@ class PackOpener {
     STELE_TRY(pack_->source->read_at(described_, gap));
     const auto used = std::find_if(gap.begin(), gap.end(), [](std::byte b) { return b != std::byte{0}; });
     if (!packed_ && size == described_ + at) {
-      // Or it is aligned, and cut by as many bytes as the padding has. Files of 0.19 say so.
+      // The file may also be aligned and cut short by exactly the padding's size. Files of 0.19 store their version.
       const auto version = index_.metadata.find("version");
       const bool says = version != index_.metadata.end() && version->second.starts_with("0.19.");
       packed_ = at == 0 || used != gap.end() || says;
@@ -142,7 +142,7 @@ class PackOpener {
     std::uint64_t at = 0;
     for (const std::uint32_t i : order_) {
       Entry& entry = index_.entries[i];
-      // Bytes that no tensor has are let be: of two tensors of one name Burn wrote both, and described the second.
+      // Allow bytes between tensors: for two tensors of one name, Burn wrote both and described the second.
       if (entry.begin < at) {
         return bad(Errc::malformed, "a tensor that begins in the one before", entry)
             .expected("at least " + std::to_string(at))
@@ -194,12 +194,12 @@ class PackOpener {
 
   std::shared_ptr<Pack> pack_;
   SnapshotBuilder builder_;
-  std::uint64_t described_ = 0;  // where the description ends
-  std::uint64_t data_ = 0;       // where the tensors' bytes begin
+  std::uint64_t described_ = 0;  // offset of the description's end
+  std::uint64_t data_ = 0;       // offset of the tensors' bytes
   bool packed_ = false;          // nothing is aligned
   PackIndex index_;
-  std::vector<std::uint32_t> order_;  // of the entries in the file
-  std::vector<std::uint32_t> nodes_;  // of the entries, then of the scalars
+  std::vector<std::uint32_t> order_;  // entries in file order
+  std::vector<std::uint32_t> nodes_;  // nodes of the entries, then of the scalars
   const Limits& limits_;
   IndexBudget memory_;
 };

@@ -1,4 +1,4 @@
-// What reader and writer of Burnpack share.
+// Shared by the reader and the writer of Burnpack.
 #pragma once
 
 #include <cstddef>
@@ -24,34 +24,34 @@ namespace burn {
 
 inline constexpr std::uint32_t burnpack_magic = 0x4255524e;  // "NRUB"
 inline constexpr std::uint16_t burnpack_version = 1;
-inline constexpr std::size_t burnpack_header = 10;  // magic, version, size of the description
+inline constexpr std::size_t burnpack_header = 10;  // size of: magic, version, length of the description
 inline constexpr std::uint64_t burnpack_alignment = 256;
 
-/// Of a tensor, beside Burn's own keys: an id that is no u64. Burn passes over keys that it does not know.
+/// Key of a tensor for an id that does not fit a u64. Burn ignores keys that it does not know.
 inline constexpr std::string_view burnpack_uuid = "param_uuid";
 
 constexpr std::uint64_t burnpack_aligned(std::uint64_t at) noexcept {
   return (at + burnpack_alignment - 1) / burnpack_alignment * burnpack_alignment;
 }
 
-/// Whether a value stands among the scalars.
+/// Returns true if a value is stored as a scalar.
 inline bool is_burnpack_scalar(const Value& value) noexcept {
   return value.as_bool() != nullptr || value.as_i64() != nullptr || value.as_u64() != nullptr ||
          value.as_f64() != nullptr;
 }
 
-/// How a quantized tensor is quantized; nullptr where a dtype does not say that.
+/// Returns the scheme of a quantized dtype; nullptr if the dtype has none.
 inline const Value* burnpack_scheme(const Value& dtype) noexcept {
   const Value* scheme = dtype.find("QFloat");
   return scheme != nullptr && scheme->as_map() != nullptr ? scheme : nullptr;
 }
 
-/// What the description says, as it says it.
+/// The contents of the description, unchanged.
 struct PackIndex {
   struct Entry {
     std::string_view name;
-    std::uint64_t begin = 0, end = 0;  // from the beginning of the data on
-    std::size_t extents = 0;           // the first of `rank`
+    std::uint64_t begin = 0, end = 0;  // offsets from the beginning of the data
+    std::size_t extents = 0;           // index of the first of `rank` extents
     std::size_t rank = 0;
     Spelled dtype{};
     std::optional<ParamId> id{};
@@ -64,15 +64,15 @@ struct PackIndex {
   std::deque<Scalar> scalars;
   std::vector<Extent> extents;
   std::map<std::string, std::string> metadata;
-  std::vector<std::uint32_t> by_name;  // the numbers of entries, and then of scalars
+  std::vector<std::uint32_t> by_name;  // indexes of the entries, then of the scalars
 
   std::string_view name(std::size_t i) const {
     return i < entries.size() ? entries[i].name : scalars[i - entries.size()].name;
   }
 };
 
-/// Reads a description, which must outlive the index. What that and a Snapshot of it take is subtracted from `memory`.
-/// Errors: those of CborReader, duplicate (two of one name), unsupported (dtypes, scalars).
+/// Reads a description, which must outlive the index. Subtracts the memory of the index and of a Snapshot of it from
+/// `memory`. Errors: those of CborReader, duplicate (two entries of one name), unsupported (dtypes, scalars).
 Result<PackIndex> read_description(std::span<const std::byte> description, std::uint64_t& memory);
 
 }  // namespace burn

@@ -41,7 +41,7 @@ class DescriptionReader {
           if (in_.ok()) blamed_ = {};
         });
       } else {
-        in_.skip();  // Burn ignores what it does not know
+        in_.skip();  // Burn ignores unknown keys
       }
     });
     if (in_.ok() && (seen & 1) == 0) in_.fail(Errc::malformed, "the key tensors");
@@ -54,7 +54,7 @@ class DescriptionReader {
   }
 
  private:
-  /// Each key of a map.
+  /// Visits each key of a map.
   template <class F>
   void each(F visit) {
     std::uint64_t entries = 0;
@@ -161,9 +161,9 @@ class DescriptionReader {
   }
 
   CborReader in_;
-  std::uint64_t& memory_;  // that may still be taken
+  std::uint64_t& memory_;  // memory that may still be used
   PackIndex index_;
-  std::string_view blamed_;  // the tensor or scalar that is being read
+  std::string_view blamed_;  // the current tensor or scalar
 };
 
 }  // namespace

@@ -21,7 +21,7 @@ namespace detail {
 namespace burn {
 namespace {
 
-// Burn refuses to read more than this, whatever its own writer has written.
+// Burn's reader rejects files beyond these limits, even if Burn wrote them.
 constexpr std::uint64_t most_tensors = 100'000;
 constexpr std::uint64_t most_described = std::uint64_t{100} << 20;
 constexpr std::uint64_t longest_tensor = std::uint64_t{10} << 30;
@@ -69,7 +69,7 @@ class PackWriter {
   }
 
  private:
-  /// That of the release that wrote what is written again, where it says so; else the latest.
+  /// Returns the era of the release that wrote the original file, if it stores one; else the latest.
   BurnEra era_of_pack() const {
     const auto producer = metadata_.find("producer");
     const auto version = metadata_.find("version");
@@ -77,7 +77,7 @@ class PackWriter {
     const auto era = era_of(version->second);
     return era ? *era : BurnEra::v0_21;
   }
-  /// The data has the order of the Snapshot; the description is sorted.
+  /// Data are stored in the order of the Snapshot; the description is sorted.
   Status place() {
     const std::size_t count = snapshot_.leaf_count();
     if (count > most_tensors) return beyond_burn("more tensors than Burn reads", most_tensors, count);
@@ -132,7 +132,7 @@ class PackWriter {
       if (!json::valid_utf8(path)) return no_utf8(path);
       out_.text(path);
       out_.begin_map(1);
-      // A number has no kind of its own here; Burn converts, and its own counts are UInt.
+      // The number's type is not known here. Burn converts, and stores its own counts as UInt.
       const std::int64_t* number = value->as_i64();
       out_.text(value->as_bool() != nullptr        ? "Bool"
                 : value->as_f64() != nullptr       ? "Float"
@@ -159,7 +159,7 @@ class PackWriter {
     out_.text("dtype");
     const std::size_t at = description_.size();
     out_.value(dtype);
-    // Annotations may say anything, and those of records in bincode do not spell the scheme.
+    // The annotation may have any content, and records in bincode do not spell out the scheme.
     const std::string_view said = std::string_view(description_).substr(at);
     Value back;
     std::uint64_t memory = most_described;

@@ -1,8 +1,8 @@
-// CBOR (RFC 8949), as much of it as Burnpack's descriptions have: a bounded pull reader and a writer.
+// CBOR (RFC 8949), as far as Burnpack's descriptions use it: a bounded pull reader and a writer.
 //
-// Read: integers of any width, floats of 16, 32 and 64 bits, texts, bytes, lists, maps, bool, null. Indefinite lengths,
-// tags and other simple values are refused; Burn writes none.
-// Written: definite lengths and the shortest heads; floats in the shortest width that gives the same bits back.
+// Reads integers of any width, floats of 16, 32 and 64 bits, strings, bytes, lists, maps, bool and null. Rejects
+// indefinite lengths, tags and other simple values, which Burn does not write.
+// Writes definite lengths, the shortest heads, and floats in the shortest width that keeps the bits.
 #pragma once
 
 #include <cstddef>
@@ -20,22 +20,23 @@ inline namespace v0 {
 namespace detail {
 namespace burn {
 
-/// Deepest nesting of lists and maps below a value.
+/// Maximum nesting of lists and maps below a value.
 inline constexpr unsigned cbor_depth = 60;
 
 enum class CborKind : std::uint8_t { none, natural, negative, bytes, text, list, map, boolean, null, real };
 
-/// Functions return false on an error, and the first error stays: calls chain with &&. Lengths are compared with what
-/// remains before they are used. The bytes must outlive the reader and all views it gave. Errors: truncated, malformed
-/// (another kind, text that is not UTF-8), unsupported, out_of_range, limit (depth, memory), duplicate.
+/// Reads CBOR. Functions return false on an error and the first error stays, so calls chain with &&. Lengths are
+/// checked against the remaining bytes before they are used. The bytes must outlive the reader and its views. Errors:
+/// truncated, malformed (another kind, text that is not UTF-8), unsupported, out_of_range, limit (depth, memory),
+/// duplicate.
 class CborReader {
  public:
-  /// `base`: where the bytes begin in the file; added to the offsets of errors.
+  /// `base`: offset of the bytes in the file; added to the offsets of errors.
   CborReader(std::span<const std::byte> bytes, std::uint64_t base) noexcept : bytes_(bytes), base_(base) {}
 
-  /// The kind of the value that is due.
+  /// Returns the kind of the next value.
   CborKind peek() const noexcept;
-  /// So many keys and values follow, in turn.
+  /// Begins a map; that many keys and values follow in turn.
   bool begin_map(std::uint64_t& entries) { return one(CborKind::map, "a map", entries); }
   bool begin_list(std::uint64_t& elements) { return one(CborKind::list, "a list", elements); }
   bool read_text(std::string_view& out);
@@ -44,15 +45,15 @@ class CborReader {
   bool read_f64(double& out);
   bool read_bool(bool& out);
   bool read_null();
-  /// A value of any kind. What it takes on the heap is subtracted from `memory`.
+  /// Reads a value of any kind. Subtracts its heap memory from `memory`.
   bool read(Value& out, std::uint64_t& memory, unsigned depth = cbor_depth);
-  /// Steps over a value of any kind.
+  /// Skips a value of any kind.
   bool skip(unsigned depth = cbor_depth);
-  /// Whether all bytes are used up.
+  /// Checks that all bytes were read.
   bool finish();
 
   bool ok() const noexcept { return !error_; }
-  /// Makes a caller's finding about the last value the error, unless there is one already. Returns false.
+  /// Sets the error to a caller's finding about the last value, unless there already is one. Returns false.
   bool fail(Errc code, const char* expected);
   bool fail(Error error);
   Status status() const { return error_ ? Status(*error_) : Status(); }
@@ -60,7 +61,7 @@ class CborReader {
  private:
   struct Head {
     CborKind kind = CborKind::none;
-    std::uint64_t number = 0;  // natural, -1 - negative, length, bool, the bits of a double
+    std::uint64_t number = 0;  // natural, -1 - negative, length, bool, or the bits of a double
   };
   bool head(Head& out);
   bool one(CborKind kind, const char* expected, std::uint64_t& number);
@@ -70,16 +71,18 @@ class CborReader {
   std::span<const std::byte> bytes_;
   std::uint64_t base_;
   std::size_t at_ = 0;
-  std::size_t token_ = 0;  // where the last value began
+  std::size_t token_ = 0;  // offset of the last value
   std::optional<Error> error_{};
 };
 
-/// The bits of a double from those of a float of 2 or 4 bytes: as integers, so that a signalling NaN stays one.
+/// Converts the bits of a float of 2 or 4 bytes to those of a double. Uses integers, so that a signalling NaN stays
+/// one.
 std::uint64_t widened_float(std::uint64_t bits, unsigned bytes);
-/// The way back, where it gives the same bits. Nothing for NaNs that are not quiet: Burn's writer does not narrow them.
+/// Converts the bits of a double to a narrower float if that keeps them. Returns nothing for signalling NaNs: Burn's
+/// writer does not narrow them.
 std::optional<std::uint64_t> narrowed_float(std::uint64_t bits, unsigned bytes);
 
-/// Appends to a string. As many values must follow as begin_map and begin_list say.
+/// Appends CBOR to a string. The caller must write as many values as it passes to begin_map and begin_list.
 class CborWriter {
  public:
   explicit CborWriter(std::string& out) noexcept : out_(out) {}

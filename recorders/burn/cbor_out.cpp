@@ -41,7 +41,7 @@ std::optional<std::uint64_t> narrowed_float(std::uint64_t from, unsigned bytes) 
   const int exponent = static_cast<int>(from >> 52 & 2047) - 1023;
   std::uint64_t mantissa = from & mantissa_of_f64;
   unsigned drop = 52 - w.mantissa;
-  std::uint64_t to = 0;  // the exponent in its place
+  std::uint64_t to = 0;  // the exponent, shifted to its place
   if ((from << 1) == 0) return sign;
   if (exponent == 1024) {
     if (mantissa != 0 && mantissa >> 51 == 0) return std::nullopt;

@@ -1,4 +1,4 @@
-// A Source read forward in small steps. Every length is compared with what remains before anything is made of it.
+// Reads a Source forward in small steps. Every length is checked against the remaining bytes before it is used.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline namespace v0 {
 namespace detail {
 namespace burn {
 
-/// The next bytes, fewer only at the end: a gzip file says its size only there, and a bound before.
+/// Reads the next bytes, fewer only at the end. A gzip file's size is a bound until its end has been read.
 inline Result<std::size_t> read_some(const Source& source, std::uint64_t at, std::span<std::byte> out) {
   const std::uint64_t before = source.size();
   if (at > before) return Error(Errc::truncated, "the bytes end before").file(source.name()).offset(before);
@@ -33,31 +33,31 @@ inline Result<std::size_t> read_some(const Source& source, std::uint64_t at, std
   return piece.size();
 }
 
-/// Copies go on from the same place, and share what is read ahead.
+/// Copies continue at the same offset and share the bytes read ahead.
 class Cursor {
  public:
   explicit Cursor(SourcePtr source) : source_(std::move(source)), view_(source_->view()) {}
 
   std::uint64_t position() const noexcept { return at_; }
-  /// Of a gzip file a bound, until its end was met.
+  /// Returns the remaining bytes; for a gzip file, a bound until its end has been read.
   std::uint64_t left() const noexcept {
     const std::uint64_t size = source_->size();
     return size > at_ ? size - at_ : 0;
   }
-  /// Whether nothing is left. Errors: truncated (what was stepped over is not there), io.
+  /// Returns true if no bytes remain. Errors: truncated (skipped bytes do not exist), io.
   Result<bool> at_end() {
     if (view_.empty() && left() != 0 && (at_ < begin_ || at_ >= begin_ + filled_)) STELE_TRY(fill(0));
     return left() == 0;
   }
   const SourcePtr& source() const noexcept { return source_; }
 
-  /// The next `n` bytes, at most `most`; valid until the next call. Errors: truncated, io.
+  /// Returns the next `n` bytes, at most `most`; valid until the next call. Errors: truncated, io.
   Result<const std::byte*> take(std::size_t n) {
     STELE_TRY_ASSIGN(const std::byte* bytes, peek(n));
     at_ += n;
     return bytes;
   }
-  /// The same, and stays there.
+  /// Returns the next `n` bytes without moving on.
   Result<const std::byte*> peek(std::size_t n) {
     if (n > left()) return beyond(n);
     if (!view_.empty()) return view_.data() + at_;
@@ -101,14 +101,14 @@ class Cursor {
         .found(std::to_string(left()));
   }
   Status fill(std::size_t n) {
-    // Little behind a tensor that was stepped over: another one may be next.
+    // Read little after a skipped tensor: another one may be next.
     const bool on = buffer_ != nullptr && at_ <= begin_ + filled_;
     const std::size_t size = std::max(n, on ? std::min(2 * filled_, most) : std::size_t{1} << 10);
-    // What is there already is not read again: to a gzip file that would be a way back.
+    // Keep the bytes already read: a gzip file would have to be inflated again.
     const std::size_t kept =
         at_ >= begin_ && at_ < begin_ + filled_ ? filled_ - static_cast<std::size_t>(at_ - begin_) : 0;
     const std::byte* from = kept != 0 ? buffer_->data() + (at_ - begin_) : nullptr;
-    if (buffer_ == nullptr || buffer_.use_count() > 1) {  // others may still read what is there
+    if (buffer_ == nullptr || buffer_.use_count() > 1) {  // copies of this cursor may still use the bytes
       auto fresh = std::make_shared<Bytes>(most);
       if (kept != 0) std::memcpy(fresh->data(), from, kept);
       buffer_ = std::move(fresh);
@@ -127,7 +127,7 @@ class Cursor {
   std::uint64_t at_ = 0;
   std::span<const std::byte> view_;
   std::shared_ptr<Bytes> buffer_;
-  std::uint64_t begin_ = 0;  // of the buffer
+  std::uint64_t begin_ = 0;  // offset of the buffer
   std::size_t filled_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// dtypes in bincode: the numbers of Rust's variants, which changed from era to era.
+// dtypes in bincode: the numbers of Rust's variants, which differ between eras.
 #include <algorithm>
 #include <array>
 #include <span>
@@ -11,7 +11,7 @@ namespace detail {
 namespace burn {
 namespace {
 
-// burn-tensor/src/tensor/element.rs, burn-std/src/tensor/dtype.rs of each era.
+// Source: burn-tensor/src/tensor/element.rs, burn-std/src/tensor/dtype.rs of each era.
 constexpr std::string_view of_14[] = {"F64", "F32", "F16", "BF16", "I64",  "I32",   "I16",
                                       "I8",  "U64", "U32", "U8",   "Bool", "QFloat"};
 constexpr std::string_view of_16[] = {"F64", "F32", "F16", "BF16", "I64", "I32",  "I16",
@@ -25,7 +25,7 @@ std::span<const std::string_view> dtypes_of(BurnEra era) {
   return of_17;
 }
 
-// cubecl-common/src/quant/scheme.rs of 0.9 and 0.10, which Burn 0.20 and 0.21 have.
+// Source: cubecl-common/src/quant/scheme.rs of 0.9 and 0.10, used by Burn 0.20 and 0.21.
 constexpr std::string_view values[] = {"Q8F", "E5M2", "E4M3", "Q4F", "E2M1", "Q2F", "Q8S", "Q4S", "Q2S"};
 constexpr std::string_view params[] = {"F32", "F16", "BF16", "UE8M0", "UE4M3"};
 constexpr std::string_view stores[] = {"Native", "PackedNative", "PackedU32"};
@@ -77,7 +77,7 @@ Result<Value> read_scheme(Cursor& in) {
                           {"mode", Value(mode)}});
 }
 
-/// Writes what a scheme says, from its five fields; false where one is not as expected.
+/// Appends a scheme, made of five fields. Returns false if a field is not as expected.
 bool append_scheme(std::vector<std::byte>& out, const Value& scheme) {
   const auto number = [&](const Value* value, std::uint64_t most) {
     const std::int64_t* n = value != nullptr ? value->as_i64() : nullptr;
@@ -89,7 +89,7 @@ bool append_scheme(std::vector<std::byte>& out, const Value& scheme) {
     }
     return true;
   };
-  // A text, or a map of one entry, whose value is given to `payload`.
+  // Appends a string, or a map with one entry, whose value is passed to `payload`.
   const auto choice = [&](std::string_view key, std::span<const std::string_view> names, auto payload) {
     const Value* value = scheme.find(key);
     if (value == nullptr) return false;

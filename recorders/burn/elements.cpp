@@ -15,7 +15,7 @@ namespace {
 
 using Kind = Token::Kind;
 
-/// Numbers of bincode as tokens.
+/// Reads bincode numbers as tokens.
 class Numbers final : public Tokens {
  public:
   Numbers(Cursor in, DType dtype) : in_(std::move(in)), dtype_(dtype) {}
@@ -44,7 +44,7 @@ class Numbers final : public Tokens {
   DType dtype_;
 };
 
-/// One element as bytes, little-endian. False: the token is none.
+/// Encodes one element as little-endian bytes. Returns false if the token is not such an element.
 bool encode(const Token& token, DType dtype, std::byte* out) {
   if (token.kind != Kind::scalar) return false;
   const bool* b = token.scalar.as_bool();
@@ -71,10 +71,10 @@ bool encode(const Token& token, DType dtype, std::byte* out) {
   }
 }
 
-/// What the elements of a list are, so that it is read once.
+/// Collects the kinds of a list's elements in one pass.
 struct Kinds {
   bool bools = false, whole = false, floats = false, others = false;
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();  // of the whole ones
+  std::int64_t least = std::numeric_limits<std::int64_t>::max();  // range of the integers
   std::int64_t most = std::numeric_limits<std::int64_t>::min();
 
   void add(const Value& element) {
@@ -88,7 +88,7 @@ struct Kinds {
       (element.as_f64() != nullptr ? floats : others) = true;
     }
   }
-  /// Whether encode() takes all of them.
+  /// Returns true if encode() accepts all elements.
   bool all_are(DType dtype) const {
     if (others) return false;
     if (dtype == DType::boolean) return !whole && !floats;
@@ -146,7 +146,7 @@ Result<std::shared_ptr<Elements>> read_elements(Tokens& tokens, DType floats, DT
   const bool bits = floats == DType::f16 || floats == DType::bf16;
   if (kinds.whole && (!bits || kinds.least < 0 || wanted == DTypeClass::signed_int)) elements->dtype = ints;
   if (kinds.all_are(elements->dtype)) return elements;
-  // Says where the first one is that is not.
+  // Find the first element that does not fit, for the error's offset.
   const auto again = elements->marks[0]->clone();
   std::byte scratch[8];
   for (std::uint64_t i = 0; i < elements->count; ++i) {

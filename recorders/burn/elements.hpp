@@ -1,4 +1,4 @@
-// Tensors of Burn up to 0.13: {value, shape}, the elements one by one, without a dtype.
+// Tensors of Burn up to 0.13: {value, shape}, with separate elements and without a dtype.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,9 @@ inline namespace v0 {
 namespace detail {
 namespace burn {
 
-/// Elements that are decoded each time they are asked for, from the last mark before them.
+/// Elements that are decoded on each read, from the last mark before them.
 struct Elements {
-  static constexpr std::uint64_t step = 16384;  // elements from mark to mark
+  static constexpr std::uint64_t step = 16384;  // elements between two marks
   DType dtype = DType::none;
   std::uint64_t count = 0;
   std::vector<std::unique_ptr<const Tokens>> marks{};
@@ -22,13 +22,14 @@ struct Elements {
   Provider provider() const noexcept;
 };
 
-/// The list that begins at the next token, to its end. Numbers are of `floats` or `ints`; those that may be either (the
-/// bits of f16) are `ints` where `wanted` says so, or where one is negative. Errors: malformed, as Tokens::next.
+/// Reads the list that begins at the next token, to its end. Numbers are of `floats` or `ints`. Integers that may also
+/// be the bits of f16 are `ints` if `wanted` is signed_int or one of them is negative. Errors: malformed, and those of
+/// Tokens::next.
 Result<std::shared_ptr<Elements>> read_elements(Tokens& tokens, DType floats, DType ints, DTypeClass wanted);
-/// Of bincode: so many that are not little-endian numbers (bool, integers, f16).
+/// Reads `count` elements in bincode that are not stored as little-endian numbers (bool, integers, f16).
 Result<std::shared_ptr<Elements>> read_elements(Cursor& in, std::uint64_t count, DType dtype);
 
-/// By the name of the Rust type; none: another one.
+/// Returns the dtype for the name of a Rust type; none if unknown.
 DType dtype_of_rust(std::string_view name) noexcept;
 
 }  // namespace burn

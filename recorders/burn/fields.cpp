@@ -15,7 +15,7 @@ constexpr std::uint64_t max_length = std::uint64_t{1} << 16;
 constexpr std::uint64_t max_variant = 250;  // one byte
 constexpr int max_levels = 16;
 
-/// fields: field, field, …; field: name, [number] or none, (number name) or none, {fields} or none.
+/// Parses fields: field, field, …; each field: name, optional [number], optional (number name), optional {fields}.
 class Parser {
  public:
   Parser(const TypeInfo& type, std::string_view text) : type_(type), text_(text) {}

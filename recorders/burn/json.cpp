@@ -1,5 +1,5 @@
-// JSON in. A document is opened in one pass; what is kept of it is its skeleton, the document without the numbers of
-// its tensors' bytes, and where those are.
+// Reads JSON. Opens a document in one pass, and keeps its skeleton: the document without the bytes of its tensors, and
+// the offsets of those bytes.
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -17,25 +17,25 @@ namespace detail {
 namespace burn {
 namespace {
 
-/// Bytes of a tensor from one mark in its text to the next.
+/// Bytes of a tensor between two marks in its text.
 constexpr std::size_t mark_step = std::size_t{64} << 10;
 constexpr std::size_t text_piece = std::size_t{256} << 10;
 
-/// Where the bytes of a tensor stand.
+/// Locates the bytes of a tensor in the text.
 struct Numbers {
-  std::uint64_t at = 0;    // of the first number, or of the bracket behind none
-  std::uint64_t size = 0;  // of the text up to the bracket, with it
+  std::uint64_t at = 0;    // offset of the first number, or after the bracket if there is none
+  std::uint64_t size = 0;  // length of the text up to and including the bracket
   std::uint64_t count = 0;
-  std::size_t bracket = 0;  // place of the opening one in the skeleton
-  std::size_t marks = 0;    // number of its first mark
-  std::uint64_t ahead = 0;  // by how much the file is ahead of the skeleton behind them
+  std::size_t bracket = 0;  // place of the opening bracket in the skeleton
+  std::size_t marks = 0;    // index of the first mark
+  std::uint64_t ahead = 0;  // offset in the file minus place in the skeleton, after these numbers
 };
 
 struct Document {
   SourcePtr source;
-  std::string skeleton{};  // [] in place of numbers
+  std::string skeleton{};  // has [] in place of numbers
   std::vector<Numbers> numbers{};
-  std::vector<std::uint64_t> marks{};  // where number i * mark_step of a tensor stands, for i from 1 on
+  std::vector<std::uint64_t> marks{};  // offsets of the numbers i * mark_step of each tensor, for i from 1
 
   std::uint64_t in_file(std::uint64_t place) const {
     const auto next =
@@ -45,7 +45,7 @@ struct Document {
   Error error(Errc code, const char* text, std::uint64_t offset) const {
     return Error(code, text).file(source->name()).offset(offset);
   }
-  /// `n` characters from `at` on.
+  /// Reads `n` characters from `at` on.
   Result<const char*> read(std::uint64_t at, std::size_t n, std::byte* to) const {
     STELE_TRY(source->read_at(at, {to, n}));
     return reinterpret_cast<const char*>(to);
@@ -55,14 +55,14 @@ struct Document {
 bool is_blank(char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; }
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// Reads the numbers behind an opening bracket from pieces of their text, up to the closing one.
+/// Reads the numbers between an opening and a closing bracket from pieces of their text.
 class NumberReader {
  public:
   bool ended() const noexcept { return state_ == State::end; }
   bool wrong() const noexcept { return state_ == State::wrong; }
 
-  /// Stops where the text is used up, at the first digit of a number that `room` has no place for, behind the bracket,
-  /// and at what does not belong there.
+  /// Stops at the end of the text, at the first digit of a number that `room` has no space for, after the closing
+  /// bracket, and at invalid characters.
   const char* read(const char* p, const char* end, std::byte*& out, const std::byte* room) noexcept {
     for (; p != end; ++p) {
       if (state_ <= State::due) p = read_plain(p, end, out, room);
@@ -104,8 +104,8 @@ class NumberReader {
   enum class State : std::uint8_t { first, due, digits, behind, end, wrong };
   const char* stop(State state, const char* p) noexcept { return state_ = state, p; }
 
-  /// Steps over numbers with a comma, as serde_json writes them: behind nothing, or behind a line feed and blanks. Some
-  /// text is left, and is all that may be wrong.
+  /// Reads numbers followed by a comma, as serde_json writes them: with nothing before them, or a line feed and blanks.
+  /// Leaves the end of the text, and any invalid text, to read().
   const char* read_plain(const char* p, const char* end, std::byte*& out, const std::byte* room) noexcept {
     if (std::endian::native != std::endian::little) return p;
     constexpr std::uint64_t blanks = 0x2020202020202020U;
@@ -117,7 +117,7 @@ class NumberReader {
         for (++from; std::memcpy(&eight, from, 8), eight == blanks && end - from > 24;) from += 8;
         from += std::countr_zero((eight ^ blanks) | std::uint64_t{1} << 63) >> 3;
       }
-      // The lowest byte that is no digit is marked right; carries make false marks only above it.
+      // The mark of the lowest byte that is not a digit is right; carries make false marks only above it.
       std::uint32_t four;
       std::memcpy(&four, from, 4);
       const std::uint32_t digits = four - 0x30303030U;
@@ -155,7 +155,7 @@ class Opening {
       const char* const text = reinterpret_cast<const char*>(piece.data());
       for (const char* p = text; p != text + n;) {
         STELE_TRY_ASSIGN(p, in_numbers_ ? numbers(text, p, text + n) : structure(text, p, text + n));
-        // Vectors hold three times their content while they grow.
+        // Growing vectors hold three times their content.
         const std::uint64_t used = out_.skeleton.size() + sizeof(Numbers) * out_.numbers.size() + 8 * out_.marks.size();
         if (used > memory_ / 3) return out_.error(Errc::limit, "a document whose structure takes too much memory", at_);
       }
@@ -170,7 +170,7 @@ class Opening {
   enum class Due : std::uint8_t { nothing, colon, bracket, number };
   std::uint64_t place(const char* text, const char* p) const { return at_ + static_cast<std::uint64_t>(p - text); }
 
-  /// Copies up to the first number behind "bytes": [.
+  /// Copies the text up to the first number after "bytes": [.
   Result<const char*> structure(const char* text, const char* p, const char* end) {
     static constexpr std::string_view key = "bytes";
     const char* const run = p;
@@ -196,7 +196,7 @@ class Opening {
     }
     out_.skeleton.append(run, p);
     if (p == end) return p;
-    out_.skeleton.resize(bracket_ + 1);  // blanks
+    out_.skeleton.resize(bracket_ + 1);  // removes blanks
     out_.numbers.push_back({.at = place(text, p), .bracket = bracket_, .marks = out_.marks.size()});
     due_ = Due::nothing;
     in_numbers_ = true;
@@ -205,7 +205,7 @@ class Opening {
     return p;
   }
 
-  /// Steps over numbers.
+  /// Skips numbers.
   Result<const char*> numbers(const char* text, const char* p, const char* end) {
     Numbers& now = out_.numbers.back();
     p = reader_.read(p, end, to_, bytes_.data() + mark_step);
@@ -227,7 +227,7 @@ class Opening {
   Document& out_;
   std::uint64_t memory_;
   std::uint64_t at_ = 0;
-  Bytes bytes_;  // that nobody wants yet
+  Bytes bytes_;  // scratch for decoded numbers, not used
   std::byte* to_ = nullptr;
   NumberReader reader_;
   bool in_numbers_ = false, quoted_ = false, escaped_ = false;
@@ -237,7 +237,7 @@ class Opening {
 
 // ---- leaves
 
-/// The numbers of a tensor, from one of its marks on; read forward.
+/// Reads the numbers of a tensor forward, from one of its marks on.
 class NumberCursor {
  public:
   NumberCursor(const Document& in, std::uint64_t number, std::uint64_t mark, ReadContext& context)
@@ -245,7 +245,7 @@ class NumberCursor {
     at_ = mark == 0 ? numbers_.at : in.marks[numbers_.marks + static_cast<std::size_t>(mark) - 1];
   }
 
-  /// The next bytes; `last`: behind which nothing comes.
+  /// Reads the next bytes. `last`: the tensor must end after them.
   Status fill(std::span<std::byte> out, bool last) {
     const std::uint64_t behind = numbers_.at + numbers_.size;
     std::byte* to = out.data();
@@ -256,7 +256,7 @@ class NumberCursor {
       if (p_ != end_ || reader_.ended() || at_ == behind) {
         return in_.error(Errc::malformed, "a document that has changed since it was opened", at_);
       }
-      // What it will take, so that a small part of a large tensor is read as such.
+      // Estimate the length of the text, so that a small part of a large tensor needs a small read.
       const std::uint64_t most = last ? text_piece : (numbers_.size / numbers_.count + 1) * (out.size() + 16);
       const auto n = static_cast<std::size_t>(std::min({most, behind - at_, std::uint64_t{ReadContext::piece_size}}));
       STELE_TRY_ASSIGN(p_, in_.read(at_, n, piece_.data()));
@@ -270,7 +270,7 @@ class NumberCursor {
   const Numbers& numbers_;
   ReadContext::Piece piece_;
   NumberReader reader_;
-  std::uint64_t at_ = 0;  // behind what was read
+  std::uint64_t at_ = 0;  // offset after the text that was read
   const char* p_ = nullptr;
   const char* end_ = nullptr;
 };
@@ -326,7 +326,7 @@ class JsonTokens final : public Tokens {
 
  private:
   Status read(Token& token) {
-    const bool due = !begun_ || after_key_;  // a value
+    const bool due = !begun_ || after_key_;  // a value is expected
     std::string_view text;
     if (!due && depth_ != 0 && in_map()) {
       after_key_ = reader_.next_key(text, scratch_);
@@ -397,10 +397,10 @@ class JsonTokens final : public Tokens {
   std::shared_ptr<const Document> document_;
   json::Reader reader_;
   std::string scratch_{};
-  std::uint64_t maps_ = 0;  // one bit a level
+  std::uint64_t maps_ = 0;  // one bit for each level
   unsigned depth_ = 0;
   bool begun_ = false, after_key_ = false;
-  std::size_t next_ = 0;  // of the tensors
+  std::size_t next_ = 0;  // index of the next tensor
 };
 static_assert(max_depth <= 64);
 

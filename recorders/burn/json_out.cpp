@@ -1,4 +1,4 @@
-// JSON out, to the byte as serde_json writes it.
+// Writes JSON, byte for byte like serde_json.
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::size_t buffer_size = std::size_t{256} << 10;
 
-/// The digits of each byte, and how many.
+/// The digits of each byte, and their count.
 constexpr auto byte_texts = [] {
   std::array<std::array<char, 4>, 256> all{};
   for (unsigned i = 0; i < all.size(); ++i) {
@@ -31,10 +31,10 @@ constexpr auto byte_texts = [] {
   return all;
 }();
 
-/// The shortest digits that read back as the same, as Rust's `zmij` lays them out (serde_json before 1.0.147 has `ryu`,
-/// which writes no + in front of an exponent). `number` is finite.
+/// Appends the shortest digits that read back as the same number, in the layout of Rust's `zmij` (serde_json before
+/// 1.0.147 has `ryu`, which writes no + before an exponent). `number` is finite.
 void append_f64(std::string& out, double number) {
-  // A sign, a digit, a point, digits, an exponent of two digits or more.
+  // Contains a sign, a digit, a point, digits, and an exponent of two digits or more.
   char text[32];
   const char* const end = std::to_chars(text, text + sizeof text, number, std::chars_format::scientific).ptr;
   const char* const e = std::find(static_cast<const char*>(text), end, 'e');
@@ -44,7 +44,7 @@ void append_f64(std::string& out, double number) {
   int exponent = 0;
   std::from_chars(e + (e[1] == '+' ? 2 : 1), end, exponent);
   const int length = static_cast<int>(digits.size());
-  const int point = exponent + 1;  // behind so many digits
+  const int point = exponent + 1;  // the point follows this many digits
   if (text[0] == '-') out += '-';
   const auto zeros = [](int n) { return std::string(static_cast<std::size_t>(n), '0'); };
   if (number == 0) {
@@ -110,7 +110,7 @@ class JsonOut final : public Out {
         if (!json::valid_utf8(*value.as_string())) return not_text("a text");
         writer_.string(*value.as_string());
         return some();
-      case Value::Kind::bytes:  // a list of numbers would come back
+      case Value::Kind::bytes:  // would be read back as a list of numbers
         return Error(Errc::not_representable, "Burn's JSON has no bytes but those of tensors");
       case Value::Kind::list:
         STELE_TRY(begin_list(value.as_list()->size()));
@@ -144,7 +144,7 @@ class JsonOut final : public Out {
   Status finish() override { return flush(); }
 
  private:
-  /// Bytes as elements of the list that is open.
+  /// Writes bytes as elements of the open list.
   class Elements final : public PieceSink {
    public:
     explicit Elements(JsonOut& to) : to_(to), between_(","), width_(1) {
@@ -158,7 +158,7 @@ class JsonOut final : public Out {
       if (count_ == 0 && !bytes.empty()) to_.writer_.item();
       std::string& text = to_.text_;
       while (!bytes.empty()) {
-        // The first one has nothing in front, so it is put where that would be.
+        // The first element has no separator, so it is written in the separator's place.
         const std::size_t most = width_ + 3;
         const std::size_t n = std::min(bytes.size(), (buffer_size - text.size()) / most + 1);
         const std::size_t used = text.size();
@@ -179,7 +179,7 @@ class JsonOut final : public Out {
 
    private:
     static constexpr std::size_t block = 16;
-    /// By whole blocks; what is too much is written over.
+    /// Copies whole blocks; the next element overwrites the excess.
     char* put_between(char* to) const noexcept {
       for (std::size_t i = 0; i < width_; i += block) std::memcpy(to + i, between_.data() + i, block);
       return to + width_;

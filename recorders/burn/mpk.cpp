@@ -1,10 +1,10 @@
-// MessagePack, as rmp-serde writes it with named fields. The first byte says what follows:
+// MessagePack, as rmp-serde writes it with named fields. The first byte declares the type:
 //
 //  1. 00-7f, e0-ff: that integer. c0: nil. c2, c3: false, true.
 //  2. cc, cd, ce, cf: u8 to u64. d0, d1, d2, d3: i8 to i64. ca, cb: f32, f64. All big-endian, as are lengths.
-//  3. a0-bf: a text of up to 31 bytes; d9, da, db: u8, u16, u32 length, text.
+//  3. a0-bf: a string of up to 31 bytes; d9, da, db: u8, u16, u32 length, string.
 //  4. c4, c5, c6: u8, u16, u32 length, bytes.
-//  5. 90-9f, dc, dd: a list of up to 15, u16, u32 values. 80-8f, de, df: a map of as many keys and values.
+//  5. 90-9f, dc, dd: a list of up to 15, u16, u32 values. 80-8f, de, df: a map with as many keys and values.
 //
 // Source: https://github.com/msgpack/msgpack/blob/master/spec.md.
 #include <array>
@@ -117,7 +117,7 @@ class MpkTokens final : public Tokens {
     token.scalar = std::move(value);
     return {};
   }
-  /// Of 1, 2, 4 or 8 bytes.
+  /// Reads a number of 1, 2, 4 or 8 bytes.
   Result<std::uint64_t> number(unsigned log) {
     STELE_TRY_ASSIGN(const std::byte* bytes, in_.take(std::size_t{1} << log));
     std::uint64_t n = 0;
@@ -149,8 +149,8 @@ class MpkTokens final : public Tokens {
 
   Cursor in_;
   unsigned depth_ = 0;
-  std::array<std::uint64_t, max_depth + 1> left_{1};  // values that are still to come, at each depth
-  std::array<bool, max_depth + 1> map_{};             // of which every other one is a key
+  std::array<std::uint64_t, max_depth + 1> left_{1};  // remaining values at each depth
+  std::array<bool, max_depth + 1> map_{};             // true for a map, where keys and values alternate
 };
 
 class MpkOut final : public Out {
@@ -213,7 +213,7 @@ class MpkOut final : public Out {
     const std::byte bytes[] = {static_cast<std::byte>(b)};
     return put(bytes);
   }
-  /// A mark, and 1, 2, 4 or 8 bytes.
+  /// Writes a mark, and 1, 2, 4 or 8 bytes.
   Status number(unsigned mark, unsigned log, std::uint64_t n) {
     std::byte bytes[9] = {static_cast<std::byte>(mark)};
     const std::size_t size = std::size_t{1} << log;
@@ -233,7 +233,8 @@ class MpkOut final : public Out {
   }
   static unsigned log_of(std::uint64_t n) { return n <= UINT8_MAX ? 0 : n <= UINT16_MAX ? 1 : n <= UINT32_MAX ? 2 : 3; }
 
-  /// A length: in the mark `small` below `few`, else behind `large`, the first of the marks of 1 << `least` bytes on.
+  /// Writes a length: in the mark `small` if it is below `few`, else after one of the marks that begin at `large`, the
+  /// first for a length of 1 << `least` bytes.
   Status sized(std::uint64_t n, unsigned small, unsigned few, unsigned large, unsigned least) {
     if (n < few) return byte(small + static_cast<unsigned>(n));
     const unsigned log = std::max(log_of(n), least);

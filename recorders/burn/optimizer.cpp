@@ -1,9 +1,9 @@
-// What Burn's optimizers keep. A record is a map from the ids of parameters to their states:
+// Records of Burn's optimizers. A record is a map from the ids of parameters to their states:
 //
-//  1. Up to 0.21 ID.V1.RankN.FIELD: the id as text, a version, the parameter's rank, then the fields of the state. An
-//     Option that is None is null. Tensors are bare.
-//  2. From 0.22 on, in Burnpack, ID.FIELD: the id in decimal. Beside the scalars of the state ID.__rank; metadata: ID →
-//     path. What is None is left out. Tensors have the id of their parameter.
+//  1. Up to 0.21 ID.V1.RankN.FIELD: the id as a string, a version, the parameter's rank, then the fields of the state.
+//     An Option that is None is null. Tensors are bare.
+//  2. From 0.22 on, in Burnpack, ID.FIELD: the id in decimal. The scalars of the state include ID.__rank; metadata: ID
+//     → path. An Option that is None is left out. Tensors have the id of their parameter.
 #include <algorithm>
 #include <charconv>
 #include <set>
@@ -24,14 +24,14 @@ namespace {
 constexpr std::string_view rank_key = "__rank";
 
 struct Parameter {
-  std::vector<std::string> paths;  // the first of a tied one owns it
-  std::optional<ParamId> own;      // its id; else recorders make one
+  std::vector<std::string> paths;  // the first path of a tied parameter owns it
+  std::optional<ParamId> own;      // the parameter's id; without it, recorders make one
   ParamId id;
   std::string text;
   std::size_t rank = 0;
 };
 
-/// The parameters of a model in their order. Tied in Rust is what has one id.
+/// The parameters of a model in their order. Rust ties parameters by equal ids.
 class Parameters {
  public:
   Status read(const Snapshot& model) {
@@ -65,7 +65,7 @@ class Parameters {
   std::map<std::string, std::size_t> by_path_;
 };
 
-/// The text up to the next dot, which is taken away.
+/// Removes the first segment of `path`, up to the next dot, and returns it.
 std::string_view take_segment(std::string_view& path) {
   const std::string_view segment = path.substr(0, path.find('.'));
   path.remove_prefix(std::min(path.size(), segment.size() + 1));
@@ -76,7 +76,7 @@ std::optional<std::uint64_t> whole_number(std::string_view text) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), n);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(n) : std::nullopt;
 }
-/// Of a state, or one of its tensors.
+/// Checks the rank of a state, or of one of its tensors.
 Status check_rank(const Parameter& parameter, std::uint64_t found, std::string_view path) {
   if (found == parameter.rank) return {};
   return Error(Errc::shape_mismatch, "the state of a parameter of another rank")
@@ -169,7 +169,7 @@ class OptimizerReader {
       for (std::size_t i = 1; i < parameter.paths.size(); ++i) to.alias(to.intern(parameter.paths[i]), made, true);
     }
     if (to.data().leaves.empty()) return;
-    if (out_.state.empty()) to.set_metadata(metadata());  // of the first kind alone: it is written once
+    if (out_.state.empty()) to.set_metadata(metadata());  // only with the first kind: metadata are written once
     to.data().in_order = record_.data()->in_order;
     to.keep(record_.data());
     out_.state.set_snapshot(field, to.finish());
@@ -198,7 +198,7 @@ class OptimizerWriter {
  public:
   explicit OptimizerWriter(const Parameters& parameters) : parameters_(parameters), states_(parameters.all().size()) {}
 
-  /// The states of each parameter, in the order of the fields.
+  /// Collects the states of each parameter, in the order of the fields.
   Status gather(const BurnOptimizer& optimizer) {
     std::vector<std::string_view> fields(optimizer.fields.begin(), optimizer.fields.end());
     for (const auto& kind : optimizer.state.kinds()) fields.push_back(kind.first);
@@ -264,8 +264,8 @@ class OptimizerWriter {
   struct State {
     std::string_view field;
     std::optional<LeafView> tensor{};
-    const Value* value = nullptr;   // where it is no tensor
-    std::string_view left = field;  // of the field, for nest()
+    const Value* value = nullptr;   // set if the state is not a tensor
+    std::string_view left = field;  // the rest of the field, for nest()
   };
   using States = std::vector<State>;
 
@@ -278,7 +278,7 @@ class OptimizerWriter {
     }
     States& states = states_[*found];
     if (!states.empty() && states.back().field == state.field) {
-      if (states.back().tensor && state.tensor) return {};  // by another name of a tied one
+      if (states.back().tensor && state.tensor) return {};  // another name of a tied parameter
       return Error(Errc::duplicate, "two states of one parameter").path(path).found(std::string(state.field));
     }
     if (state.tensor) STELE_TRY(check_rank(parameters_.all()[*found], *state.tensor, path));
@@ -303,7 +303,7 @@ class OptimizerWriter {
     }
   }
 
-  /// By the next segments of their fields, each in the order of its first; 0, 1, … are a list.
+  /// Groups states by the next segments of their fields, in order of first use. Segments 0, 1, … make a list.
   Status nest(NodeName name, const States& states, unsigned depth) {
     if (states.size() == 1 && states[0].left.empty()) return leaf(name, states[0], nullptr), Status();
     std::vector<std::pair<std::string_view, States>> inner;

@@ -1,4 +1,4 @@
-// bincode -> Snapshot, along the types of what is loaded.
+// bincode -> Snapshot, guided by the types of the loaded module.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -55,11 +55,12 @@ class BincodeReader {
   }
 
  private:
-  /// Nothing in a file says that the fields are other ones; most errors mean just that.
+  /// Adds a hint about the fields. A file does not show that its fields differ from the class, and most errors have
+  /// this cause.
   Error with_hint(Error error, const TypeInfo& type) const {
     if (!error.expected().empty()) return error;
     std::string hint = "the fields of " + std::string(type.name) + " in Rust's order, with all constants (burn_layout)";
-    // Development releases gave the number of the next one.
+    // Development releases stored the number of the next version.
     if (era_ == BurnEra::v0_14 && options_.era == BurnEra::automatic) hint += ", or BurnOptions::era = BurnEra::v0_13";
     return std::move(error).expected(std::move(hint));
   }
@@ -77,14 +78,14 @@ class BincodeReader {
     STELE_TRY_ASSIGN(const std::uint64_t size, read_number(in_));
     return in_.text(size, out);
   }
-  /// How many elements follow; each has a byte at least.
+  /// Reads an element count. Each element has at least one byte.
   Result<std::uint64_t> count() {
     const std::uint64_t at = in_.position();
     STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in_));
     if (n > in_.left()) return wrong("a list with more elements than the file has bytes", at).found(std::to_string(n));
     return n;
   }
-  /// What stands for a constant.
+  /// Reads a constant and checks its bytes.
   Status constant(const Field& field) {
     std::vector<std::byte> bytes;
     append_constant(field, era_, bytes);
@@ -236,7 +237,7 @@ class BincodeReader {
       return Error(Errc::unsupported, "a value of a type that a Rust record has not").path(path()).offset(at);
     }
     STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in_));
-    if (kind == DTypeClass::floating) {  // of 16 bits
+    if (kind == DTypeClass::floating) {  // 16 bits
       if (n > UINT16_MAX) return wrong("more than 16 bits where a float has its bits", at);
       const auto bits = static_cast<std::uint16_t>(n);
       const float f = dtype == DType::f16 ? static_cast<float>(std::bit_cast<float16>(bits))
@@ -274,7 +275,7 @@ class BincodeReader {
     if (!parameter) return builder_.annotate(std::string(bare_note), Value(true)), Status();
     return located(set_id(builder_, id, at));
   }
-  /// Elements of a tensor that does not say its dtype: the class does.
+  /// Reads the elements of a tensor without a dtype: the class defines it.
   Status elements(DType wanted, Tensor& made) {
     const DTypeClass kind = dtype_class(wanted);
     const bool floating = kind == DTypeClass::floating;
@@ -293,7 +294,8 @@ class BincodeReader {
     builder_.keep(list);
     return {};
   }
-  /// An id, where one stands there. A tensor's length and first bytes never look like one, unless they are made to.
+  /// Reads an id if there is one. A tensor's length and first bytes look like an id only if a file is made so on
+  /// purpose.
   Result<bool> read_id(std::string& id) {
     STELE_TRY_ASSIGN(const bool ended, in_.at_end());
     if (ended) return false;
@@ -323,7 +325,8 @@ class BincodeReader {
   std::vector<std::string> path_;
 };
 
-/// Where the module has ids, a parameter of the file must not be one of another name.
+/// Checks the ids of a module that has them: a parameter in the file must not have the id of a parameter with another
+/// name.
 Status check_ids(const Snapshot& file, const Object& target) {
   if (target.address == nullptr) return {};
   STELE_TRY_ASSIGN(const Snapshot now, snapshot_object(*target.type, target.address, {}, false));

@@ -18,8 +18,7 @@ namespace {
 
 using Kind = Token::Kind;
 
-/// Tokens that can be looked at before they are read: none is read twice, since a way back in a gzip file is inflated
-/// again.
+/// Lets the reader look ahead. Reads no token twice, because going back in a gzip file means inflating it again.
 class Ahead {
  public:
   explicit Ahead(Tokens& tokens) : tokens_(&tokens) {}
@@ -30,7 +29,7 @@ class Ahead {
     queue_.pop_front();
     return {};
   }
-  /// Number `i` of those to come; valid until it is read.
+  /// Returns the token `i` places ahead; valid until it is read.
   Result<const Token*> peek(std::size_t i) {
     while (i >= queue_.size()) {
       Token token;
@@ -39,9 +38,9 @@ class Ahead {
     }
     return &queue_[i];
   }
-  /// Another reader, behind all that was looked at.
+  /// Returns another reader, placed after all tokens in the queue.
   std::unique_ptr<Tokens> clone() const { return tokens_->clone(); }
-  /// Behind a list whose first token was looked at last, and which `behind` has read.
+  /// Continues after a list that `behind` has read, and whose first token was the last in the queue.
   void go_on(std::unique_ptr<Tokens> behind) {
     const bool all = queue_.front().kind == Token::Kind::end;
     queue_.pop_front();
@@ -99,7 +98,7 @@ class NamedReader {
         STELE_TRY(skip(token));
       }
     }
-    STELE_TRY(tokens_.next(token));  // nothing stands behind it
+    STELE_TRY(tokens_.next(token));  // the end: nothing follows the record
     if (!item) return Error(Errc::malformed, "a record without an item");
     STELE_TRY(check(heading_, options_));
     keep(heading_, builder_);
@@ -126,7 +125,7 @@ class NamedReader {
         .expected(std::string(expected))
         .found(std::string(names[static_cast<std::size_t>(token.kind)]));
   }
-  /// Of what is read.
+  /// Returns the path of the current node.
   std::string path() const {
     std::string text;
     for (const NodeName& segment : path_) {
@@ -137,14 +136,14 @@ class NamedReader {
     return text;
   }
 
-  /// Behind the first token of a value, to its end.
+  /// Skips the rest of a value whose first token was read.
   Status skip(Token& token) {
     unsigned open = 0;
     for (;;) {
       if (token.kind == Kind::list || token.kind == Kind::map) ++open;
       if (token.kind == Kind::end) --open;
       if (open == 0) return {};
-      STELE_TRY(budget_.node(0, 0, token.offset));  // nothing is kept; it bounds the time
+      STELE_TRY(budget_.node(0, 0, token.offset));  // bounds the time; nothing is kept
       STELE_TRY(tokens_.next(token));
     }
   }
@@ -167,7 +166,7 @@ class NamedReader {
     }
   }
 
-  /// A value that is no record: what `token` begins.
+  /// Reads a value that is not a record, from its first token `token` on.
   Status read_value(Token& token, Value& out) {
     STELE_TRY(budget_.node(token.kind == Kind::text ? token.text.size() : 0, 0, token.offset));
     switch (token.kind) {
@@ -212,7 +211,7 @@ class NamedReader {
 
   // ---- the item
 
-  /// Of what is loaded; null: not known.
+  /// Returns the type of a field of the loaded type; null if unknown.
   static const TypeInfo* field_of(const TypeInfo* type, std::string_view name) {
     if (type == nullptr || type->kind == TypeKind::map) return type != nullptr ? type->element : nullptr;
     for (const FieldInfo& field : type->fields) {
@@ -225,7 +224,7 @@ class NamedReader {
     return i < type->fields.size() ? type->fields[i].type : nullptr;
   }
 
-  /// Whether null is a value of the type, too.
+  /// Returns true if null is a value of the type.
   static bool is_null(const TypeInfo& type) {
     if (type.value->check == nullptr) return false;
     const auto fits = guarded([&]() -> Result<bool> { return type.value->check(Value()).empty(); });
@@ -248,7 +247,7 @@ class NamedReader {
     const bool held = type != nullptr && is_holder(*type);
     while (type != nullptr && is_holder(*type)) type = type->element;
     STELE_TRY(budget_.node(0, 0, token.offset));
-    // A Value may be anything.
+    // A field of type Value accepts any content.
     if (type != nullptr && type->kind == TypeKind::value && type->value->dtype == DType::none &&
         (token.kind == Kind::list || token.kind == Kind::map || (token.kind == Kind::nil && !held && is_null(*type)))) {
       Value value;
@@ -307,12 +306,13 @@ class NamedReader {
     return {};
   }
 
-  /// `elements`: a tensor whose elements are numbers, of an old file; `foreign`: such a one in a file that says to be
-  /// newer.
+  /// `elements`: an old file's tensor, whose elements are numbers. `foreign`: such a tensor in a file that declares a
+  /// newer version.
   enum class Map : std::uint8_t { module, parameter, tensor, elements, foreign };
-  /// Bytes of tokens that are looked at before they are read (8 MiB: a shape of 65,535 extents).
+  /// Maximum bytes of tokens read ahead (8 MiB: a shape of 65,535 extents).
   static constexpr std::size_t most_ahead = std::size_t{8} << 20;
-  /// What a map is whose first key is `token`. A module may have a field of any name, so all keys decide.
+  /// Returns the kind of a map whose first key is `token`. A module may have a field of any name, so all keys are
+  /// checked.
   Result<Map> look(const Token& token) {
     elements_ = nullptr;
     if (bit_of(token.text) == 0) return Map::module;
@@ -325,14 +325,14 @@ class NamedReader {
     const auto* found = std::find(std::begin(keys), std::end(keys), key);
     return found != std::end(keys) ? 1U << (found - keys) : 0U;
   }
-  /// Not to the end of a module, and not into the elements of a tensor: those come one by one in old files. `at` is the
-  /// number of the token to come next.
+  /// Does not read to the end of a module, nor into the elements of a tensor, which are separate tokens in old files.
+  /// `at` is the index of the next token.
   Result<Map> look(const Token* next, std::size_t& at, std::size_t& bytes) {
     unsigned seen = 0;
     bool identified = false;
     while (next->kind != Kind::end) {
       const unsigned bit = bit_of(next->text);
-      if ((seen & bit) != 0) return Map::module;  // and so two fields of one name
+      if ((seen & bit) != 0) return Map::module;  // also for two fields of one name
       seen |= bit;
       STELE_TRY_ASSIGN(next, ahead(at, bytes));
       const bool fits = bit == 1    ? next->kind == Kind::text
@@ -429,7 +429,7 @@ class NamedReader {
         tensor.dtype = *std::move(dtype);
       } else if (key == "value" && token.kind == Kind::list && elements_ != nullptr && !bytes) {
         bytes = true;
-        STELE_TRY(budget_.node(300, 0, token.offset));  // a mark
+        STELE_TRY(budget_.node(300, 0, token.offset));  // memory of a mark
         const DType floats = dtype_of_rust(heading_.floats);
         const DType ints = dtype_of_rust(heading_.ints);
         if (floats == DType::none || ints == DType::none) return wrong(token, "elements of known types");
@@ -455,12 +455,12 @@ class NamedReader {
   }
 
   Ahead tokens_;
-  std::unique_ptr<Tokens> elements_;  // before the first one, where look() has met any
+  std::unique_ptr<Tokens> elements_;  // placed before the first element, if look() found elements
   const BurnOptions& options_;
   const TypeInfo* type_;
   Budget budget_;
   Heading heading_;
-  bool old_ = false;  // tensors of 0.13 and before
+  bool old_ = false;  // has tensors of 0.13 and before
   SnapshotBuilder builder_;
   std::vector<NodeName> path_;
 };

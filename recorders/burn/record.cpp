@@ -13,7 +13,7 @@ namespace detail {
 namespace burn {
 namespace {
 
-/// Settings of Burn's own, and the Rust types of their elements.
+/// Burn's own settings, with the Rust types of their elements.
 struct Settings {
   std::string_view name, floats, ints;
   DType floating;
@@ -22,7 +22,7 @@ constexpr Settings known[] = {{"FullPrecisionSettings", "f32", "i32", DType::f32
                               {"HalfPrecisionSettings", "half::binary16::f16", "i16", DType::f16},
                               {"DoublePrecisionSettings", "f64", "i64", DType::f64}};
 
-/// The one whose floats all leaves have, if any; else Full.
+/// Returns the settings for the float type that all float leaves share; else Full.
 const Settings& settings_of(const Snapshot& snapshot) {
   DType all = DType::none;
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
@@ -69,7 +69,7 @@ std::string_view version_of(BurnEra era) {
 
 namespace {
 
-/// N of 0.N or 0.N.…
+/// Returns N for 0.N or 0.N.…
 std::optional<unsigned> minor_of(std::string_view version) {
   unsigned minor = 0;
   if (!version.starts_with("0.")) return std::nullopt;
@@ -119,7 +119,7 @@ Heading heading_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, 
       "burn_core::record::file::" + std::string(recorder) + "<burn_core::record::settings::" + heading.settings + '>';
   const auto known_before = burn_heading(snapshot);
   if (!known_before) return heading;
-  // Of a record that is written again, what has not changed.
+  // For a record that is written again, keep the fields that still apply.
   const Heading& old = *known_before;
   const auto old_era = era_of(old.version);
   if (old_era && *old_era == era) heading.version = old.version;
@@ -171,7 +171,7 @@ Status set_id(SnapshotBuilder& builder, const std::string& text, std::uint64_t o
         .found(text.substr(0, 40));
   }
   const auto node = static_cast<std::uint32_t>(builder.data().nodes.size() - 1);
-  if (*id == made_id(node_path(builder.data(), node))) return {};  // it had none
+  if (*id == made_id(node_path(builder.data(), node))) return {};  // the file had no id
   builder.set_id(*id);
   if (id_text(*id) != text) builder.annotate(std::string(id_note), Value(text));
   return {};

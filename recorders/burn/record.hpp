@@ -1,4 +1,4 @@
-// A record, whatever encodes it: its metadata, and what stands for what in a Snapshot.
+// A record in any encoding: its metadata, and its mapping to a Snapshot.
 #pragma once
 
 #include <cstdint>
@@ -17,57 +17,58 @@ namespace burn {
 
 using Heading = BurnHeading;
 inline constexpr std::string_view heading_names[] = {"float", "int", "format", "version", "settings"};
-/// The key of metadata that are not Burn's, beside `item`: Burn passes over it.
+/// The key of stele's metadata, next to `item`. Burn ignores it.
 inline constexpr std::string_view own_key = "stele";
-/// Its texts, in that order.
+/// Returns string `i` of a Heading, in the order of the file.
 inline std::string* member(Heading& heading, std::size_t i) {
   std::string* const members[] = {&heading.floats, &heading.ints, &heading.format, &heading.version, &heading.settings};
   return members[i];
 }
 
-/// What a record of this snapshot has; where it comes from one of Burn's, as much of that as is still true.
+/// Returns the Heading for a record of this snapshot. Keeps the fields of an original Burn record that still apply.
 Heading heading_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, BurnEra era);
-/// Of a version's text. Errors: unsupported.
+/// Returns the era of a version string. Errors: unsupported.
 Result<BurnEra> era_of(std::string_view version);
 inline constexpr std::string_view known_releases = "a record of Burn 0.13 to 0.21";
-/// The error for a record of that release.
+/// Returns the error for a record of a release that is too old.
 Error too_old_for(std::string_view version);
-/// The error of a record that could not be read, or that it is too old.
+/// Returns `error`, or an error about the release if the record is too old.
 Error with_age(Error error, const Heading& heading);
-/// Errors: value_mismatch (other settings than asked for; float and int that its settings do not have), with what
-/// differs.
+/// Checks a Heading against the options. Errors: value_mismatch (settings other than requested, or float and int
+/// types that the settings do not have), with the differences.
 Status check(const Heading& heading, const BurnOptions& options);
 
-/// A record that says all names: a guess at what is a list and what a tuple. `memory` bounds what is allocated. `type`,
-/// of what will be loaded or null, tells numbers of old files apart.
+/// Reads a record with field names; guesses its lists and tuples. `memory` bounds the allocations. `type` (the loaded
+/// type, or null) tells the numbers of old files apart.
 Result<Snapshot> read_named(Tokens& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type);
 Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, Out& out);
 
-/// A record in bincode: of the type that is loaded, or of options.schema. Errors: needs_layout.
+/// Reads a record in bincode, by the loaded type or options.schema. Errors: needs_layout.
 Result<Snapshot> read_bincode(SourcePtr source, std::uint64_t memory, const BurnOptions& options,
                               const OpenContext& context);
-/// With `gather` it is written; `size` counts. Errors: needs_layout (a snapshot of no known type), not_representable.
+/// Writes a record in bincode if `gather` is set; `size` counts its bytes. Errors: needs_layout (a snapshot of unknown
+/// type), not_representable.
 Status write_bincode(const Snapshot& snapshot, Heading heading, BurnEra era, const BurnOptions& options,
                      LeafGather* gather, ReadContext& context, std::uint64_t& size);
-/// What write_bincode() leaves out. Errors: those of write_bincode().
+/// Returns the data that write_bincode() leaves out. Errors: those of write_bincode().
 Result<std::vector<Loss>> bincode_losses(const Snapshot& snapshot, BurnEra era, const BurnOptions& options);
 
-/// Of the tensor added last. Errors: malformed (no id).
+/// Sets the id of the last tensor added. Errors: malformed (not an id).
 Status set_id(SnapshotBuilder& builder, const std::string& text, std::uint64_t offset);
-/// What is written for it.
+/// Returns the id to write for a leaf.
 std::string id_text_of(const LeafView& leaf, std::string_view path);
 
-/// Without id and `param`.
+/// Returns true for a tensor without id and `param`.
 bool is_bare(const LeafView& leaf);
 
-/// Notes the heading of a record that was read.
+/// Stores a record's Heading in the snapshot.
 void keep(const Heading& heading, SnapshotBuilder& builder);
 
 /// Counts memory against a bound.
 class Budget {
  public:
   explicit Budget(std::uint64_t left) : left_(left) {}
-  /// Of one more node, with a name and a shape. Errors: limit.
+  /// Counts one more node, with a name and a shape. Errors: limit.
   Status node(std::size_t name, std::size_t rank, std::uint64_t offset) {
     const std::uint64_t bytes = sizeof(Node) + 64 + 3 * name + 3 * sizeof(Extent) * rank;
     if (bytes > left_) return index_error("more parameters than a file of this size may have").offset(offset);

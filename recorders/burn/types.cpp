@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::string_view digits = "0123456789abcdefghijklmnopqrstuv";
 
-/// Base32hex of up to 8 bytes; the bits behind the last whole byte must be 0.
+/// Decodes base32hex of up to 8 bytes; the bits after the last whole byte must be 0.
 std::optional<std::uint64_t> from_base32(std::string_view text) {
   std::uint64_t id = 0;
   unsigned held = 0;
@@ -132,7 +132,7 @@ Result<Spelled> read_dtype(const Value& spelled) {
 Result<Value> spell_dtype(const LeafView& leaf, BurnEra era) {
   if (const Value* note = note_of(leaf, dtype_note)) {
     const auto said = read_dtype(*note);
-    // A note of what the leaf was before it was converted says nothing now.
+    // Ignore a note about the dtype before a conversion.
     if (said && !said->note.is_null() && said->dtype == leaf.dtype() &&
         (era >= BurnEra::v0_21 || note->find("Bool") == nullptr))
       return *note;

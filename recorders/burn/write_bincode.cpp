@@ -1,4 +1,4 @@
-// Snapshot -> bincode, along the types of what it shows.
+// Snapshot -> bincode, guided by the types of the recorded module.
 #include <utility>
 
 #include "bincode.hpp"
@@ -32,7 +32,7 @@ class BincodeWriter {
     return {};
   }
 
-  /// Returns what run() has left out.
+  /// Returns the data that run() left out.
   std::vector<Loss> losses() const {
     std::vector<Loss> all = losses_;
     const auto nodes = snapshot_.nodes();
@@ -119,7 +119,7 @@ class BincodeWriter {
         }
         return refuse(Errc::missing, "a variant without one of its alternatives");
       case TypeKind::optional:
-        // Since 0.21 an Option of a constant is one itself.
+        // Since 0.21, an Option of a constant is itself a constant.
         if (is_constant_class(*type.element) && era_ >= BurnEra::v0_21) {
           if (there && place.node != no_index) losses_.push_back({place.node, "that it is there"});
           return byte(0), Status();
@@ -232,7 +232,7 @@ class BincodeWriter {
   bool in_record_ = false;  // the innermost class is a burn_record
   enum class Seen : std::uint8_t { not_at_all, skipped, written };
   std::vector<Seen> seen_;    // by node
-  std::vector<Loss> losses_;  // others
+  std::vector<Loss> losses_;  // other losses
   std::vector<std::byte> out_;
   std::string path_;
 };

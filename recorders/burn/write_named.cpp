@@ -50,10 +50,10 @@ class NamedWriter {
 
  private:
   struct Child {
-    std::string name;  // empty: an element
+    std::string name;  // empty for an element
     Place place;
   };
-  /// A parameter has up to 8 levels of its own.
+  /// Maximum depth of a parameter, which adds up to 8 levels.
   static constexpr unsigned deepest = max_depth - 10;
 
   Error too_deep() const {
@@ -66,10 +66,10 @@ class NamedWriter {
         .path(std::move(path))
         .expected(std::to_string(max_text) + " bytes at most");
   }
-  /// What is written is read again.
+  /// Checks that stele can read the value back.
   Status check(const Value& value, unsigned depth) const {
     if (depth > deepest) return too_deep();
-    if (value.as_bytes() != nullptr) {  // where there are bytes there is a tensor
+    if (value.as_bytes() != nullptr) {  // a reader takes bytes for a tensor
       return Error(Errc::not_representable, "bytes as a value, which Burn's records do not have").path(path_);
     }
     if (const auto* text = value.as_string(); text != nullptr && text->size() > max_text) return too_long(path_);
@@ -85,7 +85,7 @@ class NamedWriter {
     return {};
   }
 
-  /// `type` is null where it is not known.
+  /// `type` is null if unknown.
   Status write(const TypeInfo* type, const Place& place, unsigned depth) {
     if (depth > deepest) return too_deep();
     if (type != nullptr && depth != 0 && is_constant_class(*type)) return out_.nil();
@@ -95,13 +95,13 @@ class NamedWriter {
       type = type->element;
     }
     if (tree_.absent(place)) {
-      // Numbers of a module came from bincode, which has nothing for them; Burn has nothing here, too. A tensor of a
-      // dtype that Burn does not have was taken out, which the report says.
+      // Bincode stores nothing for numbers of a module; Burn records null for them too. A tensor of a dtype that Burn
+      // does not have was removed, and the report lists it.
       if (optional || (place.exists && type->kind == TypeKind::tensor) ||
           (place.exists && type->kind == TypeKind::value && !in_record_)) {
         return out_.nil();
       }
-      // Flat names say nothing of what is empty.
+      // Flat names do not show empty containers.
       if (type->kind == TypeKind::module) return module(*type, place, depth);
       if (type->kind == TypeKind::list || type->kind == TypeKind::map) {
         STELE_TRY(type->kind == TypeKind::list ? out_.begin_list(0) : out_.begin_map(0));
@@ -109,7 +109,7 @@ class NamedWriter {
       }
       return Error(Errc::missing, "a field of the module that is not there").path(path_);
     }
-    const bool named = place.node != no_index && place.node != 0;  // the root of flat names is none
+    const bool named = place.node != no_index && place.node != 0;  // the root of flat names is not a node of the record
     if (named && tree_.node(place.node).kind == NodeKind::tensor) return tensor(tree_.node(place.node));
     if (named && tree_.node(place.node).kind == NodeKind::value) {
       const Value& value = snapshot_.value(tree_.node(place.node));
@@ -156,7 +156,7 @@ class NamedWriter {
       const NodeKind kind = tree_.node(place.node).kind;
       return kind == NodeKind::list || kind == NodeKind::array || kind == NodeKind::tuple;
     }
-    // Names alone, as nest() guesses: 0, 1, …
+    // Only names are known: guess like nest(), where 0, 1, … make a list.
     std::size_t n = 0;
     std::size_t gap = 0;
     return count != 0 && tree_.count(place, n, gap) && n == count;

@@ -14,7 +14,7 @@ namespace detail {
 namespace json {
 namespace {
 
-// Bytes of a piece: a multiple of 64, as pieces are, and of 3.
+// Bytes of a piece: a multiple of 64, like every piece, and of 3, the base64 group.
 constexpr std::size_t piece_bytes = std::size_t{192} << 10;
 constexpr std::size_t piece_text = base64_size(piece_bytes);
 
@@ -24,7 +24,7 @@ Error bad(const Document& in, std::uint64_t offset, const char* text) {
   return Error(Errc::malformed, text).file(in.file).offset(offset);
 }
 
-/// Fills `out` with the text from `offset` on; in parallel, where it takes work to get it.
+/// Fills `out` with the text from `offset` on. Reads in parallel if the text is compressed.
 Status read_text(const Document& in, std::uint64_t offset, std::span<std::byte> out, const Workers& workers) {
   const auto read = [&](std::uint64_t from, std::span<std::byte> to) -> Status {
     STELE_TRY_ASSIGN(const std::size_t n, in.text->read(from, to));
@@ -49,7 +49,7 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// `text`, which stands at `offset`, as bytes; padding is for the last piece only.
+/// Decodes `text`, located at `offset`. Only the last piece may have padding.
 Status decode(const Document& in, std::uint64_t offset, std::string_view text, std::span<std::byte> out) {
   if (base64_decoded_size(text) == out.size() && base64_decode(text, out.data())) return {};
   return bad(in, offset, "data that are not base64").expected("A-Z, a-z, 0-9, + and /, and = where it belongs");
@@ -64,7 +64,7 @@ Status read_base64(const void* at, std::uint64_t number, std::uint64_t offset, s
   ReadContext::Piece text(context);
   ReadContext::Piece bytes(context);
   while (!out.empty()) {
-    // Whole groups of three bytes around what is asked for.
+    // Round the requested range to whole groups of three bytes.
     const std::uint64_t first = offset / 3 * 3;
     const auto skip = static_cast<std::size_t>(offset - first);
     const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(data.bytes - first, piece_bytes));
@@ -85,7 +85,7 @@ Status stream_base64(const void* at, std::uint64_t number, std::uint64_t size, P
   const Document& in = document(at);
   const Data& data = in.skeleton.data[static_cast<std::size_t>(number)];
   const Workers& workers = context.workers();
-  // As much text at a time as keeps all threads busy; with the quotes where it is the first or the last.
+  // Read enough text at a time to keep all threads busy, including the quotes at either end.
   const std::size_t grain = std::max(in.text->grain(), std::size_t{1});
   const std::size_t pieces = in.text->grain() != 0 ? std::max<std::size_t>(grain * workers.threads / piece_text, 1) : 1;
   const std::size_t most = pieces * piece_text;
@@ -123,7 +123,7 @@ constexpr LeafOps base64_ops{.read = read_base64, .stream = stream_base64};
 
 // ---- numbers
 
-/// Reads numbers from the beginning on, and hands out those from `skip` on.
+/// Reads numbers from the beginning on, and passes those from `skip` on to `take`.
 Status read_all(const Document& in, const Data& data, ReadContext& context, std::uint64_t skip, std::uint64_t end,
                 auto&& take) {
   NumberReader reader(data.dtype,
@@ -131,7 +131,7 @@ Status read_all(const Document& in, const Data& data, ReadContext& context, std:
   ReadContext::Piece text(context);
   ReadContext::Piece bytes(context);
   std::size_t there = 0;
-  std::uint64_t place = data.at;  // of the text's first character
+  std::uint64_t place = data.at;  // offset of the text's first character
   const std::uint64_t behind = data.at + data.size;
   for (std::uint64_t made = 0; !reader.done() && made < end;) {
     const auto more =
@@ -171,7 +171,7 @@ Status read_numbers(const void* at, std::uint64_t number, std::uint64_t offset, 
 }
 
 Status stream_numbers(const void* at, std::uint64_t number, std::uint64_t, PieceSink& sink, ReadContext& context) {
-  // Pieces are multiples of 64 bytes; what a step makes is gathered.
+  // Pieces are multiples of 64 bytes, but a step may produce any number: gather them.
   const Document& in = document(at);
   ReadContext::Piece gathered(context);
   std::size_t used = 0;

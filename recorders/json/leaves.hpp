@@ -1,4 +1,4 @@
-// Leaves whose data stand in a document.
+// Leaves whose data are stored in a JSON document.
 #pragma once
 
 #include <memory>
@@ -14,10 +14,10 @@ namespace json {
 
 /// An opened document; the leaves refer to its data by number.
 struct Document {
-  std::string file;  // what messages call it
+  std::string file;  // name for error messages
   std::unique_ptr<const Text> text;
   Skeleton skeleton;           // names point into it
-  std::vector<Extent> shapes;  // of numbers
+  std::vector<Extent> shapes;  // shapes of tensors written as numbers
 };
 
 const LeafOps& ops_of(const Data& data) noexcept;

@@ -16,12 +16,12 @@ namespace detail {
 namespace json {
 namespace {
 
-// The longest number that is read: doubles need some 770 digits at most to be told from their neighbours.
+// Maximum length of a number in characters: at most about 770 digits distinguish a double from its neighbours.
 constexpr std::size_t longest_token = 1024;
 
 bool is_float(DType d) { return is_plain_float(d); }
 
-/// The bits of the dtype's quiet NaN without payload.
+/// Returns the bits of the dtype's quiet NaN without payload.
 std::uint64_t plain_nan(DType d) {
   return d == DType::f64 ? 0x7ff8000000000000U : d == DType::f32 ? 0x7fc00000U : d == DType::f16 ? 0x7e00U : 0x7fc0U;
 }
@@ -31,7 +31,7 @@ float widen(DType d, std::uint16_t bits) {
   convert(d, reinterpret_cast<const std::byte*>(&bits), DType::f32, reinterpret_cast<std::byte*>(&wide), 1);
   return wide;
 }
-/// Overflow gives infinity.
+/// Converts `number` to the 16-bit dtype `d`. Overflow gives infinity.
 std::uint16_t narrow(DType d, float number) {
   std::uint16_t bits = 0;
   convert(DType::f32, reinterpret_cast<const std::byte*>(&number), d, reinterpret_cast<std::byte*>(&bits), 1,
@@ -74,7 +74,7 @@ void append_number(std::string& out, bool point, Format... number) {
   if (point && text.find_first_of(".e") == text.npos) out += ".0";
 }
 
-/// The fewest digits that read back as the same 16 bits.
+/// Appends the fewest digits that read back as the same 16 bits.
 void append_half(DType d, std::uint16_t bits, std::string& out) {
   const float number = widen(d, bits);
   for (int digits = 1; digits < 9; ++digits) {
@@ -135,7 +135,7 @@ bool is_number(std::string_view text, bool& integral) {
   const bool zero = i < text.size() && text[i] == '0';
   const std::size_t whole = digits();
   if (whole == 0 || (zero && whole > 1)) return false;
-  integral = !(zero && i == 2);  // -0 is no integer
+  integral = !(zero && i == 2);  // -0 is not an integer
   if (i < text.size() && text[i] == '.') {
     integral = false;
     ++i;
@@ -168,7 +168,7 @@ NumberWriter::NumberWriter(DType dtype, std::span<const Extent> shape, int inden
     : dtype_(dtype), shape_(at_least_one_axis(shape)), at_(shape_.size()), indent_(indent) {}
 
 void NumberWriter::open(std::string& out) {
-  // As many brackets as axes begin here.
+  // One bracket for each axis that begins here.
   std::size_t axes = shape_.size();
   if (begun_) {
     axes = 0;
@@ -217,7 +217,7 @@ Status NumberReader::token(std::string_view text, std::size_t at, std::byte* out
   };
   bool integral = false;
   if (dtype_ == DType::boolean) {
-    // A byte that is no bool is kept, for whoever reads it to say so.
+    // Keep a byte that is not a bool: the tensor's reader reports it.
     unsigned bits = text == "true" ? 1 : 0;
     const bool other = text != "true" && text != "false";
     if (other && (!is_number(text, integral) || !parse(text, bits) || bits < 2 || bits > 255)) {
@@ -319,7 +319,7 @@ Status NumberReader::read(std::string_view text, bool last, std::span<std::byte>
     if (end - i > longest_token) {
       return Error(Errc::limit, "a number of more than 1024 characters").offset(i);
     }
-    if (end == text.size() && !last) return {};  // the rest of it follows
+    if (end == text.size() && !last) return {};  // the rest of the number follows
     if (out.size() - produced_ < width_) return {};
     STELE_TRY(token(text.substr(i, end - i), i, out.data() + produced_));
     produced_ += width_;

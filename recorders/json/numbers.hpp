@@ -16,37 +16,36 @@ inline namespace v0 {
 namespace detail {
 namespace json {
 
-/// f64 f32 f16 bf16, integers of 8 to 64 bits, bool.
+/// Returns true for f64, f32, f16, bf16, integers of 8 to 64 bits, and bool.
 bool has_numbers(DType dtype) noexcept;
 
-/// Writes elements that come in pieces. A tensor without dimensions is written as one with a single element.
+/// Writes elements that arrive in pieces. A tensor without dimensions is written as an array with a single element.
 class NumberWriter {
  public:
-  /// `indent`: each innermost row begins a line with so many spaces; below 0: everything in one line. The shape has at
-  /// least one element.
+  /// `indent`: the number of spaces before each innermost row; below 0, everything is on one line. The shape must have
+  /// at least one element.
   NumberWriter(DType dtype, std::span<const Extent> shape, int indent);
-  /// Appends the elements' text; `bytes` are whole elements, little-endian.
+  /// Appends the elements' text. `bytes` are whole elements, little-endian.
   void add(std::span<const std::byte> bytes, std::string& out);
 
  private:
   void open(std::string& out);
   DType dtype_;
   std::vector<Extent> shape_;
-  std::vector<Extent> at_;  // of each axis
+  std::vector<Extent> at_;  // index in each axis
   int indent_;
   bool begun_ = false;
 };
 
-/// Reads what NumberWriter or anybody else wrote; the text comes in pieces.
+/// Reads arrays of numbers written by NumberWriter or another program. The text arrives in pieces.
 class NumberReader {
  public:
   NumberReader(DType dtype, std::span<const Extent> shape);
-  /// Reads from the front of `text` all that is whole, at most as many elements as `out` holds, into `out`. `last`: no
-  /// more text follows. The error's offset counts from the front of `text`. Errors: malformed, out_of_range,
-  /// truncated.
+  /// Reads all complete elements from the front of `text` into `out`, at most as many as `out` holds. `last`: no more
+  /// text follows. The error's offset counts from the front of `text`. Errors: malformed, out_of_range, truncated.
   Status read(std::string_view text, bool last, std::span<std::byte> out);
   std::size_t consumed() const noexcept { return consumed_; }
-  /// Bytes that were put into `out`.
+  /// Returns the number of bytes written to `out`.
   std::size_t produced() const noexcept { return produced_; }
   bool done() const noexcept { return begun_ && depth_ == 0; }
 

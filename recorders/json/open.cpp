@@ -1,4 +1,4 @@
-// JSON -> Snapshot. The skeleton of the document is parsed; the data stay where they are.
+// JSON -> Snapshot. Parses the document's skeleton; the data stay in the source.
 #include <algorithm>
 #include <charconv>
 #include <functional>
@@ -34,8 +34,8 @@ detail::IndexBudget budget_of(const Limits& limits, const Source& source, json::
   return budget;
 }
 
-/// Bytes of tensors that a document of that many bytes can hold: "0," may be a number of 8 bytes, and more is 1 part of
-/// a complex one.
+/// Returns the maximum bytes of tensors in a document of that size: "0," may be a number of 8 bytes, and more text may
+/// be one part of a complex number.
 std::uint64_t capacity_of(const Source& source, json::Coding coding) {
   constexpr std::uint64_t max_bytes_per_character = 4;
   const std::uint64_t ratio = coding == json::Coding::zstd   ? detail::max_zstd_ratio
@@ -46,7 +46,7 @@ std::uint64_t capacity_of(const Source& source, json::Coding coding) {
 
 constexpr std::string_view string_key = "$str:";
 
-/// Finds nodes by their paths: a hash for each, of its parent's and its own segment.
+/// Finds nodes by path. Hashes each node's path from its parent's hash and its own segment.
 class Paths {
  public:
   explicit Paths(const detail::SnapshotData& data) : data_(data) {
@@ -68,7 +68,7 @@ class Paths {
     }
     std::sort(by_hash_.begin(), by_hash_.end());
   }
-  /// no_index where there is none.
+  /// Returns no_index if no node has this path.
   std::uint32_t find(std::string_view path) const {
     std::uint64_t hash = 0;
     for (std::size_t begin = 0; !data_.flat && begin < path.size();) {
@@ -80,7 +80,7 @@ class Paths {
     }
     if (data_.flat && !path.empty()) hash = combine(0, path);
     auto at = std::lower_bound(by_hash_.begin(), by_hash_.end(), std::pair(hash, std::uint32_t{0}));
-    // Equal hashes of different paths are made on purpose, if at all: then time is what they are after.
+    // Different paths with equal hashes are made on purpose, to cost time: limit the tries.
     for (int tries = 8; tries != 0 && at != by_hash_.end() && at->first == hash; --tries, ++at) {
       if (detail::node_path(data_, at->second) == path) return at->second;
     }
@@ -95,7 +95,7 @@ class Paths {
   std::vector<std::pair<std::uint64_t, std::uint32_t>> by_hash_;
 };
 
-/// Compares an index with the document that it is of: only this is read by other programs. Errors: malformed.
+/// Compares an index with its document, because other programs read only the document. Errors: malformed.
 Status same(const json::Document& document, std::uint64_t budget) {
   const auto bad = [&](std::string expected, std::string found) {
     return Error(Errc::malformed, "the index of a compressed document is not that of the document")
@@ -174,24 +174,24 @@ class Opener {
   struct Level {
     Kind kind;
     std::uint32_t node;
-    std::size_t path;                // length of its own
+    std::size_t path;                // length of the node's own path
     std::uint32_t next = 0;          // list: number of the next element
-    std::string_view alternative{};  // variant: its name, until its value has been read
+    std::string_view alternative{};  // variant: the alternative's name, until its value has been read
   };
   struct Alias {
     std::uint32_t node;
     std::string target;
   };
 
-  // ---- errors; all of these give false ----
+  // ---- errors; these functions return false ----
 
   bool fail(Errc code, const char* expected, const char* message = "") { return in_->fail(code, expected, message); }
-  /// Its offset, where it has one, is one of the skeleton.
+  /// An offset in `error` refers to the skeleton.
   bool fail(Error error) {
     if (!failed_) failed_ = std::move(error);
     return false;
   }
-  /// Offsets are those of the document, from which data have been cut.
+  /// Converts the offset to one in the document: data have been cut from the skeleton.
   Error located(Error error) const {
     if (error.offset() && !indexed_) {
       std::uint64_t offset = *error.offset();
@@ -258,7 +258,7 @@ class Opener {
     return true;
   }
 
-  /// A value of any kind, as json.hpp has it; how deep it nests does not depend on what it is in.
+  /// Reads a value of any kind, as json.hpp defines it. Its nesting limit does not depend on the container.
   bool read_value(Value& out) {
     std::string_view raw;
     if (in_->peek() == json::Kind::none) return fail(Errc::malformed, "a value");
@@ -285,7 +285,7 @@ class Opener {
     return true;
   }
 
-  /// The next member of the innermost container, or its end.
+  /// Reads the next member of the innermost container, or its end.
   bool read_member() {
     Level& level = levels_.back();
     path_.resize(level.path);
@@ -322,7 +322,7 @@ class Opener {
     return read_node(name);
   }
 
-  /// A key as a name that lasts: without the $ in front of another, and decoded where it is not UTF-8.
+  /// Returns a key as a name that outlives parsing: without the escaping $, and decoded if it is not UTF-8.
   bool name_of(std::string_view key, std::string_view& name) {
     const std::string& text = document_->skeleton.text;
     std::string decoded;
@@ -382,12 +382,12 @@ class Opener {
 
   bool read_node(SnapshotBuilder::Name name) {
     if (levels_.size() > detail::max_depth) return fail(Errc::limit, "fewer levels", "nodes nested too deep");
-    // An index may say fewer nodes than there are; a vector that grows holds three times its content.
+    // An index may store too low a node count. A growing vector holds three times its content.
     if (builder_.data().nodes.size() >= paid_ && !take(3 * sizeof(Node))) return false;
     Value value;
     switch (in_->peek()) {
       case json::Kind::null:
-        // Where a member is absent it may be a map's, and no other format may forget its key.
+        // A module with an absent member may be a map, and other formats must keep the member's key.
         if (!levels_.empty() && levels_.back().kind == Kind::module) {
           builder_.data().nodes[levels_.back().node].kind = NodeKind::map;
           builder_.data().guessed_maps = true;
@@ -464,7 +464,7 @@ class Opener {
     return true;
   }
 
-  /// Targets come first and are finished: no cycles, whatever the document says.
+  /// Targets come before their aliases and are complete, so a document cannot make cycles.
   Status resolve() {
     if (aliases_.empty()) return {};
     detail::SnapshotData& data = builder_.data();
@@ -550,12 +550,12 @@ class Opener {
     return true;
   }
 
-  /// Whether the data can be those of a tensor of that dtype and of extents_.
+  /// Checks that the data fit a tensor of that dtype and of extents_.
   bool check_data(DType dtype, std::size_t number) {
     json::Data& data = document_->skeleton.data[number];
     const Errc stopped = number + 1 == document_->skeleton.data.size() ? document_->skeleton.stopped : Errc::none;
     const auto wrong = [&](Errc code, const char* text, std::string expected, std::string found) {
-      // The offset is the document's own.
+      // `at` is an offset in the document, not in the skeleton.
       const std::uint64_t at = data.at;
       failed_ = Error(code, text).path(path_).expected(std::move(expected)).found(std::move(found)).offset(at);
       placed_ = true;
@@ -575,7 +575,7 @@ class Opener {
       if (stopped != Errc::none) {
         return wrong(stopped, "an array of numbers that does not end", "the numbers of the tensor", "more text");
       }
-      // A digit and a comma at least for each.
+      // Each number takes at least a digit and a comma.
       if (*elements == 0 || *elements > data.size / 2) {
         return wrong(Errc::malformed, "numbers that cannot be those of the tensor's shape",
                      std::to_string(*elements) + " numbers", std::to_string(data.size) + " characters");
@@ -620,21 +620,21 @@ class Opener {
   SnapshotBuilder builder_;
   json::Reader* in_ = nullptr;
   std::optional<Error> failed_;
-  bool placed_ = false;   // failed_ has an offset of the document, not of its skeleton
-  bool indexed_ = false;  // the skeleton is that of an index
+  bool placed_ = false;   // failed_ has an offset in the document, not in its skeleton
+  bool indexed_ = false;  // the skeleton comes from an index
   std::string scratch_, path_;
-  std::optional<std::string_view> pending_;  // a key that has been read
+  std::optional<std::string_view> pending_;  // a key that was read, but not its value
   std::vector<Level> levels_;
   std::vector<Alias> aliases_;
   std::vector<Extent> extents_;
   std::map<std::string, std::string> metadata_;
   std::size_t next_data_ = 0;
-  std::size_t paid_ = 0;  // nodes that memory has been taken for
+  std::size_t paid_ = 0;  // nodes whose memory is already counted
 };
 
 bool holds(DType dtype) { return is_known(dtype) && bits(dtype) != 0; }
 
-/// Whether text, as far as it is there, is a document of this format.
+/// Returns true if the available text can begin a document of this format.
 bool is_document(std::string_view text) {
   const auto skip = [&](std::string_view token) {
     text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
@@ -645,7 +645,7 @@ bool is_document(std::string_view text) {
   return skip("{") && skip("\"format\"") && skip(":") && skip("\"stele-json\"");
 }
 
-/// Whether what gzip inflates to can be a document, as far as it is there: a tar archive is none.
+/// Returns true if gzip data may inflate to a document, as far as `head` shows. A tar archive does not.
 bool inflates_to_document(std::span<const std::byte> head) noexcept {
   std::byte room[64];
   const auto inflated = detail::gzip::inflated_head(head, room);

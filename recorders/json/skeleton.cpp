@@ -18,10 +18,10 @@ namespace {
 
 char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
 
-/// A number of a tensor takes no more, with all the white space around it that a person would write.
+/// Maximum length of a number in characters, including white space added by hand.
 constexpr std::uint64_t longest_number = 4096;
 
-/// How far the end of data that are too long is looked for.
+/// How many characters are searched for the end of data that are too long.
 constexpr std::uint64_t most_looked_at = std::uint64_t{1} << 20;
 
 class Maker {
@@ -40,14 +40,14 @@ class Maker {
 
  private:
   static constexpr std::size_t largest_read = std::size_t{64} << 10;
-  // What is read behind data: the rest of a tensor's object and the next one's beginning.
+  // Read after data: the rest of a tensor's object and the beginning of the next.
   static constexpr std::size_t first_read = 512;
 
   enum class Key : std::uint8_t { other, dtype, shape, data };
   struct Level {
     bool object = false;
-    bool first = true;    // no key yet
-    bool key_due = true;  // of an object
+    bool first = true;    // no key so far
+    bool key_due = true;  // in an object
     bool tensor = false;
     Key key = Key::other;
   };
@@ -56,7 +56,7 @@ class Maker {
 
   std::uint64_t position() const { return start_ + at_; }
 
-  /// The next character, -1 at the end.
+  /// Returns the next character, or -1 at the end.
   Result<int> peek() {
     if (at_ == end_) {
       start_ += end_;
@@ -134,7 +134,7 @@ class Maker {
     return !levels_.empty() && levels_.back().tensor && levels_.back().key == Key::data && !levels_.back().key_due;
   }
 
-  /// A string: a key, the data of a tensor, or anything else, which is copied.
+  /// Reads a string: a tensor's data, or a key or other string, which is copied.
   Status string() {
     const bool in_object = !levels_.empty() && levels_.back().object;
     if (data_due()) return base64();
@@ -169,7 +169,7 @@ class Maker {
     return {};
   }
 
-  // The extents of the shape of the innermost tensor are multiplied as they pass by.
+  // Returns true inside the shape of the innermost tensor, whose extents are multiplied as they are read.
   bool in_shape() const {
     if (levels_.size() < 2) return false;
     const Level& tensor = levels_[levels_.size() - 2];
@@ -205,14 +205,14 @@ class Maker {
     end_extent();
     const auto bytes = elements_ && dtype_ != DType::none ? byte_length(dtype_, *elements_) : std::nullopt;
     if (bytes && *bytes < UINT64_MAX / 4) {
-      // Stepped over; there must be a quote on the other side.
+      // Step over the data; a quote must follow them.
       go_to(at + 1 + (*bytes + 2) / 3 * 4);
       STELE_TRY_ASSIGN(const int c, peek());
       if (c == '"') {
         ++at_;
         return found(at, false);
       }
-      // Their real length, for the message.
+      // Find the real length for the message.
       out_.stopped = Errc::malformed;
       start_ = at;
       at_ = end_ = 0;
@@ -246,18 +246,20 @@ class Maker {
         if (c == '[') ++depth;
         if (c == ']' && --depth == 0) return found(at, true);
       }
-      if (position() - at > most) return stop(at, true, Errc::limit);  // a bomb may make any number of spaces
+      if (position() - at > most)
+        return stop(at, true, Errc::limit);  // malicious text may contain any number of
+                                             // spaces
     }
   }
 
   const Text& text_;
   std::uint64_t budget_;
   Bytes buffer_;
-  std::uint64_t start_ = 0;  // place of the buffer
+  std::uint64_t start_ = 0;  // offset of the buffer
   std::size_t at_ = 0, end_ = 0;
   std::size_t next_read_ = largest_read / 16;
   std::vector<Level> levels_;
-  std::size_t tensors_ = 0;  // of the levels
+  std::size_t tensors_ = 0;  // number of levels that are tensors
   DType dtype_ = DType::none;
   std::optional<std::uint64_t> elements_, extent_;
   Skeleton out_;
@@ -293,7 +295,7 @@ Result<Skeleton> decode_index(std::string index, std::uint64_t size) {
     const auto at = load_le<std::uint64_t>(p += 16);
     const auto word = load_le<std::uint64_t>(p + 8);
     const std::uint64_t length = word & ~numbers_bit;
-    // One owner for every character.
+    // Data must not overlap.
     if (at < end || at > size || length > size - at) return bad();
     data.at = at;
     data.size = length;

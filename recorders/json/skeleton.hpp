@@ -1,5 +1,5 @@
-// A document without its tensors' data, and where those are: what opening reads. The data themselves are stepped over,
-// without a look where their length is known.
+// A document without its tensors' data, and the places of those data. Opening reads only the skeleton; it steps over
+// data of known length.
 #pragma once
 
 #include <cstdint>
@@ -15,34 +15,34 @@ inline namespace v0 {
 namespace detail {
 namespace json {
 
-/// Where the data of one tensor stand in the text, with the quotes or brackets around them; and what they are, once its
+/// Locates the data of one tensor in the text, including their quotes or brackets. Describes them once the tensor's
 /// object has been parsed.
 struct Data {
   std::uint64_t at = 0;
   std::uint64_t size = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t shape = 0;  // of numbers: place in the document's pool, of the rank and the extents behind it
+  std::uint32_t shape = 0;  // for numbers: place in the document's pool, where the rank and then the extents are stored
   DType dtype = DType::none;
   bool numbers = false;
 };
 
 struct Skeleton {
-  std::string text;         // null in place of data
+  std::string text;         // contains null in place of data
   std::vector<Data> data;   // in the order of the text
-  std::uint64_t nodes = 0;  // of the record, at most
-  /// The last of `data` does not end where it should, or at all, and nothing behind it was read.
+  std::uint64_t nodes = 0;  // maximum number of nodes in the record
+  /// Set if the last item of `data` has no end or a wrong one. Nothing after it was read.
   Errc stopped = Errc::none;
 };
 
-/// `budget`: the most memory that the skeleton may take. Grammar is left to who parses the skeleton. Errors: limit, and
-/// those of `text`.
+/// Makes the skeleton of `text`, in at most `budget` bytes of memory. The skeleton's parser checks the grammar. Errors:
+/// limit, and those of `text`.
 Result<Skeleton> make_skeleton(const Text& text, std::uint64_t budget);
 
-/// What a skeleton is in the index of a `.json.zst`, and back. `size`: of the document. Errors: malformed.
+/// Encodes a skeleton for the index of a `.json.zst`, and decodes it. `size`: of the document. Errors: malformed.
 std::string encode_index(const Skeleton& skeleton);
 Result<Skeleton> decode_index(std::string index, std::uint64_t size);
 
-/// "F32" for DType::f32; none for another text.
+/// Returns DType::f32 for "F32", and so on; DType::none for another string.
 DType dtype_of(std::string_view name) noexcept;
 std::string dtype_name(DType dtype);
 

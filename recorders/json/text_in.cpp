@@ -20,7 +20,7 @@ namespace json {
 namespace {
 
 constexpr std::size_t input_size = std::size_t{64} << 10;
-// Frames of others that are larger are read as a stream.
+// Maximum size of a frame. A file from another program with larger frames is read as a stream.
 constexpr std::size_t largest_frame = std::size_t{4} << 20;
 
 struct Free {
@@ -38,7 +38,7 @@ Error damaged(const Source& source, std::uint64_t offset, const char* text) {
   return Error(Errc::malformed, text).file(source.name()).offset(offset);
 }
 
-/// Decompresses a frame that is there as a whole, to exactly `out`.
+/// Decompresses a complete frame into exactly `out`.
 Status unpack(ZSTD_DCtx& context, const Source& source, std::uint64_t offset, std::span<const std::byte> from,
               std::span<std::byte> out) {
   const std::size_t n = ZSTD_decompressDCtx(&context, out.data(), out.size(), from.data(), from.size());
@@ -65,17 +65,17 @@ class PlainText final : public Text {
 
 // ---- streams
 
-/// Decompresses a source from its beginning on.
+/// Decompresses a source from its beginning.
 class Stream {
  public:
   explicit Stream(const Source& source) : source_(source), input_(input_size) {}
   virtual ~Stream() = default;
-  /// Some characters; none: the end.
+  /// Returns the number of characters written to `out`; 0 at the end.
   virtual Result<std::size_t> next(std::span<std::byte> out) = 0;
 
  protected:
   bool at_end() const { return offset_ == source_.size(); }
-  /// Compressed bytes that have not been used; reads more where there are none.
+  /// Returns unused compressed bytes; reads more if there are none.
   Result<std::span<const std::byte>> input() {
     if (rest_.empty() && !at_end()) {
       const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source_.size() - offset_, input_size));
@@ -102,7 +102,7 @@ class Stream {
 class ZstdStream final : public Stream {
  public:
   explicit ZstdStream(const Source& source) : Stream(source), context_(new_decompressor()) {
-    // A frame says how much of the past it needs; no more than the file could be worth.
+    // A frame declares its window size. Limit it by the size of the file.
     const int window = std::clamp(static_cast<int>(std::bit_width(source.size())) + 1, 23, 27);
     ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, window);
   }
@@ -123,7 +123,7 @@ class ZstdStream final : public Stream {
 
  private:
   Decompressor context_;
-  bool between_ = false;  // frames
+  bool between_ = false;  // between two frames
 };
 
 class GzipStream final : public Stream {
@@ -137,7 +137,7 @@ class GzipStream final : public Stream {
   gzip::Inflater inflater_;
 };
 
-/// Text that is made from the beginning on; a place further on is reached by making all before it.
+/// Text that is decompressed from the beginning. To reach a later offset, all text before it is decompressed.
 class StreamedText final : public Text {
  public:
   StreamedText(SourcePtr source, Coding coding) : source_(std::move(source)), coding_(coding) {}
@@ -174,7 +174,7 @@ class StreamedText final : public Text {
     if (n) {
       at_ += *n;
     } else {
-      stream_.reset();  // what failed is not gone on with
+      stream_.reset();  // a stream that failed cannot continue
     }
     return n;
   }
@@ -183,21 +183,21 @@ class StreamedText final : public Text {
   Coding coding_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<Stream> stream_;
-  mutable std::uint64_t at_ = 0;  // characters made
+  mutable std::uint64_t at_ = 0;  // characters decompressed so far
   mutable Bytes skipped_;
 };
 
 // ---- frames
 
-/// Frames that are read one by one.
+/// Frames that can be read separately.
 class FramedText final : public Text {
  public:
   struct Frame {
-    std::uint64_t stored;  // where it begins in the source
-    std::uint64_t plain;   // and in the text
+    std::uint64_t stored;  // offset in the source
+    std::uint64_t plain;   // offset in the text
   };
 
-  /// `frames` ends with one that begins where the last ends. `hashes`: XXH3-64 of each as it is stored, or empty.
+  /// The last of `frames` marks the end. `hashes`: XXH3-64 of each frame as stored, or empty.
   FramedText(SourcePtr source, std::vector<Frame> frames, std::vector<std::uint64_t> hashes)
       : source_(std::move(source)), frames_(std::move(frames)), hashes_(std::move(hashes)) {
     for (std::size_t i = 0; i + 1 < frames_.size(); ++i) {
@@ -233,7 +233,7 @@ class FramedText final : public Text {
   }
 
  private:
-  // Neighbouring leaves share a frame, and so do the parts of a large one, on each of a few threads.
+  // Neighbouring leaves share a frame, as do the parts of a large leaf on each of a few threads.
   static constexpr std::size_t most_kept = 4;
   struct Kept {
     std::size_t number = none;
@@ -242,7 +242,7 @@ class FramedText final : public Text {
   };
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
 
-  /// The text of a frame; it stays until it is released.
+  /// Returns a frame's text, which stays in memory until it is released.
   Result<Kept*> hold(std::size_t number) const {
     Kept* kept = nullptr;
     {
@@ -252,7 +252,7 @@ class FramedText final : public Text {
         ++(*found)->users;
         return found->get();
       }
-      // The one that nobody uses and that has been there for longest.
+      // The oldest frame without users.
       const auto idle = std::find_if(kept_.begin(), kept_.end(), [](const auto& k) { return k->users == 0; });
       if (kept_.size() < most_kept || idle == kept_.end()) {
         kept_.push_back(std::make_unique<Kept>());
@@ -278,7 +278,7 @@ class FramedText final : public Text {
     --kept.users;
   }
 
-  /// What it takes to unpack a frame. Kept, as the threads that do it come and go.
+  /// Working memory for unpacking a frame. Kept, because the threads that use it come and go.
   struct Tools {
     Decompressor context{new_decompressor()};
     Bytes stored;
@@ -323,15 +323,15 @@ class FramedText final : public Text {
   std::size_t grain_ = 0;
   mutable std::mutex mutex_;
   mutable std::vector<std::unique_ptr<Kept>> kept_;
-  mutable std::vector<std::unique_ptr<Tools>> tools_;  // that nobody uses
+  mutable std::vector<std::unique_ptr<Tools>> tools_;  // not in use
 };
 
-/// A file with a seek table: ours, or another's.
+/// A file with a seek table, written by stele or another program.
 class Seekable {
  public:
   Seekable(const SourcePtr& source, std::uint64_t budget) : source_(source), budget_(budget) {}
 
-  /// False: a file of others without a table that can be used.
+  /// Returns false for another program's file without a usable table.
   Result<bool> run(OpenedText& out) {
     STELE_TRY_ASSIGN(const std::uint32_t head, tagged(0));
     const bool begins = head == 8;
@@ -344,7 +344,7 @@ class Seekable {
       STELE_TRY_ASSIGN(const std::uint32_t size, tagged(last.stored));
       ends = size != 0;
     }
-    // The beginning, text and the index.
+    // Check that stele's files have a beginning, text and an index.
     if (begins != ends ||
         (ends && (!empty || frames_.size() < 4 || frames_[1].stored != 16 || frames_[1].plain != 0))) {
       return damaged(*source_, begins ? source_->size() : 0,
@@ -353,7 +353,7 @@ class Seekable {
     if (!there || (empty && !ends)) return false;
     if (ends) {
       STELE_TRY(read_index(out.index));
-      frames_.pop_back();  // its place ends the last of the others
+      frames_.pop_back();  // the last frame's offset ends the one before it
       frames_.erase(frames_.begin());
       const std::size_t count = frames_.size() - 1;
       if (out.index.size() < 8 * count) return damaged(*source_, frames_.back().stored, "a damaged index");
@@ -369,7 +369,7 @@ class Seekable {
   }
 
  private:
-  /// What follows in the skippable frame of ours that begins there; 0: there is none.
+  /// Returns the size of the content of stele's skippable frame at that offset; 0 if there is none.
   Result<std::uint32_t> tagged(std::uint64_t at) const {
     std::byte head[16];
     if (at > source_->size() || source_->size() - at < sizeof head) return 0U;
@@ -404,7 +404,7 @@ class Seekable {
       at.stored += load_le<std::uint32_t>(p);
       const auto plain = load_le<std::uint32_t>(p + 4);
       at.plain += plain;
-      // Without text: only the first, and the last, which may be an index.
+      // Only the first frame, and the last, which may be an index, have no text.
       const bool last = i + 1 == count;
       const std::uint64_t most = plain != 0 ? ZSTD_compressBound(plain) : last ? size : i == 0 ? 16 : 0;
       if (plain > largest_frame || at.stored - frames_.back().stored > most) return false;

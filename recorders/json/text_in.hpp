@@ -1,10 +1,10 @@
-// The text of a document, whatever compressed it: a Source of its characters.
+// The text of a document as a Source of its characters, for every compression.
 //
-// A `.json.zst` of ours (docs/formats/json.md):
+// A `.json.zst` written by stele (docs/formats/json.md):
 //
 //  1. a skippable frame: u32 0x184D2A5D, u32 8, "stelejsn"
 //  2. zstd frames, each of the next 640 KiB of the text (the last: of the rest), with checksums
-//  3. a skippable frame, u32 0x184D2A5D and u32 size of what follows: "stelejsn"; u64 XXH3-64 of the entries (5) of (1)
+//  3. a skippable frame, u32 0x184D2A5D and u32 size of the rest: "stelejsn"; u64 XXH3-64 of the entries (5) of (1)
 //     and (2), and of all that follows in this frame; u64 plain size of the index; and the index as a zstd frame: u64
 //     XXH3-64 of each frame (2) as it is stored, u64 number of leaves, u64 of nodes, for each leaf u64 where its data
 //     begin in the text and u64 their length (bit 63: numbers), then the document without data
@@ -30,7 +30,7 @@ inline namespace v0 {
 namespace detail {
 namespace json {
 
-// What two threads hold of them while they are made stays below 4 MiB, zstd's own memory included.
+// Frame size: keeps the memory that two threads need to make frames below 4 MiB, zstd's included.
 inline constexpr std::size_t frame_size = std::size_t{640} << 10;
 inline constexpr std::uint32_t index_magic = 0x184d2a5d;
 inline constexpr std::uint32_t table_magic = 0x184d2a5e;
@@ -38,16 +38,16 @@ inline constexpr std::uint32_t table_end = 0x8f92eab1;
 inline constexpr char index_tag[] = "stelejsn";
 inline constexpr std::uint64_t numbers_bit = std::uint64_t{1} << 63;
 
-/// Characters that may be read.
+/// The characters of a document.
 class Text {
  public:
   virtual ~Text() = default;
-  /// Fills `out` from `offset` on as far as there is text; gives the number of characters. Errors: io, malformed,
+  /// Fills `out` from `offset` on, up to the end of the text. Returns the number of characters. Errors: io, malformed,
   /// checksum, truncated.
   virtual Result<std::size_t> read(std::uint64_t offset, std::span<std::byte> out) const = 0;
-  /// Characters that are best read together: a frame; 0 where any will do.
+  /// Returns how many characters are best read together (a frame); 0 if any number is equally good.
   virtual std::size_t grain() const noexcept { return 0; }
-  /// Reading from an earlier place starts again from the beginning.
+  /// Returns true if reading from an earlier offset starts again from the beginning.
   virtual bool in_order() const noexcept { return false; }
 };
 
@@ -56,11 +56,11 @@ Coding coding_of(std::span<const std::byte> head) noexcept;
 
 struct OpenedText {
   std::unique_ptr<const Text> text;
-  std::string index;       // the index (3) of ours, without the hashes, else empty
-  std::uint64_t size = 0;  // characters, where there is an index
+  std::string index;       // stele's index (3), without the hashes; empty if there is none
+  std::uint64_t size = 0;  // characters; set if there is an index
 };
 
-/// `budget`: the most memory that an index may take.
+/// Opens the text. `budget`: maximum memory for an index.
 Result<OpenedText> open_text(SourcePtr source, Coding coding, std::uint64_t budget);
 
 }  // namespace json

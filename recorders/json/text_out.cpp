@@ -34,7 +34,7 @@ Status TextOut::write(std::string_view text) {
 
 Status TextOut::base64(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    // Groups of three bytes straight into their place; one that goes over the end of it by a detour.
+    // Encode whole groups of three bytes in place; a group that crosses the end goes through a buffer.
     const std::size_t whole = std::min(bytes.size(), room_.size() / 4 * 3);
     const auto now = bytes.first(whole != 0 ? whole : std::min<std::size_t>(bytes.size(), 3));
     const std::size_t size = base64_size(now.size());
@@ -108,7 +108,7 @@ struct Free {
 };
 using Compressor = std::unique_ptr<ZSTD_CCtx, Free>;
 
-/// A frame on its way.
+/// A frame to be written.
 struct Packed {
   Bytes text;
   std::size_t used = 0;
@@ -125,7 +125,7 @@ struct Packed {
       ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
     }
     size = ZSTD_compress2(context.get(), packed.data(), packed.size(), text.data(), used);
-    if (ZSTD_isError(size)) throw std::bad_alloc();  // there is room enough, so it can be nothing else
+    if (ZSTD_isError(size)) throw std::bad_alloc();  // the buffer is large enough, so only memory can be lacking
   }
 };
 
@@ -147,7 +147,7 @@ class ZstdOut final : public TextOut {
     pack(batch_[now_].used != 0 ? now_ + 1 : now_);
     if (position() > frame_size * batch_.size()) {
       STELE_TRY(write_pieces());
-      batch_.clear();  // the index may be large
+      batch_.clear();  // the index may be large: free the frames first
     }
     Bytes packed;
     STELE_TRY(add_index(index, packed));
@@ -233,7 +233,7 @@ class ZstdOut final : public TextOut {
   std::byte head_[16];
   std::vector<std::span<const std::byte>> pieces_;  // not written yet
   std::vector<std::byte> table_;
-  std::string hashes_;  // of the frames
+  std::string hashes_;  // hashes of the frames
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The text of a document on its way into a sink: plain, or compressed by zstd or gzip.
+// Writes the text of a document to a sink: plain, or compressed by zstd or gzip.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +20,18 @@ class TextOut {
  public:
   virtual ~TextOut() = default;
   Status write(std::string_view text);
-  /// The bytes in base64. In pieces: all but the last call take multiples of three.
+  /// Writes the bytes in base64. All calls but the last must take a multiple of three bytes.
   Status base64(std::span<const std::byte> bytes);
-  /// Counts characters that are not written.
+  /// Counts characters without writing them.
   void skip(std::uint64_t characters) noexcept { position_ += characters; }
-  /// Characters so far.
+  /// Returns the number of characters so far.
   std::uint64_t position() const noexcept { return position_; }
-  /// Writes what is left. `index`: what (3) of text_in.hpp holds; only for who wants_index().
+  /// Writes the remaining text. `index`: the index (3) of text_in.hpp; used only if wants_index().
   virtual Status finish(std::string_view index) = 0;
   virtual bool wants_index() const noexcept { return false; }
 
  protected:
-  /// The text goes here; full() is called when there is no room left, and makes some.
+  /// Receives the text. full() is called when it has no space left, and makes some.
   std::span<char> room_;
   virtual Status full() = 0;
 
@@ -39,11 +39,11 @@ class TextOut {
   std::uint64_t position_ = 0;
 };
 
-/// Writes nothing: position() is all it is for.
+/// Returns a TextOut that writes nothing and only counts position().
 std::unique_ptr<TextOut> counted_text();
 
-/// `level` 0: the default, with which zlib does not look for what repeats in `noise`, text that is nearly all base64:
-/// numbers of a tensor hardly ever do, and the search would take three quarters of the time.
+/// `level` 0: the default. For `noise`, text that is nearly all base64, zlib then skips the search for repetitions: the
+/// numbers of a tensor hardly ever repeat, and the search would take three quarters of the time.
 std::unique_ptr<TextOut> text_out(Coding coding, int level, bool noise, const Workers& workers, Sink& sink);
 
 }  // namespace json

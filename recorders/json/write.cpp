@@ -21,25 +21,25 @@ namespace json = detail::json;
 
 namespace {
 
-// Text that is gathered before it is written.
+// Bytes of text that are gathered before they are written.
 constexpr std::size_t gathered = std::size_t{64} << 10;
 
-// What a node without its data takes in a document, about.
+// Approximate size of a node in a document, without its data.
 constexpr std::uint64_t most_of_a_node = 100;
 
-/// Whether a tensor is written as numbers.
+/// Returns true if a tensor is written as numbers.
 bool is_readable(const LeafView& leaf, const JsonOptions& options) {
   const std::uint64_t size = leaf.size();
   return size != 0 && size <= options.numbers_up_to && json::has_numbers(leaf.dtype());
 }
 
-/// A tensor's bytes as base64.
+/// Writes a tensor's bytes as base64.
 class Base64Sink final : public PieceSink {
  public:
   explicit Base64Sink(json::TextOut& out) : out_(out) {}
   Status piece(std::span<const std::byte> bytes) override {
     total_ += bytes.size();
-    // Groups of three go over the borders of pieces.
+    // Complete a group of three that crosses two pieces.
     while (rest_ != 0 && !bytes.empty()) {
       group_[rest_++] = bytes.front();
       bytes = bytes.subspan(1);
@@ -60,7 +60,7 @@ class Base64Sink final : public PieceSink {
   std::uint64_t total_ = 0;
 };
 
-/// A tensor's elements as numbers.
+/// Writes a tensor's elements as numbers.
 class NumberSink final : public PieceSink {
  public:
   NumberSink(json::NumberWriter writer, json::TextOut& out) : writer_(std::move(writer)), out_(out) {}
@@ -86,7 +86,7 @@ class NumberSink final : public PieceSink {
 
 class Writer {
  public:
-  /// `measures`: only counts, and looks at no data.
+  /// `measures`: counts only, and reads no data.
   Writer(Snapshot snapshot, const JsonOptions& options, json::TextOut& out, const detail::Workers& workers,
          bool measures = false)
       : snapshot_(std::move(snapshot)),
@@ -245,12 +245,12 @@ class Writer {
     writer_.end_object();
   }
 
-  /// A value in one line, nested as deep as it may be wherever it stands.
+  /// Writes a value on one line. Its nesting limit does not depend on its place.
   Status put_value(const Value& value) {
     std::string text;
     json::Writer inner(text);
     STELE_TRY(json::write_value(inner, value));
-    // What a reader counts as nodes where it does not know better.
+    // A reader without a better estimate counts these characters as nodes.
     skeleton_.nodes += static_cast<std::uint64_t>(
         std::count_if(text.begin(), text.end(), [](char c) { return c == ',' || c == '{' || c == '['; }));
     writer_.item();
@@ -261,7 +261,7 @@ class Writer {
   Status value(const Value& value) {
     const Value::Kind kind = value.kind();
     if (kind != Value::Kind::null && kind != Value::Kind::list && kind != Value::Kind::map) return put_value(value);
-    // These would be containers, or nothing.
+    // A bare null, list or map would be read as a missing node or a container.
     writer_.begin_object();
     writer_.key("$value");
     STELE_TRY(put_value(value));
@@ -399,7 +399,7 @@ Status JsonFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
     const LeafView leaf = snapshot.leaf(i);
     if (!is_readable(leaf, options_)) base64 += (leaf.byte_size() + 2) / 3 * 4;
   }
-  // Data are all but the whole of it.
+  // Data are nearly the whole text.
   const bool noise = base64 / 16 > most_of_a_node * snapshot.nodes().size();
   if (coding == json::Coding::plain && options_.numbers_up_to == 0) {
     const auto count = json::counted_text();

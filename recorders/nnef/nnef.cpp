@@ -28,9 +28,9 @@ namespace tar = detail::tar;
 constexpr std::string_view graph_file = "graph.nnef";
 constexpr std::string_view quant_file = "graph.quant";
 constexpr std::string_view ending = ".dat";
-// The first line of the graphs that are written here: they have no operations that somebody would miss.
+// First line of the graphs that stele writes. stele may replace such a graph: it has no operations that would be lost.
 constexpr std::string_view made_here = "# Variables alone, by stele.\n";
-// Texts; real ones have a line an operation.
+// Maximum size of a text file. Real ones have a line for each operation.
 constexpr std::uint64_t max_text = std::uint64_t{256} << 20;
 
 std::string lower(std::string_view text) {
@@ -102,7 +102,7 @@ class Opener {
     for (const nnef::Variable& variable : *variables) {
       const auto operation = variable.id.empty() ? operations->end() : operations->find(variable.id);
       std::string_view label = variable.label;
-      if (label.starts_with('/')) label.remove_prefix(1);  // as NNEF's own reader does
+      if (label.starts_with('/')) label.remove_prefix(1);  // like NNEF's own reader
       STELE_TRY(add(label, variable.shape ? &*variable.shape : nullptr,
                     operation != operations->end() ? operation->second : std::string_view()));
     }
@@ -120,7 +120,7 @@ class Opener {
     };
     const auto [known, fresh] = labels_.try_emplace(lower(label), std::string(label));
     if (!fresh) {
-      // One label twice is one tensor under two names of the graph.
+      // A repeated label means one tensor with two names in the graph.
       if (known->second == label) return check_shape(shapes_[known->second]);
       return Error(Errc::duplicate, "labels that differ in capitals alone").path(path).found(known->second);
     }
@@ -142,18 +142,18 @@ class Opener {
     return {};
   }
 
-  /// What a tensor takes: an open file, two tables of labels, node, leaf and annotations.
+  /// Memory of a tensor in bytes: an open file, two tables of labels, node, leaf and annotations.
   static constexpr std::uint64_t entry_memory = 1024;
 
   std::shared_ptr<const Bundle> bundle_;
   detail::IndexBudget memory_;
   SnapshotBuilder builder_;
-  std::map<std::string, std::string> labels_;  // by their small letters
+  std::map<std::string, std::string> labels_;  // by lower-case label
   std::map<std::string, std::vector<Extent>, std::less<>> shapes_;
   std::size_t count_ = 0;
 };
 
-/// One file; its tensor has the name of the only one that is wanted, else the file's.
+/// Opens one file. Its tensor gets the name of the only tensor that the layout has, else the file's name.
 Result<Snapshot> open_tensor(SourcePtr source, const OpenContext& context) {
   STELE_TRY_ASSIGN(auto tensor, nnef::read_header(*source));
   std::string_view stem = file_name(source->name());
@@ -162,14 +162,14 @@ Result<Snapshot> open_tensor(SourcePtr source, const OpenContext& context) {
   append_segment(path, stem);
   if (const auto layout = context.layout(); layout && layout->tensors.size() == 1) path = layout->tensors[0].path;
   SnapshotBuilder builder;
-  if (!path.empty()) builder.set_flat();  // else a tensor is all that is wanted
+  if (!path.empty()) builder.set_flat();  // an empty path: the loaded object is itself a tensor
   nnef::add(builder, path, std::move(tensor), std::move(source));
   return builder.finish();
 }
 
 // ---- writing --------------------------------------------------------------------------------------------------------
 
-/// The label for a path. Errors: not_representable.
+/// Returns the label for a path. Errors: not_representable.
 Result<std::string> label_of(std::string_view path) {
   const auto refuse = [&](std::string found) {
     return Error(Errc::not_representable, "a path that NNEF has no label for")
@@ -207,7 +207,7 @@ Result<std::vector<std::string>> labels_of(const Snapshot& snapshot, const detai
         .path(std::string(paths[i]))
         .found(std::string(paths[known->second]));
   }
-  // `a.dat` may be the file of one and the folder of another.
+  // `a.dat` may be the file of one tensor and the folder of another.
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const std::string label = lower(labels[i]);
     for (std::size_t slash = label.find('/'); slash != std::string::npos; slash = label.find('/', slash + 1)) {
@@ -228,7 +228,7 @@ const Value* note_of(const LeafView& leaf, std::string_view key) {
   return notes != nullptr && found != notes->end() ? &found->second : nullptr;
 }
 
-/// What graph.quant says of a leaf; empty for nothing.
+/// Returns the leaf's operation for graph.quant; empty if it has none.
 Result<std::string> quantization_of(const LeafView& leaf) {
   if (const Value* note = note_of(leaf, quantization_key)) {
     std::string text = nnef::operation_of(*note);
@@ -253,7 +253,7 @@ struct Texts {
   std::string quant;
 };
 
-/// The names in the graph are labels with a number before them: they have other characters, and must be unique.
+/// Names in the graph are labels with a number before them: names allow fewer characters, and must be unique.
 Texts describe(const Snapshot& snapshot, std::span<const std::string> labels, std::span<const std::string> operations) {
   std::string names;
   std::string lines;
@@ -271,8 +271,8 @@ Texts describe(const Snapshot& snapshot, std::span<const std::string> labels, st
              labels[i] + "');\n";
     if (!operations[i].empty()) texts.quant += '"' + name + "\": " + operations[i] + ";\n";
   }
-  if (labels.empty()) names = "none";  // a graph has a result
-  // NNEF's readers want an input.
+  if (labels.empty()) names = "none";  // a graph needs a result
+  // NNEF's readers require an input.
   texts.graph = std::string(made_here) + "version 1.0;\n\ngraph variables(none) -> (" + names +
                 ") {\n    none = external<scalar>(shape = [1]);\n" + lines + "}\n";
   return texts;
@@ -361,7 +361,7 @@ bool NnefFormat::makes_folder(std::string_view path) const noexcept {
 }
 
 bool NnefFormat::recognises_folder(const Bundle& folder) const {
-  if (!is_folder()) return false;  // of the three, one
+  if (!is_folder()) return false;  // other NnefFormats open the other containers
   const auto described = folder.contains(graph_file);
   if (described && *described) return true;
   const auto files = folder.names();
@@ -408,7 +408,7 @@ Status NnefFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   const bool single = container == NnefContainer::tensor;
   std::vector<nnef::Form> forms;
   std::vector<std::string> operations;
-  bool described = options_.graph || count == 0;  // an empty folder is no model
+  bool described = options_.graph || count == 0;  // an empty folder is not a model
   for (std::size_t i = 0; i < count; ++i) {
     STELE_TRY_ASSIGN(forms.emplace_back(), nnef::form_of(snapshot.leaf(i)));
     STELE_TRY_ASSIGN(operations.emplace_back(), quantization_of(snapshot.leaf(i)));

@@ -21,7 +21,7 @@ namespace {
 
 constexpr std::uint64_t max_data = std::numeric_limits<std::uint32_t>::max();
 
-/// Bits of the narrowest dtype that holds integers of so many.
+/// Returns the width of the narrowest dtype for integers of that many bits.
 unsigned width_of(unsigned bits) { return std::max(8U, std::bit_ceil(bits)); }
 
 DType integer_of(bool sign, unsigned width) {
@@ -43,7 +43,7 @@ Error bad(const char* what, std::uint64_t at, std::string expected, std::string 
 
 float float_at(const std::byte* at) { return std::bit_cast<float>(load_le<std::uint32_t>(at)); }
 
-/// Limits as 1.0 to 1.0.2 have them behind the item type: what all-zero and all-one bits stand for.
+/// Notes the limits that versions 1.0 to 1.0.2 store after the item type: the values of all-zero and all-one bits.
 void note_limits(Tensor& tensor, const std::byte* parameters, bool logarithmic) {
   const float low = float_at(parameters);
   const float high = float_at(parameters + 4);
@@ -59,7 +59,7 @@ void note_limits(Tensor& tensor, const std::byte* parameters, bool logarithmic) 
   tensor.notes.emplace(quantization_key, Value(std::move(map)));
 }
 
-/// Sets what follows from type and bits. `at`: the offset of both, for errors.
+/// Sets the fields that follow from type and bits. `at`: their offset, for errors.
 Status set_items(Tensor& tensor, ItemType type, std::uint32_t bits, std::uint64_t at) {
   const auto refuse = [&](const char* expected) {
     return Error(Errc::unsupported, "items of no possible width")
@@ -77,7 +77,7 @@ Status set_items(Tensor& tensor, ItemType type, std::uint32_t bits, std::uint64_
     case ItemType::boolean:
       if (bits != 1 && bits != 8) return refuse("1 or 8 bits of a bool");
       tensor.dtype = DType::boolean;
-      tensor.packed = true;  // of 8 bits, all but 0 is true
+      tensor.packed = true;  // items of 8 bits; any value but 0 is true
       if (bits == 8) tensor.notes.emplace(bits_key, Value(std::int64_t{8}));
       return {};
     case ItemType::unsigned_integer:
@@ -100,7 +100,7 @@ Error uncountable(const Tensor& tensor) {
   return bad("more items than can be counted", 12, "fewer", to_string(tensor.shape()));
 }
 
-/// The bytes of the data, and of the elements.
+/// Computes the sizes of the data and of the elements.
 Status set_sizes(Tensor& tensor) {
   const auto count = element_count(tensor.shape());
   const auto bits = count ? checked_mul(*count, tensor.bits) : std::nullopt;
@@ -111,8 +111,8 @@ Status set_sizes(Tensor& tensor) {
   return {};
 }
 
-/// 2017: magic and version; u32 length of the header, u32 rank, u32[rank] extents; u8 type (0 float, 1 quantized
-/// unsigned, 2 signed, 3 unsigned), u8 bits, u16 length of a text of quantization, text.
+/// Reads the layout of 2017: magic and version; u32 length of the header, u32 rank, u32[rank] extents; u8 type (0
+/// float, 1 quantized unsigned, 2 signed, 3 unsigned), u8 bits, u16 length of a quantization string, that string.
 Result<std::optional<Tensor>> read_provisional(const Source& source, std::span<const std::byte> head) {
   const std::optional<Tensor> no;
   const auto header = load_le<std::uint32_t>(head.data() + 4);
@@ -150,7 +150,7 @@ struct Packed {
   bool boolean;
 };
 
-/// Item `i` of a stream of bits, the most significant first.
+/// Returns item `i` of a stream of bits, the most significant bit first.
 std::uint64_t item(const std::byte* bytes, std::uint64_t i, unsigned bits) {
   std::uint64_t at = i * bits;
   std::uint64_t value = 0;
@@ -177,7 +177,7 @@ Status packed_read(const void* at, std::uint64_t, std::uint64_t offset, std::spa
   ReadContext::Piece staging(context);
   for (std::size_t done = 0; done < out.size();) {
     const std::uint64_t first = (offset + done) / packed.width;
-    // Eight items end at a byte's end.
+    // Every eighth item ends at the end of a byte.
     const std::uint64_t begin = first / 8 * packed.bits;
     const std::uint64_t skip = first % 8;
     const auto n = static_cast<std::size_t>(
@@ -265,7 +265,7 @@ class PackingSink final : public PieceSink {
   bool boolean_ = false;
   LeafGather& out_;
   unsigned byte_ = 0;
-  unsigned filled_ = 0;  // bits of it
+  unsigned filled_ = 0;  // number of bits in the unfinished byte
   std::uint64_t index_ = 0;
   std::array<std::byte, 4096> staging_;
   std::size_t used_ = 0;
@@ -287,8 +287,8 @@ Result<Tensor> read_header(const Source& source) {
         .expected("1.0")
         .found(std::to_string(static_cast<int>(head[2])) + "." + std::to_string(static_cast<int>(head[3])));
   }
-  // First, for its size may be what the layout of today would have by chance. Not the other way round: there, an item
-  // would have no bits.
+  // Check this layout first: the size of such a file may fit the present layout by chance. The reverse cannot happen,
+  // because an item would then have no bits.
   STELE_TRY_ASSIGN(auto provisional, read_provisional(source, {head.data(), known}));
   if (provisional) return std::move(*provisional);
   const std::uint64_t length = load_le<std::uint32_t>(head.data() + 4);
@@ -326,7 +326,7 @@ Result<Tensor> read_header(const Source& source) {
   ItemType type{};
   bool logarithmic = false;
   switch (code) {
-    case 1:  // until 1.0.2, a parameter says that they are signed
+    case 1:  // until 1.0.2, a parameter makes the integers signed
       type = load_le<std::uint32_t>(parameters) != 0 ? ItemType::signed_integer : ItemType::unsigned_integer;
       break;
     case 0:
@@ -343,7 +343,7 @@ Result<Tensor> read_header(const Source& source) {
       logarithmic = true;
       type = ItemType::quantized_unsigned;
       break;
-    case 0x100:  // by the letters of 1.0.3
+    case 0x100:  // in the text of 1.0.3
       type = ItemType::signed_integer;
       break;
     case 0x101:
@@ -362,7 +362,7 @@ Result<Tensor> read_header(const Source& source) {
 }
 
 void add(SnapshotBuilder& to, std::string_view name, Tensor tensor, SourcePtr source) {
-  // Items may be wider than the quantization says that their numbers are.
+  // Items may be wider than the quantization's number of bits.
   if (const auto note = tensor.notes.find(std::string(quantization_key)); note != tensor.notes.end()) {
     const Value* bits = note->second.find("bits");
     const bool same = bits != nullptr && bits->as_i64() != nullptr && *bits->as_i64() == std::int64_t{tensor.bits};

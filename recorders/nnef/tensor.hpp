@@ -1,5 +1,5 @@
-// One tensor file: its header, read and written, and items that are not as they lie. The layout stands in
-// stele/recorders/nnef.hpp.
+// One tensor file: reads and writes its header, and items that are not stored as elements. stele/recorders/nnef.hpp
+// describes the layout.
 #pragma once
 
 #include <array>
@@ -28,7 +28,8 @@ inline constexpr std::string_view bits_key = "nnef.bits";
 inline constexpr std::string_view quantized_key = "nnef.quantized";
 inline constexpr std::string_view vendor_key = "nnef.vendor";
 inline constexpr std::string_view type_key = "nnef.type";
-inline constexpr std::string_view operation_key = "nnef.quantization";  // a text of graph.quant that is not understood
+inline constexpr std::string_view operation_key = "nnef.quantization";  // an operation of graph.quant that stele does
+                                                                        // not know
 
 enum class ItemType : std::uint16_t {
   floating = 0,
@@ -39,40 +40,42 @@ enum class ItemType : std::uint16_t {
   boolean = 5,
 };
 
-/// What a file holds.
+/// The contents of a tensor file.
 struct Tensor {
   DType dtype = DType::none;
   unsigned bits = 0;    // of an item
-  bool packed = false;  // items are not elements of `dtype`
+  bool packed = false;  // items are not stored as elements of `dtype`
   std::uint32_t rank = 0;
   std::array<Extent, max_rank> extents{};
-  std::uint64_t data = 0;   // offset
-  std::uint64_t bytes = 0;  // of the data in the file
-  std::uint64_t size = 0;   // of the elements
+  std::uint64_t data = 0;   // offset of the data
+  std::uint64_t bytes = 0;  // size of the data in the file
+  std::uint64_t size = 0;   // size of the elements
   Annotations notes;
   std::span<const Extent> shape() const noexcept { return {extents.data(), rank}; }
 };
 
 /// Reads a file's header and checks it against the file's size. Errors: bad_magic, truncated, unsupported, malformed,
 /// limit.
+/// limit.
 Result<Tensor> read_header(const Source& source);
 
-/// Adds the tensor of a file to the snapshot, lazily; keeps the source.
+/// Adds a file's tensor to the snapshot, lazily; keeps the source.
 void add(SnapshotBuilder& to, std::string_view name, Tensor tensor, SourcePtr source);
 
-/// How a leaf is written.
+/// The layout of a leaf in a file.
 struct Form {
   ItemType type = ItemType::floating;
   std::uint16_t vendor = 0;
   unsigned bits = 0;
   bool packed = false;
-  std::uint64_t bytes = 0;  // of the data
+  std::uint64_t bytes = 0;  // size of the data
 };
-/// Errors: not_representable (too large, too many dimensions, an annotation that does not fit its dtype).
+/// Returns the layout for a leaf. Errors: not_representable (too large, too many dimensions, an annotation that does
+/// not fit its dtype).
 Result<Form> form_of(const LeafView& leaf);
 std::array<std::byte, header_size> header_of(const Form& form, std::span<const Extent> shape);
-/// Writes a whole file: header and items. `leaf` is in the order of files. Errors: out_of_range (a number that has more
-/// than the bits that its annotation says), those of reading and writing.
+/// Writes a whole file: header and items. `leaf` is in file byte order. Errors: out_of_range (a number with more bits
+/// than its annotation allows), those of reading and writing.
 Status write(const LeafView& leaf, const Form& form, Sink& sink, ReadContext& context);
 
 }  // namespace nnef

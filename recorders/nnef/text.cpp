@@ -15,11 +15,11 @@ namespace {
 
 struct Token {
   enum class Kind : std::uint8_t { end, word, number, string, symbol } kind = Kind::end;
-  std::string_view text;  // of a string without its quotes
+  std::string_view text;  // a string's text has no quotes
   std::size_t at = 0;
 };
 
-/// The words of a text. Comments run from # to the end of the line; strings have no escapes.
+/// Splits a text into tokens. Comments run from # to the end of the line; strings have no escapes.
 class Tokens {
  public:
   explicit Tokens(std::string_view text) : text_(text) { next(); }
@@ -98,7 +98,7 @@ class Tokens {
   bool ok_ = true;
 };
 
-/// The number that is all of the text.
+/// Returns the number if it is the whole text.
 template <class T>
 std::optional<T> parsed(std::string_view text) {
   T value = 0;
@@ -107,7 +107,7 @@ std::optional<T> parsed(std::string_view text) {
   return value;
 }
 
-/// Passes over a value: tokens up to a comma or the bracket that ends the arguments.
+/// Skips a value: tokens up to a comma, or to the bracket that ends the arguments.
 Status skip_value(Tokens& in) {
   std::size_t depth = 0;
   for (;; in.next()) {
@@ -119,7 +119,7 @@ Status skip_value(Tokens& in) {
   }
 }
 
-/// `(name = value, …)`; `visit` reads the value of a name, or leaves it.
+/// Reads `(name = value, …)`. For each name, `visit` reads the value or leaves it.
 template <class Visit>
 Status each_argument(Tokens& in, Visit visit) {
   if (!in.take('(')) return in.expected("(");
@@ -151,7 +151,7 @@ Result<Variable> read_variable(Tokens& in, std::string_view id) {
       labelled = true;
       in.next();
     } else if (name == "shape" && in.is('[')) {
-      Tokens ahead = in;  // an expression is passed over by the caller
+      Tokens ahead = in;  // the caller skips an expression
       ahead.next();
       std::vector<std::uint64_t> shape;
       for (;;) {
@@ -184,8 +184,8 @@ Result<std::vector<Variable>> read_graph(std::string_view text) {
     return Error(Errc::unsupported, "another version of NNEF").expected("1.0").found(std::string(in.now().text));
   }
   std::vector<Variable> variables;
-  std::string_view id;    // what is assigned to
-  std::string_view word;  // the token before, where it is a word
+  std::string_view id;    // the identifier being assigned
+  std::string_view word;  // the previous token, if it is a word
   while (in.now().kind != Token::Kind::end) {
     const Token token = in.now();
     in.next();
@@ -243,7 +243,7 @@ void note_operation(std::string_view operation, Annotations& notes) {
                d && std::isfinite(*d)) {
       map.emplace_back(key, Value(*d));
     } else {
-      known = false;  // an array: one for each channel
+      known = false;  // an array, with one value for each channel
       return {};
     }
     in.next();
@@ -264,7 +264,7 @@ std::string operation_of(const Value& quantization) {
     return std::nullopt;
   };
   bool complete = true;
-  // NNEF's readers want a point or an exponent in every scalar, and none in an integer.
+  // NNEF's readers require a point or an exponent in every scalar, and allow none in an integer.
   const auto scalar = [&](const char* key) {
     const auto value = number(key);
     complete = complete && value && std::isfinite(*value);

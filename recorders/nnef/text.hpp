@@ -1,5 +1,5 @@
-// graph.nnef and graph.quant, as far as parameters need them (NNEF 1.0.5, sections 3 and 5.3): variables are looked for
-// wherever they stand, all else is passed over. Names, labels and values are views of the text.
+// graph.nnef and graph.quant, as far as parameters need them (NNEF 1.0.5, sections 3 and 5.3). The parser finds
+// variables anywhere and skips everything else. Names, labels and values are views of the text.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,22 @@ inline namespace v0 {
 namespace detail {
 namespace nnef {
 
-/// `id = variable<scalar>(shape = [2, 3], label = 'conv1/filter');`
+/// A variable: `id = variable<scalar>(shape = [2, 3], label = 'conv1/filter');`
 struct Variable {
-  std::string_view id;  // empty within an expression
+  std::string_view id;  // empty inside an expression
   std::string_view label;
-  std::optional<std::vector<std::uint64_t>> shape;  // absent: an expression
+  std::optional<std::vector<std::uint64_t>> shape;  // absent if it is an expression
 };
-/// Errors: malformed, unsupported (another version than 1).
+/// Reads the variables of a graph. Errors: malformed, unsupported (a version other than 1).
 Result<std::vector<Variable>> read_graph(std::string_view text);
 
-/// `"id": operation(…);`: the operations' texts by id. Errors: malformed, duplicate.
+/// Reads lines `"id": operation(…);` and returns the operations by id. Errors: malformed, duplicate.
 Result<std::map<std::string_view, std::string_view>> read_quantizations(std::string_view text);
 
-/// Annotates what such an operation says: `quantization`, where it is one for a whole tensor, else its text.
+/// Adds an operation to the annotations: as `quantization` if it applies to the whole tensor, else as text.
 void note_operation(std::string_view operation, Annotations& notes);
 
-/// The operation for an annotation `quantization`; empty where it has none.
+/// Returns the operation for a `quantization` annotation; empty if there is none.
 std::string operation_of(const Value& quantization);
 
 }  // namespace nnef

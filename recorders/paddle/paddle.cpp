@@ -28,10 +28,10 @@ constexpr LeafOps leaf_ops{.locate = [](const void* at, std::uint64_t number) ->
   return {static_cast<const Source*>(at), number};
 }};
 
-/// What is known of a tensor before its record is read.
+/// Facts about a tensor that are known before its record is read.
 struct Wanted {
   std::string name;
-  DType dtype = DType::none;  // none: any
+  DType dtype = DType::none;  // none: any dtype
   std::optional<std::vector<std::int64_t>> shape{};
 };
 
@@ -67,7 +67,7 @@ std::vector<Wanted> wanted_of(std::span<const PaddleVariable> program) {
   return list;
 }
 
-/// dtypes of a model are no check: numbers convert when they are loaded.
+/// Returns the model's tensors by path. Leaves dtypes out: numbers convert when they are loaded.
 std::vector<Wanted> wanted_of(const Layout& layout, bool shapes) {
   std::vector<Wanted> list;
   list.reserve(layout.tensors.size());
@@ -78,7 +78,7 @@ std::vector<Wanted> wanted_of(const Layout& layout, bool shapes) {
   return list;
 }
 
-/// `sorted` by name.
+/// Checks that no two names are equal. `sorted` by name.
 Status check_unique(std::span<const Wanted> sorted) {
   const auto same = std::adjacent_find(sorted.begin(), sorted.end(),
                                        [](const Wanted& a, const Wanted& b) { return a.name == b.name; });
@@ -86,8 +86,8 @@ Status check_unique(std::span<const Wanted> sorted) {
   return Error(Errc::duplicate, "two tensors of one name").path(same->name);
 }
 
-/// Calls `check` with each tensor, of `count` in the order of their names, and what is known of it. Errors: unused,
-/// missing, what `check` returns.
+/// Calls `check` with each of `count` tensors, sorted by name, and the known facts about it. Errors: unused, missing,
+/// and those of `check`.
 Status each_pair(std::span<const Wanted> wanted, std::size_t count, const auto& name, const auto& check) {
   for (std::size_t i = 0; i < std::max(wanted.size(), count); ++i) {
     if (i < count && i < wanted.size() && name(i) == wanted[i].name) {
@@ -114,7 +114,7 @@ class Opener {
   }
 
  private:
-  /// The tensors of the file in its order, or nothing where they are counted.
+  /// Finds the names of the file's tensors, in its order; finds none if tensors are named by counter.
   Status find_names() {
     if (options_.names == PaddleNames::counter) return {};
     named_ = true;
@@ -132,7 +132,7 @@ class Opener {
       }
     }
     STELE_TRY_ASSIGN(const Layout layout, context_.layout());
-    // Where the module will be made as the file is, its shapes of now say nothing.
+    // If the load rebuilds the module to match the file, its present shapes do not matter.
     const LoadOptions& options = context_.options();
     wanted_ = wanted_of(layout, options.layout.has_value() || !options.rebuild);
     other_order_ = wanted_;
@@ -162,7 +162,7 @@ class Opener {
         return Error(Errc::malformed, "a record that does not fill its frame").offset(record->end());
       }
       at = record->end();
-      // Arrays that grow hold three times their content.
+      // Growing arrays hold three times their content.
       STELE_TRY(spend(
           3 * (sizeof(Entry) + sizeof(Node) + sizeof(detail::LeafData) + sizeof(Extent) * record->rank) + 64, at));
       records.push_back(std::move(*record));
@@ -187,9 +187,9 @@ class Opener {
     return options_.names == PaddleNames::automatic ? check_named(names, records) : Status();
   }
 
-  /// A record begins with a zero u32; the length of one that stands before it does not, unless it is a multiple of 4
-  /// GiB. Behind that length a record has its number of levels or, without any, that of its description where a record
-  /// of an empty name has zeros.
+  /// Guesses the framing. A record begins with a zero u32. A record's length, stored before it, does not, unless it is
+  /// a multiple of 4 GiB. After that length, a record has its number of levels. A record without levels has the
+  /// length of its description where a frame with an empty name has zeros.
   PaddleFraming found_framing() const {
     std::byte head[28]{};
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source_->size(), sizeof head));
@@ -201,7 +201,7 @@ class Opener {
     return empty_name ? PaddleFraming::named : PaddleFraming::sized;
   }
 
-  /// Moves `at` to the record; gives its end, or that of the file where there is no frame.
+  /// Moves `at` to the record. Returns the record's end, or the file's end if there is no frame.
   Result<std::uint64_t> read_frame(PaddleFraming framing, std::uint64_t& at, std::vector<std::string>& names) {
     if (framing == PaddleFraming::none) return source_->size();
     const std::uint64_t begin = at;
@@ -233,7 +233,7 @@ class Opener {
     return end;
   }
 
-  /// Every tensor is the one of its name, as far as that is known.
+  /// Checks each tensor against the facts that are known for its name.
   Status check(std::span<const Entry> records) const {
     const auto first_misfit = [&](std::span<const Wanted> order) {
       std::size_t i = 0;
@@ -257,7 +257,7 @@ class Opener {
         .report(std::move(report));
   }
 
-  /// The same where the file says the names.
+  /// Checks the tensors of a file that stores names.
   Status check_named(std::span<const std::string> names, std::span<const Entry> records) const {
     if (options_.program.empty()) return {};
     const std::vector<Wanted> wanted = wanted_of(options_.program);
@@ -276,7 +276,7 @@ class Opener {
   // ---- a folder
 
   Status read_folder() {
-    // The files' names are the variables'; a program says which files, and what is in them.
+    // The files are named after the variables. A program declares the files and their contents.
     std::vector<PaddleVariable> program = options_.program;
     named_ = !program.empty();
     if (!named_) {
@@ -314,7 +314,7 @@ class Opener {
     return {};
   }
 
-  // ---- both
+  // ---- files and folders
 
   void add(std::string_view name, const Entry& record, const Source& source) {
     builder_.tensor(builder_.intern(name), record.dtype, record.shape(), record.bytes,
@@ -347,9 +347,9 @@ class Opener {
   const OpenContext& context_;
   std::shared_ptr<const Bundle> bundle_;
   SnapshotBuilder builder_;
-  bool named_ = false;  // wanted_ says which tensors there are
+  bool named_ = false;  // wanted_ lists the tensors
   std::vector<Wanted> wanted_;
-  std::vector<Wanted> other_order_;  // the same in the PaddleOrder that was not asked for, where that is known
+  std::vector<Wanted> other_order_;  // wanted_ in the PaddleOrder that was not requested, if known
   detail::IndexBudget memory_{context_.options().limits, source_->size(), detail::index_rate::record};
 };
 
@@ -364,9 +364,9 @@ const Capabilities& PaddleFormat::capabilities() const noexcept {
 }
 
 bool PaddleFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
-  // Version, no LoD, version; a description of some bytes that begins with its dtype.
+  // Version, no LoD, version; then a description of a few bytes that begins with its dtype.
   constexpr std::size_t least = 22;
-  if (options_.folder || size < least || head.size() < least) return false;  // of the two, one
+  if (options_.folder || size < least || head.size() < least) return false;  // another PaddleFormat opens folders
   if (!std::all_of(head.begin(), head.begin() + 16, [](std::byte b) { return b == std::byte{0}; })) return false;
   const auto desc = detail::load_le<std::uint32_t>(head.data() + 16);
   return desc >= 2 && desc < 256 && head[20] == std::byte{0x08};
@@ -374,7 +374,7 @@ bool PaddleFormat::recognises(std::span<const std::byte> head, std::uint64_t siz
 
 namespace {
 
-/// The first file of the folder that is no record; nullopt where all are.
+/// Returns the name of the first file in the folder that is not a record; nullopt if all are records.
 Result<std::optional<std::string>> foreign_file(const Bundle& folder) {
   STELE_TRY_ASSIGN(const auto files, folder.names());
   for (const std::string& file : files) {
@@ -389,7 +389,7 @@ Result<std::optional<std::string>> foreign_file(const Bundle& folder) {
 }  // namespace
 
 bool PaddleFormat::recognises_folder(const Bundle& folder) const {
-  if (!options_.folder) return false;  // of the two, one
+  if (!options_.folder) return false;  // another PaddleFormat opens files
   for (const char* program : {"__model__", "__model__.json"}) {
     const auto there = folder.contains(program);
     if (there && *there) return true;

@@ -1,4 +1,4 @@
-// Programs, of which only what is persistable is looked at.
+// Programs. Reads only their persistable variables.
 //
 // ProgramDesc (paddle/phi/core/framework/framework.proto), protobuf:
 //  1. ProgramDesc: blocks = 1. BlockDesc: vars = 3.
@@ -7,7 +7,7 @@
 //
 // Paddle 3 (PIR, paddle/fluid/pir/serialize_deserialize), JSON: {"base_code": {"magic": "pir", …}, "program":
 // {"regions":
-// [{"blocks": [{"ops": [op, …]}]}]}}. Only the outermost block counts, as for Paddle's own writer. An op is
+// [{"blocks": [{"ops": [op, …]}]}]}}. Only the outermost block counts, as in Paddle's own writer. An op is
 //  4. a parameter: {"#": "p", "A": […, name], "O": {"TT": type}, …}
 //  5. other data: {"#": "1.data", "A": [{"N": "name", "AT": {"D": name}}, …], "O": [{"TT": type}], "OA": [{"N":
 //     "persistable", "AT": {"D": [{"D": true}]}}, …]}
@@ -30,7 +30,7 @@ namespace detail {
 namespace paddle {
 namespace {
 
-// Protobuf's own bound for one message.
+// Maximum size of a protobuf message (2 GiB), by protobuf itself.
 constexpr std::uint64_t max_program = std::uint64_t{1} << 31;
 
 class ProgramReader {
@@ -61,7 +61,7 @@ class ProgramReader {
   Status sort() {
     const auto by_name = [](const PaddleVariable& a, const PaddleVariable& b) { return a.name < b.name; };
     std::stable_sort(list_.begin(), list_.end(), by_name);
-    // Blocks may declare a variable of their parents again.
+    // Blocks may repeat a declaration of their parents.
     list_.erase(std::unique(list_.begin(), list_.end()), list_.end());
     const auto same = std::adjacent_find(
         list_.begin(), list_.end(), [](const PaddleVariable& a, const PaddleVariable& b) { return a.name == b.name; });
@@ -160,7 +160,7 @@ class ProgramReader {
     }
     return in.ok();
   }
-  /// The first element of the member `name`; all else is passed over.
+  /// Reads the first element of the member `name`; skips the others.
   template <class Element>
   static bool first(json::Reader& in, std::string_view name, Element element) {
     return members(in, [&](std::string_view key) {
@@ -185,7 +185,7 @@ class ProgramReader {
     enum class Kind : std::uint8_t { other, parameter, data } kind = Kind::other;
     PaddleVariable variable;
     bool persistable = false;
-    bool said = false;  // by the attributes of the result; a program that is not trainable has none
+    bool said = false;  // the attributes of the result store it; a program that cannot be trained has none
     const bool read = members(in, [&](std::string_view key) {
       if (key == "#") {
         const std::string name = string(in);
@@ -224,7 +224,7 @@ class ProgramReader {
       }
       return in.skip_value();
     });
-    // Paddle's rule for what is no parameter of the file, dropout_state__non_persistable of an LSTM for one.
+    // Paddle's rule for parameters that are not in the file, such as an LSTM's dropout_state__non_persistable.
     if (kind == Kind::parameter && !said) persistable = variable.name.find("__non_persistable") == std::string::npos;
     if (!read || !persistable) return read;
     if (variable.dtype == DType::none || variable.name.empty()) {
@@ -237,7 +237,7 @@ class ProgramReader {
     return true;
   }
 
-  /// Attributes are [{"N": name, "AT": {"D": value}}, …], the two members in any order.
+  /// Reads attributes: [{"N": name, "AT": {"D": value}}, …], with the two members in any order.
   template <class Value>
   static bool read_attributes(json::Reader& in, std::string_view wanted, Value value) {
     return elements(in, [&](std::size_t) {
@@ -311,7 +311,8 @@ class ProgramReader {
   Status problem_;
 };
 
-/// Whether JSON begins as a program does; other files may have the same name, such as the same model's JSON record.
+/// Returns true if JSON begins like a program. Other files may have the name of a program, such as a JSON record of the
+/// model.
 Result<bool> is_pir(const Source& source) {
   char head[64];
   const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof head));

@@ -1,4 +1,4 @@
-// The variables of a Paddle program that its parameter file holds.
+// The variables of a Paddle program that are stored in its parameter file.
 #pragma once
 
 #include <vector>
@@ -10,11 +10,11 @@ inline namespace v0 {
 namespace detail {
 namespace paddle {
 
-/// Sorted by name.
+/// Reads a program's persistable variables, sorted by name.
 Result<std::vector<PaddleVariable>> read_program(const Source& source);
 
-/// The program beside the parameter file `name` in `folder`: x.pdmodel or x.json of x.pdiparams, __model__ or
-/// __model__.json of __params__; nullptr where there is none. JSON that does not begin as a program is none.
+/// Opens the program next to the parameter file `name` in `folder`: x.pdmodel or x.json for x.pdiparams, __model__ or
+/// __model__.json for __params__. Returns nullptr if there is none, or if the JSON does not begin like a program.
 Result<SourcePtr> program_beside(const Bundle& folder, std::string_view name);
 
 }  // namespace paddle

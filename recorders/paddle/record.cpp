@@ -31,11 +31,11 @@ constexpr std::array<std::pair<std::uint8_t, DType>, 17> dtypes = {{
     {19, DType::u64},  // SIZE_T; last, so that u64 is written as UINT64
 }};
 
-// Real ones have two; a bound before memory is taken.
+// Maximum number of LoD levels, checked before memory is taken. Real files have two.
 constexpr std::uint64_t max_levels = 64;
 constexpr std::int64_t max_desc = 64 << 10;
 
-/// Bytes of a source in order, read ahead where they fit a small buffer.
+/// Reads the bytes of a source in order, ahead if they fit a small buffer.
 class Cursor {
  public:
   Cursor(const Source& source, std::uint64_t at, std::uint64_t end) : source_(source), at_(at), end_(end) {}
@@ -82,8 +82,8 @@ Error bad(const char* what, std::uint64_t at, std::string expected, std::string 
   return Error(Errc::malformed, what).offset(at).expected(std::move(expected)).found(std::move(found));
 }
 
-/// Levels of detail, by the rules of CheckLoD (lod_tensor.cc): offsets from 0 on that do not descend; the last says how
-/// many there are on the next level, of the last level how many rows the tensor has.
+/// Checks levels of detail, by the rules of CheckLoD (lod_tensor.cc): offsets begin at 0 and do not descend. The last
+/// offset is the number of offset ranges on the next level; on the last level, the tensor's number of rows.
 Status check_lod(const std::vector<std::vector<std::uint64_t>>& lod, std::span<const Extent> shape, std::uint64_t at) {
   for (std::size_t i = 0; i < lod.size(); ++i) {
     const auto& level = lod[i];
@@ -105,7 +105,7 @@ Status read_lod(Cursor& in, std::uint64_t levels, std::vector<std::vector<std::u
     if (bytes % 8 != 0) return bad("a LoD of part of a number", at, "a multiple of 8 bytes", std::to_string(bytes));
     if (bytes < 16) return bad("a level of LoD without a row", at, "two offsets or more", std::to_string(bytes / 8));
     if (bytes > in.left()) return in.cut_off(bytes);
-    // As numbers, as Values of the record, and once more as those of the Snapshot.
+    // Held as numbers, as Values of the record, and as Values of the Snapshot.
     const std::uint64_t cost = bytes / 8 * (2 * sizeof(Value) + 8) + 256;
     if (!memory.take(cost)) return index_error("a LoD that is too large for a file of this size").offset(at);
     auto& level = lod.emplace_back(static_cast<std::size_t>(bytes / 8));
@@ -138,7 +138,7 @@ Status read_desc(Wire in, DType& dtype, std::vector<std::int64_t>& extents) {
         return Error(Errc::unsupported, "a dtype that no dense tensor has").found("number " + std::to_string(code));
       }
       typed = true;
-    } else if (in.is(2) && in.packed()) {  // tolerated, as protobuf does
+    } else if (in.is(2) && in.packed()) {  // tolerated, like in protobuf
       Wire list = in.message();
       for (std::uint64_t extent = 0; !list.at_end() && extents.size() <= max_rank;) {
         if (!list.varint(extent)) return list.status();

@@ -1,5 +1,4 @@
-// One record of a Paddle parameter file: its head, read and written. The layout stands in
-// stele/recorders/paddle.hpp.
+// One record of a Paddle parameter file: reads and writes its header. stele/recorders/paddle.hpp describes the layout.
 #pragma once
 
 #include <array>
@@ -21,12 +20,13 @@ namespace paddle {
 
 inline constexpr std::size_t max_rank = 9;  // phi::DDim::kMaxRank
 
-/// DType::none: no dtype of dense tensors (VarType.Type of paddle/phi/core/framework/framework.proto).
+/// Returns the dtype for a number of VarType.Type (paddle/phi/core/framework/framework.proto); DType::none if dense
+/// tensors do not have it.
 DType dtype_of(std::uint64_t code) noexcept;
-/// 0xff: none.
+/// Returns the number for a dtype; 0xff if Paddle has none.
 std::uint8_t code_of(DType dtype) noexcept;
 
-/// An annotation: LoD, as a list of lists of numbers.
+/// An annotation: the LoD as a list of lists of numbers.
 inline constexpr std::string_view lod_key = "paddle.lod";
 
 struct Entry {
@@ -34,21 +34,22 @@ struct Entry {
   std::uint32_t rank = 0;
   std::array<Extent, max_rank> extents{};
   std::uint64_t data = 0;   // offset of the elements
-  std::uint64_t bytes = 0;  // of the elements
-  Value lod;                // null, or as the annotation
+  std::uint64_t bytes = 0;  // size of the elements
+  Value lod;                // null, or the annotation's value
   std::span<const Extent> shape() const noexcept { return {extents.data(), rank}; }
   std::uint64_t end() const noexcept { return data + bytes; }
 };
 
-/// The description of a tensor, a TensorDesc: dtype, extents (negative ones are -1, any). Errors: malformed,
-/// unsupported (a dtype of no dense tensor).
+/// Reads a TensorDesc: dtype and extents (negative ones become -1, any). Errors: malformed, unsupported (a dtype that
+/// dense tensors do not have).
 Status read_desc(Wire in, DType& dtype, std::vector<std::int64_t>& extents);
 
-/// Reads the record's head at `offset`; its end is at most `end`. Reads a few hundred bytes, LoD apart. Errors:
-/// truncated, malformed, unsupported, limit (LoD that takes more than `memory`, which is counted down).
+/// Reads a record's header at `offset`; the record ends at `end` or before. Reads a few hundred bytes in addition to
+/// the LoD. Subtracts the LoD's memory from `memory`. Errors: truncated, malformed, unsupported, limit (the LoD takes
+/// more than `memory`).
 Result<Entry> read_record(const Source& source, std::uint64_t offset, std::uint64_t end, IndexBudget& memory);
 
-/// The head of a tensor's record. Errors: not_representable, invalid_argument (a LoD that is none).
+/// Returns the header of a tensor's record. Errors: not_representable, invalid_argument (an invalid LoD).
 Result<std::vector<std::byte>> head_of(DType dtype, std::span<const Extent> shape, const Value* lod);
 
 }  // namespace paddle

@@ -1,5 +1,5 @@
-// Protobuf's wire format (https://protobuf.dev/programming-guides/encoding/), pulled field by field from memory: no
-// message is built, so a program of a gigabyte costs its names alone. Groups are refused.
+// Protobuf's wire format (https://protobuf.dev/programming-guides/encoding/), read field by field from memory. No
+// message is built, so a program of a gigabyte needs memory for its names only. Groups are rejected.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class Wire {
   /// `base`: the offset of the first byte in the file, for errors.
   explicit Wire(std::span<const std::byte> bytes, std::uint64_t base = 0) noexcept : bytes_(bytes), base_(base) {}
 
-  /// True: a field was read. False: the message has ended, or an error.
+  /// Reads the next field. Returns false at the end of the message, or after an error.
   bool next() noexcept {
     if (failed_ || at_ == bytes_.size()) return false;
     std::uint64_t tag = 0;
@@ -42,7 +42,7 @@ class Wire {
         return fail();
     }
   }
-  /// A varint, or the bytes of a field of length; of another type than asked for: an error.
+  /// Returns a varint, or the bytes of a length-delimited field. A field of another type is an error.
   bool is(std::uint32_t field) const noexcept { return field_ == field; }
   std::uint64_t number() noexcept {
     if (type_ != 0) fail();
@@ -60,7 +60,7 @@ class Wire {
     const auto all = bytes();
     return Wire(all, base_ + at_ - all.size());
   }
-  /// The next varint alone, for packed numbers.
+  /// Reads the next varint, for packed numbers.
   bool varint(std::uint64_t& out) noexcept {
     out = 0;
     for (unsigned shift = 0; shift < 64 && at_ < bytes_.size(); shift += 7) {

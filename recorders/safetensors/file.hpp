@@ -1,4 +1,4 @@
-// One safetensors file, for the formats of one and of several.
+// One safetensors file, for the single-file and sharded formats.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@ inline namespace v0 {
 namespace detail {
 namespace safetensors {
 
-/// The reference's own bound of a header, for reading and writing.
+/// Maximum size of a header in bytes, for reading and writing: the reference implementation's limit.
 inline constexpr std::uint64_t max_header = 100'000'000;
 
-/// Whether names, tensors and metadata can stand in such files. Errors: not_representable.
+/// Checks that safetensors can store the names, tensors and metadata. Errors: not_representable.
 Status check(const Snapshot& snapshot, const LeafPaths& paths);
 
-/// Writes a file of these leaves of a snapshot that check() has let through. The sink is not committed.
+/// Writes a file with these leaves of a snapshot that passed check(). Does not commit the sink.
 Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const std::uint32_t> leaves,
              const std::map<std::string, std::string>& metadata, const Workers& workers, Sink& sink);
 

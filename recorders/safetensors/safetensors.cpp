@@ -25,7 +25,8 @@ namespace json = detail::json;
 
 using detail::safetensors::max_header;
 
-/// In the reference's order (enum Dtype in safetensors/src/tensor.rs), which also sorts the file, last first.
+/// The dtypes in the order of the reference (enum Dtype in safetensors/src/tensor.rs), which also sorts the file, last
+/// dtype first.
 constexpr std::array<std::pair<std::string_view, DType>, 22> dtypes = {{
     {"BOOL", DType::boolean},
     {"F4", DType::f4_e2m1},
@@ -60,7 +61,7 @@ bool holds(DType d) { return dtype_order(d) != dtypes.size(); }
 
 struct File {
   SourcePtr source;
-  Bytes header;  // names point into it
+  Bytes header;  // names are views of it
 };
 
 // A leaf's number is its offset in the file.
@@ -135,7 +136,7 @@ class Opener {
         read_metadata(in);
         continue;
       }
-      // Names without escapes are where they are; others need a copy that lasts.
+      // Names without escapes are views of the header; others need a copy.
       const bool inside = key.data() >= text.data() && key.data() <= text.data() + text.size();
       if (!spend(in, per_entry + (inside ? 0 : 3 * key.size()))) break;
       Entry& entry = entries_.emplace_back();
@@ -156,7 +157,7 @@ class Opener {
     std::string text_scratch;
     std::string_view key;
     std::string_view text;
-    // The reference takes null for none.
+    // The reference reads null as no metadata.
     if (in.peek() == json::Kind::null) {
       in.read_null();
       return;
@@ -210,7 +211,7 @@ class Opener {
                           in.read_u64(entry.end) && !in.next_element();
         if (!pair) in.fail(Errc::malformed, "two offsets");
       } else {
-        in.skip_value();  // the reference ignores what it does not know
+        in.skip_value();  // the reference ignores unknown keys
       }
     }
     if (in.ok() && seen != 7) in.fail(Errc::malformed, "dtype, shape and data_offsets");
@@ -246,7 +247,7 @@ class Opener {
     for (const std::uint32_t i : order) {
       const Entry& entry = entries_[i];
       const auto shape = std::span<const Extent>(extents_).subspan(entry.extents, entry.rank);
-      // One owner for every byte: no overlap, no hole, nothing behind the last tensor.
+      // Every byte belongs to exactly one tensor: no overlap, no gap, no bytes after the last tensor.
       if (entry.begin != at || entry.end < entry.begin) {
         return bad(Errc::malformed, "a tensor that does not begin where the one before ends", entry)
             .expected(std::to_string(at))
@@ -293,7 +294,7 @@ class Opener {
 
   std::shared_ptr<File> file_;
   SnapshotBuilder builder_;
-  std::uint64_t data_ = 0;     // where the tensors' bytes begin
+  std::uint64_t data_ = 0;     // offset of the tensors' bytes
   std::deque<Entry> entries_;  // grows without holding twice its size
   std::vector<Extent> extents_;
   std::vector<std::uint32_t> by_name_;

@@ -21,7 +21,7 @@ namespace json = detail::json;
 using detail::safetensors::max_header;
 
 constexpr std::string_view total_size = "total_size";
-/// What transformers wants to find in each file that it loads.
+/// Metadata that transformers requires in each file.
 constexpr std::pair<const char*, const char*> framework("format", "pt");
 
 // ---- reading --------------------------------------------------------------------------------------------------------
@@ -116,7 +116,7 @@ class Opener {
         files_.push_back(known->first);
       }
       entries_.back().file = known->second;
-      // A file for each few bytes of the index would be opened otherwise.
+      // Otherwise, an index could open one file for every few bytes.
       if (files_.size() > max_files) in.fail(Errc::limit, "at most 100000 files");
     }
   }
@@ -129,7 +129,7 @@ class Opener {
     if (!in.begin_object()) return;
     while (in.next_key(key, key_scratch)) {
       if (in.peek() != json::Kind::string) {
-        in.skip_value();  // total_size, which ties make wrong, and what other writers add
+        in.skip_value();  // total_size, which ties make wrong, and additions of other writers
         continue;
       }
       std::string name(key);
@@ -153,7 +153,7 @@ class Opener {
     const auto not_plain = [&]() -> Error {
       return Error(Errc::malformed, "an index that names no plain file").file(source_->name()).found(files_[number]);
     };
-    // The files of a set lie beside its index.
+    // The files of a set are in the folder of its index.
     if (files_[number].find('/') != std::string::npos) return not_plain();
     auto source = bundle.open(files_[number]);
     if (!source) {
@@ -183,7 +183,7 @@ class Opener {
     return {};
   }
 
-  /// The first tensor that the index names and no file has.
+  /// Returns the error for the first tensor that the index lists and no file has.
   Error missing() {
     std::sort(nodes_.begin(), nodes_.end());
     for (const Entry& e : entries_) {
@@ -227,7 +227,7 @@ bool ShardedSafetensorsFormat::recognises(std::span<const std::byte> head, std::
   };
   if (!skip("{")) return false;
   if (skip("\"weight_map\"")) return true;
-  // Burn's records have metadata too.
+  // Burn's records have metadata, too.
   return skip("\"metadata\"") && !(skip(":") && skip("{") && skip("\"float\""));
 }
 

@@ -9,10 +9,10 @@ namespace detail {
 namespace samediff {
 namespace {
 
-// As in archives: graphs in graphs are nested a handful deep.
+// Maximum nesting of graphs: real models need a few levels (see archive/graph_fb.cpp).
 constexpr unsigned deepest = 16;
 
-// What a graph takes in memory, by the ids of fields in samediff.fbs. The bytes of variables stay where they are.
+// Memory of a graph, by the ids of fields in samediff.fbs. The bytes of variables stay in the file.
 using Field = TableForm::Field;
 constexpr Field lazy_fields[] = {{0, FieldKind::numbers}, {6, FieldKind::texts}};
 constexpr TableForm lazy_form{64, lazy_fields};
@@ -63,7 +63,7 @@ Result<GraphVariable> read_variable(const stele_fb::Variable& from, Dialect hint
   auto dtype = dtype_of(from.dtype());
   if (!dtype) return std::move(dtype).error().path(out.name);
   out.dtype = *dtype;
-  // In .fb files an empty list is none: DL4J writes one for what has no shape.
+  // DL4J writes an empty list in .fb files for a variable without a shape.
   if (from.shape() != nullptr && (hint == Dialect::b || from.shape()->size() != 0)) {
     out.shape = numbers_of<std::int64_t>(from.shape());
   } else if (from.array() != nullptr && out.kind != VariableKind::placeholder) {
@@ -161,7 +161,7 @@ Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth) {
   if constexpr (std::is_same_v<Fb, stele_fb::SameDiffGraph>) {
     if (from.sub_graphs() != nullptr) {
       for (const auto* sub : *from.sub_graphs()) {
-        // A buffer in a buffer, at any alignment.
+        // A nested buffer may have any alignment: copy it.
         const auto n = sub->bytes() != nullptr ? sub->bytes()->size() : 0;
         Bytes copy(n);
         if (n != 0) std::copy_n(reinterpret_cast<const std::byte*>(sub->bytes()->data()), n, copy.data());

@@ -16,20 +16,20 @@ namespace detail {
 namespace samediff {
 namespace {
 
-// Java Object Serialization Specification, section 6.4.2.
+// Source: Java Object Serialization Specification, section 6.4.2.
 constexpr std::uint8_t kNull = 0x70, kReference = 0x71, kClassDesc = 0x72, kObject = 0x73, kString = 0x74;
 constexpr std::uint8_t kBlockData = 0x77, kEndBlockData = 0x78, kLongString = 0x7c;
 constexpr std::uint8_t kSerializable = 2, kWriteMethod = 1;
 constexpr std::uint32_t kMagic = 0xaced0005, kFirstHandle = 0x7e0000;
 constexpr std::string_view kPair = "org.nd4j.common.primitives.Pair", kAnyObject = "Ljava/lang/Object;";
 
-// The classes that there may be, with what their descriptors must say.
+// The classes that are allowed, with the required contents of their descriptors.
 enum class Class : std::uint8_t { linked_hash_map, hash_map, tree_map, long_, number, pair };
 struct Shape {
   std::string_view name;
-  std::uint64_t version;  // serialVersionUID; any for a Pair
+  std::uint64_t version;  // serialVersionUID; a Pair may have any
   std::uint8_t flags;
-  std::string_view fields;  // type and name of each, with a blank between; a Pair's may have any name
+  std::string_view fields;  // type and name of each field, separated by blanks; a Pair's fields may have any names
   std::optional<Class> super = {};
 };
 constexpr Shape kShapes[] = {
@@ -42,18 +42,18 @@ constexpr Shape kShapes[] = {
 };
 constexpr const Shape& shape(Class c) { return kShapes[static_cast<std::size_t>(c)]; }
 
-// What a later TC_REFERENCE may mean. An object that is still being read is a `map`, which nothing may refer to.
+// The possible targets of a TC_REFERENCE. An unfinished object is a `map`, which nothing may refer to.
 enum class Kind : std::uint8_t { descriptor, string, map, integer, pair };
 struct Handle {
   Kind kind;
-  bool used = false;    // a string that is a name already
-  std::uint64_t a = 0;  // descriptor: its Class; string: where its bytes begin; integer; pair: offset
-  std::uint64_t b = 0;  // string: their number; pair: length
+  bool used = false;    // a string that is already used as a name
+  std::uint64_t a = 0;  // descriptor: its Class; string: offset of its bytes; integer: its value; pair: offset
+  std::uint64_t b = 0;  // string: number of its bytes; pair: length
 };
 
 constexpr std::uint32_t kBad = 0xffffffff;
 
-// The UTF-16 unit that begins at `at`, which moves on; kBad where Java would not write such bytes.
+// Reads the UTF-16 unit at `at` and moves `at` past it; returns kBad for bytes that Java would not write.
 std::uint32_t unit(std::string_view text, std::size_t& at) noexcept {
   const auto byte = [&](std::size_t i) -> std::uint32_t {
     return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0;
@@ -67,7 +67,7 @@ std::uint32_t unit(std::string_view text, std::size_t& at) noexcept {
   } else if ((c & 0xe0) == 0xc0 && follows(1)) {
     u = (c & 0x1f) << 6 | (byte(1) & 0x3f);
     n = 2;
-    if (u < 0x80 && u != 0) u = kBad;  // U+0000 alone is written longer than it need be
+    if (u < 0x80 && u != 0) u = kBad;  // only U+0000 has a longer form than necessary
   } else if ((c & 0xf0) == 0xe0 && follows(1) && follows(2)) {
     u = (c & 0x0f) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f);
     n = 3;
@@ -93,7 +93,7 @@ void append_utf8(std::string& out, std::uint32_t c) {
   put(0x80 | (c & 0x3f));
 }
 
-// Modified UTF-8 as UTF-8; nothing where it is neither well formed nor text.
+// Converts modified UTF-8 to UTF-8. Returns nothing if the text is malformed.
 std::optional<std::string> to_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -122,7 +122,7 @@ std::string to_modified(std::string_view text) {
     if (c == 0) {
       out += "\xc0\x80";
     } else if (!json::valid_utf8(text.substr(at, n))) {
-      out += "\xef\xbf\xbd";  // one for each byte; the caller's fault
+      out += "\xef\xbf\xbd";  // one for each byte; the caller passed invalid UTF-8
       ++at;
       continue;
     } else if (n < 4) {
@@ -185,7 +185,7 @@ class Parser {
     return std::move(e).found({'0', 'x', hex[byte >> 4], hex[byte & 15]});
   }
   Status charge(std::uint64_t bytes) {
-    // A vector that grows holds three times its elements for a moment.
+    // A growing vector briefly holds three times its elements.
     if (bytes > memory_ / 3) return error(Errc::limit, "a smaller manifest").found("one beyond the memory allowed");
     memory_ -= 3 * bytes;
     return {};
@@ -196,7 +196,7 @@ class Parser {
     return {};
   }
 
-  // A big-endian number; errors of what follows are at its first byte.
+  // Reads a big-endian number. Errors in the following checks get the offset of its first byte.
   Result<std::uint64_t> number(std::size_t n) {
     start_ = at_;
     if (bytes_.size() - at_ < n) {
@@ -227,14 +227,14 @@ class Parser {
     at_ += found.size();
     return found;
   }
-  // What TC_REFERENCE, which has been read, refers to.
+  // Returns the target of a TC_REFERENCE, whose tag has been read.
   Result<Handle*> reference(Kind kind, const char* expected) {
     STELE_TRY_ASSIGN(const std::uint64_t found, number(4));
-    const std::uint64_t index = found - kFirstHandle;  // wraps to something great below it
+    const std::uint64_t index = found - kFirstHandle;  // wraps to a large number if it is too small
     if (index >= handles_.size() || handles_[index].kind != kind) return malformed(expected);
     return &handles_[index];
   }
-  // A string: its handle.
+  // Reads a string and returns its handle.
   Result<Handle*> string() {
     STELE_TRY_ASSIGN(const std::uint64_t tag, number(1));
     if (tag == kReference) return reference(Kind::string, "a string that came before");
@@ -244,7 +244,7 @@ class Parser {
     return &handles_.back();
   }
 
-  // A class descriptor, with those of its superclasses: at most one here.
+  // Reads a class descriptor and those of its superclasses, of which there is at most one.
   Result<Class> descriptor(unsigned depth) {
     STELE_TRY_ASSIGN(const std::uint64_t tag, number(1));
     if (tag == kReference) {
@@ -271,7 +271,7 @@ class Parser {
     STELE_TRY_ASSIGN(const std::uint64_t version, number(8));
     if (type != Class::pair && version != wanted.version) return malformed("the serialVersionUID of the class");
     const std::size_t own = handles_.size();
-    // Nothing may refer to a class before its fields are known.
+    // A reference to a class is invalid before its fields are known.
     STELE_TRY(remember({Kind::map, false, static_cast<std::uint64_t>(type)}));
     STELE_TRY(expect(wanted.flags, "the flags of the class"));
     STELE_TRY(fields(type));
@@ -298,12 +298,12 @@ class Parser {
       STELE_TRY(expect(static_cast<std::uint8_t>(field[0]), "a field of the class"));
       STELE_TRY_ASSIGN(const std::string_view name, text(2));
       if (type != Class::pair && name != field.substr(1)) return malformed("a field of the class");
-      if (field[0] == 'L') STELE_TRY(string());  // the field's class is not checked: its values are
+      if (field[0] == 'L') STELE_TRY(string());  // the field's class is not checked, but its values are
     }
     return {};
   }
 
-  // An object of one class; before its fields are read, its handle is there.
+  // Begins an object of one class. Its handle is assigned before its fields are read.
   Result<std::optional<Handle>> begin_object(Class wanted, Kind kind, const char* expected) {
     STELE_TRY_ASSIGN(const std::uint64_t tag, number(1));
     if (tag == kReference) {
@@ -332,7 +332,7 @@ class Parser {
     const std::size_t begin = start_;
     const std::string_view raw(reinterpret_cast<const char*>(bytes_.data()) + name->a,
                                static_cast<std::size_t>(name->b));
-    // The name itself, its entry, and two places for each_once().
+    // Count the name, its entry, and two places for each_once().
     STELE_TRY(charge(raw.size() + sizeof(ManifestEntry) + 2 * sizeof(std::size_t)));
     auto utf8 = to_utf8(raw);
     if (!utf8) return malformed("a name in modified UTF-8");
@@ -351,7 +351,7 @@ class Parser {
     entries_.push_back(std::move(found));
     return {};
   }
-  // Sorted, not hashed: no input makes it quadratic.
+  // Sorted, not hashed: no input can make it quadratic.
   Status each_once() {
     std::vector<std::size_t> order(entries_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});
@@ -370,7 +370,7 @@ class Parser {
   std::span<const std::byte> bytes_;
   std::uint64_t memory_;
   std::size_t at_ = 0;
-  std::size_t start_ = 0;  // of what was read last
+  std::size_t start_ = 0;  // offset of the last item read
   std::vector<Handle> handles_;
   std::vector<ManifestEntry> entries_;
   std::vector<std::size_t> starts_of_names_;
@@ -393,7 +393,7 @@ class Out {
     out_ += text;
     handle();
   }
-  // A class descriptor, or a reference to it behind the first time.
+  // Writes a class descriptor the first time, then a reference to it.
   void descriptor(Class type) {
     std::uint32_t& known = descriptors_[static_cast<std::size_t>(type)];
     if (known != 0) return reference(known);
@@ -436,7 +436,7 @@ class Out {
   std::string out_;
   std::uint32_t next_ = kFirstHandle;
   std::array<std::uint32_t, std::size(kShapes)> descriptors_{};
-  std::array<std::uint32_t, 128> shared_{};  // the Longs that Long.valueOf() makes once
+  std::array<std::uint32_t, 128> shared_{};  // the Longs that Long.valueOf() caches
 };
 
 }  // namespace
@@ -447,7 +447,7 @@ Result<std::vector<ManifestEntry>> parse_manifest(std::span<const std::byte> byt
 }
 
 std::string make_manifest(std::span<const ManifestEntry> entries) {
-  // A HashMap begins with 16 buckets, and doubles them when more than three quarters are taken.
+  // A HashMap begins with 16 buckets and doubles them when more than three quarters are in use.
   std::uint64_t buckets = 16;
   while (entries.size() > buckets / 4 * 3) buckets *= 2;
   Out out;

@@ -1,5 +1,5 @@
-// The manifest of an SDNB file: where its appended arrays lie, as Java's ObjectOutputStream writes a
-// LinkedHashMap<String, Pair<Long, Long>>. A closed parser of that one shape: no class is ever looked up.
+// The manifest of an SDNB file: the places of its appended arrays, in the form in which Java's ObjectOutputStream
+// writes a LinkedHashMap<String, Pair<Long, Long>>. The parser accepts that one shape and never looks up a class.
 #pragma once
 
 #include <cstddef>
@@ -23,15 +23,15 @@ struct ManifestEntry {
   friend bool operator==(const ManifestEntry&, const ManifestEntry&) = default;
 };
 
-/// The entries in their order; no bytes are no entries. Read are a LinkedHashMap, HashMap or TreeMap of strings and
-/// objects of any class named Pair with two fields, which are Longs; offsets and lengths are below 2^63, whether they
-/// lie in the file is for the caller to see. `memory` bounds the heap that this takes. Errors: malformed, truncated,
-/// unsupported (another class), duplicate (a name), limit; their offsets count from the first byte.
+/// Reads the entries in their order; returns none for no bytes. Accepts a LinkedHashMap, HashMap or TreeMap from
+/// strings to objects of any class named Pair with two fields that are Longs. Offsets and lengths are below 2^63; the
+/// caller must check that they are within the file. `memory` bounds the heap use. Errors, with offsets from the first
+/// byte: malformed, truncated, unsupported (another class), duplicate (a name), limit.
 Result<std::vector<ManifestEntry>> parse_manifest(std::span<const std::byte> bytes, std::uint64_t memory);
 
-/// What ObjectOutputStream writes for such a LinkedHashMap of org.nd4j.common.primitives.Pair, to the byte, with Longs
-/// made by Long.valueOf (equal ones up to 127 are one object). For the caller: names that are UTF-8, each once; numbers
-/// below 2^63, fewer than 2^29 entries.
+/// Writes a LinkedHashMap of org.nd4j.common.primitives.Pair, byte for byte like ObjectOutputStream, with Longs made by
+/// Long.valueOf (equal ones up to 127 are one object). The caller must pass distinct UTF-8 names, numbers below 2^63,
+/// and fewer than 2^29 entries.
 std::string make_manifest(std::span<const ManifestEntry> entries);
 
 }  // namespace samediff

@@ -28,14 +28,14 @@ bool digits(std::string_view text, std::uint32_t& number) {
   return error == std::errc() && end == text.data() + text.size() && !text.empty();
 }
 
-/// Whether the root table has a field of that number (its vtable is that long, and names a place).
+/// Returns true if the root table has field number `field` (its vtable is long enough and has an offset for it).
 bool has_field(std::span<const std::byte> verified, std::size_t field) {
   const auto* table = flatbuffers::GetRoot<flatbuffers::Table>(verified.data());
   return table->GetOptionalFieldOffset(static_cast<flatbuffers::voffset_t>(4 + 2 * field)) != 0;
 }
 
-/// Whether the verifier's refusal comes from nodes as DL4J before 1.0.0-beta4 wrote them: at id 7 there is a byte where
-/// later ones have the offset of a vector (it has no place for four), and there is no id 18.
+/// Returns true if the verifier rejects nodes in the format of DL4J before 1.0.0-beta4: id 7 is a byte, with no space
+/// for four, where later files have a vector's offset; and there is no id 18.
 bool is_before_beta4(std::span<const std::byte> bytes) {
   auto verifier = verifier_of(bytes);
   if (!verifier.VerifyBuffer<stele_fb::OldGraph>(nullptr)) return false;
@@ -104,7 +104,7 @@ const LeafOps Model::chunked_ops{
 
 Status Model::fetch(Part& part, std::uint64_t size) {
   if (size > max_buffer) return Error(Errc::malformed, "a FlatBuffer of 2 GiB or more").file(part.source->name());
-  // Nothing but its tables is touched where it can be mapped.
+  // If the file can be mapped, only the FlatBuffer's tables are touched.
   SourcePtr memory = part.source;
   if (memory->view().empty() && size != 0) memory = part.source->mapped();
   if (memory != nullptr && !memory->view().empty()) {
@@ -131,7 +131,7 @@ Status Model::fetch(Part& part, std::uint64_t size) {
   if (part.bytes.size() < 8) return refuse();
   if (part.dialect == Dialect::a) {
     if (!verifier.VerifyBuffer<stele_fb::PlainGraph>(nullptr)) return refuse();
-    // What DL4J has at id 9 of a .fb file is no list of texts; where there is something behind it, the file is newer.
+    // In DL4J's .fb files, id 9 is not a list of strings. Files with later fields are newer.
     if (!has_field(part.bytes, 10)) return {};
     auto again = verifier_of(part.bytes);
     part.newer = again.VerifyBuffer<stele_fb::SameDiffGraph>(nullptr);
@@ -198,7 +198,7 @@ Status Model::open_sdnb(const SourcePtr& source) {
 }
 
 Status Model::open_shards(const ShardName& name, const std::function<Result<SourcePtr>(const std::string&)>& open) {
-  // As many as files can be open, and more than a model of any size has.
+  // Maximum number of shards: limits the open files, and is more than any model has.
   constexpr std::uint32_t most = 100'000;
   if (name.count == 0 || name.count > most || name.index >= name.count)
     return bad("a shard of another count than it says");
@@ -225,7 +225,7 @@ Status Model::open_sdz(const SourcePtr& source) {
     if (entry == nullptr) return Error(Errc::not_found).file(name);
     return directory_->open(*entry);
   };
-  // In DL4J's order: model.sdnb, model, shards, the only one that is such a file.
+  // In DL4J's order: model.sdnb, model, shards, the only .sdnb entry.
   for (const char* name : {"model.sdnb", "model"}) {
     if (directory_->find(name) == nullptr) continue;
     STELE_TRY_ASSIGN(const SourcePtr entry, open(name));
@@ -264,7 +264,7 @@ Result<std::shared_ptr<Model>> Model::open(const SourcePtr& source, const Limits
     auto shard = parse_shard_name(file_name(source->name()));
     if (!shard) {
       STELE_TRY(model->open_sdnb(source));
-      // A graph without the arrays of its variables names the number of shards that have them.
+      // A graph without the arrays of its variables stores the number of its shards.
       const Part& part = model->parts_.front();
       const auto& root = *flatbuffers::GetRoot<stele_fb::SameDiffGraph>(part.bytes.data());
       const auto* keys = root.metadata_keys();
@@ -298,7 +298,7 @@ Result<const Model::Stored*> Model::find_array(const Part& part, const stele_fb:
   if (array != nullptr) {
     STELE_TRY_ASSIGN(out.facts, facts_of(*array, part.dialect, dtype));
   } else if (appended != part.manifest.end()) {
-    // Files of early 2025 have no array to describe what lies behind the FlatBuffer.
+    // Files of early 2025 have no array to describe the data after the FlatBuffer.
     out.facts.dtype = dtype;
     if (shape == nullptr) return bad("an array whose shape nothing says");
     for (const std::int64_t extent : numbers_of<std::int64_t>(shape)) {
@@ -385,7 +385,7 @@ Status Model::add_variables(const Part& part, const Fb& root, Arrays& arrays) {
       auto dtype = dtype_of(v->dtype());
       if (!dtype) return of_variable(std::move(dtype).error());
       used += part.manifest.contains(name) ? 1 : 0;
-      // In the graph's shard arrays are promised, and lie in another.
+      // The graph's shard declares arrays that are stored in another shard.
       const bool promised = parts_.size() > 1 && &part == &parts_.front();
       if (promised) {
         missing_.emplace(name, name);
@@ -467,7 +467,7 @@ Result<Checkpoint> Model::checkpoint(bool all) {
   STELE_TRY_ASSIGN(out.parameters, arrays.finish(shared_from_this()));
   if (!all) return out;
 
-  // Texts and lists take a few times what they take in the file.
+  // Strings and lists take a few times their size in the file.
   std::uint64_t tables = first.bytes.size();
   for (const Stored& s : arrays_) {
     if (s.source == first.source && s.segments.front().offset < first.begin + first.bytes.size()) {

@@ -29,7 +29,7 @@ using Texts = flatbuffers::Vector<Offset<flatbuffers::String>>;
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-/// A file as it will be written: memory and leaves in turn.
+/// The contents of a file: memory and leaves in turn.
 struct Image {
   struct Piece {
     std::span<const std::byte> bytes;
@@ -65,7 +65,7 @@ class CrcSink final : public PieceSink {
   std::uint32_t crc = 0;
 };
 
-/// Writes a file; `crc`, where given, gets its CRC-32.
+/// Writes a file; sets `crc` to its CRC-32 if given.
 Status write(const Image& image, LeafGather& out, ReadContext& context, std::uint32_t* crc = nullptr) {
   for (const Image::Piece& piece : image.pieces) {
     if (!piece.leaf) {
@@ -88,7 +88,7 @@ Result<std::uint32_t> crc_of(const Image& image, ReadContext& context) {
   return sink.crc;
 }
 
-/// What is empty is absent.
+/// Leaves out an empty list.
 Offset<Texts> texts(FlatBufferBuilder& to, const std::vector<std::string>& all) {
   return all.empty() ? Offset<Texts>() : to.CreateVectorOfStrings(all);
 }
@@ -99,7 +99,7 @@ std::uint64_t total(const std::vector<std::string>& all) {
   return n;
 }
 
-/// About what an operation takes in the file; no less.
+/// Returns the approximate size of an operation in the file, at least its real size.
 std::uint64_t room_of(const GraphOperation& o) {
   std::uint64_t n = 1024 + o.name.size() + o.op_name.size() + 12 * o.inputs.size() + total(o.outputs);
   n += 8 * (o.ints.size() + o.doubles.size() + o.bools.size() + o.dtypes.size() + o.dimensions.size());
@@ -118,7 +118,7 @@ std::uint64_t room_of(const GraphOperation& o) {
   return n;
 }
 
-/// A value as the texts of an array of that shape, row by row; false where it is none.
+/// Reads a value as the strings of an array of that shape, row by row. Returns false if it does not fit.
 bool texts_of_value(const Value& value, std::vector<std::string>& texts, std::vector<std::uint64_t>& shape,
                     std::size_t axis = 0) {
   if (const std::string* text = value.as_string()) {
@@ -159,7 +159,7 @@ class Planner {
     return {};
   }
 
-  /// Numbers of variables with arrays, file by file: as many as `most` bytes hold.
+  /// Returns the variables with arrays for each file: as many as fit in `most` bytes.
   std::vector<std::vector<std::size_t>> shards(std::uint64_t most) const {
     std::vector<std::vector<std::size_t>> all(1);
     std::uint64_t size = 0;
@@ -176,9 +176,9 @@ class Planner {
     return all;
   }
 
-  /// A file with the graph and these arrays.
+  /// Returns a file with the graph and all arrays.
   Result<Image> whole() { return image(true, all_arrays(), {}); }
-  /// The graph alone; the arrays of its variables are in `count` - 1 others.
+  /// Returns a file with the graph only; `count` - 1 other files have the arrays of its variables.
   Result<Image> graph_shard(std::size_t count) {
     return image(true, {}, {{"shard.count", std::to_string(count)}, {"shard.index", "0"}, {"shard.type", "graph"}});
   }
@@ -195,7 +195,7 @@ class Planner {
     std::optional<GraphArray> texts;
     std::int32_t id = 0, output = 0;
     std::vector<std::pair<std::string, LeafView>> states;
-    bool scalar = false;  // an empty one
+    bool scalar = false;  // an empty scalar
   };
   struct Place {
     std::uint64_t from_end;
@@ -271,7 +271,7 @@ class Planner {
       numbers_.emplace(about.name, variables_.size());
       variables_.push_back({std::move(about), i, {}, 0, 0, {}, false});
     }
-    // One counter for variables and operations; what an operation makes has its id.
+    // Variables and operations share one counter; the outputs of an operation have its id.
     std::int32_t id = 0;
     for (const GraphOperation& o : graph().operations) {
       const std::int32_t own = ++id;
@@ -320,13 +320,13 @@ class Planner {
     return {};
   }
 
-  /// An array whose bytes come from a leaf when the file is written.
+  /// Adds an array whose bytes are read from a leaf when the file is written.
   Offset<stele_fb::Array> array(FlatBufferBuilder& to, const LeafView& leaf, std::vector<Place>& places,
                                 bool scalar = false) const {
     const std::uint64_t size = leaf.byte_size();
     std::uint64_t content = 0;
     Offset<stele_fb::Array> made;
-    if (size != 0) to.ForceVectorAlignment(static_cast<std::size_t>(size), 1, 32);  // the most that FlatBuffers has
+    if (size != 0) to.ForceVectorAlignment(static_cast<std::size_t>(size), 1, 32);  // FlatBuffers' maximum
     if (dialect_ == Dialect::a) {
       made = make_array(to, leaf.dtype(), scalar ? std::span<const Extent>() : leaf.shape(), size, &content);
     } else {
@@ -411,8 +411,8 @@ class Planner {
   }
 
   Result<Image> image(bool with_graph, const std::vector<std::size_t>& arrays, std::map<std::string, std::string> own) {
-    // Room for all, so that the builder never moves what it has: memory that is not touched costs nothing, and the
-    // bytes of tensors are not.
+    // Reserve space for everything, so that the builder never moves its content. Untouched memory, such as that of the
+    // tensors' bytes, costs nothing.
     std::uint64_t room = 4096, inside = 0;
     std::uint64_t largest = 0;
     std::string largest_name;
@@ -476,7 +476,7 @@ class Planner {
       }
       const auto id = stele_fb::CreateIntPair(to, v.id, v.output);
       const auto name = to.CreateString(v.about.name);
-      // In .fb files that of an array is in the array.
+      // In .fb files, an array's shape is stored in the array.
       const bool shaped = v.about.shape && (dialect_ == Dialect::b || made.IsNull());
       const auto shape = shaped ? to.CreateVector(*v.about.shape) : Offset<flatbuffers::Vector<std::int64_t>>();
       const auto deps = texts(to, v.about.control_dependencies);
@@ -497,7 +497,7 @@ class Planner {
       outputs.push_back(stele_fb::CreateIntPair(to, variables_[found->second].id, variables_[found->second].output));
     }
     const auto output_list = to.CreateVector(outputs);
-    // As DL4J's own files have it; it reads none of it.
+    // The values in DL4J's own files; DL4J does not read them.
     const auto configuration = stele_fb::CreateConfiguration(to, -1, 0, 0, 3, true, 0, 0, 0);
     const auto placeholder_list = to.CreateVectorOfStrings(placeholders);
     const auto loss = to.CreateVectorOfStrings(graph().loss_variables);
@@ -508,7 +508,7 @@ class Planner {
     for (const std::size_t i : arrays) {
       const Variable& v = variables_[i];
       if (v.states.empty()) {
-        // DL4J notes that there is nothing to note.
+        // DL4J stores an entry without states for a stateless updater.
         if (stateless && v.about.kind == VariableKind::variable) {
           states.push_back(stele_fb::CreateState(to, to.CreateString(v.about.name)));
         }
@@ -582,7 +582,8 @@ class Planner {
     return out;
   }
 
-  /// Graphs in the graph, each a buffer of its own. They have no arrays: SameDiff keeps those in the outermost.
+  /// Returns the nested graphs, each in a buffer of its own. They have no arrays: SameDiff stores those in the
+  /// outermost graph.
   Result<std::vector<std::pair<std::string, std::string>>> inner_graphs() const {
     std::vector<std::pair<std::string, std::string>> all;
     for (const auto& [name, inner] : graph().sub_graphs) {
@@ -659,7 +660,7 @@ Status write_files(const SameDiffFormat& format, const Content& content, Sink& s
       STELE_TRY(zip.begin(name, zip::stored, file.size, file.size, crc, 0, 64));
       STELE_TRY(write(file, out, context, out.can_patch() ? &crc : nullptr));
       STELE_TRY(out.can_patch() ? zip.set_crc(crc) : Status());
-      STELE_TRY(out.flush());  // the image goes
+      STELE_TRY(out.flush());  // before the image is destroyed
     }
     STELE_TRY(zip.finish());
     return out.flush();
@@ -690,7 +691,7 @@ Status write_files(const SameDiffFormat& format, const Content& content, Sink& s
     STELE_TRY_ASSIGN(const bool over_old, bundle->contains(own));
     if (!over_old && !options.file.allow_nonatomic) sink.add_part(own);
     for (std::size_t i = 0; i < count; ++i) {
-      const std::size_t shard = (i + 1) % count;  // the graph last
+      const std::size_t shard = (i + 1) % count;  // the graph is last
       const std::string name = shard_name(base, shard, count);
       if (!options.file.allow_nonatomic) sink.add_part(name);
       STELE_TRY_ASSIGN(const auto file, bundle->create(name));
@@ -759,7 +760,8 @@ bool SameDiffFormat::recognises(std::span<const std::byte> head, std::uint64_t s
     return name == "model" || (length <= text.size() - 30 && name.ends_with(".sdnb")) ||
            name.starts_with("model.shard");
   }
-  // No magic: a root table near the beginning, whose vtable lies before it and says a graph's 9 to 12 fields.
+  // There is no magic number. Require a root table near the beginning, after a vtable with a plausible size for a graph
+  // of 9 to 12 fields.
   if (head.size() < 24 || size > detail::samediff::max_buffer || size % 4 != 0) return false;
   const auto root = detail::load_le<std::uint32_t>(head.data());
   if (root < 8 || root % 4 != 0 || root > head.size() - 4) return false;

@@ -20,15 +20,15 @@ namespace {
 
 constexpr std::size_t frame_size = std::size_t{1} << 20;
 constexpr std::uint32_t plain_frame = 0x80000000U;
-// Neighbouring numbers of a tensor hardly ever repeat, so that a search for repetitions takes most of the time of level
-// 1 and finds nothing; the exponents' unequal frequencies are what can be saved. A fast level with long strides and
-// Huffman coding forced (such levels leave it out) saves as much or more, on weights of a normal distribution, sparse
-// and rounded ones. -200 takes a fifth less of zstd's time than -50, both ways, and still finds long repeated parts;
-// -1000 misses some of them.
+// Neighbouring numbers of a tensor hardly ever repeat. A search for repetitions takes most of the time of level 1 and
+// finds nothing; only the exponents' unequal frequencies can be used. A fast level with long strides and forced
+// Huffman coding (such levels leave it out) saves as much or more on normally distributed, sparse and rounded weights.
+// -200 takes a fifth less of zstd's time than -50 in both directions, and still finds long repeated parts; -1000 misses
+// some of them.
 constexpr int level = -200;
 constexpr auto literal_compression = ZSTD_c_experimentalParam5;
 constexpr int huffman = 1;
-/// Less is not worth a frame of its own.
+/// Minimum size in bytes for compression: fewer are not worth a frame.
 constexpr std::uint64_t least = 512;
 
 std::uint64_t frame_count(std::uint64_t length) { return length / frame_size + (length % frame_size != 0 ? 1 : 0); }
@@ -38,7 +38,7 @@ struct Free {
   void operator()(ZSTD_DCtx* c) const { ZSTD_freeDCtx(c); }
 };
 
-/// One a thread: making one costs as much as a small frame.
+/// One per thread: creating one costs as much as a small frame.
 ZSTD_CCtx& compressor() {
   thread_local const std::unique_ptr<ZSTD_CCtx, Free> context(ZSTD_createCCtx());
   if (context == nullptr) throw std::bad_alloc();
@@ -52,21 +52,21 @@ ZSTD_DCtx& decompressor() {
   if (context == nullptr) throw std::bad_alloc();
   return *context;
 }
-/// Room for one frame, one a thread.
+/// Returns this thread's buffer for one frame.
 Bytes& scratch() {
   thread_local Bytes bytes(frame_size);
   return bytes;
 }
 
-/// A frame on its way into a file.
+/// A frame to be written.
 struct Packed {
-  std::span<const std::byte> plain;  // where it is: in the tensor, or gathered
+  std::span<const std::byte> plain;  // in the tensor, or in `gathered`
   Bytes gathered;
-  Bytes packed;  // as large as it may become
+  Bytes packed;  // allocated at the maximum compressed size
   std::size_t size = 0;
   bool compressed = false;
 
-  /// Adds to what is gathered; gives back what does not go in.
+  /// Appends to `gathered`; returns the bytes that do not fit.
   std::span<const std::byte> gather(std::span<const std::byte> bytes) {
     if (gathered.empty()) gathered = Bytes(frame_size);
     const std::size_t n = std::min(bytes.size(), frame_size - plain.size());
@@ -82,7 +82,7 @@ struct Packed {
       from = scratch().data();
     }
     size = ZSTD_compress2(&compressor(), packed.data(), packed.size(), from, plain.size());
-    // A sixteenth less, or it is not worth the time to take it back.
+    // Saving less than a sixteenth is not worth the time to decompress.
     compressed = !ZSTD_isError(size) && size + plain.size() / 16 <= plain.size();
   }
   std::span<const std::byte> bytes() const { return compressed ? packed.span().first(size) : plain; }
@@ -92,7 +92,7 @@ Error broken(const FramedBlock& block, const char* text) {
   return Error(Errc::malformed, text).file(block.source.name()).offset(block.offset);
 }
 
-/// The table of a block, a part at a time: a small file may claim a large tensor.
+/// Reads the table of a block in parts: a small file may declare a large tensor.
 class Table {
  public:
   explicit Table(const FramedBlock& block) : block_(block), count_(frame_count(block.length)) {}
@@ -101,9 +101,9 @@ class Table {
     std::uint64_t offset;  // in the source
     std::uint32_t stored;
     bool compressed;
-    std::uint32_t length;  // plain
+    std::uint32_t length;  // plain bytes
   };
-  /// Goes to the next frame.
+  /// Moves to the next frame.
   Status next(Frame& frame) {
     if (at_ % part == 0) {
       const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(count_ - at_, part));
@@ -125,7 +125,7 @@ class Table {
     return {};
   }
   bool done() const { return at_ == count_; }
-  /// Adds the table's own bytes.
+  /// Hashes the table's own bytes.
   Status hash(Hasher& to) {
     const std::uint64_t table = block_.offset + block_.stored - 4 * count_;
     for (std::uint64_t at = 0; at < count_; at += part) {
@@ -163,7 +163,7 @@ Status unpack(const FramedBlock& block, const Table::Frame& frame, const std::by
 
 bool frames_fit(std::uint64_t stored, std::uint64_t length) noexcept {
   const std::uint64_t count = frame_count(length);
-  // A frame has at least a byte; one that is plain is as large as its content.
+  // A frame has at least one byte. A plain frame is as large as its content.
   return length != 0 && stored / 5 >= count && length / max_zstd_ratio <= stored && stored <= length + 4 * count;
 }
 
@@ -177,7 +177,7 @@ class FrameWriter::FrameSink final : public PieceSink {
     most_ = static_cast<std::size_t>(
         std::min<std::uint64_t>(frame_count(leaf.byte_size()), std::uint64_t{workers_.threads}));
     if (batch_.size() < most_) batch_.resize(most_);
-    for (Packed& frame : batch_) frame.plain = {};  // of a leaf that failed
+    for (Packed& frame : batch_) frame.plain = {};  // left over from a leaf that failed
     full_ = 0;
     as_it_is_ = false;
     sizes_.clear();
@@ -186,7 +186,7 @@ class FrameWriter::FrameSink final : public PieceSink {
   }
 
   Status piece(std::span<const std::byte> bytes) override {
-    // A live tensor comes whole: its frames are taken from where they are. They are not there after this call.
+    // A live tensor arrives whole: its frames are used in place, and are invalid after this call.
     bool taken = false;
     while (bytes.size() >= frame_size && !as_it_is_ && batch_[full_].plain.empty()) {
       batch_[full_].plain = bytes.first(frame_size);
@@ -223,7 +223,7 @@ class FrameWriter::FrameSink final : public PieceSink {
       if (as_it_is_) return out_.write(bytes);
       Packed& frame = batch_[full_];
       bytes = frame.gather(bytes);
-      // The first frame decides for all of the tensor.
+      // The first frame decides for the whole tensor.
       if (frame.plain.size() == frame_size && (++full_ == most_ || sizes_.empty())) STELE_TRY(flush());
     }
     return {};
@@ -316,7 +316,7 @@ Status stream_frames(const FramedBlock& block, PieceSink& sink, ReadContext& con
     }
     parallel(context.workers(), jobs.size(),
              [&](std::size_t i) { jobs[i].status = unpack(block, jobs[i].frame, jobs[i].stored.data(), jobs[i].out); });
-    // Frame by frame, so that the first error does not depend on how many are unpacked together.
+    // Pass frames on in order, so that the first error does not depend on how many are unpacked together.
     for (Job& job : jobs) {
       if (!job.status) return std::move(job.status);
       for (std::size_t passed = 0; passed < job.frame.length;) {

@@ -1,4 +1,4 @@
-// `.stele` -> Snapshot. Parsing is stele_reader.hpp's; here are the file, the tree and the leaves.
+// `.stele` -> Snapshot. stele_reader.hpp parses; this file has the opened file, the tree and the leaves.
 #include <algorithm>
 #include <cstring>
 
@@ -27,7 +27,7 @@ Error error_of(Fault fault, const char* text) {
 /// An opened file; the leaves refer to its entries by number.
 struct File {
   SourcePtr source;
-  Bytes owned;  // index and trailer, where the source does not lie in memory
+  Bytes owned;  // index and trailer, if the source is not in memory
   format::Index index;
   std::uint64_t blocks_end = 0;
 
@@ -40,7 +40,7 @@ struct File {
 
 std::uint64_t in_file(const format::Entry& entry) { return entry.stored != 0 ? entry.stored : entry.length; }
 
-/// The block of an entry, and the zeros up to the next one.
+/// Returns the block of an entry, including the zeros up to the next block.
 SourceRange range_of(const File& file, const format::Entry& entry) {
   const std::uint64_t end = entry.offset + in_file(entry);
   const std::uint64_t next = std::min(*format::round_up(end, format::block_alignment), file.blocks_end);
@@ -152,8 +152,8 @@ class Opener {
     return {};
   }
 
-  /// Counts memory that the Snapshot takes, against the bound of Format::open: parts of an index may lie one on the
-  /// other, so that few bytes say much.
+  /// Counts the Snapshot's memory against the bound of Format::open: parts of an index may overlap, so a few bytes can
+  /// describe much.
   Status spend(std::uint64_t bytes) {
     if (memory_.take(bytes)) return {};
     return detail::index_error("an index that takes more memory than its size allows").file(file_->source->name());
@@ -167,7 +167,7 @@ class Opener {
     }
     std::uint64_t extras = 0;
     for (std::uint32_t i = 0; i < index.entries(); ++i) extras += index.has_id(i) ? 1 : 0;
-    // All counts are of things that lie in the index, so nothing overflows.
+    // All counts are of items in the index, so nothing overflows.
     STELE_TRY(spend(index.nodes() * sizeof(Node) + index.entries() * sizeof(detail::LeafData) +
                     index.extents() * sizeof(Extent) + values * sizeof(Value) + extras * sizeof(detail::LeafExtra) +
                     index.types() * sizeof(detail::TypeData)));
@@ -224,8 +224,8 @@ class Opener {
     return {};
   }
 
-  /// Names strictly ascend: no duplicates, and the binary search finds all of them. The rest of an entry is checked
-  /// with its node.
+  /// Checks that names strictly ascend: no duplicates, and the binary search finds every name. The rest of an entry is
+  /// checked with its node.
   Status check_names() {
     const format::Index& index = file_->index;
     std::string_view last;
@@ -247,7 +247,7 @@ class Opener {
           .offset(index.entry_offset(i))
           .file(file_->source->name());
     }
-    // Packed and block dtypes keep their own lengths.
+    // Packed and block dtypes store their own lengths.
     if (!index.length_fits(entry)) {
       return malformed("a tensor whose length is not that of its dtype and shape", index.entry_offset(i));
     }
@@ -274,7 +274,7 @@ class Opener {
       return Error(Errc::limit, "nodes nested too deep").offset(index.node_offset(i));
 
     const std::size_t parent_path = path_.size();
-    // Names may lie one on the other; no more of them than of the index itself is ever looked at.
+    // Names may overlap: limit the total length that is read by the size of the file.
     path_work_ += node.name.size();
     if (parent_path + node.name.size() > index.strings().size() + (std::size_t{1} << 20) ||
         path_work_ > 64 * file_->source->size() + (std::uint64_t{16} << 20)) {
@@ -338,7 +338,7 @@ class Opener {
     if (!index.entry(node.index, entry)) return malformed("a malformed entry", index.entry_offset(node.index));
     if (entry.alias || entry.node != i || entry.name != path_) return bad("a tensor that is not its entry's");
     STELE_TRY(check_entry(node.index, entry));
-    // In the order of the tree the blocks follow each other without a gap: no overlap, nothing hidden between.
+    // In tree order, blocks follow each other without a gap: no overlap, and no hidden bytes.
     if (entry.stored != 0 && !detail::frames_fit(entry.stored, entry.length)) {
       return malformed("a compressed block of a size that it cannot have", index.entry_offset(node.index));
     }
@@ -372,7 +372,7 @@ class Opener {
   Status add_alias(std::uint32_t i, const format::NodeView& node, SnapshotBuilder::Name name) {
     const format::Index& index = file_->index;
     const auto bad = [&](const char* text) { return malformed(text, index.node_offset(i)); };
-    // Targets come first and are finished: no cycles, whatever the file says.
+    // Targets come before their aliases and are complete, so a file cannot make cycles.
     if (node.index >= i) return bad("an alias of something that does not come before it");
     const Node& target = builder_.data().nodes[node.index];
     const bool open = std::any_of(ends_.begin(), ends_.end(), [&](const End& e) { return e.node == node.index; });

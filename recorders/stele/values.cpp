@@ -141,7 +141,7 @@ class Decoder {
     STELE_TRY_ASSIGN(const auto b, sized());
     return std::string(reinterpret_cast<const char*>(b.data()), b.size());
   }
-  // `least`: the bytes that each item takes at least.
+  // `least`: the minimum bytes of each item.
   Result<std::uint32_t> count(std::size_t least, std::size_t memory) {
     STELE_TRY_ASSIGN(const auto size, take(4));
     const auto n = format::load_le<std::uint32_t>(size.data());

@@ -21,13 +21,13 @@ namespace {
 
 using format::store_le;
 
-/// A stretch of the strings section.
+/// A range in the strings section.
 struct Text {
   std::uint32_t offset = 0;
   std::uint32_t length = 0;
 };
 
-/// The strings section: static names come again and again, so each text is stored once.
+/// The strings section. Stores each string once: static names repeat often.
 class Strings {
  public:
   Text add(std::string_view text) {
@@ -49,10 +49,10 @@ class Strings {
  private:
   std::string bytes_;
   bool fits_ = true;
-  std::unordered_map<std::string_view, Text> known_;  // keys point into the snapshot
+  std::unordered_map<std::string_view, Text> known_;  // keys are views of the snapshot
 };
 
-/// What the index says of one tensor or alias.
+/// The index data of one tensor or alias.
 struct Row {
   Text name;
   std::uint32_t node;
@@ -60,7 +60,7 @@ struct Row {
   bool alias;
 };
 
-// Bytes that are worth a second thread.
+// Minimum bytes that are worth a second thread.
 constexpr std::uint64_t least_for_thread = std::uint64_t{4} << 20;
 
 class Writer {
@@ -86,7 +86,7 @@ class Writer {
   }
 
  private:
-  // ---- what will be written, and where ----
+  // ---- contents and offsets ----
 
   Status plan() {
     rows_.reserve(data_.leaves.size());
@@ -142,7 +142,7 @@ class Writer {
     if (leaf != no_index) {
       const Text name = strings_.append(path);
       rows_.push_back({name, i, leaf, node.kind == NodeKind::alias});
-      // The segment is mostly the end of the path, which is there already.
+      // The segment is usually the end of the path, which is already stored.
       const bool suffix = path.ends_with(segment);
       node_names_[i] = suffix ? Text{static_cast<std::uint32_t>(name.offset + path.size() - segment.size()),
                                      static_cast<std::uint32_t>(segment.size())}
@@ -226,8 +226,8 @@ class Writer {
     return {};
   }
 
-  /// What the index of a live module needs, its tensors' hashes and the order of their names, is done on a second
-  /// thread: it takes as long as the writing where tensors are small, and a third of that where they are large.
+  /// Computes the index data of a live module (tensor hashes and name order) on a second thread: this takes as long as
+  /// writing for small tensors, and a third of that for large ones.
   Status write_blocks(detail::LeafGather& out) {
     std::vector<std::uint32_t> beside;
     std::uint64_t bytes = 0;
@@ -287,7 +287,7 @@ class Writer {
     return out.write(h);
   }
 
-  /// The index and the trailer.
+  /// Makes the index and the trailer.
   void make_index() {
     const std::uint64_t total = index_offset_ + index_size_ + format::trailer_size;
     Bytes bytes(static_cast<std::size_t>(index_size_) + format::trailer_size);

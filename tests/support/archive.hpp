@@ -1,4 +1,4 @@
-// Archives put together by hand, and what is in them.
+// Archives made by hand, and readers for their contents.
 #pragma once
 
 #include <stele/recorders/archive.hpp>
@@ -24,7 +24,7 @@ namespace stele_test {
 
 namespace zip = stele::detail::zip;
 
-/// An array by value; its bytes as they are in memory.
+/// An array by value, with bytes in the machine's order.
 struct Array {
   stele::DType dtype = stele::DType::f32;
   std::vector<stele::Extent> shape;
@@ -38,19 +38,19 @@ std::string bytes_of_numbers(const std::vector<T>& numbers) {
 inline Array floats(std::vector<stele::Extent> shape, const std::vector<float>& numbers) {
   return {stele::DType::f32, std::move(shape), bytes_of_numbers(numbers)};
 }
-/// A vector.
+/// Returns a vector.
 inline Array floats(const std::vector<float>& numbers) { return floats({numbers.size()}, numbers); }
 
 using Arrays = std::map<std::string, Array>;
 
-/// A flat Snapshot that owns them.
+/// Returns a flat Snapshot that owns the arrays.
 inline stele::Snapshot snapshot(const Arrays& arrays) {
   static constexpr stele::LeafOps ops{
       .view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
   stele::SnapshotBuilder builder;
   builder.set_flat();
   for (const auto& [name, a] : arrays) {
-    // As aligned as vectors are.
+    // Align the bytes like those of a vector.
     auto bytes = std::make_shared<std::vector<std::byte>>();
     for (const char c : a.bytes) bytes->push_back(static_cast<std::byte>(c));
     builder.tensor(builder.intern(name), a.dtype, a.shape, bytes->size(), {&ops, bytes->data(), 0});
@@ -72,7 +72,7 @@ inline Arrays arrays_of(const stele::Snapshot& from) {
   return all;
 }
 
-/// What becomes of `f(zip::Writer&)`.
+/// Returns the file that `f(zip::Writer&)` writes.
 template <class F>
 std::string zipped_by(F f) {
   stele::BufferSink sink;
@@ -90,7 +90,7 @@ inline std::string zipped(const Entries& entries, std::uint16_t method = zip::st
   });
 }
 
-/// All entries of a file, whose CRC-32s are checked, in their order.
+/// Returns all entries of a file in order. Checks their CRC-32s.
 inline Entries unzipped(std::string_view file) {
   const auto directory = good(zip::Directory::open(stele::borrow_bytes(bytes_of(file)), UINT64_MAX));
   Entries all;
@@ -115,7 +115,7 @@ inline std::string entry(const Entries& entries, std::string_view wanted) {
   return {};
 }
 
-/// An array as an entry has it; its numbers as they are in memory on a little-endian machine.
+/// Returns an array in the form of an entry. Its numbers are little-endian, as in the machine's memory.
 inline std::string array_entry(stele::DType dtype, std::vector<stele::Extent> shape, std::string_view bytes) {
   if (bytes.empty()) return stele::detail::samediff::array_alone(dtype, shape, {}, 0);
   return stele::detail::samediff::array_head(dtype, shape, bytes.size()) + std::string(bytes);
@@ -127,7 +127,7 @@ inline std::string array_entry(const std::vector<float>& numbers) {
 inline stele::Result<stele::Checkpoint> opened(std::string_view file, std::string_view tag = {}) {
   return stele::open_archive(bytes_of(file), tag);
 }
-/// The error of opening a tag that cannot be.
+/// Returns the error of opening an invalid tag.
 inline stele::Error open_error(std::string_view file, std::string_view tag = {}) { return bad(opened(file, tag)); }
 
 inline stele::ArchiveRecorder<> recorder_of(stele::ArchiveOptions options) {

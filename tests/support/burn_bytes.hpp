@@ -1,4 +1,4 @@
-// Burn's records put together by hand, and what becomes of them.
+// Burn records made by hand, and checks of how they are read.
 #pragma once
 
 #include <stele/recorders/burn.hpp>
@@ -68,7 +68,7 @@ inline std::string tensor(const std::string& bytes = bin("12345678"), const std:
 inline std::string param(const std::string& of = tensor(), std::string_view name = id) {
   return map({{"id", str(name)}, {"param", of}});
 }
-/// A module with one field w.
+/// Returns a module with one field w.
 inline std::string of(const std::string& w) { return mpk(map({{"w", w}})); }
 
 inline std::string number(std::uint64_t n) { return n < 0xfb ? big(n, 1) : "\xfb" + big(n & 0xff, 1) + big(n >> 8, 1); }
@@ -83,7 +83,7 @@ inline std::string bin_tensor(const std::string& bytes = "12345678", const std::
 }
 inline std::string bin_param(std::string_view name = id) { return text(name) + bin_tensor(); }
 
-// ---- what becomes of them
+// ---- reading them
 
 struct Small {
   Vec weight;
@@ -130,7 +130,7 @@ inline BurnRecorder<> along() {
   options.schema = schema_of<M>();
   return recorder_of(std::move(options));
 }
-/// Opens and reads everything; the code of the error, or none.
+/// Opens and reads the whole file. Returns the error's code, or none.
 inline Errc outcome(std::string_view file, const BurnRecorder<>& recorder = {}) {
   const auto opened = recorder.open(bytes_of(file));
   if (!opened) {
@@ -144,7 +144,7 @@ inline Errc outcome(std::string_view file, const BurnRecorder<>& recorder = {}) 
   }
   return Errc::none;
 }
-/// The error of a file that must not open.
+/// Returns the error of a file that must not open.
 inline Error refused(std::string_view file, Errc code, const BurnRecorder<>& recorder = {}) {
   Error error = bad(recorder.open(bytes_of(file)));
   CAPTURE(error.to_string());

@@ -1,4 +1,4 @@
-// The model of tests/interop/burn, as a C++ user mirrors it, and what Burn says of the files that it wrote.
+// The model of tests/interop/burn as a C++ user writes it, and Burn's listings of the files that it wrote.
 #pragma once
 
 #include <array>
@@ -61,7 +61,7 @@ struct Lstm {
                     : "input_gate, forget_gate, output_gate, cell_gate, d_hidden")};
 };
 
-/// As Burn 0.`Minor` has it; what a version cannot have is an array of nothing.
+/// The model in Burn 0.`Minor`. A field that the version cannot have is an empty array.
 template <int Minor = 21>
 struct Net {
   static constexpr bool has_array = Minor >= 15, has_empty = Minor >= 16 || Minor == 13;
@@ -85,7 +85,7 @@ struct Net {
       "linear, embedding, lstm, pool, dropout, activation, groups, stride[2], rate, name")};
 };
 
-/// dtypes.*: a Rust record of bare tensors. What a tensor is here does not matter where a file is opened, not loaded.
+/// dtypes.*: a Rust record of bare tensors. The tensors' C++ types do not matter if a file is opened, not loaded.
 template <int Minor>
 struct Dtypes {
   using Any = stele::Tensor<float>;
@@ -114,7 +114,7 @@ inline std::vector<Expected> expected(const std::string& file) {
   return lines;
 }
 
-/// The elements in hexadecimal digits; of i32 as i64, where they are `widened`.
+/// Returns the elements in hexadecimal digits; i32 as i64 if `widened`.
 inline std::string digits(const stele::LeafView& leaf, bool widened) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(leaf.byte_size()));
   if (!leaf.read(0, bytes)) return "cannot be read";
@@ -128,8 +128,8 @@ inline std::string digits(const stele::LeafView& leaf, bool widened) {
   return text;
 }
 
-/// The first tensor that is not as Burn lists it; empty where all are. A model's are what Burn makes of them (floats
-/// are f32, integers i64); else they are compared as they are.
+/// Returns the first tensor that differs from Burn's listing; empty if none does. For a model, the listing has Burn's
+/// conversions (floats are f32, integers i64); otherwise tensors are compared unchanged.
 inline std::string difference(const stele::Snapshot& snapshot, const std::string& file, bool model) {
   std::size_t count = 0;
   for (const Expected& line : expected(file)) {

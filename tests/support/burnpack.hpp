@@ -1,4 +1,4 @@
-// Burnpack files put together by hand, and not by the library's writer, so that each part can lie.
+// Burnpack files made by hand, without the library's writer, so that any part can be wrong.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -16,7 +16,7 @@
 
 namespace stele_test {
 
-/// A head of CBOR in the shortest form.
+/// Returns a CBOR head in the shortest form.
 inline std::string cbor_head(unsigned major, std::uint64_t n) {
   const unsigned bytes = n < 24 ? 0 : n <= 0xff ? 1 : n <= 0xffff ? 2 : n <= 0xffffffff ? 4 : 8;
   const unsigned info = bytes == 0   ? static_cast<unsigned>(n)
@@ -30,7 +30,7 @@ inline std::string cbor_head(unsigned major, std::uint64_t n) {
 }
 inline std::string cbor(std::uint64_t n) { return cbor_head(0, n); }
 inline std::string cbor(std::string_view text) { return cbor_head(3, text.size()) + std::string(text); }
-/// The items are encoded already, those of a map key and value in turn.
+/// The items are already encoded. The items of a map are keys and values in turn.
 inline std::string cbor_list(const std::vector<std::string>& items) {
   std::string all = cbor_head(4, items.size());
   for (const auto& item : items) all += item;
@@ -45,11 +45,11 @@ struct PackTensor {
   std::string dtype;  // encoded
   std::vector<std::uint64_t> shape;
   std::uint64_t begin = 0, end = 0;
-  std::string more{};  // encoded keys and values, an even number of them
+  std::string more{};  // encoded keys and values in turn
   unsigned more_keys = 0;
 };
 
-/// name → tensor, as the value of "tensors".
+/// Returns a map from name to tensor, for the value of "tensors".
 inline std::string pack_tensors(const std::vector<PackTensor>& tensors) {
   std::vector<std::string> items;
   for (const PackTensor& t : tensors) {
@@ -78,7 +78,7 @@ inline std::string pack_file(const std::vector<PackTensor>& tensors, std::string
 
 inline const stele::BurnpackRecorder<> burnpack;
 
-/// Opens a copy of the file that the Snapshot keeps.
+/// Opens a copy of the file, owned by the Snapshot.
 inline stele::Snapshot opened(const std::string& file) {
   stele::Bytes bytes(file.size());
   std::copy(file.begin(), file.end(), reinterpret_cast<char*>(bytes.data()));

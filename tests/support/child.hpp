@@ -1,4 +1,4 @@
-// Tests that need a process of their own: limits, peaks of memory.
+// Tests that need a separate process, for limits and memory peaks.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -14,7 +14,7 @@
 
 namespace stele_test {
 
-/// Address space of this process, in bytes.
+/// Returns the size of this process's address space in bytes.
 inline std::uint64_t address_space() {
   std::ifstream file("/proc/self/statm");
   std::uint64_t pages = 0;
@@ -22,7 +22,7 @@ inline std::uint64_t address_space() {
   return pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-/// Runs `f` in a child process; what it returns comes back.
+/// Runs `f` in a child process and returns its result.
 template <class F>
 std::string in_child(F f) {
   int ends[2];

@@ -1,4 +1,4 @@
-// How the texts beside golden files of others write shapes and bytes.
+// The format of shapes and bytes in the listings of golden files from other programs.
 #pragma once
 
 #include <stele/shape.hpp>
@@ -9,7 +9,7 @@
 
 namespace stele_test {
 
-/// Hexadecimal digits, or "-" for none.
+/// Returns hexadecimal digits, or "-" for no bytes.
 inline std::string hex(std::string_view bytes) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string text;
@@ -20,7 +20,7 @@ inline std::string hex(std::string_view bytes) {
   return text.empty() ? "-" : text;
 }
 
-/// "2x3"; `scalar` where there is no extent.
+/// Returns "2x3"; `scalar` if there are no extents.
 inline std::string shape_text(std::span<const stele::Extent> shape, const char* scalar) {
   std::string text;
   for (const stele::Extent e : shape) text += (text.empty() ? "" : "x") + std::to_string(e);

@@ -1,5 +1,5 @@
-// A small class with the members of std::mdspan, which neither g++ 12 nor clang 14 has. Index sequences, size checks
-// and all that stele/mdspan.hpp does not look at are left out.
+// A small class with the members of std::mdspan, which g++ 12 and clang 14 do not have. It leaves out index sequences,
+// size checks, and everything that stele/mdspan.hpp does not use.
 #pragma once
 
 #include <array>
@@ -41,7 +41,7 @@ class extents {
   std::array<Index, rank()> all_{};
 };
 
-/// Mappings of the three layouts: strides worked out from the extents, or given.
+/// Mappings of the three layouts. Strides are computed from the extents, or given.
 template <class Layout, class Extents, bool Exhaustive>
 class strided_mapping {
  public:

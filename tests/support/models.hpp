@@ -1,4 +1,4 @@
-// Models that several tests share, and how tests look at them.
+// Models shared by several tests, and helpers to inspect them.
 #pragma once
 
 #include <stele/module.hpp>
@@ -25,7 +25,7 @@ using Mat = stele::Param<stele::Tensor<float, 2>>;
 
 inline stele::Tensor<float, 1> vec(std::initializer_list<float> numbers) { return {{numbers.size()}, numbers}; }
 
-/// rows × columns numbers: first, first + 1, …
+/// Returns rows × columns numbers: first, first + 1, …
 inline stele::Tensor<float, 2> mat(std::size_t rows, std::size_t columns, float first) {
   stele::Tensor<float, 2> t({rows, columns});
   std::iota(t.begin(), t.end(), first);
@@ -59,7 +59,7 @@ inline Mlp small_mlp(float first = 1) {
   return m;
 }
 
-/// Tensors and modules with two names each.
+/// Tensors and modules that have two names each.
 struct TiedLayers {
   std::shared_ptr<Vec> embedding;
   Vec middle;
@@ -75,7 +75,7 @@ inline TiedLayers tied_layers(float n) {
   return t;
 }
 
-/// The value of a Result; the test fails with the error's text where there is none.
+/// Returns the value of a Result. Without a value, the test fails with the error's text.
 template <class T>
 T good(stele::Result<T> result) {
   if (!result) FAIL(result.error().to_string());
@@ -84,14 +84,14 @@ T good(stele::Result<T> result) {
 inline void good(const stele::Status& status) {
   if (!status) FAIL(status.error().to_string());
 }
-/// The error of a Result that must have one.
+/// Returns the error of a Result, which must have one.
 template <class T>
 stele::Error bad(const stele::Result<T>& result) {
   REQUIRE_FALSE(result.has_value());
   return result.error();
 }
 
-/// One line a node, without the root: "tensor layers.0.weight".
+/// Returns one line for each node except the root: "tensor layers.0.weight".
 inline std::string outline(const stele::Snapshot& s) {
   std::string text;
   for (std::uint32_t i = 1; i < s.nodes().size(); ++i) {
@@ -104,7 +104,7 @@ std::string outline(const M& module) {
   return outline(good(stele::snapshot_of(module)));
 }
 
-/// Paths of all tensors, in order.
+/// Returns the paths of all tensors, in order.
 template <class M>
 std::vector<std::string> tensor_paths(const M& module) {
   std::vector<std::string> paths;
@@ -112,7 +112,7 @@ std::vector<std::string> tensor_paths(const M& module) {
   return paths;
 }
 
-/// Everything that a module records, copied: names, kinds, dtypes, shapes, ids, values and bytes.
+/// A copy of everything that a module records: names, kinds, dtypes, shapes, ids, values and bytes.
 struct Image {
   std::string text;
   std::vector<stele::Value> values;

@@ -1,4 +1,4 @@
-// Paddle's files put together by hand, from the layout in stele/recorders/paddle.hpp and not by the library's writer.
+// Paddle files made by hand from the layout in stele/recorders/paddle.hpp, without the library's writer.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline std::string varint(std::uint64_t number) {
   for (; number >= 0x80; number >>= 7U) text += static_cast<char>(number | 0x80U);
   return text + static_cast<char>(number);
 }
-/// A field of protobuf: a number, or what has a length.
+/// Returns a protobuf field: a number, or a length-delimited field.
 inline std::string field(std::uint32_t number, std::uint64_t value) { return varint(number << 3U) + varint(value); }
 inline std::string field(std::uint32_t number, std::string_view bytes) {
   return varint(number << 3U | 2U) + varint(bytes.size()) + std::string(bytes);
@@ -62,20 +62,20 @@ inline std::string named_frame(std::string_view name, std::string_view record) {
   return text + std::string(name) + std::string(record);
 }
 
-/// A VarDesc of a type by its number; a dense tensor (7) has `desc`.
+/// Returns a VarDesc of the type with that number; a dense tensor (7) has `desc`.
 inline std::string var_desc(std::string_view name, std::string_view desc, bool persistable = true,
                             std::uint64_t type = 7) {
   const std::string tensor = type == 7 ? field(3, field(1, desc)) : std::string();
   return field(1, name) + field(2, field(1, type) + tensor) + field(3, std::uint64_t{persistable});
 }
-/// A ProgramDesc of one block.
+/// Returns a ProgramDesc with one block.
 inline std::string program_desc(const std::vector<std::string>& vars) {
   std::string block = field(1, std::uint64_t{0}) + field(2, std::uint64_t{0});
   for (const std::string& var : vars) block += field(3, var);
   return field(1, block) + field(4, field(1, std::uint64_t{0}));
 }
 
-/// A parameter of a program of Paddle 3.
+/// Returns a parameter in a Paddle 3 program.
 inline std::string pir_parameter(const std::string& name, const std::string& type = "0.t_f32",
                                  const std::string& dims = "2") {
   return R"({"#":"p","A":[0,1,0,")" + name + R"("],"O":{"%":1,"TT":{"#":"0.t_dtensor","D":[{"#":")" + type + R"("},[)" +
@@ -85,7 +85,7 @@ inline std::string pir_program(const std::string& ops) {
   return R"({"base_code":{"magic":"pir","version":1},"program":{"regions":[{"blocks":[{"ops":[)" + ops + "]}]}]}}";
 }
 
-/// fc.b f32 [3] and fc.w f32 [2, 3], in 86 bytes.
+/// Returns a file of 86 bytes with fc.b f32 [3] and fc.w f32 [2, 3].
 inline std::string small_paddle_file() {
   using namespace std::string_literals;
   return paddle_record(5, {3}, "\0\0\x10\x41\0\0\0\x41\0\0\xe0\x40"s) +

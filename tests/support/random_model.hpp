@@ -1,4 +1,4 @@
-// Random values, Snapshots and modules for property tests, and exact comparison of what they became.
+// Random values, Snapshots and modules for property tests, and exact comparison of the results.
 #pragma once
 
 #include <stele/stele.hpp>
@@ -25,12 +25,12 @@
 
 namespace stele_test {
 
-/// The same numbers on every machine.
+/// Gives equal numbers on every machine.
 class Random {
  public:
   explicit Random(std::uint64_t seed) : engine_(seed) {}
   std::uint64_t bits() { return engine_(); }
-  /// 0 … n-1.
+  /// Returns a number from 0 to n-1.
   std::size_t below(std::size_t n) { return static_cast<std::size_t>(bits() % n); }
   bool chance(unsigned in_a_hundred) { return below(100) < in_a_hundred; }
   void fill(std::span<std::byte> bytes) {
@@ -41,7 +41,7 @@ class Random {
     for (char& c : text) c = static_cast<char>(bits() >> 24);
     return text;
   }
-  /// A segment of a path; UTF-8 when asked.
+  /// Returns a segment of a path, in valid UTF-8 if `utf8`.
   std::string name(bool utf8) {
     using namespace std::string_literals;
     static const std::string names[] = {"weight"s, "bias"s, "a"s,      "b"s,   "0"s,       "10"s,         "with space"s,
@@ -93,7 +93,7 @@ inline stele::Value random_value(Random& random, int depth = 0) {
   }
 }
 
-/// A Value as text in which every bit shows, NaNs too.
+/// Returns a Value as text that shows every bit, even of NaNs.
 inline std::string to_text(const stele::Value& value) {
   std::string text(name(value.kind()));
   if (const auto* b = value.as_bool()) text += *b ? " true" : " false";
@@ -117,11 +117,11 @@ inline std::string to_text(const stele::Value& value) {
 
 // ---- Snapshots ------------------------------------------------------------------------------------------------------
 
-/// Leaves whose bytes lie in memory that the Snapshot keeps.
+/// Leaves whose bytes are in memory owned by the Snapshot.
 inline const stele::LeafOps memory_ops{
     .view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
 
-/// Leaves that can only be read in parts.
+/// Leaves that can be read only in parts.
 inline const stele::LeafOps read_only_ops{.read = [](const void* at, std::uint64_t, std::uint64_t offset,
                                                      std::span<std::byte> out, stele::ReadContext&) -> stele::Status {
   std::memcpy(out.data(), static_cast<const std::byte*>(at) + offset, out.size());
@@ -137,7 +137,7 @@ inline constexpr stele::DType all_dtypes[] = {
     stele::DType::u8,          stele::DType::u4,      stele::DType::boolean, stele::DType::c64,
     stele::DType::c128,        stele::DType::string,  stele::DType::opaque};
 
-/// Builds trees that a format of these capabilities holds.
+/// Builds trees that fit a format's capabilities.
 class RandomTree {
  public:
   RandomTree(Random& random, const stele::Capabilities& can) : random_(random), can_(can) {}
@@ -212,7 +212,7 @@ class RandomTree {
     std::vector<stele::Extent> shape(random_.below(random_.chance(90) ? 4 : 10));
     for (auto& e : shape)
       e = random_.chance(random_.chance(10) ? 60 : 2) ? 0 : 1 + random_.below(shape.size() > 3 ? 2 : 5);
-    // Flat files hold whole bytes only.
+    // Flat files store whole bytes only.
     if (!can_.nesting && bits(dtype) % 8 != 0) shape.push_back(4);
     const std::uint64_t count = *stele::element_count(shape);
     const std::uint64_t size =
@@ -235,14 +235,14 @@ class RandomTree {
   Random& random_;
   const stele::Capabilities& can_;
   stele::SnapshotBuilder builder_;
-  std::vector<std::uint32_t> closed_;  // what an alias may stand for
+  std::vector<std::uint32_t> closed_;  // possible targets of an alias
 };
 
 inline stele::Snapshot random_snapshot(Random& random, const stele::Capabilities& can) {
   return RandomTree(random, can).make();
 }
 
-/// Everything that a Snapshot says, as text by path; what the format cannot say is left out.
+/// Returns all facts of a Snapshot as text by path, except those that the format cannot store.
 inline std::map<std::string, std::string> facts(const stele::Snapshot& snapshot, const stele::Capabilities& can) {
   using stele::NodeKind;
   std::map<std::string, std::string> all;
@@ -253,7 +253,7 @@ inline std::map<std::string, std::string> facts(const stele::Snapshot& snapshot,
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
     const stele::Node& node = nodes[i];
     const std::string path = snapshot.path(i);
-    // JSON tells objects from arrays, and no more; in flat files containers are not compared at all.
+    // JSON only tells objects from arrays. In flat files, containers are not compared.
     const bool named = node.kind == NodeKind::module || node.kind == NodeKind::map;
     const bool listed = node.kind == NodeKind::list || node.kind == NodeKind::array || node.kind == NodeKind::tuple;
     std::string fact(can.type_names ? name(node.kind) : named ? "object" : listed ? "array" : name(node.kind));
@@ -283,14 +283,14 @@ inline std::map<std::string, std::string> facts(const stele::Snapshot& snapshot,
       if (can.type_names) fact += " " + std::string(snapshot.type_name(node));
       fact += " v" + std::to_string(snapshot.version(node));
     }
-    // The root of a nested snapshot and a child with an empty name are two things.
+    // The root of a nested snapshot differs from a child with an empty name.
     add((node.parent == stele::no_index ? "root " : "node ") + path, std::move(fact));
   }
   for (const auto& [key, text] : snapshot.metadata()) add("metadata " + key, text);
   return all;
 }
 
-/// Empty when equal, else the first difference.
+/// Returns the first difference; empty if there is none.
 inline std::string difference(const std::map<std::string, std::string>& a,
                               const std::map<std::string, std::string>& b) {
   const auto show = [](const std::string& text) {
@@ -324,7 +324,7 @@ struct Nothing {
 
 enum class Mood : std::uint8_t { calm, brisk };
 
-/// A bit of every container and of every kind of tensor and value.
+/// Contains some of each container, tensor and value kind.
 class Branch {
  public:
   std::map<std::string, stele::Tensor<float>> named;
@@ -355,7 +355,7 @@ class Branch {
 
 class RandomModule {
  public:
-  /// `utf8`: names that any format can hold.
+  /// `utf8`: use names that any format can store.
   RandomModule(Random& random, bool utf8) : random_(random), utf8_(utf8) {}
 
   Branch make(int depth = 0) {
@@ -450,7 +450,7 @@ class RandomModule {
     return t;
   }
 
-  /// Absent, apart, or one object under both names and perhaps under one of another branch.
+  /// Makes both null, separate objects, or one object for both names, possibly one from another branch.
   template <class T, class F>
   void tie(std::shared_ptr<T>& a, std::shared_ptr<T>& b, std::vector<std::shared_ptr<T>>& known, F create) {
     if (random_.chance(70)) a = std::make_shared<T>(create());

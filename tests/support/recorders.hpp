@@ -1,4 +1,4 @@
-// The recorders that share a behaviour, and what the tests ask of all of them.
+// Lists of recorders with common behaviour, and the tests' expectations of them all.
 #pragma once
 
 #include <stele/recorders/archive.hpp>
@@ -14,13 +14,13 @@
 #include <string>
 #include <string_view>
 
-/// Every recorder; one line each.
+/// The recorders with common behaviour.
 #define STELE_TEST_RECORDERS                                                                                  \
   stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::CompressedRecorder<>, stele::SafetensorsRecorder<>, \
       stele::MemoryRecorder<stele::SafetensorsFormat>, stele::JsonRecorder<>,                                 \
       stele::Recorder<stele_test::ReadableJsonFormat>, stele::ArchiveRecorder<>, stele::BurnpackRecorder<>
 
-/// Every format of files that are read in parts; one line each.
+/// The formats whose files are read in parts.
 #define STELE_TEST_FORMATS                                                                                 \
   stele::SteleFormat, stele::CompressedSteleFormat, stele::SafetensorsFormat, stele_test::PlainJsonFormat, \
       stele_test::ZstdJsonFormat, stele::ArchiveFormat, stele::BurnpackFormat
@@ -36,21 +36,21 @@ struct ZstdJsonFormat : stele::JsonFormat {
 struct GzipJsonFormat : stele::JsonFormat {
   GzipJsonFormat() : JsonFormat({.encoding = stele::JsonEncoding::gzip}) {}
 };
-/// Numbers instead of base64 in all but large tensors, and a line for each member.
+/// Writes numbers instead of base64 in all but large tensors, and a line for each member.
 struct ReadableJsonFormat : stele::JsonFormat {
   ReadableJsonFormat() : JsonFormat({.encoding = stele::JsonEncoding::plain, .pretty = true, .numbers_up_to = 2000}) {}
 };
-/// Text: not every byte means something, and not any byte may stand anywhere.
+/// True for text formats, in which some bytes have no meaning or are invalid in some places.
 template <class F>
 inline constexpr bool is_json_format = std::is_base_of_v<stele::JsonFormat, F>;
 template <class R>
 inline constexpr bool is_json = is_json_format<typename R::format_type>;
 
-/// Not every bit counts: zip files have dates, versions and attributes that nobody asks for.
+/// True for zip files, in which some bits do not matter: dates, versions and attributes.
 template <class R>
 inline constexpr bool is_zip = std::is_same_v<typename R::format_type, stele::ArchiveFormat>;
 
-/// The recorder R at another precision.
+/// The recorder R with another precision.
 template <class R, class Settings>
 struct at_precision;
 template <class F, class Old, class Settings>
@@ -84,7 +84,7 @@ inline std::string_view text_of(std::span<const std::byte> bytes) {
 }
 inline std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
 
-/// Durability costs time that no test of bytes needs.
+/// Returns options without durability, which takes time and is not needed by tests of bytes.
 inline stele::SaveOptions quick() {
   stele::SaveOptions options;
   options.file.durability = stele::Durability::process;
@@ -98,7 +98,7 @@ stele::Result<stele::Bytes> saved(const R& recorder, const M& module, const stel
   return sink.take();
 }
 
-/// The bytes of a leaf, read by streaming (so they are checked as far as the format can).
+/// Returns the bytes of a leaf. Streams them, so that the format checks them as far as it can.
 inline stele::Result<std::string> content(const stele::LeafView& leaf) {
   class Collect final : public stele::PieceSink {
    public:
@@ -113,7 +113,7 @@ inline stele::Result<std::string> content(const stele::LeafView& leaf) {
   return std::move(sink.all);
 }
 
-/// The same bytes as they stand in a file.
+/// Returns the bytes in file order.
 inline std::string in_file_order(std::string bytes, stele::DType dtype) {
   const std::size_t unit = stele::swap_unit(dtype);
   for (std::size_t i = 0; std::endian::native == std::endian::big && i < bytes.size(); i += unit) {
@@ -122,7 +122,7 @@ inline std::string in_file_order(std::string bytes, stele::DType dtype) {
   return bytes;
 }
 
-/// Whether bytes of that dtype mean something: a bool is 0 or 1.
+/// Returns true if the bytes are valid for the dtype: a bool must be 0 or 1.
 inline bool means_something(stele::DType dtype, std::string_view bytes) {
   return dtype != stele::DType::boolean || bytes.find_first_not_of(std::string_view("\0\1", 2)) == bytes.npos;
 }

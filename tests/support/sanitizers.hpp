@@ -1,4 +1,4 @@
-// Whether a sanitizer watches: then memory and address space are not what the library alone takes.
+// Detects sanitizers, which use more memory and address space than the library.
 #pragma once
 
 namespace stele_test {

@@ -1,5 +1,5 @@
-// `.stele` files put together by hand, byte by byte from the layout in stele_reader.hpp and not by the library's
-// writer, so that each part can lie. Hashes are made right at the end, unless asked otherwise.
+// `.stele` files made by hand from the layout in stele_reader.hpp, without the library's writer, so that any part can
+// be wrong. Hashes are computed at the end, unless a test sets them.
 #pragma once
 
 #include <cstddef>
@@ -54,14 +54,14 @@ struct RawEntry {
 struct RawFile {
   std::uint32_t version = 1, alignment = 64;
   std::uint64_t required = 0, optional = 0;
-  std::string blocks;  // from byte 64 on; padded to 64 by make()
+  std::string blocks;  // begins at byte 64; make() pads it to a multiple of 64
   std::vector<RawNode> nodes;
   std::vector<RawType> types;
   std::vector<RawEntry> entries;
   std::vector<std::uint64_t> extents;
   std::string values, metadata, strings;
   std::uint32_t flags = 0;
-  // Lies about what else would follow from the parts.
+  // Wrong values for fields that otherwise follow from the other parts.
   std::optional<std::uint32_t> node_count, entry_count, type_count;
   std::optional<std::uint64_t> extent_count, value_bytes, metadata_bytes, string_bytes;
   std::optional<std::uint64_t> header_total, trailer_total, index_offset, index_size;
@@ -87,7 +87,7 @@ struct RawFile {
     values += encoded;
     return number;
   }
-  /// Adds a node, an entry and a block. Entries stand in the order of the calls: give names in order.
+  /// Adds a node, an entry and a block. Entries have the order of the calls, so names must be in order.
   std::uint32_t tensor(std::string_view name, stele::DType dtype, std::vector<std::uint64_t> shape,
                        std::string_view bytes) {
     const std::uint32_t number = node(stele::NodeKind::tensor, name, 0, static_cast<std::uint32_t>(entries.size()));
@@ -156,7 +156,7 @@ struct RawFile {
   }
 };
 
-/// Makes header and index hashes of changed bytes right again, where the file has both.
+/// Corrects the header and index hashes of a changed file, if it has both.
 inline void fix_hashes(std::string& file) {
   if (file.size() < 192) return;
   put_at(file, 56, stele::detail::hash64(file.data(), 56));

@@ -1,4 +1,4 @@
-// A folder for one test, removed with everything in it.
+// A folder for one test, removed with its contents.
 #pragma once
 
 #include <stdlib.h>
@@ -15,10 +15,10 @@
 
 namespace stele_test {
 
-/// The folder tests/data.
+/// Returns the path of the folder tests/data.
 const std::string& test_data();
 
-/// The names in a folder, sorted.
+/// Returns the names in a folder, sorted.
 inline std::vector<std::string> names_in(const std::string& path) {
   std::vector<std::string> names;
   for (const auto& entry : std::filesystem::directory_iterator(path)) names.push_back(entry.path().filename().string());
@@ -41,9 +41,9 @@ class TempDir {
   }
 
   const std::string& path() const noexcept { return path_; }
-  /// The path of `name` in the folder.
+  /// Returns the path of `name` in the folder.
   std::string operator/(std::string_view name) const { return path_ + "/" + std::string(name); }
-  /// The names in the folder, sorted.
+  /// Returns the names in the folder, sorted.
   std::vector<std::string> names() const { return names_in(path_); }
 
  private:
