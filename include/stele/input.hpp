@@ -1,4 +1,4 @@
-// Input: what a load reads from.
+// Input: the source of a load.
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@ namespace stele {
 inline namespace v0 {
 
 /// The input of a load: a path (a string, or std::filesystem::path), a Source, or bytes. Bytes that are passed as a
-/// temporary are owned by what is opened from them; other bytes are borrowed and must outlive it.
+/// temporary are owned by the objects opened from them; other bytes are borrowed and must outlive those objects.
 class STELE_EXPORT Input {
  public:
   Input(std::string_view path) noexcept;
