@@ -37,7 +37,7 @@ class STELE_EXPORT Report {
     overflowed,  // numbers became infinite, as allowed; detail: how many
     suggested,   // a failed load: a missing name may match an unused one, or the reverse; detail: that name
     quantized,   // on save, floats became integers; detail: range and error
-    unchecked,   // a verification: a part of the file that no checksum covers; detail: its content
+    unchecked,   // a verification: no checksum covers a part of the file; path: the part, detail: its content
     constant,    // on save, a number, string or the like in a plain aggregate, not recorded; one row for each class
   };
   struct Row {
