@@ -5,10 +5,10 @@
 // the formulas; r is the number of steps):
 //
 // - "linear": "min" and "max", "signed", "symmetric": (q + p) / r * (max - min) + min. r is 2^bits - 1 (one less if
-// signed and symmetric). p is 0, or 2^(bits - 1) if signed (one less if symmetric too).
+//   signed and symmetric). p is 0, or 2^(bits - 1) if signed (one less if symmetric too).
 // - "zero_point": "scale" and "zero_point": (q - zero_point) * scale.
 // - "logarithmic": "max", "signed": 2^(q + ceil(log2(max)) - r). r is 2^bits - 1. If signed, the top bit is the sign,
-// and the other bits are q.
+//   and the other bits are q.
 #pragma once
 
 #include <string>
