@@ -9,9 +9,8 @@
 //  6. At 48: u16 type: 0 float, 1 unsigned, 2 quantized unsigned, 3 quantized signed, 4 signed, 5 bool.
 //  7. At 50: u16 vendor of the type; 0: none.
 //  8. 32 B parameters of the type, until 1.0.2; 44 B reserved, zero.
-//  9. At 128, to the end of the file: the items, row-major. Whole bytes are little-endian; other widths are one stream
-//  of
-//     bits, the most significant first, with zeros filling up the last byte.
+//  9. At 128, to the end of the file: the items, row-major. Whole bytes are little-endian; other widths are one
+//     stream of bits, the most significant first, with zeros filling up the last byte.
 //
 // The folder (section 5.1), or a tar archive of it, plain or compressed by gzip:
 //
