@@ -39,7 +39,7 @@ struct Rename {
 };
 
 /// Applies each rule in turn. Errors: invalid_argument (an invalid pattern or replacement), duplicate (two parameters
-/// with the same new name).
+/// with one new name).
 STELE_EXPORT Result<Snapshot> rename(const Snapshot& snapshot, std::span<const Rename> rules);
 inline Result<Snapshot> rename(const Snapshot& snapshot, const std::vector<Rename>& rules) {
   return rename(snapshot, std::span<const Rename>(rules));

@@ -115,8 +115,8 @@ struct BurnHeading {
 STELE_EXPORT std::optional<BurnHeading> burn_heading(const Snapshot& opened);
 
 struct BurnpackOptions {
-  /// On save: the release whose spelling of bools is used, v0_17 to v0_20 or v0_21. Automatic: that of a converted
-  /// Burnpack of Burn's, else v0_21.
+  /// On save: the Burn release whose spelling of bools is used, v0_17 to v0_20 or v0_21; Burn reads only its own
+  /// release's. Automatic: that of a converted Burnpack of Burn's, else v0_21.
   BurnEra era = BurnEra::automatic;
 };
 

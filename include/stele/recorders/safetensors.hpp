@@ -2,7 +2,7 @@
 //
 //  1. u64 N, the length of the header; at most 100,000,000.
 //  2. Header, N bytes: a JSON object in UTF-8, padded with spaces to a multiple of 8:
-//     {"__metadata__": {text: text}, name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, …}
+//     {"__metadata__": {string: string}, name: {"dtype": "F32", "shape": [2, 3], "data_offsets": [begin, end]}, …}
 //     The offsets count from the end of the header.
 //  3. The tensors' bytes, row-major, in the order of the offsets, without a gap, to the end of the file.
 //

@@ -174,7 +174,7 @@ class SpanWriter {
     if (find({Search::type, name, version, number}) != no_index) return Errc::none;
     Text text;
     if (const std::uint32_t same = find({Search::type_name, name, 0, number}); same != no_index) {
-      // The same name with another version.
+      // Another version of a name that is already stored.
       text.length = static_cast<std::uint32_t>(name.size());
       if (writing())
         text.offset = format::load_le<std::uint32_t>(type_at(format::load_le<std::uint32_t>(node_at(same) + 16)));
@@ -220,7 +220,7 @@ class SpanWriter {
     return Errc::none;
   }
 
-  // ---- texts ----
+  // ---- strings ----
 
   static std::string_view text_of(const NodeName& name) {
     return name.data != nullptr ? std::string_view(name.data, name.size) : std::string_view();
