@@ -196,7 +196,7 @@ constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_
 }
 
 /// Counts the elements of a tensor, extent by extent. The product of the nonzero extents must fit 64 bits, even if
-/// another extent is 0, so that no format depends on the strides of an empty tensor.
+/// another extent is 0: every format refuses a tensor whose strides would overflow.
 class ElementCounter {
  public:
   constexpr void add(std::uint64_t extent) noexcept {

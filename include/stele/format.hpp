@@ -36,7 +36,7 @@ struct Capabilities {
   bool checksums = false;    // detects damage to a tensor's bytes
   std::uint32_t max_rank = 0xffff;
   bool (*holds)(DType dtype) = nullptr;
-  bool (*keeps)(std::string_view annotation) = nullptr;  // null: all
+  bool (*keeps)(std::string_view annotation) = nullptr;  // without `annotations`, selects those kept; null: none
 };
 
 namespace detail {

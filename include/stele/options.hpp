@@ -34,10 +34,10 @@ struct Progress {
   std::uint64_t done = 0;
   std::uint64_t total = 0;
 };
-/// A user function `bool(const Progress&)`. It is called at most every 4 MiB, one call at a time, on any thread that
-/// the save or load uses (`threads = 1`: the caller's). Returning false cancels the call: the error is `cancelled`,
-/// with the consequences of any error. Copies share the function. (Not std::function: its header would add a tenth to
-/// the compile time of every file that saves or loads.)
+/// A user function `bool(const Progress&)`. It is called after every piece of at most 4 MiB, one call at a time, on any
+/// thread that the save or load uses (`threads = 1`: the caller's). Returning false cancels the call: the error is
+/// `cancelled`, with the consequences of any error. Copies share the function. (Not std::function: its header would add
+/// a tenth to the compile time of every file that saves or loads.)
 class ProgressCallback {
  public:
   ProgressCallback() = default;

@@ -24,7 +24,7 @@ class Value;
 template <class T>
 class Result;
 
-/// The kind of record that a type has.
+/// The role of a type in a record.
 enum class TypeKind : std::uint8_t {
   constant,  // not recorded
   tensor,
