@@ -11,7 +11,7 @@
 namespace stele {
 inline namespace v0 {
 
-/// The identity of a parameter: 128 bits and their textual form.
+/// The identity of a parameter: 128 bits and their written form.
 struct ParamId {
   enum class Form : std::uint8_t {
     u64 = 1,   // `low` only, as Burn writes it

@@ -359,7 +359,8 @@ requires(!std::is_lvalue_reference_v<M>) Result<Record<M>> into_record(M&& modul
   });
 }
 
-/// Writes a Snapshot into an existing module. Structure is checked first; on error, nothing changes.
+/// Writes a Snapshot into an existing module. Structure is checked first. On error, the module is unchanged unless
+/// Error::partially_applied().
 template <class M>
 Status load_snapshot(M& module, const Snapshot& snapshot, const LoadOptions& options = default_load_options(),
                      Report* report = nullptr) {

@@ -88,7 +88,7 @@ class Recorder {
                  Report* report = nullptr) const {
     return detail::load_new<M>({&format_}, from, options, report);
   }
-  /// Loads into an existing module; on error, the module is unchanged.
+  /// Loads into an existing module. On error, the module is unchanged unless Error::partially_applied().
   template <class M>
   Result<Report> load_into(M& module, const Input& from, const LoadOptions& options = default_load_options()) const {
     detail::check_writable<M>();

@@ -34,7 +34,7 @@ Result<M> load(const Input& from, const LoadOptions& options = default_load_opti
   return detail::load_new<M>({nullptr, format_of_content}, from, options, report);
 }
 
-/// Loads into an existing module; on error, the module is unchanged.
+/// Loads into an existing module. On error, the module is unchanged unless Error::partially_applied().
 template <class M>
 Result<Report> load_into(M& module, const Input& from, const LoadOptions& options = default_load_options()) {
   detail::check_writable<M>();
