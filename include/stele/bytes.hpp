@@ -13,20 +13,21 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Goes on with a CRC-32 (0: begins one) over more bytes.
+/// Continues a CRC-32 over more bytes; a `crc` of 0 starts a new one.
 using Crc32 = std::uint32_t (*)(std::uint32_t crc, const void* data, std::size_t size) noexcept;
-/// Uninitialised memory aligned to 64 bytes (large blocks: to huge pages, with the advice given); nullptr for size 0.
-/// Throws std::bad_alloc. Uninitialised, because zeroing costs as much as reading the file (performance.md).
+/// Returns uninitialised memory aligned to 64 bytes, or nullptr for size 0. Large blocks are aligned to huge pages,
+/// with the advice given. Throws std::bad_alloc. The memory is uninitialised because zeroing costs as much as reading
+/// the file (performance.md).
 STELE_EXPORT void* allocate(std::size_t size);
-/// Frees what allocate gave; `size` is what was asked for.
+/// Frees memory of allocate(); `size` is the size that was requested.
 STELE_EXPORT void deallocate(void* memory, std::size_t size) noexcept;
 }  // namespace detail
 
-/// Owned memory of a size fixed when it is made; move-only. The in-memory recorder's output.
+/// Owned memory whose size is fixed at construction; move-only. The output of the in-memory recorder.
 class Bytes {
  public:
   Bytes() noexcept = default;
-  /// `size` bytes with any content. Throws std::bad_alloc.
+  /// Allocates `size` bytes with unspecified content. Throws std::bad_alloc.
   explicit Bytes(std::size_t size) : data_(static_cast<std::byte*>(detail::allocate(size))), size_(size), room_(size) {}
   Bytes(Bytes&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),
@@ -44,7 +45,7 @@ class Bytes {
   const std::byte* data() const noexcept { return data_; }
   std::size_t size() const noexcept { return size_; }
   bool empty() const noexcept { return size_ == 0; }
-  /// Makes the content shorter; the memory stays.
+  /// Shortens the content; keeps the memory.
   void truncate(std::size_t size) noexcept { size_ = size < size_ ? size : size_; }
   std::span<const std::byte> span() const noexcept { return {data_, size_}; }
   std::span<std::byte> span() noexcept { return {data_, size_}; }

@@ -1,10 +1,11 @@
 // Values of any type with a cereal function: `config` listed in STELE_MODULE is saved as a Value. One bounded pair of
-// archives, type <-> Value; formats encode Values and never see the type. cereal's own archives are not used: they
-// allocate what a file claims and overflow the stack (docs/dependencies.md). Needs exceptions and RTTI, as cereal does.
+// archives converts between the type and the Value; formats encode Values and never see the type. cereal's own archives
+// are not used: they allocate the size that a file declares and overflow the stack (docs/dependencies.md). Needs
+// exceptions and RTTI, as cereal does.
 //
-// What becomes what: named values (cereal::make_nvp, CEREAL_NVP) and unnamed ones are the entries of a map ("value0",
-// …); a container that says its size, and an array, is a list; numbers, bools and strings are themselves, as is what
-// save_minimal returns; an enum that Boost.Describe knows is its name; cereal::binary_data is bytes.
+// Mapping: named values (cereal::make_nvp, CEREAL_NVP) and unnamed ones are the entries of a map ("value0", …). An
+// array, or a container that passes its size, is a list. Numbers, bools, strings and the result of save_minimal are
+// plain Values. An enum with a Boost.Describe description is its name. cereal::binary_data is bytes.
 #pragma once
 
 #include <algorithm>
@@ -36,10 +37,10 @@ inline namespace v0 {
 
 namespace detail {
 
-/// Deepest nesting of a value, both ways; the bound of every format that holds values.
+/// Maximum nesting of a value, on save and load; the limit of every format that stores values.
 inline constexpr int max_archive_depth = 60;
 
-/// What was expected, thrown out of cereal's code and caught at the border of the library.
+/// The expected type, thrown from cereal's code and caught before it leaves the library.
 struct ArchiveError : cereal::Exception {
   using cereal::Exception::Exception;
 };
@@ -47,12 +48,12 @@ struct ArchiveError : cereal::Exception {
 template <class T>
 concept ArchiveNumber = std::is_arithmetic_v<T> && !std::is_same_v<T, long double>;
 
-/// cereal::binary_data of a pointer or an array. (Of a number type cereal only asks whether there is such a thing.)
+/// cereal::binary_data of a pointer or an array. (For a number type, cereal only checks that the function exists.)
 template <class T>
 concept ArchiveBytes = std::is_pointer_v<std::remove_reference_t<T>> ||
     (std::is_lvalue_reference_v<T>&& std::is_array_v<std::remove_reference_t<T>>);
 
-/// What an archive must know of the type that opens a level.
+/// The facts that an archive needs about a type that opens a level.
 struct ArchiveType {
   std::type_index type;
   std::size_t extent = npos;  // of an array
@@ -65,18 +66,18 @@ inline constexpr std::size_t archive_extent<T[N]> = N;
 template <class T, std::size_t N>
 inline constexpr std::size_t archive_extent<std::array<T, N>> = N;
 
-/// The entry that says the size of a container where its elements do not.
+/// The entry with the size of a container whose elements do not imply it.
 inline constexpr const char* archive_size_key = "cereal_size";
 inline constexpr const char* archive_version_key = "cereal_class_version";
 
 }  // namespace detail
 
-/// type -> Value. Throws stele::Exception: limit, cycle, duplicate, unsupported.
+/// Converts a type to a Value. Throws stele::Exception: limit, cycle, duplicate, unsupported.
 class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmptyClassElision> {
  public:
   ValueWriter() : OutputArchive(this) { open_.push_back({typeid(void)}); }
 
-  /// The value of the one object that was archived.
+  /// Returns the value of the one object that was archived.
   Value take() {
     Value::Map& entries = open_.front().entries;
     return entries.size() == 1 ? std::move(entries.front().second) : Value();
@@ -105,7 +106,7 @@ class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmpty
   }
   void put(Value value) { open_.back().put(std::move(value)); }
 
-  /// In place of cereal's, which takes objects of different types at one address for one.
+  /// Replaces cereal's function, which treats objects of different types at one address as one object.
   std::uint32_t registerSharedPointer(const std::shared_ptr<const void>& pointer) {
     if (pointer == nullptr) return 0;
     const auto id = static_cast<std::uint32_t>(shared_.size() + 1);
@@ -120,7 +121,7 @@ class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmpty
 
  private:
   struct Shared {
-    std::shared_ptr<const void> object;  // kept, so that no other one gets its address
+    std::shared_ptr<const void> object;  // kept, so that no other object gets its address
     std::uint32_t id;
     bool open;
   };
@@ -159,8 +160,8 @@ class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmpty
   std::map<std::pair<const void*, std::type_index>, Shared> shared_;
 };
 
-/// Value -> type; the Value must outlive it. Sizes that a type asks for are those of the Value, so nothing is allocated
-/// that is not there.
+/// Converts a Value to a type; the Value must outlive it. Sizes that a type requests are those of the Value, so that no
+/// memory is allocated for absent elements.
 class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyClassElision> {
  public:
   explicit ValueReader(const Value& value) : InputArchive(this), root_(value) { open_.push_back({typeid(void)}); }
@@ -178,12 +179,12 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
   void end() {
     Level& level = open_.back();
     level.at.clear();
-    // What the type did not ask for would be lost unseen.
+    // Entries that the type did not read would be lost silently.
     if (level.used < level.entries()) fail("no further entries");
     if (level.shared != nullptr) level.shared->open = false;
     open_.pop_back();
   }
-  /// The number of elements that the open container has.
+  /// Returns the number of elements of the open container.
   std::uint64_t size() {
     Level& level = open_.back();
     level.wanted.clear();
@@ -198,7 +199,7 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
     if (!level.sized || n > most) fail("a list");
     return n;
   }
-  /// After a container whose keys differ.
+  /// Called after a container, to detect duplicate keys.
   void check_size(std::size_t size) {
     if (open_.back().list != nullptr && open_.back().list->size() != size) fail("keys that differ");
   }
@@ -225,7 +226,7 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
     level.at = std::move(wanted);
     return *found;
   }
-  /// Whether the name asked for is that of a class's version, and the class had none when it was saved.
+  /// Returns true if the requested name is that of a class's version, and the class had no version when it was saved.
   bool is_unversioned() {
     Level& level = open_.back();
     if (level.wanted != detail::archive_version_key) return false;
@@ -257,7 +258,7 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
       out = static_cast<T>(wide);
     }
   }
-  /// Throws what was expected, and where in the value.
+  /// Throws the expected type and its place in the value.
   [[noreturn]] void fail(std::string_view expected) const {
     std::string text(expected);
     const char* separator = " at ";
@@ -269,8 +270,8 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
     throw detail::ArchiveError(text);
   }
 
-  /// In place of cereal's, which give an object of any type for a number. An object that contains itself would never
-  /// be freed.
+  /// Replaces cereal's function, which returns an object of any type for a number. An object that contains itself would
+  /// never be freed.
   void registerSharedPointer(std::uint32_t id, std::shared_ptr<void> pointer) {
     const auto [found, fresh] =
         shared_.try_emplace(id & ~cereal::detail::msb_32bit, Shared{std::move(pointer), open_.back().type, true});
@@ -300,7 +301,7 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
     bool sized = false;
     Shared* shared = nullptr;  // the object that is read here
     std::string wanted{};
-    std::string at{};  // the entry that was read last
+    std::string at{};  // the last entry read
     std::size_t entries() const { return list != nullptr ? list->size() : map->size() - (sized ? 1 : 0); }
     const Value* find(std::string_view key) const {
       for (const auto& entry : *map) {
@@ -314,7 +315,7 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
   std::map<std::uint32_t, Shared> shared_;
 };
 
-// What cereal calls for each kind of thing (its documented customisation points).
+// The functions that cereal calls for each kind of type (its documented customisation points).
 template <detail::ArchiveNumber T>
 void CEREAL_SAVE_FUNCTION_NAME(ValueWriter& archive, const T& number) {
   Value v;
@@ -386,8 +387,8 @@ void CEREAL_LOAD_FUNCTION_NAME(ValueReader& archive, cereal::SizeTag<T>& tag) {
 }
 
 namespace detail {
-/// One element after the other: cereal's own functions make all of them first, and an element may be large where what
-/// the file has in its place is one byte.
+/// Loads the elements one by one. cereal's own functions make all of them first, and an element may be large although
+/// the file has only one byte for it.
 template <class C>
 void load_elements(ValueReader& archive, C& elements) {
   const std::uint64_t n = archive.size();
@@ -424,8 +425,8 @@ inline constexpr bool is_deferred = false;
 template <class T>
 inline constexpr bool is_deferred<cereal::DeferredData<T>> = true;
 
-/// Classes and containers open a level; what is a Value by itself does not. (With a version, what save_minimal returns
-/// is not alone.)
+/// Returns true for classes and containers, which open a level; types that are a Value by themselves do not. (A class
+/// version turns the result of save_minimal into an entry of a level.)
 template <class T>
 consteval bool opens_level() {
   static_assert(!is_deferred<T>, "stele: cereal::defer cannot be part of a value: archive the data in its place");
@@ -468,8 +469,8 @@ void epilogue(ValueReader& archive, const T& object) {
 
 namespace detail {
 
-/// Reads an object; gives what was expected where the value does not fit. What else cereal or the user's function
-/// throws says that too, except for a lack of memory.
+/// Reads an object; returns the expected type if the value does not fit. All other exceptions of cereal or the user's
+/// function are also returned like this, except a lack of memory.
 inline std::string_view read_archive(const Value& value, void* object, void (*load)(ValueReader&, void*)) {
   // The text must outlive the exception; the loader copies it at once.
   thread_local std::string expected;
@@ -491,7 +492,7 @@ inline std::string_view read_archive(const Value& value, void* object, void (*lo
 
 }  // namespace detail
 
-/// Every type that cereal can write and read, and that is no tensor, container, module or plain aggregate.
+/// Every type that cereal can write and read, except tensors, containers, modules and plain aggregates.
 template <class T>
 requires(!detail::is_plain_value<T> && cereal::traits::is_output_serializable<T, ValueWriter>::value &&
          cereal::traits::is_input_serializable<T, ValueReader>::value) struct value_traits<T> {
@@ -501,7 +502,7 @@ requires(!detail::is_plain_value<T> && cereal::traits::is_output_serializable<T,
     archive(object);
     return archive.take();
   }
-  /// What was expected, where the value does not fit.
+  /// Returns the expected type if the value does not fit, else an empty string.
   static std::string_view from_value(T& object, const Value& value) {
     return detail::read_archive(value, &object, [](ValueReader& archive, void* p) { archive(*static_cast<T*>(p)); });
   }
@@ -510,8 +511,8 @@ requires(!detail::is_plain_value<T> && cereal::traits::is_output_serializable<T,
 }  // namespace v0
 }  // namespace stele
 
-#ifndef STELE_API_PAGES  // doxygen knows no template of another namespace
-// cereal's own function for enums is for all of them.
+#ifndef STELE_API_PAGES  // doxygen cannot parse a template of another namespace
+// Takes precedence over cereal's own function, which accepts every enum.
 template <stele::detail::DescribedEnum E>
 struct cereal::specialize<stele::ValueWriter, E, cereal::specialization::non_member_load_save> : std::true_type {};
 template <stele::detail::DescribedEnum E>

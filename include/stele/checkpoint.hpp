@@ -1,5 +1,5 @@
-// Checkpoint: a model with what it takes to go on training it: parameters, graph, training configuration, the state of
-// the optimizer. What archives and SameDiff files hold beside a module's parameters.
+// Checkpoint: a model that can be trained further: parameters, graph, training configuration, optimizer state. Archives
+// and SameDiff files store all of it.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@
 namespace stele {
 inline namespace v0 {
 
-/// Everything that a training run needs to go on.
+/// Everything that a training run needs to continue.
 struct Checkpoint {
   Snapshot parameters;
   std::optional<Graph> graph{};

@@ -13,13 +13,13 @@
 #define STELE_EXCEPTIONS 0
 #endif
 
-// 0, for the whole program: nothing of the library asks for memory, so that none of malloc is linked. There are the
-// `.stele` reader and the writer of stele_writer.hpp then, and nothing else (docs/guide/embedded.md).
+// 0, set for the whole program: the library allocates no memory, so nothing of malloc is linked. Only the `.stele`
+// reader and the writer of stele_writer.hpp are then available (docs/guide/embedded.md).
 #ifndef STELE_HEAP
 #define STELE_HEAP __STDC_HOSTED__
 #endif
 
-/// stele: a model's own classes become records; recorders save and load them.
+/// stele: makes records of a model's own classes; recorders save and load them.
 namespace stele {
 inline namespace v0 {}
 }  // namespace stele

@@ -1,4 +1,4 @@
-// Pointers to a base class: each object is recorded under its class's name, as the alternative of a std::variant is.
+// Pointers to a base class: each object is recorded under its class's name, like an alternative of a std::variant.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@ inline namespace v0 {
 ///     template <> struct stele::derived<Layer> : stele::derived_list<Dense, Dropout> {};
 ///
 /// Declare it after the classes, or after forward declarations of them, and before the first save or load. Each class
-/// is publicly derived from Base, has a field list, and a default constructor or a from_record hook; its name in files
-/// is that of the class, or its stele::type_name. Base may be abstract, or stand in the list itself. An object of any
-/// other class is an error.
+/// is publicly derived from Base, and has a field list and a default constructor or a from_record hook. Its name in
+/// files is that of the class, or its stele::type_name. Base may be abstract, or be in the list itself. An object of
+/// any other class is an error.
 template <class... D>
 struct derived_list {
   using classes = detail::ClassList<D...>;

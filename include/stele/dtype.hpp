@@ -1,4 +1,4 @@
-// Element types of tensors. Freestanding: no heap, no exceptions, no iostream; the microcontroller reader uses it too.
+// Element types of tensors. Freestanding, because the microcontroller reader uses it: no heap, exceptions or iostream.
 #pragma once
 
 #include <cstddef>
@@ -11,9 +11,9 @@
 namespace stele {
 inline namespace v0 {
 
-/// What one element of a tensor is. The numbers are the codes of the `.stele` format (docs/formats/stele.md) and are
-/// never reused. Names follow the OCP/ML convention: f8_e4m3fn has 4 exponent and 3 mantissa bits, "fn" = finite, NaN
-/// only.
+/// The type of a tensor's elements. The numbers are the codes of the `.stele` format (docs/formats/stele.md) and are
+/// never reused. Names follow the OCP/ML convention: f8_e4m3fn has 4 exponent and 3 mantissa bits, and "fn" means
+/// finite values and NaN only.
 enum class DType : std::uint16_t {
   none = 0,
   f64 = 1,
@@ -42,12 +42,12 @@ enum class DType : std::uint16_t {
   c64 = 33,   // two f32: real, imaginary
   c128 = 34,  // two f64
   string = 40,
-  opaque = 41,  // blocks of a vendor's own making; the leaf's annotations name them
+  opaque = 41,  // blocks in a vendor's own encoding; the leaf's annotations name it
 };
 
 enum class DTypeClass : std::uint8_t { none, floating, signed_int, unsigned_int, boolean, complex, string, opaque };
 
-/// Width of one element in bits; 0 where elements have no fixed width (string, opaque, none).
+/// Returns the width of one element in bits; 0 if elements have no fixed width (string, opaque, none).
 constexpr unsigned bits(DType d) noexcept {
   switch (d) {
     case DType::c128:
@@ -90,10 +90,11 @@ constexpr unsigned bits(DType d) noexcept {
   return 0;
 }
 
-/// Bytes of one element; 0 for packed (sub-byte) and unsized dtypes.
+/// Returns the size of one element in bytes; 0 for packed (sub-byte) and unsized dtypes.
 constexpr unsigned element_size(DType d) noexcept { return bits(d) % 8 == 0 ? bits(d) / 8 : 0; }
 
-/// The unit whose bytes are swapped between little- and big-endian machines: a complex number is two of them.
+/// Returns the size in bytes of the unit that is byte-swapped between little- and big-endian machines. A complex number
+/// has two such units.
 constexpr unsigned swap_unit(DType d) noexcept {
   if (d == DType::c64) return 4;
   if (d == DType::c128) return 8;
@@ -111,13 +112,13 @@ constexpr DTypeClass dtype_class(DType d) noexcept {
   return d == DType::boolean ? DTypeClass::boolean : DTypeClass::complex;
 }
 
-/// True for the four float types that PrecisionSettings::Float may choose from and convert: f64 f32 f16 bf16.
+/// Returns true for the four float types that PrecisionSettings::Float accepts and converts: f64, f32, f16, bf16.
 constexpr bool is_plain_float(DType d) noexcept { return d >= DType::f64 && d <= DType::bf16; }
 
-/// True for codes this version knows.
+/// Returns true for codes that this version knows.
 constexpr bool is_known(DType d) noexcept { return dtype_class(d) != DTypeClass::none; }
 
-/// "f32", "i64", "bool", … ; "none" for an unknown code.
+/// Returns "f32", "i64", "bool", …; "none" for an unknown code.
 constexpr std::string_view name(DType d) noexcept {
   switch (d) {
     case DType::f64:
@@ -180,22 +181,22 @@ constexpr std::string_view name(DType d) noexcept {
   return "none";
 }
 
-/// a * b, or nullopt when it does not fit 64 bits.
+/// Returns a * b, or nullopt if the product does not fit 64 bits.
 constexpr std::optional<std::uint64_t> checked_mul(std::uint64_t a, std::uint64_t b) noexcept {
   std::uint64_t r = 0;
   if (__builtin_mul_overflow(a, b, &r)) return std::nullopt;
   return r;
 }
 
-/// a + b, or nullopt when it does not fit 64 bits.
+/// Returns a + b, or nullopt if the sum does not fit 64 bits.
 constexpr std::optional<std::uint64_t> checked_add(std::uint64_t a, std::uint64_t b) noexcept {
   std::uint64_t r = 0;
   if (__builtin_add_overflow(a, b, &r)) return std::nullopt;
   return r;
 }
 
-/// Counts the elements of a tensor, extent by extent. The extents that are not 0 must have a product that fits 64 bits,
-/// also where another one is 0: no format takes part in what their strides would be.
+/// Counts the elements of a tensor, extent by extent. The product of the nonzero extents must fit 64 bits, even if
+/// another extent is 0: every format refuses a tensor whose strides would overflow.
 class ElementCounter {
  public:
   constexpr void add(std::uint64_t extent) noexcept {
@@ -205,7 +206,7 @@ class ElementCounter {
       fits_ = fits_ && !__builtin_mul_overflow(count_, extent, &count_);
     }
   }
-  /// nullopt where the product does not fit.
+  /// Returns the count, or nullopt if the product does not fit 64 bits.
   constexpr std::optional<std::uint64_t> count() const noexcept {
     return fits_ ? std::optional<std::uint64_t>(empty_ ? 0 : count_) : std::nullopt;
   }
@@ -216,7 +217,8 @@ class ElementCounter {
   bool fits_ = true;
 };
 
-/// Bytes of `count` packed elements (the last byte may be part full); nullopt when it does not fit or `d` is unsized.
+/// Returns the size in bytes of `count` packed elements (the last byte may be partly used); nullopt if it does not fit
+/// 64 bits or `d` is unsized.
 constexpr std::optional<std::uint64_t> byte_length(DType d, std::uint64_t count) noexcept {
   if (bits(d) == 0) return std::nullopt;
   if (element_size(d) != 0) return checked_mul(count, element_size(d));

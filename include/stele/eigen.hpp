@@ -1,5 +1,5 @@
 // Eigen matrices, arrays and vectors as tensors. Column-major ones are written row-major and read back by blocks,
-// without a second copy; vectors (one column or row at compile time) are rank 1, all others rank 2.
+// without a second copy. Vectors (one column or row at compile time) have rank 1, all others rank 2.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace stele {
 inline namespace v0 {
 
 namespace detail {
-/// Plain objects only: expressions and maps are not what a module stores.
+/// Plain objects only: modules do not store expressions and maps.
 template <class T>
 concept EigenPlain = std::is_base_of_v<Eigen::PlainObjectBase<T>, T> && Element<typename T::Scalar>;
 

@@ -1,4 +1,4 @@
-// Executor: threads of yours for a save or load to work on.
+// Executor: the user's threads for a save or load.
 #pragma once
 
 #include <cstddef>
@@ -8,19 +8,19 @@
 namespace stele {
 inline namespace v0 {
 
-/// A thread pool of yours. Without one, a save or load that uses several threads starts them, and they end with it.
+/// The user's thread pool. Without one, a save or load that uses several threads starts them, and ends them when done.
 class STELE_EXPORT Executor {
  public:
   virtual ~Executor();
-  /// The most parts that run at a time, the caller's thread among them.
+  /// Returns the maximum concurrency: parts that run at a time, counting the caller's thread.
   virtual unsigned concurrency() const noexcept = 0;
-  /// Calls part(context, i) once for each i below `count`, in any order and at the same time or not, and returns when
-  /// all have ended. `part` throws nothing. Several threads may call run() at a time.
+  /// Calls part(context, i) once for each i below `count`, in any order, possibly concurrently, and returns after all
+  /// have ended. `part` throws nothing. Several threads may call run() at a time.
   virtual void run(std::size_t count, void (*part)(void* context, std::size_t i), void* context) = 0;
 };
 
 namespace detail {
-/// How many threads a save or load may use, and whose.
+/// The thread limit of a save or load, and its thread pool.
 struct Workers {
   unsigned threads = 1;
   Executor* executor = nullptr;

@@ -23,19 +23,20 @@ inline namespace v0 {
 
 class Bundle;  // stele/bundle.hpp
 
-/// What a format can hold. What it cannot is an error on save, unless SaveOptions::allow_loss.
+/// The abilities of a format. A part of a record that it cannot store is an error on save, unless
+/// SaveOptions::allow_loss.
 struct Capabilities {
   bool nesting = false;      // containers; else names are whole paths
-  bool values = false;       // directly, or as the string `stele` among the metadata
-  bool aliases = false;      // likewise; else a tied tensor is written under each of its names
-  bool ids = false;          // soft: their loss is only reported
-  bool type_names = false;   // soft, and not reported
+  bool values = false;       // directly, or in the metadata string `stele`
+  bool aliases = false;      // directly, or in the metadata; else a tied tensor is written under each of its names
+  bool ids = false;          // soft: a loss is only reported
+  bool type_names = false;   // soft, and a loss is not reported
   bool annotations = false;  // soft
   bool metadata = false;     // string -> string
-  bool checksums = false;    // damage to a tensor's bytes is found
+  bool checksums = false;    // detects damage to a tensor's bytes
   std::uint32_t max_rank = 0xffff;
   bool (*holds)(DType dtype) = nullptr;
-  bool (*keeps)(std::string_view annotation) = nullptr;  // where not all
+  bool (*keeps)(std::string_view annotation) = nullptr;  // without `annotations`, selects those kept; null: none
 };
 
 namespace detail {
@@ -52,17 +53,17 @@ struct Object {
 
 class Schema;  // stele/schema.hpp
 
-/// What is known of a file before it is opened.
+/// Context available to Format::open before the file is parsed.
 class STELE_EXPORT OpenContext {
  public:
   OpenContext(const LoadOptions& options, detail::Object target) noexcept : options_(options), target_(target) {}
   const LoadOptions& options() const noexcept { return options_; }
-  /// The type that the file will be loaded into, where that is known.
+  /// Returns the type that the file will be loaded into, if known.
   std::optional<Schema> schema() const noexcept;
-  /// The names of the file's tensors: those of LoadOptions, else of the live module, else of the type. Errors:
-  /// needs_layout, with what leaves it open.
+  /// Returns the names of the file's tensors: those of LoadOptions, else of the existing module, else of the type.
+  /// Errors: needs_layout, which names the part that has no fixed layout.
   Result<Layout> layout() const;
-  /// What will be loaded; without a type where that is not known, without an address where it is not made yet.
+  /// Returns the target of the load. Its type is null if unknown; its address is null if there is no object yet.
   const detail::Object& target() const noexcept { return target_; }
 
  private:
@@ -76,75 +77,80 @@ struct Loss {
   std::string what{};
 };
 
-/// One way to write a Snapshot as bytes. Objects hold options only; all members are safe from several threads.
+/// A way to write a Snapshot as bytes. Objects store options only; all members are safe to call from several threads.
 class STELE_EXPORT Format {
  public:
   virtual ~Format();
-  /// "stele", "safetensors", …
+  /// Returns "stele", "safetensors", …
   virtual std::string_view name() const noexcept = 0;
-  /// Of files, with the dot; added to a path that has none.
+  /// Returns the extension of files, with the dot; it is added to a path that has none.
   virtual std::string_view extension() const noexcept = 0;
   virtual const Capabilities& capabilities() const noexcept = 0;
-  /// Whether bytes that begin with `head` (up to 1024 of `size` in all) are of this format.
+  /// Returns true if a file of `size` bytes that starts with `head` (at most 1024 bytes) has this format.
   virtual bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept = 0;
-  /// Its files are folders: write() gets a sink, open() a source, that has a bundle() and no bytes.
+  /// Returns true if files of this format are folders: write() gets a sink, and open() a source, with a bundle() and no
+  /// bytes.
   virtual bool is_folder() const noexcept;
-  /// Returns true if a save to `path` makes a folder: is_folder(), except where the path's extension decides it.
+  /// Returns true if a save to `path` makes a folder: is_folder(), unless the path's extension decides.
   virtual bool makes_folder(std::string_view path) const noexcept;
-  /// Whether open() takes a folder, or a file.
+  /// Returns true if open() accepts a folder (`folder`) or a file (not `folder`).
   virtual bool opens(bool folder) const noexcept { return folder == is_folder(); }
-  /// Whether a folder is of this format, as far as the names of its files, and a look into a small one, say.
+  /// Returns true if a folder has this format, judging by the names of its files and the content of a small one.
   virtual bool recognises_folder(const Bundle& folder) const;
-  /// Whether a folder holds nothing but what this format writes, and so may be replaced whole. Errors: exists.
+  /// Checks that a folder contains only files that this format writes, so that it may be replaced whole. Errors:
+  /// exists.
   virtual Status may_replace(const Bundle& folder) const;
-  /// Reads headers and index only; the leaves keep the source. Memory is bounded by
-  /// what the source holds (docs/faults.md), or by Limits::index_bytes.
+  /// Reads headers and index only; the leaves keep the source. Memory is bounded by the source's size (docs/faults.md),
+  /// or by Limits::index_bytes.
   virtual Result<Snapshot> open(SourcePtr source, const OpenContext& context) const = 0;
-  /// Reads every byte of a file, and checks all that can be checked. Adds a row Report::What::unchecked for each part
-  /// of the file that no checksum covers; "contents" stands for all of it. Errors: as open() and reading the leaves.
+  /// Reads every byte of a file and checks everything that can be checked. Adds a row Report::What::unchecked for each
+  /// part of the file that no checksum covers; "contents" means the whole file. Errors: those of open() and of reading
+  /// the leaves.
   virtual Result<Report> verify(SourcePtr source, const OpenContext& context) const;
-  /// Returns what write() leaves out of this snapshot in a file of that name, beyond what capabilities() says: each is
-  /// an error on save, or with SaveOptions::allow_loss a row of the Report. Errors: those of write().
+  /// Returns the parts of this snapshot that write() leaves out of a file of that name, in addition to those implied by
+  /// capabilities(). Each is an error on save, or with SaveOptions::allow_loss a row of the Report. Errors: those of
+  /// write().
   virtual Result<std::vector<Loss>> losses(const Snapshot& snapshot, std::string_view file) const;
-  /// Writes everything but losses(), in one pass; the sink is not committed. The snapshot fits capabilities() and is
-  /// what the options make of it, except for `threads`. Tensor bytes of the snapshot are produced piece by piece.
+  /// Writes everything except losses(), in one pass; does not commit the sink. The snapshot fits capabilities(), and
+  /// all options except `threads` are already applied to it. Tensor bytes of the snapshot are produced piece by piece.
   virtual Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const = 0;
 };
 
 namespace detail {
 
-/// What a format will write to `file`: at the precision, with the options' metadata, without what it cannot hold (which
-/// is in the report, or an error).
+/// Returns the Snapshot that a format will write to `file`: at the precision, with the options' metadata, and without
+/// the parts that the format cannot store (they are in the report, or an error).
 STELE_EXPORT Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Object& object,
                                       std::string_view file, const SaveOptions& options, Report& report);
 
-// What stands behind every recorder and the front door; compiled once, in src/recorder.cpp, so that a call costs the
-// user's code next to nothing to compile. A null format of a load: by content (`sniff`).
+// The implementation of every recorder and of save() and load(). Compiled once, in src/recorder.cpp, so that a call
+// adds almost nothing to the compile time of user code. On load, a null format is found from the content (`sniff`).
 STELE_EXPORT Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
                                    const SaveOptions& options);
 STELE_EXPORT Result<Report> record_file(const Format& format, PrecisionSpec precision, const Object& object,
                                         const std::string& path, const SaveOptions& options);
 using Sniff = Result<const Format*> (*)(const Source& source);
-/// The format of a load, or how it is found.
+/// The format of a load, or the function that finds it.
 struct Reader {
   const Format* format = nullptr;
   Sniff sniff = nullptr;
 };
-/// `target` is what will be loaded, where that is known; without an address, its type only.
+/// `target`: the object to load, if known; a null address means that only its type is known.
 STELE_EXPORT Result<Snapshot> open(Reader reader, const Input& from, const LoadOptions& options, Object target = {});
 STELE_EXPORT Result<Report> load_in_place(Reader reader, const Input& from, const TypeInfo& type, void* object,
                                           const LoadOptions& options);
 STELE_EXPORT Status load_fresh(Reader reader, const Input& from, const TypeInfo& type, void* object,
                                const LoadOptions& options, Report* report);
-/// An error where it is a folder and the format has files, or the other way round.
+/// Returns an error if the source is a folder and the format has files, or the reverse.
 STELE_EXPORT Status check_kind(const Source& source, bool folders);
-/// `path`, with the extension where it has none and names no existing thing.
+/// Returns `path`, with the extension added if it has none and does not exist.
 STELE_EXPORT std::string with_extension(const std::string& path, std::string_view extension);
 
 }  // namespace detail
 
-/// Reads every byte of a file of this format and checks all that can be checked; rows of the report name what no
-/// checksum covers, so that damage there is not found (Report::What::unchecked). Errors: as open() and load.
+/// Reads every byte of a file of this format and checks everything that can be checked. Rows of the report name the
+/// parts that no checksum covers, where damage is not detected (Report::What::unchecked). Errors: those of open() and
+/// load.
 STELE_EXPORT Result<Report> verify(const Format& format, const Input& from,
                                    const LoadOptions& options = default_load_options());
 

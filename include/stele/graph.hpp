@@ -1,4 +1,4 @@
-// Graph: a computation graph as data, as SameDiff files and archives hold it. stele saves and loads it; it runs none.
+// Graph: a computation graph as data, as in SameDiff files and archives. stele saves and loads graphs; it runs none.
 #pragma once
 
 #include <cstddef>
@@ -15,8 +15,8 @@
 namespace stele {
 inline namespace v0 {
 
-/// A small array inside a graph: an operation's scalar or property. `bytes` are row-major and little-endian; of the
-/// dtype `string`, `strings` has the elements instead.
+/// A small array inside a graph: an operation's scalar or property. `bytes` are row-major and little-endian; for the
+/// dtype `string`, `strings` contains the elements instead.
 struct GraphArray {
   DType dtype = DType::none;
   std::vector<std::uint64_t> shape;
@@ -25,24 +25,24 @@ struct GraphArray {
   friend bool operator==(const GraphArray&, const GraphArray&) = default;
 };
 
-/// The numbers are those of the files (libnd4j's VarType).
+/// The kind of a variable. The numbers are those of the files (libnd4j's VarType).
 enum class VariableKind : std::int8_t { variable = 0, constant = 1, array = 2, placeholder = 3, sequence = 4 };
 
-/// A value that flows in a graph. Its array, where it has one, is a tensor of the same name among the parameters.
+/// A value in a graph. Its array, if it has one, is the parameter tensor of that name.
 struct GraphVariable {
   std::string name;
   VariableKind kind = VariableKind::array;
-  DType dtype = DType::none;  // none: not known
-  /// Absent: not known; -1: an extent that is not known. Of no axes, while the tensor's shape is [0]: ND4J's empty
+  DType dtype = DType::none;  // none: unknown
+  /// Absent: unknown; -1: an unknown extent. If it has no axes but the tensor's shape is [0], the array is ND4J's empty
   /// scalar.
   std::optional<std::vector<std::int64_t>> shape;
   std::vector<std::string> control_dependencies;         // operations that come before it
-  std::vector<std::string> control_dependency_of;        // operations that it comes before
-  std::vector<std::string> control_dependencies_of_var;  // variables that it comes before
+  std::vector<std::string> control_dependency_of;        // operations that come after it
+  std::vector<std::string> control_dependencies_of_var;  // variables that come before it
   friend bool operator==(const GraphVariable&, const GraphVariable&) = default;
 };
 
-/// The family of an operation: the numbers are those of the files (libnd4j's OpType).
+/// The family of an operation. The numbers are those of the files (libnd4j's OpType).
 enum class OpFamily : std::int8_t {
   transform_float = 0,
   transform_same = 1,
@@ -72,7 +72,7 @@ enum class OpFamily : std::int8_t {
   logic = 119,
 };
 
-/// A property of an operation as DL4J keeps them, by the name of a Java field; one of the lists is filled.
+/// A property of an operation, as DL4J stores it: the name of a Java field and a value, which is in one of the lists.
 struct GraphProperty {
   std::string name;
   std::vector<std::int32_t> ints;
@@ -81,7 +81,7 @@ struct GraphProperty {
   std::vector<GraphArray> arrays;
   std::vector<bool> bools;
   std::vector<std::string> strings;
-  std::vector<std::int32_t> shape;  // not empty: the value is an array of this shape
+  std::vector<std::int32_t> shape;  // if not empty, the value is an array of this shape
   friend bool operator==(const GraphProperty&, const GraphProperty&) = default;
 };
 
@@ -93,10 +93,10 @@ struct GraphOperation {
   std::string name;
   std::string op_name;
   OpFamily family = OpFamily::custom;
-  /// Of a legacy operation its number in the family; of a custom one its hash, or 0: that of `op_name`.
+  /// For a legacy operation, its number in the family. For a custom one, its hash; 0 means the hash of `op_name`.
   std::int64_t number = 0;
   std::vector<std::string> inputs;   // names of variables
-  std::vector<std::string> outputs;  // likewise
+  std::vector<std::string> outputs;  // names of variables
   GraphArguments<std::int64_t> ints;
   GraphArguments<double> doubles;
   GraphArguments<bool> bools;
@@ -108,11 +108,11 @@ struct GraphOperation {
   std::vector<DType> output_dtypes;
   std::vector<std::string> control_dependencies;      // operations that come before it
   std::vector<std::string> var_control_dependencies;  // variables that come before it
-  std::vector<std::string> control_dependency_of;     // operations that it comes before
+  std::vector<std::string> control_dependency_of;     // operations that come after it
   friend bool operator==(const GraphOperation&, const GraphOperation&) = default;
 };
 
-/// Variables and operations; what refers to another says its name. Operations need not be sorted.
+/// Variables and operations, which refer to each other by name. Operations need not be sorted.
 struct STELE_EXPORT Graph {
   std::vector<GraphVariable> variables;
   std::vector<GraphOperation> operations;
@@ -120,15 +120,15 @@ struct STELE_EXPORT Graph {
   std::vector<std::string> outputs;
   std::vector<std::pair<std::string, Graph>> sub_graphs;
 
-  /// nullptr where there is none of that name. A walk over all.
+  /// Returns the variable or operation of that name, or nullptr. Walks over all of them.
   const GraphVariable* find_variable(std::string_view name) const noexcept;
   const GraphOperation* find_operation(std::string_view name) const noexcept;
-  /// The numbers of the operations in an order in which each comes behind those that make its inputs and those that it
-  /// depends on; a loop is entered once. Errors: malformed (a variable that does not exist, or made twice; a name given
-  /// twice).
+  /// Returns the numbers of the operations in an order in which each comes after its dependencies and the operations
+  /// that make its inputs; a loop is entered once. Errors: malformed (a variable that does not exist or is made twice;
+  /// a duplicate name).
   Result<std::vector<std::size_t>> order() const;
 
-  // Declared: clang 14 asks what a pair with a Graph can do before it knows Graph.
+  // Declared because clang 14 examines a pair that contains a Graph before Graph is complete.
   Graph();
   Graph(const Graph&);
   Graph(Graph&&) noexcept;
@@ -149,8 +149,8 @@ inline bool operator==(const Graph& a, const Graph& b) {
          a.outputs == b.outputs && a.sub_graphs == b.sub_graphs;
 }
 
-/// libnd4j's hash of a custom operation's name, as files keep it (ops/declarable/impl/OpRegistrator.cpp, helpers/
-/// impl/OpTracker; docs/formats/samediff.md).
+/// Returns libnd4j's hash of a custom operation's name, as stored in files (ops/declarable/impl/OpRegistrator.cpp,
+/// helpers/impl/OpTracker; docs/formats/samediff.md).
 STELE_EXPORT std::int64_t operation_hash(std::string_view op_name) noexcept;
 
 }  // namespace v0

@@ -1,4 +1,4 @@
-// Input: what a load reads from.
+// Input: the source of a load.
 #pragma once
 
 #include <concepts>
@@ -18,7 +18,7 @@ namespace stele {
 inline namespace v0 {
 
 /// The input of a load: a path (a string, or std::filesystem::path), a Source, or bytes. Bytes that are passed as a
-/// temporary are owned by what is opened from them; other bytes are borrowed and must outlive it.
+/// temporary are owned by the objects opened from them; other bytes are borrowed and must outlive those objects.
 class STELE_EXPORT Input {
  public:
   Input(std::string_view path) noexcept;
@@ -40,20 +40,21 @@ class STELE_EXPORT Input {
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
   ~Input();
-  /// Errors: invalid_argument (an empty path, a null Source, a folder without a Bundle), as open_file().
+  /// Opens the input. Errors: invalid_argument (an empty path, a null Source, a folder without a Bundle), those of
+  /// open_file().
   Result<SourcePtr> open(std::string_view extension, const LoadOptions& options) const;
-  /// Returns true if the folder that open() returned last was replaced by a save since then, so that what was read from
-  /// it is to be read again from the new one. False for all else, and after a bounded number of attempts.
+  /// Returns true if a save has replaced the folder of the last open(), so that the caller must read it again. Returns
+  /// false for all other inputs, and after a bounded number of attempts.
   bool again() const;
-  /// What messages call it.
+  /// Returns the name for messages.
   const std::string& name() const noexcept { return source_ != nullptr ? source_->name() : path_; }
 
  private:
   std::string path_;
   bool is_path_ = false;
-  bool no_memory_ = false;  // for the path
+  bool no_memory_ = false;  // no memory for a copy of the path
   SourcePtr source_;
-  mutable SourcePtr folder_;  // where open() found one
+  mutable SourcePtr folder_;  // the folder that open() found
   mutable int attempts_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// STELE_MODULE: lists the recorded fields of a class. Attributes: what stands beside them.
+// STELE_MODULE: lists the recorded fields of a class. Attributes: declared next to the fields.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 namespace stele {
 inline namespace v0 {
 
-/// Something said about a class's fields, beside the class:
+/// An attribute of a class or of one of its fields, declared outside the class:
 ///
 ///     template <> struct stele::attributes<Linear> {
 ///       static constexpr stele::Attribute list[] = {stele::attr::rename("weight", "kernel"), stele::attr::version(2)};
@@ -48,7 +48,7 @@ namespace attr {
 constexpr Attribute rename(std::string_view field, std::string_view name) {
   return {Attribute::Kind::rename, field, name, 0};
 }
-/// Adds a name of the field in older files; it is tried when the present name is missing.
+/// Adds a name of the field in older files; it is tried if the present name is missing.
 constexpr Attribute alias(std::string_view field, std::string_view name) {
   return {Attribute::Kind::alias, field, name, 0};
 }
@@ -59,8 +59,8 @@ constexpr Attribute keep_default(std::string_view field) { return {Attribute::Ki
 /// For a field that is now a list: an older file may contain its only element in its place. For a tensor field, a
 /// number or a one-element tensor of any rank loads as a tensor with one element.
 constexpr Attribute was_one(std::string_view field) { return {Attribute::Kind::was_one, field, {}, 0}; }
-/// Maps the path `now` to its path `then` in older files, which is tried when `now` is missing. Both are paths in
-/// files, relative to this class: moved("encoder.weight", "weight").
+/// Maps the path `now` to its path `then` in older files, which is tried if `now` is missing. Both are paths in files,
+/// relative to this class: moved("encoder.weight", "weight").
 constexpr Attribute moved(std::string_view now, std::string_view then) {
   return {Attribute::Kind::moved, now, then, 0};
 }
@@ -75,13 +75,13 @@ constexpr Attribute alternative(std::uint32_t index, std::string_view name) {
 
 }  // namespace attr
 
-/// Specialize to declare T's attributes. Members: `list` (an array of Attribute), and optionally one or both of these,
+/// Specialise to declare T's attributes. Members: `list` (an array of Attribute), and optionally one or both of these,
 /// for files whose class version is older (0 if the file has none):
 ///
-/// - `static std::string_view migrate(std::uint32_t from_version, std::string_view field)`: the name that `field` has
-///   there (empty: the same);
-/// - `static Result<Snapshot> migrate(std::uint32_t from_version, const Snapshot& old)`: what the class would have
-///   written today, made of `old`, the part of the file that is this module (stele/transform.hpp). It is asked first.
+/// - `static std::string_view migrate(std::uint32_t from_version, std::string_view field)`: the name of `field` in such
+///   a file (empty: unchanged);
+/// - `static Result<Snapshot> migrate(std::uint32_t from_version, const Snapshot& old)`: this module's part as the
+///   class would write it today, made of `old`, its part of the file (stele/transform.hpp). It is called first.
 template <class T>
 struct attributes {};
 
@@ -93,7 +93,7 @@ namespace detail {
 struct access;
 template <class...>
 struct ClassList {};
-/// Boost.Describe's list of the bases B of C.
+/// Returns Boost.Describe's list of the bases B of C.
 template <class C, class... B>
 auto base_list() {
   static_assert((std::is_base_of_v<B, C> && ...),
@@ -196,8 +196,8 @@ consteval bool recordable_field();
 #define STELE_DETAIL_EACH_(...) BOOST_DESCRIBE_PP_FOR_EACH(__VA_ARGS__)
 #define STELE_DETAIL_EACH(macro, stele_type, list) STELE_DETAIL_EACH_(macro, stele_type STELE_DETAIL_UNPACK list)
 
-// Boost.Describe's lists, as its BOOST_DESCRIBE_CLASS writes them, but with rooted names (the user's namespace may have
-// a `boost` of its own) and bases that may contain commas.
+// Boost.Describe's lists, as its BOOST_DESCRIBE_CLASS writes them, but with rooted names (the user's namespace may
+// contain a `boost` of its own) and bases that may contain commas.
 #define STELE_DETAIL_DESCRIBED(stele_type, field)                             \
   , [] {                                                                      \
     struct stele_field_ {                                                     \
@@ -222,8 +222,8 @@ consteval bool recordable_field();
                 "' cannot be recorded: leave it out of the list, or give "       \
                 "its type a field list (STELE_MODULE), tensor_traits, or a cereal function with stele/cereal.hpp");
 
-// Everything of T's is reached through detail::access, so the macro may stand in a private section. The record's and
-// the check's bodies are templates over SteleSelf: nothing of them is instantiated, or costs, before it is used.
+// All members of T are reached through detail::access, so the macro may be used in a private section. The bodies of the
+// record and the check are templates over SteleSelf, so they are instantiated, and cost compile time, only on use.
 #define STELE_DETAIL_MODULE(stele_type, bases, list1, list2, list3)                                    \
   friend struct ::stele::detail::access;                                                               \
   using stele_self_ = stele_type;                                                                      \
@@ -272,10 +272,10 @@ consteval bool recordable_field();
 #define STELE_DETAIL_MODULE_(...) STELE_DETAIL_MODULE(__VA_ARGS__)
 #define STELE_DETAIL_SPLIT(...) STELE_DETAIL_CHOOSE(__VA_ARGS__)(__VA_ARGS__)
 
-/// Lists the recorded fields of class `Type`, in the order of the record. Stands inside the class, after the fields, in
-/// any section; emits no access specifier. Fields that are not listed may be of any type. Up to 156 fields.
+/// Lists the recorded fields of class `Type`, in the order of the record. Used inside the class, after the fields, in
+/// any section; emits no access specifier. Unlisted fields may have any type. Up to 156 fields.
 #define STELE_MODULE(Type, ...) STELE_DETAIL_MODULE_(Type, (), STELE_DETAIL_SPLIT(__VA_ARGS__))
 
-/// The same for a class with bases that have field lists of their own: `STELE_MODULE_DERIVED(Type, (Base1, Base2),
+/// Lists the fields of a class whose bases have field lists of their own: `STELE_MODULE_DERIVED(Type, (Base1, Base2),
 /// fields…)`. The bases' fields come first, at the level of this class.
 #define STELE_MODULE_DERIVED(Type, Bases, ...) STELE_DETAIL_MODULE_(Type, Bases, STELE_DETAIL_SPLIT(__VA_ARGS__))

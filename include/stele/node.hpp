@@ -1,4 +1,4 @@
-// Nodes of a record: what kinds there are, and how they are named. Freestanding: the heapless writer uses them.
+// Kinds and names of a record's nodes. Freestanding: the heapless writer uses them.
 #pragma once
 
 #include <cstddef>
@@ -18,15 +18,15 @@ enum class NodeKind : std::uint8_t {
   array = 4,
   tuple = 5,
   map = 6,
-  variant = 7,  // one child, named like the alternative
+  variant = 7,  // one child, with the name of the alternative
   none = 8,     // an absent optional or null pointer
-  alias = 9,    // stands for the node `index`
+  alias = 9,    // refers to node `index`
 };
 inline constexpr std::uint8_t node_kind_count = 10;
 
 inline constexpr std::uint32_t no_index = 0xffffffffU;
 
-/// A segment of a path, not escaped: a text, or the number of an element of a list, array or tuple.
+/// A segment of a path, not escaped: a string, or the number of an element of a list, array or tuple.
 struct NodeName {
   NodeName(std::string_view text) : data(text.data() ? text.data() : ""), size(text.size()) {}  // NOLINT
   NodeName(const char* text) : NodeName(std::string_view(text)) {}                              // NOLINT
@@ -38,7 +38,7 @@ struct NodeName {
   NodeName(const char* d, std::size_t n) : data(d), size(n) {}
 };
 
-/// What a Value is. The numbers stand in files.
+/// The kind of a Value. Files store these numbers.
 enum class ValueKind : std::uint8_t { null, boolean, i64, u64, f64, string, bytes, list, map };
 
 }  // namespace v0

@@ -1,4 +1,4 @@
-// OptimizerState: what an optimizer keeps for each parameter of a module.
+// OptimizerState: the arrays of an optimizer for each parameter of a module.
 #pragma once
 
 #include <string>
@@ -12,11 +12,12 @@ namespace stele {
 inline namespace v0 {
 
 /// The arrays that an optimizer keeps for each parameter, by kind: M and V of Adam, … Each kind is a Snapshot whose
-/// tensors have the paths and shapes of the parameters, so a moment that is an object of the model's own class is added
-/// and loaded as a whole. Lazy and borrowed as Snapshots are.
+/// tensors have the paths and shapes of the parameters, so a moment stored as an object of the model's own class is
+/// added and loaded whole. Lazy and borrowed, like Snapshots.
 class STELE_EXPORT OptimizerState {
  public:
-  /// `module` is borrowed; what in it is no tensor is left out. Replaces a kind of the same key. Errors: cycle.
+  /// Adds a kind, or replaces the one of that key. `module` is borrowed; its non-tensor fields are left out. Errors:
+  /// cycle.
   template <class M>
   Status set(std::string key, const M& module) {
     STELE_TRY_ASSIGN(Snapshot arrays, snapshot_of(module));
@@ -24,14 +25,15 @@ class STELE_EXPORT OptimizerState {
     return {};
   }
   template <class M>
-  Status set(std::string key, const M&& module) = delete;  // a temporary, which would be gone
+  Status set(std::string key, const M&& module) = delete;  // deleted for temporaries, which do not outlive the call
   void set_snapshot(std::string key, Snapshot arrays);
   bool empty() const noexcept { return kinds_.empty(); }
-  /// In the order in which they were set.
+  /// Returns the kinds in the order in which they were set.
   const std::vector<std::pair<std::string, Snapshot>>& kinds() const noexcept { return kinds_; }
-  /// nullptr where there is none.
+  /// Returns nullptr if there is no such kind.
   const Snapshot* find(std::string_view key) const noexcept;
-  /// Into a live module; what in it is no tensor stays. Errors: not_found (no such kind), as any load.
+  /// Loads a kind into an existing module; non-tensor fields are unchanged. Errors: not_found (no such kind), those of
+  /// any load.
   template <class M>
   Result<Report> load_into(std::string_view key, M& module, LoadOptions options = default_load_options()) const {
     return detail::guarded([&]() -> Result<Report> {

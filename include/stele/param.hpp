@@ -1,4 +1,4 @@
-// Param: a learned tensor with an identity that survives saving.
+// Param: a learned tensor with an identity that is kept in files.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 namespace stele {
 inline namespace v0 {
 
-/// Identity of a parameter: 128 bits and the form they are written in.
+/// The identity of a parameter: 128 bits and their written form.
 struct ParamId {
   enum class Form : std::uint8_t {
     u64 = 1,   // `low` only, as Burn writes it

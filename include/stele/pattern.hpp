@@ -1,4 +1,4 @@
-// Patterns for paths, as filters and load options take them.
+// Patterns for paths, used by filters and load options.
 #pragma once
 
 #include <string_view>
@@ -8,9 +8,9 @@
 namespace stele {
 inline namespace v0 {
 
-/// Whether `path` is what `pattern` means: `*` stands for any run of characters, dots too, and `?` for one; everything
-/// else for itself. `encoder.*` is all that is below encoder, `*.bias` every bias, `*` everything. Linear in the length
-/// of `path` for each star.
+/// Returns true if `path` matches `pattern`: `*` matches any characters, dots too, and `?` one character; every other
+/// character matches itself. `encoder.*` matches every path below encoder, `*.bias` every bias, `*` everything. Takes
+/// time linear in the length of `path` for each star.
 STELE_EXPORT bool matches(std::string_view pattern, std::string_view path) noexcept;
 
 }  // namespace v0

@@ -23,35 +23,35 @@ inline namespace v0 {
 
 namespace detail {
 
-// The two walks and what stands around them; compiled once, in src/.
+// The two walks and their callers; compiled once, in src/.
 enum class LoadMode : std::uint8_t { fresh, in_place };
 STELE_EXPORT Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object,
                                               std::shared_ptr<const void> keeper, bool consumable);
 STELE_EXPORT Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
                                 const LoadOptions& options, Report& report);
-/// Structure only; a null object: that of a new one.
+/// Checks the structure only; a null object means a new one.
 STELE_EXPORT Status check_object(const Snapshot& snapshot, const TypeInfo& type, const void* object,
                                  const LoadOptions& options, Report& report);
 STELE_EXPORT Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps& ops, void* object);
 STELE_EXPORT std::shared_ptr<const SnapshotData> own_tensor(std::shared_ptr<void> object, const TensorOps& ops);
 }  // namespace detail
 
-/// A leaf of a record: borrowed from a live module, owned, or lazy in a file; empty until it stands for a tensor.
+/// A leaf of a record: borrowed from an existing module, owned, or lazy in a file; empty until it has a tensor.
 class STELE_EXPORT LeafHandle {
  public:
   bool has_value() const noexcept { return data_ != nullptr; }
   explicit operator bool() const noexcept { return has_value(); }
-  // All below: only where has_value().
+  // All functions below are only valid if has_value().
   DType dtype() const noexcept { return leaf().dtype(); }
   std::span<const Extent> shape() const noexcept { return leaf().shape(); }
   std::uint64_t size() const noexcept { return leaf().size(); }
   std::uint64_t byte_size() const noexcept { return leaf().byte_size(); }
   std::optional<ParamId> id() const noexcept { return leaf().id(); }
-  /// Everything else that can be asked of it: parts, streaming, annotations.
+  /// Returns the leaf as a LeafView, for parts, streaming and annotations.
   LeafView leaf() const noexcept { return {*data_, leaf_}; }
 
  protected:
-  // Moves only, like a record: what from_record takes out of one leaf must not be missing in another.
+  // Moves only, like a record: a tensor that from_record takes out of one leaf must not be missing from another.
   LeafHandle() = default;
   LeafHandle(LeafHandle&&) noexcept = default;
   LeafHandle& operator=(LeafHandle&&) noexcept = default;
@@ -83,7 +83,7 @@ class TypedLeaf : public LeafHandle {
     leaf_ = 0;
     return *this;
   }
-  /// The tensor itself, converted to T's element type. Errors: not_found (empty), shape_mismatch, dtype_mismatch, io, …
+  /// Loads the tensor, converted to T's element type. Errors: not_found (empty), shape_mismatch, dtype_mismatch, io, …
   Result<T> load() const {
     if (!has_value()) return Error(Errc::not_found, "an empty leaf of a record has no tensor");
     return detail::guarded([&]() -> Result<T> {
@@ -106,7 +106,7 @@ namespace detail {
 
 struct NotRecorded {};
 
-/// The type that stands in a record for a field of type T.
+/// The type of a record's member for a field of type T.
 template <class T, bool Listed>
 struct record_type;
 template <class T, bool Listed>
@@ -171,7 +171,7 @@ struct record_info_of {
   using table = type_info<record_type_t<T, Listed>, true>;
 };
 
-/// The members of a record of an aggregate or a class that Describe alone knows: no names to give them, so a tuple.
+/// The members of a record of an aggregate or a class with only a Describe list: a tuple, as there are no names.
 template <class M>
 struct TupleRecord {
   template <class... F>
@@ -223,7 +223,7 @@ consteval auto record_base() {
 }  // namespace detail
 
 /// The record of module M: its parameters, under its own names (`record.weight`; for aggregates get<"weight">(record)).
-/// Leaves are lazy. Move-only, so that no tensor is shared unseen.
+/// Leaves are lazy. Move-only, so that no tensor is shared by accident.
 template <class M>
 class Record : public decltype(detail::record_base<M>())::type {
  public:
@@ -256,7 +256,7 @@ struct RecordTable<Record<M>> {
   }
 };
 
-/// A name as template argument: get<"weight">(record).
+/// A name as a template argument: get<"weight">(record).
 template <std::size_t N>
 struct FieldName {
   char text[N]{};
@@ -287,7 +287,7 @@ auto* record_field(Record<M>& record) {
   }
 }
 
-/// What stands in the way of loading an M, as compile-time errors.
+/// Reports the obstacles to loading an M as compile-time errors.
 template <class M>
 constexpr void check_writable() {
   static_assert(writable<M, true>(),
@@ -303,7 +303,7 @@ constexpr void check_makeable() {
 
 }  // namespace detail
 
-/// The record's field of that name, as the module spells it.
+/// Returns the record's field of that name, as the module spells it.
 template <detail::FieldName Name, class M>
 auto& get(Record<M>& record) {
   return *detail::record_field<Name>(record);
@@ -317,8 +317,8 @@ auto&& get(Record<M>&& record) {
   return std::move(*detail::record_field<Name>(record));
 }
 
-/// A Snapshot that borrows from `module` (a module or a Record), which must outlive it. Nothing is copied. Errors:
-/// cycle.
+/// Returns a Snapshot that borrows from `module` (a module or a Record), which must outlive it. Nothing is copied.
+/// Errors: cycle.
 template <class M>
 Result<Snapshot> snapshot_of(const M& module) {
   return detail::snapshot_object(*detail::module_info<M>(), &module, {}, false);
@@ -326,7 +326,7 @@ Result<Snapshot> snapshot_of(const M& module) {
 template <class M>
 Result<Snapshot> snapshot_of(const M&&) = delete;
 
-/// The record of a Snapshot: structure is checked, leaves stay lazy. `report` may be null.
+/// Makes the record of a Snapshot: structure is checked, leaves stay lazy. `report` may be null.
 template <class M>
 Result<Record<M>> to_record(const Snapshot& snapshot, const LoadOptions& options = default_load_options(),
                             Report* report = nullptr) {
@@ -339,7 +339,7 @@ Result<Record<M>> to_record(const Snapshot& snapshot, const LoadOptions& options
   });
 }
 
-/// The record of a live module, which must outlive it; borrows, copies no tensor.
+/// Makes the record of an existing module, which must outlive it. Borrows the tensors, copies none.
 template <class M>
 Result<Record<M>> record_of(const M& module) {
   STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(module));
@@ -348,7 +348,7 @@ Result<Record<M>> record_of(const M& module) {
 template <class M>
 Result<Record<M>> record_of(const M&&) = delete;
 
-/// The record of a module that ends here; owns its tensors, copies none.
+/// Makes the record of a module that ends here. Owns its tensors, copies none.
 template <class M>
 requires(!std::is_lvalue_reference_v<M>) Result<Record<M>> into_record(M&& module) {
   return detail::guarded([&]() -> Result<Record<M>> {
@@ -359,7 +359,8 @@ requires(!std::is_lvalue_reference_v<M>) Result<Record<M>> into_record(M&& modul
   });
 }
 
-/// Writes a Snapshot into a module that lives already: structure is checked first, nothing changes on error.
+/// Writes a Snapshot into an existing module. Structure is checked first. On error, the module is unchanged unless
+/// Error::partially_applied().
 template <class M>
 Status load_snapshot(M& module, const Snapshot& snapshot, const LoadOptions& options = default_load_options(),
                      Report* report = nullptr) {
@@ -371,7 +372,7 @@ Status load_snapshot(M& module, const Snapshot& snapshot, const LoadOptions& opt
   });
 }
 
-/// The same from a record. An error leaves the module unchanged, except as Error::partially_applied says.
+/// Writes a record into an existing module. On error, the module is unchanged unless Error::partially_applied().
 template <class M>
 Status load_record(M& module, const Record<M>& record, const LoadOptions& options = default_load_options(),
                    Report* report = nullptr) {
@@ -379,8 +380,8 @@ Status load_record(M& module, const Record<M>& record, const LoadOptions& option
   return load_snapshot(module, snapshot, options, report);
 }
 
-/// A new module from a record: by `M::from_record(Record<M>&&, args…)` where that exists, else default-constructed and
-/// filled. The record's own tensors move where types allow. An immovable M can only be filled by load_record.
+/// Makes a new module from a record: by `M::from_record(Record<M>&&, args…)` if that exists, else default-constructed
+/// and filled. The record's own tensors are moved if the types allow. An immovable M can only be filled by load_record.
 template <class M, class... Args>
 Result<M> from_record(Record<M>&& record, Args&&... args) {
   return detail::guarded([&]() -> Result<M> {
@@ -400,7 +401,7 @@ Result<M> from_record(Record<M>&& record, Args&&... args) {
   });
 }
 
-/// A new module straight from a Snapshot; the typed record is only made where a hook wants it.
+/// Makes a new module directly from a Snapshot; the typed record is made only if a hook needs it.
 template <class M>
 Result<M> from_snapshot(const Snapshot& snapshot, const LoadOptions& options = default_load_options(),
                         Report* report = nullptr) {
@@ -419,8 +420,8 @@ Result<M> from_snapshot(const Snapshot& snapshot, const LoadOptions& options = d
   });
 }
 
-/// What a load into a new M would do, without reading a tensor or making an M: the Report of its names, kinds, dtypes
-/// and shapes, or the error that a load would give.
+/// Checks a load into a new M, without reading a tensor or making an M. Returns the Report of its names, kinds, dtypes
+/// and shapes, or the error of that load.
 template <class M>
 Result<Report> dry_run(const Snapshot& snapshot, const LoadOptions& options = default_load_options()) {
   return detail::guarded([&]() -> Result<Report> {
@@ -429,7 +430,7 @@ Result<Report> dry_run(const Snapshot& snapshot, const LoadOptions& options = de
     return report;
   });
 }
-/// The same of a load into a module that lives, which is not changed.
+/// Checks a load into an existing module, which is not changed.
 template <class M>
 Result<Report> dry_run(const M& module, const Snapshot& snapshot, const LoadOptions& options = default_load_options()) {
   return detail::guarded([&]() -> Result<Report> {
@@ -458,7 +459,7 @@ std::uint64_t num_params(const M& module) {
   return n;
 }
 
-/// A table of the parameters; see summary(Snapshot).
+/// Returns a table of the parameters; see summary(Snapshot).
 template <class M>
 std::string summary(const M& module) {
   auto snapshot = snapshot_of(module);

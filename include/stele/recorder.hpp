@@ -1,4 +1,4 @@
-// Recorder: a format with a precision and options; what the user names and swaps.
+// Recorder: a format with a precision and options, as one class in user code.
 #pragma once
 
 #include <cstddef>
@@ -33,7 +33,7 @@ Result<M> load_once(Reader reader, const Input& from, const LoadOptions& options
   }
 }
 
-/// A new module from a file: by its hook where it has one, else default-constructed and filled.
+/// Returns a new module from a file: made by its hook if it has one, else default-constructed and filled.
 template <class M>
 Result<M> load_new(Reader reader, const Input& from, const LoadOptions& options, Report* report) {
   return guarded([&]() -> Result<M> {
@@ -46,8 +46,8 @@ Result<M> load_new(Reader reader, const Input& from, const LoadOptions& options,
 }
 }  // namespace detail
 
-/// Saves and loads modules in one format, at one precision. A module is whatever snapshot_of takes, or a Record of one,
-/// or a Snapshot. Recorders are values; their members are const and safe from several threads.
+/// Saves and loads modules in one format, at one precision. `module` is a module that snapshot_of accepts, a Record of
+/// one, or a Snapshot. Recorders are values; their members are const and safe to call from several threads.
 template <class FormatType, PrecisionSettings Settings = NativePrecision>
 class Recorder {
  public:
@@ -57,24 +57,24 @@ class Recorder {
   explicit Recorder(FormatType format) : format_(std::move(format)) {}
   const FormatType& format() const noexcept { return format_; }
 
-  /// Writes the module's parameters into a file, lazily and in one step (SaveOptions::file says how lasting).
-  /// Errors: not_representable, out_of_range, cycle, io, …; the file is then as it was.
+  /// Streams the module's parameters to a file and replaces it in one step; SaveOptions::file sets the durability. On
+  /// error, the old file is unchanged. Errors: not_representable, out_of_range, cycle, io, …
   template <class M>
   Result<Report> record(const M& module, const std::string& path,
                         const SaveOptions& options = default_save_options()) const {
     return detail::record_file(format_, precision_spec<Settings>(), detail::object_of(module), path, options);
   }
-  /// The same into any sink, which is committed at the end.
+  /// Writes the module's parameters to `sink` and commits it.
   template <class M>
   Result<Report> record(const M& module, Sink& sink, const SaveOptions& options = default_save_options()) const {
     return detail::record(format_, precision_spec<Settings>(), detail::object_of(module), sink, options);
   }
 
-  /// Returns the file's content; its leaves are lazy.
+  /// Opens a file as an untyped Snapshot with lazy leaves.
   Result<Snapshot> open(const Input& from, const LoadOptions& options = default_load_options()) const {
     return detail::open({&format_}, from, options);
   }
-  /// Returns the typed record of M, lazy. `report` may be null.
+  /// Opens a file as a lazy, typed record of M. `report` may be null.
   template <class M>
   Result<Record<M>> load_record(const Input& from, const LoadOptions& options = default_load_options(),
                                 Report* report = nullptr) const {
@@ -82,19 +82,19 @@ class Recorder {
     STELE_TRY_ASSIGN(const Snapshot snapshot, detail::open({&format_}, from, options, target));
     return to_record<M>(snapshot, options, report);
   }
-  /// Returns a new module, which is not initialised first. `report` may be null.
+  /// Loads a new module; no initialised M is needed. `report` may be null.
   template <class M>
   Result<M> load(const Input& from, const LoadOptions& options = default_load_options(),
                  Report* report = nullptr) const {
     return detail::load_new<M>({&format_}, from, options, report);
   }
-  /// Loads into an existing module; nothing changes on error.
+  /// Loads into an existing module. On error, the module is unchanged unless Error::partially_applied().
   template <class M>
   Result<Report> load_into(M& module, const Input& from, const LoadOptions& options = default_load_options()) const {
     detail::check_writable<M>();
     return detail::load_in_place({&format_}, from, *detail::module_info<M>(), &module, options);
   }
-  /// Reads and checks every byte; the report names what no checksum covers (Report::What::unchecked).
+  /// Reads and checks every byte; the report names the parts that no checksum covers (Report::What::unchecked).
   Result<Report> verify(const Input& from, const LoadOptions& options = default_load_options()) const {
     return v0::verify(format_, from, options);
   }
@@ -103,7 +103,8 @@ class Recorder {
   FormatType format_;
 };
 
-/// A recorder whose files are bytes in memory, 64-byte aligned. Loads take bytes that outlive what is opened from them.
+/// A recorder whose files are 64-byte aligned bytes in memory. On load, the bytes must outlive the objects opened from
+/// them.
 template <class FormatType, PrecisionSettings Settings = NativePrecision>
 class MemoryRecorder : public Recorder<FormatType, Settings> {
   using Base = Recorder<FormatType, Settings>;
@@ -117,7 +118,8 @@ class MemoryRecorder : public Recorder<FormatType, Settings> {
     STELE_TRY(Base::record(module, sink, options));
     return sink.take();
   }
-  /// Into the caller's memory; the number of bytes used. Errors: no_space (found() says how many are needed), …
+  /// Writes to the caller's memory; returns the number of bytes used. Errors: no_space (found() contains the number
+  /// needed), …
   template <class M>
   Result<std::size_t> record(const M& module, std::span<std::byte> memory,
                              const SaveOptions& options = default_save_options()) const {

@@ -1,4 +1,4 @@
-// Result and Error: every fallible call says what went wrong, where, what was expected and what was found.
+// Result and Error: a fallible call returns the kind of failure, its place, the expected and the found.
 #pragma once
 
 #include <cstdint>
@@ -18,14 +18,14 @@ inline namespace v0 {
 
 class Report;
 
-/// The code's name, as in the enumeration.
+/// Returns the code's name, as in the enumeration.
 STELE_EXPORT std::string_view name(Errc code) noexcept;
 
 template <class T>
 class Result;
 
-/// What went wrong. One pointer wide; the setters chain. Absent parts are empty. No operation throws: an Error for
-/// which there is no memory is `out_of_memory`, without further parts.
+/// A failure. One pointer wide; the setters chain. Absent parts are empty. No operation throws: if there is no memory
+/// for an Error, it becomes `out_of_memory`, without further parts.
 class STELE_EXPORT Error {
  public:
   explicit Error(Errc code, std::string message = {}) noexcept;
@@ -55,17 +55,18 @@ class STELE_EXPORT Error {
   const std::string& expected() const noexcept;
   const std::string& found() const noexcept;
   std::optional<std::uint64_t> offset() const noexcept;
-  /// What the load had done and found when it stopped; null where no load was under way.
+  /// Returns the report of the load up to its failure; null if no load was running.
   const std::shared_ptr<const Report>& report() const noexcept;
-  /// True when a load in place had already written part of the module (only after an I/O error in the last pass).
+  /// Returns true if a load in place had already written part of the module (only after an I/O error in the last pass).
   bool partially_applied() const noexcept;
 
-  /// One line with everything: "shape_mismatch: layers.0.weight: expected [10, 4], found [10, 5] (model.stele)".
+  /// Returns one line with every part: "shape_mismatch: layers.0.weight: expected [10, 4], found [10, 5]
+  /// (model.stele)".
   std::string to_string() const;
 
  private:
   template <class T>
-  friend class Result;  // Result<void> has none where all went well
+  friend class Result;  // a successful Result<void> has no data
   struct Data;
   Error() noexcept = default;
   void destroy() noexcept;
@@ -73,7 +74,7 @@ class STELE_EXPORT Error {
 };
 
 #if STELE_EXCEPTIONS
-/// Thrown by Result::value() when there is none.
+/// Thrown by Result::value() if there is no value.
 class STELE_EXPORT Exception : public std::exception {
  public:
   explicit Exception(Error error) : error_(std::move(error)), text_(error_.to_string()) {}
@@ -103,7 +104,7 @@ class [[nodiscard]] Result {
 
   bool has_value() const noexcept { return value_.has_value(); }
   explicit operator bool() const noexcept { return value_.has_value(); }
-  /// The value; throws Exception (aborts where exceptions are off) when there is none.
+  /// Returns the value. Without one, throws Exception (aborts if exceptions are off).
   T& value() & { return check(), *value_; }
   const T& value() const& { return check(), *value_; }
   T&& value() && { return check(), std::move(*value_); }
@@ -112,7 +113,7 @@ class [[nodiscard]] Result {
   T&& operator*() && noexcept { return std::move(*value_); }
   T* operator->() noexcept { return &*value_; }
   const T* operator->() const noexcept { return &*value_; }
-  /// The error; only where has_value() is false.
+  /// Returns the error; only valid if has_value() is false.
   const Error& error() const& noexcept { return *error_; }
   Error& error() & noexcept { return *error_; }
   Error&& error() && noexcept { return std::move(*error_); }
@@ -198,10 +199,10 @@ using Status = Result<void>;
 
 namespace detail {
 
-/// The error that stands for the exception being handled.
+/// Converts the exception being handled to an error.
 STELE_EXPORT Error error_of_exception() noexcept;
 
-/// Runs `f`, which returns a Result; an exception becomes its error (user code may throw anywhere).
+/// Runs `f`, which returns a Result; an exception becomes its error, because user code may throw anywhere.
 template <class F>
 auto guarded(F f) -> decltype(f()) {
 #if STELE_EXCEPTIONS

@@ -1,4 +1,4 @@
-// Shape: the extents of a tensor, outermost first. Any rank; up to 8 dimensions lie inline.
+// Shape: the extents of a tensor, outermost first. Any rank; up to 8 extents are stored inline.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +17,11 @@
 namespace stele {
 inline namespace v0 {
 
-/// One extent of a tensor, in elements.
+/// The extent of a tensor along one axis, in elements.
 using Extent = std::uint64_t;
 
-/// Number of elements of a tensor with these extents (1 for rank 0); nullopt where it cannot be counted: when the
-/// product of the extents that are not 0 does not fit 64 bits.
+/// Returns the number of elements of a tensor with these extents (1 for rank 0); nullopt if the product of the nonzero
+/// extents does not fit 64 bits.
 constexpr std::optional<std::uint64_t> element_count(std::span<const Extent> extents) noexcept {
   ElementCounter counter;
   for (const Extent e : extents) counter.add(e);
@@ -58,7 +58,7 @@ class Shape {
       heap_.reset();
     }
 #else
-    if (extents.size() > inline_rank) __builtin_trap();  // more extents than there is room for
+    if (extents.size() > inline_rank) __builtin_trap();  // more extents than fit inline
     std::copy(extents.begin(), extents.end(), inline_.begin());
 #endif
     rank_ = extents.size();
@@ -76,7 +76,7 @@ class Shape {
   const Extent* end() const noexcept { return data() + rank_; }
   Extent operator[](std::size_t i) const noexcept { return data()[i]; }
   std::span<const Extent> span() const noexcept { return {data(), rank_}; }
-  /// Number of elements; nullopt where they cannot be counted.
+  /// Returns the number of elements; nullopt if the product of the nonzero extents does not fit 64 bits.
   std::optional<std::uint64_t> element_count() const noexcept { return v0::element_count(span()); }
 
   friend bool operator==(const Shape& a, const Shape& b) noexcept {
@@ -91,7 +91,7 @@ class Shape {
   std::size_t rank_ = 0;
 };
 
-/// "[10, 4]", "[]".
+/// Formats the extents as "[10, 4]"; "[]" for rank 0.
 STELE_EXPORT std::string to_string(std::span<const Extent> extents);
 
 }  // namespace v0

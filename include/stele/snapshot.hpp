@@ -1,6 +1,6 @@
-// Snapshot: a record with its types erased: flat arrays of nodes in declaration order. A leaf knows its dtype, shape,
-// length and how to get its bytes; nothing is read before it is asked for. Formats, transforms and the two walks meet
-// here.
+// Snapshot: a record with its types erased: flat arrays of nodes in declaration order. A leaf has a dtype, a shape, a
+// length and the functions that read its bytes; data is read on first use. Formats, transforms and the two walks
+// exchange Snapshots.
 #pragma once
 
 #include <array>
@@ -30,27 +30,28 @@ inline namespace v0 {
 class Source;
 class Value;  // stele/value.hpp
 
-/// "tensor", "list", …
+/// Returns "tensor", "list", …
 STELE_EXPORT std::string_view name(NodeKind kind) noexcept;
 
-/// One node; its subtree is the range from its own number up to `end`.
+/// A node; its subtree is the range from its own number up to `end`.
 struct Node {
   const char* name = nullptr;   // segment of the path, not escaped; null for elements of lists, arrays and tuples
-  std::uint32_t name_size = 0;  // or the element's number where `name` is null
+  std::uint32_t name_size = 0;  // or the element's number if `name` is null
   NodeKind kind = NodeKind::none;
-  bool conditional = false;  // stands in an optional, pointer, variant, list or map: its being there says something
+  bool conditional = false;  // inside an optional, pointer, variant, list or map, so its presence is information
   std::uint32_t parent = no_index;
   std::uint32_t end = 0;
   std::uint32_t index = no_index;  // tensor: leaf; value: value; alias: target node; container: type, or no_index
 };
 static_assert(sizeof(void*) != 8 || sizeof(Node) == 32);
 
-/// Consumes the bytes of a leaf, in order, piece by piece. Every piece but the last is a multiple of 64 bytes.
+/// Consumes the bytes of a leaf, in order, piece by piece. The size of every piece but the last is a multiple of 64
+/// bytes.
 class STELE_EXPORT PieceSink {
  public:
   virtual ~PieceSink() = default;
-  /// Memory of `size` bytes where the next piece may be put straight away (then it is passed to piece() from there), or
-  /// nullptr: saves a copy.
+  /// Returns memory of `size` bytes into which the next piece can be read directly (it is then passed to piece() from
+  /// there), or nullptr. Saves a copy.
   virtual std::byte* place(std::uint64_t offset, std::size_t size) {
     static_cast<void>(offset), static_cast<void>(size);
     return nullptr;
@@ -58,17 +59,17 @@ class STELE_EXPORT PieceSink {
   virtual Status piece(std::span<const std::byte> bytes) = 0;
 };
 
-/// Working memory of one save or load: a staging piece for each step of a chain, and a window over the source so that
+/// Working memory of one save or load: a staging piece for each step of a chain, and a window over the source, so that
 /// many small leaves need few system calls. Not shared between threads.
 class STELE_EXPORT ReadContext {
  public:
-  /// Bytes that are read, converted or hashed at a time: fits the second-level cache (performance.md).
+  /// Number of bytes that are read, converted or hashed at a time: fits the second-level cache (performance.md).
   static constexpr std::size_t piece_size = std::size_t{256} << 10;
   ReadContext() noexcept = default;
   /// For a load that may use several threads.
   explicit ReadContext(const detail::Workers& workers) noexcept : workers_(workers) {}
   const detail::Workers& workers() const noexcept { return workers_; }
-  /// A staging piece of piece_size bytes, for the lifetime of the returned object.
+  /// A staging piece of piece_size bytes, valid as long as the returned object exists.
   class Piece {
    public:
     explicit Piece(ReadContext& context) : context_(context), bytes_(context.acquire()) {}
@@ -81,10 +82,10 @@ class STELE_EXPORT ReadContext {
     ReadContext& context_;
     Bytes bytes_;
   };
-  /// `size` bytes of `source` from `offset` on, read ahead where leaves lie close together. Valid until the next call.
-  /// Errors: invalid_argument (more than piece_size), truncated, io.
+  /// Returns `size` bytes of `source` that start at `offset`, and reads ahead if leaves are close together. Valid until
+  /// the next call. Errors: invalid_argument (more than piece_size), truncated, io.
   Result<std::span<const std::byte>> window(const Source& source, std::uint64_t offset, std::size_t size);
-  /// At least `size` bytes that are there for the next leaf too: one of two blocks, 0 or 1 (any other throws
+  /// Returns at least `size` bytes that stay allocated for later leaves: one of two blocks, 0 or 1 (any other throws
   /// std::out_of_range).
   std::byte* memory(std::size_t block, std::size_t size);
 
@@ -101,31 +102,32 @@ class STELE_EXPORT ReadContext {
 
 namespace detail {}  // namespace detail
 
-/// Where a leaf lies as it is in a Source: its elements row-major and little-endian.
+/// The place of a leaf that is stored in a Source as elements in row-major, little-endian order.
 struct SourceRange {
   const Source* source = nullptr;
   std::uint64_t offset = 0;
-  std::uint64_t zeros = 0;  // bytes that follow it and must be zero; fewer than 64 KiB
-  std::uint64_t hash = 0;   // of its bytes, where `hashed`: XXH3-64, or what `crc` gives
+  std::uint64_t zeros = 0;  // padding bytes after it that must be zero; fewer than 64 KiB
+  std::uint64_t hash = 0;   // of its bytes, if `hashed`: XXH3-64, or the result of `crc`
   bool hashed = false;
   detail::Crc32 crc = nullptr;
 };
 
-/// How to get a leaf's bytes: one static table per kind of leaf, and two words that say which (`at`, `number`). A leaf
-/// that lies in a Source needs `locate` alone; one that is computed needs `read`.
+/// Functions that read a leaf's bytes: one static table per kind of leaf, with two words that identify the leaf (`at`,
+/// `number`). A leaf stored in a Source needs `locate` only; a computed leaf needs `read`.
 struct LeafOps {
-  /// The whole leaf where it lies contiguous in memory, else nullptr.
+  /// Returns the whole leaf if it is contiguous in memory, else nullptr.
   const std::byte* (*view)(const void* at, std::uint64_t number) = nullptr;
-  /// Fills `out` with the bytes from `offset` on (the caller has checked the range; both are multiples of the element).
+  /// Fills `out` with the bytes that start at `offset` (the caller has checked the range; both are multiples of the
+  /// element).
   Status (*read)(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
                  ReadContext& context) = nullptr;
-  /// Passes the whole leaf (`size` bytes) to `sink`, and checks what can be checked of it (checksum, padding). Absent:
-  /// view(), or read() by pieces.
+  /// Passes the whole leaf (`size` bytes) to `sink`, and checks it as far as possible (checksum, padding). If absent,
+  /// view() or read() by pieces is used.
   Status (*stream)(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink,
                    ReadContext& context) = nullptr;
-  /// Instead of the three above.
+  /// Replaces the three functions above.
   SourceRange (*locate)(const void* at, std::uint64_t number) = nullptr;
-  bool in_module = false;  // `at` is a live tensor, `number` its detail::TensorOps
+  bool in_module = false;  // `at` is an existing tensor, `number` its detail::TensorOps
 };
 
 struct Provider {
@@ -150,23 +152,23 @@ class STELE_EXPORT LeafView {
   DType dtype() const noexcept;
   std::span<const Extent> shape() const noexcept;
   std::uint64_t byte_size() const noexcept;
-  /// Number of elements.
+  /// Returns the number of elements.
   std::uint64_t size() const noexcept;
   std::optional<ParamId> id() const noexcept;
-  /// Format-specific facts (scale, scheme, …), or nullptr.
+  /// Returns format-specific annotations (scale, scheme, …), or nullptr.
   const Annotations* annotations() const noexcept;
-  /// Path text.
+  /// Returns the path as text.
   std::string path() const;
-  /// The number of its node.
+  /// Returns the number of its node.
   std::uint32_t node() const noexcept;
-  /// The bytes where they lie in memory, else an empty span; host byte order, row-major.
+  /// Returns the bytes if they are in memory, else an empty span; host byte order, row-major.
   std::span<const std::byte> view() const noexcept;
-  /// Reads part of the leaf: bytes from `offset` on. Not checked against a checksum (that covers the whole leaf only).
+  /// Reads bytes of the leaf from `offset` on. Not checked against a checksum, which covers the whole leaf only.
   /// Errors: truncated (outside the leaf), invalid_argument (`offset` or the size of `out` is not a multiple of the
   /// element size), io, out_of_range (a converted leaf).
   Status read(std::uint64_t offset, std::span<std::byte> out) const;
   Status read(std::uint64_t offset, std::span<std::byte> out, ReadContext& context) const;
-  /// Passes all bytes to `sink`, checked. Errors: io, checksum, out_of_range, what `sink` returns.
+  /// Passes all bytes to `sink`, checked. Errors: io, checksum, out_of_range, those of `sink`.
   Status stream(PieceSink& sink, ReadContext& context) const;
   const Provider& provider() const noexcept;
 
@@ -184,31 +186,32 @@ class STELE_EXPORT Snapshot {
 
   std::span<const Node> nodes() const noexcept;
   std::size_t leaf_count() const noexcept;
-  /// `i` is less than leaf_count(); not checked, as with operator[]. at() checks.
+  /// Returns leaf `i`, which is less than leaf_count(); not checked, as with operator[]. at() checks.
   LeafView leaf(std::size_t i) const noexcept { return {*data_, static_cast<std::uint32_t>(i)}; }
-  /// The leaf of that number, counted in the file's order. Errors: not_found.
+  /// Returns leaf `i`, counted in the file's order. Errors: not_found.
   Result<LeafView> at(std::size_t i) const;
-  /// The leaf with this path, aliases followed; nullopt when there is none. A walk: along the path where names are
-  /// nested, over all names of a flat file.
+  /// Returns the leaf with this path, following aliases; nullopt if there is none. Walks along the path if names are
+  /// nested, and over all names of a flat file.
   std::optional<LeafView> find(std::string_view path) const;
-  /// Path text of a node: segments joined by '.', escaped (design: paths). Empty for a number that no node has.
+  /// Returns the path of a node as text: segments joined by '.', escaped (design: paths). Empty for a number that no
+  /// node has.
   std::string path(std::uint32_t node) const;
-  /// The value of one of nodes(); null for a node of another kind.
+  /// Returns the value of one of nodes(); null for a node of another kind.
   const Value& value(const Node& node) const noexcept;
   std::string_view type_name(const Node& node) const noexcept;
   std::uint32_t version(const Node& node) const noexcept;
   const std::map<std::string, std::string>& metadata() const noexcept;
-  /// True when the names are whole paths, as flat files have them.
+  /// Returns true if the names are whole paths, as in flat files.
   bool flat() const noexcept;
   const std::shared_ptr<const detail::SnapshotData>& data() const noexcept { return data_; }
-  /// Total bytes of all leaves.
+  /// Returns the total number of bytes of all leaves.
   std::uint64_t byte_size() const noexcept;
 
  private:
   std::shared_ptr<const detail::SnapshotData> data_;
 };
 
-/// Escapes one segment of a path: `\` and `.` become `\\` and `\.`, an empty segment `\e`.
+/// Appends a segment to a path, escaped: `\` and `.` become `\\` and `\.`, an empty segment `\e`.
 STELE_EXPORT void append_segment(std::string& path, std::string_view segment);
 
 /// Builds a Snapshot node by node, in declaration order. Formats use it when they open a file.
@@ -219,27 +222,27 @@ class STELE_EXPORT SnapshotBuilder {
   SnapshotBuilder(SnapshotBuilder&&) noexcept;
   SnapshotBuilder& operator=(SnapshotBuilder&&) noexcept;
 
-  /// Reserves, so that nothing grows while building.
+  /// Reserves memory, so that no array grows while building.
   void reserve(std::size_t nodes, std::size_t leaves, std::size_t extents);
-  /// The names given from now on are whole paths; there are no containers but empty ones.
+  /// Declares that all following names are whole paths; the only containers are empty ones.
   void set_flat();
-  /// A copy of `name` that lives as long as the Snapshot.
+  /// Returns a copy of `name` that lasts as long as the Snapshot.
   std::string_view intern(std::string_view name);
-  /// Something that must live as long as the Snapshot: a source, memory that names point into.
+  /// Keeps an object alive as long as the Snapshot: a source, memory that names point into.
   void keep(std::shared_ptr<const void> thing);
 
   using Name = NodeName;
-  // `name` must outlive the Snapshot: static text, intern()ed, or inside something kept. Each gives the node's number.
+  // `name` must outlive the Snapshot: a literal, intern()ed, or inside a kept object. Each returns the node's number.
   std::uint32_t begin(NodeKind kind, Name name, bool conditional = false, std::string_view type = {},
                       std::uint32_t version = 0);
-  /// Ends the container that was begun last; does nothing where all have ended.
+  /// Ends the innermost open container; does nothing if none is open.
   void end();
   std::uint32_t tensor(Name name, DType dtype, std::span<const Extent> shape, std::uint64_t bytes, Provider provider,
                        bool conditional = false);
   std::uint32_t value(Name name, Value value, bool conditional = false);
   std::uint32_t none(Name name, bool conditional = false);
   std::uint32_t alias(Name name, std::uint32_t target, bool conditional = false);
-  /// Sets the id, or adds an annotation, of the tensor added last; does nothing where there is none.
+  /// Sets the id of the last tensor, or adds an annotation to it; does nothing if there is none.
   void set_id(const ParamId& id);
   void annotate(std::string key, Value value);
   void set_metadata(std::map<std::string, std::string> metadata);
@@ -247,23 +250,23 @@ class STELE_EXPORT SnapshotBuilder {
   Snapshot finish();
 
   detail::SnapshotData& data() noexcept { return *data_; }
-  /// The container that nodes are added to now.
+  /// Returns the container to which nodes are now added.
   std::uint32_t parent() const noexcept { return open_; }
 
  private:
   Node& push(NodeKind kind, Name name, bool conditional, std::uint32_t index);
   std::unique_ptr<detail::SnapshotData> data_;
   std::uint32_t open_ = no_index;
-  std::uint32_t last_type_ = no_index;  // index of the type given last
+  std::uint32_t last_type_ = no_index;  // index of the last type
 };
 
-/// Stores the tensors at another precision: a Snapshot whose leaves convert piece by piece as they are read.
+/// Stores the tensors at another precision: returns a Snapshot whose leaves convert piece by piece as they are read.
 STELE_EXPORT Snapshot with_precision(const Snapshot& snapshot, PrecisionSpec precision, ConvertRules rules = {});
 
-/// The same Snapshot with this metadata (replacing equal keys).
+/// Returns the Snapshot with this metadata added (replacing equal keys).
 STELE_EXPORT Snapshot with_metadata(const Snapshot& snapshot, const std::map<std::string, std::string>& metadata);
 
-/// A table of a Snapshot's parameters: path, dtype, shape, elements; and totals.
+/// Returns a table of a Snapshot's parameters: path, dtype, shape, elements; and totals.
 STELE_EXPORT std::string summary(const Snapshot& snapshot);
 
 }  // namespace v0

@@ -1,4 +1,4 @@
-// What a first user needs: modules, records, tensors, precision, the recorders and the front door.
+// The headers that a first program needs: modules, records, tensors, precisions, recorders and load().
 #pragma once
 
 #include "stele/module.hpp"

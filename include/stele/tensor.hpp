@@ -1,4 +1,4 @@
-// Tensor, TensorView and tensor_traits: the tensors that a module may hold, and how to plug in your own.
+// Tensor, TensorView and tensor_traits: the tensors of modules, and support for the user's own tensor classes.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 namespace stele {
 inline namespace v0 {
 
-/// The rank of a tensor type whose rank is known at run time only.
+/// The rank of a tensor type whose rank is known only at run time.
 inline constexpr int dynamic_rank = -1;
 
 namespace detail {
@@ -39,7 +39,7 @@ constexpr std::span<const Extent> as_span(const Extents& extents) noexcept {
   return {extents.data(), extents.size()};
 }
 
-/// Position in row-major order of the element at `index`.
+/// Returns the row-major position of the element at `index`.
 template <class Extents, class... Index>
 constexpr std::size_t row_major(const Extents& extents, Index... index) noexcept {
   const std::array<std::size_t, sizeof...(Index)> at{static_cast<std::size_t>(index)...};
@@ -52,7 +52,8 @@ constexpr std::size_t row_major(const Extents& extents, Index... index) noexcept
   return position;
 }
 
-/// Number of elements, for memory that exists or is about to: throws std::bad_alloc where it cannot be addressed.
+/// Returns the number of elements of memory that exists or is about to be allocated. Throws std::bad_alloc if that
+/// memory cannot be addressed.
 template <class Extents>
 std::size_t addressable_count(const Extents& extents, std::size_t element) {
   const auto count = element_count(as_span(extents));
@@ -61,8 +62,8 @@ std::size_t addressable_count(const Extents& extents, std::size_t element) {
 }
 }  // namespace detail
 
-/// A tensor in somebody else's memory: pointer and extents, row-major. Loading writes to it, but cannot change its
-/// shape.
+/// A row-major tensor in memory that it does not own: a pointer and extents. Loading writes to it, but cannot change
+/// its shape.
 template <class T, int Rank = dynamic_rank>
 class TensorView {
  public:
@@ -87,10 +88,10 @@ class TensorView {
   Extents shape_{};
 };
 
-/// A dense row-major tensor. Owns 64-byte aligned memory, uninitialised when made from a shape alone (advised for huge
-/// pages when large), or views memory that a keeper holds (a mapped file, after a load with storage::view). The tensors
-/// of a loaded model share blocks of memory, each freed with the last of its tensors. Copying makes an owned copy. A
-/// default-constructed tensor is *unset*: it takes whatever shape is loaded.
+/// A dense row-major tensor. Owns 64-byte aligned memory, or views memory that a keeper holds (a mapped file, after a
+/// load with storage::view). The memory is uninitialised if the tensor is made from a shape alone, and advised for huge
+/// pages if it is large. The tensors of a loaded model share blocks of memory; each block is freed with the last of its
+/// tensors. Copying makes an owned copy. A default-constructed tensor is *unset*: it takes any shape on load.
 template <class T, int Rank = dynamic_rank>
 class Tensor {
  public:
@@ -105,7 +106,7 @@ class Tensor {
     data_ = static_cast<value_type*>(detail::allocate(size_ * sizeof(T)));
     memory_ = Memory::own;
   }
-  /// Copies `values`. Throws std::invalid_argument where there are not as many as the shape has elements, and
+  /// Copies `values`. Throws std::invalid_argument if their number is not that of the shape's elements, and
   /// std::bad_alloc.
   Tensor(Extents shape, std::span<const value_type> values) : Tensor(std::move(shape)) {
     if (values.size() != size_) throw std::invalid_argument("stele: a Tensor's values do not fit its shape");
@@ -113,7 +114,7 @@ class Tensor {
   }
   Tensor(Extents shape, std::initializer_list<value_type> values)
       : Tensor(std::move(shape), std::span<const value_type>(values.begin(), values.size())) {}
-  /// A view: `data` stays valid as long as `keeper` lives.
+  /// Views `data`, which stays valid as long as `keeper` exists.
   Tensor(T* data, Extents shape, std::shared_ptr<const void> keeper)
       : size_(detail::addressable_count(shape, sizeof(T))),
         shape_(std::move(shape)),
@@ -121,7 +122,7 @@ class Tensor {
         memory_(Memory::viewed) {
     data_ = const_cast<value_type*>(data);
   }
-  /// Owns a part of a block that `block` keeps alive; nobody else has this part.
+  /// Owns a part of a block that `block` keeps alive. No other tensor uses this part.
   static Tensor part_of(std::shared_ptr<void> block, T* data, Extents shape) {
     Tensor t(data, std::move(shape), std::move(block));
     t.memory_ = Memory::part;
@@ -168,7 +169,7 @@ class Tensor {
   T* end() noexcept { return data_ + size_; }
   const T* begin() const noexcept { return data_; }
   const T* end() const noexcept { return data_ + size_; }
-  // The operators check an index as the standard's do: with assert() alone.
+  // The operators check an index with assert() only, as those of the standard library do.
   T& operator[](std::size_t i) noexcept { return data_[i]; }
   const T& operator[](std::size_t i) const noexcept { return data_[i]; }
   template <class... Index>
@@ -181,9 +182,9 @@ class Tensor {
   }
   TensorView<T, Rank> view() noexcept { return {data_, shape_}; }
   TensorView<const T, Rank> view() const noexcept { return {data_, shape_}; }
-  /// False for a default-constructed tensor.
+  /// Returns false for a default-constructed tensor.
   bool is_set() const noexcept { return memory_ != Memory::unset; }
-  /// True when the elements lie in memory of a keeper (a mapped file) rather than in the tensor's own.
+  /// Returns true if the elements are stored in memory of a keeper (a mapped file), not in the tensor's own.
   bool is_view() const noexcept { return memory_ == Memory::viewed; }
 
  private:
@@ -194,14 +195,14 @@ class Tensor {
   enum class Memory : std::uint8_t { unset, own, part, viewed } memory_ = Memory::unset;
 };
 
-/// How the library reaches into a tensor type. Specialise it for your own class (docs/guide/own-tensor.md):
+/// Gives the library access to a tensor type. Specialise it for your own class (docs/guide/own-tensor.md):
 ///
 ///     using element = float;                                   // an Element
 ///     static constexpr int rank = 2;                           // or dynamic_rank
 ///     static Shape shape(const T&);                            // or any contiguous range of Extent
-///   and where the elements lie contiguous in row-major order:
+///   and, if the elements are contiguous in row-major order:
 ///     static const element* data(const T&);  static element* data(T&);
-///   else, element by element in row-major order from `first` on, any block size:
+///   else, element by element in row-major order starting at `first`, with any block size:
 ///     static void read(const T&, std::uint64_t first, std::span<element> out);
 ///     static void write(T&, std::uint64_t first, std::span<const element> in);
 ///   and, each optional:
@@ -220,7 +221,7 @@ struct tensor_traits<Tensor<T, Rank>> {
   using type = Tensor<T, Rank>;
   static constexpr int rank = Rank;
   static Shape shape(const type& t) {
-    // One that is not set has no elements, whatever its rank will be; [] would be one.
+    // An unset tensor has no elements, whatever its rank will be; [] would be one element.
     return Rank <= 0 && !t.is_set() ? Shape{0} : Shape(detail::as_span(t.shape()));
   }
   static const element* data(const type& t) { return t.data(); }
@@ -275,7 +276,7 @@ requires(Element<T> && !std::is_same_v<T, bool>) struct tensor_traits<std::vecto
 };
 
 namespace detail {
-/// Element and extents of nested std::array and C arrays: one tensor of higher rank.
+/// Element and extents of nested std::array and C arrays, which are one tensor of higher rank.
 template <class T>
 struct nested_array {
   static constexpr bool value = false;

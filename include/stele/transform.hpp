@@ -1,8 +1,8 @@
-// Snapshot -> Snapshot: choosing, renaming, joining and reshaping parameters. Nothing is read or copied before the
+// Snapshot -> Snapshot: choosing, renaming, joining and reshaping parameters. Data is read and copied only when the
 // result is saved or loaded.
 //
-// What changes names gives a flat Snapshot (names are whole paths), which loads and saves like any other; nest() makes
-// a tree of it. Ties stay: the first name that remains owns the tensor, the others follow it.
+// Functions that change names return a flat Snapshot (names are whole paths), which loads and saves like any other;
+// nest() turns it into a tree. Ties stay: the first name that remains owns the tensor, and the others refer to it.
 #pragma once
 
 #include <cstddef>
@@ -20,52 +20,52 @@ namespace stele {
 inline namespace v0 {
 
 struct Filter {
-  /// Patterns (stele/pattern.hpp) of what stays; none: everything.
+  /// Patterns (stele/pattern.hpp) of the parameters to keep; none: all.
   std::vector<std::string> include{};
-  /// Patterns of what goes, of the included.
+  /// Patterns of the included parameters to drop.
   std::vector<std::string> exclude{};
-  /// Asked last, where it is set. `leaf` is null for what is no tensor.
+  /// Optional filter, applied last. `leaf` is null for a node that is not a tensor.
   std::function<bool(std::string_view path, const LeafView* leaf)> keep{};
 };
 
-/// The parameters that the filter lets through. Errors: not_found (an `include` that matches nothing).
+/// Keeps the parameters that match the filter. Errors: not_found (an `include` that matches nothing).
 STELE_EXPORT Result<Snapshot> filter(const Snapshot& snapshot, const Filter& by);
 
-/// A regular expression (https://github.com/google/re2/wiki/Syntax) and what stands for each match in a path; `\1` to
-/// `\9` are its groups, `\0` the whole match.
+/// A regular expression (https://github.com/google/re2/wiki/Syntax) and the replacement for each match in a path. In
+/// it, `\1` to `\9` are the groups and `\0` is the whole match.
 struct Rename {
   std::string pattern;
   std::string replacement;
 };
 
-/// Renames by each rule in turn. Errors: invalid_argument (a pattern or replacement that is none), duplicate (two
-/// parameters that would have one name).
+/// Applies each rule in turn. Errors: invalid_argument (an invalid pattern or replacement), duplicate (two parameters
+/// with one new name).
 STELE_EXPORT Result<Snapshot> rename(const Snapshot& snapshot, std::span<const Rename> rules);
 inline Result<Snapshot> rename(const Snapshot& snapshot, const std::vector<Rename>& rules) {
   return rename(snapshot, std::span<const Rename>(rules));
 }
 
-/// What is below `path`, with its names from there: part(file, "encoder") has `weight` for `encoder.weight`. Errors:
-/// not_found.
+/// Returns the part below `path`, with names relative to it: part(file, "encoder") has `weight` for `encoder.weight`.
+/// Errors: not_found.
 STELE_EXPORT Result<Snapshot> part(const Snapshot& snapshot, std::string_view path);
-/// The opposite: everything below `path`.
+/// Puts everything below `path`; the inverse of part().
 STELE_EXPORT Result<Snapshot> with_prefix(const Snapshot& snapshot, std::string_view path);
-/// All of several. Errors: duplicate (a name or metadata key with different texts in two of them).
+/// Combines several Snapshots. Errors: duplicate (a name in two of them, or a metadata key with different strings).
 STELE_EXPORT Result<Snapshot> merge(std::span<const Snapshot> snapshots);
-/// All of several, where a tensor or value of a later one takes the place of what an earlier one has at its path;
-/// metadata likewise. Versions of classes are those of the first that says one. Ties stay as they are: what replaces
-/// one name of a tied tensor replaces it under all. Errors: invalid_argument (two names of one tied tensor are replaced
-/// by different ones, or a later one ties what an earlier one has apart).
+/// Combines several Snapshots; a tensor, value or metadata string of a later one replaces that of an earlier one at its
+/// path or key. The version of a class is the first one stored. Ties stay: replacing one name of a tied tensor replaces
+/// it under all. Errors: invalid_argument (two names of a tied tensor are replaced by different tensors, or a later
+/// Snapshot ties tensors that an earlier one has apart).
 STELE_EXPORT Result<Snapshot> overlay(std::span<const Snapshot> snapshots);
-/// The same with whole paths as names.
+/// Makes a Snapshot flat: its names become whole paths.
 STELE_EXPORT Result<Snapshot> flatten(const Snapshot& snapshot);
-/// The same as a tree: a dot is a level, and what has only numbers below it is a list. Errors: malformed (a path
-/// with a wrong escape, a tensor that has something below it, ties that hold each other), limit (nested too deep).
+/// Makes a tree of a Snapshot: a dot starts a level, and a node with only numbers below it is a list. Errors: malformed
+/// (a path with a wrong escape, a tensor with nodes below it, ties that contain each other), limit (nested too deep).
 STELE_EXPORT Result<Snapshot> nest(const Snapshot& snapshot);
 
-/// Permutes the axes of the tensors that match: axis `i` of the result is axis `axes[i]`; none: all reversed, which
-/// transposes a matrix. Errors: invalid_argument (no permutation of a tensor's axes), unsupported (packed dtypes),
-/// not_found (nothing matches).
+/// Permutes the axes of the matching tensors: axis `i` of the result is axis `axes[i]`. Without `axes`, all are
+/// reversed, which transposes a matrix. Errors: invalid_argument (not a permutation of a tensor's axes), unsupported
+/// (packed dtypes), not_found (nothing matches).
 STELE_EXPORT Result<Snapshot> transpose(const Snapshot& snapshot, std::string_view pattern,
                                         std::span<const std::size_t> axes = {});
 
@@ -74,21 +74,21 @@ struct Part {
   std::string path;
   Extent extent;
 };
-/// Replaces the tensor at `path` by parts of it along `axis`, in order. Errors: not_found, invalid_argument (no such
-/// axis), shape_mismatch (the extents are not the axis's in all), unsupported (packed dtypes), duplicate. Ids and
-/// annotations do not go with it; a tied tensor is an invalid_argument.
+/// Replaces the tensor at `path` by parts of it along `axis`, in order. Ids and annotations are dropped. Errors:
+/// not_found, invalid_argument (no such axis, a tied tensor), shape_mismatch (the extents do not add up to the axis's),
+/// unsupported (packed dtypes), duplicate.
 STELE_EXPORT Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::size_t axis,
                                     std::span<const Part> parts);
-/// Replaces the tensors at `paths` by one at `path`, joined along `axis`. Errors: as split(), dtype_mismatch.
+/// Replaces the tensors at `paths` by one at `path`, joined along `axis`. Errors: those of split(), dtype_mismatch.
 STELE_EXPORT Result<Snapshot> concatenate(const Snapshot& snapshot, std::span<const std::string> paths,
                                           std::size_t axis, std::string_view path);
 
-/// A precision for the tensors that match.
+/// A precision for the matching tensors.
 struct PrecisionRule {
   std::string pattern;
   PrecisionSpec precision;
 };
-/// Stores each tensor at the precision of the first rule that matches it; others stay as they are.
+/// Stores each tensor at the precision of the first rule that matches it; other tensors are unchanged.
 STELE_EXPORT Snapshot with_precision(const Snapshot& snapshot, std::span<const PrecisionRule> rules,
                                      ConvertRules convert = {});
 

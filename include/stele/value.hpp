@@ -1,4 +1,4 @@
-// Value: one runtime tree for everything in a record that is not a tensor.
+// Value: one runtime tree for every part of a record that is not a tensor.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@
 namespace stele {
 inline namespace v0 {
 
-/// null, bool, i64, u64, f64, string, bytes, list or ordered map. Numbers keep their kind: a u64 is used only for
+/// A null, bool, i64, u64, f64, string, bytes, list or ordered map. Numbers keep their kind. A u64 is used only for
 /// numbers above the range of i64, so that equal numbers are equal Values. Maps keep the order of insertion.
 class Value {
  public:
@@ -46,7 +46,7 @@ class Value {
 
   Kind kind() const noexcept { return static_cast<Kind>(data_.index()); }
   bool is_null() const noexcept { return kind() == Kind::null; }
-  /// The content where it has that kind, else nullptr.
+  /// Returns the content if it has that kind, else nullptr.
   const bool* as_bool() const noexcept { return std::get_if<bool>(&data_); }
   const std::int64_t* as_i64() const noexcept { return std::get_if<std::int64_t>(&data_); }
   const std::uint64_t* as_u64() const noexcept { return std::get_if<std::uint64_t>(&data_); }
@@ -57,7 +57,7 @@ class Value {
   const Map* as_map() const noexcept { return std::get_if<Map>(&data_); }
   List* as_list() noexcept { return std::get_if<List>(&data_); }
   Map* as_map() noexcept { return std::get_if<Map>(&data_); }
-  /// The first entry of a map with that key; nullptr when there is none or this is no map.
+  /// Returns the first entry of a map with that key; nullptr if there is none or this Value is not a map.
   const Value* find(std::string_view key) const noexcept {
     if (const Map* map = as_map()) {
       for (const auto& [name, value] : *map) {
@@ -73,7 +73,7 @@ class Value {
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Bytes, List, Map> data_;
 };
 
-/// The kind's name: "null", "bool", "i64", …
+/// Returns the kind's name: "null", "bool", "i64", …
 constexpr std::string_view name(Value::Kind kind) noexcept {
   constexpr std::string_view names[] = {"null", "bool", "i64", "u64", "f64", "string", "bytes", "list", "map"};
   return names[static_cast<std::size_t>(kind)];

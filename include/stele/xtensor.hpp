@@ -1,5 +1,5 @@
 // xtensor's containers as tensors: xt::xtensor, xt::xarray and xt::xtensor_fixed. Row-major ones are read and written
-// where they lie; others are written row-major and read back by blocks, without a second copy.
+// in place; others are written row-major and read back by blocks, without a second copy.
 #pragma once
 
 #include <cstddef>
@@ -56,7 +56,7 @@ struct XtensorResize {
 };
 }  // namespace detail
 
-/// xt::xtensor<T, N>: of rank N. Its default is empty, so it takes any shape of that rank.
+/// xt::xtensor<T, N>, of rank N. Empty by default, so it takes any shape of that rank.
 template <class Storage, std::size_t N, xt::layout_type L>
 requires Element<typename Storage::value_type>
 struct tensor_traits<xt::xtensor_container<Storage, N, L>>
@@ -66,7 +66,7 @@ struct tensor_traits<xt::xtensor_container<Storage, N, L>>
   using element = typename Storage::value_type;
 };
 
-/// xt::xarray<T>: of any rank. Its default is a scalar, [], and no other shape is loaded into that in place.
+/// xt::xarray<T>, of any rank. Its default is a scalar, [], so in place it loads no other shape.
 template <class Storage, xt::layout_type L, class Extents>
 requires Element<typename Storage::value_type>
 struct tensor_traits<xt::xarray_container<Storage, L, Extents>>
@@ -76,7 +76,7 @@ struct tensor_traits<xt::xarray_container<Storage, L, Extents>>
   using element = typename Storage::value_type;
 };
 
-/// `xt::xtensor_fixed<T, xt::xshape<…>>`: its shape is its type's.
+/// `xt::xtensor_fixed<T, xt::xshape<…>>`, with the shape of its type.
 template <class T, std::size_t... N, xt::layout_type L, bool Sharable>
 requires Element<T>
 struct tensor_traits<xt::xfixed_container<T, xt::fixed_shape<N...>, L, Sharable>>

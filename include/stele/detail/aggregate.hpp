@@ -1,8 +1,8 @@
-// Reflection of plain aggregates: how many fields, where they are, what type they have and what they are called.
+// Reflection of plain aggregates: the number of fields, and their addresses, types and names.
 //
-// The structured bindings come from Boost.PFR (detail names, as of Boost 1.81). The count and the names are ours:
-// PFR's count stops with a hard error at a std::optional of a move-only type and takes every element of a C array
-// for a field, and its release in 1.81 has no names.
+// The structured bindings come from Boost.PFR (detail names, as of Boost 1.81). The count and the names do not: PFR's
+// count stops with a hard error at a std::optional of a move-only type and counts every element of a C array as a
+// field, and its release in 1.81 has no names.
 #pragma once
 
 #include <cstddef>
@@ -16,23 +16,24 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// The largest number of fields that the binding tables reach.
+/// Maximum number of fields in the binding tables.
 inline constexpr std::size_t aggregate_limit = 100;
 
-/// The size of a type that is no aggregate class or has a field that nothing but itself can initialise.
+/// The size of a type that is not an aggregate class, or has a field that only an object of its own type can
+/// initialise.
 inline constexpr std::size_t aggregate_uncounted = static_cast<std::size_t>(-1);
 
 namespace probe {
 
 // How the fields are counted
 //
-// T{{}, {}, …} accepts exactly one pair of braces per field, whatever the field is: braces cannot be elided where
-// they are written, so a C array counts once. That settles every type whose fields can all be made from {}, in a few
-// checks. Only if a field cannot (no default constructor, or an explicit one) does the slow way begin:
+// T{{}, {}, …} accepts exactly one pair of braces per field of any type: written braces cannot be elided, so a C array
+// counts once. That takes a few checks for every type whose fields can all be made from {}. The slow way is only needed
+// if a field cannot (no default constructor, or an explicit one):
 //   1. T{any, any, …} gives the number of initialisers; here a C array takes one per element.
-//   2. From left to right, each position is one field if a braced initialiser there leaves room for all the others.
-//      For an array it never does. {} shows that for most fields and {any_hard} for most others.
-//   3. What is left is an array of k elements if {any × k} takes the room of exactly k initialisers.
+//   2. From left to right, each position is one field if a braced initialiser there leaves initialisers for all the
+//      others. For an array it never does. {} shows that for most fields and {any_hard} for most others.
+//   3. Every other position is an array of k elements if {any × k} replaces exactly k initialisers.
 
 // The only classes that may use the conversions below.
 struct lists;
@@ -41,9 +42,10 @@ struct braces;
 template <std::size_t Log>
 struct braces_among;
 
-// Converts to everything, but only where a field itself is initialised. The conversion is private, so it is not there
-// for the constructors of std::optional and the like, which ask whether their element could be made from the argument.
-// If they were chosen they would be instantiated, and that stops within the constructor of an Eigen matrix, for one.
+// Converts to everything, but only in the initialisation of a field. The conversion is private, so it does not exist
+// for the constructors of std::optional and similar types, which test if their element can be made from the argument.
+// If they were chosen, they would be instantiated, which is an error inside the constructor of an Eigen matrix, for
+// one.
 class any_field {
   friend lists;
   template <std::size_t>
@@ -59,15 +61,15 @@ concept made_from_braces = requires(void (&take)(U)) {
   take({});
 };
 
-// Converts only to classes that cannot be made from {}. Within braces it therefore reaches the copy or move
-// constructor of such a class, where any_field would be ambiguous with its other constructors.
+// Converts only to classes that cannot be made from {}. In braces it therefore reaches the copy or move constructor of
+// such a class, for which any_field would be ambiguous with its other constructors.
 class any_hard {
   friend lists;
   template <class U>
   requires(std::is_class_v<U> && !made_from_braces<U>) operator U() const;
 };
 
-// Converts only to bases of T. Not const, so that it is as good a match as a constructor that takes anything.
+// Converts only to bases of T. Not const, so that it matches as well as a constructor that takes anything.
 template <class T>
 class any_base {
   friend lists;
@@ -90,7 +92,7 @@ struct lists {
     return requires { T{any_at<A>{}...}; };
   }
 
-  // T(any × A): elides no braces, so no C array of several elements accepts its place there.
+  // T(any × A): elides no braces, so a C array of several elements does not accept its initialiser.
   template <class T, std::size_t... A>
   static consteval bool parens(std::index_sequence<A...>) {
 #ifdef __cpp_aggregate_paren_init
@@ -119,7 +121,7 @@ struct lists {
   }
 };
 
-// braces<N>::alone<T, Rest...>() is whether T{{} × N, Rest{}...} is valid. A pack cannot expand to empty braces, so the
+// braces<N>::alone<T, Rest...>() is true if T{{} × N, Rest{}...} is valid. A pack cannot expand to empty braces, so the
 // lists are spelled out.
 template <>
 struct braces<0> {
@@ -193,7 +195,7 @@ STELE_BRACES_DECADE(9, STELE_BRACES_80, STELE_BRACES_10)
 STELE_BRACES(100, STELE_BRACES_80, STELE_BRACES_20)
 STELE_BRACES(101, STELE_BRACES_80, STELE_BRACES_20, {})
 
-// braces_among<Log>::accepted<T>(A, B) is whether T{any × A, {} × 2^Log, any × B} is valid.
+// braces_among<Log>::accepted<T>(A, B) is true if T{any × A, {} × 2^Log, any × B} is valid.
 #define STELE_BRACES_AMONG(log, ...)                                                       \
   template <>                                                                              \
   struct braces_among<log> {                                                               \
@@ -226,7 +228,7 @@ STELE_BRACES_AMONG(6, STELE_BRACES_64)
 #undef STELE_BRACES_64
 #undef STELE_BRACES_80
 
-// The slow way stops looking beyond this many initialisers.
+// Maximum number of initialisers that the slow way tries.
 inline constexpr std::size_t initializer_limit = 256;
 
 // The largest N of [Low, High) for which T{{} × N} is valid; T{{} × Low} is.
@@ -246,7 +248,7 @@ consteval std::size_t most_braces() {
   }
 }
 
-// The smallest N from First on for which T{any × N} is valid.
+// The smallest N >= First for which T{any × N} is valid.
 template <class T, std::size_t First>
 consteval std::size_t least_any() {
   if constexpr (First > initializer_limit || First > 8 * sizeof(T)) {
@@ -274,8 +276,8 @@ consteval std::size_t most_any() {
   }
 }
 
-// The number of initialisers that the field takes which is no array or an array of at least K elements. At is its
-// place in the list and Total the length of that.
+// The number of initialisers of the field at position At in a list of Total. The field is not an array, or is one of at
+// least K elements.
 template <class T, std::size_t At, std::size_t Total, std::size_t K = 1>
 consteval std::size_t initializers_of_field() {
   if constexpr (At + K > Total) {
@@ -290,8 +292,8 @@ consteval std::size_t initializers_of_field() {
   }
 }
 
-// The number of fields that take the initialisers from At on. Runs of 2^Log fields are tried with {}; Rising is
-// whether a longer run may still follow.
+// The number of fields that use the initialisers from At on. Runs of 2^Log fields are tried with {}; Rising is true if
+// a longer run may still follow.
 template <class T, std::size_t At, std::size_t Total, std::size_t Log = 6, bool Rising = false>
 consteval std::size_t fields_from() {
   constexpr std::size_t run = std::size_t{1} << Log;
@@ -305,14 +307,14 @@ consteval std::size_t fields_from() {
   } else if constexpr (Log > 0) {
     return fields_from<T, At, Total, Log - 1>();
   } else if constexpr (lists::hard<T>(upto<At>{}, upto<Total - At - 1>{})) {
-    // Not asked before {} has failed: {any_hard} makes std::vector of such a class instantiate its list constructor.
+    // Tried only after {}, because {any_hard} makes std::vector of such a class instantiate its list constructor.
     return 1 + fields_from<T, At + 1, Total, 0, true>();
   } else {
     return 1 + fields_from<T, At + initializers_of_field<T, At, Total>(), Total, 0, true>();
   }
 }
 
-// Bindings of std::array and of other classes with a tuple_size go by that and not by fields.
+// Bindings of std::array and other classes with a tuple_size use that, not the fields.
 template <class T>
 concept field_aggregate = std::is_class_v<T> && std::is_aggregate_v<T> && !requires {
   std::tuple_size<T>::value;
@@ -320,7 +322,7 @@ concept field_aggregate = std::is_class_v<T> && std::is_aggregate_v<T> && !requi
 
 struct counts {
   std::size_t fields;        // or aggregate_uncounted
-  std::size_t initializers;  // as many as T{any, any, …} needs: 0 if T{} is valid
+  std::size_t initializers;  // the number that T{any, any, …} needs: 0 if T{} is valid
 };
 
 template <class T, std::size_t Fewest, std::size_t Known>
@@ -332,7 +334,7 @@ consteval counts count_slowly() {
     if constexpr (total > initializer_limit) {
       return {aggregate_limit + 1, Fewest};
     } else if constexpr (lists::nested<T>(upto<total>{}, upto<0>{}, upto<0>{})) {
-      // A field that {} can initialise and any_field cannot: the list ends too early.
+      // A field that {} can initialise but any_field cannot: the list ends too early.
       return {aggregate_uncounted, Fewest};
     } else if constexpr (total == 1) {
       return {1, Fewest};
@@ -368,8 +370,8 @@ consteval bool has_base() {
   if constexpr (!field_aggregate<T>) {
     return false;
   } else {
-    // Bases come first in the list. A field that takes anything accepts both, a base that takes anything only
-    // any_nothing, because for it any_base is ambiguous.
+    // Bases come first in the list. A field that takes anything accepts both. A base that takes anything accepts only
+    // any_nothing, because any_base is ambiguous for it.
     constexpr std::size_t needed = counted<T>.initializers;
     using rest = upto<needed == 0 ? 0 : needed - 1>;
     return lists::first<T, any_base<T>>(rest{}) != lists::first<T, any_nothing>(rest{});
@@ -378,24 +380,24 @@ consteval bool has_base() {
 
 }  // namespace probe
 
-/// The number of fields of the aggregate class T: at most aggregate_limit, one more than that if there are more, or
-/// aggregate_uncounted. Arrays and nested aggregates count one, and so does each base class.
+/// The number of fields of the aggregate class T: at most aggregate_limit, aggregate_limit + 1 if there are more, or
+/// aggregate_uncounted. Arrays, nested aggregates and base classes count as one each.
 template <class T>
 inline constexpr std::size_t aggregate_size = probe::counted<std::remove_cv_t<T>>.fields;
 
-/// Whether T has a base class, be it empty; such a type cannot be bound.
+/// True if T has a base class, even an empty one; such a type cannot be bound.
 template <class T>
 inline constexpr bool aggregate_has_base = probe::has_base<std::remove_cv_t<T>>();
 
-/// Whether the fields of T can be bound: an aggregate class without bases, of at most aggregate_limit fields.
-/// Bit-fields and anonymous unions are not seen by this and stop in Boost.PFR; const references, and with g++ volatile
-/// fields, stop when a name is asked for.
+/// True if the fields of T can be bound: an aggregate class without bases, of at most aggregate_limit fields.
+/// Bit-fields and anonymous unions are not detected here and are errors in Boost.PFR. Const references, and with g++
+/// volatile fields, are errors when a name is requested.
 template <class T>
 inline constexpr bool aggregate_is_bindable = aggregate_size<T> <= aggregate_limit && !aggregate_has_base<T>;
 
 namespace probe {
 
-// Bit-fields and anonymous unions stop below here, within Boost.PFR: the compiler's error comes with this name.
+// Bit-fields and anonymous unions are errors in Boost.PFR below here: the compiler's message contains this name.
 template <std::size_t N, class T>
 constexpr auto stele_finds_a_bit_field_or_an_anonymous_union_list_the_fields_with_STELE_MODULE(T& object) noexcept {
   return boost::pfr::detail::tie_as_tuple(object, boost::pfr::detail::size_t_<N>{});
@@ -403,7 +405,7 @@ constexpr auto stele_finds_a_bit_field_or_an_anonymous_union_list_the_fields_wit
 
 }  // namespace probe
 
-/// References to all fields of the object, as a tuple of Boost.PFR.
+/// Returns references to all fields of the object, as a tuple of Boost.PFR.
 template <class T>
 constexpr auto aggregate_tie(T& object) noexcept {
   static_assert(aggregate_size<T> != aggregate_uncounted,
@@ -456,11 +458,11 @@ consteval bool has_volatile() {
 
 }  // namespace probe
 
-/// Whether a field of T is a C array. False if T cannot be bound.
+/// True if a field of T is a C array. False if T cannot be bound.
 template <class T>
 inline constexpr bool aggregate_has_array = probe::has_array<T>();
 
-/// True if a field of T is volatile: g++ cannot be asked for its name. False if T cannot be bound.
+/// True if a field of T is volatile: g++ cannot provide its name. False if T cannot be bound.
 template <class T>
 inline constexpr bool aggregate_has_volatile = probe::has_volatile<T>();
 
@@ -480,7 +482,7 @@ void addresses(T& object, void** out, std::index_sequence<I...>) noexcept {
 
 }  // namespace probe
 
-/// Writes the address of each field of the object to out, which has room for aggregate_size<T>.
+/// Writes the address of each field of the object to `out`, which has aggregate_size<T> elements.
 template <class T>
 void aggregate_addresses(T& object, void** out) noexcept {
   static_assert(aggregate_is_bindable<T>, "not an aggregate class whose fields can be bound");
@@ -491,8 +493,8 @@ void aggregate_addresses(T& object, void** out) noexcept {
 
 namespace probe {
 
-// The name of a field is read from the address of that field as a template argument, in the pretty name of a function.
-// The object is only declared, so T need not be constructible; Clang asks for definitions all the same.
+// The name of a field is read from its address as a template argument, in the pretty name of a function. The object is
+// only declared, so T need not be constructible; Clang requires definitions nevertheless.
 #ifdef __clang__
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wundefined-var-template"
@@ -507,7 +509,7 @@ struct holder {
 template <class T>
 extern const holder<T> unreal;
 
-// Clang 14 refuses the address of a subobject as a template argument unless a class wraps it.
+// Clang 14 rejects the address of a subobject as a template argument unless a class wraps it.
 template <class Field>
 struct field_pointer {
   Field* pointer;
@@ -547,11 +549,11 @@ consteval auto find_names(std::index_sequence<I...>) {
 #pragma clang diagnostic pop
 #endif
 
-// All names of a type in one piece, so that the long texts they come from do not end up in the program.
+// All names of a type in one string, so that the long source strings do not end up in the program.
 template <std::size_t N, std::size_t Size>
 struct name_table {
   char text[Size];
-  std::size_t ends[N];  // each one behind the zero that ends the name
+  std::size_t ends[N];  // each one past the zero that ends the name
 };
 
 template <class T>

@@ -1,4 +1,4 @@
-// What a field is, decided by its type alone (design: what a field is; the first match wins).
+// The category of a field, determined by its type alone (design: what a field is; the first match wins).
 #pragma once
 
 #include <array>
@@ -29,9 +29,9 @@ class Record;
 template <class T>
 class TypedLeaf;
 
-/// How a type that is no tensor and no module becomes a Value; stele/cereal.hpp gives it to every type with a cereal
-/// function. Members: `static Value to_value(const T&)`, and `static std::string_view from_value(T&, const Value&)`,
-/// which returns what was expected where the value does not fit, else an empty text. Both may throw.
+/// Converts a type that is not a tensor or module to a Value and back. stele/cereal.hpp specialises it for every type
+/// with a cereal function. Members: `static Value to_value(const T&)`, and `static std::string_view from_value(T&,
+/// const Value&)`, which returns the expected type if the value does not fit, else an empty string. Both may throw.
 template <class T>
 struct value_traits;
 
@@ -51,13 +51,14 @@ template <class T>
 concept HasValueTraits = requires(const T& t) {
   value_traits<T>::to_value(t);
 };
-/// Said of the type itself, rather than of all that cereal takes: that must not change what a list or an aggregate is.
+/// value_traits of the type itself. Those for all cereal types do not count: they must not change the category of a
+/// list or an aggregate.
 template <class T>
 concept HasOwnValueTraits = HasValueTraits<T> && !requires {
   value_traits<T>::by_cereal;
 };
 
-/// What the table of design section 3 says of a type. `listed`: it stands in a field list rather than in an aggregate.
+/// The rows of the table in design section 3. `listed`: the field is in a field list, not in an aggregate.
 enum class Category : std::uint8_t {
   refused,
   refused_integers,  // a sequence of integers in a plain aggregate: a stride, or weights?
@@ -113,7 +114,7 @@ struct holder<std::pair<A, B>> {
   static constexpr Category category = Category::tuple;
   using elements = boost::mp11::mp_list<A, B>;
 };
-// std::variant by its members: its header alone would be a tenth of what ours cost to compile.
+// std::variant is recognised by its members: its header alone would add a tenth to the compile time of stele's headers.
 template <class T>
 concept VariantLike = requires(T& t) {
   t.valueless_by_exception();
@@ -128,15 +129,15 @@ struct holder<V<T...>> {
   using rebind = V<U...>;
 };
 
-/// A pointer to a base whose classes stele::derived lists.
+/// A pointer to a base with a list in stele::derived.
 template <class P>
 concept DerivedPointer =
     (holder<P>::category == Category::pointer || holder<P>::category == Category::shared) && requires {
   typename derived<std::remove_cv_t<typename holder<P>::element>>::classes;
 };
 
-// Vectors and string-keyed maps are recognised by their members, so those of other libraries serve too, also such as
-// move their elements when they grow. Maps with several elements for a key have no try_emplace.
+// Vectors and string-keyed maps are recognised by their members, so those of other libraries work too, including those
+// that move their elements when they grow. Maps with several elements for a key have no try_emplace.
 template <class T>
 concept ListLike = requires(T& t) {
   typename T::value_type;
@@ -162,7 +163,7 @@ inline constexpr bool is_vector_bool = false;
 template <class A>
 inline constexpr bool is_vector_bool<std::vector<bool, A>> = true;
 
-/// Contiguous sequences of numbers from the standard library, as opposed to classes that say they are tensors.
+/// Contiguous sequences of numbers from the standard library, unlike classes that declare themselves tensors.
 template <class T>
 inline constexpr bool is_sequence = nested_array<T>::value;
 template <class T, class A>
@@ -170,8 +171,8 @@ inline constexpr bool is_sequence<std::vector<T, A>> = true;
 template <class T, std::size_t N>
 inline constexpr bool is_sequence<std::span<T, N>> = true;
 
-/// The befriended door into classes with STELE_MODULE. Static functions, because clang 14 checks an alias template of a
-/// friend where it is used and finds private types inaccessible.
+/// The friend of classes with STELE_MODULE. Static functions, because clang 14 checks an alias template of a friend at
+/// its use and finds private types inaccessible.
 struct access {
   template <class T>
   static auto self(int) -> std::type_identity<typename T::stele_self_>;
@@ -210,7 +211,7 @@ struct access {
 template <class T>
 inline constexpr bool has_module_macro = std::is_same_v<typename decltype(access::self<T>(0))::type, T>;
 
-// Describe's own query filters and copies lists; the plain lists are all we need, and cost a third to compile.
+// Describe's own query filters and copies lists; the plain lists suffice, and cost a third to compile.
 template <class T>
 concept HasDescribe = requires {
   boost_public_member_descriptor_fn(static_cast<T**>(nullptr));
@@ -221,7 +222,7 @@ inline constexpr bool is_listed = false;
 template <class T>
 requires std::is_class_v<T>
 inline constexpr bool is_listed<T> = [] {
-  // Where the macro stands, Describe's functions are not asked: a from_record before the macro would come too early.
+  // If the macro is used, Describe's functions are not called: a from_record before the macro would come too early.
   if constexpr (has_module_macro<T>) {
     return true;
   } else {
@@ -247,7 +248,7 @@ inline constexpr bool is_plain_value =
 template <class T, bool Listed>
 consteval Category classify();
 
-/// The category of T; const does not count. Tables cannot reach volatile objects.
+/// The category of T, ignoring const. Tables cannot reach volatile objects.
 template <class T, bool Listed>
 inline constexpr Category category_of = std::is_volatile_v<T> ? Category::refused
                                                               : classify<std::remove_cv_t<T>, Listed>();

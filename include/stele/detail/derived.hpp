@@ -1,4 +1,4 @@
-// The tables of a pointer to a base class with a list of classes (stele/derived.hpp, which includes this).
+// The tables of a pointer to a base class with a list of classes; included by stele/derived.hpp.
 #pragma once
 
 #include <array>
@@ -26,8 +26,8 @@ struct module_of<SharedRecord<M>> {
   using type = M;
 };
 
-/// Operations on a pointer to a base. The address of an object is that of the whole object: a pointer to a
-/// second base points elsewhere.
+/// Operations on a pointer to a base. The address of an object is that of the complete object: a pointer to a second
+/// base has another address.
 template <class P>
 struct BasePointer {
   using Base = std::remove_cv_t<typename holder<P>::element>;
@@ -45,8 +45,8 @@ struct BasePointer {
   }
 };
 
-/// A shared_ptr to a base that holds a D, as a shared_ptr to D: ties are between objects of one class, whatever the
-/// types of the pointers to them.
+/// Treats a shared_ptr to a base that holds a D as a shared_ptr to D: ties are between objects of one class, whatever
+/// the types of their pointers.
 template <class P, class D>
 struct TiedTable : BasePointer<P> {
   using BasePointer<P>::get;
@@ -96,7 +96,7 @@ struct ListedClass {
   static constexpr bool ok = true;
 };
 
-/// The tables of P, a pointer to a base with a list: it holds a variant, whose object is P itself, of the classes D.
+/// The tables of P, a pointer to a base with a list: it holds a variant of the classes D, whose object is P itself.
 template <class P, class... D>
 struct DerivedTable<P, ClassList<D...>> : BasePointer<P> {
   using typename BasePointer<P>::Base;
@@ -118,12 +118,12 @@ struct DerivedTable<P, ClassList<D...>> : BasePointer<P> {
     const Base& object = *get(p);
     return typeid(object).name();
   }
-  /// Adds nothing to the pointer: there is no object before its class is known.
+  /// Adds nothing to the pointer: an object can only be made after its class is known.
   static void* leave_empty(void* p, std::size_t, std::string_view, void*) { return p; }
   /// Makes the alternative of the variant.
   static void* choose(void* p, std::size_t which, std::string_view key, void* record) {
     if constexpr (shared) {
-      DerivedTable::clear(p);  // it is shared, or made, as an alternative is visited
+      DerivedTable::clear(p);  // the pointer is shared, or its object made, when an alternative is visited
       return p;
     } else {
       using Add = void* (*)(void*, std::size_t, std::string_view, void*);
@@ -149,7 +149,7 @@ struct DerivedTable<P, ClassList<D...>> : BasePointer<P> {
     return ops;
   }();
 
-  // Named as the alternatives of the record's variant are.
+  // Uses the names of the alternatives of the record's variant.
   using variant = TupleTable<std::variant<D...>, true, boost::mp11::mp_list<D...>>;
   static constexpr std::array<std::string_view, sizeof...(D)> names = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array<std::string_view, sizeof...(D)>{variant::template alternative_name<D>(I)...};
@@ -184,7 +184,7 @@ struct DerivedTable<P, ClassList<D...>> : BasePointer<P> {
     info.fields = alternatives;
     info.container = &variant_ops;
     info.other_class = other_class;
-    // Files from before the declaration hold objects of Base alone, without a name.
+    // Files from before the declaration contain only objects of Base, without a name.
     std::size_t i = 0;
     ((std::is_same_v<Base, D> ? void(info.element = alternatives[i].type) : void(), ++i), ...);
     return info;

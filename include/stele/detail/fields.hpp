@@ -32,8 +32,8 @@ struct member_type<T C::*> {
   using type = T;
 };
 
-/// All fields of a module, recorded or not: `types` (an mp_list), `names`, `addresses`, and what to show of one in an
-/// error message.
+/// All fields of a module, recorded or not: `types` (an mp_list), `names`, `addresses`, and how an error message shows
+/// a field.
 template <class T>
 struct fields_of {
   static_assert(!aggregate_has_base<T>,
@@ -106,11 +106,11 @@ consteval auto find_bases() {
     }(static_cast<decltype(boost_base_descriptor_fn(static_cast<T**>(nullptr)))*>(nullptr));
   }
 }
-/// The base classes that a field list names, as a ClassList.
+/// The base classes in a class's field list, as a ClassList.
 template <class T>
 using bases_of = typename decltype(find_bases<T>())::type;
 
-/// The classes whose fields T has, bases first, each once (a virtual base may be reached twice).
+/// The classes with T's fields, bases first, each once (a virtual base may be reached twice).
 template <class Seen, class T>
 struct add_class {
   static_assert(is_listed<T>, "stele: a base class of a module has no field list: give it STELE_MODULE");
@@ -135,7 +135,7 @@ consteval auto listed_descriptors() {
   }
 }
 
-/// Converts to what Describe's functions take of a base class of T, except of those Named and of their own bases.
+/// Converts to the parameter of Describe's functions for a base class of T, except for Named and their own bases.
 template <class T, class Named>
 struct other_base;
 template <class T, class... Named>
@@ -144,7 +144,7 @@ struct other_base<T, ClassList<Named...>> {
   requires(std::is_base_of_v<B, T> && !std::is_same_v<B, T> && !(std::is_base_of_v<B, Named> || ...)) operator B**()
       const;
 };
-void boost_base_descriptor_fn(...);  // found where there is no such base
+void boost_base_descriptor_fn(...);  // found if there is no such base
 /// True if T's field list names every class with a field list that T inherits from.
 template <class T>
 inline constexpr bool names_all_bases = requires(other_base<T, bases_of<T>> other) {
@@ -180,7 +180,7 @@ requires(is_listed<T>) struct fields_of<T> : descriptors<typename decltype(liste
 
 // ---- attributes -----------------------------------------------------------------------------------------------------
 
-/// What is said of T, or in T or one of its bases.
+/// Returns the attributes declared for T, or in T or one of its bases.
 template <class T>
 constexpr auto said_attributes() {
   if constexpr (requires { attributes<T>::list; }) {
@@ -192,7 +192,7 @@ constexpr auto said_attributes() {
   }
 }
 
-/// The attributes of T and, behind them, those of its bases' fields.
+/// The attributes of T, followed by those of its bases' fields.
 template <class T, class... C>
 constexpr auto join_attributes(boost::mp11::mp_list<C...>) {
   // The last class is T itself. A list inside a base is found in T too.
@@ -227,7 +227,7 @@ constexpr std::span<const Attribute> attributes_of() {
 }
 
 /// Returns the number of the first attribute of that kind for that field, or the list's size. A number, because g++
-/// with -fsanitize=undefined takes no comparison of a pointer with null for constant.
+/// with -fsanitize=undefined does not treat a comparison of a pointer with null as constant.
 constexpr std::size_t find_attribute(std::span<const Attribute> list, Attribute::Kind kind,
                                      std::string_view field = {}) {
   std::size_t i = 0;
@@ -238,10 +238,10 @@ constexpr bool has_attribute(std::span<const Attribute> list, Attribute::Kind ki
   return find_attribute(list, kind, field) != list.size();
 }
 
-/// "ns::Linear<float>" → "Linear".
+/// Returns the unqualified name: "ns::Linear<float>" → "Linear".
 consteval std::string_view unqualified(std::string_view text) {
   std::size_t end = text.size();
-  // The last name's arguments only: "ns::Outer<int>::Inner" → "Inner".
+  // Removes only the last name's arguments: "ns::Outer<int>::Inner" → "Inner".
   for (int depth = 0; end > 0 && (depth > 0 || text[end - 1] == '>'); --end) {
     depth += text[end - 1] == '>' ? 1 : text[end - 1] == '<' ? -1 : 0;
   }
@@ -260,7 +260,7 @@ consteval std::string_view pretty_name() {
   return unqualified(text.substr(begin, end - begin));
 }
 
-/// Kept alone in static storage, so that the long pretty text does not end up in the program.
+/// Stored separately, so that the long pretty name does not end up in the program.
 template <std::size_t N>
 struct FixedText {
   char text[N + 1] = {};
@@ -286,7 +286,7 @@ consteval auto fixed_type_name() {
 template <class T>
 inline constexpr auto type_name_text = fixed_type_name<T>();
 
-/// Stands for a field in error messages: on g++ a text, on clang, which prints those as numbers, a pointer.
+/// Shows a field in error messages: a string on g++, a pointer on clang, which prints strings as numbers.
 #ifdef __clang__
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wundefined-var-template"
@@ -312,7 +312,7 @@ consteval auto field_in_message() {
 #pragma clang diagnostic pop
 #endif
 
-/// The error of field I of T, if that is wanted and refused.
+/// The error of field I of T, if it should be recorded but is refused.
 template <class T, class Fields, std::size_t I, bool Wrong>
 struct refused_field {
   using type = std::integral_constant<std::size_t, I>;
@@ -322,20 +322,21 @@ struct refused_field<T, Fields, I, true> {
   using field = boost::mp11::mp_at_c<typename Fields::of::types, I>;
   using type = field_cannot_be_recorded<field_in_message<T, I>(), field, T, remedy_for<field, Fields::listed>()>;
 };
-/// The errors of all fields. Bases, because clang takes no error in one for an error in what is derived.
+/// The errors of all fields. As bases, because clang does not treat an error in a base as an error in the derived
+/// class.
 template <class T, class Fields, class Index>
 struct refused_fields;
 template <class T, class Fields, std::size_t... I>
 struct refused_fields<T, Fields, std::index_sequence<I...>>
     : refused_field<T, Fields, I, (Fields::wanted[I] && Fields::refused[I])>::type... {};
 
-/// Which fields of T are recorded, and the check that every one can be.
+/// Selects the recorded fields of T, and checks that each can be recorded.
 template <class T>
 struct recorded_fields {
   using of = fields_of<T>;
   static constexpr std::size_t all = of::count;
   static constexpr bool listed = of::listed;
-  /// A field list without attributes: nothing to filter, nothing to pay per field.
+  /// A field list without attributes: skips the filter, so it costs nothing per field.
   static constexpr bool plain = listed && attributes_of<T>().empty();
 
   static constexpr std::array<bool, all + 1> wanted = []<class... F>(boost::mp11::mp_list<F...>) {
@@ -348,14 +349,14 @@ struct recorded_fields {
   static constexpr std::array<bool, all + 1> refused = []<class... F>(boost::mp11::mp_list<F...>) {
     return std::array<bool, all + 1>{is_refused(category_of<F, listed>)...};
   }(typename of::types{});
-  // A field that is refused leaves an empty list behind, so that one error does not draw others.
+  // A refused field leaves an empty list, so that one error does not cause others.
   static constexpr bool ok = [] {
     for (std::size_t i = 0; i < all; ++i) {
       if (wanted[i] && refused[i]) return false;
     }
     return true;
   }();
-  /// The errors of those fields.
+  /// Instantiates the errors of those fields.
   static auto complaints() {
     if constexpr (!ok && plain && has_module_macro<T>) {
       return std::type_identity<decltype(access::check<T>())>{};
@@ -386,7 +387,7 @@ struct recorded_fields {
       return std::type_identity<decltype(pick(std::make_index_sequence<count>{}))>{};
     }
   }
-  /// Of the recorded fields, as an mp_list.
+  /// The types of the recorded fields, as an mp_list.
   using types = typename decltype(picked())::type;
   static constexpr std::array<std::string_view, count + 1> names = [] {
     std::array<std::string_view, count + 1> kept{};
@@ -394,20 +395,20 @@ struct recorded_fields {
     return kept;
   }();
 
-  /// Moves the addresses of the recorded fields to the front of those of all.
+  /// Moves the addresses of the recorded fields to the front of those of all fields.
   static void compact(void** out) {
     if constexpr (count != all) {
       for (std::size_t k = 0; k < count; ++k) out[k] = out[index[k]];
     }
   }
-  /// Room for `all` addresses; the first `count` are of recorded fields afterwards.
+  /// `out` has space for `all` addresses; the first `count` are then those of the recorded fields.
   static void addresses(void* object, void** out) {
     of::addresses(object, out);
     compact(out);
   }
 };
 
-/// Whether the path `now` of moved() begins with the name in files of the field `field`.
+/// Returns true if the path `now` of moved() begins with the name of `field` in files.
 template <class T>
 consteval bool moved_begins(std::string_view now, std::string_view field) {
   constexpr std::span<const Attribute> list = attributes_of<T>();

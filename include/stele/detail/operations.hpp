@@ -1,4 +1,5 @@
-// What the walks do with objects of one type: tensors, values, containers. One constant table of functions per type.
+// The operations of the walks on objects of one type: tensors, values, containers. One constant table of functions per
+// type.
 #pragma once
 
 #include <array>
@@ -36,14 +37,14 @@ consteval bool has_hook() {
   }
 }
 
-/// Makes a T by its hook where a T is wanted, without a move.
+/// Makes a T with its hook directly in place, without a move.
 template <class T>
 struct MadeFromRecord {
   void* record;
   operator T() const { return access::from_record<T>(std::move(*static_cast<Record<T>*>(record))); }  // NOLINT
 };
 
-/// Runs `make` with what an element is made from: a hook's product, or nothing. nullptr: it cannot be made.
+/// Calls `make` with the arguments for an element: a hook's product, or nothing. Returns nullptr if T cannot be made.
 template <class T, class Make>
 void* make_element(void* record, Make make) {
   if constexpr (has_hook<T>()) {
@@ -101,7 +102,7 @@ struct TensorTable {
     if constexpr (std::is_move_assignable_v<T>) get(p) = std::move(get(from));
   }
 
-  /// Whatever loading needs besides.
+  /// Adds the operations that loading needs.
   static constexpr void complete(TensorOps& ops) {
     if constexpr (requires(T & t, const Shape& s) { traits::resize(t, s); }) {
       ops.resize = resize;
@@ -169,7 +170,8 @@ STELE_EXPORT bool from_value(const Value& in, bool& out);
 STELE_EXPORT bool from_value(const Value& in, double highest, double& out);
 STELE_EXPORT bool from_value(const Value& in, std::string& out);
 
-/// A described enum's values by name. Nothing of Describe is included for it: who describes an enum has its header.
+/// A described enum, whose values have names. Describe's headers are not included here: a user who describes an enum
+/// includes them.
 template <class E>
 concept DescribedEnum = std::is_enum_v<E> && requires {
   boost_enum_descriptor_fn(static_cast<E**>(nullptr));
@@ -188,7 +190,7 @@ template <DescribedEnum E>
 inline constexpr std::span<const EnumName> enum_names =
     EnumList<decltype(boost_enum_descriptor_fn(static_cast<E**>(nullptr)))>::names;
 
-/// "one of relu, tanh", for messages; a long list is cut.
+/// The string "one of relu, tanh", for messages; a long list is cut.
 template <DescribedEnum E>
 struct EnumText {
   static constexpr std::size_t most = 20;
@@ -217,14 +219,14 @@ struct EnumText {
   static constexpr std::string_view view{text.data(), size};
 };
 
-/// The name of a described enum's value; empty where it has none.
+/// Returns the name of a described enum's value; empty if it has none.
 constexpr std::string_view enum_name(std::span<const EnumName> names, std::uint64_t bits) {
   for (const EnumName& name : names) {
     if (name.bits == bits) return name.text;
   }
   return {};
 }
-/// The value that a text names.
+/// Finds the value with the name in `in`.
 STELE_EXPORT bool from_value(const Value& in, std::span<const EnumName> names, std::uint64_t& bits);
 STELE_EXPORT bool is_text(const Value& in);
 
@@ -246,7 +248,7 @@ struct ValueTable {
       const auto number = static_cast<std::underlying_type_t<T>>(t);
       return ValueTable<std::underlying_type_t<T>>::plain(&number);
     } else if constexpr (std::is_integral_v<T>) {
-      // As Value has it: u64 only above the range of i64.
+      // As in Value: u64 only above the range of i64.
       const bool large = std::is_unsigned_v<T> && static_cast<std::uint64_t>(t) > static_cast<std::uint64_t>(INT64_MAX);
       return {large ? ValueKind::u64 : ValueKind::i64, static_cast<std::uint64_t>(t), {}};
     } else {
@@ -274,7 +276,7 @@ struct ValueTable {
       return from_value(in, t) ? "" : "a string";
     } else if constexpr (std::is_enum_v<T>) {
       if constexpr (DescribedEnum<T>) {
-        // A number is taken too: it was written before the enum was described, or has no name.
+        // A number is accepted too: the enum was not described when the file was written, or the value has no name.
         if (is_text(in)) {
           std::uint64_t bits = 0;
           if (!from_value(in, enum_names<T>, bits)) return EnumText<T>::view;
@@ -344,7 +346,7 @@ struct ValueTable {
 /// list, array
 template <class C, class E>
 struct SequenceTable {
-  // Of an array also without an object.
+  // For an array, `c` may be null.
   static std::size_t size(const void* c) {
     if constexpr (requires { std::tuple_size<C>::value; }) {
       return std::tuple_size_v<C>;
@@ -373,7 +375,7 @@ struct SequenceTable {
       ops.clear = clear;
       ops.reserve = reserve;
       ops.add = add;
-      // That of a std::vector is the size of memory.
+      // A std::vector is limited by memory only.
       if constexpr (!is_sequence<C> && requires { C().max_size(); }) ops.max_size = max_size;
     }
     return ops;

@@ -1,4 +1,4 @@
-// From C++ types to the constant tables of type_info.hpp. One table per type; per field a name and a pointer.
+// Generates the constant tables of type_info.hpp from C++ types. One table per type; a name and a pointer per field.
 #pragma once
 
 #include <array>
@@ -30,7 +30,7 @@ consteval bool is_derived() {
   }
 }
 
-/// Aliases and the table of fields of a module; for a Record, of its module with the record's types.
+/// The aliases and the table of fields of a module; for a Record, those of its module with the record's types.
 template <class M>
 struct ModuleTable {
   using fields = recorded_fields<M>;
@@ -42,7 +42,7 @@ struct ModuleTable {
     return n;
   }
   static constexpr std::size_t alias_count = count_of(Attribute::Kind::alias);
-  // Grouped by field.
+  // The aliases, grouped by field.
   static constexpr auto aliases = [] {
     std::array<std::string_view, alias_count + 1> texts{};
     std::size_t n = 0;
@@ -82,7 +82,7 @@ struct ModuleTable {
   }(typename fields::types{});
 
   static constexpr bool names_differ = [] {
-    // Only renames and bases can make two names equal; comparing all pairs of a long list is not free.
+    // Only renames and bases can make two names equal; comparing all pairs of a long list costs compile time.
     if constexpr (attributes.empty() && !is_derived<M>()) return true;
     std::array<std::string_view, fields::count + 1> names{};
     std::size_t alias = 0;
@@ -118,7 +118,7 @@ struct ModuleTable {
     return paths;
   }();
 
-  // The hooks may be overloads of each other.
+  // Each hook may be one of several overloads.
   using NameHook = std::string_view (*)(std::uint32_t, std::string_view);
   using SnapshotHook = Result<Snapshot> (*)(std::uint32_t, const Snapshot&);
   static constexpr bool renames = requires { static_cast<NameHook>(v0::attributes<M>::migrate); };
@@ -147,7 +147,7 @@ struct info_of {
   using table = type_info<T, Listed>;
 };
 
-/// False where a const member, or the lack of a default constructor, leaves only the hook to make a T.
+/// Returns false if a const member, or the lack of a default constructor, means that only the hook can make a T.
 template <class T, bool Listed>
 consteval bool writable() {
   constexpr Category category = category_of<T, Listed>;
@@ -168,7 +168,7 @@ consteval bool writable() {
   }
 }
 
-/// The type that a record's type stands for: a variant's alternatives are named alike in modules and their records.
+/// The module type of a record type: a variant's alternatives have equal names in modules and their records.
 template <class T>
 struct module_of {
   using type = T;
@@ -315,8 +315,7 @@ constexpr TypeInfo describe() {
     info.kind = category == Category::optional  ? TypeKind::optional
                 : category == Category::pointer ? TypeKind::pointer
                                                 : TypeKind::shared;
-    // Ties are between objects of one table, so a type that is recorded alike in a field list and in a plain aggregate
-    // has one.
+    // Ties are between objects of one table, so a type whose record does not depend on being listed has one table.
     constexpr bool listed =
         Listed || is_listed<std::remove_cv_t<element>> || category_of<element, Listed> == Category::tensor;
     info.element = &type_info<std::remove_cv_t<element>, listed>::value;
@@ -325,7 +324,7 @@ constexpr TypeInfo describe() {
   return info;
 }
 
-/// The errors of a module's fields. Outside of describe(), so that clang has no others.
+/// Instantiates the errors of a module's fields. Outside of describe(), so that clang prints no others.
 template <class T, bool Listed>
 auto complaints_of() {
   if constexpr (is_record<T>) {
@@ -340,7 +339,8 @@ template <class T, bool Listed>
 constinit const TypeInfo type_info<T, Listed>::value =
     (static_cast<void>(sizeof(typename decltype(complaints_of<T, Listed>())::type)), describe<T, Listed>());
 
-/// Whether anything at all is recorded of T; recursion through pointers and lists is not followed: it is something.
+/// Returns true if T has any recorded part. A list or pointer counts as one without being followed: types may be
+/// recursive.
 template <class T, bool Listed>
 consteval bool records_anything() {
   constexpr Category category = category_of<T, Listed>;
@@ -358,7 +358,7 @@ consteval bool records_anything() {
   }
 }
 
-/// The table of a module at the top of a save or load.
+/// Returns the table of the top-level module of a save or load.
 template <class M>
 const TypeInfo* module_info() {
   static_assert(!std::is_const_v<M> && !std::is_reference_v<M>);

@@ -1,5 +1,5 @@
-// The compiler's message for a field that cannot be recorded: its name, and what
-// to do about its type. Nothing here is instantiated where all fields can be.
+// The compiler's message for a field that cannot be recorded: its name, and the fix for its type. Instantiated only if
+// there is such a field.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ consteval Remedy remedy_for_one_of(L<T...>*) {
   return remedy;
 }
 
-/// The remedy for a refused T, or for a refused type that it holds.
+/// Returns the remedy for a refused T, or for a refused type that it contains.
 template <class T, bool Listed>
 consteval Remedy remedy_for() {
   if constexpr (std::is_volatile_v<T>) {
@@ -105,7 +105,7 @@ consteval Remedy remedy_for() {
 template <auto Field, class Type, class Module>
 inline constexpr bool can_be_recorded = false;
 
-/// The error itself: its arguments are what the compiler shows first.
+/// The error itself: the compiler prints its arguments first.
 template <auto Field, class Type, class Module, Remedy What>
 struct field_cannot_be_recorded {
   static_assert(can_be_recorded<Field, Type, Module>,

@@ -1,4 +1,4 @@
-// Row-major order through memory that lies in another order: column-major, padded, transposed.
+// Row-major order through memory in another order: column-major, padded, transposed.
 #pragma once
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// Calls `visit(offset, i)` for the elements `first` + i, i < `count`, in row-major order of `extents`; `offset` is
-/// where the element lies, in elements, by `strides` (of the same length). Whole rows are visited in blocks of up to
+/// Calls `visit(offset, i)` for the elements `first` + i, i < `count`, in row-major order of `extents`. `offset` is the
+/// element's position in memory, in elements, by `strides` (of equal length). Whole rows are visited in blocks of up to
 /// 16, column by column, so that a cache line of column-major memory serves all rows of a block.
 template <class Visit>
 void walk_strided(std::span<const Extent> extents, std::span<const std::ptrdiff_t> strides, std::uint64_t first,
@@ -54,8 +54,8 @@ void walk_strided(std::span<const Extent> extents, std::span<const std::ptrdiff_
   if (done != count) part_of_row(count - done);
 }
 
-/// read() and write() of tensor_traits<T> for elements in another order than row-major. `Layout` says of a T where they
-/// lie: data(t), extents(t), strides(t).
+/// read() and write() of tensor_traits<T> for elements in another order than row-major. `Layout` locates the elements
+/// of a T: data(t), extents(t), strides(t).
 template <class T, class Element, class Layout>
 struct StridedElements {
   static void read(const T& t, std::uint64_t first, std::span<Element> out) {

@@ -1,5 +1,5 @@
 // The tables that describe C++ types to the compiled half of the library. Templates emit one constant table per type;
-// every walk over objects is compiled once, in src/. Nothing here knows a format.
+// every walk over objects is compiled once, in src/. Nothing here depends on a format.
 #pragma once
 
 #include <cstddef>
@@ -24,15 +24,15 @@ class Value;
 template <class T>
 class Result;
 
-/// What a type is to a record.
+/// The role of a type in a record.
 enum class TypeKind : std::uint8_t {
   constant,  // not recorded
   tensor,
   value,
   module,
   tuple,
-  list,   // length changes: std::vector, std::deque
-  array,  // length fixed: std::array
+  list,   // variable length: std::vector, std::deque
+  array,  // fixed length: std::array
   map,    // string keys
   variant,
   optional,
@@ -40,11 +40,11 @@ enum class TypeKind : std::uint8_t {
   shared,   // std::shared_ptr: tied parameters
 };
 
-/// A field of a module that is no part of its records: a constant of an aggregate, or one that is skipped. Some formats
+/// A field of a module that is not part of its records: a constant of an aggregate, or a skipped field. Some formats
 /// count them.
 struct UnrecordedField {
   std::string_view name;
-  std::uint16_t before = 0;  // the number of recorded fields that stand before it
+  std::uint16_t before = 0;  // the number of recorded fields before it
   bool skipped = false;      // by stele::skip; else a constant
 };
 
@@ -53,13 +53,13 @@ namespace detail {
 struct TypeInfo;
 struct SnapshotData;
 
-/// What a field's attributes say (stele::attributes<T>).
+/// The flags from a field's attributes (stele::attributes<T>).
 struct FieldFlags {
-  bool defaulted = false;  // may be missing: keeps what the constructor gave
-  bool was_one = false;    // older files have one where there is a list now
+  bool defaulted = false;  // may be missing: keeps its constructed value
+  bool was_one = false;    // older files have a single element instead of a list
 };
 
-/// A path of today and that of older files, relative to one class.
+/// A present path and its path in older files, relative to one class.
 struct MovedPath {
   std::string_view now, then;
 };
@@ -69,36 +69,36 @@ struct FieldInfo {
   std::string_view name;
   const TypeInfo* type = nullptr;
   FieldFlags flags{};
-  std::span<const std::string_view> aliases{};  // older names, tried in order when `name` is missing
+  std::span<const std::string_view> aliases{};  // older names, tried in order if `name` is missing
 };
 
-/// A tensor type. `object` is the tensor or the Param around it. With STELE_HEAP=0 the functions that make, resize or
+/// A tensor type. `object` is the tensor or the Param around it. With STELE_HEAP=0, the functions that make, resize or
 /// move tensors are absent.
 struct TensorOps {
   DType dtype = DType::none;
   std::int16_t rank = -1;  // -1: known at run time
   bool fixed_shape = false;
   void (*shape)(const void* object, Shape& out) = nullptr;
-  // Contiguous types have `data`, the others `read` and `write` of elements in row-major order.
+  // Contiguous types have `data`; the others have `read` and `write`, for elements in row-major order.
   std::byte* (*data)(void* object) = nullptr;
   void (*read)(const void* object, std::uint64_t first, std::size_t count, std::byte* out) = nullptr;
   void (*write)(void* object, std::uint64_t first, std::size_t count, const std::byte* in) = nullptr;
   void (*resize)(void* object, const Shape& shape) = nullptr;  // absent: fixed_shape
   bool (*unset)(const void* object) = nullptr;
   void (*reset)(void* object) = nullptr;      // makes it unset again
-  void (*fresh_shape)(Shape& out) = nullptr;  // fixed_shape only: that of an object made by the default constructor
+  void (*fresh_shape)(Shape& out) = nullptr;  // fixed_shape only: the shape of a default-constructed object
   void (*adopt)(void* object, std::byte* data, const Shape& shape, std::shared_ptr<const void> keeper) = nullptr;
   bool adopts_const = false;  // adopt() may be given read-only memory
   /// Makes the tensor the owner of a part of `block`, aligned to 64 bytes.
   void (*part)(void* object, std::byte* data, const Shape& shape, std::shared_ptr<void> block) = nullptr;
   void (*take)(void* object, void* from) = nullptr;       // moves a tensor of the same type
   std::optional<ParamId>* (*id)(void* object) = nullptr;  // Param only
-  // Leaves of Records only: the leaf stands for a snapshot's leaf instead of holding elements.
+  // Leaves of Records only: the leaf refers to a snapshot's leaf instead of holding elements.
   const std::shared_ptr<const SnapshotData>* (*bound)(const void* object, std::uint32_t& leaf) = nullptr;
   void (*bind)(void* object, std::shared_ptr<const SnapshotData> data, std::uint32_t leaf) = nullptr;
 };
 
-/// A number, bool or string of the user's.
+/// The user's number, bool or string.
 struct PlainValue {
   ValueKind kind = ValueKind::null;
   std::uint64_t bits = 0;  // boolean, i64, u64, f64
@@ -110,27 +110,28 @@ struct ValueOps {
   DType dtype = DType::none;                                   // of a number, bool or enum; string; none: any other
   PlainValue (*plain)(const void* object) = nullptr;           // numbers, bools, enums, strings
   void (*to_value)(const void* object, Value& out) = nullptr;  // all others; may throw
-  /// Empty on success, else what was expected ("an integer from 0 to 255"). Absent, as all below, with STELE_HEAP=0.
+  /// Returns an empty string on success, else the expected type ("an integer from 0 to 255"). Absent, like all
+  /// functions below, with STELE_HEAP=0.
   std::string_view (*from_value)(void* object, const Value& in) = nullptr;
-  /// The same without an object, to check before anything changes; absent where T has no default constructor.
+  /// Checks a value without an object, before anything changes; absent if T has no default constructor.
   std::string_view (*check)(const Value& in) = nullptr;
 };
 
-/// Containers: list, array, map, variant, optional, pointer, shared. With STELE_HEAP=0 there are size, at and each
-/// only.
+/// Containers: list, array, map, variant, optional, pointer, shared. With STELE_HEAP=0 there are only size, at and
+/// each.
 struct ContainerOps {
-  std::size_t (*size)(const void* c) = nullptr;         // variant: the alternative's number, or npos when valueless
+  std::size_t (*size)(const void* c) = nullptr;         // variant: the alternative's number, or npos if valueless
   void* (*at)(const void* c, std::size_t i) = nullptr;  // element i; optional, pointer: the pointee; variant: the value
   void (*clear)(void* c) = nullptr;                     // absent: fixed size
   void (*reserve)(void* c, std::size_t n) = nullptr;
-  std::size_t (*max_size)() = nullptr;  // list: elements that one can hold; absent: any number
-  /// Appends an element, engages an optional or pointer, inserts `key` (unless it is there), or switches to
-  /// alternative `which`; gives the element. May move the container's other elements. `record` is a Record of the
-  /// element's type where that is made by a hook, else null.
+  std::size_t (*max_size)() = nullptr;  // list: maximum number of elements; absent: unlimited
+  /// Appends an element, engages an optional or pointer, inserts `key` (unless it exists), or switches to alternative
+  /// `which`; returns the element. May move the container's other elements. `record` is a Record of the element's type
+  /// if a hook makes it, else null.
   void* (*add)(void* c, std::size_t which, std::string_view key, void* record) = nullptr;
   void (*each)(const void* c, void* context,
                void (*visit)(void* context, std::string_view key, void* element)) = nullptr;
-  // shared: its object, and how another pointer to the same class, be it of another type, gets that.
+  // shared: its object, and how another pointer to that class, even one of another type, shares the object.
   std::shared_ptr<void> (*owner)(const void* c) = nullptr;
   void (*share)(void* c, std::shared_ptr<void> object) = nullptr;
   static constexpr std::size_t npos = static_cast<std::size_t>(-1);
@@ -146,29 +147,29 @@ struct HookOps {
 /// A constant-initialised description of one C++ type. The graph of these is the Schema.
 struct TypeInfo {
   TypeKind kind = TypeKind::constant;
-  bool writable = true;  // false: a const member somewhere; only the hook can make one
+  bool writable = true;  // false: has a const member; only the hook can make one
   std::uint32_t version = 0;
   std::string_view name{};              // unqualified, without template arguments
   std::span<const FieldInfo> fields{};  // module, tuple; variant: the alternatives
   std::span<const UnrecordedField> unrecorded{};
-  // module, tuple: writes the addresses of all fields; the first fields.size() count, but `slots` need room.
+  // module, tuple: writes the addresses of all fields; the first fields.size() are used, but `out` needs `slots`.
   void (*addresses)(void* object, void** out) = nullptr;
   std::size_t slots = 0;
-  // list array map optional pointer shared; variant: the alternative whose name older files do not have, or nullptr
+  // list array map optional pointer shared; variant: the alternative that has no name in older files, or nullptr
   const TypeInfo* element = nullptr;
   const TensorOps* tensor = nullptr;
   const ValueOps* value = nullptr;
   const ContainerOps* container = nullptr;
   const HookOps* hook = nullptr;
-  /// Returns the mangled name of the object's class if this table describes only one of its bases, else null. Absent
-  /// where no class can be derived, and without RTTI.
+  /// Returns the mangled name of the object's class if this table describes only one of its bases, else null. Absent if
+  /// no class can be derived, and without RTTI.
   const char* (*other_class)(const void* object) = nullptr;
-  /// Name that `field` has in a file of version `from`; empty: as now.
+  /// Returns the name of `field` in a file of version `from`; empty: unchanged.
   std::string_view (*migrate)(std::uint32_t from, std::string_view field) = nullptr;
-  /// Of the part of a file of version `from` that is this module, what it would be today.
+  /// Converts this module's part of a file of version `from` to the present version.
   Result<Snapshot> (*rewrite)(std::uint32_t from, const Snapshot& old) = nullptr;
   std::span<const MovedPath> moved{};
-  /// What formats that hold fields by position are told of the others (burn_layout), or nullptr.
+  /// Facts about the other fields for formats that store fields by position (burn_layout), or nullptr.
   const Attribute* layout = nullptr;
 };
 

@@ -1,4 +1,4 @@
-// The walk object -> visitor: over the tables of a module or a Record. Knows no format, and needs no heap by itself.
+// The walk object -> visitor, over the tables of a module or a Record. Independent of formats; needs no heap by itself.
 #pragma once
 
 #include <cstddef>
@@ -12,19 +12,19 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// One step of the way from the top of a module to where a walk stands.
+/// One step of the path from the top of a module to the present position of a walk.
 struct Step {
   const Step* up;  // null at the top
   NodeName name;
 };
 
-/// Visitor: begin(kind, step, type, conditional), end(), tensor(step, ops, object, conditional), value(…), none(…), and
-/// for tied objects alias(step, target) with what mark() gave when the target was visited. Any of them may stop the
-/// walk by returning an Errc other than none. derived(type, object) follows the none() of an object that the walk
-/// refuses, as `type` describes only a base of its class.
+/// Visitor: begin(kind, step, type, conditional), end(), tensor(step, ops, object, conditional), value(…), none(…). For
+/// tied objects: alias(step, target), with the result of mark() from the visit of the target. Each may stop the walk by
+/// returning an Errc other than none. derived(type, object) follows the none() of an object that the walk refuses
+/// because `type` describes only a base of its class.
 ///
-/// Self says what depends on there being a heap: `Addresses` of a module's fields, and how maps and shared pointers are
-/// visited.
+/// Self provides the parts that depend on a heap: `Addresses` of a module's fields, and the visits of maps and shared
+/// pointers.
 template <class Self, class Visitor>
 class WalkOver {
  public:
@@ -93,8 +93,8 @@ class WalkOver {
     return Errc::none;
   }
 
-  /// The pointee of an optional or pointer. Files have one `none` for it and what it holds, so the inner one must not
-  /// be the only one that is empty.
+  /// Visits the pointee of an optional or pointer. Files have one `none` for an empty pointer and an empty pointee, so
+  /// the inner one must not be the only one that is empty.
   Errc visit_held(const TypeInfo& type, void* object, const Step& at, bool conditional, int depth) {
     const TypeInfo& held = *type.element;
     void* const inner = type.container->at(object, 0);
@@ -119,7 +119,7 @@ class WalkOver {
   Visitor& visitor_;
 };
 
-/// Refuses what needs a heap by nature, and bounds what the stack must hold.
+/// Refuses types that need a heap, and bounds the stack memory.
 template <class Visitor>
 class HeaplessWalk : public WalkOver<HeaplessWalk<Visitor>, Visitor> {
  public:
@@ -130,7 +130,7 @@ class HeaplessWalk : public WalkOver<HeaplessWalk<Visitor>, Visitor> {
   friend Base;
   static constexpr int deepest = 32;
 
-  // Of the modules that are open at a time, one behind the other.
+  // The addresses of the fields of all open modules, without gaps.
   class Addresses {
    public:
     Addresses(HeaplessWalk& walk, const TypeInfo& type, void* object)

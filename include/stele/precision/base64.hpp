@@ -1,4 +1,4 @@
-// Base64 (RFC 4648, section 4): the standard alphabet, with padding; strict when it is read. SIMD inside.
+// Base64 (RFC 4648, section 4): the standard alphabet, with padding; strict on decoding. Uses SIMD.
 #pragma once
 
 #include <cstddef>
@@ -10,15 +10,16 @@
 namespace stele {
 inline namespace v0 {
 
-/// Characters of `bytes` bytes.
+/// Returns the number of characters for `bytes` bytes.
 constexpr std::size_t base64_size(std::size_t bytes) noexcept { return (bytes + 2) / 3 * 4; }
-/// `out` has room for base64_size(bytes.size()) characters.
+/// Encodes `bytes`; `out` has space for base64_size(bytes.size()) characters.
 STELE_EXPORT void base64_encode(std::span<const std::byte> bytes, char* out) noexcept;
 
-/// The number of bytes that `text` stands for if it is base64 at all.
+/// Returns the number of bytes that `text` decodes to if it is valid base64.
 STELE_EXPORT std::size_t base64_decoded_size(std::string_view text) noexcept;
-/// False, with `out` in any state: another length than whole blocks, a foreign character, missing or misplaced padding,
-/// trailing bits that are not zero. `out` has room for base64_decoded_size(text) bytes, and no more is written.
+/// Decodes `text`. Returns false, with `out` unspecified, for incomplete blocks, an invalid character, missing or
+/// misplaced padding, or nonzero trailing bits. `out` has space for base64_decoded_size(text) bytes; no more is
+/// written.
 STELE_EXPORT bool base64_decode(std::string_view text, std::byte* out) noexcept;
 
 }  // namespace v0

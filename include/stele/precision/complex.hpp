@@ -1,5 +1,5 @@
-// std::complex as an element type; apart because its header is a heavy one. Include it before the first use of
-// dtype_of_v on a complex type.
+// std::complex as an element type; a separate header because its standard header is slow to compile. Include it before
+// the first use of dtype_of_v on a complex type.
 #pragma once
 
 #include <complex>

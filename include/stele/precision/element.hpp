@@ -14,8 +14,8 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-// The four functions below are the scalar reference: every SIMD kernel gives the same bits. NaNs become quiet and keep
-// their sign and the leading bits of their payload, as F16C and Arm do it.
+// The four functions below are the scalar reference: every SIMD kernel gives identical bits. NaNs become quiet and keep
+// their sign and the leading bits of their payload, as on F16C and Arm.
 
 constexpr std::uint16_t f16_from_f32_bits(std::uint32_t u) noexcept {
   const std::uint32_t sign = (u >> 16) & 0x8000u;
@@ -25,9 +25,9 @@ constexpr std::uint16_t f16_from_f32_bits(std::uint32_t u) noexcept {
     r = 0x7E00u | ((a >> 13) & 0x3FFu);
   } else if (a >= 0x47800000u) {  // 2^16 and up
     r = 0x7C00u;
-  } else if (a >= 0x38800000u) {  // 2^-14, the least normal f16; a carry out of 65504 makes infinity by itself
+  } else if (a >= 0x38800000u) {  // 2^-14, the smallest normal f16; a carry out of 65504 gives infinity
     r = (a - 0x38000000u + 0xFFFu + ((a >> 13) & 1u)) >> 13;
-  } else if (a > 0x33000000u) {  // above 2^-25, half the least subnormal
+  } else if (a > 0x33000000u) {  // above 2^-25, half the smallest subnormal
     const std::uint32_t shift = 126u - (a >> 23);
     const std::uint32_t m = (a & 0x7FFFFFu) | 0x800000u;
     r = (m + ((1u << (shift - 1)) - 1u) + ((m >> shift) & 1u)) >> shift;
@@ -58,8 +58,8 @@ constexpr std::uint32_t f32_from_bf16_bits(std::uint16_t b) noexcept {
 
 }  // namespace detail
 
-/// IEEE 754 binary16. A storage type: compute in float. Construction rounds to nearest, ties to even; values of
-/// 65520 and more become infinite.
+/// IEEE 754 binary16. A storage type: compute in float. Construction rounds to nearest, ties to even; values of 65520
+/// and more become infinite.
 struct float16 {
   std::uint16_t bits;
 
@@ -73,7 +73,7 @@ struct float16 {
   }
   explicit constexpr operator float() const noexcept { return std::bit_cast<float>(detail::f32_from_f16_bits(bits)); }
 
-  /// By value: 0 equals -0, a NaN equals nothing.
+  /// Compares by value: 0 equals -0, a NaN equals nothing.
   friend constexpr bool operator==(float16 a, float16 b) noexcept {
     return static_cast<float>(a) == static_cast<float>(b);
   }
@@ -93,7 +93,7 @@ struct bfloat16 {
   }
   explicit constexpr operator float() const noexcept { return std::bit_cast<float>(detail::f32_from_bf16_bits(bits)); }
 
-  /// By value: 0 equals -0, a NaN equals nothing.
+  /// Compares by value: 0 equals -0, a NaN equals nothing.
   friend constexpr bool operator==(bfloat16 a, bfloat16 b) noexcept {
     return static_cast<float>(a) == static_cast<float>(b);
   }
@@ -104,7 +104,7 @@ static_assert(sizeof(bfloat16) == 2 && std::is_trivial_v<bfloat16> && std::is_st
 
 namespace detail {
 
-// Text and code-unit types are integral to the language but no numbers of a model.
+// Character types are integral types in C++, but not numbers of a model.
 template <class T>
 inline constexpr bool is_text_v = std::is_same_v<T, char> || std::is_same_v<T, wchar_t> || std::is_same_v<T, char8_t> ||
                                   std::is_same_v<T, char16_t> || std::is_same_v<T, char32_t>;
@@ -135,14 +135,14 @@ constexpr DType dtype_of() noexcept {
 
 }  // namespace detail
 
-/// The dtype of a C++ element type, DType::none where it is none. stele/precision/complex.hpp adds std::complex; a
-/// specialization adds a type of your own that has the layout of a known dtype.
+/// The dtype of a C++ element type, or DType::none. stele/precision/complex.hpp adds std::complex; a specialization
+/// adds a user type that has the layout of a known dtype.
 template <class T>
 inline constexpr DType dtype_of_v = detail::dtype_of<T>();
 template <class T>
 inline constexpr DType dtype_of_v<const T> = dtype_of_v<T>;
 
-// GCC before 13 has the macro everywhere but the C++ type on x86 only.
+// GCC before 13 defines the macro on every platform, but has the C++ type only on x86.
 #if defined(__FLT16_MANT_DIG__) && (defined(__clang__) || __GNUC__ >= 13 || defined(__x86_64__) || defined(__i386__))
 namespace detail {
 __extension__ typedef _Float16 native_float16;

@@ -1,4 +1,4 @@
-// Precision settings: what the numbers of a model become when it is saved. Values are never converted on load by these.
+// Precision settings: the types of a model's numbers in a saved file. They never convert values on load.
 #pragma once
 
 #include <type_traits>
@@ -9,38 +9,38 @@
 namespace stele {
 inline namespace v0 {
 
-/// Everything is saved as it is.
+/// Saves everything unchanged.
 struct NativePrecision {
   using Float = void;
   using Int = void;
 };
 
-/// Floats are saved as f32.
+/// Saves floats as f32.
 struct FullPrecision {
   using Float = float;
   using Int = void;
 };
 
-/// Floats are saved as f64.
+/// Saves floats as f64.
 struct DoublePrecision {
   using Float = double;
   using Int = void;
 };
 
-/// Floats are saved as f16.
+/// Saves floats as f16.
 struct HalfPrecision {
   using Float = float16;
   using Int = void;
 };
 
-/// Floats are saved as bf16.
+/// Saves floats as bf16.
 struct BrainPrecision {
   using Float = bfloat16;
   using Int = void;
 };
 
-/// Floats are saved as integers of 8, or of 4 bits (stele/quantize.hpp); a load with LoadOptions::dequantize makes them
-/// floats again.
+/// Saves floats as integers of 8 or 4 bits (stele/quantize.hpp); a load with LoadOptions::dequantize converts them back
+/// to floats.
 struct Quantized8 : NativePrecision {
   static constexpr unsigned quantized_bits = 8;
 };
@@ -48,22 +48,22 @@ struct Quantized4 : NativePrecision {
   static constexpr unsigned quantized_bits = 4;
 };
 
-/// A settings type names a `Float` and a signed `Int` element type; void leaves that kind as it is. Your own may join
-/// any two: `struct Mine { using Float = stele::bfloat16; using Int = std::int32_t; };`. It may have `quantized_bits`,
-/// 2 to 8.
+/// A settings type names a `Float` and a signed `Int` element type; void leaves that kind unchanged. User settings may
+/// combine any two: `struct Mine { using Float = stele::bfloat16; using Int = std::int32_t; };`. They may have
+/// `quantized_bits`, 2 to 8.
 template <class T>
 concept PrecisionSettings = requires {
   typename T::Float;
   typename T::Int;
 };
 
-/// Settings as values; DType::none leaves the kind as it is.
+/// Settings as values; DType::none leaves the kind unchanged.
 struct PrecisionSpec {
   DType floating = DType::none;
   DType integer = DType::none;
   unsigned quantized_bits = 0;  // 0: floats stay floats
 
-  /// The dtype to save `stored` as. Only f64 f32 f16 bf16 and i64 i32 i16 i8 ever change.
+  /// Returns the dtype to save `stored` as. Only f64 f32 f16 bf16 and i64 i32 i16 i8 can change.
   constexpr DType apply(DType stored) const noexcept {
     if (is_plain_float(stored)) return floating == DType::none ? stored : floating;
     if (stored >= DType::i64 && stored <= DType::i8) return integer == DType::none ? stored : integer;

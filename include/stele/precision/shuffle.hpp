@@ -1,4 +1,4 @@
-// Byte shuffle, which makes numbers compress: the first byte of every element, then the second of every element, …
+// Byte shuffle, which makes numbers compressible: the first byte of every element, then the second byte of each, …
 #pragma once
 
 #include <cstddef>
@@ -8,9 +8,9 @@
 namespace stele {
 inline namespace v0 {
 
-/// `count` elements of `width` bytes (2, 4 or 8; any other is copied as it is). `from` and `to` do not overlap.
+/// Shuffles `count` elements of `width` bytes (2, 4 or 8; others are copied unchanged). `from` and `to` do not overlap.
 STELE_EXPORT void shuffle_bytes(const std::byte* from, std::byte* to, std::size_t count, std::size_t width) noexcept;
-/// Takes it back.
+/// Reverses shuffle_bytes.
 STELE_EXPORT void unshuffle_bytes(const std::byte* from, std::byte* to, std::size_t count, std::size_t width) noexcept;
 
 }  // namespace v0

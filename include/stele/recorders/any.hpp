@@ -1,5 +1,5 @@
-// The front door: formats chosen by a path's extension on save and by content on load. Formats are listed in one array,
-// in recorders/any/formats.cpp.
+// save(), open(), load() and load_into() for every format: chosen by the path's extension on save and by content on
+// load. One array lists the formats, in recorders/any/formats.cpp.
 #pragma once
 
 #include "stele/recorder.hpp"
@@ -7,34 +7,34 @@
 namespace stele {
 inline namespace v0 {
 
-/// Every format of this build.
+/// Returns every format of this build.
 STELE_EXPORT std::span<const Format* const> formats();
-/// By name ("stele", "safetensors"); nullptr when there is none.
+/// Returns the format of that name ("stele", "safetensors"); nullptr if there is none.
 STELE_EXPORT const Format* find_format(std::string_view name);
-/// By the path's extension. Errors: unsupported, with the extensions there are.
+/// Returns the format for the path's extension. Errors: unsupported, with the known extensions.
 STELE_EXPORT Result<const Format*> format_of_path(const std::string& path);
-/// By what the bytes say. Errors: bad_magic, with the first bytes; malformed where more than one format claims them.
+/// Detects the format from the content. Errors: bad_magic, with the first bytes; malformed if several formats match.
 STELE_EXPORT Result<const Format*> format_of_content(const Source& source);
 
-/// Saves a module (or a Record, or a Snapshot) in the format that the path's extension names.
+/// Saves a module (or a Record, or a Snapshot) in the format of the path's extension.
 template <class M>
 Result<Report> save(const M& module, const std::string& path, const SaveOptions& options = default_save_options()) {
   STELE_TRY_ASSIGN(const Format* format, format_of_path(path));
   return detail::record_file(*format, {}, detail::object_of(module), path, options);
 }
 
-/// What a file of any format holds; lazy.
+/// Opens a file of any format as a lazy Snapshot.
 inline Result<Snapshot> open(const Input& from, const LoadOptions& options = default_load_options()) {
   return detail::open({nullptr, format_of_content}, from, options);
 }
 
-/// A new module from a file of any format. It need not be initialised first. `report` may be null.
+/// Loads a new module from a file of any format; no initialised M is needed. `report` may be null.
 template <class M>
 Result<M> load(const Input& from, const LoadOptions& options = default_load_options(), Report* report = nullptr) {
   return detail::load_new<M>({nullptr, format_of_content}, from, options, report);
 }
 
-/// Into a module that lives; nothing changes on error.
+/// Loads into an existing module. On error, the module is unchanged unless Error::partially_applied().
 template <class M>
 Result<Report> load_into(M& module, const Input& from, const LoadOptions& options = default_load_options()) {
   detail::check_writable<M>();

@@ -1,17 +1,17 @@
-// The archive: one zip file with several tagged versions of a model, each with its parameters and, where there are, its
-// graph, training configuration and optimizer state. DL4J's ADR-0001 "SameDiff file format", which no other program
-// writes yet.
+// The archive: one zip file with several tagged versions of a model, each with its parameters and, if present, its
+// graph, training configuration and optimizer state. The format is DL4J's ADR-0001 "SameDiff file format", which no
+// other program writes yet.
 //
 // 1. TAG/params/N.fb: an array: FlatBuffers table (dl4j/samediff.fbs), its bytes last, in the file 64-byte
-//    aligned, little-endian; of 2 GiB and more in TAG/params/N.bin beside it
-// 2. TAG/updater/N.fb: arrays of the optimizer's state, likewise
+//    aligned, little-endian; bytes of 2 GiB and more are in TAG/params/N.bin
+// 2. TAG/updater/N.fb: the arrays of the optimizer's state, in the format of params/N.fb
 // 3. TAG/params.txt: a line for each parameter: name, blank, N or OTHERTAG/N; white space, control characters and % in
 //    names as %XX, an empty name as %
-// 4. TAG/updater.txt: likewise, with a number for each state array of the parameter
-// 5. TAG/metadata.json: an object of texts; under the key "stele" what names cannot say (docs/formats/flat.md)
+// 4. TAG/updater.txt: a line for each parameter, with a number for each of its state arrays; names as in params.txt
+// 5. TAG/metadata.json: an object of strings; the key "stele" contains all that names cannot (docs/formats/flat.md)
 // 6. TAG/trainingConfig.fb and TAG/graph.fb: FlatBuffers (dl4j/archive.fbs)
 // 7. tags.txt: a line for each tag, the newest last
-// Entries of other kinds are kept. Byte by byte: docs/formats/archive.md.
+// Entries of other kinds are kept. docs/formats/archive.md specifies every byte.
 #pragma once
 
 #include <string>
@@ -26,13 +26,14 @@ namespace stele {
 inline namespace v0 {
 
 struct ArchiveOptions {
-  /// What is opened; without one the newest. What record() writes; without one "main". 1 to 128 of A-Z a-z 0-9 . _ -,
-  /// not digits alone, no dot at the end, no name that Windows keeps for itself, not tags.txt. Upper and lower case are
-  /// the same.
+  /// On load, the tag to open; if empty, the newest. On save, the tag to write; if empty, "main". A tag has 1 to 128 of
+  /// A-Z a-z 0-9 . _ -, is not digits only, does not end in a dot, and is not a name that Windows reserves, nor
+  /// tags.txt. Upper and lower case are equivalent.
   std::string tag{};
-  /// Arrays that the file has already are not written again but referred to (found by CRC-32, compared byte by byte).
+  /// Refers to arrays that the file already contains instead of writing them again (found by CRC-32, compared byte by
+  /// byte).
   bool deduplicate = false;
-  /// Graphs and texts are deflated. Arrays never: they can be mapped.
+  /// Deflates graphs and strings. Arrays are never deflated, so that they can be mapped.
   bool deflate = false;
 };
 
@@ -46,9 +47,10 @@ class STELE_EXPORT ArchiveFormat final : public Format {
   std::string_view extension() const noexcept override { return ".zip"; }
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
-  /// The parameters of a tag. Errors: not_found (no such tag), malformed, duplicate, checksum, unsupported, limit, ….
+  /// Opens the parameters of a tag. Errors: not_found (no such tag), malformed, duplicate, checksum, unsupported,
+  /// limit, ….
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
-  /// All tags, whatever the options say, with graph, training configuration and optimizer state; and entries that no
+  /// Checks all tags, whatever the options, with graph, training configuration and optimizer state; and entries that no
   /// tag refers to.
   Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
@@ -57,21 +59,21 @@ class STELE_EXPORT ArchiveFormat final : public Format {
   ArchiveOptions options_;
 };
 
-/// The tags of an archive, the newest last.
+/// Returns the tags of an archive, the newest last.
 STELE_EXPORT Result<std::vector<std::string>> archive_tags(const Input& from);
-/// Everything of a tag: the newest where it is empty. All arrays stay lazy.
+/// Opens all parts of a tag; the newest if `tag` is empty. All arrays stay lazy.
 STELE_EXPORT Result<Checkpoint> open_archive(const Input& from, std::string_view tag = {},
                                              const LoadOptions& options = default_load_options());
-/// Takes a tag out of an archive. Arrays that other tags refer to stay, in the first of these; nothing is decoded, and
-/// the file is replaced in one step. Errors: not_found; invalid_argument (the last tag; a file without any is none).
+/// Removes a tag from an archive. Arrays that other tags refer to move to the first of these; nothing is decoded, and
+/// the file is replaced in one step. Errors: not_found; invalid_argument (the last tag; an archive needs one).
 STELE_EXPORT Status remove_archive_tag(const std::string& path, std::string_view tag,
                                        const SaveOptions& options = default_save_options());
 
-/// How a tag is put into an archive that is there.
+/// The change that puts a tag into an existing archive.
 enum class ArchiveEdit : std::uint8_t {
-  append,   // a new tag, the newest; an error (exists) where it is there
-  replace,  // a tag that is there (else not_found); it keeps its place among the tags
-  touch,    // the same, and it becomes the newest
+  append,   // adds a new tag, the newest; an error (exists) if the tag exists
+  replace,  // replaces an existing tag (else not_found), which keeps its place among the tags
+  touch,    // replaces an existing tag (else not_found), which becomes the newest
 };
 
 namespace detail {
@@ -85,8 +87,8 @@ STELE_EXPORT Result<Report> edit_archive(const ArchiveFormat& format, PrecisionS
                                          ArchiveEdit edit, const SaveOptions& options);
 }  // namespace detail
 
-/// Archives, and everything else a recorder does with the one tag of its options. The precision is that of parameters;
-/// optimizer state stays as it is.
+/// Saves and loads archives; as a recorder, with the one tag of its options. The precision applies to parameters;
+/// optimizer state is unchanged.
 template <PrecisionSettings Settings = NativePrecision>
 class ArchiveRecorder : public Recorder<ArchiveFormat, Settings> {
   using Base = Recorder<ArchiveFormat, Settings>;
@@ -94,7 +96,7 @@ class ArchiveRecorder : public Recorder<ArchiveFormat, Settings> {
  public:
   using Base::Base;
   using Base::record;
-  /// A new archive with one tag.
+  /// Writes a new archive with one tag.
   Result<Report> record(const Checkpoint& checkpoint, const std::string& path,
                         const SaveOptions& options = default_save_options()) const {
     return detail::record_archive(Base::format(), precision_spec<Settings>(), checkpoint, path, options);
@@ -103,21 +105,21 @@ class ArchiveRecorder : public Recorder<ArchiveFormat, Settings> {
                         const SaveOptions& options = default_save_options()) const {
     return detail::record_archive(Base::format(), precision_spec<Settings>(), checkpoint, sink, options);
   }
-  /// Puts a tag into an archive that is there. What it has is moved, not decoded; the file is replaced in one step.
-  /// Arrays that were opened lazily from this very file are not written again but referred to.
+  /// Puts a tag into an existing archive. The other content is moved, not decoded; the file is replaced in one step.
+  /// Arrays that were opened lazily from this file are not written again but referred to.
   Result<Report> edit(const Checkpoint& checkpoint, const std::string& path, std::string_view tag,
                       ArchiveEdit edit = ArchiveEdit::append,
                       const SaveOptions& options = default_save_options()) const {
     return detail::edit_archive(Base::format(), precision_spec<Settings>(), checkpoint, path, tag, edit, options);
   }
-  /// edit() of a module alone.
+  /// Puts a tag with a module's parameters only into an existing archive, like edit().
   template <class M>
   Result<Report> append(const M& module, const std::string& path, std::string_view tag,
                         const SaveOptions& options = default_save_options()) const {
     STELE_TRY_ASSIGN(Snapshot parameters, snapshot_of(module));
     return edit(Checkpoint{std::move(parameters)}, path, tag, ArchiveEdit::append, options);
   }
-  /// Everything of the tag that the options name.
+  /// Opens all parts of the tag in the options.
   Result<Checkpoint> open_checkpoint(const Input& from, const LoadOptions& options = default_load_options()) const {
     return open_archive(from, Base::format().options().tag, options);
   }

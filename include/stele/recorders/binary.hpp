@@ -1,4 +1,4 @@
-// The own format, `.stele`, to files and to memory. Byte layout: stele_reader.hpp and docs/formats/stele.md.
+// stele's own format, `.stele`, in files and in memory. Byte layout: stele_reader.hpp and docs/formats/stele.md.
 #pragma once
 
 #include "stele/recorder.hpp"
@@ -8,7 +8,7 @@ inline namespace v0 {
 
 enum class Compression : std::uint8_t {
   none,
-  zstd,  // byte shuffle and zstd, in frames of 1 MiB that are read alone; what does not shrink stays as it is
+  zstd,  // byte shuffle and zstd, in frames of 1 MiB, each readable alone; blocks that do not shrink stay as they are
 };
 
 /// `.stele`: nesting, values, ties, ids, metadata, annotations; a checksum per tensor and one over the index.
@@ -27,21 +27,22 @@ class STELE_EXPORT SteleFormat : public Format {
   Compression compression_ = Compression::none;
 };
 
-/// The same, compressed. Both read both.
+/// Compressed `.stele` files. Both classes read both.
 class CompressedSteleFormat final : public SteleFormat {
  public:
   CompressedSteleFormat() noexcept : SteleFormat(Compression::zstd) {}
 };
 
-/// Files. `recorder.record(module, "model.stele")`.
+/// Saves and loads files. `recorder.record(module, "model.stele")`.
 template <PrecisionSettings Settings = NativePrecision>
 using BinaryRecorder = Recorder<SteleFormat, Settings>;
 
-/// Memory. `recorder.record(module)` gives Bytes, which a microcontroller reads in place with stele_reader.hpp.
+/// Saves to memory. `recorder.record(module)` returns Bytes, which a microcontroller reads in place with
+/// stele_reader.hpp.
 template <PrecisionSettings Settings = NativePrecision>
 using BytesRecorder = MemoryRecorder<SteleFormat, Settings>;
 
-/// Smaller files: trained f32 shrinks by a sixth, bf16 by a third.
+/// Writes smaller files: trained f32 shrinks by a sixth, bf16 by a third.
 template <PrecisionSettings Settings = NativePrecision>
 using CompressedRecorder = Recorder<CompressedSteleFormat, Settings>;
 

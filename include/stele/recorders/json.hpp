@@ -1,16 +1,16 @@
-// JSON that a person can read and diff: plain, or compressed by zstd or gzip. docs/formats/json.md has all of it.
+// JSON that a person can read and diff: plain, or compressed by zstd or gzip. docs/formats/json.md specifies it.
 //
 // A document (RFC 8259, UTF-8), here with line breaks:
 //
 // clang-format off
 //  1. {"format":"stele-json","version":1,
-//  2.  "layout":"flat",                    only where names are whole paths; "guessed": nested by nest()
+//  2.  "layout":"flat",                    only if names are whole paths; "guessed": nested by nest()
 //  3.  "metadata":{"key":"text", …},
 //  4.  "record":NODE}
 //
 // A NODE:
 //
-//  5. module, map      {"name":NODE, …}; a name that begins with $ has another $ in front
+//  5. module, map      {"name":NODE, …}; a name that begins with $ gets another $ before it
 //     with a version   {"$version":2,"name":NODE, …}
 //  6. list, array      [NODE, …]; with gaps {"$elements":{"0":NODE,"3":NODE}}
 //  7. variant          {"$variant":"alternative","value":NODE}
@@ -21,8 +21,8 @@
 //  11. absent          null
 // clang-format on
 //
-// Elements are little-endian and row-major in base64. Compressed by zstd, the text is cut into frames of 640 KiB, and
-// an index of the leaves and a table of the frames (zstd's seekable format) stand in skippable frames behind them.
+// Elements are little-endian and row-major in base64. With zstd, the text is cut into frames of 640 KiB. Skippable
+// frames after them contain an index of the leaves and a table of the frames (zstd's seekable format).
 #pragma once
 
 #include <cstdint>
@@ -34,29 +34,29 @@ namespace stele {
 inline namespace v0 {
 
 enum class JsonEncoding : std::uint8_t {
-  by_name,  // as the path says: .json, .json.gz; all others, and memory: zstd
+  by_name,  // from the path: .json, .json.gz; all others, and memory: zstd
   plain,
-  zstd,  // read lazily, as plain documents are; any zstd decompressor reads it
+  zstd,  // read lazily, like plain documents; any zstd decompressor reads it
   gzip,  // read in one pass from the beginning
 };
 
 struct JsonOptions {
   JsonEncoding encoding = JsonEncoding::by_name;
-  /// A line for each member.
+  /// Writes a line for each member.
   bool pretty = false;
-  /// Tensors of up to so many elements are written as numbers, the shortest that read back as the same bits; larger
-  /// ones, and those of packed, complex or 8-bit float dtypes, in base64.
+  /// Maximum number of elements of a tensor that is written as numbers, the shortest that read back to identical bits.
+  /// Larger tensors, and those of packed, complex or 8-bit float dtypes, are written in base64.
   std::uint64_t numbers_up_to = 0;
-  /// Of the compressor: zstd's -50 to 19, gzip's 1 to 9; 0: zstd 1, gzip 1. Numbers beyond are taken for the nearest.
+  /// Level of the compressor: -50 to 19 for zstd, 1 to 9 for gzip; 0: zstd 1, gzip 1. Other levels are clamped.
   int level = 0;
 };
 
-/// JSON. Reads all encodings, its own and those of others.
+/// JSON. Reads all encodings, also of files from other programs.
 class STELE_EXPORT JsonFormat : public Format {
  public:
   JsonFormat() = default;
   explicit JsonFormat(const JsonOptions& options) noexcept : options_(options) {}
-  /// "json", "json.zst" or "json.gz".
+  /// Returns "json", "json.zst" or "json.gz".
   std::string_view name() const noexcept override;
   std::string_view extension() const noexcept override;
   const Capabilities& capabilities() const noexcept override;
@@ -69,7 +69,7 @@ class STELE_EXPORT JsonFormat : public Format {
   JsonOptions options_;
 };
 
-/// Files, in the encoding that their name says. `recorder.record(module, "model.json")`.
+/// Saves and loads files, in the encoding of the file's name. `recorder.record(module, "model.json")`.
 template <PrecisionSettings Settings = NativePrecision>
 using JsonRecorder = Recorder<JsonFormat, Settings>;
 

@@ -1,23 +1,23 @@
-// NNEF 1.0.x: a folder of `.dat` files, one a tensor, and a text that describes them. Byte layout of a `.dat` file (all
-// little-endian; https://registry.khronos.org/NNEF/specs/1.0/nnef-1.0.5.html, section 5.2):
+// NNEF 1.0.x: a folder of `.dat` files, one for each tensor, and a text file that describes them. Byte layout of a
+// `.dat` file (all little-endian; https://registry.khronos.org/NNEF/specs/1.0/nnef-1.0.5.html, section 5.2):
 //
 //  1. 4E EF, u8 1, u8 0: magic, version 1.0.
 //  2. u32 n, bytes of data: the number of items times their bits / 8, rounded up.
 //  3. u32 rank, at most 8.
-//  4. u32[8] extents; 0 beyond the rank.
-//  5. At 44: u32 bits an item, 1 to 64.
+//  4. u32[8] extents; 0 after the rank.
+//  5. At 44: u32 bits of an item, 1 to 64.
 //  6. At 48: u16 type: 0 float, 1 unsigned, 2 quantized unsigned, 3 quantized signed, 4 signed, 5 bool.
-//  7. At 50: u16 vendor: 0, or whose type it is.
+//  7. At 50: u16 vendor of the type; 0: none.
 //  8. 32 B parameters of the type, until 1.0.2; 44 B reserved, zero.
-//  9. At 128: the items, row-major: of whole bytes little-endian, else one stream of bits, the most significant first;
-//     the last byte is filled up with zeros. To the end of the file.
+//  9. At 128, to the end of the file: the items, row-major. Whole bytes are little-endian; other widths are one
+//     stream of bits, the most significant first, with zeros filling up the last byte.
 //
 // The folder (section 5.1), or a tar archive of it, plain or compressed by gzip:
 //
 //  1. LABEL.dat for each tensor; a label is the tensor's path with slashes for dots: `layers/0/weight` for
 //     `layers.0.weight`.
 //  2. graph.nnef, text: `name = variable<scalar>(shape = [2, 3], label = 'layers/0/weight');` for each tensor.
-//  3. graph.quant, text, where a tensor is quantized: `"name": min_max_linear_quantize(min = …, max = …, bits = 8, …);`
+//  3. graph.quant, text, if a tensor is quantized: `"name": min_max_linear_quantize(min = …, max = …, bits = 8, …);`
 #pragma once
 
 #include <cstdint>
@@ -32,35 +32,36 @@ enum class NnefContainer : std::uint8_t {
   by_name,  // on save, by the path's extension: .tgz, .dat; all others: a folder
   folder,
   tgz,     // the folder as a tar archive in gzip
-  tensor,  // one .dat file, of the one tensor that there is
+  tensor,  // one .dat file, for a single tensor
 };
 
 struct NnefOptions {
-  NnefContainer container = NnefContainer::by_name;  // of saves; loads take all of them, and .tar
-  /// Writes graph.nnef, so that NNEF's tools open the folder. Quantized tensors need it: it is written for them anyway.
+  NnefContainer container = NnefContainer::by_name;  // of saves; loads accept all of them, and .tar
+  /// Writes graph.nnef, so that NNEF's tools can open the folder. Quantized tensors need it, so for them it is always
+  /// written.
   bool graph = true;
 };
 
-/// NNEF. A path is a label where its segments are made of [A-Za-z0-9_.-], none is empty or dots alone, and no two
-/// differ in capitals alone (NNEF's own rule); else a save is an error (not_representable): rename the parameter
-/// (stele/transform.hpp). A tensor of 4 GiB or more is one too: the length in the header has 32 bits. A tied tensor is
-/// written under each of its names.
+/// NNEF. A path can be a label if its segments consist of [A-Za-z0-9_.-], no segment is empty or dots only, and no two
+/// labels differ only in upper and lower case (NNEF's own rule). Otherwise a save is an error (not_representable):
+/// rename the parameter (stele/transform.hpp). A tensor of 4 GiB or more is that error too: the length in the header
+/// has 32 bits. A tied tensor is written under each of its names.
 ///
-/// A load takes the tensors that graph.nnef names, where there is one, and checks their shapes; else all .dat files. A
-/// dot in a label stays in its segment. Items of other widths than 8, 16, 32 and 64 bits become the next wider dtype,
-/// with the annotation `nnef.bits`, which makes a save write them as they were. Types that mean the same in all of
-/// NNEF 1.0 to 1.0.5 are read, the provisional layout of 2017, and the four bytes too many of NNEF-Tools before October
-/// 2018. Quantized items are integers with the annotation `quantization` (stele/quantize.hpp) and, since they need not
-/// have one, `nnef.quantized`; LoadOptions::dequantize makes them f32. Items of a vendor are `opaque`, with the
-/// annotations `nnef.vendor`, `nnef.type` and `nnef.bits`.
+/// A load uses the tensors that graph.nnef names, if it exists, and checks their shapes; else all .dat files. A dot in
+/// a label stays in its segment. Items of other widths than 8, 16, 32 and 64 bits become the next wider dtype, with the
+/// annotation `nnef.bits`, so that a save writes them with their original width. The reader accepts types with one
+/// meaning in all of NNEF 1.0 to 1.0.5, the provisional layout of 2017, and the four extra bytes that NNEF-Tools wrote
+/// before October 2018. Quantized items are integers with the annotation `quantization` (stele/quantize.hpp) and,
+/// because that one is optional in files, `nnef.quantized`; LoadOptions::dequantize makes them f32. Items of a vendor
+/// are `opaque`, with the annotations `nnef.vendor`, `nnef.type` and `nnef.bits`.
 ///
-/// Data begin at byte 128 of a file, and files in a .tar archive at multiples of 512: a mapped load (storage::view) can
-/// point into both, for all dtypes; not into what is packed or compressed.
+/// Data begins at byte 128 of a file, and files in a .tar archive at multiples of 512. A mapped load (storage::view)
+/// can point into both, for all dtypes, but not into packed or compressed data.
 class STELE_EXPORT NnefFormat final : public Format {
  public:
   explicit NnefFormat(NnefOptions options = {}) : options_(options) {}
   std::string_view name() const noexcept override;
-  /// ".nnef", ".nnef.tgz" or ".dat"; by name: ".nnef".
+  /// Returns ".nnef", ".nnef.tgz" or ".dat"; for by_name: ".nnef".
   std::string_view extension() const noexcept override;
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;

@@ -1,20 +1,22 @@
-// PaddlePaddle's parameter files: `.pdiparams`, `__params__` (all variables in one file), or a folder of one file a
-// variable. Byte layout (all little-endian; paddle/phi/core/framework/dense_tensor_serialize.cc and framework.proto):
+// PaddlePaddle's parameter files: `.pdiparams`, `__params__` (all variables in one file), or a folder with one file for
+// each variable. Byte layout (all little-endian; paddle/phi/core/framework/dense_tensor_serialize.cc and
+// framework.proto):
 //
 //  1. u32 0, the version of the tensor with its levels of detail (LoD).
-//  2. u64 L, the number of levels (0 for parameters); for each: u64 bytes, then so many bytes of u64 offsets.
+//  2. u64 L, the number of levels (0 for parameters); for each: u64 number of bytes, then these bytes, u64 offsets.
 //  3. u32 0, the version of the tensor.
 //  4. i32 n, the length of the description.
 //  5. Description, n bytes, protobuf: 08 dtype, then 10 extent for each dimension, all varints.
 //  6. The elements, row-major, without a length or padding.
 //
-// A file is such records, one behind the other, to its end; in the order of the variables' names, which stand nowhere.
-// They come from the program that the file belongs to, or from the model (LoadOptions::layout, the module's own type).
+// A file consists of such records without gaps, in the order of the variables' names, which the file does not store.
+// The names come from the program of the file, or from the model (LoadOptions::layout, the module's own type).
 //
-// Framed variants, as Paddle's first design had them (https://github.com/PaddlePaddle/Paddle/issues/7722); no release
-// of Paddle reads these:
-//  - sized: u64 bytes of the record, record.
-//  - named: u64 bytes of all that follows, u64 bytes of the name, name in UTF-8, record.
+// Framed variants, from Paddle's first design (https://github.com/PaddlePaddle/Paddle/issues/7722); no release of
+// Paddle reads these:
+//
+// - sized: u64 size of the record in bytes, record.
+// - named: u64 size of the rest in bytes, u64 size of the name in bytes, name in UTF-8, record.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +28,7 @@
 namespace stele {
 inline namespace v0 {
 
-/// A variable of a Paddle program, as a parameter file holds it.
+/// A variable of a Paddle program, in a parameter file.
 struct PaddleVariable {
   std::string name;
   DType dtype = DType::none;          // none: any
@@ -34,41 +36,42 @@ struct PaddleVariable {
   friend bool operator==(const PaddleVariable&, const PaddleVariable&) = default;
 };
 
-/// The persistable variables of a program, in the order of their names: of a ProgramDesc (`.pdmodel`, `__model__`) or
-/// of the program that Paddle 3 writes (`.json`). Errors: malformed, truncated, unsupported (variables that are no
-/// dense tensors), duplicate (one name twice, with two types), limit.
+/// Returns the persistable variables of a program, in the order of their names. `from` is a ProgramDesc (`.pdmodel`,
+/// `__model__`) or a program of Paddle 3 (`.json`). Errors: malformed, truncated, unsupported (variables that are not
+/// dense tensors), duplicate (one name with two types), limit.
 STELE_EXPORT Result<std::vector<PaddleVariable>> paddle_program(const Input& from);
 
-/// Where the names of a file's tensors come from.
+/// The source of the names of a file's tensors.
 enum class PaddleNames : std::uint8_t {
-  automatic,  // PaddleOptions::program; else LoadOptions::layout; else the program beside the file (x.pdmodel or x.json
-              // of x.pdiparams; __model__ of __params__); else the module that is loaded
-  layout,     // the last of these, though a program is there; or LoadOptions::layout
-  counter,    // none: "0", "1", … in the file's order
+  automatic,  // PaddleOptions::program; else LoadOptions::layout; else the program next to the file (x.pdmodel or
+              // x.json of x.pdiparams; __model__ of __params__); else the module that is loaded
+  layout,     // LoadOptions::layout, or the module that is loaded, even if there is a program
+  counter,    // no names: "0", "1", … in the file's order
 };
 
-/// The order of the tensors in a file that does not name them.
+/// The order of the tensors in a file without names.
 enum class PaddleOrder : std::uint8_t {
-  sorted,    // by name, as all of Paddle's own writers do
-  declared,  // as in the module, or as LoadOptions::layout says: of hand-made exporters
+  sorted,    // by name, as written by all of Paddle's own writers
+  declared,  // as in the module, or in LoadOptions::layout: files of hand-made exporters
 };
 
 enum class PaddleFraming : std::uint8_t { none, sized, named };
 
 struct PaddleOptions {
-  bool folder = false;  // a folder of one file a variable, of the variable's name; loads take either
+  bool folder = false;  // a folder with a file for each variable, which has the variable's name; loads accept both
   PaddleNames names = PaddleNames::automatic;
   PaddleOrder order = PaddleOrder::sorted;
-  /// Saves, and loads where it is not `none`; else a load looks at the content.
+  /// Framing of saves, and of loads if it is not `none`; else a load detects it from the content.
   PaddleFraming framing = PaddleFraming::none;
-  /// What a load takes the names from, and checks dtypes and shapes against; a save is checked likewise.
+  /// The names for a load, and the dtypes and shapes to check loads and saves against.
   std::vector<PaddleVariable> program{};
 };
 
-/// Paddle's parameters. A load that has shapes to compare (of a program, a layout or a module) compares them; where
-/// they fit another PaddleOrder than the one asked for, the error says so. A tied tensor is written under each of its
-/// names. LoD is kept as the annotation `paddle.lod`, a list of lists of numbers. The names of a file that says none
-/// need not fit a module: PaddleNames::counter opens any file, and leaf(i) of what was opened is its i-th record.
+/// Paddle's parameters. A load compares the shapes with those of a program, a layout or a module, if there is one. If
+/// they fit another PaddleOrder than the requested one, the error contains it. A tied tensor is written under each of
+/// its names. LoD is kept as the annotation `paddle.lod`, a list of lists of numbers. A file without names can be
+/// opened even if no module fits it: PaddleNames::counter opens any file, and leaf(i) of the Snapshot is its i-th
+/// record.
 class STELE_EXPORT PaddleFormat final : public Format {
  public:
   explicit PaddleFormat(PaddleOptions options = {}) : options_(std::move(options)) {}

@@ -3,18 +3,18 @@
 // .fb
 // 1. one FlatBuffer, its root a SameDiffGraph (dl4j/samediff.fbs): variables with their arrays inside,
 //    operations, placeholders, loss variables, training configuration as JSON, optimizer state; below 2 GiB in all.
-//    Arrays of dialect A: `shape` is ND4J's shapeInfo. DL4J writes them big-endian, we little-endian, which it reads,
-//    too
+//    Arrays of dialect A: `shape` is ND4J's shapeInfo. DL4J writes them big-endian; stele little-endian, which DL4J
+//    reads too
 //
 // .sdnb
-// 1. "SDNB", then big-endian: i32 version (1), i64 offset and i64 length of the manifest, i64 32: where 2. begins
-// 2. the same FlatBuffer, with arrays of dialect B: `shape` has the extents; those of 1 MiB and more lie behind it
-// 3. arrays, one behind the other, little-endian
-// 4. manifest: a Java object that says where they lie (recorders/samediff/manifest.hpp)
-// Several files BASE.shard0-of-N.sdnb, … are one model; the first of them has the graph.
+// 1. "SDNB", then big-endian: i32 version (1), i64 offset and i64 length of the manifest, i64 32: the start of 2.
+// 2. a FlatBuffer as in .fb, with arrays of dialect B: `shape` has the extents; arrays of 1 MiB and more are in 3.
+// 3. arrays without gaps, little-endian
+// 4. manifest: a Java object with their positions (recorders/samediff/manifest.hpp)
+// Several files BASE.shard0-of-N.sdnb, … are one model; the first of them contains the graph.
 //
 // .sdz: a zip file of one .sdnb (its name: model), or of shards of it.
-// Byte by byte: docs/formats/samediff.md.
+// docs/formats/samediff.md specifies every byte.
 #pragma once
 
 #include <cstdint>
@@ -36,36 +36,36 @@ enum class SameDiffContainer : std::uint8_t {
 
 struct SameDiffOptions {
   SameDiffContainer container = SameDiffContainer::by_name;
-  /// .sdnb and .sdz: more bytes of tensors than this are spread over several shards. DL4J reads none of 2 GiB.
+  /// .sdnb and .sdz: maximum bytes of tensors in a shard; larger models have several. DL4J cannot read shards of 2 GiB.
   std::uint64_t shard_bytes = std::uint64_t{1} << 30;
 };
 
-/// Reads any of the three, whatever its options say. Tensors are the variables and constants that have arrays, by their
-/// names; an array of texts is a value. Errors of open(): malformed, truncated, unsupported (among them files from
-/// before 1.0.0-beta4), missing (a shard), duplicate, limit.
+/// Reads any of the three containers, whatever the options. Tensors are the variables and constants with arrays, by
+/// their names; an array of strings is a value. Errors of open(): malformed, truncated, unsupported (for example files
+/// from before 1.0.0-beta4), missing (a shard), duplicate, limit.
 class STELE_EXPORT SameDiffFormat : public Format {
  public:
   SameDiffFormat() = default;
   explicit SameDiffFormat(SameDiffOptions options) : options_(options) {}
   const SameDiffOptions& options() const noexcept { return options_; }
 
-  /// "samediff", "sdnb", "sdz".
+  /// Returns "samediff", "sdnb" or "sdz".
   std::string_view name() const noexcept override;
   std::string_view extension() const noexcept override;
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
-  /// With graph, training configuration and optimizer state.
+  /// Checks a file, including its graph, training configuration and optimizer state.
   Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
-  /// Errors: limit (a file of 2 GiB or more; the error names the tensor and what to use instead), exists (shards that
-  /// are there already).
+  /// Writes a file. Errors: limit (a file of 2 GiB or more; the error names the tensor and the container to use
+  /// instead), exists (existing shards).
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
 
  private:
   SameDiffOptions options_;
 };
 
-/// Everything in a SameDiff file: parameters, graph, training configuration, optimizer state. All arrays stay lazy.
+/// Opens a SameDiff file whole: parameters, graph, training configuration, optimizer state. All arrays stay lazy.
 STELE_EXPORT Result<Checkpoint> open_samediff(const Input& from, const LoadOptions& options = default_load_options());
 
 namespace detail {
@@ -76,7 +76,7 @@ STELE_EXPORT Result<Report> record_samediff(const SameDiffFormat& format, Precis
                                             const SaveOptions& options);
 }  // namespace detail
 
-/// The precision is that of parameters; optimizer state stays as it is.
+/// Saves and loads SameDiff files. The precision applies to parameters; optimizer state is unchanged.
 template <PrecisionSettings Settings = NativePrecision>
 class SameDiffRecorder : public Recorder<SameDiffFormat, Settings> {
   using Base = Recorder<SameDiffFormat, Settings>;

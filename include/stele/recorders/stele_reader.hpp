@@ -1,17 +1,17 @@
-// The one reader of the `.stele` format: host and microcontroller parse with this header alone. No heap, no exceptions,
-// no RTTI, no iostream; every length is checked before it is used. Byte layout (all numbers little-endian; in full in
-// docs/formats/stele.md):
+// The only reader of the `.stele` format: host and microcontroller parse with this header alone. No heap, exceptions,
+// RTTI or iostream; every length is checked before it is used. Byte layout (all numbers little-endian;
+// docs/formats/stele.md specifies every byte):
 //
 // clang-format off
 //  1. Header, 64 bytes: 0 magic 93 "STELE" 0D 0A; 8 u32 version 1; 12 u32 alignment of blocks, 64; 16 u64 required
 //     features (bit 0: compressed blocks); 24 u64 optional features; 32 u64 total size (0: unknown when it was
 //     written); 40 zero; 56 u64 XXH3-64 of 0 to 55.
-//  2. Blocks: the bytes of each tensor, row-major, in the order of the tree, each at a multiple of the alignment; what
-//     is left between is zero. Compressed ones: recorders/stele/frames.hpp.
+//  2. Blocks: the bytes of each tensor, row-major, in the order of the tree, each at a multiple of the alignment; the
+//     padding is zero. Compressed ones: recorders/stele/frames.hpp.
 //  3. Index, at the next multiple of the alignment:
 //     a. Header, 64 bytes: 0 u32 nodes; 4 u32 entries; 8 u64 extents; 16 u64 bytes of values; 24 u64 bytes of metadata;
 //        32 u64 bytes of strings; 40 u32 types; 44 u32 flags (bit 0: the names are whole paths; bit 1: kinds are
-//        guessed; bit 2: section i is there); 48 zero. Then the sections, each padded with zeros to a multiple of 8:
+//        guessed; bit 2: section i exists); 48 zero. Then the sections, each padded with zeros to a multiple of 8:
 //     b. Nodes, 32 bytes, declaration order: 0 u8 kind; 1 u8 flags (bit 0 named, bit 1 conditional); 2 zero; 4 u32
 //        name's offset in the strings (or the element's number); 8 u32 name's length; 12 u32 number one past the
 //        subtree; 16 u32 entry (tensor), target node (alias), type or ffffffff (container); 20 u32 length and 24 u64
@@ -20,14 +20,14 @@
 //     d. Entries, 64 bytes, strictly ascending by name: 0 u32 name's offset; 4 u32 length; 8 u64 block's offset; 16 u64
 //        length of the elements; 24 u64 XXH3-64 of them; 32 u16 dtype; 34 u16 rank; 36 u32 first extent; 40 u32 flags
 //        (bit 0 alias, bits 1-2 form of the id, 0 none); 44 u32 node; 48 u64 id low; 56 u64 id high. An alias repeats
-//        its target's facts.
+//        its target's fields.
 //     e. Extents: u64.
 //     f. Values: u8 kind (0 null 1 bool 2 i64 3 u64 4 f64 5 string 6 bytes 7 list 8 map), then u8; 8 bytes; u32 length
 //        and bytes; u32 count and values; u32 count and (u32 length, key, value).
 //     g. Metadata: u32 pairs, then u32 key length, u32 text length, key, text; keys strictly ascending.
 //     h. Strings.
 //     i. Stored blocks, 16 bytes for each entry: 0 u64 bytes of its compressed block; 8 u64 XXH3-64 of them. Both 0:
-//        the elements as they are.
+//        the elements are not compressed.
 //  4. Trailer, 64 bytes: 0 u64 index offset; 8 u64 index size; 16 u64 total size; 24 zero; 48 u64 XXH3-64 of the index
 //     and bytes 0 to 47 of the trailer; 56 magic backwards.
 // clang-format on
@@ -60,26 +60,26 @@ inline constexpr unsigned char magic[8] = {0x93, 'S', 'T', 'E', 'L', 'E', 0x0D, 
 inline constexpr std::uint32_t version = 1;
 inline constexpr std::uint32_t block_alignment = 64;
 inline constexpr std::uint64_t compressed_blocks = 1;               // required feature
-inline constexpr std::uint64_t known_features = compressed_blocks;  // that this reader knows
+inline constexpr std::uint64_t known_features = compressed_blocks;  // features that this reader supports
 inline constexpr std::uint32_t flat_names = 1;                      // index flags
 inline constexpr std::uint32_t guessed_kinds = 2;
 inline constexpr std::uint32_t stored_blocks = 4;
 inline constexpr std::uint32_t alias_entry = 1;  // entry flag
 
-/// What is wrong, and where in the file.
+/// An error code and a file offset.
 struct Fault {
   Errc code = Errc::none;
   std::uint64_t offset = 0;
   constexpr explicit operator bool() const noexcept { return code != Errc::none; }
 };
 
-/// XXH3-64 of a block of memory. A reader without room for it passes nullptr and trusts the bytes.
+/// XXH3-64 of a block of memory. A reader without space for it passes nullptr and does not verify the bytes.
 using Hash = std::uint64_t (*)(const void* data, std::size_t size);
 
 using detail::load_le;
 using detail::store_le;
 
-/// `value` rounded up to a multiple of `to` (a power of two); nullopt where that does not fit.
+/// Returns `value` rounded up to a multiple of `to` (a power of two); nullopt if the result does not fit.
 constexpr std::optional<std::uint64_t> round_up(std::uint64_t value, std::uint64_t to) noexcept {
   const auto up = checked_add(value, to - 1);
   return up ? std::optional(*up & ~(to - 1)) : std::nullopt;
@@ -99,7 +99,7 @@ struct Header {
   std::uint32_t alignment = block_alignment;
 };
 
-/// Of the first 64 bytes. Errors: truncated, bad_magic, unsupported, malformed, checksum.
+/// Parses the first 64 bytes. Errors: truncated, bad_magic, unsupported, malformed, checksum.
 inline Fault parse_header(std::span<const std::byte> bytes, Hash hash, Header& out) noexcept {
   if (bytes.size() < sizeof magic || std::memcmp(bytes.data(), magic, sizeof magic) != 0) {
     return {bytes.size() < sizeof magic ? Errc::truncated : Errc::bad_magic, 0};
@@ -123,7 +123,7 @@ struct Trailer {
   std::uint64_t index_size = 0;
 };
 
-/// Of the last 64 bytes of a file of `total` bytes. The hash is checked by parse_index, over the index too.
+/// Parses the last 64 bytes of a file of `total` bytes. parse_index checks the hash, which covers the index too.
 inline Fault parse_trailer(std::span<const std::byte> bytes, std::uint64_t total, Trailer& out) noexcept {
   const std::uint64_t at = total - trailer_size;
   const std::byte* p = bytes.data();
@@ -157,7 +157,7 @@ struct Entry {
   std::string_view name{};
   std::uint64_t offset = 0;  // of its block in the file
   std::uint64_t length = 0;  // of its elements
-  std::uint64_t stored = 0;  // bytes of a compressed block; 0: the elements as they are
+  std::uint64_t stored = 0;  // bytes of a compressed block; 0: not compressed
   std::uint64_t stored_hash = 0;
   std::uint64_t hash = 0;
   DType dtype = DType::none;
@@ -169,7 +169,7 @@ struct Entry {
   std::uint64_t id_low = 0, id_high = 0;
 };
 
-/// A view over the bytes of an index. After parse() every accessor with a number below its count is safe.
+/// A view over the bytes of an index. After parse(), every accessor is safe with a number below its count.
 class Index {
  public:
   std::uint32_t nodes() const noexcept { return nodes_; }
@@ -223,7 +223,7 @@ class Index {
     return {};
   }
 
-  /// False where the node's name or value lies outside its section, or a field that must be zero is not.
+  /// Returns false if the node's name or value is outside its section, or a field that must be zero is not.
   bool node(std::uint32_t i, NodeView& out) const noexcept {
     const std::byte* p = node_bytes_.data() + std::size_t{i} * node_size;
     out.kind = static_cast<std::uint8_t>(p[0]);
@@ -246,7 +246,7 @@ class Index {
            string(load_le<std::uint32_t>(p), load_le<std::uint32_t>(p + 4), name);
   }
 
-  /// False where the entry's name or extents lie outside their sections, or its flags are unknown.
+  /// Returns false if the entry's name or extents are outside their sections, or its flags are unknown.
   bool entry(std::uint32_t i, Entry& out) const noexcept {
     const std::byte* p = entry_bytes_.data() + std::size_t{i} * entry_size;
     out.offset = load_le<std::uint64_t>(p + 8);
@@ -268,8 +268,8 @@ class Index {
     return string(load_le<std::uint32_t>(p), load_le<std::uint32_t>(p + 4), out.name);
   }
 
-  /// The parts of entry i that lead to its bytes alone: offset, length, stored, hash. For what parse() and entry() have
-  /// checked.
+  /// Returns the fields of entry i that locate its bytes: offset, length, stored, hash. Only valid for entries that
+  /// parse() and entry() have checked.
   Entry block(std::uint32_t i) const noexcept {
     const std::byte* p = entry_bytes_.data() + std::size_t{i} * entry_size;
     Entry out;
@@ -279,16 +279,16 @@ class Index {
     out.stored = stored_.empty() ? 0 : load_le<std::uint64_t>(stored_.data() + std::size_t{i} * stored_size);
     return out;
   }
-  /// False where the name lies outside its section.
+  /// Returns false if the name is outside its section.
   bool entry_name(std::uint32_t i, std::string_view& out) const noexcept {
     const std::byte* p = entry_bytes_.data() + std::size_t{i} * entry_size;
     return string(load_le<std::uint32_t>(p), load_le<std::uint32_t>(p + 4), out);
   }
-  /// Of node i.
+  /// Returns the kind of node i.
   std::uint8_t kind(std::uint32_t i) const noexcept {
     return static_cast<std::uint8_t>(node_bytes_[std::size_t{i} * node_size]);
   }
-  /// Whether entry i has an id, as far as its flags say.
+  /// Returns true if the flags of entry i declare an id.
   bool has_id(std::uint32_t i) const noexcept {
     return (load_le<std::uint32_t>(entry_bytes_.data() + std::size_t{i} * entry_size + 40) & 6U) != 0;
   }
@@ -297,7 +297,7 @@ class Index {
     return load_le<std::uint64_t>(extent_data_ + (std::size_t{entry.first_extent} + dimension) * 8);
   }
 
-  /// Elements of the tensor and whether its length is what dtype and extents say.
+  /// Returns true if the tensor's length matches its dtype and extents.
   bool length_fits(const Entry& entry) const noexcept {
     ElementCounter counter;
     for (std::uint32_t d = 0; d < entry.rank; ++d) counter.add(extent(entry, d));
@@ -307,7 +307,7 @@ class Index {
     return byte_length(entry.dtype, *count) == entry.length;
   }
 
-  /// Binary search. False: no tensor of that name (or the index is damaged there).
+  /// Finds an entry by binary search. Returns false if no tensor has this name (or the index is damaged there).
   bool find(std::string_view name, Entry& out) const noexcept {
     std::uint32_t low = 0;
     std::uint32_t high = entries_;
@@ -325,7 +325,7 @@ class Index {
     return false;
   }
 
-  /// Offset in the file of an element of a section, for messages.
+  /// Returns the file offset of an element of a section, for messages.
   std::uint64_t node_offset(std::uint32_t i) const noexcept {
     return place(node_bytes_) + std::uint64_t{i} * node_size;
   }
@@ -377,16 +377,16 @@ class Index {
   bool guessed_ = false;
 };
 
-/// A tensor where it lies.
+/// A tensor's entry and its bytes in the file.
 struct TensorBytes {
   Entry entry{};
   std::span<const std::byte> bytes{};
 };
 
-/// A whole `.stele` in memory (flash, a buffer; more bytes may follow it). Nothing is copied.
+/// A whole `.stele` file in memory (flash, a buffer; more bytes may follow it). Nothing is copied.
 class MemoryFile {
  public:
-  /// `hash` checks header and index; nullptr trusts them.
+  /// Opens a file. `hash` checks header and index; nullptr skips the check.
   Fault open(std::span<const std::byte> memory, Hash hash = nullptr) noexcept {
     Header header;
     if (const Fault f = parse_header(memory, hash, header)) return f;
@@ -403,13 +403,13 @@ class MemoryFile {
   }
   const Index& index() const noexcept { return index_; }
 
-  /// The tensor of that path. `hash` checks its bytes. Errors: not_found, malformed, checksum, unsupported
+  /// Finds the tensor of that path. `hash` checks its bytes. Errors: not_found, malformed, checksum, unsupported
   /// (compressed).
   Fault tensor(std::string_view path, TensorBytes& out, Hash hash = nullptr) const noexcept {
     if (!index_.find(path, out.entry)) return {Errc::not_found, 0};
     return locate(out, hash);
   }
-  /// The tensor of entry `i`, in the order of names.
+  /// Returns the tensor of entry `i`, in the order of names.
   Fault tensor(std::uint32_t i, TensorBytes& out, Hash hash = nullptr) const noexcept {
     if (i >= index_.entries()) return {Errc::not_found, 0};
     if (!index_.entry(i, out.entry)) return {Errc::malformed, index_.entry_offset(i)};
@@ -419,7 +419,7 @@ class MemoryFile {
  private:
   Fault locate(TensorBytes& out, Hash hash) const noexcept {
     const Entry& e = out.entry;
-    if (e.stored != 0) return {Errc::unsupported, e.offset};  // compressed: not for a reader without a heap
+    if (e.stored != 0) return {Errc::unsupported, e.offset};  // compressed: needs a heap
     if (e.offset < header_size || e.offset > blocks_end_ || e.length > blocks_end_ - e.offset ||
         !index_.length_fits(e)) {
       return {Errc::malformed, e.offset};

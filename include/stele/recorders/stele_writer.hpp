@@ -1,7 +1,7 @@
-// A module written as `.stele` into memory of the caller's, without heap, exceptions, RTTI or iostream. The bytes are
-// those of BytesRecorder (recorders/stele/write.cpp); tests compare them. The index is made where it will stand: the
-// module is walked once to count and once to write, and instead of a table of the texts that are there already, the
-// module is searched for them. That takes time in the square of the number of modules, and no memory.
+// Writes a module as `.stele` into the caller's memory, without heap, exceptions, RTTI or iostream. The bytes are those
+// of BytesRecorder (recorders/stele/write.cpp); tests compare them. The index is written in place: the module is walked
+// once to count and once to write. Instead of keeping a table of the strings already written, the writer searches the
+// module for them. That takes time quadratic in the number of modules, and no memory.
 #pragma once
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-/// A node that a walk comes to, of any kind: exactly one of the pointers is set, or none.
+/// A visited node of any kind: exactly one of the pointers is set, or none.
 struct MetNode {
   const Step& at;
   NodeKind kind;
@@ -32,7 +32,7 @@ struct MetNode {
   void* object = nullptr;
 };
 
-/// A visitor of one function for all kinds, behind pointers: the walk is in the program once.
+/// A visitor with one function for all kinds, behind a function pointer, so that the program has one copy of the walk.
 struct ErasedVisitor {
   void* context;
   Errc (*node)(void* context, const MetNode& met);
@@ -56,7 +56,7 @@ class SpanWriter {
  public:
   SpanWriter(const TypeInfo& type, const void* object) noexcept : type_(type), object_(object) {}
 
-  /// Counts. Errors: unsupported, limit.
+  /// Counts the parts of the file. Errors: unsupported, limit.
   format::Fault plan(std::uint64_t& total) {
     if (const format::Fault f = pass()) return f;
     all_ = now_;
@@ -70,7 +70,7 @@ class SpanWriter {
     return {};
   }
 
-  /// After plan(), into at least as many bytes, aligned to 8.
+  /// Writes the file, after plan(), into at least as many bytes, aligned to 8.
   format::Fault write(std::byte* memory, format::Hash hash) {
     std::memset(memory, 0, static_cast<std::size_t>(total_));
     memory_ = memory;
@@ -90,7 +90,7 @@ class SpanWriter {
 
  private:
   struct Counts {
-    std::uint64_t blocks = format::header_size;  // where the next one begins
+    std::uint64_t blocks = format::header_size;  // the start of the next one
     std::uint64_t values = 0, strings = 0;       // bytes
     std::uint32_t nodes = 0, types = 0, entries = 0, extents = 0;
   };
@@ -107,7 +107,7 @@ class SpanWriter {
     Errc e = walk({this, [](void* self, const MetNode& met) { return static_cast<SpanWriter*>(self)->node(met); },
                    [](void* self) { static_cast<SpanWriter*>(self)->close(); }});
     if (e != Errc::none) return {e, now_.nodes - 1};
-    // The texts of types stand behind those of nodes.
+    // The strings of types are stored after those of nodes.
     named_ = typed_ = 0;
     e = walk({this, [](void* self, const MetNode& met) { return static_cast<SpanWriter*>(self)->name_type(met); },
               [](void*) {}});
@@ -123,7 +123,7 @@ class SpanWriter {
     std::uint32_t index = no_index;
     if (met.tensor != nullptr) {
       const Text path = add_path(met.at);
-      // The segment is mostly the end of the path, which is there already.
+      // The segment is usually the end of the path, which is already stored.
       name = ends_its_path(segment) ? Text{path.offset + path.length - static_cast<std::uint32_t>(segment.size()),
                                            static_cast<std::uint32_t>(segment.size())}
                                     : add_text(segment, number);
@@ -147,10 +147,10 @@ class SpanWriter {
     p[1] = static_cast<std::byte>((named ? 1U : 0U) | (met.conditional ? 2U : 0U));
     store_le(p + 4, named ? name.offset : static_cast<std::uint32_t>(met.at.name.size));
     store_le(p + 8, named ? name.length : 0U);
-    // An open container says its parent where its end will stand.
+    // Until an open container's end is known, this slot stores its parent.
     store_le(p + 12, met.container != nullptr ? open_ : number + 1);
     if (met.container != nullptr) open_ = number;
-    store_le(p + 16, met.value != nullptr ? 0U : index);  // a tensor's: when the entries are in order
+    store_le(p + 16, met.value != nullptr ? 0U : index);  // a tensor's is set when the entries are in order
     store_le(p + 20, static_cast<std::uint32_t>(now_.values - value_begin));
     store_le(p + 24, met.value != nullptr ? value_begin : std::uint64_t{0});
     return Errc::none;
@@ -174,7 +174,7 @@ class SpanWriter {
     if (find({Search::type, name, version, number}) != no_index) return Errc::none;
     Text text;
     if (const std::uint32_t same = find({Search::type_name, name, 0, number}); same != no_index) {
-      // The same name at another version.
+      // Another version of a name that is already stored.
       text.length = static_cast<std::uint32_t>(name.size());
       if (writing())
         text.offset = format::load_le<std::uint32_t>(type_at(format::load_le<std::uint32_t>(node_at(same) + 16)));
@@ -191,7 +191,7 @@ class SpanWriter {
     return Errc::none;
   }
 
-  /// What to look for among the nodes before one.
+  /// The item to search for among the nodes before one.
   struct Search {
     enum What : std::uint8_t { text, type, type_name } what;
     std::string_view name;
@@ -201,7 +201,7 @@ class SpanWriter {
     bool found = false;
   };
 
-  /// The first node that fits; no_index where there is none.
+  /// Returns the first match; no_index if there is none.
   std::uint32_t find(Search search) const {
     walk({&search, [](void* s, const MetNode& met) { return look(*static_cast<Search*>(s), met); }, [](void*) {}});
     return search.found ? search.at : no_index;
@@ -220,14 +220,14 @@ class SpanWriter {
     return Errc::none;
   }
 
-  // ---- texts ----
+  // ---- strings ----
 
   static std::string_view text_of(const NodeName& name) {
     return name.data != nullptr ? std::string_view(name.data, name.size) : std::string_view();
   }
   static bool is_escaped(char c) { return c == '\\' || c == '.'; }
 
-  /// Whether a path ends with this last segment of it as it is, in spite of what is escaped.
+  /// Returns true if the unescaped segment is a suffix of its escaped path.
   static bool ends_its_path(std::string_view segment) {
     std::size_t next = segment.size();
     bool escaped = false;
@@ -239,7 +239,7 @@ class SpanWriter {
     return true;
   }
 
-  /// Puts a segment, escaped, before `end` unless that is null; its length.
+  /// Writes an escaped segment before `end`, unless that is null; returns its length.
   static std::uint32_t put_segment(const NodeName& name, std::byte* end) {
     std::uint32_t length = 0;
     const auto put = [&](char c) {
@@ -284,7 +284,7 @@ class SpanWriter {
     if (writing()) put_path(leaf, strings_ + text.offset + text.length);
     return text;
   }
-  /// Of a node, or with `number` beyond them of a type.
+  /// Adds the string of a node or, if `number` is past the nodes, of a type.
   Text add_text(std::string_view text, std::uint32_t number) {
     if (text.empty()) return {};
     const auto length = static_cast<std::uint32_t>(text.size());
@@ -319,7 +319,7 @@ class SpanWriter {
 
   Errc tensor(const MetNode& met, const Text& path, std::uint32_t number) {
     const TensorOps& ops = *met.tensor;
-    if (ops.bound != nullptr) return Errc::unsupported;  // of a Record
+    if (ops.bound != nullptr) return Errc::unsupported;  // a leaf of a Record
     ops.shape(met.object, shape_);
     const auto count = shape_.element_count();
     const auto bytes = count ? checked_mul(*count, element_size(ops.dtype)) : std::nullopt;
@@ -365,7 +365,7 @@ class SpanWriter {
     } else if (const std::byte* from = ops.data(met.object)) {
       std::memcpy(to, from, size);
     } else {
-      return Errc::invalid_argument;  // a view of nothing
+      return Errc::invalid_argument;  // a view whose pointer is null
     }
     if constexpr (std::endian::native == std::endian::big) {
       const std::size_t unit = swap_unit(ops.dtype);
@@ -424,7 +424,7 @@ class SpanWriter {
   std::byte* memory_ = nullptr;  // null while counting
   std::byte *nodes_ = nullptr, *types_ = nullptr, *entries_ = nullptr, *extents_ = nullptr, *values_ = nullptr,
             *strings_ = nullptr;
-  std::uint32_t open_ = no_index;  // the container that is being filled
+  std::uint32_t open_ = no_index;  // the innermost open container
   std::uint32_t named_ = 0, typed_ = 0;
   Shape shape_;
 };
@@ -444,17 +444,17 @@ inline format::Fault write_object(const TypeInfo& type, const void* object, std:
 }  // namespace detail
 
 /// Writes `module` into `memory`, which is aligned to 8 bytes; `size` becomes the number of bytes of the file. `hash`
-/// is XXH3-64. Errors: no_space (`size` says how much is needed, even with no memory at all); unsupported (a map, a
-/// shared pointer, a value with traits, a Record: they need a heap); limit (deeper than 32 levels, or more than 160
-/// fields in the modules that contain each other); kind_mismatch (an object of a class derived from its pointer's,
-/// where there is RTTI); invalid_argument (memory that is not aligned, no hash, a view of nothing). For the errors of a
+/// is XXH3-64. Errors: no_space (`size` is the size needed, even without any memory); unsupported (a map, a shared
+/// pointer, a value with traits, a Record: they need a heap); limit (deeper than 32 levels, or more than 160 fields in
+/// the modules that contain each other); kind_mismatch (an object of a class derived from its pointer's, if RTTI is
+/// available); invalid_argument (memory that is not aligned, no hash, a view with a null pointer). For the errors of a
 /// field, the offset is the number of its node: the module itself is 0, then in declaration order.
 template <class M>
 format::Fault write_to(const M& module, std::span<std::byte> memory, std::size_t& size, format::Hash hash) {
   return detail::write_object(*detail::module_info<M>(), &module, memory, size, hash);
 }
 
-/// The number of bytes that write_to() will need for `module` as it is now.
+/// Computes the number of bytes that write_to() needs for `module` as it is now.
 template <class M>
 format::Fault written_size(const M& module, std::size_t& size) {
   const format::Fault f = write_to(module, {}, size, nullptr);
