@@ -7,12 +7,14 @@
 #include <cstdlib>
 #include <string>
 
+#include "encodings/gzip/gzip.hpp"
 #include "encodings/tar/tar.hpp"
 #include "stele/sink.hpp"
 
 namespace {
 
 using namespace stele;
+namespace gzip = detail::gzip;
 namespace tar = detail::tar;
 
 constexpr std::uint64_t most = std::uint64_t{1} << 20;

@@ -54,7 +54,7 @@ bool stream(const zip::Directory& directory, const zip::Entry& entry, std::span<
 
 void check(const SourcePtr& source, const zip::Directory& directory) {
   BufferSink sink;
-  detail::LeafGather gather(sink);
+  detail::Gather gather(sink);
   zip::Writer writer(gather);
   bool small = true, whole = true;  // of what can be read
   for (const zip::Entry& entry : directory.entries()) {
