@@ -68,40 +68,17 @@ class PlainText final : public Text {
 /// Decompresses a source from its beginning.
 class Stream {
  public:
-  explicit Stream(const Source& source) : source_(source), input_(input_size) {}
+  Stream() = default;
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
   virtual ~Stream() = default;
   /// Returns the number of characters written to `out`; 0 at the end.
   virtual Result<std::size_t> next(std::span<std::byte> out) = 0;
-
- protected:
-  bool at_end() const { return offset_ == source_.size(); }
-  /// Returns unused compressed bytes; reads more if there are none.
-  Result<std::span<const std::byte>> input() {
-    if (rest_.empty() && !at_end()) {
-      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source_.size() - offset_, input_size));
-      STELE_TRY(source_.read_at(offset_, input_.span().first(n)));
-      offset_ += n;
-      rest_ = input_.span().first(n);
-    }
-    return rest_;
-  }
-  void use(std::size_t n) { rest_ = rest_.subspan(n); }
-  std::uint64_t position() const { return offset_ - rest_.size(); }
-  Error truncated() const {
-    return Error(Errc::truncated, "compressed data that end early").file(source_.name()).offset(source_.size());
-  }
-
-  const Source& source_;
-
- private:
-  Bytes input_;
-  std::span<const std::byte> rest_;
-  std::uint64_t offset_ = 0;
 };
 
 class ZstdStream final : public Stream {
  public:
-  explicit ZstdStream(const Source& source) : Stream(source), context_(new_decompressor()) {
+  explicit ZstdStream(const Source& source) : source_(source), context_(new_decompressor()), input_(input_size) {
     // A frame declares its window size. Limit it by the size of the file.
     const int window = std::clamp(static_cast<int>(std::bit_width(source.size())) + 1, 23, 27);
     ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, window);
@@ -122,14 +99,34 @@ class ZstdStream final : public Stream {
   }
 
  private:
+  bool at_end() const { return offset_ == source_.size(); }
+  /// Returns unused compressed bytes; reads more if there are none.
+  Result<std::span<const std::byte>> input() {
+    if (rest_.empty() && !at_end()) {
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source_.size() - offset_, input_size));
+      STELE_TRY(source_.read_at(offset_, input_.span().first(n)));
+      offset_ += n;
+      rest_ = input_.span().first(n);
+    }
+    return rest_;
+  }
+  void use(std::size_t n) { rest_ = rest_.subspan(n); }
+  std::uint64_t position() const { return offset_ - rest_.size(); }
+  Error truncated() const {
+    return Error(Errc::truncated, "compressed data that end early").file(source_.name()).offset(source_.size());
+  }
+
+  const Source& source_;
   Decompressor context_;
   bool between_ = false;  // between two frames
+  Bytes input_;
+  std::span<const std::byte> rest_;
+  std::uint64_t offset_ = 0;
 };
 
 class GzipStream final : public Stream {
  public:
-  explicit GzipStream(const Source& source)
-      : Stream(source), data_{0, source.size(), 0, 0, true}, inflater_(source, data_) {}
+  explicit GzipStream(const Source& source) : data_{0, source.size(), 0, 0, true}, inflater_(source, data_) {}
   Result<std::size_t> next(std::span<std::byte> out) override { return inflater_.next(out); }
 
  private:

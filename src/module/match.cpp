@@ -70,7 +70,7 @@ void Matcher::visit(const TypeInfo& type, void* object, const Place& place, int 
     row(Report::What::mismatched, path_, "expected " + error.expected() + ", found " + error.found());
     return fail(std::move(error));
   }
-  // What an optional or a pointer is told is meant for what it holds.
+  // Attributes of an optional or pointer field apply to the object it holds.
   const bool holds = type.kind == TypeKind::optional || type.kind == TypeKind::pointer || type.kind == TypeKind::shared;
   const bool was_one = !holds && std::exchange(was_one_, false);
   switch (type.kind) {

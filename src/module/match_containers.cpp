@@ -289,7 +289,7 @@ void Matcher::visit_shared(const TypeInfo& type, void* object, const Place& plac
       row(Report::What::tied, path_);
       return;
     }
-    // What the constructor tied together and the file has apart is made apart.
+    // Objects that the constructor tied and the file stores separately are made separate.
     if (type.container->size(object) != 0 &&
         !shared_.try_emplace(type.container->at(object, 0), Shared{true, keep_path()}).second) {
       visit_only(type, object, 0, place, depth);

@@ -13,10 +13,10 @@ namespace detail {
 
 namespace {
 
-/// As deep as formats hold values.
+/// Maximum nesting of a value, as in the formats.
 constexpr int max_value_depth = 64;
 
-/// What a number or bool is as a tensor of one element.
+/// A number or bool, as a tensor of one element.
 struct ValueTensor {
   DType dtype = DType::none;
   std::array<std::byte, 8> bytes{};
@@ -35,8 +35,8 @@ struct ValueTensor {
 constexpr LeafOps value_tensor_ops{
     .view = [](const void* at, std::uint64_t) { return static_cast<const ValueTensor*>(at)->bytes.data(); }};
 
-/// A node's only element as a tensor of that rank (-1: its own); nothing where the node is that tensor already, or has
-/// no one element.
+/// Returns a node's only element as a tensor of that rank (-1: its own). Returns nothing if the node already is that
+/// tensor, or does not have one element.
 std::optional<Snapshot> one_element(const Snapshot& file, std::uint32_t number, int rank) {
   const Node& node = file.nodes()[number];
   SnapshotBuilder builder;

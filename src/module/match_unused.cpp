@@ -1,4 +1,4 @@
-// What a load leaves over in the file, and names that are nearly alike.
+// Reports the entries of a file that the module does not use, and suggests similar names.
 #include <algorithm>
 #include <utility>
 
