@@ -46,7 +46,7 @@ struct Node {
 static_assert(sizeof(void*) != 8 || sizeof(Node) == 32);
 
 /// Consumes the bytes of a leaf, in order, piece by piece. The size of every piece but the last is a multiple of 64
-/// bytes.
+/// bytes. A leaf that is in memory is one piece; other pieces have at most ReadContext::piece_size bytes.
 class STELE_EXPORT PieceSink {
  public:
   virtual ~PieceSink() = default;
