@@ -8,7 +8,8 @@
 #   make memory               memory beyond the model of saves and loads of up to 4 GB: a table
 #   make bench-burn           Burn's own benchmark, by Burn 0.21 and by stele
 #   make bench-peers          other libraries beside the same limits: a table
-#   make performance          these four, and their tables into docs/performance.md; on a quiet machine
+#   make size                 size of a program with each recorder, and compile time beside cereal's: tables
+#   make performance          these five, and their tables into docs/performance.md; on a quiet machine
 #   make instructions         instructions of the hot paths, beside those in benchmarks/instructions.txt
 #   make fuzz SECONDS=60      every fuzz target for that long each (TARGETS="json_fuzz stele_fuzz": these)
 #   make fuzz-check           every fuzz target: its seeds, and a fixed number of inputs made from them
@@ -32,7 +33,7 @@ export CCACHE_NOHASHDIR = 1
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
-.PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions
+.PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
 .PHONY: fuzz fuzz-check docs api deb packaging embedded big-endian interop interop-burn interop-dl4j interop-paddle torch
 .PHONY: format format-check tidy clean
 
@@ -119,9 +120,18 @@ bench-burn: deps
 	@benchmarks/burn.py build/bench/burn build/release/benchmarks/bench_burn \
 	    build/interop-burn/target/release/burn-bench-v21
 
+size: deps
+	cmake --preset release -D STELE_BENCHMARKS=ON
+	cmake --build --preset release -j $(JOBS) --target sizes
+	cmake --preset release -B build/minimal -D CMAKE_BUILD_TYPE=MinSizeRel -D STELE_BENCHMARKS=ON \
+	    -D STELE_EXAMPLES=OFF -D STELE_WERROR=OFF  # g++ warns of values that std::optional does not hold
+	cmake --build build/minimal -j $(JOBS) --target sizes
+	@benchmarks/size.py build/release build/minimal
+	@benchmarks/compile_time.py
+
 # The figures of docs/performance.md anew.
 performance:
-	$(MAKE) -j 1 bench growth memory bench-peers
+	$(MAKE) -j 1 bench growth memory bench-peers size
 	benchmarks/tables.py docs/performance.md
 
 # Counts of instructions do not depend on what else the machine does. UPDATE=--update writes the new ones down.

@@ -4,13 +4,16 @@
 Usage: benchmarks/compile_time.py [COMPILER] [INCLUDE...]   (default: g++-12, ./include)
 
 Two programs each: 10 distinct modules of 10 fields, and 10 nested modules of 50 fields; every module is saved to and
-loaded from a file in stele's binary and in cereal's binary format. Prints the least of five user times, and the ratio.
+loaded from a file in stele's binary and in cereal's binary format. And a source that includes stele/stele.hpp, beside
+one that includes four of the standard library. The times are the least of five user times, as ratios.
 """
 import os
 import resource
 import subprocess
 import sys
 import tempfile
+
+from tables import table
 
 
 def program(library, modules, fields, nested):
@@ -49,17 +52,22 @@ def seconds(command):
 def main():
     compiler = sys.argv[1] if len(sys.argv) > 1 else "g++-12"
     includes = sys.argv[2:] or [os.path.join(os.path.dirname(__file__), "..", "include")]
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
+        def compiled(name, text):
+            source = os.path.join(folder, name + ".cpp")
+            with open(source, "w", encoding="utf-8") as file:
+                file.write(text)
+            return seconds([compiler, "-std=c++20", "-O2", *(f"-I{i}" for i in includes), "-c", source,
+                            "-o", os.path.join(folder, "out.o")])
+
         for what, shape in (("10 modules x 10 fields", (10, 10, False)), ("10 nested x 50 fields", (10, 50, True))):
-            times = {}
-            for library in ("stele", "cereal"):
-                source = os.path.join(folder, library + ".cpp")
-                with open(source, "w", encoding="utf-8") as file:
-                    file.write(program(library, *shape))
-                times[library] = seconds([compiler, "-std=c++20", "-O2", *(f"-I{i}" for i in includes), "-c", source,
-                                          "-o", os.path.join(folder, "out.o")])
-            print(f"{what}: stele {times['stele']:.2f} s, cereal {times['cereal']:.2f} s, "
-                  f"ratio {times['stele'] / times['cereal']:.2f}")
+            ratio = compiled("stele", program("stele", *shape)) / compiled("cereal", program("cereal", *shape))
+            rows.append([f"save and load of {what}", "the same with cereal", f"{ratio:.2f}"])
+        plain = "".join(f"#include <{name}>\n" for name in ("vector", "string", "memory", "optional"))
+        ratio = compiled("include", "#include <stele/stele.hpp>\n") / compiled("plain", plain)
+    rows.append(["`#include <stele/stele.hpp>`", "`<vector>`, `<string>`, `<memory>`, `<optional>`", f"{ratio:.2f}"])
+    table(["compile time of", "relative to", "ratio"], rows)
 
 
 if __name__ == "__main__":

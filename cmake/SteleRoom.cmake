@@ -32,6 +32,9 @@ function(stele_room name)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_compile_features(${target} PUBLIC cxx_std_20)
+  if(NOT MSVC)  # a program linked with --gc-sections contains what it calls (benchmarks/size.py)
+    target_compile_options(${target} PRIVATE -ffunction-sections -fdata-sections)
+  endif()
   set(rooms)  # with the rooms below, in the order of their arrows
   set(packages)
   foreach(scope IN ITEMS PUBLIC PRIVATE)

@@ -1,0 +1,31 @@
+// A program with one recorder, STELE_SIZE_RECORDER of STELE_SIZE_HEADER; without these, with all of them.
+#ifndef STELE_SIZE_HEADER
+#define STELE_SIZE_HEADER <stele/stele.hpp>
+#endif
+#include STELE_SIZE_HEADER
+
+#include <stele/tensor.hpp>
+
+namespace {
+
+struct Linear {
+  stele::Tensor<float, 2> weight;
+  stele::Tensor<float, 1> bias;
+};
+struct Model {
+  Linear first, second;
+};
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  if (count != 2) return 2;
+#ifdef STELE_SIZE_RECORDER
+  const STELE_SIZE_RECORDER recorder;
+  const auto model = recorder.load<Model>(arguments[1]);
+  return model && recorder.record(*model, arguments[1]) ? 0 : 1;
+#else
+  const auto model = stele::load<Model>(arguments[1]);
+  return model && stele::save(*model, arguments[1]) ? 0 : 1;
+#endif
+}
