@@ -1,12 +1,10 @@
 // Snapshot -> object, second half: copies the bytes.
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
-#include "base/hash.hpp"
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
-#include "base/patterns.hpp"
+#include "module/compare_ties.hpp"
 #include "module/match.hpp"
 #include "module/walk.hpp"
 #include "snapshot/converting.hpp"
@@ -89,24 +87,6 @@ enum class Way : std::uint8_t {
   done,
 };
 
-/// Finds the tensors or values of a plan by path. Stores hashes, because paths may be long.
-template <class Op>
-class ByPath {
- public:
-  ByPath(const PathStore& paths, const std::vector<Op>& ops) : paths_(paths) {
-    for (const Op& op : ops) by_hash_.try_emplace(hash_of(paths.text(op.path)), &op);
-  }
-  const Op* find(const std::string& path) const {
-    const auto found = by_hash_.find(hash_of(path));
-    return found != by_hash_.end() && paths_.text(found->second->path) == path ? found->second : nullptr;
-  }
-
- private:
-  static std::uint64_t hash_of(const std::string& path) { return hash64(path.data(), path.size()); }
-  const PathStore& paths_;
-  std::unordered_map<std::uint64_t, const Op*> by_hash_;
-};
-
 class Loader {
  public:
   Loader(const Snapshot& snapshot, const LoadOptions& options, LoadMode mode, Report& report)
@@ -124,7 +104,8 @@ class Loader {
       return finish(std::move(r).error());
     }
     if (!plan_.outdated.empty()) return {};
-    if (auto r = guarded([&] { return compare_ties(); }); !r) return finish(std::move(r).error());
+    if (auto r = guarded([&] { return compare_ties(plan_, options_, context_, report_); }); !r)
+      return finish(std::move(r).error());
     const bool verifies = mode_ == LoadMode::in_place && !options_.trust_data;
     std::uint64_t bytes = 0;
     for (const TensorOp& op : plan_.tensors) bytes += bytes_of(op);
@@ -167,84 +148,6 @@ class Loader {
     if (!std::is_sorted(plan_.tensors.begin(), plan_.tensors.end(), before)) {
       std::stable_sort(plan_.tensors.begin(), plan_.tensors.end(), before);
     }
-  }
-
-  /// Compares the file's contents under the other names of a shared object with the loaded ones.
-  Status compare_ties() {
-    if (plan_.ties.empty()) return {};
-    const Snapshot& snapshot = plan_.snapshot;
-    const Patterns allowed(options_.allow_unused);
-    const ByPath<TensorOp> tensors(plan_.paths, plan_.tensors);
-    const ByPath<ValueOp> values(plan_.paths, plan_.values);
-    const auto first_of = [&](const TiedOp& tie) -> std::optional<std::uint32_t> {
-      const TensorOp* found = tensors.find(plan_.first(tie));
-      return found != nullptr ? std::optional(found->leaf) : std::nullopt;
-    };
-    // Equal dtypes are compared unchanged, others after conversion to the module's.
-    const auto dtype_of = [&](const TiedOp& tie, std::uint32_t first) {
-      const DType dtype = snapshot.leaf(first).dtype();
-      return dtype == snapshot.leaf(tie.number).dtype() ? dtype : tie.ops->dtype;
-    };
-    // Compares hashes, computed once per leaf and in the file's order.
-    std::map<std::pair<std::uint32_t, DType>, std::uint64_t> hashes;
-    std::vector<bool> same(plan_.ties.size());
-    for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
-      const TiedOp& tie = plan_.ties[i];
-      if (tie.ops == nullptr) {
-        const ValueOp* first = values.find(plan_.first(tie));
-        same[i] = first != nullptr && *first->value == *tie.value;
-        continue;
-      }
-      const auto first = first_of(tie);
-      if (!first) continue;
-      const auto a = snapshot.leaf(*first).shape();
-      const auto b = snapshot.leaf(tie.number).shape();
-      same[i] = std::equal(a.begin(), a.end(), b.begin(), b.end());
-      if (!same[i] || *first == tie.number) continue;
-      for (const std::uint32_t leaf : {*first, tie.number}) hashes[{leaf, dtype_of(tie, *first)}] = 0;
-    }
-    for (auto& [leaf, hash] : hashes) {
-      STELE_TRY_ASSIGN(hash, content_hash(snapshot.leaf(leaf.first), leaf.second));
-    }
-    for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
-      const TiedOp& tie = plan_.ties[i];
-      if (const auto first = first_of(tie); same[i] && tie.ops != nullptr && *first != tie.number) {
-        const DType dtype = dtype_of(tie, *first);
-        same[i] = hashes.at({*first, dtype}) == hashes.at({tie.number, dtype});
-      }
-      if (!same[i]) STELE_TRY(differs(tie, allowed));
-    }
-    return {};
-  }
-
-  Result<std::uint64_t> content_hash(const LeafView& leaf, DType dtype) {
-    class HashSink final : public PieceSink {
-     public:
-      Status piece(std::span<const std::byte> bytes) override {
-        hasher.update(bytes.data(), bytes.size());
-        return {};
-      }
-      Hasher hasher;
-    } sink;
-    if (leaf.dtype() == dtype) {
-      STELE_TRY(leaf.stream(sink, context_));
-    } else {
-      ConvertingSink converting(leaf.dtype(), dtype, options_.convert, sink, context_);
-      STELE_TRY(leaf.stream(converting, context_));
-    }
-    return sink.hasher.digest();
-  }
-
-  /// Reports contents under another name of a shared object, which the load would lose.
-  Status differs(const TiedOp& tie, const Patterns& allowed) {
-    const std::string path = plan_.paths.text(tie.path);
-    const std::string first = plan_.first(tie);
-    report_.add(Report::What::unused, path, "differs from " + first + ", which is loaded under both names");
-    if (allowed.match(path)) return {};
-    return Error(Errc::unused, "the file has two different contents for one shared object of the module")
-        .path(path)
-        .expected("the same as " + first)
-        .found(tie.ops != nullptr ? "another tensor" : "another value");
   }
 
   Status allocate_unset() {
@@ -390,14 +293,8 @@ class Loader {
     const LeafView leaf = plan_.snapshot.leaf(op.leaf);
     ElementSink elements(*op.ops, op.object);
     MeterSink sink(elements, *meter_);
-    // A bool is checked by converting it to itself.
-    if (leaf.dtype() == op.ops->dtype && leaf.dtype() != DType::boolean) {
-      STELE_TRY(leaf.stream(sink, context_));
-    } else {
-      ConvertingSink converting(leaf.dtype(), op.ops->dtype, options_.convert, sink, context_);
-      STELE_TRY(leaf.stream(converting, context_));
-      if (converting.overflowed() != 0) overflowed_[i] = converting.overflowed();
-    }
+    STELE_TRY_ASSIGN(const std::uint64_t count, stream_as(leaf, op.ops->dtype, options_.convert, sink, context_));
+    if (count != 0) overflowed_[i] = count;
     ways_[i] = Way::done;
     return {};
   }

@@ -47,6 +47,17 @@ Status ConvertingSink::piece(std::span<const std::byte> bytes) {
   return {};
 }
 
+Result<std::uint64_t> stream_as(const LeafView& leaf, DType to, const ConvertRules& rules, PieceSink& sink,
+                                ReadContext& context) {
+  if (leaf.dtype() == to && to != DType::boolean) {
+    STELE_TRY(leaf.stream(sink, context));
+    return 0;
+  }
+  ConvertingSink converting(leaf.dtype(), to, rules, sink, context);
+  STELE_TRY(leaf.stream(converting, context));
+  return converting.overflowed();
+}
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace stele

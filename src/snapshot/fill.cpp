@@ -121,13 +121,8 @@ class Worker {
     MemorySink memory(fill.memory);
     MeterSink metering(memory, task_.meter);
     PieceSink& sink = task_.meter.idle() ? static_cast<PieceSink&>(memory) : metering;
-    if (!converts(leaf_of(at), fill)) {
-      STELE_TRY(leaf.stream(sink, context_));
-    } else {
-      ConvertingSink converting(leaf.dtype(), fill.to, task_.rules, sink, context_);
-      STELE_TRY(leaf.stream(converting, context_));
-      note_overflow(at, converting.overflowed());
-    }
+    STELE_TRY_ASSIGN(const std::uint64_t overflowed, stream_as(leaf, fill.to, task_.rules, sink, context_));
+    note_overflow(at, overflowed);
     task_.out.done[at++] = 1;
     return {};
   }
@@ -310,26 +305,10 @@ void add_unchecked_contents(Report& report) {
   report.add(Report::What::unchecked, "contents", "names, values and tensors: the format has no checksums");
 }
 
-Result<Report> verify_packed(const Snapshot& snapshot, const Source& source, const LoadOptions& options) {
+Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& options) {
   Meter meter(options.progress, snapshot.byte_size());
   STELE_TRY(check_leaves(snapshot, options, meter));
-  Report report;
-  std::byte bytes[5]{};
-  const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof bytes));
-  if (!source.is_folder()) STELE_TRY(source.read_at(0, std::span(bytes).first(n)));
-  const std::string_view head(reinterpret_cast<const char*>(bytes), n);
-  if (head.starts_with("\x1f\x8b\x08")) {
-    // RFC 1952: the CRC-32 covers the uncompressed data.
-    report.add(Report::What::unchecked, "gzip header", "time, flags, system: no load reads them");
-    return report;
-  }
-  // RFC 8878: a frame's header declares whether it has a checksum. A file written with an index begins with a skippable
-  // frame, and all its frames have a checksum.
-  constexpr std::byte has_checksum{0x04};
-  const bool frame = head.starts_with("\x28\xb5\x2f\xfd") && (bytes[4] & has_checksum) != std::byte{0};
-  const bool index = n == sizeof bytes && head.substr(1, 3) == "\x2a\x4d\x18";
-  if (!frame && !index) add_unchecked_contents(report);
-  return report;
+  return Report();
 }
 
 }  // namespace detail

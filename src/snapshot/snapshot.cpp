@@ -146,6 +146,36 @@ Status LeafView::read(std::uint64_t offset, std::span<std::byte> out, ReadContex
   return detail::with_path(p.ops->read(p.at, p.number, offset, out, context), *this);
 }
 
+namespace {
+
+/// Ends a stream before a sink receives more bytes than the leaf has: sinks may write to memory of that size.
+class BoundedSink final : public PieceSink {
+ public:
+  BoundedSink(PieceSink& next, std::uint64_t size) : next_(next), size_(size) {}
+  std::byte* place(std::uint64_t offset, std::size_t size) override {
+    return offset <= size_ && size <= size_ - offset ? next_.place(offset, size) : nullptr;
+  }
+  Status piece(std::span<const std::byte> bytes) override {
+    done_ += bytes.size();
+    return done_ <= size_ ? next_.piece(bytes) : wrong_size();
+  }
+  /// Returns an error if the leaf had fewer bytes.
+  Status finish() const { return done_ == size_ ? Status() : wrong_size(); }
+
+ private:
+  Status wrong_size() const {
+    return Error(Errc::malformed, "the tensor's data does not have the declared size")
+        .expected(std::to_string(size_) + " bytes")
+        .found((done_ > size_ ? "at least " : "") + std::to_string(done_));
+  }
+
+  PieceSink& next_;
+  std::uint64_t size_;
+  std::uint64_t done_ = 0;
+};
+
+}  // namespace
+
 Status LeafView::stream(PieceSink& sink, ReadContext& context) const {
   const detail::LeafData& leaf = data_->leaves[leaf_];
   const Provider& p = leaf.provider;
@@ -153,7 +183,9 @@ Status LeafView::stream(PieceSink& sink, ReadContext& context) const {
     return detail::with_path(detail::stream_range(p.ops->locate(p.at, p.number), leaf.bytes, sink, context), *this);
   }
   if (p.ops->stream != nullptr) {
-    return detail::with_path(p.ops->stream(p.at, p.number, leaf.bytes, sink, context), *this);
+    BoundedSink bounded(sink, leaf.bytes);
+    auto streamed = p.ops->stream(p.at, p.number, leaf.bytes, bounded, context);
+    return detail::with_path(streamed ? bounded.finish() : std::move(streamed), *this);
   }
   if (leaf.bytes == 0) return {};
   if (const auto bytes = view(); !bytes.empty()) return detail::with_path(sink.piece(bytes), *this);

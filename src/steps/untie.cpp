@@ -128,6 +128,14 @@ Result<Snapshot> untied(const Snapshot& snapshot, std::uint64_t* steps) {
 
 Status each_tensor_name(const Snapshot& snapshot,
                         const std::function<Status(const std::string& path, const Node& tensor)>& visit) {
+  const auto nodes = snapshot.nodes();
+  if (std::none_of(nodes.begin(), nodes.end(), [](const Node& n) { return n.kind == NodeKind::alias; })) {
+    const LeafPaths paths(*snapshot.data());
+    for (const Node& node : nodes) {
+      if (node.kind == NodeKind::tensor) STELE_TRY(visit(std::string(paths[node.index]), node));
+    }
+    return {};
+  }
   Untying untying(snapshot);
   STELE_TRY_ASSIGN(const Snapshot names, untying.run());
   const LeafPaths paths(*names.data());
