@@ -15,6 +15,7 @@
 #include "stele/detail/category.hpp"
 #include "stele/detail/fields.hpp"
 #include "stele/detail/operations.hpp"
+#include "stele/detail/value_table.hpp"
 #include "stele/detail/type_info.hpp"
 
 namespace stele {
