@@ -27,7 +27,6 @@ using namespace stele_test;
 using stele::Errc;
 using stele::Report;
 using stele::Snapshot;
-using Paths = std::vector<std::string>;
 
 // ---- an abstract base of layers, declared before its classes are defined --------------------------------------------
 

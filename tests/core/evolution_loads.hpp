@@ -21,7 +21,6 @@ using stele::Result;
 using stele::Snapshot;
 using stele::Tensor;
 
-using Paths = std::vector<std::string>;
 using Floats = std::vector<float>;
 
 inline std::string old_path(const AnyRecorder& recorder, std::string_view group) {

@@ -20,8 +20,6 @@ using stele::Tensor;
 namespace stele_test {
 namespace {
 
-using Paths = std::vector<std::string>;
-
 struct Big {
   Tensor<float, 1> a, b;
   std::vector<float> c;
