@@ -199,9 +199,9 @@ inline std::string_view read_archive(const Value& value, void* object, void (*lo
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {
-    expected = std::string("a value that its cereal function takes (it threw: ") + e.what() + ")";
+    expected = std::string("a value that its cereal function accepts (it threw: ") + e.what() + ")";
   } catch (...) {
-    expected = "a value that its cereal function takes (it threw)";
+    expected = "a value that its cereal function accepts (it threw)";
   }
   return expected;
 }

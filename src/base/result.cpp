@@ -64,7 +64,7 @@ Data* no_memory(bool partial = false) noexcept {
     auto* made = new (static_cast<void*>(room)) Both;
     for (Data* data : {&made->plain, &made->partial}) {
       data->code = Errc::out_of_memory;
-      data->message = "no memory";  // short enough for the string's own buffer
+      data->message = "the memory is exhausted";  // short enough for the string's own buffer
     }
     made->partial.partial = true;
     return made;
@@ -85,7 +85,7 @@ Data* own(Data*& data) noexcept {
   if (fresh == nullptr) return nullptr;
   fresh->code = data->code;
   fresh->partial = data->partial;
-  fresh->message = "no memory";
+  fresh->message = "the memory is exhausted";
   return data = fresh;
 }
 
@@ -196,14 +196,14 @@ Error error_of_exception() noexcept {
     } catch (const Exception& e) {
       return e.error();
     } catch (const std::bad_alloc&) {
-      return Error(Errc::out_of_memory, "no memory");
+      return Error(Errc::out_of_memory, "the memory is exhausted");
     } catch (const std::exception& e) {
       return Error(Errc::user_exception, e.what());
     } catch (...) {
-      return Error(Errc::user_exception, "an exception of unknown type");
+      return Error(Errc::user_exception, "user code threw an exception of unknown type");
     }
   } catch (...) {  // no memory for the message
-    return Error(Errc::out_of_memory, "no memory");
+    return Error(Errc::out_of_memory, "the memory is exhausted");
   }
 #else
   return Error(Errc::user_exception);

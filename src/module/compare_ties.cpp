@@ -60,7 +60,7 @@ Status differs(const LoadPlan& plan, const TiedOp& tie, const Patterns& allowed,
   const std::string first = plan.first(tie);
   report.add(Report::What::unused, path, "differs from " + first + ", which is loaded under both names");
   if (allowed.match(path)) return {};
-  return Error(Errc::unused, "the file has two different contents for one shared object of the module")
+  return Error(Errc::unused, "the file has different contents for one shared object of the module")
       .path(path)
       .expected("the same as " + first)
       .found(tie.ops != nullptr ? "another tensor" : "another value");

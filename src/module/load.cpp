@@ -47,14 +47,14 @@ class Blocks {
   static constexpr std::size_t large = std::size_t{16} << 20;
 
   /// Returns the bytes of a tensor in a block.
-  static constexpr std::size_t room(std::size_t size) noexcept {
+  static constexpr std::size_t aligned_bytes(std::size_t size) noexcept {
     return (size + alignment - 1) / alignment * alignment;
   }
 
   /// `total`: the bytes of all tensors in blocks.
   explicit Blocks(std::size_t total) noexcept : left_(total) {}
   std::byte* take(std::size_t size) {
-    const std::size_t n = room(size);
+    const std::size_t n = aligned_bytes(size);
     if (block_ == nullptr || n > block_->size() - used_) {
       block_ = std::make_shared<Bytes>(std::min(std::max(left_, n), block_size));
       used_ = 0;
@@ -81,7 +81,7 @@ void add_row(Report& report, std::string_view path, DType from, DType to) {
 }
 
 /// How a tensor gets its elements.
-enum class Way : std::uint8_t {
+enum class FillMethod : std::uint8_t {
   none,      // not yet, or never
   elements,  // one by one: it has no contiguous memory
   done,
@@ -99,7 +99,7 @@ class Loader {
     // Fresh: the walk makes the structure as it checks it; on an error, the caller discards the object. In place:
     // nothing changes before everything is checked.
     plan_.tensors.reserve(tree_.snapshot().leaf_count());
-    const Walking first = mode_ == LoadMode::fresh ? Walking::make : Walking::check;
+    const MatchMode first = mode_ == LoadMode::fresh ? MatchMode::make : MatchMode::check;
     if (auto r = match(tree_, type, object, mode_, first, options_, report_, plan_); !r) {
       return finish(std::move(r).error());
     }
@@ -124,7 +124,8 @@ class Loader {
     if (options_.rebuild) {
       // The second walk makes the structure. Everything that it checks again is unchanged.
       plan_ = {};
-      auto made = guarded([&] { return match(tree_, type, object, mode_, Walking::remake, options_, report_, plan_); });
+      auto made =
+          guarded([&] { return match(tree_, type, object, mode_, MatchMode::remake, options_, report_, plan_); });
       if (!made) return finish(std::move(made).error().partially_applied(true));
     }
     return write();
@@ -188,7 +189,7 @@ class Loader {
       });
       if (!read) return std::move(read).error().path(plan_.paths.text(op.path));
       if (!expected.empty()) {
-        return Error(Errc::value_mismatch, "a value that does not fit the field")
+        return Error(Errc::value_mismatch, "the value does not fit the field")
             .path(plan_.paths.text(op.path))
             .expected(std::string(expected));
       }
@@ -206,14 +207,14 @@ class Loader {
     auto r = fill(plan_.snapshot, fills_, options_.convert, *meter_, workers_, filled);
     for (const auto& [i, count] : filled.overflowed) overflowed_[filled_[i]] = count;
     for (std::size_t i = 0; i < fills_.size() && !filled.done.empty(); ++i) {
-      ways_[filled_[i]] = filled.done[i] != 0 ? Way::done : Way::none;
+      methods_[filled_[i]] = filled.done[i] != 0 ? FillMethod::done : FillMethod::none;
     }
     if (!r) {
       add_rows();
       return at_path(std::move(r).error(), plan_.tensors[filled_[filled.failed]]);
     }
-    for (std::size_t i = 0; i < ways_.size(); ++i) {
-      if (ways_[i] != Way::elements) continue;
+    for (std::size_t i = 0; i < methods_.size(); ++i) {
+      if (methods_[i] != FillMethod::elements) continue;
       written = true;  // an error during the write leaves part of the tensor written
       auto one = guarded([&] { return write_elements(i); });
       if (!one) {
@@ -235,10 +236,10 @@ class Loader {
     std::size_t total = 0;
     for (const TensorOp& op : plan_.tensors) {
       const std::size_t size = bytes_of(op);
-      total += in_block(op, size) ? Blocks::room(size) : 0;
+      total += in_block(op, size) ? Blocks::aligned_bytes(size) : 0;
     }
     Blocks blocks(total);
-    ways_.assign(plan_.tensors.size(), Way::none);
+    methods_.assign(plan_.tensors.size(), FillMethod::none);
     fills_.reserve(plan_.tensors.size());
     filled_.reserve(plan_.tensors.size());
     Shape shape;
@@ -253,7 +254,7 @@ class Loader {
         obstacles_.resize(plan_.tensors.size());
         obstacles_[i] = adopt(op, leaf);
         if (obstacles_[i] == nullptr) {
-          ways_[i] = Way::done;
+          methods_[i] = FillMethod::done;
           STELE_TRY(meter_->add(leaf.byte_size()));
           continue;
         }
@@ -261,7 +262,7 @@ class Loader {
       const Provider& provider = leaf.provider();
       if (module_tensor_ops(provider) == &ops && ops.take != nullptr && snapshot.data()->consumable) {
         ops.take(op.object, const_cast<void*>(provider.at));
-        ways_[i] = Way::done;
+        methods_[i] = FillMethod::done;
         STELE_TRY(meter_->add(leaf.byte_size()));
         continue;
       }
@@ -279,7 +280,7 @@ class Loader {
         }
       }
       if (ops.data == nullptr) {
-        ways_[i] = Way::elements;
+        methods_[i] = FillMethod::elements;
       } else {
         fills_.push_back({ops.data(op.object), op.leaf, ops.dtype, part});
         filled_.push_back(static_cast<std::uint32_t>(i));
@@ -295,14 +296,14 @@ class Loader {
     MeterSink sink(elements, *meter_);
     STELE_TRY_ASSIGN(const std::uint64_t count, stream_as(leaf, op.ops->dtype, options_.convert, sink, context_));
     if (count != 0) overflowed_[i] = count;
-    ways_[i] = Way::done;
+    methods_[i] = FillMethod::done;
     return {};
   }
 
   /// Reports the written tensors.
   void add_rows() {
-    for (std::size_t i = 0; i < ways_.size(); ++i) {
-      if (ways_[i] != Way::done) continue;
+    for (std::size_t i = 0; i < methods_.size(); ++i) {
+      if (methods_[i] != FillMethod::done) continue;
       const TensorOp& op = plan_.tensors[i];
       const std::string path = plan_.paths.shown(op.path);
       if (!obstacles_.empty() && obstacles_[i] != nullptr) report_.add(Report::What::copied, path, obstacles_[i]);
@@ -345,7 +346,7 @@ class Loader {
   LoadPlan plan_;
   std::optional<Meter> meter_;
   std::vector<TensorOp> allocated_;
-  std::vector<Way> ways_;                            // of each tensor of the plan
+  std::vector<FillMethod> methods_;                  // of each tensor of the plan
   std::vector<const char*> obstacles_;               // why a tensor is not a view, if the caller asked for one
   std::map<std::size_t, std::uint64_t> overflowed_;  // counts, only of tensors with overflows
   std::vector<Fill> fills_;                          // of tensors with memory
@@ -367,7 +368,7 @@ Status with_hooks(const Snapshot& file, Report& report, Attempt attempt) {
     report = before;
     STELE_TRY_ASSIGN(snapshot, rewritten(snapshot, outdated));
   }
-  return Error(Errc::limit, "modules to migrate are nested too deep");
+  return Error(Errc::limit, "the modules to migrate nest too deeply");
 }
 
 }  // namespace
@@ -388,7 +389,7 @@ Status check_object(const Snapshot& snapshot, const TypeInfo& type, const void* 
   const LoadMode mode = object != nullptr ? LoadMode::in_place : LoadMode::fresh;
   auto status = with_hooks(snapshot, report, [&](const Snapshot& now, std::vector<Outdated>& outdated) {
     plan = {};
-    auto checked = match(Tree(now), type, const_cast<void*>(object), mode, Walking::check, options, report, plan);
+    auto checked = match(Tree(now), type, const_cast<void*>(object), mode, MatchMode::check, options, report, plan);
     outdated = std::move(plan.outdated);
     return checked;
   });

@@ -9,9 +9,9 @@ inline namespace v0 {
 namespace detail {
 
 void Matcher::suggest() {
-  constexpr std::size_t most = 50;
+  constexpr std::size_t max_suggestions = 50;
   const auto each = [&](const std::vector<std::string>& names, const std::vector<std::string>& others) {
-    for (std::size_t i = 0; i < std::min(names.size(), most); ++i) {
+    for (std::size_t i = 0; i < std::min(names.size(), max_suggestions); ++i) {
       const std::string_view similar = most_similar(names[i], others);
       if (similar.empty()) continue;
       row(Report::What::suggested, names[i], similar);

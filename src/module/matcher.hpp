@@ -24,14 +24,15 @@ namespace detail {
 
 class Matcher {
  public:
-  Matcher(const Tree& tree, LoadMode mode, Walking walking, const LoadOptions& options, Report& report, LoadPlan& plan)
+  Matcher(const Tree& tree, LoadMode mode, MatchMode match_mode, const LoadOptions& options, Report& report,
+          LoadPlan& plan)
       : tree_(tree),
         options_(options),
         mode_(mode),
         report_(report),
         plan_(plan),
-        mutate_(walking != Walking::check),
-        quiet_(walking == Walking::remake),
+        mutate_(match_mode != MatchMode::check),
+        quiet_(match_mode == MatchMode::remake),
         used_(tree.snapshot().nodes().size()) {
     const auto nodes = tree.snapshot().nodes();
     has_aliases_ = std::any_of(nodes.begin(), nodes.end(), [](const Node& n) { return n.kind == NodeKind::alias; });

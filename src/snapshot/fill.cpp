@@ -26,7 +26,7 @@ constexpr std::uint64_t small_gap = 4096;
 // Bytes of a thread's job, unless one leaf is larger.
 constexpr std::uint64_t job_bytes = std::uint64_t{1} << 20;
 // Fewer bytes are read before another thread has started.
-constexpr std::uint64_t least_for_threads = std::uint64_t{2} << 20;
+constexpr std::uint64_t min_threaded_bytes = std::uint64_t{2} << 20;
 // A compressed leaf of this size keeps all threads busy.
 constexpr std::uint64_t large_computed = std::uint64_t{8} << 20;
 
@@ -50,7 +50,7 @@ class MemorySink final : public PieceSink {
   std::uint64_t done_ = 0;
 };
 
-bool lies_in_source(const LeafData& leaf) noexcept { return leaf.provider.ops->locate != nullptr; }
+bool is_in_source(const LeafData& leaf) noexcept { return leaf.provider.ops->locate != nullptr; }
 
 /// Returns the bytes that a tensor takes in a block.
 constexpr std::uint64_t in_block(std::uint64_t size) noexcept { return (size + 63) / 64 * 64; }
@@ -99,7 +99,7 @@ class Worker {
     auto status = guarded([&]() -> Status {
       while (at < job.last) {
         const LeafData& leaf = leaf_of(at);
-        if (leaf.bytes <= small && lies_in_source(leaf)) {
+        if (leaf.bytes <= small && is_in_source(leaf)) {
           STELE_TRY(read_together(at, job.last));
         } else {
           STELE_TRY(read_alone(at));
@@ -138,7 +138,7 @@ class Worker {
       const LeafData& leaf = leaf_of(i);
       const Fill& fill = task_.fills[i];
       const std::uint64_t size = leaf.bytes;
-      if (size > small || !lies_in_source(leaf)) break;
+      if (size > small || !is_in_source(leaf)) break;
       const SourceRange range = leaf.provider.ops->locate(leaf.provider.at, leaf.provider.number);
       if (i != first) {
         const SourceRange& start = ranges_.front();
@@ -226,7 +226,7 @@ struct Jobs {
     const auto& leaves = snapshot.data()->leaves;
     std::uint64_t total = 0;
     for (const Fill& f : fills) total += leaves[f.leaf].bytes;
-    if (workers.threads == 1 || total < least_for_threads || snapshot.data()->in_order) {
+    if (workers.threads == 1 || total < min_threaded_bytes || snapshot.data()->in_order) {
       alone.push_back({0, fills.size()});
       return;
     }
@@ -239,7 +239,7 @@ struct Jobs {
     };
     for (std::size_t i = 0; i < fills.size(); ++i) {
       const LeafData& leaf = leaves[fills[i].leaf];
-      if (!lies_in_source(leaf) && leaf.bytes >= large_computed) {
+      if (!is_in_source(leaf) && leaf.bytes >= large_computed) {
         end_job(i + 1);
         alone.push_back({i, i + 1});
         continue;

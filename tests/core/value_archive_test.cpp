@@ -180,7 +180,7 @@ TEST_CASE("value archive: an object's address is not its type") {
   };
   CHECK(aliased(pointer(fresh | 1, box), pointer(fresh | 2, number(1)), pointer(2, {}), pointer(1, {})) == "");
   CHECK(aliased(pointer(fresh | 1, box), pointer(1, {}), pointer(0, {}), pointer(0, {})) ==
-        "the number of a shared object of this type, before at part.ptr_wrapper.id");
+        "the id of an earlier shared object of this type at part.ptr_wrapper.id");
   CHECK(aliased(pointer(7, {}), pointer(0, {}), pointer(0, {}), pointer(0, {})) != "");
   CHECK(aliased(pointer(fresh | 1, box), pointer(fresh | 1, number(1)), pointer(0, {}), pointer(0, {})) != "");
 }

@@ -31,10 +31,10 @@ constexpr auto stele_finds_a_bit_field_or_an_anonymous_union_list_the_fields_wit
 template <class T>
 constexpr auto aggregate_tie(T& object) noexcept {
   static_assert(aggregate_size<T> != aggregate_uncounted,
-                "not an aggregate class, or one with a field that cannot be counted, such as a reference");
+                "T is not an aggregate class, or has a field that cannot be counted, such as a reference");
   static_assert(aggregate_size<T> == aggregate_uncounted || aggregate_size<T> <= aggregate_limit,
-                "an aggregate of more than 100 fields");
-  static_assert(!aggregate_has_base<T>, "an aggregate with a base class");
+                "the aggregate has more than 100 fields");
+  static_assert(!aggregate_has_base<T>, "the aggregate has a base class");
   if constexpr (aggregate_is_bindable<T>) {
     return probe::stele_finds_a_bit_field_or_an_anonymous_union_list_the_fields_with_STELE_MODULE<aggregate_size<T>>(
         object);
@@ -107,7 +107,7 @@ void addresses(T& object, void** out, std::index_sequence<I...>) noexcept {
 /// Writes the address of each field of the object to `out`, which has aggregate_size<T> elements.
 template <class T>
 void aggregate_addresses(T& object, void** out) noexcept {
-  static_assert(aggregate_is_bindable<T>, "not an aggregate class whose fields can be bound");
+  static_assert(aggregate_is_bindable<T>, "the fields of T cannot be bound");
   if constexpr (aggregate_is_bindable<T> && aggregate_size<T> != 0) {
     probe::addresses(object, out, probe::upto<aggregate_size<T>>{});
   }

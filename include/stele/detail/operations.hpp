@@ -138,7 +138,8 @@ struct TensorTable {
     if constexpr (STELE_HEAP != 0) {
       complete(ops);
     } else {
-      static_assert(traits::rank <= static_cast<int>(Shape::inline_rank), "stele: a tensor of more than 8 extents");
+      static_assert(traits::rank <= static_cast<int>(Shape::inline_rank),
+                    "stele: without a heap, a tensor has at most 8 extents");
     }
     return ops;
   }

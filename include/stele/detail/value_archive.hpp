@@ -74,7 +74,7 @@ class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmpty
   void name(const char* text) { open_.back().next = text != nullptr ? text : ""; }
   void begin(const detail::ArchiveType& type) {
     if (open_.size() > static_cast<std::size_t>(detail::max_archive_depth)) {
-      fail(Errc::limit, "a value nested deeper than 60 levels");
+      fail(Errc::limit, "the value nests more than 60 levels deep");
     }
     open_.push_back({type.type});
     if (type.extent != detail::ArchiveType::npos) size(type.extent);
@@ -88,7 +88,7 @@ class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmpty
   }
   void size(std::uint64_t n) {
     Level& level = open_.back();
-    if (level.sized) fail(Errc::unsupported, "a cereal function that says two sizes without an object around each");
+    if (level.sized) fail(Errc::unsupported, "the cereal function passes two size tags in one object");
     level.sized = true;
     level.size = n;
     level.next.clear();
@@ -104,7 +104,7 @@ class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmpty
       open_.back().shared = &found->second;
       return id | cereal::detail::msb_32bit;
     }
-    if (found->second.open) fail(Errc::cycle, "a shared object contains itself");
+    if (found->second.open) fail(Errc::cycle, "the shared object contains itself");
     return found->second.id;
   }
 
@@ -139,7 +139,8 @@ class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmpty
       for (const auto& entry : entries) keys.push_back(entry.first);
       std::sort(keys.begin(), keys.end());
       const auto twice = std::adjacent_find(keys.begin(), keys.end());
-      if (twice != keys.end()) fail(Errc::duplicate, "a cereal function that says twice " + std::string(*twice));
+      if (twice != keys.end())
+        fail(Errc::duplicate, "the cereal function passes two entries named " + std::string(*twice));
       return Value(std::move(entries));
     }
   };
@@ -157,7 +158,7 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
 
   void name(const char* text) { open_.back().wanted = text != nullptr ? text : ""; }
   void begin(const detail::ArchiveType& type) {
-    if (open_.size() > static_cast<std::size_t>(detail::max_archive_depth)) fail("60 levels at most");
+    if (open_.size() > static_cast<std::size_t>(detail::max_archive_depth)) fail("at max_elements 60 levels");
     const Value& v = get();
     if (v.as_map() == nullptr && v.as_list() == nullptr) fail("a map or a list");
     if (type.extent != detail::ArchiveType::npos && (v.as_list() == nullptr || v.as_list()->size() != type.extent)) {
@@ -179,18 +180,18 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
     level.wanted.clear();
     if (level.list != nullptr) return level.list->size();
     std::uint64_t n = 0;
-    std::uint64_t most = 0;
+    std::uint64_t max_elements = 0;
     for (const auto& [key, value] : *level.map) {
-      most += value.as_bytes() != nullptr ? value.as_bytes()->size() : 1;
+      max_elements += value.as_bytes() != nullptr ? value.as_bytes()->size() : 1;
       if (key != detail::archive_size_key) continue;
       level.sized = detail::from_value(value, UINT64_MAX, n);
     }
-    if (!level.sized || n > most) fail("a list");
+    if (!level.sized || n > max_elements) fail("a list");
     return n;
   }
   /// Called after a container, to detect duplicate keys.
   void check_size(std::size_t size) {
-    if (open_.back().list != nullptr && open_.back().list->size() != size) fail("keys that differ");
+    if (open_.back().list != nullptr && open_.back().list->size() != size) fail("distinct keys");
   }
   const Value& get() {
     Level& level = open_.back();
@@ -264,14 +265,14 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
   void registerSharedPointer(std::uint32_t id, std::shared_ptr<void> pointer) {
     const auto [found, fresh] =
         shared_.try_emplace(id & ~cereal::detail::msb_32bit, Shared{std::move(pointer), open_.back().type, true});
-    if (!fresh) fail("a shared object's own number");
+    if (!fresh) fail("a new shared object's own id");
     open_.back().shared = &found->second;
   }
   std::shared_ptr<void> getSharedPointer(std::uint32_t id) const {
     if (id == 0) return nullptr;
     const auto found = shared_.find(id);
     if (found == shared_.end() || found->second.open || found->second.type != open_.back().type) {
-      fail("the number of a shared object of this type, before");
+      fail("the id of an earlier shared object of this type");
     }
     return found->second.object;
   }

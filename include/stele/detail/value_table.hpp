@@ -50,15 +50,15 @@ inline constexpr std::span<const EnumName> enum_names =
 /// The string "one of relu, tanh", for messages; a long list is cut.
 template <DescribedEnum E>
 struct EnumText {
-  static constexpr std::size_t most = 20;
+  static constexpr std::size_t max_listed = 20;
   // Calls `put` with each piece.
   static constexpr void compose(auto put) {
     put(std::string_view("one of "));
-    for (std::size_t i = 0; i < enum_names<E>.size() && i < most; ++i) {
+    for (std::size_t i = 0; i < enum_names<E>.size() && i < max_listed; ++i) {
       if (i != 0) put(std::string_view(", "));
       put(enum_names<E>[i].text);
     }
-    if (enum_names<E>.size() > most) put(std::string_view(", …"));
+    if (enum_names<E>.size() > max_listed) put(std::string_view(", …"));
   }
   static constexpr std::size_t size = [] {
     std::size_t n = 0;
@@ -193,8 +193,8 @@ struct ValueTable {
   using float_of = std::conditional_t<std::is_same_v<F, double>, double, float>;
   static constexpr std::string_view integer_text() {
     constexpr std::string_view texts[2][4] = {
-        {"an integer of 8 bits without sign", "an integer of 16 bits without sign",
-         "an integer of 32 bits without sign", "an integer of 64 bits without sign"},
+        {"an unsigned integer of 8 bits", "an unsigned integer of 16 bits", "an unsigned integer of 32 bits",
+         "an unsigned integer of 64 bits"},
         {"an integer of 8 bits", "an integer of 16 bits", "an integer of 32 bits", "an integer of 64 bits"}};
     return texts[std::is_signed_v<T>][sizeof(T) == 1 ? 0 : sizeof(T) == 2 ? 1 : sizeof(T) == 4 ? 2 : 3];
   }
