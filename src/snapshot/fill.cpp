@@ -226,7 +226,7 @@ struct Jobs {
     const auto& leaves = snapshot.data()->leaves;
     std::uint64_t total = 0;
     for (const Fill& f : fills) total += leaves[f.leaf].bytes;
-    if (workers.threads == 1 || total < min_threaded_bytes || snapshot.data()->in_order) {
+    if (workers.threads == 1 || total < min_threaded_bytes || snapshot.in_order()) {
       alone.push_back({0, fills.size()});
       return;
     }
