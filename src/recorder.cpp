@@ -37,8 +37,7 @@ Result<Layout> OpenContext::layout() const {
   if (options_.layout) return *options_.layout;
   if (target_.type == nullptr) {
     return Error(Errc::needs_layout, "files of this format store no tensor names")
-        .expected("LoadOptions::layout, or a type to load")
-        .found("neither");
+        .hint("set LoadOptions::layout, or load into a type");
   }
   if (target_.address == nullptr) return layout_of(Schema(*target_.type));
   STELE_TRY_ASSIGN(const Snapshot now, detail::snapshot_object(*target_.type, target_.address, {}, false));
@@ -94,10 +93,15 @@ bool loses_annotations(const LeafView& leaf, const Capabilities& can) {
   return !std::all_of(leaf.annotations()->begin(), leaf.annotations()->end(), kept);
 }
 
+constexpr std::string_view set_allow_loss = "set SaveOptions::allow_loss";
+
 Error cannot_hold(const Format& format, std::string path, std::string what, std::size_t count) {
   std::string text = std::string(format.name()) + " files cannot store this";
   if (count > 1) text += " (and " + std::to_string(count - 1) + " more)";
-  return Error(Errc::not_representable, std::move(text)).path(std::move(path)).found(std::move(what));
+  return Error(Errc::not_representable, std::move(text))
+      .path(std::move(path))
+      .found(std::move(what))
+      .hint(set_allow_loss);
 }
 
 /// Asks the format for the parts of a fitting snapshot that its writer omits.
@@ -177,7 +181,8 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   }
   if (!snapshot.metadata().empty() && !can.metadata) {
     if (!allow_loss && count == 0) {
-      return Error(Errc::not_representable, std::string(format.name()) + " files cannot store metadata");
+      return Error(Errc::not_representable, std::string(format.name()) + " files cannot store metadata")
+          .hint(set_allow_loss);
     }
     report.add(Report::What::lost, "", "the metadata");
   }

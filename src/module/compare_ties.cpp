@@ -63,7 +63,8 @@ Status differs(const LoadPlan& plan, const TiedOp& tie, const Patterns& allowed,
   return Error(Errc::unused, "the file has different contents for one shared object of the module")
       .path(path)
       .expected("the same as " + first)
-      .found(tie.ops != nullptr ? "another tensor" : "another value");
+      .found(tie.ops != nullptr ? "another tensor" : "another value")
+      .hint("list the path in LoadOptions::allow_unused");
 }
 
 }  // namespace

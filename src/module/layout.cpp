@@ -74,8 +74,8 @@ Status add_type(Schema type, const std::string& path, Layout& layout) {
   if (type.open()) {
     return Error(Errc::needs_layout, "the file stores no tensor names, and the type does not determine them")
         .path(path)
-        .expected("LoadOptions::layout, or a module that is loaded in place")
-        .found("a type with a variable part: " + std::string(kind_name(type.kind())));
+        .found("a type with a variable part: " + std::string(kind_name(type.kind())))
+        .hint("set LoadOptions::layout, or load into an existing module");
   }
   switch (type.kind()) {
     case TypeKind::tensor:

@@ -44,7 +44,8 @@ void Matcher::visit_list(const TypeInfo& type, void* object, const Place& place,
         // The missing elements are named one by one below.
       } else {
         return mismatch(Errc::shape_mismatch, "the list has another length in the file",
-                        std::to_string(have) + " elements", std::to_string(n) + " elements");
+                        std::to_string(have) + " elements", std::to_string(n) + " elements",
+                        grows ? set_rebuild : std::string_view());
       }
     } else {
       return const_elements();
@@ -97,8 +98,7 @@ void* Matcher::make_element(const TypeInfo& type, void* container, std::size_t w
     return nullptr;
   }
   if (made == nullptr) {
-    fail(Error(Errc::not_loadable, "the element's type has neither a default constructor nor a from_record hook")
-             .path(path_));
+    fail(Error(Errc::not_loadable, "the type has neither a default constructor nor a from_record hook").path(path_));
   }
   return made;
 }
@@ -226,7 +226,7 @@ void Matcher::visit_variant(const TypeInfo& type, void* object, const Place& pla
     if (now == which) return const_elements();
     const std::string have = now < type.fields.size() ? std::string(type.fields[now].name) : "no alternative";
     return mismatch(Errc::kind_mismatch, "the file has another alternative of the variant", have,
-                    std::string(type.fields[which].name));
+                    std::string(type.fields[which].name), set_rebuild);
   }
   visit_only(type, mutate_ ? object : nullptr, which, at, depth);
 }
@@ -256,7 +256,7 @@ void Matcher::visit_holder(const TypeInfo& type, void* object, const Place& plac
   }
   if (!may_change) {
     return mismatch(Errc::kind_mismatch, "the optional or pointer cannot take the file's value in place",
-                    have ? "an element that can be loaded in place" : "nothing", describe(place));
+                    have ? "an element that can be loaded in place" : "nothing", describe(place), set_rebuild);
   }
   visit_only(type, mutate_ ? object : nullptr, 0, place, depth);
 }

@@ -163,7 +163,8 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
     fail(Error(Errc::limit, multiplied || beyond ? "the tensors take more memory than a file of this size can declare"
                                                  : "the tensors exceed LoadOptions::limits")
              .path(path_)
-             .found(countable ? std::to_string(bytes) + " bytes" : "2^64 bytes or more"));
+             .found(countable ? std::to_string(bytes) + " bytes" : "2^64 bytes or more")
+             .hint("raise LoadOptions::limits.tensor_bytes and total_bytes"));
     return false;
   }
   if (object == nullptr && ops.fresh_shape == nullptr) return true;
@@ -176,14 +177,18 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
     ops.fresh_shape(shape);
   }
   if (std::equal(shape.begin(), shape.end(), leaf.shape().begin(), leaf.shape().end())) return true;
-  mismatch(Errc::shape_mismatch, "the tensor has another shape in the file", to_string(shape), to_string(leaf.shape()));
+  mismatch(Errc::shape_mismatch, "the tensor has another shape in the file", to_string(shape), to_string(leaf.shape()),
+           ops.fixed_shape ? std::string_view() : set_rebuild);
   return false;
 }
 
 bool Matcher::dtype_fits(const TensorOps& ops, const LeafView& leaf) {
   if (element_size(leaf.dtype()) != 0 && convertible(leaf.dtype(), ops.dtype, options_.convert)) return true;
-  mismatch(Errc::dtype_mismatch, "the dtypes do not convert, or only if the options allow it",
-           std::string(name(ops.dtype)), std::string(name(leaf.dtype())));
+  ConvertRules other_kinds = options_.convert;
+  other_kinds.allow_kind_change = true;
+  const bool allowable = element_size(leaf.dtype()) != 0 && convertible(leaf.dtype(), ops.dtype, other_kinds);
+  mismatch(Errc::dtype_mismatch, "the dtypes do not convert", std::string(name(ops.dtype)),
+           std::string(name(leaf.dtype())), allowable ? "set LoadOptions::convert.allow_kind_change" : "");
   return false;
 }
 

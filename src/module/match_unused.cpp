@@ -15,8 +15,8 @@ void Matcher::suggest() {
       const std::string_view similar = most_similar(names[i], others);
       if (similar.empty()) continue;
       row(Report::What::suggested, names[i], similar);
-      if (failed_->path() != names[i] || !failed_->found().empty()) continue;
-      failed_ = std::move(*failed_).found("did you mean " + std::string(similar) + "?");
+      if (failed_->path() != names[i] || !failed_->hint().empty()) continue;
+      failed_ = std::move(*failed_).hint("did you mean " + std::string(similar) + "?");
     }
   };
   each(missing_, unused_);

@@ -99,7 +99,7 @@ class Builder {
   std::uint32_t mark() { return static_cast<std::uint32_t>(to.data().nodes.size()); }
 
   SnapshotBuilder to;
-  std::string message;
+  std::string message, hint;
   std::optional<Error> failed;  // without its path
   bool consumable = true;       // every leaf bound so far may be moved out of its store
 
@@ -109,8 +109,7 @@ class Builder {
     std::uint32_t number = 0;
     const std::shared_ptr<const SnapshotData>& from = *ops.bound(object, number);
     if (from == nullptr) {
-      return fail(Errc::not_found, name,
-                  "the record's leaf has no tensor: assign one before it is saved or loaded from");
+      return fail(Errc::not_found, name, "the record's leaf has no tensor", "assign a tensor to it");
     }
     const LeafData& leaf = from->leaves[number];
     to.tensor(name, leaf.dtype, LeafView(*from, number).shape(), leaf.bytes, leaf.provider, conditional);
@@ -131,9 +130,10 @@ class Builder {
     }
     return Errc::none;
   }
-  Errc fail(Errc code, const NodeName& name, const char* text) {
+  Errc fail(Errc code, const NodeName& name, const char* text, const char* remedy = "") {
     to.none(name);
     message = text;
+    hint = remedy;
     return code;
   }
 
@@ -161,7 +161,7 @@ Error walk_error(Errc code, Builder& builder) {
         .path(path)
         .expected("at most " + std::to_string(max_depth) + " levels");
   }
-  return Error(code, builder.message).path(path);
+  return Error(code, builder.message).path(path).hint(builder.hint);
 }
 
 }  // namespace
@@ -175,10 +175,10 @@ Error derived_error(const TypeInfo& type, const void* object) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> plain(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
                                                      std::free);
-  return Error(Errc::kind_mismatch,
-               "the object has a derived class that stele::derived does not list: only the base's fields are known")
+  return Error(Errc::kind_mismatch, "the object has a derived class whose fields are unknown here")
       .expected(expected.empty() ? "an object of the pointer's own class" : std::move(expected))
-      .found(plain != nullptr ? plain.get() : mangled);
+      .found(plain != nullptr ? plain.get() : mangled)
+      .hint("list the class in stele::derived");
 }
 
 Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::shared_ptr<const void> keeper,

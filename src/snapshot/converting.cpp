@@ -14,7 +14,8 @@ Error convert_error(const ConvertOutcome& outcome, DType from, DType to, std::ui
     case ConvertStatus::overflow:
       return Error(Errc::out_of_range, "the conversion makes a number infinite (" + pair + ")")
           .expected("a number in the range of " + std::string(name(to)))
-          .found("a larger number in " + at);
+          .found("a larger number in " + at)
+          .hint("set convert.allow_overflow in the options");
     case ConvertStatus::out_of_range:
       return Error(Errc::out_of_range, "the number is out of range (" + pair + ")")
           .expected("a number in the range of " + std::string(name(to)))
@@ -25,7 +26,7 @@ Error convert_error(const ConvertOutcome& outcome, DType from, DType to, std::ui
     case ConvertStatus::unsupported:
       break;
   }
-  return Error(Errc::dtype_mismatch, "the dtypes do not convert, or only if the options allow it")
+  return Error(Errc::dtype_mismatch, "the dtypes do not convert")
       .expected(std::string(name(to)))
       .found(std::string(name(from)));
 }

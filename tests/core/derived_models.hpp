@@ -420,7 +420,7 @@ inline Holders holders(float n) {
 inline void check_refused(const stele::Error& e, const std::string& path) {
   CHECK(e.code() == Errc::kind_mismatch);
   CHECK(e.path() == path);
-  CHECK(e.message().find("stele::derived") != std::string::npos);
+  CHECK(e.hint().find("stele::derived") != std::string::npos);
   CHECK(e.expected() == "Undeclared");
   CHECK(e.found().ends_with("::More"));
 }
