@@ -36,9 +36,8 @@ std::optional<Schema> OpenContext::schema() const noexcept {
 Result<Layout> OpenContext::layout() const {
   if (options_.layout) return *options_.layout;
   if (target_.type == nullptr) {
-    return Error(Errc::needs_layout, "files of this format do not say the names of their tensors")
-        .expected("LoadOptions::layout, or a type to load")
-        .found("neither");
+    return Error(Errc::needs_layout, "files of this format store no tensor names")
+        .hint("set LoadOptions::layout, or load into a type");
   }
   if (target_.address == nullptr) return layout_of(Schema(*target_.type));
   STELE_TRY_ASSIGN(const Snapshot now, detail::snapshot_object(*target_.type, target_.address, {}, false));
@@ -94,10 +93,15 @@ bool loses_annotations(const LeafView& leaf, const Capabilities& can) {
   return !std::all_of(leaf.annotations()->begin(), leaf.annotations()->end(), kept);
 }
 
+constexpr std::string_view set_allow_loss = "set SaveOptions::allow_loss";
+
 Error cannot_hold(const Format& format, std::string path, std::string what, std::size_t count) {
-  std::string text = std::string(format.name()) + " files cannot hold this";
+  std::string text = std::string(format.name()) + " files cannot store this";
   if (count > 1) text += " (and " + std::to_string(count - 1) + " more)";
-  return Error(Errc::not_representable, std::move(text)).path(std::move(path)).found(std::move(what));
+  return Error(Errc::not_representable, std::move(text))
+      .path(std::move(path))
+      .found(std::move(what))
+      .hint(set_allow_loss);
 }
 
 /// Asks the format for the parts of a fitting snapshot that its writer omits.
@@ -131,7 +135,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
     if (loses_quantization(leaf, can)) {
-      drop(leaf.node(), "a quantized tensor: it cannot say its range");
+      drop(leaf.node(), "a quantized tensor: the format cannot store its range");
       continue;
     }
     if (std::string reason = obstacle(leaf, can); !reason.empty()) {
@@ -144,7 +148,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   bool tied = false;
   const SnapshotData& data = *snapshot.data();
   const auto maybe_lost = [&](std::uint32_t i) {
-    report.add(Report::What::lost, snapshot.path(i), "that it is there, should that mean anything");
+    report.add(Report::What::lost, snapshot.path(i), "its presence, if that carries information");
   };
   if (!can.values && !can.nesting) {
     const std::vector<bool> empties = guessed_empties(data);
@@ -160,10 +164,10 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
       if (!can.values && !can.nesting && must_be_said(data, i)) {
         const bool guess = data.unknown_kinds.maps && nodes[i].kind == NodeKind::none && nodes[i].parent != no_index &&
                            nodes[nodes[i].parent].kind == NodeKind::map;
-        guess ? maybe_lost(i) : drop(i, "one without tensors");
+        guess ? maybe_lost(i) : drop(i, "a container without tensors");
       }
       if (nodes[i].kind != NodeKind::alias || can.aliases) continue;
-      report.add(Report::What::lost, snapshot.path(i), "its tie: written once more");
+      report.add(Report::What::lost, snapshot.path(i), "its tie: written again");
       tied = true;
     }
   }
@@ -177,7 +181,8 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   }
   if (!snapshot.metadata().empty() && !can.metadata) {
     if (!allow_loss && count == 0) {
-      return Error(Errc::not_representable, std::string(format.name()) + " files hold no metadata");
+      return Error(Errc::not_representable, std::string(format.name()) + " files cannot store metadata")
+          .hint(set_allow_loss);
     }
     report.add(Report::What::lost, "", "the metadata");
   }
@@ -192,7 +197,8 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
 }
 
 Error wrong_kind(bool folder, const std::string& name) {
-  return Error(Errc::io, folder ? "a folder, where the format has files" : "a file, where the format has folders")
+  return Error(Errc::io, folder ? "the path is a folder, but the format has files"
+                                : "the path is a file, but the format has folders")
       .file(name);
 }
 
@@ -251,7 +257,7 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
     if (options.dry_run) return report;
     if (sink.is_folder() != format.makes_folder(sink.name())) return failed(wrong_kind(sink.is_folder(), sink.name()));
     if (sink.is_folder() && sink.bundle() == nullptr) {
-      return failed(Error(Errc::invalid_argument, "a folder without a bundle"));
+      return failed(Error(Errc::invalid_argument, "the folder's source has no bundle"));
     }
     Meter meter(options.progress, snapshot->byte_size());
     auto written = guarded([&] { return format.write(with_progress(*snapshot, meter), sink, options); });

@@ -33,6 +33,17 @@ bool is_gzip(std::span<const std::byte> head) noexcept {
   return head.size() >= 3 && head[0] == std::byte{0x1f} && head[1] == std::byte{0x8b} && head[2] == std::byte{8};
 }
 
+Result<bool> is_gzip(const Source& source) {
+  std::byte head[3];
+  if (source.is_folder() || source.size() < sizeof head) return false;
+  STELE_TRY(source.read_at(0, head));
+  return is_gzip(std::span<const std::byte>(head));
+}
+
+void add_unchecked_header(Report& report) {
+  report.add(Report::What::unchecked, "gzip header", "time, flags, system: no load reads them");
+}
+
 std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> room) noexcept {
   z_stream z{};
   if (!is_gzip(head) || room.empty() || inflateInit2(&z, 15 + 16) != Z_OK) return {};

@@ -12,6 +12,7 @@
 #include <memory>
 #include <span>
 
+#include "stele/report.hpp"
 #include "stele/result.hpp"
 #include "stele/sink.hpp"
 #include "stele/source.hpp"
@@ -67,6 +68,11 @@ class GzipSink final : public Sink {
 
 /// Returns true if bytes that begin with `head` are a gzip file with DEFLATE data.
 bool is_gzip(std::span<const std::byte> head) noexcept;
+/// The same of a source; false for a folder. Errors: io.
+Result<bool> is_gzip(const Source& source);
+
+/// Adds the row of a verification for what the CRC-32 does not cover (RFC 1952: it covers the inflated data).
+void add_unchecked_header(Report& report);
 
 /// Inflates the beginning of a gzip file to `room`, and returns the inflated bytes. Returns none for other files, or if
 /// there is no memory.

@@ -97,7 +97,7 @@ struct ClassList {};
 template <class C, class... B>
 auto base_list() {
   static_assert((std::is_base_of_v<B, C> && ...),
-                "stele: STELE_MODULE_DERIVED names a class that is no base of this one: correct the list of bases");
+                "stele: STELE_MODULE_DERIVED names a class that is not a base of this one: correct the list of bases");
   return boost::describe::detail::list<boost::describe::detail::base_descriptor<C, B>...>();
 }
 template <class Field, class Self>

@@ -85,7 +85,7 @@ class TypedLeaf : public LeafHandle {
   }
   /// Loads the tensor, converted to T's element type. Errors: not_found (empty), shape_mismatch, dtype_mismatch, io, …
   Result<T> load() const {
-    if (!has_value()) return Error(Errc::not_found, "an empty leaf of a record has no tensor");
+    if (!has_value()) return Error(Errc::not_found, "the record's leaf has no tensor");
     return detail::guarded([&]() -> Result<T> {
       T tensor{};
       STELE_TRY(detail::load_tensor(*data_, leaf_, detail::TensorTable<T>::value, &tensor));

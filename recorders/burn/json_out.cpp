@@ -131,12 +131,6 @@ class JsonOut final : public Out {
     writer_.begin_array();
     Elements elements(*this);
     STELE_TRY(leaf.stream(elements, context_));
-    if (elements.count() != leaf.byte_size()) {
-      return Error(Errc::malformed, "a leaf gave another number of bytes than it said")
-          .path(leaf.path())
-          .expected(std::to_string(leaf.byte_size()))
-          .found(std::to_string(elements.count()));
-    }
     writer_.end_array();
     return some();
   }
@@ -152,8 +146,6 @@ class JsonOut final : public Out {
       width_ = between_.size();
       between_.resize((width_ + block - 1) / block * block);
     }
-    std::uint64_t count() const noexcept { return count_; }
-
     Status piece(std::span<const std::byte> bytes) override {
       if (count_ == 0 && !bytes.empty()) to_.writer_.item();
       std::string& text = to_.text_;

@@ -387,7 +387,10 @@ Status NnefFormat::may_replace(const Bundle& folder) const {
 Result<Report> NnefFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
                                   const OpenContext& context) const {
   STELE_TRY_ASSIGN(const Snapshot snapshot, open(source, context));
-  return detail::verify_packed(snapshot, *source, context.options());
+  STELE_TRY_ASSIGN(Report report, detail::verify_leaves(snapshot, context.options()));
+  STELE_TRY_ASSIGN(const bool gzip, detail::gzip::is_gzip(*source));
+  gzip ? detail::gzip::add_unchecked_header(report) : detail::add_unchecked_contents(report);
+  return report;
 }
 
 Result<Snapshot> NnefFormat::open(SourcePtr source, const OpenContext& context) const {

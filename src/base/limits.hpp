@@ -105,7 +105,7 @@ class IndexBudget {
 
 /// Returns the error of an exhausted budget.
 inline Error index_error(const char* what) {
-  return Error(Errc::limit, what).expected("less memory for the index, or a larger LoadOptions::limits.index_bytes");
+  return Error(Errc::limit, what).hint("raise LoadOptions::limits.index_bytes");
 }
 
 }  // namespace detail

@@ -12,7 +12,7 @@ Status Meter::add(std::uint64_t bytes) {
   // A format may read a tensor twice.
   progress_.done = std::min(progress_.done + bytes, progress_.total);
   cancelled_ = cancelled_ || !callback_(progress_);
-  return cancelled_ ? Error(Errc::cancelled, "stopped by the progress callback") : Status();
+  return cancelled_ ? Error(Errc::cancelled, "the progress callback stopped the operation") : Status();
 }
 
 }  // namespace detail

@@ -72,10 +72,10 @@ std::string below(const std::string& path, std::string_view segment) {
 /// Adds the tensors of a type. Every type that is not open() is finite: recursive types are open.
 Status add_type(Schema type, const std::string& path, Layout& layout) {
   if (type.open()) {
-    return Error(Errc::needs_layout, "the names of the file's tensors are not known: it does not say them")
+    return Error(Errc::needs_layout, "the file stores no tensor names, and the type does not determine them")
         .path(path)
-        .expected("LoadOptions::layout, or a module that is loaded in place")
-        .found("a type that leaves it open: " + std::string(kind_name(type.kind())));
+        .found("a type with a variable part: " + std::string(kind_name(type.kind())))
+        .hint("set LoadOptions::layout, or load into an existing module");
   }
   switch (type.kind()) {
     case TypeKind::tensor:
@@ -142,7 +142,7 @@ Result<std::string> to_text(const Layout& layout) {
   for (const Layout::Tensor& tensor : layout.tensors) {
     const std::string& path = tensor.path;
     if (path.empty() || path[0] == '#' || std::any_of(path.begin(), path.end(), is_control)) {
-      return Error(Errc::not_representable, "a path that a layout's text cannot hold").path(path);
+      return Error(Errc::not_representable, "a layout file cannot store this path").path(path);
     }
     text += path;
     if (tensor.dtype != DType::none && tensor.shape) {
@@ -169,21 +169,23 @@ Result<Layout> parse_layout(std::string_view text) {
     const std::size_t tab = line.find('\t');
     Layout::Tensor& tensor = layout.tensors.emplace_back();
     const std::string_view path = line.substr(0, tab);
-    if (path.empty() || std::any_of(path.begin(), path.end(), is_control)) return bad(Errc::malformed, "no path");
-    if (!seen.insert(path).second) return bad(Errc::duplicate, "a path that stands twice");
+    if (path.empty() || std::any_of(path.begin(), path.end(), is_control))
+      return bad(Errc::malformed, "the line does not begin with a path");
+    if (!seen.insert(path).second) return bad(Errc::duplicate, "the path is listed twice");
     tensor.path = path;
     if (tab == std::string_view::npos) continue;
     const std::size_t second = line.find('\t', tab + 1);
-    if (second == std::string_view::npos) return bad(Errc::malformed, "path, dtype and shape, with tabs between");
+    if (second == std::string_view::npos)
+      return bad(Errc::malformed, "the line is not a path, a dtype and a shape, separated by tabs");
     tensor.dtype = dtype_of_name(line.substr(tab + 1, second - tab - 1));
-    if (tensor.dtype == DType::none) return bad(Errc::unsupported, "a dtype that is not known");
+    if (tensor.dtype == DType::none) return bad(Errc::unsupported, "the dtype is unknown");
     detail::json::Reader in(line.substr(second + 1));
     std::vector<Extent> extents;
     Extent extent = 0;
     if (in.begin_array()) {
       while (in.next_element() && in.read_u64(extent)) extents.push_back(extent);
     }
-    if (!in.finish()) return bad(Errc::malformed, "a shape such as [2, 3]");
+    if (!in.finish()) return bad(Errc::malformed, "the shape is not a list of numbers such as [2, 3]");
     tensor.shape.emplace(std::span<const Extent>(extents));
   }
   return layout;

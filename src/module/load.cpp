@@ -1,12 +1,10 @@
 // Snapshot -> object, second half: copies the bytes.
 #include <algorithm>
 #include <map>
-#include <unordered_map>
 
-#include "base/hash.hpp"
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
-#include "base/patterns.hpp"
+#include "module/compare_ties.hpp"
 #include "module/match.hpp"
 #include "module/walk.hpp"
 #include "snapshot/converting.hpp"
@@ -49,14 +47,14 @@ class Blocks {
   static constexpr std::size_t large = std::size_t{16} << 20;
 
   /// Returns the bytes of a tensor in a block.
-  static constexpr std::size_t room(std::size_t size) noexcept {
+  static constexpr std::size_t aligned_bytes(std::size_t size) noexcept {
     return (size + alignment - 1) / alignment * alignment;
   }
 
   /// `total`: the bytes of all tensors in blocks.
   explicit Blocks(std::size_t total) noexcept : left_(total) {}
   std::byte* take(std::size_t size) {
-    const std::size_t n = room(size);
+    const std::size_t n = aligned_bytes(size);
     if (block_ == nullptr || n > block_->size() - used_) {
       block_ = std::make_shared<Bytes>(std::min(std::max(left_, n), block_size));
       used_ = 0;
@@ -83,28 +81,10 @@ void add_row(Report& report, std::string_view path, DType from, DType to) {
 }
 
 /// How a tensor gets its elements.
-enum class Way : std::uint8_t {
+enum class FillMethod : std::uint8_t {
   none,      // not yet, or never
   elements,  // one by one: it has no contiguous memory
   done,
-};
-
-/// Finds the tensors or values of a plan by path. Stores hashes, because paths may be long.
-template <class Op>
-class ByPath {
- public:
-  ByPath(const PathStore& paths, const std::vector<Op>& ops) : paths_(paths) {
-    for (const Op& op : ops) by_hash_.try_emplace(hash_of(paths.text(op.path)), &op);
-  }
-  const Op* find(const std::string& path) const {
-    const auto found = by_hash_.find(hash_of(path));
-    return found != by_hash_.end() && paths_.text(found->second->path) == path ? found->second : nullptr;
-  }
-
- private:
-  static std::uint64_t hash_of(const std::string& path) { return hash64(path.data(), path.size()); }
-  const PathStore& paths_;
-  std::unordered_map<std::uint64_t, const Op*> by_hash_;
 };
 
 class Loader {
@@ -119,12 +99,13 @@ class Loader {
     // Fresh: the walk makes the structure as it checks it; on an error, the caller discards the object. In place:
     // nothing changes before everything is checked.
     plan_.tensors.reserve(tree_.snapshot().leaf_count());
-    const Walking first = mode_ == LoadMode::fresh ? Walking::make : Walking::check;
+    const MatchMode first = mode_ == LoadMode::fresh ? MatchMode::make : MatchMode::check;
     if (auto r = match(tree_, type, object, mode_, first, options_, report_, plan_); !r) {
       return finish(std::move(r).error());
     }
     if (!plan_.outdated.empty()) return {};
-    if (auto r = guarded([&] { return compare_ties(); }); !r) return finish(std::move(r).error());
+    if (auto r = guarded([&] { return compare_ties(plan_, options_, context_, report_); }); !r)
+      return finish(std::move(r).error());
     const bool verifies = mode_ == LoadMode::in_place && !options_.trust_data;
     std::uint64_t bytes = 0;
     for (const TensorOp& op : plan_.tensors) bytes += bytes_of(op);
@@ -143,7 +124,8 @@ class Loader {
     if (options_.rebuild) {
       // The second walk makes the structure. Everything that it checks again is unchanged.
       plan_ = {};
-      auto made = guarded([&] { return match(tree_, type, object, mode_, Walking::remake, options_, report_, plan_); });
+      auto made =
+          guarded([&] { return match(tree_, type, object, mode_, MatchMode::remake, options_, report_, plan_); });
       if (!made) return finish(std::move(made).error().partially_applied(true));
     }
     return write();
@@ -167,84 +149,6 @@ class Loader {
     if (!std::is_sorted(plan_.tensors.begin(), plan_.tensors.end(), before)) {
       std::stable_sort(plan_.tensors.begin(), plan_.tensors.end(), before);
     }
-  }
-
-  /// Compares the file's contents under the other names of a shared object with the loaded ones.
-  Status compare_ties() {
-    if (plan_.ties.empty()) return {};
-    const Snapshot& snapshot = plan_.snapshot;
-    const Patterns allowed(options_.allow_unused);
-    const ByPath<TensorOp> tensors(plan_.paths, plan_.tensors);
-    const ByPath<ValueOp> values(plan_.paths, plan_.values);
-    const auto first_of = [&](const TiedOp& tie) -> std::optional<std::uint32_t> {
-      const TensorOp* found = tensors.find(plan_.first(tie));
-      return found != nullptr ? std::optional(found->leaf) : std::nullopt;
-    };
-    // Equal dtypes are compared unchanged, others after conversion to the module's.
-    const auto dtype_of = [&](const TiedOp& tie, std::uint32_t first) {
-      const DType dtype = snapshot.leaf(first).dtype();
-      return dtype == snapshot.leaf(tie.number).dtype() ? dtype : tie.ops->dtype;
-    };
-    // Compares hashes, computed once per leaf and in the file's order.
-    std::map<std::pair<std::uint32_t, DType>, std::uint64_t> hashes;
-    std::vector<bool> same(plan_.ties.size());
-    for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
-      const TiedOp& tie = plan_.ties[i];
-      if (tie.ops == nullptr) {
-        const ValueOp* first = values.find(plan_.first(tie));
-        same[i] = first != nullptr && *first->value == *tie.value;
-        continue;
-      }
-      const auto first = first_of(tie);
-      if (!first) continue;
-      const auto a = snapshot.leaf(*first).shape();
-      const auto b = snapshot.leaf(tie.number).shape();
-      same[i] = std::equal(a.begin(), a.end(), b.begin(), b.end());
-      if (!same[i] || *first == tie.number) continue;
-      for (const std::uint32_t leaf : {*first, tie.number}) hashes[{leaf, dtype_of(tie, *first)}] = 0;
-    }
-    for (auto& [leaf, hash] : hashes) {
-      STELE_TRY_ASSIGN(hash, content_hash(snapshot.leaf(leaf.first), leaf.second));
-    }
-    for (std::size_t i = 0; i < plan_.ties.size(); ++i) {
-      const TiedOp& tie = plan_.ties[i];
-      if (const auto first = first_of(tie); same[i] && tie.ops != nullptr && *first != tie.number) {
-        const DType dtype = dtype_of(tie, *first);
-        same[i] = hashes.at({*first, dtype}) == hashes.at({tie.number, dtype});
-      }
-      if (!same[i]) STELE_TRY(differs(tie, allowed));
-    }
-    return {};
-  }
-
-  Result<std::uint64_t> content_hash(const LeafView& leaf, DType dtype) {
-    class HashSink final : public PieceSink {
-     public:
-      Status piece(std::span<const std::byte> bytes) override {
-        hasher.update(bytes.data(), bytes.size());
-        return {};
-      }
-      Hasher hasher;
-    } sink;
-    if (leaf.dtype() == dtype) {
-      STELE_TRY(leaf.stream(sink, context_));
-    } else {
-      ConvertingSink converting(leaf.dtype(), dtype, options_.convert, sink, context_);
-      STELE_TRY(leaf.stream(converting, context_));
-    }
-    return sink.hasher.digest();
-  }
-
-  /// Reports contents under another name of a shared object, which the load would lose.
-  Status differs(const TiedOp& tie, const Patterns& allowed) {
-    const std::string path = plan_.paths.text(tie.path);
-    const std::string first = plan_.first(tie);
-    report_.add(Report::What::unused, path, "differs from " + first + ", which is loaded under both names");
-    if (allowed.match(path)) return {};
-    return Error(Errc::unused, "the file has two different contents for one shared object of the module")
-        .path(path)
-        .expected("the same as " + first)
-        .found(tie.ops != nullptr ? "another tensor" : "another value");
   }
 
   Status allocate_unset() {
@@ -285,7 +189,7 @@ class Loader {
       });
       if (!read) return std::move(read).error().path(plan_.paths.text(op.path));
       if (!expected.empty()) {
-        return Error(Errc::value_mismatch, "a value that does not fit the field")
+        return Error(Errc::value_mismatch, "the value does not fit the field")
             .path(plan_.paths.text(op.path))
             .expected(std::string(expected));
       }
@@ -303,14 +207,14 @@ class Loader {
     auto r = fill(plan_.snapshot, fills_, options_.convert, *meter_, workers_, filled);
     for (const auto& [i, count] : filled.overflowed) overflowed_[filled_[i]] = count;
     for (std::size_t i = 0; i < fills_.size() && !filled.done.empty(); ++i) {
-      ways_[filled_[i]] = filled.done[i] != 0 ? Way::done : Way::none;
+      methods_[filled_[i]] = filled.done[i] != 0 ? FillMethod::done : FillMethod::none;
     }
     if (!r) {
       add_rows();
       return at_path(std::move(r).error(), plan_.tensors[filled_[filled.failed]]);
     }
-    for (std::size_t i = 0; i < ways_.size(); ++i) {
-      if (ways_[i] != Way::elements) continue;
+    for (std::size_t i = 0; i < methods_.size(); ++i) {
+      if (methods_[i] != FillMethod::elements) continue;
       written = true;  // an error during the write leaves part of the tensor written
       auto one = guarded([&] { return write_elements(i); });
       if (!one) {
@@ -332,10 +236,10 @@ class Loader {
     std::size_t total = 0;
     for (const TensorOp& op : plan_.tensors) {
       const std::size_t size = bytes_of(op);
-      total += in_block(op, size) ? Blocks::room(size) : 0;
+      total += in_block(op, size) ? Blocks::aligned_bytes(size) : 0;
     }
     Blocks blocks(total);
-    ways_.assign(plan_.tensors.size(), Way::none);
+    methods_.assign(plan_.tensors.size(), FillMethod::none);
     fills_.reserve(plan_.tensors.size());
     filled_.reserve(plan_.tensors.size());
     Shape shape;
@@ -350,7 +254,7 @@ class Loader {
         obstacles_.resize(plan_.tensors.size());
         obstacles_[i] = adopt(op, leaf);
         if (obstacles_[i] == nullptr) {
-          ways_[i] = Way::done;
+          methods_[i] = FillMethod::done;
           STELE_TRY(meter_->add(leaf.byte_size()));
           continue;
         }
@@ -358,7 +262,7 @@ class Loader {
       const Provider& provider = leaf.provider();
       if (module_tensor_ops(provider) == &ops && ops.take != nullptr && snapshot.data()->consumable) {
         ops.take(op.object, const_cast<void*>(provider.at));
-        ways_[i] = Way::done;
+        methods_[i] = FillMethod::done;
         STELE_TRY(meter_->add(leaf.byte_size()));
         continue;
       }
@@ -376,7 +280,7 @@ class Loader {
         }
       }
       if (ops.data == nullptr) {
-        ways_[i] = Way::elements;
+        methods_[i] = FillMethod::elements;
       } else {
         fills_.push_back({ops.data(op.object), op.leaf, ops.dtype, part});
         filled_.push_back(static_cast<std::uint32_t>(i));
@@ -390,22 +294,16 @@ class Loader {
     const LeafView leaf = plan_.snapshot.leaf(op.leaf);
     ElementSink elements(*op.ops, op.object);
     MeterSink sink(elements, *meter_);
-    // A bool is checked by converting it to itself.
-    if (leaf.dtype() == op.ops->dtype && leaf.dtype() != DType::boolean) {
-      STELE_TRY(leaf.stream(sink, context_));
-    } else {
-      ConvertingSink converting(leaf.dtype(), op.ops->dtype, options_.convert, sink, context_);
-      STELE_TRY(leaf.stream(converting, context_));
-      if (converting.overflowed() != 0) overflowed_[i] = converting.overflowed();
-    }
-    ways_[i] = Way::done;
+    STELE_TRY_ASSIGN(const std::uint64_t count, stream_as(leaf, op.ops->dtype, options_.convert, sink, context_));
+    if (count != 0) overflowed_[i] = count;
+    methods_[i] = FillMethod::done;
     return {};
   }
 
   /// Reports the written tensors.
   void add_rows() {
-    for (std::size_t i = 0; i < ways_.size(); ++i) {
-      if (ways_[i] != Way::done) continue;
+    for (std::size_t i = 0; i < methods_.size(); ++i) {
+      if (methods_[i] != FillMethod::done) continue;
       const TensorOp& op = plan_.tensors[i];
       const std::string path = plan_.paths.shown(op.path);
       if (!obstacles_.empty() && obstacles_[i] != nullptr) report_.add(Report::What::copied, path, obstacles_[i]);
@@ -448,7 +346,7 @@ class Loader {
   LoadPlan plan_;
   std::optional<Meter> meter_;
   std::vector<TensorOp> allocated_;
-  std::vector<Way> ways_;                            // of each tensor of the plan
+  std::vector<FillMethod> methods_;                  // of each tensor of the plan
   std::vector<const char*> obstacles_;               // why a tensor is not a view, if the caller asked for one
   std::map<std::size_t, std::uint64_t> overflowed_;  // counts, only of tensors with overflows
   std::vector<Fill> fills_;                          // of tensors with memory
@@ -470,7 +368,7 @@ Status with_hooks(const Snapshot& file, Report& report, Attempt attempt) {
     report = before;
     STELE_TRY_ASSIGN(snapshot, rewritten(snapshot, outdated));
   }
-  return Error(Errc::limit, "modules to migrate are nested too deep");
+  return Error(Errc::limit, "the modules to migrate nest too deeply");
 }
 
 }  // namespace
@@ -491,7 +389,7 @@ Status check_object(const Snapshot& snapshot, const TypeInfo& type, const void* 
   const LoadMode mode = object != nullptr ? LoadMode::in_place : LoadMode::fresh;
   auto status = with_hooks(snapshot, report, [&](const Snapshot& now, std::vector<Outdated>& outdated) {
     plan = {};
-    auto checked = match(Tree(now), type, const_cast<void*>(object), mode, Walking::check, options, report, plan);
+    auto checked = match(Tree(now), type, const_cast<void*>(object), mode, MatchMode::check, options, report, plan);
     outdated = std::move(plan.outdated);
     return checked;
   });

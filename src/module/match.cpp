@@ -40,14 +40,14 @@ void Matcher::missing(const std::string& path) {
   row(Report::What::missing, path);
   if (!quiet_) compare_later(missing_, path);
   if (!failed_ && !allow_missing_.match(path)) {
-    fail(Error(Errc::missing, "a parameter of the module is not in the file").path(path));
+    fail(Error(Errc::missing, "the file lacks a parameter of the module").path(path));
   }
 }
 
-void Matcher::mismatch(Errc code, const char* text, std::string expected, std::string found) {
+void Matcher::mismatch(Errc code, const char* text, std::string expected, std::string found, std::string_view hint) {
   row(Report::What::mismatched, path_, "expected " + expected + ", found " + found);
   if (failed_) return;
-  fail(Error(code, text).path(path_).expected(std::move(expected)).found(std::move(found)));
+  fail(Error(code, text).path(path_).expected(std::move(expected)).found(std::move(found)).hint(hint));
 }
 
 std::string Matcher::describe(const Place& place) const {
@@ -57,12 +57,12 @@ std::string Matcher::describe(const Place& place) const {
 
 void Matcher::visit(const TypeInfo& type, void* object, const Place& place, int depth) {
   if (depth > max_depth) {
-    return fail(Error(Errc::limit, "modules are nested too deep")
+    return fail(Error(Errc::limit, "the modules nest too deeply")
                     .path(path_)
-                    .expected(std::to_string(max_depth) + " levels at most"));
+                    .expected("at most " + std::to_string(max_depth) + " levels"));
   }
   if (++visits_ > max_names) {
-    return fail(Error(Errc::limit, "more places than the file can mean: aliases of aliased containers").path(path_));
+    return fail(Error(Errc::limit, "aliases of aliased containers give more than 2^24 names").path(path_));
   }
   use(place);
   if (object != nullptr && type.other_class != nullptr && type.other_class(object) != nullptr) {
@@ -105,7 +105,7 @@ bool Matcher::container_fits(const Place& place, bool named) {
   const bool fits = named ? kind == NodeKind::module || kind == NodeKind::map
                           : kind == NodeKind::list || kind == NodeKind::array || kind == NodeKind::tuple;
   if (!fits)
-    mismatch(Errc::kind_mismatch, "another kind of thing in the file", named ? "module" : "list", describe(place));
+    mismatch(Errc::kind_mismatch, "the file has another kind of node", named ? "module" : "list", describe(place));
   return fits;
 }
 
@@ -117,7 +117,7 @@ void Matcher::visit_fields(const TypeInfo& type, void* object, const Place& plac
     std::string at = tree_.flat() ? place.prefix : tree_.snapshot().path(place.node);
     outdated_bytes_ += at.size() + path_.size();
     if (outdated_bytes_ > max_outdated_bytes) {
-      return fail(Error(Errc::limit, "paths of older modules that take more than 64 MiB").path(path_));
+      return fail(Error(Errc::limit, "the paths of modules of older versions exceed 64 MiB").path(path_));
     }
     plan_.outdated.push_back({std::move(at), path_, &type, version});
     return;
@@ -183,9 +183,9 @@ bool Matcher::moved_below() const {
   return false;
 }
 
-Status match(const Tree& tree, const TypeInfo& type, void* object, LoadMode mode, Walking walking,
+Status match(const Tree& tree, const TypeInfo& type, void* object, LoadMode mode, MatchMode match_mode,
              const LoadOptions& options, Report& report, LoadPlan& plan) {
-  auto status = Matcher(tree, mode, walking, options, report, plan).run(type, object);
+  auto status = Matcher(tree, mode, match_mode, options, report, plan).run(type, object);
   plan.snapshot = plan.ones.empty() ? tree.snapshot() : with_leaves(tree.snapshot(), plan.ones);
   return status;
 }

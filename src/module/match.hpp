@@ -62,7 +62,7 @@ struct LoadPlan {
   std::string first(const TiedOp& op) const { return paths.text(op.shared) + paths.text(op.path).substr(op.below); }
 };
 
-enum class Walking : std::uint8_t {
+enum class MatchMode : std::uint8_t {
   check,   // nothing is changed
   make,    // structure is made as it is checked
   remake,  // after a check of the same, which has added the rows to the report
@@ -72,7 +72,7 @@ enum class Walking : std::uint8_t {
 Snapshot with_leaves(const Snapshot& file, const std::vector<OneElement>& ones);
 
 /// Walks `object` and what `tree` shows. All faults go into the report, the first is the error.
-Status match(const Tree& tree, const TypeInfo& type, void* object, LoadMode mode, Walking walking,
+Status match(const Tree& tree, const TypeInfo& type, void* object, LoadMode mode, MatchMode match_mode,
              const LoadOptions& options, Report& report, LoadPlan& plan);
 
 }  // namespace detail

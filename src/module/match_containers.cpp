@@ -29,8 +29,8 @@ void Matcher::visit_list(const TypeInfo& type, void* object, const Place& place,
     n = type.container->size(object);  // part of a model: what is not there is named one by one below
   } else if (!whole) {
     const Segment segment(*this, std::to_string(gap));
-    return mismatch(Errc::missing, "an element of a list is not in the file", "elements without a gap",
-                    "none with this number");
+    return mismatch(Errc::missing, "the file lacks an element of the list", "elements without a gap",
+                    "no element with this number");
   }
   const bool grows = type.container->clear != nullptr;
   if (!place.exists && !tree_.guessed()) return missing(path_);
@@ -43,8 +43,9 @@ void Matcher::visit_list(const TypeInfo& type, void* object, const Place& place,
       if (!grows && tree_.guessed() && n < have) {
         // The missing elements are named one by one below.
       } else {
-        return mismatch(Errc::shape_mismatch, "a list of another length", std::to_string(have) + " elements",
-                        std::to_string(n));
+        return mismatch(Errc::shape_mismatch, "the list has another length in the file",
+                        std::to_string(have) + " elements", std::to_string(n) + " elements",
+                        grows ? set_rebuild : std::string_view());
       }
     } else {
       return const_elements();
@@ -78,8 +79,8 @@ void Matcher::visit_list(const TypeInfo& type, void* object, const Place& place,
 bool Matcher::room_for(const ContainerOps& container, std::size_t n) {
   const std::size_t most = container.max_size != nullptr ? container.max_size() : ContainerOps::npos;
   if (n <= most) return true;
-  mismatch(Errc::shape_mismatch, "a list of more elements than its type can hold",
-           std::to_string(most) + " elements at most", std::to_string(n));
+  mismatch(Errc::shape_mismatch, "the list has more elements than its type can hold",
+           "at most " + std::to_string(most) + " elements", std::to_string(n) + " elements");
   return false;
 }
 
@@ -97,8 +98,7 @@ void* Matcher::make_element(const TypeInfo& type, void* container, std::size_t w
     return nullptr;
   }
   if (made == nullptr) {
-    fail(Error(Errc::not_loadable, "cannot be made: its type has neither a default constructor nor a from_record hook")
-             .path(path_));
+    fail(Error(Errc::not_loadable, "the type has neither a default constructor nor a from_record hook").path(path_));
   }
   return made;
 }
@@ -194,7 +194,7 @@ void Matcher::visit_variant(const TypeInfo& type, void* object, const Place& pla
     Place found = tree_.child(place, type.fields[i].name, hint);
     if (!found.exists) continue;
     if (which != ContainerOps::npos) {
-      return mismatch(Errc::kind_mismatch, "more than one alternative of a variant in the file", "one alternative",
+      return mismatch(Errc::kind_mismatch, "the file has more than one alternative of the variant", "one alternative",
                       std::string(type.fields[which].name) + " and " + std::string(type.fields[i].name));
     }
     which = i;
@@ -214,7 +214,7 @@ void Matcher::visit_variant(const TypeInfo& type, void* object, const Place& pla
         if (std::exchange(first, false)) found = name;
       });
     }
-    return mismatch(Errc::kind_mismatch, "no known alternative of a variant in the file", names, std::move(found));
+    return mismatch(Errc::kind_mismatch, "the file has no known alternative of the variant", names, std::move(found));
   }
   const Segment segment(*this, type.fields[which].name);
   if (object == nullptr) return visit(*type.fields[which].type, nullptr, at, depth + 1);
@@ -225,8 +225,8 @@ void Matcher::visit_variant(const TypeInfo& type, void* object, const Place& pla
   if (mode_ == LoadMode::in_place && !options_.rebuild) {
     if (now == which) return const_elements();
     const std::string have = now < type.fields.size() ? std::string(type.fields[now].name) : "no alternative";
-    return mismatch(Errc::kind_mismatch, "another alternative of a variant", have,
-                    std::string(type.fields[which].name));
+    return mismatch(Errc::kind_mismatch, "the file has another alternative of the variant", have,
+                    std::string(type.fields[which].name), set_rebuild);
   }
   visit_only(type, mutate_ ? object : nullptr, which, at, depth);
 }
@@ -255,8 +255,8 @@ void Matcher::visit_holder(const TypeInfo& type, void* object, const Place& plac
     return;
   }
   if (!may_change) {
-    return mismatch(Errc::kind_mismatch, "the file has what the module's optional or pointer does not",
-                    have ? "an element that can be loaded in place" : "nothing", describe(place));
+    return mismatch(Errc::kind_mismatch, "the optional or pointer cannot take the file's value in place",
+                    have ? "an element that can be loaded in place" : "nothing", describe(place), set_rebuild);
   }
   visit_only(type, mutate_ ? object : nullptr, 0, place, depth);
 }
@@ -283,7 +283,7 @@ void Matcher::visit_shared(const TypeInfo& type, void* object, const Place& plac
     // Two names of one thing in the file become one shared object.
     const auto [found, first] = from_file_.try_emplace(key, FromFile{object, type.container, true});
     if (!first) {
-      if (found->second.open) return fail(Error(Errc::cycle, "a shared object contains itself").path(path_));
+      if (found->second.open) return fail(Error(Errc::cycle, "the shared object contains itself").path(path_));
       mark_all_used(place);
       type.container->share(object, found->second.ops->owner(found->second.object));
       row(Report::What::tied, path_);

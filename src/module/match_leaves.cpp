@@ -84,7 +84,7 @@ Snapshot with_leaves(const Snapshot& file, const std::vector<OneElement>& ones) 
 void Matcher::visit_tensor(const TensorOps& ops, void* object, const Place& place, bool was_one) {
   if (!place.exists || place.node == no_index) {
     if (place.exists)
-      return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "tensor", describe(place));
+      return mismatch(Errc::kind_mismatch, "the file has another kind of node", "tensor", describe(place));
     return missing(path_);
   }
   const Node& node = tree_.node(place.node);
@@ -92,7 +92,7 @@ void Matcher::visit_tensor(const TensorOps& ops, void* object, const Place& plac
   std::optional<Snapshot> one;
   if (was_one) one = one_element(tree_.snapshot(), place.node, rank_of(ops, object));
   if (!one && node.kind != NodeKind::tensor) {
-    return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "tensor", std::string(name(node.kind)));
+    return mismatch(Errc::kind_mismatch, "the file has another kind of node", "tensor", std::string(name(node.kind)));
   }
   const LeafView leaf = one ? one->leaf(0) : tree_.snapshot().leaf(node.index);
   if (ops.bind != nullptr) {
@@ -144,7 +144,7 @@ std::uint32_t Matcher::keep_path() {
 
 bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& leaf) {
   if (ops.rank >= 0 && leaf.shape().size() != static_cast<std::size_t>(ops.rank)) {
-    mismatch(Errc::shape_mismatch, "a tensor of another rank", "rank " + std::to_string(ops.rank),
+    mismatch(Errc::shape_mismatch, "the tensor has another rank in the file", "rank " + std::to_string(ops.rank),
              "rank " + std::to_string(leaf.shape().size()) + " " + to_string(leaf.shape()));
     return false;
   }
@@ -160,10 +160,11 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
   const bool multiplied = limits.total_bytes == 0 && stored_ > add_scaled(tensor_base, capacity(), max_tied_copies);
   const bool beyond = limits.tensor_bytes == 0 && leaf.byte_size() > add_scaled(tensor_base, capacity(), 1);
   if (!countable || above(bytes, limits.tensor_bytes) || above(total_, limits.total_bytes) || multiplied || beyond) {
-    fail(Error(Errc::limit, multiplied || beyond ? "more tensor memory than a file of this size can hold"
-                                                 : "more tensor memory than Limits allow")
+    fail(Error(Errc::limit, multiplied || beyond ? "the tensors take more memory than a file of this size can declare"
+                                                 : "the tensors exceed LoadOptions::limits")
              .path(path_)
-             .found(countable ? std::to_string(bytes) + " bytes" : "2^64 bytes or more"));
+             .found(countable ? std::to_string(bytes) + " bytes" : "2^64 bytes or more")
+             .hint("raise LoadOptions::limits.tensor_bytes and total_bytes"));
     return false;
   }
   if (object == nullptr && ops.fresh_shape == nullptr) return true;
@@ -176,14 +177,18 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
     ops.fresh_shape(shape);
   }
   if (std::equal(shape.begin(), shape.end(), leaf.shape().begin(), leaf.shape().end())) return true;
-  mismatch(Errc::shape_mismatch, "a tensor of another shape", to_string(shape), to_string(leaf.shape()));
+  mismatch(Errc::shape_mismatch, "the tensor has another shape in the file", to_string(shape), to_string(leaf.shape()),
+           ops.fixed_shape ? std::string_view() : set_rebuild);
   return false;
 }
 
 bool Matcher::dtype_fits(const TensorOps& ops, const LeafView& leaf) {
   if (element_size(leaf.dtype()) != 0 && convertible(leaf.dtype(), ops.dtype, options_.convert)) return true;
-  mismatch(Errc::dtype_mismatch, "dtypes that do not convert, or only when allowed", std::string(name(ops.dtype)),
-           std::string(name(leaf.dtype())));
+  ConvertRules other_kinds = options_.convert;
+  other_kinds.allow_kind_change = true;
+  const bool allowable = element_size(leaf.dtype()) != 0 && convertible(leaf.dtype(), ops.dtype, other_kinds);
+  mismatch(Errc::dtype_mismatch, "the dtypes do not convert", std::string(name(ops.dtype)),
+           std::string(name(leaf.dtype())), allowable ? "set LoadOptions::convert.allow_kind_change" : "");
   return false;
 }
 
@@ -197,7 +202,7 @@ void Matcher::visit_value(const ValueOps& ops, void* object, const Place& place)
   }
   if (found == nullptr) {
     if (place.node == no_index) return missing(path_);
-    return mismatch(Errc::kind_mismatch, "another kind of thing in the file", "value", describe(place));
+    return mismatch(Errc::kind_mismatch, "the file has another kind of node", "value", describe(place));
   }
   const Value& value = *found;
   if (tie_.first != PathStore::none) return note_tie(nullptr, &value, no_index);
@@ -270,7 +275,7 @@ std::optional<Value> Matcher::value_at(const Place& place, int depth, std::vecto
 void Matcher::bad_value(std::string_view expected, const Value& value) {
   std::string found(name(value.kind()));
   if (value.as_i64() != nullptr) found += " " + std::to_string(*value.as_i64());
-  mismatch(Errc::value_mismatch, "a value that does not fit the field", std::string(expected), std::move(found));
+  mismatch(Errc::value_mismatch, "the value does not fit the field", std::string(expected), std::move(found));
 }
 
 }  // namespace detail

@@ -9,14 +9,14 @@ inline namespace v0 {
 namespace detail {
 
 void Matcher::suggest() {
-  constexpr std::size_t most = 50;
+  constexpr std::size_t max_suggestions = 50;
   const auto each = [&](const std::vector<std::string>& names, const std::vector<std::string>& others) {
-    for (std::size_t i = 0; i < std::min(names.size(), most); ++i) {
+    for (std::size_t i = 0; i < std::min(names.size(), max_suggestions); ++i) {
       const std::string_view similar = most_similar(names[i], others);
       if (similar.empty()) continue;
       row(Report::What::suggested, names[i], similar);
-      if (failed_->path() != names[i] || !failed_->found().empty()) continue;
-      failed_ = std::move(*failed_).found("did you mean " + std::string(similar) + "?");
+      if (failed_->path() != names[i] || !failed_->hint().empty()) continue;
+      failed_ = std::move(*failed_).hint("did you mean " + std::string(similar) + "?");
     }
   };
   each(missing_, unused_);

@@ -24,14 +24,15 @@ namespace detail {
 
 class Matcher {
  public:
-  Matcher(const Tree& tree, LoadMode mode, Walking walking, const LoadOptions& options, Report& report, LoadPlan& plan)
+  Matcher(const Tree& tree, LoadMode mode, MatchMode match_mode, const LoadOptions& options, Report& report,
+          LoadPlan& plan)
       : tree_(tree),
         options_(options),
         mode_(mode),
         report_(report),
         plan_(plan),
-        mutate_(walking != Walking::check),
-        quiet_(walking == Walking::remake),
+        mutate_(match_mode != MatchMode::check),
+        quiet_(match_mode == MatchMode::remake),
         used_(tree.snapshot().nodes().size()) {
     const auto nodes = tree.snapshot().nodes();
     has_aliases_ = std::any_of(nodes.begin(), nodes.end(), [](const Node& n) { return n.kind == NodeKind::alias; });
@@ -49,13 +50,16 @@ class Matcher {
     if (!quiet_) report_.add(what, path, detail);
   }
   void missing(const std::string& path);
-  void mismatch(Errc code, const char* text, std::string expected, std::string found);
+  void mismatch(Errc code, const char* text, std::string expected, std::string found, std::string_view hint = {});
   /// Keeps a name for suggest().
   static void compare_later(std::vector<std::string>& names, std::string_view path) {
     if (names.size() < max_compared_names && path.size() <= max_compared_bytes) names.emplace_back(path);
   }
+  static constexpr std::string_view set_rebuild = "set LoadOptions::rebuild";
   void const_elements() {
-    fail(Error(Errc::not_loadable, "elements with const members cannot be loaded in place").path(path_));
+    fail(Error(Errc::not_loadable, "elements with const members cannot be loaded in place")
+             .path(path_)
+             .hint(set_rebuild));
   }
   std::string describe(const Place& place) const;
 

@@ -263,8 +263,8 @@ Result<Snapshot> rewritten(const Snapshot& snapshot, const std::vector<Outdated>
   RunningPath paths(*snapshot.data());
   for (std::uint32_t i = 0; i < snapshot.nodes().size(); ++i) bytes += paths.of(i).size();
   if (bytes > max_path_bytes) {
-    return Error(Errc::limit, "the names of a file with modules of older versions take too much memory")
-        .expected("paths of at most 256 MiB together")
+    return Error(Errc::limit, "the names of a file with modules of older versions exceed 256 MiB")
+        .expected("at most 268435456 bytes")
         .found(std::to_string(bytes) + " bytes");
   }
   return Rewriter(snapshot, outdated).run();

@@ -54,7 +54,8 @@ const Snapshot* OptimizerState::find(std::string_view key) const noexcept {
 Result<const Snapshot*> OptimizerState::prepare(std::string_view key, const Snapshot& live,
                                                 LoadOptions& options) const {
   const Snapshot* arrays = find(key);
-  if (arrays == nullptr) return Error(Errc::not_found, "no optimizer state of this kind").path(std::string(key));
+  if (arrays == nullptr)
+    return Error(Errc::not_found, "there is no optimizer state of this kind").path(std::string(key));
   add_values(live, 0, "", options.allow_missing);
   return arrays;
 }

@@ -71,7 +71,8 @@ class Builder {
     ops.shape(object, shape_);
     const auto count = shape_.element_count();
     const auto bytes = count ? checked_mul(*count, element_size(ops.dtype)) : std::nullopt;
-    if (!bytes || shape_.rank() > 0xffff) return fail(Errc::limit, name, "a tensor of 2^64 bytes or more");
+    if (!bytes || shape_.rank() > 0xffff)
+      return fail(Errc::limit, name, "the tensor has 2^64 bytes or more, or more than 65535 extents");
     push_tensor(to.data(), name, conditional, to.parent(), ops.dtype, shape_, *bytes, module_provider(object, ops));
     if (ops.id != nullptr) {
       if (const auto& id = *ops.id(object)) to.set_id(*id);
@@ -98,7 +99,7 @@ class Builder {
   std::uint32_t mark() { return static_cast<std::uint32_t>(to.data().nodes.size()); }
 
   SnapshotBuilder to;
-  std::string message;
+  std::string message, hint;
   std::optional<Error> failed;  // without its path
   bool consumable = true;       // every leaf bound so far may be moved out of its store
 
@@ -108,8 +109,7 @@ class Builder {
     std::uint32_t number = 0;
     const std::shared_ptr<const SnapshotData>& from = *ops.bound(object, number);
     if (from == nullptr) {
-      return fail(Errc::not_found, name,
-                  "an empty leaf of a record: assign a tensor before it is saved or loaded from");
+      return fail(Errc::not_found, name, "the record's leaf has no tensor", "assign a tensor to it");
     }
     const LeafData& leaf = from->leaves[number];
     to.tensor(name, leaf.dtype, LeafView(*from, number).shape(), leaf.bytes, leaf.provider, conditional);
@@ -130,9 +130,10 @@ class Builder {
     }
     return Errc::none;
   }
-  Errc fail(Errc code, const NodeName& name, const char* text) {
+  Errc fail(Errc code, const NodeName& name, const char* text, const char* remedy = "") {
     to.none(name);
     message = text;
+    hint = remedy;
     return code;
   }
 
@@ -148,19 +149,19 @@ Error walk_error(Errc code, Builder& builder) {
   const std::string path =
       data.nodes.empty() ? std::string() : node_path(data, static_cast<std::uint32_t>(data.nodes.size() - 1));
   if (builder.failed) return std::move(*builder.failed).path(path);
-  if (code == Errc::cycle) return Error(code, "a shared object contains itself").path(path);
+  if (code == Errc::cycle) return Error(code, "the shared object contains itself").path(path);
   if (code == Errc::not_representable && builder.message.empty()) {
-    return Error(code, "an optional or pointer that holds an empty one is not told from an empty one in a file")
+    return Error(code, "files cannot distinguish an optional or pointer that holds an empty one from an empty one")
         .path(path)
-        .expected("a value in it, or none at all")
-        .found("an empty optional or pointer in it");
+        .expected("a value inside, or an empty outer one")
+        .found("an empty optional or pointer inside");
   }
   if (code == Errc::limit && builder.message.empty()) {
-    return Error(code, "modules are nested too deep")
+    return Error(code, "the modules nest too deeply")
         .path(path)
-        .expected(std::to_string(max_depth) + " levels at most");
+        .expected("at most " + std::to_string(max_depth) + " levels");
   }
-  return Error(code, builder.message).path(path);
+  return Error(code, builder.message).path(path).hint(builder.hint);
 }
 
 }  // namespace
@@ -174,11 +175,10 @@ Error derived_error(const TypeInfo& type, const void* object) {
   int status = 0;
   const std::unique_ptr<char, void (*)(void*)> plain(abi::__cxa_demangle(mangled, nullptr, nullptr, &status),
                                                      std::free);
-  return Error(Errc::kind_mismatch,
-               "an object of a derived class, of which only the base's fields are known here: list the classes that "
-               "pointers to the base hold in stele::derived")
+  return Error(Errc::kind_mismatch, "the object has a derived class whose fields are unknown here")
       .expected(expected.empty() ? "an object of the pointer's own class" : std::move(expected))
-      .found(plain != nullptr ? plain.get() : mangled);
+      .found(plain != nullptr ? plain.get() : mangled)
+      .hint("list the class in stele::derived");
 }
 
 Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::shared_ptr<const void> keeper,

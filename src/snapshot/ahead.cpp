@@ -14,7 +14,7 @@ namespace detail {
 namespace {
 
 // Minimum size of a leaf for a second thread: starting one takes as long as converting a small part of this.
-constexpr std::uint64_t least = std::uint64_t{4} << 20;
+constexpr std::uint64_t min_pipelined_bytes = std::uint64_t{4} << 20;
 
 /// A few pieces between two threads. The maker uses it as a PieceSink.
 class Ring final : public PieceSink {
@@ -26,11 +26,11 @@ class Ring final : public PieceSink {
   // ---- the maker
 
   std::byte* place(std::uint64_t, std::size_t size) override {
-    return size <= ReadContext::piece_size && wait_for_room() ? slot(made_).data() : nullptr;
+    return size <= ReadContext::piece_size && wait_for_slot() ? slot(made_).data() : nullptr;
   }
   Status piece(std::span<const std::byte> bytes) override {
     while (!bytes.empty()) {
-      if (!wait_for_room()) return Error(Errc::cancelled, "nobody takes the pieces any more");
+      if (!wait_for_slot()) return Error(Errc::cancelled, "the consumer stopped reading");
       const auto now = bytes.first(std::min(bytes.size(), ReadContext::piece_size));
       std::byte* const to = slot(made_).data();
       if (now.data() != to) std::memcpy(to, now.data(), now.size());
@@ -71,7 +71,7 @@ class Ring final : public PieceSink {
 
  private:
   Bytes& slot(std::size_t i) { return slots_[i % slots_.size()]; }
-  bool wait_for_room() {
+  bool wait_for_slot() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return made_ - taken_ < slots_.size() || stopped_; });
     return !stopped_;
@@ -92,7 +92,7 @@ class Ring final : public PieceSink {
 
 bool worth_ahead(const LeafView& leaf, const Workers& workers) noexcept {
   // An executor may run its parts one after the other: no part may wait for another.
-  return workers.threads > 1 && workers.executor == nullptr && leaf.byte_size() >= least &&
+  return workers.threads > 1 && workers.executor == nullptr && leaf.byte_size() >= min_pipelined_bytes &&
          leaf.provider().ops->stream != nullptr;
 }
 

@@ -12,20 +12,21 @@ Error convert_error(const ConvertOutcome& outcome, DType from, DType to, std::ui
   const std::string at = "element " + std::to_string(first + outcome.index);
   switch (outcome.status) {
     case ConvertStatus::overflow:
-      return Error(Errc::out_of_range, "a number becomes infinite (" + pair + ")")
-          .expected("numbers in the range of " + std::string(name(to)))
-          .found("too large a number in " + at);
+      return Error(Errc::out_of_range, "the conversion makes a number infinite (" + pair + ")")
+          .expected("a number in the range of " + std::string(name(to)))
+          .found("a larger number in " + at)
+          .hint("set convert.allow_overflow in the options");
     case ConvertStatus::out_of_range:
-      return Error(Errc::out_of_range, "a number does not fit (" + pair + ")")
-          .expected("numbers of " + std::string(name(to)))
-          .found("another one in " + at);
+      return Error(Errc::out_of_range, "the number is out of range (" + pair + ")")
+          .expected("a number in the range of " + std::string(name(to)))
+          .found("another number in " + at);
     case ConvertStatus::bad_bool:
-      return Error(Errc::malformed, "a bool that is neither 0 nor 1").expected("0 or 1").found("another byte in " + at);
+      return Error(Errc::malformed, "the bool is neither 0 nor 1").expected("0 or 1").found("another byte in " + at);
     case ConvertStatus::ok:
     case ConvertStatus::unsupported:
       break;
   }
-  return Error(Errc::dtype_mismatch, "dtypes that do not convert, or only when allowed")
+  return Error(Errc::dtype_mismatch, "the dtypes do not convert")
       .expected(std::string(name(to)))
       .found(std::string(name(from)));
 }
@@ -45,6 +46,17 @@ Status ConvertingSink::piece(std::span<const std::byte> bytes) {
     left -= n;
   }
   return {};
+}
+
+Result<std::uint64_t> stream_as(const LeafView& leaf, DType to, const ConvertRules& rules, PieceSink& sink,
+                                ReadContext& context) {
+  if (leaf.dtype() == to && to != DType::boolean) {
+    STELE_TRY(leaf.stream(sink, context));
+    return 0;
+  }
+  ConvertingSink converting(leaf.dtype(), to, rules, sink, context);
+  STELE_TRY(leaf.stream(converting, context));
+  return converting.overflowed();
 }
 
 }  // namespace detail

@@ -29,6 +29,11 @@ class ConvertingSink final : public PieceSink {
   std::uint64_t overflowed_ = 0;
 };
 
+/// Streams the leaf's elements, converted to `to`. Returns the number of elements that became infinite. A bool is
+/// checked by converting it to itself. Errors: those of LeafView::stream, out_of_range, dtype_mismatch, malformed.
+Result<std::uint64_t> stream_as(const LeafView& leaf, DType to, const ConvertRules& rules, PieceSink& sink,
+                                ReadContext& context);
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace stele

@@ -11,9 +11,9 @@ namespace detail {
 
 std::string_view NamePool::add(std::string_view name) {
   if (name.empty()) return "";
-  if (used_ + name.size() > room_) {
-    room_ = std::max<std::size_t>(name.size(), 16384);
-    blocks_.push_back(std::make_unique_for_overwrite<char[]>(room_));
+  if (used_ + name.size() > capacity_) {
+    capacity_ = std::max<std::size_t>(name.size(), 16384);
+    blocks_.push_back(std::make_unique_for_overwrite<char[]>(capacity_));
     used_ = 0;
   }
   char* at = blocks_.back().get() + used_;

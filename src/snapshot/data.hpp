@@ -67,7 +67,7 @@ class STELE_EXPORT NamePool {
 
  private:
   std::vector<std::unique_ptr<char[]>> blocks_;
-  std::size_t used_ = 0, room_ = 0;
+  std::size_t used_ = 0, capacity_ = 0;
 };
 
 /// One block for the large arrays of a snapshot: page faults of fresh memory would cost more than filling it, and a

@@ -26,7 +26,7 @@ constexpr std::uint64_t small_gap = 4096;
 // Bytes of a thread's job, unless one leaf is larger.
 constexpr std::uint64_t job_bytes = std::uint64_t{1} << 20;
 // Fewer bytes are read before another thread has started.
-constexpr std::uint64_t least_for_threads = std::uint64_t{2} << 20;
+constexpr std::uint64_t min_threaded_bytes = std::uint64_t{2} << 20;
 // A compressed leaf of this size keeps all threads busy.
 constexpr std::uint64_t large_computed = std::uint64_t{8} << 20;
 
@@ -50,7 +50,7 @@ class MemorySink final : public PieceSink {
   std::uint64_t done_ = 0;
 };
 
-bool lies_in_source(const LeafData& leaf) noexcept { return leaf.provider.ops->locate != nullptr; }
+bool is_in_source(const LeafData& leaf) noexcept { return leaf.provider.ops->locate != nullptr; }
 
 /// Returns the bytes that a tensor takes in a block.
 constexpr std::uint64_t in_block(std::uint64_t size) noexcept { return (size + 63) / 64 * 64; }
@@ -99,7 +99,7 @@ class Worker {
     auto status = guarded([&]() -> Status {
       while (at < job.last) {
         const LeafData& leaf = leaf_of(at);
-        if (leaf.bytes <= small && lies_in_source(leaf)) {
+        if (leaf.bytes <= small && is_in_source(leaf)) {
           STELE_TRY(read_together(at, job.last));
         } else {
           STELE_TRY(read_alone(at));
@@ -121,13 +121,8 @@ class Worker {
     MemorySink memory(fill.memory);
     MeterSink metering(memory, task_.meter);
     PieceSink& sink = task_.meter.idle() ? static_cast<PieceSink&>(memory) : metering;
-    if (!converts(leaf_of(at), fill)) {
-      STELE_TRY(leaf.stream(sink, context_));
-    } else {
-      ConvertingSink converting(leaf.dtype(), fill.to, task_.rules, sink, context_);
-      STELE_TRY(leaf.stream(converting, context_));
-      note_overflow(at, converting.overflowed());
-    }
+    STELE_TRY_ASSIGN(const std::uint64_t overflowed, stream_as(leaf, fill.to, task_.rules, sink, context_));
+    note_overflow(at, overflowed);
     task_.out.done[at++] = 1;
     return {};
   }
@@ -143,7 +138,7 @@ class Worker {
       const LeafData& leaf = leaf_of(i);
       const Fill& fill = task_.fills[i];
       const std::uint64_t size = leaf.bytes;
-      if (size > small || !lies_in_source(leaf)) break;
+      if (size > small || !is_in_source(leaf)) break;
       const SourceRange range = leaf.provider.ops->locate(leaf.provider.at, leaf.provider.number);
       if (i != first) {
         const SourceRange& start = ranges_.front();
@@ -231,7 +226,7 @@ struct Jobs {
     const auto& leaves = snapshot.data()->leaves;
     std::uint64_t total = 0;
     for (const Fill& f : fills) total += leaves[f.leaf].bytes;
-    if (workers.threads == 1 || total < least_for_threads || snapshot.in_order()) {
+    if (workers.threads == 1 || total < min_threaded_bytes || snapshot.in_order()) {
       alone.push_back({0, fills.size()});
       return;
     }
@@ -244,7 +239,7 @@ struct Jobs {
     };
     for (std::size_t i = 0; i < fills.size(); ++i) {
       const LeafData& leaf = leaves[fills[i].leaf];
-      if (!lies_in_source(leaf) && leaf.bytes >= large_computed) {
+      if (!is_in_source(leaf) && leaf.bytes >= large_computed) {
         end_job(i + 1);
         alone.push_back({i, i + 1});
         continue;
@@ -310,26 +305,10 @@ void add_unchecked_contents(Report& report) {
   report.add(Report::What::unchecked, "contents", "names, values and tensors: the format has no checksums");
 }
 
-Result<Report> verify_packed(const Snapshot& snapshot, const Source& source, const LoadOptions& options) {
+Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& options) {
   Meter meter(options.progress, snapshot.byte_size());
   STELE_TRY(check_leaves(snapshot, options, meter));
-  Report report;
-  std::byte bytes[5]{};
-  const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof bytes));
-  if (!source.is_folder()) STELE_TRY(source.read_at(0, std::span(bytes).first(n)));
-  const std::string_view head(reinterpret_cast<const char*>(bytes), n);
-  if (head.starts_with("\x1f\x8b\x08")) {
-    // RFC 1952: the CRC-32 covers the uncompressed data.
-    report.add(Report::What::unchecked, "gzip header", "time, flags, system: no load reads them");
-    return report;
-  }
-  // RFC 8878: a frame's header declares whether it has a checksum. A file written with an index begins with a skippable
-  // frame, and all its frames have a checksum.
-  constexpr std::byte has_checksum{0x04};
-  const bool frame = head.starts_with("\x28\xb5\x2f\xfd") && (bytes[4] & has_checksum) != std::byte{0};
-  const bool index = n == sizeof bytes && head.substr(1, 3) == "\x2a\x4d\x18";
-  if (!frame && !index) add_unchecked_contents(report);
-  return report;
+  return Report();
 }
 
 }  // namespace detail

@@ -43,8 +43,8 @@ Status check_leaves(const Snapshot& snapshot, const LoadOptions& options, Meter&
 
 /// Adds the row of a verification for a file without checksums.
 void add_unchecked_contents(Report& report);
-/// Checks the leaves of an opened file that may be compressed, and has no checksums but those of gzip or zstd.
-Result<Report> verify_packed(const Snapshot& snapshot, const Source& source, const LoadOptions& options);
+/// Checks the leaves of an opened file. The format adds rows for what its checksums, if any, leave out.
+Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& options);
 
 }  // namespace detail
 }  // namespace v0

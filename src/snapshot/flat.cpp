@@ -182,7 +182,7 @@ class ExtrasReader {
     std::uint64_t version = 0;
     if (in_.begin_object() && in_.next_key(key, scratch) && key == "version" && in_.read_u64(version) &&
         version != flat_version) {
-      return Error(Errc::unsupported, "a later version of the metadata key stele")
+      return Error(Errc::unsupported, "the metadata key \"stele\" has an unsupported version")
           .expected("1")
           .found(std::to_string(version));
     }
@@ -251,12 +251,12 @@ class ExtrasReader {
   }
 
   Status spend(std::uint64_t bytes) {
-    return memory_.take(bytes) ? Status() : index_error("more in the metadata key stele than memory allows");
+    return memory_.take(bytes) ? Status() : index_error("the metadata key \"stele\" exceeds the memory limit");
   }
 
   Status unique(const std::string& path) {
     if (!seen_.try_emplace(path, no_index).second || find_(path) != no_index) {
-      return Error(Errc::duplicate, "an entry of the metadata key stele has the name of another one").path(path);
+      return Error(Errc::duplicate, "two entries of the metadata key \"stele\" have the same name").path(path);
     }
     return {};
   }
@@ -299,7 +299,7 @@ class ExtrasReader {
   Status add_aliases(const std::vector<std::pair<std::string, std::string>>& aliases) {
     for (const auto& [path, target] : aliases) {
       if (path == target || target.starts_with(path + ".") || path.starts_with(target + ".")) {
-        return Error(Errc::malformed, "an alias of itself").path(path).found(target);
+        return Error(Errc::malformed, "the alias refers to itself").path(path).found(target);
       }
       std::uint32_t node = find_(target);
       if (node == no_index) {
@@ -307,7 +307,7 @@ class ExtrasReader {
           node = marker(target, 0);
         } else if (node = said->second; node == no_index) {
           // An alias of an alias could make a circle. The writer never writes one.
-          return Error(Errc::malformed, "an alias of an alias or of nothing").path(path).found(target);
+          return Error(Errc::malformed, "the alias refers to an alias or to no entry").path(path).found(target);
         }
       }
       builder_.alias(builder_.intern(path), node, true);

@@ -86,7 +86,7 @@ Result<Snapshot> Items::build() const {
     const auto origin = [&](std::size_t i) {
       return list[i].from != nullptr && !list[i].target ? node_path(*list[i].from, list[i].node) : list[i].path;
     };
-    return Error(Errc::duplicate, "two entries would have one name")
+    return Error(Errc::duplicate, "two entries would have the same name")
         .path(list[same->first].path)
         .found(origin(same->first) + " and " + origin(same->second));
   }
@@ -149,7 +149,7 @@ class Renamer {
   Result<std::vector<Item>> run() {
     for (const Item& item : list_) {
       STELE_TRY(add(item.path, item));
-      if (out_.size() > max_names) return Error(Errc::limit, "more names than a file can mean").path(item.path);
+      if (out_.size() > max_names) return Error(Errc::limit, "the snapshot has more than 2^24 names").path(item.path);
     }
     // If a tensor is removed, the first of its remaining names becomes the tensor.
     std::map<std::string_view, std::string> owners;
@@ -218,7 +218,7 @@ class Renamer {
   /// Adds `item`, which has the path `path` before renaming.
   Status add(const std::string& path, const Item& item, int depth = 0) {
     if (depth > max_depth_ || out_.size() > max_names) {
-      return Error(Errc::limit, "aliases of aliased containers nest too deep").path(path);
+      return Error(Errc::limit, "aliases of aliased containers nest too deeply").path(path);
     }
     if (!item.target) {
       const bool container = is_container(item.from->nodes[item.node].kind);

@@ -14,8 +14,7 @@ class STELE_EXPORT LeafGather final : public Gather {
   /// Leaves are hashed by XXH3-64, or by `crc`.
   explicit LeafGather(Sink& sink, Crc32 crc = nullptr) : Gather(sink), hasher_(crc) {}
 
-  /// Writes a leaf's bytes and, unless `hash` is null, hashes them. Errors: malformed, if the leaf gives another number
-  /// of bytes than byte_size().
+  /// Writes a leaf's bytes and, unless `hash` is null, hashes them. Errors: those of LeafView::stream and of the sink.
   Status leaf(const LeafView& leaf, ReadContext& context, std::uint64_t* hash = nullptr);
   /// Returns true if leaf() writes the leaf directly from a module in memory, without reading the bytes.
   static bool passes_by(const LeafView& leaf) noexcept;

@@ -60,7 +60,7 @@ Result<std::span<const std::byte>> ReadContext::window(const Source& source, std
                       offset - window_offset_ <= window_size_ && size <= window_size_ - (offset - window_offset_);
   if (!inside) {
     if (size > piece_size) {
-      return Error(Errc::invalid_argument, "a window that is too large")
+      return Error(Errc::invalid_argument, "the window is too large")
           .expected("at most " + std::to_string(piece_size) + " bytes")
           .found(std::to_string(size));
     }
@@ -121,17 +121,17 @@ Status LeafView::read(std::uint64_t offset, std::span<std::byte> out) const {
 Status LeafView::read(std::uint64_t offset, std::span<std::byte> out, ReadContext& context) const {
   const detail::LeafData& leaf = data_->leaves[leaf_];
   if (offset > leaf.bytes || out.size() > leaf.bytes - offset) {
-    return Error(Errc::truncated, "a read beyond the end of a tensor")
+    return Error(Errc::truncated, "the read ends after the end of the tensor")
         .path(path())
         .expected("at most " + std::to_string(leaf.bytes) + " bytes")
-        .found(std::to_string(offset) + " + " + std::to_string(out.size()));
+        .found("offset " + std::to_string(offset) + ", " + std::to_string(out.size()) + " bytes");
   }
   // Packed and unsized dtypes have no element size: their bytes are read unchanged.
   if (const unsigned size = element_size(leaf.dtype); size != 0 && (offset % size != 0 || out.size() % size != 0)) {
-    return Error(Errc::invalid_argument, "a read that does not begin and end with an element")
+    return Error(Errc::invalid_argument, "the read does not begin and end at an element")
         .path(path())
         .expected("multiples of " + std::to_string(size) + " bytes")
-        .found(std::to_string(offset) + " + " + std::to_string(out.size()));
+        .found("offset " + std::to_string(offset) + ", " + std::to_string(out.size()) + " bytes");
   }
   if (out.empty()) return {};
   if (const auto bytes = view(); !bytes.empty()) {
@@ -146,6 +146,36 @@ Status LeafView::read(std::uint64_t offset, std::span<std::byte> out, ReadContex
   return detail::with_path(p.ops->read(p.at, p.number, offset, out, context), *this);
 }
 
+namespace {
+
+/// Ends a stream before a sink receives more bytes than the leaf has: sinks may write to memory of that size.
+class BoundedSink final : public PieceSink {
+ public:
+  BoundedSink(PieceSink& next, std::uint64_t size) : next_(next), size_(size) {}
+  std::byte* place(std::uint64_t offset, std::size_t size) override {
+    return offset <= size_ && size <= size_ - offset ? next_.place(offset, size) : nullptr;
+  }
+  Status piece(std::span<const std::byte> bytes) override {
+    done_ += bytes.size();
+    return done_ <= size_ ? next_.piece(bytes) : wrong_size();
+  }
+  /// Returns an error if the leaf had fewer bytes.
+  Status finish() const { return done_ == size_ ? Status() : wrong_size(); }
+
+ private:
+  Status wrong_size() const {
+    return Error(Errc::malformed, "the tensor's data does not have the declared size")
+        .expected(std::to_string(size_) + " bytes")
+        .found((done_ > size_ ? "at least " : "") + std::to_string(done_) + " bytes");
+  }
+
+  PieceSink& next_;
+  std::uint64_t size_;
+  std::uint64_t done_ = 0;
+};
+
+}  // namespace
+
 Status LeafView::stream(PieceSink& sink, ReadContext& context) const {
   const detail::LeafData& leaf = data_->leaves[leaf_];
   const Provider& p = leaf.provider;
@@ -153,7 +183,9 @@ Status LeafView::stream(PieceSink& sink, ReadContext& context) const {
     return detail::with_path(detail::stream_range(p.ops->locate(p.at, p.number), leaf.bytes, sink, context), *this);
   }
   if (p.ops->stream != nullptr) {
-    return detail::with_path(p.ops->stream(p.at, p.number, leaf.bytes, sink, context), *this);
+    BoundedSink bounded(sink, leaf.bytes);
+    auto streamed = p.ops->stream(p.at, p.number, leaf.bytes, bounded, context);
+    return detail::with_path(streamed ? bounded.finish() : std::move(streamed), *this);
   }
   if (leaf.bytes == 0) return {};
   if (const auto bytes = view(); !bytes.empty()) return detail::with_path(sink.piece(bytes), *this);
@@ -208,7 +240,7 @@ std::span<const Node> Snapshot::nodes() const noexcept { return data_->nodes; }
 std::size_t Snapshot::leaf_count() const noexcept { return data_->leaves.size(); }
 Result<LeafView> Snapshot::checked_leaf(std::size_t i) const {
   if (i < leaf_count()) return leaf(i);
-  return Error(Errc::not_found, "no tensor of that number")
+  return Error(Errc::not_found, "no tensor has this number")
       .expected("less than " + std::to_string(leaf_count()))
       .found(std::to_string(i));
 }

@@ -12,7 +12,7 @@ namespace detail {
 
 Status check_hash(const SourceRange& range, std::uint64_t hash) {
   if (!range.hashed || hash == range.hash) return {};
-  return Error(Errc::checksum, "the tensor's bytes are damaged")
+  return Error(Errc::checksum, "the tensor's checksum does not match its bytes")
       .file(range.source->name())
       .offset(range.offset)
       .expected(std::to_string(range.hash))
@@ -21,7 +21,9 @@ Status check_hash(const SourceRange& range, std::uint64_t hash) {
 
 Status check_zeros(const SourceRange& range, std::uint64_t size, std::span<const std::byte> zeros) {
   if (std::all_of(zeros.begin(), zeros.end(), [](std::byte b) { return b == std::byte{0}; })) return {};
-  return Error(Errc::malformed, "padding that is not zero").file(range.source->name()).offset(range.offset + size);
+  return Error(Errc::malformed, "the padding after the tensor is not zero")
+      .file(range.source->name())
+      .offset(range.offset + size);
 }
 
 Status stream_range(const SourceRange& range, std::uint64_t size, PieceSink& sink, ReadContext& context) {

@@ -222,7 +222,8 @@ Status find_range(const LeafView& leaf, ReadContext& context, Coding& coding) {
       }
       return {};
     }));
-    if (!finite) return Error(Errc::out_of_range, "a number that is not finite cannot be quantized");
+    if (!finite)
+      return Error(Errc::out_of_range, "the tensor has a number that is not finite, and cannot be quantized");
     first += bytes.size() / element_size(leaf.dtype());
     return {};
   });
@@ -233,18 +234,18 @@ Status find_range(const LeafView& leaf, ReadContext& context, Coding& coding) {
     return static_cast<double>(
         (far < 0 ? static_cast<double>(f) > x : static_cast<double>(f) < x) ? std::nextafter(f, far) : f);
   };
-  constexpr float most = std::numeric_limits<float>::max();
-  if (coding.low < -static_cast<double>(most) || coding.high > static_cast<double>(most)) {
-    return Error(Errc::out_of_range, "a number that is too large to be quantized").path(leaf.path());
+  constexpr float max_float = std::numeric_limits<float>::max();
+  if (coding.low < -static_cast<double>(max_float) || coding.high > static_cast<double>(max_float)) {
+    return Error(Errc::out_of_range, "the tensor has a number that is too large for quantization").path(leaf.path());
   }
-  coding.low = outwards(coding.low, -most);
-  coding.high = outwards(coding.high, most);
+  coding.low = outwards(coding.low, -max_float);
+  coding.high = outwards(coding.high, max_float);
   if (coding.low == coding.high) {
     const double width = std::max(1.0, std::abs(coding.low));
-    if (coding.low > static_cast<double>(most) - width) {
-      coding.low = outwards(coding.low - width, -most);
+    if (coding.low > static_cast<double>(max_float) - width) {
+      coding.low = outwards(coding.low - width, -max_float);
     } else {
-      coding.high = outwards(coding.low + width, most);
+      coding.high = outwards(coding.low + width, max_float);
     }
   }
   return {};
@@ -309,7 +310,7 @@ Snapshot coded(const Snapshot& snapshot, std::shared_ptr<const Step> step, const
 Result<Snapshot> quantize(const Snapshot& snapshot, const Quantize& how, Report* report) {
   return detail::guarded([&]() -> Result<Snapshot> {
     if (how.bits < 2 || how.bits > 8) {
-      return Error(Errc::invalid_argument, "no width to quantize to")
+      return Error(Errc::invalid_argument, "the width for quantization is out of range")
           .expected("2 to 8 bits")
           .found(std::to_string(how.bits));
     }
@@ -352,7 +353,7 @@ Result<Snapshot> dequantize(const Snapshot& snapshot, const std::vector<std::str
       const bool integers = kind == DTypeClass::signed_int || kind == DTypeClass::unsigned_int;
       const auto coding = coding_of(note->second);
       if (!coding || !integers || element_size(leaf.dtype()) == 0) {
-        return Error(Errc::unsupported, "a quantization that is not known").path(leaf.path());
+        return Error(Errc::unsupported, "the quantization scheme is unknown").path(leaf.path());
       }
       step->codings[i] = *coding;
       chosen[i] = true;

@@ -93,7 +93,7 @@ constexpr LeafOps transposed_ops{.read = read_transposed, .stream = stream_trans
 }  // namespace
 
 Error packed(std::string_view path, DType dtype) {
-  return Error(Errc::unsupported, "tensors of packed or unknown elements cannot be taken apart")
+  return Error(Errc::unsupported, "a tensor with packed or unknown elements cannot be split, joined or transposed")
       .path(std::string(path))
       .found(std::string(name(dtype)));
 }
@@ -118,7 +118,7 @@ Result<Snapshot> transpose_where(
         if (axis < rank) seen[axis] = true;
       }
       if (order.size() != rank || std::find(seen.begin(), seen.end(), false) != seen.end()) {
-        return Error(Errc::invalid_argument, "no permutation of the tensor's axes")
+        return Error(Errc::invalid_argument, "the axes are not a permutation of the tensor's")
             .path(base.path())
             .expected("each of " + std::to_string(rank) + " axes once")
             .found(to_string(std::vector<Extent>(order.begin(), order.end())));

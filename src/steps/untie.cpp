@@ -13,9 +13,9 @@ namespace detail {
 namespace {
 
 /// Builds a snapshot without ties: replaces each alias by its target.
-class Untying {
+class AliasExpander {
  public:
-  explicit Untying(const Snapshot& from) : from_(from), nodes_(from.nodes()) {}
+  explicit AliasExpander(const Snapshot& from) : from_(from), nodes_(from.nodes()) {}
 
   /// Returns the number of names visited.
   std::uint64_t steps() const noexcept { return steps_; }
@@ -42,7 +42,8 @@ class Untying {
   using Name = SnapshotBuilder::Name;
   Status one_more(std::uint32_t i, int depth) {
     if (++count_ <= max_names && depth <= max_depth) return {};
-    return Error(Errc::limit, "more names than a module has: aliases of aliased containers").path(from_.path(i));
+    return Error(Errc::limit, "aliases of aliased containers give more than 2^24 names, or nest too deeply")
+        .path(from_.path(i));
   }
 
   /// Adds node `what` under the name of node `i`.
@@ -119,19 +120,27 @@ class Untying {
 }  // namespace
 
 Result<Snapshot> untied(const Snapshot& snapshot, std::uint64_t* steps) {
-  Untying untying(snapshot);
-  auto made = untying.run();
-  if (steps != nullptr) *steps = untying.steps();
+  AliasExpander expander(snapshot);
+  auto made = expander.run();
+  if (steps != nullptr) *steps = expander.steps();
   return made;
 }
 
 Status each_tensor_name(const Snapshot& snapshot,
                         const std::function<Status(const std::string& path, const Node& tensor)>& visit) {
-  Untying untying(snapshot);
-  STELE_TRY_ASSIGN(const Snapshot names, untying.run());
+  const auto nodes = snapshot.nodes();
+  if (std::none_of(nodes.begin(), nodes.end(), [](const Node& n) { return n.kind == NodeKind::alias; })) {
+    const LeafPaths paths(*snapshot.data());
+    for (const Node& node : nodes) {
+      if (node.kind == NodeKind::tensor) STELE_TRY(visit(std::string(paths[node.index]), node));
+    }
+    return {};
+  }
+  AliasExpander expander(snapshot);
+  STELE_TRY_ASSIGN(const Snapshot names, expander.run());
   const LeafPaths paths(*names.data());
   for (std::size_t i = 0; i < names.leaf_count(); ++i)
-    STELE_TRY(visit(std::string(paths[i]), snapshot.nodes()[untying.tensors()[i]]));
+    STELE_TRY(visit(std::string(paths[i]), snapshot.nodes()[expander.tensors()[i]]));
   return {};
 }
 

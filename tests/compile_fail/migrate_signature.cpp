@@ -11,5 +11,5 @@ struct stele::attributes<Linear> {
 };
 
 auto save(const Linear& m) { return stele::snapshot_of(m); }
-// EXPECT: the migrate hook of this module's attributes has another signature than stele/module.hpp says
+// EXPECT: the migrate hook of this module's attributes has another signature than stele/module.hpp declares
 // EXPECT: Linear

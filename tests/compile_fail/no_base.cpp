@@ -10,5 +10,5 @@ class Derived {
 };
 
 auto save(const Derived& m) { return stele::snapshot_of(m); }
-// EXPECT: STELE_MODULE_DERIVED names a class that is no base of this one
+// EXPECT: STELE_MODULE_DERIVED names a class that is not a base of this one
 // EXPECT: Derived

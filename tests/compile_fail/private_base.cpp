@@ -10,5 +10,5 @@ class Derived : Base {
 };
 
 auto save(const Derived& m) { return stele::snapshot_of(m); }
-// EXPECT: a base of this module is private, or is there twice: inherit publicly
+// EXPECT: a base of this module is private, or occurs twice: inherit publicly
 // EXPECT: Derived

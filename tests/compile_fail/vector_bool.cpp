@@ -1,4 +1,4 @@
-// std::vector<bool> is no array of bools.
+// std::vector<bool> stores bits, not bools.
 #include <stele/record.hpp>
 
 #include <vector>

@@ -10,6 +10,6 @@ struct Linear {
 auto save(const Linear& m) { return stele::snapshot_of(m); }
 // EXPECT-FIRST-GCC: "bits".*Linear
 // EXPECT-FIRST-CLANG: bits.*Linear
-// EXPECT-FIRST: std::vector<bool> is no array of bools: use stele::Tensor
+// EXPECT-FIRST: std::vector<bool> cannot be recorded, because it stores bits: use stele::Tensor
 // LINES-GCC: 15
 // LINES-CLANG: 24

@@ -27,7 +27,6 @@ using stele::Snapshot;
 namespace stele_test {
 namespace {
 
-using Paths = std::vector<std::string>;
 using One = std::array<float, 1>;
 
 // Beside the class.
@@ -200,10 +199,6 @@ struct stele::attributes<stele_test::Choice> {
 
 namespace {
 
-template <class M>
-Snapshot snapshot(const M& m) {
-  return good(stele::snapshot_of(m));
-}
 template <class M>
 std::string type_name(const M& m) {
   const Snapshot s = snapshot(m);

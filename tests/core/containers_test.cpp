@@ -259,8 +259,8 @@ TEST_CASE_TEMPLATE("a list longer than its type can hold is an error", R, STELE_
   const auto refused = [&](const stele::Error& error) {
     CHECK(error.code() == Errc::shape_mismatch);
     CHECK(error.path() == "all.1.list");
-    CHECK(error.expected() == "4 elements at most");
-    CHECK(error.found() == "5");
+    CHECK(error.expected() == "at most 4 elements");
+    CHECK(error.found() == "5 elements");
     CHECK_FALSE(error.partially_applied());
   };
   const auto loaded = recorder.template load<Outer<4>>(bytes->span());

@@ -8,17 +8,20 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "support/models.hpp"
+#include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
 using namespace stele_test;
@@ -31,8 +34,6 @@ using stele::Snapshot;
 using stele::Tensor;
 
 namespace {
-
-using Paths = std::vector<std::string>;
 
 /// A file that counts what is read of it, and fails when told to.
 struct FakeFile {
@@ -135,6 +136,44 @@ bool inside(std::span<const std::byte> memory, const T* pointer) {
 }
 
 }  // namespace
+
+TEST_CASE("data: a leaf that streams another number of bytes than it declares") {
+  // `number` is the number of bytes.
+  static constexpr stele::LeafOps ops{
+      .read =
+          [](const void*, std::uint64_t, std::uint64_t, std::span<std::byte> out, stele::ReadContext&) {
+            std::fill(out.begin(), out.end(), std::byte{0});
+            return stele::Status();
+          },
+      .stream = [](const void*, std::uint64_t number, std::uint64_t, stele::PieceSink& sink,
+                   stele::ReadContext&) -> stele::Status {
+        const std::vector<std::byte> zeros(static_cast<std::size_t>(number));
+        return sink.piece(zeros);
+      }};
+  struct Weights {
+    Tensor<float, 1> w;
+  };
+  for (const std::uint64_t bytes : {0U, 12U, 16U, 20U, 4096U}) {
+    CAPTURE(bytes);
+    stele::SnapshotBuilder builder;
+    builder.begin(stele::NodeKind::module, "");
+    const stele::Extent shape[] = {4};
+    builder.tensor("w", stele::DType::f32, shape, 16, {&ops, nullptr, bytes});
+    const stele::Snapshot s = builder.finish();
+    const auto check = [&](const auto& result) {
+      REQUIRE(result.has_value() == (bytes == 16));
+      if (result) return;
+      CHECK(result.error().code() == Errc::malformed);
+      CHECK(result.error().path() == "w");
+      CHECK(result.error().expected() == "16 bytes");
+      CHECK(result.error().found() == (bytes > 16 ? "at least " : "") + std::to_string(bytes) + " bytes");
+    };
+    check(stele::from_snapshot<Weights>(s));
+    check(stele::BytesRecorder<>{}.record(s));
+    check(saved(stele::JsonRecorder<>{}, s));
+    check(saved(stele::ArchiveRecorder<>{}, s));
+  }
+}
 
 TEST_CASE("data: an error in the verifying pass changes nothing") {
   for (const bool throws : {false, true}) {

@@ -150,11 +150,6 @@ struct ManyTied {
   std::vector<Tied> items;
 };
 
-template <class M>
-Snapshot snapshot(const M& m) {
-  return good(stele::snapshot_of(m));
-}
-
 }  // namespace
 
 TEST_CASE("hook: at the top, from a record and from a snapshot") {

@@ -25,7 +25,6 @@ using stele::Snapshot;
 
 namespace {
 
-using Paths = std::vector<std::string>;
 using One = std::array<float, 1>;
 
 struct Model {
@@ -64,8 +63,6 @@ Model model(float n) {
   m.names = {"x", std::to_string(n)};
   return m;
 }
-
-Snapshot snapshot(const Model& m) { return good(stele::snapshot_of(m)); }
 
 const LoadOptions rebuild = [] {
   LoadOptions o;

@@ -117,7 +117,6 @@ std::vector<std::string> paths(const Layout& layout) {
   for (const Layout::Tensor& t : layout.tensors) all.push_back(t.path);
   return all;
 }
-using Paths = std::vector<std::string>;
 
 }  // namespace
 

@@ -39,13 +39,8 @@ using stele::Value;
 
 namespace {
 
-using Paths = std::vector<std::string>;
 using One = std::array<float, 1>;
 
-template <class M>
-Snapshot snapshot(const M& m) {
-  return good(stele::snapshot_of(m));
-}
 /// Through a Snapshot, a typed record, and bytes of two formats: the same each time.
 template <class M>
 M round_trip(const M& m) {

@@ -26,7 +26,6 @@ using stele::Tensor;
 
 namespace {
 
-using Paths = std::vector<std::string>;
 using One = std::array<float, 1>;
 
 template <class M>

@@ -20,7 +20,6 @@ using stele::Snapshot;
 namespace stele_test {
 namespace {
 
-using Paths = std::vector<std::string>;
 using Floats = std::vector<float>;
 
 struct Layer {

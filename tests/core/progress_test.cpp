@@ -20,8 +20,6 @@ using stele::Tensor;
 namespace stele_test {
 namespace {
 
-using Paths = std::vector<std::string>;
-
 struct Big {
   Tensor<float, 1> a, b;
   std::vector<float> c;
@@ -130,7 +128,7 @@ TEST_CASE("suggestions: similar names, both ways") {
   const stele::Error e = bad(stele::from_snapshot<Mlp>(file));
   CHECK(e.code() == Errc::missing);
   CHECK(e.path() == "scale");
-  CHECK(e.found() == "did you mean scales?");
+  CHECK(e.hint() == "did you mean scales?");
   const Report& report = *e.report();
   std::vector<std::pair<std::string, std::string>> pairs;
   for (std::size_t i = 0; i < report.size(); ++i) {
@@ -141,7 +139,7 @@ TEST_CASE("suggestions: similar names, both ways") {
   const Snapshot other = good(rename(s, std::vector<stele::Rename>{{"^scale$", "something.else"}}));
   const stele::Error far = bad(stele::from_snapshot<Mlp>(other));
   CHECK(far.path() == "scale");
-  CHECK(far.found().empty());
+  CHECK(far.hint().empty());
 }
 
 }  // namespace stele_test

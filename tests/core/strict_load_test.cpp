@@ -26,18 +26,11 @@ using stele::Tensor;
 
 namespace {
 
-using Paths = std::vector<std::string>;
-
 struct Node {
   Vec w;
   std::unique_ptr<Node> next;
   STELE_MODULE(Node, w, next)
 };
-
-template <class M>
-Snapshot snapshot(const M& m) {
-  return good(stele::snapshot_of(m));
-}
 
 }  // namespace
 

@@ -24,7 +24,6 @@ using stele::Tensor;
 
 namespace {
 
-using Paths = std::vector<std::string>;
 using Weights = Tensor<float, 1>;
 
 struct Head {

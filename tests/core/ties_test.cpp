@@ -25,8 +25,6 @@ using stele::Snapshot;
 
 namespace {
 
-using Paths = std::vector<std::string>;
-
 /// The same names, each with a tensor of its own.
 struct Apart {
   Vec embedding, middle, head;
@@ -42,10 +40,6 @@ struct Loop {
   STELE_MODULE(Loop, weight, next)
 };
 
-template <class M>
-Snapshot snapshot(const M& m) {
-  return good(stele::snapshot_of(m));
-}
 float first(const std::shared_ptr<Vec>& v) { return (**v)[0]; }
 
 }  // namespace

@@ -25,8 +25,6 @@ using stele::Tensor;
 namespace stele_test {
 namespace {
 
-using Paths = std::vector<std::string>;
-
 template <class M>
 Snapshot snap(const M& m) {
   return good(stele::snapshot_of(m));

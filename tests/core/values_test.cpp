@@ -173,8 +173,8 @@ TEST_CASE("values: an enum is read by name, and by number too") {
   CHECK(name.expected() == "one of relu, gelu, tanh");
   CHECK(name.found() == "string");
   CHECK(refused<Activation>(Value("RELU")).expected() == "one of relu, gelu, tanh");
-  CHECK(refused<Activation>(Value(std::int64_t{256})).expected() == "an integer of 8 bits without sign");
-  CHECK(refused<Activation>(Value(1.0)).expected() == "an integer of 8 bits without sign");
+  CHECK(refused<Activation>(Value(std::int64_t{256})).expected() == "an unsigned integer of 8 bits");
+  CHECK(refused<Activation>(Value(1.0)).expected() == "an unsigned integer of 8 bits");
   CHECK(refused<Plain>(Value("low")).expected() == "an integer of 16 bits");
   CHECK(refused<Hidden>(Value("a")).code() == Errc::value_mismatch);
   const std::string many(refused<Many>(Value("e22")).expected());

@@ -5,14 +5,12 @@
 
 #include <string>
 #include <string_view>
-#include <type_traits>
 
 namespace stele_test {
 
-template <class Format>
-std::string old_file(std::string_view group) {
-  const char* kind = std::is_same_v<Format, stele::CompressedSteleFormat> ? ".compressed" : "";
-  return std::string(group) + kind + std::string(Format().extension());
+inline std::string old_file(const stele::Format& format, std::string_view group) {
+  const bool compressed = dynamic_cast<const stele::CompressedSteleFormat*>(&format) != nullptr;
+  return std::string(group) + (compressed ? ".compressed" : "") + std::string(format.extension());
 }
 
 }  // namespace stele_test

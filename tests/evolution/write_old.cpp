@@ -141,7 +141,7 @@ struct Writer {
 
   template <class Format, class M>
   void file(const M& module, std::string_view group) {
-    const std::string path = folder + "/" + stele_test::old_file<Format>(group);
+    const std::string path = folder + "/" + stele_test::old_file(Format(), group);
     stele::BufferSink sink;
     stele::Recorder<Format>{}.record(module, sink).value();
     const stele::Bytes bytes = sink.take();

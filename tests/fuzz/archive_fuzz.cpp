@@ -2,10 +2,10 @@
 // into a new archive, which must say the same.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <map>
 #include <string>
 
+#include "fuzz/require.hpp"
 #include "stele/recorders/archive.hpp"
 #include "support/recorders.hpp"
 
@@ -13,10 +13,6 @@ namespace {
 
 using namespace stele;
 using namespace stele_test;
-
-void require(bool good) {
-  if (!good) std::abort();
-}
 
 /// The bytes without a view of them.
 class Unmapped final : public Source {

@@ -2,24 +2,22 @@
 // the same. The zip file around them would keep a fuzzer out.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <string>
 
 #include "dl4j/arrays.hpp"
+#include "fuzz/require.hpp"
 #include "recorders/archive/graph_fb.hpp"
 #include "recorders/archive/lines.hpp"
 #include "stele/value.hpp"
 
 namespace {
 
+using stele_test::require;
+
 using namespace stele;
 using namespace stele::detail;
 using namespace stele::detail::archive;
-
-void require(bool good) {
-  if (!good) std::abort();
-}
 
 constexpr std::uint64_t memory = 1U << 24U;
 

@@ -1,19 +1,17 @@
 // Reads a Value, writes it, reads it again: the same Value and the same text; skipping agrees with reading.
 #include <cstdint>
-#include <cstdlib>
 #include <memory>
 #include <string>
 #include <string_view>
 
+#include "fuzz/require.hpp"
 #include "json/json.hpp"
 
 namespace json = stele::detail::json;
 
 namespace {
 
-void require(bool good) {
-  if (!good) std::abort();
-}
+using stele_test::require;
 
 std::string write(const stele::Value& value) {
   std::string text;

@@ -1,16 +1,14 @@
 // Reads bytes as the manifest of an SDNB file; what was read is written, and reads as the same.
 #include <cstdint>
-#include <cstdlib>
 #include <span>
 #include <string>
 
+#include "fuzz/require.hpp"
 #include "recorders/samediff/manifest.hpp"
 
 namespace {
 
-void require(bool good) {
-  if (!good) std::abort();
-}
+using stele_test::require;
 
 }  // namespace
 

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "fuzz/require.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
@@ -15,10 +15,6 @@ namespace {
 
 using namespace stele;
 using namespace stele_test;
-
-void require(bool good) {
-  if (!good) std::abort();
-}
 
 const NnefRecorder<> folders;
 const NnefRecorder<> tensors(NnefFormat({.container = NnefContainer::tensor}));

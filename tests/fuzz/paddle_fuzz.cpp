@@ -2,9 +2,9 @@
 // in each framing, which must read back the same.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "fuzz/require.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/paddle.hpp"
 #include "support/random_model.hpp"
@@ -14,10 +14,6 @@ namespace {
 
 using namespace stele;
 using namespace stele_test;
-
-void require(bool good) {
-  if (!good) std::abort();
-}
 
 PaddleRecorder<> counting(PaddleFraming framing) {
   return PaddleRecorder<>(

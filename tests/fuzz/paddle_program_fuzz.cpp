@@ -1,18 +1,16 @@
 // Opens bytes as a Paddle program of either kind; what it says is a parameter file, which must open with it.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 
+#include "fuzz/require.hpp"
 #include "stele/recorders/paddle.hpp"
 #include "stele/snapshot.hpp"
 
 namespace {
 
-using namespace stele;
+using stele_test::require;
 
-void require(bool good) {
-  if (!good) std::abort();
-}
+using namespace stele;
 
 }  // namespace
 

@@ -1,19 +1,17 @@
 // Opens bytes as one of DL4J's files (.fb, .sdnb, .sdz), reads everything in it, and writes it again.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fuzz/require.hpp"
 #include "stele/recorders/samediff.hpp"
 
 namespace {
 
-using namespace stele;
+using stele_test::require;
 
-void require(bool good) {
-  if (!good) std::abort();
-}
+using namespace stele;
 
 /// Reads the leaves whole where they are not large; whether all could be.
 bool readable(const Snapshot& snapshot) {

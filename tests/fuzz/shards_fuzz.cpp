@@ -3,19 +3,15 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "fuzz/require.hpp"
 #include "support/recorders.hpp"
 
 namespace {
 
 using namespace stele;
 using namespace stele_test;
-
-void require(bool good) {
-  if (!good) std::abort();
-}
 
 struct Two {
   std::array<float, 2> a{1, 2};

@@ -4,24 +4,22 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "encodings/gzip/gzip.hpp"
 #include "encodings/tar/tar.hpp"
+#include "fuzz/require.hpp"
 #include "stele/sink.hpp"
 
 namespace {
+
+using stele_test::require;
 
 using namespace stele;
 namespace gzip = detail::gzip;
 namespace tar = detail::tar;
 
 constexpr std::uint64_t most = std::uint64_t{1} << 20;
-
-void require(bool good) {
-  if (!good) std::abort();
-}
 
 std::string_view text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

@@ -2,17 +2,16 @@
 #include <stele/training.hpp>
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fuzz/require.hpp"
+
 namespace {
 
-using namespace stele;
+using stele_test::require;
 
-void require(bool good) {
-  if (!good) std::abort();
-}
+using namespace stele;
 
 std::string rewritten(TrainingConfig config) {
   config.source = {};

@@ -16,21 +16,19 @@
 #include <boost/describe/enum.hpp>
 
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "fuzz/require.hpp"
 #include "json/json.hpp"
 #include "recorders/stele/values.hpp"
 
 namespace value_fuzz {
 
+using stele_test::require;
+
 namespace json = stele::detail::json;
 using stele::Value;
-
-void require(bool good) {
-  if (!good) std::abort();
-}
 
 enum class Mode { fast = 1, careful = -5 };
 BOOST_DESCRIBE_ENUM(Mode, fast, careful)

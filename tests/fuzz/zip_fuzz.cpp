@@ -1,22 +1,20 @@
 // Opens bytes as a zip file, mapped and not; reads every entry at once and as a Source, and copies all into a new file.
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
 #include "encodings/zip/zip.hpp"
+#include "fuzz/require.hpp"
 #include "stele/sink.hpp"
 
 namespace {
+
+using stele_test::require;
 
 using namespace stele;
 namespace zip = detail::zip;
 
 constexpr std::uint64_t most = std::uint64_t{1} << 22;
-
-void require(bool good) {
-  if (!good) std::abort();
-}
 
 std::string_view text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};

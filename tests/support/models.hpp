@@ -22,6 +22,7 @@ namespace stele_test {
 
 using Vec = stele::Param<stele::Tensor<float, 1>>;
 using Mat = stele::Param<stele::Tensor<float, 2>>;
+using Paths = std::vector<std::string>;
 
 inline stele::Tensor<float, 1> vec(std::initializer_list<float> numbers) { return {{numbers.size()}, numbers}; }
 
@@ -89,6 +90,11 @@ template <class T>
 stele::Error bad(const stele::Result<T>& result) {
   REQUIRE_FALSE(result.has_value());
   return result.error();
+}
+
+template <class M>
+stele::Snapshot snapshot(const M& module) {
+  return good(stele::snapshot_of(module));
 }
 
 /// Returns one line for each node except the root: "tensor layers.0.weight".

@@ -78,8 +78,8 @@ constinit const TypeInfo TiedTable<P, D>::value = [] {
 template <class Base, class D>
 struct ListedClass {
   static_assert(std::is_base_of_v<Base, D> && std::is_convertible_v<D*, Base*>,
-                "stele: a class in the list of stele::derived<Base> is not publicly derived from Base (both stand in "
-                "this message)");
+                "stele: a class in the list of stele::derived<Base> is not publicly derived from Base (this "
+                "message names both)");
   static_assert(category_of<D, true> == Category::module,
                 "stele: a class in the list of stele::derived<Base> has no field list: give it STELE_MODULE or "
                 "STELE_MODULE_DERIVED");

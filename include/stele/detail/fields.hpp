@@ -167,12 +167,11 @@ template <class T>
 requires(is_listed<T>) struct fields_of<T> : descriptors<typename decltype(listed_descriptors<T>())::type> {
   static_assert(names_all_bases<T>,
                 "stele: a base of this class has a field list, and this class's list does not name the base: write "
-                "STELE_MODULE_DERIVED(Class, (Base), fields...); skip what of the base is not to be recorded");
+                "STELE_MODULE_DERIVED(Class, (Base), fields...); skip the fields of the base that are not recorded");
   static constexpr bool usable = reaches_bases<T>();
-  static_assert(
-      usable,
-      "stele: a base of this module is private, or is there twice: inherit publicly (virtually), or make it a "
-      "member");
+  static_assert(usable,
+                "stele: a base of this module is private, or occurs twice: inherit publicly (virtually), or make it a "
+                "member");
   static void addresses(void* object, void** out) {
     if constexpr (usable) fields_of::addresses_in(*static_cast<T*>(object), out);
   }

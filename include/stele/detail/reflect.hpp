@@ -16,6 +16,7 @@
 #include "stele/detail/fields.hpp"
 #include "stele/detail/operations.hpp"
 #include "stele/detail/type_info.hpp"
+#include "stele/detail/value_table.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -125,7 +126,7 @@ struct ModuleTable {
   static constexpr bool rewrites = requires { static_cast<SnapshotHook>(v0::attributes<M>::migrate); };
   static_assert(
       renames || rewrites || !requires { v0::attributes<M>::migrate; },
-      "stele: the migrate hook of this module's attributes has another signature than stele/module.hpp says");
+      "stele: the migrate hook of this module's attributes has another signature than stele/module.hpp declares");
 
   static constexpr void complete(TypeInfo& info) {
     if constexpr (fields::all != fields::count) info.unrecorded = unrecorded;
@@ -134,7 +135,7 @@ struct ModuleTable {
     if constexpr (version != attributes.size()) info.version = attributes[version].number;
     if constexpr (renames) info.migrate = v0::attributes<M>::migrate;
     static_assert(!rewrites || count_of(Attribute::Kind::version) != 0,
-                  "stele: a migrate hook of this module is never asked: give it a stele::version");
+                  "stele: a migrate hook of this module is never called: give it a stele::version");
     if constexpr (STELE_HEAP != 0 && rewrites) info.rewrite = v0::attributes<M>::migrate;
     info.moved = moved;
     constexpr std::size_t layout = find_attribute(attributes, Attribute::Kind::layout);
@@ -197,7 +198,7 @@ struct TupleTable<T, Listed, boost::mp11::mp_list<E...>> {
   static constexpr std::array<std::string_view, 32> decimal = {
       "0",  "1",  "2",  "3",  "4",  "5",  "6",  "7",  "8",  "9",  "10", "11", "12", "13", "14", "15",
       "16", "17", "18", "19", "20", "21", "22", "23", "24", "25", "26", "27", "28", "29", "30", "31"};
-  static_assert(sizeof...(E) <= decimal.size(), "stele: tuples and variants of up to 32 elements");
+  static_assert(sizeof...(E) <= decimal.size(), "stele: a tuple or variant has at most 32 elements");
   template <class A>
   static consteval std::string_view alternative_name(std::size_t i) {
     for (const Attribute& a : attributes_of<typename module_of<T>::type>()) {

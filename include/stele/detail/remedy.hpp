@@ -122,8 +122,9 @@ struct field_cannot_be_recorded<Field, Type, Module, Remedy::which_integers> {
 };
 template <auto Field, class Type, class Module>
 struct field_cannot_be_recorded<Field, Type, Module, Remedy::vector_bool> {
-  static_assert(can_be_recorded<Field, Type, Module>,
-                "stele: std::vector<bool> is no array of bools: use stele::Tensor<bool, 1> or std::array");
+  static_assert(
+      can_be_recorded<Field, Type, Module>,
+      "stele: std::vector<bool> cannot be recorded, because it stores bits: use stele::Tensor<bool, 1> or std::array");
 };
 template <auto Field, class Type, class Module>
 struct field_cannot_be_recorded<Field, Type, Module, Remedy::is_volatile> {
@@ -144,12 +145,13 @@ struct field_cannot_be_recorded<Field, Type, Module, Remedy::vector_instead> {
 template <auto Field, class Type, class Module>
 struct field_cannot_be_recorded<Field, Type, Module, Remedy::string_keys> {
   static_assert(can_be_recorded<Field, Type, Module>,
-                "stele: a map's keys become names: use std::string for them, or a cereal function");
+                "stele: a map whose keys are not strings cannot be recorded, because the keys become names: use "
+                "std::string, or a cereal function");
 };
 template <auto Field, class Type, class Module>
 struct field_cannot_be_recorded<Field, Type, Module, Remedy::one_for_each_key> {
   static_assert(can_be_recorded<Field, Type, Module>,
-                "stele: a map with several elements for a key: use std::map of std::vector");
+                "stele: a map with several elements for a key cannot be recorded: use std::map of std::vector");
 };
 template <auto Field, class Type, class Module>
 struct field_cannot_be_recorded<Field, Type, Module, Remedy::eigen> {
@@ -158,7 +160,8 @@ struct field_cannot_be_recorded<Field, Type, Module, Remedy::eigen> {
 };
 template <auto Field, class Type, class Module>
 struct field_cannot_be_recorded<Field, Type, Module, Remedy::complex_header> {
-  static_assert(can_be_recorded<Field, Type, Module>, "stele: complex numbers: include stele/precision/complex.hpp");
+  static_assert(can_be_recorded<Field, Type, Module>,
+                "stele: complex numbers need a header: include stele/precision/complex.hpp");
 };
 template <auto Field, class Type, class Module>
 struct field_cannot_be_recorded<Field, Type, Module, Remedy::mdspan> {

@@ -1,0 +1,37 @@
+// Shared by the fuzz targets of formats whose files keep everything that a record has.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "fuzz/require.hpp"
+#include "support/random_model.hpp"
+#include "support/recorders.hpp"
+
+namespace stele_test {
+
+/// Loads modules of two classes, which may fail. `total_bytes`: the limit of their tensors, or 0.
+inline void load_leniently(const stele::Snapshot& snapshot, std::uint64_t total_bytes = 0) {
+  stele::LoadOptions options;
+  options.allow_missing = options.allow_unused = {"*"};
+  options.convert = {true, true};
+  options.limits.total_bytes = total_bytes;
+  static_cast<void>(stele::from_snapshot<std::map<std::string, stele::Tensor<float>>>(snapshot, options));
+  static_cast<void>(stele::from_snapshot<Branch>(snapshot, options));
+}
+
+/// Saves, opens and saves again: the same content, and then the same bytes.
+template <class R>
+void save_twice(const R& recorder, const stele::Snapshot& snapshot) {
+  const stele::Capabilities& can = recorder.format().capabilities();
+  const auto again = saved(recorder, snapshot);
+  require(again.has_value());
+  const auto back = recorder.open(*again);
+  require(back.has_value());
+  require(difference(facts(snapshot, can), facts(*back, can)).empty());
+  const auto twice = saved(recorder, *back);
+  require(twice && text_of(twice->span()) == text_of(again->span()));
+}
+
+}  // namespace stele_test
