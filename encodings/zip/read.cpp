@@ -246,6 +246,13 @@ const char* bad_name(std::string_view name) noexcept {
   return nullptr;
 }
 
+std::optional<FirstName> first_name(std::span<const std::byte> head) noexcept {
+  if (head.size() <= local_size || u32(head.data()) != local_magic) return std::nullopt;
+  const std::size_t length = u16(head.data() + 26);
+  const auto name = head.subspan(local_size, std::min(length, head.size() - local_size));
+  return FirstName{text(name), name.size() == length};
+}
+
 Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::uint64_t memory) {
   return guarded(from->name(), [&]() -> Result<std::shared_ptr<const Directory>> {
     const std::shared_ptr<Directory> made(new Directory);
