@@ -71,16 +71,16 @@ std::optional<std::uint64_t> place_of_content(std::span<const std::byte> head) {
 Result<std::optional<ArrayHead>> checked_head(std::span<const std::byte> buffer, bool dummy_content,
                                               std::uint64_t begin, std::uint64_t content) {
   auto verifier = verifier_of(buffer);
-  if (!verifier.VerifyBuffer<stele_fb::Array>(nullptr)) return malformed("an array that FlatBuffers' verifier refuses");
+  if (!verifier.VerifyBuffer<stele_fb::Array>(nullptr)) return malformed("the array is not a valid FlatBuffer");
   const auto& array = *flatbuffers::GetRoot<stele_fb::Array>(buffer.data());
   ArrayHead head;
   STELE_TRY_ASSIGN(head.facts, facts_of(array, Dialect::a));
   if (array.is_external()) {
     if (array.external_names() == nullptr || array.external_names()->size() != 1 || content_size(array) != 0) {
-      return malformed("an array in another file that does not name one");
+      return malformed("the external array names no file");
     }
     head.external = array.external_names()->Get(0)->str();
-    if (head.external.empty()) return malformed("an array in another file that does not name one");
+    if (head.external.empty()) return malformed("the external array names no file");
     if (array.total_size() < 0 || static_cast<std::uint64_t>(array.total_size()) != head.facts.bytes) {
       return wrong_length(head.facts.bytes, 0).found(std::to_string(array.total_size()));
     }
@@ -103,7 +103,7 @@ Result<std::optional<ArrayHead>> checked_head(std::span<const std::byte> buffer,
 }  // namespace
 
 Result<std::optional<ArrayHead>> read_head(std::span<const std::byte> head, std::uint64_t size) {
-  constexpr std::uint64_t largest_head = std::uint64_t{64} << 10;
+  constexpr std::uint64_t max_head = std::uint64_t{64} << 10;
   // FlatBuffers reads numbers at aligned addresses, but content in a file may have any alignment.
   std::vector<std::uint64_t> memory;
   const auto aligned = [&](std::size_t n) {
@@ -115,7 +115,7 @@ Result<std::optional<ArrayHead>> read_head(std::span<const std::byte> head, std:
   // If the content is last, the bytes before it form a valid buffer once its length is set to 0.
   if (const auto at = place_of_content(head); at && *at <= head.size() && head.size() - *at >= 4) {
     const auto length = load_le<std::uint32_t>(head.data() + *at);
-    if (*at < largest_head && length != 0 && length <= max_buffer && *at + 4 + length == size) {
+    if (*at < max_head && length != 0 && length <= max_buffer && *at + 4 + length == size) {
       const auto n = static_cast<std::size_t>(*at) + 4;
       const auto copy = aligned(n);
       store_le(copy.data() + n - 4, std::uint32_t{0});

@@ -40,16 +40,16 @@ Value value_of(const std::vector<std::string>& texts, std::span<const Extent> sh
 }  // namespace
 
 Error wrong_length(std::uint64_t expected, std::uint64_t found) {
-  return malformed("an array whose length is not that of its type and shape")
+  return malformed("the array's length does not fit its dtype and shape")
       .expected(std::to_string(expected) + " bytes")
       .found(std::to_string(found));
 }
 
-Error too_much() { return index_error("more names, arrays and texts than a file of this size may have"); }
+Error too_much() { return index_error("the index takes more memory than a file of this size may use"); }
 
 Result<std::vector<std::string>> texts_of(const ArrayFacts& facts, std::span<const std::byte> buffer) {
   const auto count = element_count(facts.shape);
-  if (!count) return malformed("an array of too many elements");
+  if (!count) return malformed("the number of elements exceeds 64 bits");
   if (*count == 0) return std::vector<std::string>();
   // The layout is a count and offsets, big-endian, or only offsets, in either byte order. The first offset is 0; the
   // last is the length of the text after the offsets.
@@ -75,7 +75,7 @@ Result<std::vector<std::string>> texts_of(const ArrayFacts& facts, std::span<con
     }
     return texts;
   }
-  return malformed("an array of texts whose offsets do not fit");
+  return malformed("the offsets of the string array do not fit its strings");
 }
 
 Status check_arrays(const Graph& graph) {
@@ -85,7 +85,7 @@ Status check_arrays(const Graph& graph) {
     const auto wanted = texts || !count ? count : byte_length(array.dtype, *count);
     const std::uint64_t there = texts ? array.strings.size() : array.bytes.size();
     if (wanted == there) return {};
-    return Error(Errc::invalid_argument, "an array of an operation that does not fit its dtype and shape")
+    return Error(Errc::invalid_argument, "an array of the operation does not fit its dtype and shape")
         .path(operation.name)
         .expected(wanted ? std::to_string(*wanted) + (texts ? " strings" : " bytes") : "a dtype and a shape that fit")
         .found(std::to_string(there));
@@ -101,7 +101,7 @@ Status check_arrays(const Graph& graph) {
 }
 
 Status Arrays::add(std::string_view name, const ArrayFacts& facts, Provider provider) {
-  if (facts.dtype == DType::none || facts.dtype == DType::string) return malformed("an array without a data type");
+  if (facts.dtype == DType::none || facts.dtype == DType::string) return malformed("the array has no data type");
   const auto leaf = static_cast<std::uint32_t>(builder_.data().leaves.size());
   std::vector<Extent> shape = facts.shape;
   if (!facts.axes.empty()) {

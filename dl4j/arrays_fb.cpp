@@ -55,7 +55,7 @@ const Known* of_flags(std::int64_t flags) {
 constexpr std::uint32_t max_axes = 32;  // ND4J's limit
 
 Error too_many_axes(std::uint32_t axes) {
-  return Error(Errc::limit, "an array of too many axes")
+  return Error(Errc::limit, "the array has too many axes")
       .expected("at most " + std::to_string(max_axes))
       .found(std::to_string(axes));
 }
@@ -85,7 +85,7 @@ Result<std::vector<std::size_t>> axes_of(std::span<const Extent> shape, const Lo
   std::uint64_t dense = 1;
   for (std::size_t k = many; k-- > 0;) {
     if (stride(axes[k]) < 0 || static_cast<std::uint64_t>(stride(axes[k])) != dense) {
-      return Error(Errc::unsupported, "an array whose elements do not lie side by side")
+      return Error(Errc::unsupported, "the elements of the array are not contiguous")
           .expected("stride " + std::to_string(dense))
           .found(std::to_string(stride(axes[k])));
     }
@@ -100,7 +100,7 @@ Result<std::vector<std::size_t>> axes_of(std::span<const Extent> shape, const Lo
 
 Result<std::uint64_t> size_of(const ArrayFacts& facts, const stele_fb::Array& array) {
   if (facts.dtype != DType::string) return bytes_of_array(facts.dtype, facts.shape);
-  if (!element_count(facts.shape)) return malformed("an array of too many elements");
+  if (!element_count(facts.shape)) return malformed("the number of elements exceeds 64 bits");
   return content_size(array);
 }
 
@@ -113,7 +113,7 @@ bool holds(DType dtype) {
 
 Result<DType> dtype_of(Type type) {
   if (const Known* k = find([&](const Known& one) { return one.type == type; })) return k->dtype;
-  return Error(Errc::unsupported, "a data type that stele has none for")
+  return Error(Errc::unsupported, "the data type is not supported")
       .found("DType " + std::to_string(static_cast<int>(type)));
 }
 
@@ -127,7 +127,7 @@ Result<std::vector<Extent>> extents_of(const Longs& shape) {
   std::vector<Extent> out;
   out.reserve(shape.size());
   for (const std::int64_t extent : numbers_of<std::int64_t>(&shape)) {
-    if (extent < 0) return malformed("an array with a negative extent");
+    if (extent < 0) return malformed("an extent of the array is negative");
     out.push_back(static_cast<Extent>(extent));
   }
   return out;
@@ -135,9 +135,9 @@ Result<std::vector<Extent>> extents_of(const Longs& shape) {
 
 Result<std::uint64_t> bytes_of_array(DType dtype, std::span<const Extent> shape) {
   const auto count = element_count(shape);
-  if (!count) return malformed("an array of too many elements");
+  if (!count) return malformed("the number of elements exceeds 64 bits");
   const auto bytes = byte_length(dtype, *count);
-  if (!bytes) return malformed("an array of too many bytes");
+  if (!bytes) return malformed("the number of bytes exceeds 64 bits");
   return *bytes;
 }
 
@@ -171,14 +171,15 @@ Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType va
     const std::int64_t flags = number_at(*shape, n - 3);
     facts.dtype = of_flags(flags)->dtype;
     for (flatbuffers::uoffset_t k = 1; k <= rank; ++k) {
-      if (number_at(*shape, k) < 0) return malformed("an array with a negative extent");
+      if (number_at(*shape, k) < 0) return malformed("an extent of the array is negative");
       facts.shape.push_back(static_cast<Extent>(number_at(*shape, k)));
     }
     facts.big_endian = array.order() == stele_fb::ByteOrder::big;
     const bool empty = (flags & empty_flag) != 0;
     facts.scalar = empty && rank == 0;
     if (facts.scalar) facts.shape = {0};
-    if (empty && element_count(facts.shape) != 0) return malformed("an empty array whose extents have elements");
+    if (empty && element_count(facts.shape) != 0)
+      return malformed("the array is marked as empty, but its shape has elements");
     if (element_count(facts.shape) != 0) {
       STELE_TRY_ASSIGN(facts.axes, axes_of(facts.shape, *shape));
     }
@@ -206,7 +207,7 @@ Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType va
 Result<GraphArray> read_array(const stele_fb::Array& array, Dialect hint) {
   STELE_TRY_ASSIGN(ArrayFacts facts, facts_of(array, hint));
   GraphArray out{facts.dtype, facts.shape, {}, {}};
-  if (facts.dtype == DType::none) return malformed("an array without a data type");
+  if (facts.dtype == DType::none) return malformed("the array has no data type");
   const std::uint64_t there = content_size(array);
   const auto bytes =
       std::as_bytes(std::span(there != 0 ? array.buffer()->data() : nullptr, static_cast<std::size_t>(there)));

@@ -42,7 +42,7 @@ Result<GraphVariable> read_variable_head(const Fb& from) {
   GraphVariable out;
   out.name = text_of(from.name());
   if (from.kind() < 0 || from.kind() > 4) {
-    return malformed("a variable of no known kind").path(out.name).found(std::to_string(from.kind()));
+    return malformed("the variable has an unknown kind").path(out.name).found(std::to_string(from.kind()));
   }
   out.kind = static_cast<VariableKind>(from.kind());
   auto dtype = dtype_of(from.dtype());

@@ -23,16 +23,15 @@ class Parameters {
     if (const TrainingNumber* const found = schedule_.number(name)) return found->value();
     return missing(name, "a number");
   }
-  // Returns a number of Java's type int that is at least `least`.
-  Result<std::int64_t> whole(std::string_view name,
-                             std::int64_t least = std::numeric_limits<std::int32_t>::min()) const {
+  // Returns a number of Java's type int that is at min `min`.
+  Result<std::int64_t> whole(std::string_view name, std::int64_t min = std::numeric_limits<std::int32_t>::min()) const {
     const TrainingNumber* const found = schedule_.number(name);
     if (found == nullptr) return missing(name, "an integer");
     const auto integer = found->integer();
-    if (!integer || *integer < least || *integer > std::numeric_limits<std::int32_t>::max()) {
-      return Error(Errc::malformed, "a parameter of " + schedule_.type)
+    if (!integer || *integer < min || *integer > std::numeric_limits<std::int32_t>::max()) {
+      return Error(Errc::malformed, "a parameter of " + schedule_.type + " is invalid")
           .path(std::string(name))
-          .expected("an integer from " + std::to_string(least) + " to 2147483647")
+          .expected("an integer from " + std::to_string(min) + " to 2147483647")
           .found(java_text(found->value()));
     }
     return *integer;
@@ -42,13 +41,13 @@ class Parameters {
     if (type == nullptr) return missing("scheduleType", "ITERATION or EPOCH");
     if (*type == "ITERATION") return iteration_;
     if (*type == "EPOCH") return epoch_;
-    return Error(Errc::malformed, "a parameter of " + schedule_.type)
+    return Error(Errc::malformed, "a parameter of " + schedule_.type + " is invalid")
         .path("scheduleType")
         .expected("ITERATION or EPOCH")
         .found(*type);
   }
   Error missing(std::string_view name, const char* expected) const {
-    return Error(Errc::missing, "a parameter of " + schedule_.type).path(std::string(name)).expected(expected);
+    return Error(Errc::missing, schedule_.type + " lacks a parameter").path(std::string(name)).expected(expected);
   }
 
  private:
@@ -99,7 +98,7 @@ Result<double> value_of(const TrainingObject& schedule, std::int64_t iteration, 
   const bool step = type == "StepSchedule", exponential = type == "ExponentialSchedule";
   const bool inverse = type == "InverseSchedule", poly = type == "PolySchedule";
   if (!step && !exponential && !inverse && !poly && type != "SigmoidSchedule") {
-    return Error(Errc::unsupported, "a schedule that stele does not know").found(class_name(schedule));
+    return Error(Errc::unsupported, "the schedule's class is unknown").found(class_name(schedule));
   }
   STELE_TRY_ASSIGN(const std::int64_t count, given.count());
   STELE_TRY_ASSIGN(const double initial, given.number("initialValue"));
@@ -111,9 +110,9 @@ Result<double> value_of(const TrainingObject& schedule, std::int64_t iteration, 
   }
   if (poly) {
     STELE_TRY_ASSIGN(const double power, given.number("power"));
-    STELE_TRY_ASSIGN(const std::int64_t most, given.whole("maxIter"));
-    if (count >= most) return 0.0;
-    return initial * std::pow(1 + at / static_cast<double>(most), power);
+    STELE_TRY_ASSIGN(const std::int64_t max_iter, given.whole("maxIter"));
+    if (count >= max_iter) return 0.0;
+    return initial * std::pow(1 + at / static_cast<double>(max_iter), power);
   }
   STELE_TRY_ASSIGN(const double gamma, given.number("gamma"));
   if (exponential) return initial * std::pow(gamma, at);
@@ -129,7 +128,7 @@ Result<double> value_of(const TrainingObject& schedule, std::int64_t iteration, 
 
 Result<double> value_at(const TrainingObject& schedule, std::int64_t iteration, std::int64_t epoch) {
   if (iteration < 0 || epoch < 0) {
-    return Error(Errc::invalid_argument, "a count of a schedule")
+    return Error(Errc::invalid_argument, "the iteration or epoch count is negative")
         .expected("0 or more")
         .found(std::to_string(std::min(iteration, epoch)));
   }
@@ -141,7 +140,7 @@ Result<double> learning_rate(const TrainingObject& updater, std::int64_t iterati
     return value_at(*schedule, iteration, epoch);
   if (const TrainingNumber* const rate = updater.number(kRate)) return rate->value();
   if (updater.type == "AdaDelta" || updater.type == "NoOp") return std::numeric_limits<double>::quiet_NaN();
-  return Error(Errc::missing, updater.type.empty() ? "there is no updater" : "a parameter of " + updater.type)
+  return Error(Errc::missing, updater.type.empty() ? "there is no updater" : updater.type + " lacks a parameter")
       .path(std::string(kRate))
       .expected("a number, or a learningRateSchedule");
 }

@@ -42,7 +42,7 @@ class Parser {
 
   bool object(TrainingObject& out, unsigned depth = 1) {
     if (r_.peek() != Kind::object) return r_.fail(Errc::malformed, "an object with \"@class\"");
-    if (depth > max_depth) return r_.fail(Errc::limit, "at most 16 levels", "objects nest too deep");
+    if (depth > max_depth) return r_.fail(Errc::limit, "at most 16 levels of objects", "more");
     std::string name, scratch;
     std::string_view key;
     bool named = false;
@@ -118,7 +118,8 @@ class Parser {
   // Vectors grow by doubling, and briefly hold three times their content.
   bool charge(std::size_t bytes) {
     constexpr std::size_t growth = 3;
-    if (bytes > (kMemory - used_) / growth) return r_.fail(Errc::limit, "a smaller text", "more than 16 MiB");
+    if (bytes > (kMemory - used_) / growth)
+      return r_.fail(Errc::limit, "a text that takes at most 16 MiB of memory", "more");
     used_ += growth * bytes;
     return true;
   }

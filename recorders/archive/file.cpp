@@ -18,7 +18,7 @@ constexpr std::uint64_t window_size = std::uint64_t{64} << 10;
 // Bytes of an entry's first read: its header, and the head of an array with a few axes.
 constexpr std::uint64_t first_read = 512;
 // Maximum size of a head, with many axes. If it does not suffice, the whole entry is read.
-constexpr std::uint64_t largest_head = std::uint64_t{64} << 10;
+constexpr std::uint64_t max_head = std::uint64_t{64} << 10;
 
 const LeafOps stored_ops{.locate = [](const void* at, std::uint64_t) -> SourceRange {
   const Stored& s = *static_cast<const Stored*>(at);
@@ -27,7 +27,9 @@ const LeafOps stored_ops{.locate = [](const void* at, std::uint64_t) -> SourceRa
 
 namespace {
 
-Error missing(std::string name) { return Error(Errc::malformed, "an entry is missing").expected(std::move(name)); }
+Error missing(std::string name) {
+  return Error(Errc::malformed, "the archive lacks an entry").expected(std::move(name));
+}
 
 }  // namespace
 
@@ -44,7 +46,7 @@ Result<std::shared_ptr<File>> File::open(SourcePtr source, const Limits& limits)
   if (compressed) file->memory_.admit_compressed();
   if (!file->spend(taken)) return too_much();
   const zip::Entry* tags = file->directory_->find("tags.txt");
-  if (tags == nullptr) return Error(Errc::malformed, "not an archive of models: it has no tags.txt");
+  if (tags == nullptr) return Error(Errc::malformed, "the zip file is not an archive of models: it lacks tags.txt");
   STELE_TRY_ASSIGN(const Bytes text, file->directory_->read(*tags, file->memory_.left()));
   // Each line needs three strings and a table entry.
   const auto lines =
@@ -73,7 +75,9 @@ Result<std::string> File::find_tag(std::string_view tag) const {
   if (found != tags_.end()) return *found;
   std::string all;
   for (const std::string& t : tags_) all += (all.empty() ? "" : ", ") + t;
-  return Error(Errc::not_found, "the archive has no such tag").expected(all.substr(0, 500)).found(std::string(tag));
+  return Error(Errc::not_found, "the archive does not contain the tag")
+      .expected(all.substr(0, 500))
+      .found(std::string(tag));
 }
 
 std::string File::entry_name(std::string_view tag, std::string_view rest) const {
@@ -110,16 +114,16 @@ Result<std::vector<Line>> File::lines(std::string_view tag, Kind kind) {
 /// Returns bytes of the file from the entry's local header on.
 Result<std::span<const std::byte>> File::window(const zip::Entry& entry) {
   const Source& source = *directory_->source();
-  const std::uint64_t room = entry.end - entry.header;
+  const std::uint64_t size = entry.end - entry.header;
   if (const auto all = source.view(); !all.empty()) {
-    return all.subspan(static_cast<std::size_t>(entry.header), static_cast<std::size_t>(room));
+    return all.subspan(static_cast<std::size_t>(entry.header), static_cast<std::size_t>(size));
   }
   const auto within = [&]() -> std::span<const std::byte> {
     if (entry.header < window_begin_ || entry.header >= window_begin_ + window_.size()) return {};
     const auto there = window_.span().subspan(static_cast<std::size_t>(entry.header - window_begin_));
-    return there.first(static_cast<std::size_t>(std::min<std::uint64_t>(there.size(), room)));
+    return there.first(static_cast<std::size_t>(std::min<std::uint64_t>(there.size(), size)));
   };
-  const std::uint64_t wanted = std::min(room, 30 + entry.name.size() + first_read);
+  const std::uint64_t wanted = std::min(size, 30 + entry.name.size() + first_read);
   if (within().size() >= wanted) return within();
   // Include the small entries that follow.
   const auto entries = directory_->entries();
@@ -159,7 +163,7 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
     STELE_TRY_ASSIGN(head, samediff::read_head(bytes, entry.size));
     Bytes more;
     if (!head && bytes.size() < entry.size) {
-      more = Bytes(static_cast<std::size_t>(std::min(entry.size, largest_head)));
+      more = Bytes(static_cast<std::size_t>(std::min(entry.size, max_head)));
       STELE_TRY(out.source->read_at(data, more.span()));
       bytes = more.span();
       STELE_TRY_ASSIGN(head, samediff::read_head(bytes, entry.size));
@@ -169,18 +173,19 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
       out.crc = zip::crc32_joined(crc, entry.crc, head->end - head->begin);
       out.checked = true;
     } else if (head) {
-      if (zip::crc32(0, bytes.data(), bytes.size()) != entry.crc) return Error(Errc::checksum, "an array is damaged");
+      if (zip::crc32(0, bytes.data(), bytes.size()) != entry.crc)
+        return Error(Errc::checksum, "the array's CRC-32 does not match");
       know(bytes);
     }
   } else {
     // Inflating keeps state: read the head from a separate source, which is then freed.
     STELE_TRY_ASSIGN(const SourcePtr once, directory_->open(entry));
-    for (const std::uint64_t most : {first_read, largest_head}) {
-      Bytes bytes(static_cast<std::size_t>(std::min(entry.size, most)));
+    for (const std::uint64_t max_bytes : {first_read, max_head}) {
+      Bytes bytes(static_cast<std::size_t>(std::min(entry.size, max_bytes)));
       STELE_TRY(once->read_at(0, bytes.span()));
       STELE_TRY_ASSIGN(head, samediff::read_head(bytes.span(), entry.size));
       if (head && bytes.size() == entry.size) know(bytes.span());  // reading to the end has checked it
-      if (head || entry.size <= most) break;
+      if (head || entry.size <= max_bytes) break;
     }
     STELE_TRY_ASSIGN(out.source, directory_->open(entry));
   }
@@ -189,7 +194,7 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
     if (entry.size > memory_.left()) return too_much();
     STELE_TRY_ASSIGN(const Bytes bytes, directory_->read(entry, memory_.left()));
     STELE_TRY_ASSIGN(head, samediff::read_head(bytes.span(), entry.size));
-    if (!head) return Error(Errc::malformed, "not an array");
+    if (!head) return Error(Errc::malformed, "the entry is not an array");
     know(bytes.span());
   }
   out.facts = std::move(head->facts);
@@ -203,7 +208,7 @@ Status File::open_external(const std::string& external, Stored& out) {
   const std::string_view folder = out.entry->name.substr(0, out.entry->name.rfind('/') + 1);
   const std::string name = std::string(folder) + external;
   if (external.find_first_of("/\\") != std::string::npos) {
-    return Error(Errc::malformed, "an array in a file of another folder").found(external.substr(0, 200));
+    return Error(Errc::malformed, "the array's content is in another folder").found(external.substr(0, 200));
   }
   out.external = directory_->find(name);
   if (out.external == nullptr) return missing(name);

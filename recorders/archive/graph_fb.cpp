@@ -53,7 +53,7 @@ constexpr Field training_fields[] = {{0, FieldKind::text}, {1, FieldKind::texts}
 constexpr TableForm training_form{sizeof(Training), training_fields};
 
 Error too_much(const char* what) {
-  return Error(Errc::limit, std::string(what) + " that stands for more than a file of this size may");
+  return Error(Errc::limit, std::string(what) + " takes more memory than a file of this size may use");
 }
 
 template <class T, class From>
@@ -61,7 +61,7 @@ Status read_arguments(const Texts* names, const flatbuffers::Vector<From>* numbe
                       const auto& convert) {
   const auto n = numbers != nullptr ? numbers->size() : 0;
   if (names != nullptr && names->size() != n && names->size() != 0) {
-    return Error(Errc::malformed, "arguments of an operation and their names that differ in number");
+    return Error(Errc::malformed, "the number of arguments differs from the number of their names");
   }
   out.reserve(n);
   for (flatbuffers::uoffset_t i = 0; i < n; ++i) {
@@ -97,7 +97,7 @@ Status read(const stele_fb::Operation& from, GraphOperation& out) {
 }
 
 Result<Graph> read(const stele_fb::Graph& from, unsigned depth) {
-  if (depth > max_graph_depth) return Error(Errc::limit, "graphs nested too deep").expected("at most 16");
+  if (depth > max_graph_depth) return Error(Errc::limit, "graphs are nested too deep").expected("at most 16 levels");
   Graph graph;
   if (from.variables() != nullptr) {
     graph.variables.reserve(from.variables()->size());
@@ -118,7 +118,7 @@ Result<Graph> read(const stele_fb::Graph& from, unsigned depth) {
   graph.outputs = texts_of(from.outputs());
   if (from.sub_graphs() != nullptr) {
     for (const auto* sub : *from.sub_graphs()) {
-      if (sub->graph() == nullptr) return Error(Errc::malformed, "a named graph without a graph");
+      if (sub->graph() == nullptr) return Error(Errc::malformed, "a nested graph is missing");
       STELE_TRY_ASSIGN(Graph inner, read(*sub->graph(), depth + 1));
       graph.sub_graphs.emplace_back(text_of(sub->name()), std::move(inner));
     }
@@ -128,7 +128,7 @@ Result<Graph> read(const stele_fb::Graph& from, unsigned depth) {
 
 Status representable(DType dtype, const std::string& what) {
   if (dtype == DType::none || dtype == DType::string || samediff::holds(dtype)) return {};
-  return Error(Errc::not_representable, "archives have no such data type").path(what).found(std::string(name(dtype)));
+  return Error(Errc::not_representable, "archives do not have the dtype").path(what).found(std::string(name(dtype)));
 }
 
 template <class T>
@@ -205,10 +205,11 @@ Offset<stele_fb::Operation> write(FlatBufferBuilder& to, const GraphOperation& o
 }
 
 Result<Offset<stele_fb::Graph>> write(FlatBufferBuilder& to, const Graph& graph, unsigned depth) {
-  if (depth > max_graph_depth) return Error(Errc::not_representable, "graphs nested too deep").expected("at most 16");
+  if (depth > max_graph_depth)
+    return Error(Errc::not_representable, "graphs are nested too deep").expected("at most 16 levels");
   // FlatBuffers counts up to 2 GiB and then aborts the program.
   const auto full = [&] { return to.GetSize() > max_buffer / 2; };
-  const auto too_large = [] { return Error(Errc::limit, "a graph that is too large").expected("at most 1 GiB"); };
+  const auto too_large = [] { return Error(Errc::limit, "the graph is too large").expected("at most 1 GiB"); };
   std::vector<Offset<stele_fb::GraphVariable>> variables;
   for (const GraphVariable& v : graph.variables) {
     if (full()) return too_large();
@@ -243,10 +244,10 @@ std::string text_of(const FlatBufferBuilder& from) {
 }  // namespace
 
 Result<Graph> read_graph(std::span<const std::byte> bytes, std::uint64_t memory) {
-  if (!SharedCount(bytes, memory).root(graph_form)) return too_much("a graph");
+  if (!SharedCount(bytes, memory).root(graph_form)) return too_much("the graph");
   auto verifier = verifier_of(bytes);
   if (bytes.size() > max_buffer || !verifier.VerifyBuffer<stele_fb::Graph>(nullptr)) {
-    return Error(Errc::malformed, "a graph that FlatBuffers' verifier refuses");
+    return Error(Errc::malformed, "the graph is not a valid FlatBuffer");
   }
   return read(*flatbuffers::GetRoot<stele_fb::Graph>(bytes.data()), 0);
 }
@@ -259,10 +260,10 @@ Result<std::string> write_graph(const Graph& graph) {
 }
 
 Result<Training> read_training(std::span<const std::byte> bytes, std::uint64_t memory) {
-  if (!SharedCount(bytes, memory).root(training_form)) return too_much("a training configuration");
+  if (!SharedCount(bytes, memory).root(training_form)) return too_much("the training configuration");
   auto verifier = verifier_of(bytes);
   if (bytes.size() > max_buffer || !verifier.VerifyBuffer<stele_fb::Training>(nullptr)) {
-    return Error(Errc::malformed, "a training configuration that FlatBuffers' verifier refuses");
+    return Error(Errc::malformed, "the training configuration is not a valid FlatBuffer");
   }
   const auto& from = *flatbuffers::GetRoot<stele_fb::Training>(bytes.data());
   return Training{samediff::text_of(from.json()), samediff::texts_of(from.state_keys())};

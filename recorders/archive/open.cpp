@@ -19,8 +19,8 @@ namespace {
 using samediff::too_much;
 
 Error too_many_kinds() {
-  return Error(Errc::limit, "more kinds of optimizer state than there may be")
-      .expected(std::to_string(max_state_kinds));
+  return Error(Errc::limit, "the tag has too many kinds of optimizer state")
+      .expected("at most " + std::to_string(max_state_kinds));
 }
 
 Status read_metadata(std::string_view text, std::map<std::string, std::string>& metadata) {
@@ -44,7 +44,7 @@ Status File::add(samediff::Arrays& to, const std::string& name, const Stored& ar
   Bytes bytes(static_cast<std::size_t>(array.facts.bytes));
   STELE_TRY(array.source->read_at(array.offset, bytes.span()));
   if (array.checked && zip::crc32(0, bytes.data(), bytes.size()) != array.crc) {
-    return Error(Errc::checksum, "an array of texts is damaged");
+    return Error(Errc::checksum, "the CRC-32 of the string array does not match");
   }
   return to.add_texts(name, array.facts, bytes.span());
 }
@@ -56,7 +56,9 @@ Result<Snapshot> File::parameters(std::string_view tag) {
     if (!line.kind.empty()) continue;  // from a later version
     const auto of_line = [&](Error error) { return std::move(error).path(line.name); };
     if (line.arrays.size() != 1) {
-      return of_line(Error(Errc::malformed, "a parameter with another number of arrays than one"));
+      return of_line(Error(Errc::malformed, "the parameter does not have exactly one array")
+                         .expected("1")
+                         .found(std::to_string(line.arrays.size())));
     }
     auto array = this->array(tag, Kind::params, line.arrays.front());
     if (!array) return of_line(std::move(array).error());
@@ -121,25 +123,25 @@ Result<OptimizerState> File::states(std::string_view tag, const Checkpoint& mode
     const auto& keys = line.keys.empty() ? state_keys : line.keys;
     if (keys.size() > max_state_kinds) return of_line(too_many_kinds());
     if (keys.size() != line.arrays.size()) {
-      return of_line(Error(Errc::malformed, "another number of state arrays than the updater has")
+      return of_line(Error(Errc::malformed, "the number of state arrays differs from the updater's")
                          .expected(std::to_string(keys.size()))
                          .found(std::to_string(line.arrays.size())));
     }
     const auto found = leaves.find(line.name);
     if (found == leaves.end()) {
-      return of_line(Error(Errc::malformed, "optimizer state of a parameter that is not there"));
+      return of_line(Error(Errc::malformed, "optimizer state belongs to an unknown parameter"));
     }
     const LeafView parameter = model.parameters.leaf(found->second);
     for (std::size_t i = 0; i < keys.size(); ++i) {
       if (std::find(keys.begin(), keys.begin() + static_cast<std::ptrdiff_t>(i), keys[i]) !=
           keys.begin() + static_cast<std::ptrdiff_t>(i)) {
-        return of_line(Error(Errc::duplicate, "two state arrays of one kind").found(keys[i]));
+        return of_line(Error(Errc::duplicate, "two state arrays have the same kind").found(keys[i]));
       }
       auto array = this->array(tag, Kind::updater, line.arrays[i]);
       if (!array) return of_line(std::move(array).error());
       const auto& shape = (*array)->facts.shape;
       if (!std::equal(shape.begin(), shape.end(), parameter.shape().begin(), parameter.shape().end())) {
-        return of_line(Error(Errc::shape_mismatch, "optimizer state of another shape than its parameter")
+        return of_line(Error(Errc::shape_mismatch, "the shape of the optimizer state differs from the parameter's")
                            .expected(to_string(parameter.shape()))
                            .found(to_string(shape)));
       }

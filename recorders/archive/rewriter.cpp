@@ -62,7 +62,7 @@ Status Rewriter::copy() {
 Status Rewriter::keep(const std::string& tag, Kind kind, const Line& line, Reference& r, bool& changed) {
   if (dropped_.empty() || r.tag.empty() || !same_tag(r.tag, dropped_)) return {};
   if (!line.kind.empty()) {
-    return Error(Errc::unsupported, "a line of a later version refers to the tag")
+    return Error(Errc::unsupported, "a line of a later version of the format refers to the removed tag")
         .path(line.name)
         .found(line.kind.substr(0, 200));
   }
@@ -83,7 +83,7 @@ Status Rewriter::keep(const std::string& tag, Kind kind, const Line& line, Refer
           moved_.try_emplace(array->external, Move{folder + std::string(folder_of(kind)) + '/' + beside, {}}).second;
     }
     if (!moved_.try_emplace(array->entry, std::move(move)).second || !fresh) {
-      return Error(Errc::unsupported, "two arrays of the tag that goes share their bytes").path(line.name);
+      return Error(Errc::unsupported, "two arrays of the removed tag share their bytes").path(line.name);
     }
   }
   r = home->second;
@@ -97,7 +97,7 @@ Result<std::uint32_t> Rewriter::next_number(const std::string& tag, Kind kind) {
   const auto [next, fresh] = next_.emplace(folder, 0);
   while (old_.directory().find(folder + std::to_string(next->second) + ".fb") != nullptr ||
          old_.directory().find(folder + std::to_string(next->second) + ".bin") != nullptr) {
-    if (++next->second == UINT32_MAX) return Error(Errc::limit, "too many arrays of one tag");
+    if (++next->second == UINT32_MAX) return Error(Errc::limit, "the tag has too many arrays");
   }
   return next->second++;
 }

@@ -106,13 +106,16 @@ struct TagWriter::Column {
 Result<std::vector<TagWriter::Column>> TagWriter::columns_of(const Checkpoint& checkpoint) const {
   std::vector<Column> columns;
   if (checkpoint.optimizer.kinds().size() > max_state_kinds) {
-    return Error(Errc::not_representable, "more kinds of optimizer state than archives have")
-        .expected(std::to_string(max_state_kinds));
+    return Error(Errc::not_representable, "the optimizer has too many kinds of state")
+        .expected("at most " + std::to_string(max_state_kinds))
+        .found(std::to_string(checkpoint.optimizer.kinds().size()));
   }
   for (std::size_t i = 0; i < checkpoint.optimizer.kinds().size(); ++i) {
     const auto& [key, arrays] = checkpoint.optimizer.kinds()[i];
     if (key.empty() || key.find_first_of(" \t\r\n=") != key.npos || !json::valid_utf8(key)) {
-      return Error(Errc::not_representable, "a kind of optimizer state whose name is no plain word").found(key);
+      return Error(Errc::not_representable, "the name of a kind of optimizer state is invalid")
+          .expected("UTF-8 without white space and =")
+          .found(key);
     }
     const Snapshot& plain = kept != nullptr ? kept->optimizer.kinds()[i].second : arrays;
     Column& column = columns.emplace_back(Column{key, in_file_order(arrays), plain, {}});
@@ -157,7 +160,7 @@ Result<std::vector<Line>> TagWriter::write_states(const Checkpoint& checkpoint, 
   }
   for (const Column& column : columns) {
     if (column.leaves.empty()) continue;
-    return Error(Errc::not_representable, "optimizer state of a tensor that is no parameter")
+    return Error(Errc::not_representable, "optimizer state belongs to a tensor that is not a parameter")
         .path(column.leaves.begin()->first)
         .found(column.key);
   }
@@ -246,7 +249,10 @@ Status TagWriter::write_leaf(const std::string& name, const std::string& head, c
     HoldSink sink;
     sink.all.reserve(static_cast<std::size_t>(size));
     STELE_TRY(leaf.stream(sink, context_));
-    if (sink.all.size() != size) return Error(Errc::malformed, "a leaf gave another number of bytes than it said");
+    if (sink.all.size() != size)
+      return Error(Errc::malformed, "the tensor's data does not have the declared length")
+          .expected(std::to_string(size) + " bytes")
+          .found(std::to_string(sink.all.size()));
     STELE_TRY(begin(zip::crc32(0, sink.all.data(), sink.all.size())));
     STELE_TRY(out_.write(bytes_of(head)));
     return out_.write(sink.all);

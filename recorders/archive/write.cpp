@@ -19,7 +19,7 @@ namespace {
 
 Status check_tag(const std::string& tag) {
   if (valid_tag(tag)) return {};
-  return Error(Errc::invalid_argument, "not a tag")
+  return Error(Errc::invalid_argument, "the tag is invalid")
       .expected("1 to 128 of A-Z a-z 0-9 . _ -, no number, no dot at the end, no device of Windows")
       .found(tag.substr(0, 200));
 }
@@ -83,10 +83,10 @@ Result<Report> edit_archive(const ArchiveFormat& format, PrecisionSpec precision
     const auto at = std::find_if(tags.begin(), tags.end(), [&](const auto& t) { return archive::same_tag(t, tag); });
     std::string dropped;
     if (edit == ArchiveEdit::append) {
-      if (at != tags.end()) return Error(Errc::exists, "the archive has this tag already").found(*at);
+      if (at != tags.end()) return Error(Errc::exists, "the archive already contains the tag").found(*at);
       for (const zip::Entry& e : old->directory().entries()) {
         if (!archive::same_tag(archive::top_of(e), name)) continue;
-        return Error(Errc::exists, "the archive has something else of this tag's name").found(std::string(e.name));
+        return Error(Errc::exists, "the archive contains another entry with the tag's name").found(std::string(e.name));
       }
       tags.push_back(name);
     } else {
@@ -114,12 +114,12 @@ Status remove_archive_tag(const std::string& path, std::string_view tag, const S
   return detail::guarded(full, [&]() -> Status {
     STELE_TRY_ASSIGN(SourcePtr source, open_file(full));
     STELE_TRY_ASSIGN(const auto old, detail::archive::File::open(std::move(source), {}));
-    if (tag.empty()) return Error(Errc::invalid_argument, "no tag is named");
+    if (tag.empty()) return Error(Errc::invalid_argument, "the tag is empty");
     STELE_TRY_ASSIGN(const std::string dropped, old->find_tag(tag));
     std::vector<std::string> tags = old->tags();
     std::erase(tags, dropped);
     if (tags.empty())
-      return Error(Errc::invalid_argument, "the last tag of an archive; remove the file").found(dropped);
+      return Error(Errc::invalid_argument, "an archive needs at least one tag").found(dropped).hint("remove the file");
     STELE_TRY_ASSIGN(const auto sink, file_sink(full, options.file));
     STELE_TRY(detail::archive::rewrite({}, *old, dropped, nullptr, tags, *sink, options));
     return sink->commit();

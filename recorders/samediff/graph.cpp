@@ -71,9 +71,10 @@ Status read_node(const stele_fb::Node& from, Dialect hint, const auto& name_of, 
   out.family = static_cast<OpFamily>(from.op_type());
   out.number = from.op_number();
   if (out.family == OpFamily::custom && out.op_name.empty()) {
-    return Error(Errc::unsupported,
-                 "a custom operation without a name: a file from before DL4J 1.0.0-beta4, which later ones do not read "
-                 "either");
+    return Error(
+        Errc::unsupported,
+        "a custom operation has no name: DL4J before 1.0.0-beta4 wrote the file, and later versions do not read it "
+        "either");
   }
   if (from.input_paired() != nullptr) {
     for (const auto* pair : *from.input_paired()) {
@@ -99,11 +100,11 @@ Result<Graph> read_sub_graph(const stele_fb::SubGraph& sub, Dialect hint, unsign
   Bytes copy(n);
   if (n != 0) std::copy_n(reinterpret_cast<const std::byte*>(sub.bytes()->data()), n, copy.data());
   if (!graph_fits(copy.span(), 16 * std::uint64_t{n} + (std::uint64_t{1} << 16))) {
-    return Error(Errc::limit, "a graph in a graph that stands for more than its size may").path(text_of(sub.name()));
+    return Error(Errc::limit, "the nested graph takes more memory than its size allows").path(text_of(sub.name()));
   }
   auto verifier = verifier_of(copy.span());
   if (!verifier.VerifyBuffer<stele_fb::SameDiffGraph>(nullptr)) {
-    return malformed("a graph in a graph that FlatBuffers' verifier refuses").path(text_of(sub.name()));
+    return malformed("the nested graph is not a valid FlatBuffer").path(text_of(sub.name()));
   }
   return read_graph(*flatbuffers::GetRoot<stele_fb::SameDiffGraph>(copy.data()), hint, depth);
 }
@@ -116,7 +117,7 @@ bool graph_fits(std::span<const std::byte> buffer, std::uint64_t memory) {
 
 template <class Fb>
 Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth) {
-  if (depth > max_graph_depth) return Error(Errc::limit, "graphs nested too deep").expected("at most 16");
+  if (depth > max_graph_depth) return Error(Errc::limit, "graphs are nested too deep").expected("at most 16 levels");
   Graph graph;
   std::unordered_map<std::uint64_t, std::size_t> by_id;
   if (from.variables() != nullptr) {
@@ -124,7 +125,7 @@ Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth) {
     for (const auto* v : *from.variables()) {
       STELE_TRY_ASSIGN(GraphVariable out, read_variable(*v, hint));
       if (v->id() != nullptr && !by_id.emplace(key(v->id()), graph.variables.size()).second) {
-        return Error(Errc::duplicate, "two variables of one id").path(out.name);
+        return Error(Errc::duplicate, "two variables have the same id").path(out.name);
       }
       graph.variables.push_back(std::move(out));
     }
@@ -132,7 +133,7 @@ Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth) {
   const auto name_of = [&](const stele_fb::IntPair* pair) -> Result<std::string> {
     const auto found = by_id.find(key(pair));
     if (found != by_id.end()) return graph.variables[found->second].name;
-    return malformed("an operation with an input that is no variable");
+    return malformed("an input or output refers to an unknown variable");
   };
   if (from.nodes() != nullptr) {
     graph.operations.reserve(from.nodes()->size());

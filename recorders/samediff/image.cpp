@@ -48,7 +48,7 @@ std::uint64_t size_of(const GraphOperation& o) {
 /// A graph inside the graph: its name, and a FlatBuffer of its own.
 using SubGraph = std::pair<std::string, std::string>;
 
-/// Builds the FlatBuffer of a file, with room for the bytes of tensors that are read when the file is written.
+/// Builds the FlatBuffer of a file, with space for the bytes of tensors that are read when the file is written.
 class ImageBuilder {
  public:
   ImageBuilder(const ModelPlan& plan, const ImageParts& parts)
@@ -120,10 +120,11 @@ class ImageBuilder {
     tables += json_.size() + total(plan_.graph().loss_variables) + total(plan_.graph().outputs);
     for (const auto& [name, bytes] : sub_graphs_) tables += name.size() + bytes.size() + 128;
     if (inside > max_buffer || tables > max_buffer - inside) {
-      return Error(Errc::limit, "a FlatBuffer ends at 2 GiB")
+      return Error(Errc::limit, "the FlatBuffer exceeds 2 GiB")
           .path(largest_name)
-          .expected(dialect_ == Dialect::a ? "less, or an archive, .sdnb or .stele" : "less, or an archive or .stele")
-          .found(std::to_string(inside) + " bytes in all, " + std::to_string(largest) + " of them of this tensor");
+          .expected("at most " + std::to_string(max_buffer) + " bytes")
+          .found(std::to_string(inside) + " bytes in all, " + std::to_string(largest) + " of them in this tensor")
+          .hint(dialect_ == Dialect::a ? "save as .sdnb, .stele or an archive" : "save as .stele or an archive");
     }
     return static_cast<std::size_t>(tables + inside);
   }
@@ -137,7 +138,7 @@ class ImageBuilder {
     if (parts_.graph) {
       STELE_TRY_ASSIGN(node_list, write_nodes());
       for (const std::string& name : graph.outputs) {
-        STELE_TRY_ASSIGN(const std::size_t i, plan_.index_of(name, "an output that is no variable"));
+        STELE_TRY_ASSIGN(const std::size_t i, plan_.index_of(name, "an output of the graph is not a variable"));
         outputs.push_back(stele_fb::CreateIntPair(to, plan_.variables()[i].id, plan_.variables()[i].output));
       }
     }
@@ -208,13 +209,13 @@ class ImageBuilder {
       const GraphOperation& o = plan_.graph().operations[i];
       std::vector<Offset<stele_fb::IntPair>> inputs;
       for (const std::string& name : o.inputs) {
-        STELE_TRY_ASSIGN(const std::size_t input, plan_.index_of(name, "an input that is no variable"));
+        STELE_TRY_ASSIGN(const std::size_t input, plan_.index_of(name, "an input of an operation is not a variable"));
         const PlannedVariable& v = plan_.variables()[input];
         inputs.push_back(stele_fb::CreateIntPair(to, v.id, v.output));
       }
       std::vector<std::int32_t> outputs;
       for (const std::string& name : o.outputs) {
-        STELE_TRY_ASSIGN(const std::size_t output, plan_.index_of(name, "an output that is no variable"));
+        STELE_TRY_ASSIGN(const std::size_t output, plan_.index_of(name, "an output of the graph is not a variable"));
         outputs.push_back(static_cast<std::int32_t>(output));
       }
       std::vector<double> doubles;

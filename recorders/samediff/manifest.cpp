@@ -87,11 +87,9 @@ class Parser {
   }
 
  private:
-  Error error(Errc code, const char* expected) const {
-    return Error(code, "the manifest of an SDNB file").expected(expected).offset(start_);
-  }
+  Error error(Errc code, const char* message) const { return Error(code, message).offset(start_); }
   Error malformed(const char* expected) const {
-    Error e = error(Errc::malformed, expected);
+    Error e = error(Errc::malformed, "the manifest of the SDNB file is malformed").expected(expected);
     if (start_ >= bytes_.size()) return std::move(e).found("the end");
     constexpr std::string_view hex = "0123456789abcdef";
     const auto byte = static_cast<unsigned>(bytes_[start_]);
@@ -99,7 +97,10 @@ class Parser {
   }
   Status charge(std::uint64_t bytes) {
     // A growing vector briefly holds three times its elements.
-    if (bytes > memory_ / 3) return error(Errc::limit, "a smaller manifest").found("one beyond the memory allowed");
+    if (bytes > memory_ / 3)
+      return error(Errc::limit, "the manifest of the SDNB file takes more memory than allowed")
+          .expected("at most " + std::to_string(memory_ / 3) + " more bytes")
+          .found(std::to_string(bytes));
     memory_ -= 3 * bytes;
     return {};
   }
@@ -113,7 +114,7 @@ class Parser {
   Result<std::uint64_t> number(std::size_t n) {
     start_ = at_;
     if (bytes_.size() - at_ < n) {
-      return Error(Errc::truncated, "the manifest of an SDNB file")
+      return Error(Errc::truncated, "the SDNB file ends inside its manifest")
           .expected(std::to_string(n) + " bytes")
           .found(std::to_string(bytes_.size() - at_))
           .offset(at_);
@@ -131,7 +132,7 @@ class Parser {
   Result<std::string_view> text(std::size_t length_bytes) {
     STELE_TRY_ASSIGN(const std::uint64_t size, number(length_bytes));
     if (size > bytes_.size() - at_) {
-      return Error(Errc::truncated, "the manifest of an SDNB file")
+      return Error(Errc::truncated, "the SDNB file ends inside its manifest")
           .expected("a string of " + std::to_string(size) + " bytes")
           .found(std::to_string(bytes_.size() - at_))
           .offset(start_);
@@ -150,7 +151,7 @@ class Parser {
   // Reads a string and returns its handle.
   Result<Handle*> string() {
     STELE_TRY_ASSIGN(const std::uint64_t tag, number(1));
-    if (tag == kReference) return reference(Kind::string, "a string that came before");
+    if (tag == kReference) return reference(Kind::string, "a string that occurred before");
     if (tag != kString && tag != kLongString) return malformed("a string");
     STELE_TRY_ASSIGN(const std::string_view found, text(tag == kString ? 2 : 8));
     STELE_TRY(remember({Kind::string, false, at_ - found.size(), found.size()}));
@@ -161,7 +162,7 @@ class Parser {
   Result<Class> descriptor(unsigned depth) {
     STELE_TRY_ASSIGN(const std::uint64_t tag, number(1));
     if (tag == kReference) {
-      STELE_TRY_ASSIGN(const Handle* const before, reference(Kind::descriptor, "a class that came before"));
+      STELE_TRY_ASSIGN(const Handle* const before, reference(Kind::descriptor, "a class that occurred before"));
       return static_cast<Class>(before->a);
     }
     if (tag != kClassDesc) return malformed("a class");
@@ -176,7 +177,9 @@ class Parser {
       if (known == std::end(kShapes) - 1) {
         const auto plain = [](char c) { return c > ' ' && c < 0x7f; };
         const bool shown = name.size() < 200 && std::all_of(name.begin(), name.end(), plain);
-        return error(Errc::unsupported, "a map, Pair or Long").found(shown ? std::string(name) : "another class");
+        return error(Errc::unsupported, "the manifest of the SDNB file contains an unsupported class")
+            .expected("a map, Pair or Long")
+            .found(shown ? std::string(name) : "another class");
       }
       type = static_cast<Class>(known - std::begin(kShapes));
     }
@@ -241,7 +244,8 @@ class Parser {
   }
   Status entry() {
     STELE_TRY_ASSIGN(Handle* const name, string());
-    if (std::exchange(name->used, true)) return error(Errc::duplicate, "each name once");
+    if (std::exchange(name->used, true))
+      return error(Errc::duplicate, "a name occurs twice in the manifest of the SDNB file").expected("each name once");
     const std::size_t begin = start_;
     const std::string_view raw(reinterpret_cast<const char*>(bytes_.data()) + name->a,
                                static_cast<std::size_t>(name->b));
@@ -275,7 +279,9 @@ class Parser {
     for (std::size_t i = 1; i < order.size(); ++i) {
       if (entries_[order[i]].name != entries_[order[i - 1]].name) continue;
       start_ = starts_of_names_[order[i]];
-      return error(Errc::duplicate, "each name once").path(entries_[order[i]].name);
+      return error(Errc::duplicate, "a name occurs twice in the manifest of the SDNB file")
+          .expected("each name once")
+          .path(entries_[order[i]].name);
     }
     return {};
   }

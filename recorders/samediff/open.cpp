@@ -46,7 +46,7 @@ bool is_before_beta4(std::span<const std::byte> bytes) {
 }  // namespace
 
 Status Model::fetch(Part& part, std::uint64_t size) {
-  if (size > max_buffer) return Error(Errc::malformed, "a FlatBuffer of 2 GiB or more").file(part.source->name());
+  if (size > max_buffer) return Error(Errc::malformed, "the FlatBuffer exceeds 2 GiB").file(part.source->name());
   // If the file can be mapped, only the FlatBuffer's tables are touched.
   SourcePtr memory = part.source;
   if (memory->view().empty() && size != 0) memory = part.source->mapped();
@@ -66,9 +66,9 @@ Status Model::fetch(Part& part, std::uint64_t size) {
   const auto refuse = [&]() -> Error {
     const bool old = part.dialect == Dialect::a && part.bytes.size() >= 8 && is_before_beta4(part.bytes);
     const Error error =
-        old ? Error(Errc::unsupported, "a graph of DL4J before 1.0.0-beta4, which later ones do not read")
-                  .expected("one of 1.0.0-beta4 or later")
-            : malformed("not a graph of SameDiff: FlatBuffers' verifier refuses it");
+        old ? Error(Errc::unsupported, "DL4J before 1.0.0-beta4 wrote the graph, which later versions do not read")
+                  .expected("a graph of 1.0.0-beta4 or later")
+            : malformed("the graph is not a valid FlatBuffer of SameDiff");
     return Error(error).file(part.source->name()).offset(part.begin);
   };
   if (part.bytes.size() < 8) return refuse();
@@ -99,20 +99,21 @@ Status Model::open_sdnb(const SourcePtr& source) {
   const auto refuse = [&](const char* why, std::uint64_t offset) {
     return malformed(why).file(source->name()).offset(offset);
   };
-  if (source->size() < sdnb_header) return Error(Errc::truncated, "too short for an SDNB file").file(source->name());
+  if (source->size() < sdnb_header)
+    return Error(Errc::truncated, "the file ends inside the SDNB header").file(source->name());
   std::byte head[sdnb_header];
   STELE_TRY(source->read_at(0, head));
   const std::uint32_t version = __builtin_bswap32(load_le<std::uint32_t>(head + 4));
   if (version != 1) {
-    return Error(Errc::unsupported, "another version of SDNB")
+    return Error(Errc::unsupported, "the SDNB version is not supported")
         .file(source->name())
         .expected("1")
         .found(std::to_string(version));
   }
   const std::uint64_t manifest_at = big64(head + 8), manifest_size = big64(head + 16);
-  if (big64(head + 24) != sdnb_header) return refuse("a FlatBuffer that does not begin behind the header", 24);
-  if (manifest_at < sdnb_header || manifest_at > source->size()) return refuse("a manifest outside the file", 8);
-  if (manifest_size != source->size() - manifest_at) return refuse("a manifest that does not end the file", 16);
+  if (big64(head + 24) != sdnb_header) return refuse("the FlatBuffer does not start after the header", 24);
+  if (manifest_at < sdnb_header || manifest_at > source->size()) return refuse("the manifest is outside the file", 8);
+  if (manifest_size != source->size() - manifest_at) return refuse("the manifest does not end the file", 16);
   if (!spend(manifest_size)) return too_much().file(source->name());
   Bytes bytes(static_cast<std::size_t>(manifest_size));
   STELE_TRY(source->read_at(manifest_at, bytes.span()));
@@ -124,7 +125,7 @@ Status Model::open_sdnb(const SourcePtr& source) {
   for (ManifestEntry& e : *entries) {
     if (!spend(sizeof e + 96 + e.name.size())) return too_much().file(source->name());
     if (e.offset < sdnb_header || e.offset > manifest_at || e.length > manifest_at - e.offset) {
-      return refuse("an array outside the file", manifest_at).path(e.name);
+      return refuse("the array is outside the file", manifest_at).path(e.name);
     }
     part.blobs = std::min(part.blobs, e.offset);
     if (e.length != 0) taken.push_back({e.offset, e.length});
@@ -134,7 +135,7 @@ Status Model::open_sdnb(const SourcePtr& source) {
   std::sort(taken.begin(), taken.end(), [](const Segment& a, const Segment& b) { return a.offset < b.offset; });
   for (std::size_t i = 1; i < taken.size(); ++i) {
     if (taken[i].offset - taken[i - 1].offset < taken[i - 1].size) {
-      return refuse("two arrays that overlap", taken[i].offset);
+      return refuse("two arrays overlap", taken[i].offset);
     }
   }
   return fetch(part, part.blobs - sdnb_header);
@@ -144,13 +145,14 @@ Status Model::open_shards(const ShardName& name, const std::function<Result<Sour
   // Maximum number of shards: limits the open files, and is more than any model has.
   constexpr std::uint32_t max_shards = 100'000;
   if (name.count == 0 || name.count > max_shards || name.index >= name.count)
-    return malformed("a shard of another count than it says");
+    return malformed("the shard's index or count is invalid")
+        .found(std::to_string(name.index) + " of " + std::to_string(name.count));
   for (std::uint32_t i = 0; i < name.count; ++i) {
     const std::string file = shard_name(name.base, i, name.count);
     auto source = open(file);
     if (!source) {
       if (source.error().code() != Errc::not_found) return std::move(source).error();
-      return Error(Errc::missing, "a shard of the model is missing").file(file);
+      return Error(Errc::missing, "the model lacks a shard").file(file);
     }
     STELE_TRY(open_sdnb(*source));
   }
@@ -178,10 +180,12 @@ Status Model::open_sdz(const SourcePtr& source) {
   for (const zip::Entry& e : directory_->entries()) {
     if (const auto shard = parse_shard_name(e.name)) return open_shards(*shard, open);
     if (!e.name.ends_with(".sdnb")) continue;
-    if (only != nullptr) return malformed("several SDNB files that are no shards of each other").file(source->name());
+    if (only != nullptr)
+      return malformed("the zip file contains several SDNB files that are not shards of one model")
+          .file(source->name());
     only = &e;
   }
-  if (only == nullptr) return malformed("a zip file without a SameDiff model").file(source->name());
+  if (only == nullptr) return malformed("the zip file contains no SameDiff model").file(source->name());
   STELE_TRY_ASSIGN(const SourcePtr entry, directory_->open(*only));
   return open_sdnb(entry);
 }
@@ -223,7 +227,10 @@ Result<std::shared_ptr<Model>> Model::open(const SourcePtr& source, const Limits
       if (shard) model->parts_.clear();
     }
     if (shard) {
-      if (bundle == nullptr) return malformed("a shard whose others cannot be found").file(source->name());
+      if (bundle == nullptr)
+        return malformed("the model has other shards, and the source has no folder")
+            .file(source->name())
+            .hint("open the shard by its path");
       STELE_TRY(model->open_shards(*shard, open));
     }
   } else {

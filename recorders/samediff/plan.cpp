@@ -109,7 +109,7 @@ Status ModelPlan::add_graph_variables() {
     PlannedVariable& out = variables_.emplace_back(PlannedVariable{v, {}, {}, 0, 0, {}, false});
     if (v.kind != VariableKind::variable && v.kind != VariableKind::constant) {
       if (unused_.contains(v.name))
-        return refuse(Errc::not_representable, "a tensor of a variable that the graph computes", v.name);
+        return refuse(Errc::not_representable, "the graph computes the variable, so it cannot have a tensor", v.name);
       continue;
     }
     if (const auto leaf = unused_.find(v.name); leaf != unused_.end()) {
@@ -122,11 +122,11 @@ Status ModelPlan::add_graph_variables() {
     } else if (const auto value = values.find(v.name); v.dtype == DType::string && value != values.end()) {
       GraphArray array{DType::string, {}, {}, {}};
       if (!texts_of_value(parameters_.value(nodes[value->second]), array.strings, array.shape)) {
-        return refuse(Errc::not_representable, "a constant of texts whose value is no array of texts", v.name);
+        return refuse(Errc::not_representable, "the value of the string constant is not an array of strings", v.name);
       }
       out.texts = std::move(array);
     } else if (!inner_) {
-      return refuse(Errc::missing, "a variable of the graph has no tensor", v.name);
+      return refuse(Errc::missing, "the graph's variable has no tensor", v.name);
     }
   }
   return {};
@@ -154,9 +154,9 @@ Status ModelPlan::assign_ids() {
     const std::int32_t own = ++id;
     operation_ids_.push_back(own);
     for (std::size_t k = 0; k < o.outputs.size(); ++k) {
-      STELE_TRY_ASSIGN(const std::size_t output, index_of(o.outputs[k], "an output that is no variable"));
+      STELE_TRY_ASSIGN(const std::size_t output, index_of(o.outputs[k], "an output of an operation is not a variable"));
       PlannedVariable& made = variables_[output];
-      if (made.id != 0) return refuse(Errc::malformed, "a variable that two operations make", o.outputs[k]);
+      if (made.id != 0) return refuse(Errc::malformed, "two operations have the variable as an output", o.outputs[k]);
       made.id = own;
       made.output = static_cast<std::int32_t>(k);
     }
@@ -176,7 +176,8 @@ Status ModelPlan::add_states() {
       const LeafView leaf = sorted.leaf(i);
       const auto found = numbers_.find(name);
       if (found == numbers_.end() || !variables_[found->second].leaf) {
-        return refuse(Errc::not_representable, "optimizer state of a tensor that is no parameter", name).found(key);
+        return refuse(Errc::not_representable, "optimizer state belongs to a tensor that is not a parameter", name)
+            .found(key);
       }
       PlannedVariable& v = variables_[found->second];
       STELE_TRY(check_state(name, parameters_.leaf(*v.leaf), leaf));

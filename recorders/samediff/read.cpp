@@ -47,14 +47,14 @@ Result<const Model::Stored*> Model::find_array(const Part& part, const stele_fb:
   } else if (appended != part.manifest.end()) {
     // Files of early 2025 have no array to describe the data after the FlatBuffer.
     out.facts.dtype = dtype;
-    if (shape == nullptr) return malformed("an array whose shape nothing says");
+    if (shape == nullptr) return malformed("the array has no shape");
     STELE_TRY_ASSIGN(out.facts.shape, extents_of(*shape));
     STELE_TRY_ASSIGN(out.facts.bytes, bytes_of_array(dtype, out.facts.shape));
   } else {
     return nullptr;
   }
   if (array != nullptr && array->is_external()) {
-    return Error(Errc::unsupported, "an array in a file of its own, which no DL4J writes");
+    return Error(Errc::unsupported, "the array is in another file, which no version of DL4J writes");
   }
   const auto place = [&](const flatbuffers::Vector<std::int8_t>& bytes) {
     return part.begin +
@@ -67,13 +67,13 @@ Result<const Model::Stored*> Model::find_array(const Part& part, const stele_fb:
       const auto offset = static_cast<std::uint64_t>(array->appended_offset());
       const auto length = static_cast<std::uint64_t>(array->appended_length());
       if (e.offset - part.blobs != offset || e.length != length) {
-        return malformed("an array that lies elsewhere than the manifest says").offset(e.offset);
+        return malformed("the array's position differs from the manifest's").offset(e.offset);
       }
     }
     out.segments.push_back({e.offset, e.length});
     there = e.length;
   } else if (array != nullptr && array->appended_length() != 0) {
-    return malformed("an array that the manifest does not have");
+    return malformed("the manifest lacks the array");
   } else if (array->chunks() != nullptr && array->chunks()->size() != 0) {
     std::vector<const stele_fb::Chunk*> chunks(array->chunks()->begin(), array->chunks()->end());
     std::stable_sort(chunks.begin(), chunks.end(), [](auto* a, auto* b) { return a->index() < b->index(); });
@@ -96,7 +96,7 @@ Result<const Model::Stored*> Model::find_array(const Part& part, const stele_fb:
 
 Status Model::add(Arrays& to, const std::string& name, const Stored& array) {
   if (!spend(Arrays::memory_of(name, array.facts))) return too_much();
-  if (to.contains(name)) return Error(Errc::duplicate, "two arrays of one name");
+  if (to.contains(name)) return Error(Errc::duplicate, "two arrays have the same name");
   if (array.facts.dtype != DType::string) {
     return to.add(name, array.facts, {array.segments.size() == 1 ? &whole_ops : &chunked_ops, &array, 0});
   }
@@ -126,7 +126,7 @@ Status Model::add_variables(const Part& part, const Fb& root, Arrays& arrays) {
       auto stored = find_array(part, v->array(), name, *dtype, v->shape());
       if (!stored) return of_variable(std::move(stored).error());
       if (*stored == nullptr) {
-        if (parts_.size() == 1) return of_variable(malformed("a variable without an array"));
+        if (parts_.size() == 1) return of_variable(malformed("the variable has no array"));
         continue;
       }
       missing_.erase(name);
@@ -134,7 +134,7 @@ Status Model::add_variables(const Part& part, const Fb& root, Arrays& arrays) {
     }
   }
   if (used != part.manifest.size()) {
-    return malformed("an array in the manifest that is no variable").file(part.source->name());
+    return malformed("an array in the manifest belongs to no variable").file(part.source->name());
   }
   return {};
 }
@@ -147,7 +147,7 @@ Status Model::add_states(const Part& part, const Fb& root, States& states) {
     const auto of_parameter = [&](Error error) { return std::move(error).path(name); };
     const auto n = state->keys() != nullptr ? state->keys()->size() : 0;
     if (n != (state->arrays() != nullptr ? state->arrays()->size() : 0)) {
-      return of_parameter(malformed("another number of state arrays than of their names"));
+      return of_parameter(malformed("the number of state arrays differs from the number of their names"));
     }
     for (flatbuffers::uoffset_t i = 0; i < n; ++i) {
       const std::string key = state->keys()->Get(i)->str();
@@ -171,13 +171,13 @@ Result<Checkpoint> Model::checkpoint(bool all) {
   for (const Part& part : parts_) {
     STELE_TRY(with_root(part, [&](const auto& root) { return add_variables(part, root, arrays); }));
   }
-  if (!missing_.empty()) return malformed("a variable without an array").path(missing_.begin()->first);
+  if (!missing_.empty()) return malformed("the variable has no array").path(missing_.begin()->first);
   const Part& first = parts_.front();
   if (first.newer) {
     const auto& root = *flatbuffers::GetRoot<stele_fb::SameDiffGraph>(first.bytes.data());
     const auto n = root.metadata_keys() != nullptr ? root.metadata_keys()->size() : 0;
     if (n != (root.metadata_values() != nullptr ? root.metadata_values()->size() : 0)) {
-      return malformed("metadata of which there are not as many values as names");
+      return malformed("the number of metadata values differs from the number of keys");
     }
     std::map<std::string, std::string> metadata;
     for (flatbuffers::uoffset_t i = 0; i < n; ++i) {
@@ -187,7 +187,7 @@ Result<Checkpoint> Model::checkpoint(bool all) {
       if (!spend(3 * (key.size() + value.size()) + 160)) return too_much();
       if (std::find(std::begin(own_metadata), std::end(own_metadata), key) != std::end(own_metadata)) continue;
       if (!metadata.emplace(std::move(key), std::move(value)).second)
-        return Error(Errc::duplicate, "metadata of one name twice");
+        return Error(Errc::duplicate, "a metadata key occurs twice");
     }
     STELE_TRY(arrays.set_metadata(std::move(metadata), memory_));
   }

@@ -55,8 +55,8 @@ class FilesWriter {
   Status shards(Sink& sink) {
     const auto bundle = sink.bundle();
     if (bundle == nullptr) {
-      return Error(Errc::unsupported, "several files need a place")
-          .expected("a path, a sink of a bundle, or larger shards");
+      return Error(Errc::unsupported, "the model takes several files, which this sink cannot create")
+          .hint("save to a path or to a bundle's sink, or raise SameDiffOptions::shard_bytes");
     }
     const std::string own(file_name(sink.name()));
     std::string base = own;
@@ -64,9 +64,9 @@ class FilesWriter {
     for (std::size_t i = 0; i < count_ && !options_.file.allow_nonatomic; ++i) {
       STELE_TRY_ASSIGN(const bool there, bundle->contains(shard_name(base, i, count_)));
       if (!there) continue;
-      return Error(Errc::exists, "a set of files is there already, and cannot be replaced in one step")
+      return Error(Errc::exists, "a file of the set exists, and several files cannot be replaced in one step")
           .file(shard_name(base, i, count_))
-          .expected("another place, or FileSinkOptions::allow_nonatomic");
+          .hint("save elsewhere, or pass FileSinkOptions::allow_nonatomic");
     }
     STELE_TRY_ASSIGN(const bool over_old, bundle->contains(own));
     if (!over_old && !options_.file.allow_nonatomic) sink.add_part(own);

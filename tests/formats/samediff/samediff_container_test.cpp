@@ -176,7 +176,7 @@ TEST_CASE("samediff: a FlatBuffer ends at 2 GiB, and the error says what to use"
   const auto refused = SameDiffRecorder<>().record(snapshot, sink);
   CHECK(code_of(refused) == Errc::limit);
   CHECK(refused.error().path() == "huge");
-  CHECK(refused.error().expected().find(".sdnb") != std::string::npos);
+  CHECK(refused.error().hint().find(".sdnb") != std::string::npos);
 }
 
 TEST_CASE("samediff: graphs that cannot be written") {
