@@ -18,11 +18,11 @@ const GraphOperation* Graph::find_operation(std::string_view name) const noexcep
 }
 
 Result<std::vector<std::size_t>> Graph::order() const {
-  constexpr std::size_t nobody = SIZE_MAX;
+  constexpr std::size_t no_operation = SIZE_MAX;
   std::unordered_map<std::string_view, std::size_t> maker;  // for each variable
   maker.reserve(variables.size());
   for (const GraphVariable& v : variables) {
-    if (!maker.emplace(v.name, nobody).second) {
+    if (!maker.emplace(v.name, no_operation).second) {
       return Error(Errc::duplicate, "two variables have the same name").path(v.name);
     }
   }
@@ -34,8 +34,10 @@ Result<std::vector<std::size_t>> Graph::order() const {
     }
     for (const std::string& name : operations[i].outputs) {
       const auto found = maker.find(name);
-      if (found == maker.end()) return Error(Errc::malformed, "an output that is no variable").path(name);
-      if (found->second != nobody) return Error(Errc::malformed, "a variable that two operations make").path(name);
+      if (found == maker.end())
+        return Error(Errc::malformed, "an output of the operation is not a variable").path(name);
+      if (found->second != no_operation)
+        return Error(Errc::malformed, "two operations have the variable as an output").path(name);
       found->second = i;
     }
   }
@@ -48,7 +50,7 @@ Result<std::vector<std::size_t>> Graph::order() const {
   };
   std::vector<Open> open;
   const auto enter = [&](std::size_t i) {
-    if (i == nobody || seen[i] != 0) return;
+    if (i == no_operation || seen[i] != 0) return;
     seen[i] = 1;
     open.push_back({i, 0, 0, 0});
   };
@@ -60,7 +62,9 @@ Result<std::vector<std::size_t>> Graph::order() const {
       const auto variable = [&](const std::string& name) -> Result<std::size_t> {
         const auto found = maker.find(name);
         if (found == maker.end()) {
-          return Error(Errc::malformed, "an input that is no variable").path(name).found("in operation " + op.name);
+          return Error(Errc::malformed, "an input of an operation is not a variable")
+              .path(name)
+              .found("operation " + op.name);
         }
         return found->second;
       };

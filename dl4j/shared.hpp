@@ -51,7 +51,7 @@ class SharedCount {
   }
 
  private:
-  static constexpr unsigned deepest = 64;     // the verifier's limit
+  static constexpr unsigned max_depth = 64;   // the verifier's limit
   static constexpr std::uint64_t text_ = 64;  // a std::string and its heap block
   static constexpr std::uint64_t pair_ = 48;  // an argument and its name
 
@@ -78,7 +78,7 @@ class SharedCount {
 
   bool table(std::uint64_t at, const TableForm& form, unsigned depth) {
     if (!spend(form.size)) return false;
-    if (depth > deepest || !has(at, 4)) return true;
+    if (depth > max_depth || !has(at, 4)) return true;
     const std::int64_t begin = static_cast<std::int64_t>(at) - load<std::int32_t>(at);
     if (begin < 0 || !has(static_cast<std::uint64_t>(begin), 4)) return true;
     const auto vtable = static_cast<std::uint64_t>(begin);

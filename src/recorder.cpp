@@ -6,6 +6,7 @@
 #include "io/files.hpp"
 #include "io/os/os.hpp"
 #include "module/walk.hpp"
+#include "recorder.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/flat.hpp"
@@ -244,7 +245,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
 }
 
 Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
-                      const SaveOptions& options) {
+                      const SaveOptions& options, std::uint64_t more_bytes, const WritePrepared& write) {
   return guarded([&]() -> Result<Report> {
     Report report;
     const auto failed = [&](Error error, bool committing = false) {
@@ -259,11 +260,18 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
     if (sink.is_folder() && sink.bundle() == nullptr) {
       return failed(Error(Errc::invalid_argument, "the folder's source has no bundle"));
     }
-    Meter meter(options.progress, snapshot->byte_size());
-    auto written = guarded([&] { return format.write(with_progress(*snapshot, meter), sink, options); });
+    Meter meter(options.progress, snapshot->byte_size() + more_bytes);
+    auto written = guarded([&] { return write(*snapshot, meter); });
     if (!written) return failed(std::move(written).error());
     if (auto r = sink.commit(); !r) return failed(std::move(r).error(), true);
     return report;
+  });
+}
+
+Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
+                      const SaveOptions& options) {
+  return record(format, precision, object, sink, options, 0, [&](const Snapshot& prepared, Meter& meter) {
+    return format.write(with_progress(prepared, meter), sink, options);
   });
 }
 
@@ -278,19 +286,17 @@ class NoSink final : public Sink {
 
 }  // namespace
 
+Result<std::unique_ptr<Sink>> sink_for(const Format& format, const std::string& path, const SaveOptions& options) {
+  std::string full = with_extension(path, format.extension());
+  if (options.dry_run) return std::unique_ptr<Sink>(std::make_unique<NoSink>(std::move(full)));
+  if (!format.makes_folder(full)) return file_sink(full, options.file);
+  return folder_sink(full, options.file, [&format](const Bundle& folder) { return format.may_replace(folder); });
+}
+
 Result<Report> record_file(const Format& format, PrecisionSpec precision, const Object& object, const std::string& path,
                            const SaveOptions& options) {
   return guarded([&]() -> Result<Report> {
-    if (options.dry_run) {
-      NoSink nothing(with_extension(path, format.extension()));
-      return record(format, precision, object, nothing, options);
-    }
-    const std::string full = with_extension(path, format.extension());
-    const auto open = [&] {
-      if (!format.makes_folder(full)) return file_sink(full, options.file);
-      return folder_sink(full, options.file, [&format](const Bundle& folder) { return format.may_replace(folder); });
-    };
-    STELE_TRY_ASSIGN(const auto sink, open());
+    STELE_TRY_ASSIGN(const auto sink, sink_for(format, path, options));
     return record(format, precision, object, *sink, options);
   });
 }

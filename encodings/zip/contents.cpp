@@ -40,7 +40,7 @@ class StoredSource final : public gzip::EntrySource {
 };
 
 Error unsupported(const Source& source, const Entry& entry) {
-  return Error(Errc::unsupported, "a zip entry that is neither stored nor deflated")
+  return Error(Errc::unsupported, "the zip entry is neither stored nor deflated")
       .file(source.name())
       .offset(entry.header)
       .path(std::string(entry.name))
@@ -53,7 +53,7 @@ Result<Bytes> Directory::read(const Entry& entry, std::uint64_t limit) const {
   return guarded(source_->name(), [&]() -> Result<Bytes> {
     if (entry.method != stored && entry.method != deflated) return unsupported(*source_, entry);
     if (entry.size > limit || entry.size > std::numeric_limits<std::size_t>::max()) {
-      return Error(Errc::limit, "an entry of a zip file is too large")
+      return Error(Errc::limit, "the zip entry is too large")
           .file(source_->name())
           .offset(entry.header)
           .path(std::string(entry.name))
@@ -86,7 +86,7 @@ Result<Report> Directory::check(Meter& meter, const std::function<bool(const Ent
     Report report;
     report.add(Report::What::unchecked, "zip records",
                "times, versions, attributes, comments, padding: no load reads them");
-    Bytes room(piece_size);
+    Bytes buffer(piece_size);
     for (const Entry& entry : entries_) {
       if (skip && skip(entry)) continue;
       if (entry.method != stored && entry.method != deflated) {
@@ -99,8 +99,8 @@ Result<Report> Directory::check(Meter& meter, const std::function<bool(const Ent
       std::uint32_t crc = 0;
       auto status = [&]() -> Status {
         for (std::uint64_t at = 0; at < entry.size;) {
-          const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(entry.size - at, room.size()));
-          const auto piece = room.span().first(n);
+          const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(entry.size - at, buffer.size()));
+          const auto piece = buffer.span().first(n);
           STELE_TRY(entry.method == deflated ? inflater.make(piece) : source_->read_at(offset + at, piece));
           if (entry.method == stored) crc = crc32(crc, piece.data(), n);
           STELE_TRY(meter.add(n));

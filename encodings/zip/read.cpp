@@ -34,13 +34,13 @@ Error refused(const Source& source, Errc code, std::uint64_t offset, const char*
   return Error(code, why).file(source.name()).offset(offset);
 }
 
-/// Returns existing bytes of the source, as a view or in `room`.
+/// Returns existing bytes of the source, as a view or in `buffer`.
 Result<std::span<const std::byte>> bytes_at(const Source& source, std::uint64_t offset, std::size_t count,
-                                            Bytes& room) {
+                                            Bytes& buffer) {
   if (const auto all = source.view(); !all.empty()) return all.subspan(static_cast<std::size_t>(offset), count);
-  if (room.size() < count) room = Bytes(count);
-  STELE_TRY(source.read_at(offset, room.span().first(count)));
-  return std::span<const std::byte>(room.span().first(count));
+  if (buffer.size() < count) buffer = Bytes(count);
+  STELE_TRY(source.read_at(offset, buffer.span().first(count)));
+  return std::span<const std::byte>(buffer.span().first(count));
 }
 
 /// The directory's position, as the end record declares it.
@@ -55,11 +55,11 @@ class EndFinder {
   Result<End> run() {
     // Nearly always there is no comment: then the record is last in the file, and all readers use it.
     auto length = static_cast<std::size_t>(std::min<std::uint64_t>(source_.size(), locator_size + end_size));
-    STELE_TRY_ASSIGN(auto tail, bytes_at(source_, source_.size() - length, length, room_));
+    STELE_TRY_ASSIGN(auto tail, bytes_at(source_, source_.size() - length, length, buffer_));
     std::size_t at = length - std::min(length, end_size);
     if (length < end_size || u32(tail.data() + at) != end_magic || u16(tail.data() + at + 20) != 0) {
       length = static_cast<std::size_t>(std::min<std::uint64_t>(source_.size(), locator_size + end_size + 0xffff));
-      STELE_TRY_ASSIGN(tail, bytes_at(source_, source_.size() - length, length, room_));
+      STELE_TRY_ASSIGN(tail, bytes_at(source_, source_.size() - length, length, buffer_));
       STELE_TRY_ASSIGN(at, find(tail));
     }
     const std::uint64_t begin = source_.size() - length;
@@ -70,14 +70,14 @@ class EndFinder {
     const std::byte* locator = end - locator_size;
     const bool is_wide = at >= locator_size && u32(locator) == locator_magic;
     const auto disk = [&](const std::byte* p) { return u16(p) == 0 || (is_wide && u16(p) == wide_count); };
-    if (!disk(end + 4) || !disk(end + 6)) return bad(place, "an archive on several disks");
-    if (u16(end + 8) != u16(end + 10)) return bad(place, "two numbers of entries that differ");
+    if (!disk(end + 4) || !disk(end + 6)) return bad(place, "the zip file spans several disks");
+    if (u16(end + 8) != u16(end + 10)) return bad(place, "the end record has two different numbers of entries");
     if (is_wide) {
       STELE_TRY_ASSIGN(found, widen(found, locator, place - locator_size));
       directory_end = u64(locator + 8);
     }
     if (found.size > directory_end || found.offset != directory_end - found.size) {
-      return Error(Errc::malformed, "the directory does not lie right before the end record")
+      return Error(Errc::malformed, "the directory does not end at the end record")
           .file(source_.name())
           .offset(directory_end)
           .expected(std::to_string(found.size) + " bytes at " + std::to_string(found.offset));
@@ -97,35 +97,35 @@ class EndFinder {
     for (std::size_t at = all.find(magic); at != all.npos && all.size() - at >= end_size;
          at = all.find(magic, at + 1)) {
       if (u16(tail.data() + at + 20) != all.size() - at - end_size) continue;
-      if (found) return bad(source_.size() - all.size() + at, "two end records that both fit");
+      if (found) return bad(source_.size() - all.size() + at, "the file has two valid end records");
       found = at;
     }
-    if (!found) return bad(source_.size(), "no zip file, or one that was cut off: no end record");
+    if (!found) return bad(source_.size(), "the file has no end record: it is truncated or not a zip file");
     return *found;
   }
 
   /// Applies zip64's end record, which may differ from the other only in numbers that do not fit there.
   Result<End> widen(const End& narrow, const std::byte* locator, std::uint64_t place) {
     const std::uint64_t at = u64(locator + 8);
-    if (u32(locator + 4) != 0 || u32(locator + 16) > 1) return bad(place, "an archive on several disks");
-    if (place < wide_end_size || at > place - wide_end_size) return bad(place, "zip64's end record is not there");
-    Bytes room;
-    STELE_TRY_ASSIGN(const auto bytes, bytes_at(source_, at, wide_end_size, room));
+    if (u32(locator + 4) != 0 || u32(locator + 16) > 1) return bad(place, "the zip file spans several disks");
+    if (place < wide_end_size || at > place - wide_end_size) return bad(place, "the zip64 end record is missing");
+    Bytes buffer;
+    STELE_TRY_ASSIGN(const auto bytes, bytes_at(source_, at, wide_end_size, buffer));
     const std::byte* p = bytes.data();
-    if (u32(p) != wide_end_magic) return bad(at, "zip64's end record is not there");
-    if (place - at < 12 || u64(p + 4) != place - at - 12) return bad(at, "zip64's end record has another size");
-    if (u32(p + 16) != 0 || u32(p + 20) != 0) return bad(at, "an archive on several disks");
+    if (u32(p) != wide_end_magic) return bad(at, "the zip64 end record is missing");
+    if (place - at < 12 || u64(p + 4) != place - at - 12) return bad(at, "the size of the zip64 end record is invalid");
+    if (u32(p + 16) != 0 || u32(p + 20) != 0) return bad(at, "the zip file spans several disks");
     const End end{u64(p + 48), u64(p + 40), u64(p + 32)};
     const auto agree = [](std::uint64_t a, std::uint64_t b, std::uint64_t none) { return a == b || a == none; };
     if (u64(p + 24) != end.count || !agree(narrow.count, end.count, wide_count) ||
         !agree(narrow.size, end.size, wide) || !agree(narrow.offset, end.offset, wide)) {
-      return bad(at, "the two end records do not agree");
+      return bad(at, "the zip64 end record differs from the end record");
     }
     return end;
   }
 
   const Source& source_;
-  Bytes room_;
+  Bytes buffer_;
 };
 
 /// Replaces those of `fields` (size, compressed size, offset) that are 0xffffffff, and `disk` if it is 0xffff, by the
@@ -138,11 +138,11 @@ const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fie
     const std::uint16_t id = u16(extra.data());
     const std::size_t length = u16(extra.data() + 2);
     extra = extra.subspan(4);
-    if (length > extra.size()) return "an extra field that does not end";
+    if (length > extra.size()) return "an extra field exceeds its record";
     const std::byte* p = extra.data();
     extra = extra.subspan(length);
     if (id != zip64_id) continue;
-    if (found) return "two zip64 extra fields";
+    if (found) return "the record has two zip64 extra fields";
     found = true;
     // Only the missing numbers; or all, which some programs write: then the others must be equal.
     if (length == 8 * missing + (no_disk ? 4 : 0)) {
@@ -152,36 +152,37 @@ const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fie
       if (no_disk) disk = u32(p);
       continue;
     }
-    if (length != 28 && (length % 8 != 0 || length > 24)) return "a zip64 extra field of a size that it cannot have";
+    if (length != 28 && (length % 8 != 0 || length > 24)) return "the size of the zip64 extra field is invalid";
     for (std::size_t i = 0; i < fields.size(); ++i) {
       const bool there = 8 * i + 8 <= length;
-      if (fields[i] == wide && !there) return "a zip64 extra field that lacks a number";
-      if (fields[i] != wide && there && fields[i] != u64(p + 8 * i)) return "a zip64 extra field with another number";
+      if (fields[i] == wide && !there) return "the zip64 extra field lacks a number";
+      if (fields[i] != wide && there && fields[i] != u64(p + 8 * i))
+        return "the zip64 extra field differs from its record";
       if (there) fields[i] = u64(p + 8 * i);
     }
-    if (no_disk && length != 28) return "a zip64 extra field that lacks a number";
+    if (no_disk && length != 28) return "the zip64 extra field lacks a number";
     if (length == 28) disk = u32(p + 24);
   }
   // Some programs pad with zeros that are too few for a field.
   if (std::any_of(extra.begin(), extra.end(), [](std::byte b) { return b != std::byte{0}; })) {
-    return "an extra field that does not end";
+    return "an extra field exceeds its record";
   }
-  return !found && (missing != 0 || no_disk) ? "a size that zip64's extra field should give" : nullptr;
+  return !found && (missing != 0 || no_disk) ? "the zip64 extra field is missing" : nullptr;
 }
 
 bool is_folder(const Entry& entry) { return entry.name.ends_with('/'); }
 
 /// Checks an entry by itself. Returns the error.
 std::pair<Errc, const char*> fault(const Entry& entry) {
-  if ((entry.flags & refused_flags) != 0) return {Errc::unsupported, "an encrypted entry"};
+  if ((entry.flags & refused_flags) != 0) return {Errc::unsupported, "the entry is encrypted"};
   if (const char* why = bad_name(entry.name)) return {Errc::malformed, why};
   if (entry.method == stored && entry.size != entry.compressed) {
-    return {Errc::malformed, "a stored entry of two sizes"};
+    return {Errc::malformed, "the stored entry has two different sizes"};
   }
   if (entry.method == deflated && entry.size / best_ratio + (entry.size % best_ratio != 0) > entry.compressed) {
-    return {Errc::limit, "a size that so few bytes cannot reach"};
+    return {Errc::limit, "the entry's bytes cannot inflate to its size"};
   }
-  if (is_folder(entry) && entry.size != 0) return {Errc::malformed, "a folder with bytes"};
+  if (is_folder(entry) && entry.size != 0) return {Errc::malformed, "the folder entry has content"};
   return {Errc::none, nullptr};
 }
 
@@ -197,9 +198,9 @@ class RecordReader {
   Result<Entry> next() {
     const auto rest = records_.subspan(at_);
     const std::byte* p = rest.data();
-    if (rest.size() < central_size || u32(p) != central_magic) return bad("no record of the directory");
+    if (rest.size() < central_size || u32(p) != central_magic) return bad("a record of the directory is missing");
     const std::size_t name = u16(p + 28), extra = u16(p + 30), comment = u16(p + 32);
-    if (rest.size() - central_size < name + extra + comment) return bad("a record beyond the end of the directory");
+    if (rest.size() - central_size < name + extra + comment) return bad("a record exceeds the directory");
     Entry entry;
     entry.version = u16(p + 6);
     entry.flags = u16(p + 8);
@@ -210,7 +211,7 @@ class RecordReader {
     std::uint64_t fields[] = {u32(p + 24), u32(p + 20), u32(p + 42)};
     std::uint32_t disk = u16(p + 34);
     if (const char* why = widen(rest.subspan(central_size + name, extra), fields, disk)) return bad(why);
-    if (disk != 0) return bad("an archive on several disks");
+    if (disk != 0) return bad("the zip file spans several disks");
     entry.size = fields[0];
     entry.compressed = fields[1];
     entry.header = fields[2];
@@ -231,19 +232,27 @@ class RecordReader {
 }  // namespace
 
 const char* bad_name(std::string_view name) noexcept {
-  if (name.empty()) return "an entry without a name";
-  if (name.find('\0') != name.npos || name.find('\\') != name.npos) return "a name with a backslash or zero byte";
-  if (name.front() == '/' || (name.size() > 1 && name[1] == ':')) return "an absolute name";
-  if (!json::valid_utf8(name)) return "a name that is not UTF-8";
+  if (name.empty()) return "the entry name is empty";
+  if (name.find('\0') != name.npos || name.find('\\') != name.npos)
+    return "the entry name contains a backslash or a zero byte";
+  if (name.front() == '/' || (name.size() > 1 && name[1] == ':')) return "the entry name is absolute";
+  if (!json::valid_utf8(name)) return "the entry name is not valid UTF-8";
   if (name.back() == '/') name.remove_suffix(1);
   for (bool more = true; more;) {
     const std::size_t slash = name.find('/');
     const std::string_view part = name.substr(0, slash);
-    if (part.empty() || part == "." || part == "..") return "a name with an empty part, . or ..";
+    if (part.empty() || part == "." || part == "..") return "the entry name contains an empty part, . or ..";
     more = slash != name.npos;
     if (more) name.remove_prefix(slash + 1);
   }
   return nullptr;
+}
+
+std::optional<FirstName> first_name(std::span<const std::byte> head) noexcept {
+  if (head.size() <= local_size || u32(head.data()) != local_magic) return std::nullopt;
+  const std::size_t length = u16(head.data() + 26);
+  const auto name = head.subspan(local_size, std::min(length, head.size() - local_size));
+  return FirstName{text(name), name.size() == length};
 }
 
 Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::uint64_t memory) {
@@ -253,7 +262,7 @@ Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::ui
     const Source& source = *made->source_;
     STELE_TRY_ASSIGN(const End end, EndFinder(source).run());
     if (end.count > end.size / central_size) {
-      return refused(source, Errc::malformed, end.offset, "more entries than the directory has room for");
+      return refused(source, Errc::malformed, end.offset, "the directory is too small for its number of entries");
     }
     constexpr std::uint64_t each = sizeof(Entry) + 2 * sizeof(std::uint32_t);
     if (end.size > memory || end.count > (memory - end.size) / each ||
@@ -272,15 +281,16 @@ Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::ui
       STELE_TRY_ASSIGN(const Entry entry, reader.next());
       entries.push_back(entry);
     }
-    if (!reader.at_end()) return reader.bad("a directory with more than its entries");
+    if (!reader.at_end()) return reader.bad("data follows the last record of the directory");
 
     std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.header < b.header; });
     std::uint64_t next = end.offset;
     for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
-      const std::uint64_t least = local_size + entry->name.size();
-      if (entry->header > next || next - entry->header < least || next - entry->header - least < entry->compressed) {
+      const std::uint64_t min_size = local_size + entry->name.size();
+      if (entry->header > next || next - entry->header < min_size ||
+          next - entry->header - min_size < entry->compressed) {
         return refused(source, Errc::malformed, entry->header,
-                       next == end.offset ? "an entry reaches into the directory" : "entries overlap")
+                       next == end.offset ? "the entry overlaps the directory" : "entries overlap")
             .path(std::string(entry->name));
       }
       entry->end = next;
@@ -299,7 +309,8 @@ Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::ui
     const auto& order = made->by_name_;
     if (const auto twice = std::adjacent_find(order.begin(), order.end(), same); twice != order.end()) {
       const Entry& second = entries[std::max(twice[0], twice[1])];
-      return refused(source, Errc::duplicate, second.header, "two entries of one name").path(std::string(second.name));
+      return refused(source, Errc::duplicate, second.header, "two entries have the same name")
+          .path(std::string(second.name));
     }
     if (std::erase_if(entries, is_folder) != 0) index_names();
     return std::shared_ptr<const Directory>(made);
@@ -318,25 +329,25 @@ Result<std::uint64_t> Directory::data(const Entry& entry, std::span<const std::b
       return refused(*source_, Errc::malformed, entry.header, why).path(std::string(entry.name));
     };
     const std::uint64_t there = entry.end - entry.header;
-    Bytes room;
+    Bytes buffer;
     const auto want = [&](std::size_t count) -> Status {
       if (head.size() >= count) return {};
-      STELE_TRY_ASSIGN(head, bytes_at(*source_, entry.header, count, room));
+      STELE_TRY_ASSIGN(head, bytes_at(*source_, entry.header, count, buffer));
       return {};
     };
     // Most extra fields are short, so that one read is enough.
     STELE_TRY(want(static_cast<std::size_t>(std::min<std::uint64_t>(there, local_size + entry.name.size() + 128))));
     const std::size_t name = u16(head.data() + 26), extra = u16(head.data() + 28);
     const std::size_t size = local_size + name + extra;
-    if (u32(head.data()) != local_magic) return bad("no local header where the directory says");
-    if (size > there || there - size < entry.compressed) return bad("an entry that reaches into the next one");
+    if (u32(head.data()) != local_magic) return bad("the entry's local header is missing");
+    if (size > there || there - size < entry.compressed) return bad("the entry overlaps the next one");
     STELE_TRY(want(size));
     const std::byte* p = head.data();
 
     constexpr std::uint16_t same_flags = refused_flags | descriptor_flag;
     if (text(head.subspan(local_size, name)) != entry.name || u16(p + 8) != entry.method ||
         ((u16(p + 6) ^ entry.flags) & same_flags) != 0) {
-      return bad("a local header that differs from the directory");
+      return bad("the local header differs from the directory");
     }
     std::uint64_t fields[] = {u32(p + 22), u32(p + 18)};
     std::uint32_t disk = 0;
@@ -344,7 +355,7 @@ Result<std::uint64_t> Directory::data(const Entry& entry, std::span<const std::b
     const bool unknown = (entry.flags & descriptor_flag) != 0;
     const auto agree = [&](std::uint64_t here, std::uint64_t value) { return here == value || (unknown && here == 0); };
     if (!agree(u32(p + 14), entry.crc) || !agree(fields[1], entry.compressed) || !agree(fields[0], entry.size)) {
-      return bad("a local header that differs from the directory");
+      return bad("the local header differs from the directory");
     }
     return entry.header + size;
   });

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,6 +43,14 @@ inline constexpr std::uint16_t deflated = 8;
 
 using gzip::crc32;
 using gzip::crc32_joined;
+
+/// The name in the first local header of a file.
+struct FirstName {
+  std::string_view name;  // as much of it as the head has
+  bool complete = false;
+};
+/// Returns nothing if no zip file of one entry or more begins with `head`, or `head` has less than a letter of a name.
+std::optional<FirstName> first_name(std::span<const std::byte> head) noexcept;
 
 /// One file of the archive, from the central directory. It can be copied unchanged, from `header` to `end`.
 struct Entry {

@@ -3,9 +3,12 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <utility>
 
 #include "stele/graph.hpp"
 #include "stele/optimizer_state.hpp"
+#include "stele/recorder.hpp"
 #include "stele/training.hpp"
 
 namespace stele {
@@ -17,6 +20,54 @@ struct Checkpoint {
   std::optional<Graph> graph{};
   std::optional<TrainingConfig> training{};
   OptimizerState optimizer{};
+};
+
+/// A format whose files store checkpoints.
+class STELE_EXPORT CheckpointFormat : public Format {
+ public:
+  ~CheckpointFormat() override;
+  /// Opens a file like open(), with its graph, training configuration and optimizer state. All arrays stay lazy.
+  virtual Result<Checkpoint> open_checkpoint(SourcePtr source, const OpenContext& context) const = 0;
+  /// Writes a checkpoint like write(). The capabilities and the precision concern its parameters alone.
+  virtual Status write_checkpoint(const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options) const = 0;
+  /// Writes a checkpoint that has parameters only.
+  Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const final;
+};
+
+namespace detail {
+// The implementation of CheckpointRecorder.
+STELE_EXPORT Result<Report> record_checkpoint(const CheckpointFormat& format, PrecisionSpec precision,
+                                              const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options);
+STELE_EXPORT Result<Report> record_checkpoint(const CheckpointFormat& format, PrecisionSpec precision,
+                                              const Checkpoint& checkpoint, const std::string& path,
+                                              const SaveOptions& options);
+STELE_EXPORT Result<Checkpoint> open_checkpoint(const CheckpointFormat& format, const Input& from,
+                                                const LoadOptions& options);
+}  // namespace detail
+
+/// A recorder that also saves and opens whole checkpoints. The precision applies to parameters; optimizer state is
+/// unchanged.
+template <class FormatType, PrecisionSettings Settings = NativePrecision>
+class CheckpointRecorder : public Recorder<FormatType, Settings> {
+  using Base = Recorder<FormatType, Settings>;
+
+ public:
+  using Base::Base;
+  using Base::record;
+  /// Writes a checkpoint to a file, like a module.
+  Result<Report> record(const Checkpoint& checkpoint, const std::string& path,
+                        const SaveOptions& options = default_save_options()) const {
+    return detail::record_checkpoint(Base::format(), precision_spec<Settings>(), checkpoint, path, options);
+  }
+  /// Writes a checkpoint to `sink` and commits it.
+  Result<Report> record(const Checkpoint& checkpoint, Sink& sink,
+                        const SaveOptions& options = default_save_options()) const {
+    return detail::record_checkpoint(Base::format(), precision_spec<Settings>(), checkpoint, sink, options);
+  }
+  /// Opens all parts of a file. All arrays stay lazy.
+  Result<Checkpoint> open_checkpoint(const Input& from, const LoadOptions& options = default_load_options()) const {
+    return detail::open_checkpoint(Base::format(), from, options);
+  }
 };
 
 }  // namespace v0

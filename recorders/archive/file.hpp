@@ -27,7 +27,7 @@ enum class Kind : std::uint8_t { params, updater };
 constexpr std::string_view folder_of(Kind kind) noexcept { return kind == Kind::params ? "params" : "updater"; }
 
 /// Maximum number of kinds of optimizer state in a tag.
-inline constexpr std::size_t most_kinds = 64;
+inline constexpr std::size_t max_state_kinds = 64;
 
 /// An array of the archive.
 struct Stored {
@@ -75,6 +75,12 @@ class File : public std::enable_shared_from_this<File> {
  private:
   bool spend(std::uint64_t bytes) noexcept { return memory_.take(bytes); }
   Result<Stored> open_array(const zip::Entry& entry);
+  /// Sets the place of an array's content to another entry of its folder.
+  Status open_external(const std::string& external, Stored& out);
+  /// Adds an array to a snapshot.
+  Status add(samediff::Arrays& to, const std::string& name, const Stored& array);
+  /// Opens the optimizer state of a tag. `state_keys`: the kinds of lines that name none.
+  Result<OptimizerState> states(std::string_view tag, const Checkpoint& model, std::vector<std::string> state_keys);
   Result<std::span<const std::byte>> window(const zip::Entry& entry);
   Result<std::uint64_t> place(const zip::Entry& entry);
 

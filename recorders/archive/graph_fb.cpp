@@ -1,7 +1,7 @@
 #include "graph_fb.hpp"
 
 #include "archive_generated.h"
-#include "dl4j/arrays.hpp"
+#include "dl4j/graph_parts.hpp"
 #include "dl4j/shared.hpp"
 
 namespace stele {
@@ -13,10 +13,6 @@ namespace {
 using namespace detail::samediff;
 using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
-using Texts = flatbuffers::Vector<Offset<flatbuffers::String>>;
-
-// Maximum nesting of graphs (loops, branches). Real models need a few levels; the verifier stops at 64 nested tables.
-constexpr unsigned deepest = 16;
 
 using Field = TableForm::Field;
 constexpr Field variable_fields[] = {
@@ -57,7 +53,7 @@ constexpr Field training_fields[] = {{0, FieldKind::text}, {1, FieldKind::texts}
 constexpr TableForm training_form{sizeof(Training), training_fields};
 
 Error too_much(const char* what) {
-  return Error(Errc::limit, std::string(what) + " that stands for more than a file of this size may");
+  return Error(Errc::limit, std::string(what) + " takes more memory than a file of this size may use");
 }
 
 template <class T, class From>
@@ -65,7 +61,7 @@ Status read_arguments(const Texts* names, const flatbuffers::Vector<From>* numbe
                       const auto& convert) {
   const auto n = numbers != nullptr ? numbers->size() : 0;
   if (names != nullptr && names->size() != n && names->size() != 0) {
-    return Error(Errc::malformed, "arguments of an operation and their names that differ in number");
+    return Error(Errc::malformed, "the number of arguments differs from the number of their names");
   }
   out.reserve(n);
   for (flatbuffers::uoffset_t i = 0; i < n; ++i) {
@@ -76,21 +72,38 @@ Status read_arguments(const Texts* names, const flatbuffers::Vector<From>* numbe
   return {};
 }
 
+Result<GraphVariable> read(const stele_fb::GraphVariable& from) {
+  STELE_TRY_ASSIGN(GraphVariable out, read_variable_head(from));
+  if (from.shape() != nullptr) out.shape = numbers_of<std::int64_t>(from.shape());
+  return out;
+}
+
+Status read(const stele_fb::Operation& from, GraphOperation& out) {
+  out.op_name = text_of(from.op_name());
+  out.family = static_cast<OpFamily>(from.legacy_type());
+  out.number = from.op_number();
+  out.inputs = texts_of(from.inputs());
+  out.outputs = texts_of(from.outputs());
+  const auto same = [](auto number) { return Result<decltype(number)>(number); };
+  const auto to_bool = [](std::uint8_t b) { return Result<bool>(b != 0); };
+  const auto to_dtype = [](stele_fb::Type t) { return dtype_of(t); };
+  const auto to_text = [](const flatbuffers::String* t) { return Result<std::string>(t->str()); };
+  STELE_TRY(read_arguments(from.i_arg_names(), from.i_args(), out.ints, same));
+  STELE_TRY(read_arguments(from.t_arg_names(), from.t_args(), out.doubles, same));
+  STELE_TRY(read_arguments(from.b_arg_names(), from.b_args(), out.bools, to_bool));
+  STELE_TRY(read_arguments(from.d_arg_names(), from.d_args(), out.dtypes, to_dtype));
+  STELE_TRY(read_arguments(from.s_arg_names(), from.s_args(), out.strings, to_text));
+  return read_operation_tail(from, Dialect::a, out);
+}
+
 Result<Graph> read(const stele_fb::Graph& from, unsigned depth) {
-  if (depth > deepest) return Error(Errc::limit, "graphs nested too deep").expected("at most 16");
+  if (depth > max_graph_depth) return Error(Errc::limit, "graphs are nested too deep").expected("at most 16 levels");
   Graph graph;
   if (from.variables() != nullptr) {
     graph.variables.reserve(from.variables()->size());
     for (const auto* v : *from.variables()) {
-      GraphVariable& out = graph.variables.emplace_back();
-      out.name = text_of(v->name());
-      if (v->kind() < 0 || v->kind() > 4) return Error(Errc::malformed, "a variable of no known kind").path(out.name);
-      out.kind = static_cast<VariableKind>(v->kind());
-      STELE_TRY_ASSIGN(out.dtype, dtype_of(v->dtype()));
-      if (v->shape() != nullptr) out.shape = numbers_of<std::int64_t>(v->shape());
-      out.control_dependencies = texts_of(v->control_deps());
-      out.control_dependency_of = texts_of(v->control_dep_for_op());
-      out.control_dependencies_of_var = texts_of(v->control_deps_for_var());
+      STELE_TRY_ASSIGN(GraphVariable variable, read(*v));
+      graph.variables.push_back(std::move(variable));
     }
   }
   if (from.operations() != nullptr) {
@@ -98,53 +111,14 @@ Result<Graph> read(const stele_fb::Graph& from, unsigned depth) {
     for (const auto* o : *from.operations()) {
       GraphOperation& out = graph.operations.emplace_back();
       out.name = text_of(o->name());
-      const auto of_op = [&](Error error) { return std::move(error).path(out.name); };
-      out.op_name = text_of(o->op_name());
-      out.family = static_cast<OpFamily>(o->legacy_type());
-      out.number = o->op_number();
-      out.inputs = texts_of(o->inputs());
-      out.outputs = texts_of(o->outputs());
-      const auto same = [](auto number) { return Result<decltype(number)>(number); };
-      const auto to_bool = [](std::uint8_t b) { return Result<bool>(b != 0); };
-      const auto to_dtype = [](stele_fb::Type t) { return dtype_of(t); };
-      if (auto r = read_arguments(o->i_arg_names(), o->i_args(), out.ints, same); !r)
-        return of_op(std::move(r).error());
-      if (auto r = read_arguments(o->t_arg_names(), o->t_args(), out.doubles, same); !r) {
-        return of_op(std::move(r).error());
-      }
-      if (auto r = read_arguments(o->b_arg_names(), o->b_args(), out.bools, to_bool); !r) {
-        return of_op(std::move(r).error());
-      }
-      if (auto r = read_arguments(o->d_arg_names(), o->d_args(), out.dtypes, to_dtype); !r) {
-        return of_op(std::move(r).error());
-      }
-      const auto to_text = [](const flatbuffers::String* t) { return Result<std::string>(t->str()); };
-      if (auto r = read_arguments(o->s_arg_names(), o->s_args(), out.strings, to_text); !r) {
-        return of_op(std::move(r).error());
-      }
-      out.dimensions = numbers_of<std::int32_t>(o->dimensions());
-      if (o->scalar() != nullptr) {
-        auto scalar = read_array(*o->scalar(), Dialect::a);
-        if (!scalar) return of_op(std::move(scalar).error());
-        out.scalar = *std::move(scalar);
-      }
-      auto properties = read_properties(o->properties(), Dialect::a);
-      if (!properties) return of_op(std::move(properties).error());
-      out.properties = *std::move(properties);
-      for (flatbuffers::uoffset_t i = 0; o->output_types() != nullptr && i < o->output_types()->size(); ++i) {
-        STELE_TRY_ASSIGN(const DType dtype, dtype_of(o->output_types()->Get(i)));
-        out.output_dtypes.push_back(dtype);
-      }
-      out.control_dependencies = texts_of(o->control_deps());
-      out.var_control_dependencies = texts_of(o->var_control_deps());
-      out.control_dependency_of = texts_of(o->control_dep_for());
+      if (auto r = read(*o, out); !r) return std::move(r).error().path(out.name);
     }
   }
   graph.loss_variables = texts_of(from.loss_variables());
   graph.outputs = texts_of(from.outputs());
   if (from.sub_graphs() != nullptr) {
     for (const auto* sub : *from.sub_graphs()) {
-      if (sub->graph() == nullptr) return Error(Errc::malformed, "a named graph without a graph");
+      if (sub->graph() == nullptr) return Error(Errc::malformed, "a nested graph is missing");
       STELE_TRY_ASSIGN(Graph inner, read(*sub->graph(), depth + 1));
       graph.sub_graphs.emplace_back(text_of(sub->name()), std::move(inner));
     }
@@ -154,12 +128,7 @@ Result<Graph> read(const stele_fb::Graph& from, unsigned depth) {
 
 Status representable(DType dtype, const std::string& what) {
   if (dtype == DType::none || dtype == DType::string || samediff::holds(dtype)) return {};
-  return Error(Errc::not_representable, "archives have no such data type").path(what).found(std::string(name(dtype)));
-}
-
-/// Leaves out an empty list.
-Offset<Texts> texts(FlatBufferBuilder& to, const std::vector<std::string>& all) {
-  return all.empty() ? Offset<Texts>() : to.CreateVectorOfStrings(all);
+  return Error(Errc::not_representable, "archives do not have the dtype").path(what).found(std::string(name(dtype)));
 }
 
 template <class T>
@@ -180,65 +149,78 @@ struct Arguments {
   }
 };
 
+Status representable(const GraphOperation& o) {
+  for (const auto& [name, dtype] : o.dtypes) STELE_TRY(representable(dtype, o.name));
+  for (const DType dtype : o.output_dtypes) STELE_TRY(representable(dtype, o.name));
+  if (o.scalar) STELE_TRY(representable(o.scalar->dtype, o.name));
+  for (const GraphProperty& p : o.properties) {
+    for (const GraphArray& a : p.arrays) STELE_TRY(representable(a.dtype, o.name));
+  }
+  return {};
+}
+
+Offset<stele_fb::GraphVariable> write(FlatBufferBuilder& to, const GraphVariable& v) {
+  const auto name = to.CreateString(v.name);
+  const auto shape = v.shape ? to.CreateVector(*v.shape) : Offset<flatbuffers::Vector<std::int64_t>>();
+  const auto deps = texts(to, v.control_dependencies);
+  const auto of_op = texts(to, v.control_dependency_of);
+  const auto of_var = texts(to, v.control_dependencies_of_var);
+  return stele_fb::CreateGraphVariable(to, name, type_of(v.dtype), shape, static_cast<std::int8_t>(v.kind), deps, of_op,
+                                       of_var);
+}
+
+Offset<stele_fb::Operation> write(FlatBufferBuilder& to, const GraphOperation& o) {
+  const auto same = [](auto x) { return x; };
+  const Arguments<std::int64_t> ints(to, o.ints, same);
+  const Arguments<double> doubles(to, o.doubles, same);
+  const Arguments<std::uint8_t> bools(to, o.bools, [](bool b) { return static_cast<std::uint8_t>(b); });
+  const Arguments<stele_fb::Type> dtypes(to, o.dtypes, type_of);
+  std::vector<std::string> text_names;
+  std::vector<std::string> text_values;
+  for (const auto& [argument, text] : o.strings) {
+    text_names.push_back(argument);
+    text_values.push_back(text);
+  }
+  const auto s_names = texts(to, text_names);
+  const auto s_values = texts(to, text_values);
+  const auto name = to.CreateString(o.name);
+  const auto op_name = to.CreateString(o.op_name);
+  const auto inputs = to.CreateVectorOfStrings(o.inputs);
+  const auto outputs = to.CreateVectorOfStrings(o.outputs);
+  const auto dimensions =
+      o.dimensions.empty() ? Offset<flatbuffers::Vector<std::int32_t>>() : to.CreateVector(o.dimensions);
+  const auto scalar = o.scalar ? write_array(to, *o.scalar) : Offset<stele_fb::Array>();
+  const auto properties = o.properties.empty() ? Offset<flatbuffers::Vector<Offset<stele_fb::Property>>>()
+                                               : write_properties(to, o.properties);
+  std::vector<stele_fb::Type> types;
+  for (const DType d : o.output_dtypes) types.push_back(type_of(d));
+  const auto output_types = types.empty() ? Offset<flatbuffers::Vector<stele_fb::Type>>() : to.CreateVector(types);
+  const auto deps = texts(to, o.control_dependencies);
+  const auto var_deps = texts(to, o.var_control_dependencies);
+  const auto dep_of = texts(to, o.control_dependency_of);
+  return stele_fb::CreateOperation(to, name, op_name, static_cast<std::int8_t>(o.family), number_of(o), inputs, outputs,
+                                   ints.names, ints.values, doubles.names, doubles.values, bools.names, bools.values,
+                                   dtypes.names, dtypes.values, dimensions, scalar, properties, output_types, deps,
+                                   var_deps, dep_of, s_names, s_values);
+}
+
 Result<Offset<stele_fb::Graph>> write(FlatBufferBuilder& to, const Graph& graph, unsigned depth) {
-  if (depth > deepest) return Error(Errc::not_representable, "graphs nested too deep").expected("at most 16");
+  if (depth > max_graph_depth)
+    return Error(Errc::not_representable, "graphs are nested too deep").expected("at most 16 levels");
   // FlatBuffers counts up to 2 GiB and then aborts the program.
   const auto full = [&] { return to.GetSize() > max_buffer / 2; };
-  const auto too_large = [] { return Error(Errc::limit, "a graph that is too large").expected("at most 1 GiB"); };
+  const auto too_large = [] { return Error(Errc::limit, "the graph is too large").expected("at most 1 GiB"); };
   std::vector<Offset<stele_fb::GraphVariable>> variables;
   for (const GraphVariable& v : graph.variables) {
     if (full()) return too_large();
     STELE_TRY(representable(v.dtype, v.name));
-    const auto name = to.CreateString(v.name);
-    const auto shape = v.shape ? to.CreateVector(*v.shape) : Offset<flatbuffers::Vector<std::int64_t>>();
-    const auto deps = texts(to, v.control_dependencies);
-    const auto of_op = texts(to, v.control_dependency_of);
-    const auto of_var = texts(to, v.control_dependencies_of_var);
-    variables.push_back(stele_fb::CreateGraphVariable(to, name, type_of(v.dtype), shape,
-                                                      static_cast<std::int8_t>(v.kind), deps, of_op, of_var));
+    variables.push_back(write(to, v));
   }
   std::vector<Offset<stele_fb::Operation>> operations;
   for (const GraphOperation& o : graph.operations) {
     if (full()) return too_large();
-    for (const auto& [name, dtype] : o.dtypes) STELE_TRY(representable(dtype, o.name));
-    for (const DType dtype : o.output_dtypes) STELE_TRY(representable(dtype, o.name));
-    if (o.scalar) STELE_TRY(representable(o.scalar->dtype, o.name));
-    for (const GraphProperty& p : o.properties) {
-      for (const GraphArray& a : p.arrays) STELE_TRY(representable(a.dtype, o.name));
-    }
-    const auto same = [](auto x) { return x; };
-    const Arguments<std::int64_t> ints(to, o.ints, same);
-    const Arguments<double> doubles(to, o.doubles, same);
-    const Arguments<std::uint8_t> bools(to, o.bools, [](bool b) { return static_cast<std::uint8_t>(b); });
-    const Arguments<stele_fb::Type> dtypes(to, o.dtypes, type_of);
-    std::vector<std::string> text_names;
-    std::vector<std::string> text_values;
-    for (const auto& [argument, text] : o.strings) {
-      text_names.push_back(argument);
-      text_values.push_back(text);
-    }
-    const auto s_names = texts(to, text_names);
-    const auto s_values = texts(to, text_values);
-    const auto name = to.CreateString(o.name);
-    const auto op_name = to.CreateString(o.op_name);
-    const auto inputs = to.CreateVectorOfStrings(o.inputs);
-    const auto outputs = to.CreateVectorOfStrings(o.outputs);
-    const auto dimensions =
-        o.dimensions.empty() ? Offset<flatbuffers::Vector<std::int32_t>>() : to.CreateVector(o.dimensions);
-    const auto scalar = o.scalar ? write_array(to, *o.scalar) : Offset<stele_fb::Array>();
-    const auto properties = o.properties.empty() ? Offset<flatbuffers::Vector<Offset<stele_fb::Property>>>()
-                                                 : write_properties(to, o.properties);
-    std::vector<stele_fb::Type> types;
-    for (const DType d : o.output_dtypes) types.push_back(type_of(d));
-    const auto output_types = types.empty() ? Offset<flatbuffers::Vector<stele_fb::Type>>() : to.CreateVector(types);
-    const auto deps = texts(to, o.control_dependencies);
-    const auto var_deps = texts(to, o.var_control_dependencies);
-    const auto dep_of = texts(to, o.control_dependency_of);
-    const std::int64_t number = o.number == 0 && o.family == OpFamily::custom ? operation_hash(o.op_name) : o.number;
-    operations.push_back(stele_fb::CreateOperation(
-        to, name, op_name, static_cast<std::int8_t>(o.family), number, inputs, outputs, ints.names, ints.values,
-        doubles.names, doubles.values, bools.names, bools.values, dtypes.names, dtypes.values, dimensions, scalar,
-        properties, output_types, deps, var_deps, dep_of, s_names, s_values));
+    STELE_TRY(representable(o));
+    operations.push_back(write(to, o));
   }
   std::vector<Offset<stele_fb::NamedGraph>> sub_graphs;
   for (const auto& [name, sub] : graph.sub_graphs) {
@@ -262,10 +244,10 @@ std::string text_of(const FlatBufferBuilder& from) {
 }  // namespace
 
 Result<Graph> read_graph(std::span<const std::byte> bytes, std::uint64_t memory) {
-  if (!SharedCount(bytes, memory).root(graph_form)) return too_much("a graph");
+  if (!SharedCount(bytes, memory).root(graph_form)) return too_much("the graph");
   auto verifier = verifier_of(bytes);
   if (bytes.size() > max_buffer || !verifier.VerifyBuffer<stele_fb::Graph>(nullptr)) {
-    return Error(Errc::malformed, "a graph that FlatBuffers' verifier refuses");
+    return Error(Errc::malformed, "the graph is not a valid FlatBuffer");
   }
   return read(*flatbuffers::GetRoot<stele_fb::Graph>(bytes.data()), 0);
 }
@@ -278,10 +260,10 @@ Result<std::string> write_graph(const Graph& graph) {
 }
 
 Result<Training> read_training(std::span<const std::byte> bytes, std::uint64_t memory) {
-  if (!SharedCount(bytes, memory).root(training_form)) return too_much("a training configuration");
+  if (!SharedCount(bytes, memory).root(training_form)) return too_much("the training configuration");
   auto verifier = verifier_of(bytes);
   if (bytes.size() > max_buffer || !verifier.VerifyBuffer<stele_fb::Training>(nullptr)) {
-    return Error(Errc::malformed, "a training configuration that FlatBuffers' verifier refuses");
+    return Error(Errc::malformed, "the training configuration is not a valid FlatBuffer");
   }
   const auto& from = *flatbuffers::GetRoot<stele_fb::Training>(bytes.data());
   return Training{samediff::text_of(from.json()), samediff::texts_of(from.state_keys())};

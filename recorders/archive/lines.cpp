@@ -120,18 +120,18 @@ std::string folded(std::string_view tag) {
 Result<std::vector<std::string>> parse_tags(std::string_view text) {
   std::vector<std::string> tags;
   STELE_TRY(each_line(text, [&](std::string_view line, std::size_t offset) -> Status {
-    if (!valid_tag(line)) return bad(Errc::malformed, "a line of tags.txt that is no tag", offset, line);
+    if (!valid_tag(line)) return bad(Errc::malformed, "a line of tags.txt is not a valid tag", offset, line);
     tags.emplace_back(line);
     return {};
   }));
-  if (tags.empty()) return Error(Errc::malformed, "a tags.txt without a tag");
+  if (tags.empty()) return Error(Errc::malformed, "tags.txt contains no tag");
   std::vector<std::string> sorted;
   sorted.reserve(tags.size());
   for (const std::string& t : tags) sorted.push_back(folded(t));
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   if (twice != sorted.end()) {
-    return Error(Errc::duplicate, "a tag that is there twice (upper and lower case are the same)").found(*twice);
+    return Error(Errc::duplicate, "a tag occurs twice (case is ignored)").found(*twice);
   }
   return tags;
 }
@@ -151,7 +151,7 @@ Result<std::vector<Line>> parse_lines(std::string_view text, std::uint64_t memor
   };
   STELE_TRY(each_line(text, [&](std::string_view line, std::size_t offset) -> Status {
     const auto limit = [&]() -> Error {
-      return bad(Errc::limit, "more lines than a file of this size may have", offset, line);
+      return bad(Errc::limit, "the lines take more memory than a file of this size may use", offset, line);
     };
     // A growing vector briefly holds three times its elements.
     if (!spend(3 * sizeof(Line) + 2 * line.size() + 64)) return limit();
@@ -165,23 +165,23 @@ Result<std::vector<Line>> parse_lines(std::string_view text, std::uint64_t memor
       at = end;
       return word;
     };
-    if (line[0] == ' ' || line[0] == '\t') return malformed("a line that begins with a blank");
-    if (!decode(next_word(), out.name)) return malformed("a name with % but without two hexadecimal digits");
-    if (!json::valid_utf8(out.name)) return malformed("a name that is not UTF-8");
+    if (line[0] == ' ' || line[0] == '\t') return malformed("the line starts with a blank");
+    if (!decode(next_word(), out.name)) return malformed("the name has a % without two hexadecimal digits");
+    if (!json::valid_utf8(out.name)) return malformed("the name is not valid UTF-8");
     for (std::string_view word = next_word(); !word.empty(); word = next_word()) {
       if (!spend(3 * (sizeof(Reference) + sizeof(std::string)) + word.size() + 64)) return limit();
       Reference reference;
       const std::size_t equals = word.find('=');
       const bool named = equals != word.npos && equals != 0;
       if (parse_reference(named ? word.substr(equals + 1) : word, reference)) {
-        if (named != !out.keys.empty() && !out.arrays.empty()) return malformed("columns of which some have names");
+        if (named != !out.keys.empty() && !out.arrays.empty()) return malformed("only some of the columns have names");
         if (named) out.keys.emplace_back(word.substr(0, equals));
         out.arrays.push_back(std::move(reference));
         continue;
       }
-      if (out.arrays.empty()) return malformed("a name without the number of an array behind it");
+      if (out.arrays.empty()) return malformed("no array number follows the name");
       if (std::all_of(word.begin() + static_cast<std::ptrdiff_t>(word.find('/') + 1), word.end(), is_digit)) {
-        return malformed("the number of an array that cannot be one");
+        return malformed("the array number is invalid");
       }
       // A later version added the rest: keep it unchanged.
       const std::size_t begin = static_cast<std::size_t>(word.data() - line.data());
@@ -194,7 +194,7 @@ Result<std::vector<Line>> parse_lines(std::string_view text, std::uint64_t memor
                                    [&](std::uint32_t i) { return std::string_view(lines[i].name); });
   const auto twice = std::adjacent_find(
       order.begin(), order.end(), [&](std::uint32_t a, std::uint32_t b) { return lines[a].name == lines[b].name; });
-  if (twice != order.end()) return Error(Errc::duplicate, "two lines of one name").path(lines[*twice].name);
+  if (twice != order.end()) return Error(Errc::duplicate, "two lines have the same name").path(lines[*twice].name);
   return lines;
 }
 

@@ -1,5 +1,6 @@
 #include <unordered_map>
 
+#include "dl4j/graph_parts.hpp"
 #include "dl4j/shared.hpp"
 #include "model.hpp"
 
@@ -8,9 +9,6 @@ inline namespace v0 {
 namespace detail {
 namespace samediff {
 namespace {
-
-// Maximum nesting of graphs: real models need a few levels (see archive/graph_fb.cpp).
-constexpr unsigned deepest = 16;
 
 // Memory of a graph, by the ids of fields in samediff.fbs. The bytes of variables stay in the file.
 using Field = TableForm::Field;
@@ -54,15 +52,7 @@ std::uint64_t key(const stele_fb::IntPair* pair) {
 }
 
 Result<GraphVariable> read_variable(const stele_fb::Variable& from, Dialect hint) {
-  GraphVariable out;
-  out.name = text_of(from.name());
-  if (from.kind() < 0 || from.kind() > 4) {
-    return Error(Errc::malformed, "a variable of no known kind").path(out.name).found(std::to_string(from.kind()));
-  }
-  out.kind = static_cast<VariableKind>(from.kind());
-  auto dtype = dtype_of(from.dtype());
-  if (!dtype) return std::move(dtype).error().path(out.name);
-  out.dtype = *dtype;
+  STELE_TRY_ASSIGN(GraphVariable out, read_variable_head(from));
   // DL4J writes an empty list in .fb files for a variable without a shape.
   if (from.shape() != nullptr && (hint == Dialect::b || from.shape()->size() != 0)) {
     out.shape = numbers_of<std::int64_t>(from.shape());
@@ -72,10 +62,51 @@ Result<GraphVariable> read_variable(const stele_fb::Variable& from, Dialect hint
     out.shape.emplace();
     if (!facts->scalar) out.shape->assign(facts->shape.begin(), facts->shape.end());
   }
-  out.control_dependencies = texts_of(from.control_deps());
-  out.control_dependency_of = texts_of(from.control_dep_for_op());
-  out.control_dependencies_of_var = texts_of(from.control_deps_for_var());
   return out;
+}
+
+/// Reads an operation, all but its name. `name_of` returns the name of a variable.
+Status read_node(const stele_fb::Node& from, Dialect hint, const auto& name_of, GraphOperation& out) {
+  out.op_name = text_of(from.op_name());
+  out.family = static_cast<OpFamily>(from.op_type());
+  out.number = from.op_number();
+  if (out.family == OpFamily::custom && out.op_name.empty()) {
+    return Error(
+        Errc::unsupported,
+        "a custom operation has no name: DL4J before 1.0.0-beta4 wrote the file, and later versions do not read it "
+        "either");
+  }
+  if (from.input_paired() != nullptr) {
+    for (const auto* pair : *from.input_paired()) {
+      STELE_TRY_ASSIGN(std::string input, name_of(pair));
+      out.inputs.push_back(std::move(input));
+    }
+  }
+  out.outputs = texts_of(from.output_names());
+  for (const std::int64_t i : numbers_of<std::int64_t>(from.i_args())) out.ints.emplace_back("", i);
+  for (const double d : numbers_of<double>(from.t_args())) out.doubles.emplace_back("", d);
+  for (const auto b : numbers_of<std::uint8_t>(from.b_args())) out.bools.emplace_back("", b != 0);
+  for (std::string& s : texts_of(from.s_args())) out.strings.emplace_back("", std::move(s));
+  for (flatbuffers::uoffset_t i = 0; from.d_args() != nullptr && i < from.d_args()->size(); ++i) {
+    STELE_TRY_ASSIGN(const DType dtype, dtype_of(from.d_args()->Get(i)));
+    out.dtypes.emplace_back("", dtype);
+  }
+  return read_operation_tail(from, hint, out);
+}
+
+Result<Graph> read_sub_graph(const stele_fb::SubGraph& sub, Dialect hint, unsigned depth) {
+  // A nested buffer may have any alignment: copy it.
+  const auto n = sub.bytes() != nullptr ? sub.bytes()->size() : 0;
+  Bytes copy(n);
+  if (n != 0) std::copy_n(reinterpret_cast<const std::byte*>(sub.bytes()->data()), n, copy.data());
+  if (!graph_fits(copy.span(), 16 * std::uint64_t{n} + (std::uint64_t{1} << 16))) {
+    return Error(Errc::limit, "the nested graph takes more memory than its size allows").path(text_of(sub.name()));
+  }
+  auto verifier = verifier_of(copy.span());
+  if (!verifier.VerifyBuffer<stele_fb::SameDiffGraph>(nullptr)) {
+    return malformed("the nested graph is not a valid FlatBuffer").path(text_of(sub.name()));
+  }
+  return read_graph(*flatbuffers::GetRoot<stele_fb::SameDiffGraph>(copy.data()), hint, depth);
 }
 
 }  // namespace
@@ -86,7 +117,7 @@ bool graph_fits(std::span<const std::byte> buffer, std::uint64_t memory) {
 
 template <class Fb>
 Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth) {
-  if (depth > deepest) return Error(Errc::limit, "graphs nested too deep").expected("at most 16");
+  if (depth > max_graph_depth) return Error(Errc::limit, "graphs are nested too deep").expected("at most 16 levels");
   Graph graph;
   std::unordered_map<std::uint64_t, std::size_t> by_id;
   if (from.variables() != nullptr) {
@@ -94,88 +125,36 @@ Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth) {
     for (const auto* v : *from.variables()) {
       STELE_TRY_ASSIGN(GraphVariable out, read_variable(*v, hint));
       if (v->id() != nullptr && !by_id.emplace(key(v->id()), graph.variables.size()).second) {
-        return Error(Errc::duplicate, "two variables of one id").path(out.name);
+        return Error(Errc::duplicate, "two variables have the same id").path(out.name);
       }
       graph.variables.push_back(std::move(out));
     }
   }
-  const auto name_of = [&](const stele_fb::IntPair* pair, const std::string& op) -> Result<std::string> {
+  const auto name_of = [&](const stele_fb::IntPair* pair) -> Result<std::string> {
     const auto found = by_id.find(key(pair));
     if (found != by_id.end()) return graph.variables[found->second].name;
-    return Error(Errc::malformed, "an operation with an input that is no variable").path(op);
+    return malformed("an input or output refers to an unknown variable");
   };
   if (from.nodes() != nullptr) {
     graph.operations.reserve(from.nodes()->size());
     for (const auto* n : *from.nodes()) {
       GraphOperation& out = graph.operations.emplace_back();
       out.name = text_of(n->name());
-      out.op_name = text_of(n->op_name());
-      out.family = static_cast<OpFamily>(n->op_type());
-      out.number = n->op_number();
-      if (out.family == OpFamily::custom && out.op_name.empty()) {
-        return Error(Errc::unsupported,
-                     "a custom operation without a name: a file from before DL4J 1.0.0-beta4, which "
-                     "later ones do not read either")
-            .path(out.name);
-      }
-      if (n->input_paired() != nullptr) {
-        for (const auto* pair : *n->input_paired()) {
-          STELE_TRY_ASSIGN(std::string input, name_of(pair, out.name));
-          out.inputs.push_back(std::move(input));
-        }
-      }
-      out.outputs = texts_of(n->output_names());
-      for (const std::int64_t i : numbers_of<std::int64_t>(n->i_args())) out.ints.emplace_back("", i);
-      for (const double d : numbers_of<double>(n->t_args())) out.doubles.emplace_back("", d);
-      for (const auto b : numbers_of<std::uint8_t>(n->b_args())) out.bools.emplace_back("", b != 0);
-      for (std::string& s : texts_of(n->s_args())) out.strings.emplace_back("", std::move(s));
-      for (flatbuffers::uoffset_t i = 0; n->d_args() != nullptr && i < n->d_args()->size(); ++i) {
-        STELE_TRY_ASSIGN(const DType dtype, dtype_of(n->d_args()->Get(i)));
-        out.dtypes.emplace_back("", dtype);
-      }
-      out.dimensions = numbers_of<std::int32_t>(n->dimensions());
-      if (n->scalar() != nullptr) {
-        auto scalar = read_array(*n->scalar(), hint);
-        if (!scalar) return std::move(scalar).error().path(out.name);
-        out.scalar = *std::move(scalar);
-      }
-      auto properties = read_properties(n->properties(), hint);
-      if (!properties) return std::move(properties).error().path(out.name);
-      out.properties = *std::move(properties);
-      for (flatbuffers::uoffset_t i = 0; n->output_types() != nullptr && i < n->output_types()->size(); ++i) {
-        STELE_TRY_ASSIGN(const DType dtype, dtype_of(n->output_types()->Get(i)));
-        out.output_dtypes.push_back(dtype);
-      }
-      out.control_dependencies = texts_of(n->control_deps());
-      out.var_control_dependencies = texts_of(n->var_control_deps());
-      out.control_dependency_of = texts_of(n->control_dep_for());
+      if (auto r = read_node(*n, hint, name_of, out); !r) return std::move(r).error().path(out.name);
     }
   }
   graph.loss_variables = texts_of(from.loss_variables());
   if (from.outputs() != nullptr) {
     for (const auto* pair : *from.outputs()) {
-      STELE_TRY_ASSIGN(std::string output, name_of(pair, "outputs"));
-      graph.outputs.push_back(std::move(output));
+      auto output = name_of(pair);
+      if (!output) return std::move(output).error().path("outputs");
+      graph.outputs.push_back(*std::move(output));
     }
   }
   if constexpr (std::is_same_v<Fb, stele_fb::SameDiffGraph>) {
     if (from.sub_graphs() != nullptr) {
       for (const auto* sub : *from.sub_graphs()) {
-        // A nested buffer may have any alignment: copy it.
-        const auto n = sub->bytes() != nullptr ? sub->bytes()->size() : 0;
-        Bytes copy(n);
-        if (n != 0) std::copy_n(reinterpret_cast<const std::byte*>(sub->bytes()->data()), n, copy.data());
-        if (!graph_fits(copy.span(), 16 * std::uint64_t{n} + (std::uint64_t{1} << 16))) {
-          return Error(Errc::limit, "a graph in a graph that stands for more than its size may")
-              .path(text_of(sub->name()));
-        }
-        auto verifier = verifier_of(copy.span());
-        if (!verifier.template VerifyBuffer<stele_fb::SameDiffGraph>(nullptr)) {
-          return Error(Errc::malformed, "a graph in a graph that FlatBuffers' verifier refuses")
-              .path(text_of(sub->name()));
-        }
-        STELE_TRY_ASSIGN(Graph inner,
-                         read_graph(*flatbuffers::GetRoot<stele_fb::SameDiffGraph>(copy.data()), hint, depth + 1));
+        STELE_TRY_ASSIGN(Graph inner, read_sub_graph(*sub, hint, depth + 1));
         graph.sub_graphs.emplace_back(text_of(sub->name()), std::move(inner));
       }
     }

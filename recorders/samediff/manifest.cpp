@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "json/json.hpp"
+#include "modified_utf8.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -51,93 +51,6 @@ struct Handle {
   std::uint64_t b = 0;  // string: number of its bytes; pair: length
 };
 
-constexpr std::uint32_t kBad = 0xffffffff;
-
-// Reads the UTF-16 unit at `at` and moves `at` past it; returns kBad for bytes that Java would not write.
-std::uint32_t unit(std::string_view text, std::size_t& at) noexcept {
-  const auto byte = [&](std::size_t i) -> std::uint32_t {
-    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0;
-  };
-  const auto follows = [&](std::size_t i) { return (byte(i) & 0xc0) == 0x80; };
-  const std::uint32_t c = byte(0);
-  std::uint32_t u = kBad;
-  std::size_t n = 1;
-  if (c != 0 && c < 0x80) {
-    u = c;
-  } else if ((c & 0xe0) == 0xc0 && follows(1)) {
-    u = (c & 0x1f) << 6 | (byte(1) & 0x3f);
-    n = 2;
-    if (u < 0x80 && u != 0) u = kBad;  // only U+0000 has a longer form than necessary
-  } else if ((c & 0xf0) == 0xe0 && follows(1) && follows(2)) {
-    u = (c & 0x0f) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f);
-    n = 3;
-    if (u < 0x800) u = kBad;
-  }
-  at += n;
-  return u;
-}
-
-void append_utf8(std::string& out, std::uint32_t c) {
-  const auto put = [&out](std::uint32_t byte) { out += static_cast<char>(byte); };
-  if (c < 0x80) return put(c);
-  if (c < 0x800) {
-    put(0xc0 | c >> 6);
-  } else {
-    if (c < 0x10000) {
-      put(0xe0 | c >> 12);
-    } else {
-      put(0xf0 | c >> 18), put(0x80 | (c >> 12 & 0x3f));
-    }
-    put(0x80 | (c >> 6 & 0x3f));
-  }
-  put(0x80 | (c & 0x3f));
-}
-
-// Converts modified UTF-8 to UTF-8. Returns nothing if the text is malformed.
-std::optional<std::string> to_utf8(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t at = 0; at < text.size();) {
-    std::uint32_t c = unit(text, at);
-    if (c == kBad || (c >= 0xdc00 && c < 0xe000)) return std::nullopt;
-    if (c >= 0xd800 && c < 0xdc00) {
-      const std::uint32_t low = at < text.size() ? unit(text, at) : kBad;
-      if (low < 0xdc00 || low >= 0xe000) return std::nullopt;
-      c = 0x10000 + ((c - 0xd800) << 10 | (low - 0xdc00));
-    }
-    append_utf8(out, c);
-  }
-  return out;
-}
-
-std::string to_modified(std::string_view text) {
-  std::string out;
-  out.reserve(text.size());
-  for (std::size_t at = 0; at < text.size();) {
-    const auto byte = [&](std::size_t i) {
-      return static_cast<std::uint32_t>(static_cast<unsigned char>(text[at + i]));
-    };
-    const std::uint32_t c = byte(0);
-    const std::size_t n = c < 0xc0 ? 1 : c < 0xe0 ? 2 : c < 0xf0 ? 3 : 4;
-    if (c == 0) {
-      out += "\xc0\x80";
-    } else if (!json::valid_utf8(text.substr(at, n))) {
-      out += "\xef\xbf\xbd";  // one for each byte; the caller passed invalid UTF-8
-      ++at;
-      continue;
-    } else if (n < 4) {
-      out += text.substr(at, n);
-    } else {
-      const std::uint32_t above =
-          ((c & 7) << 18 | (byte(1) & 0x3f) << 12 | (byte(2) & 0x3f) << 6 | (byte(3) & 0x3f)) - 0x10000;
-      append_utf8(out, 0xd800 + (above >> 10));
-      append_utf8(out, 0xdc00 + (above & 0x3ff));
-    }
-    at += n;
-  }
-  return out;
-}
-
 class Parser {
  public:
   Parser(std::span<const std::byte> bytes, std::uint64_t memory) : bytes_(bytes), memory_(memory) {}
@@ -174,11 +87,9 @@ class Parser {
   }
 
  private:
-  Error error(Errc code, const char* expected) const {
-    return Error(code, "the manifest of an SDNB file").expected(expected).offset(start_);
-  }
+  Error error(Errc code, const char* message) const { return Error(code, message).offset(start_); }
   Error malformed(const char* expected) const {
-    Error e = error(Errc::malformed, expected);
+    Error e = error(Errc::malformed, "the manifest of the SDNB file is malformed").expected(expected);
     if (start_ >= bytes_.size()) return std::move(e).found("the end");
     constexpr std::string_view hex = "0123456789abcdef";
     const auto byte = static_cast<unsigned>(bytes_[start_]);
@@ -186,7 +97,10 @@ class Parser {
   }
   Status charge(std::uint64_t bytes) {
     // A growing vector briefly holds three times its elements.
-    if (bytes > memory_ / 3) return error(Errc::limit, "a smaller manifest").found("one beyond the memory allowed");
+    if (bytes > memory_ / 3)
+      return error(Errc::limit, "the manifest of the SDNB file takes more memory than allowed")
+          .expected("at most " + std::to_string(memory_ / 3) + " more bytes")
+          .found(std::to_string(bytes));
     memory_ -= 3 * bytes;
     return {};
   }
@@ -200,7 +114,7 @@ class Parser {
   Result<std::uint64_t> number(std::size_t n) {
     start_ = at_;
     if (bytes_.size() - at_ < n) {
-      return Error(Errc::truncated, "the manifest of an SDNB file")
+      return Error(Errc::truncated, "the SDNB file ends inside its manifest")
           .expected(std::to_string(n) + " bytes")
           .found(std::to_string(bytes_.size() - at_))
           .offset(at_);
@@ -218,7 +132,7 @@ class Parser {
   Result<std::string_view> text(std::size_t length_bytes) {
     STELE_TRY_ASSIGN(const std::uint64_t size, number(length_bytes));
     if (size > bytes_.size() - at_) {
-      return Error(Errc::truncated, "the manifest of an SDNB file")
+      return Error(Errc::truncated, "the SDNB file ends inside its manifest")
           .expected("a string of " + std::to_string(size) + " bytes")
           .found(std::to_string(bytes_.size() - at_))
           .offset(start_);
@@ -237,7 +151,7 @@ class Parser {
   // Reads a string and returns its handle.
   Result<Handle*> string() {
     STELE_TRY_ASSIGN(const std::uint64_t tag, number(1));
-    if (tag == kReference) return reference(Kind::string, "a string that came before");
+    if (tag == kReference) return reference(Kind::string, "a string that occurred before");
     if (tag != kString && tag != kLongString) return malformed("a string");
     STELE_TRY_ASSIGN(const std::string_view found, text(tag == kString ? 2 : 8));
     STELE_TRY(remember({Kind::string, false, at_ - found.size(), found.size()}));
@@ -248,7 +162,7 @@ class Parser {
   Result<Class> descriptor(unsigned depth) {
     STELE_TRY_ASSIGN(const std::uint64_t tag, number(1));
     if (tag == kReference) {
-      STELE_TRY_ASSIGN(const Handle* const before, reference(Kind::descriptor, "a class that came before"));
+      STELE_TRY_ASSIGN(const Handle* const before, reference(Kind::descriptor, "a class that occurred before"));
       return static_cast<Class>(before->a);
     }
     if (tag != kClassDesc) return malformed("a class");
@@ -263,7 +177,9 @@ class Parser {
       if (known == std::end(kShapes) - 1) {
         const auto plain = [](char c) { return c > ' ' && c < 0x7f; };
         const bool shown = name.size() < 200 && std::all_of(name.begin(), name.end(), plain);
-        return error(Errc::unsupported, "a map, Pair or Long").found(shown ? std::string(name) : "another class");
+        return error(Errc::unsupported, "the manifest of the SDNB file contains an unsupported class")
+            .expected("a map, Pair or Long")
+            .found(shown ? std::string(name) : "another class");
       }
       type = static_cast<Class>(known - std::begin(kShapes));
     }
@@ -328,13 +244,14 @@ class Parser {
   }
   Status entry() {
     STELE_TRY_ASSIGN(Handle* const name, string());
-    if (std::exchange(name->used, true)) return error(Errc::duplicate, "each name once");
+    if (std::exchange(name->used, true))
+      return error(Errc::duplicate, "a name occurs twice in the manifest of the SDNB file").expected("each name once");
     const std::size_t begin = start_;
     const std::string_view raw(reinterpret_cast<const char*>(bytes_.data()) + name->a,
                                static_cast<std::size_t>(name->b));
     // Count the name, its entry, and two places for each_once().
     STELE_TRY(charge(raw.size() + sizeof(ManifestEntry) + 2 * sizeof(std::size_t)));
-    auto utf8 = to_utf8(raw);
+    auto utf8 = from_modified_utf8(raw);
     if (!utf8) return malformed("a name in modified UTF-8");
     ManifestEntry found{*std::move(utf8)};
     STELE_TRY_ASSIGN(const std::optional<Handle> before, begin_object(Class::pair, Kind::pair, "a Pair"));
@@ -362,7 +279,9 @@ class Parser {
     for (std::size_t i = 1; i < order.size(); ++i) {
       if (entries_[order[i]].name != entries_[order[i - 1]].name) continue;
       start_ = starts_of_names_[order[i]];
-      return error(Errc::duplicate, "each name once").path(entries_[order[i]].name);
+      return error(Errc::duplicate, "a name occurs twice in the manifest of the SDNB file")
+          .expected("each name once")
+          .path(entries_[order[i]].name);
     }
     return {};
   }
@@ -459,7 +378,7 @@ std::string make_manifest(std::span<const ManifestEntry> entries) {
   out.number(buckets, 4);
   out.number(entries.size(), 4);
   for (const ManifestEntry& entry : entries) {
-    out.string(to_modified(entry.name));
+    out.string(to_modified_utf8(entry.name));
     out.object(Class::pair);
     out.integer(entry.offset);
     out.integer(entry.length);

@@ -11,7 +11,8 @@
 #include <vector>
 
 #include "base/limits.hpp"
-#include "dl4j/arrays.hpp"
+#include "container.hpp"
+#include "dl4j/arrays_fb.hpp"
 #include "encodings/zip/zip.hpp"
 #include "manifest.hpp"
 #include "stele/checkpoint.hpp"
@@ -20,24 +21,6 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 namespace samediff {
-
-inline constexpr std::string_view sdnb_magic = "SDNB";
-inline constexpr std::size_t sdnb_header = 32;
-/// Minimum size in bytes of arrays that are stored after the FlatBuffer of an .sdnb file (SameDiffSerializer:
-/// APPEND_THRESHOLD).
-inline constexpr std::uint64_t append_threshold = std::uint64_t{1} << 20;
-
-/// Metadata keys of the file format, not of the user.
-inline constexpr std::string_view own_metadata[] = {"nd4j.format.version", "nd4j.format.type", "shard.index",
-                                                    "shard.count", "shard.type"};
-
-/// A file name of the form <base>.shard<index>-of-<count>[.sdnb].
-struct ShardName {
-  std::string base;
-  std::uint32_t index = 0, count = 0;
-};
-std::optional<ShardName> parse_shard_name(std::string_view file);
-std::string shard_name(std::string_view base, std::size_t index, std::size_t count);
 
 /// Returns true if the graph of a FlatBuffer, with shared offsets expanded, takes at most `memory` bytes.
 bool graph_fits(std::span<const std::byte> buffer, std::uint64_t memory);
@@ -57,6 +40,13 @@ struct Part {
   std::uint64_t blobs = 0;  // offset of the arrays after the FlatBuffer
   std::map<std::string, ManifestEntry, std::less<>> manifest;
 };
+
+/// Calls `visit` with the root of the FlatBuffer, in its type.
+template <class Visit>
+auto with_root(const Part& part, Visit visit) {
+  return part.newer ? visit(*flatbuffers::GetRoot<stele_fb::SameDiffGraph>(part.bytes.data()))
+                    : visit(*flatbuffers::GetRoot<stele_fb::PlainGraph>(part.bytes.data()));
+}
 
 /// Optimizer state by kind, in the file's order of kinds.
 struct States {

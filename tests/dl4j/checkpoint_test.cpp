@@ -194,7 +194,7 @@ TEST_CASE("graph: what has no order") {
   g.operations[0].inputs = {"gone"};
   CHECK(error(g).code() == Errc::malformed);
   CHECK(error(g).path() == "gone");
-  CHECK(error(g).found() == "in operation a");
+  CHECK(error(g).found() == "operation a");
   g.operations[0].inputs = {};
   g.operations[0].outputs = {"lost"};
   CHECK(error(g).path() == "lost");

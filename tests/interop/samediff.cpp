@@ -15,57 +15,20 @@
 #include <string>
 #include <vector>
 
+#include "../support/dl4j.hpp"
+
 namespace {
 
 using namespace stele;
-
-std::string hex(std::span<const std::byte> bytes) {
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string text;
-  for (const std::byte b : bytes)
-    text += {digits[std::to_integer<unsigned>(b) >> 4], digits[std::to_integer<unsigned>(b) & 15U]};
-  return text.empty() ? "-" : text;
-}
-
-std::string shape_text(std::span<const Extent> shape) {
-  std::string text;
-  for (const Extent e : shape) text += (text.empty() ? "" : "x") + std::to_string(e);
-  return text.empty() ? "scalar" : text;
-}
-
-const char* java_name(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return "BOOL";
-    case DType::f16:
-      return "HALF";
-    case DType::bf16:
-      return "BFLOAT16";
-    case DType::f32:
-      return "FLOAT";
-    case DType::f64:
-      return "DOUBLE";
-    case DType::i8:
-      return "BYTE";
-    case DType::i16:
-      return "SHORT";
-    case DType::i32:
-      return "INT";
-    case DType::i64:
-      return "LONG";
-    case DType::u8:
-      return "UBYTE";
-    case DType::u16:
-      return "UINT16";
-    default:
-      return "?";
-  }
-}
+using stele_test::hex;
+using stele_test::java_name;
+using stele_test::shape_text;
 
 std::string array_line(const char* what, const LeafView& leaf) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(leaf.byte_size()));
   leaf.read(0, bytes).value();
-  return std::string(what) + " " + java_name(leaf.dtype()) + " " + shape_text(leaf.shape()) + " " + hex(bytes) + "\n";
+  return std::string(what) + " " + java_name(leaf.dtype()) + " " + shape_text(leaf.shape()) + " " +
+         (bytes.empty() ? "-" : hex(bytes)) + "\n";
 }
 
 void resave(const std::filesystem::path& from, const std::filesystem::path& to) {

@@ -37,7 +37,7 @@ struct ArchiveOptions {
   bool deflate = false;
 };
 
-class STELE_EXPORT ArchiveFormat final : public Format {
+class STELE_EXPORT ArchiveFormat final : public CheckpointFormat {
  public:
   ArchiveFormat() = default;
   explicit ArchiveFormat(ArchiveOptions options) : options_(std::move(options)) {}
@@ -53,7 +53,8 @@ class STELE_EXPORT ArchiveFormat final : public Format {
   /// Checks all tags, whatever the options, with graph, training configuration and optimizer state; and entries that no
   /// tag refers to.
   Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
-  Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
+  Result<Checkpoint> open_checkpoint(SourcePtr source, const OpenContext& context) const override;
+  Status write_checkpoint(const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options) const override;
 
  private:
   ArchiveOptions options_;
@@ -77,11 +78,6 @@ enum class ArchiveEdit : std::uint8_t {
 };
 
 namespace detail {
-STELE_EXPORT Result<Report> record_archive(const ArchiveFormat& format, PrecisionSpec precision,
-                                           const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options);
-STELE_EXPORT Result<Report> record_archive(const ArchiveFormat& format, PrecisionSpec precision,
-                                           const Checkpoint& checkpoint, const std::string& path,
-                                           const SaveOptions& options);
 STELE_EXPORT Result<Report> edit_archive(const ArchiveFormat& format, PrecisionSpec precision,
                                          const Checkpoint& checkpoint, const std::string& path, std::string_view tag,
                                          ArchiveEdit edit, const SaveOptions& options);
@@ -90,21 +86,11 @@ STELE_EXPORT Result<Report> edit_archive(const ArchiveFormat& format, PrecisionS
 /// Saves and loads archives; as a recorder, with the one tag of its options. The precision applies to parameters;
 /// optimizer state is unchanged.
 template <PrecisionSettings Settings = NativePrecision>
-class ArchiveRecorder : public Recorder<ArchiveFormat, Settings> {
-  using Base = Recorder<ArchiveFormat, Settings>;
+class ArchiveRecorder : public CheckpointRecorder<ArchiveFormat, Settings> {
+  using Base = CheckpointRecorder<ArchiveFormat, Settings>;
 
  public:
   using Base::Base;
-  using Base::record;
-  /// Writes a new archive with one tag.
-  Result<Report> record(const Checkpoint& checkpoint, const std::string& path,
-                        const SaveOptions& options = default_save_options()) const {
-    return detail::record_archive(Base::format(), precision_spec<Settings>(), checkpoint, path, options);
-  }
-  Result<Report> record(const Checkpoint& checkpoint, Sink& sink,
-                        const SaveOptions& options = default_save_options()) const {
-    return detail::record_archive(Base::format(), precision_spec<Settings>(), checkpoint, sink, options);
-  }
   /// Puts a tag into an existing archive. The other content is moved, not decoded; the file is replaced in one step.
   /// Arrays that were opened lazily from this file are not written again but referred to.
   Result<Report> edit(const Checkpoint& checkpoint, const std::string& path, std::string_view tag,
@@ -118,10 +104,6 @@ class ArchiveRecorder : public Recorder<ArchiveFormat, Settings> {
                         const SaveOptions& options = default_save_options()) const {
     STELE_TRY_ASSIGN(Snapshot parameters, snapshot_of(module));
     return edit(Checkpoint{std::move(parameters)}, path, tag, ArchiveEdit::append, options);
-  }
-  /// Opens all parts of the tag in the options.
-  Result<Checkpoint> open_checkpoint(const Input& from, const LoadOptions& options = default_load_options()) const {
-    return open_archive(from, Base::format().options().tag, options);
   }
 };
 

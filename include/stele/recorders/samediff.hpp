@@ -43,7 +43,7 @@ struct SameDiffOptions {
 /// Reads any of the three containers, whatever the options. Tensors are the variables and constants with arrays, by
 /// their names; an array of strings is a value. Errors of open(): malformed, truncated, unsupported (for example files
 /// from before 1.0.0-beta4), missing (a shard), duplicate, limit.
-class STELE_EXPORT SameDiffFormat : public Format {
+class STELE_EXPORT SameDiffFormat : public CheckpointFormat {
  public:
   SameDiffFormat() = default;
   explicit SameDiffFormat(SameDiffOptions options) : options_(options) {}
@@ -57,9 +57,10 @@ class STELE_EXPORT SameDiffFormat : public Format {
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
   /// Checks a file, including its graph, training configuration and optimizer state.
   Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
+  Result<Checkpoint> open_checkpoint(SourcePtr source, const OpenContext& context) const override;
   /// Writes a file. Errors: limit (a file of 2 GiB or more; the error names the tensor and the container to use
   /// instead), exists (existing shards).
-  Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
+  Status write_checkpoint(const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options) const override;
 
  private:
   SameDiffOptions options_;
@@ -68,35 +69,15 @@ class STELE_EXPORT SameDiffFormat : public Format {
 /// Opens a SameDiff file whole: parameters, graph, training configuration, optimizer state. All arrays stay lazy.
 STELE_EXPORT Result<Checkpoint> open_samediff(const Input& from, const LoadOptions& options = default_load_options());
 
-namespace detail {
-STELE_EXPORT Result<Report> record_samediff(const SameDiffFormat& format, PrecisionSpec precision,
-                                            const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options);
-STELE_EXPORT Result<Report> record_samediff(const SameDiffFormat& format, PrecisionSpec precision,
-                                            const Checkpoint& checkpoint, const std::string& path,
-                                            const SaveOptions& options);
-}  // namespace detail
-
 /// Saves and loads SameDiff files. The precision applies to parameters; optimizer state is unchanged.
 template <PrecisionSettings Settings = NativePrecision>
-class SameDiffRecorder : public Recorder<SameDiffFormat, Settings> {
-  using Base = Recorder<SameDiffFormat, Settings>;
+class SameDiffRecorder : public CheckpointRecorder<SameDiffFormat, Settings> {
+  using Base = CheckpointRecorder<SameDiffFormat, Settings>;
 
  public:
   SameDiffRecorder() = default;
   explicit SameDiffRecorder(SameDiffContainer container) : Base(SameDiffFormat({.container = container})) {}
   explicit SameDiffRecorder(SameDiffOptions options) : Base(SameDiffFormat(options)) {}
-  using Base::record;
-  Result<Report> record(const Checkpoint& checkpoint, const std::string& path,
-                        const SaveOptions& options = default_save_options()) const {
-    return detail::record_samediff(Base::format(), precision_spec<Settings>(), checkpoint, path, options);
-  }
-  Result<Report> record(const Checkpoint& checkpoint, Sink& sink,
-                        const SaveOptions& options = default_save_options()) const {
-    return detail::record_samediff(Base::format(), precision_spec<Settings>(), checkpoint, sink, options);
-  }
-  Result<Checkpoint> open_checkpoint(const Input& from, const LoadOptions& options = default_load_options()) const {
-    return open_samediff(from, options);
-  }
 };
 
 }  // namespace v0

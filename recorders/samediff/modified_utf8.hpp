@@ -1,0 +1,21 @@
+// Java's modified UTF-8: U+0000 in two bytes, and characters beyond U+FFFF as two surrogates of three bytes each.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace samediff {
+
+/// Converts modified UTF-8 to UTF-8. Returns nothing for bytes that Java would not write.
+std::optional<std::string> from_modified_utf8(std::string_view text);
+/// Converts UTF-8 to modified UTF-8. Each byte that is not UTF-8 becomes U+FFFD.
+std::string to_modified_utf8(std::string_view text);
+
+}  // namespace samediff
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
