@@ -27,9 +27,7 @@ const LeafOps stored_ops{.locate = [](const void* at, std::uint64_t) -> SourceRa
 
 namespace {
 
-Error missing(std::string name) {
-  return Error(Errc::malformed, "the archive lacks an entry").expected(std::move(name));
-}
+Error missing(const std::string& name) { return Error(Errc::malformed, "the archive lacks an entry").expected(name); }
 
 }  // namespace
 
