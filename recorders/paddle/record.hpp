@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/limits.hpp"
+#include "encodings/protobuf/protobuf.hpp"
 #include "stele/dtype.hpp"
 #include "stele/shape.hpp"
 #include "stele/source.hpp"
 #include "stele/value.hpp"
-#include "wire.hpp"
 
 namespace stele {
 inline namespace v0 {
