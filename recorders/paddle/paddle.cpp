@@ -13,6 +13,7 @@
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/bundle.hpp"
+#include "stele/detail/little_endian.hpp"
 #include "steps/byte_order.hpp"
 
 namespace stele {

@@ -43,7 +43,7 @@ class ProgramReader {
     Bytes bytes(static_cast<std::size_t>(source_.size()));
     STELE_TRY(source_.read_at(0, bytes.span()));
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    auto r = text.starts_with('{') ? read_pir(text) : read_desc_of(Wire(bytes.span()));
+    auto r = text.starts_with('{') ? read_pir(text) : read_desc_of(protobuf::Reader(bytes.span()));
     if (r) r = sort();
     if (!r) return r.error().file().empty() ? std::move(r).error().file(source_.name()) : std::move(r).error();
     return std::move(list_);
@@ -71,10 +71,10 @@ class ProgramReader {
 
   // ---- ProgramDesc
 
-  Status read_desc_of(Wire program) {
+  Status read_desc_of(protobuf::Reader program) {
     while (program.next()) {
       if (!program.is(1)) continue;
-      Wire block = program.message();
+      protobuf::Reader block = program.message();
       while (block.next()) {
         if (block.is(3)) STELE_TRY(read_var(block.message()));
       }
@@ -83,20 +83,20 @@ class ProgramReader {
     return program.status();
   }
 
-  Status read_var(Wire var) {
+  Status read_var(protobuf::Reader var) {
     PaddleVariable variable;
     bool persistable = false;
     std::uint64_t kind = dense_tensor;
-    std::optional<Wire> tensor;
+    std::optional<protobuf::Reader> tensor;
     while (var.next()) {
       if (var.is(1)) variable.name = var.text();
       if (var.is(3)) persistable = var.number() != 0;
       if (!var.is(2)) continue;
-      Wire type = var.message();
+      protobuf::Reader type = var.message();
       while (type.next()) {
         if (type.is(1)) kind = type.number();
         if (!type.is(3)) continue;
-        Wire dense = type.message();
+        protobuf::Reader dense = type.message();
         while (dense.next()) {
           if (dense.is(1)) tensor = dense.message();
         }

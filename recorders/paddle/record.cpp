@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "stele/bytes.hpp"
+#include "stele/detail/little_endian.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -127,7 +128,7 @@ std::uint8_t code_of(DType dtype) noexcept {
   return found != dtypes.end() ? found->first : std::uint8_t{0xff};
 }
 
-Status read_desc(Wire in, DType& dtype, std::vector<std::int64_t>& extents) {
+Status read_desc(protobuf::Reader in, DType& dtype, std::vector<std::int64_t>& extents) {
   bool typed = false;
   while (in.next()) {
     if (in.is(1)) {
@@ -138,12 +139,12 @@ Status read_desc(Wire in, DType& dtype, std::vector<std::int64_t>& extents) {
         return Error(Errc::unsupported, "a dtype that no dense tensor has").found("number " + std::to_string(code));
       }
       typed = true;
-    } else if (in.is(2) && in.packed()) {  // tolerated, like in protobuf
-      Wire list = in.message();
-      for (std::uint64_t extent = 0; !list.at_end() && extents.size() <= max_rank;) {
-        if (!list.varint(extent)) return list.status();
+    } else if (in.is(2) && in.has_length()) {  // tolerated, like in protobuf
+      protobuf::Reader list = in.message();
+      for (std::uint64_t extent = 0; extents.size() <= max_rank && list.varint(extent);) {
         extents.push_back(static_cast<std::int64_t>(extent));
       }
+      STELE_TRY(list.status());
     } else if (in.is(2)) {
       extents.push_back(static_cast<std::int64_t>(in.number()));
     }
@@ -191,7 +192,7 @@ Result<Entry> read_record(const Source& source, std::uint64_t offset, std::uint6
   Bytes desc(static_cast<std::size_t>(size));
   STELE_TRY(in.take(desc.span()));
   std::vector<std::int64_t> extents;
-  if (auto r = read_desc(Wire(desc.span(), desc_at), record.dtype, extents); !r) {
+  if (auto r = read_desc(protobuf::Reader(desc.span(), desc_at), record.dtype, extents); !r) {
     return r.error().offset() ? std::move(r).error() : std::move(r).error().offset(desc_at);
   }
   for (const std::int64_t extent : extents) {
@@ -227,10 +228,6 @@ Result<std::vector<std::byte>> head_of(DType dtype, std::span<const Extent> shap
     store_le(raw, value);
     out.insert(out.end(), raw, raw + sizeof value);
   };
-  const auto varint = [](std::vector<std::byte>& to, std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) to.push_back(static_cast<std::byte>(value | 0x80));
-    to.push_back(static_cast<std::byte>(value));
-  };
   std::vector<std::vector<std::uint64_t>> levels;
   const auto no_lod = [] {
     return Error(Errc::invalid_argument, "an annotation paddle.lod that is none").expected("lists of numbers");
@@ -257,14 +254,12 @@ Result<std::vector<std::byte>> head_of(DType dtype, std::span<const Extent> shap
   }
   number(std::uint32_t{0});
   std::vector<std::byte> desc;
-  desc.push_back(std::byte{0x08});
-  varint(desc, code_of(dtype));
+  protobuf::put_number(desc, 1, code_of(dtype));
   for (const Extent e : shape) {
     if (e > static_cast<Extent>(std::numeric_limits<std::int64_t>::max())) {
       return Error(Errc::not_representable, "an extent that is too large for Paddle");
     }
-    desc.push_back(std::byte{0x10});
-    varint(desc, e);
+    protobuf::put_number(desc, 2, e);
   }
   number(static_cast<std::uint32_t>(desc.size()));
   out.insert(out.end(), desc.begin(), desc.end());

@@ -42,7 +42,7 @@ struct Entry {
 
 /// Reads a TensorDesc: dtype and extents (negative ones become -1, any). Errors: malformed, unsupported (a dtype that
 /// dense tensors do not have).
-Status read_desc(Wire in, DType& dtype, std::vector<std::int64_t>& extents);
+Status read_desc(protobuf::Reader in, DType& dtype, std::vector<std::int64_t>& extents);
 
 /// Reads a record's header at `offset`; the record ends at `end` or before. Reads a few hundred bytes in addition to
 /// the LoD. Subtracts the LoD's memory from `memory`. Errors: truncated, malformed, unsupported, limit (the LoD takes
