@@ -4,10 +4,9 @@
 #include <optional>
 #include <utility>
 
-#include <zlib.h>
-
 #include "base/limits.hpp"
 #include "blocks.hpp"
+#include "encodings/gzip/entry.hpp"
 #include "encodings/gzip/gzip.hpp"
 #include "io/os/os.hpp"
 #include "stele/bytes.hpp"
@@ -438,42 +437,24 @@ class Archive final : public Bundle {
 };
 
 /// A part of the archive.
-class File final : public Source {
+class File final : public gzip::StoredSource {
  public:
   /// `bytes`: the archive, or a mapping of it.
   File(FilesPtr files, SourcePtr bytes, const Entry& entry)
-      : Source(files->archive + '/' + entry.name), files_(std::move(files)), bytes_(std::move(bytes)), entry_(entry) {}
+      : StoredSource(std::move(bytes), files->archive + '/' + entry.name, {entry.offset, entry.size, entry.size, 0}),
+        files_(std::move(files)),
+        entry_(entry) {}
 
-  std::uint64_t size() const noexcept override { return entry_.size; }
-  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
-    return guarded(name(), [&]() -> Status {
-      if (offset > entry_.size || out.size() > entry_.size - offset) {
-        return Error(Errc::truncated, "the bytes end before")
-            .file(name())
-            .offset(offset)
-            .expected(std::to_string(out.size()) + " bytes")
-            .found(std::to_string(entry_.size - std::min(offset, entry_.size)));
-      }
-      return bytes_->read_at(entry_.offset + offset, out);
-    });
-  }
-  std::span<const std::byte> view() const noexcept override {
-    const auto all = bytes_->view();
-    if (all.empty()) return {};
-    return all.subspan(static_cast<std::size_t>(entry_.offset), static_cast<std::size_t>(entry_.size));
-  }
-  bool view_is_private() const noexcept override { return bytes_->view_is_private(); }
   std::shared_ptr<const Bundle> bundle() const override {
     return std::make_shared<Archive>(files_, entry_.name.substr(0, entry_.name.size() - file_name(entry_.name).size()));
   }
   std::shared_ptr<const Source> mapped() const override {
-    auto all = bytes_->mapped();
+    auto all = source_->mapped();
     return all != nullptr ? std::make_shared<File>(files_, std::move(all), entry_) : nullptr;
   }
 
  private:
   FilesPtr files_;
-  SourcePtr bytes_;
   const Entry& entry_;  // points into files_
 };
 
