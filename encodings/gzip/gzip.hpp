@@ -23,9 +23,6 @@ namespace gzip {
 
 class InflatedSource;
 
-/// Maximum number of bytes that DEFLATE makes of one (258 of 2 bits).
-inline constexpr std::uint64_t max_ratio = 1032;
-
 /// A gzip file that is inflated as it is read, from the nearest earlier one of some 256 states, which reading keeps
 /// (some 40 KiB each).
 class Gzip {
@@ -36,8 +33,8 @@ class Gzip {
   /// Errors: truncated, checksum, malformed (also bytes after the last member), io. Do not call it again after an
   /// error.
   Result<std::size_t> next(std::span<std::byte> out);
-  /// Returns the inflated data. Its view() is empty. Its size() is a bound (max_ratio), and exact once next() or a read
-  /// beyond the end (truncated) has reached the end.
+  /// Returns the inflated data. Its view() is empty. Its size() is a bound (max_deflate_ratio), and exact once next()
+  /// or a read beyond the end (truncated) has reached the end.
   SourcePtr source() const;
 
  private:
@@ -59,7 +56,7 @@ class GzipSink final : public Sink {
 
  private:
   struct State;
-  Status deflate_all(int flush);
+  Status deflate_all(bool finish);
 
   Sink& below_;
   std::unique_ptr<State> state_;
