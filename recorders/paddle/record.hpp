@@ -19,6 +19,8 @@ namespace detail {
 namespace paddle {
 
 inline constexpr std::size_t max_rank = 9;  // phi::DDim::kMaxRank
+/// Maximum size of a name in a frame (64 KiB): bounds what a length in a damaged file makes the reader read.
+inline constexpr std::uint64_t max_name_bytes = 64 << 10;
 
 /// Returns the dtype for a number of VarType.Type (paddle/phi/core/framework/framework.proto); DType::none if dense
 /// tensors do not have it.
