@@ -6,9 +6,11 @@
 #include <limits>
 #include <optional>
 
+#include "items.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/source_range.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/quantize.hpp"
 #include "text.hpp"
@@ -139,137 +141,58 @@ Result<std::optional<Tensor>> read_provisional(const Source& source, std::span<c
   return std::optional(std::move(tensor));
 }
 
-// ---- items that are not elements
-
-struct Packed {
-  SourcePtr source;
-  std::uint64_t data;
-  unsigned bits;
-  unsigned width;  // bytes of an element
-  bool sign;
-  bool boolean;
-};
-
-/// Returns item `i` of a stream of bits, the most significant bit first.
-std::uint64_t item(const std::byte* bytes, std::uint64_t i, unsigned bits) {
-  std::uint64_t at = i * bits;
-  std::uint64_t value = 0;
-  for (unsigned left = bits; left != 0;) {
-    const auto skip = static_cast<unsigned>(at % 8);
-    const unsigned n = std::min(left, 8 - skip);
-    const auto byte = static_cast<unsigned>(bytes[at / 8]);
-    value = value << n | (byte >> (8 - skip - n) & ((1U << n) - 1));
-    at += n;
-    left -= n;
-  }
-  return value;
-}
-
-std::uint64_t whole_bytes(const std::byte* bytes, std::uint64_t i, unsigned bits) {
-  std::uint64_t value = 0;
-  for (unsigned k = 0; k < bits / 8; ++k) value |= static_cast<std::uint64_t>(bytes[i * (bits / 8) + k]) << 8 * k;
-  return value;
-}
-
-Status packed_read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out,
-                   ReadContext& context) {
-  const Packed& packed = *static_cast<const Packed*>(at);
-  ReadContext::Piece staging(context);
-  for (std::size_t done = 0; done < out.size();) {
-    const std::uint64_t first = (offset + done) / packed.width;
-    // Every eighth item ends at the end of a byte.
-    const std::uint64_t begin = first / 8 * packed.bits;
-    const std::uint64_t skip = first % 8;
-    const auto n = static_cast<std::size_t>(
-        std::min<std::uint64_t>((out.size() - done) / packed.width, (ReadContext::piece_size / packed.bits - 2) * 8));
-    const std::uint64_t bits = (skip + n) * packed.bits;
-    STELE_TRY(packed.source->read_at(packed.data + begin,
-                                     {staging.data(), static_cast<std::size_t>(bits / 8 + (bits % 8 != 0 ? 1 : 0))}));
-    for (std::size_t i = 0; i < n; ++i) {
-      std::uint64_t value = packed.bits % 8 == 0 ? whole_bytes(staging.data(), skip + i, packed.bits)
-                                                 : item(staging.data(), skip + i, packed.bits);
-      if (packed.sign && (value >> (packed.bits - 1) & 1U) != 0 && packed.bits < 64) {
-        value |= ~std::uint64_t{0} << packed.bits;
-      }
-      if (packed.boolean) value = value != 0 ? 1 : 0;
-      for (unsigned k = 0; k < packed.width; ++k) out[done++] = static_cast<std::byte>(value >> 8 * k & 0xff);
-    }
-  }
-  return {};
-}
-
-constexpr LeafOps packed_ops{.read = packed_read};
-// A leaf's number is its offset in the file.
-constexpr LeafOps plain_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
-  return {static_cast<const Source*>(at), number};
-}};
-
-/// Packs the elements of a leaf into items.
-class PackingSink final : public PieceSink {
- public:
-  PackingSink(const LeafView& leaf, unsigned bits, LeafGather& out)
-      : bits_(bits), width_(element_size(leaf.dtype())), out_(out) {
-    const DTypeClass kind = dtype_class(leaf.dtype());
-    sign_ = kind == DTypeClass::signed_int;
-    boolean_ = kind == DTypeClass::boolean;
-  }
-
-  Status piece(std::span<const std::byte> bytes) override {
-    for (std::size_t at = 0; at < bytes.size(); at += width_) {
-      const std::uint64_t value = whole_bytes(bytes.data() + at, 0, 8 * width_);
-      STELE_TRY(check(value));
-      if (bits_ % 8 == 0) {
-        for (unsigned k = 0; k < bits_ / 8; ++k) STELE_TRY(put(static_cast<std::byte>(value >> 8 * k & 0xff)));
-      } else {
-        for (unsigned left = bits_; left != 0;) {
-          const unsigned n = std::min(left, 8 - filled_);
-          byte_ = byte_ << n | static_cast<unsigned>(value >> (left - n) & ((1U << n) - 1));
-          filled_ += n;
-          left -= n;
-          if (filled_ == 8) STELE_TRY(put(static_cast<std::byte>(std::exchange(byte_, 0))));
-          filled_ %= 8;
-        }
-      }
-      ++index_;
-    }
+/// Reads the item type and its parameters. `length`: of the data, as the header declares it.
+Status read_items(Tensor& tensor, const std::byte* head, std::uint64_t length) {
+  const auto bits = load_le<std::uint32_t>(head + 44);
+  const auto code = load_le<std::uint16_t>(head + 48);
+  const auto vendor = load_le<std::uint16_t>(head + 50);
+  const std::byte* parameters = head + 52;
+  if (vendor != 0) {
+    if (!element_count(tensor.shape())) return uncountable(tensor);
+    tensor.dtype = DType::opaque;
+    tensor.bytes = tensor.size = length;
+    tensor.notes = {{std::string(vendor_key), Value(std::int64_t{vendor})},
+                    {std::string(type_key), Value(std::int64_t{code})},
+                    {std::string(bits_key), Value(std::int64_t{bits})}};
     return {};
   }
-  Status finish() {
-    if (filled_ != 0) STELE_TRY(put(static_cast<std::byte>(byte_ << (8 - filled_))));
-    return out_.write({staging_.data(), used_});
+  ItemType type{};
+  bool logarithmic = false;
+  switch (code) {
+    case 1:  // until 1.0.2, a parameter makes the integers signed
+      type = load_le<std::uint32_t>(parameters) != 0 ? ItemType::signed_integer : ItemType::unsigned_integer;
+      break;
+    case 0:
+    case 2:
+    case 3:
+    case 4:
+    case 5:
+      type = static_cast<ItemType>(code);
+      break;
+    case 0x10:  // until 1.0.2: quantized, linear
+      type = ItemType::quantized_unsigned;
+      break;
+    case 0x11:  // until 1.0.2: quantized, logarithmic
+      logarithmic = true;
+      type = ItemType::quantized_unsigned;
+      break;
+    case 0x100:  // in the text of 1.0.3
+      type = ItemType::signed_integer;
+      break;
+    case 0x101:
+      type = ItemType::boolean;
+      break;
+    default:
+      return Error(Errc::unsupported, "an item type that is not known").offset(48).found(std::to_string(code));
   }
-
- private:
-  Status check(std::uint64_t value) const {
-    if (boolean_ && value > 1) {
-      return Error(Errc::malformed, "a bool that is neither 0 nor 1").found("element " + std::to_string(index_));
-    }
-    if (bits_ == 8 * width_) return {};
-    const auto top = static_cast<std::int64_t>(value << (64 - 8 * width_)) >> (64 - 8 * width_);
-    const bool fits =
-        sign_ ? top >= -(std::int64_t{1} << (bits_ - 1)) && top < std::int64_t{1} << (bits_ - 1) : value >> bits_ == 0;
-    if (fits) return {};
-    return Error(Errc::out_of_range, "a number that does not fit the item")
-        .expected("numbers of " + std::to_string(bits_) + " bits")
-        .found("another one in element " + std::to_string(index_));
+  STELE_TRY(set_items(tensor, type, bits, 44));
+  STELE_TRY(set_sizes(tensor));
+  if (tensor.bytes != length) {
+    return bad("a length that does not fit the extents", 4, std::to_string(tensor.bytes), std::to_string(length));
   }
-  Status put(std::byte byte) {
-    staging_[used_++] = byte;
-    if (used_ < staging_.size()) return {};
-    return out_.write({staging_.data(), std::exchange(used_, 0)});
-  }
-
-  unsigned bits_;
-  unsigned width_;
-  bool sign_ = false;
-  bool boolean_ = false;
-  LeafGather& out_;
-  unsigned byte_ = 0;
-  unsigned filled_ = 0;  // number of bits in the unfinished byte
-  std::uint64_t index_ = 0;
-  std::array<std::byte, 4096> staging_;
-  std::size_t used_ = 0;
-};
+  if (code == 0x10 || code == 0x11 || code == 2) note_limits(tensor, parameters, logarithmic);
+  return {};
+}
 
 }  // namespace
 
@@ -310,54 +233,7 @@ Result<Tensor> read_header(const Source& source) {
     if (i < tensor.rank || tensor.extents[i] == 0) continue;
     return bad("an extent beyond the rank", 12 + 4 * i, "0", std::to_string(tensor.extents[i]));
   }
-  const auto bits = load_le<std::uint32_t>(head.data() + 44);
-  const auto code = load_le<std::uint16_t>(head.data() + 48);
-  const auto vendor = load_le<std::uint16_t>(head.data() + 50);
-  const std::byte* parameters = head.data() + 52;
-  if (vendor != 0) {
-    if (!element_count(tensor.shape())) return uncountable(tensor);
-    tensor.dtype = DType::opaque;
-    tensor.bytes = tensor.size = length;
-    tensor.notes = {{std::string(vendor_key), Value(std::int64_t{vendor})},
-                    {std::string(type_key), Value(std::int64_t{code})},
-                    {std::string(bits_key), Value(std::int64_t{bits})}};
-    return tensor;
-  }
-  ItemType type{};
-  bool logarithmic = false;
-  switch (code) {
-    case 1:  // until 1.0.2, a parameter makes the integers signed
-      type = load_le<std::uint32_t>(parameters) != 0 ? ItemType::signed_integer : ItemType::unsigned_integer;
-      break;
-    case 0:
-    case 2:
-    case 3:
-    case 4:
-    case 5:
-      type = static_cast<ItemType>(code);
-      break;
-    case 0x10:  // until 1.0.2: quantized, linear
-      type = ItemType::quantized_unsigned;
-      break;
-    case 0x11:  // until 1.0.2: quantized, logarithmic
-      logarithmic = true;
-      type = ItemType::quantized_unsigned;
-      break;
-    case 0x100:  // in the text of 1.0.3
-      type = ItemType::signed_integer;
-      break;
-    case 0x101:
-      type = ItemType::boolean;
-      break;
-    default:
-      return Error(Errc::unsupported, "an item type that is not known").offset(48).found(std::to_string(code));
-  }
-  STELE_TRY(set_items(tensor, type, bits, 44));
-  STELE_TRY(set_sizes(tensor));
-  if (tensor.bytes != length) {
-    return bad("a length that does not fit the extents", 4, std::to_string(tensor.bytes), std::to_string(length));
-  }
-  if (code == 0x10 || code == 0x11 || code == 2) note_limits(tensor, parameters, logarithmic);
+  STELE_TRY(read_items(tensor, head.data(), length));
   return tensor;
 }
 
@@ -368,18 +244,22 @@ void add(SnapshotBuilder& to, std::string_view name, Tensor tensor, SourcePtr so
     const bool same = bits != nullptr && bits->as_i64() != nullptr && *bits->as_i64() == std::int64_t{tensor.bits};
     if (!same) tensor.notes.emplace(bits_key, Value(std::int64_t{tensor.bits}));
   }
-  Provider provider{&plain_ops, source.get(), tensor.data};
+  Provider provider{&source_ops, source.get(), tensor.data};
   if (tensor.packed) {
     const DTypeClass kind = dtype_class(tensor.dtype);
-    auto packed = std::make_shared<const Packed>(Packed{source, tensor.data, tensor.bits, element_size(tensor.dtype),
-                                                        kind == DTypeClass::signed_int, kind == DTypeClass::boolean});
-    provider = {&packed_ops, packed.get(), 0};
-    to.keep(std::move(packed));
+    provider = packed_provider(to, {std::move(source), tensor.data, tensor.bits, element_size(tensor.dtype),
+                                    kind == DTypeClass::signed_int, kind == DTypeClass::boolean});
   } else {
     to.keep(std::move(source));
   }
   to.tensor(to.intern(name), tensor.dtype, tensor.shape(), tensor.size, provider);
   for (auto& [key, value] : tensor.notes) to.annotate(key, std::move(value));
+}
+
+const Value* note_of(const LeafView& leaf, std::string_view key) {
+  const Annotations* notes = leaf.annotations();
+  const auto found = notes != nullptr ? notes->find(std::string(key)) : Annotations::const_iterator();
+  return notes != nullptr && found != notes->end() ? &found->second : nullptr;
 }
 
 Result<Form> form_of(const LeafView& leaf) {
@@ -390,10 +270,9 @@ Result<Form> form_of(const LeafView& leaf) {
         .found(std::move(found));
   };
   const auto number = [&](std::string_view key) -> std::optional<std::int64_t> {
-    const Annotations* notes = leaf.annotations();
-    const auto found = notes != nullptr ? notes->find(std::string(key)) : Annotations::const_iterator();
-    if (notes == nullptr || found == notes->end()) return std::nullopt;
-    const Value* value = key == quantization_key ? found->second.find("bits") : &found->second;
+    const Value* value = note_of(leaf, key);
+    if (value == nullptr) return std::nullopt;
+    if (key == quantization_key) value = value->find("bits");
     const bool there = value != nullptr && value->as_i64() != nullptr;
     return there ? *value->as_i64() : std::int64_t{0};
   };
