@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "stele/recorders/any.hpp"
+#include "stele/recorders/json.hpp"
 #include "tar_support.hpp"
 
 using namespace stele_test;
