@@ -12,7 +12,7 @@ namespace gzip {
 Status EntrySource::read_at(std::uint64_t offset, std::span<std::byte> out) const {
   return guarded(name(), [&]() -> Status {
     if (offset > data_.size || out.size() > data_.size - offset) {
-      return Error(Errc::truncated, "the bytes end before")
+      return Error(Errc::truncated, "the read passes the end of the entry")
           .file(name())
           .offset(offset)
           .expected(std::to_string(out.size()) + " bytes")

@@ -12,7 +12,8 @@ inline namespace v0 {
 namespace detail {
 namespace gzip {
 
-Gzip::Gzip(const SourcePtr& source, std::uint64_t most) : inflated_(std::make_shared<InflatedSource>(source, most)) {}
+Gzip::Gzip(const SourcePtr& source, std::uint64_t max_size)
+    : inflated_(std::make_shared<InflatedSource>(source, max_size)) {}
 
 Result<std::size_t> Gzip::next(std::span<std::byte> out) { return inflated_->pass(out); }
 
@@ -22,20 +23,20 @@ bool is_gzip(std::span<const std::byte> head) noexcept {
   return head.size() >= 3 && head[0] == std::byte{0x1f} && head[1] == std::byte{0x8b} && head[2] == std::byte{8};
 }
 
-std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> room) noexcept {
+std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> out) noexcept {
   constexpr std::size_t max_piece = std::size_t{64} << 10;
   z_stream z{};
-  if (!is_gzip(head) || room.empty() || inflateInit2(&z, 15 + 16) != Z_OK) return {};
+  if (!is_gzip(head) || out.empty() || inflateInit2(&z, 15 + 16) != Z_OK) return {};
   // zlib's interface has no const.
   z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(head.data()));
   z.avail_in = static_cast<uInt>(std::min(head.size(), max_piece));
-  z.next_out = reinterpret_cast<Bytef*>(room.data());
-  z.avail_out = static_cast<uInt>(std::min(room.size(), max_piece));
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(std::min(out.size(), max_piece));
   const uInt all = z.avail_out;
   inflate(&z, Z_SYNC_FLUSH);  // as far as the input lasts
   const std::size_t made = all - z.avail_out;
   inflateEnd(&z);
-  return room.first(made);
+  return out.first(made);
 }
 
 std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept {

@@ -27,8 +27,8 @@ class InflatedSource;
 /// (some 40 KiB each).
 class Gzip {
  public:
-  /// `most`: maximum number of inflated bytes. With more, all functions return limit.
-  explicit Gzip(const SourcePtr& source, std::uint64_t most = UINT64_MAX);
+  /// `max_size`: maximum number of inflated bytes. With more, all functions return limit.
+  explicit Gzip(const SourcePtr& source, std::uint64_t max_size = UINT64_MAX);
   /// Reads the next bytes. Returns fewer only at the end, after checking the CRC-32 and the length of every member.
   /// Errors: truncated, checksum, malformed (also bytes after the last member), io. Do not call it again after an
   /// error.
@@ -65,9 +65,9 @@ class GzipSink final : public Sink {
 /// Returns true if bytes that begin with `head` are a gzip file with DEFLATE data.
 bool is_gzip(std::span<const std::byte> head) noexcept;
 
-/// Inflates the beginning of a gzip file to `room`, and returns the inflated bytes. Returns none for other files, or if
+/// Inflates the beginning of a gzip file to `out`, and returns the inflated bytes. Returns none for other files, or if
 /// there is no memory.
-std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> room) noexcept;
+std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> out) noexcept;
 
 /// Continues a CRC-32 (that of zip and gzip) with more bytes after those of `crc`.
 std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept;

@@ -23,10 +23,10 @@ constexpr std::uint64_t min_step = std::uint64_t{1} << 20;
 }  // namespace
 
 Error wrong_crc(const Source& source, const Data& data, std::uint32_t found) {
-  return Error(Errc::checksum, "an entry of a zip file is damaged")
+  return Error(Errc::checksum, "the CRC-32 of the zip entry does not match")
       .file(source.name())
       .offset(data.offset)
-      .expected("CRC-32 " + std::to_string(data.crc))
+      .expected(std::to_string(data.crc))
       .found(std::to_string(found));
 }
 
@@ -78,14 +78,14 @@ Result<std::size_t> Inflater::next(std::span<std::byte> out) {
 
 Status Inflater::make(std::span<std::byte> out) {
   STELE_TRY_ASSIGN(const std::size_t made, next(out));
-  return made == out.size() ? Status() : bad("deflated data that end early");
+  return made == out.size() ? Status() : bad("the deflated data ends before the declared size");
 }
 
 Status Inflater::finish() {
   std::byte one_more[1];
   STELE_TRY_ASSIGN(const std::size_t n, some(one_more));
-  if (n != 0) return bad("deflated data of more bytes than the directory says");
-  if (state_->used != data_.compressed) return bad("bytes behind deflated data");
+  if (n != 0) return bad("the deflated data exceeds the declared size");
+  if (state_->used != data_.compressed) return bad("bytes follow the deflated data");
   if (!data_.gzip && state_->crc != data_.crc) return wrong_crc(source_, data_, state_->crc);
   return {};
 }
@@ -111,10 +111,10 @@ Result<std::size_t> Inflater::some(std::span<std::byte> out) {
       continue;
     }
     if (result == Z_BUF_ERROR && all) {
-      return data_.gzip ? Error(Errc::truncated, "a gzip file that is cut off")
+      return data_.gzip ? Error(Errc::truncated, "the file ends inside the gzip data")
                               .file(source_.name())
                               .offset(data_.offset + state_->used)
-                        : bad("deflated data that are cut off");
+                        : bad("the entry ends inside the deflated data");
     }
     if (result == Z_MEM_ERROR) throw std::bad_alloc();
     if (result != Z_OK && result != Z_BUF_ERROR) return damage();
@@ -124,12 +124,13 @@ Result<std::size_t> Inflater::some(std::span<std::byte> out) {
 
 /// Returns the error that zlib has found.
 Error Inflater::damage() const {
-  const std::string_view why = state_->stream.msg != nullptr ? state_->stream.msg : "damaged deflated data";
-  if (why != "incorrect data check" && why != "incorrect length check") return bad(why.data());
-  return Error(Errc::checksum, "a gzip file is damaged")
+  const std::string_view why = state_->stream.msg != nullptr ? state_->stream.msg : "";
+  const bool crc = why == "incorrect data check";
+  if (!crc && why != "incorrect length check") return bad("the deflated data is invalid").found(std::string(why));
+  return Error(Errc::checksum,
+               crc ? "the CRC-32 of the gzip data does not match" : "the length of the gzip data does not match")
       .file(source_.name())
-      .offset(data_.offset + state_->used)
-      .expected(why == "incorrect data check" ? "another CRC-32" : "another length");
+      .offset(data_.offset + state_->used);
 }
 
 /// Supplies more compressed bytes after all have been used, if there are more.
@@ -158,10 +159,10 @@ Status Inflater::feed() {
 InflatedSource::InflatedSource(SourcePtr source, std::string name, const Data& data)
     : EntrySource(std::move(source), std::move(name), data), step_(std::max(min_step, data.size / max_kept + 1)) {}
 
-InflatedSource::InflatedSource(const SourcePtr& source, std::uint64_t most)
+InflatedSource::InflatedSource(const SourcePtr& source, std::uint64_t max_size)
     : EntrySource(source, source->name(),
                   {0, source->size(), add_scaled(0, source->size(), max_deflate_ratio), 0, true}),
-      most_(most),
+      max_size_(max_size),
       size_known_(false),
       step_(min_step) {}
 
@@ -209,7 +210,7 @@ Status InflatedSource::make(Inflater& inflater, std::span<std::byte> out) const 
   STELE_TRY_ASSIGN(const std::size_t made, next(inflater, out));
   if (made == out.size()) return {};
   if (known) return inflater.make(out.subspan(made));  // for its error
-  return Error(Errc::truncated, "the bytes end before").file(name()).offset(inflater.made());
+  return Error(Errc::truncated, "the read passes the end of the gzip data").file(name()).offset(inflater.made());
 }
 
 /// Reads the next bytes. Returns fewer only at the end, which sets the size. Keeps states as it reads.
@@ -224,10 +225,10 @@ Result<std::size_t> InflatedSource::next(Inflater& inflater, std::span<std::byte
     if (got != n) break;
     if (inflater.made() == next && next < data_.size) keep(inflater);
   }
-  if (inflater.made() > most_) {
-    return Error(Errc::limit, "a gzip file that becomes too large")
+  if (inflater.made() > max_size_) {
+    return Error(Errc::limit, "the gzip data inflates to more than its limit")
         .file(name())
-        .expected(std::to_string(most_) + " bytes at most (Limits::total_bytes)");
+        .expected("at most " + std::to_string(max_size_) + " bytes (Limits::total_bytes)");
   }
   if (made != out.size() && !size_known_) {
     data_.size = inflater.made();

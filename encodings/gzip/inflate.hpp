@@ -63,8 +63,8 @@ class Inflater {
 class InflatedSource final : public EntrySource {
  public:
   InflatedSource(SourcePtr source, std::string name, const Data& data);
-  /// A gzip file: its size is known at the end of the pass. `most`: as for Gzip.
-  InflatedSource(const SourcePtr& source, std::uint64_t most);
+  /// A gzip file: its size is known at the end of the pass. `max_size`: as for Gzip.
+  InflatedSource(const SourcePtr& source, std::uint64_t max_size);
   ~InflatedSource() override;
 
   /// Reads the next bytes of the pass.
@@ -76,7 +76,7 @@ class InflatedSource final : public EntrySource {
   Result<std::size_t> next(Inflater& inflater, std::span<std::byte> out) const;
   void keep(Inflater& inflater) const;
 
-  const std::uint64_t most_ = UINT64_MAX;
+  const std::uint64_t max_size_ = UINT64_MAX;
   mutable bool size_known_ = true;
   mutable std::uint64_t step_;
   mutable std::mutex mutex_;

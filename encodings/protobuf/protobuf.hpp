@@ -36,13 +36,13 @@ class Reader {
   Reader message() noexcept;
 
   /// Reads the next of packed varints, which message() returns. Returns false at the end, or after an error.
-  bool varint(std::uint64_t& out) noexcept { return !failed_ && at_ != bytes_.size() && take_varint(out); }
+  bool varint(std::uint64_t& out) noexcept { return fault_ == nullptr && at_ != bytes_.size() && take_varint(out); }
 
   /// Errors: malformed.
   Status status() const;
 
  private:
-  bool fail() noexcept;
+  bool fail(const char* why) noexcept;
   bool take(std::uint64_t size) noexcept;
   bool take_varint(std::uint64_t& out) noexcept;
 
@@ -53,7 +53,7 @@ class Reader {
   std::uint64_t number_ = 0;
   std::uint32_t field_ = 0;
   unsigned type_ = 0;
-  bool failed_ = false;
+  const char* fault_ = nullptr;  // the error's message
 };
 
 /// Appends a field with a varint.

@@ -15,16 +15,16 @@ namespace detail {
 namespace tar {
 namespace {
 
-constexpr std::size_t most_entries = 1'000'000;
-// Maximum size of a header's data, and of the zeros after the end.
-constexpr std::uint64_t most_more = std::uint64_t{1} << 20;
+constexpr std::size_t max_entries = 1'000'000;
+// Maximum size of an extended header, and of the zeros after the end (1 MiB): bounds memory and time.
+constexpr std::uint64_t max_extra_bytes = std::uint64_t{1} << 20;
 constexpr std::size_t piece_size = std::size_t{64} << 10;
 
 bool is_zero(std::span<const std::byte> bytes) noexcept {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
 }
 
-class Header {
+class HeaderBlock {
  public:
   std::span<std::byte> bytes() noexcept { return bytes_; }
   std::string_view field(Field f) const noexcept { return text(bytes_).substr(f.at, f.size); }
@@ -63,12 +63,12 @@ class Header {
     return std::string(all.substr(0, end));
   }
   std::optional<std::uint64_t> number(Field f) const noexcept {
-    constexpr std::uint64_t most = ~std::uint64_t{0} >> 1;
+    constexpr std::uint64_t max_number = ~std::uint64_t{0} >> 1;
     std::string_view digits = field(f);
     std::uint64_t value = 0;
     if (digits[0] == '\x80') {
       for (const char c : digits.substr(1)) {
-        if (value > most >> 8) return std::nullopt;
+        if (value > max_number >> 8) return std::nullopt;
         value = value << 8 | static_cast<std::uint8_t>(c);
       }
       return value;
@@ -84,9 +84,9 @@ class Header {
 };
 
 /// Reads the headers of an archive in order.
-class Reader {
+class HeaderReader {
  public:
-  Reader(const Source& source, Input& input, const IndexBudget& budget)
+  HeaderReader(const Source& source, Input& input, const IndexBudget& budget)
       : source_(source), input_(input), budget_(budget) {}
 
   Result<std::vector<Entry>> run() {
@@ -94,15 +94,15 @@ class Reader {
       begin_ = at_;
       STELE_TRY_ASSIGN(const std::size_t n, input_.next(header_.bytes()));
       at_ += n;
-      if (n != block_size) return cut("an archive without its end", block_size, n);
+      if (n != block_size) return cut("the archive ends without its end marker", block_size, n);
       if (is_zero(header_.bytes())) break;
       if (!header_.sum_is_right()) {
-        if (first && !header_.has_magic()) return error(Errc::bad_magic, "no tar archive");
-        return error(Errc::checksum, "a header that is damaged");
+        if (first && !header_.has_magic()) return error(Errc::bad_magic, "the file is not a tar archive");
+        return error(Errc::checksum, "the header's checksum does not match");
       }
-      STELE_TRY(take());
+      STELE_TRY(read_entry());
     }
-    if (has_more_ || long_name_) return bad("more of a file that does not follow");
+    if (has_pax_ || long_name_) return bad("no file follows the extended header");
     STELE_TRY(end());
     STELE_TRY(order());
     return std::move(entries_);
@@ -124,7 +124,7 @@ class Reader {
     if (const auto at = std::adjacent_find(entries_.begin(), entries_.end(), at_odds); at != entries_.end()) {
       const bool twice = at[1].name == at->name;
       return Error(twice ? Errc::duplicate : Errc::malformed,
-                   twice ? "two files of one name" : "a file, where the folder of another should be")
+                   twice ? "the file name occurs twice" : "a file has the name of another file's folder")
           .file(source_.name())
           .offset(twice ? at[1].offset : at->offset)
           .path(at->name);
@@ -140,64 +140,65 @@ class Reader {
   }
 
   /// Reads one header with its data.
-  Status take() {
+  Status read_entry() {
     const char type = header_.type();
     const auto size = header_.size();
     switch (type) {
       case 'x':
-        if (has_more_ || long_name_) return bad("two headers with more of one file");
-        has_more_ = true;
-        return more(size, false);
+        if (has_pax_ || long_name_) return bad("the file has two extended headers");
+        has_pax_ = true;
+        return read_pax(size, false);
       case 'g':
-        if (has_more_ || long_name_) return bad("a header for all files, between those of one");
-        return more(size, true);
+        if (has_pax_ || long_name_) return bad("a global header follows the extended header of a file");
+        return read_pax(size, true);
       case 'L':
-        if (has_more_ || long_name_) return bad("two headers with more of one file");
-        STELE_TRY(data(size));
+        if (has_pax_ || long_name_) return bad("the file has two extended headers");
+        STELE_TRY(read_data(size));
         long_name_.emplace(text(data_.span()));
         if (long_name_->ends_with('\0')) long_name_->pop_back();
         return {};
       case 'K':  // of a link, which is refused when it follows
-        return data(size);
+        return read_data(size);
       default:
-        return entry(type);
+        return add_file(type);
     }
   }
 
-  Status entry(char type) {
+  Status add_file(char type) {
     STELE_TRY_ASSIGN(std::string name, entry_name());
-    if (type == 'S' || sparse_) return unsupported("a sparse file", name);
-    if (type == '1' || type == '2') return unsupported("a link", name);
-    if (type == '3' || type == '4' || type == '6') return unsupported("a device or FIFO", name);
+    if (type == 'S' || sparse_) return unsupported("sparse files are not supported", name);
+    if (type == '1' || type == '2') return unsupported("links are not supported", name);
+    if (type == '3' || type == '4' || type == '6') return unsupported("devices and FIFOs are not supported", name);
     if (type != '0' && type != '\0' && type != '7' && type != '5') {
-      return unsupported("an entry of another type", name)
-          .found(std::to_string(static_cast<unsigned char>(type)) + " as its type");
+      return unsupported("the entry type is not supported", name)
+          .found("type " + std::to_string(static_cast<unsigned char>(type)));
     }
     const auto size = size_ ? size_ : header_.size();
-    if (!size) return bad("a size that is no number").path(std::move(name));
+    if (!size) return bad("the entry's size is not a number").path(std::move(name));
     const bool folder = type == '5' || name.ends_with('/');
-    if (folder && *size != 0) return bad("a folder with data").path(std::move(name));
+    if (folder && *size != 0) return bad("the folder has data").path(std::move(name));
 
     // Programs write "./" or "." as the folder itself, "./name", "folder/".
     const bool top = folder && (name == "./" || name == ".");
     if (name.starts_with("./")) name.erase(0, 2);
     if (folder && name.ends_with('/')) name.pop_back();
     if (const char* why = bad_name(name); why != nullptr && !top) return bad(why).path(std::move(name));
-    if (++count_ > most_entries) return error(Errc::limit, "more than 1,000,000 files and folders");
-    has_more_ = false;
+    if (++count_ > max_entries) return error(Errc::limit, "the archive has more than 1,000,000 files and folders");
+    has_pax_ = false;
     long_name_.reset();
     path_.reset();
     size_.reset();
     if (folder) return {};
 
     const std::uint64_t offset = at_;
-    STELE_TRY_ASSIGN(const std::uint64_t there, skip(*size + padding(*size)));
-    if (there != *size + padding(*size)) {
-      return cut("a file whose bytes are not all there", *size + padding(*size), there).path(std::move(name));
+    STELE_TRY_ASSIGN(const std::uint64_t skipped, skip(*size + padding(*size)));
+    if (skipped != *size + padding(*size)) {
+      return cut("the archive ends inside a file", *size + padding(*size), skipped).path(std::move(name));
     }
     // A growing vector doubles, and keeps its old memory until all entries have moved.
     const std::uint64_t memory = 3 * sizeof(Entry) + name.capacity() + 16;
-    if (!budget_.take(memory)) return error(Errc::limit, "names that take more memory than the archive's size allows");
+    if (!budget_.take(memory))
+      return error(Errc::limit, "the file names exceed the memory limit for an archive of this size");
     entries_.push_back({std::move(name), offset, *size});
     return {};
   }
@@ -210,57 +211,57 @@ class Reader {
     if (path_) return *std::move(path_);
     if (long_name_) return *std::move(long_name_);
     auto name = header_.name();
-    if (!name) return bad("a NUL within a name");
+    if (!name) return bad("bytes follow the NUL of the name");
     return *std::move(name);
   }
 
   Result<std::uint64_t> skip(std::uint64_t count) {
-    STELE_TRY_ASSIGN(const std::uint64_t there, input_.skip(count));
-    at_ += there;
-    return there;
+    STELE_TRY_ASSIGN(const std::uint64_t skipped, input_.skip(count));
+    at_ += skipped;
+    return skipped;
   }
 
   /// Reads the data of a header with extra properties into data_.
-  Status data(std::optional<std::uint64_t> size) {
-    if (!size) return bad("a size that is no number");
-    if (*size > most_more) {
-      return error(Errc::limit, "a header of too many bytes")
-          .expected("at most " + std::to_string(most_more))
+  Status read_data(std::optional<std::uint64_t> size) {
+    if (!size) return bad("the header's size is not a number");
+    if (*size > max_extra_bytes) {
+      return error(Errc::limit, "the extended header is too large")
+          .expected("at most " + std::to_string(max_extra_bytes) + " bytes")
           .found(std::to_string(*size));
     }
     data_ = Bytes(static_cast<std::size_t>(*size + padding(*size)));
     STELE_TRY_ASSIGN(const std::size_t n, input_.next(data_.span()));
     at_ += n;
-    if (n != data_.size()) return cut("a header that ends early", data_.size(), n);
+    if (n != data_.size()) return cut("the archive ends inside an extended header", data_.size(), n);
     data_.truncate(static_cast<std::size_t>(*size));
     return {};
   }
 
   /// Reads the records of a pax header.
-  Status more(std::optional<std::uint64_t> size, bool for_all) {
-    STELE_TRY(data(size));
+  Status read_pax(std::optional<std::uint64_t> size, bool for_all) {
+    STELE_TRY(read_data(size));
     for (std::string_view rest = text(data_.span()); !rest.empty();) {
       std::uint64_t length = 0;
       const char* const end = rest.data() + rest.size();
-      const auto [behind, failed] = std::from_chars(rest.data(), end, length);
-      const auto digits = static_cast<std::size_t>(behind - rest.data());
-      if (failed != std::errc() || behind == end || *behind != ' ' || length > rest.size() || length < digits + 2 ||
+      const auto [after, failed] = std::from_chars(rest.data(), end, length);
+      const auto digits = static_cast<std::size_t>(after - rest.data());
+      if (failed != std::errc() || after == end || *after != ' ' || length > rest.size() || length < digits + 2 ||
           rest[static_cast<std::size_t>(length) - 1] != '\n') {
-        return bad("a record of an extended header that is none");
+        return bad("the extended header has a malformed record");
       }
       const auto record = rest.substr(digits + 1, static_cast<std::size_t>(length) - digits - 2);
       rest.remove_prefix(static_cast<std::size_t>(length));
       const std::size_t equals = record.find('=');
-      if (equals == record.npos || equals == 0) return bad("a record of an extended header that is none");
-      STELE_TRY(more(record.substr(0, equals), record.substr(equals + 1), for_all));
+      if (equals == record.npos || equals == 0) return bad("the extended header has a malformed record");
+      STELE_TRY(apply(record.substr(0, equals), record.substr(equals + 1), for_all));
     }
     return {};
   }
 
   /// Applies one record. An empty value removes the property.
-  Status more(std::string_view key, std::string_view value, bool for_all) {
+  Status apply(std::string_view key, std::string_view value, bool for_all) {
     const bool is_path = key == "path", is_size = key == "size", is_sparse = key.starts_with("GNU.sparse.");
-    if (for_all && (is_path || is_size || is_sparse)) return bad("a name or size for all that follows");
+    if (for_all && (is_path || is_size || is_sparse)) return bad("a global header sets a property of one file");
     if (is_sparse) sparse_ = true;
     if (is_path) {
       path_.reset();
@@ -270,9 +271,9 @@ class Reader {
       size_.reset();
       if (value.empty()) return {};
       std::uint64_t number = 0;
-      const auto [behind, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
-      if (failed != std::errc() || behind != value.data() + value.size() || number > ~std::uint64_t{0} >> 1) {
-        return bad("a size that is no number");
+      const auto [after, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
+      if (failed != std::errc() || after != value.data() + value.size() || number > ~std::uint64_t{0} >> 1) {
+        return bad("the size in the extended header is not a number");
       }
       size_ = number;
     }
@@ -282,14 +283,14 @@ class Reader {
   /// Checks the end, after the first block of zeros.
   Status end() {
     STELE_TRY_ASSIGN(const std::size_t second, input_.next(header_.bytes()));
-    if (second != block_size) return cut("one block of zeros at the end, not two", block_size, second);
-    if (!is_zero(header_.bytes())) return bad("one block of zeros, not two");
+    if (second != block_size) return cut("the archive ends after one block of zeros", block_size, second);
+    if (!is_zero(header_.bytes())) return bad("the end marker has one block of zeros instead of two");
     Bytes piece(piece_size);
     for (std::uint64_t all = 0;;) {
       STELE_TRY_ASSIGN(const std::size_t n, input_.next(piece.span()));
-      if (!is_zero(piece.span().first(n))) return bad("bytes behind the end");
+      if (!is_zero(piece.span().first(n))) return bad("bytes follow the end marker");
       all += n;
-      if (all > most_more) return bad("more than 1 MiB of zeros behind the end");
+      if (all > max_extra_bytes) return bad("more than 1 MiB of zeros follow the end marker");
       if (n != piece.size()) return {};
     }
   }
@@ -299,12 +300,12 @@ class Reader {
   IndexBudget budget_;
   std::uint64_t at_ = 0;     // bytes read
   std::uint64_t begin_ = 0;  // offset of the header
-  Header header_;
+  HeaderBlock header_;
   Bytes data_;
   std::vector<Entry> entries_;
   std::size_t count_ = 0;
   // Extra properties of the next file.
-  bool has_more_ = false, sparse_ = false;
+  bool has_pax_ = false, sparse_ = false;
   std::optional<std::string> path_, long_name_;
   std::optional<std::uint64_t> size_;
 };
@@ -312,7 +313,7 @@ class Reader {
 }  // namespace
 
 Result<std::vector<Entry>> read_headers(const Source& source, Input& input, const IndexBudget& budget) {
-  return Reader(source, input, budget).run();
+  return HeaderReader(source, input, budget).run();
 }
 
 }  // namespace tar

@@ -79,7 +79,7 @@ class Archive final : public Bundle {
 
   Result<SourcePtr> open(std::string_view name) const override;
   Result<std::unique_ptr<Sink>> create(std::string_view name) override {
-    return Error(Errc::unsupported, "a tar archive that is read cannot be written to")
+    return Error(Errc::unsupported, "the tar archive is open for reading and cannot be written")
         .file(files_->archive)
         .path(std::string(name));
   }
@@ -153,8 +153,8 @@ Result<SourcePtr> Archive::open(std::string_view name) const {
       return SourcePtr(std::make_shared<File>(files_, files_->bytes, *entry));
     }
     std::string path = files_->archive + '/' + full;
-    if (is_folder(full)) return Error(Errc::io, "a folder, not a file").file(std::move(path));
-    return Error(Errc::not_found, "no such file in the archive").file(std::move(path));
+    if (is_folder(full)) return Error(Errc::io, "the path is a folder, not a file").file(std::move(path));
+    return Error(Errc::not_found, "the archive does not contain the file").file(std::move(path));
   });
 }
 
@@ -166,19 +166,19 @@ Result<std::shared_ptr<const Bundle>> archive(std::string name, SourcePtr bytes,
 }  // namespace
 
 const char* bad_name(std::string_view name) noexcept {
-  constexpr std::string_view not_in_names("\\\0", 2);
-  if (name.empty()) return "an empty name";
-  if (name.find_first_of(not_in_names) != name.npos) return "a backslash or a NUL in a name";
-  if (name.starts_with('/')) return "an absolute name";
+  constexpr std::string_view forbidden("\\\0", 2);
+  if (name.empty()) return "the name is empty";
+  if (name.find_first_of(forbidden) != name.npos) return "the name contains a backslash or a NUL";
+  if (name.starts_with('/')) return "the name is an absolute path";
   std::string_view rest = name;
   for (int parts = 1; parts <= os::max_depth; ++parts) {
     const std::size_t slash = rest.find('/');
     const std::string_view part = rest.substr(0, slash);
-    if (part.empty() || part == "." || part == "..") return "a name with a part that is empty, . or ..";
+    if (part.empty() || part == "." || part == "..") return "the name has a segment that is empty, . or ..";
     if (slash == rest.npos) return nullptr;
     rest.remove_prefix(slash + 1);
   }
-  return "a name of more than 64 parts";
+  return "the name has more than 64 segments";
 }
 
 Result<std::shared_ptr<const Bundle>> open(SourcePtr source, const Limits& limits) {

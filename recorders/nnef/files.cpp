@@ -6,8 +6,8 @@ namespace detail {
 namespace nnef {
 namespace {
 
-// Maximum size of a text file. Real ones have a line for each operation.
-constexpr std::uint64_t max_text = std::uint64_t{256} << 20;
+// Maximum size of a text file (256 MiB): bounds memory. Real ones have a line for each operation.
+constexpr std::uint64_t max_text_bytes = std::uint64_t{256} << 20;
 
 }  // namespace
 
@@ -19,7 +19,11 @@ std::string lower(std::string_view text) {
 
 Result<std::string> read_text(const Bundle& bundle, std::string_view name) {
   STELE_TRY_ASSIGN(const SourcePtr source, bundle.open(name));
-  if (source->size() > max_text) return Error(Errc::limit, "a text that is too large").file(source->name());
+  if (source->size() > max_text_bytes)
+    return Error(Errc::limit, "the file is too large")
+        .file(source->name())
+        .expected("at most " + std::to_string(max_text_bytes) + " bytes")
+        .found(std::to_string(source->size()));
   std::string text(static_cast<std::size_t>(source->size()), '\0');
   STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(text))));
   return text;

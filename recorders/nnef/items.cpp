@@ -107,16 +107,17 @@ Status PackingSink::finish() {
 
 Status PackingSink::check(std::uint64_t value) const {
   if (boolean_ && value > 1) {
-    return Error(Errc::malformed, "a bool that is neither 0 nor 1").found("element " + std::to_string(index_));
+    return Error(Errc::malformed, "a bool is neither 0 nor 1")
+        .found(std::to_string(value) + " in element " + std::to_string(index_));
   }
   if (bits_ == 8 * width_) return {};
   const auto top = static_cast<std::int64_t>(value << (64 - 8 * width_)) >> (64 - 8 * width_);
   const bool fits =
       sign_ ? top >= -(std::int64_t{1} << (bits_ - 1)) && top < std::int64_t{1} << (bits_ - 1) : value >> bits_ == 0;
   if (fits) return {};
-  return Error(Errc::out_of_range, "a number that does not fit the item")
-      .expected("numbers of " + std::to_string(bits_) + " bits")
-      .found("another one in element " + std::to_string(index_));
+  return Error(Errc::out_of_range, "a number does not fit the item's width")
+      .expected(std::to_string(bits_) + " bits")
+      .found((sign_ ? std::to_string(top) : std::to_string(value)) + " in element " + std::to_string(index_));
 }
 
 Status PackingSink::put(std::byte byte) {

@@ -70,10 +70,10 @@ const Capabilities& NnefFormat::capabilities() const noexcept {
 }
 
 bool NnefFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
-  std::byte room[tar::head_size];
+  std::byte inflated[tar::head_size];
   const bool any = options_.container == NnefContainer::by_name;
   if ((any || options_.container == NnefContainer::tgz) &&
-      (tar::looks_like_tar(head) || tar::looks_like_tar(detail::gzip::inflated_head(head, room)))) {
+      (tar::looks_like_tar(head) || tar::looks_like_tar(detail::gzip::inflated_head(head, inflated)))) {
     return true;
   }
   return (any || options_.container == NnefContainer::tensor) && head.size() >= 4 && head[0] == std::byte{0x4e} &&
@@ -102,7 +102,7 @@ Status NnefFormat::may_replace(const Bundle& folder) const {
       ours = text.starts_with(nnef::made_here);
     }
     if (ours) continue;
-    return Error(Errc::exists, "the folder holds more than parameters")
+    return Error(Errc::exists, "the folder contains a file that is not a parameter")
         .expected("another place, or FileSinkOptions::allow_nonatomic")
         .found(file);
   }

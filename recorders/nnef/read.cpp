@@ -49,7 +49,7 @@ class NnefReader {
         return file.ends_with(nnef::ending) && file.size() > nnef::ending.size();
       };
       if (std::none_of(files.begin(), files.end(), is_tensor)) {
-        return Error(Errc::missing, "no NNEF model")
+        return Error(Errc::missing, "the folder or archive contains no NNEF model")
             .expected(std::string(nnef::graph_file) + ", or files with the extension .dat");
       }
       for (const std::string& file : files) {
@@ -87,7 +87,7 @@ class NnefReader {
     const std::string path = path_of(label);
     const auto check_shape = [&](std::span<const Extent> found) -> Status {
       if (shape == nullptr || std::equal(shape->begin(), shape->end(), found.begin(), found.end())) return {};
-      return Error(Errc::shape_mismatch, "a file of another shape than the graph says")
+      return Error(Errc::shape_mismatch, "the tensor file has another shape than the graph declares")
           .path(path)
           .expected(to_string(std::span<const Extent>(*shape)))
           .found(to_string(found));
@@ -96,16 +96,16 @@ class NnefReader {
     if (!fresh) {
       // A repeated label means one tensor with two names in the graph.
       if (known->second == label) return check_shape(shapes_[known->second]);
-      return Error(Errc::duplicate, "labels that differ in capitals alone").path(path).found(known->second);
+      return Error(Errc::duplicate, "two labels differ only in case").path(path).found(known->second);
     }
     auto source = detail::open_of_set(bundle_, std::string(label) + std::string(nnef::ending), count_++);
     if (!source) {
       if (source.error().code() != Errc::invalid_argument) return std::move(source).error().path(path);
-      return Error(Errc::malformed, "a label that is no path within the folder").path(path).found(std::string(label));
+      return Error(Errc::malformed, "the label is not a path within the folder").path(path).found(std::string(label));
     }
     memory_.admit((*source)->size(), detail::index_rate::entry);
     if (!memory_.take(entry_memory + 6 * path.size())) {
-      return detail::index_error("more tensors than files of this size may have").path(path);
+      return detail::index_error("the model has too many tensors for the size of its files").path(path);
     }
     auto tensor = nnef::read_header(**source);
     if (!tensor) return std::move(tensor).error().path(path).file((*source)->name());

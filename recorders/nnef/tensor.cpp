@@ -64,7 +64,7 @@ void note_limits(Tensor& tensor, const std::byte* parameters, bool logarithmic) 
 /// Sets the fields that follow from type and bits. `at`: their offset, for errors.
 Status set_items(Tensor& tensor, ItemType type, std::uint32_t bits, std::uint64_t at) {
   const auto refuse = [&](const char* expected) {
-    return Error(Errc::unsupported, "items of no possible width")
+    return Error(Errc::unsupported, "the width of the items is not supported")
         .offset(at)
         .expected(expected)
         .found(std::to_string(bits) + " bits");
@@ -73,11 +73,11 @@ Status set_items(Tensor& tensor, ItemType type, std::uint32_t bits, std::uint64_
   tensor.bits = bits;
   switch (type) {
     case ItemType::floating:
-      if (bits != 16 && bits != 32 && bits != 64) return refuse("16, 32 or 64 bits of a float");
+      if (bits != 16 && bits != 32 && bits != 64) return refuse("16, 32 or 64 bits for floats");
       tensor.dtype = bits == 16 ? DType::f16 : bits == 32 ? DType::f32 : DType::f64;
       return {};
     case ItemType::boolean:
-      if (bits != 1 && bits != 8) return refuse("1 or 8 bits of a bool");
+      if (bits != 1 && bits != 8) return refuse("1 or 8 bits for bools");
       tensor.dtype = DType::boolean;
       tensor.packed = true;  // items of 8 bits; any value but 0 is true
       if (bits == 8) tensor.notes.emplace(bits_key, Value(std::int64_t{8}));
@@ -99,7 +99,7 @@ Status set_items(Tensor& tensor, ItemType type, std::uint32_t bits, std::uint64_
 }
 
 Error uncountable(const Tensor& tensor) {
-  return bad("more items than can be counted", 12, "fewer", to_string(tensor.shape()));
+  return bad("the size of the tensor overflows 64 bits", 12, "", to_string(tensor.shape()));
 }
 
 /// Computes the sizes of the data and of the elements.
@@ -183,12 +183,13 @@ Status read_items(Tensor& tensor, const std::byte* head, std::uint64_t length) {
       type = ItemType::boolean;
       break;
     default:
-      return Error(Errc::unsupported, "an item type that is not known").offset(48).found(std::to_string(code));
+      return Error(Errc::unsupported, "the item type is unknown").offset(48).found(std::to_string(code));
   }
   STELE_TRY(set_items(tensor, type, bits, 44));
   STELE_TRY(set_sizes(tensor));
   if (tensor.bytes != length) {
-    return bad("a length that does not fit the extents", 4, std::to_string(tensor.bytes), std::to_string(length));
+    return bad("the data length does not match the shape", 4, std::to_string(tensor.bytes) + " bytes",
+               std::to_string(length));
   }
   if (code == 0x10 || code == 0x11 || code == 2) note_limits(tensor, parameters, logarithmic);
   return {};
@@ -201,11 +202,11 @@ Result<Tensor> read_header(const Source& source) {
   const auto known = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), head.size()));
   STELE_TRY(source.read_at(0, {head.data(), known}));
   if (known < 2 || head[0] != std::byte{0x4e} || head[1] != std::byte{0xef}) {
-    return Error(Errc::bad_magic, "not an NNEF tensor file").offset(0).expected("4e ef");
+    return Error(Errc::bad_magic, "the file is not an NNEF tensor file").offset(0).expected("4e ef");
   }
-  if (known < 16) return Error(Errc::truncated, "a header that ends early").offset(known);
+  if (known < 16) return Error(Errc::truncated, "the file ends inside the header").offset(known);
   if (head[2] != std::byte{1} || head[3] != std::byte{0}) {
-    return Error(Errc::unsupported, "another version of NNEF")
+    return Error(Errc::unsupported, "the NNEF version is not supported")
         .offset(2)
         .expected("1.0")
         .found(std::to_string(static_cast<int>(head[2])) + "." + std::to_string(static_cast<int>(head[3])));
@@ -219,7 +220,7 @@ Result<Tensor> read_header(const Source& source) {
   const bool four_more = source.size() == header_size + 4 + length && load_le<std::uint32_t>(head.data() + 128) == 0;
   if (!exact && !four_more) {
     return Error(source.size() < header_size + length ? Errc::truncated : Errc::malformed,
-                 "a file of another size than its header says")
+                 "the file size differs from that in the header")
         .offset(4)
         .expected(std::to_string(header_size + length) + " bytes")
         .found(std::to_string(source.size()));
@@ -227,11 +228,12 @@ Result<Tensor> read_header(const Source& source) {
   Tensor tensor;
   tensor.data = header_size + (exact ? 0 : 4);
   tensor.rank = load_le<std::uint32_t>(head.data() + 8);
-  if (tensor.rank > max_rank) return bad("too many dimensions", 8, "at most 8", std::to_string(tensor.rank));
+  if (tensor.rank > max_rank)
+    return bad("the tensor has too many dimensions", 8, "at most 8", std::to_string(tensor.rank));
   for (std::size_t i = 0; i < max_rank; ++i) {
     tensor.extents[i] = load_le<std::uint32_t>(head.data() + 12 + 4 * i);
     if (i < tensor.rank || tensor.extents[i] == 0) continue;
-    return bad("an extent beyond the rank", 12 + 4 * i, "0", std::to_string(tensor.extents[i]));
+    return bad("an extent after the last dimension is not 0", 12 + 4 * i, "0", std::to_string(tensor.extents[i]));
   }
   STELE_TRY(read_items(tensor, head.data(), length));
   return tensor;
@@ -263,36 +265,35 @@ const Value* note_of(const LeafView& leaf, std::string_view key) {
 }
 
 Result<Form> form_of(const LeafView& leaf) {
-  const auto refuse = [&](std::string expected, std::string found) {
-    return Error(Errc::not_representable, "NNEF files cannot hold this")
-        .path(leaf.path())
-        .expected(std::move(expected))
-        .found(std::move(found));
+  const auto refuse = [&](const char* why, std::string expected, std::string found) {
+    return Error(Errc::not_representable, why).path(leaf.path()).expected(std::move(expected)).found(std::move(found));
   };
   const auto number = [&](std::string_view key) -> std::optional<std::int64_t> {
     const Value* value = note_of(leaf, key);
     if (value == nullptr) return std::nullopt;
     if (key == quantization_key) value = value->find("bits");
-    const bool there = value != nullptr && value->as_i64() != nullptr;
-    return there ? *value->as_i64() : std::int64_t{0};
+    const bool valid = value != nullptr && value->as_i64() != nullptr;
+    return valid ? *value->as_i64() : std::int64_t{0};
   };
   Form form;
   const auto bits = number(bits_key);
   for (const Extent e : leaf.shape()) {
-    if (e > max_data) return refuse("extents of 32 bits", to_string(leaf.shape()));
+    if (e > max_data)
+      return refuse("an extent is too large for NNEF", "at most " + std::to_string(max_data), to_string(leaf.shape()));
   }
   const auto small = [&]() -> Result<Form> {
     if (form.bytes <= max_data) return form;
-    return refuse("less than 4 GiB of data; .stele and safetensors files hold more",
+    return refuse("the tensor is too large for NNEF", "less than 4 GiB; .stele and safetensors files hold more",
                   std::to_string(form.bytes) + " bytes");
   };
   if (leaf.dtype() == DType::opaque) {
     const auto vendor = number(vendor_key);
     const auto type = number(type_key);
-    constexpr std::int64_t most = 0xffff;
-    if (!vendor || !type || !bits || *vendor < 1 || *vendor > most || *type < 0 || *type > most || *bits < 0 ||
+    constexpr std::int64_t max_code = 0xffff;
+    if (!vendor || !type || !bits || *vendor < 1 || *vendor > max_code || *type < 0 || *type > max_code || *bits < 0 ||
         *bits > static_cast<std::int64_t>(max_data)) {
-      return refuse("annotations nnef.vendor, nnef.type and nnef.bits", "an opaque tensor without them");
+      return refuse("the opaque tensor has no valid vendor item type",
+                    "the annotations nnef.vendor, nnef.type and nnef.bits", "");
     }
     form.type = static_cast<ItemType>(*type);
     form.vendor = static_cast<std::uint16_t>(*vendor);
@@ -319,7 +320,8 @@ Result<Form> form_of(const LeafView& leaf) {
       if (bits || quantized) {
         const std::int64_t wanted = bits ? *bits : *quantized;
         if (wanted < 1 || wanted > width) {
-          return refuse("1 to " + std::to_string(width) + " bits in " + std::string(name(leaf.dtype())),
+          return refuse("the annotated width does not fit the dtype",
+                        "1 to " + std::to_string(width) + " bits in " + std::string(name(leaf.dtype())),
                         std::to_string(wanted));
         }
         form.bits = static_cast<unsigned>(wanted);

@@ -25,7 +25,7 @@ namespace tar = detail::tar;
 /// Returns the label for a path. Errors: not_representable.
 Result<std::string> label_of(std::string_view path) {
   const auto refuse = [&](std::string found) {
-    return Error(Errc::not_representable, "a path that NNEF has no label for")
+    return Error(Errc::not_representable, "the path has no NNEF label")
         .path(std::string(path))
         .expected("segments of [A-Za-z0-9_.-], other than dots alone")
         .found(std::move(found));
@@ -35,7 +35,7 @@ Result<std::string> label_of(std::string_view path) {
   for (bool more = true; more;) {
     std::string_view raw;
     std::string segment;
-    if (!detail::first_segment(rest, raw, segment)) return refuse("a wrong escape");
+    if (!detail::first_segment(rest, raw, segment)) return refuse("an invalid escape");
     const bool plain = std::all_of(segment.begin(), segment.end(), [](char c) {
       return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-' ||
              c == '.';
@@ -56,7 +56,7 @@ Result<std::vector<std::string>> labels_of(const Snapshot& snapshot, const detai
     const auto [known, fresh] = files.try_emplace(nnef::lower(label) + std::string(nnef::ending), i);
     labels.push_back(std::move(label));
     if (fresh) continue;
-    return Error(Errc::not_representable, "paths that differ in capitals alone, as labels of NNEF may not")
+    return Error(Errc::not_representable, "the NNEF labels of two paths differ only in case")
         .path(std::string(paths[i]))
         .found(std::string(paths[known->second]));
   }
@@ -67,7 +67,7 @@ Result<std::vector<std::string>> labels_of(const Snapshot& snapshot, const detai
       const std::string folder = label.substr(0, slash);
       const auto file = files.find(folder);
       if (file == files.end() && folder != nnef::graph_file && folder != nnef::quant_file) continue;
-      return Error(Errc::not_representable, "a folder of the name of a file")
+      return Error(Errc::not_representable, "a folder would have the name of a file")
           .path(std::string(paths[i]))
           .found(file != files.end() ? std::string(paths[file->second]) : folder);
     }
@@ -80,7 +80,7 @@ Result<std::string> quantization_of(const LeafView& leaf) {
   if (const Value* note = nnef::note_of(leaf, quantization_key)) {
     std::string text = nnef::operation_of(*note);
     if (!text.empty()) return text;
-    return Error(Errc::not_representable, "a quantization that NNEF has no operation for").path(leaf.path());
+    return Error(Errc::not_representable, "NNEF has no operation for the quantization").path(leaf.path());
   }
   const Value* note = nnef::note_of(leaf, nnef::operation_key);
   if (note == nullptr) return std::string();
@@ -90,21 +90,22 @@ Result<std::string> quantization_of(const LeafView& leaf) {
     const auto read = nnef::read_quantizations(line);
     if (read && read->size() == 1 && read->begin()->second == *text) return *text;
   }
-  return Error(Errc::not_representable, "an annotation that graph.quant cannot hold")
+  return Error(Errc::not_representable, "graph.quant cannot hold the annotation")
       .path(leaf.path())
-      .expected("an operation as text in " + std::string(nnef::operation_key));
+      .expected("an operation as a string in " + std::string(nnef::operation_key));
 }
 
-struct Texts {
+struct GraphFiles {
   std::string graph;
   std::string quant;
 };
 
 /// Names in the graph are labels with a number before them: names allow fewer characters, and must be unique.
-Texts describe(const Snapshot& snapshot, std::span<const std::string> labels, std::span<const std::string> operations) {
+GraphFiles describe(const Snapshot& snapshot, std::span<const std::string> labels,
+                    std::span<const std::string> operations) {
   std::string names;
   std::string lines;
-  Texts texts;
+  GraphFiles texts;
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
     std::string name = 'v' + std::to_string(i) + '_' + labels[i];
@@ -156,16 +157,17 @@ Status NnefFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   ReadContext context(detail::workers_of(options));
   if (single) {
     if (count == 1) return nnef::write(ordered.leaf(0), forms[0], sink, context);
-    return Error(Errc::not_representable, "a tensor file holds one tensor")
-        .expected("1")
-        .found(std::to_string(count) + " tensors");
+    return Error(Errc::not_representable, "a tensor file holds exactly one tensor")
+        .expected("1 tensor")
+        .found(std::to_string(count));
   }
   STELE_TRY_ASSIGN(const auto labels, labels_of(snapshot, paths));
   const auto archive = container == NnefContainer::folder ? nullptr : std::make_shared<tar::Writer>(sink, true);
   const std::shared_ptr<Bundle> bundle = archive != nullptr ? archive : sink.bundle();
-  if (bundle == nullptr) return Error(Errc::unsupported, "a folder needs a place").expected("a path, or bundle_sink()");
+  if (bundle == nullptr)
+    return Error(Errc::unsupported, "the sink cannot create a folder").expected("a path, or bundle_sink()");
   if (described) {
-    const Texts texts = describe(snapshot, labels, operations);
+    const GraphFiles texts = describe(snapshot, labels, operations);
     STELE_TRY(write_text(*bundle, nnef::graph_file, texts.graph));
     if (!texts.quant.empty()) STELE_TRY(write_text(*bundle, nnef::quant_file, texts.quant));
   }

@@ -44,8 +44,11 @@ void sort_by_name(std::vector<Expected>& list) {
 Status check_unique(std::span<const Expected> sorted) {
   const auto same = std::adjacent_find(sorted.begin(), sorted.end(),
                                        [](const Expected& a, const Expected& b) { return a.name == b.name; });
-  if (same == sorted.end()) return {};
-  return Error(Errc::duplicate, "two tensors of one name").path(same->name);
+  return same == sorted.end() ? Status() : repeated_name(same->name);
+}
+
+Error repeated_name(std::string_view name) {
+  return Error(Errc::duplicate, "the tensor name occurs twice").path(std::string(name));
 }
 
 bool fits(const Expected& expected, DType dtype, std::span<const Extent> shape) {
@@ -56,7 +59,8 @@ bool fits(const Expected& expected, DType dtype, std::span<const Extent> shape) 
 
 Error misfit(const Expected& expected, DType dtype, std::span<const Extent> shape) {
   const bool same_dtype = expected.dtype == DType::none || expected.dtype == dtype;
-  return Error(same_dtype ? Errc::shape_mismatch : Errc::dtype_mismatch, "another tensor than the one of this name")
+  return Error(same_dtype ? Errc::shape_mismatch : Errc::dtype_mismatch,
+               same_dtype ? "the tensor has another shape than declared" : "the tensor has another dtype than declared")
       .path(expected.name)
       .expected(describe(expected.dtype, *expected.shape))
       .found(describe(expected.dtype != DType::none ? dtype : DType::none, shape));
@@ -75,7 +79,7 @@ Status check_program(std::span<const PaddleVariable> program, std::span<const Fo
     if (found == nullptr || wanted == nullptr || found->name != wanted->name) {
       const bool extra = wanted == nullptr || (found != nullptr && found->name < wanted->name);
       return Error(extra ? Errc::unused : Errc::missing,
-                   extra ? "a tensor that the program does not have" : "a variable of the program that has no tensor")
+                   extra ? "the program does not declare the tensor" : "the variable of the program has no tensor")
           .path(extra ? std::string(found->name) : wanted->name);
     }
     if (fits(*wanted, found->dtype, found->shape)) continue;

@@ -25,8 +25,9 @@ const Capabilities& PaddleFormat::capabilities() const noexcept {
 
 bool PaddleFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
   // Version, no LoD, version; then a description of a few bytes that begins with its dtype.
-  constexpr std::size_t least = 22;
-  if (options_.folder || size < least || head.size() < least) return false;  // another PaddleFormat opens folders
+  constexpr std::size_t min_bytes = 22;
+  if (options_.folder || size < min_bytes || head.size() < min_bytes)
+    return false;  // another PaddleFormat opens folders
   if (!std::all_of(head.begin(), head.begin() + 16, [](std::byte b) { return b == std::byte{0}; })) return false;
   const auto desc = detail::load_le<std::uint32_t>(head.data() + 16);
   return desc >= 2 && desc < 256 && head[20] == std::byte{0x08};
@@ -51,8 +52,8 @@ Result<std::optional<std::string>> foreign_file(const Bundle& folder) {
 bool PaddleFormat::recognises_folder(const Bundle& folder) const {
   if (!options_.folder) return false;  // another PaddleFormat opens files
   for (const char* program : {"__model__", "__model__.json"}) {
-    const auto there = folder.contains(program);
-    if (there && *there) return true;
+    const auto contained = folder.contains(program);
+    if (contained && *contained) return true;
   }
   const auto files = folder.names();
   const auto foreign = foreign_file(folder);
@@ -62,7 +63,7 @@ bool PaddleFormat::recognises_folder(const Bundle& folder) const {
 Status PaddleFormat::may_replace(const Bundle& folder) const {
   STELE_TRY_ASSIGN(const auto foreign, foreign_file(folder));
   if (!foreign) return {};
-  return Error(Errc::exists, "the folder holds other files than parameters")
+  return Error(Errc::exists, "the folder contains a file that is not a parameter")
       .expected("another place, or FileSinkOptions::allow_nonatomic")
       .found(*foreign);
 }

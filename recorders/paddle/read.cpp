@@ -68,16 +68,16 @@ class PaddleReader {
     std::vector<std::string> names;
     for (std::uint64_t at = 0; at < source_->size();) {
       if (named_ && records.size() == expected_.size()) {
-        return Error(Errc::malformed, "more bytes than the tensors of its names have")
+        return Error(Errc::malformed, "bytes follow the last named tensor")
             .offset(at)
             .expected(std::to_string(expected_.size()) + " tensors")
-            .found(std::to_string(source_->size() - at) + " bytes behind them");
+            .found(std::to_string(source_->size() - at) + " more bytes");
       }
       STELE_TRY_ASSIGN(const std::uint64_t end, read_frame(framing, at, names));
       auto record = read_record(*source_, at, end, memory_);
       if (!record) return at_name(records.size(), std::move(record).error());
       if (framing != PaddleFraming::none && record->end() != end) {
-        return Error(Errc::malformed, "a record that does not fill its frame").offset(record->end());
+        return Error(Errc::malformed, "the record ends before its frame").offset(record->end());
       }
       at = record->end();
       // Growing arrays hold three times their content.
@@ -86,7 +86,7 @@ class PaddleReader {
       records.push_back(std::move(*record));
     }
     if (named_ && records.size() != expected_.size()) {
-      return Error(Errc::truncated, "fewer tensors than names")
+      return Error(Errc::truncated, "the file has fewer tensors than names")
           .path(expected_[records.size()].name)
           .offset(source_->size())
           .expected(std::to_string(expected_.size()))
@@ -123,16 +123,16 @@ class PaddleReader {
   Result<std::uint64_t> read_frame(PaddleFraming framing, std::uint64_t& at, std::vector<std::string>& names) {
     if (framing == PaddleFraming::none) return source_->size();
     const std::uint64_t begin = at;
-    const auto length = [&](std::uint64_t most) -> Result<std::uint64_t> {
+    const auto length = [&](std::uint64_t max_length) -> Result<std::uint64_t> {
       std::byte raw[8];
       const std::uint64_t left = source_->size() - at;
-      if (left < sizeof raw) return Error(Errc::truncated, "a frame that ends early").offset(at);
+      if (left < sizeof raw) return Error(Errc::truncated, "the file ends inside a frame").offset(at);
       STELE_TRY(source_->read_at(at, raw));
       const auto n = detail::load_le<std::uint64_t>(raw);
-      if (n > left - sizeof raw || n > most) {
-        return Error(Errc::truncated, "a frame that is longer than what there is")
+      if (n > left - sizeof raw || n > max_length) {
+        return Error(Errc::truncated, "a length in the frame is too large")
             .offset(at)
-            .expected("at most " + std::to_string(std::min(most, left - sizeof raw)))
+            .expected("at most " + std::to_string(std::min(max_length, left - sizeof raw)) + " bytes")
             .found(std::to_string(n));
       }
       at += sizeof raw;
@@ -142,7 +142,7 @@ class PaddleReader {
     const std::uint64_t end = at + size;
     if (framing == PaddleFraming::sized) return end;
     STELE_TRY_ASSIGN(const std::uint64_t name_size, length(max_name_bytes));
-    if (name_size > end - std::min(at, end)) return Error(Errc::malformed, "a name beyond its frame").offset(begin);
+    if (name_size > end - std::min(at, end)) return Error(Errc::malformed, "the name exceeds its frame").offset(begin);
     STELE_TRY(spend(sizeof(std::string) + 3 * name_size, at));
     std::string name(static_cast<std::size_t>(name_size), '\0');
     STELE_TRY(source_->read_at(at, std::as_writable_bytes(std::span(name))));
@@ -167,8 +167,8 @@ class PaddleReader {
     const std::string other = sorted ? "PaddleOrder::declared" : "PaddleOrder::sorted";
     auto report = std::make_shared<Report>();
     report->add(Report::What::suggested, expected_[wrong].name,
-                (sorted ? "the file's shapes fit the order of the model, not that of the names: "
-                        : "the file's shapes fit the order of the names, not that of the model: ") +
+                (sorted ? "the file's shapes match the order of the model, not that of the names: "
+                        : "the file's shapes match the order of the names, not that of the model: ") +
                     other);
     return std::move(error)
         .expected(describe(*expected_[wrong].shape) + ", or " + other + ", which fits")
@@ -205,7 +205,7 @@ class PaddleReader {
     for (const Expected& e : expected_) files.push_back(e.name);
     if (!named_) {
       STELE_TRY_ASSIGN(files, bundle_->names());
-      if (files.empty()) return Error(Errc::missing, "an empty folder").expected("a file for each parameter");
+      if (files.empty()) return Error(Errc::missing, "the folder is empty").expected("a file for each parameter");
     }
     for (std::size_t i = 0; i < files.size(); ++i) {
       STELE_TRY_ASSIGN(SourcePtr file, detail::open_of_set(bundle_, files[i], i));
@@ -213,7 +213,7 @@ class PaddleReader {
       auto record = read_record(*file, 0, file->size(), memory_);
       if (!record) return std::move(record).error().path(files[i]).file(file->name());
       if (record->end() != file->size()) {
-        return Error(Errc::malformed, "bytes behind the tensor")
+        return Error(Errc::malformed, "bytes follow the tensor")
             .path(files[i])
             .file(file->name())
             .offset(record->end());
@@ -242,13 +242,13 @@ class PaddleReader {
     const auto same = std::adjacent_find(order.begin(), order.end(),
                                          [&](std::uint32_t a, std::uint32_t b) { return name(a) == name(b); });
     if (same == order.end()) return {};
-    return Error(Errc::duplicate, "two tensors of one name").path(std::string(name(*same)));
+    return repeated_name(name(*same));
   }
 
   /// Counts memory against the bound of Format::open.
   Status spend(std::uint64_t bytes, std::uint64_t at) {
     return memory_.take(bytes) ? Status()
-                               : detail::index_error("more tensors than a file of this size may have").offset(at);
+                               : detail::index_error("the file has too many tensors for its size").offset(at);
   }
 
   Error at_name(std::size_t i, Error error) const {

@@ -65,10 +65,13 @@ class PaddleWriter {
       if (!head) return std::move(head).error().path(std::string(paths_[i]));
       heads_[i] = std::move(*head);
       if (options_.folder && (paths_[i] == "__model__" || paths_[i] == "__model__.json")) {
-        return Error(Errc::not_representable, "a name that a folder's program has").path(std::string(paths_[i]));
+        return Error(Errc::not_representable, "the name is that of the folder's program").path(std::string(paths_[i]));
       }
       if (options_.framing == PaddleFraming::named && paths_[i].size() > max_name_bytes) {
-        return Error(Errc::not_representable, "a name that is too long").path(std::string(paths_[i]));
+        return Error(Errc::not_representable, "the name is too long")
+            .path(std::string(paths_[i]))
+            .expected("at most " + std::to_string(max_name_bytes) + " bytes")
+            .found(std::to_string(paths_[i].size()));
       }
     }
     return {};
@@ -84,9 +87,8 @@ class PaddleWriter {
   Status write_folder(Sink& sink) {
     const auto bundle = sink.bundle();
     if (bundle == nullptr)
-      return Error(Errc::unsupported, "a folder needs a place").expected("a path, or bundle_sink()");
-    if (count_ == 0)
-      return Error(Errc::not_representable, "a folder of Paddle's has a file for each tensor: here is none");
+      return Error(Errc::unsupported, "the sink cannot create a folder").expected("a path, or bundle_sink()");
+    if (count_ == 0) return Error(Errc::not_representable, "a folder of Paddle needs at least one tensor");
     for (const std::uint32_t i : order_) {
       auto file = bundle->create(paths_[i]);
       if (!file) return std::move(file).error().path(std::string(paths_[i]));
