@@ -228,7 +228,8 @@ Result<std::size_t> InflatedSource::next(Inflater& inflater, std::span<std::byte
   if (inflater.made() > max_size_) {
     return Error(Errc::limit, "the gzip data inflates to more than its limit")
         .file(name())
-        .expected("at most " + std::to_string(max_size_) + " bytes (Limits::total_bytes)");
+        .expected("at most " + std::to_string(max_size_) + " bytes")
+        .hint("raise LoadOptions::limits.total_bytes");
   }
   if (made != out.size() && !size_known_) {
     data_.size = inflater.made();

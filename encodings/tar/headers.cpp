@@ -198,7 +198,8 @@ class HeaderReader {
     // A growing vector doubles, and keeps its old memory until all entries have moved.
     const std::uint64_t memory = 3 * sizeof(Entry) + name.capacity() + 16;
     if (!budget_.take(memory))
-      return error(Errc::limit, "the file names exceed the memory limit for an archive of this size");
+      return error(Errc::limit, "the file names exceed the memory limit for an archive of this size")
+          .hint("raise LoadOptions::limits.index_bytes");
     entries_.push_back({std::move(name), offset, *size});
     return {};
   }

@@ -305,7 +305,8 @@ class Writer::File final : public Sink {
   }
   Status take(std::uint64_t size) {
     if (ended_) return error("the file is already committed");
-    if (!reserved_) return error("write() was called before reserve()");
+    if (!reserved_)
+      return error("write() was called before reserve()").hint("call reserve() with the size of the file first");
     if (size > left_) return wrong(size_ - left_ + size);
     left_ -= size;
     return {};

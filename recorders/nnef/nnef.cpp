@@ -103,7 +103,7 @@ Status NnefFormat::may_replace(const Bundle& folder) const {
     }
     if (ours) continue;
     return Error(Errc::exists, "the folder contains a file that is not a parameter")
-        .expected("another place, or FileSinkOptions::allow_nonatomic")
+        .hint("choose another path, or set FileSinkOptions::allow_nonatomic")
         .found(file);
   }
   return {};

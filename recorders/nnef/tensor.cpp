@@ -283,8 +283,8 @@ Result<Form> form_of(const LeafView& leaf) {
   }
   const auto small = [&]() -> Result<Form> {
     if (form.bytes <= max_data) return form;
-    return refuse("the tensor is too large for NNEF", "less than 4 GiB; .stele and safetensors files hold more",
-                  std::to_string(form.bytes) + " bytes");
+    return refuse("the tensor is too large for NNEF", "less than 4 GiB", std::to_string(form.bytes) + " bytes")
+        .hint("save to .stele or safetensors");
   };
   if (leaf.dtype() == DType::opaque) {
     const auto vendor = number(vendor_key);

@@ -24,11 +24,12 @@ namespace tar = detail::tar;
 
 /// Returns the label for a path. Errors: not_representable.
 Result<std::string> label_of(std::string_view path) {
-  const auto refuse = [&](std::string found) {
+  const auto refuse = [&](std::string_view found) {
     return Error(Errc::not_representable, "the path has no NNEF label")
         .path(std::string(path))
         .expected("segments of [A-Za-z0-9_.-], other than dots alone")
-        .found(std::move(found));
+        .found(found)
+        .hint("rename the tensor");
   };
   std::string label;
   std::string_view rest = path;
@@ -58,7 +59,8 @@ Result<std::vector<std::string>> labels_of(const Snapshot& snapshot, const detai
     if (fresh) continue;
     return Error(Errc::not_representable, "the NNEF labels of two paths differ only in case")
         .path(std::string(paths[i]))
-        .found(std::string(paths[known->second]));
+        .found(paths[known->second])
+        .hint("rename one of the tensors");
   }
   // `a.dat` may be the file of one tensor and the folder of another.
   for (std::size_t i = 0; i < labels.size(); ++i) {
@@ -149,8 +151,9 @@ Status NnefFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
     if (operations.back().empty()) continue;
     described = true;
     if (single) {
-      return Error(Errc::not_representable, "a tensor file cannot say what quantized numbers mean: a folder can")
-          .path(std::string(paths[i]));
+      return Error(Errc::not_representable, "a tensor file cannot store the quantization")
+          .path(paths[i])
+          .hint("save to a folder or an archive");
     }
   }
   const Snapshot ordered = detail::in_file_order(snapshot);
@@ -159,13 +162,14 @@ Status NnefFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
     if (count == 1) return nnef::write(ordered.leaf(0), forms[0], sink, context);
     return Error(Errc::not_representable, "a tensor file holds exactly one tensor")
         .expected("1 tensor")
-        .found(std::to_string(count));
+        .found(std::to_string(count))
+        .hint("save to a folder or an archive");
   }
   STELE_TRY_ASSIGN(const auto labels, labels_of(snapshot, paths));
   const auto archive = container == NnefContainer::folder ? nullptr : std::make_shared<tar::Writer>(sink, true);
   const std::shared_ptr<Bundle> bundle = archive != nullptr ? archive : sink.bundle();
   if (bundle == nullptr)
-    return Error(Errc::unsupported, "the sink cannot create a folder").expected("a path, or bundle_sink()");
+    return Error(Errc::unsupported, "the sink cannot create a folder").hint("save to a path, or to bundle_sink()");
   if (described) {
     const GraphFiles texts = describe(snapshot, labels, operations);
     STELE_TRY(write_text(*bundle, nnef::graph_file, texts.graph));

@@ -64,7 +64,7 @@ Status PaddleFormat::may_replace(const Bundle& folder) const {
   STELE_TRY_ASSIGN(const auto foreign, foreign_file(folder));
   if (!foreign) return {};
   return Error(Errc::exists, "the folder contains a file that is not a parameter")
-      .expected("another place, or FileSinkOptions::allow_nonatomic")
+      .hint("choose another path, or set FileSinkOptions::allow_nonatomic")
       .found(*foreign);
 }
 

@@ -171,7 +171,8 @@ class PaddleReader {
                         : "the file's shapes match the order of the names, not that of the model: ") +
                     other);
     return std::move(error)
-        .expected(describe(*expected_[wrong].shape) + ", or " + other + ", which fits")
+        .expected(describe(*expected_[wrong].shape))
+        .hint("use " + other + ", whose order matches the shapes")
         .report(std::move(report));
   }
 
@@ -236,7 +237,7 @@ class PaddleReader {
   }
 
   Status unique() {
-    const auto nodes = std::span<const Node>(builder_.data().nodes);
+    const std::span<const Node> nodes = builder_.nodes();
     const auto name = [&](std::uint32_t i) { return std::string_view(nodes[i + 1].name, nodes[i + 1].name_size); };
     const auto order = detail::order_by_name(static_cast<std::uint32_t>(nodes.size() - 1), name);
     const auto same = std::adjacent_find(order.begin(), order.end(),

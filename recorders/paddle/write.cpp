@@ -87,7 +87,7 @@ class PaddleWriter {
   Status write_folder(Sink& sink) {
     const auto bundle = sink.bundle();
     if (bundle == nullptr)
-      return Error(Errc::unsupported, "the sink cannot create a folder").expected("a path, or bundle_sink()");
+      return Error(Errc::unsupported, "the sink cannot create a folder").hint("save to a path, or to bundle_sink()");
     if (count_ == 0) return Error(Errc::not_representable, "a folder of Paddle needs at least one tensor");
     for (const std::uint32_t i : order_) {
       auto file = bundle->create(paths_[i]);

@@ -46,17 +46,6 @@ std::vector<Fact> all_facts() {
   return list;
 }
 
-/// "q" and the type as expected.txt has it: u12 is a u16 of which a save writes 12 bits.
-std::string type_text(const stele::LeafView& leaf) {
-  const stele::Annotations* notes = leaf.annotations();
-  std::string type(stele::name(leaf.dtype()));
-  if (notes == nullptr || type == "opaque" || type == "bool") return type;
-  if (const auto bits = notes->find("nnef.bits"); bits != notes->end()) {
-    type = type.substr(0, 1) + std::to_string(*bits->second.as_i64());
-  }
-  return (notes->contains("nnef.quantized") ? "q" : "") + type;
-}
-
 std::string path_of_label(std::string label) {
   if (label.starts_with('/')) label.erase(0, 1);
   std::string path;
@@ -89,7 +78,7 @@ TEST_CASE("nnef: golden files") {
     const Snapshot& snapshot = opened.at(fact.file);
     ++counts[fact.file];
     const auto leaf =
-        fact.label.empty() ? std::optional(good(snapshot.at(0))) : snapshot.find(path_of_label(fact.label));
+        fact.label.empty() ? std::optional(good(snapshot.checked_leaf(0))) : snapshot.find(path_of_label(fact.label));
     REQUIRE(leaf);
     CHECK(type_text(*leaf) == fact.type);
     CHECK(shape_text(leaf->shape(), "-") == fact.shape);
@@ -103,7 +92,7 @@ TEST_CASE("nnef: golden files") {
     CAPTURE(fact.label);
     const Snapshot snapshot = good(NnefRecorder<>{}.open(golden(fact.file), options));
     const auto leaf =
-        fact.label.empty() ? std::optional(good(snapshot.at(0))) : snapshot.find(path_of_label(fact.label));
+        fact.label.empty() ? std::optional(good(snapshot.checked_leaf(0))) : snapshot.find(path_of_label(fact.label));
     REQUIRE(leaf);
     CHECK(leaf->dtype() == stele::DType::f32);
     const std::vector<double> wanted = numbers_of(fact.meaning);

@@ -8,6 +8,7 @@
 #include <doctest/doctest.h>
 
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -22,6 +23,7 @@ namespace stele_test {
 namespace nnef {
 
 using namespace std::string_literals;
+namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 using stele::Bundle;
 using stele::DType;
@@ -116,6 +118,17 @@ inline std::uint32_t word(std::string_view file, std::size_t at) {
   std::uint32_t value = 0;
   for (std::size_t k = 4; k-- > 0;) value = value << 8 | static_cast<unsigned char>(file.at(at + k));
   return value;
+}
+
+/// "q" and the type as expected.txt has it: u12 is a u16 of which a save writes 12 bits.
+inline std::string type_text(const stele::LeafView& leaf) {
+  const stele::Annotations* notes = leaf.annotations();
+  std::string type(stele::name(leaf.dtype()));
+  if (notes == nullptr || type == "opaque" || type == "bool") return type;
+  if (const auto bits = notes->find("nnef.bits"); bits != notes->end()) {
+    type = type.substr(0, 1) + std::to_string(*bits->second.as_i64());
+  }
+  return (notes->contains("nnef.quantized") ? "q" : "") + type;
 }
 
 // ---- files made by hand, without the library's writer

@@ -63,7 +63,7 @@ void check_facts(const Snapshot& snapshot, const std::vector<Fact>& wanted, bool
   REQUIRE(!wanted.empty());
   REQUIRE(snapshot.leaf_count() == wanted.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const stele::LeafView leaf = good(snapshot.at(i));
+    const stele::LeafView leaf = good(snapshot.checked_leaf(i));
     CAPTURE(wanted[i].name);
     CHECK(leaf.path() == (named ? wanted[i].name : std::to_string(i)));
     CHECK(stele::name(leaf.dtype()) == wanted[i].dtype);
@@ -167,9 +167,9 @@ TEST_CASE("paddle: programs as they are") {
 
 TEST_CASE("paddle: tensors by their number") {
   const Snapshot s = good(counting.open(golden("shapes.pdiparams")));
-  CHECK(good(s.at(2)).path() == "2");
-  CHECK(stele::to_string(good(s.at(3)).shape()) == "[2, 0, 3]");
-  CHECK(code_of(s.at(s.leaf_count())) == Errc::not_found);
+  CHECK(good(s.checked_leaf(2)).path() == "2");
+  CHECK(stele::to_string(good(s.checked_leaf(3)).shape()) == "[2, 0, 3]");
+  CHECK(code_of(s.checked_leaf(s.leaf_count())) == Errc::not_found);
 }
 
 }  // namespace stele_test

@@ -64,7 +64,7 @@ TEST_CASE("paddle: opening reads heads only") {
   CHECK(source->take() <= 1000 * 256 + 64);  // of 1,000,000 KiB
   CHECK(source->calls() <= 1001);
   float first = 0;
-  good(good(s.at(999)).read(0, std::as_writable_bytes(std::span(&first, 1))));
+  good(good(s.checked_leaf(999)).read(0, std::as_writable_bytes(std::span(&first, 1))));
   CHECK(first == 1);
   CHECK(source->take() <= 4);
 }

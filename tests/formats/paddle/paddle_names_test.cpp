@@ -55,7 +55,8 @@ TEST_CASE("paddle: another order than that of names") {
   const stele::Error error = bad(plain.load_into(live, own(declared_file())));
   CHECK(error.code() == Errc::shape_mismatch);
   CHECK(error.path() == "fc.b");
-  CHECK(error.expected() == "[3], or PaddleOrder::declared, which fits");
+  CHECK(error.expected() == "[3]");
+  CHECK(error.hint() == "use PaddleOrder::declared, whose order matches the shapes");
   CHECK(error.found() == "[2, 3]");
   REQUIRE(error.report());
   CHECK(error.report()->paths(stele::Report::What::suggested) == std::vector<std::string>{"fc.b"});
@@ -63,7 +64,8 @@ TEST_CASE("paddle: another order than that of names") {
   CHECK(image(live) == image(net()));
   // The other way round.
   const stele::Error back = bad(by({.order = PaddleOrder::declared}).load_into(live, own(small_paddle_file())));
-  CHECK(back.expected() == "[2, 3], or PaddleOrder::sorted, which fits");
+  CHECK(back.expected() == "[2, 3]");
+  CHECK(back.hint() == "use PaddleOrder::sorted, whose order matches the shapes");
   CHECK(back.report()->count(stele::Report::What::suggested) == 1);
   // Where none fits, none is suggested.
   live.fc.w = Tensor<float, 2>({2, 4});
