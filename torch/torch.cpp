@@ -190,7 +190,7 @@ class StateDict {
     const DType dtype = dtype_of(tensor.scalar_type());
     const bool plain = tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_meta();
     if (dtype == DType::none || !plain) {
-      return Error(Errc::unsupported, "a tensor of a kind that stele does not hold")
+      return Error(Errc::unsupported, "the kind of the tensor is not supported")
           .path(path)
           .expected("a dense tensor with data, of a dtype of stele")
           .found(tensor.toString());
@@ -271,7 +271,7 @@ Result<Report> load_state_dict(::torch::nn::Module& module, const Snapshot& snap
     for (const auto& [path, e] : state->paths()) {
       for (std::int64_t d = 0; d < e->tensor.dim(); ++d) {
         if (e->tensor.stride(d) == 0 && e->tensor.size(d) > 1) {
-          return Error(Errc::not_loadable, "elements of an expanded tensor are one in memory").path(path);
+          return Error(Errc::not_loadable, "elements of the expanded tensor share memory").path(path);
         }
       }
     }

@@ -183,7 +183,7 @@ Result<Snapshot> transpose(const Snapshot& snapshot, std::string_view pattern, s
     return chosen ? std::optional(all) : std::nullopt;
   });
   if (!result || found) return result;
-  return Error(Errc::not_found, "no tensor has such a name").path(std::string(pattern));
+  return Error(Errc::not_found, "the pattern matches no tensor").path(std::string(pattern));
 }
 
 Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::size_t axis, std::span<const Part> parts) {
@@ -193,7 +193,7 @@ Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::siz
     const LeafView base = item->leaf();
     const auto shape = base.shape();
     if (axis >= shape.size()) {
-      return Error(Errc::invalid_argument, "a tensor without this axis")
+      return Error(Errc::invalid_argument, "the tensor does not have the axis")
           .path(item->path)
           .expected("an axis below " + std::to_string(shape.size()))
           .found(std::to_string(axis));
@@ -203,7 +203,7 @@ Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::siz
     std::uint64_t sum = 0;
     for (const Part& p : parts) sum = checked_add(sum, p.extent).value_or(UINT64_MAX);
     if (sum != shape[axis]) {
-      return Error(Errc::shape_mismatch, "parts that are not the whole axis")
+      return Error(Errc::shape_mismatch, "the parts do not add up to the extent of the axis")
           .path(item->path)
           .expected(std::to_string(shape[axis]))
           .found(std::to_string(sum));
@@ -231,7 +231,7 @@ Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::siz
 Result<Snapshot> concatenate(const Snapshot& snapshot, std::span<const std::string> paths, std::size_t axis,
                              std::string_view path) {
   return detail::guarded([&]() -> Result<Snapshot> {
-    if (paths.empty()) return Error(Errc::invalid_argument, "nothing to concatenate").path(std::string(path));
+    if (paths.empty()) return Error(Errc::invalid_argument, "the list of tensors is empty").path(std::string(path));
     Items items(snapshot);
     auto step = std::make_shared<Joined>();
     std::vector<Extent> extents;
@@ -242,11 +242,11 @@ Result<Snapshot> concatenate(const Snapshot& snapshot, std::span<const std::stri
       STELE_TRY_ASSIGN(const Item* item, tensor_at(items, name));
       const LeafView base = item->leaf();
       const auto shape = base.shape();
-      const auto mismatch = [&](Errc code, const char* text, std::string expected, std::string found) {
-        return Error(code, text).path(name).expected(std::move(expected)).found(std::move(found));
+      const auto mismatch = [&](Errc code, const char* why, std::string expected, std::string found) {
+        return Error(code, why).path(name).expected(std::move(expected)).found(std::move(found));
       };
       if (axis >= shape.size()) {
-        return mismatch(Errc::invalid_argument, "a tensor without this axis",
+        return mismatch(Errc::invalid_argument, "the tensor does not have the axis",
                         "an axis below " + std::to_string(shape.size()), std::to_string(axis));
       }
       if (extents.empty()) {
@@ -257,14 +257,14 @@ Result<Snapshot> concatenate(const Snapshot& snapshot, std::span<const std::stri
         if (size == 0) return detail::packed(name, base.dtype());
       }
       if (base.dtype() != made.leaf().dtype()) {
-        return mismatch(Errc::dtype_mismatch, "tensors of different dtypes do not join",
+        return mismatch(Errc::dtype_mismatch, "the tensors have different dtypes",
                         std::string(v0::name(made.leaf().dtype())), std::string(v0::name(base.dtype())));
       }
       std::vector<Extent> other(shape.begin(), shape.end());
       other[axis] = 0;
       const Extent joined = std::exchange(extents[axis], 0);
       if (other != extents) {
-        return mismatch(Errc::shape_mismatch, "tensors that differ in another axis", to_string(made.leaf().shape()),
+        return mismatch(Errc::shape_mismatch, "the tensors differ in another axis", to_string(made.leaf().shape()),
                         to_string(shape));
       }
       const auto sum = checked_add(joined, shape[axis]);
@@ -272,7 +272,7 @@ Result<Snapshot> concatenate(const Snapshot& snapshot, std::span<const std::stri
       const std::uint64_t length = product(shape.subspan(axis)) * size;
       const auto elements = element_count(extents);
       if (!sum || !elements || !checked_mul(*elements, size)) {
-        return mismatch(Errc::limit, "a tensor of 2^64 bytes or more", "less", to_string(extents));
+        return mismatch(Errc::limit, "the size of the joined tensor overflows 64 bits", "", to_string(extents));
       }
       step->parts.push_back({base, begin, length});
       begin += length;

@@ -44,7 +44,7 @@ Result<Snapshot> filter(const Snapshot& snapshot, const Filter& by) {
   });
   const auto idle = std::find(matched.begin(), matched.end(), false);
   if (!filtered || idle == matched.end()) return filtered;
-  return Error(Errc::not_found, "a filter's pattern matches nothing")
+  return Error(Errc::not_found, "the filter's pattern matches nothing")
       .path(by.include[static_cast<std::size_t>(idle - matched.begin())]);
 }
 
@@ -55,13 +55,13 @@ Result<Snapshot> rename(const Snapshot& snapshot, std::span<const Rename> rules)
     options.set_log_errors(false);
     options.set_never_capture(false);
     compiled.push_back(std::make_unique<RE2>(rule.pattern, options));
-    const auto bad = [&](const char* text, const std::string& found) {
-      return Error(Errc::invalid_argument, text).path(rule.pattern).found(found);
+    const auto bad = [&](const char* why, const std::string& found) {
+      return Error(Errc::invalid_argument, why).path(rule.pattern).found(found);
     };
-    if (!compiled.back()->ok()) return bad("a pattern that is no regular expression", compiled.back()->error());
-    std::string why;
-    if (!compiled.back()->CheckRewriteString(rule.replacement, &why))
-      return bad("a replacement that does not fit", why);
+    if (!compiled.back()->ok()) return bad("the pattern is not a valid regular expression", compiled.back()->error());
+    std::string error;
+    if (!compiled.back()->CheckRewriteString(rule.replacement, &error))
+      return bad("the replacement does not fit the pattern", error);
   }
   return with_new_paths(snapshot, [&](std::string_view path, const LeafView*) {
     std::string text(path);
@@ -79,7 +79,7 @@ Result<Snapshot> part(const Snapshot& snapshot, std::string_view path) {
     return std::string(below ? name.substr(path.size() + 1) : std::string_view());
   });
   if (!result || found) return result;
-  return Error(Errc::not_found, "nothing has this name").path(std::string(path));
+  return Error(Errc::not_found, "the snapshot has no tensor or container of this name").path(std::string(path));
 }
 
 Result<Snapshot> with_prefix(const Snapshot& snapshot, std::string_view path) {
@@ -100,7 +100,7 @@ Result<Snapshot> merge(std::span<const Snapshot> snapshots) {
       for (const auto& [key, text] : items.metadata) {
         const auto [same, fresh] = all.metadata.emplace(key, text);
         if (fresh || same->second == text) continue;
-        return Error(Errc::duplicate, "metadata of one key with different texts")
+        return Error(Errc::duplicate, "the snapshots have different metadata for one key")
             .path(key)
             .expected(same->second)
             .found(text);
@@ -136,8 +136,8 @@ class Overlay {
 
  private:
   static bool is_none(const Item& item) { return !item.target && item.from->nodes[item.node].kind == NodeKind::none; }
-  static Error refused(const char* text, const std::string& path, const std::string& other) {
-    return Error(Errc::invalid_argument, text).path(path).found(other);
+  static Error refused(const char* why, const std::string& path, const std::string& other) {
+    return Error(Errc::invalid_argument, why).path(path).found(other);
   }
 
   /// Returns the name that the earlier snapshots have, or would have, for a path: a tie's target replaces its alias.
@@ -157,21 +157,20 @@ class Overlay {
 
   Status put(Item& item) {
     const std::string path = owner(item.path);
-    const auto there = index_.find(path);
+    const auto earlier = index_.find(path);
     if (detail::is_container(item.from->nodes[item.node].kind) || is_none(item)) {
-      if (!there) {
+      if (!earlier) {
         lower_.list.push_back(std::move(item));
-      } else if (is_none(earlier_[*there])) {
-        lower_.list[*there] = std::move(item);
+      } else if (is_none(earlier_[*earlier])) {
+        lower_.list[*earlier] = std::move(item);
       }
       return {};
     }
     const auto [other, first] = put_.try_emplace(path, item.path);
-    if (!first)
-      return refused("two names of one tied tensor, with different ones to replace it", item.path, other->second);
+    if (!first) return refused("two names of a tied tensor get different replacements", item.path, other->second);
     item.path = path;
-    if (there) {
-      lower_.list[*there] = std::move(item);
+    if (earlier) {
+      lower_.list[*earlier] = std::move(item);
     } else {
       lower_.list.push_back(std::move(item));
     }
@@ -184,7 +183,7 @@ class Overlay {
     if (path == target) return {};
     bool apart = index_.find(path).has_value();
     index_.below(path, [&](const Item&, std::string_view) { apart = true; });
-    if (apart) return refused("a tie of what an earlier snapshot has apart", item.path, *item.target);
+    if (apart) return refused("the snapshot ties names that an earlier snapshot has apart", item.path, *item.target);
     item.path = path;
     item.target = target;
     lower_.list.push_back(std::move(item));

@@ -48,15 +48,18 @@ class Nester {
     int depth = 0;
     while (!path.empty()) {
       if (!detail::first_segment(path, raw, name) || path.size() == raw.size() + 1) {
-        return Error(Errc::malformed, "a name that is no path").path(whole);
+        return Error(Errc::malformed, "the name is not a valid path").path(whole);
       }
-      if (++depth > detail::max_depth) return Error(Errc::limit, "a path of too many segments").path(whole);
+      if (++depth > detail::max_depth)
+        return Error(Errc::limit, "the path has too many segments")
+            .path(whole)
+            .expected("at most " + std::to_string(detail::max_depth));
       path.remove_prefix(std::min(path.size(), raw.size() + 1));
       const auto [child, fresh] = names_.try_emplace({at, name}, branches_.size());
       if (fresh) {
         if (!make) {
           names_.erase(child);
-          return Error(Errc::malformed, "a tie to nothing").path(whole);
+          return Error(Errc::malformed, "the target of a tie does not exist").path(whole);
         }
         branches_.push_back({name, nullptr, {}});
         branches_[at].children.push_back(child->second);
@@ -81,7 +84,7 @@ class Nester {
     if (item != nullptr && item->target) {
       STELE_TRY_ASSIGN(const std::size_t target, branch(*item->target, false));
       Branch& b = branches_[target];
-      if (b.open) return Error(Errc::malformed, "ties that hold each other").path(item->path);
+      if (b.open) return Error(Errc::malformed, "two ties contain each other").path(item->path);
       if (b.node == no_index) return emit(target, name);  // the first name in the tree owns it
       to_.alias(name, b.node, true);
       return {};
@@ -95,7 +98,7 @@ class Nester {
     const NodeKind kind = kind_of(b);
     if (kind == NodeKind::tensor || kind == NodeKind::value || kind == NodeKind::none) {
       if (!b.children.empty()) {
-        return Error(Errc::malformed, "a tensor or value that has something below it").path(item->path);
+        return Error(Errc::malformed, "names exist below a tensor or value").path(item->path);
       }
       leaf(*item, kind, name);
       return {};

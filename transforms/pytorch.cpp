@@ -66,7 +66,7 @@ class Adapter {
   Status visit(Schema schema, const Place& place, const std::string& path, bool transposed, int depth) {
     if (!place.exists) return {};
     if (depth > detail::max_depth || ++visits_ > detail::max_names) {
-      return Error(Errc::limit, "more places than the file can mean").path(path);
+      return Error(Errc::limit, "the type has too many paths in the file").path(path);
     }
     switch (schema.kind()) {
       case TypeKind::constant:
@@ -74,8 +74,8 @@ class Adapter {
       case TypeKind::tensor:
       case TypeKind::value: {
         if (place.node == no_index) return {};
-        const std::string there = tree_.snapshot().path(place.alias != no_index ? place.alias : place.node);
-        changes_.names.emplace(there, path);
+        const std::string file_path = tree_.snapshot().path(place.alias != no_index ? place.alias : place.node);
+        changes_.names.emplace(file_path, path);
         if (transposed) changes_.transposed.insert(path);
         return {};
       }
@@ -156,7 +156,7 @@ Result<Snapshot> adapt(const Snapshot& file, Schema schema, std::span<const Laye
 Result<Snapshot> restore(const Snapshot& module, std::span<const LayerRule> rules) {
   return detail::guarded([&]() -> Result<Snapshot> {
     if (module.flat()) {
-      return Error(Errc::invalid_argument, "a flat snapshot does not say what type a layer has")
+      return Error(Errc::invalid_argument, "a flat snapshot does not contain the types of its layers")
           .expected("the snapshot of a module, or of a file that keeps types");
     }
     const auto nodes = module.nodes();

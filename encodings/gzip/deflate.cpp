@@ -1,11 +1,13 @@
-#include "gzip.hpp"
+#include "deflate.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <utility>
 
 #include <zlib.h>
 
+#include "gzip.hpp"
 #include "stele/bytes.hpp"
 
 namespace stele {
@@ -19,22 +21,42 @@ constexpr std::size_t piece_size = std::size_t{64} << 10;
 
 }  // namespace
 
+struct Deflater::State {
+  z_stream stream{};
+  gz_header head{};
+};
+
+Deflater::Deflater(Framing framing, int level, int strategy) : state_(std::make_unique<State>()) {
+  // 15: the largest window; 16: a gzip header; negative: no header.
+  const int window = framing == Framing::gzip ? 15 + 16 : -15;
+  if (deflateInit2(&state_->stream, level, Z_DEFLATED, window, 8, strategy) != Z_OK) throw std::bad_alloc();
+  state_->head.os = 255;  // unknown, so that all systems write equal bytes
+  if (framing == Framing::gzip) deflateSetHeader(&state_->stream, &state_->head);
+}
+
+Deflater::~Deflater() { deflateEnd(&state_->stream); }
+
+std::size_t Deflater::next(std::span<const std::byte>& in, std::span<std::byte> out, bool finish) {
+  constexpr std::size_t max_piece = std::size_t{1} << 30;  // zlib counts in 32 bits
+  const std::size_t taken = std::min(in.size(), max_piece), free = std::min(out.size(), max_piece);
+  z_stream& z = state_->stream;
+  // zlib's interface has no const.
+  z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(in.data()));
+  z.avail_in = static_cast<uInt>(taken);
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(free);
+  ended_ = deflate(&z, finish && taken == in.size() ? Z_FINISH : Z_NO_FLUSH) == Z_STREAM_END;
+  in = in.subspan(taken - z.avail_in);
+  return free - z.avail_out;
+}
+
 struct GzipSink::State {
-  State(int level, int strategy) {
-    // 15: the largest window; 16: a gzip header.
-    if (deflateInit2(&stream, level, Z_DEFLATED, 15 + 16, 8, strategy) != Z_OK) throw std::bad_alloc();
-    head.os = 255;  // unknown, so that all systems write equal bytes
-    deflateSetHeader(&stream, &head);
-  }
-  ~State() { deflateEnd(&stream); }
-  State(const State&) = delete;
-  State& operator=(const State&) = delete;
+  State(int level, int strategy) : deflater(Deflater::Framing::gzip, level, strategy) {}
 
   Bytes plain = Bytes(piece_size);
   Bytes packed = Bytes(piece_size);
   std::size_t used = 0;
-  z_stream stream{};
-  gz_header head{};
+  Deflater deflater;
 };
 
 GzipSink::GzipSink(Sink& below, int level, int strategy)
@@ -49,27 +71,21 @@ Status GzipSink::write(std::span<const std::span<const std::byte>> pieces) {
       std::memcpy(state_->plain.data() + state_->used, bytes.data(), n);
       state_->used += n;
       bytes = bytes.subspan(n);
-      if (state_->used == piece_size) STELE_TRY(deflate_all(Z_NO_FLUSH));
+      if (state_->used == piece_size) STELE_TRY(deflate_all(false));
     }
   }
   return {};
 }
 
-Status GzipSink::finish() { return deflate_all(Z_FINISH); }
+Status GzipSink::finish() { return deflate_all(true); }
 
-Status GzipSink::deflate_all(int flush) {
-  z_stream& z = state_->stream;
-  z.next_in = reinterpret_cast<Bytef*>(state_->plain.data());
-  z.avail_in = static_cast<uInt>(state_->used);
-  state_->used = 0;
-  for (;;) {
-    z.next_out = reinterpret_cast<Bytef*>(state_->packed.data());
-    z.avail_out = static_cast<uInt>(state_->packed.size());
-    const int result = deflate(&z, flush);
-    const std::size_t n = state_->packed.size() - z.avail_out;
+Status GzipSink::deflate_all(bool finish) {
+  auto in = std::span<const std::byte>(state_->plain.span()).first(std::exchange(state_->used, 0));
+  while (finish ? !state_->deflater.ended() : !in.empty()) {
+    const std::size_t n = state_->deflater.next(in, state_->packed.span(), finish);
     if (n != 0) STELE_TRY(below_.write(std::span<const std::byte>(state_->packed.span()).first(n)));
-    if (flush == Z_FINISH ? result == Z_STREAM_END : z.avail_out != 0) return {};
   }
+  return {};
 }
 
 }  // namespace gzip

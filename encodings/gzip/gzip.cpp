@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <libdeflate.h>
+#include <zlib.h>
 
 #include "inflate.hpp"
 
@@ -11,19 +12,8 @@ inline namespace v0 {
 namespace detail {
 namespace gzip {
 
-Error damaged(const Source& source, std::uint64_t offset, const char* why) {
-  return Error(Errc::malformed, why).file(source.name()).offset(offset);
-}
-
-Error wrong_crc(const Source& source, const Data& data, std::uint32_t found) {
-  return Error(Errc::checksum, "an entry of a zip file is damaged")
-      .file(source.name())
-      .offset(data.offset)
-      .expected("CRC-32 " + std::to_string(data.crc))
-      .found(std::to_string(found));
-}
-
-Gzip::Gzip(const SourcePtr& source, std::uint64_t most) : inflated_(std::make_shared<InflatedSource>(source, most)) {}
+Gzip::Gzip(const SourcePtr& source, std::uint64_t max_size)
+    : inflated_(std::make_shared<InflatedSource>(source, max_size)) {}
 
 Result<std::size_t> Gzip::next(std::span<std::byte> out) { return inflated_->pass(out); }
 
@@ -44,19 +34,20 @@ void add_unchecked_header(Report& report) {
   report.add(Report::What::unchecked, "gzip header", "time, flags, system: no load reads them");
 }
 
-std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> room) noexcept {
+std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> out) noexcept {
+  constexpr std::size_t max_piece = std::size_t{64} << 10;
   z_stream z{};
-  if (!is_gzip(head) || room.empty() || inflateInit2(&z, 15 + 16) != Z_OK) return {};
+  if (!is_gzip(head) || out.empty() || inflateInit2(&z, 15 + 16) != Z_OK) return {};
   // zlib's interface has no const.
   z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(head.data()));
-  z.avail_in = static_cast<uInt>(std::min(head.size(), input_size));
-  z.next_out = reinterpret_cast<Bytef*>(room.data());
-  z.avail_out = static_cast<uInt>(std::min(room.size(), input_size));
+  z.avail_in = static_cast<uInt>(std::min(head.size(), max_piece));
+  z.next_out = reinterpret_cast<Bytef*>(out.data());
+  z.avail_out = static_cast<uInt>(std::min(out.size(), max_piece));
   const uInt all = z.avail_out;
   inflate(&z, Z_SYNC_FLUSH);  // as far as the input lasts
   const std::size_t made = all - z.avail_out;
   inflateEnd(&z);
-  return room.first(made);
+  return out.first(made);
 }
 
 std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept {

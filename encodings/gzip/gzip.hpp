@@ -24,21 +24,18 @@ namespace gzip {
 
 class InflatedSource;
 
-/// Maximum number of bytes that DEFLATE makes of one (258 of 2 bits).
-inline constexpr std::uint64_t max_ratio = 1032;
-
 /// A gzip file that is inflated as it is read, from the nearest earlier one of some 256 states, which reading keeps
 /// (some 40 KiB each).
 class Gzip {
  public:
-  /// `most`: maximum number of inflated bytes. With more, all functions return limit.
-  explicit Gzip(const SourcePtr& source, std::uint64_t most = UINT64_MAX);
+  /// `max_size`: maximum number of inflated bytes. With more, all functions return limit.
+  explicit Gzip(const SourcePtr& source, std::uint64_t max_size = UINT64_MAX);
   /// Reads the next bytes. Returns fewer only at the end, after checking the CRC-32 and the length of every member.
   /// Errors: truncated, checksum, malformed (also bytes after the last member), io. Do not call it again after an
   /// error.
   Result<std::size_t> next(std::span<std::byte> out);
-  /// Returns the inflated data. Its view() is empty. Its size() is a bound (max_ratio), and exact once next() or a read
-  /// beyond the end (truncated) has reached the end.
+  /// Returns the inflated data. Its view() is empty. Its size() is a bound (max_deflate_ratio), and exact once next()
+  /// or a read beyond the end (truncated) has reached the end.
   SourcePtr source() const;
 
  private:
@@ -60,7 +57,7 @@ class GzipSink final : public Sink {
 
  private:
   struct State;
-  Status deflate_all(int flush);
+  Status deflate_all(bool finish);
 
   Sink& below_;
   std::unique_ptr<State> state_;
@@ -74,9 +71,9 @@ Result<bool> is_gzip(const Source& source);
 /// Adds the row of a verification for what the CRC-32 does not cover (RFC 1952: it covers the inflated data).
 void add_unchecked_header(Report& report);
 
-/// Inflates the beginning of a gzip file to `room`, and returns the inflated bytes. Returns none for other files, or if
+/// Inflates the beginning of a gzip file to `out`, and returns the inflated bytes. Returns none for other files, or if
 /// there is no memory.
-std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> room) noexcept;
+std::span<const std::byte> inflated_head(std::span<const std::byte> head, std::span<std::byte> out) noexcept;
 
 /// Continues a CRC-32 (that of zip and gzip) with more bytes after those of `crc`.
 std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexcept;

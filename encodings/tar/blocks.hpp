@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace stele {
@@ -28,6 +29,9 @@ inline constexpr Field major_field{329, 8};
 inline constexpr Field minor_field{337, 8};
 inline constexpr Field prefix_field{345, 155};
 
+inline std::string_view text(std::span<const std::byte> bytes) noexcept {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
 inline constexpr std::string_view posix_magic("ustar\00000", 8);
 
 /// Returns the number of bytes that fill `size` up to whole blocks.

@@ -1,14 +1,12 @@
-// Reads headers, and the files that they describe.
+// The archive as a Bundle of its files.
 #include <algorithm>
-#include <charconv>
-#include <optional>
 #include <utility>
-
-#include <zlib.h>
 
 #include "base/limits.hpp"
 #include "blocks.hpp"
+#include "encodings/gzip/entry.hpp"
 #include "encodings/gzip/gzip.hpp"
+#include "headers.hpp"
 #include "io/os/os.hpp"
 #include "stele/bytes.hpp"
 #include "tar.hpp"
@@ -23,29 +21,7 @@ constexpr std::uint64_t mebi = std::uint64_t{1} << 20;
 // A header's data twice, and the buffer for reads; the states that gzip::Gzip keeps.
 constexpr std::uint64_t plain_memory = 3 * mebi;
 constexpr std::uint64_t gzip_memory = 13 * mebi;
-constexpr std::size_t most_entries = 1'000'000;
-// Maximum size of a header's data, and of the zeros after the end.
-constexpr std::uint64_t most_more = mebi;
 constexpr std::size_t piece_size = std::size_t{64} << 10;
-
-std::string_view text(std::span<const std::byte> bytes) noexcept {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-bool is_zero(std::span<const std::byte> bytes) noexcept {
-  return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });
-}
-
-// ---- the archive in one pass
-
-class Input {
- public:
-  virtual ~Input() = default;
-  /// Reads the next bytes. Returns fewer only at the end.
-  virtual Result<std::size_t> next(std::span<std::byte> out) = 0;
-  /// Skips `count` bytes, or fewer at the end. Returns their number.
-  virtual Result<std::uint64_t> skip(std::uint64_t count) = 0;
-};
 
 class PlainInput final : public Input {
  public:
@@ -87,296 +63,6 @@ class GzipInput final : public Input {
   Bytes skipped_;
 };
 
-struct Entry {
-  std::string name;
-  std::uint64_t offset, size;
-};
-
-class Header {
- public:
-  std::span<std::byte> bytes() noexcept { return bytes_; }
-  std::string_view field(Field f) const noexcept { return text(bytes_).substr(f.at, f.size); }
-  char type() const noexcept { return field(type_field)[0]; }
-
-  /// Returns the name in the header, or nullopt if other bytes than NUL follow its end.
-  std::optional<std::string> name() const {
-    auto name = string(name_field);
-    if (!name || !field(magic_field).starts_with(posix_magic.substr(0, 6))) return name;
-    const auto prefix = string(prefix_field);
-    if (!prefix || prefix->empty()) return prefix ? name : std::nullopt;
-    return *prefix + '/' + *name;
-  }
-  std::optional<std::uint64_t> size() const noexcept { return number(size_field); }
-
-  bool has_magic() const noexcept { return field(magic_field).starts_with("ustar"); }
-  /// Accepts a sum of signed bytes too, which old programs wrote.
-  bool sum_is_right() const noexcept {
-    std::int64_t with_sign = 0;
-    std::uint64_t without = 0;
-    for (std::size_t i = 0; i < block_size; ++i) {
-      const bool own = i >= sum_field.at && i < sum_field.at + sum_field.size;
-      const auto byte = own ? std::uint8_t{' '} : std::to_integer<std::uint8_t>(bytes_[i]);
-      without += byte;
-      with_sign += static_cast<std::int8_t>(byte);
-    }
-    const auto stored = number(sum_field);
-    return stored && (*stored == without || (with_sign >= 0 && *stored == static_cast<std::uint64_t>(with_sign)));
-  }
-
- private:
-  std::optional<std::string> string(Field f) const {
-    const std::string_view all = field(f);
-    const std::size_t end = std::min(all.find('\0'), all.size());
-    if (all.find_first_not_of('\0', end) != all.npos) return std::nullopt;
-    return std::string(all.substr(0, end));
-  }
-  std::optional<std::uint64_t> number(Field f) const noexcept {
-    constexpr std::uint64_t most = ~std::uint64_t{0} >> 1;
-    std::string_view digits = field(f);
-    std::uint64_t value = 0;
-    if (digits[0] == '\x80') {
-      for (const char c : digits.substr(1)) {
-        if (value > most >> 8) return std::nullopt;
-        value = value << 8 | static_cast<std::uint8_t>(c);
-      }
-      return value;
-    }
-    digits.remove_prefix(std::min(digits.find_first_not_of(' '), digits.size()));
-    const std::size_t end = std::min(digits.find_first_not_of("01234567"), digits.size());
-    if (end == 0 || digits.find_first_not_of(std::string_view(" \0", 2), end) != digits.npos) return std::nullopt;
-    for (const char c : digits.substr(0, end)) value = value << 3 | static_cast<std::uint64_t>(c - '0');  // 36 bits
-    return value;
-  }
-
-  std::byte bytes_[block_size];
-};
-
-/// Reads the headers of an archive in order.
-class Reader {
- public:
-  Reader(const Source& source, Input& input, const IndexBudget& budget)
-      : source_(source), input_(input), budget_(budget) {}
-
-  Result<std::vector<Entry>> run() {
-    for (bool first = true;; first = false) {
-      begin_ = at_;
-      STELE_TRY_ASSIGN(const std::size_t n, input_.next(header_.bytes()));
-      at_ += n;
-      if (n != block_size) return cut("an archive without its end", block_size, n);
-      if (is_zero(header_.bytes())) break;
-      if (!header_.sum_is_right()) {
-        if (first && !header_.has_magic()) return error(Errc::bad_magic, "no tar archive");
-        return error(Errc::checksum, "a header that is damaged");
-      }
-      STELE_TRY(take());
-    }
-    if (has_more_ || long_name_) return bad("more of a file that does not follow");
-    STELE_TRY(end());
-    STELE_TRY(order());
-    return std::move(entries_);
-  }
-
- private:
-  /// Sorts the files. Checks that no name is that of two files, or of a file and a folder.
-  Status order() {
-    // A slash before all other characters: the contents of a folder directly follow a file of its name.
-    const auto rank = [](char c) { return c == '/' ? 0 : 1 + static_cast<unsigned char>(c); };
-    std::sort(entries_.begin(), entries_.end(), [&](const Entry& a, const Entry& b) {
-      if (a.name == b.name) return a.offset < b.offset;
-      return std::lexicographical_compare(a.name.begin(), a.name.end(), b.name.begin(), b.name.end(),
-                                          [&](char x, char y) { return rank(x) < rank(y); });
-    });
-    const auto at_odds = [](const Entry& a, const Entry& b) {
-      return b.name.starts_with(a.name) && (b.name.size() == a.name.size() || b.name[a.name.size()] == '/');
-    };
-    if (const auto at = std::adjacent_find(entries_.begin(), entries_.end(), at_odds); at != entries_.end()) {
-      const bool twice = at[1].name == at->name;
-      return Error(twice ? Errc::duplicate : Errc::malformed,
-                   twice ? "two files of one name" : "a file, where the folder of another should be")
-          .file(source_.name())
-          .offset(twice ? at[1].offset : at->offset)
-          .path(at->name);
-    }
-    std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
-    return {};
-  }
-
-  Error error(Errc code, const char* why) const { return Error(code, why).file(source_.name()).offset(begin_); }
-  Error bad(const char* why) const { return error(Errc::malformed, why); }
-  Error cut(const char* why, std::uint64_t wanted, std::uint64_t found) const {
-    return error(Errc::truncated, why).expected(std::to_string(wanted) + " bytes").found(std::to_string(found));
-  }
-
-  /// Reads one header with its data.
-  Status take() {
-    const char type = header_.type();
-    const auto size = header_.size();
-    switch (type) {
-      case 'x':
-        if (has_more_ || long_name_) return bad("two headers with more of one file");
-        has_more_ = true;
-        return more(size, false);
-      case 'g':
-        if (has_more_ || long_name_) return bad("a header for all files, between those of one");
-        return more(size, true);
-      case 'L':
-        if (has_more_ || long_name_) return bad("two headers with more of one file");
-        STELE_TRY(data(size));
-        long_name_.emplace(text(data_.span()));
-        if (long_name_->ends_with('\0')) long_name_->pop_back();
-        return {};
-      case 'K':  // of a link, which is refused when it follows
-        return data(size);
-      default:
-        return entry(type);
-    }
-  }
-
-  Status entry(char type) {
-    STELE_TRY_ASSIGN(std::string name, entry_name());
-    if (type == 'S' || sparse_) return unsupported("a sparse file", name);
-    if (type == '1' || type == '2') return unsupported("a link", name);
-    if (type == '3' || type == '4' || type == '6') return unsupported("a device or FIFO", name);
-    if (type != '0' && type != '\0' && type != '7' && type != '5') {
-      return unsupported("an entry of another type", name)
-          .found(std::to_string(static_cast<unsigned char>(type)) + " as its type");
-    }
-    const auto size = size_ ? size_ : header_.size();
-    if (!size) return bad("a size that is no number").path(std::move(name));
-    const bool folder = type == '5' || name.ends_with('/');
-    if (folder && *size != 0) return bad("a folder with data").path(std::move(name));
-
-    // Programs write "./" or "." as the folder itself, "./name", "folder/".
-    const bool top = folder && (name == "./" || name == ".");
-    if (name.starts_with("./")) name.erase(0, 2);
-    if (folder && name.ends_with('/')) name.pop_back();
-    if (const char* why = bad_name(name); why != nullptr && !top) return bad(why).path(std::move(name));
-    if (++count_ > most_entries) return error(Errc::limit, "more than 1,000,000 files and folders");
-    has_more_ = false;
-    long_name_.reset();
-    path_.reset();
-    size_.reset();
-    if (folder) return {};
-
-    const std::uint64_t offset = at_;
-    STELE_TRY_ASSIGN(const std::uint64_t there, skip(*size + padding(*size)));
-    if (there != *size + padding(*size)) {
-      return cut("a file whose bytes are not all there", *size + padding(*size), there).path(std::move(name));
-    }
-    // A growing vector doubles, and keeps its old memory until all entries have moved.
-    const std::uint64_t memory = 3 * sizeof(Entry) + name.capacity() + 16;
-    if (!budget_.take(memory)) return error(Errc::limit, "names that take more memory than the archive's size allows");
-    entries_.push_back({std::move(name), offset, *size});
-    return {};
-  }
-
-  Error unsupported(const char* what, const std::string& name) const {
-    return error(Errc::unsupported, what).path(name);
-  }
-
-  Result<std::string> entry_name() {
-    if (path_) return *std::move(path_);
-    if (long_name_) return *std::move(long_name_);
-    auto name = header_.name();
-    if (!name) return bad("a NUL within a name");
-    return *std::move(name);
-  }
-
-  Result<std::uint64_t> skip(std::uint64_t count) {
-    STELE_TRY_ASSIGN(const std::uint64_t there, input_.skip(count));
-    at_ += there;
-    return there;
-  }
-
-  /// Reads the data of a header with extra properties into data_.
-  Status data(std::optional<std::uint64_t> size) {
-    if (!size) return bad("a size that is no number");
-    if (*size > most_more) {
-      return error(Errc::limit, "a header of too many bytes")
-          .expected("at most " + std::to_string(most_more))
-          .found(std::to_string(*size));
-    }
-    data_ = Bytes(static_cast<std::size_t>(*size + padding(*size)));
-    STELE_TRY_ASSIGN(const std::size_t n, input_.next(data_.span()));
-    at_ += n;
-    if (n != data_.size()) return cut("a header that ends early", data_.size(), n);
-    data_.truncate(static_cast<std::size_t>(*size));
-    return {};
-  }
-
-  /// Reads the records of a pax header.
-  Status more(std::optional<std::uint64_t> size, bool for_all) {
-    STELE_TRY(data(size));
-    for (std::string_view rest = text(data_.span()); !rest.empty();) {
-      std::uint64_t length = 0;
-      const char* const end = rest.data() + rest.size();
-      const auto [behind, failed] = std::from_chars(rest.data(), end, length);
-      const auto digits = static_cast<std::size_t>(behind - rest.data());
-      if (failed != std::errc() || behind == end || *behind != ' ' || length > rest.size() || length < digits + 2 ||
-          rest[static_cast<std::size_t>(length) - 1] != '\n') {
-        return bad("a record of an extended header that is none");
-      }
-      const auto record = rest.substr(digits + 1, static_cast<std::size_t>(length) - digits - 2);
-      rest.remove_prefix(static_cast<std::size_t>(length));
-      const std::size_t equals = record.find('=');
-      if (equals == record.npos || equals == 0) return bad("a record of an extended header that is none");
-      STELE_TRY(more(record.substr(0, equals), record.substr(equals + 1), for_all));
-    }
-    return {};
-  }
-
-  /// Applies one record. An empty value removes the property.
-  Status more(std::string_view key, std::string_view value, bool for_all) {
-    const bool is_path = key == "path", is_size = key == "size", is_sparse = key.starts_with("GNU.sparse.");
-    if (for_all && (is_path || is_size || is_sparse)) return bad("a name or size for all that follows");
-    if (is_sparse) sparse_ = true;
-    if (is_path) {
-      path_.reset();
-      if (!value.empty()) path_.emplace(value);
-    }
-    if (is_size) {
-      size_.reset();
-      if (value.empty()) return {};
-      std::uint64_t number = 0;
-      const auto [behind, failed] = std::from_chars(value.data(), value.data() + value.size(), number);
-      if (failed != std::errc() || behind != value.data() + value.size() || number > ~std::uint64_t{0} >> 1) {
-        return bad("a size that is no number");
-      }
-      size_ = number;
-    }
-    return {};
-  }
-
-  /// Checks the end, after the first block of zeros.
-  Status end() {
-    STELE_TRY_ASSIGN(const std::size_t second, input_.next(header_.bytes()));
-    if (second != block_size) return cut("one block of zeros at the end, not two", block_size, second);
-    if (!is_zero(header_.bytes())) return bad("one block of zeros, not two");
-    Bytes piece(piece_size);
-    for (std::uint64_t all = 0;;) {
-      STELE_TRY_ASSIGN(const std::size_t n, input_.next(piece.span()));
-      if (!is_zero(piece.span().first(n))) return bad("bytes behind the end");
-      all += n;
-      if (all > most_more) return bad("more than 1 MiB of zeros behind the end");
-      if (n != piece.size()) return {};
-    }
-  }
-
-  const Source& source_;
-  Input& input_;
-  IndexBudget budget_;
-  std::uint64_t at_ = 0;     // bytes read
-  std::uint64_t begin_ = 0;  // offset of the header
-  Header header_;
-  Bytes data_;
-  std::vector<Entry> entries_;
-  std::size_t count_ = 0;
-  // Extra properties of the next file.
-  bool has_more_ = false, sparse_ = false;
-  std::optional<std::string> path_, long_name_;
-  std::optional<std::uint64_t> size_;
-};
-
 // ---- the files
 
 struct Files {
@@ -393,7 +79,7 @@ class Archive final : public Bundle {
 
   Result<SourcePtr> open(std::string_view name) const override;
   Result<std::unique_ptr<Sink>> create(std::string_view name) override {
-    return Error(Errc::unsupported, "a tar archive that is read cannot be written to")
+    return Error(Errc::unsupported, "the tar archive is open for reading and cannot be written")
         .file(files_->archive)
         .path(std::string(name));
   }
@@ -438,42 +124,24 @@ class Archive final : public Bundle {
 };
 
 /// A part of the archive.
-class File final : public Source {
+class File final : public gzip::StoredSource {
  public:
   /// `bytes`: the archive, or a mapping of it.
   File(FilesPtr files, SourcePtr bytes, const Entry& entry)
-      : Source(files->archive + '/' + entry.name), files_(std::move(files)), bytes_(std::move(bytes)), entry_(entry) {}
+      : StoredSource(std::move(bytes), files->archive + '/' + entry.name, {entry.offset, entry.size, entry.size, 0}),
+        files_(std::move(files)),
+        entry_(entry) {}
 
-  std::uint64_t size() const noexcept override { return entry_.size; }
-  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
-    return guarded(name(), [&]() -> Status {
-      if (offset > entry_.size || out.size() > entry_.size - offset) {
-        return Error(Errc::truncated, "the bytes end before")
-            .file(name())
-            .offset(offset)
-            .expected(std::to_string(out.size()) + " bytes")
-            .found(std::to_string(entry_.size - std::min(offset, entry_.size)));
-      }
-      return bytes_->read_at(entry_.offset + offset, out);
-    });
-  }
-  std::span<const std::byte> view() const noexcept override {
-    const auto all = bytes_->view();
-    if (all.empty()) return {};
-    return all.subspan(static_cast<std::size_t>(entry_.offset), static_cast<std::size_t>(entry_.size));
-  }
-  bool view_is_private() const noexcept override { return bytes_->view_is_private(); }
   std::shared_ptr<const Bundle> bundle() const override {
     return std::make_shared<Archive>(files_, entry_.name.substr(0, entry_.name.size() - file_name(entry_.name).size()));
   }
   std::shared_ptr<const Source> mapped() const override {
-    auto all = bytes_->mapped();
+    auto all = source_->mapped();
     return all != nullptr ? std::make_shared<File>(files_, std::move(all), entry_) : nullptr;
   }
 
  private:
   FilesPtr files_;
-  SourcePtr bytes_;
   const Entry& entry_;  // points into files_
 };
 
@@ -485,8 +153,8 @@ Result<SourcePtr> Archive::open(std::string_view name) const {
       return SourcePtr(std::make_shared<File>(files_, files_->bytes, *entry));
     }
     std::string path = files_->archive + '/' + full;
-    if (is_folder(full)) return Error(Errc::io, "a folder, not a file").file(std::move(path));
-    return Error(Errc::not_found, "no such file in the archive").file(std::move(path));
+    if (is_folder(full)) return Error(Errc::io, "the path is a folder, not a file").file(std::move(path));
+    return Error(Errc::not_found, "the archive does not contain the file").file(std::move(path));
   });
 }
 
@@ -498,19 +166,19 @@ Result<std::shared_ptr<const Bundle>> archive(std::string name, SourcePtr bytes,
 }  // namespace
 
 const char* bad_name(std::string_view name) noexcept {
-  constexpr std::string_view not_in_names("\\\0", 2);
-  if (name.empty()) return "an empty name";
-  if (name.find_first_of(not_in_names) != name.npos) return "a backslash or a NUL in a name";
-  if (name.starts_with('/')) return "an absolute name";
+  constexpr std::string_view forbidden("\\\0", 2);
+  if (name.empty()) return "the name is empty";
+  if (name.find_first_of(forbidden) != name.npos) return "the name contains a backslash or a NUL";
+  if (name.starts_with('/')) return "the name is an absolute path";
   std::string_view rest = name;
   for (int parts = 1; parts <= os::max_depth; ++parts) {
     const std::size_t slash = rest.find('/');
     const std::string_view part = rest.substr(0, slash);
-    if (part.empty() || part == "." || part == "..") return "a name with a part that is empty, . or ..";
+    if (part.empty() || part == "." || part == "..") return "the name has a segment that is empty, . or ..";
     if (slash == rest.npos) return nullptr;
     rest.remove_prefix(slash + 1);
   }
-  return "a name of more than 64 parts";
+  return "the name has more than 64 segments";
 }
 
 Result<std::shared_ptr<const Bundle>> open(SourcePtr source, const Limits& limits) {
@@ -522,7 +190,7 @@ Result<std::shared_ptr<const Bundle>> open(SourcePtr source, const Limits& limit
       PlainInput input(*source);
       IndexBudget budget(limits, source->size());
       budget.take(plain_memory);
-      STELE_TRY_ASSIGN(auto entries, Reader(*source, input, budget).run());
+      STELE_TRY_ASSIGN(auto entries, read_headers(*source, input, budget));
       return archive(source->name(), source, std::move(entries));
     }
     gzip::Gzip inflated(source);
@@ -530,7 +198,7 @@ Result<std::shared_ptr<const Bundle>> open(SourcePtr source, const Limits& limit
     IndexBudget budget(limits, source->size(), index_rate::compressed);
     budget.admit_compressed();
     budget.take(gzip_memory);
-    STELE_TRY_ASSIGN(auto entries, Reader(*source, input, budget).run());
+    STELE_TRY_ASSIGN(auto entries, read_headers(*source, input, budget));
     return archive(source->name(), inflated.source(), std::move(entries));
   });
 }

@@ -16,7 +16,7 @@ namespace detail {
 namespace tar {
 namespace {
 
-constexpr std::uint64_t most_octal = (std::uint64_t{1} << 33) - 1;  // eleven digits
+constexpr std::uint64_t max_octal = (std::uint64_t{1} << 33) - 1;  // eleven digits
 
 class Out {
  public:
@@ -121,11 +121,15 @@ class Writer::State {
   Status create(std::string_view name) {
     if (const char* why = bad_name(name)) return invalid(why).file(name_).path(std::string(name));
     STELE_TRY(ready());
-    if (names_.contains(name)) return invalid("a second file of that name").file(name_).path(std::string(name));
-    if (is_folder(name)) return invalid("the path names a folder, not a file").file(name_).path(std::string(name));
+    if (names_.contains(name))
+      return invalid("the archive already contains the file").file(name_).path(std::string(name));
+    if (is_folder(name))
+      return invalid("the path is a folder of the archive, not a file").file(name_).path(std::string(name));
     for (std::size_t slash = name.find('/'); slash != name.npos; slash = name.find('/', slash + 1)) {
       if (!names_.contains(name.substr(0, slash))) continue;
-      return Error(Errc::not_found, "a file, where a folder should be").file(name_).path(std::string(name));
+      return Error(Errc::not_found, "a folder of the path is a file in the archive")
+          .file(name_)
+          .path(std::string(name));
     }
     names_.emplace(name);
     open_ = true;
@@ -143,7 +147,7 @@ class Writer::State {
   Status header(std::string_view name, std::uint64_t size) {
     return kept([&]() -> Status {
       const auto parts = divided(name);
-      const bool fits = size <= most_octal;
+      const bool fits = size <= max_octal;
       if (!parts || !fits) {
         std::string more;
         if (!parts) more += record("path", name);
@@ -205,9 +209,9 @@ class Writer::State {
   }
   Status ready() const {
     if (failed_) return Error(*failed_);
-    if (finished_) return invalid("an archive that is finished").file(name_);
-    if (unfinished_) return invalid("a file of the archive was not ended").file(name_);
-    if (open_) return invalid("another file of the archive is not ended").file(name_);
+    if (finished_) return invalid("the archive is already finished").file(name_);
+    if (unfinished_) return invalid("a file of the archive was not committed").file(name_);
+    if (open_) return invalid("another file of the archive is not yet committed").file(name_);
     return {};
   }
   /// Runs `f`. After an error, every call returns that error.
@@ -258,8 +262,8 @@ class Writer::File final : public Sink {
   }
 
   Status reserve(std::uint64_t total) override {
-    if (reserved_) return error("the size of a file of an archive is said once");
-    if (total > ~std::uint64_t{0} >> 1) return error("a file of too many bytes");
+    if (reserved_) return error("reserve() was called twice");
+    if (total > ~std::uint64_t{0} >> 1) return error("the file size exceeds 2^63 - 1 bytes");
     reserved_ = true;
     left_ = size_ = total;
     return state_->header(path_, total);
@@ -278,7 +282,7 @@ class Writer::File final : public Sink {
     return Sink::copy(from, offset, size);
   }
   Status commit() override {
-    if (ended_) return error("a file of an archive is ended once");
+    if (ended_) return error("commit() was called twice");
     if (!reserved_) STELE_TRY(reserve(0));
     if (left_ != 0) return wrong(size_ - left_);
     STELE_TRY(state_->end_file(size_));
@@ -295,13 +299,14 @@ class Writer::File final : public Sink {
  private:
   Error error(const char* why) const { return invalid(why).file(name()); }
   Error wrong(std::uint64_t found) const {
-    return error("a file of another size than was reserved")
+    return error("the file's size differs from the reserved size")
         .expected(std::to_string(size_) + " bytes")
         .found(std::to_string(found));
   }
   Status take(std::uint64_t size) {
-    if (ended_) return error("a file of an archive that is ended");
-    if (!reserved_) return error("a file of an archive needs its size before its bytes");
+    if (ended_) return error("the file is already committed");
+    if (!reserved_)
+      return error("write() was called before reserve()").hint("call reserve() with the size of the file first");
     if (size > left_) return wrong(size_ - left_ + size);
     left_ -= size;
     return {};
@@ -319,7 +324,7 @@ Writer::Writer(Sink& sink, bool gzip) : state_(std::make_shared<State>(sink, gzi
 Writer::~Writer() = default;
 
 Result<SourcePtr> Writer::open(std::string_view name) const {
-  return Error(Errc::unsupported, "a tar archive that is written cannot be read")
+  return Error(Errc::unsupported, "the tar archive is open for writing and cannot be read")
       .file(state_->name())
       .path(std::string(name));
 }

@@ -5,6 +5,7 @@
 
 #include "base/meter.hpp"
 #include "encodings/gzip/inflate.hpp"
+#include "io/os/os.hpp"
 #include "records.hpp"
 #include "zip.hpp"
 
@@ -22,22 +23,6 @@ namespace {
 
 /// Returns an entry's name for messages.
 std::string name_of(const Source& source, const Entry& entry) { return source.name() + ": " + std::string(entry.name); }
-
-class StoredSource final : public gzip::EntrySource {
- public:
-  using EntrySource::EntrySource;
-  std::span<const std::byte> view() const noexcept override {
-    const auto all = source_->view();
-    if (all.empty()) return {};
-    return all.subspan(static_cast<std::size_t>(data_.offset), static_cast<std::size_t>(data_.size));
-  }
-  bool view_is_private() const noexcept override { return source_->view_is_private(); }
-
- private:
-  Status read(std::uint64_t offset, std::span<std::byte> out) const override {
-    return source_->read_at(data_.offset + offset, out);
-  }
-};
 
 Error unsupported(const Source& source, const Entry& entry) {
   return Error(Errc::unsupported, "the zip entry is neither stored nor deflated")
@@ -122,7 +107,7 @@ Result<SourcePtr> Directory::open(const Entry& entry) const {
     const Data data{offset, entry.compressed, entry.size, entry.crc};
     if (entry.size == 0) STELE_TRY(read(entry, 0));  // no read would reach its end
     std::string name = name_of(*source_, entry);
-    if (entry.method == stored) return SourcePtr(std::make_shared<StoredSource>(source_, std::move(name), data));
+    if (entry.method == stored) return SourcePtr(std::make_shared<gzip::StoredSource>(source_, std::move(name), data));
     return SourcePtr(std::make_shared<gzip::InflatedSource>(source_, std::move(name), data));
   });
 }

@@ -1,10 +1,8 @@
 // The writer: local headers, the directory, the end.
 #include <algorithm>
-#include <new>
 #include <utility>
 
-#include <zlib.h>
-
+#include "encodings/gzip/deflate.hpp"
 #include "records.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "zip.hpp"
@@ -16,9 +14,9 @@ namespace zip {
 namespace {
 
 constexpr std::uint16_t version_narrow = 20, version_wide = 45;
-constexpr std::uint64_t local_crc = 14;                           // its offset in a local header
-constexpr std::size_t zip64_header = 4;                           // of an extra field
-constexpr std::uint64_t max_alignment = std::uint64_t{32} << 10;  // the padding has at most 65535 bytes
+constexpr std::uint64_t local_crc = 14;                            // its offset in a local header
+constexpr std::size_t zip64_header = 4;                            // of an extra field
+constexpr std::uint64_t most_alignment = std::uint64_t{32} << 10;  // the padding has at most 65535 bytes
 
 /// The bytes of a record: numbers in order.
 class Record {
@@ -51,25 +49,11 @@ bool ascii(std::string_view text) {
 /// Returns the deflated bytes if that makes them smaller, or else none.
 Bytes deflate_smaller(std::span<const std::byte> bytes) {
   if (bytes.size() < 2) return {};
-  z_stream z{};
-  if (deflateInit2(&z, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -15, 8, Z_DEFAULT_STRATEGY) != Z_OK) throw std::bad_alloc();
-  const std::unique_ptr<z_stream, decltype(&deflateEnd)> end(&z, &deflateEnd);
+  gzip::Deflater deflater(gzip::Deflater::Framing::none, -1, 0);
   Bytes made(bytes.size() - 1);
-  constexpr std::size_t max_step = std::size_t{1} << 30;  // zlib counts in 32 bits
-  std::size_t used = 0, done = 0;
-  int result = Z_OK;
-  while (result == Z_OK && done < made.size()) {
-    const std::size_t in = std::min(bytes.size() - used, max_step), out = std::min(made.size() - done, max_step);
-    // zlib's interface has no const.
-    z.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(bytes.data() + used));
-    z.avail_in = static_cast<uInt>(in);
-    z.next_out = reinterpret_cast<Bytef*>(made.data() + done);
-    z.avail_out = static_cast<uInt>(out);
-    result = deflate(&z, used + in == bytes.size() ? Z_FINISH : Z_NO_FLUSH);
-    used += in - z.avail_in;
-    done += out - z.avail_out;
-  }
-  if (result != Z_STREAM_END) return {};
+  std::size_t done = 0;
+  while (!deflater.ended() && done < made.size()) done += deflater.next(bytes, made.span().subspan(done), true);
+  if (!deflater.ended()) return {};
   made.truncate(done);
   return made;
 }
@@ -78,8 +62,8 @@ Bytes deflate_smaller(std::span<const std::byte> bytes) {
 
 Status Writer::begin(std::string_view name, std::uint16_t method, std::uint64_t compressed, std::uint64_t size,
                      std::uint32_t crc, std::uint64_t aligned, std::uint64_t alignment) {
-  const char* wrong = name.size() > 0xffff ? "the entry name exceeds 65535 bytes" : bad_name(name);
-  if (alignment > max_alignment) wrong = "the alignment exceeds 32 KiB";
+  const char* wrong = name.size() > 0xffff ? "a name of more than 65535 bytes" : bad_name(name);
+  if (alignment > most_alignment) wrong = "an alignment of more than 32 KiB";
   if (wrong != nullptr) return Error(Errc::not_representable, wrong).path(std::string(name));
 
   const bool big = compressed >= wide || size >= wide;

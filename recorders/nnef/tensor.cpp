@@ -6,9 +6,11 @@
 #include <limits>
 #include <optional>
 
+#include "items.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/source_range.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/quantize.hpp"
 #include "text.hpp"
@@ -62,7 +64,7 @@ void note_limits(Tensor& tensor, const std::byte* parameters, bool logarithmic) 
 /// Sets the fields that follow from type and bits. `at`: their offset, for errors.
 Status set_items(Tensor& tensor, ItemType type, std::uint32_t bits, std::uint64_t at) {
   const auto refuse = [&](const char* expected) {
-    return Error(Errc::unsupported, "items of no possible width")
+    return Error(Errc::unsupported, "the width of the items is not supported")
         .offset(at)
         .expected(expected)
         .found(std::to_string(bits) + " bits");
@@ -71,11 +73,11 @@ Status set_items(Tensor& tensor, ItemType type, std::uint32_t bits, std::uint64_
   tensor.bits = bits;
   switch (type) {
     case ItemType::floating:
-      if (bits != 16 && bits != 32 && bits != 64) return refuse("16, 32 or 64 bits of a float");
+      if (bits != 16 && bits != 32 && bits != 64) return refuse("16, 32 or 64 bits for floats");
       tensor.dtype = bits == 16 ? DType::f16 : bits == 32 ? DType::f32 : DType::f64;
       return {};
     case ItemType::boolean:
-      if (bits != 1 && bits != 8) return refuse("1 or 8 bits of a bool");
+      if (bits != 1 && bits != 8) return refuse("1 or 8 bits for bools");
       tensor.dtype = DType::boolean;
       tensor.packed = true;  // items of 8 bits; any value but 0 is true
       if (bits == 8) tensor.notes.emplace(bits_key, Value(std::int64_t{8}));
@@ -97,7 +99,7 @@ Status set_items(Tensor& tensor, ItemType type, std::uint32_t bits, std::uint64_
 }
 
 Error uncountable(const Tensor& tensor) {
-  return bad("more items than can be counted", 12, "fewer", to_string(tensor.shape()));
+  return bad("the size of the tensor overflows 64 bits", 12, "", to_string(tensor.shape()));
 }
 
 /// Computes the sizes of the data and of the elements.
@@ -139,181 +141,12 @@ Result<std::optional<Tensor>> read_provisional(const Source& source, std::span<c
   return std::optional(std::move(tensor));
 }
 
-// ---- items that are not elements
-
-struct Packed {
-  SourcePtr source;
-  std::uint64_t data;
-  unsigned bits;
-  unsigned width;  // bytes of an element
-  bool sign;
-  bool boolean;
-};
-
-/// Returns item `i` of a stream of bits, the most significant bit first.
-std::uint64_t item(const std::byte* bytes, std::uint64_t i, unsigned bits) {
-  std::uint64_t at = i * bits;
-  std::uint64_t value = 0;
-  for (unsigned left = bits; left != 0;) {
-    const auto skip = static_cast<unsigned>(at % 8);
-    const unsigned n = std::min(left, 8 - skip);
-    const auto byte = static_cast<unsigned>(bytes[at / 8]);
-    value = value << n | (byte >> (8 - skip - n) & ((1U << n) - 1));
-    at += n;
-    left -= n;
-  }
-  return value;
-}
-
-std::uint64_t whole_bytes(const std::byte* bytes, std::uint64_t i, unsigned bits) {
-  std::uint64_t value = 0;
-  for (unsigned k = 0; k < bits / 8; ++k) value |= static_cast<std::uint64_t>(bytes[i * (bits / 8) + k]) << 8 * k;
-  return value;
-}
-
-Status packed_read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out,
-                   ReadContext& context) {
-  const Packed& packed = *static_cast<const Packed*>(at);
-  ReadContext::Piece staging(context);
-  for (std::size_t done = 0; done < out.size();) {
-    const std::uint64_t first = (offset + done) / packed.width;
-    // Every eighth item ends at the end of a byte.
-    const std::uint64_t begin = first / 8 * packed.bits;
-    const std::uint64_t skip = first % 8;
-    const auto n = static_cast<std::size_t>(
-        std::min<std::uint64_t>((out.size() - done) / packed.width, (ReadContext::piece_size / packed.bits - 2) * 8));
-    const std::uint64_t bits = (skip + n) * packed.bits;
-    STELE_TRY(packed.source->read_at(packed.data + begin,
-                                     {staging.data(), static_cast<std::size_t>(bits / 8 + (bits % 8 != 0 ? 1 : 0))}));
-    for (std::size_t i = 0; i < n; ++i) {
-      std::uint64_t value = packed.bits % 8 == 0 ? whole_bytes(staging.data(), skip + i, packed.bits)
-                                                 : item(staging.data(), skip + i, packed.bits);
-      if (packed.sign && (value >> (packed.bits - 1) & 1U) != 0 && packed.bits < 64) {
-        value |= ~std::uint64_t{0} << packed.bits;
-      }
-      if (packed.boolean) value = value != 0 ? 1 : 0;
-      for (unsigned k = 0; k < packed.width; ++k) out[done++] = static_cast<std::byte>(value >> 8 * k & 0xff);
-    }
-  }
-  return {};
-}
-
-constexpr LeafOps packed_ops{.read = packed_read};
-// A leaf's number is its offset in the file.
-constexpr LeafOps plain_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
-  return {static_cast<const Source*>(at), number};
-}};
-
-/// Packs the elements of a leaf into items.
-class PackingSink final : public PieceSink {
- public:
-  PackingSink(const LeafView& leaf, unsigned bits, LeafGather& out)
-      : bits_(bits), width_(element_size(leaf.dtype())), out_(out) {
-    const DTypeClass kind = dtype_class(leaf.dtype());
-    sign_ = kind == DTypeClass::signed_int;
-    boolean_ = kind == DTypeClass::boolean;
-  }
-
-  Status piece(std::span<const std::byte> bytes) override {
-    for (std::size_t at = 0; at < bytes.size(); at += width_) {
-      const std::uint64_t value = whole_bytes(bytes.data() + at, 0, 8 * width_);
-      STELE_TRY(check(value));
-      if (bits_ % 8 == 0) {
-        for (unsigned k = 0; k < bits_ / 8; ++k) STELE_TRY(put(static_cast<std::byte>(value >> 8 * k & 0xff)));
-      } else {
-        for (unsigned left = bits_; left != 0;) {
-          const unsigned n = std::min(left, 8 - filled_);
-          byte_ = byte_ << n | static_cast<unsigned>(value >> (left - n) & ((1U << n) - 1));
-          filled_ += n;
-          left -= n;
-          if (filled_ == 8) STELE_TRY(put(static_cast<std::byte>(std::exchange(byte_, 0))));
-          filled_ %= 8;
-        }
-      }
-      ++index_;
-    }
-    return {};
-  }
-  Status finish() {
-    if (filled_ != 0) STELE_TRY(put(static_cast<std::byte>(byte_ << (8 - filled_))));
-    return out_.write({staging_.data(), used_});
-  }
-
- private:
-  Status check(std::uint64_t value) const {
-    if (boolean_ && value > 1) {
-      return Error(Errc::malformed, "a bool that is neither 0 nor 1").found("element " + std::to_string(index_));
-    }
-    if (bits_ == 8 * width_) return {};
-    const auto top = static_cast<std::int64_t>(value << (64 - 8 * width_)) >> (64 - 8 * width_);
-    const bool fits =
-        sign_ ? top >= -(std::int64_t{1} << (bits_ - 1)) && top < std::int64_t{1} << (bits_ - 1) : value >> bits_ == 0;
-    if (fits) return {};
-    return Error(Errc::out_of_range, "a number that does not fit the item")
-        .expected("numbers of " + std::to_string(bits_) + " bits")
-        .found("another one in element " + std::to_string(index_));
-  }
-  Status put(std::byte byte) {
-    staging_[used_++] = byte;
-    if (used_ < staging_.size()) return {};
-    return out_.write({staging_.data(), std::exchange(used_, 0)});
-  }
-
-  unsigned bits_;
-  unsigned width_;
-  bool sign_ = false;
-  bool boolean_ = false;
-  LeafGather& out_;
-  unsigned byte_ = 0;
-  unsigned filled_ = 0;  // number of bits in the unfinished byte
-  std::uint64_t index_ = 0;
-  std::array<std::byte, 4096> staging_;
-  std::size_t used_ = 0;
-};
-
-}  // namespace
-
-Result<Tensor> read_header(const Source& source) {
-  std::array<std::byte, header_size + 4> head{};
-  const auto known = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), head.size()));
-  STELE_TRY(source.read_at(0, {head.data(), known}));
-  if (known < 2 || head[0] != std::byte{0x4e} || head[1] != std::byte{0xef}) {
-    return Error(Errc::bad_magic, "not an NNEF tensor file").offset(0).expected("4e ef");
-  }
-  if (known < 16) return Error(Errc::truncated, "a header that ends early").offset(known);
-  if (head[2] != std::byte{1} || head[3] != std::byte{0}) {
-    return Error(Errc::unsupported, "another version of NNEF")
-        .offset(2)
-        .expected("1.0")
-        .found(std::to_string(static_cast<int>(head[2])) + "." + std::to_string(static_cast<int>(head[3])));
-  }
-  // Check this layout first: the size of such a file may fit the present layout by chance. The reverse cannot happen,
-  // because an item would then have no bits.
-  STELE_TRY_ASSIGN(auto provisional, read_provisional(source, {head.data(), known}));
-  if (provisional) return std::move(*provisional);
-  const std::uint64_t length = load_le<std::uint32_t>(head.data() + 4);
-  const bool exact = source.size() == header_size + length;
-  const bool four_more = source.size() == header_size + 4 + length && load_le<std::uint32_t>(head.data() + 128) == 0;
-  if (!exact && !four_more) {
-    return Error(source.size() < header_size + length ? Errc::truncated : Errc::malformed,
-                 "a file of another size than its header says")
-        .offset(4)
-        .expected(std::to_string(header_size + length) + " bytes")
-        .found(std::to_string(source.size()));
-  }
-  Tensor tensor;
-  tensor.data = header_size + (exact ? 0 : 4);
-  tensor.rank = load_le<std::uint32_t>(head.data() + 8);
-  if (tensor.rank > max_rank) return bad("too many dimensions", 8, "at most 8", std::to_string(tensor.rank));
-  for (std::size_t i = 0; i < max_rank; ++i) {
-    tensor.extents[i] = load_le<std::uint32_t>(head.data() + 12 + 4 * i);
-    if (i < tensor.rank || tensor.extents[i] == 0) continue;
-    return bad("an extent beyond the rank", 12 + 4 * i, "0", std::to_string(tensor.extents[i]));
-  }
-  const auto bits = load_le<std::uint32_t>(head.data() + 44);
-  const auto code = load_le<std::uint16_t>(head.data() + 48);
-  const auto vendor = load_le<std::uint16_t>(head.data() + 50);
-  const std::byte* parameters = head.data() + 52;
+/// Reads the item type and its parameters. `length`: of the data, as the header declares it.
+Status read_items(Tensor& tensor, const std::byte* head, std::uint64_t length) {
+  const auto bits = load_le<std::uint32_t>(head + 44);
+  const auto code = load_le<std::uint16_t>(head + 48);
+  const auto vendor = load_le<std::uint16_t>(head + 50);
+  const std::byte* parameters = head + 52;
   if (vendor != 0) {
     if (!element_count(tensor.shape())) return uncountable(tensor);
     tensor.dtype = DType::opaque;
@@ -321,7 +154,7 @@ Result<Tensor> read_header(const Source& source) {
     tensor.notes = {{std::string(vendor_key), Value(std::int64_t{vendor})},
                     {std::string(type_key), Value(std::int64_t{code})},
                     {std::string(bits_key), Value(std::int64_t{bits})}};
-    return tensor;
+    return {};
   }
   ItemType type{};
   bool logarithmic = false;
@@ -350,14 +183,59 @@ Result<Tensor> read_header(const Source& source) {
       type = ItemType::boolean;
       break;
     default:
-      return Error(Errc::unsupported, "an item type that is not known").offset(48).found(std::to_string(code));
+      return Error(Errc::unsupported, "the item type is unknown").offset(48).found(std::to_string(code));
   }
   STELE_TRY(set_items(tensor, type, bits, 44));
   STELE_TRY(set_sizes(tensor));
   if (tensor.bytes != length) {
-    return bad("a length that does not fit the extents", 4, std::to_string(tensor.bytes), std::to_string(length));
+    return bad("the data length does not match the shape", 4, std::to_string(tensor.bytes) + " bytes",
+               std::to_string(length));
   }
   if (code == 0x10 || code == 0x11 || code == 2) note_limits(tensor, parameters, logarithmic);
+  return {};
+}
+
+}  // namespace
+
+Result<Tensor> read_header(const Source& source) {
+  std::array<std::byte, header_size + 4> head{};
+  const auto known = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), head.size()));
+  STELE_TRY(source.read_at(0, {head.data(), known}));
+  if (known < 2 || head[0] != std::byte{0x4e} || head[1] != std::byte{0xef}) {
+    return Error(Errc::bad_magic, "the file is not an NNEF tensor file").offset(0).expected("4e ef");
+  }
+  if (known < 16) return Error(Errc::truncated, "the file ends inside the header").offset(known);
+  if (head[2] != std::byte{1} || head[3] != std::byte{0}) {
+    return Error(Errc::unsupported, "the NNEF version is not supported")
+        .offset(2)
+        .expected("1.0")
+        .found(std::to_string(static_cast<int>(head[2])) + "." + std::to_string(static_cast<int>(head[3])));
+  }
+  // Check this layout first: the size of such a file may fit the present layout by chance. The reverse cannot happen,
+  // because an item would then have no bits.
+  STELE_TRY_ASSIGN(auto provisional, read_provisional(source, {head.data(), known}));
+  if (provisional) return std::move(*provisional);
+  const std::uint64_t length = load_le<std::uint32_t>(head.data() + 4);
+  const bool exact = source.size() == header_size + length;
+  const bool four_more = source.size() == header_size + 4 + length && load_le<std::uint32_t>(head.data() + 128) == 0;
+  if (!exact && !four_more) {
+    return Error(source.size() < header_size + length ? Errc::truncated : Errc::malformed,
+                 "the file size differs from that in the header")
+        .offset(4)
+        .expected(std::to_string(header_size + length) + " bytes")
+        .found(std::to_string(source.size()));
+  }
+  Tensor tensor;
+  tensor.data = header_size + (exact ? 0 : 4);
+  tensor.rank = load_le<std::uint32_t>(head.data() + 8);
+  if (tensor.rank > max_rank)
+    return bad("the tensor has too many dimensions", 8, "at most 8", std::to_string(tensor.rank));
+  for (std::size_t i = 0; i < max_rank; ++i) {
+    tensor.extents[i] = load_le<std::uint32_t>(head.data() + 12 + 4 * i);
+    if (i < tensor.rank || tensor.extents[i] == 0) continue;
+    return bad("an extent after the last dimension is not 0", 12 + 4 * i, "0", std::to_string(tensor.extents[i]));
+  }
+  STELE_TRY(read_items(tensor, head.data(), length));
   return tensor;
 }
 
@@ -368,13 +246,11 @@ void add(SnapshotBuilder& to, std::string_view name, Tensor tensor, SourcePtr so
     const bool same = bits != nullptr && bits->as_i64() != nullptr && *bits->as_i64() == std::int64_t{tensor.bits};
     if (!same) tensor.notes.emplace(bits_key, Value(std::int64_t{tensor.bits}));
   }
-  Provider provider{&plain_ops, source.get(), tensor.data};
+  Provider provider{&source_ops, source.get(), tensor.data};
   if (tensor.packed) {
     const DTypeClass kind = dtype_class(tensor.dtype);
-    auto packed = std::make_shared<const Packed>(Packed{source, tensor.data, tensor.bits, element_size(tensor.dtype),
-                                                        kind == DTypeClass::signed_int, kind == DTypeClass::boolean});
-    provider = {&packed_ops, packed.get(), 0};
-    to.keep(std::move(packed));
+    provider = packed_provider(to, {std::move(source), tensor.data, tensor.bits, element_size(tensor.dtype),
+                                    kind == DTypeClass::signed_int, kind == DTypeClass::boolean});
   } else {
     to.keep(std::move(source));
   }
@@ -382,38 +258,42 @@ void add(SnapshotBuilder& to, std::string_view name, Tensor tensor, SourcePtr so
   for (auto& [key, value] : tensor.notes) to.annotate(key, std::move(value));
 }
 
+const Value* note_of(const LeafView& leaf, std::string_view key) {
+  const Annotations* notes = leaf.annotations();
+  const auto found = notes != nullptr ? notes->find(std::string(key)) : Annotations::const_iterator();
+  return notes != nullptr && found != notes->end() ? &found->second : nullptr;
+}
+
 Result<Form> form_of(const LeafView& leaf) {
-  const auto refuse = [&](std::string expected, std::string found) {
-    return Error(Errc::not_representable, "NNEF files cannot hold this")
-        .path(leaf.path())
-        .expected(std::move(expected))
-        .found(std::move(found));
+  const auto refuse = [&](const char* why, std::string expected, std::string found) {
+    return Error(Errc::not_representable, why).path(leaf.path()).expected(std::move(expected)).found(std::move(found));
   };
   const auto number = [&](std::string_view key) -> std::optional<std::int64_t> {
-    const Annotations* notes = leaf.annotations();
-    const auto found = notes != nullptr ? notes->find(std::string(key)) : Annotations::const_iterator();
-    if (notes == nullptr || found == notes->end()) return std::nullopt;
-    const Value* value = key == quantization_key ? found->second.find("bits") : &found->second;
-    const bool there = value != nullptr && value->as_i64() != nullptr;
-    return there ? *value->as_i64() : std::int64_t{0};
+    const Value* value = note_of(leaf, key);
+    if (value == nullptr) return std::nullopt;
+    if (key == quantization_key) value = value->find("bits");
+    const bool valid = value != nullptr && value->as_i64() != nullptr;
+    return valid ? *value->as_i64() : std::int64_t{0};
   };
   Form form;
   const auto bits = number(bits_key);
   for (const Extent e : leaf.shape()) {
-    if (e > max_data) return refuse("extents of 32 bits", to_string(leaf.shape()));
+    if (e > max_data)
+      return refuse("an extent is too large for NNEF", "at most " + std::to_string(max_data), to_string(leaf.shape()));
   }
   const auto small = [&]() -> Result<Form> {
     if (form.bytes <= max_data) return form;
-    return refuse("less than 4 GiB of data; .stele and safetensors files hold more",
-                  std::to_string(form.bytes) + " bytes");
+    return refuse("the tensor is too large for NNEF", "less than 4 GiB", std::to_string(form.bytes) + " bytes")
+        .hint("save to .stele or safetensors");
   };
   if (leaf.dtype() == DType::opaque) {
     const auto vendor = number(vendor_key);
     const auto type = number(type_key);
-    constexpr std::int64_t most = 0xffff;
-    if (!vendor || !type || !bits || *vendor < 1 || *vendor > most || *type < 0 || *type > most || *bits < 0 ||
+    constexpr std::int64_t max_code = 0xffff;
+    if (!vendor || !type || !bits || *vendor < 1 || *vendor > max_code || *type < 0 || *type > max_code || *bits < 0 ||
         *bits > static_cast<std::int64_t>(max_data)) {
-      return refuse("annotations nnef.vendor, nnef.type and nnef.bits", "an opaque tensor without them");
+      return refuse("the opaque tensor has no valid vendor item type",
+                    "the annotations nnef.vendor, nnef.type and nnef.bits", "");
     }
     form.type = static_cast<ItemType>(*type);
     form.vendor = static_cast<std::uint16_t>(*vendor);
@@ -440,7 +320,8 @@ Result<Form> form_of(const LeafView& leaf) {
       if (bits || quantized) {
         const std::int64_t wanted = bits ? *bits : *quantized;
         if (wanted < 1 || wanted > width) {
-          return refuse("1 to " + std::to_string(width) + " bits in " + std::string(name(leaf.dtype())),
+          return refuse("the annotated width does not fit the dtype",
+                        "1 to " + std::to_string(width) + " bits in " + std::string(name(leaf.dtype())),
                         std::to_string(wanted));
         }
         form.bits = static_cast<unsigned>(wanted);

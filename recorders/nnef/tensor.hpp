@@ -56,11 +56,13 @@ struct Tensor {
 
 /// Reads a file's header and checks it against the file's size. Errors: bad_magic, truncated, unsupported, malformed,
 /// limit.
-/// limit.
 Result<Tensor> read_header(const Source& source);
 
 /// Adds a file's tensor to the snapshot, lazily; keeps the source.
 void add(SnapshotBuilder& to, std::string_view name, Tensor tensor, SourcePtr source);
+
+/// Returns an annotation of a leaf; nullptr if it has none of this name.
+const Value* note_of(const LeafView& leaf, std::string_view key);
 
 /// The layout of a leaf in a file.
 struct Form {

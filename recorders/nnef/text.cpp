@@ -69,7 +69,7 @@ class Tokens {
     return true;
   }
   Error expected(const char* what) const {
-    return Error(Errc::malformed, "a text that is none of NNEF")
+    return Error(Errc::malformed, "the text is not valid NNEF")
         .offset(now_.at)
         .expected(what)
         .found(now_.kind == Token::Kind::end ? "the end" : std::string(now_.text.substr(0, 40)));
@@ -170,7 +170,7 @@ Result<Variable> read_variable(Tokens& in, std::string_view id) {
     return {};
   }));
   if (labelled && !variable.label.empty()) return variable;
-  return Error(Errc::malformed, "a variable without a label").offset(at);
+  return Error(Errc::malformed, "the variable has no label").offset(at);
 }
 
 }  // namespace
@@ -181,7 +181,9 @@ Result<std::vector<Variable>> read_graph(std::string_view text) {
   in.next();
   if (in.now().kind != Token::Kind::number) return in.expected("1.0");
   if (!in.now().text.starts_with("1.")) {
-    return Error(Errc::unsupported, "another version of NNEF").expected("1.0").found(std::string(in.now().text));
+    return Error(Errc::unsupported, "the NNEF version is not supported")
+        .expected("1.0")
+        .found(std::string(in.now().text));
   }
   std::vector<Variable> variables;
   std::string_view id;    // the identifier being assigned
@@ -213,7 +215,7 @@ Result<std::map<std::string_view, std::string_view>> read_quantizations(std::str
     in.next();
     STELE_TRY(each_argument(in, [](std::string_view) { return Status(); }));
     if (!operations.emplace(id, in.from(begin)).second) {
-      return Error(Errc::duplicate, "a tensor that is quantized twice").offset(begin).found(std::string(id));
+      return Error(Errc::duplicate, "the file quantizes the tensor twice").offset(begin).found(std::string(id));
     }
     if (!in.take(';')) return in.expected(";");
   }

@@ -38,12 +38,16 @@ class ProgramReader {
   explicit ProgramReader(const Source& source) : source_(source) {}
 
   Result<std::vector<PaddleVariable>> run() {
-    if (source_.size() > max_program) return Error(Errc::limit, "a program that is too large").file(source_.name());
+    if (source_.size() > max_program)
+      return Error(Errc::limit, "the program is too large")
+          .file(source_.name())
+          .expected("at most " + std::to_string(max_program) + " bytes")
+          .found(std::to_string(source_.size()));
     memory_ = IndexBudget({}, source_.size(), index_rate::index);
     Bytes bytes(static_cast<std::size_t>(source_.size()));
     STELE_TRY(source_.read_at(0, bytes.span()));
     const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-    auto r = text.starts_with('{') ? read_pir(text) : read_desc_of(Wire(bytes.span()));
+    auto r = text.starts_with('{') ? read_pir(text) : read_desc_of(protobuf::Reader(bytes.span()));
     if (r) r = sort();
     if (!r) return r.error().file().empty() ? std::move(r).error().file(source_.name()) : std::move(r).error();
     return std::move(list_);
@@ -53,7 +57,7 @@ class ProgramReader {
   Status add(PaddleVariable variable) {
     const std::uint64_t cost =
         sizeof(PaddleVariable) + 2 * variable.name.size() + sizeof(std::int64_t) * variable.shape.size();
-    if (!memory_.take(cost)) return index_error("more variables than a program of this size has");
+    if (!memory_.take(cost)) return index_error("the program declares too many variables for its size");
     list_.push_back(std::move(variable));
     return {};
   }
@@ -66,15 +70,15 @@ class ProgramReader {
     const auto same = std::adjacent_find(
         list_.begin(), list_.end(), [](const PaddleVariable& a, const PaddleVariable& b) { return a.name == b.name; });
     if (same == list_.end()) return {};
-    return Error(Errc::duplicate, "a variable that stands twice, with two types").path(same->name);
+    return Error(Errc::duplicate, "the program declares the variable twice, with different types").path(same->name);
   }
 
   // ---- ProgramDesc
 
-  Status read_desc_of(Wire program) {
+  Status read_desc_of(protobuf::Reader program) {
     while (program.next()) {
       if (!program.is(1)) continue;
-      Wire block = program.message();
+      protobuf::Reader block = program.message();
       while (block.next()) {
         if (block.is(3)) STELE_TRY(read_var(block.message()));
       }
@@ -83,20 +87,20 @@ class ProgramReader {
     return program.status();
   }
 
-  Status read_var(Wire var) {
+  Status read_var(protobuf::Reader var) {
     PaddleVariable variable;
     bool persistable = false;
     std::uint64_t kind = dense_tensor;
-    std::optional<Wire> tensor;
+    std::optional<protobuf::Reader> tensor;
     while (var.next()) {
       if (var.is(1)) variable.name = var.text();
       if (var.is(3)) persistable = var.number() != 0;
       if (!var.is(2)) continue;
-      Wire type = var.message();
+      protobuf::Reader type = var.message();
       while (type.next()) {
         if (type.is(1)) kind = type.number();
         if (!type.is(3)) continue;
-        Wire dense = type.message();
+        protobuf::Reader dense = type.message();
         while (dense.next()) {
           if (dense.is(1)) tensor = dense.message();
         }
@@ -108,7 +112,7 @@ class ProgramReader {
     constexpr std::array<std::uint64_t, 4> no_data = {9, 10, 15, 17};  // feeds, fetches, READER, RAW
     if (!persistable || std::find(no_data.begin(), no_data.end(), kind) != no_data.end()) return {};
     if (kind != dense_tensor || !tensor) {
-      return Error(Errc::unsupported, "a variable that is no dense tensor")
+      return Error(Errc::unsupported, "the variable is not a dense tensor")
           .path(variable.name)
           .found("type " + std::to_string(kind));
     }
@@ -135,9 +139,11 @@ class ProgramReader {
       if (name != "program") return in.skip_value();
       return first(in, "regions", [&] { return first(in, "blocks", [&] { return read_block(in); }); });
     });
-    if (!in.finish()) return in.status();
+    const bool finished = in.finish();
     if (!problem_) return std::move(problem_);
-    if (!magic) return Error(Errc::bad_magic, "JSON that is no Paddle program").expected("\"magic\": \"pir\"");
+    if (!finished) return in.status();
+    if (!magic)
+      return Error(Errc::bad_magic, "the JSON document is not a Paddle program").expected("\"magic\": \"pir\"");
     return {};
   }
 
@@ -185,7 +191,7 @@ class ProgramReader {
     enum class Kind : std::uint8_t { other, parameter, data } kind = Kind::other;
     PaddleVariable variable;
     bool persistable = false;
-    bool said = false;  // the attributes of the result store it; a program that cannot be trained has none
+    bool stored = false;  // the attributes of the result store it; a program that cannot be trained has none
     const bool read = members(in, [&](std::string_view key) {
       if (key == "#") {
         const std::string name = string(in);
@@ -207,7 +213,7 @@ class ProgramReader {
           std::int64_t flag = 0;
           if (!in.read_i64(flag)) return false;
           persistable = flag != 0;
-          return said = true;
+          return stored = true;
         });
       }
       if (kind != Kind::data) return in.skip_value();
@@ -225,14 +231,14 @@ class ProgramReader {
       return in.skip_value();
     });
     // Paddle's rule for parameters that are not in the file, such as an LSTM's dropout_state__non_persistable.
-    if (kind == Kind::parameter && !said) persistable = variable.name.find("__non_persistable") == std::string::npos;
+    if (kind == Kind::parameter && !stored) persistable = variable.name.find("__non_persistable") == std::string::npos;
     if (!read || !persistable) return read;
     if (variable.dtype == DType::none || variable.name.empty()) {
-      return in.fail(Errc::unsupported, "a parameter with a name, that is a dense tensor of a known dtype");
+      return in.fail(Errc::unsupported, "a named dense tensor of a known dtype", "the parameter is not supported");
     }
     if (auto r = add(std::move(variable)); !r) {
       problem_ = std::move(r);
-      return in.fail(Errc::limit, "fewer variables for a program of this size");
+      return in.fail(Errc::limit, "");
     }
     return true;
   }
@@ -273,7 +279,8 @@ class ProgramReader {
           if (i != 1) return in.skip_value();
           variable.shape.clear();
           return elements(in, [&](std::size_t) {
-            if (variable.shape.size() == max_rank) return in.fail(Errc::limit, "at most 9 dimensions");
+            if (variable.shape.size() == max_rank)
+              return in.fail(Errc::limit, "at most 9 dimensions", "the parameter has too many dimensions");
             return in.read_i64(variable.shape.emplace_back());
           });
         });
@@ -336,8 +343,8 @@ Result<SourcePtr> program_beside(const Bundle& folder, std::string_view name) {
     candidates = {"__model__", "__model__.json"};
   }
   for (const std::string& candidate : candidates) {
-    STELE_TRY_ASSIGN(const bool there, folder.contains(candidate));
-    if (!there) continue;
+    STELE_TRY_ASSIGN(const bool contained, folder.contains(candidate));
+    if (!contained) continue;
     STELE_TRY_ASSIGN(SourcePtr source, folder.open(candidate));
     if (!candidate.ends_with(".json")) return source;
     STELE_TRY_ASSIGN(const bool program, is_pir(*source));

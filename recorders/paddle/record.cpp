@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "stele/bytes.hpp"
+#include "stele/detail/little_endian.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -64,7 +65,7 @@ class Cursor {
     return {};
   }
   Error cut_off(std::uint64_t wanted) const {
-    return Error(Errc::truncated, "a record that ends early")
+    return Error(Errc::truncated, "the record is truncated")
         .offset(at_)
         .expected(std::to_string(wanted) + " bytes")
         .found(std::to_string(left()));
@@ -91,8 +92,8 @@ Status check_lod(const std::vector<std::vector<std::uint64_t>>& lod, std::span<c
     const std::uint64_t wanted = !last ? lod[i + 1].size() - 1 : shape.empty() ? 1 : shape[0];
     if (level.size() >= 2 && level.front() == 0 && std::is_sorted(level.begin(), level.end()) && level.back() == wanted)
       continue;
-    return bad("a LoD that does not fit its tensor", at, "offsets from 0 to " + std::to_string(wanted),
-               "others on level " + std::to_string(i));
+    return bad("the LoD does not match the tensor", at, "offsets from 0 to " + std::to_string(wanted),
+               "other offsets on level " + std::to_string(i));
   }
   return {};
 }
@@ -102,12 +103,13 @@ Status read_lod(Cursor& in, std::uint64_t levels, std::vector<std::vector<std::u
     const std::uint64_t at = in.at();
     std::uint64_t bytes = 0;
     STELE_TRY(in.take(bytes));
-    if (bytes % 8 != 0) return bad("a LoD of part of a number", at, "a multiple of 8 bytes", std::to_string(bytes));
-    if (bytes < 16) return bad("a level of LoD without a row", at, "two offsets or more", std::to_string(bytes / 8));
+    if (bytes % 8 != 0)
+      return bad("the size of a LoD level is not a multiple of 8", at, "a multiple of 8 bytes", std::to_string(bytes));
+    if (bytes < 16) return bad("the LoD level is too short", at, "at least two offsets", std::to_string(bytes / 8));
     if (bytes > in.left()) return in.cut_off(bytes);
     // Held as numbers, as Values of the record, and as Values of the Snapshot.
     const std::uint64_t cost = bytes / 8 * (2 * sizeof(Value) + 8) + 256;
-    if (!memory.take(cost)) return index_error("a LoD that is too large for a file of this size").offset(at);
+    if (!memory.take(cost)) return index_error("the LoD is too large for a file of this size").offset(at);
     auto& level = lod.emplace_back(static_cast<std::size_t>(bytes / 8));
     STELE_TRY(in.take(std::as_writable_bytes(std::span(level))));
     for (std::uint64_t& offset : level) offset = load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(&offset));
@@ -127,7 +129,7 @@ std::uint8_t code_of(DType dtype) noexcept {
   return found != dtypes.end() ? found->first : std::uint8_t{0xff};
 }
 
-Status read_desc(Wire in, DType& dtype, std::vector<std::int64_t>& extents) {
+Status read_desc(protobuf::Reader in, DType& dtype, std::vector<std::int64_t>& extents) {
   bool typed = false;
   while (in.next()) {
     if (in.is(1)) {
@@ -135,24 +137,25 @@ Status read_desc(Wire in, DType& dtype, std::vector<std::int64_t>& extents) {
       STELE_TRY(in.status());
       dtype = dtype_of(code);
       if (dtype == DType::none) {
-        return Error(Errc::unsupported, "a dtype that no dense tensor has").found("number " + std::to_string(code));
+        return Error(Errc::unsupported, "the dtype is not that of a dense tensor")
+            .found("number " + std::to_string(code));
       }
       typed = true;
-    } else if (in.is(2) && in.packed()) {  // tolerated, like in protobuf
-      Wire list = in.message();
-      for (std::uint64_t extent = 0; !list.at_end() && extents.size() <= max_rank;) {
-        if (!list.varint(extent)) return list.status();
+    } else if (in.is(2) && in.has_length()) {  // tolerated, like in protobuf
+      protobuf::Reader list = in.message();
+      for (std::uint64_t extent = 0; extents.size() <= max_rank && list.varint(extent);) {
         extents.push_back(static_cast<std::int64_t>(extent));
       }
+      STELE_TRY(list.status());
     } else if (in.is(2)) {
       extents.push_back(static_cast<std::int64_t>(in.number()));
     }
     if (extents.size() > max_rank) {
-      return Error(Errc::limit, "too many dimensions").expected("at most 9").found("more");
+      return Error(Errc::limit, "the tensor has too many dimensions").expected("at most 9");
     }
   }
   STELE_TRY(in.status());
-  if (!typed) return Error(Errc::malformed, "a description without a dtype");
+  if (!typed) return Error(Errc::malformed, "the tensor description has no dtype");
   return {};
 }
 
@@ -164,7 +167,7 @@ Result<Entry> read_record(const Source& source, std::uint64_t offset, std::uint6
   STELE_TRY(in.take(version));
   const auto check_version = [&]() -> Status {
     if (version == 0) return {};
-    return Error(Errc::unsupported, "a version of records that is not known")
+    return Error(Errc::unsupported, "the record version is not supported")
         .offset(in.at() - 4)
         .expected("0")
         .found(std::to_string(version));
@@ -172,7 +175,7 @@ Result<Entry> read_record(const Source& source, std::uint64_t offset, std::uint6
   STELE_TRY(check_version());
   STELE_TRY(in.take(levels));
   if (levels > max_levels) {
-    return bad("a LoD of too many levels", in.at() - 8, "at most " + std::to_string(max_levels),
+    return bad("the LoD has too many levels", in.at() - 8, "at most " + std::to_string(max_levels),
                std::to_string(levels));
   }
   std::vector<std::vector<std::uint64_t>> lod;
@@ -184,25 +187,26 @@ Result<Entry> read_record(const Source& source, std::uint64_t offset, std::uint6
   STELE_TRY(in.take(raw));
   const auto size = static_cast<std::int32_t>(raw);
   if (size < 2 || size > max_desc) {
-    return bad("a description of no possible length", in.at() - 4, "2 to 65536 bytes", std::to_string(size));
+    return bad("the length of the tensor description is out of range", in.at() - 4, "2 to 65536 bytes",
+               std::to_string(size));
   }
   const std::uint64_t desc_at = in.at();
   if (static_cast<std::uint64_t>(size) > in.left()) return in.cut_off(static_cast<std::uint64_t>(size));
   Bytes desc(static_cast<std::size_t>(size));
   STELE_TRY(in.take(desc.span()));
   std::vector<std::int64_t> extents;
-  if (auto r = read_desc(Wire(desc.span(), desc_at), record.dtype, extents); !r) {
+  if (auto r = read_desc(protobuf::Reader(desc.span(), desc_at), record.dtype, extents); !r) {
     return r.error().offset() ? std::move(r).error() : std::move(r).error().offset(desc_at);
   }
   for (const std::int64_t extent : extents) {
-    if (extent < 0) return bad("a negative extent", desc_at, "0 or more", std::to_string(extent));
+    if (extent < 0) return bad("an extent is negative", desc_at, "at least 0", std::to_string(extent));
     record.extents[record.rank++] = static_cast<Extent>(extent);
   }
   STELE_TRY(check_lod(lod, record.shape(), lod_at));
   const auto count = element_count(record.shape());
   const auto bytes = count ? byte_length(record.dtype, *count) : std::nullopt;
   if (!bytes) {
-    return bad("more elements than can be counted", desc_at, "fewer", to_string(record.shape()));
+    return bad("the size of the tensor overflows 64 bits", desc_at, "", to_string(record.shape()));
   }
   if (*bytes > in.left()) return in.cut_off(*bytes);
   record.data = in.at();
@@ -227,27 +231,23 @@ Result<std::vector<std::byte>> head_of(DType dtype, std::span<const Extent> shap
     store_le(raw, value);
     out.insert(out.end(), raw, raw + sizeof value);
   };
-  const auto varint = [](std::vector<std::byte>& to, std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7) to.push_back(static_cast<std::byte>(value | 0x80));
-    to.push_back(static_cast<std::byte>(value));
-  };
   std::vector<std::vector<std::uint64_t>> levels;
-  const auto no_lod = [] {
-    return Error(Errc::invalid_argument, "an annotation paddle.lod that is none").expected("lists of numbers");
+  const auto invalid_lod = [] {
+    return Error(Errc::invalid_argument, "the annotation paddle.lod is not a valid LoD").expected("lists of offsets");
   };
   if (lod != nullptr) {
-    if (lod->as_list() == nullptr) return no_lod();
+    if (lod->as_list() == nullptr) return invalid_lod();
     for (const Value& level : *lod->as_list()) {
-      if (level.as_list() == nullptr) return no_lod();
+      if (level.as_list() == nullptr) return invalid_lod();
       auto& numbers = levels.emplace_back();
       for (const Value& n : *level.as_list()) {
-        if (n.as_i64() == nullptr || *n.as_i64() < 0) return no_lod();
+        if (n.as_i64() == nullptr || *n.as_i64() < 0) return invalid_lod();
         numbers.push_back(static_cast<std::uint64_t>(*n.as_i64()));
       }
-      if (numbers.size() < 2) return no_lod();
+      if (numbers.size() < 2) return invalid_lod();
     }
-    if (levels.size() > max_levels) return no_lod();
-    if (auto r = check_lod(levels, shape, 0); !r) return no_lod().found(r.error().found());
+    if (levels.size() > max_levels) return invalid_lod();
+    if (auto r = check_lod(levels, shape, 0); !r) return invalid_lod().found(r.error().found());
   }
   number(std::uint32_t{0});
   number(static_cast<std::uint64_t>(levels.size()));
@@ -257,14 +257,14 @@ Result<std::vector<std::byte>> head_of(DType dtype, std::span<const Extent> shap
   }
   number(std::uint32_t{0});
   std::vector<std::byte> desc;
-  desc.push_back(std::byte{0x08});
-  varint(desc, code_of(dtype));
+  protobuf::put_number(desc, 1, code_of(dtype));
   for (const Extent e : shape) {
     if (e > static_cast<Extent>(std::numeric_limits<std::int64_t>::max())) {
-      return Error(Errc::not_representable, "an extent that is too large for Paddle");
+      return Error(Errc::not_representable, "an extent exceeds the maximum of Paddle")
+          .expected("at most " + std::to_string(std::numeric_limits<std::int64_t>::max()))
+          .found(to_string(shape));
     }
-    desc.push_back(std::byte{0x10});
-    varint(desc, e);
+    protobuf::put_number(desc, 2, e);
   }
   number(static_cast<std::uint32_t>(desc.size()));
   out.insert(out.end(), desc.begin(), desc.end());

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/limits.hpp"
+#include "encodings/protobuf/protobuf.hpp"
 #include "stele/dtype.hpp"
 #include "stele/shape.hpp"
 #include "stele/source.hpp"
 #include "stele/value.hpp"
-#include "wire.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -19,6 +19,8 @@ namespace detail {
 namespace paddle {
 
 inline constexpr std::size_t max_rank = 9;  // phi::DDim::kMaxRank
+/// Maximum size of a name in a frame (64 KiB): bounds what a length in a damaged file makes the reader read.
+inline constexpr std::uint64_t max_name_bytes = 64 << 10;
 
 /// Returns the dtype for a number of VarType.Type (paddle/phi/core/framework/framework.proto); DType::none if dense
 /// tensors do not have it.
@@ -42,7 +44,7 @@ struct Entry {
 
 /// Reads a TensorDesc: dtype and extents (negative ones become -1, any). Errors: malformed, unsupported (a dtype that
 /// dense tensors do not have).
-Status read_desc(Wire in, DType& dtype, std::vector<std::int64_t>& extents);
+Status read_desc(protobuf::Reader in, DType& dtype, std::vector<std::int64_t>& extents);
 
 /// Reads a record's header at `offset`; the record ends at `end` or before. Reads a few hundred bytes in addition to
 /// the LoD. Subtracts the LoD's memory from `memory`. Errors: truncated, malformed, unsupported, limit (the LoD takes

@@ -12,6 +12,11 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
+/// For leaves without hash and padding: `at` is their Source, `number` their offset in it.
+inline constexpr LeafOps source_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
+  return {static_cast<const Source*>(at), number};
+}};
+
 /// Passes the `size` bytes of the range to `sink`, and checks them: small leaves through the context's window, large
 /// ones in pieces, directly in the sink's memory if it provides some.
 Status stream_range(const SourceRange& range, std::uint64_t size, PieceSink& sink, ReadContext& context);

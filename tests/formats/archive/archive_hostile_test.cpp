@@ -1,13 +1,13 @@
 // Archives that are damaged, that lie, that are made to take long or much.
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <string>
 
 #include "archive_generated.h"
 #include "recorders/archive/graph_fb.hpp"
 #include "recorders/archive/lines.hpp"
 #include "support/archive.hpp"
+#include "support/hostile.hpp"
 #include "support/random_model.hpp"
 #include "support/sanitizers.hpp"
 #include "support/stele_file.hpp"
@@ -98,14 +98,6 @@ struct RawArray {
     return std::string(text_of(made(to)));
   }
 };
-
-/// Seconds that `f` takes.
-template <class F>
-double seconds(F f) {
-  const auto begin = std::chrono::steady_clock::now();
-  f();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 }  // namespace
 

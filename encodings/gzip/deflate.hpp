@@ -1,0 +1,38 @@
+// zlib's compressor, for gzip files and zip entries.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace gzip {
+
+/// Compresses bytes to DEFLATE data.
+class Deflater {
+ public:
+  enum class Framing : std::uint8_t { none, gzip };
+
+  /// `level` and `strategy`: zlib's; -1 and 0 are the usual ones. Throws std::bad_alloc.
+  Deflater(Framing framing, int level, int strategy);
+  ~Deflater();
+
+  /// Compresses bytes of `in`, and removes them from it, until `in` is empty or `out` is full. Returns the number of
+  /// bytes written to `out`. `finish`: no bytes follow those of `in`; must then be true for the remaining calls.
+  std::size_t next(std::span<const std::byte>& in, std::span<std::byte> out, bool finish);
+  /// Returns true after the end of the data has been written.
+  bool ended() const noexcept { return ended_; }
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+  bool ended_ = false;
+};
+
+}  // namespace gzip
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,54 @@
+// The bytes of an archive's entry as a Source.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+
+#include "stele/result.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace gzip {
+
+/// An entry in a Source: `compressed` bytes at `offset` are, or inflate to, `size` bytes with this CRC-32. `gzip`:
+/// members of a gzip file, which contain their CRCs.
+struct Data {
+  std::uint64_t offset, compressed, size;
+  std::uint32_t crc;
+  bool gzip = false;
+};
+
+/// The bytes of an entry; checks the ranges of reads.
+class EntrySource : public Source {
+ public:
+  EntrySource(SourcePtr source, std::string name, const Data& data)
+      : Source(std::move(name)), source_(std::move(source)), data_(data) {}
+  std::uint64_t size() const noexcept override { return data_.size; }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override;
+
+ protected:
+  virtual Status read(std::uint64_t offset, std::span<std::byte> out) const = 0;
+
+  const SourcePtr source_;
+  mutable Data data_;  // the size of a gzip file is set later
+};
+
+/// The bytes of an entry that is stored unchanged: a part of the archive, with its view().
+class StoredSource : public EntrySource {
+ public:
+  using EntrySource::EntrySource;
+  std::span<const std::byte> view() const noexcept override;
+  bool view_is_private() const noexcept override { return source_->view_is_private(); }
+
+ private:
+  Status read(std::uint64_t offset, std::span<std::byte> out) const override;
+};
+
+}  // namespace gzip
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

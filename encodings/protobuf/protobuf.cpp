@@ -1,0 +1,94 @@
+#include "protobuf.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace protobuf {
+namespace {
+
+void put_varint(std::vector<std::byte>& to, std::uint64_t value) {
+  for (; value >= 0x80; value >>= 7) to.push_back(static_cast<std::byte>(value | 0x80));
+  to.push_back(static_cast<std::byte>(value));
+}
+
+}  // namespace
+
+bool Reader::next() noexcept {
+  if (fault_ != nullptr || at_ == bytes_.size()) return false;
+  std::uint64_t tag = 0;
+  if (!take_varint(tag)) return false;
+  field_ = static_cast<std::uint32_t>(tag >> 3);
+  type_ = static_cast<unsigned>(tag & 7);
+  if (tag >> 32 != 0 || field_ == 0) return fail("the protobuf field number is invalid");
+  switch (type_) {
+    case 0:
+      return take_varint(number_);
+    case 1:
+      return take(8);
+    case 2:
+      return take_varint(number_) && take(number_);
+    case 5:
+      return take(4);
+    default:
+      return fail("the protobuf wire type is not supported");
+  }
+}
+
+std::uint64_t Reader::number() noexcept {
+  if (type_ != 0) fail("the protobuf field is not a varint");
+  return number_;
+}
+
+std::span<const std::byte> Reader::bytes() noexcept {
+  if (type_ != 2) fail("the protobuf field is not length-delimited");
+  return taken_;
+}
+
+std::string_view Reader::text() noexcept {
+  const auto all = bytes();
+  return {reinterpret_cast<const char*>(all.data()), all.size()};
+}
+
+Reader Reader::message() noexcept {
+  const auto all = bytes();
+  return Reader(all, base_ + at_ - all.size());
+}
+
+Status Reader::status() const {
+  if (fault_ == nullptr) return {};
+  return Error(Errc::malformed, fault_).offset(base_ + at_);
+}
+
+bool Reader::fail(const char* why) noexcept {
+  if (fault_ == nullptr) fault_ = why;
+  taken_ = {};
+  return false;
+}
+
+bool Reader::take(std::uint64_t size) noexcept {
+  if (size > bytes_.size() - at_) return fail("the protobuf field exceeds its message");
+  taken_ = bytes_.subspan(at_, static_cast<std::size_t>(size));
+  at_ += static_cast<std::size_t>(size);
+  return true;
+}
+
+bool Reader::take_varint(std::uint64_t& out) noexcept {
+  out = 0;
+  for (unsigned shift = 0; shift < 64 && at_ < bytes_.size(); shift += 7) {
+    const auto b = static_cast<std::uint64_t>(bytes_[at_++]);
+    if (shift == 63 && b > 1) return fail("the protobuf varint exceeds 64 bits");
+    out |= (b & 0x7f) << shift;
+    if (b < 0x80) return true;
+  }
+  return fail("the protobuf message ends inside a varint");
+}
+
+void put_number(std::vector<std::byte>& message, std::uint32_t field, std::uint64_t number) {
+  put_varint(message, std::uint64_t{field} << 3);
+  put_varint(message, number);
+}
+
+}  // namespace protobuf
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,42 @@
+#include "files.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace nnef {
+namespace {
+
+// Maximum size of a text file (256 MiB): bounds memory. Real ones have a line for each operation.
+constexpr std::uint64_t max_text_bytes = std::uint64_t{256} << 20;
+
+}  // namespace
+
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return result;
+}
+
+Result<std::string> read_text(const Bundle& bundle, std::string_view name) {
+  STELE_TRY_ASSIGN(const SourcePtr source, bundle.open(name));
+  if (source->size() > max_text_bytes)
+    return Error(Errc::limit, "the file is too large")
+        .file(source->name())
+        .expected("at most " + std::to_string(max_text_bytes) + " bytes")
+        .found(std::to_string(source->size()));
+  std::string text(static_cast<std::size_t>(source->size()), '\0');
+  STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(text))));
+  return text;
+}
+
+NnefContainer container_at(NnefContainer container, std::string_view path) noexcept {
+  if (container != NnefContainer::by_name) return container;
+  return path.ends_with(".tgz")   ? NnefContainer::tgz
+         : path.ends_with(ending) ? NnefContainer::tensor
+                                  : NnefContainer::folder;
+}
+
+}  // namespace nnef
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

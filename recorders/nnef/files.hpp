@@ -1,0 +1,35 @@
+// Names of the files of a model, and their texts.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "stele/bundle.hpp"
+#include "stele/recorders/nnef.hpp"
+#include "stele/result.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace nnef {
+
+inline constexpr std::string_view graph_file = "graph.nnef";
+inline constexpr std::string_view quant_file = "graph.quant";
+inline constexpr std::string_view ending = ".dat";
+// First line of the graphs that stele writes. stele may replace such a graph: it has no operations that would be lost.
+inline constexpr std::string_view made_here = "# Variables alone, by stele.\n";
+
+/// Returns the text in lower case: labels must differ in more than capitals.
+std::string lower(std::string_view text);
+
+/// Reads a file of text. Errors: limit, those of the bundle.
+Result<std::string> read_text(const Bundle& bundle, std::string_view name);
+
+/// Returns the container for a path.
+NnefContainer container_at(NnefContainer container, std::string_view path) noexcept;
+
+}  // namespace nnef
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
