@@ -4,9 +4,8 @@
 #include <optional>
 
 #include "base/parallel.hpp"
-#include "cursor.hpp"
 #include "encodings/gzip/gzip.hpp"
-#include "encodings/tar/tar.hpp"
+#include "io/cursor.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
@@ -194,7 +193,7 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
   std::byte head[1024];
   std::span<const std::byte> read;
   const auto read_head = [&]() -> Status {
-    STELE_TRY_ASSIGN(const std::size_t size, read_some(*source, 0, head));
+    STELE_TRY_ASSIGN(const std::size_t size, detail::read_some(*source, 0, head));
     read = std::span(head).first(size);
     return {};
   };
@@ -216,9 +215,9 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
   auto opened = [&]() -> Result<Snapshot> {
     switch (encoding) {
       case BurnEncoding::mpk:
-        return read_named(*mpk_tokens(source), memory, options_, context.target().type);
+        return read_named(*mpk_reader(source), memory, options_, context.target().type);
       case BurnEncoding::json: {
-        STELE_TRY_ASSIGN(const auto tokens, json_tokens(source, memory));
+        STELE_TRY_ASSIGN(const auto tokens, json_reader(source, memory));
         return read_named(*tokens, memory, options_, context.target().type);
       }
       case BurnEncoding::bin:
@@ -257,14 +256,14 @@ Status BurnFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   ReadContext context(detail::workers_of(options));
   const auto write_to = [&](Sink& to, bool measured) -> Status {
     if (how.encoding == BurnEncoding::json)
-      return write_named(ordered, heading, era, *json_out(to, context, !how.gzip));
+      return write_named(ordered, heading, era, *json_writer(to, context, !how.gzip));
     std::uint64_t size = 0;
     const auto encode = [&](detail::LeafGather* gather) {
       size = 0;
       if (how.encoding == BurnEncoding::bin) {
         return write_bincode(ordered, heading, era, how, gather, context, size);
       }
-      return write_named(ordered, heading, era, *mpk_out(gather, context, size));
+      return write_named(ordered, heading, era, *mpk_writer(gather, context, size));
     };
     STELE_TRY(encode(nullptr));  // finds errors before the first byte is written
     if (measured) STELE_TRY(to.reserve(size));

@@ -2,7 +2,7 @@
 
 #include "base/name_order.hpp"
 #include "burnpack.hpp"
-#include "cbor.hpp"
+#include "encodings/cbor/cbor.hpp"
 #include "snapshot/data.hpp"
 
 namespace stele {
@@ -108,7 +108,7 @@ class DescriptionReader {
         static_cast<void>(in_.read_u64(entry.begin) && in_.read_u64(entry.end));
       } else if (key == "param_id") {
         once(seen, 8);
-        if (in_.peek() == CborKind::null) return static_cast<void>(in_.read_null());
+        if (in_.peek() == cbor::Kind::null) return static_cast<void>(in_.read_null());
         if (in_.read_u64(n) && spend(3 * sizeof(LeafExtra))) entry.id = ParamId::from_u64(n);
       } else if (key == burnpack_uuid) {
         once(seen, 16);
@@ -160,7 +160,7 @@ class DescriptionReader {
     return Error(Errc::duplicate, "two tensors or scalars have the same name").path(std::string(index_.name(*same)));
   }
 
-  CborReader in_;
+  cbor::Reader in_;
   std::uint64_t& memory_;  // memory that may still be used
   PackIndex index_;
   std::string_view blamed_;  // the current tensor or scalar

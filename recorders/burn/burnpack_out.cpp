@@ -5,7 +5,7 @@
 #include "base/name_order.hpp"
 #include "base/parallel.hpp"
 #include "burnpack.hpp"
-#include "cbor.hpp"
+#include "encodings/cbor/cbor.hpp"
 #include "json/json.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
@@ -163,7 +163,7 @@ class PackWriter {
     const std::string_view said = std::string_view(description_).substr(at);
     Value back;
     std::uint64_t memory = most_described;
-    const bool good = CborReader(std::as_bytes(std::span(said)), 0).read(back, memory);
+    const bool good = cbor::Reader(std::as_bytes(std::span(said)), 0).read(back, memory);
     if (const auto known = read_dtype(dtype); !good || !known || (known->opaque && scheme == nullptr)) {
       return Error(Errc::not_representable, "a dtype that Burn would not read").path(std::string(paths_[i]));
     }
@@ -192,7 +192,7 @@ class PackWriter {
   std::vector<std::uint64_t> begins_;
   std::uint64_t end_ = 0;
   std::string description_;
-  CborWriter out_{description_};
+  cbor::Writer out_{description_};
 };
 
 }  // namespace

@@ -3,7 +3,8 @@
 #include <array>
 #include <span>
 
-#include "bincode.hpp"
+#include "encodings/bincode/bincode.hpp"
+#include "types.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -36,7 +37,7 @@ constexpr std::size_t max_block_rank = 5;
 
 Result<std::string_view> one_of(Cursor& in, std::span<const std::string_view> names, const char* what) {
   const std::uint64_t at = in.position();
-  STELE_TRY_ASSIGN(const std::uint64_t number, read_number(in));
+  STELE_TRY_ASSIGN(const std::uint64_t number, bincode::read_number(in));
   if (number < names.size()) return names[static_cast<std::size_t>(number)];
   return Error(Errc::unsupported, "the number of " + std::string(what) + " that is not known")
       .offset(at)
@@ -54,7 +55,7 @@ Result<Value> read_scheme(Cursor& in) {
   STELE_TRY_ASSIGN(const auto store, one_of(in, stores, "a store of quantized values"));
   Value stored(store);
   if (store != stores[0]) {
-    STELE_TRY_ASSIGN(const std::uint64_t dimension, read_number(in));
+    STELE_TRY_ASSIGN(const std::uint64_t dimension, bincode::read_number(in));
     stored = variant(store, Value(dimension));
   }
   STELE_TRY_ASSIGN(const auto level, one_of(in, levels, "a level of quantization"));
@@ -85,7 +86,7 @@ bool append_scheme(std::vector<std::byte>& out, const Value& scheme) {
     if (most == UINT8_MAX) {
       out.push_back(static_cast<std::byte>(*n));
     } else {
-      append_number(out, static_cast<std::uint64_t>(*n));
+      bincode::append_number(out, static_cast<std::uint64_t>(*n));
     }
     return true;
   };
@@ -98,7 +99,7 @@ bool append_scheme(std::vector<std::byte>& out, const Value& scheme) {
     if (text == nullptr) return false;
     const auto found = std::find(names.begin(), names.end(), *text);
     if (found == names.end()) return false;
-    append_number(out, static_cast<std::uint64_t>(found - names.begin()));
+    bincode::append_number(out, static_cast<std::uint64_t>(found - names.begin()));
     return payload(found == names.begin(), map != nullptr ? &(*map)[0].second : nullptr);
   };
   const auto nothing = [](bool, const Value* payload) { return payload == nullptr; };
@@ -139,12 +140,12 @@ Status append_dtype(std::vector<std::byte>& out, const Value& spelled, BurnEra e
   const auto names = dtypes_of(era);
   const auto found = std::find(names.begin(), names.end(), name);
   bool fits = found != names.end();
-  if (fits) append_number(out, static_cast<std::uint64_t>(found - names.begin()));
+  if (fits) bincode::append_number(out, static_cast<std::uint64_t>(found - names.begin()));
   if (fits && map != nullptr) {
     const Value& payload = (*map)[0].second;
     if (name == "Bool") {
       const auto* store = std::find(std::begin(bools), std::end(bools), *payload.as_string());
-      append_number(out, static_cast<std::uint64_t>(store - bools));
+      bincode::append_number(out, static_cast<std::uint64_t>(store - bools));
     } else {
       fits = era >= BurnEra::v0_20 && append_scheme(out, payload);
     }

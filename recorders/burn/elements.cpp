@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "bincode.hpp"
+#include "encodings/bincode/bincode.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -16,25 +16,21 @@ namespace {
 using Kind = Token::Kind;
 
 /// Reads bincode numbers as tokens.
-class Numbers final : public Tokens {
+class Numbers final : public TokenReader {
  public:
   Numbers(Cursor in, DType dtype) : in_(std::move(in)), dtype_(dtype) {}
   Status next(Token& token) override {
     token.kind = Kind::scalar;
     token.offset = in_.position();
-    if (dtype_ == DType::boolean || dtype_ == DType::i8) {
-      STELE_TRY_ASSIGN(const auto byte, in_.little<std::uint8_t>());
-      if (dtype_ == DType::boolean && byte > 1) {
-        return Error(Errc::malformed, "a bool that is neither 0 nor 1").offset(token.offset);
-      }
-      token.scalar = dtype_ == DType::boolean ? Value(byte == 1) : Value(std::int64_t{static_cast<std::int8_t>(byte)});
-      return {};
+    if (is_plain_float(dtype_)) {  // the bits, as encode() expects them
+      STELE_TRY_ASSIGN(const std::uint64_t bits, bincode::read_number(in_));
+      token.scalar = Value(bits);
+    } else {
+      STELE_TRY_ASSIGN(token.scalar, bincode::read_scalar(in_, dtype_));
     }
-    STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in_));
-    token.scalar = dtype_class(dtype_) == DTypeClass::signed_int ? Value(from_zigzag(n)) : Value(n);
     return {};
   }
-  std::unique_ptr<Tokens> clone() const override { return std::make_unique<Numbers>(*this); }
+  std::unique_ptr<TokenReader> clone() const override { return std::make_unique<Numbers>(*this); }
   Provider provider(const Token&) const override { return {}; }
   std::shared_ptr<const void> keeper() const override { return in_.source(); }
   const Cursor& cursor() const { return in_; }
@@ -127,7 +123,7 @@ constexpr LeafOps elements_ops{.read = [](const void* at, std::uint64_t /*number
 
 Provider Elements::provider() const noexcept { return {&elements_ops, this, 0}; }
 
-Result<std::shared_ptr<Elements>> read_elements(Tokens& tokens, DType floats, DType ints, DTypeClass wanted) {
+Result<std::shared_ptr<Elements>> read_elements(TokenReader& tokens, DType floats, DType ints, DTypeClass wanted) {
   auto elements = std::make_shared<Elements>();
   Kinds kinds;
   Token token;

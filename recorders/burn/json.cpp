@@ -6,10 +6,10 @@
 #include <utility>
 #include <vector>
 
-#include "cursor.hpp"
+#include "io/cursor.hpp"
 #include "json/json.hpp"
-#include "named.hpp"
 #include "stele/bytes.hpp"
+#include "tokens.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -302,12 +302,12 @@ constexpr LeafOps number_ops{.read = read_numbers, .stream = stream_numbers};
 
 // ---- tokens
 
-class JsonTokens final : public Tokens {
+class JsonReader final : public TokenReader {
  public:
-  explicit JsonTokens(std::shared_ptr<const Document> document)
+  explicit JsonReader(std::shared_ptr<const Document> document)
       : document_(std::move(document)), reader_(document_->skeleton, {.max_depth = max_depth + 1}) {}
 
-  std::unique_ptr<Tokens> clone() const override { return std::make_unique<JsonTokens>(*this); }
+  std::unique_ptr<TokenReader> clone() const override { return std::make_unique<JsonReader>(*this); }
   std::shared_ptr<const void> keeper() const override { return document_; }
   Provider provider(const Token& bytes) const override { return {&number_ops, document_.get(), bytes.at}; }
 
@@ -406,10 +406,10 @@ static_assert(max_depth <= 64);
 
 }  // namespace
 
-Result<std::unique_ptr<Tokens>> json_tokens(SourcePtr source, std::uint64_t memory) {
+Result<std::unique_ptr<TokenReader>> json_reader(SourcePtr source, std::uint64_t memory) {
   const auto document = std::make_shared<Document>(Document{.source = std::move(source)});
   STELE_TRY(Opening(*document, memory).run());
-  return std::unique_ptr<Tokens>(std::make_unique<JsonTokens>(document));
+  return std::unique_ptr<TokenReader>(std::make_unique<JsonReader>(document));
 }
 
 }  // namespace burn

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "json/json.hpp"
-#include "named.hpp"
+#include "tokens.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -61,9 +61,9 @@ void append_f64(std::string& out, double number) {
   }
 }
 
-class JsonOut final : public Out {
+class JsonWriter final : public TokenWriter {
  public:
-  JsonOut(Sink& sink, ReadContext& context, bool pretty)
+  JsonWriter(Sink& sink, ReadContext& context, bool pretty)
       : sink_(sink), context_(context), pretty_(pretty), writer_(text_, pretty) {
     text_.reserve(buffer_size);
   }
@@ -147,7 +147,7 @@ class JsonOut final : public Out {
   /// Writes bytes as elements of the open list.
   class Elements final : public PieceSink {
    public:
-    explicit Elements(JsonOut& to) : to_(to), between_(","), width_(1) {
+    explicit Elements(JsonWriter& to) : to_(to), between_(","), width_(1) {
       if (to.pretty_) between_.append(1, '\n').append(std::size_t{2} * to.writer_.depth(), ' ');
       width_ = between_.size();
       between_.resize((width_ + block - 1) / block * block);
@@ -185,7 +185,7 @@ class JsonOut final : public Out {
       return to + width_;
     }
 
-    JsonOut& to_;
+    JsonWriter& to_;
     std::string between_;
     std::size_t width_;
     std::uint64_t count_ = 0;
@@ -217,8 +217,8 @@ class JsonOut final : public Out {
 
 }  // namespace
 
-std::unique_ptr<Out> json_out(Sink& sink, ReadContext& context, bool pretty) {
-  return std::make_unique<JsonOut>(sink, context, pretty);
+std::unique_ptr<TokenWriter> json_writer(Sink& sink, ReadContext& context, bool pretty) {
+  return std::make_unique<JsonWriter>(sink, context, pretty);
 }
 
 }  // namespace burn

@@ -9,11 +9,11 @@
 #include <set>
 #include <utility>
 
-#include "named.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 #include "steps/untie.hpp"
+#include "tokens.hpp"
 
 namespace stele {
 inline namespace v0 {

@@ -3,8 +3,8 @@
 #include <map>
 #include <utility>
 
-#include "bincode.hpp"
 #include "elements.hpp"
+#include "encodings/bincode/bincode.hpp"
 #include "fields.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
@@ -17,11 +17,6 @@ namespace detail {
 namespace burn {
 namespace {
 
-// A leaf's number is its offset in the file.
-constexpr LeafOps leaf_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
-  return {static_cast<const Source*>(at), number};
-}};
-
 class BincodeReader {
  public:
   BincodeReader(SourcePtr source, std::uint64_t memory, const BurnOptions& options)
@@ -30,7 +25,7 @@ class BincodeReader {
   const Heading& heading() const noexcept { return heading_; }
 
   Result<Snapshot> run(const TypeInfo& type) {
-    for (std::size_t i = 0; i < std::size(heading_names); ++i) STELE_TRY(text(*member(heading_, i)));
+    for (std::size_t i = 0; i < std::size(heading_names); ++i) STELE_TRY(bincode::read_text(in_, *member(heading_, i)));
     STELE_TRY(check(heading_, options_));
     era_ = options_.era;
     if (era_ == BurnEra::automatic) {
@@ -74,16 +69,9 @@ class BincodeReader {
     return text;
   }
 
-  Status text(std::string& out) {
-    STELE_TRY_ASSIGN(const std::uint64_t size, read_number(in_));
-    return in_.text(size, out);
-  }
-  /// Reads an element count. Each element has at least one byte.
   Result<std::uint64_t> count() {
-    const std::uint64_t at = in_.position();
-    STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in_));
-    if (n > in_.left()) return wrong("a list with more elements than the file has bytes", at).found(std::to_string(n));
-    return n;
+    auto n = bincode::read_count(in_);
+    return n ? n : Result<std::uint64_t>(std::move(n).error().path(path()));
   }
   /// Reads a constant and checks its bytes.
   Status constant(const Field& field) {
@@ -153,7 +141,7 @@ class BincodeReader {
         builder_.begin(NodeKind::map, name, conditional);
         for (std::uint64_t i = 0; i < n; ++i) {
           std::string key;
-          STELE_TRY(text(key));
+          STELE_TRY(bincode::read_text(in_, key));
           STELE_TRY(budget_.node(key.size(), 0, in_.position()));
           STELE_TRY(child(*type.element, builder_.intern(key), key, true, depth));
         }
@@ -162,7 +150,7 @@ class BincodeReader {
       }
       case TypeKind::variant: {
         const std::uint64_t at = in_.position();
-        STELE_TRY_ASSIGN(const std::uint64_t which, read_number(in_));
+        STELE_TRY_ASSIGN(const std::uint64_t which, bincode::read_number(in_));
         if (which >= type.fields.size()) {
           return wrong("the number of an alternative that the variant does not have", at)
               .expected("below " + std::to_string(type.fields.size()))
@@ -203,49 +191,18 @@ class BincodeReader {
       builder_.none(name, conditional);
       return constant({});
     }
-    Value v;
-    STELE_TRY(plain(ops.dtype, v));
-    builder_.value(name, std::move(v), conditional);
+    auto read = plain(ops.dtype);
+    if (!read) return std::move(read).error().path(path());
+    builder_.value(name, *std::move(read), conditional);
     return {};
   }
-  Status plain(DType dtype, Value& out) {
+  Result<Value> plain(DType dtype) {
+    if (dtype != DType::string) return bincode::read_scalar(in_, dtype);
     const std::uint64_t at = in_.position();
-    if (dtype == DType::string) {
-      std::string s;
-      STELE_TRY(text(s));
-      STELE_TRY(budget_.node(s.size(), 0, at));
-      return out = Value(std::move(s)), Status();
-    }
-    if (dtype == DType::boolean || dtype == DType::u8 || dtype == DType::i8) {
-      STELE_TRY_ASSIGN(const auto byte, in_.little<std::uint8_t>());
-      if (dtype == DType::boolean && byte > 1) return wrong("a bool that is neither 0 nor 1", at);
-      out = dtype == DType::boolean ? Value(byte == 1)
-            : dtype == DType::u8    ? Value(std::uint64_t{byte})
-                                    : Value(std::int64_t{static_cast<std::int8_t>(byte)});
-      return {};
-    }
-    if (dtype == DType::f32 || dtype == DType::f64) {
-      if (dtype == DType::f64) {
-        STELE_TRY_ASSIGN(const auto bits, in_.little<std::uint64_t>());
-        return out = Value(std::bit_cast<double>(bits)), Status();
-      }
-      STELE_TRY_ASSIGN(const auto bits, in_.little<std::uint32_t>());
-      return out = Value(double{std::bit_cast<float>(bits)}), Status();
-    }
-    const DTypeClass kind = dtype_class(dtype);
-    if (kind != DTypeClass::unsigned_int && kind != DTypeClass::signed_int && !is_plain_float(dtype)) {
-      return Error(Errc::unsupported, "a value of a type that a Rust record has not").path(path()).offset(at);
-    }
-    STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in_));
-    if (kind == DTypeClass::floating) {  // 16 bits
-      if (n > UINT16_MAX) return wrong("more than 16 bits where a float has its bits", at);
-      const auto bits = static_cast<std::uint16_t>(n);
-      const float f = dtype == DType::f16 ? static_cast<float>(std::bit_cast<float16>(bits))
-                                          : static_cast<float>(std::bit_cast<bfloat16>(bits));
-      return out = Value(double{f}), Status();
-    }
-    out = kind == DTypeClass::unsigned_int ? Value(n) : Value(from_zigzag(n));
-    return {};
+    std::string text;
+    STELE_TRY(bincode::read_text(in_, text));
+    STELE_TRY(budget_.node(text.size(), 0, at));
+    return Value(std::move(text));
   }
   Status tensor(DType wanted, NodeName name, bool conditional) {
     const std::uint64_t at = in_.position();
@@ -256,14 +213,14 @@ class BincodeReader {
     if (era_ == BurnEra::v0_13) {
       STELE_TRY(elements(wanted, made));
     } else {
-      STELE_TRY_ASSIGN(made.bytes, read_number(in_));
-      made.provider = {&leaf_ops, in_.source().get(), in_.position()};
+      STELE_TRY_ASSIGN(made.bytes, bincode::read_number(in_));
+      made.provider = stored_at(*in_.source(), in_.position());
       STELE_TRY(located(in_.skip(made.bytes)));
     }
     STELE_TRY_ASSIGN(const std::uint64_t rank, count());
     STELE_TRY(budget_.node(0, static_cast<std::size_t>(rank), at));
     for (std::uint64_t i = 0; i < rank; ++i) {
-      STELE_TRY_ASSIGN(const Extent extent, read_number(in_));
+      STELE_TRY_ASSIGN(const Extent extent, bincode::read_number(in_));
       made.shape.push_back(extent);
     }
     if (era_ != BurnEra::v0_13) {
@@ -286,7 +243,7 @@ class BincodeReader {
     if (dtype == DType::none) return Error(Errc::unsupported, "elements of an unknown type").path(path());
     made.bytes = n * element_size(dtype);
     if (dtype == DType::f32 || dtype == DType::f64) {
-      made.provider = {&leaf_ops, in_.source().get(), in_.position()};
+      made.provider = stored_at(*in_.source(), in_.position());
       return located(in_.skip(made.bytes));
     }
     STELE_TRY_ASSIGN(const auto list, read_elements(in_, n, dtype));

@@ -1,4 +1,4 @@
-// Tokens -> Snapshot.
+// TokenReader -> Snapshot.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -21,7 +21,7 @@ using Kind = Token::Kind;
 /// Lets the reader look ahead. Reads no token twice, because going back in a gzip file means inflating it again.
 class Ahead {
  public:
-  explicit Ahead(Tokens& tokens) : tokens_(&tokens) {}
+  explicit Ahead(TokenReader& tokens) : tokens_(&tokens) {}
 
   Status next(Token& token) {
     if (queue_.empty()) return tokens_->next(token);
@@ -39,9 +39,9 @@ class Ahead {
     return &queue_[i];
   }
   /// Returns another reader, placed after all tokens in the queue.
-  std::unique_ptr<Tokens> clone() const { return tokens_->clone(); }
+  std::unique_ptr<TokenReader> clone() const { return tokens_->clone(); }
   /// Continues after a list that `behind` has read, and whose first token was the last in the queue.
-  void go_on(std::unique_ptr<Tokens> behind) {
+  void go_on(std::unique_ptr<TokenReader> behind) {
     const bool all = queue_.front().kind == Token::Kind::end;
     queue_.pop_front();
     if (all) return;
@@ -52,14 +52,14 @@ class Ahead {
   std::shared_ptr<const void> keeper() const { return tokens_->keeper(); }
 
  private:
-  Tokens* tokens_;
-  std::unique_ptr<Tokens> own_;
+  TokenReader* tokens_;
+  std::unique_ptr<TokenReader> own_;
   std::deque<Token> queue_;
 };
 
 class NamedReader {
  public:
-  NamedReader(Tokens& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type)
+  NamedReader(TokenReader& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type)
       : tokens_(tokens), options_(options), type_(type), budget_(memory) {}
 
   const Heading& heading() const noexcept { return heading_; }
@@ -455,7 +455,7 @@ class NamedReader {
   }
 
   Ahead tokens_;
-  std::unique_ptr<Tokens> elements_;  // placed before the first element, if look() found elements
+  std::unique_ptr<TokenReader> elements_;  // placed before the first element, if look() found elements
   const BurnOptions& options_;
   const TypeInfo* type_;
   Budget budget_;
@@ -467,7 +467,8 @@ class NamedReader {
 
 }  // namespace
 
-Result<Snapshot> read_named(Tokens& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type) {
+Result<Snapshot> read_named(TokenReader& tokens, std::uint64_t memory, const BurnOptions& options,
+                            const TypeInfo* type) {
   NamedReader reader(tokens, memory, options, type);
   auto read = reader.run();
   return read ? std::move(read) : Result<Snapshot>(with_age(std::move(read).error(), reader.heading()));

@@ -7,8 +7,9 @@
 #include <string_view>
 
 #include "base/limits.hpp"
-#include "named.hpp"
 #include "stele/format.hpp"
+#include "tokens.hpp"
+#include "types.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -40,8 +41,9 @@ Status check(const Heading& heading, const BurnOptions& options);
 
 /// Reads a record with field names; guesses its lists and tuples. `memory` bounds the allocations. `type` (the loaded
 /// type, or null) tells the numbers of old files apart.
-Result<Snapshot> read_named(Tokens& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type);
-Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, Out& out);
+Result<Snapshot> read_named(TokenReader& tokens, std::uint64_t memory, const BurnOptions& options,
+                            const TypeInfo* type);
+Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, TokenWriter& out);
 
 /// Reads a record in bincode, by the loaded type or options.schema. Errors: needs_layout.
 Result<Snapshot> read_bincode(SourcePtr source, std::uint64_t memory, const BurnOptions& options,

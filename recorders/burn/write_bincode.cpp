@@ -1,12 +1,11 @@
 // Snapshot -> bincode, guided by the types of the recorded module.
 #include <utility>
 
-#include "bincode.hpp"
+#include "encodings/bincode/bincode.hpp"
 #include "fields.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/tree.hpp"
-#include "stele/precision/element.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -48,12 +47,8 @@ class BincodeWriter {
  private:
   Error refuse(Errc code, const char* why) const { return Error(code, why).path(path_); }
   void byte(unsigned b) { out_.push_back(static_cast<std::byte>(b)); }
-  void number(std::uint64_t n) { append_number(out_, n); }
-  void text(std::string_view text) {
-    number(text.size());
-    const auto bytes = std::as_bytes(std::span(text));
-    out_.insert(out_.end(), bytes.begin(), bytes.end());
-  }
+  void number(std::uint64_t n) { bincode::append_number(out_, n); }
+  void text(std::string_view text) { bincode::append_text(out_, text); }
   Status flush() {
     size_ += out_.size();
     if (gather_ != nullptr) STELE_TRY(gather_->write(out_));
@@ -163,44 +158,12 @@ class BincodeWriter {
         return refuse(Errc::not_representable, "a value that its class does not hold").expected(std::string(wanted));
       }
     }
-    const std::int64_t* i = v.as_i64();
-    const DTypeClass kind = dtype_class(ops.dtype);
     if (ops.dtype == DType::string && v.as_string() != nullptr) {
-      if (v.as_string()->size() > Cursor::most) return refuse(Errc::not_representable, "a text that is too long");
+      if (v.as_string()->size() > max_text) return refuse(Errc::not_representable, "a text that is too long");
       return text(*v.as_string()), Status();
     }
-    if (ops.dtype == DType::boolean && v.as_bool() != nullptr) return byte(*v.as_bool() ? 1 : 0), Status();
-    if (kind == DTypeClass::unsigned_int && ((i != nullptr && *i >= 0) || v.as_u64() != nullptr)) {
-      const std::uint64_t n = i != nullptr ? static_cast<std::uint64_t>(*i) : *v.as_u64();
-      ops.dtype == DType::u8 ? byte(static_cast<unsigned>(n)) : number(n);
-      return {};
-    }
-    if (kind == DTypeClass::signed_int && i != nullptr) {
-      ops.dtype == DType::i8 ? byte(static_cast<unsigned>(*i) & 0xff) : number(to_zigzag(*i));
-      return {};
-    }
-    if (is_plain_float(ops.dtype) && (v.as_f64() != nullptr || i != nullptr)) {
-      return floating(ops.dtype, v.as_f64() != nullptr ? *v.as_f64() : static_cast<double>(*i));
-    }
+    if (bincode::append_scalar(out_, ops.dtype, v)) return {};
     return refuse(Errc::not_representable, "a value of a type that a Rust record has not");
-  }
-  Status floating(DType dtype, double number) {
-    std::byte bytes[8];
-    const auto f = static_cast<float>(number);
-    switch (dtype) {
-      case DType::f64:
-        store_le(bytes, std::bit_cast<std::uint64_t>(number));
-        break;
-      case DType::f32:
-        store_le(bytes, std::bit_cast<std::uint32_t>(f));
-        break;
-      default:
-        this->number(dtype == DType::f16 ? std::bit_cast<std::uint16_t>(float16(f))
-                                         : std::bit_cast<std::uint16_t>(bfloat16(f)));
-        return {};
-    }
-    out_.insert(out_.end(), bytes, bytes + element_size(dtype));
-    return {};
   }
 
   Status tensor(const Place& place) {

@@ -15,7 +15,7 @@ namespace {
 
 class NamedWriter {
  public:
-  NamedWriter(const Snapshot& snapshot, BurnEra era, Out& out)
+  NamedWriter(const Snapshot& snapshot, BurnEra era, TokenWriter& out)
       : snapshot_(snapshot), tree_(snapshot), era_(era), out_(out) {}
 
   Status run(Heading heading) {
@@ -237,7 +237,7 @@ class NamedWriter {
   const Snapshot& snapshot_;
   Tree tree_;
   BurnEra era_;
-  Out& out_;
+  TokenWriter& out_;
   Fields fields_;
   bool in_record_ = false;  // the innermost class is a burn_record
   std::string path_;
@@ -245,7 +245,7 @@ class NamedWriter {
 
 }  // namespace
 
-Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, Out& out) {
+Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, TokenWriter& out) {
   return NamedWriter(snapshot, era, out).run(std::move(heading));
 }
 

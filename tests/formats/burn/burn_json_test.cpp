@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "encodings/gzip/gzip.hpp"
-#include "recorders/burn/named.hpp"
+#include "recorders/burn/tokens.hpp"
 #include "stele/sink.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
@@ -26,12 +26,12 @@ using namespace std::string_literals;
 namespace burn = detail::burn;
 namespace gzip = detail::gzip;
 using burn::Token;
-using TokensPtr = std::unique_ptr<burn::Tokens>;
+using TokensPtr = std::unique_ptr<burn::TokenReader>;
 
 constexpr std::uint64_t enough = std::uint64_t{16} << 20;
 
 Result<TokensPtr> open_json(std::string_view text, std::uint64_t memory = enough) {
-  return burn::json_tokens(borrow_bytes(bytes_of(text), "test.json"), memory);
+  return burn::json_reader(borrow_bytes(bytes_of(text), "test.json"), memory);
 }
 
 /// A leaf of bytes.
@@ -44,7 +44,7 @@ Snapshot bytes_leaf(const Provider& provider, std::uint64_t size, std::shared_pt
   builder.end();
   return builder.finish();
 }
-Snapshot leaf_of(const burn::Tokens& tokens, const Token& token) {
+Snapshot leaf_of(const burn::TokenReader& tokens, const Token& token) {
   return bytes_leaf(tokens.provider(token), token.size, tokens.keeper());
 }
 /// `bytes` must outlive it.
@@ -91,7 +91,7 @@ std::string streamed(const Snapshot& snapshot, bool places = false) {
 }
 
 /// All that there is, in one line; or the error.
-std::string tokens_text(burn::Tokens& tokens, bool bytes = true) {
+std::string tokens_text(burn::TokenReader& tokens, bool bytes = true) {
   std::string text;
   for (int depth = 0;;) {
     Token t;
@@ -129,14 +129,14 @@ std::string tokens_text(std::string_view json, bool bytes = true) {
 std::string written(bool pretty, auto&& f) {
   BufferSink sink;
   ReadContext context;
-  const auto out = burn::json_out(sink, context, pretty);
+  const auto out = burn::json_writer(sink, context, pretty);
   f(*out);
   REQUIRE(out->finish());
   return std::string(text_of(sink.take().span()));
 }
 
 /// Writes what tokens say.
-void copy(burn::Tokens& tokens, burn::Out& out) {
+void copy(burn::TokenReader& tokens, burn::TokenWriter& out) {
   struct Level {
     bool map = false, key = false;
   };
@@ -181,7 +181,7 @@ void copy(burn::Tokens& tokens, burn::Out& out) {
 }
 std::string copied(std::string_view json, bool pretty) {
   const auto tokens = open_json(json).value();
-  return written(pretty, [&](burn::Out& out) { copy(*tokens, out); });
+  return written(pretty, [&](burn::TokenWriter& out) { copy(*tokens, out); });
 }
 
 const std::string pretty_record = R"({
@@ -266,7 +266,7 @@ TEST_CASE("burn json: the files of Burn, token by token and back") {
     }
     std::string text(static_cast<std::size_t>(source->size()), '\0');
     REQUIRE(source->read_at(0, std::as_writable_bytes(std::span(text))));
-    const auto tokens = burn::json_tokens(source, enough).value();
+    const auto tokens = burn::json_reader(source, enough).value();
     const auto again = tokens->clone();
     const std::string all = tokens_text(*tokens);
     CHECK(all.substr(0, 6) != "error:");
@@ -292,7 +292,7 @@ TEST_CASE("burn json: tokens") {
 
 TEST_CASE("burn json: values as serde_json writes them") {
   const auto text = [](const Value& value) {
-    return written(false, [&](burn::Out& out) { REQUIRE(out.value(value)); });
+    return written(false, [&](burn::TokenWriter& out) { REQUIRE(out.value(value)); });
   };
   const std::pair<double, const char*> numbers[] = {{0, "0.0"},
                                                     {-0.0, "-0.0"},
@@ -315,13 +315,13 @@ TEST_CASE("burn json: values as serde_json writes them") {
                                                     {-1234567890123456.0, "-1234567890123456.0"},
                                                     {2.2250738585072014e-308, "2.2250738585072014e-308"}};
   for (const auto& n : numbers) CHECK(text(Value(n.first)) == n.second);
-  CHECK(written(true, [](burn::Out& out) { REQUIRE(out.unit()); }) == "null");
+  CHECK(written(true, [](burn::TokenWriter& out) { REQUIRE(out.unit()); }) == "null");
   CHECK(text(Value(std::int64_t{INT64_MIN})) == "-9223372036854775808");
   CHECK(text(Value(Value::Map{{"a", Value(Value::List{Value(), Value(true)})}, {"b", Value(Value::Map{})}})) ==
         R"({"a":[null,true],"b":{}})");
   BufferSink sink;
   ReadContext context;
-  const auto out = burn::json_out(sink, context, false);
+  const auto out = burn::json_writer(sink, context, false);
   for (const Value& bad : {Value("\xff"), Value(Value::Bytes(2)), Value(HUGE_VAL), Value(std::nan("")),
                            Value(Value::Map{{"\xff", Value()}})}) {
     CHECK(out->value(bad).error().code() == Errc::not_representable);
@@ -337,7 +337,7 @@ TEST_CASE("burn json: any part of a tensor, from anywhere") {
     for (const bool pretty : {false, true}) {
       CAPTURE(size);
       CAPTURE(pretty);
-      const std::string json = written(pretty, [&](burn::Out& out) {
+      const std::string json = written(pretty, [&](burn::TokenWriter& out) {
         REQUIRE(out.begin_map(2));
         for (const char* key : {"a", "b"}) {
           REQUIRE(out.key(key));
@@ -353,7 +353,7 @@ TEST_CASE("burn json: any part of a tensor, from anywhere") {
       std::string same(json.size() + 1, '\0');
       REQUIRE(gzip.next(std::as_writable_bytes(std::span(same))).value() == json.size());
       for (const SourcePtr& source : {borrow_bytes(bytes_of(json)), gzip.source()}) {
-        const auto tokens = burn::json_tokens(source, enough).value();
+        const auto tokens = burn::json_reader(source, enough).value();
         std::vector<Snapshot> leaves;
         for (Token t; tokens->next(t) && (t.kind != Token::Kind::end || leaves.size() != 2);) {
           if (t.kind == Token::Kind::bytes) leaves.push_back(leaf_of(*tokens, t));
@@ -506,14 +506,14 @@ TEST_CASE("burn json: a file that changes below its leaves") {
   Random random(3);
   const std::string bytes = random.bytes(200000);
   const Snapshot before = leaf_of(bytes);
-  const std::string text = written(false, [&](burn::Out& out) {
+  const std::string text = written(false, [&](burn::TokenWriter& out) {
     REQUIRE(out.begin_map(1));
     REQUIRE(out.key("bytes"));
     REQUIRE(out.bytes(before.leaf(0)));
     REQUIRE(out.end());
   });
   const auto source = std::make_shared<Changing>(text);
-  const auto tokens = burn::json_tokens(source, enough).value();
+  const auto tokens = burn::json_reader(source, enough).value();
   Token t;
   while (t.kind != Token::Kind::bytes) REQUIRE(tokens->next(t));
   const Snapshot leaf = leaf_of(*tokens, t);

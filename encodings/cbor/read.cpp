@@ -9,7 +9,7 @@
 namespace stele {
 inline namespace v0 {
 namespace detail {
-namespace burn {
+namespace cbor {
 namespace {
 
 constexpr const char* names[] = {
@@ -18,26 +18,26 @@ constexpr const char* names[] = {
 
 }  // namespace
 
-bool CborReader::fail(Errc code, const char* expected) {
+bool Reader::fail(Errc code, const char* expected) {
   if (error_) return false;
   return fail(Error(code, "the description in CBOR").expected(expected));
 }
 
-bool CborReader::fail(Error error) {
+bool Reader::fail(Error error) {
   if (!error_) error_ = std::move(error).offset(base_ + token_);
   return false;
 }
 
-CborKind CborReader::peek() const noexcept {
-  if (error_ || remaining() == 0) return CborKind::none;
+Kind Reader::peek() const noexcept {
+  if (error_ || remaining() == 0) return Kind::none;
   const auto first = std::to_integer<unsigned>(bytes_[at_]);
-  if (first < 0xc0) return static_cast<CborKind>(1 + (first >> 5));
-  if (first == 0xf4 || first == 0xf5) return CborKind::boolean;
-  if (first == 0xf6) return CborKind::null;
-  return first >= 0xf9 && first <= 0xfb ? CborKind::real : CborKind::none;
+  if (first < 0xc0) return static_cast<Kind>(1 + (first >> 5));
+  if (first == 0xf4 || first == 0xf5) return Kind::boolean;
+  if (first == 0xf6) return Kind::null;
+  return first >= 0xf9 && first <= 0xfb ? Kind::real : Kind::none;
 }
 
-bool CborReader::head(Head& out) {
+bool Reader::head(Head& out) {
   if (error_) return false;
   token_ = at_;
   if (remaining() == 0) return fail(Errc::truncated, "one more value");
@@ -47,7 +47,7 @@ bool CborReader::head(Head& out) {
   if (first >> 5 == 6) return fail(Errc::unsupported, "a value without a tag");
   if (info == 31) return fail(Errc::unsupported, "a length in front");
   if (info > 27) return fail(Errc::malformed, "a length of up to 8 bytes");
-  if (out.kind == CborKind::none) return fail(Errc::unsupported, "a number, a bool or null");
+  if (out.kind == Kind::none) return fail(Errc::unsupported, "a number, a bool or null");
   ++at_;
   out.number = info;
   if (info >= 24) {
@@ -57,16 +57,16 @@ bool CborReader::head(Head& out) {
     for (const std::byte b : bytes_.subspan(at_, width)) out.number = out.number << 8 | std::to_integer<unsigned>(b);
     at_ += width;
   }
-  if (out.kind == CborKind::real && info < 27) out.number = widened_float(out.number, 1U << (info - 24));
-  if (out.kind == CborKind::boolean) out.number = first & 1;
-  const bool counts = out.kind >= CborKind::bytes && out.kind <= CborKind::map;
-  if (counts && out.number > remaining() / (out.kind == CborKind::map ? 2 : 1)) {
+  if (out.kind == Kind::real && info < 27) out.number = widened_float(out.number, 1U << (info - 24));
+  if (out.kind == Kind::boolean) out.number = first & 1;
+  const bool counts = out.kind >= Kind::bytes && out.kind <= Kind::map;
+  if (counts && out.number > remaining() / (out.kind == Kind::map ? 2 : 1)) {
     return fail(Errc::truncated, "as many bytes or values as the length says");
   }
   return true;
 }
 
-bool CborReader::one(CborKind kind, const char* expected, std::uint64_t& number) {
+bool Reader::one(Kind kind, const char* expected, std::uint64_t& number) {
   Head h;
   if (!head(h)) return false;
   if (h.kind != kind) {
@@ -78,65 +78,65 @@ bool CborReader::one(CborKind kind, const char* expected, std::uint64_t& number)
   return true;
 }
 
-bool CborReader::string(std::uint64_t size, bool text, std::string_view& out) {
+bool Reader::string(std::uint64_t size, bool text, std::string_view& out) {
   out = {reinterpret_cast<const char*>(bytes_.data()) + at_, static_cast<std::size_t>(size)};
   at_ += out.size();
   return !text || json::valid_utf8(out) || fail(Errc::malformed, "UTF-8");
 }
 
-bool CborReader::read_text(std::string_view& out) {
+bool Reader::read_text(std::string_view& out) {
   std::uint64_t size = 0;
-  return one(CborKind::text, "a text", size) && string(size, true, out);
+  return one(Kind::text, "a text", size) && string(size, true, out);
 }
 
-bool CborReader::read_i64(std::int64_t& out) {
-  const bool negative = peek() == CborKind::negative;
+bool Reader::read_i64(std::int64_t& out) {
+  const bool negative = peek() == Kind::negative;
   std::uint64_t n = 0;
-  if (!one(negative ? CborKind::negative : CborKind::natural, "an integer", n)) return false;
+  if (!one(negative ? Kind::negative : Kind::natural, "an integer", n)) return false;
   if (n > static_cast<std::uint64_t>(INT64_MAX)) return fail(Errc::out_of_range, "an integer of 64 bits");
   out = static_cast<std::int64_t>(negative ? ~n : n);
   return true;
 }
 
-bool CborReader::read_f64(double& out) {
+bool Reader::read_f64(double& out) {
   std::uint64_t bits = 0;
-  if (!one(CborKind::real, "a float", bits)) return false;
+  if (!one(Kind::real, "a float", bits)) return false;
   out = std::bit_cast<double>(bits);
   return true;
 }
 
-bool CborReader::read_bool(bool& out) {
+bool Reader::read_bool(bool& out) {
   std::uint64_t n = 0;
-  if (!one(CborKind::boolean, "a bool", n)) return false;
+  if (!one(Kind::boolean, "a bool", n)) return false;
   out = n != 0;
   return true;
 }
 
-bool CborReader::read_null() {
+bool Reader::read_null() {
   std::uint64_t n = 0;
-  return one(CborKind::null, "null", n);
+  return one(Kind::null, "null", n);
 }
 
-bool CborReader::skip(unsigned depth) {
+bool Reader::skip(unsigned depth) {
   Head h;
   if (!head(h)) return false;
   std::string_view ignored;
-  if (h.kind == CborKind::bytes || h.kind == CborKind::text) return string(h.number, h.kind == CborKind::text, ignored);
-  if (h.kind != CborKind::list && h.kind != CborKind::map) return true;
+  if (h.kind == Kind::bytes || h.kind == Kind::text) return string(h.number, h.kind == Kind::text, ignored);
+  if (h.kind != Kind::list && h.kind != Kind::map) return true;
   if (depth == 0) return fail(Errc::limit, "at most 60 levels of lists and maps");
-  for (std::uint64_t n = h.kind == CborKind::map ? 2 * h.number : h.number; n != 0; --n) {
+  for (std::uint64_t n = h.kind == Kind::map ? 2 * h.number : h.number; n != 0; --n) {
     if (!skip(depth - 1)) return false;
   }
   return true;
 }
 
-bool CborReader::read(Value& out, std::uint64_t& memory, unsigned depth) {
+bool Reader::read(Value& out, std::uint64_t& memory, unsigned depth) {
   const auto spend = [&](std::uint64_t bytes) {
     if (bytes > memory) return fail(Errc::limit, "fewer values for a file of this size");
     memory -= bytes;
     return true;
   };
-  if (peek() == CborKind::negative) {
+  if (peek() == Kind::negative) {
     std::int64_t n = 0;
     return read_i64(n) && (out = Value(n), true);
   }
@@ -144,26 +144,26 @@ bool CborReader::read(Value& out, std::uint64_t& memory, unsigned depth) {
   if (!head(h)) return false;
   std::string_view text;
   switch (h.kind) {
-    case CborKind::natural:
+    case Kind::natural:
       out = Value(h.number);
       return true;
-    case CborKind::boolean:
+    case Kind::boolean:
       out = Value(h.number != 0);
       return true;
-    case CborKind::real:
+    case Kind::real:
       out = Value(std::bit_cast<double>(h.number));
       return true;
-    case CborKind::text:
+    case Kind::text:
       if (!string(h.number, true, text) || !spend(h.number)) return false;
       out = Value(text);
       return true;
-    case CborKind::bytes: {
+    case Kind::bytes: {
       if (!string(h.number, false, text) || !spend(h.number)) return false;
       const auto bytes = std::as_bytes(std::span(text));
       out = Value(Value::Bytes(bytes.begin(), bytes.end()));
       return true;
     }
-    case CborKind::list: {
+    case Kind::list: {
       if (depth == 0) return fail(Errc::limit, "at most 60 levels of lists and maps");
       if (!spend(h.number * sizeof(Value))) return false;
       Value::List list(static_cast<std::size_t>(h.number));
@@ -173,7 +173,7 @@ bool CborReader::read(Value& out, std::uint64_t& memory, unsigned depth) {
       out = Value(std::move(list));
       return true;
     }
-    case CborKind::map: {
+    case Kind::map: {
       if (depth == 0) return fail(Errc::limit, "at most 60 levels of lists and maps");
       if (!spend(h.number * (sizeof(Value::Map::value_type) + sizeof(std::string_view)))) return false;
       Value::Map map(static_cast<std::size_t>(h.number));
@@ -196,12 +196,12 @@ bool CborReader::read(Value& out, std::uint64_t& memory, unsigned depth) {
   }
 }
 
-bool CborReader::finish() {
+bool Reader::finish() {
   token_ = at_;
   return ok() && (remaining() == 0 || fail(Errc::malformed, "nothing behind the map"));
 }
 
-}  // namespace burn
+}  // namespace cbor
 }  // namespace detail
 }  // namespace v0
 }  // namespace stele
