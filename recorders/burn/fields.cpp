@@ -105,8 +105,7 @@ class Parser {
 }  // namespace
 
 void append_constant(const Field& constant, BurnEra era, std::vector<std::byte>& out) {
-  const bool each = constant.array && (constant.module || constant.variant || era < BurnEra::v0_21);
-  for (std::uint64_t i = 0; i < (each ? constant.length : 1); ++i) {
+  for (std::uint64_t i = 0; i < (constant.is_list(era) ? constant.length : 1); ++i) {
     if (constant.variant) out.push_back(static_cast<std::byte>(*constant.variant));
     if (!constant.module) out.push_back(std::byte{0});
     for (const Field& field : constant.inside) append_constant(field, era, out);

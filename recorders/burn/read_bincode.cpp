@@ -6,9 +6,8 @@
 #include "elements.hpp"
 #include "encodings/bincode/bincode.hpp"
 #include "fields.hpp"
-#include "record.hpp"
+#include "record_reader.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/paths.hpp"
 #include "stele/record.hpp"
 
 namespace stele {
@@ -17,12 +16,10 @@ namespace detail {
 namespace burn {
 namespace {
 
-class BincodeReader {
+class BincodeReader final : public RecordReader {
  public:
   BincodeReader(SourcePtr source, std::uint64_t memory, const BurnOptions& options)
-      : in_(std::move(source)), options_(options), budget_(memory) {}
-
-  const Heading& heading() const noexcept { return heading_; }
+      : RecordReader(memory, options), in_(std::move(source)) {}
 
   Result<Snapshot> run(const TypeInfo& type) {
     for (std::size_t i = 0; i < std::size(heading_names); ++i) STELE_TRY(bincode::read_text(in_, *member(heading_, i)));
@@ -39,14 +36,8 @@ class BincodeReader {
                            .offset(in_.position()),
                        type);
     }
-    const std::uint32_t twice = clashing_sibling(builder_.data(), true);
-    if (twice != no_index) {
-      return Error(Errc::duplicate, "two entries of one name in a map").path(node_path(builder_.data(), twice));
-    }
-    keep(heading_, builder_);
-    builder_.keep(in_.source());
     builder_.data().type = &type;
-    return builder_.finish();
+    return finish(in_.source());
   }
 
  private:
@@ -60,15 +51,6 @@ class BincodeReader {
     return std::move(error).expected(std::move(hint));
   }
   Error wrong(const char* what, std::uint64_t at) const { return Error(Errc::malformed, what).path(path()).offset(at); }
-  std::string path() const {
-    std::string text;
-    for (const std::string& segment : path_) {
-      if (!text.empty()) text += '.';
-      append_segment(text, segment);
-    }
-    return text;
-  }
-
   Result<std::uint64_t> count() {
     auto n = bincode::read_count(in_);
     return n ? n : Result<std::uint64_t>(std::move(n).error().path(path()));
@@ -105,23 +87,17 @@ class BincodeReader {
           builder_.end();
           return constant({.name = type.name});
         }
-        const bool in_record = std::exchange(in_record_, is_record_class(type));
-        STELE_TRY_ASSIGN(const std::vector<Field>* fields, fields_.of(type));
         builder_.begin(NodeKind::module, name, conditional, type.name, type.version);
-        for (const Field& field : *fields) {
-          if (field.recorded == Field::none) {
-            STELE_TRY(constant(field));
-          } else {
-            STELE_TRY(child(*type.fields[field.recorded].type, field.name, field.name, false, depth));
-          }
-        }
+        STELE_TRY(fields_.each(
+            type, [&](const Field& field) { return constant(field); },
+            [&](const Field& field, const TypeInfo& inner) { return child(inner, field.name, false, depth); }));
         builder_.end();
-        in_record_ = in_record;
         return {};
       }
       case TypeKind::tuple:
         builder_.begin(NodeKind::tuple, name, conditional);
-        for (std::size_t i = 0; i < type.fields.size(); ++i) STELE_TRY(element(*type.fields[i].type, i, false, depth));
+        for (std::size_t i = 0; i < type.fields.size(); ++i)
+          STELE_TRY(child(*type.fields[i].type, NodeName::element(i), false, depth));
         builder_.end();
         return {};
       case TypeKind::list:
@@ -132,7 +108,7 @@ class BincodeReader {
         }
         builder_.begin(type.kind == TypeKind::list ? NodeKind::list : NodeKind::array, name, conditional);
         for (std::uint64_t i = 0; i < n; ++i)
-          STELE_TRY(element(*type.element, static_cast<std::size_t>(i), true, depth));
+          STELE_TRY(child(*type.element, NodeName::element(static_cast<std::size_t>(i)), true, depth));
         builder_.end();
         return {};
       }
@@ -143,7 +119,7 @@ class BincodeReader {
           std::string key;
           STELE_TRY(bincode::read_text(in_, key));
           STELE_TRY(budget_.node(key.size(), 0, in_.position()));
-          STELE_TRY(child(*type.element, builder_.intern(key), key, true, depth));
+          STELE_TRY(child(*type.element, builder_.intern(key), true, depth));
         }
         builder_.end();
         return {};
@@ -158,7 +134,7 @@ class BincodeReader {
         }
         const FieldInfo& alternative = type.fields[static_cast<std::size_t>(which)];
         builder_.begin(NodeKind::variant, name, conditional);
-        STELE_TRY(child(*alternative.type, alternative.name, alternative.name, true, depth));
+        STELE_TRY(child(*alternative.type, alternative.name, true, depth));
         builder_.end();
         return {};
       }
@@ -176,18 +152,15 @@ class BincodeReader {
     }
     return {};
   }
-  Status child(const TypeInfo& type, NodeName name, std::string_view segment, bool conditional, unsigned depth) {
-    path_.emplace_back(segment);
+  Status child(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
+    path_.push_back(name);
     STELE_TRY(node(type, name, conditional, depth + 1));
     path_.pop_back();
     return {};
   }
-  Status element(const TypeInfo& type, std::size_t i, bool conditional, unsigned depth) {
-    return child(type, NodeName::element(i), std::to_string(i), conditional, depth);
-  }
 
   Status value(const ValueOps& ops, NodeName name, bool conditional) {
-    if (!in_record_) {
+    if (!fields_.in_record()) {
       builder_.none(name, conditional);
       return constant({});
     }
@@ -208,7 +181,7 @@ class BincodeReader {
     const std::uint64_t at = in_.position();
     std::string id;
     STELE_TRY_ASSIGN(const bool parameter, read_id(id));
-    if (!parameter && !in_record_) return wrong("something else than the id of a parameter", at);
+    if (!parameter && !fields_.in_record()) return wrong("something else than the id of a parameter", at);
     Tensor made;
     if (era_ == BurnEra::v0_13) {
       STELE_TRY(elements(wanted, made));
@@ -228,9 +201,9 @@ class BincodeReader {
       if (!dtype) return std::move(dtype).error().path(path());
       made.dtype = *std::move(dtype);
     }
-    STELE_TRY(located(add(builder_, name, std::move(made), conditional), at));
-    if (!parameter) return builder_.annotate(std::string(bare_note), Value(true)), Status();
-    return located(set_id(builder_, id, at));
+    STELE_TRY(add_tensor(name, std::move(made), conditional, at));
+    if (!parameter) return mark_bare(), Status();
+    return add_id(id, at);
   }
   /// Reads the elements of a tensor without a dtype: the class defines it.
   Status elements(DType wanted, Tensor& made) {
@@ -265,21 +238,10 @@ class BincodeReader {
     STELE_TRY(in_.skip(size + 1));
     return true;
   }
-  Status located(Status status, std::uint64_t at = UINT64_MAX) const {
-    if (status) return status;
-    Error error = std::move(status).error().path(path());
-    return at != UINT64_MAX ? std::move(error).offset(at) : std::move(error);
-  }
 
   Cursor in_;
-  const BurnOptions& options_;
-  Budget budget_;
-  SnapshotBuilder builder_;
   Fields fields_;
-  Heading heading_;
   BurnEra era_ = BurnEra::automatic;
-  bool in_record_ = false;  // the innermost class is a burn_record
-  std::vector<std::string> path_;
 };
 
 /// Checks the ids of a module that has them: a parameter in the file must not have the id of a parameter with another

@@ -1,11 +1,7 @@
 // Snapshot -> bincode, guided by the types of the recorded module.
-#include <utility>
-
 #include "encodings/bincode/bincode.hpp"
-#include "fields.hpp"
-#include "record.hpp"
+#include "record_writer.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/tree.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -13,16 +9,10 @@ namespace detail {
 namespace burn {
 namespace {
 
-class BincodeWriter {
+class BincodeWriter final : public RecordWriter {
  public:
   BincodeWriter(const Snapshot& snapshot, BurnEra era, LeafGather* gather, ReadContext& context, std::uint64_t& size)
-      : snapshot_(snapshot),
-        tree_(snapshot),
-        era_(era),
-        gather_(gather),
-        context_(context),
-        size_(size),
-        seen_(snapshot.nodes().size()) {}
+      : RecordWriter(snapshot, era), gather_(gather), context_(context), size_(size), seen_(snapshot.nodes().size()) {}
 
   Status run(Heading heading, const TypeInfo& type) {
     for (std::size_t i = 0; i < std::size(heading_names); ++i) text(*member(heading, i));
@@ -45,7 +35,6 @@ class BincodeWriter {
   }
 
  private:
-  Error refuse(Errc code, const char* why) const { return Error(code, why).path(path_); }
   void byte(unsigned b) { out_.push_back(static_cast<std::byte>(b)); }
   void number(std::uint64_t n) { bincode::append_number(out_, n); }
   void text(std::string_view text) { bincode::append_text(out_, text); }
@@ -69,19 +58,11 @@ class BincodeWriter {
         return value(*type.value, place);
       case TypeKind::module: {
         if (is_constant_class(type)) return byte(0), Status();
-        const bool in_record = std::exchange(in_record_, is_record_class(type));
-        STELE_TRY_ASSIGN(const std::vector<Field>* fields, fields_.of(type));
-        std::uint32_t hint = 0;
-        for (const Field& field : *fields) {
-          if (field.recorded == Field::none) {
-            append_constant(field, era_, out_);
-          } else {
-            const TypeInfo& inner = *type.fields[field.recorded].type;
-            STELE_TRY(child(inner, field.name, tree_.child(place, field.name, hint), depth));
-          }
-        }
-        in_record_ = in_record;
-        return {};
+        return each_field(
+            type, place, [&](const Field& field) { return append_constant(field, era_, out_), Status(); },
+            [&](const TypeInfo& inner, std::string_view name, const Place& at) {
+              return child(inner, name, at, depth);
+            });
       }
       case TypeKind::tuple:
         return elements(type, place, type.fields.size(), depth);
@@ -137,18 +118,13 @@ class BincodeWriter {
     return {};
   }
   Status child(const TypeInfo& type, std::string_view name, const Place& place, unsigned depth) {
-    const std::size_t size = path_.size();
-    if (size != 0) path_ += '.';
-    append_segment(path_, name);
-    STELE_TRY(node(type, place, depth + 1));
-    path_.resize(size);
-    return {};
+    return at(name, [&] { return node(type, place, depth + 1); });
   }
 
   Status value(const ValueOps& ops, const Place& place) {
     const bool there = place.node != no_index && tree_.node(place.node).kind == NodeKind::value;
-    if (there) seen_[place.node] = in_record_ ? Seen::written : Seen::skipped;
-    if (!in_record_) return byte(0), Status();
+    if (there) seen_[place.node] = fields_.in_record() ? Seen::written : Seen::skipped;
+    if (!fields_.in_record()) return byte(0), Status();
     if (!there) return refuse(Errc::missing, "a value that is not there");
     const Value& v = snapshot_.value(tree_.node(place.node));
     if (ops.check != nullptr) {
@@ -170,34 +146,26 @@ class BincodeWriter {
     if (place.node == no_index || tree_.node(place.node).kind != NodeKind::tensor) {
       return refuse(Errc::missing, "a tensor of the class that is not there");
     }
-    const LeafView leaf = snapshot_.leaf(tree_.node(place.node).index);
-    STELE_TRY_ASSIGN(const auto shape, shape_of(leaf));
-    STELE_TRY_ASSIGN(const Value dtype, spell_dtype(leaf, era_));
-    if (!is_bare(leaf) && (!in_record_ || leaf.id())) text(id_text_of(leaf, path_));
-    number(leaf.byte_size());
+    STELE_TRY_ASSIGN(const Described tensor, describe(tree_.node(place.node)));
+    if (tensor.id) text(*tensor.id);
+    number(tensor.leaf.byte_size());
     STELE_TRY(flush());
-    if (gather_ != nullptr) STELE_TRY(gather_->leaf(leaf, context_));
-    size_ += leaf.byte_size();
-    number(shape.size());
-    for (const Extent e : shape) number(e);
+    if (gather_ != nullptr) STELE_TRY(gather_->leaf(tensor.leaf, context_));
+    size_ += tensor.leaf.byte_size();
+    number(tensor.shape.size());
+    for (const Extent e : tensor.shape) number(e);
     seen_[place.node] = Seen::written;
-    auto spelled = append_dtype(out_, dtype, era_);
+    auto spelled = append_dtype(out_, tensor.dtype, era_);
     return spelled ? Status() : Status(std::move(spelled).error().path(path_));
   }
 
-  const Snapshot& snapshot_;
-  Tree tree_;
-  BurnEra era_;
   LeafGather* gather_;
   ReadContext& context_;
   std::uint64_t& size_;
-  Fields fields_;
-  bool in_record_ = false;  // the innermost class is a burn_record
   enum class Seen : std::uint8_t { not_at_all, skipped, written };
   std::vector<Seen> seen_;    // by node
   std::vector<Loss> losses_;  // other losses
   std::vector<std::byte> out_;
-  std::string path_;
 };
 
 }  // namespace
