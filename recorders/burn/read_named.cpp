@@ -59,7 +59,7 @@ class NamedReader final : public RecordReader {
     if (!item) return Error(Errc::malformed, "a record without an item");
     STELE_TRY(check(heading_, options_));
     builder_.set_metadata(std::move(metadata));
-    builder_.data().guessed = true;
+    builder_.set_unknown_kinds({.all = true});
     return finish(tokens_.keeper());
   }
 
@@ -226,7 +226,7 @@ class NamedReader final : public RecordReader {
 
   Status read_map(NodeName name, const TypeInfo* type, Token& token, bool conditional) {
     STELE_TRY(tokens_.next(token));
-    const bool root = builder_.data().nodes.empty();
+    const bool root = builder_.nodes().empty();
     if (!root && token.kind == Kind::text) {
       STELE_TRY_ASSIGN(const MapKind kind, tokens_.kind_of_map(token, old_));
       if (kind == MapKind::newer_parameter) return other_era();

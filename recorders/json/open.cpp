@@ -136,8 +136,8 @@ class Opener {
     memory_ = budget_of(limits_, *source_, coding);
     STELE_TRY_ASSIGN(json::OpenedText opened, json::open_text(source_, coding, memory_.left() / 2));
     document_->text = std::move(opened.text);
-    builder_.data().in_order = document_->text->in_order();
-    builder_.data().capacity = capacity_of(*source_, coding);
+    if (document_->text->in_order()) builder_.set_in_order();
+    builder_.set_capacity(capacity_of(*source_, coding));
     json::Skeleton& skeleton = document_->skeleton;
     indexed_ = !opened.index.empty();
     if (indexed_) {
@@ -160,6 +160,7 @@ class Opener {
     }
     builder_.set_metadata(std::move(metadata_));
     builder_.keep(document_);
+    builder_.set_unknown_kinds(unknown_kinds_);
     return builder_.finish();
   }
 
@@ -236,7 +237,7 @@ class Opener {
         if (!in_->read_string(text, scratch_)) return false;
         if ((seen & record) != 0) return fail(Errc::malformed, "layout before record");
         builder_.data().flat = text == "flat";
-        builder_.data().guessed = text == "guessed";
+        unknown_kinds_.all = text == "guessed";
         if (text != "flat" && text != "guessed") return fail(Errc::unsupported, "flat or guessed");
       } else if (!(what == metadata ? read_metadata() : read_record())) {
         return false;
@@ -383,14 +384,14 @@ class Opener {
   bool read_node(SnapshotBuilder::Name name) {
     if (levels_.size() > detail::max_depth) return fail(Errc::limit, "fewer levels", "nodes nested too deep");
     // An index may store too low a node count. A growing vector holds three times its content.
-    if (builder_.data().nodes.size() >= paid_ && !take(3 * sizeof(Node))) return false;
+    if (builder_.nodes().size() >= paid_ && !take(3 * sizeof(Node))) return false;
     Value value;
     switch (in_->peek()) {
       case json::Kind::null:
         // A module with an absent member may be a map, and other formats must keep the member's key.
         if (!levels_.empty() && levels_.back().kind == Kind::module) {
-          builder_.data().nodes[levels_.back().node].kind = NodeKind::map;
-          builder_.data().guessed_maps = true;
+          builder_.set_kind(levels_.back().node, NodeKind::map);
+          unknown_kinds_.maps = true;
         }
         builder_.none(name, true);
         return in_->read_null();
@@ -618,6 +619,7 @@ class Opener {
   detail::IndexBudget memory_;
   std::shared_ptr<json::Document> document_;
   SnapshotBuilder builder_;
+  UnknownKinds unknown_kinds_;
   json::Reader* in_ = nullptr;
   std::optional<Error> failed_;
   bool placed_ = false;   // failed_ has an offset in the document, not in its skeleton
