@@ -4,9 +4,8 @@
 #include <optional>
 
 #include "base/parallel.hpp"
-#include "cursor.hpp"
 #include "encodings/gzip/gzip.hpp"
-#include "encodings/tar/tar.hpp"
+#include "io/cursor.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
@@ -50,7 +49,7 @@ bool is_state_named(std::string_view head) {
 /// Returns the error for a file that is too old to be read.
 std::optional<Error> too_old(std::string_view head) {
   if (is_state_named(head)) {
-    return Error(Errc::unsupported, "a file of Burn before 0.6, which is too old")
+    return Error(Errc::unsupported, "a release of Burn before 0.6 wrote the file")
         .expected(std::string(known_releases));
   }
   if (!of_mpk_without_names(head)) return std::nullopt;
@@ -158,8 +157,8 @@ Result<BurnEra> era_to_write(const BurnOptions& how, const Snapshot& snapshot) {
     }
   }
   if (era != BurnEra::v0_13) return era;
-  return Error(Errc::not_representable, "records of Burn 0.13 and before are read only")
-      .expected("BurnEra::v0_14 or later");
+  return Error(Errc::not_representable, "stele only reads records of Burn 0.13 and earlier")
+      .hint("set BurnOptions::era to BurnEra::v0_14 or later");
 }
 
 }  // namespace
@@ -177,8 +176,8 @@ bool BurnFormat::recognises(std::span<const std::byte> head, std::uint64_t /*siz
   const bool gzip = detail::gzip::is_gzip(head);
   const bool any = options_.encoding == BurnEncoding::by_name;
   if (!any && gzip != options_.gzip) return false;
-  std::byte room[1024];
-  if (gzip) head = detail::gzip::inflated_head(head, room);
+  std::byte inflated[1024];
+  if (gzip) head = detail::gzip::inflated_head(head, inflated);
   const BurnEncoding found = encoding_of(text_of(head));
   return found != BurnEncoding::by_name && (any || found == options_.encoding);
 }
@@ -197,7 +196,7 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
   std::byte head[1024];
   std::span<const std::byte> read;
   const auto read_head = [&]() -> Status {
-    STELE_TRY_ASSIGN(const std::size_t size, read_some(*source, 0, head));
+    STELE_TRY_ASSIGN(const std::size_t size, detail::read_some(*source, 0, head));
     read = std::span(head).first(size);
     return {};
   };
@@ -219,9 +218,9 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
   auto opened = [&]() -> Result<Snapshot> {
     switch (encoding) {
       case BurnEncoding::mpk:
-        return read_named(*mpk_tokens(source), memory, options_, context.target().type);
+        return read_named(*mpk_reader(source), memory, options_, context.target().type);
       case BurnEncoding::json: {
-        STELE_TRY_ASSIGN(const auto tokens, json_tokens(source, memory));
+        STELE_TRY_ASSIGN(const auto tokens, json_reader(source, memory));
         return read_named(*tokens, memory, options_, context.target().type);
       }
       case BurnEncoding::bin:
@@ -229,7 +228,9 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
       case BurnEncoding::by_name:
         break;
     }
-    return Error(Errc::bad_magic, "not a record of Burn's").expected("its metadata, in MessagePack, JSON or bincode");
+    return Error(Errc::bad_magic, "the file does not begin with the metadata of a Burn record")
+        .expected("metadata in MessagePack, JSON or bincode")
+        .offset(0);
   }();
   if (!opened && gzip) {
     // Damaged bytes explain the error better, if they can be found in a short time.
@@ -260,14 +261,14 @@ Status BurnFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   ReadContext context(detail::workers_of(options));
   const auto write_to = [&](Sink& to, bool measured) -> Status {
     if (how.encoding == BurnEncoding::json)
-      return write_named(ordered, heading, era, *json_out(to, context, !how.gzip));
+      return write_named(ordered, heading, era, *json_writer(to, context, !how.gzip));
     std::uint64_t size = 0;
     const auto encode = [&](detail::LeafGather* gather) {
       size = 0;
       if (how.encoding == BurnEncoding::bin) {
         return write_bincode(ordered, heading, era, how, gather, context, size);
       }
-      return write_named(ordered, heading, era, *mpk_out(gather, context, size));
+      return write_named(ordered, heading, era, *mpk_writer(gather, context, size));
     };
     STELE_TRY(encode(nullptr));  // finds errors before the first byte is written
     if (measured) STELE_TRY(to.reserve(size));

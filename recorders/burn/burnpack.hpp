@@ -72,7 +72,7 @@ struct PackIndex {
 };
 
 /// Reads a description, which must outlive the index. Subtracts the memory of the index and of a Snapshot of it from
-/// `memory`. Errors: those of CborReader, duplicate (two entries of one name), unsupported (dtypes, scalars).
+/// `memory`. Errors: those of cbor::Reader, duplicate (two entries of one name), unsupported (dtypes, scalars).
 Result<PackIndex> read_description(std::span<const std::byte> description, std::uint64_t& memory);
 
 }  // namespace burn

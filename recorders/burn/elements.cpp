@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "bincode.hpp"
+#include "encodings/bincode/bincode.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -16,25 +16,21 @@ namespace {
 using Kind = Token::Kind;
 
 /// Reads bincode numbers as tokens.
-class Numbers final : public Tokens {
+class Numbers final : public TokenReader {
  public:
   Numbers(Cursor in, DType dtype) : in_(std::move(in)), dtype_(dtype) {}
   Status next(Token& token) override {
     token.kind = Kind::scalar;
     token.offset = in_.position();
-    if (dtype_ == DType::boolean || dtype_ == DType::i8) {
-      STELE_TRY_ASSIGN(const auto byte, in_.little<std::uint8_t>());
-      if (dtype_ == DType::boolean && byte > 1) {
-        return Error(Errc::malformed, "a bool that is neither 0 nor 1").offset(token.offset);
-      }
-      token.scalar = dtype_ == DType::boolean ? Value(byte == 1) : Value(std::int64_t{static_cast<std::int8_t>(byte)});
-      return {};
+    if (is_plain_float(dtype_)) {  // the bits, as encode() expects them
+      STELE_TRY_ASSIGN(const std::uint64_t bits, bincode::read_number(in_));
+      token.scalar = Value(bits);
+    } else {
+      STELE_TRY_ASSIGN(token.scalar, bincode::read_scalar(in_, dtype_));
     }
-    STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in_));
-    token.scalar = dtype_class(dtype_) == DTypeClass::signed_int ? Value(from_zigzag(n)) : Value(n);
     return {};
   }
-  std::unique_ptr<Tokens> clone() const override { return std::make_unique<Numbers>(*this); }
+  std::unique_ptr<TokenReader> clone() const override { return std::make_unique<Numbers>(*this); }
   Provider provider(const Token&) const override { return {}; }
   std::shared_ptr<const void> keeper() const override { return in_.source(); }
   const Cursor& cursor() const { return in_; }
@@ -74,14 +70,14 @@ bool encode(const Token& token, DType dtype, std::byte* out) {
 /// Collects the kinds of a list's elements in one pass.
 struct Kinds {
   bool bools = false, whole = false, floats = false, others = false;
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();  // range of the integers
-  std::int64_t most = std::numeric_limits<std::int64_t>::min();
+  std::int64_t min = std::numeric_limits<std::int64_t>::max();  // range of the integers
+  std::int64_t max = std::numeric_limits<std::int64_t>::min();
 
   void add(const Value& element) {
     if (const std::int64_t* i = element.as_i64()) {
       whole = true;
-      least = std::min(least, *i);
-      most = std::max(most, *i);
+      min = std::min(min, *i);
+      max = std::max(max, *i);
     } else if (element.as_bool() != nullptr) {
       bools = true;
     } else {
@@ -97,12 +93,12 @@ struct Kinds {
       std::byte scratch[8];
       return encode({.kind = Kind::scalar, .scalar = Value(i)}, dtype, scratch);
     };
-    return !bools && !floats && fits(least) && fits(most);
+    return !bools && !floats && fits(min) && fits(max);
   }
 };
 
 Error not_a_number(const Token& token, DType dtype) {
-  return Error(Errc::malformed, "an element that is not of its tensor's type")
+  return Error(Errc::malformed, "the element does not have the dtype of its tensor")
       .offset(token.offset)
       .expected(std::string(name(dtype)));
 }
@@ -127,7 +123,7 @@ constexpr LeafOps elements_ops{.read = [](const void* at, std::uint64_t /*number
 
 Provider Elements::provider() const noexcept { return {&elements_ops, this, 0}; }
 
-Result<std::shared_ptr<Elements>> read_elements(Tokens& tokens, DType floats, DType ints, DTypeClass wanted) {
+Result<std::shared_ptr<Elements>> read_elements(TokenReader& tokens, DType floats, DType ints, DTypeClass wanted) {
   auto elements = std::make_shared<Elements>();
   Kinds kinds;
   Token token;
@@ -144,7 +140,7 @@ Result<std::shared_ptr<Elements>> read_elements(Tokens& tokens, DType floats, DT
     return elements;
   }
   const bool bits = floats == DType::f16 || floats == DType::bf16;
-  if (kinds.whole && (!bits || kinds.least < 0 || wanted == DTypeClass::signed_int)) elements->dtype = ints;
+  if (kinds.whole && (!bits || kinds.min < 0 || wanted == DTypeClass::signed_int)) elements->dtype = ints;
   if (kinds.all_are(elements->dtype)) return elements;
   // Find the first element that does not fit, for the error's offset.
   const auto again = elements->marks[0]->clone();

@@ -4,8 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "cursor.hpp"
-#include "named.hpp"
+#include "io/cursor.hpp"
+#include "tokens.hpp"
+#include "types.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -17,15 +18,15 @@ struct Elements {
   static constexpr std::uint64_t step = 16384;  // elements between two marks
   DType dtype = DType::none;
   std::uint64_t count = 0;
-  std::vector<std::unique_ptr<const Tokens>> marks{};
+  std::vector<std::unique_ptr<const TokenReader>> marks{};
 
   Provider provider() const noexcept;
 };
 
 /// Reads the list that begins at the next token, to its end. Numbers are of `floats` or `ints`. Integers that may also
 /// be the bits of f16 are `ints` if `wanted` is signed_int or one of them is negative. Errors: malformed, and those of
-/// Tokens::next.
-Result<std::shared_ptr<Elements>> read_elements(Tokens& tokens, DType floats, DType ints, DTypeClass wanted);
+/// TokenReader::next.
+Result<std::shared_ptr<Elements>> read_elements(TokenReader& tokens, DType floats, DType ints, DTypeClass wanted);
 /// Reads `count` elements in bincode that are not stored as little-endian numbers (bool, integers, f16).
 Result<std::shared_ptr<Elements>> read_elements(Cursor& in, std::uint64_t count, DType dtype);
 

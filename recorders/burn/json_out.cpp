@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "json/json.hpp"
-#include "named.hpp"
+#include "tokens.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -61,9 +61,9 @@ void append_f64(std::string& out, double number) {
   }
 }
 
-class JsonOut final : public Out {
+class JsonWriter final : public TokenWriter {
  public:
-  JsonOut(Sink& sink, ReadContext& context, bool pretty)
+  JsonWriter(Sink& sink, ReadContext& context, bool pretty)
       : sink_(sink), context_(context), pretty_(pretty), writer_(text_, pretty) {
     text_.reserve(buffer_size);
   }
@@ -76,7 +76,7 @@ class JsonOut final : public Out {
     return some();
   }
   Status key(std::string_view name) override {
-    if (!json::valid_utf8(name)) return not_text("a key");
+    if (!json::valid_utf8(name)) return not_text("the key");
     writer_.key(name);
     return some();
   }
@@ -101,17 +101,19 @@ class JsonOut final : public Out {
         return some();
       case Value::Kind::f64:
         if (!std::isfinite(*value.as_f64())) {
-          return Error(Errc::not_representable, "a number that JSON does not have").expected("a finite one");
+          return Error(Errc::not_representable, "JSON has no such number")
+              .expected("a finite number")
+              .found(std::to_string(*value.as_f64()));
         }
         writer_.item();
         append_f64(text_, *value.as_f64());
         return some();
       case Value::Kind::string:
-        if (!json::valid_utf8(*value.as_string())) return not_text("a text");
+        if (!json::valid_utf8(*value.as_string())) return not_text("the string");
         writer_.string(*value.as_string());
         return some();
       case Value::Kind::bytes:  // would be read back as a list of numbers
-        return Error(Errc::not_representable, "Burn's JSON has no bytes but those of tensors");
+        return Error(Errc::not_representable, "Burn's JSON stores bytes only in tensors");
       case Value::Kind::list:
         STELE_TRY(begin_list(value.as_list()->size()));
         for (const Value& element : *value.as_list()) STELE_TRY(this->value(element));
@@ -141,7 +143,7 @@ class JsonOut final : public Out {
   /// Writes bytes as elements of the open list.
   class Elements final : public PieceSink {
    public:
-    explicit Elements(JsonOut& to) : to_(to), between_(","), width_(1) {
+    explicit Elements(JsonWriter& to) : to_(to), between_(","), width_(1) {
       if (to.pretty_) between_.append(1, '\n').append(std::size_t{2} * to.writer_.depth(), ' ');
       width_ = between_.size();
       between_.resize((width_ + block - 1) / block * block);
@@ -151,10 +153,10 @@ class JsonOut final : public Out {
       std::string& text = to_.text_;
       while (!bytes.empty()) {
         // The first element has no separator, so it is written in the separator's place.
-        const std::size_t most = width_ + 3;
-        const std::size_t n = std::min(bytes.size(), (buffer_size - text.size()) / most + 1);
+        const std::size_t max_width = width_ + 3;
+        const std::size_t n = std::min(bytes.size(), (buffer_size - text.size()) / max_width + 1);
         const std::size_t used = text.size();
-        text.resize(used + n * most + block);
+        text.resize(used + n * max_width + block);
         char* to = text.data() + used;
         for (const std::byte b : bytes.first(n)) {
           if (count_++ != 0) to = put_between(to);
@@ -177,7 +179,7 @@ class JsonOut final : public Out {
       return to + width_;
     }
 
-    JsonOut& to_;
+    JsonWriter& to_;
     std::string between_;
     std::size_t width_;
     std::uint64_t count_ = 0;
@@ -189,7 +191,7 @@ class JsonOut final : public Out {
     return some();
   }
   static Error not_text(const char* what) {
-    return Error(Errc::not_representable, std::string(what) + " that is not UTF-8");
+    return Error(Errc::not_representable, std::string(what) + " is not UTF-8");
   }
   Status some() { return text_.size() >= buffer_size / 4 * 3 ? flush() : Status(); }
   Status flush() {
@@ -209,8 +211,8 @@ class JsonOut final : public Out {
 
 }  // namespace
 
-std::unique_ptr<Out> json_out(Sink& sink, ReadContext& context, bool pretty) {
-  return std::make_unique<JsonOut>(sink, context, pretty);
+std::unique_ptr<TokenWriter> json_writer(Sink& sink, ReadContext& context, bool pretty) {
+  return std::make_unique<JsonWriter>(sink, context, pretty);
 }
 
 }  // namespace burn

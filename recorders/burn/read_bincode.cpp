@@ -3,12 +3,11 @@
 #include <map>
 #include <utility>
 
-#include "bincode.hpp"
 #include "elements.hpp"
+#include "encodings/bincode/bincode.hpp"
 #include "fields.hpp"
-#include "record.hpp"
+#include "record_reader.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/paths.hpp"
 #include "stele/record.hpp"
 
 namespace stele {
@@ -17,20 +16,13 @@ namespace detail {
 namespace burn {
 namespace {
 
-// A leaf's number is its offset in the file.
-constexpr LeafOps leaf_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
-  return {static_cast<const Source*>(at), number};
-}};
-
-class BincodeReader {
+class BincodeReader final : public RecordReader {
  public:
   BincodeReader(SourcePtr source, std::uint64_t memory, const BurnOptions& options)
-      : in_(std::move(source)), options_(options), budget_(memory) {}
-
-  const Heading& heading() const noexcept { return heading_; }
+      : RecordReader(memory, options), in_(std::move(source)) {}
 
   Result<Snapshot> run(const TypeInfo& type) {
-    for (std::size_t i = 0; i < std::size(heading_names); ++i) STELE_TRY(text(*member(heading_, i)));
+    for (std::size_t i = 0; i < std::size(heading_names); ++i) STELE_TRY(bincode::read_text(in_, *member(heading_, i)));
     STELE_TRY(check(heading_, options_));
     era_ = options_.era;
     if (era_ == BurnEra::automatic) {
@@ -40,50 +32,32 @@ class BincodeReader {
     if (!read) return with_hint(std::move(read).error(), type);
     STELE_TRY_ASSIGN(const bool ended, in_.at_end());
     if (!ended) {
-      return with_hint(Error(Errc::malformed, "bytes behind the record: the class has other fields than the file")
-                           .offset(in_.position()),
-                       type);
+      return with_hint(
+          Error(Errc::malformed, "bytes follow the record: the fields of the class differ from those of the file")
+              .offset(in_.position()),
+          type);
     }
-    const std::uint32_t twice = clashing_sibling(builder_.data(), true);
-    if (twice != no_index) {
-      return Error(Errc::duplicate, "two entries of one name in a map").path(node_path(builder_.data(), twice));
-    }
-    keep(heading_, builder_);
-    builder_.keep(in_.source());
     builder_.data().type = &type;
-    return builder_.finish();
+    return finish(in_.source());
   }
 
  private:
   /// Adds a hint about the fields. A file does not show that its fields differ from the class, and most errors have
   /// this cause.
   Error with_hint(Error error, const TypeInfo& type) const {
-    if (!error.expected().empty()) return error;
-    std::string hint = "the fields of " + std::string(type.name) + " in Rust's order, with all constants (burn_layout)";
+    if (error.code() == Errc::io || error.code() == Errc::checksum || !error.hint().empty()) return error;
+    std::string hint =
+        "declare the fields of " + std::string(type.name) + " in Rust's order, with all constants (attr::burn_layout)";
     // Development releases stored the number of the next version.
-    if (era_ == BurnEra::v0_14 && options_.era == BurnEra::automatic) hint += ", or BurnOptions::era = BurnEra::v0_13";
-    return std::move(error).expected(std::move(hint));
+    if (era_ == BurnEra::v0_14 && options_.era == BurnEra::automatic) {
+      hint += ", or set BurnOptions::era to BurnEra::v0_13";
+    }
+    return std::move(error).hint(hint);
   }
   Error wrong(const char* what, std::uint64_t at) const { return Error(Errc::malformed, what).path(path()).offset(at); }
-  std::string path() const {
-    std::string text;
-    for (const std::string& segment : path_) {
-      if (!text.empty()) text += '.';
-      append_segment(text, segment);
-    }
-    return text;
-  }
-
-  Status text(std::string& out) {
-    STELE_TRY_ASSIGN(const std::uint64_t size, read_number(in_));
-    return in_.text(size, out);
-  }
-  /// Reads an element count. Each element has at least one byte.
   Result<std::uint64_t> count() {
-    const std::uint64_t at = in_.position();
-    STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in_));
-    if (n > in_.left()) return wrong("a list with more elements than the file has bytes", at).found(std::to_string(n));
-    return n;
+    auto n = bincode::read_count(in_);
+    return n ? n : Result<std::uint64_t>(std::move(n).error().path(path()));
   }
   /// Reads a constant and checks its bytes.
   Status constant(const Field& field) {
@@ -93,7 +67,7 @@ class BincodeReader {
     for (const std::byte expected : bytes) {
       STELE_TRY_ASSIGN(const std::byte* found, in_.take(1));
       if (*found == expected) continue;
-      return wrong("a constant that is something else in the file", at)
+      return wrong("the file has another value in place of the constant", at)
           .path(path() + (path_.empty() ? "" : ".") + std::string(field.name))
           .found("byte " + std::to_string(std::to_integer<int>(*found)));
     }
@@ -101,7 +75,11 @@ class BincodeReader {
   }
 
   Status node(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
-    if (depth > max_depth) return Error(Errc::limit, "a record that is nested too deep").path(path());
+    if (depth > max_depth)
+      return Error(Errc::limit, "the record is nested too deeply")
+          .path(path())
+          .offset(in_.position())
+          .expected("at most " + std::to_string(max_depth) + " levels");
     STELE_TRY(budget_.node(0, 0, in_.position()));
     switch (type.kind) {
       case TypeKind::constant:
@@ -111,73 +89,26 @@ class BincodeReader {
         return tensor(type.tensor->dtype, name, conditional);
       case TypeKind::value:
         return value(*type.value, name, conditional);
-      case TypeKind::module: {
-        if (is_constant_class(type)) {
-          builder_.begin(NodeKind::module, name, conditional, type.name, type.version);
-          builder_.end();
-          return constant({.name = type.name});
-        }
-        const bool in_record = std::exchange(in_record_, is_record_class(type));
-        STELE_TRY_ASSIGN(const std::vector<Field>* fields, fields_.of(type));
-        builder_.begin(NodeKind::module, name, conditional, type.name, type.version);
-        for (const Field& field : *fields) {
-          if (field.recorded == Field::none) {
-            STELE_TRY(constant(field));
-          } else {
-            STELE_TRY(child(*type.fields[field.recorded].type, field.name, field.name, false, depth));
-          }
-        }
-        builder_.end();
-        in_record_ = in_record;
-        return {};
-      }
+      case TypeKind::module:
+        return module(type, name, conditional, depth);
       case TypeKind::tuple:
         builder_.begin(NodeKind::tuple, name, conditional);
-        for (std::size_t i = 0; i < type.fields.size(); ++i) STELE_TRY(element(*type.fields[i].type, i, false, depth));
+        for (std::size_t i = 0; i < type.fields.size(); ++i) {
+          STELE_TRY(child(*type.fields[i].type, NodeName::element(i), false, depth));
+        }
         builder_.end();
         return {};
       case TypeKind::list:
-      case TypeKind::array: {
-        std::uint64_t n = type.kind == TypeKind::array ? type.container->size(nullptr) : 0;
-        if (type.kind == TypeKind::list) {
-          STELE_TRY_ASSIGN(n, count());
-        }
-        builder_.begin(type.kind == TypeKind::list ? NodeKind::list : NodeKind::array, name, conditional);
-        for (std::uint64_t i = 0; i < n; ++i)
-          STELE_TRY(element(*type.element, static_cast<std::size_t>(i), true, depth));
-        builder_.end();
-        return {};
-      }
-      case TypeKind::map: {
-        STELE_TRY_ASSIGN(const std::uint64_t n, count());
-        builder_.begin(NodeKind::map, name, conditional);
-        for (std::uint64_t i = 0; i < n; ++i) {
-          std::string key;
-          STELE_TRY(text(key));
-          STELE_TRY(budget_.node(key.size(), 0, in_.position()));
-          STELE_TRY(child(*type.element, builder_.intern(key), key, true, depth));
-        }
-        builder_.end();
-        return {};
-      }
-      case TypeKind::variant: {
-        const std::uint64_t at = in_.position();
-        STELE_TRY_ASSIGN(const std::uint64_t which, read_number(in_));
-        if (which >= type.fields.size()) {
-          return wrong("the number of an alternative that the variant does not have", at)
-              .expected("below " + std::to_string(type.fields.size()))
-              .found(std::to_string(which));
-        }
-        const FieldInfo& alternative = type.fields[static_cast<std::size_t>(which)];
-        builder_.begin(NodeKind::variant, name, conditional);
-        STELE_TRY(child(*alternative.type, alternative.name, alternative.name, true, depth));
-        builder_.end();
-        return {};
-      }
+      case TypeKind::array:
+        return list(type, name, conditional, depth);
+      case TypeKind::map:
+        return map(type, name, conditional, depth);
+      case TypeKind::variant:
+        return variant(type, name, conditional, depth);
       case TypeKind::optional: {
         const std::uint64_t at = in_.position();
         STELE_TRY_ASSIGN(const auto there, in_.little<std::uint8_t>());
-        if (there > 1) return wrong("neither 0 nor 1, where an Option says whether it is one", at);
+        if (there > 1) return wrong("the tag of the Option is neither 0 nor 1", at);
         if (there == 1) return node(*type.element, name, true, depth + 1);
         builder_.none(name, conditional);
         return {};
@@ -188,82 +119,98 @@ class BincodeReader {
     }
     return {};
   }
-  Status child(const TypeInfo& type, NodeName name, std::string_view segment, bool conditional, unsigned depth) {
-    path_.emplace_back(segment);
+  Status module(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
+    builder_.begin(NodeKind::module, name, conditional, type.name, type.version);
+    STELE_TRY(is_constant_class(type) ? constant({.name = type.name}) : fields(type, depth));
+    builder_.end();
+    return {};
+  }
+  Status fields(const TypeInfo& type, unsigned depth) {
+    return fields_.each(
+        type, [&](const Field& field) { return constant(field); },
+        [&](const Field& field, const TypeInfo& inner) { return child(inner, field.name, false, depth); });
+  }
+  Status list(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
+    const bool array = type.kind == TypeKind::array;
+    std::uint64_t n = array ? type.container->size(nullptr) : 0;
+    if (!array) {
+      STELE_TRY_ASSIGN(n, count());
+    }
+    builder_.begin(array ? NodeKind::array : NodeKind::list, name, conditional);
+    for (std::uint64_t i = 0; i < n; ++i) {
+      STELE_TRY(child(*type.element, NodeName::element(static_cast<std::size_t>(i)), true, depth));
+    }
+    builder_.end();
+    return {};
+  }
+  Status map(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
+    STELE_TRY_ASSIGN(const std::uint64_t n, count());
+    builder_.begin(NodeKind::map, name, conditional);
+    for (std::uint64_t i = 0; i < n; ++i) {
+      std::string key;
+      STELE_TRY(bincode::read_text(in_, key));
+      STELE_TRY(budget_.node(key.size(), 0, in_.position()));
+      STELE_TRY(child(*type.element, builder_.intern(key), true, depth));
+    }
+    builder_.end();
+    return {};
+  }
+  Status variant(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
+    const std::uint64_t at = in_.position();
+    STELE_TRY_ASSIGN(const std::uint64_t which, bincode::read_number(in_));
+    if (which >= type.fields.size()) {
+      return wrong("the variant has no alternative of this number", at)
+          .expected("below " + std::to_string(type.fields.size()))
+          .found(std::to_string(which));
+    }
+    const FieldInfo& alternative = type.fields[static_cast<std::size_t>(which)];
+    builder_.begin(NodeKind::variant, name, conditional);
+    STELE_TRY(child(*alternative.type, alternative.name, true, depth));
+    builder_.end();
+    return {};
+  }
+  Status child(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
+    path_.push_back(name);
     STELE_TRY(node(type, name, conditional, depth + 1));
     path_.pop_back();
     return {};
   }
-  Status element(const TypeInfo& type, std::size_t i, bool conditional, unsigned depth) {
-    return child(type, NodeName::element(i), std::to_string(i), conditional, depth);
-  }
 
   Status value(const ValueOps& ops, NodeName name, bool conditional) {
-    if (!in_record_) {
+    if (!fields_.in_record()) {
       builder_.none(name, conditional);
       return constant({});
     }
-    Value v;
-    STELE_TRY(plain(ops.dtype, v));
-    builder_.value(name, std::move(v), conditional);
+    auto read = plain(ops.dtype);
+    if (!read) return std::move(read).error().path(path());
+    builder_.value(name, *std::move(read), conditional);
     return {};
   }
-  Status plain(DType dtype, Value& out) {
+  Result<Value> plain(DType dtype) {
+    if (dtype != DType::string) return bincode::read_scalar(in_, dtype);
     const std::uint64_t at = in_.position();
-    if (dtype == DType::string) {
-      std::string s;
-      STELE_TRY(text(s));
-      STELE_TRY(budget_.node(s.size(), 0, at));
-      return out = Value(std::move(s)), Status();
-    }
-    if (dtype == DType::boolean || dtype == DType::u8 || dtype == DType::i8) {
-      STELE_TRY_ASSIGN(const auto byte, in_.little<std::uint8_t>());
-      if (dtype == DType::boolean && byte > 1) return wrong("a bool that is neither 0 nor 1", at);
-      out = dtype == DType::boolean ? Value(byte == 1)
-            : dtype == DType::u8    ? Value(std::uint64_t{byte})
-                                    : Value(std::int64_t{static_cast<std::int8_t>(byte)});
-      return {};
-    }
-    if (dtype == DType::f32 || dtype == DType::f64) {
-      if (dtype == DType::f64) {
-        STELE_TRY_ASSIGN(const auto bits, in_.little<std::uint64_t>());
-        return out = Value(std::bit_cast<double>(bits)), Status();
-      }
-      STELE_TRY_ASSIGN(const auto bits, in_.little<std::uint32_t>());
-      return out = Value(double{std::bit_cast<float>(bits)}), Status();
-    }
-    const DTypeClass kind = dtype_class(dtype);
-    if (kind != DTypeClass::unsigned_int && kind != DTypeClass::signed_int && !is_plain_float(dtype)) {
-      return Error(Errc::unsupported, "a value of a type that a Rust record has not").path(path()).offset(at);
-    }
-    STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in_));
-    if (kind == DTypeClass::floating) {  // 16 bits
-      if (n > UINT16_MAX) return wrong("more than 16 bits where a float has its bits", at);
-      const auto bits = static_cast<std::uint16_t>(n);
-      const float f = dtype == DType::f16 ? static_cast<float>(std::bit_cast<float16>(bits))
-                                          : static_cast<float>(std::bit_cast<bfloat16>(bits));
-      return out = Value(double{f}), Status();
-    }
-    out = kind == DTypeClass::unsigned_int ? Value(n) : Value(from_zigzag(n));
-    return {};
+    std::string text;
+    STELE_TRY(bincode::read_text(in_, text));
+    STELE_TRY(budget_.node(text.size(), 0, at));
+    return Value(std::move(text));
   }
   Status tensor(DType wanted, NodeName name, bool conditional) {
     const std::uint64_t at = in_.position();
     std::string id;
     STELE_TRY_ASSIGN(const bool parameter, read_id(id));
-    if (!parameter && !in_record_) return wrong("something else than the id of a parameter", at);
+    if (!parameter && !fields_.in_record()) return wrong("the parameter has no valid id", at);
     Tensor made;
     if (era_ == BurnEra::v0_13) {
       STELE_TRY(elements(wanted, made));
     } else {
-      STELE_TRY_ASSIGN(made.bytes, read_number(in_));
-      made.provider = {&leaf_ops, in_.source().get(), in_.position()};
+      STELE_TRY_ASSIGN(made.bytes, bincode::read_number(in_));
+      made.provider = stored_at(*in_.source(), in_.position());
       STELE_TRY(located(in_.skip(made.bytes)));
     }
     STELE_TRY_ASSIGN(const std::uint64_t rank, count());
     STELE_TRY(budget_.node(0, static_cast<std::size_t>(rank), at));
     for (std::uint64_t i = 0; i < rank; ++i) {
-      STELE_TRY_ASSIGN(const Extent extent, read_number(in_));
+      STELE_TRY_ASSIGN(const Extent extent, bincode::read_number(in_));
       made.shape.push_back(extent);
     }
     if (era_ != BurnEra::v0_13) {
@@ -271,9 +218,9 @@ class BincodeReader {
       if (!dtype) return std::move(dtype).error().path(path());
       made.dtype = *std::move(dtype);
     }
-    STELE_TRY(located(add(builder_, name, std::move(made), conditional), at));
-    if (!parameter) return builder_.annotate(std::string(bare_note), Value(true)), Status();
-    return located(set_id(builder_, id, at));
+    STELE_TRY(add_tensor(name, std::move(made), conditional, at));
+    if (!parameter) return mark_bare(), Status();
+    return add_id(id, at);
   }
   /// Reads the elements of a tensor without a dtype: the class defines it.
   Status elements(DType wanted, Tensor& made) {
@@ -283,10 +230,13 @@ class BincodeReader {
         kind == DTypeClass::boolean ? DType::boolean : dtype_of_rust(floating ? heading_.floats : heading_.ints);
     STELE_TRY_ASSIGN(const std::uint64_t n, count());
     made.dtype.dtype = dtype;
-    if (dtype == DType::none) return Error(Errc::unsupported, "elements of an unknown type").path(path());
+    if (dtype == DType::none)
+      return Error(Errc::unsupported, "the element type of the record is unknown")
+          .path(path())
+          .found(floating ? heading_.floats : heading_.ints);
     made.bytes = n * element_size(dtype);
     if (dtype == DType::f32 || dtype == DType::f64) {
-      made.provider = {&leaf_ops, in_.source().get(), in_.position()};
+      made.provider = stored_at(*in_.source(), in_.position());
       return located(in_.skip(made.bytes));
     }
     STELE_TRY_ASSIGN(const auto list, read_elements(in_, n, dtype));
@@ -308,21 +258,10 @@ class BincodeReader {
     STELE_TRY(in_.skip(size + 1));
     return true;
   }
-  Status located(Status status, std::uint64_t at = UINT64_MAX) const {
-    if (status) return status;
-    Error error = std::move(status).error().path(path());
-    return at != UINT64_MAX ? std::move(error).offset(at) : std::move(error);
-  }
 
   Cursor in_;
-  const BurnOptions& options_;
-  Budget budget_;
-  SnapshotBuilder builder_;
   Fields fields_;
-  Heading heading_;
   BurnEra era_ = BurnEra::automatic;
-  bool in_record_ = false;  // the innermost class is a burn_record
-  std::vector<std::string> path_;
 };
 
 /// Checks the ids of a module that has them: a parameter in the file must not have the id of a parameter with another
@@ -341,10 +280,11 @@ Status check_ids(const Snapshot& file, const Object& target) {
     const std::string path = file.leaf(i).path();
     const auto here = now.find(path);
     if (!here || !here->id() || here->id() == id) continue;
-    return Error(Errc::value_mismatch, "a parameter whose id is that of another: the fields are in another order")
+    return Error(Errc::value_mismatch, "the parameter has the id of another parameter")
         .path(path)
         .expected("the id of " + path)
-        .found("that of " + now.path(found->second));
+        .found("that of " + now.path(found->second))
+        .hint("declare the fields in the order of the file");
   }
   return {};
 }
@@ -357,9 +297,8 @@ Result<Snapshot> read_bincode(SourcePtr source, std::uint64_t memory, const Burn
   const TypeInfo* type = target.type;
   if (type == nullptr && options.schema) type = &options.schema->info();
   if (type == nullptr) {
-    return Error(Errc::needs_layout, "bincode does not say what is in a file")
-        .expected("a type to load, or BurnOptions::schema")
-        .found("neither");
+    return Error(Errc::needs_layout, "a bincode file contains no types")
+        .hint("load a module, or set BurnOptions::schema");
   }
   BincodeReader reader(std::move(source), memory, options);
   auto opened = reader.run(*type);

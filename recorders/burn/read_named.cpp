@@ -1,14 +1,12 @@
-// Tokens -> Snapshot.
+// TokenReader -> Snapshot.
 #include <algorithm>
-#include <deque>
-#include <memory>
 #include <vector>
 
 #include "elements.hpp"
 #include "fields.hpp"
-#include "record.hpp"
+#include "lookahead.hpp"
+#include "record_reader.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/paths.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -18,51 +16,10 @@ namespace {
 
 using Kind = Token::Kind;
 
-/// Lets the reader look ahead. Reads no token twice, because going back in a gzip file means inflating it again.
-class Ahead {
+class NamedReader final : public RecordReader {
  public:
-  explicit Ahead(Tokens& tokens) : tokens_(&tokens) {}
-
-  Status next(Token& token) {
-    if (queue_.empty()) return tokens_->next(token);
-    token = std::move(queue_.front());
-    queue_.pop_front();
-    return {};
-  }
-  /// Returns the token `i` places ahead; valid until it is read.
-  Result<const Token*> peek(std::size_t i) {
-    while (i >= queue_.size()) {
-      Token token;
-      STELE_TRY(tokens_->next(token));
-      queue_.push_back(std::move(token));
-    }
-    return &queue_[i];
-  }
-  /// Returns another reader, placed after all tokens in the queue.
-  std::unique_ptr<Tokens> clone() const { return tokens_->clone(); }
-  /// Continues after a list that `behind` has read, and whose first token was the last in the queue.
-  void go_on(std::unique_ptr<Tokens> behind) {
-    const bool all = queue_.front().kind == Token::Kind::end;
-    queue_.pop_front();
-    if (all) return;
-    own_ = std::move(behind);
-    tokens_ = own_.get();
-  }
-  Provider provider(const Token& bytes) const { return tokens_->provider(bytes); }
-  std::shared_ptr<const void> keeper() const { return tokens_->keeper(); }
-
- private:
-  Tokens* tokens_;
-  std::unique_ptr<Tokens> own_;
-  std::deque<Token> queue_;
-};
-
-class NamedReader {
- public:
-  NamedReader(Tokens& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type)
-      : tokens_(tokens), options_(options), type_(type), budget_(memory) {}
-
-  const Heading& heading() const noexcept { return heading_; }
+  NamedReader(TokenReader& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type)
+      : RecordReader(memory, options), tokens_(tokens), type_(type) {}
 
   Result<Snapshot> run() {
     Token token;
@@ -75,7 +32,7 @@ class NamedReader {
       if (token.kind == Kind::end) break;
       const std::string key = token.text;
       if ((key == "item" && item) || (key == "metadata" && heading)) {
-        return Error(Errc::duplicate, "a record with two of one key").path(key).offset(token.offset);
+        return Error(Errc::duplicate, "the key occurs twice in the record").path(key).offset(token.offset);
       }
       if (key == "metadata") {
         heading = true;
@@ -99,17 +56,11 @@ class NamedReader {
       }
     }
     STELE_TRY(tokens_.next(token));  // the end: nothing follows the record
-    if (!item) return Error(Errc::malformed, "a record without an item");
+    if (!item) return Error(Errc::malformed, "the record has no item");
     STELE_TRY(check(heading_, options_));
-    keep(heading_, builder_);
     builder_.set_metadata(std::move(metadata));
-    builder_.keep(tokens_.keeper());
     builder_.set_unknown_kinds({.all = true});
-    const std::uint32_t twice = clashing_sibling(builder_.data(), true);
-    if (twice != no_index) {
-      return Error(Errc::duplicate, "two fields of one name").path(node_path(builder_.data(), twice));
-    }
-    return builder_.finish();
+    return finish(tokens_.keeper());
   }
 
  private:
@@ -118,24 +69,14 @@ class NamedReader {
     return token.kind == kind ? Status() : wrong(token, what);
   }
   Error wrong(const Token& token, std::string_view expected) {
-    static constexpr std::string_view names[] = {"nothing", "a text", "a number", "bytes", "a list", "a map", "an end"};
-    return Error(Errc::malformed, "a record with something else there than Burn has")
+    static constexpr std::string_view names[] = {"nothing", "a string", "a number", "bytes",
+                                                 "a list",  "a map",    "an end"};
+    return Error(Errc::malformed, "the record contains an unexpected value")
         .path(path())
         .offset(token.offset)
         .expected(std::string(expected))
         .found(std::string(names[static_cast<std::size_t>(token.kind)]));
   }
-  /// Returns the path of the current node.
-  std::string path() const {
-    std::string text;
-    for (const NodeName& segment : path_) {
-      if (!text.empty()) text += '.';
-      append_segment(text, segment.data != nullptr ? std::string_view(segment.data, segment.size)
-                                                   : std::string_view(std::to_string(segment.size)));
-    }
-    return text;
-  }
-
   /// Skips the rest of a value whose first token was read.
   Status skip(Token& token) {
     unsigned open = 0;
@@ -151,7 +92,7 @@ class NamedReader {
   template <class Add>
   Status texts(Add add) {
     Token token;
-    STELE_TRY(expect(token, Kind::map, "a map of texts"));
+    STELE_TRY(expect(token, Kind::map, "a map of strings"));
     for (;;) {
       STELE_TRY(tokens_.next(token));
       if (token.kind == Kind::end) return {};
@@ -159,10 +100,10 @@ class NamedReader {
       const std::uint64_t at = token.offset;
       STELE_TRY(budget_.node(2 * name.size(), 0, token.offset));
       STELE_TRY(tokens_.next(token));
-      if (token.kind != Kind::text) return wrong(token, "a text");
+      if (token.kind != Kind::text) return wrong(token, "a string");
       STELE_TRY(budget_.node(2 * token.text.size(), 0, token.offset));
       if (!add(name, std::move(token.text)))
-        return Error(Errc::duplicate, "metadata of one name").path(name).offset(at);
+        return Error(Errc::duplicate, "the metadata key occurs twice").path(name).offset(at);
     }
   }
 
@@ -288,9 +229,13 @@ class NamedReader {
     STELE_TRY(tokens_.next(token));
     const bool root = builder_.nodes().empty();
     if (!root && token.kind == Kind::text) {
-      STELE_TRY_ASSIGN(const Map map, look(token));
-      if (map == Map::parameter) return read_parameter(name, type, token, conditional);
-      if (map == Map::tensor || map == Map::elements) return read_tensor(name, type, token, conditional, false);
+      STELE_TRY_ASSIGN(const MapKind kind, tokens_.kind_of_map(token, old_));
+      if (kind == MapKind::newer_parameter) return other_era();
+      if (kind == MapKind::parameter) return read_parameter(name, type, token, conditional);
+      if (kind == MapKind::tensor || kind == MapKind::elements) {
+        STELE_TRY(read_tensor(name, type, token, conditional));
+        return mark_bare(), Status();
+      }
     }
     builder_.begin(NodeKind::module, name, conditional);
     for (; token.kind != Kind::end;) {
@@ -306,79 +251,12 @@ class NamedReader {
     return {};
   }
 
-  /// `elements`: an old file's tensor, whose elements are numbers. `foreign`: such a tensor in a file that declares a
-  /// newer version.
-  enum class Map : std::uint8_t { module, parameter, tensor, elements, foreign };
-  /// Maximum bytes of tokens read ahead (8 MiB: a shape of 65,535 extents).
-  static constexpr std::size_t most_ahead = std::size_t{8} << 20;
-  /// Returns the kind of a map whose first key is `token`. A module may have a field of any name, so all keys are
-  /// checked.
-  Result<Map> look(const Token& token) {
-    elements_ = nullptr;
-    if (bit_of(token.text) == 0) return Map::module;
-    std::size_t at = 0;
-    std::size_t bytes = 0;
-    return look(&token, at, bytes);
-  }
-  unsigned bit_of(std::string_view key) const {
-    static constexpr std::string_view keys[] = {"id", "param", "bytes", "shape", "dtype", "value"};
-    const auto* found = std::find(std::begin(keys), std::end(keys), key);
-    return found != std::end(keys) ? 1U << (found - keys) : 0U;
-  }
-  /// Does not read to the end of a module, nor into the elements of a tensor, which are separate tokens in old files.
-  /// `at` is the index of the next token.
-  Result<Map> look(const Token* next, std::size_t& at, std::size_t& bytes) {
-    unsigned seen = 0;
-    bool identified = false;
-    while (next->kind != Kind::end) {
-      const unsigned bit = bit_of(next->text);
-      if ((seen & bit) != 0) return Map::module;  // also for two fields of one name
-      seen |= bit;
-      STELE_TRY_ASSIGN(next, ahead(at, bytes));
-      const bool fits = bit == 1    ? next->kind == Kind::text
-                        : bit == 2  ? next->kind == Kind::map
-                        : bit == 4  ? next->kind == Kind::bytes
-                        : bit == 8  ? next->kind == Kind::list
-                        : bit == 16 ? next->kind == Kind::text || next->kind == Kind::map
-                        : bit == 32 ? next->kind == Kind::list
-                                    : false;
-      if (!fits) return Map::module;
-      identified = identified || (bit == 1 && parse_id(next->text));
-      if (bit == 2) {
-        STELE_TRY_ASSIGN(next, ahead(at, bytes));
-        STELE_TRY_ASSIGN(const Map param, look(next, at, bytes));
-        if (param == Map::elements) return Map::parameter;
-        if (param == Map::foreign && identified) return other_era();
-        if (param != Map::tensor) return Map::module;
-      } else if (bit == 32) {
-        if (old_) elements_ = tokens_.clone();
-        STELE_TRY_ASSIGN(next, ahead(at, bytes));
-        if (next->kind == Kind::scalar) return old_ ? Result<Map>(Map::elements) : Map::foreign;
-        if (next->kind != Kind::end || !old_) return Map::module;
-      } else {
-        for (unsigned open = 0;;) {
-          if (next->kind == Kind::list || next->kind == Kind::map) ++open;
-          if (next->kind == Kind::end) --open;
-          if (open == 0) break;
-          STELE_TRY_ASSIGN(next, ahead(at, bytes));
-          if (bytes > most_ahead) return Map::module;
-        }
-      }
-      STELE_TRY_ASSIGN(next, ahead(at, bytes));
-    }
-    return seen == 3 ? Map::parameter : seen == 28 || seen == 40 ? Map::tensor : Map::module;
-  }
   Error other_era() const {
     return Error(Errc::unsupported,
-                 "a parameter as Burn 0.13 and before wrote it, in a record that says a later version")
+                 "the parameter has the layout of Burn 0.13 or earlier, but the record declares a later version")
         .path(path())
-        .expected("BurnOptions::era = BurnEra::v0_13 for this file")
-        .found("version " + heading_.version);
-  }
-  Result<const Token*> ahead(std::size_t& at, std::size_t& bytes) {
-    STELE_TRY_ASSIGN(const Token* token, tokens_.peek(at++));
-    bytes += sizeof(Token) + token->text.size();
-    return token;
+        .found("version " + heading_.version)
+        .hint("set BurnOptions::era to BurnEra::v0_13");
   }
 
   Status read_parameter(NodeName name, const TypeInfo* type, Token& token, bool conditional) {
@@ -392,15 +270,14 @@ class NamedReader {
       } else {
         STELE_TRY(expect(token, Kind::map, "a tensor"));
         STELE_TRY(tokens_.next(token));
-        STELE_TRY(read_tensor(name, type, token, conditional, true));
+        STELE_TRY(read_tensor(name, type, token, conditional));
       }
       STELE_TRY(tokens_.next(token));
     }
-    auto set = set_id(builder_, id, at);
-    return set ? std::move(set) : Status(std::move(set).error().path(path()));
+    return add_id(id, at);
   }
 
-  Status read_tensor(NodeName name, const TypeInfo* type, Token& token, bool conditional, bool parameter) {
+  Status read_tensor(NodeName name, const TypeInfo* type, Token& token, bool conditional) {
     Tensor tensor;
     bool bytes = false;
     const std::uint64_t begin = token.offset;
@@ -427,17 +304,17 @@ class NamedReader {
         auto dtype = read_dtype(spelled);
         if (!dtype) return std::move(dtype).error().path(path()).offset(at);
         tensor.dtype = *std::move(dtype);
-      } else if (key == "value" && token.kind == Kind::list && elements_ != nullptr && !bytes) {
+      } else if (key == "value" && token.kind == Kind::list && tokens_.elements() != nullptr && !bytes) {
         bytes = true;
         STELE_TRY(budget_.node(300, 0, token.offset));  // memory of a mark
         const DType floats = dtype_of_rust(heading_.floats);
         const DType ints = dtype_of_rust(heading_.ints);
         if (floats == DType::none || ints == DType::none) return wrong(token, "elements of known types");
-        STELE_TRY_ASSIGN(const auto list, read_elements(*elements_, floats, ints,
+        STELE_TRY_ASSIGN(const auto list, read_elements(*tokens_.elements(), floats, ints,
                                                         type != nullptr && type->kind == TypeKind::tensor
                                                             ? dtype_class(type->tensor->dtype)
                                                             : DTypeClass::none));
-        tokens_.go_on(std::move(elements_));
+        tokens_.skip_elements();
         tensor.dtype.dtype = list->dtype;
         tensor.bytes = list->count * element_size(list->dtype);
         tensor.provider = list->provider();
@@ -448,26 +325,18 @@ class NamedReader {
       STELE_TRY(tokens_.next(token));
     }
     if (!bytes || tensor.dtype.dtype == DType::none) return wrong(token, "bytes, shape and dtype");
-    auto added = add(builder_, name, std::move(tensor), conditional);
-    if (!added) return std::move(added).error().path(path()).offset(begin);
-    if (!parameter) builder_.annotate(std::string(bare_note), Value(true));
-    return {};
+    return add_tensor(name, std::move(tensor), conditional, begin);
   }
 
-  Ahead tokens_;
-  std::unique_ptr<Tokens> elements_;  // placed before the first element, if look() found elements
-  const BurnOptions& options_;
+  Lookahead tokens_;
   const TypeInfo* type_;
-  Budget budget_;
-  Heading heading_;
   bool old_ = false;  // has tensors of 0.13 and before
-  SnapshotBuilder builder_;
-  std::vector<NodeName> path_;
 };
 
 }  // namespace
 
-Result<Snapshot> read_named(Tokens& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type) {
+Result<Snapshot> read_named(TokenReader& tokens, std::uint64_t memory, const BurnOptions& options,
+                            const TypeInfo* type) {
   NamedReader reader(tokens, memory, options, type);
   auto read = reader.run();
   return read ? std::move(read) : Result<Snapshot>(with_age(std::move(read).error(), reader.heading()));

@@ -7,8 +7,9 @@
 #include <string_view>
 
 #include "base/limits.hpp"
-#include "named.hpp"
 #include "stele/format.hpp"
+#include "tokens.hpp"
+#include "types.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -29,7 +30,7 @@ inline std::string* member(Heading& heading, std::size_t i) {
 Heading heading_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, BurnEra era);
 /// Returns the era of a version string. Errors: unsupported.
 Result<BurnEra> era_of(std::string_view version);
-inline constexpr std::string_view known_releases = "a record of Burn 0.13 to 0.21";
+inline constexpr std::string_view known_releases = "a release from 0.13 to 0.21";
 /// Returns the error for a record of a release that is too old.
 Error too_old_for(std::string_view version);
 /// Returns `error`, or an error about the release if the record is too old.
@@ -40,8 +41,9 @@ Status check(const Heading& heading, const BurnOptions& options);
 
 /// Reads a record with field names; guesses its lists and tuples. `memory` bounds the allocations. `type` (the loaded
 /// type, or null) tells the numbers of old files apart.
-Result<Snapshot> read_named(Tokens& tokens, std::uint64_t memory, const BurnOptions& options, const TypeInfo* type);
-Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, Out& out);
+Result<Snapshot> read_named(TokenReader& tokens, std::uint64_t memory, const BurnOptions& options,
+                            const TypeInfo* type);
+Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, TokenWriter& out);
 
 /// Reads a record in bincode, by the loaded type or options.schema. Errors: needs_layout.
 Result<Snapshot> read_bincode(SourcePtr source, std::uint64_t memory, const BurnOptions& options,
@@ -71,7 +73,8 @@ class Budget {
   /// Counts one more node, with a name and a shape. Errors: limit.
   Status node(std::size_t name, std::size_t rank, std::uint64_t offset) {
     const std::uint64_t bytes = sizeof(Node) + 64 + 3 * name + 3 * sizeof(Extent) * rank;
-    if (bytes > left_) return index_error("more parameters than a file of this size may have").offset(offset);
+    if (bytes > left_)
+      return index_error("the record contains more parameters than a file of this size may have").offset(offset);
     left_ -= bytes;
     return {};
   }

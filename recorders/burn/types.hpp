@@ -24,6 +24,9 @@
 namespace stele {
 inline namespace v0 {
 namespace detail {
+
+class Cursor;
+
 namespace burn {
 
 /// Annotations. `dtype`: the file's spelling, if a DType does not contain it: Flex32; {"Bool":"U32"}, whose elements
@@ -47,8 +50,15 @@ struct Spelled {
   Value note{};         // for dtype_note; null: none
   bool opaque = false;  // may have any number of bytes
 };
+/// Returns the provider of a leaf whose bytes are at an offset of a source.
+Provider stored_at(const Source& source, std::uint64_t offset) noexcept;
+
 /// Reads a dtype from a string or a map with one entry. Errors: unsupported (another dtype), malformed.
 Result<Spelled> read_dtype(const Value& spelled);
+/// Reads a dtype in bincode, stored as its number in that era. Errors: unsupported, malformed.
+Result<Spelled> read_dtype(Cursor& in, BurnEra era);
+/// Appends a dtype's number. Errors: not_representable (the era does not have the dtype).
+Status append_dtype(std::vector<std::byte>& out, const Value& spelled, BurnEra era);
 /// Returns the spelling of a leaf's dtype in that era. Errors: not_representable.
 Result<Value> spell_dtype(const LeafView& leaf, BurnEra era);
 /// Returns true if Burn has the dtype.

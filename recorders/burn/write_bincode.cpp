@@ -1,12 +1,7 @@
 // Snapshot -> bincode, guided by the types of the recorded module.
-#include <utility>
-
-#include "bincode.hpp"
-#include "fields.hpp"
-#include "record.hpp"
+#include "encodings/bincode/bincode.hpp"
+#include "record_writer.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/tree.hpp"
-#include "stele/precision/element.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -14,16 +9,10 @@ namespace detail {
 namespace burn {
 namespace {
 
-class BincodeWriter {
+class BincodeWriter final : public RecordWriter {
  public:
   BincodeWriter(const Snapshot& snapshot, BurnEra era, LeafGather* gather, ReadContext& context, std::uint64_t& size)
-      : snapshot_(snapshot),
-        tree_(snapshot),
-        era_(era),
-        gather_(gather),
-        context_(context),
-        size_(size),
-        seen_(snapshot.nodes().size()) {}
+      : RecordWriter(snapshot, era), gather_(gather), context_(context), size_(size), seen_(snapshot.nodes().size()) {}
 
   Status run(Heading heading, const TypeInfo& type) {
     for (std::size_t i = 0; i < std::size(heading_names); ++i) text(*member(heading, i));
@@ -46,14 +35,9 @@ class BincodeWriter {
   }
 
  private:
-  Error refuse(Errc code, const char* why) const { return Error(code, why).path(path_); }
   void byte(unsigned b) { out_.push_back(static_cast<std::byte>(b)); }
-  void number(std::uint64_t n) { append_number(out_, n); }
-  void text(std::string_view text) {
-    number(text.size());
-    const auto bytes = std::as_bytes(std::span(text));
-    out_.insert(out_.end(), bytes.begin(), bytes.end());
-  }
+  void number(std::uint64_t n) { bincode::append_number(out_, n); }
+  void text(std::string_view text) { bincode::append_text(out_, text); }
   Status flush() {
     size_ += out_.size();
     if (gather_ != nullptr) STELE_TRY(gather_->write(out_));
@@ -62,7 +46,9 @@ class BincodeWriter {
   }
 
   Status node(const TypeInfo& type, const Place& place, unsigned depth) {
-    if (depth > max_depth) return refuse(Errc::limit, "a record that is nested too deep");
+    if (depth > max_depth)
+      return refuse(Errc::limit, "the record is nested too deeply")
+          .expected("at most " + std::to_string(max_depth) + " levels");
     const bool there = !tree_.absent(place);
     switch (type.kind) {
       case TypeKind::constant:
@@ -74,19 +60,11 @@ class BincodeWriter {
         return value(*type.value, place);
       case TypeKind::module: {
         if (is_constant_class(type)) return byte(0), Status();
-        const bool in_record = std::exchange(in_record_, is_record_class(type));
-        STELE_TRY_ASSIGN(const std::vector<Field>* fields, fields_.of(type));
-        std::uint32_t hint = 0;
-        for (const Field& field : *fields) {
-          if (field.recorded == Field::none) {
-            append_constant(field, era_, out_);
-          } else {
-            const TypeInfo& inner = *type.fields[field.recorded].type;
-            STELE_TRY(child(inner, field.name, tree_.child(place, field.name, hint), depth));
-          }
-        }
-        in_record_ = in_record;
-        return {};
+        return each_field(
+            type, place, [&](const Field& field) { return append_constant(field, era_, out_), Status(); },
+            [&](const TypeInfo& inner, std::string_view name, const Place& at) {
+              return child(inner, name, at, depth);
+            });
       }
       case TypeKind::tuple:
         return elements(type, place, type.fields.size(), depth);
@@ -95,7 +73,7 @@ class BincodeWriter {
       case TypeKind::list: {
         std::size_t n = 0;
         std::size_t gap = 0;
-        if (there && !tree_.count(place, n, gap)) return refuse(Errc::missing, "a list with gaps");
+        if (there && !tree_.count(place, n, gap)) return refuse(Errc::missing, "the list has gaps");
         number(n);
         return elements(type, place, n, depth);
       }
@@ -117,7 +95,7 @@ class BincodeWriter {
           number(i);
           return child(*type.fields[i].type, type.fields[i].name, at, depth);
         }
-        return refuse(Errc::missing, "a variant without one of its alternatives");
+        return refuse(Errc::missing, "the variant has none of its alternatives");
       case TypeKind::optional:
         // Since 0.21, an Option of a constant is itself a constant.
         if (is_constant_class(*type.element) && era_ >= BurnEra::v0_21) {
@@ -128,7 +106,7 @@ class BincodeWriter {
         return there ? node(*type.element, place, depth + 1) : Status();
       case TypeKind::pointer:
       case TypeKind::shared:
-        if (!there) return refuse(Errc::not_representable, "a null pointer, which Rust does not have");
+        if (!there) return refuse(Errc::not_representable, "the pointer is null, which Rust does not have");
         return node(*type.element, place, depth + 1);
     }
     return {};
@@ -142,99 +120,56 @@ class BincodeWriter {
     return {};
   }
   Status child(const TypeInfo& type, std::string_view name, const Place& place, unsigned depth) {
-    const std::size_t size = path_.size();
-    if (size != 0) path_ += '.';
-    append_segment(path_, name);
-    STELE_TRY(node(type, place, depth + 1));
-    path_.resize(size);
-    return {};
+    return at(name, [&] { return node(type, place, depth + 1); });
   }
 
   Status value(const ValueOps& ops, const Place& place) {
     const bool there = place.node != no_index && tree_.node(place.node).kind == NodeKind::value;
-    if (there) seen_[place.node] = in_record_ ? Seen::written : Seen::skipped;
-    if (!in_record_) return byte(0), Status();
-    if (!there) return refuse(Errc::missing, "a value that is not there");
+    if (there) seen_[place.node] = fields_.in_record() ? Seen::written : Seen::skipped;
+    if (!fields_.in_record()) return byte(0), Status();
+    if (!there) return refuse(Errc::missing, "the value is missing");
     const Value& v = snapshot_.value(tree_.node(place.node));
     if (ops.check != nullptr) {
       STELE_TRY_ASSIGN(const std::string_view wanted,
                        guarded([&]() -> Result<std::string_view> { return ops.check(v); }));
       if (!wanted.empty()) {
-        return refuse(Errc::not_representable, "a value that its class does not hold").expected(std::string(wanted));
+        return refuse(Errc::not_representable, "the value does not fit its class").expected(std::string(wanted));
       }
     }
-    const std::int64_t* i = v.as_i64();
-    const DTypeClass kind = dtype_class(ops.dtype);
     if (ops.dtype == DType::string && v.as_string() != nullptr) {
-      if (v.as_string()->size() > Cursor::most) return refuse(Errc::not_representable, "a text that is too long");
+      if (v.as_string()->size() > max_text)
+        return refuse(Errc::not_representable, "the string exceeds 64 KiB")
+            .found(std::to_string(v.as_string()->size()) + " bytes");
       return text(*v.as_string()), Status();
     }
-    if (ops.dtype == DType::boolean && v.as_bool() != nullptr) return byte(*v.as_bool() ? 1 : 0), Status();
-    if (kind == DTypeClass::unsigned_int && ((i != nullptr && *i >= 0) || v.as_u64() != nullptr)) {
-      const std::uint64_t n = i != nullptr ? static_cast<std::uint64_t>(*i) : *v.as_u64();
-      ops.dtype == DType::u8 ? byte(static_cast<unsigned>(n)) : number(n);
-      return {};
-    }
-    if (kind == DTypeClass::signed_int && i != nullptr) {
-      ops.dtype == DType::i8 ? byte(static_cast<unsigned>(*i) & 0xff) : number(to_zigzag(*i));
-      return {};
-    }
-    if (is_plain_float(ops.dtype) && (v.as_f64() != nullptr || i != nullptr)) {
-      return floating(ops.dtype, v.as_f64() != nullptr ? *v.as_f64() : static_cast<double>(*i));
-    }
-    return refuse(Errc::not_representable, "a value of a type that a Rust record has not");
-  }
-  Status floating(DType dtype, double number) {
-    std::byte bytes[8];
-    const auto f = static_cast<float>(number);
-    switch (dtype) {
-      case DType::f64:
-        store_le(bytes, std::bit_cast<std::uint64_t>(number));
-        break;
-      case DType::f32:
-        store_le(bytes, std::bit_cast<std::uint32_t>(f));
-        break;
-      default:
-        this->number(dtype == DType::f16 ? std::bit_cast<std::uint16_t>(float16(f))
-                                         : std::bit_cast<std::uint16_t>(bfloat16(f)));
-        return {};
-    }
-    out_.insert(out_.end(), bytes, bytes + element_size(dtype));
-    return {};
+    if (bincode::append_scalar(out_, ops.dtype, v)) return {};
+    return refuse(Errc::not_representable, "a Rust record cannot have a value of this type");
   }
 
   Status tensor(const Place& place) {
     if (place.node == no_index || tree_.node(place.node).kind != NodeKind::tensor) {
-      return refuse(Errc::missing, "a tensor of the class that is not there");
+      return refuse(Errc::missing, "the tensor is missing");
     }
-    const LeafView leaf = snapshot_.leaf(tree_.node(place.node).index);
-    STELE_TRY_ASSIGN(const auto shape, shape_of(leaf));
-    STELE_TRY_ASSIGN(const Value dtype, spell_dtype(leaf, era_));
-    if (!is_bare(leaf) && (!in_record_ || leaf.id())) text(id_text_of(leaf, path_));
-    number(leaf.byte_size());
+    STELE_TRY_ASSIGN(const Described tensor, describe(tree_.node(place.node)));
+    if (tensor.id) text(*tensor.id);
+    number(tensor.leaf.byte_size());
     STELE_TRY(flush());
-    if (gather_ != nullptr) STELE_TRY(gather_->leaf(leaf, context_));
-    size_ += leaf.byte_size();
-    number(shape.size());
-    for (const Extent e : shape) number(e);
+    if (gather_ != nullptr) STELE_TRY(gather_->leaf(tensor.leaf, context_));
+    size_ += tensor.leaf.byte_size();
+    number(tensor.shape.size());
+    for (const Extent e : tensor.shape) number(e);
     seen_[place.node] = Seen::written;
-    auto spelled = append_dtype(out_, dtype, era_);
+    auto spelled = append_dtype(out_, tensor.dtype, era_);
     return spelled ? Status() : Status(std::move(spelled).error().path(path_));
   }
 
-  const Snapshot& snapshot_;
-  Tree tree_;
-  BurnEra era_;
   LeafGather* gather_;
   ReadContext& context_;
   std::uint64_t& size_;
-  Fields fields_;
-  bool in_record_ = false;  // the innermost class is a burn_record
   enum class Seen : std::uint8_t { not_at_all, skipped, written };
   std::vector<Seen> seen_;    // by node
   std::vector<Loss> losses_;  // other losses
   std::vector<std::byte> out_;
-  std::string path_;
 };
 
 }  // namespace
@@ -244,9 +179,8 @@ namespace {
 Result<const TypeInfo*> type_to_write(const Snapshot& snapshot, const BurnOptions& options) {
   const TypeInfo* type = options.schema ? &options.schema->info() : snapshot.data()->type;
   if (type != nullptr) return type;
-  return Error(Errc::needs_layout, "bincode says no names, so that the type must be known")
-      .expected("a module, or BurnOptions::schema")
-      .found("a snapshot of neither");
+  return Error(Errc::needs_layout, "bincode stores no names, and the type of the snapshot is unknown")
+      .hint("save a module, or set BurnOptions::schema");
 }
 
 }  // namespace

@@ -2,10 +2,8 @@
 #include <utility>
 #include <vector>
 
-#include "fields.hpp"
-#include "record.hpp"
+#include "record_writer.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/tree.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -13,10 +11,9 @@ namespace detail {
 namespace burn {
 namespace {
 
-class NamedWriter {
+class NamedWriter final : public RecordWriter {
  public:
-  NamedWriter(const Snapshot& snapshot, BurnEra era, Out& out)
-      : snapshot_(snapshot), tree_(snapshot), era_(era), out_(out) {}
+  NamedWriter(const Snapshot& snapshot, BurnEra era, TokenWriter& out) : RecordWriter(snapshot, era), out_(out) {}
 
   Status run(Heading heading) {
     const auto& own = snapshot_.metadata();
@@ -54,23 +51,23 @@ class NamedWriter {
     Place place;
   };
   /// Maximum depth of a parameter, which adds up to 8 levels.
-  static constexpr unsigned deepest = max_depth - 10;
+  static constexpr unsigned max_parameter_depth = max_depth - 10;
 
   Error too_deep() const {
-    return Error(Errc::not_representable, "Burn's records are nested less deep")
+    return Error(Errc::not_representable, "the record is nested too deeply")
         .path(path_)
-        .expected(std::to_string(deepest) + " levels at most");
+        .expected("at most " + std::to_string(max_parameter_depth) + " levels");
   }
   Error too_long(std::string path) const {
-    return Error(Errc::not_representable, "a text that is too long for a record of Burn's")
+    return Error(Errc::not_representable, "the string exceeds 64 KiB")
         .path(std::move(path))
-        .expected(std::to_string(max_text) + " bytes at most");
+        .expected("at most " + std::to_string(max_text) + " bytes");
   }
   /// Checks that stele can read the value back.
   Status check(const Value& value, unsigned depth) const {
-    if (depth > deepest) return too_deep();
+    if (depth > max_parameter_depth) return too_deep();
     if (value.as_bytes() != nullptr) {  // a reader takes bytes for a tensor
-      return Error(Errc::not_representable, "bytes as a value, which Burn's records do not have").path(path_);
+      return Error(Errc::not_representable, "Burn's records cannot store bytes as a value").path(path_);
     }
     if (const auto* text = value.as_string(); text != nullptr && text->size() > max_text) return too_long(path_);
     if (const auto* list = value.as_list()) {
@@ -87,7 +84,7 @@ class NamedWriter {
 
   /// `type` is null if unknown.
   Status write(const TypeInfo* type, const Place& place, unsigned depth) {
-    if (depth > deepest) return too_deep();
+    if (depth > max_parameter_depth) return too_deep();
     if (type != nullptr && depth != 0 && is_constant_class(*type)) return out_.nil();
     bool optional = type == nullptr;
     while (type != nullptr && is_holder(*type)) {
@@ -98,7 +95,7 @@ class NamedWriter {
       // Bincode stores nothing for numbers of a module; Burn records null for them too. A tensor of a dtype that Burn
       // does not have was removed, and the report lists it.
       if (optional || (place.exists && type->kind == TypeKind::tensor) ||
-          (place.exists && type->kind == TypeKind::value && !in_record_)) {
+          (place.exists && type->kind == TypeKind::value && !fields_.in_record())) {
         return out_.nil();
       }
       // Flat names do not show empty containers.
@@ -107,7 +104,7 @@ class NamedWriter {
         STELE_TRY(type->kind == TypeKind::list ? out_.begin_list(0) : out_.begin_map(0));
         return out_.end();
       }
-      return Error(Errc::missing, "a field of the module that is not there").path(path_);
+      return Error(Errc::missing, "the field of the module is missing").path(path_);
     }
     const bool named = place.node != no_index && place.node != 0;  // the root of flat names is not a node of the record
     if (named && tree_.node(place.node).kind == NodeKind::tensor) return tensor(tree_.node(place.node));
@@ -163,33 +160,27 @@ class NamedWriter {
   }
 
   Status child(const TypeInfo* type, std::string_view name, const Place& place, unsigned depth) {
-    const std::size_t size = path_.size();
-    if (size != 0) path_ += '.';
     if (name.size() > max_text) return too_long(path_);
-    append_segment(path_, name);
-    STELE_TRY(write(type, place, depth + 1));
-    path_.resize(size);
-    return {};
+    return at(name, [&] { return write(type, place, depth + 1); });
   }
 
   Status module(const TypeInfo& type, const Place& place, unsigned depth) {
     STELE_TRY_ASSIGN(const std::vector<Field>* fields, fields_.of(type));
-    const bool in_record = std::exchange(in_record_, is_record_class(type));
     STELE_TRY(out_.begin_map(fields->size()));
-    std::uint32_t hint = 0;
-    for (const Field& field : *fields) {
-      STELE_TRY(out_.key(field.name));
-      if (field.recorded == Field::none) {
-        STELE_TRY(constant(field));
-      } else {
-        STELE_TRY(child(type.fields[field.recorded].type, field.name, tree_.child(place, field.name, hint), depth));
-      }
-    }
-    in_record_ = in_record;
+    STELE_TRY(each_field(
+        type, place,
+        [&](const Field& field) -> Status {
+          STELE_TRY(out_.key(field.name));
+          return constant(field);
+        },
+        [&](const TypeInfo& inner, std::string_view name, const Place& at) -> Status {
+          STELE_TRY(out_.key(name));
+          return child(&inner, name, at, depth);
+        }));
     return out_.end();
   }
   Status constant(const Field& field) {
-    const bool list = field.array && (field.module || field.variant || era_ < BurnEra::v0_21);
+    const bool list = field.is_list(era_);
     if (list) STELE_TRY(out_.begin_list(field.length));
     for (std::uint64_t i = 0; i < (list ? field.length : 1); ++i) {
       if (field.variant) {
@@ -211,41 +202,32 @@ class NamedWriter {
   }
 
   Status tensor(const Node& node) {
-    const LeafView leaf = snapshot_.leaf(node.index);
-    STELE_TRY_ASSIGN(const auto shape, shape_of(leaf));
-    STELE_TRY_ASSIGN(const Value dtype, spell_dtype(leaf, era_));
-    const bool bare = is_bare(leaf) || (in_record_ && !leaf.id());
-    if (!bare) {
+    STELE_TRY_ASSIGN(const Described tensor, describe(node));
+    if (tensor.id) {
       STELE_TRY(out_.begin_map(2));
       STELE_TRY(out_.key("id"));
-      STELE_TRY(out_.value(Value(id_text_of(leaf, path_))));
+      STELE_TRY(out_.value(Value(*tensor.id)));
       STELE_TRY(out_.key("param"));
     }
     STELE_TRY(out_.begin_map(3));
     STELE_TRY(out_.key("bytes"));
-    STELE_TRY(out_.bytes(leaf));
+    STELE_TRY(out_.bytes(tensor.leaf));
     STELE_TRY(out_.key("shape"));
-    STELE_TRY(out_.begin_list(shape.size()));
-    for (const Extent e : shape) STELE_TRY(out_.value(Value(std::uint64_t{e})));
+    STELE_TRY(out_.begin_list(tensor.shape.size()));
+    for (const Extent e : tensor.shape) STELE_TRY(out_.value(Value(std::uint64_t{e})));
     STELE_TRY(out_.end());
     STELE_TRY(out_.key("dtype"));
-    STELE_TRY(out_.value(dtype));
+    STELE_TRY(out_.value(tensor.dtype));
     STELE_TRY(out_.end());
-    return bare ? Status() : out_.end();
+    return tensor.id ? out_.end() : Status();
   }
 
-  const Snapshot& snapshot_;
-  Tree tree_;
-  BurnEra era_;
-  Out& out_;
-  Fields fields_;
-  bool in_record_ = false;  // the innermost class is a burn_record
-  std::string path_;
+  TokenWriter& out_;
 };
 
 }  // namespace
 
-Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, Out& out) {
+Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, TokenWriter& out) {
   return NamedWriter(snapshot, era, out).run(std::move(heading));
 }
 

@@ -3,6 +3,7 @@
 #include <map>
 
 #include "base/limits.hpp"
+#include "encodings/gzip/gzip.hpp"
 #include "encodings/tar/tar.hpp"
 #include "files.hpp"
 #include "io/files.hpp"

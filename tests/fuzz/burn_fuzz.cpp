@@ -1,8 +1,7 @@
-// Opens bytes as one of Burn's records: as they are, and behind the metadata that the first byte chooses, in
+// Opens bytes as one of Burn's records: as they are, and after the metadata that the first byte chooses, in
 // MessagePack, JSON or bincode, of every release. Reads everything, loads modules, saves again as each of them.
 #include <stele/recorders/burn.hpp>
 
-#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstdio>
@@ -13,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "fuzz/leaves.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
@@ -21,10 +21,6 @@ namespace {
 using namespace stele;
 using namespace stele_test;
 using namespace std::string_literals;
-
-void require(bool good) {
-  if (!good) std::abort();
-}
 
 template <class T>
 const T& good(const Result<T>& result) {
@@ -72,32 +68,9 @@ BurnRecorder<> recorder_of(BurnEncoding encoding, bool gzip, bool schema) {
 const BurnRecorder<> plain;
 const BurnRecorder<> typed = recorder_of(BurnEncoding::by_name, false, true);
 
-/// False: not all of it can be read, or means something.
-bool read(const Snapshot& snapshot, std::uint64_t most) {
-  bool whole = true;
-  std::uint64_t total = 0;
-  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
-    const LeafView leaf = snapshot.leaf(i);
-    const auto all = content(leaf);
-    require(!all || all->size() == leaf.byte_size());
-    whole = whole && all && means_something(leaf.dtype(), *all);
-    total += leaf.byte_size();
-    const std::size_t size = std::max<std::size_t>(element_size(leaf.dtype()), 1);
-    if (!all) continue;
-    const std::size_t begin = all->size() / size / 2 * size;
-    std::string half(all->size() - begin, '\0');
-    require(leaf.read(begin, std::as_writable_bytes(std::span(half))).has_value());
-    require(half == all->substr(begin));
-  }
-  require(total <= most);
-  return whole;
-}
-
-void check(const Snapshot& opened, std::uint64_t most, bool known) {
-  const bool whole = read(opened, most);
-  LoadOptions options;
-  options.allow_missing = options.allow_unused = {"*"};
-  options.convert = {true, true};
+void check(const Snapshot& opened, std::uint64_t max_bytes, bool known) {
+  const bool whole = read_leaves(opened, max_bytes);
+  const LoadOptions options = lenient();
   static_cast<void>(from_snapshot<Net>(opened, options));
   static_cast<void>(from_snapshot<Branch>(opened, options));
   if (!whole) return;
@@ -121,12 +94,12 @@ void check(const Snapshot& opened, std::uint64_t most, bool known) {
 
 void check(const std::string& file) {
   // One byte of a list of numbers, or of bincode, may be an element of 8.
-  const std::uint64_t most = 8 * std::uint64_t{file.size()};
+  const std::uint64_t max_bytes = 8 * std::uint64_t{file.size()};
   const auto opened = plain.open(bytes_of(file));
-  if (opened) check(*opened, file.starts_with("\x1f\x8b") ? UINT64_MAX : most, false);
+  if (opened) check(*opened, file.starts_with("\x1f\x8b") ? UINT64_MAX : max_bytes, false);
   if (!opened) require(opened.error().code() != Errc::out_of_memory);
   const auto net = typed.open(bytes_of(file));
-  if (net && !file.starts_with("\x1f\x8b")) check(*net, most, true);
+  if (net && !file.starts_with("\x1f\x8b")) check(*net, max_bytes, true);
   static_cast<void>(plain.load<Net>(bytes_of(file)));
 }
 

@@ -1,97 +1,24 @@
-// JSON of Burn's records, token by token: to the byte as serde_json writes it, lazily read, damaged.
+// JSON of Burn's records, token by token: to the byte as serde_json writes it, damaged.
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <atomic>
 #include <bit>
 #include <cmath>
 #include <filesystem>
-#include <memory>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "encodings/gzip/gzip.hpp"
-#include "recorders/burn/named.hpp"
-#include "stele/sink.hpp"
-#include "support/random_model.hpp"
-#include "support/recorders.hpp"
+#include "support/burn_json.hpp"
 #include "support/temp_dir.hpp"
 
 namespace {
 
-using namespace stele;
-using namespace stele_test;
-using namespace std::string_literals;
-namespace burn = detail::burn;
+using namespace burn_json;
 namespace gzip = detail::gzip;
-using burn::Token;
-using TokensPtr = std::unique_ptr<burn::Tokens>;
-
-constexpr std::uint64_t enough = std::uint64_t{16} << 20;
-
-Result<TokensPtr> open_json(std::string_view text, std::uint64_t memory = enough) {
-  return burn::json_tokens(borrow_bytes(bytes_of(text), "test.json"), memory);
-}
-
-/// A leaf of bytes.
-Snapshot bytes_leaf(const Provider& provider, std::uint64_t size, std::shared_ptr<const void> keeper) {
-  SnapshotBuilder builder;
-  builder.keep(std::move(keeper));
-  builder.begin(NodeKind::module, "");
-  const Extent shape[] = {size};
-  builder.tensor("bytes", DType::u8, shape, size, provider);
-  builder.end();
-  return builder.finish();
-}
-Snapshot leaf_of(const burn::Tokens& tokens, const Token& token) {
-  return bytes_leaf(tokens.provider(token), token.size, tokens.keeper());
-}
-/// `bytes` must outlive it.
-Snapshot leaf_of(const std::string& bytes) {
-  return bytes_leaf({&memory_ops, bytes.data(), bytes.size()}, bytes.size(), nullptr);
-}
-
-std::string gzipped(std::string_view text) {
-  BufferSink below;
-  gzip::GzipSink sink(below, 6);
-  REQUIRE(sink.write(bytes_of(text)));
-  REQUIRE(sink.finish());
-  return std::string(text_of(below.take().span()));
-}
-
-class Collected final : public PieceSink {
- public:
-  explicit Collected(bool places) : places_(places) {}
-  std::byte* place(std::uint64_t offset, std::size_t size) override {
-    CHECK(offset == text.size());
-    given_.resize(size);
-    return places_ ? reinterpret_cast<std::byte*>(given_.data()) : nullptr;
-  }
-  Status piece(std::span<const std::byte> bytes) override {
-    CHECK(ended_ == false);
-    CHECK(bytes.size() <= ReadContext::piece_size);
-    CHECK((reinterpret_cast<const std::byte*>(given_.data()) == bytes.data()) == places_);
-    ended_ = bytes.size() % 64 != 0;
-    text += text_of(bytes);
-    return {};
-  }
-  std::string text;
-
- private:
-  bool places_, ended_ = false;
-  std::string given_;
-};
-
-std::string streamed(const Snapshot& snapshot, bool places = false) {
-  Collected to(places);
-  ReadContext context;
-  const Status status = snapshot.leaf(0).stream(to, context);
-  return status ? to.text : "error: " + status.error().to_string();
-}
 
 /// All that there is, in one line; or the error.
-std::string tokens_text(burn::Tokens& tokens, bool bytes = true) {
+std::string tokens_text(burn::TokenReader& tokens, bool bytes = true) {
   std::string text;
   for (int depth = 0;;) {
     Token t;
@@ -126,17 +53,8 @@ std::string tokens_text(std::string_view json, bool bytes = true) {
   return tokens ? tokens_text(**tokens, bytes) : "error: " + tokens.error().to_string();
 }
 
-std::string written(bool pretty, auto&& f) {
-  BufferSink sink;
-  ReadContext context;
-  const auto out = burn::json_out(sink, context, pretty);
-  f(*out);
-  REQUIRE(out->finish());
-  return std::string(text_of(sink.take().span()));
-}
-
 /// Writes what tokens say.
-void copy(burn::Tokens& tokens, burn::Out& out) {
+void copy(burn::TokenReader& tokens, burn::TokenWriter& out) {
   struct Level {
     bool map = false, key = false;
   };
@@ -181,7 +99,7 @@ void copy(burn::Tokens& tokens, burn::Out& out) {
 }
 std::string copied(std::string_view json, bool pretty) {
   const auto tokens = open_json(json).value();
-  return written(pretty, [&](burn::Out& out) { copy(*tokens, out); });
+  return written(pretty, [&](burn::TokenWriter& out) { copy(*tokens, out); });
 }
 
 const std::string pretty_record = R"({
@@ -266,7 +184,7 @@ TEST_CASE("burn json: the files of Burn, token by token and back") {
     }
     std::string text(static_cast<std::size_t>(source->size()), '\0');
     REQUIRE(source->read_at(0, std::as_writable_bytes(std::span(text))));
-    const auto tokens = burn::json_tokens(source, enough).value();
+    const auto tokens = burn::json_reader(source, enough).value();
     const auto again = tokens->clone();
     const std::string all = tokens_text(*tokens);
     CHECK(all.substr(0, 6) != "error:");
@@ -292,7 +210,7 @@ TEST_CASE("burn json: tokens") {
 
 TEST_CASE("burn json: values as serde_json writes them") {
   const auto text = [](const Value& value) {
-    return written(false, [&](burn::Out& out) { REQUIRE(out.value(value)); });
+    return written(false, [&](burn::TokenWriter& out) { REQUIRE(out.value(value)); });
   };
   const std::pair<double, const char*> numbers[] = {{0, "0.0"},
                                                     {-0.0, "-0.0"},
@@ -315,13 +233,13 @@ TEST_CASE("burn json: values as serde_json writes them") {
                                                     {-1234567890123456.0, "-1234567890123456.0"},
                                                     {2.2250738585072014e-308, "2.2250738585072014e-308"}};
   for (const auto& n : numbers) CHECK(text(Value(n.first)) == n.second);
-  CHECK(written(true, [](burn::Out& out) { REQUIRE(out.unit()); }) == "null");
+  CHECK(written(true, [](burn::TokenWriter& out) { REQUIRE(out.unit()); }) == "null");
   CHECK(text(Value(std::int64_t{INT64_MIN})) == "-9223372036854775808");
   CHECK(text(Value(Value::Map{{"a", Value(Value::List{Value(), Value(true)})}, {"b", Value(Value::Map{})}})) ==
         R"({"a":[null,true],"b":{}})");
   BufferSink sink;
   ReadContext context;
-  const auto out = burn::json_out(sink, context, false);
+  const auto out = burn::json_writer(sink, context, false);
   for (const Value& bad : {Value("\xff"), Value(Value::Bytes(2)), Value(HUGE_VAL), Value(std::nan("")),
                            Value(Value::Map{{"\xff", Value()}})}) {
     CHECK(out->value(bad).error().code() == Errc::not_representable);
@@ -329,63 +247,11 @@ TEST_CASE("burn json: values as serde_json writes them") {
   CHECK(out->key("\xff").error().code() == Errc::not_representable);
 }
 
-TEST_CASE("burn json: any part of a tensor, from anywhere") {
-  Random random(1);
-  for (const std::size_t size : {0U, 1U, 70U, 65535U, 65536U, 65537U, 131072U, 300001U}) {
-    const std::string bytes = random.bytes(size);
-    const Snapshot before = leaf_of(bytes);
-    for (const bool pretty : {false, true}) {
-      CAPTURE(size);
-      CAPTURE(pretty);
-      const std::string json = written(pretty, [&](burn::Out& out) {
-        REQUIRE(out.begin_map(2));
-        for (const char* key : {"a", "b"}) {
-          REQUIRE(out.key(key));
-          REQUIRE(out.begin_map(1));
-          REQUIRE(out.key("bytes"));
-          REQUIRE(out.bytes(before.leaf(0)));
-          REQUIRE(out.end());
-        }
-        REQUIRE(out.end());
-      });
-      const std::string packed = gzipped(json);
-      gzip::Gzip gzip(borrow_bytes(bytes_of(packed)));
-      std::string same(json.size() + 1, '\0');
-      REQUIRE(gzip.next(std::as_writable_bytes(std::span(same))).value() == json.size());
-      for (const SourcePtr& source : {borrow_bytes(bytes_of(json)), gzip.source()}) {
-        const auto tokens = burn::json_tokens(source, enough).value();
-        std::vector<Snapshot> leaves;
-        for (Token t; tokens->next(t) && (t.kind != Token::Kind::end || leaves.size() != 2);) {
-          if (t.kind == Token::Kind::bytes) leaves.push_back(leaf_of(*tokens, t));
-        }
-        REQUIRE(leaves.size() == 2);
-        ReadContext context;
-        for (const Snapshot& leaf : leaves) {
-          CHECK((streamed(leaf) == bytes));
-          CHECK((streamed(leaf, true) == bytes));
-          const auto check_part = [&](std::size_t offset, std::size_t n) {
-            std::string part(n, '?');
-            REQUIRE(leaf.leaf(0).read(offset, std::as_writable_bytes(std::span(part)), context));
-            CHECK((std::string_view(bytes).substr(offset, n) == part));
-          };
-          for (std::size_t offset = 0; size <= 100 && offset <= size; ++offset) {
-            for (std::size_t n = 0; n <= size - offset; ++n) check_part(offset, n);
-          }
-          for (int i = 0; size > 100 && i < 8; ++i) {
-            const std::size_t offset = random.below(size);
-            check_part(offset, random.below(std::min<std::size_t>(size - offset + 1, i % 4 == 0 ? 300000 : 300)));
-          }
-        }
-      }
-    }
-  }
-}
-
 TEST_CASE("burn json: where tokens and errors are in the file") {
   const std::string text = R"({"bytes":[1,2,3],"a":[{"bytes":[]},{"bytes": [ 4 ]}],"b":7})";
   const auto tokens = open_json(text).value();
   std::vector<std::uint64_t> places;
-  TokensPtr half;
+  ReaderPtr half;
   for (Token t;;) {
     REQUIRE(tokens->next(t));
     if (t.kind == Token::Kind::end) {
@@ -470,101 +336,6 @@ TEST_CASE("burn json: documents that are cut off or damaged") {
       static_cast<void>(tokens_text(damaged));
     }
   }
-}
-
-TEST_CASE("burn json: memory is bounded") {
-  std::string structure = "[0";
-  while (structure.size() < 1000000) structure += ",0";
-  structure += ']';
-  CHECK(open_json(structure, 4000000));
-  CHECK(open_json(structure, 2000000).error().code() == Errc::limit);
-  std::string lists = "[0";
-  for (int i = 0; i < 50000; ++i) lists += R"(,{"bytes":[]})";
-  lists += ']';
-  CHECK(open_json(lists, 20000000));
-  CHECK(open_json(lists, 6000000).error().code() == Errc::limit);
-  CHECK(open_json("{\"bytes\":[" + std::string(1000000, ' ') + "1]}", 100000).error().code() == Errc::limit);
-  // Numbers take none.
-  std::string numbers = "{\"bytes\":[0";
-  while (numbers.size() < 3000000) numbers += ",0";
-  CHECK(open_json(numbers + "]}", 1000));
-}
-
-TEST_CASE("burn json: a file that changes below its leaves") {
-  class Changing final : public Source {
-   public:
-    explicit Changing(std::string bytes) : Source("changing.json"), now(bytes), size_(bytes.size()) {}
-    std::uint64_t size() const noexcept override { return size_; }
-    Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
-      return borrow_bytes(bytes_of(now))->read_at(offset, out);
-    }
-    std::string now;
-
-   private:
-    std::uint64_t size_;
-  };
-  Random random(3);
-  const std::string bytes = random.bytes(200000);
-  const Snapshot before = leaf_of(bytes);
-  const std::string text = written(false, [&](burn::Out& out) {
-    REQUIRE(out.begin_map(1));
-    REQUIRE(out.key("bytes"));
-    REQUIRE(out.bytes(before.leaf(0)));
-    REQUIRE(out.end());
-  });
-  const auto source = std::make_shared<Changing>(text);
-  const auto tokens = burn::json_tokens(source, enough).value();
-  Token t;
-  while (t.kind != Token::Kind::bytes) REQUIRE(tokens->next(t));
-  const Snapshot leaf = leaf_of(*tokens, t);
-  const auto part = [&](std::size_t offset, std::size_t n) {
-    std::string to(n, '?');
-    return leaf.leaf(0).read(offset, std::as_writable_bytes(std::span(to)));
-  };
-  CHECK((streamed(leaf) == bytes));
-  source->now = text.substr(0, text.size() / 2);
-  CHECK(streamed(leaf).substr(0, 16) == "error: truncated");
-  CHECK(part(bytes.size() - 10, 10).error().code() == Errc::truncated);
-  for (const char* all : {"0", ",", "]", "[", "7,", "123,", "\n ", "\xff"}) {
-    CAPTURE(all);
-    std::string other;
-    while (other.size() < text.size()) other += all;
-    source->now = other.substr(0, text.size());
-    CHECK(streamed(leaf).substr(0, 16) == "error: malformed");
-    static_cast<void>(part(0, bytes.size()));
-    static_cast<void>(part(bytes.size() / 2, 1000));
-    static_cast<void>(part(bytes.size() - 1000, 1000));
-  }
-}
-
-TEST_SUITE_END();
-
-TEST_SUITE_BEGIN("concurrency");
-
-TEST_CASE("burn json: leaves are read on several threads") {
-  Random random(5);
-  const std::string bytes = random.bytes(300000);
-  std::string json = "{\"bytes\":[" + std::to_string(static_cast<unsigned char>(bytes[0]));
-  for (const char c : bytes.substr(1)) json += ", " + std::to_string(static_cast<unsigned char>(c));
-  json += "]}";
-  const auto tokens = open_json(json).value();
-  Token t;
-  while (t.kind != Token::Kind::bytes) REQUIRE(tokens->next(t));
-  const Snapshot leaf = leaf_of(*tokens, t);
-  std::atomic<int> right{0};
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < 4; ++i) {
-    threads.emplace_back([&, i] {
-      std::string part(100000, '?');
-      for (std::size_t k = 0; k < 5; ++k) {
-        const std::size_t offset = i * 40000 + k * 10007;
-        if (!leaf.leaf(0).read(offset, std::as_writable_bytes(std::span(part)))) continue;
-        right += part == std::string_view(bytes).substr(offset, part.size()) ? 1 : 0;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  CHECK(right == 20);
 }
 
 TEST_SUITE_END();

@@ -18,53 +18,53 @@
 namespace stele {
 inline namespace v0 {
 namespace detail {
-namespace burn {
+namespace cbor {
 
 /// Maximum nesting of lists and maps below a value.
-inline constexpr unsigned cbor_depth = 60;
+inline constexpr unsigned max_depth = 60;
 
-enum class CborKind : std::uint8_t { none, natural, negative, bytes, text, list, map, boolean, null, real };
+enum class Kind : std::uint8_t { none, natural, negative, bytes, text, list, map, boolean, null, real };
 
 /// Reads CBOR. Functions return false on an error and the first error stays, so calls chain with &&. Lengths are
 /// checked against the remaining bytes before they are used. The bytes must outlive the reader and its views. Errors:
 /// truncated, malformed (another kind, text that is not UTF-8), unsupported, out_of_range, limit (depth, memory),
 /// duplicate.
-class CborReader {
+class Reader {
  public:
   /// `base`: offset of the bytes in the file; added to the offsets of errors.
-  CborReader(std::span<const std::byte> bytes, std::uint64_t base) noexcept : bytes_(bytes), base_(base) {}
+  Reader(std::span<const std::byte> bytes, std::uint64_t base) noexcept : bytes_(bytes), base_(base) {}
 
   /// Returns the kind of the next value.
-  CborKind peek() const noexcept;
+  Kind peek() const noexcept;
   /// Begins a map; that many keys and values follow in turn.
-  bool begin_map(std::uint64_t& entries) { return one(CborKind::map, "a map", entries); }
-  bool begin_list(std::uint64_t& elements) { return one(CborKind::list, "a list", elements); }
+  bool begin_map(std::uint64_t& entries) { return one(Kind::map, "a map", entries); }
+  bool begin_list(std::uint64_t& elements) { return one(Kind::list, "a list", elements); }
   bool read_text(std::string_view& out);
-  bool read_u64(std::uint64_t& out) { return one(CborKind::natural, "a natural number", out); }
+  bool read_u64(std::uint64_t& out) { return one(Kind::natural, "an unsigned integer", out); }
   bool read_i64(std::int64_t& out);
   bool read_f64(double& out);
   bool read_bool(bool& out);
   bool read_null();
   /// Reads a value of any kind. Subtracts its heap memory from `memory`.
-  bool read(Value& out, std::uint64_t& memory, unsigned depth = cbor_depth);
+  bool read(Value& out, std::uint64_t& memory, unsigned depth = max_depth);
   /// Skips a value of any kind.
-  bool skip(unsigned depth = cbor_depth);
+  bool skip(unsigned depth = max_depth);
   /// Checks that all bytes were read.
   bool finish();
 
   bool ok() const noexcept { return !error_; }
   /// Sets the error to a caller's finding about the last value, unless there already is one. Returns false.
-  bool fail(Errc code, const char* expected);
+  bool fail(Errc code, const char* message);
   bool fail(Error error);
   Status status() const { return error_ ? Status(*error_) : Status(); }
 
  private:
   struct Head {
-    CborKind kind = CborKind::none;
+    Kind kind = Kind::none;
     std::uint64_t number = 0;  // natural, -1 - negative, length, bool, or the bits of a double
   };
   bool head(Head& out);
-  bool one(CborKind kind, const char* expected, std::uint64_t& number);
+  bool one(Kind kind, const char* expected, std::uint64_t& number);
   bool string(std::uint64_t size, bool text, std::string_view& out);
   std::uint64_t remaining() const noexcept { return bytes_.size() - at_; }
 
@@ -83,9 +83,9 @@ std::uint64_t widened_float(std::uint64_t bits, unsigned bytes);
 std::optional<std::uint64_t> narrowed_float(std::uint64_t bits, unsigned bytes);
 
 /// Appends CBOR to a string. The caller must write as many values as it passes to begin_map and begin_list.
-class CborWriter {
+class Writer {
  public:
-  explicit CborWriter(std::string& out) noexcept : out_(out) {}
+  explicit Writer(std::string& out) noexcept : out_(out) {}
   void begin_map(std::uint64_t entries) { head(5, entries); }
   void begin_list(std::uint64_t elements) { head(4, elements); }
   void text(std::string_view text);
@@ -102,7 +102,7 @@ class CborWriter {
   std::string& out_;
 };
 
-}  // namespace burn
+}  // namespace cbor
 }  // namespace detail
 }  // namespace v0
 }  // namespace stele

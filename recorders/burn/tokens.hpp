@@ -4,66 +4,49 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 #include <string_view>
 
+#include "encodings/msgpack/msgpack.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
-#include "types.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace detail {
 namespace burn {
 
-/// Maximum nesting of lists and maps in a file.
-inline constexpr unsigned max_depth = 64;
+using msgpack::max_depth;
 /// Maximum length of a string (a key, an id, a name) in a file, in bytes.
-inline constexpr std::size_t max_text = std::size_t{64} << 10;
+inline constexpr std::size_t max_text = msgpack::max_string_bytes;
 
-struct Token {
-  enum class Kind : std::uint8_t {
-    nil,
-    text,    // `text`; also the keys of maps
-    scalar,  // `scalar`: bool, i64, u64, f64
-    bytes,   // the skipped elements of a tensor: `size` of them, and `at` for provider()
-    list,    // continues to its `end`
-    map,     // keys and values in turn, continues to its `end`
-    end,     // ends a list, a map or the document
-  };
-  Kind kind = Kind::nil;
-  std::string text{};
-  Value scalar{};
-  std::uint64_t size = 0;
-  std::uint64_t at = 0;
-  std::uint64_t offset = 0;  // offset in the file
-};
+/// Both encodings have MessagePack's tokens. In JSON, `bytes` are a tensor's numbers, and `at` is their index.
+using msgpack::Token;
 
 /// Pull reader of one value. Bounded: checks depth, strings and lengths before using them. Reads forward and allocates
 /// only strings. Not thread-safe.
-class Tokens {
+class TokenReader {
  public:
-  virtual ~Tokens() = default;
+  virtual ~TokenReader() = default;
   /// Reads the next token. Errors: truncated, malformed, unsupported, limit, io.
   virtual Status next(Token& token) = 0;
   /// Returns another reader at the current place.
-  virtual std::unique_ptr<Tokens> clone() const = 0;
+  virtual std::unique_ptr<TokenReader> clone() const = 0;
   /// Returns the provider of a leaf whose elements are this token; valid as long as keeper() lives.
   virtual Provider provider(const Token& bytes) const = 0;
   virtual std::shared_ptr<const void> keeper() const = 0;
 };
 
 /// Reads MessagePack. `source` is the inflated record.
-std::unique_ptr<Tokens> mpk_tokens(SourcePtr source);
+std::unique_ptr<TokenReader> mpk_reader(SourcePtr source);
 /// Reads JSON. A list of numbers after the key "bytes" is one token. `memory` bounds the allocations of opening.
-/// Errors: those of Tokens::next().
-Result<std::unique_ptr<Tokens>> json_tokens(SourcePtr source, std::uint64_t memory);
+/// Errors: those of TokenReader::next().
+Result<std::unique_ptr<TokenReader>> json_reader(SourcePtr source, std::uint64_t memory);
 
 /// Writes one value. The calls must form a valid value, with exactly as many `entries` as declared.
-class Out {
+class TokenWriter {
  public:
-  virtual ~Out() = default;
+  virtual ~TokenWriter() = default;
   virtual Status begin_map(std::size_t entries) = 0;
   virtual Status key(std::string_view name) = 0;
   virtual Status begin_list(std::size_t entries) = 0;
@@ -80,10 +63,10 @@ class Out {
   virtual Status finish() = 0;
 };
 
-/// Writes MessagePack. Without `gather`, writes nothing and counts the length in `size`.
-std::unique_ptr<Out> mpk_out(LeafGather* gather, ReadContext& context, std::uint64_t& size);
+/// Writes MessagePack. Without `gather`, writes nothing. finish() sets `size` to the length.
+std::unique_ptr<TokenWriter> mpk_writer(LeafGather* gather, ReadContext& context, std::uint64_t& size);
 /// Writes JSON like serde_json: `pretty`, or without blanks. Streams leaves through `context`.
-std::unique_ptr<Out> json_out(Sink& sink, ReadContext& context, bool pretty);
+std::unique_ptr<TokenWriter> json_writer(Sink& sink, ReadContext& context, bool pretty);
 
 }  // namespace burn
 }  // namespace detail

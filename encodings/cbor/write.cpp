@@ -6,7 +6,7 @@
 namespace stele {
 inline namespace v0 {
 namespace detail {
-namespace burn {
+namespace cbor {
 namespace {
 
 struct Width {
@@ -24,14 +24,14 @@ constexpr Width width_of(unsigned bytes) noexcept { return bytes == 2 ? half : s
 std::uint64_t widened_float(std::uint64_t from, unsigned bytes) {
   const Width w = width_of(bytes);
   const std::uint64_t sign = (from >> (8 * w.bytes - 1) & 1) << 63;
-  const std::uint64_t most = (std::uint64_t{1} << w.exponent) - 1;
-  const std::uint64_t exponent = from >> w.mantissa & most;
+  const std::uint64_t max_exponent = (std::uint64_t{1} << w.exponent) - 1;
+  const std::uint64_t exponent = from >> w.mantissa & max_exponent;
   const std::uint64_t mantissa = from & ((std::uint64_t{1} << w.mantissa) - 1);
   if (exponent == 0) {
     const double small = std::ldexp(static_cast<double>(mantissa), 1 - w.bias() - static_cast<int>(w.mantissa));
     return sign | std::bit_cast<std::uint64_t>(small);
   }
-  const std::uint64_t wide = exponent == most ? 2047 : exponent + 1023 - static_cast<std::uint64_t>(w.bias());
+  const std::uint64_t wide = exponent == max_exponent ? 2047 : exponent + 1023 - static_cast<std::uint64_t>(w.bias());
   return sign | wide << 52 | mantissa << (52 - w.mantissa);
 }
 
@@ -60,35 +60,35 @@ std::optional<std::uint64_t> narrowed_float(std::uint64_t from, unsigned bytes) 
   return sign | to | mantissa >> drop;
 }
 
-void CborWriter::number(unsigned head, std::uint64_t n, unsigned bytes) {
+void Writer::number(unsigned head, std::uint64_t n, unsigned bytes) {
   out_ += static_cast<char>(head);
   for (unsigned i = bytes; i-- != 0;) out_ += static_cast<char>(n >> (8 * i) & 0xff);
 }
 
-void CborWriter::head(unsigned major, std::uint64_t n) {
+void Writer::head(unsigned major, std::uint64_t n) {
   const unsigned first = major << 5;
   if (n < 24) return number(first + static_cast<unsigned>(n), 0, 0);
   const unsigned power = n <= 0xff ? 0 : n <= 0xffff ? 1 : n <= 0xffffffff ? 2 : 3;
   number(first + 24 + power, n, 1U << power);
 }
 
-void CborWriter::text(std::string_view text) {
+void Writer::text(std::string_view text) {
   head(3, text.size());
   out_ += text;
 }
 
-void CborWriter::i64(std::int64_t n) {
+void Writer::i64(std::int64_t n) {
   n < 0 ? head(1, ~static_cast<std::uint64_t>(n)) : u64(static_cast<std::uint64_t>(n));
 }
 
-void CborWriter::f64(double x) {
+void Writer::f64(double x) {
   const auto bits = std::bit_cast<std::uint64_t>(x);
   if (const auto b = narrowed_float(bits, 2)) return number(0xf9, *b, 2);
   if (const auto b = narrowed_float(bits, 4)) return number(0xfa, *b, 4);
   number(0xfb, bits, 8);
 }
 
-void CborWriter::value(const Value& value) {
+void Writer::value(const Value& value) {
   if (const auto* b = value.as_bool()) return boolean(*b);
   if (const auto* i = value.as_i64()) return i64(*i);
   if (const auto* u = value.as_u64()) return u64(*u);
@@ -111,7 +111,7 @@ void CborWriter::value(const Value& value) {
   }
 }
 
-}  // namespace burn
+}  // namespace cbor
 }  // namespace detail
 }  // namespace v0
 }  // namespace stele

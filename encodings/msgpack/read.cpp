@@ -1,0 +1,134 @@
+#include <bit>
+
+#include "encodings/msgpack/msgpack.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace msgpack {
+namespace {
+
+Status scalar(Token& token, Value value) {
+  token.kind = Token::Kind::scalar;
+  token.scalar = std::move(value);
+  return {};
+}
+
+}  // namespace
+
+Status Reader::next(Token& token) {
+  token.offset = in_.position();
+  if (left_[depth_] == 0) {
+    token.kind = Token::Kind::end;
+    if (depth_ != 0) return --depth_, Status();
+    STELE_TRY_ASSIGN(const bool ended, in_.at_end());
+    if (ended) return {};
+    return Error(Errc::malformed, "bytes follow the MessagePack value").offset(token.offset);
+  }
+  const bool key = map_[depth_] && left_[depth_] % 2 == 0;
+  --left_[depth_];
+  STELE_TRY_ASSIGN(const unsigned mark, in_.little<std::uint8_t>());
+  if (key && (mark < 0xa0 || mark >= 0xc0) && (mark < 0xd9 || mark > 0xdb)) {
+    return Error(Errc::malformed, "the key of the map is not a string")
+        .offset(token.offset)
+        .found("byte " + std::to_string(mark));
+  }
+  if (mark < 0x80) return scalar(token, Value(std::uint64_t{mark}));
+  if (mark >= 0xe0) return scalar(token, Value(std::int64_t{static_cast<std::int8_t>(mark)}));
+  if (mark < 0x90) return open(token, Token::Kind::map, mark & 15);
+  if (mark < 0xa0) return open(token, Token::Kind::list, mark & 15);
+  if (mark < 0xc0) return text(token, mark & 31);
+  return value(token, mark);
+}
+
+/// Reads a value whose mark has no value or length of its own.
+Status Reader::value(Token& token, unsigned mark) {
+  const auto number = [&](unsigned log) { return in_.big(std::size_t{1} << log); };
+  switch (mark) {
+    case 0xc0:
+      token.kind = Token::Kind::nil;
+      return {};
+    case 0xc2:
+    case 0xc3:
+      return scalar(token, Value(mark == 0xc3));
+    case 0xca: {
+      STELE_TRY_ASSIGN(const std::uint64_t bits, number(2));
+      return scalar(token, Value(double{std::bit_cast<float>(static_cast<std::uint32_t>(bits))}));
+    }
+    case 0xcb: {
+      STELE_TRY_ASSIGN(const std::uint64_t bits, number(3));
+      return scalar(token, Value(std::bit_cast<double>(bits)));
+    }
+    case 0xc4:
+    case 0xc5:
+    case 0xc6: {
+      STELE_TRY_ASSIGN(token.size, number(mark - 0xc4));
+      token.kind = Token::Kind::bytes;
+      token.at = in_.position();
+      return in_.skip(token.size);
+    }
+    case 0xcc:
+    case 0xcd:
+    case 0xce:
+    case 0xcf: {
+      STELE_TRY_ASSIGN(const std::uint64_t n, number(mark - 0xcc));
+      return scalar(token, Value(n));
+    }
+    case 0xd0:
+    case 0xd1:
+    case 0xd2:
+    case 0xd3: {
+      const unsigned bits = 8U << (mark - 0xd0);
+      STELE_TRY_ASSIGN(const std::uint64_t n, number(mark - 0xd0));
+      return scalar(token, Value(static_cast<std::int64_t>(n << (64 - bits)) >> (64 - bits)));
+    }
+    case 0xd9:
+    case 0xda:
+    case 0xdb: {
+      STELE_TRY_ASSIGN(const std::uint64_t n, number(mark - 0xd9));
+      return text(token, n);
+    }
+    case 0xdc:
+    case 0xdd:
+    case 0xde:
+    case 0xdf: {
+      STELE_TRY_ASSIGN(const std::uint64_t n, number(1 + (mark & 1)));
+      return open(token, mark < 0xde ? Token::Kind::list : Token::Kind::map, n);
+    }
+    default:
+      return Error(
+                 mark == 0xc1 ? Errc::malformed : Errc::unsupported,
+                 mark == 0xc1 ? "the byte begins no MessagePack value" : "the reader does not support extension types")
+          .offset(token.offset)
+          .found("byte " + std::to_string(mark));
+  }
+}
+
+Status Reader::text(Token& token, std::uint64_t size) {
+  token.kind = Token::Kind::text;
+  return in_.text(size, token.text);
+}
+
+Status Reader::open(Token& token, Token::Kind kind, std::uint64_t entries) {
+  token.kind = kind;
+  const std::uint64_t values = kind == Token::Kind::map ? 2 * entries : entries;
+  if (values > in_.left()) {
+    return Error(Errc::truncated, "the list or map has more values than the file has bytes")
+        .offset(token.offset)
+        .expected("at most " + std::to_string(in_.left()))
+        .found(std::to_string(values));
+  }
+  if (++depth_ > max_depth) {
+    return Error(Errc::limit, "lists and maps are nested too deeply")
+        .offset(token.offset)
+        .expected("at most " + std::to_string(max_depth) + " levels");
+  }
+  left_[depth_] = values;
+  map_[depth_] = kind == Token::Kind::map;
+  return {};
+}
+
+}  // namespace msgpack
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,90 @@
+// Reads a Source forward in small steps. Every length is checked against the remaining bytes before it is used.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "stele/bytes.hpp"
+#include "stele/detail/little_endian.hpp"
+#include "stele/result.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// Reads the next bytes, fewer only at the end. A gzip file's size is a bound until its end has been read.
+Result<std::size_t> read_some(const Source& source, std::uint64_t at, std::span<std::byte> out);
+
+/// Copies continue at the same offset and share the bytes read ahead.
+class Cursor {
+ public:
+  /// Maximum length of bytes that are taken at once, and of a string (64 KiB): the size of the buffer.
+  static constexpr std::size_t max_taken_bytes = std::size_t{64} << 10;
+
+  explicit Cursor(SourcePtr source) : source_(std::move(source)), view_(source_->view()) {}
+
+  std::uint64_t position() const noexcept { return at_; }
+  /// Returns the number of remaining bytes; for a gzip file, a bound until its end has been read.
+  std::uint64_t left() const noexcept {
+    const std::uint64_t size = source_->size();
+    return size > at_ ? size - at_ : 0;
+  }
+  /// Returns true if no bytes remain. Errors: truncated (skipped bytes do not exist), io.
+  Result<bool> at_end();
+  const SourcePtr& source() const noexcept { return source_; }
+
+  /// Returns the next `n` bytes, at most max_taken_bytes; valid until the next call. Errors: truncated, io.
+  Result<const std::byte*> take(std::size_t n) {
+    STELE_TRY_ASSIGN(const std::byte* bytes, peek(n));
+    at_ += n;
+    return bytes;
+  }
+  /// Returns the next `n` bytes without moving on.
+  Result<const std::byte*> peek(std::size_t n) {
+    if (n > left()) return beyond(n);
+    if (!view_.empty()) return view_.data() + at_;
+    if (at_ < begin_ || at_ + n > begin_ + filled_) {
+      STELE_TRY(fill(n));
+      if (n > filled_) return beyond(n);
+    }
+    return buffer_->data() + (at_ - begin_);
+  }
+  Status skip(std::uint64_t n) {
+    if (n > left()) return beyond(n);
+    at_ += n;
+    return {};
+  }
+  /// Reads a string of `n` bytes. Errors: limit (more than max_taken_bytes), truncated, io.
+  Status text(std::uint64_t n, std::string& out);
+  template <class T>
+  Result<T> little() {
+    STELE_TRY_ASSIGN(const std::byte* bytes, take(sizeof(T)));
+    return load_le<T>(bytes);
+  }
+  /// Reads a big-endian number of `size` bytes, at most 8.
+  Result<std::uint64_t> big(std::size_t size) {
+    STELE_TRY_ASSIGN(const std::byte* bytes, take(size));
+    std::uint64_t n = 0;
+    for (const std::byte b : std::span(bytes, size)) n = n << 8 | std::to_integer<std::uint64_t>(b);
+    return n;
+  }
+
+ private:
+  Error beyond(std::uint64_t n) const;
+  Status fill(std::size_t n);
+
+  SourcePtr source_;
+  std::uint64_t at_ = 0;
+  std::span<const std::byte> view_;
+  std::shared_ptr<Bytes> buffer_;
+  std::uint64_t begin_ = 0;  // offset of the buffer
+  std::size_t filled_ = 0;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
