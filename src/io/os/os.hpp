@@ -1,5 +1,6 @@
 // The only component that calls the operating system. Thin functions: they retry interrupted calls, complete partial
-// ones, and return errors with the file's name and the system's message. One .cpp a system; linux.cpp first.
+// ones, and return errors with the file's name and the system's message. Each system has its own sources; linux*.cpp
+// first.
 #pragma once
 
 #include <cstddef>
