@@ -36,7 +36,7 @@ class DocumentReader {
     Container kind;
     std::uint32_t node;
     std::size_t path;                // length of the node's own path
-    std::uint32_t next = 0;          // list: number of the next element
+    std::uint32_t next = 0;          // list: number of the next element; elements: minimum of the next number
     std::string_view alternative{};  // variant: the alternative's name, until its value has been read
   };
   struct Alias {

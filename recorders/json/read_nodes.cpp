@@ -96,6 +96,11 @@ bool DocumentReader::read_member() {
     std::size_t number = 0;
     if (!parse_index(key, number) || number >= no_index) return fail(Errc::malformed, "the number of an element");
     append_path(key);
+    if (number + 1 == level.next) return fail(Errc::duplicate, "each element once", "an element occurs twice");
+    if (number < level.next) {
+      return fail(Errc::malformed, "ascending numbers", "the elements of a list are not in ascending order");
+    }
+    level.next = static_cast<std::uint32_t>(number) + 1;
     return read_node(SnapshotBuilder::Name::element(static_cast<std::uint32_t>(number)));
   }
   std::string_view name;
@@ -144,6 +149,9 @@ bool DocumentReader::begin_container(Container kind, NodeKind as, SnapshotBuilde
 }
 bool DocumentReader::end_container() {
   std::string_view key;
+  if (levels_.back().kind == Container::variant && levels_.back().alternative.data() != nullptr) {
+    return fail(Errc::malformed, "value", "a variant has an alternative without a value");
+  }
   if (levels_.back().kind == Container::elements && in_->next_key(key, scratch_)) {
     return fail(Errc::malformed, "$elements alone in its object");
   }

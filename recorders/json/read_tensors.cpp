@@ -18,6 +18,7 @@ std::optional<ParamId> parse_id(std::string_view text) {
     return error == std::errc() && end == digits.data() + digits.size();
   };
   std::uint64_t low = 0;
+  if (text.size() > 1 && text.starts_with('0') && text.size() != 36) return std::nullopt;
   if (text.size() != 36) return number(text, 10, low) ? std::optional(ParamId::from_u64(low)) : std::nullopt;
   std::string digits;
   for (std::size_t i = 0; i < text.size(); ++i) {

@@ -100,6 +100,10 @@ class Opener {
     if (entries_seen_ != index.entries()) return malformed("an entry without a node", index.entry_offset(0));
     if (running_ != file_->blocks_end) return malformed("a gap before the index", running_);
     for (; !ends_.empty(); ends_.pop_back()) builder_.end();
+    if (const std::uint32_t i = detail::misnamed_child(builder_.data()); i != no_index) {
+      return malformed("a child's name does not fit the kind of its container", index.node_offset(i))
+          .path(detail::node_path(builder_.data(), i));
+    }
     if (const std::uint32_t i = detail::clashing_sibling(builder_.data()); i != no_index) {
       return malformed("a name that stands twice, or an element out of order", index.node_offset(i))
           .path(detail::node_path(builder_.data(), i));
@@ -270,6 +274,12 @@ class Opener {
     if (node.end <= i || node.end > limit || (!container && node.end != i + 1))
       return bad("a node that ends in a wrong place");
     if (i == 0 && node.end != index.nodes()) return bad("more than one root");
+    if ((kind == NodeKind::value && node.index != 0) || (kind == NodeKind::none && node.index != no_index)) {
+      return bad("the index field of a node without an index has a wrong value");
+    }
+    if (kind != NodeKind::value && kind != NodeKind::tensor && !node.value.empty()) {
+      return bad("a node that is neither a value nor a tensor has a value");
+    }
     if (ends_.size() > detail::max_depth)
       return Error(Errc::limit, "nodes nested too deep").offset(index.node_offset(i));
 

@@ -98,6 +98,10 @@ class Writer {
     }
     if (!strings_.fits() || data_.extents.size() > 0xffffffffU) return Error(Errc::limit, "an index of 4 GiB or more");
     if (compressed()) STELE_TRY(sort_rows());
+    if (const std::uint32_t i = detail::misnamed_child(data_); i != no_index) {
+      return Error(Errc::invalid_argument, "a child's name does not fit the kind of its container")
+          .path(snapshot_.path(i));
+    }
     if (const std::uint32_t i = detail::clashing_sibling(data_); i != no_index) {
       return Error(Errc::duplicate, "a name that stands twice, or an element out of order").path(snapshot_.path(i));
     }
@@ -345,7 +349,10 @@ class Writer {
     store_le(p + 8, named ? node_names_[i].length : 0U);
     store_le(p + 12, node.end);
     const bool tensor = node.kind == NodeKind::tensor;
-    store_le(p + 16, tensor ? entry_of_node_[i] : node.kind == NodeKind::value ? 0U : node.index);
+    store_le(p + 16, tensor                         ? entry_of_node_[i]
+                     : node.kind == NodeKind::value ? 0U
+                     : node.kind == NodeKind::none  ? no_index
+                                                    : node.index);
     store_le(p + 20, static_cast<std::uint32_t>(node_values_[i].size));
     store_le(p + 24, std::uint64_t{node_values_[i].offset});
   }
