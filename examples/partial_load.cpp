@@ -20,7 +20,7 @@ int main() {
   Classifier model{{{0, 0}}, {{7, 8}}};
   // A load is strict: nothing changes until missing and unused parameters are allowed by name.
   const stele::Error error = stele::load_into(model, "trained.safetensors").error();
-  std::printf("%s: %s\n", std::string(name(error.code())).c_str(), error.path().c_str());
+  std::printf("%s: %s\n", std::string(name(error.code())).c_str(), std::string(error.path()).c_str());
 
   stele::LoadOptions options;
   options.allow_missing = {"head.*"};

@@ -158,7 +158,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
       if (nodes[i].kind == NodeKind::value && !can.values) drop(i, "a value");
       // Flat formats store these entries together with values.
       if (!can.values && !can.nesting && needs_empty_entry(data, i)) {
-        const bool guess = data.guessed_maps && nodes[i].kind == NodeKind::none && nodes[i].parent != no_index &&
+        const bool guess = data.unknown_kinds.maps && nodes[i].kind == NodeKind::none && nodes[i].parent != no_index &&
                            nodes[nodes[i].parent].kind == NodeKind::map;
         guess ? maybe_lost(i) : drop(i, "one without tensors");
       }

@@ -32,9 +32,9 @@ class Nester {
     for (const Item& item : items_.list) STELE_TRY(plant(item));
     STELE_TRY(emit(0, SnapshotBuilder::Name("")));
     for (const auto& keeper : items_.keepers) to_.keep(keeper);
-    to_.data().in_order = items_.in_order;
+    if (items_.in_order) to_.set_in_order();
     to_.set_metadata(items_.metadata);
-    to_.data().guessed = true;
+    to_.set_unknown_kinds({.all = true});
     return to_.finish();
   }
 

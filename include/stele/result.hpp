@@ -24,11 +24,13 @@ STELE_EXPORT std::string_view name(Errc code) noexcept;
 template <class T>
 class Result;
 
-/// A failure. One pointer wide; the setters chain. Absent parts are empty. No operation throws: if there is no memory
-/// for an Error, it becomes `out_of_memory`, without further parts.
+/// A failure. One pointer wide; the setters chain. Absent parts are empty. An error of usual length takes one
+/// allocation. No operation throws: if there is no memory for an Error, it becomes `out_of_memory`, without further
+/// parts; if there is none for a part, the part stays empty. An Error that was moved from has the code `none` and no
+/// parts.
 class STELE_EXPORT Error {
  public:
-  explicit Error(Errc code, std::string message = {}) noexcept;
+  explicit Error(Errc code, std::string_view message = {}) noexcept;
   Error(Error&& other) noexcept : data_(std::exchange(other.data_, nullptr)) {}
   Error& operator=(Error&& other) noexcept {
     std::swap(data_, other.data_);
@@ -40,36 +42,42 @@ class STELE_EXPORT Error {
     if (data_ != nullptr) destroy();
   }
 
-  Error&& path(std::string text) && noexcept;  // parameter path, e.g. "layers.0.weight"
-  Error&& file(std::string text) && noexcept;  // name of the source or sink
-  Error&& expected(std::string text) && noexcept;
-  Error&& found(std::string text) && noexcept;
-  Error&& offset(std::uint64_t at) && noexcept;  // byte offset in the source
+  Error&& path(std::string_view text) && noexcept;  // parameter path, e.g. "layers.0.weight"
+  Error&& file(std::string_view text) && noexcept;  // name of the source or sink
+  Error&& expected(std::string_view text) && noexcept;
+  Error&& found(std::string_view text) && noexcept;
+  Error&& hint(std::string_view text) && noexcept;  // what the caller can do, e.g. "pass SaveOptions::allow_loss"
+  Error&& offset(std::uint64_t at) && noexcept;     // byte offset in the source
   Error&& report(std::shared_ptr<const Report> report) && noexcept;
   Error&& partially_applied(bool yes) && noexcept;
 
+  // The texts are valid until the Error is changed or destroyed.
   Errc code() const noexcept;
-  const std::string& message() const noexcept;
-  const std::string& path() const noexcept;
-  const std::string& file() const noexcept;
-  const std::string& expected() const noexcept;
-  const std::string& found() const noexcept;
+  std::string_view message() const noexcept;
+  std::string_view path() const noexcept;
+  std::string_view file() const noexcept;
+  std::string_view expected() const noexcept;
+  std::string_view found() const noexcept;
+  std::string_view hint() const noexcept;
   std::optional<std::uint64_t> offset() const noexcept;
   /// Returns the report of the load up to its failure; null if no load was running.
   const std::shared_ptr<const Report>& report() const noexcept;
   /// Returns true if a load in place had already written part of the module (only after an I/O error in the last pass).
   bool partially_applied() const noexcept;
 
-  /// Returns one line with every part: "shape_mismatch: layers.0.weight: expected [10, 4], found [10, 5]
-  /// (model.stele)".
+  /// Returns one line with every part: "not_representable: head.bias: the format has no bf16: expected f16 or f32,
+  /// found bf16 at byte 128 (model.stele); pass SaveOptions::allow_loss".
   std::string to_string() const;
 
  private:
   template <class T>
   friend class Result;  // a successful Result<void> has no data
   struct Data;
+  enum Part : unsigned char { message_, path_, file_, expected_, found_, hint_, parts_ };
   Error() noexcept = default;
   void destroy() noexcept;
+  Error&& set(Part part, std::string_view text) noexcept;
+  std::string_view get(Part part) const noexcept;
   Data* data_ = nullptr;
 };
 
@@ -163,7 +171,7 @@ class [[nodiscard]] Result {
   std::optional<Error> error_;
 };
 
-/// Success or an Error; one pointer wide.
+/// Success or an Error; one pointer wide. After its error was moved out, it is a success.
 template <>
 class [[nodiscard]] Result<void> {
  public:

@@ -46,7 +46,7 @@ struct Node {
 static_assert(sizeof(void*) != 8 || sizeof(Node) == 32);
 
 /// Consumes the bytes of a leaf, in order, piece by piece. The size of every piece but the last is a multiple of 64
-/// bytes.
+/// bytes. A leaf that is in memory is one piece; other pieces have at most ReadContext::piece_size bytes.
 class STELE_EXPORT PieceSink {
  public:
   virtual ~PieceSink() = default;
@@ -99,8 +99,6 @@ class STELE_EXPORT ReadContext {
   std::uint64_t window_offset_ = 0;
   std::size_t window_size_ = 0;
 };
-
-namespace detail {}  // namespace detail
 
 /// The place of a leaf that is stored in a Source as elements in row-major, little-endian order.
 struct SourceRange {
@@ -177,6 +175,12 @@ class STELE_EXPORT LeafView {
   std::uint32_t leaf_;
 };
 
+/// How certain a file is about the kinds of its containers.
+struct UnknownKinds {
+  bool all = false;   // the file has no kinds: a list may be a map or a module, and empty containers are absent
+  bool maps = false;  // a map may also be a module, if one of the module's members is absent from the file
+};
+
 /// Immutable; copies share the data.
 class STELE_EXPORT Snapshot {
  public:
@@ -186,10 +190,10 @@ class STELE_EXPORT Snapshot {
 
   std::span<const Node> nodes() const noexcept;
   std::size_t leaf_count() const noexcept;
-  /// Returns leaf `i`, which is less than leaf_count(); not checked, as with operator[]. at() checks.
+  /// Returns leaf `i`, which is less than leaf_count(); not checked.
   LeafView leaf(std::size_t i) const noexcept { return {*data_, static_cast<std::uint32_t>(i)}; }
   /// Returns leaf `i`, counted in the file's order. Errors: not_found.
-  Result<LeafView> at(std::size_t i) const;
+  Result<LeafView> checked_leaf(std::size_t i) const;
   /// Returns the leaf with this path, following aliases; nullopt if there is none. Walks along the path if names are
   /// nested, and over all names of a flat file.
   std::optional<LeafView> find(std::string_view path) const;
@@ -203,6 +207,12 @@ class STELE_EXPORT Snapshot {
   const std::map<std::string, std::string>& metadata() const noexcept;
   /// Returns true if the names are whole paths, as in flat files.
   bool flat() const noexcept;
+  UnknownKinds unknown_kinds() const noexcept;
+  /// Returns true if the leaves should be read one after the other, in the order of the nodes.
+  bool in_order() const noexcept;
+  /// Returns what the file's own format needs to write an equal file and no other format stores, by name.
+  const std::map<std::string, std::string>& origin() const noexcept;
+  /// For the library's own use.
   const std::shared_ptr<const detail::SnapshotData>& data() const noexcept { return data_; }
   /// Returns the total number of bytes of all leaves.
   std::uint64_t byte_size() const noexcept;
@@ -242,13 +252,30 @@ class STELE_EXPORT SnapshotBuilder {
   std::uint32_t value(Name name, Value value, bool conditional = false);
   std::uint32_t none(Name name, bool conditional = false);
   std::uint32_t alias(Name name, std::uint32_t target, bool conditional = false);
+  /// Changes the kind of a container.
+  void set_kind(std::uint32_t node, NodeKind kind) noexcept;
   /// Sets the id of the last tensor, or adds an annotation to it; does nothing if there is none.
   void set_id(const ParamId& id);
   void annotate(std::string key, Value value);
   void set_metadata(std::map<std::string, std::string> metadata);
-  void mark_consumable();
+  /// Sets a property of the file that its own format needs to write an equal file. Other formats ignore it.
+  void set_origin(std::string key, std::string value);
+  /// Declares that the leaves are slow to read except one after the other, in the order of the nodes: one thread then
+  /// reads them so.
+  void set_in_order();
+  /// Declares which kinds of containers the file leaves open. Loads then decide by the module.
+  void set_unknown_kinds(UnknownKinds kinds);
+  /// Provides the order of a flat file's names: every node except the root, sorted by name (bytes). Without it, a load
+  /// sorts the names.
+  void set_name_order(std::vector<std::uint32_t> nodes);
+  /// Bounds the memory of a load: the number of bytes of tensors that the file can hold, if its leaves do not show it
+  /// (compressed data, text). 0: the sum of the leaves.
+  void set_capacity(std::uint64_t bytes);
   Snapshot finish();
 
+  /// Returns the nodes so far.
+  std::span<const Node> nodes() const noexcept;
+  /// For the library's own use.
   detail::SnapshotData& data() noexcept { return *data_; }
   /// Returns the container to which nodes are now added.
   std::uint32_t parent() const noexcept { return open_; }

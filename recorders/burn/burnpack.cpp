@@ -155,7 +155,7 @@ class PackOpener {
                     {shape, shape + static_cast<std::ptrdiff_t>(entry.rank)},
                     entry.end - entry.begin,
                     {&pack_ops, pack_.get(), pack_->places.size()}};
-      nodes_[i] = static_cast<std::uint32_t>(builder_.data().nodes.size());
+      nodes_[i] = static_cast<std::uint32_t>(builder_.nodes().size());
       if (auto r = add(builder_, entry.name, std::move(tensor)); !r) {
         return std::move(r).error().path(std::string(entry.name)).offset(data_ + entry.begin);
       }
@@ -185,7 +185,7 @@ class PackOpener {
       index_.metadata.erase(extras);
     } else {
       for (std::uint32_t& i : index_.by_name) i = nodes_[i];
-      builder_.data().by_path = std::move(index_.by_name);
+      builder_.set_name_order(std::move(index_.by_name));
     }
     builder_.set_metadata(std::move(index_.metadata));
     builder_.keep(pack_);

@@ -163,14 +163,14 @@ class OptimizerReader {
         out_.values[field][parameter.paths[0]] = value_of(*node);
         continue;
       }
-      const auto made = static_cast<std::uint32_t>(to.data().nodes.size());
+      const auto made = static_cast<std::uint32_t>(to.nodes().size());
       add_tensor(to, to.intern(parameter.paths[0]), record_.leaf(node->index),
                  parameter.own ? &*parameter.own : nullptr, false);
       for (std::size_t i = 1; i < parameter.paths.size(); ++i) to.alias(to.intern(parameter.paths[i]), made, true);
     }
     if (to.data().leaves.empty()) return;
     if (out_.state.empty()) to.set_metadata(metadata());  // only with the first kind: metadata are written once
-    to.data().in_order = record_.data()->in_order;
+    if (record_.in_order()) to.set_in_order();
     to.keep(record_.data());
     out_.state.set_snapshot(field, to.finish());
   }
@@ -211,7 +211,7 @@ class OptimizerWriter {
           return add(path, {field, kind->leaf(node.index)});
         }));
         to_.keep(kind->data());
-        to_.data().in_order = to_.data().in_order || kind->data()->in_order;
+        if (kind->in_order()) to_.set_in_order();
         metadata_.insert(kind->metadata().begin(), kind->metadata().end());
       }
       const auto values = optimizer.values.find(std::string(field));
@@ -233,7 +233,7 @@ class OptimizerWriter {
       to_.end();
     }
     to_.end();
-    to_.data().guessed = true;
+    to_.set_unknown_kinds({.all = true});
     to_.set_metadata(std::move(metadata_));
     return to_.finish();
   }

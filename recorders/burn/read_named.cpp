@@ -104,7 +104,7 @@ class NamedReader {
     keep(heading_, builder_);
     builder_.set_metadata(std::move(metadata));
     builder_.keep(tokens_.keeper());
-    builder_.data().guessed = true;
+    builder_.set_unknown_kinds({.all = true});
     const std::uint32_t twice = clashing_sibling(builder_.data(), true);
     if (twice != no_index) {
       return Error(Errc::duplicate, "two fields of one name").path(node_path(builder_.data(), twice));
@@ -286,7 +286,7 @@ class NamedReader {
 
   Status read_map(NodeName name, const TypeInfo* type, Token& token, bool conditional) {
     STELE_TRY(tokens_.next(token));
-    const bool root = builder_.data().nodes.empty();
+    const bool root = builder_.nodes().empty();
     if (!root && token.kind == Kind::text) {
       STELE_TRY_ASSIGN(const Map map, look(token));
       if (map == Map::parameter) return read_parameter(name, type, token, conditional);

@@ -170,7 +170,7 @@ Status set_id(SnapshotBuilder& builder, const std::string& text, std::uint64_t o
         .expected("13 characters of 0-9 and a-v, 10 of old files, or a UUID")
         .found(text.substr(0, 40));
   }
-  const auto node = static_cast<std::uint32_t>(builder.data().nodes.size() - 1);
+  const auto node = static_cast<std::uint32_t>(builder.nodes().size() - 1);
   if (*id == made_id(node_path(builder.data(), node))) return {};  // the file had no id
   builder.set_id(*id);
   if (id_text(*id) != text) builder.annotate(std::string(id_note), Value(text));
@@ -195,7 +195,7 @@ bool is_bare(const LeafView& leaf) {
 void keep(const Heading& heading, SnapshotBuilder& builder) {
   Heading copy = heading;
   for (std::size_t i = 0; i < std::size(heading_names); ++i) {
-    builder.data().origin["burn." + std::string(heading_names[i])] = std::move(*member(copy, i));
+    builder.set_origin("burn." + std::string(heading_names[i]), std::move(*member(copy, i)));
   }
 }
 
@@ -205,7 +205,7 @@ void keep(const Heading& heading, SnapshotBuilder& builder) {
 std::optional<BurnHeading> burn_heading(const Snapshot& opened) {
   BurnHeading heading;
   for (std::size_t i = 0; i < std::size(detail::burn::heading_names); ++i) {
-    const auto& origin = opened.data()->origin;
+    const auto& origin = opened.origin();
     const auto found = origin.find("burn." + std::string(detail::burn::heading_names[i]));
     if (found == origin.end()) return std::nullopt;
     *detail::burn::member(heading, i) = found->second;

@@ -69,8 +69,8 @@ Result<Snapshot> DocumentReader::run() {
   memory_ = budget_of(limits_, *source_, coding);
   STELE_TRY_ASSIGN(OpenedText opened, open_text(source_, coding, memory_.left() / 2));
   document_->text = std::move(opened.text);
-  builder_.data().in_order = document_->text->in_order();
-  builder_.data().capacity = capacity_of(*source_, coding);
+  if (document_->text->in_order()) builder_.set_in_order();
+  builder_.set_capacity(capacity_of(*source_, coding));
   Skeleton& skeleton = document_->skeleton;
   indexed_ = !opened.index.empty();
   if (indexed_) {
@@ -89,6 +89,7 @@ Result<Snapshot> DocumentReader::run() {
   if (const std::uint32_t i = clashing_sibling(builder_.data(), true); i != no_index) {
     return Error(Errc::duplicate, "a name that stands twice").path(node_path(builder_.data(), i)).file(document_->file);
   }
+  builder_.set_unknown_kinds(unknown_kinds_);
   builder_.set_metadata(std::move(metadata_));
   builder_.keep(document_);
   return builder_.finish();
@@ -142,7 +143,7 @@ bool DocumentReader::parse() {
       if (!in_->read_string(text, scratch_)) return false;
       if ((seen & record) != 0) return fail(Errc::malformed, "layout before record");
       builder_.data().flat = text == "flat";
-      builder_.data().guessed = text == "guessed";
+      unknown_kinds_.all = text == "guessed";
       if (text != "flat" && text != "guessed") return fail(Errc::unsupported, "flat or guessed");
     } else if (!(what == metadata ? read_metadata() : read_record())) {
       return false;

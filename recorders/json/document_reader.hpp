@@ -100,6 +100,7 @@ class DocumentReader {
   std::vector<Alias> aliases_;
   std::vector<Extent> extents_;
   std::map<std::string, std::string> metadata_;
+  UnknownKinds unknown_kinds_;
   std::size_t next_data_ = 0;
   std::size_t paid_ = 0;  // nodes whose memory is already counted
 };

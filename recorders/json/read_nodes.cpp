@@ -170,14 +170,14 @@ bool DocumentReader::add_value(SnapshotBuilder::Name name, Value value) {
 bool DocumentReader::read_node(SnapshotBuilder::Name name) {
   if (levels_.size() > max_depth) return fail(Errc::limit, "fewer levels", "nodes nested too deep");
   // An index may store too low a node count. A growing vector holds three times its content.
-  if (builder_.data().nodes.size() >= paid_ && !take(3 * sizeof(Node))) return false;
+  if (builder_.nodes().size() >= paid_ && !take(3 * sizeof(Node))) return false;
   Value value;
   switch (in_->peek()) {
     case Kind::null:
       // A module with an absent member may be a map, and other formats must keep the member's key.
       if (!levels_.empty() && levels_.back().kind == Container::module) {
-        builder_.data().nodes[levels_.back().node].kind = NodeKind::map;
-        builder_.data().guessed_maps = true;
+        builder_.set_kind(levels_.back().node, NodeKind::map);
+        unknown_kinds_.maps = true;
       }
       builder_.none(name, true);
       return in_->read_null();

@@ -106,7 +106,7 @@ class Writer {
     writer_.string("stele-json");
     writer_.key("version");
     writer_.u64(1);
-    if (data_.flat || data_.guessed) {
+    if (data_.flat || data_.unknown_kinds.all) {
       writer_.key("layout");
       writer_.string(data_.flat ? "flat" : "guessed");
     }

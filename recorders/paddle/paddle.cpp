@@ -323,7 +323,7 @@ class Opener {
   }
 
   Status unique() {
-    const auto nodes = std::span<const Node>(builder_.data().nodes);
+    const std::span<const Node> nodes = builder_.nodes();
     const auto name = [&](std::uint32_t i) { return std::string_view(nodes[i + 1].name, nodes[i + 1].name_size); };
     const auto order = detail::order_by_name(static_cast<std::uint32_t>(nodes.size() - 1), name);
     const auto same = std::adjacent_find(order.begin(), order.end(),

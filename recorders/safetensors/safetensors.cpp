@@ -285,7 +285,7 @@ class Opener {
       metadata_.erase(extras);
     } else {
       for (std::uint32_t& i : by_name_) i = nodes[i];
-      builder_.data().by_path = std::move(by_name_);
+      builder_.set_name_order(std::move(by_name_));
     }
     builder_.set_metadata(std::move(metadata_));
     builder_.keep(file_);

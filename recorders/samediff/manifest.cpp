@@ -182,7 +182,7 @@ class Parser {
     if (start_ >= bytes_.size()) return std::move(e).found("the end");
     constexpr std::string_view hex = "0123456789abcdef";
     const auto byte = static_cast<unsigned>(bytes_[start_]);
-    return std::move(e).found({'0', 'x', hex[byte >> 4], hex[byte & 15]});
+    return std::move(e).found(std::string({'0', 'x', hex[byte >> 4], hex[byte & 15]}));
   }
   Status charge(std::uint64_t bytes) {
     // A growing vector briefly holds three times its elements.

@@ -94,7 +94,7 @@ class Opener {
     STELE_TRY(read_metadata());
     const format::Index& index = file_->index;
     builder_.data().flat = index.flat();
-    builder_.data().guessed = index.guessed();
+    builder_.set_unknown_kinds({.all = index.guessed()});
     STELE_TRY(check_names());
     for (std::uint32_t i = 0; i < index.nodes(); ++i) STELE_TRY(add_node(i));
     if (entries_seen_ != index.entries()) return malformed("an entry without a node", index.entry_offset(0));
@@ -384,7 +384,7 @@ class Opener {
     const auto bad = [&](const char* text) { return malformed(text, index.node_offset(i)); };
     // Targets come before their aliases and are complete, so a file cannot make cycles.
     if (node.index >= i) return bad("an alias of something that does not come before it");
-    const Node& target = builder_.data().nodes[node.index];
+    const Node& target = builder_.nodes()[node.index];
     const bool open = std::any_of(ends_.begin(), ends_.end(), [&](const End& e) { return e.node == node.index; });
     if (target.kind == NodeKind::alias || target.kind == NodeKind::none || open)
       return bad("an alias of an alias or of what it is in");

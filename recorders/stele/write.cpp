@@ -304,7 +304,7 @@ class Writer {
     store_le(p + 24, std::uint64_t{metadata_.size()});
     store_le(p + 32, std::uint64_t{strings_.bytes().size()});
     store_le(p + 40, static_cast<std::uint32_t>(data_.types.size()));
-    store_le(p + 44, (data_.flat ? format::flat_names : 0U) | (data_.guessed ? format::guessed_kinds : 0U) |
+    store_le(p + 44, (data_.flat ? format::flat_names : 0U) | (data_.unknown_kinds.all ? format::guessed_kinds : 0U) |
                          (compressed() ? format::stored_blocks : 0U));
     p += format::index_header_size;
     for (std::uint32_t i = 0; i < data_.nodes.size(); ++i, p += format::node_size) put_node(p, i);

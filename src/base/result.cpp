@@ -1,9 +1,14 @@
 #include "stele/result.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdlib>
+#include <cstring>
+#include <functional>
+#include <limits>
 #include <new>
+#include <numeric>
 
 #include "base/shortened.hpp"
 #include "stele/report.hpp"
@@ -43,138 +48,171 @@ std::string_view name(Errc code) noexcept {
   return i < names.size() ? names[i] : "unknown";
 }
 
+/// The head of one block of memory; the texts follow it, in the order of Part.
 struct Error::Data {
   Errc code = Errc::none;
   bool partial = false;
   std::optional<std::uint64_t> offset;
-  std::string message, path, file, expected, found;
   std::shared_ptr<const Report> report;
+  std::size_t capacity = 0;  // bytes for texts
+  std::array<std::size_t, parts_> sizes{};
+
+  char* texts() noexcept { return reinterpret_cast<char*>(this + 1); }
+  const char* texts() const noexcept { return reinterpret_cast<const char*>(this + 1); }
+  /// Returns the place of the part's first byte; that of `parts_` is the end.
+  std::size_t begin(Part part) const noexcept {
+    return std::accumulate(sizes.begin(), sizes.begin() + part, std::size_t{0});
+  }
+
+  static Data* make(std::size_t text_bytes) noexcept {
+    constexpr std::size_t usual_text_bytes = 192;  // most errors never grow
+    const std::size_t capacity = std::max(text_bytes, usual_text_bytes);
+    void* const memory = ::operator new(sizeof(Data) + capacity, std::nothrow);
+    if (memory == nullptr) return nullptr;
+    auto* const data = new (memory) Data;
+    data->capacity = capacity;
+    return data;
+  }
+  /// Returns a copy with room for `text_bytes`, which is at least the size of the texts; null without memory.
+  static Data* copy(const Data& from, std::size_t text_bytes) noexcept {
+    Data* const data = make(text_bytes);
+    if (data == nullptr) return nullptr;
+    const std::size_t capacity = data->capacity;
+    *data = from;
+    data->capacity = capacity;
+    std::memcpy(data->texts(), from.texts(), from.begin(parts_));
+    return data;
+  }
+
+  /// Returns the error for a lack of memory for another error. Never destroyed.
+  static Data* no_memory(bool partial) noexcept {
+    static constexpr std::string_view message = "memory is exhausted";
+    struct Block {
+      alignas(Data) std::array<std::byte, sizeof(Data) + message.size()> bytes;
+    };
+    static std::array<Block, 2> blocks;
+    static const bool made = [] {
+      for (Block& block : blocks) {
+        auto* const data = new (static_cast<void*>(block.bytes.data())) Data;
+        data->code = Errc::out_of_memory;
+        data->partial = &block == &blocks[1];
+        data->sizes[message_] = message.size();
+        std::memcpy(data->texts(), message.data(), message.size());
+      }
+      return true;
+    }();
+    static_cast<void>(made);
+    return std::launder(reinterpret_cast<Data*>(blocks[partial ? 1 : 0].bytes.data()));
+  }
+  static bool is_shared(const Data* data) noexcept { return data == no_memory(false) || data == no_memory(true); }
+  static void destroy(Data* data) noexcept {
+    if (data == nullptr || is_shared(data)) return;
+    data->~Data();
+    ::operator delete(data);
+  }
+  /// Makes `data` one's own with room for `text_bytes`. Returns false, and changes nothing, if there is no memory.
+  static bool own(Data*& data, std::size_t text_bytes) noexcept {
+    if (data != nullptr && !is_shared(data) && text_bytes <= data->capacity) return true;
+    const std::size_t wanted = text_bytes > std::numeric_limits<std::size_t>::max() / 4 ? text_bytes : text_bytes * 2;
+    Data* const fresh = data == nullptr ? make(wanted) : copy(*data, std::max(wanted, data->begin(parts_)));
+    if (fresh == nullptr) return false;
+    destroy(std::exchange(data, fresh));
+    return true;
+  }
 };
 
-namespace {
-
-/// Returns the error for a lack of memory for another error. Never destroyed.
-template <class Data>
-Data* no_memory(bool partial = false) noexcept {
-  struct Both {
-    Data plain, partial;
-  };
-  alignas(Both) static std::byte room[sizeof(Both)];
-  static Both* const both = [] {
-    auto* made = new (static_cast<void*>(room)) Both;
-    for (Data* data : {&made->plain, &made->partial}) {
-      data->code = Errc::out_of_memory;
-      data->message = "no memory";  // short enough for the string's own buffer
-    }
-    made->partial.partial = true;
-    return made;
-  }();
-  return partial ? &both->partial : &both->plain;
-}
-
-template <class Data>
-bool is_shared(const Data* data) noexcept {
-  return data == no_memory<Data>(false) || data == no_memory<Data>(true);
-}
-
-/// Returns data that a setter may write to, or null.
-template <class Data>
-Data* own(Data*& data) noexcept {
-  if (!is_shared(data)) return data;
-  auto* const fresh = new (std::nothrow) Data;
-  if (fresh == nullptr) return nullptr;
-  fresh->code = data->code;
-  fresh->partial = data->partial;
-  fresh->message = "no memory";
-  return data = fresh;
-}
-
-}  // namespace
-
-Error::Error(Errc code, std::string message) noexcept : data_(new (std::nothrow) Data) {
+Error::Error(Errc code, std::string_view message) noexcept : data_(Data::make(message.size())) {
   if (data_ == nullptr) {
-    data_ = no_memory<Data>();
+    data_ = Data::no_memory(false);
     return;
   }
   data_->code = code;
-  data_->message = std::move(message);
+  set(message_, message);
 }
 Error::Error(const Error& other) noexcept : data_(other.data_) {
-  if (data_ == nullptr || is_shared(data_)) return;
-#if STELE_EXCEPTIONS
-  try {
-    data_ = new Data(*other.data_);
-  } catch (const std::bad_alloc&) {
-    data_ = no_memory<Data>(other.data_->partial);
-  }
-#else
-  data_ = new Data(*other.data_);
-#endif
+  if (data_ == nullptr || Data::is_shared(data_)) return;
+  data_ = Data::copy(*other.data_, other.data_->begin(parts_));
+  if (data_ == nullptr) data_ = Data::no_memory(other.data_->partial);
 }
 Error& Error::operator=(const Error& other) noexcept {
   if (this != &other) *this = Error(other);
   return *this;
 }
-void Error::destroy() noexcept {
-  if (!is_shared(data_)) delete data_;
+void Error::destroy() noexcept { Data::destroy(data_); }
+
+Error&& Error::set(Part part, std::string_view text) noexcept {
+  const std::size_t now = data_ == nullptr ? 0 : data_->begin(parts_), old = data_ == nullptr ? 0 : data_->sizes[part];
+  Data* before = nullptr;  // kept until `text`, which may be one of its parts, is copied
+  if (data_ != nullptr && !text.empty() && std::less_equal<>()(data_->texts(), text.data()) &&
+      std::less<>()(text.data(), data_->texts() + now)) {
+    Data* const fresh = Data::copy(*data_, now + text.size());
+    if (fresh == nullptr) return std::move(*this);
+    before = std::exchange(data_, fresh);
+  }
+  if (Data::own(data_, now - old + text.size())) {
+    char* const at = data_->texts() + data_->begin(part);
+    std::memmove(at + text.size(), at + old, now - static_cast<std::size_t>(at - data_->texts()) - old);
+    if (!text.empty()) std::memcpy(at, text.data(), text.size());
+    data_->sizes[part] = text.size();
+  }
+  Data::destroy(before);
+  return std::move(*this);
+}
+std::string_view Error::get(Part part) const noexcept {
+  return data_ == nullptr ? std::string_view()
+                          : std::string_view(data_->texts() + data_->begin(part), data_->sizes[part]);
 }
 
-Error&& Error::path(std::string text) && noexcept {
-  if (Data* const data = own(data_)) data->path = std::move(text);
-  return std::move(*this);
-}
-Error&& Error::file(std::string text) && noexcept {
-  if (Data* const data = own(data_)) data->file = std::move(text);
-  return std::move(*this);
-}
-Error&& Error::expected(std::string text) && noexcept {
-  if (Data* const data = own(data_)) data->expected = std::move(text);
-  return std::move(*this);
-}
-Error&& Error::found(std::string text) && noexcept {
-  if (Data* const data = own(data_)) data->found = std::move(text);
-  return std::move(*this);
-}
+Error&& Error::path(std::string_view text) && noexcept { return set(path_, text); }
+Error&& Error::file(std::string_view text) && noexcept { return set(file_, text); }
+Error&& Error::expected(std::string_view text) && noexcept { return set(expected_, text); }
+Error&& Error::found(std::string_view text) && noexcept { return set(found_, text); }
+Error&& Error::hint(std::string_view text) && noexcept { return set(hint_, text); }
 Error&& Error::offset(std::uint64_t at) && noexcept {
-  if (Data* const data = own(data_)) data->offset = at;
+  if (Data::own(data_, 0)) data_->offset = at;
   return std::move(*this);
 }
 Error&& Error::report(std::shared_ptr<const Report> report) && noexcept {
-  if (Data* const data = own(data_)) data->report = std::move(report);
+  if (Data::own(data_, 0)) data_->report = std::move(report);
   return std::move(*this);
 }
 Error&& Error::partially_applied(bool yes) && noexcept {
-  if (data_ == nullptr || data_->partial == yes) return std::move(*this);
-  if (Data* const data = own(data_)) {
-    data->partial = yes;
+  if (partially_applied() == yes) return std::move(*this);
+  if (Data::own(data_, 0)) {
+    data_->partial = yes;
   } else {
-    data_ = no_memory<Data>(yes);
+    data_ = Data::no_memory(yes);
   }
   return std::move(*this);
 }
 
-Errc Error::code() const noexcept { return data_->code; }
-const std::string& Error::message() const noexcept { return data_->message; }
-const std::string& Error::path() const noexcept { return data_->path; }
-const std::string& Error::file() const noexcept { return data_->file; }
-const std::string& Error::expected() const noexcept { return data_->expected; }
-const std::string& Error::found() const noexcept { return data_->found; }
-std::optional<std::uint64_t> Error::offset() const noexcept { return data_->offset; }
-const std::shared_ptr<const Report>& Error::report() const noexcept { return data_->report; }
-bool Error::partially_applied() const noexcept { return data_->partial; }
+Errc Error::code() const noexcept { return data_ == nullptr ? Errc::none : data_->code; }
+std::string_view Error::message() const noexcept { return get(message_); }
+std::string_view Error::path() const noexcept { return get(path_); }
+std::string_view Error::file() const noexcept { return get(file_); }
+std::string_view Error::expected() const noexcept { return get(expected_); }
+std::string_view Error::found() const noexcept { return get(found_); }
+std::string_view Error::hint() const noexcept { return get(hint_); }
+std::optional<std::uint64_t> Error::offset() const noexcept { return data_ == nullptr ? std::nullopt : data_->offset; }
+const std::shared_ptr<const Report>& Error::report() const noexcept {
+  static const std::shared_ptr<const Report> none;
+  return data_ == nullptr ? none : data_->report;
+}
+bool Error::partially_applied() const noexcept { return data_ != nullptr && data_->partial; }
 
 std::string Error::to_string() const {
   // A part of an error may come from a file, with any length.
   constexpr std::size_t max_part_bytes = 1024;
-  const auto shown = [](const std::string& part) { return detail::shortened(part, max_part_bytes); };
-  std::string text(name(data_->code));
-  if (!data_->path.empty()) text += ": " + shown(data_->path);
-  if (!data_->message.empty()) text += ": " + shown(data_->message);
-  if (!data_->expected.empty()) text += ": expected " + shown(data_->expected);
-  if (!data_->found.empty()) text += (data_->expected.empty() ? ": found " : ", found ") + shown(data_->found);
-  if (data_->offset) text += " at byte " + std::to_string(*data_->offset);
-  if (!data_->file.empty()) text += " (" + data_->file + ")";
-  if (data_->partial) text += " [part of the module was already written]";
+  const auto shown = [](std::string_view part) { return detail::shortened(part, max_part_bytes); };
+  std::string text(name(code()));
+  if (!path().empty()) text += ": " + shown(path());
+  if (!message().empty()) text += ": " + shown(message());
+  if (!expected().empty()) text += ": expected " + shown(expected());
+  if (!found().empty()) text += (expected().empty() ? ": found " : ", found ") + shown(found());
+  if (offset()) text += " at byte " + std::to_string(*offset());
+  if (!file().empty()) text += " (" + std::string(file()) + ")";
+  if (!hint().empty()) text += "; " + shown(hint());
+  if (partially_applied()) text += " [part of the module was already written]";
   return text;
 }
 
@@ -196,14 +234,14 @@ Error error_of_exception() noexcept {
     } catch (const Exception& e) {
       return e.error();
     } catch (const std::bad_alloc&) {
-      return Error(Errc::out_of_memory, "no memory");
+      return Error(Errc::out_of_memory, "memory is exhausted");
     } catch (const std::exception& e) {
       return Error(Errc::user_exception, e.what());
     } catch (...) {
-      return Error(Errc::user_exception, "an exception of unknown type");
+      return Error(Errc::user_exception, "user code threw an exception of unknown type");
     }
   } catch (...) {  // no memory for the message
-    return Error(Errc::out_of_memory, "no memory");
+    return Error(Errc::out_of_memory, "memory is exhausted");
   }
 #else
   return Error(Errc::user_exception);

@@ -67,7 +67,8 @@ void Matcher::visit(const TypeInfo& type, void* object, const Place& place, int 
   use(place);
   if (object != nullptr && type.other_class != nullptr && type.other_class(object) != nullptr) {
     Error error = derived_error(type, object).path(path_);
-    row(Report::What::mismatched, path_, "expected " + error.expected() + ", found " + error.found());
+    row(Report::What::mismatched, path_,
+        "expected " + std::string(error.expected()) + ", found " + std::string(error.found()));
     return fail(std::move(error));
   }
   // Attributes of an optional or pointer field apply to the object it holds.

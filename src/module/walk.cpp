@@ -193,7 +193,7 @@ Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::
     if (const Errc e = Walk<Builder>(builder).run(type, object); e != Errc::none) return walk_error(e, builder);
     if (keeper) builder.to.keep(std::move(keeper));
     builder.to.data().type = &type;
-    if (consumable && builder.consumable) builder.to.mark_consumable();
+    if (consumable && builder.consumable) builder.to.data().consumable = true;
     return builder.to.finish();
   });
 }
@@ -204,7 +204,7 @@ std::shared_ptr<const SnapshotData> own_tensor(std::shared_ptr<void> object, con
   if (builder.tensor(Step{nullptr, ""}, ops, tensor, false) != Errc::none)
     throw_error(walk_error(Errc::limit, builder));
   builder.to.keep(std::move(object));
-  builder.to.mark_consumable();
+  builder.to.data().consumable = true;
   return builder.to.finish().data();
 }
 

@@ -76,6 +76,8 @@ std::uint32_t SnapshotBuilder::alias(Name name, std::uint32_t target, bool condi
   return static_cast<std::uint32_t>(data_->nodes.size() - 1);
 }
 
+void SnapshotBuilder::set_kind(std::uint32_t node, NodeKind kind) noexcept { data_->nodes[node].kind = kind; }
+
 namespace {
 detail::LeafExtra& last_extra(detail::SnapshotData& data) {
   detail::LeafData& leaf = data.leaves.back();
@@ -102,7 +104,14 @@ void SnapshotBuilder::annotate(std::string key, Value value) {
 void SnapshotBuilder::set_metadata(std::map<std::string, std::string> metadata) {
   data_->metadata = std::move(metadata);
 }
-void SnapshotBuilder::mark_consumable() { data_->consumable = true; }
+void SnapshotBuilder::set_origin(std::string key, std::string value) {
+  data_->origin.insert_or_assign(std::move(key), std::move(value));
+}
+void SnapshotBuilder::set_in_order() { data_->in_order = true; }
+void SnapshotBuilder::set_unknown_kinds(UnknownKinds kinds) { data_->unknown_kinds = kinds; }
+void SnapshotBuilder::set_name_order(std::vector<std::uint32_t> nodes) { data_->name_order = std::move(nodes); }
+void SnapshotBuilder::set_capacity(std::uint64_t bytes) { data_->capacity = bytes; }
+std::span<const Node> SnapshotBuilder::nodes() const noexcept { return data_->nodes; }
 
 Snapshot SnapshotBuilder::finish() {
   while (open_ != no_index) end();

@@ -60,10 +60,9 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   data->values = from.values;
   data->types = from.types;
   data->metadata = from.metadata;
-  data->by_path = from.by_path;
+  data->name_order = from.name_order;
   data->flat = from.flat;
-  data->guessed = from.guessed;
-  data->guessed_maps = from.guessed_maps;
+  data->unknown_kinds = from.unknown_kinds;
   data->type = from.type;
   data->origin = from.origin;
   data->in_order = from.in_order;

@@ -107,12 +107,11 @@ struct SnapshotData {
   std::vector<TypeData> types;
   TypeIndex type_index;  // used during the build
   NamePool names;
-  std::vector<std::uint32_t> by_path;  // flat only, if known: all nodes except the root, in the order of names
+  std::vector<std::uint32_t> name_order;  // flat only, if known: all nodes except the root, in the order of names
   std::map<std::string, std::string> metadata;
   std::vector<std::shared_ptr<const void>> keepers;  // own the memory that providers and names point into
   bool flat = false;                                 // node names are whole paths
-  bool guessed = false;                              // nested by nest(): kinds and empty containers are unknown
-  bool guessed_maps = false;                         // if a member is absent, a map may also be a module
+  UnknownKinds unknown_kinds;                        // nested by nest(), or from a file without kinds
   bool consumable = false;                           // the tensors may be moved out (into_record)
   const TypeInfo* type = nullptr;                    // type of the module that the snapshot shows
   std::vector<ConstantField> constants;              // of a module in memory: those of each class, at its first place

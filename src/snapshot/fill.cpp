@@ -231,7 +231,7 @@ struct Jobs {
     const auto& leaves = snapshot.data()->leaves;
     std::uint64_t total = 0;
     for (const Fill& f : fills) total += leaves[f.leaf].bytes;
-    if (workers.threads == 1 || total < least_for_threads || snapshot.data()->in_order) {
+    if (workers.threads == 1 || total < least_for_threads || snapshot.in_order()) {
       alone.push_back({0, fills.size()});
       return;
     }

@@ -73,7 +73,7 @@ bool needs_empty_entry(const SnapshotData& data, std::uint32_t i) {
 
 std::vector<bool> guessed_empties(const SnapshotData& data) {
   std::vector<bool> empties;
-  if (!data.guessed || data.flat) return empties;
+  if (!data.unknown_kinds.all || data.flat) return empties;
   const std::size_t count = data.nodes.size();
   std::vector<bool> has_tensor(count);
   for (std::size_t i = count; i-- > 1;) {

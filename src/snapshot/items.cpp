@@ -38,7 +38,7 @@ std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const 
 }
 
 Items::Items(const Snapshot& snapshot)
-    : keepers{snapshot.data()}, in_order(snapshot.data()->in_order), metadata(snapshot.metadata()) {
+    : keepers{snapshot.data()}, in_order(snapshot.in_order()), metadata(snapshot.metadata()) {
   const SnapshotData& data = *snapshot.data();
   list.reserve(data.nodes.size());
   std::vector<std::pair<std::uint32_t, std::size_t>> open;  // end of a container, length of its parent's path
@@ -135,7 +135,7 @@ Result<Snapshot> Items::build() const {
     to.alias(to.intern(item.path), target, true);
   }
   for (const auto& keeper : keepers) to.keep(keeper);
-  to.data().in_order = in_order;
+  if (in_order) to.set_in_order();
   to.set_metadata(metadata);
   return to.finish();
 }

@@ -103,7 +103,7 @@ std::uint32_t clashing_sibling(const SnapshotData& data, bool tensors_too) {
 }
 
 std::uint32_t misnamed_child(const SnapshotData& data) {
-  if (data.flat || data.guessed) return no_index;
+  if (data.flat || data.unknown_kinds.all) return no_index;
   for (std::uint32_t i = 1; i < data.nodes.size(); ++i) {
     const Node& node = data.nodes[i];
     const NodeKind in = data.nodes[node.parent].kind;
@@ -127,10 +127,10 @@ std::string_view name_of(const Node& node) { return {node.name, node.name_size};
 
 /// Returns the tensor with exactly this name in a flat snapshot.
 std::uint32_t find_name(const detail::SnapshotData& data, std::string_view name) {
-  if (!data.by_path.empty()) {
-    const auto at = std::lower_bound(data.by_path.begin(), data.by_path.end(), name,
+  if (!data.name_order.empty()) {
+    const auto at = std::lower_bound(data.name_order.begin(), data.name_order.end(), name,
                                      [&](std::uint32_t i, std::string_view n) { return name_of(data.nodes[i]) < n; });
-    return at != data.by_path.end() && name_of(data.nodes[*at]) == name ? tensor_of(data, *at) : no_index;
+    return at != data.name_order.end() && name_of(data.nodes[*at]) == name ? tensor_of(data, *at) : no_index;
   }
   for (std::uint32_t i = 1; i < data.nodes.size(); ++i) {
     if (name_of(data.nodes[i]) != name) continue;

@@ -206,7 +206,7 @@ Snapshot::Snapshot(std::shared_ptr<const detail::SnapshotData> data)
 
 std::span<const Node> Snapshot::nodes() const noexcept { return data_->nodes; }
 std::size_t Snapshot::leaf_count() const noexcept { return data_->leaves.size(); }
-Result<LeafView> Snapshot::at(std::size_t i) const {
+Result<LeafView> Snapshot::checked_leaf(std::size_t i) const {
   if (i < leaf_count()) return leaf(i);
   return Error(Errc::not_found, "no tensor of that number")
       .expected("less than " + std::to_string(leaf_count()))
@@ -218,6 +218,9 @@ const Value& Snapshot::value(const Node& node) const noexcept {
 }
 const std::map<std::string, std::string>& Snapshot::metadata() const noexcept { return data_->metadata; }
 bool Snapshot::flat() const noexcept { return data_->flat; }
+UnknownKinds Snapshot::unknown_kinds() const noexcept { return data_->unknown_kinds; }
+bool Snapshot::in_order() const noexcept { return data_->in_order; }
+const std::map<std::string, std::string>& Snapshot::origin() const noexcept { return data_->origin; }
 
 std::string Snapshot::path(std::uint32_t node) const {
   return node < data_->nodes.size() ? detail::node_path(*data_, node) : std::string();

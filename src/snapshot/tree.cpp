@@ -40,8 +40,8 @@ bool parse_index(std::string_view text, std::size_t& number) {
 
 Tree::Tree(const Snapshot& snapshot) : snapshot_(snapshot) {
   if (!snapshot.flat()) return;
-  if (!snapshot.data()->by_path.empty()) {
-    order_ = snapshot.data()->by_path;
+  if (!snapshot.data()->name_order.empty()) {
+    order_ = snapshot.data()->name_order;
     return;
   }
   const auto nodes = snapshot.nodes().subspan(1);  // 0 is the root
@@ -51,7 +51,7 @@ Tree::Tree(const Snapshot& snapshot) : snapshot_(snapshot) {
   order_ = sorted_;
 }
 
-bool Tree::guessed() const noexcept { return snapshot_.flat() || snapshot_.data()->guessed; }
+bool Tree::guessed() const noexcept { return snapshot_.flat() || snapshot_.unknown_kinds().all; }
 
 std::string_view Tree::name_at(std::uint32_t position) const {
   const Node& n = node(order_[position]);

@@ -30,9 +30,8 @@ class Untying {
       STELE_TRY(nested(0, 0, 0));
     }
     builder_.set_metadata(from_.metadata());
-    builder_.data().in_order = from_.data()->in_order;
-    builder_.data().guessed = from_.data()->guessed;
-    builder_.data().guessed_maps = from_.data()->guessed_maps;
+    if (from_.in_order()) builder_.set_in_order();
+    builder_.set_unknown_kinds(from_.unknown_kinds());
     builder_.data().type = from_.data()->type;
     builder_.data().origin = from_.data()->origin;
     builder_.keep(from_.data());

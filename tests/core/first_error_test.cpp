@@ -78,7 +78,8 @@ template <class R>
 std::string errors(const SourcePtr& source, unsigned threads, Model& live) {
   const R recorder;
   const auto text = [](const auto& result) {
-    return result ? std::string("ok; ") : std::string(name(result.error().code())) + " " + result.error().path() + "; ";
+    return result ? std::string("ok; ")
+                  : std::string(name(result.error().code())) + " " + std::string(result.error().path()) + "; ";
   };
   return text(recorder.template load<Model>(source, on(threads))) +
          text(recorder.load_into(live, source, on(threads))) + text(recorder.verify(source, on(threads)));

@@ -28,7 +28,7 @@ inline Outcome outcome(const Reader& r, std::string_view text) {
   CHECK_MESSAGE(*e.offset() <= text.size(), text);
   CHECK(!e.found().empty());
   CHECK((!e.expected().empty() || !e.message().empty()));
-  return {e.code(), *e.offset(), e.expected(), e.found()};
+  return {e.code(), *e.offset(), std::string(e.expected()), std::string(e.found())};
 }
 
 inline Outcome skip(std::string_view text, Options options = {}) {

@@ -141,7 +141,7 @@ TEST_CASE_TEMPLATE("overlay: ties stay", R, STELE_TEST_RECORDERS) {
 
   const stele::Error two = bad(overlaid(base, file_of<R>(Both{})));
   CHECK(two.code() == Errc::invalid_argument);
-  CHECK(Paths{two.path(), two.found()} == Paths{"head", "embedding"});
+  CHECK(Paths{std::string(two.path()), std::string(two.found())} == Paths{"head", "embedding"});
   const stele::Error apart = bad(overlaid(file_of<R>(Apart{}), file_of<R>(TiedHead{})));
   CHECK(apart.code() == Errc::invalid_argument);
   CHECK(apart.path() == "head");

@@ -247,7 +247,7 @@ TEST_CASE("precondition: calls without a Result") {
   CHECK_THROWS_AS(ReadContext().memory(2, 1), std::out_of_range);
   CHECK(live.value(live.nodes()[1]).is_null());
   CHECK(live.path(99).empty());
-  CHECK(live.at(99).error().code() == Errc::not_found);
+  CHECK(live.checked_leaf(99).error().code() == Errc::not_found);
   const Snapshot none{std::shared_ptr<const detail::SnapshotData>()};
   CHECK(none.leaf_count() == 0);
   const Schema schema = schema_of<Weights>();

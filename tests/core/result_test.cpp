@@ -3,8 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 
 namespace {
@@ -55,4 +57,48 @@ TEST_CASE("result: values that only move, value_or on lvalues, errors in place")
   Result<int> bad = half(3);
   bad.error() = std::move(bad.error()).path("here");
   CHECK(bad.error().path() == "here");
+}
+
+TEST_CASE("result: an error keeps its parts in any order, and when they grow") {
+  const std::string longer(5000, 'p');
+  Error error = Error(Errc::limit, "the index is too large").hint("split it").found("12").expected("8").file("m.stele");
+  error = std::move(error).path(longer).offset(7).expected("at most 8").found("").partially_applied(true);
+  CHECK(error.message() == "the index is too large");
+  CHECK(error.path() == longer);
+  CHECK(error.expected() == "at most 8");
+  CHECK(error.found().empty());
+  CHECK(error.file() == "m.stele");
+  CHECK(error.hint() == "split it");
+  CHECK(error.offset() == std::uint64_t{7});
+  const Error copy = error;
+  error = std::move(error).path("head.bias").partially_applied(false);
+  CHECK(copy.path() == longer);
+  CHECK(error.to_string() ==
+        "limit: head.bias: the index is too large: expected at most 8 at byte 7 (m.stele); split it");
+}
+
+TEST_CASE("result: a part of an error may be taken from the same error") {
+  Error error = Error(Errc::limit, "the index is too large");
+  error = std::move(error).found(error.message());
+  error = std::move(error).path(error.message().substr(4, 5));
+  error = std::move(error).hint(error.path());
+  CHECK(error.found() == "the index is too large");
+  CHECK(error.path() == "index");
+  CHECK(error.hint() == "index");
+}
+
+TEST_CASE("result: an error that was moved from has no code and no parts, and can be used again") {
+  Error error = Error(Errc::limit, "too large").path("a");
+  const Error taken = std::move(error);
+  CHECK(taken.path() == "a");
+  // NOLINTBEGIN(bugprone-use-after-move): defined
+  CHECK(error.code() == Errc::none);
+  CHECK(error.message().empty());
+  CHECK(error.to_string() == "none");
+  CHECK_FALSE(error.offset().has_value());
+  CHECK(error.report() == nullptr);
+  CHECK(Error(error).path().empty());
+  // NOLINTEND(bugprone-use-after-move)
+  error = Error(Errc::io, "again").path("b");
+  CHECK(error.path() == "b");
 }

@@ -177,7 +177,7 @@ TEST_CASE("values: an enum is read by name, and by number too") {
   CHECK(refused<Activation>(Value(1.0)).expected() == "an integer of 8 bits without sign");
   CHECK(refused<Plain>(Value("low")).expected() == "an integer of 16 bits");
   CHECK(refused<Hidden>(Value("a")).code() == Errc::value_mismatch);
-  const std::string many = refused<Many>(Value("e22")).expected();
+  const std::string many(refused<Many>(Value("e22")).expected());
   CHECK(many.starts_with("one of e0, e1, "));
   CHECK(many.ends_with(", e19, …"));
 }

@@ -126,7 +126,7 @@ TEST_CASE("shapes of xtensor types") {
     REQUIRE_FALSE(result);
     CHECK(result.error().code() == stele::Errc::shape_mismatch);
     CHECK(result.error().path() == "t");
-    return result.error().expected() + " " + result.error().found();
+    return std::string(result.error().expected()) + " " + std::string(result.error().found());
   };
   CHECK(refused(recorder.load<Matrix>(cube)) == "rank 2 rank 3 [2, 3, 4]");
   CHECK(refused(recorder.load<Fixed>(wide)) == "[2, 3] [2, 4]");

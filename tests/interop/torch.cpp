@@ -142,7 +142,7 @@ TEST_CASE("loading is strict, and changes nothing on error") {
     REQUIRE_FALSE(result);
     CHECK_FALSE(result.error().partially_applied());
     if (before.defined()) CHECK(::torch::equal(before, module.parameters()[0]));
-    return std::string(stele::name(result.error().code())) + " " + result.error().path();
+    return std::string(stele::name(result.error().code())) + " " + std::string(result.error().path());
   };
   const stele::Snapshot file = stele::open(bytes).value();
 

@@ -106,7 +106,7 @@ TEST_CASE("nnef: golden files") {
     const Snapshot& snapshot = opened.at(fact.file);
     ++counts[fact.file];
     const auto leaf =
-        fact.label.empty() ? std::optional(good(snapshot.at(0))) : snapshot.find(path_of_label(fact.label));
+        fact.label.empty() ? std::optional(good(snapshot.checked_leaf(0))) : snapshot.find(path_of_label(fact.label));
     REQUIRE(leaf);
     CHECK(type_text(*leaf) == fact.type);
     CHECK(shape_text(leaf->shape(), "-") == fact.shape);
@@ -120,7 +120,7 @@ TEST_CASE("nnef: golden files") {
     CAPTURE(fact.label);
     const Snapshot snapshot = good(NnefRecorder<>{}.open(golden(fact.file), options));
     const auto leaf =
-        fact.label.empty() ? std::optional(good(snapshot.at(0))) : snapshot.find(path_of_label(fact.label));
+        fact.label.empty() ? std::optional(good(snapshot.checked_leaf(0))) : snapshot.find(path_of_label(fact.label));
     REQUIRE(leaf);
     CHECK(leaf->dtype() == stele::DType::f32);
     const std::vector<double> wanted = numbers_of(fact.meaning);

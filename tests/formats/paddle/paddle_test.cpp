@@ -90,7 +90,7 @@ void check_facts(const Snapshot& snapshot, const std::vector<Fact>& wanted, bool
   REQUIRE(!wanted.empty());
   REQUIRE(snapshot.leaf_count() == wanted.size());
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    const stele::LeafView leaf = good(snapshot.at(i));
+    const stele::LeafView leaf = good(snapshot.checked_leaf(i));
     CAPTURE(wanted[i].name);
     CHECK(leaf.path() == (named ? wanted[i].name : std::to_string(i)));
     CHECK(stele::name(leaf.dtype()) == wanted[i].dtype);
@@ -607,9 +607,9 @@ TEST_CASE("paddle: what is written is read back the same") {
 
 TEST_CASE("paddle: tensors by their number") {
   const Snapshot s = good(counting.open(golden("shapes.pdiparams")));
-  CHECK(good(s.at(2)).path() == "2");
-  CHECK(stele::to_string(good(s.at(3)).shape()) == "[2, 0, 3]");
-  CHECK(code_of(s.at(s.leaf_count())) == Errc::not_found);
+  CHECK(good(s.checked_leaf(2)).path() == "2");
+  CHECK(stele::to_string(good(s.checked_leaf(3)).shape()) == "[2, 0, 3]");
+  CHECK(code_of(s.checked_leaf(s.leaf_count())) == Errc::not_found);
 }
 
 TEST_CASE("paddle: what is there and what replaces it") {
@@ -709,7 +709,7 @@ TEST_CASE("paddle: opening reads heads only") {
   CHECK(source->take() <= 1000 * 256 + 64);  // of 1,000,000 KiB
   CHECK(source->calls() <= 1001);
   float first = 0;
-  good(good(s.at(999)).read(0, std::as_writable_bytes(std::span(&first, 1))));
+  good(good(s.checked_leaf(999)).read(0, std::as_writable_bytes(std::span(&first, 1))));
   CHECK(first == 1);
   CHECK(source->take() <= 4);
 }
