@@ -31,7 +31,7 @@ std::uint64_t capacity_of(const Source& source, Coding coding) {
 /// Compares an index with its document, because other programs read only the document. Errors: malformed.
 Status same(const Document& document, std::uint64_t budget) {
   const auto bad = [&](std::string expected, std::string found) {
-    return Error(Errc::malformed, "the index of a compressed document is not that of the document")
+    return Error(Errc::malformed, "the index does not match the document")
         .expected(std::move(expected))
         .found(std::move(found))
         .file(document.file);
@@ -49,7 +49,7 @@ Status same(const Document& document, std::uint64_t budget) {
   };
   if (text.stopped != Errc::none ||
       !std::equal(text.data.begin(), text.data.end(), index.data.begin(), index.data.end(), alike)) {
-    return bad("the places of the tensors' data in the document", "others");
+    return bad("the positions of the tensors' data in the document", "other positions");
   }
   return {};
 }
@@ -87,7 +87,7 @@ Result<Snapshot> DocumentReader::run() {
   }
   STELE_TRY(resolve());
   if (const std::uint32_t i = clashing_sibling(builder_.data(), true); i != no_index) {
-    return Error(Errc::duplicate, "a name that stands twice").path(node_path(builder_.data(), i)).file(document_->file);
+    return Error(Errc::duplicate, "a name occurs twice").path(node_path(builder_.data(), i)).file(document_->file);
   }
   builder_.set_unknown_kinds(unknown_kinds_);
   builder_.set_metadata(std::move(metadata_));
@@ -112,7 +112,7 @@ Error DocumentReader::located(Error error) const {
 
 bool DocumentReader::take(std::uint64_t bytes) {
   if (memory_.take(bytes)) return true;
-  return fail(index_error("a document whose structure takes more memory than its size allows"));
+  return fail(index_error("the document's structure needs more memory than its size allows"));
 }
 
 bool DocumentReader::parse() {
@@ -129,19 +129,21 @@ bool DocumentReader::parse() {
                           : key == "record"   ? record
                                               : 0U;
     if (what == 0) return fail(Errc::unsupported, "format, version, layout, metadata or record");
-    if ((seen & what) != 0) return fail(Errc::duplicate, "each key once");
-    if ((seen & format) == 0 && what != format) return fail(Errc::bad_magic, "format", "not a stele-json document");
+    if ((seen & what) != 0) return fail(Errc::duplicate, "", "a key of the document occurs twice");
+    if ((seen & format) == 0 && what != format)
+      return fail(Errc::bad_magic, "format", "the file is not a stele-json document");
     seen |= what;
     if (what == format) {
       if (!in_->read_string(text, scratch_)) return false;
-      if (text != "stele-json") return fail(Errc::bad_magic, "stele-json", "not a stele-json document");
+      if (text != "stele-json") return fail(Errc::bad_magic, "stele-json", "the file is not a stele-json document");
     } else if (what == version) {
       std::uint64_t number = 0;
       if (!in_->read_u64(number)) return false;
-      if (number != 1) return fail(Errc::unsupported, "version 1", "a document of a later version");
+      if (number != 1) return fail(Errc::unsupported, "version 1", "the document has another version");
     } else if (what == layout) {
       if (!in_->read_string(text, scratch_)) return false;
-      if ((seen & record) != 0) return fail(Errc::malformed, "layout before record");
+      if ((seen & record) != 0)
+        return fail(Errc::malformed, "layout before record", "the layout comes after the record");
       builder_.data().flat = text == "flat";
       unknown_kinds_.all = text == "guessed";
       if (text != "flat" && text != "guessed") return fail(Errc::unsupported, "flat or guessed");
@@ -149,17 +151,17 @@ bool DocumentReader::parse() {
       return false;
     }
   }
-  constexpr unsigned least = format | version | record;
-  if (in_->ok() && (seen & least) != least) return fail(Errc::malformed, "format, version and record");
+  constexpr unsigned required = format | version | record;
+  if (in_->ok() && (seen & required) != required) return fail(Errc::malformed, "format, version and record");
   return in_->finish();
 }
 
 bool DocumentReader::read_metadata() {
   Value all;
   if (!read_value(all)) return false;
-  if (all.as_map() == nullptr) return fail(Errc::malformed, "an object of texts");
+  if (all.as_map() == nullptr) return fail(Errc::malformed, "an object whose values are strings");
   for (auto& [key, text] : *all.as_map()) {
-    if (text.as_string() == nullptr) return fail(Errc::malformed, "an object of texts");
+    if (text.as_string() == nullptr) return fail(Errc::malformed, "an object whose values are strings");
     metadata_.emplace(std::move(key), *text.as_string());
   }
   return true;
@@ -188,7 +190,7 @@ bool DocumentReader::read_record() {
     if (!read_member()) return false;
   }
   path_.clear();
-  if (next_data_ != leaves) return fail(Error(Errc::malformed, "data that belong to no tensor"));
+  if (next_data_ != leaves) return fail(Error(Errc::malformed, "the document has data that belong to no tensor"));
   return true;
 }
 

@@ -85,10 +85,12 @@ bool DocumentReader::read_member() {
   } else if (!in_->next_key(key, scratch_)) {
     return in_->ok() && end_container();
   }
-  if (builder_.data().flat && levels_.size() > 1) return fail(Errc::malformed, "whole paths as names, and no nesting");
+  if (builder_.data().flat && levels_.size() > 1)
+    return fail(Errc::malformed, "no nested nodes", "a document with the layout flat has nested nodes");
   if (level.kind == Container::variant) {
     const std::string_view name = std::exchange(level.alternative, {});
-    if (key != "value" || name.data() == nullptr) return fail(Errc::malformed, "an alternative's value and no more");
+    if (key != "value" || name.data() == nullptr)
+      return fail(Errc::malformed, "value", "a variant has a key other than its value");
     append_segment_of(name);
     return read_node(name);
   }
@@ -96,7 +98,7 @@ bool DocumentReader::read_member() {
     std::size_t number = 0;
     if (!parse_index(key, number) || number >= no_index) return fail(Errc::malformed, "the number of an element");
     append_path(key);
-    if (number + 1 == level.next) return fail(Errc::duplicate, "each element once", "an element occurs twice");
+    if (number + 1 == level.next) return fail(Errc::duplicate, "", "an element occurs twice");
     if (number < level.next) {
       return fail(Errc::malformed, "ascending numbers", "the elements of a list are not in ascending order");
     }
@@ -120,7 +122,7 @@ bool DocumentReader::name_of(std::string_view key, std::string_view& name) {
     key = decoded;
   } else if (key.starts_with('$')) {
     key.remove_prefix(1);
-    if (!key.starts_with('$')) return fail(Errc::unsupported, "a name; $ in front of one is doubled");
+    if (!key.starts_with('$')) return fail(Errc::unsupported, "a name that begins with $$ or without $");
   }
   if (std::greater_equal<>()(key.data(), text.data()) && std::less<>()(key.data(), text.data() + text.size())) {
     return name = key, true;
@@ -153,7 +155,7 @@ bool DocumentReader::end_container() {
     return fail(Errc::malformed, "value", "a variant has an alternative without a value");
   }
   if (levels_.back().kind == Container::elements && in_->next_key(key, scratch_)) {
-    return fail(Errc::malformed, "$elements alone in its object");
+    return fail(Errc::malformed, "}", "an object with $elements has another key");
   }
   if (!in_->ok()) return false;
   builder_.end();
@@ -168,7 +170,7 @@ bool DocumentReader::add_value(SnapshotBuilder::Name name, Value value) {
 }
 
 bool DocumentReader::read_node(SnapshotBuilder::Name name) {
-  if (levels_.size() > max_depth) return fail(Errc::limit, "fewer levels", "nodes nested too deep");
+  if (levels_.size() > max_depth) return fail(Errc::limit, "fewer levels", "nodes nest too deep");
   // An index may store too low a node count. A growing vector holds three times its content.
   if (builder_.nodes().size() >= paid_ && !take(3 * sizeof(Node))) return false;
   Value value;
@@ -227,7 +229,7 @@ bool DocumentReader::read_object(SnapshotBuilder::Name name) {
 
 bool DocumentReader::alone() {
   std::string_view key;
-  if (in_->next_key(key, scratch_)) return fail(Errc::malformed, "a $ key alone in its object");
+  if (in_->next_key(key, scratch_)) return fail(Errc::malformed, "}", "an object with a $ key has another key");
   return in_->ok();
 }
 
@@ -261,9 +263,9 @@ Status DocumentReader::resolve() {
     const bool fits = target < alias.node && data.nodes[target].end <= alias.node &&
                       data.nodes[target].kind != NodeKind::alias && data.nodes[target].kind != NodeKind::none;
     if (!fits) {
-      return Error(Errc::malformed, "a $ref to what does not come before it")
+      return Error(Errc::malformed, "a $ref refers to no node before it")
           .path(node_path(data, alias.node))
-          .expected("the path of something before it that is no $ref itself")
+          .expected("the path of an earlier node that is neither a $ref nor null")
           .found(alias.target)
           .file(document_->file);
     }

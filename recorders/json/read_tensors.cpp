@@ -40,7 +40,7 @@ bool DocumentReader::read_tensor(SnapshotBuilder::Name name) {
   std::string_view key;
   if (!in_->read_string(text, scratch_)) return false;
   const DType dtype = dtype_of(text);
-  if (dtype == DType::none || bits(dtype) == 0) return fail(Errc::unsupported, "a dtype, as F32");
+  if (dtype == DType::none || bits(dtype) == 0) return fail(Errc::unsupported, "a dtype such as F32");
   unsigned seen = 0;
   std::size_t number = 0;
   std::optional<ParamId> identity;
@@ -53,7 +53,7 @@ bool DocumentReader::read_tensor(SnapshotBuilder::Name name) {
                           : key == "annotations" ? annotations
                                                  : 0U;
     if (what == 0) return fail(Errc::unsupported, "shape, data, id or annotations");
-    if ((seen & what) != 0) return fail(Errc::duplicate, "each key of a tensor once");
+    if ((seen & what) != 0) return fail(Errc::duplicate, "", "a key of the tensor occurs twice");
     seen |= what;
     if (what == shape) {
       std::uint64_t extent = 0;
@@ -111,20 +111,22 @@ bool DocumentReader::check_data(DType dtype, std::size_t number) {
   const auto elements = element_count(extents_);
   const auto bytes = elements ? byte_length(dtype, *elements) : std::nullopt;
   if (!bytes || *bytes > UINT64_MAX / 4) {
-    return wrong(Errc::malformed, "a tensor of too many elements", "less than 2^62 bytes", to_string(extents_));
+    return wrong(Errc::malformed, "the tensor has too many elements", "less than 2^62 bytes", to_string(extents_));
   }
   data.bytes = *bytes;
   data.dtype = dtype;
   if (data.numbers) {
     if (!has_numbers(dtype)) {
-      return wrong(Errc::unsupported, "numbers for a dtype that has none", "base64", std::string(name(dtype)));
+      return wrong(Errc::unsupported, "a tensor of this dtype cannot be stored as numbers", "base64",
+                   std::string(name(dtype)));
     }
     if (stopped != Errc::none) {
-      return wrong(stopped, "an array of numbers that does not end", "the numbers of the tensor", "more text");
+      return wrong(stopped, "the array of numbers does not end with the tensor", "the numbers of the tensor",
+                   "more text");
     }
     // Each number takes at least a digit and a comma.
     if (*elements == 0 || *elements > data.size / 2) {
-      return wrong(Errc::malformed, "numbers that cannot be those of the tensor's shape",
+      return wrong(Errc::malformed, "the number of elements does not fit the length of the data",
                    std::to_string(*elements) + " numbers", std::to_string(data.size) + " characters");
     }
     data.shape = static_cast<std::uint32_t>(document_->shapes.size());
@@ -135,8 +137,8 @@ bool DocumentReader::check_data(DType dtype, std::size_t number) {
   const std::uint64_t characters = (*bytes + 2) / 3 * 4;
   if (stopped == Errc::none && data.size == characters + 2) return true;
   return wrong(stopped == Errc::none ? Errc::malformed : stopped,
-               stopped == Errc::truncated ? "a tensor beyond the end of the document"
-                                          : "data whose length is not that of their dtype and shape",
+               stopped == Errc::truncated ? "the document ends inside the tensor's data"
+                                          : "the length of the data does not match the dtype and shape",
                std::to_string(characters) + " characters",
                stopped == Errc::truncated ? std::to_string(data.size - 1) : std::to_string(data.size - 2));
 }

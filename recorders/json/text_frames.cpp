@@ -23,7 +23,7 @@ Status unpack(ZSTD_DCtx& context, const Source& source, std::uint64_t offset, st
               std::span<std::byte> out) {
   const std::size_t n = ZSTD_decompressDCtx(&context, out.data(), out.size(), from.data(), from.size());
   if (ZSTD_isError(n)) return damaged(source, offset, ZSTD_getErrorName(n));
-  if (n != out.size()) return damaged(source, offset, "a zstd frame of another size than the file says");
+  if (n != out.size()) return damaged(source, offset, "the size of a zstd frame differs from the frame table");
   return {};
 }
 
@@ -186,7 +186,7 @@ class Seekable {
     if (begins != ends ||
         (ends && (!empty || frames_.size() < 4 || frames_[1].stored != 16 || frames_[1].plain != 0))) {
       return damaged(*source_, begins ? source_->size() : 0,
-                     "a compressed document whose beginning, index or table of frames is damaged or cut off");
+                     "the compressed document's beginning, index or frame table is damaged or missing");
     }
     if (!there || (empty && !ends)) return false;
     if (ends) {
@@ -194,7 +194,7 @@ class Seekable {
       frames_.pop_back();  // the last frame's offset ends the one before it
       frames_.erase(frames_.begin());
       const std::size_t count = frames_.size() - 1;
-      if (out.index.size() < 8 * count) return damaged(*source_, frames_.back().stored, "a damaged index");
+      if (out.index.size() < 8 * count) return damaged(*source_, frames_.back().stored, "the index is damaged");
       for (std::size_t i = 0; i < count; ++i) {
         hashes_.push_back(load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(out.index.data()) + 8 * i));
       }
@@ -256,16 +256,16 @@ class Seekable {
     const FramedText::Frame& frame = frames_[frames_.size() - 2];
     const std::uint64_t size = frames_.back().stored - frame.stored;
     const auto bad = [&](const char* text) { return damaged(*source_, frame.stored, text); };
-    if (size < head) return bad("an index of a size that it cannot have");
+    if (size < head) return bad("the index is too short");
     if (size > budget_) {
-      return Error(Errc::limit, "an index that takes more memory than its file allows")
+      return Error(Errc::limit, "the index needs more memory than the file's size allows")
           .file(source_->name())
           .offset(frame.stored);
     }
     Bytes bytes(static_cast<std::size_t>(size));
     STELE_TRY(source_->read_at(frame.stored, bytes.span()));
     const std::byte* p = bytes.data();
-    if (load_le<std::uint32_t>(p + 4) != size - 8) return bad("an index of another size than its frame says");
+    if (load_le<std::uint32_t>(p + 4) != size - 8) return bad("the size of the index differs from its frame");
     Hasher hasher;
     hasher.update(table_.data() + 8, 8 * (frames_.size() - 2));
     hasher.update(p + 24, bytes.size() - 24);
@@ -276,7 +276,7 @@ class Seekable {
     }
     const auto plain = load_le<std::uint64_t>(p + 24);
     if (plain > budget_ - size) {
-      return Error(Errc::limit, "an index that takes more memory than its file allows")
+      return Error(Errc::limit, "the index needs more memory than the file's size allows")
           .file(source_->name())
           .offset(frame.stored + 24);
     }

@@ -84,7 +84,7 @@ class ZstdStream final : public Stream {
   void use(std::size_t n) { rest_ = rest_.subspan(n); }
   std::uint64_t position() const { return offset_ - rest_.size(); }
   Error truncated() const {
-    return Error(Errc::truncated, "compressed data that end early").file(source_.name()).offset(source_.size());
+    return Error(Errc::truncated, "the compressed data end early").file(source_.name()).offset(source_.size());
   }
 
   const Source& source_;

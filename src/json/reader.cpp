@@ -145,7 +145,9 @@ Error Reader::error() const {
   return Error(code_, message_).expected(expected_).found(std::move(found)).offset(offset());
 }
 
-bool Reader::misused() noexcept { return fail_at(p_, Errc::invalid_argument, "", "JSON read out of order"); }
+bool Reader::misused() noexcept {
+  return fail_at(p_, Errc::invalid_argument, "", "the JSON reader was called out of order");
+}
 
 inline bool Reader::at_value() noexcept {
   if (due_ != Due::value) return misused();

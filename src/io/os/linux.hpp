@@ -41,7 +41,7 @@ auto retry(Call&& call) -> decltype(call()) {
 /// Refuses a path with a zero byte: the system would cut the path there and use another file.
 inline Status check_path(const Path& path) {
   if (path.text.find('\0') == std::string::npos) return {};
-  return Error(Errc::invalid_argument, "a path with a zero byte in it").file(path.name);
+  return Error(Errc::invalid_argument, "the path contains a zero byte").file(path.name);
 }
 
 /// Returns the descriptor of the folder that the path is looked up from.

@@ -21,7 +21,7 @@ constexpr std::size_t max_pieces = 1024;
 // Bytes between two requests to write out. Small enough to keep the disk busy from the start, large enough to be cheap.
 constexpr std::uint64_t write_behind_step = std::uint64_t{8} << 20;
 // Minimum size to preallocate: for smaller files, allocation while writing costs less than another call.
-constexpr std::uint64_t least_reserved = std::uint64_t{1} << 20;
+constexpr std::uint64_t min_reserved = std::uint64_t{1} << 20;
 
 void write_out(const File& file, Progress& progress) noexcept {
   // Only whole steps: a page that the next write continues would go to the disk twice.
@@ -90,7 +90,7 @@ Result<File> open_for_writing(const Path& path) {
 }
 
 Status write(const File& file, std::span<const std::span<const std::byte>> pieces, Progress& progress) {
-  const std::size_t most = progress.write_behind ? write_behind_step : std::numeric_limits<std::size_t>::max();
+  const std::size_t max_bytes = progress.write_behind ? write_behind_step : std::numeric_limits<std::size_t>::max();
   std::array<iovec, max_pieces> gather;  // NOLINT(cppcoreguidelines-pro-type-member-init)
   std::size_t index = 0;                 // the first piece that is not completely written
   std::size_t skip = 0;                  // bytes of it that are written
@@ -98,8 +98,8 @@ Status write(const File& file, std::span<const std::span<const std::byte>> piece
     std::size_t count = 0;
     std::size_t bytes = 0;
     std::size_t from = skip;
-    for (std::size_t i = index; i < pieces.size() && count < max_pieces && bytes < most; ++i, from = 0) {
-      const std::size_t size = std::min(pieces[i].size() - from, most - bytes);
+    for (std::size_t i = index; i < pieces.size() && count < max_pieces && bytes < max_bytes; ++i, from = 0) {
+      const std::size_t size = std::min(pieces[i].size() - from, max_bytes - bytes);
       if (size == 0) continue;
       gather[count++] = {const_cast<std::byte*>(pieces[i].data()) + from, size};
       bytes += size;
@@ -123,11 +123,11 @@ Status write(const File& file, std::span<const std::span<const std::byte>> piece
 
 Result<std::uint64_t> copy(const File& from, std::uint64_t offset, const File& file, std::uint64_t size,
                            Progress& progress) {
-  constexpr std::uint64_t most = std::uint64_t{1} << 30;
+  constexpr std::uint64_t max_copy = std::uint64_t{1} << 30;
   std::uint64_t done = 0;
   while (done < size) {
     auto at = static_cast<loff_t>(offset + done);
-    const auto n = static_cast<std::size_t>(std::min(size - done, most));
+    const auto n = static_cast<std::size_t>(std::min(size - done, max_copy));
     const ssize_t moved = retry([&] { return ::copy_file_range(from.handle(), &at, file.handle(), nullptr, n, 0); });
     if (moved == 0) break;
     if (moved < 0) {
@@ -155,7 +155,7 @@ Status write_at(const File& file, std::uint64_t offset, std::span<const std::byt
 }
 
 Status reserve(const File& file, std::uint64_t total) {
-  if (total < least_reserved || total > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return {};
+  if (total < min_reserved || total > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return {};
   // The size stays, so that the file's size always equals the bytes written.
   if (retry([&] { return ::fallocate(file.handle(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(total)); }) == 0)
     return {};

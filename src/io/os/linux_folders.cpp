@@ -90,7 +90,7 @@ Result<bool> make_folder(const Path& path) {
   STELE_TRY(check_path(path));
   if (retry([&] { return ::mkdirat(start_of(path), path.text.c_str(), 0777); }) == 0) return true;
   if (errno == EEXIST) return false;
-  return failed("cannot make the folder", path.name);
+  return failed("cannot create the folder", path.name);
 }
 
 Result<Folder> create_folder(const Folder& folder, const std::string& leaf, bool secret, const std::string& name) {
@@ -98,7 +98,7 @@ Result<Folder> create_folder(const Folder& folder, const std::string& leaf, bool
   std::string file_name = name;
   if (retry([&] { return ::mkdirat(at, leaf.c_str(), secret ? mode_t{0700} : mode_t{0777}); }) != 0) {
     if (errno == EEXIST) return Folder();
-    return failed("cannot make a temporary folder beside it", name);
+    return failed("cannot create a temporary folder next to it", name);
   }
   const int fd = retry([&] { return ::openat(at, leaf.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
   if (fd < 0) {
@@ -129,7 +129,7 @@ Result<Folder> open_below(const Folder& folder, const std::string& leaf) {
   return Folder{File(fd, std::move(name)), true};
 }
 
-Result<std::vector<Entry>> entries(const Folder& folder, std::size_t most) {
+Result<std::vector<Entry>> entries(const Folder& folder, std::size_t max_names) {
   const int fd = retry([&] { return ::openat(folder.file.handle(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
   if (fd < 0) return failed("cannot list the folder", folder.file.name());
   const Stream stream(::fdopendir(fd));
@@ -145,7 +145,7 @@ Result<std::vector<Entry>> entries(const Folder& folder, std::size_t most) {
     if (entry == nullptr) break;
     const std::string_view name(entry->d_name);
     if (name == "." || name == "..") continue;
-    if (found.size() == most) return Error(Errc::limit, "too many names in a folder").file(folder.file.name());
+    if (found.size() == max_names) return Error(Errc::limit, "the folder has too many names").file(folder.file.name());
     found.push_back({std::string(name), entry->d_type == DT_REG ? Kind::regular : Kind::folder, false});
     if (entry->d_type == DT_REG || entry->d_type == DT_DIR) continue;
     struct stat status = {};

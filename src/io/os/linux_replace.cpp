@@ -51,7 +51,7 @@ Result<File> create(const Folder& folder, const std::string& leaf, bool secret, 
                     secret ? mode_t{0600} : mode_t{0666});
   });
   if (fd < 0 && errno == EEXIST) return File();
-  if (fd < 0) return failed("cannot create a temporary file beside it", name);
+  if (fd < 0) return failed("cannot create a temporary file next to it", name);
   File file(fd, std::move(file_name));
   // On a file system without locks, remove_abandoned() gets none either and removes nothing.
   static_cast<void>(retry([&] { return ::flock(fd, LOCK_EX); }));
@@ -95,21 +95,21 @@ Status keep_permissions(const Folder& folder, const std::string& leaf, const Fil
 Status rename(const Folder& folder, const std::string& from, const std::string& to, const std::string& name) {
   const int fd = folder.file.handle();
   if (retry([&] { return ::renameat(fd, from.c_str(), fd, to.c_str()); }) == 0) return {};
-  if (errno == ENOTEMPTY || errno == EEXIST) return there_already(name);
+  if (errno == ENOTEMPTY || errno == EEXIST) return target_exists(name);
   return failed("cannot replace", name);
 }
 
 Status rename_new(const Folder& folder, const std::string& from, const std::string& to, const std::string& name) {
   const int fd = folder.file.handle();
   if (retry([&] { return ::renameat2(fd, from.c_str(), fd, to.c_str(), RENAME_NOREPLACE); }) == 0) return {};
-  if (errno == EEXIST) return there_already(name);
-  if (!lacks_flags(errno)) return failed("cannot give it its name", name);
+  if (errno == EEXIST) return target_exists(name);
+  if (!lacks_flags(errno)) return failed("cannot rename the temporary file", name);
   // A file gets a second name only if the name is free.
   if (retry([&] { return ::linkat(fd, from.c_str(), fd, to.c_str(), 0); }) == 0) {
     remove(folder, from);
     return {};
   }
-  if (errno == EEXIST) return there_already(name);
+  if (errno == EEXIST) return target_exists(name);
   const int code = errno;
   struct stat status = {};
   // A folder has one name. It replaces only an empty folder, so that nothing is lost.
@@ -117,14 +117,14 @@ Status rename_new(const Folder& folder, const std::string& from, const std::stri
       S_ISDIR(status.st_mode)) {
     return rename(folder, from, to, name);
   }
-  return failed("cannot give it its name", name, code);
+  return failed("cannot rename the temporary file", name, code);
 }
 
 Status sync_folder(const Folder& folder, const File& entry) {
   // A folder that cannot be opened for reading cannot be synced, so the whole file system is.
   const int done = retry([&] { return folder.readable ? ::fsync(folder.file.handle()) : ::syncfs(entry.handle()); });
   if (done == 0 || errno == EINVAL) return {};
-  return failed("the file is in place, but cannot sync its folder", entry.name());
+  return failed("the file is in place, but its folder cannot be synced", entry.name());
 }
 
 void remove(const Folder& folder, const std::string& path) noexcept {
