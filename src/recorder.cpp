@@ -162,7 +162,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
     for (std::uint32_t i = 0; i < nodes.size(); ++i) {
       if (nodes[i].kind == NodeKind::value && !can.values) drop(i, "a value");
       // Flat formats store these entries together with values.
-      if (!can.values && !can.nesting && must_be_said(data, i)) {
+      if (!can.values && !can.nesting && needs_empty_entry(data, i)) {
         const bool guess = data.unknown_kinds.maps && nodes[i].kind == NodeKind::none && nodes[i].parent != no_index &&
                            nodes[nodes[i].parent].kind == NodeKind::map;
         guess ? maybe_lost(i) : drop(i, "a container without tensors");

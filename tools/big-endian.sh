@@ -8,7 +8,8 @@ folder=$PWD/build/big-endian
 # Reflection, both walks, numbers, formats. What is left out is about files, threads or other libraries.
 tests=(main stele_writer_test stele_format_test stele_tree_test safetensors_test shards_test precision_test
        precision_int_test recorders_test recorders_property_test load_test compression_test json_format_test
-       zip_test zip_hostile_test zip_entries_test archive_test)
+        json_numbers_test json_compressed_test json_hostile_test safetensors_rules_test zip_test zip_hostile_test
+        zip_entries_test archive_test)
 
 if [ ! "$folder/sysroot/complete" -nt tools/big-endian.sh ]; then  # whose packages may be new
   rm -rf "$folder/apt" "$folder/sysroot"

@@ -52,7 +52,7 @@ constexpr std::array<const Format*, 22> all = {
     &burnpack_format,  &burn_mpk_format,      &burn_mpk_gzip_format, &burn_bin_format,  &burn_bin_gzip_format,
     &burn_json_format, &burn_json_gzip_format};
 
-constexpr const char* list_of_formats = "stele::formats() lists all";
+constexpr const char* formats_hint = "see stele::formats()";
 
 // ---- files of other programs
 
@@ -142,7 +142,7 @@ const Format* find_format(std::string_view name) {
 }
 
 Result<const Format*> format_of_path(const std::string& path) {
-  if (path.empty()) return Error(Errc::invalid_argument, "an empty path");
+  if (path.empty()) return Error(Errc::invalid_argument, "the path is empty");
   const Format* longest = nullptr;  // so that ".safetensors.index.json" does not match ".json"
   for (const Format* f : all) {
     const std::string_view extension = f->extension();  // may be empty for a folder of files
@@ -152,18 +152,16 @@ Result<const Format*> format_of_path(const std::string& path) {
   if (longest != nullptr) return longest;
   const Foreign* const other = foreign_of_path(path);
   Error error = Error(Errc::unsupported, "no format has this extension").file(path);
-  if (other != nullptr) return std::move(error).expected(list_of_formats).found(std::string(other->what));
+  if (other != nullptr) return std::move(error).found(other->what).hint(formats_hint);
   const std::string near = nearest_extension(path);
-  return std::move(error).expected((near.empty() ? "" : "perhaps " + near + "; ") + list_of_formats);
+  if (near.empty()) return std::move(error).hint(formats_hint);
+  return std::move(error).hint("use the extension " + near + ", or " + formats_hint);
 }
 
 namespace {
 
-Error not_read(const Source& source, std::string found) {
-  return Error(Errc::bad_magic, "not a file of a known format")
-      .file(source.name())
-      .expected(list_of_formats)
-      .found(std::move(found));
+Error not_read(const Source& source, std::string_view found) {
+  return Error(Errc::bad_magic, "the file has no known format").file(source.name()).found(found).hint(formats_hint);
 }
 
 }  // namespace
@@ -176,22 +174,22 @@ Result<const Format*> format_of_content(const Source& source) {
   const std::string_view text(reinterpret_cast<const char*>(head), size);
   const Format* found = nullptr;
   for (const Foreign& other : foreign) {
-    if (other.certain(text)) return not_read(source, std::string(other.what));
+    if (other.certain(text)) return not_read(source, other.what);
   }
   for (const Format* f : all) {
     const bool fits = folder != nullptr ? f->recognises_folder(*folder) : f->recognises({head, size}, source.size());
     if (!fits) continue;
     if (found != nullptr) {
-      return Error(Errc::malformed, "content that more than one format claims")
+      return Error(Errc::malformed, "more than one format recognizes the content")
           .file(source.name())
           .found(std::string(found->name()) + " and " + std::string(f->name()));
     }
     found = f;
   }
   if (found != nullptr) return found;
-  if (folder != nullptr) return Error(Errc::bad_magic, "not a folder of a known format").file(source.name());
+  if (folder != nullptr) return Error(Errc::bad_magic, "the folder has no known format").file(source.name());
   for (const Foreign& other : foreign) {
-    if (other.likely(text)) return not_read(source, std::string(other.what));
+    if (other.likely(text)) return not_read(source, other.what);
   }
   if (const Foreign* const other = foreign_of_path(source.name())) {
     return not_read(source, "by its name " + std::string(other->what));
@@ -205,7 +203,7 @@ Result<const Format*> format_of_content(const Source& source) {
   }
   if (const auto named = format_of_path(source.name()))
     seen += ", with the name of a " + std::string((*named)->name()) + " file";
-  return not_read(source, std::move(seen));
+  return not_read(source, seen);
 }
 
 }  // namespace v0

@@ -52,7 +52,8 @@ std::string_view as_text(std::span<const std::byte> bytes) {
 /// Decodes `text`, located at `offset`. Only the last piece may have padding.
 Status decode(const Document& in, std::uint64_t offset, std::string_view text, std::span<std::byte> out) {
   if (base64_decoded_size(text) == out.size() && base64_decode(text, out.data())) return {};
-  return bad(in, offset, "data that are not base64").expected("A-Z, a-z, 0-9, + and /, and = where it belongs");
+  return bad(in, offset, "the tensor's data are not valid base64")
+      .expected("A-Z, a-z, 0-9, + and /, with = as padding only");
 }
 
 // ---- base64
@@ -91,7 +92,7 @@ Status stream_base64(const void* at, std::uint64_t number, std::uint64_t size, P
   const std::size_t most = pieces * piece_text;
   std::byte* const text = context.memory(0, static_cast<std::size_t>(std::min<std::uint64_t>(most, data.size)) + 2);
   const auto quote = [&](std::byte b, std::uint64_t place) {
-    return b == std::byte{'"'} ? Status() : Status(bad(in, place, "data of another length than their tensor's"));
+    return b == std::byte{'"'} ? Status() : Status(bad(in, place, "the length of the data does not match the tensor"));
   };
   std::optional<ReadContext::Piece> staging;
   for (std::uint64_t done = 0, place = data.at; done < size || place == data.at;) {
@@ -145,7 +146,7 @@ Status read_all(const Document& in, const Data& data, ReadContext& context, std:
       return std::move(error).file(in.file).offset(offset);
     }
     const std::size_t n = reader.produced();
-    if (n == 0 && reader.consumed() == 0) return bad(in, place, "numbers that do not end");
+    if (n == 0 && reader.consumed() == 0) return bad(in, place, "the array of numbers has no end");
     if (made + n > skip && n != 0) {
       const auto from = static_cast<std::size_t>(skip > made ? skip - made : 0);
       const auto to = static_cast<std::size_t>(std::min<std::uint64_t>(n, end - made));

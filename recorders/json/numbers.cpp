@@ -210,7 +210,7 @@ NumberReader::NumberReader(DType dtype, std::span<const Extent> shape)
 
 Status NumberReader::token(std::string_view text, std::size_t at, std::byte* out) const {
   const auto bad = [&](Errc code, const char* expected) {
-    return Error(code, "a number that does not fit the tensor")
+    return Error(code, "a number does not fit the tensor's dtype")
         .expected(expected)
         .found(std::string(text.substr(0, 40)))
         .offset(at);
@@ -286,7 +286,7 @@ Status NumberReader::read(std::string_view text, bool last, std::span<std::byte>
   std::size_t i = 0;
   const auto bad = [&](const char* expected) {
     const bool end = i == text.size();
-    return Error(end ? Errc::truncated : Errc::malformed, "numbers that are not of the tensor's shape")
+    return Error(end ? Errc::truncated : Errc::malformed, "the numbers do not match the tensor's shape")
         .expected(expected)
         .found(end ? "the end of the data" : std::string(1, text[i]))
         .offset(i);
@@ -317,7 +317,7 @@ Status NumberReader::read(std::string_view text, bool last, std::span<std::byte>
     std::size_t end = i;
     while (end < text.size() && !ends_token(text[end])) ++end;
     if (end - i > longest_token) {
-      return Error(Errc::limit, "a number of more than 1024 characters").offset(i);
+      return Error(Errc::limit, "a number is longer than 1024 characters").offset(i);
     }
     if (end == text.size() && !last) return {};  // the rest of the number follows
     if (out.size() - produced_ < width_) return {};

@@ -22,7 +22,7 @@ char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + '
 constexpr std::uint64_t longest_number = 4096;
 
 /// How many characters are searched for the end of data that are too long.
-constexpr std::uint64_t most_looked_at = std::uint64_t{1} << 20;
+constexpr std::uint64_t max_lookahead = std::uint64_t{1} << 20;
 
 class Maker {
  public:
@@ -85,7 +85,7 @@ class Maker {
     return put(c);
   }
   Status too_much() const {
-    return Error(Errc::limit, "a document whose structure takes more memory than its size allows").offset(position());
+    return Error(Errc::limit, "the document's structure needs more memory than its size allows").offset(position());
   }
 
   // ---- tokens
@@ -118,7 +118,9 @@ class Maker {
       default:
         if (c >= '0' && c <= '9' && in_shape()) add_digit(c);
         if (data_due()) {
-          return Error(Errc::malformed, "the data of a tensor").expected("a string or an array").offset(position());
+          return Error(Errc::malformed, "the data of a tensor have the wrong type")
+              .expected("a string or an array")
+              .offset(position());
         }
         return copy();
     }
@@ -222,7 +224,7 @@ class Maker {
     for (;;) {
       STELE_TRY_ASSIGN(const int c, peek());
       if (c < 0) return stop(at, false, Errc::truncated);
-      if (bytes && position() - at > most_looked_at && (position() - at) / 2 > *bytes) return found(at, false);
+      if (bytes && position() - at > max_lookahead && (position() - at) / 2 > *bytes) return found(at, false);
       const auto there = std::span<const std::byte>(buffer_.span()).subspan(at_, end_ - at_);
       const auto* quote = static_cast<const std::byte*>(std::memchr(there.data(), '"', there.size()));
       at_ = quote == nullptr ? end_ : static_cast<std::size_t>(quote - buffer_.data()) + 1;
@@ -282,7 +284,7 @@ std::string encode_index(const Skeleton& skeleton) {
 }
 
 Result<Skeleton> decode_index(std::string index, std::uint64_t size) {
-  const auto bad = [] { return Error(Errc::malformed, "a malformed index of a compressed document"); };
+  const auto bad = [] { return Error(Errc::malformed, "the index of the compressed document is malformed"); };
   Skeleton skeleton;
   const auto* p = reinterpret_cast<const std::byte*>(index.data());
   if (index.size() < 16) return bad();

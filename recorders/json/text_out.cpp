@@ -211,7 +211,7 @@ class ZstdOut final : public TextOut {
         ZSTD_compress2(context.get(), packed.data() + head, packed.size() - head, index.data(), index.size());
     if (ZSTD_isError(n)) throw std::bad_alloc();
     const std::size_t size = head + n;
-    if (size - 8 > 0xffffffffU) return Error(Errc::limit, "an index of 4 GiB or more");
+    if (size - 8 > 0xffffffffU) return Error(Errc::limit, "the index exceeds 4 GiB");
     store_le(packed.data(), index_magic);
     store_le(packed.data() + 4, static_cast<std::uint32_t>(size - 8));
     std::memcpy(packed.data() + 8, index_tag, 8);

@@ -25,7 +25,7 @@ namespace {
 constexpr std::size_t gathered = std::size_t{64} << 10;
 
 // Approximate size of a node in a document, without its data.
-constexpr std::uint64_t most_of_a_node = 100;
+constexpr std::uint64_t max_node_bytes = 100;
 
 /// Returns true if a tensor is written as numbers.
 bool is_readable(const LeafView& leaf, const JsonOptions& options) {
@@ -93,7 +93,8 @@ class Writer {
 
   Status run() {
     if (const std::uint32_t i = detail::clashing_sibling(data_, true); i != no_index) {
-      return Error(Errc::duplicate, "a name that stands twice, or an element out of order").path(snapshot_.path(i));
+      return Error(Errc::duplicate, "a name occurs twice, or elements are not in ascending order")
+          .path(snapshot_.path(i));
     }
     writer_.begin_object();
     writer_.key("format");
@@ -164,7 +165,7 @@ class Writer {
     const Node& node = data_.nodes[i];
     close_ended(i);
     if (!open_.empty() && open_.back().kind == NodeKind::variant && data_.nodes[node.parent + 1].end <= i) {
-      return Error(Errc::not_representable, "a variant with more than one alternative");
+      return Error(Errc::not_representable, "a variant has more than one alternative");
     }
     name_of(node);
     ++skeleton_.nodes;
@@ -385,7 +386,7 @@ Status JsonFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
     if (!is_readable(leaf, options_)) base64 += (leaf.byte_size() + 2) / 3 * 4;
   }
   // Data are nearly the whole text.
-  const bool noise = base64 / 16 > most_of_a_node * snapshot.nodes().size();
+  const bool noise = base64 / 16 > max_node_bytes * snapshot.nodes().size();
   if (coding == json::Coding::plain && options_.numbers_up_to == 0) {
     const auto count = json::counted_text();
     STELE_TRY(Writer(snapshot, options_, *count, workers, true).run());

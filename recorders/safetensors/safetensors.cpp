@@ -69,9 +69,9 @@ constexpr LeafOps leaf_ops{.locate = [](const void* at, std::uint64_t number) ->
   return {static_cast<const File*>(at)->source.get(), number};
 }};
 
-class Opener {
+class SafetensorsReader {
  public:
-  Opener(SourcePtr source, const Limits& limits) : file_(std::make_shared<File>()), limits_(limits) {
+  SafetensorsReader(SourcePtr source, const Limits& limits) : file_(std::make_shared<File>()), limits_(limits) {
     file_->source = std::move(source);
   }
 
@@ -95,20 +95,20 @@ class Opener {
     const Source& source = *file_->source;
     std::byte length[8];
     if (source.size() < sizeof length) {
-      return Error(Errc::truncated, "too short for a safetensors file")
+      return Error(Errc::truncated, "the file is too short for its header")
           .expected("8 bytes")
           .found(std::to_string(source.size()));
     }
     STELE_TRY(source.read_at(0, length));
     const auto n = detail::load_le<std::uint64_t>(length);
     if (n > max_header) {
-      return Error(Errc::limit, "a header that is too large")
+      return Error(Errc::limit, "the header is too large")
           .expected("at most " + std::to_string(max_header) + " bytes")
           .found(std::to_string(n))
           .offset(0);
     }
     if (n > source.size() - sizeof length) {
-      return Error(Errc::truncated, "a header beyond the end of the file")
+      return Error(Errc::truncated, "the file ends inside the header")
           .expected(std::to_string(n) + " bytes")
           .found(std::to_string(source.size() - sizeof length))
           .offset(0);
@@ -131,7 +131,7 @@ class Opener {
     in.begin_object();
     while (in.next_key(key, scratch)) {
       if (key == "__metadata__") {
-        if (metadata_seen) in.fail(Errc::duplicate, "__metadata__ once");
+        if (metadata_seen) in.fail(Errc::duplicate, "", "__metadata__ occurs twice");
         metadata_seen = true;
         read_metadata(in);
         continue;
@@ -149,7 +149,7 @@ class Opener {
 
   /// Counts memory that this reader and the Snapshot take, against the bound of Format::open.
   bool spend(json::Reader& in, std::uint64_t bytes) {
-    return memory_.take(bytes) || in.fail(Errc::limit, "fewer names, dimensions and texts for a file of this size");
+    return memory_.take(bytes) || in.fail(Errc::limit, "", "the header needs more memory than the file's size allows");
   }
 
   void read_metadata(json::Reader& in) {
@@ -169,7 +169,7 @@ class Opener {
       if (!spend(in, sizeof(std::pair<std::string, std::string>) + 64 + name.size() + text.size())) return;
       std::string value = text.data() == text_scratch.data() ? std::move(text_scratch) : std::string(text);
       if (!metadata_.emplace(std::move(name), std::move(value)).second) {
-        in.fail(Errc::duplicate, "each key of __metadata__ once");
+        in.fail(Errc::duplicate, "", "a key of __metadata__ occurs twice");
       }
     }
   }
@@ -179,7 +179,7 @@ class Opener {
     std::string_view key;
     unsigned seen = 0;
     const auto once = [&](unsigned bit) {
-      if ((seen & bit) != 0) in.fail(Errc::duplicate, "each key of a tensor once");
+      if ((seen & bit) != 0) in.fail(Errc::duplicate, "", "a key of the tensor occurs twice");
       seen |= bit;
     };
     if (!in.begin_object()) return;
@@ -249,19 +249,19 @@ class Opener {
       const auto shape = std::span<const Extent>(extents_).subspan(entry.extents, entry.rank);
       // Every byte belongs to exactly one tensor: no overlap, no gap, no bytes after the last tensor.
       if (entry.begin != at || entry.end < entry.begin) {
-        return bad(Errc::malformed, "a tensor that does not begin where the one before ends", entry)
+        return bad(Errc::malformed, "the tensor does not begin where the previous one ends", entry)
             .expected(std::to_string(at))
             .found(std::to_string(entry.begin));
       }
       if (entry.end > size) {
-        return bad(Errc::truncated, "a tensor beyond the end of the file", entry)
+        return bad(Errc::truncated, "the file ends before the tensor does", entry)
             .expected(std::to_string(entry.end) + " bytes of data")
             .found(std::to_string(size));
       }
       const auto elements = element_count(shape);
       const auto total_bits = elements ? checked_mul(*elements, bits(entry.dtype)) : std::nullopt;
       if (!total_bits || *total_bits % 8 != 0 || *total_bits / 8 != entry.end - entry.begin) {
-        return bad(Errc::malformed, "a tensor whose length is not that of its dtype and shape", entry)
+        return bad(Errc::malformed, "the length of the tensor does not match its dtype and shape", entry)
             .expected(total_bits ? std::to_string(*total_bits / 8) + " bytes" : "less than 2^64 bits")
             .found(std::to_string(entry.end - entry.begin));
       }
@@ -270,7 +270,7 @@ class Opener {
                                  {&leaf_ops, file_.get(), data_ + entry.begin});
     }
     if (at != size) {
-      return Error(Errc::malformed, "bytes behind the last tensor")
+      return Error(Errc::malformed, "bytes follow the last tensor")
           .expected(std::to_string(data_ + at) + " bytes")
           .found(std::to_string(data_ + size))
           .offset(data_ + at);
@@ -323,7 +323,7 @@ bool SafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_
 }
 
 Result<Snapshot> SafetensorsFormat::open(SourcePtr source, const OpenContext& context) const {
-  return detail::in_host_order(Opener(std::move(source), context.options().limits).run());
+  return detail::in_host_order(SafetensorsReader(std::move(source), context.options().limits).run());
 }
 
 namespace detail {
@@ -343,9 +343,10 @@ Status check(const Snapshot& snapshot, const LeafPaths& paths) {
     if (leaf.size() * bits(leaf.dtype()) % 8 != 0) return refuse("a tensor of part of a byte");
   }
   for (const auto& [key, text] : snapshot.metadata()) {
-    if (key == flat_key) return Error(Errc::not_representable, "the metadata key stele is the library's own");
+    if (key == flat_key) return Error(Errc::not_representable, "the metadata key stele is reserved for the library");
     if (json::valid_utf8(key) && json::valid_utf8(text)) continue;
-    return Error(Errc::not_representable, "safetensors files hold metadata in UTF-8 only").found("another text");
+    return Error(Errc::not_representable, "safetensors files store metadata in UTF-8 only")
+        .found("bytes that are not UTF-8");
   }
   return {};
 }
@@ -397,7 +398,7 @@ Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const s
   out.end_object();
   header.resize((header.size() + 7) / 8 * 8, ' ');
   if (header.size() > max_header) {
-    return Error(Errc::not_representable, "a header that is too large for safetensors")
+    return Error(Errc::not_representable, "the header is too large for safetensors")
         .expected("at most 100000000 bytes")
         .found(std::to_string(header.size()));
   }

@@ -26,16 +26,16 @@ constexpr std::pair<const char*, const char*> framework("format", "pt");
 
 // ---- reading --------------------------------------------------------------------------------------------------------
 
-class Opener {
+class ShardsReader {
  public:
-  Opener(SourcePtr source, const OpenContext& context) : source_(std::move(source)), context_(context) {}
+  ShardsReader(SourcePtr source, const OpenContext& context) : source_(std::move(source)), context_(context) {}
 
   Result<Snapshot> run() {
     const auto bundle = source_->bundle();
     if (bundle == nullptr) {
-      return Error(Errc::unsupported, "the files that an index names are not where it comes from")
+      return Error(Errc::unsupported, "the source of the index cannot open other files")
           .file(source_->name())
-          .expected("a file, or a source of a bundle");
+          .hint("open a path, or a source with a bundle");
     }
     STELE_TRY(parse());
     STELE_TRY(check_names());
@@ -63,7 +63,7 @@ class Opener {
 
   Status parse() {
     if (source_->size() > max_header) {
-      return Error(Errc::limit, "an index that is too large")
+      return Error(Errc::limit, "the index is too large")
           .file(source_->name())
           .expected("at most " + std::to_string(max_header) + " bytes")
           .found(std::to_string(source_->size()));
@@ -84,7 +84,7 @@ class Opener {
         in.skip_value();
         continue;
       }
-      if (seen) in.fail(Errc::duplicate, "metadata and weight_map once");
+      if (seen) in.fail(Errc::duplicate, "", "metadata or weight_map occurs twice");
       seen = true;
       key == "weight_map" ? read_map(in) : read_metadata(in);
     }
@@ -95,7 +95,7 @@ class Opener {
 
   /// Counts memory that this reader takes, against the bound of Format::open.
   bool spend(json::Reader& in, std::uint64_t bytes) {
-    if (!memory_.take(bytes)) return in.fail(Errc::limit, "fewer names and texts for an index of this size");
+    if (!memory_.take(bytes)) return in.fail(Errc::limit, "", "the index needs more memory than its size allows");
     return true;
   }
 
@@ -136,7 +136,7 @@ class Opener {
       if (!in.read_string(text, scratch)) return;
       if (!spend(in, sizeof(std::pair<std::string, std::string>) + 64 + name.size() + text.size())) return;
       if (!metadata_.emplace(std::move(name), std::string(text)).second) {
-        in.fail(Errc::duplicate, "each key of metadata once");
+        in.fail(Errc::duplicate, "", "a key of metadata occurs twice");
       }
     }
   }
@@ -146,12 +146,14 @@ class Opener {
     const auto same = std::adjacent_find(entries_.begin(), entries_.end(),
                                          [](const Entry& a, const Entry& b) { return a.name == b.name; });
     if (same == entries_.end()) return {};
-    return Error(Errc::duplicate, "a tensor that the index names twice").path(std::string(same->name));
+    return Error(Errc::duplicate, "the index lists the tensor twice").path(std::string(same->name));
   }
 
   Status add_file(const Bundle& bundle, std::uint32_t number) {
     const auto not_plain = [&]() -> Error {
-      return Error(Errc::malformed, "an index that names no plain file").file(source_->name()).found(files_[number]);
+      return Error(Errc::malformed, "the index lists a name that is not a plain file name")
+          .file(source_->name())
+          .found(files_[number]);
     };
     // The files of a set are in the folder of its index.
     if (files_[number].find('/') != std::string::npos) return not_plain();
@@ -163,7 +165,7 @@ class Opener {
     STELE_TRY_ASSIGN(const Snapshot shard, SafetensorsFormat().open(*source, context_));
     const std::string& file = (*source)->name();
     if (shard.nodes().size() != shard.leaf_count() + 1) {
-      return Error(Errc::unsupported, "a shard with metadata of the key stele: the index has it").file(file);
+      return Error(Errc::unsupported, "a shard has the metadata key stele, which belongs in the index").file(file);
     }
     for (std::size_t i = 0; i < shard.leaf_count(); ++i) {
       const LeafView leaf = shard.leaf(i);
@@ -172,7 +174,7 @@ class Opener {
       const auto entry = std::lower_bound(entries_.begin(), entries_.end(), name,
                                           [](const Entry& e, std::string_view n) { return e.name < n; });
       if (entry == entries_.end() || entry->name != name || entry->file != number) {
-        return Error(Errc::malformed, "a tensor that the index does not name in this file")
+        return Error(Errc::malformed, "the index does not list the tensor for this file")
             .path(std::string(name))
             .file(file);
       }
@@ -189,12 +191,12 @@ class Opener {
     for (const Entry& e : entries_) {
       const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), std::pair(e.name, std::uint32_t{0}));
       if (at != nodes_.end() && at->first == e.name) continue;
-      return Error(Errc::malformed, "a tensor that is not in the file that the index names")
+      return Error(Errc::malformed, "the tensor is not in the file that the index lists for it")
           .path(std::string(e.name))
           .file(source_->name())
           .expected(files_[e.file]);
     }
-    return Error(Errc::malformed, "an index that does not fit its files").file(source_->name());
+    return Error(Errc::malformed, "the index does not match its files").file(source_->name());
   }
 
   static constexpr std::size_t max_files = 100'000;
@@ -210,6 +212,54 @@ class Opener {
   std::size_t found_ = 0;
   detail::IndexBudget memory_;
 };
+
+/// Distributes the leaves over files of at most `shard_bytes` of data, unless a single leaf is larger.
+std::vector<std::vector<std::uint32_t>> split(const Snapshot& snapshot, std::uint64_t shard_bytes,
+                                              std::uint64_t& total) {
+  std::vector<std::vector<std::uint32_t>> shards(1);
+  std::uint64_t size = 0;
+  for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const std::uint64_t bytes = snapshot.leaf(i).byte_size();
+    if (!shards.back().empty() && (size > shard_bytes || bytes > shard_bytes - size)) {
+      shards.emplace_back();
+      size = 0;
+    }
+    shards.back().push_back(i);
+    size += bytes;
+    total += bytes;
+  }
+  return shards;
+}
+
+/// Returns the text of the index.
+Result<std::string> index_of(const Snapshot& snapshot, std::uint64_t total,
+                             const std::map<std::string_view, const std::string*>& weight_map) {
+  std::string text;
+  json::Writer out(text);
+  out.begin_object();
+  out.key("metadata");
+  out.begin_object();
+  STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
+  std::map<std::string, std::string> metadata = snapshot.metadata();
+  if (!extras.empty()) metadata.emplace(detail::flat_key, std::move(extras));
+  for (const auto& [key, value] : metadata) {
+    out.key(key);
+    out.string(value);
+  }
+  out.key(total_size);
+  out.u64(total);
+  out.end_object();
+  out.key("weight_map");
+  out.begin_object();
+  for (const auto& [name, file] : weight_map) {
+    out.key(name);
+    out.string(*file);
+  }
+  out.end_object();
+  out.end_object();
+  text += '\n';
+  return text;
+}
 
 }  // namespace
 
@@ -232,36 +282,26 @@ bool ShardedSafetensorsFormat::recognises(std::span<const std::byte> head, std::
 }
 
 Result<Snapshot> ShardedSafetensorsFormat::open(SourcePtr source, const OpenContext& context) const {
-  return Opener(std::move(source), context).run();
+  return ShardsReader(std::move(source), context).run();
 }
 
 Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
   const auto bundle = sink.bundle();
   if (bundle == nullptr) {
-    return Error(Errc::unsupported, "several files need a place").expected("a path, or a sink of a bundle");
+    return Error(Errc::unsupported, "a sharded save cannot write to this sink")
+        .hint("save to a path, or to a sink with a bundle");
   }
   const detail::LeafPaths paths(*snapshot.data());
   STELE_TRY(detail::safetensors::check(snapshot, paths));
   if (snapshot.metadata().contains(std::string(total_size))) {
-    return Error(Errc::not_representable, "the metadata key total_size is the format's own");
+    return Error(Errc::not_representable, "the metadata key total_size is reserved for the format");
   }
   const std::string index_name(file_name(sink.name()));
   std::string stem = index_name;
   if (stem.ends_with(extension())) stem.resize(stem.size() - extension().size());
 
-  std::vector<std::vector<std::uint32_t>> shards(1);
   std::uint64_t total = 0;
-  std::uint64_t size = 0;
-  for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) {
-    const std::uint64_t bytes = snapshot.leaf(i).byte_size();
-    if (!shards.back().empty() && (size > shard_bytes_ || bytes > shard_bytes_ - size)) {
-      shards.emplace_back();
-      size = 0;
-    }
-    shards.back().push_back(i);
-    size += bytes;
-    total += bytes;
-  }
+  const std::vector<std::vector<std::uint32_t>> shards = split(snapshot, shard_bytes_, total);
   std::vector<std::string> files;
   for (std::size_t i = 0; i < shards.size(); ++i) {
     char number[64];
@@ -274,9 +314,9 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
     for (const std::string& file : all) {
       STELE_TRY_ASSIGN(const bool there, bundle->contains(file));
       if (!there) continue;
-      return Error(Errc::exists, "a set of files is there already, and cannot be replaced in one step")
+      return Error(Errc::exists, "the set of files exists and cannot be replaced in one step")
           .file(file)
-          .expected("another place, or FileSinkOptions::allow_nonatomic");
+          .hint("save to another path, or set FileSinkOptions::allow_nonatomic");
     }
     sink.add_part(index_name);
   }
@@ -295,31 +335,8 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
   };
   for (std::size_t i = 0; i < shards.size(); ++i) STELE_TRY(write_file(i));
 
-  std::string text;
-  json::Writer out(text);
-  out.begin_object();
-  out.key("metadata");
-  out.begin_object();
-  STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
-  metadata = snapshot.metadata();
-  if (!extras.empty()) metadata.emplace(detail::flat_key, std::move(extras));
-  for (const auto& [key, value] : metadata) {
-    out.key(key);
-    out.string(value);
-  }
-  out.key(total_size);
-  out.u64(total);
-  out.end_object();
-  out.key("weight_map");
-  out.begin_object();
-  for (const auto& [name, file] : weight_map) {
-    out.key(name);
-    out.string(*file);
-  }
-  out.end_object();
-  out.end_object();
-  text += '\n';
-  if (text.size() > max_header) return Error(Errc::not_representable, "an index that is too large");
+  STELE_TRY_ASSIGN(const std::string text, index_of(snapshot, total, weight_map));
+  if (text.size() > max_header) return Error(Errc::not_representable, "the index is too large");
   STELE_TRY(sink.reserve(text.size()));
   return sink.write(std::as_bytes(std::span(text)));
 }

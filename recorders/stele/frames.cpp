@@ -29,7 +29,7 @@ constexpr int level = -200;
 constexpr auto literal_compression = ZSTD_c_experimentalParam5;
 constexpr int huffman = 1;
 /// Minimum size in bytes for compression: fewer are not worth a frame.
-constexpr std::uint64_t least = 512;
+constexpr std::uint64_t min_compressed_bytes = 512;
 
 std::uint64_t frame_count(std::uint64_t length) { return length / frame_size + (length % frame_size != 0 ? 1 : 0); }
 
@@ -117,10 +117,10 @@ class Table {
     frame.length = static_cast<std::uint32_t>(std::min<std::uint64_t>(block_.length - at_ * frame_size, frame_size));
     used_ += frame.stored;
     ++at_;
-    const std::uint64_t room = block_.stored - 4 * count_;
-    if (frame.stored > frame_size || used_ > room || (at_ == count_ && used_ != room) ||
+    const std::uint64_t frames_size = block_.stored - 4 * count_;
+    if (frame.stored > frame_size || used_ > frames_size || (at_ == count_ && used_ != frames_size) ||
         (!frame.compressed && frame.stored != frame.length)) {
-      return broken(block_, "a compressed block whose frames are not what it says");
+      return broken(block_, "the frames of a compressed block do not match its table");
     }
     return {};
   }
@@ -153,7 +153,7 @@ Status unpack(const FramedBlock& block, const Table::Frame& frame, const std::by
   std::byte* plain = block.width != 1 ? scratch().data() : out;
   const std::size_t n = ZSTD_decompressDCtx(&decompressor(), plain, frame.length, stored, frame.stored);
   if (ZSTD_isError(n) || n != frame.length || frame.length % block.width != 0) {
-    return Error(Errc::malformed, "a damaged compressed frame").file(block.source.name()).offset(frame.offset);
+    return Error(Errc::malformed, "a compressed frame is damaged").file(block.source.name()).offset(frame.offset);
   }
   if (plain != out) unshuffle_bytes(plain, out, frame.length / block.width, block.width);
   return {};
@@ -262,7 +262,7 @@ FrameWriter::FrameWriter(const Workers& workers, LeafGather& out)
 FrameWriter::~FrameWriter() = default;
 
 Result<StoredBlock> FrameWriter::write(const LeafView& leaf, ReadContext& context, std::uint64_t& hash) {
-  if (leaf.byte_size() < least) {
+  if (leaf.byte_size() < min_compressed_bytes) {
     STELE_TRY(out_.leaf(leaf, context, &hash));
     return StoredBlock{};
   }

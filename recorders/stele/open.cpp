@@ -21,7 +21,7 @@ namespace {
 using format::Fault;
 
 Error error_of(Fault fault, const char* text) {
-  return Error(fault.code, fault.code == Errc::bad_magic ? "not a .stele file" : text).offset(fault.offset);
+  return Error(fault.code, fault.code == Errc::bad_magic ? "the file is not a .stele file" : text).offset(fault.offset);
 }
 
 /// An opened file; the leaves refer to its entries by number.
@@ -78,9 +78,9 @@ Status stream_compressed(const void* at, std::uint64_t number, std::uint64_t, Pi
 
 constexpr LeafOps compressed_ops{.read = read_compressed, .stream = stream_compressed};
 
-class Opener {
+class SteleReader {
  public:
-  Opener(SourcePtr source, const Limits& limits) : file_(std::make_shared<File>()), limits_(limits) {
+  SteleReader(SourcePtr source, const Limits& limits) : file_(std::make_shared<File>()), limits_(limits) {
     file_->source = std::move(source);
   }
 
@@ -97,11 +97,15 @@ class Opener {
     builder_.set_unknown_kinds({.all = index.guessed()});
     STELE_TRY(check_names());
     for (std::uint32_t i = 0; i < index.nodes(); ++i) STELE_TRY(add_node(i));
-    if (entries_seen_ != index.entries()) return malformed("an entry without a node", index.entry_offset(0));
-    if (running_ != file_->blocks_end) return malformed("a gap before the index", running_);
+    if (entries_seen_ != index.entries()) return malformed("an entry belongs to no node", index.entry_offset(0));
+    if (running_ != file_->blocks_end) return malformed("the index does not follow the last block", running_);
     for (; !ends_.empty(); ends_.pop_back()) builder_.end();
+    if (const std::uint32_t i = detail::misnamed_child(builder_.data()); i != no_index) {
+      return malformed("a child's name does not fit the kind of its container", index.node_offset(i))
+          .path(detail::node_path(builder_.data(), i));
+    }
     if (const std::uint32_t i = detail::clashing_sibling(builder_.data()); i != no_index) {
-      return malformed("a name that stands twice, or an element out of order", index.node_offset(i))
+      return malformed("a name occurs twice, or elements are not in ascending order", index.node_offset(i))
           .path(detail::node_path(builder_.data(), i));
     }
     builder_.keep(file_);
@@ -120,22 +124,22 @@ class Opener {
     STELE_TRY(source.read_at(0, {bytes, head}));
     format::Header header;
     if (const Fault f = format::parse_header({bytes, head}, detail::hash64, header))
-      return error_of(f, "a damaged header");
+      return error_of(f, "the header is damaged");
     const std::uint64_t total = header.total != 0 ? header.total : source.size();
-    constexpr std::uint64_t least = format::header_size + format::index_header_size + format::trailer_size;
-    if (total > source.size() || total < least) {
-      return Error(Errc::truncated, "the file is shorter than it says")
-          .expected(std::to_string(std::max(total, least)) + " bytes")
+    constexpr std::uint64_t min_size = format::header_size + format::index_header_size + format::trailer_size;
+    if (total > source.size() || total < min_size) {
+      return Error(Errc::truncated, "the file is shorter than its header states")
+          .expected(std::to_string(std::max(total, min_size)) + " bytes")
           .found(std::to_string(source.size()))
           .offset(source.size());
     }
     STELE_TRY(source.read_at(total - format::trailer_size, {bytes, format::trailer_size}));
     format::Trailer trailer;
     if (const Fault f = format::parse_trailer({bytes, format::trailer_size}, total, trailer)) {
-      return error_of(f, f.code == Errc::truncated ? "no trailer where the file should end" : "a damaged trailer");
+      return error_of(f, f.code == Errc::truncated ? "the file does not end with a trailer" : "the trailer is damaged");
     }
     if (trailer.index_offset % format::block_alignment != 0)
-      return malformed("an index that is not aligned", total - 64);
+      return malformed("the index is not aligned to 64 bytes", total - 64);
     file_->blocks_end = trailer.index_offset;
     const auto size = static_cast<std::size_t>(total - trailer.index_offset);
     std::span<const std::byte> bytes_of_index;
@@ -147,7 +151,7 @@ class Opener {
       bytes_of_index = file_->owned.span();
     }
     if (const Fault f = file_->index.parse(header, bytes_of_index, trailer.index_offset, detail::hash64)) {
-      return error_of(f, f.code == Errc::checksum ? "the index is damaged" : "a malformed index");
+      return error_of(f, f.code == Errc::checksum ? "the index is damaged" : "the index is malformed");
     }
     return {};
   }
@@ -156,7 +160,7 @@ class Opener {
   /// describe much.
   Status spend(std::uint64_t bytes) {
     if (memory_.take(bytes)) return {};
-    return detail::index_error("an index that takes more memory than its size allows").file(file_->source->name());
+    return detail::index_error("the index needs more memory than its size allows").file(file_->source->name());
   }
 
   Status reserve() {
@@ -183,7 +187,8 @@ class Opener {
     std::string_view name;
     std::uint32_t version = 0;
     for (std::uint32_t i = 0; i < index.types(); ++i) {
-      if (!index.type(i, name, version)) return malformed("a type's name outside the strings", index.type_offset(i));
+      if (!index.type(i, name, version))
+        return malformed("a type's name is outside the strings section", index.type_offset(i));
       STELE_TRY(spend(name.size()));
       builder_.data().types.push_back({std::string(name), version});
     }
@@ -193,7 +198,7 @@ class Opener {
   Status read_metadata() {
     auto left = file_->index.metadata();
     if (left.empty()) return {};
-    const auto bad = [&] { return malformed("malformed metadata", file_->index.place(left)); };
+    const auto bad = [&] { return malformed("the metadata are malformed", file_->index.place(left)); };
     const auto number = [&](std::uint32_t& out) {
       if (left.size() < 4) return false;
       out = format::load_le<std::uint32_t>(left.data());
@@ -231,9 +236,9 @@ class Opener {
     std::string_view last;
     std::string_view name;
     for (std::uint32_t i = 0; i < index.entries(); ++i) {
-      if (!index.entry_name(i, name)) return malformed("a malformed entry", index.entry_offset(i));
+      if (!index.entry_name(i, name)) return malformed("an entry is malformed", index.entry_offset(i));
       if (i != 0 && !(last < name)) {
-        return malformed("entries that are not in the order of names", index.entry_offset(i));
+        return malformed("the entries are not in the order of their names", index.entry_offset(i));
       }
       last = name;
     }
@@ -243,13 +248,13 @@ class Opener {
   Status check_entry(std::uint32_t i, const format::Entry& entry) const {
     const format::Index& index = file_->index;
     if (!is_known(entry.dtype)) {
-      return Error(Errc::unsupported, "a dtype that this version does not know")
+      return Error(Errc::unsupported, "a tensor has an unknown dtype")
           .offset(index.entry_offset(i))
           .file(file_->source->name());
     }
     // Packed and block dtypes store their own lengths.
     if (!index.length_fits(entry)) {
-      return malformed("a tensor whose length is not that of its dtype and shape", index.entry_offset(i));
+      return malformed("a tensor's length does not match its dtype and shape", index.entry_offset(i));
     }
     return {};
   }
@@ -258,7 +263,7 @@ class Opener {
     const format::Index& index = file_->index;
     format::NodeView node;
     const auto bad = [&](const char* text) { return malformed(text, index.node_offset(i)); };
-    if (!index.node(i, node) || node.kind >= node_kind_count) return bad("a malformed node");
+    if (!index.node(i, node) || node.kind >= node_kind_count) return bad("a node is malformed");
     while (!ends_.empty() && ends_.back().end == i) {
       path_.resize(ends_.back().path);
       ends_.pop_back();
@@ -268,20 +273,27 @@ class Opener {
     const auto kind = static_cast<NodeKind>(node.kind);
     const bool container = kind >= NodeKind::module && kind <= NodeKind::variant;
     if (node.end <= i || node.end > limit || (!container && node.end != i + 1))
-      return bad("a node that ends in a wrong place");
-    if (i == 0 && node.end != index.nodes()) return bad("more than one root");
+      return bad("the end of a node's subtree is wrong");
+    if (i == 0 && node.end != index.nodes()) return bad("the record has more than one root");
+    if ((kind == NodeKind::value && node.index != 0) || (kind == NodeKind::none && node.index != no_index)) {
+      return bad("the index field of a node without an index has a wrong value");
+    }
+    if (kind != NodeKind::value && kind != NodeKind::tensor && !node.value.empty()) {
+      return bad("a node that is neither a value nor a tensor has a value");
+    }
     if (ends_.size() > detail::max_depth)
-      return Error(Errc::limit, "nodes nested too deep").offset(index.node_offset(i));
+      return Error(Errc::limit, "nodes nest too deep").offset(index.node_offset(i)).file(file_->source->name());
 
     const std::size_t parent_path = path_.size();
     // Names may overlap: limit the total length that is read by the size of the file.
     path_work_ += node.name.size();
     if (parent_path + node.name.size() > index.strings().size() + (std::size_t{1} << 20) ||
         path_work_ > 64 * file_->source->size() + (std::uint64_t{16} << 20)) {
-      return Error(Errc::limit, "names that are too long").offset(index.node_offset(i)).file(file_->source->name());
+      return Error(Errc::limit, "the names are too long").offset(index.node_offset(i)).file(file_->source->name());
     }
     if (index.flat()) {
-      if (i != 0 && (!node.named || (container && node.end != i + 1))) return bad("a flat file with nested nodes");
+      if (i != 0 && (!node.named || (container && node.end != i + 1)))
+        return bad("a file with whole paths as names has nested nodes");
       path_ = node.name;
     } else if (i != 0) {
       if (ends_.size() > 1) path_ += '.';
@@ -311,7 +323,7 @@ class Opener {
         STELE_TRY(add_alias(i, node, name));
         break;
       default: {
-        if (node.index != no_index && node.index >= index.types()) return bad("a node of no type");
+        if (node.index != no_index && node.index >= index.types()) return bad("a node refers to an unknown type");
         const std::uint32_t number = builder_.begin(kind, name, node.conditional);
         builder_.data().nodes[number].index = node.index;
         ends_.push_back({node.end, parent_path, number});
@@ -333,23 +345,23 @@ class Opener {
   Status add_tensor(std::uint32_t i, const format::NodeView& node, SnapshotBuilder::Name name) {
     const format::Index& index = file_->index;
     const auto bad = [&](const char* text) { return malformed(text, index.node_offset(i)); };
-    if (node.index >= index.entries()) return bad("a tensor without an entry");
+    if (node.index >= index.entries()) return bad("a tensor has no entry");
     format::Entry entry;
-    if (!index.entry(node.index, entry)) return malformed("a malformed entry", index.entry_offset(node.index));
-    if (entry.alias || entry.node != i || entry.name != path_) return bad("a tensor that is not its entry's");
+    if (!index.entry(node.index, entry)) return malformed("an entry is malformed", index.entry_offset(node.index));
+    if (entry.alias || entry.node != i || entry.name != path_) return bad("a tensor does not match its entry");
     STELE_TRY(check_entry(node.index, entry));
     // In tree order, blocks follow each other without a gap: no overlap, and no hidden bytes.
     if (entry.stored != 0 && !detail::frames_fit(entry.stored, entry.length)) {
-      return malformed("a compressed block of a size that it cannot have", index.entry_offset(node.index));
+      return malformed("the size of a compressed block is impossible", index.entry_offset(node.index));
     }
     const auto end = checked_add(entry.offset, in_file(entry));
     if (entry.offset != running_ || !end || *end > file_->blocks_end) {
-      return malformed("a block that does not follow the one before", index.entry_offset(node.index));
+      return malformed("a block does not follow the previous one", index.entry_offset(node.index));
     }
     running_ = std::min(*format::round_up(*end, format::block_alignment), file_->blocks_end);
     ++entries_seen_;
     extents_used_ += entry.rank;
-    if (extents_used_ > index.extents()) return bad("tensors that share their extents");
+    if (extents_used_ > index.extents()) return bad("tensors share extents");
     extents_.resize(entry.rank);
     for (std::uint32_t d = 0; d < entry.rank; ++d) extents_[d] = index.extent(entry, d);
     const LeafOps& ops = entry.stored != 0 ? compressed_ops : plain_ops;
@@ -362,7 +374,7 @@ class Opener {
       Value annotations;
       STELE_TRY(spend(3 * sizeof(detail::LeafExtra)));
       STELE_TRY(detail::decode_value(node.value, annotations, memory_.left()));
-      if (annotations.as_map() == nullptr) return bad("annotations that are no map");
+      if (annotations.as_map() == nullptr) return bad("the annotations of a tensor are not a map");
       STELE_TRY(spend(annotations.as_map()->size() * (sizeof(Annotations::value_type) + 64)));
       for (auto& [key, value] : *annotations.as_map()) builder_.annotate(std::move(key), std::move(value));
     }
@@ -373,14 +385,14 @@ class Opener {
     const format::Index& index = file_->index;
     const auto bad = [&](const char* text) { return malformed(text, index.node_offset(i)); };
     // Targets come before their aliases and are complete, so a file cannot make cycles.
-    if (node.index >= i) return bad("an alias of something that does not come before it");
+    if (node.index >= i) return bad("an alias refers to no node before it");
     const Node& target = builder_.nodes()[node.index];
     const bool open = std::any_of(ends_.begin(), ends_.end(), [&](const End& e) { return e.node == node.index; });
     if (target.kind == NodeKind::alias || target.kind == NodeKind::none || open)
-      return bad("an alias of an alias or of what it is in");
+      return bad("an alias refers to an alias, a none, or a container around it");
     if (target.kind == NodeKind::tensor) {
       format::Entry entry;
-      if (!index.find(path_, entry) || !entry.alias || entry.node != i) return bad("an alias that is not its entry's");
+      if (!index.find(path_, entry) || !entry.alias || entry.node != i) return bad("an alias does not match its entry");
       format::NodeView target_node;
       index.node(node.index, target_node);
       const format::Entry same = file_->entry(target_node.index);
@@ -388,7 +400,7 @@ class Opener {
           entry.stored_hash != same.stored_hash || entry.hash != same.hash || entry.dtype != same.dtype ||
           entry.rank != same.rank || entry.first_extent != same.first_extent || entry.id_form != same.id_form ||
           entry.id_low != same.id_low || entry.id_high != same.id_high) {
-        return bad("an alias that differs from its target");
+        return bad("an alias's entry differs from its target's");
       }
       ++entries_seen_;
     }
@@ -428,7 +440,7 @@ bool SteleFormat::recognises(std::span<const std::byte> head, std::uint64_t) con
 }
 
 Result<Snapshot> SteleFormat::open(SourcePtr source, const OpenContext& context) const {
-  return detail::in_host_order(Opener(std::move(source), context.options().limits).run());
+  return detail::in_host_order(SteleReader(std::move(source), context.options().limits).run());
 }
 
 }  // namespace v0

@@ -18,7 +18,7 @@ void put(std::vector<std::byte>& out, T number) {
 }
 
 Status put_size(std::vector<std::byte>& out, std::size_t size) {
-  if (size > 0xffffffffU) return Error(Errc::limit, "a value of 4 GiB or more");
+  if (size > 0xffffffffU) return Error(Errc::limit, "a value exceeds 4 GiB");
   put(out, static_cast<std::uint32_t>(size));
   return {};
 }
@@ -31,7 +31,7 @@ Status put_bytes(std::vector<std::byte>& out, const void* data, std::size_t size
 }
 
 Status encode(const Value& value, std::vector<std::byte>& out, int depth) {
-  if (depth > max_value_depth) return Error(Errc::limit, "a value is nested too deep").expected("64 levels at most");
+  if (depth > max_value_depth) return Error(Errc::limit, "a value is nested too deep").expected("at most 64 levels");
   out.push_back(static_cast<std::byte>(value.kind()));
   switch (value.kind()) {
     case Value::Kind::null:
@@ -72,7 +72,7 @@ class Decoder {
   Decoder(std::span<const std::byte> bytes, std::uint64_t& budget) : left_(bytes), budget_(budget) {}
 
   Status value(Value& out, int depth) {
-    if (depth > max_value_depth) return Error(Errc::limit, "a value is nested too deep").expected("64 levels at most");
+    if (depth > max_value_depth) return Error(Errc::limit, "a value is nested too deep").expected("at most 64 levels");
     STELE_TRY_ASSIGN(const auto kind, take(1));
     switch (static_cast<Value::Kind>(kind[0])) {
       case Value::Kind::null:
@@ -80,7 +80,7 @@ class Decoder {
         return {};
       case Value::Kind::boolean: {
         STELE_TRY_ASSIGN(const auto b, take(1));
-        if (b[0] > std::byte{1}) return bad("a bool that is neither 0 nor 1");
+        if (b[0] > std::byte{1}) return bad("a bool is neither 0 nor 1");
         out = Value(b[0] == std::byte{1});
         return {};
       }
@@ -92,7 +92,7 @@ class Decoder {
       case Value::Kind::u64: {
         STELE_TRY_ASSIGN(const auto b, take(8));
         out = Value(format::load_le<std::uint64_t>(b.data()));
-        return out.as_u64() != nullptr ? Status() : bad("a u64 that an i64 can hold");
+        return out.as_u64() != nullptr ? Status() : bad("a u64 is in the range of i64");
       }
       case Value::Kind::f64: {
         STELE_TRY_ASSIGN(const auto b, take(8));
@@ -114,19 +114,19 @@ class Decoder {
       case Value::Kind::map:
         return map(out, depth);
     }
-    return bad("an unknown kind of value");
+    return bad("the kind of a value is unknown");
   }
   bool done() const { return left_.empty(); }
 
  private:
   static Error bad(const char* text) { return Error(Errc::malformed, text); }
   Status spend(std::uint64_t bytes) {
-    if (bytes > budget_) return Error(Errc::limit, "values that need too much memory");
+    if (bytes > budget_) return Error(Errc::limit, "the values need too much memory");
     budget_ -= bytes;
     return {};
   }
   Result<std::span<const std::byte>> take(std::size_t size) {
-    if (size > left_.size()) return bad("a value that ends early");
+    if (size > left_.size()) return bad("a value ends early");
     const auto now = left_.first(size);
     left_ = left_.subspan(size);
     return now;
@@ -141,11 +141,11 @@ class Decoder {
     STELE_TRY_ASSIGN(const auto b, sized());
     return std::string(reinterpret_cast<const char*>(b.data()), b.size());
   }
-  // `least`: the minimum bytes of each item.
-  Result<std::uint32_t> count(std::size_t least, std::size_t memory) {
+  // `min_bytes`: the minimum size of each item.
+  Result<std::uint32_t> count(std::size_t min_bytes, std::size_t memory) {
     STELE_TRY_ASSIGN(const auto size, take(4));
     const auto n = format::load_le<std::uint32_t>(size.data());
-    if (n > left_.size() / least) return bad("more items than there are bytes");
+    if (n > left_.size() / min_bytes) return bad("a value has more items than the file has bytes");
     STELE_TRY(spend(std::uint64_t{n} * memory));
     return n;
   }
@@ -178,7 +178,7 @@ Status encode_value(const Value& value, std::vector<std::byte>& out) { return en
 Status decode_value(std::span<const std::byte> bytes, Value& out, std::uint64_t& budget) {
   Decoder decoder(bytes, budget);
   STELE_TRY(decoder.value(out, 0));
-  if (!decoder.done()) return Error(Errc::malformed, "bytes behind a value");
+  if (!decoder.done()) return Error(Errc::malformed, "bytes follow a value");
   return {};
 }
 

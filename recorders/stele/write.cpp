@@ -61,7 +61,7 @@ struct Row {
 };
 
 // Minimum bytes that are worth a second thread.
-constexpr std::uint64_t least_for_thread = std::uint64_t{4} << 20;
+constexpr std::uint64_t min_bytes_for_thread = std::uint64_t{4} << 20;
 
 class Writer {
  public:
@@ -96,10 +96,15 @@ class Writer {
     if (!data_.nodes.empty()) {
       for (std::uint32_t i = 0; i < data_.nodes.size(); ++i) STELE_TRY(plan_node(i));
     }
-    if (!strings_.fits() || data_.extents.size() > 0xffffffffU) return Error(Errc::limit, "an index of 4 GiB or more");
+    if (!strings_.fits() || data_.extents.size() > 0xffffffffU) return Error(Errc::limit, "the index exceeds 4 GiB");
     if (compressed()) STELE_TRY(sort_rows());
+    if (const std::uint32_t i = detail::misnamed_child(data_); i != no_index) {
+      return Error(Errc::invalid_argument, "a child's name does not fit the kind of its container")
+          .path(snapshot_.path(i));
+    }
     if (const std::uint32_t i = detail::clashing_sibling(data_); i != no_index) {
-      return Error(Errc::duplicate, "a name that stands twice, or an element out of order").path(snapshot_.path(i));
+      return Error(Errc::duplicate, "a name occurs twice, or elements are not in ascending order")
+          .path(snapshot_.path(i));
     }
     for (const auto& type : data_.types) types_.push_back(strings_.add(type.name));
     STELE_TRY(plan_metadata());
@@ -110,7 +115,7 @@ class Writer {
       offsets_.push_back(at);
       const auto end = checked_add(at, leaf.bytes);
       const auto next = end ? format::round_up(*end, format::block_alignment) : std::nullopt;
-      if (!next) return Error(Errc::limit, "a file of 2^64 bytes or more");
+      if (!next) return Error(Errc::limit, "the file exceeds 2^64 bytes");
       at = *next;
     }
     index_offset_ = at;
@@ -166,7 +171,7 @@ class Writer {
     const std::size_t before = values_.size();
     if (auto r = detail::encode_value(value, values_); !r) return std::move(r).error().path(snapshot_.path(node));
     if (values_.size() - before > 0xffffffffU)
-      return Error(Errc::limit, "a value of 4 GiB or more").path(snapshot_.path(node));
+      return Error(Errc::limit, "a value exceeds 4 GiB").path(snapshot_.path(node));
     node_values_[node] = {before, values_.size() - before};
     return {};
   }
@@ -199,7 +204,8 @@ class Writer {
     if (data_.metadata.empty()) return {};
     put(static_cast<std::uint32_t>(data_.metadata.size()));
     for (const auto& [key, text] : data_.metadata) {
-      if (key.size() > 0xffffffffU || text.size() > 0xffffffffU) return Error(Errc::limit, "metadata of 4 GiB or more");
+      if (key.size() > 0xffffffffU || text.size() > 0xffffffffU)
+        return Error(Errc::limit, "a metadata string exceeds 4 GiB");
       put(static_cast<std::uint32_t>(key.size()));
       put(static_cast<std::uint32_t>(text.size()));
       for (const std::string* s : {&key, &text}) {
@@ -236,7 +242,7 @@ class Writer {
       beside.push_back(i);
       bytes += data_.leaves[i].bytes;
     }
-    if (bytes < least_for_thread) beside.clear();
+    if (bytes < min_bytes_for_thread) beside.clear();
     std::atomic<bool> stopped{false};
     const auto write = [&]() -> Status {
       ReadContext context(workers_);
@@ -345,7 +351,10 @@ class Writer {
     store_le(p + 8, named ? node_names_[i].length : 0U);
     store_le(p + 12, node.end);
     const bool tensor = node.kind == NodeKind::tensor;
-    store_le(p + 16, tensor ? entry_of_node_[i] : node.kind == NodeKind::value ? 0U : node.index);
+    store_le(p + 16, tensor                         ? entry_of_node_[i]
+                     : node.kind == NodeKind::value ? 0U
+                     : node.kind == NodeKind::none  ? no_index
+                                                    : node.index);
     store_le(p + 20, static_cast<std::uint32_t>(node_values_[i].size));
     store_le(p + 24, std::uint64_t{node_values_[i].offset});
   }

@@ -48,7 +48,7 @@ class Lister {
         found.names.push_back(std::move(name));
       } else if (entry.kind == os::Kind::folder && !entry.link) {
         if (level == os::max_depth) {
-          return Error(Errc::limit, "folders in folders, too deep")
+          return Error(Errc::limit, "the folders nest too deep")
               .file(folder.file.name())
               .expected("at most " + std::to_string(os::max_depth) + " levels");
         }
@@ -98,7 +98,7 @@ Status check_name(std::string_view name) {
     if (slash == rest.npos) return {};
     rest.remove_prefix(slash + 1);
   }
-  return Error(Errc::invalid_argument, "no plain relative path").found(std::string(name));
+  return Error(Errc::invalid_argument, "the name is not a plain relative path").found(std::string(name));
 }
 
 /// Calls `visit` with each folder in the name.
@@ -187,8 +187,8 @@ class MemoryBundle final : public Bundle {
     std::string full = full_name(name);
     const auto found = files_->find(full);
     if (found != files_->end()) return SourcePtr(std::make_shared<File>(std::move(full), found->second, files_));
-    if (is_folder(full)) return Error(Errc::io, "a folder, not a file").file(std::move(full));
-    return Error(Errc::not_found, "no such file in the bundle").file(std::move(full));
+    if (is_folder(full)) return Error(Errc::io, "the name belongs to a folder, not a file").file(std::move(full));
+    return Error(Errc::not_found, "the bundle has no such file").file(std::move(full));
   }
   Result<std::unique_ptr<Sink>> create(std::string_view name) override {
     STELE_TRY(check_name(name));
@@ -228,7 +228,7 @@ class MemoryBundle final : public Bundle {
   Status check_place(const std::string& full) const {
     STELE_TRY(each_folder(full, [&](std::string_view folder) -> Status {
       if (files_->find(folder) == files_->end()) return {};
-      return Error(Errc::not_found, "a file, where a folder should be").file(std::string(folder));
+      return Error(Errc::not_found, "the name belongs to a file, not a folder").file(std::string(folder));
     }));
     if (is_folder(full)) return Error(Errc::invalid_argument, "the path names a folder, not a file").file(full);
     return {};
@@ -280,7 +280,7 @@ class BundleSource final : public Source {
   std::uint64_t size() const noexcept override { return 0; }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
     if (offset == 0 && out.empty()) return {};
-    return Error(Errc::truncated, "a folder, which has no bytes").file(name()).offset(offset);
+    return Error(Errc::truncated, "a folder has no bytes").file(name()).offset(offset);
   }
   std::shared_ptr<const Bundle> bundle() const override { return bundle_; }
   bool is_folder() const noexcept override { return true; }
@@ -340,7 +340,7 @@ Result<SourcePtr> detail::open_of_set(const std::shared_ptr<const Bundle>& bundl
 
 Status detail::refuse_bytes(std::span<const std::span<const std::byte>> pieces, const std::string& name) {
   if (std::all_of(pieces.begin(), pieces.end(), [](const auto& piece) { return piece.empty(); })) return {};
-  return Error(Errc::unsupported, "a folder takes files, and no bytes of its own").file(name);
+  return Error(Errc::unsupported, "a folder stores files and no bytes of its own").file(name);
 }
 
 std::shared_ptr<Bundle> detail::folder_bundle(Location place, FileSinkOptions options, bool mapped, Names names) {

@@ -41,7 +41,7 @@ struct Target {
     for (int i = 1;; ++i) {
       STELE_TRY_ASSIGN(const os::Info info, os::status({&folder, leaf, path}));
       if (info.kind == os::Kind::missing) return Old();
-      if (!overwrite) return detail::there_already(path);
+      if (!overwrite) return detail::target_exists(path);
       if (info.kind != os::Kind::folder) {
         return Error(Errc::invalid_argument, "the path names a file, not a folder").file(path);
       }
@@ -61,12 +61,12 @@ struct Target {
     if (!same) return detail::not_in_one_step(path);  // a mount point
     STELE_TRY_ASSIGN(const detail::Listing all, detail::list_all(*old));
     if (!all.other.empty()) {
-      return Error(Errc::exists, "a folder is there that holds more than files and folders")
+      return Error(Errc::exists, "the target folder contains something other than files and folders")
           .file(path)
           .found(all.other);
     }
     if (all.empty) return Old{Old::Kind::empty};
-    if (may_replace == nullptr) return Error(Errc::exists, "a folder is there with something in it").file(path);
+    if (may_replace == nullptr) return Error(Errc::exists, "the target folder is not empty").file(path);
     auto agreed = may_replace(*detail::folder_bundle({old, "", path}, {}, false));
     if (agreed) return Old{Old::Kind::full, old};
     return agreed.error().file().empty() ? std::move(agreed).error().file(path) : std::move(agreed).error();
@@ -177,7 +177,7 @@ Result<std::unique_ptr<Sink>> make_sink(Target target, std::shared_ptr<const os:
     STELE_TRY(sink->keep_permissions());
     return std::unique_ptr<Sink>(std::move(sink));
   }
-  return Error(Errc::io, "too many temporary folders of this process beside it").file(target.path);
+  return Error(Errc::io, "this process has too many temporary folders next to it").file(target.path);
 }
 
 std::string without_slashes(std::string path) {
@@ -187,11 +187,11 @@ std::string without_slashes(std::string path) {
 
 Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& path, FileSinkOptions options,
                                                FolderCheck may_replace) {
-  if (path.empty()) return Error(Errc::invalid_argument, "an empty path");
+  if (path.empty()) return Error(Errc::invalid_argument, "the path is empty");
   const std::string plain = without_slashes(path);
   STELE_TRY_ASSIGN(const os::Info there, os::status({nullptr, plain, path}));
   const bool exists = there.kind == os::Kind::folder;
-  if (there.kind != os::Kind::missing && !options.overwrite) return detail::there_already(path);
+  if (there.kind != os::Kind::missing && !options.overwrite) return detail::target_exists(path);
   if (exists && options.allow_nonatomic) {
     STELE_TRY_ASSIGN(os::Folder folder, os::open_folder(path));
     auto root = std::make_shared<const os::Folder>(std::move(folder));
@@ -210,7 +210,7 @@ Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& path, FileSink
   const std::string folder_path = slash == std::string::npos ? "." : resolved.substr(0, slash + 1);
   Target target{path, {}, resolved.substr(slash + 1), std::move(may_replace)};
   if (target.leaf.empty() || target.leaf == "." || target.leaf == "..") {
-    return Error(Errc::invalid_argument, "the path does not say the folder's name").file(path);
+    return Error(Errc::invalid_argument, "the path does not contain the folder's name").file(path);
   }
   STELE_TRY_ASSIGN(target.folder, os::open_folder({nullptr, folder_path, path}));
   STELE_TRY_ASSIGN(Target::Old old, target.look(options.overwrite));

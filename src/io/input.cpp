@@ -16,11 +16,11 @@ Input::Input(std::string_view path) noexcept : is_path_(true) {
 Input::~Input() = default;
 
 Result<SourcePtr> Input::open(std::string_view extension, const LoadOptions& options) const {
-  if (no_memory_) return Error(Errc::out_of_memory, "no memory for a path");
-  if (!is_path_ && source_ == nullptr) return Error(Errc::invalid_argument, "a load from a null source");
+  if (no_memory_) return Error(Errc::out_of_memory, "there is no memory for the path");
+  if (!is_path_ && source_ == nullptr) return Error(Errc::invalid_argument, "the source is null");
   if (source_ != nullptr) {
     if (!source_->is_folder() || source_->bundle() != nullptr) return source_;
-    return Error(Errc::invalid_argument, "a folder without a bundle").file(source_->name());
+    return Error(Errc::invalid_argument, "the folder has no bundle").file(source_->name());
   }
   STELE_TRY_ASSIGN(SourcePtr source, detail::open_any(detail::location_of(detail::with_extension(path_, extension)),
                                                       options.storage == Storage::view));

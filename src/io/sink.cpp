@@ -36,14 +36,14 @@ void Sink::remove_parts(bool committing) noexcept {
   parts_.clear();
 }
 Status Sink::patch(std::uint64_t /*offset*/, std::span<const std::byte> /*bytes*/) {
-  return Error(Errc::unsupported, "what was written here cannot be changed").file(name_);
+  return Error(Errc::unsupported, "the sink cannot change bytes that it has written").file(name_);
 }
 
 namespace {
 
 Status check_range(const Source& from, std::uint64_t offset, std::uint64_t size) {
   if (offset <= from.size() && size <= from.size() - offset) return {};
-  return Error(Errc::truncated, "a copy of bytes beyond the end").file(from.name()).offset(offset);
+  return Error(Errc::truncated, "the range to copy exceeds the source").file(from.name()).offset(offset);
 }
 
 }  // namespace
@@ -131,7 +131,7 @@ Result<Temporary> create_temporary(os::Folder folder, const std::string& prefix,
     STELE_TRY_ASSIGN(os::File file, os::create(folder, leaf, secret, name));
     if (file.is_open()) return Temporary(std::move(folder), std::move(leaf), std::move(file));
   }
-  return Error(Errc::io, "too many temporary files of this process beside it").file(name);
+  return Error(Errc::io, "this process has too many temporary files next to it").file(name);
 }
 
 /// A file that is replaced in one step.
@@ -249,13 +249,13 @@ Result<bool> has_old(const Location& place) {
 }
 
 Result<std::unique_ptr<Sink>> open_file_sink(const Location& place, FileSinkOptions options, Names names) {
-  if (place.path.empty()) return Error(Errc::invalid_argument, "an empty path");
+  if (place.path.empty()) return Error(Errc::invalid_argument, "the path is empty");
   const auto a_folder = [&]() -> Error {
     return Error(Errc::invalid_argument, "the path names a folder, not a file").file(place.name);
   };
   const os::Path path = place.os();
   STELE_TRY_ASSIGN(const os::Info target, os::status(path));
-  if (target.kind != os::Kind::missing && !options.overwrite) return detail::there_already(place.name);
+  if (target.kind != os::Kind::missing && !options.overwrite) return detail::target_exists(place.name);
   if (target.kind == os::Kind::folder) return a_folder();
   if (target.kind == os::Kind::other) {
     STELE_TRY_ASSIGN(os::File file, os::open_for_writing(path));
@@ -322,16 +322,16 @@ void grow(Bytes& bytes, std::size_t used, std::size_t size) {
 Status replace(std::span<std::byte> memory, std::uint64_t offset, std::span<const std::byte> bytes,
                const std::string& name) {
   if (offset > memory.size() || bytes.size() > memory.size() - offset) {
-    return Error(Errc::invalid_argument, "nothing was written there").file(name).offset(offset);
+    return Error(Errc::invalid_argument, "the range to change has not been written").file(name).offset(offset);
   }
   if (!bytes.empty()) std::memcpy(memory.data() + offset, bytes.data(), bytes.size());
   return {};
 }
 
-Error too_small(const std::string& name, std::size_t room, std::uint64_t needed) {
-  return Error(Errc::no_space, "the memory is too small")
+Error too_small(const std::string& name, std::size_t capacity, std::uint64_t needed) {
+  return Error(Errc::no_space, "the buffer is too small")
       .file(name)
-      .expected("at most " + std::to_string(room))
+      .expected("at most " + std::to_string(capacity))
       .found(std::to_string(needed));
 }
 

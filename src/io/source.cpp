@@ -120,16 +120,18 @@ std::shared_ptr<const Source> FileSource::mapped() const {
 enum class Wanted : std::uint8_t { file, folder, any };
 
 Result<SourcePtr> open_place(const Location& place, Wanted wanted, bool mapped) {
-  if (place.root == nullptr && place.path.empty()) return Error(Errc::invalid_argument, "an empty path");
+  if (place.root == nullptr && place.path.empty()) return Error(Errc::invalid_argument, "the path is empty");
   STELE_TRY_ASSIGN(os::File file, os::open_for_reading(place.os()));
   STELE_TRY_ASSIGN(const os::Info info, os::status(file));
   if (info.kind == os::Kind::folder) {
-    if (wanted == Wanted::file) return Error(Errc::io, "a folder, not a file").file(place.name);
+    if (wanted == Wanted::file) return Error(Errc::io, "the path names a folder, not a file").file(place.name);
     return detail::folder_source(std::make_shared<os::Folder>(os::Folder{std::move(file), true}), mapped);
   }
-  if (wanted == Wanted::folder) return Error(Errc::io, "a file, not a folder").file(place.name);
+  if (wanted == Wanted::folder) return Error(Errc::io, "the path names a file, not a folder").file(place.name);
   if (info.kind != os::Kind::regular) {
-    return Error(Errc::io, "not a regular file (a FIFO or device can be read as a stream)").file(place.name);
+    return Error(Errc::io, "the path does not name a regular file")
+        .file(place.name)
+        .hint("read a FIFO or device as a stream, with stele::spool");
   }
   if (mapped) return map(file, info.size, place.name, place.folder());
   return SourcePtr(std::make_shared<FileSource>(std::move(file), info.size, place.folder()));

@@ -74,7 +74,7 @@ Status write_f64(Writer& writer, double number) {
 
 Status write_map(Writer& writer, const Value::Map& map) {
   if (const std::size_t twice = find_duplicate(map); twice != kNone) {
-    return Error(Errc::duplicate, "a map has a key twice").found(map[twice].first);
+    return Error(Errc::duplicate, "a key occurs twice in a map").found(map[twice].first);
   }
   if (writer.depth() >= kMaxDepth) return too_deep();
   writer.begin_object();
@@ -151,7 +151,8 @@ class ValueReader {
     for (reader_.begin_object(); reader_.next_key(key, scratch_);) {
       const bool coded = key.starts_with(kStringKey);
       if (key.starts_with('$') && !coded && !key.starts_with("$$")) {
-        return map.empty() ? read_special(key, out) : malformed("a $ key alone in its object");
+        return map.empty() ? read_special(key, out)
+                           : reader_.fail(Errc::malformed, "}", "an object with a $ key has another key");
       }
       if (key.starts_with('$')) key.remove_prefix(coded ? kStringKey.size() : 1);
       if (!grow(map) || !take(key.size())) return false;
@@ -167,7 +168,7 @@ class ValueReader {
       // Reads up to it again, for its offset.
       reader_ = start;
       for (reader_.begin_object(); reader_.next_key(key, scratch_) && twice != 0; --twice) reader_.skip_value();
-      return reader_.fail(Errc::duplicate, "distinct keys");
+      return reader_.fail(Errc::duplicate, "", "a key occurs twice in a map");
     }
     out = Value(std::move(map));
     return true;
@@ -197,7 +198,8 @@ class ValueReader {
     } else if (!read_f64(text, out)) {
       return malformed("nan, inf, -inf or 0x and the 16 hex digits of a NaN");
     }
-    if (reader_.next_key(text, scratch_)) return malformed("a $ key alone in its object");
+    if (reader_.next_key(text, scratch_))
+      return reader_.fail(Errc::malformed, "}", "an object with a $ key has another key");
     return reader_.ok();
   }
 

@@ -1,10 +1,12 @@
 #include "snapshot/flat.hpp"
 
+#include <algorithm>
 #include <map>
 #include <set>
 
 #include "json/json.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/items.hpp"
 #include "stele/precision/base64.hpp"
 
 namespace stele {
@@ -46,7 +48,7 @@ bool shows_nowhere(const SnapshotData& data, std::uint32_t i) {
 
 }  // namespace
 
-bool must_be_said(const SnapshotData& data, std::uint32_t i) {
+bool needs_empty_entry(const SnapshotData& data, std::uint32_t i) {
   const Node& node = data.nodes[i];
   if (!node.conditional || node.parent == no_index) return false;
   switch (node.kind) {
@@ -82,7 +84,8 @@ std::vector<bool> guessed_empties(const SnapshotData& data) {
   for (std::uint32_t i = 1; i < count; ++i) {
     const Node& node = data.nodes[i];
     const bool leaf = node.kind == NodeKind::tensor || node.kind == NodeKind::value || node.kind == NodeKind::alias;
-    empties[i] = !leaf && node.end == i + 1 && node.parent != 0 && !has_tensor[node.parent] && !must_be_said(data, i);
+    empties[i] =
+        !leaf && node.end == i + 1 && node.parent != 0 && !has_tensor[node.parent] && !needs_empty_entry(data, i);
   }
   return empties;
 }
@@ -120,8 +123,10 @@ Result<std::string> flat_extras(const Snapshot& snapshot,
     if (auto r = json::write_value(out, data.values[node.index]); !r) return std::move(r).error().path(path);
     return {};
   }));
+  std::set<std::uint32_t> targets;
   STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
     if (node.kind == NodeKind::alias) {
+      targets.insert(node.index);
       enter("aliases");
       out.key(coded(snapshot.path(i)));
       out.string(coded(snapshot.path(node.index)));
@@ -130,7 +135,9 @@ Result<std::string> flat_extras(const Snapshot& snapshot,
   }));
   const std::vector<bool> guessed = guessed_empties(data);
   STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
-    if (must_be_said(data, i) || (!guessed.empty() && guessed[i])) {
+    // An alias refers to a path that something else in the file shows.
+    const bool target = targets.contains(i) && is_container(node.kind) && shows_nowhere(data, i);
+    if (needs_empty_entry(data, i) || (!guessed.empty() && guessed[i]) || (target && !data.flat)) {
       enter("empty");
       out.key(coded(snapshot.path(i)));
       out.string(name(node.kind));
@@ -140,7 +147,7 @@ Result<std::string> flat_extras(const Snapshot& snapshot,
   // A reader makes nodes of `empty` first, so that an opened file is written again in an equal order.
   for (const bool empty : {true, false}) {
     STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
-      if (snapshot.version(node) != 0 && (i == 0 || must_be_said(data, i)) == empty) {
+      if (snapshot.version(node) != 0 && (i == 0 || needs_empty_entry(data, i)) == empty) {
         enter("versions");
         out.key(coded(snapshot.path(i)));
         out.u64(snapshot.version(node));
@@ -188,8 +195,13 @@ class ExtrasReader {
     }
     if (in_.ok() && version == 0) in_.fail(Errc::malformed, "the key \"version\" first");
     std::vector<std::pair<std::string, std::string>> aliases;
+    std::set<std::string> sections;
     while (in_.next_key(key, scratch)) {
       const std::string section(key);
+      if (!sections.insert(section).second) {
+        in_.fail(Errc::duplicate, "each section once", "a section occurs twice");
+        break;
+      }
       if (!in_.begin_object()) break;
       std::string path_scratch;
       std::string_view path;
@@ -199,8 +211,9 @@ class ExtrasReader {
         if (!in_.ok()) break;
       }
     }
-    if (in_.finish()) return add_aliases(aliases);
-    return in_.error().path(std::string(flat_key));
+    if (!in_.finish()) return in_.error().path(std::string(flat_key));
+    STELE_TRY(add_versions());
+    return add_aliases(aliases);
   }
 
  private:
@@ -231,18 +244,13 @@ class ExtrasReader {
       if (in_.read_string(text, scratch)) add_empty(path, text);
     } else if (section == "versions") {
       std::uint64_t version = 0;
-      if (in_.read_u64(version) && version > 0xffffffffU) {
-        in_.fail(Errc::out_of_range, "a version of 32 bits");
+      if (in_.read_u64(version) && (version == 0 || version > 0xffffffffU)) {
+        in_.fail(version == 0 ? Errc::malformed : Errc::out_of_range, "a class version from 1 to 4294967295");
       } else if (in_.ok()) {
-        if (find_(path) != no_index) return Error(Errc::malformed, "a class version of a tensor").path(path);
-        if (!versions_.insert(path).second) return Error(Errc::duplicate, "a class version said twice").path(path);
-        if (path.empty()) {
-          builder_.data().nodes[0].index = type_of(static_cast<std::uint32_t>(version));
-        } else if (const auto said = seen_.find(path); said == seen_.end()) {
-          marker(path, static_cast<std::uint32_t>(version));
-        } else if (said->second != no_index && builder_.data().nodes[said->second].kind == NodeKind::module) {
-          builder_.data().nodes[said->second].index = type_of(static_cast<std::uint32_t>(version));
+        if (!versioned_.insert(path).second) {
+          return Error(Errc::duplicate, "a class version is stored twice").path(path);
         }
+        versions_.emplace_back(path, static_cast<std::uint32_t>(version));
       }
     } else {
       in_.fail(Errc::unsupported, "a section that this version knows");
@@ -296,6 +304,41 @@ class ExtrasReader {
     return found->second;
   }
 
+  /// Applies the class versions, once everything that they may refer to has been read.
+  Status add_versions() {
+    for (const auto& [path, version] : versions_) {
+      const auto seen = seen_.find(path);
+      const std::uint32_t named = seen != seen_.end() ? seen->second : find_(path);
+      if (named == no_index && seen == seen_.end() && !path.empty()) {
+        // Names need not show the container: its class may determine that it is there.
+        marker(path, version);
+        continue;
+      }
+      const std::uint32_t node = path.empty() && seen == seen_.end() && named == no_index ? 0 : named;
+      if (node == no_index || !is_container(builder_.data().nodes[node].kind)) {
+        return Error(Errc::malformed, "a class version belongs to no container").path(path);
+      }
+      if (builder_.data().nodes[node].kind == NodeKind::module) builder_.data().nodes[node].index = type_of(version);
+    }
+    return {};
+  }
+
+  /// Returns true if another name begins with the path and a dot.
+  Result<bool> has_members(const std::string& path) {
+    if (names_.empty()) {
+      STELE_TRY(spend(builder_.data().nodes.size() * sizeof(std::string_view)));
+      for (const Node& node : builder_.data().nodes) {
+        if (node.name != nullptr) names_.emplace_back(node.name, node.name_size);
+      }
+      std::sort(names_.begin(), names_.end());
+    }
+    const std::string begin = path + '.';
+    const auto tensor = std::lower_bound(names_.begin(), names_.end(), std::string_view(begin));
+    if (tensor != names_.end() && tensor->starts_with(begin)) return true;
+    const auto entry = seen_.lower_bound(begin);
+    return entry != seen_.end() && entry->first.starts_with(begin);
+  }
+
   Status add_aliases(const std::vector<std::pair<std::string, std::string>>& aliases) {
     for (const auto& [path, target] : aliases) {
       if (path == target || target.starts_with(path + ".") || path.starts_with(target + ".")) {
@@ -304,6 +347,10 @@ class ExtrasReader {
       std::uint32_t node = find_(target);
       if (node == no_index) {
         if (const auto said = seen_.find(target); said == seen_.end()) {
+          STELE_TRY_ASSIGN(const bool known, has_members(target));
+          if (!known && !versioned_.contains(target)) {
+            return Error(Errc::malformed, "an alias refers to an unknown path").path(path).found(target);
+          }
           node = marker(target, 0);
         } else if (node = said->second; node == no_index) {
           // An alias of an alias could make a circle. The writer never writes one.
@@ -320,7 +367,9 @@ class ExtrasReader {
   const std::function<std::uint32_t(std::string_view)>& find_;
   IndexBudget& memory_;
   std::map<std::string, std::uint32_t, std::less<>> seen_;  // the node; no_index for aliases and nones
-  std::set<std::string, std::less<>> versions_;
+  std::set<std::string, std::less<>> versioned_;
+  std::vector<std::pair<std::string, std::uint32_t>> versions_;  // by path, in the order of the text
+  std::vector<std::string_view> names_;                          // of nodes, sorted
   std::map<std::string, std::uint32_t> markers_;
   std::map<std::uint32_t, std::uint32_t> types_;  // by version
 };

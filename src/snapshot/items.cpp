@@ -15,9 +15,9 @@ namespace {
 bool is_item(const SnapshotData& data, std::uint32_t i) {
   const Node& node = data.nodes[i];
   if (is_container(node.kind)) {
-    return must_be_said(data, i) || (node.index != no_index && data.types[node.index].version != 0);
+    return needs_empty_entry(data, i) || (node.index != no_index && data.types[node.index].version != 0);
   }
-  return node.kind != NodeKind::none || must_be_said(data, i);
+  return node.kind != NodeKind::none || needs_empty_entry(data, i);
 }
 
 }  // namespace

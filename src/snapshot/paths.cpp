@@ -102,6 +102,17 @@ std::uint32_t clashing_sibling(const SnapshotData& data, bool tensors_too) {
   return no_index;
 }
 
+std::uint32_t misnamed_child(const SnapshotData& data) {
+  if (data.flat || data.unknown_kinds.all) return no_index;
+  for (std::uint32_t i = 1; i < data.nodes.size(); ++i) {
+    const Node& node = data.nodes[i];
+    const NodeKind in = data.nodes[node.parent].kind;
+    const bool numbered = in == NodeKind::list || in == NodeKind::array || in == NodeKind::tuple;
+    if (numbered != (node.name == nullptr)) return i;
+  }
+  return no_index;
+}
+
 }  // namespace detail
 
 namespace {

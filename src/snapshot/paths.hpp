@@ -52,6 +52,10 @@ class STELE_EXPORT LeafPaths {
   std::vector<Place> places_;
 };
 
+/// Returns a child whose name does not fit the kind of its container (children of lists, arrays and tuples have
+/// numbers, others names), or no_index. Kinds that are guesses fit any child.
+STELE_EXPORT std::uint32_t misnamed_child(const SnapshotData& data);
+
 /// Returns a node whose name equals a sibling's, or an element whose number is not above its predecessor's, or
 /// no_index. Skips siblings that are all tensors, unless `tensors_too`: their paths are compared elsewhere.
 STELE_EXPORT std::uint32_t clashing_sibling(const SnapshotData& data, bool tensors_too = false);

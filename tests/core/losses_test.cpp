@@ -135,7 +135,7 @@ std::vector<std::string> missing(const Snapshot& before, const Snapshot& after, 
         if (!same) lost.add(path);
         break;
       default:
-        if (detail::must_be_said(*before.data(), i) && now == nullptr) lost.add(path);
+        if (detail::needs_empty_entry(*before.data(), i) && now == nullptr) lost.add(path);
     }
   }
   for (const auto& [key, text] : before.metadata()) {

@@ -1,5 +1,5 @@
 // Odd places to save to and load from, by every recorder: files that change meanwhile, full and read-only disks, FIFOs,
-// names that are too long, several processes at a time. What the sink alone can show stands in sink_test.cpp.
+// names that are too long, several processes at a time. file_sink_test.cpp tests the sink alone.
 #include <stele/stele.hpp>
 
 #include <doctest/doctest.h>

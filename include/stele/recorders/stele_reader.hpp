@@ -246,7 +246,8 @@ class Index {
            string(load_le<std::uint32_t>(p), load_le<std::uint32_t>(p + 4), name);
   }
 
-  /// Returns false if the entry's name or extents are outside their sections, or its flags are unknown.
+  /// Returns false if the entry's name or extents are outside their sections, or its flags are unknown, or it
+  /// has bytes of an id but no id.
   bool entry(std::uint32_t i, Entry& out) const noexcept {
     const std::byte* p = entry_bytes_.data() + std::size_t{i} * entry_size;
     out.offset = load_le<std::uint64_t>(p + 8);
@@ -263,6 +264,7 @@ class Index {
     out.node = load_le<std::uint32_t>(p + 44);
     out.id_low = load_le<std::uint64_t>(p + 48);
     out.id_high = load_le<std::uint64_t>(p + 56);
+    if (out.id_form == 0 && (out.id_low != 0 || out.id_high != 0)) return false;
     if (flags > 7 || out.id_form == 3 || (out.stored == 0 && out.stored_hash != 0)) return false;
     if (out.first_extent > extents_ || out.rank > extents_ - out.first_extent) return false;
     return string(load_le<std::uint32_t>(p), load_le<std::uint32_t>(p + 4), out.name);

@@ -1,5 +1,6 @@
 // The only component that calls the operating system. Thin functions: they retry interrupted calls, complete partial
-// ones, and return errors with the file's name and the system's message. One .cpp a system; linux.cpp first.
+// ones, and return errors with the file's name and the system's message. Each system has its own sources; linux*.cpp
+// first.
 #pragma once
 
 #include <cstddef>
@@ -31,13 +32,13 @@ auto guarded(std::string_view file, Body&& body) -> decltype(body()) {
   return std::move(result).error().file(std::move(name));
 }
 
-inline Error there_already(const std::string& name) {
-  return Error(Errc::exists, "something is there already, which is not to be replaced").file(name);
+inline Error target_exists(const std::string& name) {
+  return Error(Errc::exists, "the target already exists").file(name);
 }
 inline Error not_in_one_step(const std::string& name) {
-  return Error(Errc::exists, "a folder is there already, and cannot be replaced in one step")
+  return Error(Errc::exists, "the folder exists and cannot be replaced in one step")
       .file(name)
-      .expected("another place, or FileSinkOptions::allow_nonatomic");
+      .hint("save to another path, or set FileSinkOptions::allow_nonatomic");
 }
 
 namespace os {
@@ -217,8 +218,8 @@ struct Entry {
   Kind kind = Kind::missing;  // of a link: its target's kind, or missing if it has no target
   bool link = false;
 };
-/// Returns all names except "." and "..". Errors: limit (more than `most`).
-Result<std::vector<Entry>> entries(const Folder& folder, std::size_t most);
+/// Returns all names except "." and "..". Errors: limit (more than `max_names`).
+Result<std::vector<Entry>> entries(const Folder& folder, std::size_t max_names);
 /// Swaps two names, in one step. Errors: exists, if that is impossible here.
 Status exchange(const Folder& folder, const std::string& a, const std::string& b, const std::string& name);
 /// Removes a folder with its contents. Never follows a link or leaves the file system; at most `depth` levels.

@@ -316,6 +316,8 @@ TEST_CASE("stele format: entries that lie") {
     CHECK(entry(0, [&](RawEntry& e) { e.flags = flags; }) == Errc::malformed);
   }
   CHECK(entry(2, [](RawEntry& e) { e.flags = 0; }) == Errc::malformed);
+  CHECK(entry(0, [](RawEntry& e) { e.id_low = 1; }) == Errc::malformed);  // bytes of an id, but no id
+  CHECK(entry(0, [](RawEntry& e) { e.id_high = 1; }) == Errc::malformed);
   for (const unsigned node : {0U, 2U, 3U, 4U, 7U, 0xffffffffU}) {
     CAPTURE(node);
     CHECK(entry(0, [&](RawEntry& e) { e.node = node; }) == Errc::malformed);

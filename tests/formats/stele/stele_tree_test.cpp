@@ -51,7 +51,7 @@ TEST_CASE("stele format: trees that lie") {
     RawFile f;
     f.node(NodeKind::module, "", 5);
     f.node(NodeKind::module, "m", 4);
-    f.node(NodeKind::list, "l", 4);
+    f.node(NodeKind::map, "l", 4);
     f.node(NodeKind::none, "n");
     f.tensor("t", DType::u8, {1}, "1");
     change(f);
@@ -101,12 +101,57 @@ TEST_CASE("stele format: trees that lie") {
   CHECK(tree([](RawFile& f) { f.types.push_back({0xffffffff, 0, 1, 0}); }) == Errc::malformed);
   CHECK(tree([](RawFile& f) { f.types.push_back({0, 0xffffffff, 1, 0}); }) == Errc::malformed);
   CHECK(tree([](RawFile& f) { f.flags = 1; }) == Errc::malformed);  // flat names with nested nodes
+  // The index field of a value or a none; a value of a container.
+  CHECK(tree([](RawFile& f) { f.nodes[3].index = 0; }) == Errc::malformed);
+  CHECK(tree([](RawFile& f) {
+          f.nodes[3].kind = static_cast<std::uint8_t>(NodeKind::value), f.nodes[3].index = 0;
+          f.values = "\0"s, f.nodes[3].value_size = 1;
+        }) == Errc::none);
+  for (const std::uint32_t index : {1U, 0xffffffffU}) {
+    CHECK(tree([&](RawFile& f) {
+            f.nodes[3].kind = static_cast<std::uint8_t>(NodeKind::value), f.nodes[3].index = index;
+            f.values = "\0"s, f.nodes[3].value_size = 1;
+          }) == Errc::malformed);
+  }
+  for (const std::size_t i : {0U, 1U, 2U, 3U}) {
+    CHECK(tree([&](RawFile& f) { f.values = "\0"s, f.nodes[i].value_size = 1; }) == Errc::malformed);
+  }
   RawFile nothing;
   CHECK(open_error(nothing) == Errc::none);
   RawFile two_roots;
   two_roots.node(NodeKind::module, "");
   two_roots.node(NodeKind::module, "");
   CHECK(open_error(two_roots) == Errc::malformed);
+}
+
+TEST_CASE("stele format: children are named or numbered as their container's kind requires") {
+  const auto child = [](NodeKind kind, bool named, std::uint32_t flags = 0) {
+    RawFile f;
+    f.node(NodeKind::module, "", 3);
+    f.node(kind, "c", 3);
+    f.node(NodeKind::none, named ? "a" : "");
+    if (!named) f.nodes[2].flags = 0, f.nodes[2].name = 0;
+    f.flags = flags;
+    return open_error(f);
+  };
+  for (const NodeKind kind : {NodeKind::module, NodeKind::map, NodeKind::variant}) {
+    CHECK(child(kind, true) == Errc::none);
+    CHECK(child(kind, false) == Errc::malformed);
+    CHECK(child(kind, false, 2) == Errc::none);  // kinds are guesses
+  }
+  for (const NodeKind kind : {NodeKind::list, NodeKind::array, NodeKind::tuple}) {
+    CHECK(child(kind, false) == Errc::none);
+    CHECK(child(kind, true) == Errc::malformed);
+    CHECK(child(kind, true, 2) == Errc::none);
+  }
+
+  SnapshotBuilder builder;  // the writer refuses what the reader would
+  builder.begin(NodeKind::map, "");
+  builder.none(SnapshotBuilder::Name::element(0));
+  const auto written = BytesRecorder<>().record(builder.finish());
+  REQUIRE(!written);
+  CHECK(written.error().code() == Errc::invalid_argument);
+  CHECK(written.error().path() == "0");
 }
 
 TEST_CASE("stele format: siblings differ") {

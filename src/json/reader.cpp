@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "json/characters.hpp"
 #include "json/decimal.hpp"
 
 namespace stele {
@@ -17,34 +18,7 @@ namespace detail {
 namespace json {
 namespace {
 
-constexpr std::uint64_t kOnes = 0x0101010101010101u;
-constexpr std::uint64_t kHighs = 0x8080808080808080u;
-constexpr char kHex[] = "0123456789abcdef";
-constexpr std::string_view kEscaped = "\"\\\b\f\n\r\t/", kLetters = "\"\\bfnrt/";  // the slash: read, never written
-
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
-
-// Returns the first byte from `p` on that a JSON string must escape: a quote, a backslash, a control character and,
-// for `Ascii`, any byte beyond ASCII. Compares eight bytes at a time: a byte's high bit marks a hit. Borrows make false
-// marks only above a true one, so the lowest mark is exact.
-template <bool Ascii>
-const char* find_special(const char* p, const char* end) noexcept {
-  if constexpr (std::endian::native == std::endian::little) {
-    for (; end - p >= 8; p += 8) {
-      std::uint64_t x;
-      std::memcpy(&x, p, 8);
-      const std::uint64_t quote = (x ^ (kOnes * '"')) - kOnes, slash = (x ^ (kOnes * '\\')) - kOnes;
-      const std::uint64_t small = x - kOnes * 0x20;
-      const std::uint64_t hits = (Ascii ? (quote | slash | small | x) : ((quote | slash | small) & ~x)) & kHighs;
-      if (hits != 0) return p + (std::countr_zero(hits) >> 3);
-    }
-  }
-  for (; p != end; ++p) {
-    const auto c = static_cast<unsigned char>(*p);
-    if (c == '"' || c == '\\' || c < 0x20 || (Ascii && c >= 0x80)) break;
-  }
-  return p;
-}
 
 // Skips up to eight digits at `p` and stores their number in `number`. If fewer than eight bytes are left, skips none.
 const char* eight_digits(const char* p, const char* end, std::uint64_t& number) noexcept {
@@ -171,7 +145,9 @@ Error Reader::error() const {
   return Error(code_, message_).expected(expected_).found(std::move(found)).offset(offset());
 }
 
-bool Reader::misused() noexcept { return fail_at(p_, Errc::invalid_argument, "", "JSON read out of order"); }
+bool Reader::misused() noexcept {
+  return fail_at(p_, Errc::invalid_argument, "", "the JSON reader was called out of order");
+}
 
 inline bool Reader::at_value() noexcept {
   if (due_ != Due::value) return misused();
@@ -444,57 +420,6 @@ bool Reader::finish() noexcept {
   if (due_ != Due::end) return misused();
   p_ = skip_blank(p_, end_);
   return p_ == end_ || fail_at(p_, Errc::malformed, "the end of the text");
-}
-
-// ---- Writer
-
-void Writer::string(std::string_view text) {
-  item();
-  out_->push_back('"');
-  const char* p = text.data();
-  const char* const end = p + text.size();
-  for (;;) {
-    const char* const run = p;
-    p = find_special<false>(p, end);
-    out_->append(run, static_cast<std::size_t>(p - run));
-    if (p == end) break;
-    const char c = *p++;
-    out_->push_back('\\');
-    if (const std::size_t i = kEscaped.find(c); i != kEscaped.npos) {
-      out_->push_back(kLetters[i]);
-    } else {
-      out_->append("u00").append({kHex[c >> 4], kHex[c & 15]});
-    }
-  }
-  out_->push_back('"');
-}
-
-void Writer::u64(std::uint64_t number) {
-  item();
-  char digits[20];
-  out_->append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
-}
-
-void Writer::i64(std::int64_t number) {
-  item();
-  char digits[20];
-  out_->append(digits, std::to_chars(digits, digits + sizeof digits, number).ptr);
-}
-
-void Writer::f64(double number) {
-  item();
-  char digits[32];  // the longest is -2.2250738585072014e-308
-  const std::string_view text(
-      digits, static_cast<std::size_t>(std::to_chars(digits, digits + sizeof digits, number).ptr - digits));
-  out_->append(text);
-  if (text.find_first_of(".e") == text.npos) out_->append(".0");
-}
-
-void Writer::base64(std::span<const std::byte> bytes) {
-  item();
-  const std::size_t at = out_->size() + 1;
-  out_->append(base64_size(bytes.size()) + 2, '"');
-  base64_encode(bytes, out_->data() + at);
 }
 
 }  // namespace json

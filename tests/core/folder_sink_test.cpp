@@ -1,10 +1,5 @@
-// Models that are folders: names with folders in them, folders that are replaced whole, recorders of folders.
+// Folders that are replaced whole.
 #include <stele/bundle.hpp>
-#include <stele/recorder.hpp>
-#include <stele/recorders/any.hpp>
-#include <stele/recorders/archive.hpp>
-#include <stele/recorders/safetensors.hpp>
-#include <stele/recorders/samediff.hpp>
 
 #include <doctest/doctest.h>
 #include <signal.h>
@@ -22,60 +17,20 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
+#include "folder_support.hpp"
+
 using namespace stele_test;
+using namespace stele_test::folders;
 using stele::Bundle;
 using stele::Durability;
 using stele::Errc;
 using stele::FileSinkOptions;
 using stele::FolderCheck;
-using stele::Result;
-using stele::Sink;
 using stele::SourcePtr;
 using stele::Status;
-using Names = std::vector<std::string>;
 namespace fs = std::filesystem;
 
 namespace {
-
-constexpr FileSinkOptions fast{Durability::process};
-
-Status put(Bundle& bundle, std::string_view name, std::string_view text) {
-  STELE_TRY_ASSIGN(const auto sink, bundle.create(name));
-  STELE_TRY(sink->write(bytes_of(text)));
-  return sink->commit();
-}
-
-std::string text_in(const Bundle& bundle, std::string_view name) {
-  const SourcePtr source = good(bundle.open(name));
-  std::string text(static_cast<std::size_t>(source->size()), '\0');
-  good(source->read_at(0, std::as_writable_bytes(std::span(text))));
-  return text;
-}
-
-FolderCheck always(Status (*answer)() = [] { return Status(); }) {
-  return [answer](const Bundle&) { return answer(); };
-}
-
-/// Saves a folder of two files.
-Status save(const std::string& path, std::string_view text, FileSinkOptions options = fast,
-            FolderCheck may_replace = always()) {
-  STELE_TRY_ASSIGN(const auto sink, stele::folder_sink(path, options, std::move(may_replace)));
-  const auto bundle = sink->bundle();
-  STELE_TRY(put(*bundle, "a.dat", text));
-  STELE_TRY(put(*bundle, "below/b.dat", text));
-  return sink->commit();
-}
-
-Names names_of(const std::string& path) { return good(stele::folder_bundle(path)->names()); }
-
-const Names both{"a.dat", "below/b.dat"};
-
-/// A folder that holds this, whole.
-void check_holds(const std::string& path, const std::string& text) {
-  CHECK(names_of(path) == both);
-  CHECK(read_text(path + "/a.dat") == text);
-  CHECK(read_text(path + "/below/b.dat") == text);
-}
 
 mode_t mode_of(const std::string& path) {
   struct stat status = {};
@@ -83,164 +38,7 @@ mode_t mode_of(const std::string& path) {
   return status.st_mode & 07777;
 }
 
-struct InMemory {
-  std::shared_ptr<Bundle> bundle = stele::memory_bundle();
-};
-struct InFolder {
-  TempDir dir;
-  std::shared_ptr<Bundle> bundle = stele::folder_bundle(dir.path(), fast);
-};
-struct InMappedFolder {
-  TempDir dir;
-  std::shared_ptr<Bundle> bundle = stele::folder_bundle(dir.path() + "/", fast, true);
-};
-struct InOpenFolder {
-  TempDir dir;
-  std::unique_ptr<Sink> sink = good(stele::folder_sink(dir / "new", fast));
-  std::shared_ptr<Bundle> bundle = sink->bundle();
-};
-
-/// A model as a folder: an index, and its tensors in a folder below.
-class FolderFormat final : public stele::Format {
- public:
-  explicit FolderFormat(bool folders = true) : folders_(folders) {}
-  std::string_view name() const noexcept override { return "folder"; }
-  std::string_view extension() const noexcept override { return ".model"; }
-  const stele::Capabilities& capabilities() const noexcept override { return tensors_.capabilities(); }
-  bool recognises(std::span<const std::byte>, std::uint64_t) const noexcept override { return false; }
-  bool is_folder() const noexcept override { return folders_; }
-  bool recognises_folder(const Bundle& folder) const override { return folder.contains("index").value_or(false); }
-  Status may_replace(const Bundle& folder) const override {
-    STELE_TRY_ASSIGN(const Names names, folder.names());
-    for (const std::string& name : names) {
-      if (name == "index" || name == "tensors/all") continue;
-      return stele::Error(Errc::exists, "a folder with something else in it").found(name);
-    }
-    return {};
-  }
-  Result<stele::Snapshot> open(SourcePtr source, const stele::OpenContext& context) const override {
-    STELE_TRY_ASSIGN(SourcePtr tensors, source->bundle()->open("tensors/all"));
-    return tensors_.open(std::move(tensors), context);
-  }
-  Status write(const stele::Snapshot& snapshot, Sink& sink, const stele::SaveOptions& options) const override {
-    const auto bundle = sink.bundle();
-    STELE_TRY_ASSIGN(const auto tensors, bundle->create("tensors/all"));
-    STELE_TRY(tensors_.write(snapshot, *tensors, options));
-    STELE_TRY(tensors->commit());
-    return put(*bundle, "index", "all\n");
-  }
-
- private:
-  stele::SafetensorsFormat tensors_;
-  bool folders_;
-};
-
-using FolderRecorder = stele::Recorder<FolderFormat>;
-
-stele::Result<stele::Report> saved_by(const FolderRecorder& recorder, float first, const std::string& path,
-                                      FileSinkOptions file = fast) {
-  stele::SaveOptions options;
-  options.file = file;
-  return recorder.record(small_mlp(first), path, options);
-}
-
 }  // namespace
-
-TEST_CASE_TEMPLATE("bundle: names with folders in them", Place, InMemory, InFolder, InMappedFolder, InOpenFolder) {
-  const Place place;
-  const auto& bundle = place.bundle;
-  std::string deep;
-  for (int i = 0; i < 63; ++i) deep += "d/";
-  for (const std::string& name :
-       {std::string("/a"), std::string("a/"), std::string("a//b"), std::string("./a"), std::string("a/.."),
-        std::string("a/../b"), std::string("a/b\\c"), std::string("a/b\0c", 5), deep + "d/e"}) {
-    CAPTURE(name);
-    CHECK(bad(bundle->open(name)).code() == Errc::invalid_argument);
-    CHECK(bad(bundle->create(name)).code() == Errc::invalid_argument);
-    CHECK(bad(bundle->contains(name)).code() == Errc::invalid_argument);
-  }
-  CHECK(good(bundle->names()).empty());
-  good(put(*bundle, "b.dat", "top"));
-  good(put(*bundle, "x/y/z.dat", "low"));
-  good(put(*bundle, "x/a.dat", "middle"));
-  good(put(*bundle, deep + "e", "deep"));
-  CHECK(good(bundle->names()) == Names{"b.dat", deep + "e", "x/a.dat", "x/y/z.dat"});
-  CHECK(text_in(*bundle, "x/y/z.dat") == "low");
-  CHECK(text_in(*bundle, deep + "e") == "deep");
-  for (const char* name : {"x", "x/y", "x/y/z.dat", "b.dat"}) CHECK(good(bundle->contains(name)));
-  for (const char* name : {"y", "x/z", "x/y/z", "b.dat/c", "b"}) CHECK(!good(bundle->contains(name)));
-  CHECK(bad(bundle->open("x/none")).code() == Errc::not_found);
-  CHECK(bad(bundle->open("b.dat/c")).code() == Errc::not_found);
-  CHECK(bad(bundle->open("x")).code() == Errc::io);
-  CHECK(bad(bundle->create("b.dat/c")).code() == Errc::not_found);
-  CHECK(bad(bundle->create("x/y")).code() == Errc::invalid_argument);
-
-  // What lies in a folder finds what is beside it.
-  const auto below = good(bundle->open("x/y/z.dat"))->bundle();
-  CHECK(good(below->names()) == Names{"z.dat"});
-  CHECK(text_in(*below, "z.dat") == "low");
-  const auto sink = good(bundle->create("x/new"));
-  const auto beside = sink->bundle();
-  CHECK(text_in(*beside, "a.dat") == "middle");
-  good(put(*beside, "c/d", "beside"));
-  CHECK(text_in(*bundle, "x/c/d") == "beside");
-  CHECK(!good(bundle->contains("x/new")));
-  CHECK(good(bundle->names()).size() == 5);  // without the unfinished one
-  good(put(*bundle, "x/a.dat", "again"));
-  CHECK(text_in(*bundle, "x/a.dat") == "again");
-  bundle->remove("x/c/d");
-  bundle->remove("x/none");
-  bundle->remove("..");
-  CHECK(good(bundle->names()).size() == 4);
-}
-
-TEST_CASE("bundle: links in a folder, and what is no file") {
-  const TempDir dir;
-  const TempDir other;
-  write_text(other / "file", "x");
-  fs::create_symlink(other / "file", dir / "link");
-  fs::create_directory_symlink(other.path(), dir / "folder");
-  fs::create_directory_symlink(dir.path(), dir / "round");
-  fs::create_symlink("nothing", dir / "dangling");
-  fs::create_directories(dir / "empty/below");
-  REQUIRE(::mkfifo((dir / "fifo").c_str(), 0600) == 0);
-  write_text(dir / "file", "x");
-  CHECK(names_of(dir.path()) == Names{"file", "link"});
-  CHECK(bad(stele::folder_bundle(dir / "none")->names()).code() == Errc::not_found);
-  CHECK(bad(stele::folder_bundle(dir / "file")->names()).code() == Errc::not_found);
-}
-
-TEST_CASE("bundle: folders too deep to be listed") {
-  const TempDir dir;
-  std::string path = dir.path();
-  for (int i = 0; i < 63; ++i) path += "/d";
-  fs::create_directories(path);
-  write_text(path + "/last", "x");
-  CHECK(names_of(dir.path()).size() == 1);
-  fs::create_directory(path + "/d");
-  CHECK(bad(stele::folder_bundle(dir.path())->names()).code() == Errc::limit);
-}
-
-TEST_CASE("bundle: as a source and a sink") {
-  const auto bundle = stele::memory_bundle();
-  const auto sink = stele::bundle_sink(bundle, "place");
-  CHECK(sink->name() == "place");
-  CHECK(sink->is_folder());
-  CHECK(sink->bundle() == bundle);
-  good(sink->write(bytes_of("")));
-  CHECK(bad(sink->write(bytes_of("x"))).code() == Errc::unsupported);
-  good(sink->commit());
-  const SourcePtr source = stele::bundle_source(bundle);
-  CHECK(source->name() == "bundle");
-  CHECK(source->is_folder());
-  CHECK(source->size() == 0);
-  CHECK(source->bundle() == bundle);
-  std::byte one{};
-  good(source->read_at(0, {&one, 0}));
-  CHECK(bad(source->read_at(0, {&one, 1})).code() == Errc::truncated);
-  CHECK(!stele::borrow_bytes({})->is_folder());
-  CHECK(!stele::BufferSink().is_folder());
-}
 
 TEST_CASE("folder source: the files of the folder that was opened") {
   const TempDir dir;
@@ -632,67 +430,4 @@ TEST_SUITE("concurrency") {
     CHECK(read > 0);
     CHECK(dir.names() == Names{"m"});
   }
-}
-
-TEST_CASE("folders: a recorder whose files are folders") {
-  const TempDir dir;
-  const FolderRecorder recorder;
-  const std::string path = dir / "net";
-  good(saved_by(recorder, 1, path));
-  CHECK(dir.names() == Names{"net.model"});
-  CHECK(names_of(dir / "net.model") == Names{"index", "tensors/all"});
-  for (const auto storage : {stele::Storage::owned, stele::Storage::view}) {
-    stele::LoadOptions options;
-    options.storage = storage;
-    CHECK(image(good(recorder.load<Mlp>(path, options))) == image(small_mlp(1)));
-    Mlp live = small_mlp(9);
-    good(recorder.load_into(live, path, options));
-    CHECK(image(live) == image(small_mlp(1)));
-    good(recorder.verify(path, options));
-  }
-  good(saved_by(recorder, 2, path));  // over its own
-  CHECK(image(good(recorder.load<Mlp>(path))) == image(small_mlp(2)));
-  CHECK(bad(saved_by(recorder, 3, path, {Durability::process, false, false})).code() == Errc::exists);
-  write_text(dir / "net.model/mine", "x");
-  const stele::Error error = bad(saved_by(recorder, 3, path));
-  CHECK(error.code() == Errc::exists);
-  CHECK(error.found() == "mine");
-  CHECK(image(good(recorder.load<Mlp>(path))) == image(small_mlp(2)));
-  good(saved_by(recorder, 3, path, {Durability::process, true}));
-  CHECK(image(good(recorder.load<Mlp>(path))) == image(small_mlp(3)));
-  CHECK(read_text(dir / "net.model/mine") == "x");
-
-  stele::SaveOptions dry = quick();
-  dry.dry_run = true;
-  good(recorder.record(small_mlp(1), dir / "dry", dry));
-  CHECK(dir.names() == Names{"net.model"});
-
-  const auto memory = stele::memory_bundle();
-  good(recorder.record(small_mlp(4), *stele::bundle_sink(memory)));
-  CHECK(image(good(recorder.load<Mlp>(stele::bundle_source(memory)))) == image(small_mlp(4)));
-}
-
-TEST_CASE("folders: a folder is no file, and a file no folder") {
-  const TempDir dir;
-  const FolderRecorder folders;
-  const stele::SafetensorsRecorder<> files;
-  good(saved_by(folders, 1, dir / "folder"));
-  good(files.record(small_mlp(1), dir / "file", quick()));
-  CHECK(bad(folders.open(dir / "file.safetensors")).code() == Errc::io);
-  const stele::Error error = bad(files.load<Mlp>(dir / "folder.model"));
-  CHECK(error.code() == Errc::io);
-  CHECK(error.file() == dir / "folder.model");
-  CHECK(error.message().find("a folder") != std::string::npos);
-  CHECK(bad(folders.verify(stele::borrow_bytes({}))).code() == Errc::io);
-  CHECK(bad(stele::open_archive(dir / "folder.model")).code() == Errc::io);
-  CHECK(bad(stele::archive_tags(dir / "folder.model")).code() == Errc::io);
-
-  stele::BufferSink bytes;
-  CHECK(bad(folders.record(small_mlp(1), bytes)).code() == Errc::io);
-  const auto memory = stele::memory_bundle();
-  CHECK(bad(files.record(small_mlp(1), *stele::bundle_sink(memory))).code() == Errc::io);
-  CHECK(good(memory->names()).empty());
-  CHECK(bad(folders.record(small_mlp(1), dir / "file.safetensors", quick())).code() == Errc::invalid_argument);
-  CHECK(bad(files.record(small_mlp(1), dir / "folder.model", quick())).code() == Errc::invalid_argument);
-  CHECK(bad(stele::format_of_content(*good(stele::open_folder(dir.path())))).code() == Errc::bad_magic);
 }

@@ -1,0 +1,66 @@
+// Helpers of the Linux sources. Include this first: it sets the size of off_t.
+#pragma once
+
+#ifndef _FILE_OFFSET_BITS
+#define _FILE_OFFSET_BITS 64  // files beyond 2 GiB on 32-bit systems
+#endif
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+#include <system_error>
+
+#include "io/os/os.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace os {
+
+/// Returns the error of a call that failed with errno.
+inline Error failed(const char* what, const std::string& name, int code = errno) {
+  const Errc errc = code == ENOENT || code == ENOTDIR ? Errc::not_found
+                    : code == ENOMEM                  ? Errc::out_of_memory
+                                                      : Errc::io;
+  return Error(errc, std::string(what) + ": " + std::generic_category().message(code)).file(name);
+}
+
+/// Repeats a call while signals interrupt it. Used for every call to a file system: on a network or in another process
+/// (NFS, FUSE), each may be interrupted, even if its manual does not mention it.
+template <class Call>
+auto retry(Call&& call) -> decltype(call()) {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
+
+/// Refuses a path with a zero byte: the system would cut the path there and use another file.
+inline Status check_path(const Path& path) {
+  if (path.text.find('\0') == std::string::npos) return {};
+  return Error(Errc::invalid_argument, "the path contains a zero byte").file(path.name);
+}
+
+/// Returns the descriptor of the folder that the path is looked up from.
+inline int start_of(const Path& path) noexcept { return path.from != nullptr ? path.from->file.handle() : AT_FDCWD; }
+
+inline Kind kind_of(mode_t mode) noexcept {
+  return S_ISREG(mode) ? Kind::regular : S_ISDIR(mode) ? Kind::folder : Kind::other;
+}
+
+inline Info info_of(const struct stat& status) noexcept {
+  return {kind_of(status.st_mode), static_cast<std::uint64_t>(status.st_size), {status.st_dev, status.st_ino}};
+}
+
+/// Opens `path`; from an open folder, only if the target is in that folder.
+int open_path(const Path& path, int flags);
+/// Returns the error of an open_path() that failed with errno.
+Error cannot_open(const char* what, const Path& path);
+
+}  // namespace os
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

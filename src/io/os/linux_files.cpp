@@ -1,0 +1,201 @@
+#include "io/os/linux.hpp"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/uio.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <utility>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace os {
+
+namespace {
+
+// Maximum number of pieces in one writev on Linux.
+constexpr std::size_t max_pieces = 1024;
+// Bytes between two requests to write out. Small enough to keep the disk busy from the start, large enough to be cheap.
+constexpr std::uint64_t write_behind_step = std::uint64_t{8} << 20;
+// Minimum size to preallocate: for smaller files, allocation while writing costs less than another call.
+constexpr std::uint64_t min_reserved = std::uint64_t{1} << 20;
+
+void write_out(const File& file, Progress& progress) noexcept {
+  // Only whole steps: a page that the next write continues would go to the disk twice.
+  const std::uint64_t end = progress.written / write_behind_step * write_behind_step;
+  if (end <= progress.started) return;
+  // A hint: fsync reports an error in the data.
+  static_cast<void>(::sync_file_range(file.handle(), static_cast<off_t>(progress.started),
+                                      static_cast<off_t>(end - progress.started), SYNC_FILE_RANGE_WRITE));
+  progress.started = end;
+}
+
+}  // namespace
+
+void File::close() noexcept {
+  // Not retried when interrupted: Linux has closed the file in that case too.
+  if (is_open()) ::close(std::exchange(handle_, closed));
+}
+
+Mapping::~Mapping() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+// ---- reading
+
+Result<File> open_for_reading(const Path& path) {
+  STELE_TRY(check_path(path));
+  std::string name = path.name;  // copied first: once the file is open, nothing may throw
+  const int flags = O_RDONLY | O_NOCTTY | O_CLOEXEC;
+  // Without O_NONBLOCK, a FIFO would wait for a writer. For a regular file it has one effect: a file under a lease
+  // (Samba) is refused, so that case is retried without the flag, which waits.
+  int fd = open_path(path, flags | O_NONBLOCK);
+  if (fd < 0 && errno == EWOULDBLOCK) fd = open_path(path, flags);
+  if (fd < 0) return cannot_open("cannot open", path);
+  return File(fd, std::move(name));
+}
+
+Result<std::size_t> read_at(const File& file, std::uint64_t offset, std::span<std::byte> out) {
+  if (offset > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max()) - out.size()) return std::size_t{0};
+  std::size_t done = 0;
+  while (done < out.size()) {
+    const ssize_t got = retry([&] {
+      return ::pread(file.handle(), out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+    });
+    if (got < 0) return failed("cannot read", file.name());
+    if (got == 0) break;
+    done += static_cast<std::size_t>(got);
+  }
+  return done;
+}
+
+Result<Mapping> map_private(const File& file, std::size_t size) {
+  // MAP_NORESERVE: a model may be larger than memory, and hardly any of its pages are ever written to.
+  void* const memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file.handle(), 0);
+  if (memory == MAP_FAILED) return failed("cannot map", file.name());
+  return Mapping(static_cast<std::byte*>(memory), size);
+}
+
+// ---- writing
+
+Result<File> open_for_writing(const Path& path) {
+  STELE_TRY(check_path(path));
+  std::string name = path.name;
+  const int fd = retry([&] { return ::openat(start_of(path), path.text.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC); });
+  if (fd < 0) return failed("cannot open", path.name);
+  return File(fd, std::move(name));
+}
+
+Status write(const File& file, std::span<const std::span<const std::byte>> pieces, Progress& progress) {
+  const std::size_t max_bytes = progress.write_behind ? write_behind_step : std::numeric_limits<std::size_t>::max();
+  std::array<iovec, max_pieces> gather;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  std::size_t index = 0;                 // the first piece that is not completely written
+  std::size_t skip = 0;                  // bytes of it that are written
+  for (;;) {
+    std::size_t count = 0;
+    std::size_t bytes = 0;
+    std::size_t from = skip;
+    for (std::size_t i = index; i < pieces.size() && count < max_pieces && bytes < max_bytes; ++i, from = 0) {
+      const std::size_t size = std::min(pieces[i].size() - from, max_bytes - bytes);
+      if (size == 0) continue;
+      gather[count++] = {const_cast<std::byte*>(pieces[i].data()) + from, size};
+      bytes += size;
+    }
+    if (count == 0) return {};
+    const ssize_t wrote = retry([&] { return ::writev(file.handle(), gather.data(), static_cast<int>(count)); });
+    if (wrote < 0) return failed("cannot write", file.name());
+    if (wrote == 0) return failed("cannot write", file.name(), EIO);  // otherwise this loop would not end
+    progress.written += static_cast<std::size_t>(wrote);
+    if (progress.write_behind) write_out(file, progress);
+    for (auto left = static_cast<std::size_t>(wrote); index < pieces.size(); ++index, skip = 0) {
+      const std::size_t rest = pieces[index].size() - skip;
+      if (left < rest) {
+        skip += left;
+        break;
+      }
+      left -= rest;
+    }
+  }
+}
+
+Result<std::uint64_t> copy(const File& from, std::uint64_t offset, const File& file, std::uint64_t size,
+                           Progress& progress) {
+  constexpr std::uint64_t max_copy = std::uint64_t{1} << 30;
+  std::uint64_t done = 0;
+  while (done < size) {
+    auto at = static_cast<loff_t>(offset + done);
+    const auto n = static_cast<std::size_t>(std::min(size - done, max_copy));
+    const ssize_t moved = retry([&] { return ::copy_file_range(from.handle(), &at, file.handle(), nullptr, n, 0); });
+    if (moved == 0) break;
+    if (moved < 0) {
+      // Two file systems, or one without this call: the caller copies through memory.
+      if (errno == EXDEV || errno == EINVAL || errno == ENOSYS || errno == EOPNOTSUPP || errno == EPERM) break;
+      return failed("cannot write", file.name());
+    }
+    done += static_cast<std::uint64_t>(moved);
+    progress.written += static_cast<std::uint64_t>(moved);
+    if (progress.write_behind) write_out(file, progress);
+  }
+  return done;
+}
+
+Status write_at(const File& file, std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t wrote =
+        retry([&] { return ::pwrite(file.handle(), bytes.data(), bytes.size(), static_cast<off_t>(offset)); });
+    if (wrote < 0) return failed("cannot write", file.name());
+    if (wrote == 0) return failed("cannot write", file.name(), EIO);
+    bytes = bytes.subspan(static_cast<std::size_t>(wrote));
+    offset += static_cast<std::uint64_t>(wrote);
+  }
+  return {};
+}
+
+Status reserve(const File& file, std::uint64_t total) {
+  if (total < min_reserved || total > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return {};
+  // The size stays, so that the file's size always equals the bytes written.
+  if (retry([&] { return ::fallocate(file.handle(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(total)); }) == 0)
+    return {};
+  if (errno == ENOSPC || errno == EDQUOT || errno == EFBIG) return failed("cannot write", file.name());
+  return {};
+}
+
+Status release_above(const File& file, std::uint64_t size) {
+  if (retry([&] { return ::ftruncate(file.handle(), static_cast<off_t>(size)); }) == 0) return {};
+  return failed("cannot write", file.name());
+}
+
+Status sync(const File& file) {
+  if (retry([&] { return ::fsync(file.handle()); }) == 0 || errno == EINVAL) return {};
+  return failed("cannot sync", file.name());
+}
+
+Status flush(const File& file) {
+  // Closing any descriptor of the file flushes it.
+  const int copy = ::fcntl(file.handle(), F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return failed("cannot flush", file.name());
+  if (::close(copy) != 0 && errno != EINTR) return failed("cannot write", file.name());
+  return {};
+}
+
+// ---- processes, memory
+
+std::uint64_t process_id() noexcept { return static_cast<std::uint64_t>(::getpid()); }
+
+bool process_lives(std::uint64_t id) noexcept {
+  if (id == 0 || id > static_cast<std::uint64_t>(std::numeric_limits<pid_t>::max())) return false;
+  return ::kill(static_cast<pid_t>(id), 0) == 0 || errno != ESRCH;
+}
+
+void advise_huge_pages(void* memory, std::size_t size) noexcept {
+  const std::size_t whole = size / huge_page * huge_page;
+  if (whole != 0) static_cast<void>(::madvise(memory, whole, MADV_HUGEPAGE));
+}
+
+}  // namespace os
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

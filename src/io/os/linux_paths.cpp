@@ -1,0 +1,154 @@
+#include "io/os/linux.hpp"
+
+#include <linux/openat2.h>
+#include <sys/syscall.h>
+
+#include <array>
+#include <climits>
+#include <string_view>
+#include <utility>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace os {
+
+namespace {
+
+// Maximum number of links in a path, equal to the kernel's.
+constexpr int max_links = 40;
+// Maximum number of lookups of a path within a folder: the system returns EAGAIN while other processes rename parts of
+// the path.
+constexpr int max_resolutions = 100;
+
+/// Replaces openat2() on systems without it: opens each part of the path separately, and follows no link.
+int open_by_parts(int folder, std::string_view path, int flags) {
+  File above;
+  while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
+  for (std::size_t slash = path.find('/'); slash != path.npos; slash = path.find('/')) {
+    const std::string part(path.substr(0, slash));
+    const int next =
+        retry([&] { return ::openat(folder, part.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC); });
+    if (next < 0) return next;
+    above = File(next, {});
+    folder = next;
+    path.remove_prefix(slash + 1);
+  }
+  return retry([&] { return ::openat(folder, std::string(path).c_str(), flags | O_NOFOLLOW); });
+}
+
+}  // namespace
+
+int open_path(const Path& path, int flags) {
+  if (path.from == nullptr) return retry([&] { return ::openat(AT_FDCWD, path.text.c_str(), flags); });
+  struct open_how how = {};
+  how.flags = static_cast<unsigned>((flags & O_PATH) != 0 ? flags : flags | O_LARGEFILE);
+  how.resolve = RESOLVE_BENEATH;
+  long fd = -1;
+  for (int i = 0; i < max_resolutions; ++i) {
+    fd = retry([&] { return ::syscall(SYS_openat2, start_of(path), path.text.c_str(), &how, sizeof how); });
+    if (fd >= 0 || errno != EAGAIN) break;
+  }
+  // EPERM: a sandbox that does not know the call.
+  if (fd < 0 && (errno == ENOSYS || errno == EPERM)) return open_by_parts(start_of(path), path.text, flags);
+  return static_cast<int>(fd);
+}
+
+Error cannot_open(const char* what, const Path& path) {
+  const bool leads_out = path.from != nullptr && (errno == EXDEV || errno == ELOOP);
+  if (!leads_out) return failed(what, path.name);
+  return Error(Errc::io, std::string(what) + ": a link that leads out of the folder is not followed").file(path.name);
+}
+
+Result<Info> status(const Path& path) {
+  STELE_TRY(check_path(path));
+  struct stat status = {};
+  if (retry([&] { return ::fstatat(start_of(path), path.text.c_str(), &status, 0); }) == 0) return info_of(status);
+  if (errno == ENOENT) return Info{};
+  return failed("cannot look up", path.name);
+}
+
+Result<Info> status(const File& file) {
+  struct stat status = {};
+  if (retry([&] { return ::fstat(file.handle(), &status); }) != 0) return failed("cannot look up", file.name());
+  return info_of(status);
+}
+
+Result<bool> leads_to(const Path& path, const File& file) {
+  STELE_TRY_ASSIGN(const Info own, status(file));
+  const auto there = status(path);
+  if (there) return there->id == own.id;
+  if (there.error().code() == Errc::not_found) return false;  // below a file
+  return there.error();
+}
+
+bool same_file(const File& a, const File& b) noexcept {
+  struct stat x {
+  }, y{};
+  return ::fstat(a.handle(), &x) == 0 && ::fstat(b.handle(), &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+Result<bool> same_system(const File& a, const File& b) {
+  struct stat x {
+  }, y{};
+  for (const auto& [file, status] : {std::pair(&a, &x), std::pair(&b, &y)}) {
+    if (retry([&, of = file, to = status] { return ::fstat(of->handle(), to); }) != 0) {
+      return failed("cannot look up", file->name());
+    }
+  }
+  return x.st_dev == y.st_dev;
+}
+
+Result<std::string> resolve_links(const Path& path) {
+  STELE_TRY(check_path(path));
+  std::string current = path.text;
+  std::array<char, PATH_MAX> target;  // NOLINT(cppcoreguidelines-pro-type-member-init)
+  for (int hop = 0; hop < max_links; ++hop) {
+    const ssize_t length =
+        retry([&] { return ::readlinkat(start_of(path), current.c_str(), target.data(), target.size()); });
+    if (length < 0) {
+      if (errno == EINVAL || errno == ENOENT) return current;  // no link, or nothing there yet
+      return failed("cannot follow", path.name);
+    }
+    const std::string_view next(target.data(), static_cast<std::size_t>(length));
+    if (next.size() == target.size()) return failed("cannot follow", path.name, ENAMETOOLONG);
+    // A relative link starts from the folder that contains the link.
+    if (!next.starts_with('/')) {
+      current.erase(current.rfind('/') + 1);  // npos + 1: there is no folder in the path
+      current += next;
+    } else {
+      current = next;
+    }
+  }
+  return failed("cannot follow", path.name, ELOOP);
+}
+
+Status check_writable(const Path& path) {
+  STELE_TRY(check_path(path));
+  if (retry([&] { return ::faccessat(start_of(path), path.text.c_str(), W_OK, AT_EACCESS); }) != 0) {
+    return failed("cannot write", path.name);
+  }
+  return {};
+}
+
+Result<Folder> open_folder(const Path& path) {
+  STELE_TRY(check_path(path));
+  std::string name = path.name;
+  const auto open = [&](int how) { return open_path(path, how | O_DIRECTORY | O_CLOEXEC); };
+  const int fd = open(O_RDONLY);
+  if (fd >= 0) return Folder{File(fd, std::move(name)), true};
+  // Write and search rights are enough to replace a file in it.
+  const int place = errno == EACCES ? open(O_PATH) : -1;
+  if (place < 0) return cannot_open("cannot open the folder", path);
+  return Folder{File(place, std::move(name)), false};
+}
+
+std::size_t longest_name(const Folder& folder) noexcept {
+  const long limit = folder.readable ? ::fpathconf(folder.file.handle(), _PC_NAME_MAX) : -1;
+  return limit > 0 ? static_cast<std::size_t>(limit) : NAME_MAX;
+}
+
+}  // namespace os
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,145 @@
+#include "io/os/linux.hpp"
+
+#include <sys/file.h>
+#include <sys/xattr.h>
+
+#include <cstdio>
+#include <string>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace os {
+
+namespace {
+
+// Maximum size of an access list that is kept: far above the limits of file systems (ext4: one block).
+constexpr std::size_t max_access_list = std::size_t{64} << 10;
+
+constexpr const char* access_list = "system.posix_acl_access";
+constexpr const char* default_list = "system.posix_acl_default";  // of a folder, for its new files
+
+/// Keeps an access list, which chmod cannot set. Returns false if there is one that could not be kept.
+bool keep_list(const char* attribute, const Folder& folder, const std::string& leaf, const File& file) {
+  // There is no getxattrat; /proc leads from the folder to the file without its path.
+  const std::string path = "/proc/self/fd/" + std::to_string(folder.file.handle()) + "/" + leaf;
+  const ssize_t size = retry([&] { return ::getxattr(path.c_str(), attribute, nullptr, 0); });
+  if (size <= 0) {
+    if (size < 0 && errno != ENODATA && errno != EOPNOTSUPP && errno != ENOENT) return false;
+    // There is no list, or the file system has none. Also removes a list that the new file may have inherited from its
+    // folder.
+    static_cast<void>(retry([&] { return ::fremovexattr(file.handle(), attribute); }));
+    return true;
+  }
+  if (static_cast<std::size_t>(size) > max_access_list) return false;
+  std::string list(static_cast<std::size_t>(size), '\0');
+  const ssize_t got = retry([&] { return ::getxattr(path.c_str(), attribute, list.data(), list.size()); });
+  return got >= 0 && retry([&] {
+                       return ::fsetxattr(file.handle(), attribute, list.data(), static_cast<std::size_t>(got), 0);
+                     }) == 0;
+}
+
+/// Returns true if this error may mean that the file system, or the system, lacks this kind of rename.
+bool lacks_flags(int code) noexcept { return code == EINVAL || code == ENOSYS || code == EOPNOTSUPP; }
+
+}  // namespace
+
+Result<File> create(const Folder& folder, const std::string& leaf, bool secret, const std::string& name) {
+  std::string file_name = name;
+  const int fd = retry([&] {
+    return ::openat(folder.file.handle(), leaf.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC,
+                    secret ? mode_t{0600} : mode_t{0666});
+  });
+  if (fd < 0 && errno == EEXIST) return File();
+  if (fd < 0) return failed("cannot create a temporary file next to it", name);
+  File file(fd, std::move(file_name));
+  // On a file system without locks, remove_abandoned() gets none either and removes nothing.
+  static_cast<void>(retry([&] { return ::flock(fd, LOCK_EX); }));
+  // Between creation and locking, another process may have treated it as abandoned.
+  struct stat status = {};
+  if (retry([&] { return ::fstat(fd, &status); }) != 0) {
+    const int code = errno;
+    remove(folder, leaf);
+    return failed("cannot look up", name, code);
+  }
+  return status.st_nlink == 0 ? File() : std::move(file);
+}
+
+Status keep_permissions(const Folder& folder, const std::string& leaf, const File& file) {
+  struct stat old = {};
+  if (retry([&] { return ::fstatat(folder.file.handle(), leaf.c_str(), &old, AT_SYMLINK_NOFOLLOW); }) != 0) {
+    if (errno == ENOENT) return {};
+    return failed("cannot look up", file.name());
+  }
+  struct stat now = {};
+  if (retry([&] { return ::fstat(file.handle(), &now); }) != 0) return failed("cannot look up", file.name());
+  if (kind_of(old.st_mode) == Kind::other || kind_of(old.st_mode) != kind_of(now.st_mode)) return {};
+
+  mode_t mode = old.st_mode & 07777U;
+  const auto give = [&](uid_t owner, gid_t group) {
+    return retry([&] { return ::fchown(file.handle(), owner, group); }) == 0;
+  };
+  const bool group_kept = now.st_gid == old.st_gid || give(static_cast<uid_t>(-1), old.st_gid);
+  const bool owner_kept = now.st_uid == old.st_uid || give(old.st_uid, static_cast<gid_t>(-1));
+  if (!owner_kept || !group_kept) mode &= 0777U;  // running as another user or group than before
+  bool list_kept = keep_list(access_list, folder, leaf, file);
+  if (S_ISDIR(now.st_mode)) list_kept = keep_list(default_list, folder, leaf, file) && list_kept;
+  // The group's rights were for another group, or are the bound of a lost list: replaces them by those of all users.
+  if (!group_kept || !list_kept) mode = (mode & ~mode_t{070}) | ((mode & 07U) << 3U);
+  if (retry([&] { return ::fchmod(file.handle(), mode); }) != 0 && errno != EPERM && errno != EOPNOTSUPP) {
+    return failed("cannot set the permissions", file.name());
+  }
+  return {};
+}
+
+Status rename(const Folder& folder, const std::string& from, const std::string& to, const std::string& name) {
+  const int fd = folder.file.handle();
+  if (retry([&] { return ::renameat(fd, from.c_str(), fd, to.c_str()); }) == 0) return {};
+  if (errno == ENOTEMPTY || errno == EEXIST) return target_exists(name);
+  return failed("cannot replace", name);
+}
+
+Status rename_new(const Folder& folder, const std::string& from, const std::string& to, const std::string& name) {
+  const int fd = folder.file.handle();
+  if (retry([&] { return ::renameat2(fd, from.c_str(), fd, to.c_str(), RENAME_NOREPLACE); }) == 0) return {};
+  if (errno == EEXIST) return target_exists(name);
+  if (!lacks_flags(errno)) return failed("cannot rename the temporary file", name);
+  // A file gets a second name only if the name is free.
+  if (retry([&] { return ::linkat(fd, from.c_str(), fd, to.c_str(), 0); }) == 0) {
+    remove(folder, from);
+    return {};
+  }
+  if (errno == EEXIST) return target_exists(name);
+  const int code = errno;
+  struct stat status = {};
+  // A folder has one name. It replaces only an empty folder, so that nothing is lost.
+  if (retry([&] { return ::fstatat(fd, from.c_str(), &status, AT_SYMLINK_NOFOLLOW); }) == 0 &&
+      S_ISDIR(status.st_mode)) {
+    return rename(folder, from, to, name);
+  }
+  return failed("cannot rename the temporary file", name, code);
+}
+
+Status sync_folder(const Folder& folder, const File& entry) {
+  // A folder that cannot be opened for reading cannot be synced, so the whole file system is.
+  const int done = retry([&] { return folder.readable ? ::fsync(folder.file.handle()) : ::syncfs(entry.handle()); });
+  if (done == 0 || errno == EINVAL) return {};
+  return failed("the file is in place, but its folder cannot be synced", entry.name());
+}
+
+void remove(const Folder& folder, const std::string& path) noexcept {
+  static_cast<void>(retry([&] { return ::unlinkat(folder.file.handle(), path.c_str(), 0); }));
+}
+
+Status exchange(const Folder& folder, const std::string& a, const std::string& b, const std::string& name) {
+  const int fd = folder.file.handle();
+  if (retry([&] { return ::renameat2(fd, a.c_str(), fd, b.c_str(), RENAME_EXCHANGE); }) == 0) return {};
+  // Also impossible for a mount point, or a folder of an image's lower layer (overlayfs).
+  if (lacks_flags(errno) || errno == EBUSY || errno == EXDEV) return not_in_one_step(name);
+  return failed("cannot replace", name);
+}
+
+}  // namespace os
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
