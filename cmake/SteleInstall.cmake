@@ -5,7 +5,7 @@ set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 set(stele_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/stele")
 set(stele_soversion ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 
-# The pkg-config module of each package that a room names.
+# The pkg-config module of each package that a component names.
 set(stele_pc_SteleBoost "")  # has none
 set(stele_pc_hwy libhwy)
 set(stele_pc_Threads "")
@@ -15,45 +15,45 @@ set(stele_pc_ZLIB zlib)
 set(stele_pc_libdeflate libdeflate)
 set(stele_pc_xxHash libxxhash)
 
-# One export set a room, so that a component defines its own targets only and asks for their packages only.
+# One export set a component, so that it defines its own targets only and asks for their packages only.
 set(stele_components)
 set(stele_component_lines)
 set(stele_pc_libs)
 set(stele_pc_requires)
-foreach(room IN LISTS stele_rooms)
-  string(REGEX REPLACE "^stele_(recorder_)?" "" component ${room})
-  get_target_property(rooms ${room} STELE_ROOMS)
-  get_target_property(packages ${room} STELE_PACKAGES)
-  list(TRANSFORM rooms REPLACE "^stele_" "")
+foreach(target IN LISTS stele_targets)
+  string(REGEX REPLACE "^stele_(recorder_)?" "" component ${target})
+  get_target_property(needed ${target} STELE_TARGETS)
+  get_target_property(packages ${target} STELE_PACKAGES)
+  list(TRANSFORM needed REPLACE "^stele_" "")
   if(BUILD_SHARED_LIBS)
     set(packages SteleBoost)  # what the headers need; the rest is inside
   else()
-    get_target_property(name ${room} EXPORT_NAME)
-    install(TARGETS ${room} EXPORT stele_${name} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-    install(EXPORT stele_${name} FILE room_${name}.cmake NAMESPACE stele:: DESTINATION ${stele_package_dir})
-    string(PREPEND stele_pc_libs " -l${room}")
+    get_target_property(name ${target} EXPORT_NAME)
+    install(TARGETS ${target} EXPORT stele_${name} ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(EXPORT stele_${name} FILE component_${name}.cmake NAMESPACE stele:: DESTINATION ${stele_package_dir})
+    string(PREPEND stele_pc_libs " -l${target}")
     foreach(package IN LISTS packages)
       if(NOT DEFINED stele_pc_${package})
-        message(FATAL_ERROR "stele: ${room} names the package ${package}, which has no line in SteleInstall.cmake")
+        message(FATAL_ERROR "stele: ${target} names the package ${package}, which has no line in SteleInstall.cmake")
       endif()
       list(APPEND stele_pc_requires ${stele_pc_${package}})
     endforeach()
   endif()
   list(APPEND stele_components ${component})
-  list(JOIN rooms " " rooms)
+  list(JOIN needed " " needed)
   list(JOIN packages " " packages)
-  string(APPEND stele_component_lines "set(_stele_rooms_${component} ${rooms})\n"
+  string(APPEND stele_component_lines "set(_stele_needs_${component} ${needed})\n"
                                       "set(_stele_packages_${component} ${packages})\n")
 endforeach()
 if(TARGET stele_torch AND NOT BUILD_SHARED_LIBS)  # find_package(stele COMPONENTS torch); never one of all
-  get_target_property(rooms stele_core STELE_ROOMS)
+  get_target_property(needed stele_core STELE_TARGETS)
   get_target_property(packages stele_core STELE_PACKAGES)
-  list(TRANSFORM rooms REPLACE "^stele_" "")
-  list(JOIN rooms " " rooms)
+  list(TRANSFORM needed REPLACE "^stele_" "")
+  list(JOIN needed " " needed)
   list(JOIN packages " " packages)
   install(TARGETS stele_torch EXPORT stele_torch ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
-  install(EXPORT stele_torch FILE room_torch.cmake NAMESPACE stele:: DESTINATION ${stele_package_dir})
-  string(APPEND stele_component_lines "set(_stele_rooms_torch ${rooms} torch)\n"
+  install(EXPORT stele_torch FILE component_torch.cmake NAMESPACE stele:: DESTINATION ${stele_package_dir})
+  string(APPEND stele_component_lines "set(_stele_needs_torch ${needed} torch)\n"
                                       "set(_stele_packages_torch ${packages} Torch)\n")
 endif()
 install(TARGETS stele EXPORT stele LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime

@@ -55,7 +55,7 @@ mv "$work/elsewhere" "$work/prefix"
 no_path_of_ours "$work/prefix"
 package=(-D WAY=package -D CMAKE_PREFIX_PATH="$work/prefix")
 
-# Every room alone, by a program that calls what its headers declare.
+# Every component alone, by a program that calls what its headers declare.
 with_cmake find_package "${package[@]}" -D EACH=ON
 for program in "$work"/find_package/use_*; do
   if [ -x "$program" ] && [ -f "$program" ]; then run "$program" >"$work/log" 2>&1 || { cat "$work/log" >&2; fail "failed: $program"; }; fi
@@ -66,7 +66,7 @@ done
   grep -qF "#include <$header>" "$consumer"/*.cpp "$consumer"/*.hpp || fail "no program of packaging/consumer uses $header"
 done
 refused find_package-unknown "stele_FOUND to FALSE" "${package[@]}" -D COMPONENTS=unknown
-# A component asks for the packages of its rooms only: transforms for RE2, which the others do not need, and so on.
+# A component asks for the packages of what it needs only: transforms for RE2, which the others do not need, and so on.
 without() { printf -- '-DCMAKE_DISABLE_FIND_PACKAGE_%s=ON\n' "$@"; }
 mapfile -t no_re2 < <(without re2)
 mapfile -t highway_only < <(without re2 xxHash SteleBoost)
