@@ -27,7 +27,7 @@ Result<Value> read_byte(Cursor& in, DType dtype) {
   if (dtype == DType::u8) return Value(std::uint64_t{byte});
   if (dtype == DType::i8) return Value(std::int64_t{static_cast<std::int8_t>(byte)});
   if (byte <= 1) return Value(byte == 1);
-  return Error(Errc::malformed, "a bool that is neither 0 nor 1").offset(at);
+  return Error(Errc::malformed, "the bool is neither 0 nor 1").offset(at).found("byte " + std::to_string(byte));
 }
 
 Result<Value> read_float(Cursor& in, DType dtype) {
@@ -42,7 +42,7 @@ Result<Value> read_float(Cursor& in, DType dtype) {
   const std::uint64_t at = in.position();
   STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in));
   if (n > UINT16_MAX) {
-    return Error(Errc::malformed, "more than 16 bits where a float has its bits").offset(at);
+    return Error(Errc::malformed, "the float of 16 bits has more than 16 bits").offset(at).found(std::to_string(n));
   }
   const auto bits = static_cast<std::uint16_t>(n);
   const float f = dtype == DType::f16 ? static_cast<float>(std::bit_cast<float16>(bits))
@@ -74,7 +74,7 @@ Result<std::uint64_t> read_number(Cursor& in) {
   STELE_TRY_ASSIGN(const auto first, in.little<std::uint8_t>());
   if (first < 0xfb) return first;
   if (first > 0xfd) {
-    return Error(Errc::malformed, "a number of more than 64 bits").offset(at).found("byte " + std::to_string(first));
+    return Error(Errc::malformed, "the number has more than 64 bits").offset(at).found("byte " + std::to_string(first));
   }
   const std::size_t size = std::size_t{2} << (first - 0xfb);
   STELE_TRY_ASSIGN(const std::byte* bytes, in.take(size));
@@ -87,7 +87,7 @@ Result<std::uint64_t> read_count(Cursor& in) {
   const std::uint64_t at = in.position();
   STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in));
   if (n <= in.left()) return n;
-  return Error(Errc::malformed, "a list with more elements than the file has bytes")
+  return Error(Errc::malformed, "the list has more elements than the file has bytes")
       .offset(at)
       .found(std::to_string(n));
 }
@@ -102,7 +102,9 @@ Result<Value> read_scalar(Cursor& in, DType dtype) {
   if (is_plain_float(dtype)) return read_float(in, dtype);
   const DTypeClass kind = dtype_class(dtype);
   if (kind != DTypeClass::unsigned_int && kind != DTypeClass::signed_int) {
-    return Error(Errc::unsupported, "a value of a type that a Rust record has not").offset(in.position());
+    return Error(Errc::unsupported, "bincode has no scalar of this dtype")
+        .found(std::string(name(dtype)))
+        .offset(in.position());
   }
   STELE_TRY_ASSIGN(const std::uint64_t n, read_number(in));
   return kind == DTypeClass::unsigned_int ? Value(n) : Value(from_zigzag(n));

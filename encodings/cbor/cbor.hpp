@@ -40,7 +40,7 @@ class Reader {
   bool begin_map(std::uint64_t& entries) { return one(Kind::map, "a map", entries); }
   bool begin_list(std::uint64_t& elements) { return one(Kind::list, "a list", elements); }
   bool read_text(std::string_view& out);
-  bool read_u64(std::uint64_t& out) { return one(Kind::natural, "a natural number", out); }
+  bool read_u64(std::uint64_t& out) { return one(Kind::natural, "an unsigned integer", out); }
   bool read_i64(std::int64_t& out);
   bool read_f64(double& out);
   bool read_bool(bool& out);
@@ -54,7 +54,7 @@ class Reader {
 
   bool ok() const noexcept { return !error_; }
   /// Sets the error to a caller's finding about the last value, unless there already is one. Returns false.
-  bool fail(Errc code, const char* expected);
+  bool fail(Errc code, const char* message);
   bool fail(Error error);
   Status status() const { return error_ ? Status(*error_) : Status(); }
 

@@ -13,15 +13,12 @@ namespace cbor {
 namespace {
 
 constexpr const char* names[] = {
-    "nothing", "a natural number", "a negative number", "bytes", "a text", "a list", "a map", "a bool",
-    "null",    "a float"};
+    "nothing", "an unsigned integer", "a negative integer", "bytes", "a string", "a list", "a map", "a bool", "null",
+    "a float"};
 
 }  // namespace
 
-bool Reader::fail(Errc code, const char* expected) {
-  if (error_) return false;
-  return fail(Error(code, "the description in CBOR").expected(expected));
-}
+bool Reader::fail(Errc code, const char* message) { return !error_ && fail(Error(code, message)); }
 
 bool Reader::fail(Error error) {
   if (!error_) error_ = std::move(error).offset(base_ + token_);
@@ -40,19 +37,19 @@ Kind Reader::peek() const noexcept {
 bool Reader::head(Head& out) {
   if (error_) return false;
   token_ = at_;
-  if (remaining() == 0) return fail(Errc::truncated, "one more value");
+  if (remaining() == 0) return fail(Errc::truncated, "the CBOR data ends before the value");
   out.kind = peek();
   const auto first = std::to_integer<unsigned>(bytes_[at_]);
   const unsigned info = first & 31;
-  if (first >> 5 == 6) return fail(Errc::unsupported, "a value without a tag");
-  if (info == 31) return fail(Errc::unsupported, "a length in front");
-  if (info > 27) return fail(Errc::malformed, "a length of up to 8 bytes");
-  if (out.kind == Kind::none) return fail(Errc::unsupported, "a number, a bool or null");
+  if (first >> 5 == 6) return fail(Errc::unsupported, "the reader does not support tags");
+  if (info == 31) return fail(Errc::unsupported, "the reader does not support indefinite lengths");
+  if (info > 27) return fail(Errc::malformed, "the first byte has a reserved length");
+  if (out.kind == Kind::none) return fail(Errc::unsupported, "the reader does not support this simple value");
   ++at_;
   out.number = info;
   if (info >= 24) {
     const std::size_t width = std::size_t{1} << (info - 24);
-    if (width > remaining()) return fail(Errc::truncated, "the bytes of a number");
+    if (width > remaining()) return fail(Errc::truncated, "the CBOR data ends inside a number");
     out.number = 0;
     for (const std::byte b : bytes_.subspan(at_, width)) out.number = out.number << 8 | std::to_integer<unsigned>(b);
     at_ += width;
@@ -61,7 +58,7 @@ bool Reader::head(Head& out) {
   if (out.kind == Kind::boolean) out.number = first & 1;
   const bool counts = out.kind >= Kind::bytes && out.kind <= Kind::map;
   if (counts && out.number > remaining() / (out.kind == Kind::map ? 2 : 1)) {
-    return fail(Errc::truncated, "as many bytes or values as the length says");
+    return fail(Errc::truncated, "the length exceeds the remaining bytes");
   }
   return true;
 }
@@ -70,7 +67,7 @@ bool Reader::one(Kind kind, const char* expected, std::uint64_t& number) {
   Head h;
   if (!head(h)) return false;
   if (h.kind != kind) {
-    return fail(Error(Errc::malformed, "the description in CBOR")
+    return fail(Error(Errc::malformed, "the value has an unexpected type")
                     .expected(expected)
                     .found(names[static_cast<std::size_t>(h.kind)]));
   }
@@ -81,19 +78,20 @@ bool Reader::one(Kind kind, const char* expected, std::uint64_t& number) {
 bool Reader::string(std::uint64_t size, bool text, std::string_view& out) {
   out = {reinterpret_cast<const char*>(bytes_.data()) + at_, static_cast<std::size_t>(size)};
   at_ += out.size();
-  return !text || json::valid_utf8(out) || fail(Errc::malformed, "UTF-8");
+  return !text || json::valid_utf8(out) || fail(Errc::malformed, "the string is not UTF-8");
 }
 
 bool Reader::read_text(std::string_view& out) {
   std::uint64_t size = 0;
-  return one(Kind::text, "a text", size) && string(size, true, out);
+  return one(Kind::text, "a string", size) && string(size, true, out);
 }
 
 bool Reader::read_i64(std::int64_t& out) {
   const bool negative = peek() == Kind::negative;
   std::uint64_t n = 0;
   if (!one(negative ? Kind::negative : Kind::natural, "an integer", n)) return false;
-  if (n > static_cast<std::uint64_t>(INT64_MAX)) return fail(Errc::out_of_range, "an integer of 64 bits");
+  if (n > static_cast<std::uint64_t>(INT64_MAX))
+    return fail(Errc::out_of_range, "the integer exceeds 64 bits with sign");
   out = static_cast<std::int64_t>(negative ? ~n : n);
   return true;
 }
@@ -123,7 +121,7 @@ bool Reader::skip(unsigned depth) {
   std::string_view ignored;
   if (h.kind == Kind::bytes || h.kind == Kind::text) return string(h.number, h.kind == Kind::text, ignored);
   if (h.kind != Kind::list && h.kind != Kind::map) return true;
-  if (depth == 0) return fail(Errc::limit, "at most 60 levels of lists and maps");
+  if (depth == 0) return fail(Errc::limit, "lists and maps are nested more than 60 levels deep");
   for (std::uint64_t n = h.kind == Kind::map ? 2 * h.number : h.number; n != 0; --n) {
     if (!skip(depth - 1)) return false;
   }
@@ -132,7 +130,7 @@ bool Reader::skip(unsigned depth) {
 
 bool Reader::read(Value& out, std::uint64_t& memory, unsigned depth) {
   const auto spend = [&](std::uint64_t bytes) {
-    if (bytes > memory) return fail(Errc::limit, "fewer values for a file of this size");
+    if (bytes > memory) return fail(Errc::limit, "the values take too much memory for a file of this size");
     memory -= bytes;
     return true;
   };
@@ -164,7 +162,7 @@ bool Reader::read(Value& out, std::uint64_t& memory, unsigned depth) {
       return true;
     }
     case Kind::list: {
-      if (depth == 0) return fail(Errc::limit, "at most 60 levels of lists and maps");
+      if (depth == 0) return fail(Errc::limit, "lists and maps are nested more than 60 levels deep");
       if (!spend(h.number * sizeof(Value))) return false;
       Value::List list(static_cast<std::size_t>(h.number));
       for (Value& element : list) {
@@ -174,7 +172,7 @@ bool Reader::read(Value& out, std::uint64_t& memory, unsigned depth) {
       return true;
     }
     case Kind::map: {
-      if (depth == 0) return fail(Errc::limit, "at most 60 levels of lists and maps");
+      if (depth == 0) return fail(Errc::limit, "lists and maps are nested more than 60 levels deep");
       if (!spend(h.number * (sizeof(Value::Map::value_type) + sizeof(std::string_view)))) return false;
       Value::Map map(static_cast<std::size_t>(h.number));
       std::vector<std::string_view> keys;
@@ -186,7 +184,8 @@ bool Reader::read(Value& out, std::uint64_t& memory, unsigned depth) {
         if (!read(element, memory, depth - 1)) return false;
       }
       std::sort(keys.begin(), keys.end());
-      if (std::adjacent_find(keys.begin(), keys.end()) != keys.end()) return fail(Errc::duplicate, "each key once");
+      if (std::adjacent_find(keys.begin(), keys.end()) != keys.end())
+        return fail(Errc::duplicate, "a key of the map occurs twice");
       out = Value(std::move(map));
       return true;
     }
@@ -198,7 +197,7 @@ bool Reader::read(Value& out, std::uint64_t& memory, unsigned depth) {
 
 bool Reader::finish() {
   token_ = at_;
-  return ok() && (remaining() == 0 || fail(Errc::malformed, "nothing behind the map"));
+  return ok() && (remaining() == 0 || fail(Errc::malformed, "bytes follow the CBOR value"));
 }
 
 }  // namespace cbor

@@ -24,14 +24,14 @@ constexpr Width width_of(unsigned bytes) noexcept { return bytes == 2 ? half : s
 std::uint64_t widened_float(std::uint64_t from, unsigned bytes) {
   const Width w = width_of(bytes);
   const std::uint64_t sign = (from >> (8 * w.bytes - 1) & 1) << 63;
-  const std::uint64_t most = (std::uint64_t{1} << w.exponent) - 1;
-  const std::uint64_t exponent = from >> w.mantissa & most;
+  const std::uint64_t max_exponent = (std::uint64_t{1} << w.exponent) - 1;
+  const std::uint64_t exponent = from >> w.mantissa & max_exponent;
   const std::uint64_t mantissa = from & ((std::uint64_t{1} << w.mantissa) - 1);
   if (exponent == 0) {
     const double small = std::ldexp(static_cast<double>(mantissa), 1 - w.bias() - static_cast<int>(w.mantissa));
     return sign | std::bit_cast<std::uint64_t>(small);
   }
-  const std::uint64_t wide = exponent == most ? 2047 : exponent + 1023 - static_cast<std::uint64_t>(w.bias());
+  const std::uint64_t wide = exponent == max_exponent ? 2047 : exponent + 1023 - static_cast<std::uint64_t>(w.bias());
   return sign | wide << 52 | mantissa << (52 - w.mantissa);
 }
 

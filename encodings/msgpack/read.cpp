@@ -23,13 +23,15 @@ Status Reader::next(Token& token) {
     if (depth_ != 0) return --depth_, Status();
     STELE_TRY_ASSIGN(const bool ended, in_.at_end());
     if (ended) return {};
-    return Error(Errc::malformed, "bytes behind the record").offset(token.offset);
+    return Error(Errc::malformed, "bytes follow the MessagePack value").offset(token.offset);
   }
   const bool key = map_[depth_] && left_[depth_] % 2 == 0;
   --left_[depth_];
   STELE_TRY_ASSIGN(const unsigned mark, in_.little<std::uint8_t>());
   if (key && (mark < 0xa0 || mark >= 0xc0) && (mark < 0xd9 || mark > 0xdb)) {
-    return Error(Errc::malformed, "a key that is no text").offset(token.offset).found("byte " + std::to_string(mark));
+    return Error(Errc::malformed, "the key of the map is not a string")
+        .offset(token.offset)
+        .found("byte " + std::to_string(mark));
   }
   if (mark < 0x80) return scalar(token, Value(std::uint64_t{mark}));
   if (mark >= 0xe0) return scalar(token, Value(std::int64_t{static_cast<std::int8_t>(mark)}));
@@ -94,7 +96,9 @@ Status Reader::value(Token& token, unsigned mark) {
       return open(token, mark < 0xde ? Token::Kind::list : Token::Kind::map, n);
     }
     default:
-      return Error(mark == 0xc1 ? Errc::malformed : Errc::unsupported, "MessagePack that Burn does not write")
+      return Error(
+                 mark == 0xc1 ? Errc::malformed : Errc::unsupported,
+                 mark == 0xc1 ? "the byte begins no MessagePack value" : "the reader does not support extension types")
           .offset(token.offset)
           .found("byte " + std::to_string(mark));
   }
@@ -109,15 +113,15 @@ Status Reader::open(Token& token, Token::Kind kind, std::uint64_t entries) {
   token.kind = kind;
   const std::uint64_t values = kind == Token::Kind::map ? 2 * entries : entries;
   if (values > in_.left()) {
-    return Error(Errc::truncated, "more values than the file has bytes")
+    return Error(Errc::truncated, "the list or map has more values than the file has bytes")
         .offset(token.offset)
         .expected("at most " + std::to_string(in_.left()))
         .found(std::to_string(values));
   }
   if (++depth_ > max_depth) {
-    return Error(Errc::limit, "lists and maps are nested too deep")
+    return Error(Errc::limit, "lists and maps are nested too deeply")
         .offset(token.offset)
-        .expected(std::to_string(max_depth) + " levels at most");
+        .expected("at most " + std::to_string(max_depth) + " levels");
   }
   left_[depth_] = values;
   map_[depth_] = kind == Token::Kind::map;

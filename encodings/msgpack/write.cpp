@@ -93,7 +93,8 @@ Status Writer::sized(std::uint64_t n, unsigned small, unsigned few, unsigned lar
   if (n < few) return byte(small + static_cast<unsigned>(n));
   const unsigned log = std::max(log_of(n), min_log);
   if (log > 2) {
-    return Error(Errc::not_representable, "MessagePack holds 4 GiB at most in one piece")
+    return Error(Errc::not_representable, "the length exceeds the limit of MessagePack")
+        .expected("less than 4 GiB")
         .found(std::to_string(n) + " bytes or values");
   }
   return number(large + log - min_log, log, n);

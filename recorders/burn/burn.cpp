@@ -49,7 +49,7 @@ bool is_state_named(std::string_view head) {
 /// Returns the error for a file that is too old to be read.
 std::optional<Error> too_old(std::string_view head) {
   if (is_state_named(head)) {
-    return Error(Errc::unsupported, "a file of Burn before 0.6, which is too old")
+    return Error(Errc::unsupported, "a release of Burn before 0.6 wrote the file")
         .expected(std::string(known_releases));
   }
   if (!of_mpk_without_names(head)) return std::nullopt;
@@ -157,8 +157,8 @@ Result<BurnEra> era_to_write(const BurnOptions& how, const Snapshot& snapshot) {
     }
   }
   if (era != BurnEra::v0_13) return era;
-  return Error(Errc::not_representable, "records of Burn 0.13 and before are read only")
-      .expected("BurnEra::v0_14 or later");
+  return Error(Errc::not_representable, "stele only reads records of Burn 0.13 and earlier")
+      .hint("set BurnOptions::era to BurnEra::v0_14 or later");
 }
 
 }  // namespace
@@ -176,8 +176,8 @@ bool BurnFormat::recognises(std::span<const std::byte> head, std::uint64_t /*siz
   const bool gzip = detail::gzip::is_gzip(head);
   const bool any = options_.encoding == BurnEncoding::by_name;
   if (!any && gzip != options_.gzip) return false;
-  std::byte room[1024];
-  if (gzip) head = detail::gzip::inflated_head(head, room);
+  std::byte inflated[1024];
+  if (gzip) head = detail::gzip::inflated_head(head, inflated);
   const BurnEncoding found = encoding_of(text_of(head));
   return found != BurnEncoding::by_name && (any || found == options_.encoding);
 }
@@ -225,7 +225,9 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
       case BurnEncoding::by_name:
         break;
     }
-    return Error(Errc::bad_magic, "not a record of Burn's").expected("its metadata, in MessagePack, JSON or bincode");
+    return Error(Errc::bad_magic, "the file does not begin with the metadata of a Burn record")
+        .expected("metadata in MessagePack, JSON or bincode")
+        .offset(0);
   }();
   if (!opened && gzip) {
     // Damaged bytes explain the error better, if they can be found in a short time.

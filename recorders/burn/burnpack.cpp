@@ -34,9 +34,9 @@ constexpr LeafOps pack_ops{.locate = [](const void* at, std::uint64_t number) ->
   return {pack->source.get(), place.offset, place.zeros};
 }};
 
-class PackOpener {
+class BurnpackReader {
  public:
-  PackOpener(SourcePtr source, const Limits& limits) : pack_(std::make_shared<Pack>()), limits_(limits) {
+  BurnpackReader(SourcePtr source, const Limits& limits) : pack_(std::make_shared<Pack>()), limits_(limits) {
     pack_->source = std::move(source);
   }
 
@@ -57,24 +57,26 @@ class PackOpener {
     const Source& source = *pack_->source;
     std::byte head[burnpack_header];
     if (source.size() < sizeof head) {
-      return Error(Errc::truncated, "too short for a Burnpack file")
+      return Error(Errc::truncated, "the file is shorter than a Burnpack header")
           .expected("10 bytes")
           .found(std::to_string(source.size()));
     }
     STELE_TRY(source.read_at(0, head));
     if (load_le<std::uint32_t>(head) != burnpack_magic) {
-      return Error(Errc::bad_magic, "not a Burnpack file").expected("NRUB").offset(0);
+      return Error(Errc::bad_magic, "the file does not begin with the magic number of Burnpack")
+          .expected("NRUB")
+          .offset(0);
     }
     const auto version = load_le<std::uint16_t>(head + 4);
     if (version > burnpack_version) {
-      return Error(Errc::unsupported, "a later version of Burnpack")
+      return Error(Errc::unsupported, "the file has a later version of Burnpack")
           .expected("at most 1")
           .found(std::to_string(version))
           .offset(4);
     }
     const auto size = load_le<std::uint32_t>(head + 6);
     if (size > source.size() - sizeof head) {
-      return Error(Errc::truncated, "a description beyond the end of the file")
+      return Error(Errc::truncated, "the file ends inside the description")
           .expected(std::to_string(size) + " bytes")
           .found(std::to_string(source.size() - sizeof head))
           .offset(6);
@@ -100,7 +102,7 @@ class PackOpener {
     data_ = aligned;
     for (const std::uint32_t i : order_) {
       const Entry& entry = index_.entries[i];
-      if (entry.end < entry.begin) return bad(Errc::malformed, "a tensor that ends before it begins", entry);
+      if (entry.end < entry.begin) return bad(Errc::malformed, "the tensor ends before it begins", entry);
       if (entry.end > size) return beyond(entry, size);
       packed_ = packed_ || entry.begin % burnpack_alignment != 0;
       at = std::max(at, entry.end);
@@ -112,23 +114,23 @@ class PackOpener {
     if (!packed_ && size == described_ + at) {
       // The file may also be aligned and cut short by exactly the padding's size. Files of 0.19 store their version.
       const auto version = index_.metadata.find("version");
-      const bool says = version != index_.metadata.end() && version->second.starts_with("0.19.");
-      packed_ = at == 0 || used != gap.end() || says;
+      const bool is_v0_19 = version != index_.metadata.end() && version->second.starts_with("0.19.");
+      packed_ = at == 0 || used != gap.end() || is_v0_19;
     }
     if (packed_) {
       data_ = described_;
     } else if (used != gap.end()) {
-      return Error(Errc::malformed, "padding that is not zero")
+      return Error(Errc::malformed, "the padding after the description is not zero")
           .offset(described_ + static_cast<std::uint64_t>(used - gap.begin()));
     }
     if (data_ <= size) return {};
-    return Error(Errc::truncated, "data beyond the end of the file")
+    return Error(Errc::truncated, "the file ends before the tensor data")
         .expected(std::to_string(data_) + " bytes")
         .found(std::to_string(size));
   }
 
   Error beyond(const Entry& entry, std::uint64_t size) const {
-    return bad(Errc::truncated, "a tensor beyond the end of the file", entry)
+    return bad(Errc::truncated, "the file ends inside the tensor", entry)
         .expected(std::to_string(entry.end) + " bytes of data")
         .found(std::to_string(size));
   }
@@ -144,8 +146,8 @@ class PackOpener {
       Entry& entry = index_.entries[i];
       // Allow bytes between tensors: for two tensors of one name, Burn wrote both and described the second.
       if (entry.begin < at) {
-        return bad(Errc::malformed, "a tensor that begins in the one before", entry)
-            .expected("at least " + std::to_string(at))
+        return bad(Errc::malformed, "the tensor overlaps the previous tensor", entry)
+            .expected("an offset of at least " + std::to_string(at))
             .found(std::to_string(entry.begin));
       }
       if (entry.end > size) return beyond(entry, size);
@@ -164,7 +166,7 @@ class PackOpener {
       at = entry.end;
     }
     if (at == size) return {};
-    return Error(Errc::malformed, "bytes behind the last tensor")
+    return Error(Errc::malformed, "bytes follow the last tensor")
         .expected(std::to_string(data_ + at) + " bytes")
         .found(std::to_string(data_ + size))
         .offset(data_ + at);
@@ -226,7 +228,7 @@ bool BurnpackFormat::recognises(std::span<const std::byte> head, std::uint64_t) 
 }
 
 Result<Snapshot> BurnpackFormat::open(SourcePtr source, const OpenContext& context) const {
-  return detail::in_host_order(detail::burn::PackOpener(std::move(source), context.options().limits).run());
+  return detail::in_host_order(detail::burn::BurnpackReader(std::move(source), context.options().limits).run());
 }
 
 }  // namespace v0

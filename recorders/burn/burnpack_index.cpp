@@ -31,7 +31,7 @@ class DescriptionReader {
         each([&](std::string_view name) {
           std::string_view text;
           if (!in_.read_text(text) || !spend(200 + name.size() + text.size())) return;
-          if (!index_.metadata.emplace(name, text).second) in_.fail(Errc::duplicate, "each key of the metadata once");
+          if (!index_.metadata.emplace(name, text).second) in_.fail(Errc::duplicate, "a metadata key occurs twice");
         });
       } else if (key == "scalars") {
         once(seen, 4);
@@ -44,7 +44,7 @@ class DescriptionReader {
         in_.skip();  // Burn ignores unknown keys
       }
     });
-    if (in_.ok() && (seen & 1) == 0) in_.fail(Errc::malformed, "the key tensors");
+    if (in_.ok() && (seen & 1) == 0) in_.fail(Errc::malformed, "the description has no key tensors");
     if (!in_.finish()) {
       Error error = in_.status().error();
       return blamed_.empty() ? error : std::move(error).path(std::string(blamed_));
@@ -64,13 +64,14 @@ class DescriptionReader {
   }
 
   void once(unsigned& seen, unsigned bit) {
-    if ((seen & bit) != 0) in_.fail(Errc::duplicate, "each key once");
+    if ((seen & bit) != 0) in_.fail(Errc::duplicate, "a key of the description occurs twice");
     seen |= bit;
   }
 
   /// Counts memory that this reader and the Snapshot take, against the bound of Format::open.
   bool spend(std::uint64_t bytes) {
-    if (bytes > memory_) return in_.fail(Errc::limit, "fewer names, dimensions and texts for a file of this size");
+    if (bytes > memory_)
+      return in_.fail(Errc::limit, "the names, dimensions and strings take too much memory for a file of this size");
     memory_ -= bytes;
     return true;
   }
@@ -91,20 +92,21 @@ class DescriptionReader {
         if (!in_.read(spelled, memory_)) return;
         auto dtype = read_dtype(spelled);
         if (!dtype) return static_cast<void>(in_.fail(std::move(dtype).error()));
-        if (dtype->opaque && burnpack_scheme(spelled) == nullptr) in_.fail(Errc::malformed, "the scheme of a QFloat");
+        if (dtype->opaque && burnpack_scheme(spelled) == nullptr)
+          in_.fail(Errc::malformed, "the dtype QFloat has no scheme");
         entry.dtype = *std::move(dtype);
         if (entry.dtype.note.is_null()) memory_ = before;
       } else if (key == "shape") {
         once(seen, 2);
         if (!in_.begin_list(n)) return;
-        if (n > 0xffff) return static_cast<void>(in_.fail(Errc::limit, "at most 65535 dimensions"));
+        if (n > 0xffff) return static_cast<void>(in_.fail(Errc::limit, "the tensor has more than 65535 dimensions"));
         if (!spend(n * 4 * sizeof(Extent))) return;
         entry.extents = index_.extents.size();
         entry.rank = static_cast<std::size_t>(n);
         for (std::uint64_t extent = 0; n != 0 && in_.read_u64(extent); --n) index_.extents.push_back(extent);
       } else if (key == "data_offsets") {
         once(seen, 4);
-        if (in_.begin_list(n) && n != 2) in_.fail(Errc::malformed, "two offsets");
+        if (in_.begin_list(n) && n != 2) in_.fail(Errc::malformed, "data_offsets does not have two elements");
         static_cast<void>(in_.read_u64(entry.begin) && in_.read_u64(entry.end));
       } else if (key == "param_id") {
         once(seen, 8);
@@ -115,14 +117,14 @@ class DescriptionReader {
         std::string_view text;
         if (!in_.read_text(text) || !spend(3 * sizeof(LeafExtra))) return;
         entry.id = parse_id(text);
-        if (!entry.id || entry.id->form != ParamId::Form::uuid) in_.fail(Errc::malformed, "a UUID");
+        if (!entry.id || entry.id->form != ParamId::Form::uuid) in_.fail(Errc::malformed, "param_uuid is not a UUID");
       } else {
         in_.skip();
       }
     });
     if (!entry.dtype.note.is_null()) spend(400 + (entry.dtype.opaque ? entry.rank * sizeof(Value) : 0));
-    if (in_.ok() && (seen & 7) != 7) in_.fail(Errc::malformed, "dtype, shape and data_offsets");
-    if (in_.ok() && (seen & 24) == 24) in_.fail(Errc::malformed, "one id");
+    if (in_.ok() && (seen & 7) != 7) in_.fail(Errc::malformed, "the tensor lacks dtype, shape or data_offsets");
+    if (in_.ok() && (seen & 24) == 24) in_.fail(Errc::malformed, "the tensor has both param_id and param_uuid");
   }
 
   void read_scalar(std::string_view name) {
@@ -130,7 +132,7 @@ class DescriptionReader {
     std::uint64_t one = 0;
     std::string_view kind;
     Value value;
-    if (in_.begin_map(one) && one != 1) in_.fail(Errc::malformed, "a map of one entry");
+    if (in_.begin_map(one) && one != 1) in_.fail(Errc::malformed, "the scalar is not a map with one entry");
     if (!in_.read_text(kind)) return;
     if (kind == "Int") {
       std::int64_t i = 0;
@@ -145,7 +147,7 @@ class DescriptionReader {
       bool b = false;
       if (in_.read_bool(b)) value = Value(b);
     } else {
-      in_.fail(Errc::unsupported, "Int, UInt, Float or Bool");
+      in_.fail(Errc::unsupported, "the type of the scalar is not Int, UInt, Float or Bool");
     }
     index_.scalars.push_back({name, std::move(value)});
   }
@@ -157,7 +159,8 @@ class DescriptionReader {
         std::adjacent_find(index_.by_name.begin(), index_.by_name.end(),
                            [&](std::uint32_t a, std::uint32_t b) { return index_.name(a) == index_.name(b); });
     if (same == index_.by_name.end()) return {};
-    return Error(Errc::duplicate, "two tensors or scalars have the same name").path(std::string(index_.name(*same)));
+    return Error(Errc::duplicate, "the name occurs twice among tensors and scalars")
+        .path(std::string(index_.name(*same)));
   }
 
   cbor::Reader in_;

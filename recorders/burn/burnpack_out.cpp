@@ -22,22 +22,22 @@ namespace burn {
 namespace {
 
 // Burn's reader rejects files beyond these limits, even if Burn wrote them.
-constexpr std::uint64_t most_tensors = 100'000;
-constexpr std::uint64_t most_described = std::uint64_t{100} << 20;
-constexpr std::uint64_t longest_tensor = std::uint64_t{10} << 30;
-constexpr std::uint64_t longest_file = std::uint64_t{100} << 30;
+constexpr std::uint64_t max_tensors = 100'000;
+constexpr std::uint64_t max_description_bytes = std::uint64_t{100} << 20;
+constexpr std::uint64_t max_tensor_bytes = std::uint64_t{10} << 30;
+constexpr std::uint64_t max_file_bytes = std::uint64_t{100} << 30;
 
-Error beyond_burn(const char* what, std::uint64_t most, std::uint64_t found) {
-  return Error(Errc::not_representable, what).expected("at most " + std::to_string(most)).found(std::to_string(found));
+Error beyond_burn(const char* what, std::uint64_t max, std::uint64_t found) {
+  return Error(Errc::not_representable, what).expected("at most " + std::to_string(max)).found(std::to_string(found));
 }
 
 Error no_utf8(std::string_view name) {
-  return Error(Errc::not_representable, "Burnpack files hold texts in UTF-8 only").path(std::string(name));
+  return Error(Errc::not_representable, "the string is not UTF-8, which Burnpack requires").path(std::string(name));
 }
 
-class PackWriter {
+class BurnpackWriter {
  public:
-  PackWriter(const Snapshot& snapshot, BurnEra era)
+  BurnpackWriter(const Snapshot& snapshot, BurnEra era)
       : snapshot_(snapshot), paths_(*snapshot.data()), metadata_(snapshot.metadata()), era_(era) {
     if (era_ == BurnEra::automatic) era_ = era_of_pack();
   }
@@ -51,7 +51,8 @@ class PackWriter {
     store_le(head + 6, static_cast<std::uint32_t>(description_.size()));
     const std::uint64_t described = sizeof head + description_.size();
     const std::uint64_t data = burnpack_aligned(described);
-    if (data + end_ > longest_file) return beyond_burn("a longer file than Burn reads", longest_file, data + end_);
+    if (data + end_ > max_file_bytes)
+      return beyond_burn("the file exceeds the size that Burn reads", max_file_bytes, data + end_);
     STELE_TRY(sink.reserve(data + end_));
     LeafGather gather(sink);
     STELE_TRY(gather.write(head));
@@ -80,11 +81,12 @@ class PackWriter {
   /// Data are stored in the order of the Snapshot; the description is sorted.
   Status place() {
     const std::size_t count = snapshot_.leaf_count();
-    if (count > most_tensors) return beyond_burn("more tensors than Burn reads", most_tensors, count);
+    if (count > max_tensors) return beyond_burn("the model has more tensors than Burn reads", max_tensors, count);
     for (std::size_t i = 0; i < count; ++i) {
       const std::uint64_t size = snapshot_.leaf(i).byte_size();
-      if (size > longest_tensor) {
-        return beyond_burn("a longer tensor than Burn reads", longest_tensor, size).path(std::string(paths_[i]));
+      if (size > max_tensor_bytes) {
+        return beyond_burn("the tensor exceeds the size that Burn reads", max_tensor_bytes, size)
+            .path(std::string(paths_[i]));
       }
       begins_.push_back(burnpack_aligned(end_));
       end_ = begins_.back() + size;
@@ -94,7 +96,7 @@ class PackWriter {
 
   Status describe() {
     if (metadata_.contains(std::string(flat_key))) {
-      return Error(Errc::not_representable, "the metadata key stele is the library's own");
+      return Error(Errc::not_representable, "stele reserves the metadata key \"stele\"");
     }
     STELE_TRY_ASSIGN(std::string extras, flat_extras(snapshot_, [](const std::string&, const Value& value) {
                        return is_burnpack_scalar(value);
@@ -140,8 +142,8 @@ class PackWriter {
                                                    : "UInt");
       out_.value(*value);
     }
-    if (description_.size() <= most_described) return {};
-    return beyond_burn("a longer description than Burn reads", most_described, description_.size());
+    if (description_.size() <= max_description_bytes) return {};
+    return beyond_burn("the description exceeds the size that Burn reads", max_description_bytes, description_.size());
   }
 
   Status tensor(std::uint32_t i) {
@@ -160,12 +162,12 @@ class PackWriter {
     const std::size_t at = description_.size();
     out_.value(dtype);
     // The annotation may have any content, and records in bincode do not spell out the scheme.
-    const std::string_view said = std::string_view(description_).substr(at);
+    const std::string_view written = std::string_view(description_).substr(at);
     Value back;
-    std::uint64_t memory = most_described;
-    const bool good = cbor::Reader(std::as_bytes(std::span(said)), 0).read(back, memory);
+    std::uint64_t memory = max_description_bytes;
+    const bool good = cbor::Reader(std::as_bytes(std::span(written)), 0).read(back, memory);
     if (const auto known = read_dtype(dtype); !good || !known || (known->opaque && scheme == nullptr)) {
-      return Error(Errc::not_representable, "a dtype that Burn would not read").path(std::string(paths_[i]));
+      return Error(Errc::not_representable, "Burn cannot read the dtype").path(std::string(paths_[i]));
     }
     out_.text("shape");
     out_.begin_list(shape.size());
@@ -200,7 +202,7 @@ class PackWriter {
 }  // namespace detail
 
 Status BurnpackFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
-  return detail::burn::PackWriter(snapshot, options_.era).run(sink, options);
+  return detail::burn::BurnpackWriter(snapshot, options_.era).run(sink, options);
 }
 
 }  // namespace v0

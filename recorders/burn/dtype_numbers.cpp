@@ -39,7 +39,7 @@ Result<std::string_view> one_of(Cursor& in, std::span<const std::string_view> na
   const std::uint64_t at = in.position();
   STELE_TRY_ASSIGN(const std::uint64_t number, bincode::read_number(in));
   if (number < names.size()) return names[static_cast<std::size_t>(number)];
-  return Error(Errc::unsupported, "the number of " + std::string(what) + " that is not known")
+  return Error(Errc::unsupported, "the number of the " + std::string(what) + " is unknown")
       .offset(at)
       .expected("below " + std::to_string(names.size()))
       .found(std::to_string(number));
@@ -50,15 +50,15 @@ Value variant(std::string_view name, Value payload) {
 }
 
 Result<Value> read_scheme(Cursor& in) {
-  STELE_TRY_ASSIGN(const auto value, one_of(in, values, "a quantized value"));
-  STELE_TRY_ASSIGN(const auto param, one_of(in, params, "a scale's type"));
-  STELE_TRY_ASSIGN(const auto store, one_of(in, stores, "a store of quantized values"));
+  STELE_TRY_ASSIGN(const auto value, one_of(in, values, "quantized value"));
+  STELE_TRY_ASSIGN(const auto param, one_of(in, params, "scale type"));
+  STELE_TRY_ASSIGN(const auto store, one_of(in, stores, "quantized store"));
   Value stored(store);
   if (store != stores[0]) {
     STELE_TRY_ASSIGN(const std::uint64_t dimension, bincode::read_number(in));
     stored = variant(store, Value(dimension));
   }
-  STELE_TRY_ASSIGN(const auto level, one_of(in, levels, "a level of quantization"));
+  STELE_TRY_ASSIGN(const auto level, one_of(in, levels, "quantization level"));
   Value block(level);
   if (level != levels[0]) {
     Value::List storage;
@@ -70,7 +70,7 @@ Result<Value> read_scheme(Cursor& in) {
     block =
         variant(level, Value(Value::Map{{"storage", Value(std::move(storage))}, {"len", Value(std::uint64_t{rank})}}));
   }
-  STELE_TRY_ASSIGN(const auto mode, one_of(in, modes, "a mode of quantization"));
+  STELE_TRY_ASSIGN(const auto mode, one_of(in, modes, "quantization mode"));
   return Value(Value::Map{{"value", Value(value)},
                           {"param", Value(param)},
                           {"store", std::move(stored)},
@@ -80,10 +80,10 @@ Result<Value> read_scheme(Cursor& in) {
 
 /// Appends a scheme, made of five fields. Returns false if a field is not as expected.
 bool append_scheme(std::vector<std::byte>& out, const Value& scheme) {
-  const auto number = [&](const Value* value, std::uint64_t most) {
+  const auto number = [&](const Value* value, std::uint64_t max) {
     const std::int64_t* n = value != nullptr ? value->as_i64() : nullptr;
-    if (n == nullptr || *n < 0 || static_cast<std::uint64_t>(*n) > most) return false;
-    if (most == UINT8_MAX) {
+    if (n == nullptr || *n < 0 || static_cast<std::uint64_t>(*n) > max) return false;
+    if (max == UINT8_MAX) {
       out.push_back(static_cast<std::byte>(*n));
     } else {
       bincode::append_number(out, static_cast<std::uint64_t>(*n));
@@ -121,14 +121,15 @@ bool append_scheme(std::vector<std::byte>& out, const Value& scheme) {
 }  // namespace
 
 Result<Spelled> read_dtype(Cursor& in, BurnEra era) {
-  STELE_TRY_ASSIGN(const auto name, one_of(in, dtypes_of(era), "a dtype"));
+  STELE_TRY_ASSIGN(const auto name, one_of(in, dtypes_of(era), "dtype"));
   if (name == "Bool" && era >= BurnEra::v0_21) {
-    STELE_TRY_ASSIGN(const auto store, one_of(in, bools, "a store of bools"));
+    STELE_TRY_ASSIGN(const auto store, one_of(in, bools, "bool store"));
     return read_dtype(variant(name, Value(store)));
   }
   if (name != "QFloat") return read_dtype(Value(name));
   if (era < BurnEra::v0_20) {
-    return Error(Errc::unsupported, "quantized tensors in bincode from before Burn 0.20").offset(in.position());
+    return Error(Errc::unsupported, "stele does not read quantized tensors in bincode from before Burn 0.20")
+        .offset(in.position());
   }
   STELE_TRY_ASSIGN(Value scheme, read_scheme(in));
   return read_dtype(variant(name, std::move(scheme)));
@@ -151,7 +152,7 @@ Status append_dtype(std::vector<std::byte>& out, const Value& spelled, BurnEra e
     }
   }
   if (fits) return {};
-  return Error(Errc::not_representable, "a dtype that this release of Burn does not have in bincode").found(name);
+  return Error(Errc::not_representable, "this release of Burn has no such dtype in bincode").found(name);
 }
 
 }  // namespace burn

@@ -70,14 +70,14 @@ bool encode(const Token& token, DType dtype, std::byte* out) {
 /// Collects the kinds of a list's elements in one pass.
 struct Kinds {
   bool bools = false, whole = false, floats = false, others = false;
-  std::int64_t least = std::numeric_limits<std::int64_t>::max();  // range of the integers
-  std::int64_t most = std::numeric_limits<std::int64_t>::min();
+  std::int64_t min = std::numeric_limits<std::int64_t>::max();  // range of the integers
+  std::int64_t max = std::numeric_limits<std::int64_t>::min();
 
   void add(const Value& element) {
     if (const std::int64_t* i = element.as_i64()) {
       whole = true;
-      least = std::min(least, *i);
-      most = std::max(most, *i);
+      min = std::min(min, *i);
+      max = std::max(max, *i);
     } else if (element.as_bool() != nullptr) {
       bools = true;
     } else {
@@ -93,12 +93,12 @@ struct Kinds {
       std::byte scratch[8];
       return encode({.kind = Kind::scalar, .scalar = Value(i)}, dtype, scratch);
     };
-    return !bools && !floats && fits(least) && fits(most);
+    return !bools && !floats && fits(min) && fits(max);
   }
 };
 
 Error not_a_number(const Token& token, DType dtype) {
-  return Error(Errc::malformed, "an element that is not of its tensor's type")
+  return Error(Errc::malformed, "the element does not have the dtype of its tensor")
       .offset(token.offset)
       .expected(std::string(name(dtype)));
 }
@@ -140,7 +140,7 @@ Result<std::shared_ptr<Elements>> read_elements(TokenReader& tokens, DType float
     return elements;
   }
   const bool bits = floats == DType::f16 || floats == DType::bf16;
-  if (kinds.whole && (!bits || kinds.least < 0 || wanted == DTypeClass::signed_int)) elements->dtype = ints;
+  if (kinds.whole && (!bits || kinds.min < 0 || wanted == DTypeClass::signed_int)) elements->dtype = ints;
   if (kinds.all_are(elements->dtype)) return elements;
   // Find the first element that does not fit, for the error's offset.
   const auto again = elements->marks[0]->clone();

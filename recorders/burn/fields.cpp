@@ -36,13 +36,13 @@ class Parser {
     const auto missing = std::find(named.begin(), named.end(), false);
     if (missing == named.end()) return fields;
     const auto& left_out = type_.fields[static_cast<std::size_t>(missing - named.begin())].name;
-    return wrong("every recorded field, also " + std::string(left_out));
+    return wrong("every recorded field, including " + std::string(left_out));
   }
 
  private:
   Result<std::vector<Field>> list(int level) {
     std::vector<Field> fields;
-    if (level > max_levels) return wrong("fewer levels");
+    if (level > max_levels) return wrong("at most " + std::to_string(max_levels) + " levels");
     do {
       Field field;
       field.name = word();
@@ -75,11 +75,11 @@ class Parser {
     while (at_ < text_.size() && std::string_view(",[](){} \t\n").find(text_[at_]) == std::string_view::npos) ++at_;
     return text_.substr(begin, at_ - begin);
   }
-  bool number(std::uint64_t& out, std::uint64_t most) {
+  bool number(std::uint64_t& out, std::uint64_t max) {
     blanks();
     const auto [end, error] = std::from_chars(text_.data() + at_, text_.data() + text_.size(), out);
     at_ = static_cast<std::size_t>(end - text_.data());
-    return error == std::errc() && out <= most;
+    return error == std::errc() && out <= max;
   }
   void blanks() {
     while (at_ < text_.size() && (text_[at_] == ' ' || text_[at_] == '\n' || text_[at_] == '\t')) ++at_;
@@ -90,7 +90,7 @@ class Parser {
     return ++at_, true;
   }
   Error wrong(std::string expected) const {
-    return Error(Errc::invalid_argument, "a burn_layout that does not describe its class")
+    return Error(Errc::invalid_argument, "the burn_layout does not describe its class")
         .path(std::string(type_.name))
         .offset(at_)
         .expected(std::move(expected))

@@ -61,18 +61,18 @@ class NumberReader {
   bool ended() const noexcept { return state_ == State::end; }
   bool wrong() const noexcept { return state_ == State::wrong; }
 
-  /// Stops at the end of the text, at the first digit of a number that `room` has no space for, after the closing
+  /// Stops at the end of the text, at the first digit of a number that does not fit before `limit`, after the closing
   /// bracket, and at invalid characters.
-  const char* read(const char* p, const char* end, std::byte*& out, const std::byte* room) noexcept {
+  const char* read(const char* p, const char* end, std::byte*& out, const std::byte* limit) noexcept {
     for (; p != end; ++p) {
-      if (state_ <= State::due) p = read_plain(p, end, out, room);
+      if (state_ <= State::due) p = read_plain(p, end, out, limit);
       if (is_blank(*p) && state_ != State::digits) continue;
       switch (state_) {
         case State::first:
         case State::due:
           if (*p == ']' && state_ == State::first) return stop(State::end, p + 1);
           if (!is_digit(*p)) return stop(State::wrong, p);
-          if (out == room) return p;
+          if (out == limit) return p;
           number_ = static_cast<unsigned>(*p - '0');
           state_ = State::digits;
           continue;
@@ -84,10 +84,10 @@ class NumberReader {
             continue;
           }
           *out++ = static_cast<std::byte>(number_);
-          state_ = State::behind;
+          state_ = State::after_number;
           if (is_blank(*p)) continue;
           [[fallthrough]];
-        case State::behind:
+        case State::after_number:
           if (*p == ']') return stop(State::end, p + 1);
           if (*p != ',') return stop(State::wrong, p);
           state_ = State::due;
@@ -101,16 +101,16 @@ class NumberReader {
   }
 
  private:
-  enum class State : std::uint8_t { first, due, digits, behind, end, wrong };
+  enum class State : std::uint8_t { first, due, digits, after_number, end, wrong };
   const char* stop(State state, const char* p) noexcept { return state_ = state, p; }
 
   /// Reads numbers followed by a comma, as serde_json writes them: with nothing before them, or a line feed and blanks.
   /// Leaves the end of the text, and any invalid text, to read().
-  const char* read_plain(const char* p, const char* end, std::byte*& out, const std::byte* room) noexcept {
+  const char* read_plain(const char* p, const char* end, std::byte*& out, const std::byte* limit) noexcept {
     if (std::endian::native != std::endian::little) return p;
     constexpr std::uint64_t blanks = 0x2020202020202020U;
     std::byte* to = out;
-    for (; to != room && end - p > 24; ++to) {
+    for (; to != limit && end - p > 24; ++to) {
       const char* from = p;
       if (*from == '\n') {
         std::uint64_t eight;
@@ -139,13 +139,14 @@ class NumberReader {
 };
 
 Error not_numbers(const Document& in, std::uint64_t offset) {
-  return in.error(Errc::malformed, "the bytes of a tensor", offset).expected("whole numbers from 0 to 255, and commas");
+  return in.error(Errc::malformed, "the bytes of the tensor are not a list of bytes", offset)
+      .expected("whole numbers from 0 to 255, and commas");
 }
 
 /// Makes a document of its source.
-class Opening {
+class DocumentReader {
  public:
-  Opening(Document& document, std::uint64_t memory) : out_(document), memory_(memory), bytes_(mark_step) {}
+  DocumentReader(Document& document, std::uint64_t memory) : out_(document), memory_(memory), bytes_(mark_step) {}
 
   Status run() {
     Bytes piece(static_cast<std::size_t>(std::min<std::uint64_t>(out_.source->size(), text_piece)));
@@ -157,11 +158,13 @@ class Opening {
         STELE_TRY_ASSIGN(p, in_numbers_ ? numbers(text, p, text + n) : structure(text, p, text + n));
         // Growing vectors hold three times their content.
         const std::uint64_t used = out_.skeleton.size() + sizeof(Numbers) * out_.numbers.size() + 8 * out_.marks.size();
-        if (used > memory_ / 3) return out_.error(Errc::limit, "a document whose structure takes too much memory", at_);
+        if (used > memory_ / 3)
+          return out_.error(Errc::limit, "the structure of the document takes too much memory", at_);
       }
       at_ += n;
     }
-    if (in_numbers_) return out_.error(Errc::truncated, "the bytes of a tensor", at_).expected("]");
+    if (in_numbers_)
+      return out_.error(Errc::truncated, "the file ends inside the bytes of a tensor", at_).expected("]");
     out_.skeleton.shrink_to_fit();
     return {};
   }
@@ -247,18 +250,19 @@ class NumberCursor {
 
   /// Reads the next bytes. `last`: the tensor must end after them.
   Status fill(std::span<std::byte> out, bool last) {
-    const std::uint64_t behind = numbers_.at + numbers_.size;
+    const std::uint64_t end_of_numbers = numbers_.at + numbers_.size;
     std::byte* to = out.data();
-    const std::byte* const room = to + out.size();
+    const std::byte* const limit = to + out.size();
     for (;;) {
-      p_ = reader_.read(p_, end_, to, room);
-      if (to == room && (!last || reader_.ended())) return {};
-      if (p_ != end_ || reader_.ended() || at_ == behind) {
-        return in_.error(Errc::malformed, "a document that has changed since it was opened", at_);
+      p_ = reader_.read(p_, end_, to, limit);
+      if (to == limit && (!last || reader_.ended())) return {};
+      if (p_ != end_ || reader_.ended() || at_ == end_of_numbers) {
+        return in_.error(Errc::malformed, "the file has changed since it was opened", at_);
       }
       // Estimate the length of the text, so that a small part of a large tensor needs a small read.
-      const std::uint64_t most = last ? text_piece : (numbers_.size / numbers_.count + 1) * (out.size() + 16);
-      const auto n = static_cast<std::size_t>(std::min({most, behind - at_, std::uint64_t{ReadContext::piece_size}}));
+      const std::uint64_t estimate = last ? text_piece : (numbers_.size / numbers_.count + 1) * (out.size() + 16);
+      const auto n =
+          static_cast<std::size_t>(std::min({estimate, end_of_numbers - at_, std::uint64_t{ReadContext::piece_size}}));
       STELE_TRY_ASSIGN(p_, in_.read(at_, n, piece_.data()));
       end_ = p_ + n;
       at_ += n;
@@ -320,7 +324,10 @@ class JsonReader final : public TokenReader {
       return std::move(error).file(document_->source->name()).offset(offset);
     }
     token.offset = document_->in_file(reader_.offset());
-    if (token.text.size() > max_text) return document_->error(Errc::limit, "a text that is too long", token.offset);
+    if (token.text.size() > max_text)
+      return document_->error(Errc::limit, "the string exceeds 64 KiB", token.offset)
+          .expected("at most " + std::to_string(max_text) + " bytes")
+          .found(std::to_string(token.text.size()));
     return {};
   }
 
@@ -386,7 +393,8 @@ class JsonReader final : public TokenReader {
     const bool map = reader_.peek() == json::Kind::object;
     token.kind = map ? Token::Kind::map : Token::Kind::list;
     if (depth_ == max_depth) {
-      return document_->error(Errc::limit, "JSON nests too deep", document_->in_file(reader_.offset()));
+      return document_->error(Errc::limit, "lists and maps are nested too deeply", document_->in_file(reader_.offset()))
+          .expected("at most " + std::to_string(max_depth) + " levels");
     }
     const std::uint64_t bit = std::uint64_t{1} << depth_++;
     maps_ = map ? maps_ | bit : maps_ & ~bit;
@@ -408,7 +416,7 @@ static_assert(max_depth <= 64);
 
 Result<std::unique_ptr<TokenReader>> json_reader(SourcePtr source, std::uint64_t memory) {
   const auto document = std::make_shared<Document>(Document{.source = std::move(source)});
-  STELE_TRY(Opening(*document, memory).run());
+  STELE_TRY(DocumentReader(*document, memory).run());
   return std::unique_ptr<TokenReader>(std::make_unique<JsonReader>(document));
 }
 

@@ -76,7 +76,7 @@ class JsonWriter final : public TokenWriter {
     return some();
   }
   Status key(std::string_view name) override {
-    if (!json::valid_utf8(name)) return not_text("a key");
+    if (!json::valid_utf8(name)) return not_text("the key");
     writer_.key(name);
     return some();
   }
@@ -101,17 +101,19 @@ class JsonWriter final : public TokenWriter {
         return some();
       case Value::Kind::f64:
         if (!std::isfinite(*value.as_f64())) {
-          return Error(Errc::not_representable, "a number that JSON does not have").expected("a finite one");
+          return Error(Errc::not_representable, "JSON has no such number")
+              .expected("a finite number")
+              .found(std::to_string(*value.as_f64()));
         }
         writer_.item();
         append_f64(text_, *value.as_f64());
         return some();
       case Value::Kind::string:
-        if (!json::valid_utf8(*value.as_string())) return not_text("a text");
+        if (!json::valid_utf8(*value.as_string())) return not_text("the string");
         writer_.string(*value.as_string());
         return some();
       case Value::Kind::bytes:  // would be read back as a list of numbers
-        return Error(Errc::not_representable, "Burn's JSON has no bytes but those of tensors");
+        return Error(Errc::not_representable, "Burn's JSON stores bytes only in tensors");
       case Value::Kind::list:
         STELE_TRY(begin_list(value.as_list()->size()));
         for (const Value& element : *value.as_list()) STELE_TRY(this->value(element));
@@ -132,7 +134,7 @@ class JsonWriter final : public TokenWriter {
     Elements elements(*this);
     STELE_TRY(leaf.stream(elements, context_));
     if (elements.count() != leaf.byte_size()) {
-      return Error(Errc::malformed, "a leaf gave another number of bytes than it said")
+      return Error(Errc::malformed, "the leaf streamed another number of bytes than its size")
           .path(leaf.path())
           .expected(std::to_string(leaf.byte_size()))
           .found(std::to_string(elements.count()));
@@ -159,10 +161,10 @@ class JsonWriter final : public TokenWriter {
       std::string& text = to_.text_;
       while (!bytes.empty()) {
         // The first element has no separator, so it is written in the separator's place.
-        const std::size_t most = width_ + 3;
-        const std::size_t n = std::min(bytes.size(), (buffer_size - text.size()) / most + 1);
+        const std::size_t max_width = width_ + 3;
+        const std::size_t n = std::min(bytes.size(), (buffer_size - text.size()) / max_width + 1);
         const std::size_t used = text.size();
-        text.resize(used + n * most + block);
+        text.resize(used + n * max_width + block);
         char* to = text.data() + used;
         for (const std::byte b : bytes.first(n)) {
           if (count_++ != 0) to = put_between(to);
@@ -197,7 +199,7 @@ class JsonWriter final : public TokenWriter {
     return some();
   }
   static Error not_text(const char* what) {
-    return Error(Errc::not_representable, std::string(what) + " that is not UTF-8");
+    return Error(Errc::not_representable, std::string(what) + " is not UTF-8");
   }
   Status some() { return text_.size() >= buffer_size / 4 * 3 ? flush() : Status(); }
   Status flush() {

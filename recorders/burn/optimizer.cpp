@@ -79,7 +79,7 @@ std::optional<std::uint64_t> whole_number(std::string_view text) {
 /// Checks the rank of a state, or of one of its tensors.
 Status check_rank(const Parameter& parameter, std::uint64_t found, std::string_view path) {
   if (found == parameter.rank) return {};
-  return Error(Errc::shape_mismatch, "the state of a parameter of another rank")
+  return Error(Errc::shape_mismatch, "the rank of the state differs from that of its parameter")
       .path(std::string(path))
       .expected("rank " + std::to_string(parameter.rank) + " of " + parameter.paths[0])
       .found("rank " + std::to_string(found));
@@ -119,9 +119,9 @@ class OptimizerReader {
 
   Status add(const Node& node, std::string_view path) {
     const auto wrong = [&] {
-      return Error(Errc::malformed, "not the record of an optimizer")
+      return Error(Errc::malformed, "the path is not one of an optimizer record")
           .path(std::string(path))
-          .expected("ID.V1.RankN.FIELD, or of Burnpack ID.FIELD");
+          .expected("ID.V1.RankN.FIELD, or ID.FIELD in Burnpack");
     };
     std::string_view field = path;
     const std::string_view text = take_segment(field);
@@ -133,7 +133,7 @@ class OptimizerReader {
     const auto found = parameters_.find(*id);
     if (!found) {
       const auto once = record_.metadata().find(std::string(text));
-      return Error(Errc::not_found, "an id that no parameter of the model has")
+      return Error(Errc::not_found, "no parameter of the model has the id")
           .path(std::string(path))
           .found(std::string(text) + (once != record_.metadata().end() ? " of " + once->second : ""));
     }
@@ -151,7 +151,7 @@ class OptimizerReader {
     const auto [states, first] = fields_.try_emplace(std::string(field));
     if (first) out_.fields.emplace_back(field);
     if (states->second.emplace(*found, &node).second) return {};
-    return Error(Errc::duplicate, "two states of one parameter").path(std::string(path));
+    return Error(Errc::duplicate, "the parameter has two states for one field").path(std::string(path));
   }
 
   void add_kind(const std::string& field, const States& states) {
@@ -244,7 +244,7 @@ class OptimizerWriter {
       if (states_[i].empty()) continue;
       const Parameter& parameter = parameters_.all()[i];
       if (parameter.id.form != ParamId::Form::u64) {
-        return Error(Errc::not_representable, "Burn's optimizers know ids of 64 bits alone")
+        return Error(Errc::not_representable, "the id of the parameter exceeds 64 bits, the limit of Burn's optimizers")
             .path(parameter.paths[0])
             .found(parameter.text);
       }
@@ -272,14 +272,14 @@ class OptimizerWriter {
   Status add(const std::string& path, const State& state) {
     const auto found = parameters_.find(path);
     if (!found) {
-      return Error(Errc::not_found, "the state of a parameter that the model does not have")
-          .path(path)
-          .found(std::string(state.field));
+      return Error(Errc::not_found, "the model has no such parameter").path(path).found(std::string(state.field));
     }
     States& states = states_[*found];
     if (!states.empty() && states.back().field == state.field) {
       if (states.back().tensor && state.tensor) return {};  // another name of a tied parameter
-      return Error(Errc::duplicate, "two states of one parameter").path(path).found(std::string(state.field));
+      return Error(Errc::duplicate, "the parameter has two states for one field")
+          .path(path)
+          .found(std::string(state.field));
     }
     if (state.tensor) STELE_TRY(check_rank(parameters_.all()[*found], *state.tensor, path));
     states.push_back(state);
@@ -311,7 +311,7 @@ class OptimizerWriter {
     for (State state : states) {
       const std::string_view segment = take_segment(state.left);
       if (segment.empty() || depth == max_depth) {
-        return Error(Errc::not_representable, "a state with others below it, or too many levels of fields")
+        return Error(Errc::not_representable, "the field is a prefix of another field, or has too many levels")
             .path(std::string(state.field));
       }
       const auto [found, fresh] = numbers.try_emplace(segment, inner.size());

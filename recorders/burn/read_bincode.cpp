@@ -32,9 +32,10 @@ class BincodeReader final : public RecordReader {
     if (!read) return with_hint(std::move(read).error(), type);
     STELE_TRY_ASSIGN(const bool ended, in_.at_end());
     if (!ended) {
-      return with_hint(Error(Errc::malformed, "bytes behind the record: the class has other fields than the file")
-                           .offset(in_.position()),
-                       type);
+      return with_hint(
+          Error(Errc::malformed, "bytes follow the record: the fields of the class differ from those of the file")
+              .offset(in_.position()),
+          type);
     }
     builder_.data().type = &type;
     return finish(in_.source());
@@ -44,11 +45,14 @@ class BincodeReader final : public RecordReader {
   /// Adds a hint about the fields. A file does not show that its fields differ from the class, and most errors have
   /// this cause.
   Error with_hint(Error error, const TypeInfo& type) const {
-    if (!error.expected().empty()) return error;
-    std::string hint = "the fields of " + std::string(type.name) + " in Rust's order, with all constants (burn_layout)";
+    if (error.code() == Errc::io || error.code() == Errc::checksum || !error.hint().empty()) return error;
+    std::string hint =
+        "declare the fields of " + std::string(type.name) + " in Rust's order, with all constants (attr::burn_layout)";
     // Development releases stored the number of the next version.
-    if (era_ == BurnEra::v0_14 && options_.era == BurnEra::automatic) hint += ", or BurnOptions::era = BurnEra::v0_13";
-    return std::move(error).expected(std::move(hint));
+    if (era_ == BurnEra::v0_14 && options_.era == BurnEra::automatic) {
+      hint += ", or set BurnOptions::era to BurnEra::v0_13";
+    }
+    return std::move(error).hint(hint);
   }
   Error wrong(const char* what, std::uint64_t at) const { return Error(Errc::malformed, what).path(path()).offset(at); }
   Result<std::uint64_t> count() {
@@ -63,7 +67,7 @@ class BincodeReader final : public RecordReader {
     for (const std::byte expected : bytes) {
       STELE_TRY_ASSIGN(const std::byte* found, in_.take(1));
       if (*found == expected) continue;
-      return wrong("a constant that is something else in the file", at)
+      return wrong("the file has another value in place of the constant", at)
           .path(path() + (path_.empty() ? "" : ".") + std::string(field.name))
           .found("byte " + std::to_string(std::to_integer<int>(*found)));
     }
@@ -71,7 +75,11 @@ class BincodeReader final : public RecordReader {
   }
 
   Status node(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
-    if (depth > max_depth) return Error(Errc::limit, "a record that is nested too deep").path(path());
+    if (depth > max_depth)
+      return Error(Errc::limit, "the record is nested too deeply")
+          .path(path())
+          .offset(in_.position())
+          .expected("at most " + std::to_string(max_depth) + " levels");
     STELE_TRY(budget_.node(0, 0, in_.position()));
     switch (type.kind) {
       case TypeKind::constant:
@@ -81,67 +89,26 @@ class BincodeReader final : public RecordReader {
         return tensor(type.tensor->dtype, name, conditional);
       case TypeKind::value:
         return value(*type.value, name, conditional);
-      case TypeKind::module: {
-        if (is_constant_class(type)) {
-          builder_.begin(NodeKind::module, name, conditional, type.name, type.version);
-          builder_.end();
-          return constant({.name = type.name});
-        }
-        builder_.begin(NodeKind::module, name, conditional, type.name, type.version);
-        STELE_TRY(fields_.each(
-            type, [&](const Field& field) { return constant(field); },
-            [&](const Field& field, const TypeInfo& inner) { return child(inner, field.name, false, depth); }));
-        builder_.end();
-        return {};
-      }
+      case TypeKind::module:
+        return module(type, name, conditional, depth);
       case TypeKind::tuple:
         builder_.begin(NodeKind::tuple, name, conditional);
-        for (std::size_t i = 0; i < type.fields.size(); ++i)
+        for (std::size_t i = 0; i < type.fields.size(); ++i) {
           STELE_TRY(child(*type.fields[i].type, NodeName::element(i), false, depth));
+        }
         builder_.end();
         return {};
       case TypeKind::list:
-      case TypeKind::array: {
-        std::uint64_t n = type.kind == TypeKind::array ? type.container->size(nullptr) : 0;
-        if (type.kind == TypeKind::list) {
-          STELE_TRY_ASSIGN(n, count());
-        }
-        builder_.begin(type.kind == TypeKind::list ? NodeKind::list : NodeKind::array, name, conditional);
-        for (std::uint64_t i = 0; i < n; ++i)
-          STELE_TRY(child(*type.element, NodeName::element(static_cast<std::size_t>(i)), true, depth));
-        builder_.end();
-        return {};
-      }
-      case TypeKind::map: {
-        STELE_TRY_ASSIGN(const std::uint64_t n, count());
-        builder_.begin(NodeKind::map, name, conditional);
-        for (std::uint64_t i = 0; i < n; ++i) {
-          std::string key;
-          STELE_TRY(bincode::read_text(in_, key));
-          STELE_TRY(budget_.node(key.size(), 0, in_.position()));
-          STELE_TRY(child(*type.element, builder_.intern(key), true, depth));
-        }
-        builder_.end();
-        return {};
-      }
-      case TypeKind::variant: {
-        const std::uint64_t at = in_.position();
-        STELE_TRY_ASSIGN(const std::uint64_t which, bincode::read_number(in_));
-        if (which >= type.fields.size()) {
-          return wrong("the number of an alternative that the variant does not have", at)
-              .expected("below " + std::to_string(type.fields.size()))
-              .found(std::to_string(which));
-        }
-        const FieldInfo& alternative = type.fields[static_cast<std::size_t>(which)];
-        builder_.begin(NodeKind::variant, name, conditional);
-        STELE_TRY(child(*alternative.type, alternative.name, true, depth));
-        builder_.end();
-        return {};
-      }
+      case TypeKind::array:
+        return list(type, name, conditional, depth);
+      case TypeKind::map:
+        return map(type, name, conditional, depth);
+      case TypeKind::variant:
+        return variant(type, name, conditional, depth);
       case TypeKind::optional: {
         const std::uint64_t at = in_.position();
         STELE_TRY_ASSIGN(const auto there, in_.little<std::uint8_t>());
-        if (there > 1) return wrong("neither 0 nor 1, where an Option says whether it is one", at);
+        if (there > 1) return wrong("the tag of the Option is neither 0 nor 1", at);
         if (there == 1) return node(*type.element, name, true, depth + 1);
         builder_.none(name, conditional);
         return {};
@@ -150,6 +117,56 @@ class BincodeReader final : public RecordReader {
       case TypeKind::shared:
         return node(*type.element, name, true, depth + 1);
     }
+    return {};
+  }
+  Status module(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
+    builder_.begin(NodeKind::module, name, conditional, type.name, type.version);
+    STELE_TRY(is_constant_class(type) ? constant({.name = type.name}) : fields(type, depth));
+    builder_.end();
+    return {};
+  }
+  Status fields(const TypeInfo& type, unsigned depth) {
+    return fields_.each(
+        type, [&](const Field& field) { return constant(field); },
+        [&](const Field& field, const TypeInfo& inner) { return child(inner, field.name, false, depth); });
+  }
+  Status list(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
+    const bool array = type.kind == TypeKind::array;
+    std::uint64_t n = array ? type.container->size(nullptr) : 0;
+    if (!array) {
+      STELE_TRY_ASSIGN(n, count());
+    }
+    builder_.begin(array ? NodeKind::array : NodeKind::list, name, conditional);
+    for (std::uint64_t i = 0; i < n; ++i) {
+      STELE_TRY(child(*type.element, NodeName::element(static_cast<std::size_t>(i)), true, depth));
+    }
+    builder_.end();
+    return {};
+  }
+  Status map(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
+    STELE_TRY_ASSIGN(const std::uint64_t n, count());
+    builder_.begin(NodeKind::map, name, conditional);
+    for (std::uint64_t i = 0; i < n; ++i) {
+      std::string key;
+      STELE_TRY(bincode::read_text(in_, key));
+      STELE_TRY(budget_.node(key.size(), 0, in_.position()));
+      STELE_TRY(child(*type.element, builder_.intern(key), true, depth));
+    }
+    builder_.end();
+    return {};
+  }
+  Status variant(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
+    const std::uint64_t at = in_.position();
+    STELE_TRY_ASSIGN(const std::uint64_t which, bincode::read_number(in_));
+    if (which >= type.fields.size()) {
+      return wrong("the variant has no alternative of this number", at)
+          .expected("below " + std::to_string(type.fields.size()))
+          .found(std::to_string(which));
+    }
+    const FieldInfo& alternative = type.fields[static_cast<std::size_t>(which)];
+    builder_.begin(NodeKind::variant, name, conditional);
+    STELE_TRY(child(*alternative.type, alternative.name, true, depth));
+    builder_.end();
     return {};
   }
   Status child(const TypeInfo& type, NodeName name, bool conditional, unsigned depth) {
@@ -181,7 +198,7 @@ class BincodeReader final : public RecordReader {
     const std::uint64_t at = in_.position();
     std::string id;
     STELE_TRY_ASSIGN(const bool parameter, read_id(id));
-    if (!parameter && !fields_.in_record()) return wrong("something else than the id of a parameter", at);
+    if (!parameter && !fields_.in_record()) return wrong("the parameter has no valid id", at);
     Tensor made;
     if (era_ == BurnEra::v0_13) {
       STELE_TRY(elements(wanted, made));
@@ -213,7 +230,10 @@ class BincodeReader final : public RecordReader {
         kind == DTypeClass::boolean ? DType::boolean : dtype_of_rust(floating ? heading_.floats : heading_.ints);
     STELE_TRY_ASSIGN(const std::uint64_t n, count());
     made.dtype.dtype = dtype;
-    if (dtype == DType::none) return Error(Errc::unsupported, "elements of an unknown type").path(path());
+    if (dtype == DType::none)
+      return Error(Errc::unsupported, "the element type of the record is unknown")
+          .path(path())
+          .found(floating ? heading_.floats : heading_.ints);
     made.bytes = n * element_size(dtype);
     if (dtype == DType::f32 || dtype == DType::f64) {
       made.provider = stored_at(*in_.source(), in_.position());
@@ -260,10 +280,11 @@ Status check_ids(const Snapshot& file, const Object& target) {
     const std::string path = file.leaf(i).path();
     const auto here = now.find(path);
     if (!here || !here->id() || here->id() == id) continue;
-    return Error(Errc::value_mismatch, "a parameter whose id is that of another: the fields are in another order")
+    return Error(Errc::value_mismatch, "the parameter has the id of another parameter")
         .path(path)
         .expected("the id of " + path)
-        .found("that of " + now.path(found->second));
+        .found("that of " + now.path(found->second))
+        .hint("declare the fields in the order of the file");
   }
   return {};
 }
@@ -276,9 +297,8 @@ Result<Snapshot> read_bincode(SourcePtr source, std::uint64_t memory, const Burn
   const TypeInfo* type = target.type;
   if (type == nullptr && options.schema) type = &options.schema->info();
   if (type == nullptr) {
-    return Error(Errc::needs_layout, "bincode does not say what is in a file")
-        .expected("a type to load, or BurnOptions::schema")
-        .found("neither");
+    return Error(Errc::needs_layout, "a bincode file contains no types")
+        .hint("load a module, or set BurnOptions::schema");
   }
   BincodeReader reader(std::move(source), memory, options);
   auto opened = reader.run(*type);

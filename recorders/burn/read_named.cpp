@@ -32,7 +32,7 @@ class NamedReader final : public RecordReader {
       if (token.kind == Kind::end) break;
       const std::string key = token.text;
       if ((key == "item" && item) || (key == "metadata" && heading)) {
-        return Error(Errc::duplicate, "a record with two of one key").path(key).offset(token.offset);
+        return Error(Errc::duplicate, "the key occurs twice in the record").path(key).offset(token.offset);
       }
       if (key == "metadata") {
         heading = true;
@@ -56,7 +56,7 @@ class NamedReader final : public RecordReader {
       }
     }
     STELE_TRY(tokens_.next(token));  // the end: nothing follows the record
-    if (!item) return Error(Errc::malformed, "a record without an item");
+    if (!item) return Error(Errc::malformed, "the record has no item");
     STELE_TRY(check(heading_, options_));
     builder_.set_metadata(std::move(metadata));
     builder_.set_unknown_kinds({.all = true});
@@ -69,8 +69,9 @@ class NamedReader final : public RecordReader {
     return token.kind == kind ? Status() : wrong(token, what);
   }
   Error wrong(const Token& token, std::string_view expected) {
-    static constexpr std::string_view names[] = {"nothing", "a text", "a number", "bytes", "a list", "a map", "an end"};
-    return Error(Errc::malformed, "a record with something else there than Burn has")
+    static constexpr std::string_view names[] = {"nothing", "a string", "a number", "bytes",
+                                                 "a list",  "a map",    "an end"};
+    return Error(Errc::malformed, "the record contains an unexpected value")
         .path(path())
         .offset(token.offset)
         .expected(std::string(expected))
@@ -91,7 +92,7 @@ class NamedReader final : public RecordReader {
   template <class Add>
   Status texts(Add add) {
     Token token;
-    STELE_TRY(expect(token, Kind::map, "a map of texts"));
+    STELE_TRY(expect(token, Kind::map, "a map of strings"));
     for (;;) {
       STELE_TRY(tokens_.next(token));
       if (token.kind == Kind::end) return {};
@@ -99,10 +100,10 @@ class NamedReader final : public RecordReader {
       const std::uint64_t at = token.offset;
       STELE_TRY(budget_.node(2 * name.size(), 0, token.offset));
       STELE_TRY(tokens_.next(token));
-      if (token.kind != Kind::text) return wrong(token, "a text");
+      if (token.kind != Kind::text) return wrong(token, "a string");
       STELE_TRY(budget_.node(2 * token.text.size(), 0, token.offset));
       if (!add(name, std::move(token.text)))
-        return Error(Errc::duplicate, "metadata of one name").path(name).offset(at);
+        return Error(Errc::duplicate, "the metadata key occurs twice").path(name).offset(at);
     }
   }
 
@@ -252,10 +253,10 @@ class NamedReader final : public RecordReader {
 
   Error other_era() const {
     return Error(Errc::unsupported,
-                 "a parameter as Burn 0.13 and before wrote it, in a record that says a later version")
+                 "the parameter has the layout of Burn 0.13 or earlier, but the record declares a later version")
         .path(path())
-        .expected("BurnOptions::era = BurnEra::v0_13 for this file")
-        .found("version " + heading_.version);
+        .found("version " + heading_.version)
+        .hint("set BurnOptions::era to BurnEra::v0_13");
   }
 
   Status read_parameter(NodeName name, const TypeInfo* type, Token& token, bool conditional) {

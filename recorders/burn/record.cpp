@@ -81,9 +81,9 @@ std::optional<unsigned> minor_of(std::string_view version) {
 }  // namespace
 
 Error too_old_for(std::string_view version) {
-  return Error(Errc::unsupported, "a record of a release of Burn that is too old")
+  return Error(Errc::unsupported, "the release of Burn that wrote the record is too old")
       .expected(std::string(known_releases))
-      .found("one of " + std::string(version));
+      .found(std::string(version));
 }
 
 Error with_age(Error error, const Heading& heading) {
@@ -102,9 +102,10 @@ Result<BurnEra> era_of(std::string_view version) {
            : *minor <= 20 ? BurnEra::v0_20
                           : BurnEra::v0_21;
   }
-  return Error(Errc::unsupported, "a version of Burn that is not known")
-      .expected("0.13 to 0.21, or BurnOptions::era")
-      .found(std::string(version));
+  return Error(Errc::unsupported, "the version of Burn is unknown")
+      .expected("0.13 to 0.21")
+      .found(std::string(version))
+      .hint("set BurnOptions::era");
 }
 
 Heading heading_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, BurnEra era) {
@@ -139,7 +140,7 @@ Heading heading_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, 
 
 Status check(const Heading& heading, const BurnOptions& options) {
   const auto mismatch = [&](std::string_view wanted, std::string_view what) {
-    return Error(Errc::value_mismatch, "a record of other precision settings")
+    return Error(Errc::value_mismatch, "the precision settings of the record differ")
         .expected(std::string(wanted))
         .found("settings " + heading.settings + std::string(what) + " (float " + heading.floats + ", int " +
                heading.ints + ", format " + heading.format + ", version " + heading.version + ')');
@@ -165,9 +166,9 @@ Status check(const Heading& heading, const BurnOptions& options) {
 Status set_id(SnapshotBuilder& builder, const std::string& text, std::uint64_t offset) {
   const auto id = parse_id(text);
   if (!id) {
-    return Error(Errc::malformed, "an id that is not one of Burn's")
+    return Error(Errc::malformed, "the parameter id does not have a form of Burn's")
         .offset(offset)
-        .expected("13 characters of 0-9 and a-v, 10 of old files, or a UUID")
+        .expected("13 characters of 0-9 and a-v, 10 in old files, or a UUID")
         .found(text.substr(0, 40));
   }
   const auto node = static_cast<std::uint32_t>(builder.nodes().size() - 1);

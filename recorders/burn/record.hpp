@@ -30,7 +30,7 @@ inline std::string* member(Heading& heading, std::size_t i) {
 Heading heading_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, BurnEra era);
 /// Returns the era of a version string. Errors: unsupported.
 Result<BurnEra> era_of(std::string_view version);
-inline constexpr std::string_view known_releases = "a record of Burn 0.13 to 0.21";
+inline constexpr std::string_view known_releases = "a release from 0.13 to 0.21";
 /// Returns the error for a record of a release that is too old.
 Error too_old_for(std::string_view version);
 /// Returns `error`, or an error about the release if the record is too old.
@@ -73,7 +73,8 @@ class Budget {
   /// Counts one more node, with a name and a shape. Errors: limit.
   Status node(std::size_t name, std::size_t rank, std::uint64_t offset) {
     const std::uint64_t bytes = sizeof(Node) + 64 + 3 * name + 3 * sizeof(Extent) * rank;
-    if (bytes > left_) return index_error("more parameters than a file of this size may have").offset(offset);
+    if (bytes > left_)
+      return index_error("the record contains more parameters than a file of this size may have").offset(offset);
     left_ -= bytes;
     return {};
   }

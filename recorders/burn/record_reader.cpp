@@ -35,7 +35,7 @@ Status RecordReader::add_tensor(NodeName name, Tensor tensor, bool conditional, 
 Result<Snapshot> RecordReader::finish(std::shared_ptr<const void> keeper) {
   const std::uint32_t twice = clashing_sibling(builder_.data(), true);
   if (twice != no_index) {
-    return Error(Errc::duplicate, "two entries of one name").path(node_path(builder_.data(), twice));
+    return Error(Errc::duplicate, "the name occurs twice in its container").path(node_path(builder_.data(), twice));
   }
   keep(heading_, builder_);
   builder_.keep(std::move(keeper));

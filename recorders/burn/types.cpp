@@ -120,7 +120,7 @@ Result<Spelled> read_dtype(const Value& spelled) {
     text = (*map)[0].first;
     payload = &(*map)[0].second;
   } else {
-    return Error(Errc::malformed, "a dtype that is neither a text nor a map of one entry");
+    return Error(Errc::malformed, "the dtype is neither a string nor a map with one entry");
   }
   if (text == "QFloat" && payload != nullptr) return Spelled{DType::u8, spelled, true};
   if (text == "Flex32" && payload == nullptr) return Spelled{DType::f32, spelled, false};
@@ -133,20 +133,20 @@ Result<Spelled> read_dtype(const Value& spelled) {
     const auto found = std::find_if(names.begin(), names.end(), [&](const auto& n) { return n.first == text; });
     if (found != names.end()) return Spelled{found->second, {}, false};
   }
-  return Error(Errc::unsupported, "a dtype that is not known").found(std::string(text));
+  return Error(Errc::unsupported, "the dtype is unknown").found(std::string(text));
 }
 
 Result<Value> spell_dtype(const LeafView& leaf, BurnEra era) {
   if (const Value* note = note_of(leaf, dtype_note)) {
-    const auto said = read_dtype(*note);
+    const auto noted = read_dtype(*note);
     // Ignore a note about the dtype before a conversion.
-    if (said && !said->note.is_null() && said->dtype == leaf.dtype() &&
+    if (noted && !noted->note.is_null() && noted->dtype == leaf.dtype() &&
         (era >= BurnEra::v0_21 || note->find("Bool") == nullptr))
       return *note;
   }
   const auto found = std::find_if(names.begin(), names.end(), [&](const auto& n) { return n.second == leaf.dtype(); });
   if (found == names.end()) {
-    return Error(Errc::not_representable, "Burn does not have this dtype")
+    return Error(Errc::not_representable, "Burn does not have the dtype")
         .path(leaf.path())
         .found(std::string(name(leaf.dtype())));
   }
@@ -174,11 +174,12 @@ Result<std::vector<Extent>> shape_of(const LeafView& leaf) {
     }
   }
   if (list != nullptr) return shape;
-  return Error(Errc::malformed, "an annotation burn.shape that is no list of extents").path(leaf.path());
+  return Error(Errc::malformed, "the annotation burn.shape is not a list of extents").path(leaf.path());
 }
 
 Status add(SnapshotBuilder& builder, NodeName name, Tensor tensor, bool conditional) {
-  if (tensor.shape.size() > 0xffff) return Error(Errc::limit, "a tensor of more than 65535 dimensions");
+  if (tensor.shape.size() > 0xffff)
+    return Error(Errc::limit, "the tensor has more than 65535 dimensions").found(std::to_string(tensor.shape.size()));
   if (tensor.dtype.opaque) {
     Value::List extents;
     for (const Extent e : tensor.shape) extents.emplace_back(std::uint64_t{e});
@@ -189,7 +190,7 @@ Status add(SnapshotBuilder& builder, NodeName name, Tensor tensor, bool conditio
     const auto elements = element_count(tensor.shape);
     const auto bytes = elements ? byte_length(tensor.dtype.dtype, *elements) : std::nullopt;
     if (bytes != tensor.bytes) {
-      return Error(Errc::malformed, "a tensor whose length is not that of its dtype and shape")
+      return Error(Errc::malformed, "the length of the tensor does not match its dtype and shape")
           .expected(bytes ? std::to_string(*bytes) + " bytes" : "less than 2^64 bytes")
           .found(std::to_string(tensor.bytes));
     }

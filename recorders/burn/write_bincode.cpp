@@ -46,7 +46,9 @@ class BincodeWriter final : public RecordWriter {
   }
 
   Status node(const TypeInfo& type, const Place& place, unsigned depth) {
-    if (depth > max_depth) return refuse(Errc::limit, "a record that is nested too deep");
+    if (depth > max_depth)
+      return refuse(Errc::limit, "the record is nested too deeply")
+          .expected("at most " + std::to_string(max_depth) + " levels");
     const bool there = !tree_.absent(place);
     switch (type.kind) {
       case TypeKind::constant:
@@ -71,7 +73,7 @@ class BincodeWriter final : public RecordWriter {
       case TypeKind::list: {
         std::size_t n = 0;
         std::size_t gap = 0;
-        if (there && !tree_.count(place, n, gap)) return refuse(Errc::missing, "a list with gaps");
+        if (there && !tree_.count(place, n, gap)) return refuse(Errc::missing, "the list has gaps");
         number(n);
         return elements(type, place, n, depth);
       }
@@ -93,7 +95,7 @@ class BincodeWriter final : public RecordWriter {
           number(i);
           return child(*type.fields[i].type, type.fields[i].name, at, depth);
         }
-        return refuse(Errc::missing, "a variant without one of its alternatives");
+        return refuse(Errc::missing, "the variant has none of its alternatives");
       case TypeKind::optional:
         // Since 0.21, an Option of a constant is itself a constant.
         if (is_constant_class(*type.element) && era_ >= BurnEra::v0_21) {
@@ -104,7 +106,7 @@ class BincodeWriter final : public RecordWriter {
         return there ? node(*type.element, place, depth + 1) : Status();
       case TypeKind::pointer:
       case TypeKind::shared:
-        if (!there) return refuse(Errc::not_representable, "a null pointer, which Rust does not have");
+        if (!there) return refuse(Errc::not_representable, "the pointer is null, which Rust does not have");
         return node(*type.element, place, depth + 1);
     }
     return {};
@@ -125,26 +127,28 @@ class BincodeWriter final : public RecordWriter {
     const bool there = place.node != no_index && tree_.node(place.node).kind == NodeKind::value;
     if (there) seen_[place.node] = fields_.in_record() ? Seen::written : Seen::skipped;
     if (!fields_.in_record()) return byte(0), Status();
-    if (!there) return refuse(Errc::missing, "a value that is not there");
+    if (!there) return refuse(Errc::missing, "the value is missing");
     const Value& v = snapshot_.value(tree_.node(place.node));
     if (ops.check != nullptr) {
       STELE_TRY_ASSIGN(const std::string_view wanted,
                        guarded([&]() -> Result<std::string_view> { return ops.check(v); }));
       if (!wanted.empty()) {
-        return refuse(Errc::not_representable, "a value that its class does not hold").expected(std::string(wanted));
+        return refuse(Errc::not_representable, "the value does not fit its class").expected(std::string(wanted));
       }
     }
     if (ops.dtype == DType::string && v.as_string() != nullptr) {
-      if (v.as_string()->size() > max_text) return refuse(Errc::not_representable, "a text that is too long");
+      if (v.as_string()->size() > max_text)
+        return refuse(Errc::not_representable, "the string exceeds 64 KiB")
+            .found(std::to_string(v.as_string()->size()) + " bytes");
       return text(*v.as_string()), Status();
     }
     if (bincode::append_scalar(out_, ops.dtype, v)) return {};
-    return refuse(Errc::not_representable, "a value of a type that a Rust record has not");
+    return refuse(Errc::not_representable, "a Rust record cannot have a value of this type");
   }
 
   Status tensor(const Place& place) {
     if (place.node == no_index || tree_.node(place.node).kind != NodeKind::tensor) {
-      return refuse(Errc::missing, "a tensor of the class that is not there");
+      return refuse(Errc::missing, "the tensor is missing");
     }
     STELE_TRY_ASSIGN(const Described tensor, describe(tree_.node(place.node)));
     if (tensor.id) text(*tensor.id);
@@ -175,9 +179,8 @@ namespace {
 Result<const TypeInfo*> type_to_write(const Snapshot& snapshot, const BurnOptions& options) {
   const TypeInfo* type = options.schema ? &options.schema->info() : snapshot.data()->type;
   if (type != nullptr) return type;
-  return Error(Errc::needs_layout, "bincode says no names, so that the type must be known")
-      .expected("a module, or BurnOptions::schema")
-      .found("a snapshot of neither");
+  return Error(Errc::needs_layout, "bincode stores no names, and the type of the snapshot is unknown")
+      .hint("save a module, or set BurnOptions::schema");
 }
 
 }  // namespace

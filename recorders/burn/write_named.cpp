@@ -51,23 +51,23 @@ class NamedWriter final : public RecordWriter {
     Place place;
   };
   /// Maximum depth of a parameter, which adds up to 8 levels.
-  static constexpr unsigned deepest = max_depth - 10;
+  static constexpr unsigned max_parameter_depth = max_depth - 10;
 
   Error too_deep() const {
-    return Error(Errc::not_representable, "Burn's records are nested less deep")
+    return Error(Errc::not_representable, "the record is nested too deeply")
         .path(path_)
-        .expected(std::to_string(deepest) + " levels at most");
+        .expected("at most " + std::to_string(max_parameter_depth) + " levels");
   }
   Error too_long(std::string path) const {
-    return Error(Errc::not_representable, "a text that is too long for a record of Burn's")
+    return Error(Errc::not_representable, "the string exceeds 64 KiB")
         .path(std::move(path))
-        .expected(std::to_string(max_text) + " bytes at most");
+        .expected("at most " + std::to_string(max_text) + " bytes");
   }
   /// Checks that stele can read the value back.
   Status check(const Value& value, unsigned depth) const {
-    if (depth > deepest) return too_deep();
+    if (depth > max_parameter_depth) return too_deep();
     if (value.as_bytes() != nullptr) {  // a reader takes bytes for a tensor
-      return Error(Errc::not_representable, "bytes as a value, which Burn's records do not have").path(path_);
+      return Error(Errc::not_representable, "Burn's records cannot store bytes as a value").path(path_);
     }
     if (const auto* text = value.as_string(); text != nullptr && text->size() > max_text) return too_long(path_);
     if (const auto* list = value.as_list()) {
@@ -84,7 +84,7 @@ class NamedWriter final : public RecordWriter {
 
   /// `type` is null if unknown.
   Status write(const TypeInfo* type, const Place& place, unsigned depth) {
-    if (depth > deepest) return too_deep();
+    if (depth > max_parameter_depth) return too_deep();
     if (type != nullptr && depth != 0 && is_constant_class(*type)) return out_.nil();
     bool optional = type == nullptr;
     while (type != nullptr && is_holder(*type)) {
@@ -104,7 +104,7 @@ class NamedWriter final : public RecordWriter {
         STELE_TRY(type->kind == TypeKind::list ? out_.begin_list(0) : out_.begin_map(0));
         return out_.end();
       }
-      return Error(Errc::missing, "a field of the module that is not there").path(path_);
+      return Error(Errc::missing, "the field of the module is missing").path(path_);
     }
     const bool named = place.node != no_index && place.node != 0;  // the root of flat names is not a node of the record
     if (named && tree_.node(place.node).kind == NodeKind::tensor) return tensor(tree_.node(place.node));

@@ -9,7 +9,8 @@ namespace detail {
 
 Result<std::size_t> read_some(const Source& source, std::uint64_t at, std::span<std::byte> out) {
   const std::uint64_t before = source.size();
-  if (at > before) return Error(Errc::truncated, "the bytes end before").file(source.name()).offset(before);
+  if (at > before)
+    return Error(Errc::truncated, "the file ends before the position").file(source.name()).offset(before);
   auto piece = out.first(static_cast<std::size_t>(std::min<std::uint64_t>(out.size(), before - at)));
   auto read = source.read_at(at, piece);
   if (!read && source.size() < before && source.size() >= at) {
@@ -27,7 +28,7 @@ Result<bool> Cursor::at_end() {
 
 Status Cursor::text(std::uint64_t n, std::string& out) {
   if (n > max_taken_bytes) {
-    return Error(Errc::limit, "a text that is too long").offset(at_).found(std::to_string(n) + " bytes");
+    return Error(Errc::limit, "the string exceeds 64 KiB").offset(at_).found(std::to_string(n) + " bytes");
   }
   STELE_TRY_ASSIGN(const std::byte* bytes, take(static_cast<std::size_t>(n)));
   out.assign(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(n));
@@ -35,7 +36,7 @@ Status Cursor::text(std::uint64_t n, std::string& out) {
 }
 
 Error Cursor::beyond(std::uint64_t n) const {
-  return Error(Errc::truncated, "a file that ends early")
+  return Error(Errc::truncated, "the file ends early")
       .offset(at_)
       .expected(std::to_string(n) + " bytes")
       .found(std::to_string(left()));

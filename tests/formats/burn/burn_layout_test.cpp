@@ -38,7 +38,7 @@ TEST_CASE("burn layout: numbers that mean nothing") {
     const Error error = refused(small_file(option, zero, zero, constants), Errc::malformed, recorder);
     CHECK(error.path() == "bias");
     CHECK(error.offset() == at);
-    CHECK(error.expected() == "the fields of Small in Rust's order, with all constants (burn_layout)");
+    CHECK(error.hint() == "declare the fields of Small in Rust's order, with all constants (attr::burn_layout)");
   }
   for (const std::string& which : {"\2"s, "\xfa"s, "\xfb\xff\xff"s, "\xfd" + std::string(8, '\xff')}) {
     const Error error = refused(small_file(zero, zero, which, constants), Errc::malformed, recorder);
@@ -110,7 +110,7 @@ TEST_CASE("burn layout: a class of other fields than the file") {
   // One field less, one more.
   const Error less = refused(file, Errc::malformed, along<One>());
   CHECK(less.offset() == bin_of(One{two.a}).size());
-  CHECK(less.expected().find("burn_layout") != std::string::npos);
+  CHECK(less.hint().find("burn_layout") != std::string::npos);
   CHECK(code_of(BurnRecorder<>().load<Three>(bytes_of(file))) == Errc::truncated);
   // In another order. Where a live module has ids, they tell.
   Reversed reversed;
