@@ -28,7 +28,7 @@ std::string array_line(const char* what, const LeafView& leaf) {
   std::vector<std::byte> bytes(static_cast<std::size_t>(leaf.byte_size()));
   leaf.read(0, bytes).value();
   return std::string(what) + " " + java_name(leaf.dtype()) + " " + shape_text(leaf.shape()) + " " +
-         (bytes.empty() ? "-" : hex(bytes)) + "\n";
+         (bytes.empty() ? "-" : hex_of(bytes)) + "\n";
 }
 
 void resave(const std::filesystem::path& from, const std::filesystem::path& to) {
@@ -151,8 +151,8 @@ void own_model(const std::filesystem::path& to) {
   std::string json = config.json();
   std::erase(json, '\n');
   text << "config " << json << "\n";
-  text << "input in FLOAT 2x3 " << hex(std::as_bytes(std::span(in))) << "\n";
-  text << "output out 2x2 " << hex(std::as_bytes(std::span(out))) << "\n";
+  text << "input in FLOAT 2x3 " << hex_of(std::as_bytes(std::span(in))) << "\n";
+  text << "output out 2x2 " << hex_of(std::as_bytes(std::span(out))) << "\n";
 }
 
 /// Arrays of archives, one of each dtype that DL4J reads; tests/interop/dl4j.sh takes them out of the zip file.

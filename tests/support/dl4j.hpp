@@ -54,13 +54,13 @@ inline std::string shape_text(std::span<const stele::Extent> shape) {
   return text.empty() ? "scalar" : text;
 }
 
-inline std::string hex(std::span<const std::byte> bytes) {
+inline std::string hex_of(std::span<const std::byte> bytes) {
   static constexpr char digits[] = "0123456789abcdef";
   std::string text;
   for (const std::byte b : bytes)
     text += {digits[std::to_integer<unsigned>(b) >> 4], digits[std::to_integer<unsigned>(b) & 15U]};
   return text;
 }
-inline std::string hex(std::string_view text) { return hex(std::as_bytes(std::span(text))); }
+inline std::string hex_of(std::string_view text) { return hex_of(std::as_bytes(std::span(text))); }
 
 }  // namespace stele_test

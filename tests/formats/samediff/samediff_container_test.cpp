@@ -140,7 +140,7 @@ TEST_CASE("samediff: each array may be of either dialect, in chunks, in any orde
   std::string expected;
   for (int i = 0; i < 4; ++i) {
     for (int j = 0; j < 2; ++j) {
-      for (int k = 0; k < 3; ++k) expected += hex(std::string(1, static_cast<char>(i + 12 * j + 4 * k)));
+      for (int k = 0; k < 3; ++k) expected += hex_of(std::string(1, static_cast<char>(i + 12 * j + 4 * k)));
     }
   }
   CHECK(text("permuted") == "BYTE 4x2x3 " + expected);

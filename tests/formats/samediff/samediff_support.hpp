@@ -45,7 +45,7 @@ inline Model model(std::size_t rows) {
 inline std::string array_text(const stele::LeafView& leaf, bool scalar = false) {
   const auto bytes = content(leaf);
   if (!bytes) return why(bytes);
-  const std::string digits = hex(in_file_order(*bytes, leaf.dtype()));
+  const std::string digits = hex_of(in_file_order(*bytes, leaf.dtype()));
   return std::string(java_name(leaf.dtype())) + " " + (scalar ? "scalar" : shape_text(leaf.shape())) + " " +
          (digits.empty() ? "-" : digits);
 }

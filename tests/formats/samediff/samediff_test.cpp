@@ -66,13 +66,13 @@ std::string joined(const std::vector<std::string>& names) {
 
 void append_texts(const Value& value, std::string& text) {
   if (const auto* s = value.as_string()) {
-    text += (text.empty() || text.back() == ' ' ? "" : ",") + hex(*s);
+    text += (text.empty() || text.back() == ' ' ? "" : ",") + hex_of(*s);
   } else if (const auto* list = value.as_list()) {
     bool first = true;
     for (const Value& v : *list) {
       if (!first) text += ',';
       first = false;
-      text += hex(*v.as_string());
+      text += hex_of(*v.as_string());
     }
   }
 }
