@@ -20,7 +20,7 @@
 namespace {
 
 using namespace stele;
-using stele_test::hex;
+using stele_test::hex_of;
 using stele_test::java_name;
 using stele_test::shape_text;
 
