@@ -337,13 +337,14 @@ class ImageBuilder {
     return made.Finish();
   }
 
-  /// Returns the file: the buffer with the tensors in their places; an .sdnb with header, other tensors and manifest.
+  /// Returns the file: the buffer with the tensors in their places; an .sdnb with header, other tensors and manifest. A
+  /// nested graph is the buffer alone.
   Image image() {
     Image out;
     const std::span<const std::byte> memory(reinterpret_cast<const std::byte*>(to_->GetBufferPointer()),
                                             to_->GetSize());
     std::string tail;
-    if (dialect_ == Dialect::b) {
+    if (dialect_ == Dialect::b && !plan_.inner()) {
       const std::uint64_t begin = sdnb_header + memory.size();
       for (ManifestEntry& e : manifest_) e.offset += begin;
       tail = make_manifest(manifest_);

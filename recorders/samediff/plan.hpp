@@ -40,6 +40,7 @@ class ModelPlan {
   Status run();
 
   SameDiffContainer container() const { return container_; }
+  bool inner() const { return inner_; }
   const Graph& graph() const;
   const std::optional<TrainingConfig>& training() const { return checkpoint_.training; }
   const std::vector<PlannedVariable>& variables() const { return variables_; }

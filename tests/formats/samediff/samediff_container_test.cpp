@@ -220,6 +220,30 @@ TEST_CASE("samediff: graphs that cannot be written") {
   CHECK(code_of(SameDiffRecorder<>().record(checkpoint, sink)) == Errc::not_representable);
 }
 
+TEST_CASE("samediff: nested graphs") {
+  GraphOperation loop;
+  loop.name = "loop";
+  loop.op_name = "while";
+  loop.number = 1;
+  loop.outputs = {"v"};
+  Graph body;
+  body.variables = {{"v", VariableKind::array, DType::f32, std::vector<std::int64_t>{2}, {}, {}, {}}};
+  body.operations = {loop};
+  body.sub_graphs = {{"condition", Graph()}};
+  const Model m = model(1);
+  for (const SameDiffContainer container : containers) {
+    Checkpoint checkpoint{snapshot_of(m).value()};
+    checkpoint.graph.emplace();
+    checkpoint.graph->sub_graphs = {{"body", body}, {"", Graph()}};
+    BufferSink sink;
+    const auto saved = SameDiffRecorder<>(container).record(checkpoint, sink);
+    REQUIRE_MESSAGE(saved, why(saved));
+    const auto opened = open_samediff(own_bytes(sink.take()));
+    REQUIRE_MESSAGE(opened, why(opened));
+    CHECK(opened->graph->sub_graphs == checkpoint.graph->sub_graphs);
+  }
+}
+
 TEST_CASE("samediff: damaged files are refused or read, and nothing else") {
   const Model before = model(1);
   for (const SameDiffContainer container : containers) {
