@@ -96,13 +96,10 @@ bool loses_annotations(const LeafView& leaf, const Capabilities& can) {
 
 constexpr std::string_view set_allow_loss = "set SaveOptions::allow_loss";
 
-Error cannot_hold(const Format& format, std::string path, std::string what, std::size_t count) {
+Error cannot_hold(const Format& format, std::string_view path, std::string_view what, std::size_t count) {
   std::string text = std::string(format.name()) + " files cannot store this";
   if (count > 1) text += " (and " + std::to_string(count - 1) + " more)";
-  return Error(Errc::not_representable, std::move(text))
-      .path(std::move(path))
-      .found(std::move(what))
-      .hint(set_allow_loss);
+  return Error(Errc::not_representable, text).path(path).found(what).hint(set_allow_loss);
 }
 
 /// Asks the format for the parts of a fitting snapshot that its writer omits.
@@ -188,7 +185,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
     report.add(Report::What::lost, "", "the metadata");
   }
   if (count != 0 && !allow_loss) {
-    return cannot_hold(format, std::move(first_path), std::move(first_reason), count);
+    return cannot_hold(format, first_path, first_reason, count);
   }
   Snapshot left = count != 0 ? without(snapshot, dropped) : snapshot;
   if (tied) {

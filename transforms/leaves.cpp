@@ -242,8 +242,8 @@ Result<Snapshot> concatenate(const Snapshot& snapshot, std::span<const std::stri
       STELE_TRY_ASSIGN(const Item* item, tensor_at(items, name));
       const LeafView base = item->leaf();
       const auto shape = base.shape();
-      const auto mismatch = [&](Errc code, const char* why, std::string expected, std::string found) {
-        return Error(code, why).path(name).expected(std::move(expected)).found(std::move(found));
+      const auto mismatch = [&](Errc code, const char* why, std::string_view expected, std::string_view found) {
+        return Error(code, why).path(name).expected(expected).found(found);
       };
       if (axis >= shape.size()) {
         return mismatch(Errc::invalid_argument, "the tensor does not have the axis",

@@ -174,15 +174,15 @@ class HeaderReader {
           .found("type " + std::to_string(static_cast<unsigned char>(type)));
     }
     const auto size = size_ ? size_ : header_.size();
-    if (!size) return bad("the entry's size is not a number").path(std::move(name));
+    if (!size) return bad("the entry's size is not a number").path(name);
     const bool folder = type == '5' || name.ends_with('/');
-    if (folder && *size != 0) return bad("the folder has data").path(std::move(name));
+    if (folder && *size != 0) return bad("the folder has data").path(name);
 
     // Programs write "./" or "." as the folder itself, "./name", "folder/".
     const bool top = folder && (name == "./" || name == ".");
     if (name.starts_with("./")) name.erase(0, 2);
     if (folder && name.ends_with('/')) name.pop_back();
-    if (const char* why = bad_name(name); why != nullptr && !top) return bad(why).path(std::move(name));
+    if (const char* why = bad_name(name); why != nullptr && !top) return bad(why).path(name);
     if (++count_ > max_entries) return error(Errc::limit, "the archive has more than 1,000,000 files and folders");
     has_pax_ = false;
     long_name_.reset();
@@ -193,7 +193,7 @@ class HeaderReader {
     const std::uint64_t offset = at_;
     STELE_TRY_ASSIGN(const std::uint64_t skipped, skip(*size + padding(*size)));
     if (skipped != *size + padding(*size)) {
-      return cut("the archive ends inside a file", *size + padding(*size), skipped).path(std::move(name));
+      return cut("the archive ends inside a file", *size + padding(*size), skipped).path(name);
     }
     // A growing vector doubles, and keeps its old memory until all entries have moved.
     const std::uint64_t memory = 3 * sizeof(Entry) + name.capacity() + 16;

@@ -152,9 +152,9 @@ Result<SourcePtr> Archive::open(std::string_view name) const {
     if (const Entry* const entry = find(full)) {
       return SourcePtr(std::make_shared<File>(files_, files_->bytes, *entry));
     }
-    std::string path = files_->archive + '/' + full;
-    if (is_folder(full)) return Error(Errc::io, "the path is a folder, not a file").file(std::move(path));
-    return Error(Errc::not_found, "the archive does not contain the file").file(std::move(path));
+    const std::string path = files_->archive + '/' + full;
+    if (is_folder(full)) return Error(Errc::io, "the path is a folder, not a file").file(path);
+    return Error(Errc::not_found, "the archive does not contain the file").file(path);
   });
 }
 

@@ -89,11 +89,11 @@ class Parser {
     if (at_ == text_.size() || text_[at_] != c) return false;
     return ++at_, true;
   }
-  Error wrong(std::string expected) const {
+  Error wrong(std::string_view expected) const {
     return Error(Errc::invalid_argument, "the burn_layout does not describe its class")
         .path(std::string(type_.name))
         .offset(at_)
-        .expected(std::move(expected))
+        .expected(expected)
         .found(std::string(text_));
   }
 

@@ -58,9 +58,9 @@ class NamedWriter final : public RecordWriter {
         .path(path_)
         .expected("at most " + std::to_string(max_parameter_depth) + " levels");
   }
-  Error too_long(std::string path) const {
+  Error too_long(std::string_view path) const {
     return Error(Errc::not_representable, "the string exceeds 64 KiB")
-        .path(std::move(path))
+        .path(path)
         .expected("at most " + std::to_string(max_text) + " bytes");
   }
   /// Checks that stele can read the value back.

@@ -30,10 +30,10 @@ std::uint64_t capacity_of(const Source& source, Coding coding) {
 
 /// Compares an index with its document, because other programs read only the document. Errors: malformed.
 Status same(const Document& document, std::uint64_t budget) {
-  const auto bad = [&](std::string expected, std::string found) {
+  const auto bad = [&](std::string_view expected, std::string_view found) {
     return Error(Errc::malformed, "the index does not match the document")
-        .expected(std::move(expected))
-        .found(std::move(found))
+        .expected(expected)
+        .found(found)
         .file(document.file);
   };
   const Skeleton& index = document.skeleton;

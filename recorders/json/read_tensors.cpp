@@ -101,10 +101,10 @@ bool DocumentReader::read_tensor(SnapshotBuilder::Name name) {
 bool DocumentReader::check_data(DType dtype, std::size_t number) {
   Data& data = document_->skeleton.data[number];
   const Errc stopped = number + 1 == document_->skeleton.data.size() ? document_->skeleton.stopped : Errc::none;
-  const auto wrong = [&](Errc code, const char* text, std::string expected, std::string found) {
+  const auto wrong = [&](Errc code, const char* text, std::string_view expected, std::string_view found) {
     // `at` is an offset in the document, not in the skeleton.
     const std::uint64_t at = data.at;
-    failed_ = Error(code, text).path(path_).expected(std::move(expected)).found(std::move(found)).offset(at);
+    failed_ = Error(code, text).path(path_).expected(expected).found(found).offset(at);
     placed_ = true;
     return false;
   };

@@ -39,8 +39,8 @@ DType integer_of(bool sign, unsigned width) {
   }
 }
 
-Error bad(const char* what, std::uint64_t at, std::string expected, std::string found) {
-  return Error(Errc::malformed, what).offset(at).expected(std::move(expected)).found(std::move(found));
+Error bad(const char* what, std::uint64_t at, std::string_view expected, std::string_view found) {
+  return Error(Errc::malformed, what).offset(at).expected(expected).found(found);
 }
 
 float float_at(const std::byte* at) { return std::bit_cast<float>(load_le<std::uint32_t>(at)); }
@@ -265,8 +265,8 @@ const Value* note_of(const LeafView& leaf, std::string_view key) {
 }
 
 Result<Form> form_of(const LeafView& leaf) {
-  const auto refuse = [&](const char* why, std::string expected, std::string found) {
-    return Error(Errc::not_representable, why).path(leaf.path()).expected(std::move(expected)).found(std::move(found));
+  const auto refuse = [&](const char* why, std::string_view expected, std::string_view found) {
+    return Error(Errc::not_representable, why).path(leaf.path()).expected(expected).found(found);
   };
   const auto number = [&](std::string_view key) -> std::optional<std::int64_t> {
     const Value* value = note_of(leaf, key);

@@ -79,8 +79,8 @@ class Cursor {
   std::array<std::byte, 256> buffer_;
 };
 
-Error bad(const char* what, std::uint64_t at, std::string expected, std::string found) {
-  return Error(Errc::malformed, what).offset(at).expected(std::move(expected)).found(std::move(found));
+Error bad(const char* what, std::uint64_t at, std::string_view expected, std::string_view found) {
+  return Error(Errc::malformed, what).offset(at).expected(expected).found(found);
 }
 
 /// Checks levels of detail, by the rules of CheckLoD (lod_tensor.cc): offsets begin at 0 and do not descend. The last

@@ -187,8 +187,8 @@ class MemoryBundle final : public Bundle {
     std::string full = full_name(name);
     const auto found = files_->find(full);
     if (found != files_->end()) return SourcePtr(std::make_shared<File>(std::move(full), found->second, files_));
-    if (is_folder(full)) return Error(Errc::io, "the name belongs to a folder, not a file").file(std::move(full));
-    return Error(Errc::not_found, "the bundle has no such file").file(std::move(full));
+    if (is_folder(full)) return Error(Errc::io, "the name belongs to a folder, not a file").file(full);
+    return Error(Errc::not_found, "the bundle has no such file").file(full);
   }
   Result<std::unique_ptr<Sink>> create(std::string_view name) override {
     STELE_TRY(check_name(name));

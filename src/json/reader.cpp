@@ -142,7 +142,7 @@ Error Reader::error() const {
       }
     }
   }
-  return Error(code_, message_).expected(expected_).found(std::move(found)).offset(offset());
+  return Error(code_, message_).expected(expected_).found(found).offset(offset());
 }
 
 bool Reader::misused() noexcept {

@@ -44,10 +44,11 @@ void Matcher::missing(const std::string& path) {
   }
 }
 
-void Matcher::mismatch(Errc code, const char* text, std::string expected, std::string found, std::string_view hint) {
+void Matcher::mismatch(Errc code, const char* text, const std::string& expected, const std::string& found,
+                       std::string_view hint) {
   row(Report::What::mismatched, path_, "expected " + expected + ", found " + found);
   if (failed_) return;
-  fail(Error(code, text).path(path_).expected(std::move(expected)).found(std::move(found)).hint(hint));
+  fail(Error(code, text).path(path_).expected(expected).found(found).hint(hint));
 }
 
 std::string Matcher::describe(const Place& place) const {

@@ -50,7 +50,8 @@ class Matcher {
     if (!quiet_) report_.add(what, path, detail);
   }
   void missing(const std::string& path);
-  void mismatch(Errc code, const char* text, std::string expected, std::string found, std::string_view hint = {});
+  void mismatch(Errc code, const char* text, const std::string& expected, const std::string& found,
+                std::string_view hint = {});
   /// Keeps a name for suggest().
   static void compare_later(std::vector<std::string>& names, std::string_view path) {
     if (names.size() < max_compared_names && path.size() <= max_compared_bytes) names.emplace_back(path);

@@ -107,8 +107,8 @@ class Rewriter {
     auto made = guarded([&] { return part.outdated->type->rewrite(part.outdated->version, old); });
     if (!made) {
       Error error = std::move(made).error();
-      std::string path = join(part.outdated->path, error.path());
-      return std::move(error).path(std::move(path));
+      const std::string path = join(part.outdated->path, error.path());
+      return std::move(error).path(path);
     }
     Items now(*made);
     for (Item& item : now.list) {

@@ -29,7 +29,7 @@ auto guarded(std::string_view file, Body&& body) -> decltype(body()) {
     name = file;
     return {};
   }));
-  return std::move(result).error().file(std::move(name));
+  return std::move(result).error().file(name);
 }
 
 inline Error target_exists(const std::string& name) {

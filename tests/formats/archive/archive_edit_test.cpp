@@ -211,6 +211,10 @@ TEST_CASE("archive: A7 arrays of a tag that goes stay where they are referred to
   append(good(open_archive(path)), path, "first");
   append(good(open_archive(path, "base")), path, "second");
   const Checkpoint expected = trained(1);
+  SaveOptions dry = quick();
+  dry.dry_run = true;
+  good(remove_archive_tag(path, "BASE", dry));
+  CHECK(tags_of(path) == Names{"base", "first", "second"});
   good(remove_archive_tag(path, "BASE", quick()));
   CHECK(tags_of(path) == Names{"first", "second"});
   CHECK(array_names(path).size() == 6);
