@@ -214,7 +214,7 @@ void Matcher::visit_variant(const TypeInfo& type, void* object, const Place& pla
         if (std::exchange(first, false)) found = name;
       });
     }
-    return mismatch(Errc::kind_mismatch, "the file has no known alternative of the variant", names, std::move(found));
+    return mismatch(Errc::kind_mismatch, "the file has no known alternative of the variant", names, found);
   }
   const Segment segment(*this, type.fields[which].name);
   if (object == nullptr) return visit(*type.fields[which].type, nullptr, at, depth + 1);

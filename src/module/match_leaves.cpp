@@ -275,7 +275,7 @@ std::optional<Value> Matcher::value_at(const Place& place, int depth, std::vecto
 void Matcher::bad_value(std::string_view expected, const Value& value) {
   std::string found(name(value.kind()));
   if (value.as_i64() != nullptr) found += " " + std::to_string(*value.as_i64());
-  mismatch(Errc::value_mismatch, "the value does not fit the field", std::string(expected), std::move(found));
+  mismatch(Errc::value_mismatch, "the value does not fit the field", std::string(expected), found);
 }
 
 }  // namespace detail
