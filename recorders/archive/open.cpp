@@ -185,7 +185,12 @@ Status File::check_tags(const LoadOptions& options, Meter& meter) {
 }  // namespace detail
 
 const Capabilities& ArchiveFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{false, true, true, false, false, false, true, true, 32, detail::samediff::holds};
+  static constexpr Capabilities can{.values = true,
+                                    .aliases = true,
+                                    .metadata = true,
+                                    .checksums = true,
+                                    .max_rank = 32,
+                                    .holds = detail::samediff::holds};
   return can;
 }
 

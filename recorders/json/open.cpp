@@ -53,8 +53,21 @@ std::string_view JsonFormat::extension() const noexcept {
 }
 
 const Capabilities& JsonFormat::capabilities() const noexcept {
-  static constexpr Capabilities plain{true, true, true, true, false, true, true, false, 0xffff, holds};
-  static constexpr Capabilities checked{true, true, true, true, false, true, true, true, 0xffff, holds};
+  static constexpr Capabilities plain{.nesting = true,
+                                      .values = true,
+                                      .aliases = true,
+                                      .ids = true,
+                                      .annotations = true,
+                                      .metadata = true,
+                                      .holds = holds};
+  static constexpr Capabilities checked{.nesting = true,
+                                        .values = true,
+                                        .aliases = true,
+                                        .ids = true,
+                                        .annotations = true,
+                                        .metadata = true,
+                                        .checksums = true,
+                                        .holds = holds};
   return options_.encoding == JsonEncoding::plain ? plain : checked;
 }
 

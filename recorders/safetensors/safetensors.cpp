@@ -306,7 +306,7 @@ class SafetensorsReader {
 }  // namespace
 
 const Capabilities& SafetensorsFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{false, true, true, false, false, false, true, false, 0xffff, holds};
+  static constexpr Capabilities can{.values = true, .aliases = true, .metadata = true, .holds = holds};
   return can;
 }
 

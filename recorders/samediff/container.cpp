@@ -50,7 +50,8 @@ std::string_view SameDiffFormat::extension() const noexcept {
 }
 
 const Capabilities& SameDiffFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{false, true, true, false, false, false, true, false, 32, detail::samediff::holds};
+  static constexpr Capabilities can{
+      .values = true, .aliases = true, .metadata = true, .max_rank = 32, .holds = detail::samediff::holds};
   return can;
 }
 

@@ -431,7 +431,15 @@ bool holds(DType dtype) { return is_known(dtype); }
 }  // namespace
 
 const Capabilities& SteleFormat::capabilities() const noexcept {
-  static constexpr Capabilities all{true, true, true, true, true, true, true, true, 0xffff, holds};
+  static constexpr Capabilities all{.nesting = true,
+                                    .values = true,
+                                    .aliases = true,
+                                    .ids = true,
+                                    .type_names = true,
+                                    .annotations = true,
+                                    .metadata = true,
+                                    .checksums = true,
+                                    .holds = holds};
   return all;
 }
 
