@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# clang-tidy over the compiled sources of every room: tools/tidy.sh BUILD_FOLDER [JOBS]
+# clang-tidy over the compiled sources of every component: tools/tidy.sh BUILD_FOLDER [JOBS]
 # Headers are checked through the sources that include them (.clang-tidy: HeaderFilterRegex).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1
-rooms=()
-for room in src precision transforms encodings dl4j recorders ir; do [ ! -d "$room" ] || rooms+=("$room"); done
-find "${rooms[@]}" -name '*.cpp' -print0 | sort -z |
+folders=()
+for folder in src precision transforms encodings dl4j recorders ir; do [ ! -d "$folder" ] || folders+=("$folder"); done
+find "${folders[@]}" -name '*.cpp' -print0 | sort -z |
   xargs -0 -r -n 1 -P "${2:-2}" clang-tidy-14 --quiet -p "$build" 2> >(grep -v 'warnings\? generated\.$' >&2)
