@@ -1,4 +1,4 @@
-// What a leaf costs before a byte of it moves: nanoseconds a leaf of snapshots, typed records and transforms.
+// The cost of a leaf before a byte of it moves: nanoseconds a leaf of snapshots, typed records and transforms.
 #include <benchmark/benchmark.h>
 
 #include <optional>

@@ -1,5 +1,5 @@
-// What the machine can do at best: the plainest system calls and loops that move a model's bytes. Nothing of the
-// library is in them, so that a ratio to a limit says what the library adds.
+// The limits of the machine: the plainest system calls and loops that move a model's bytes. Nothing of the library is
+// in them, so that a ratio to a limit shows the cost that the library adds.
 #pragma once
 
 #include <fcntl.h>
@@ -32,14 +32,14 @@ namespace limits {
 using In = std::span<const std::byte>;
 using Out = std::span<std::byte>;
 
-/// Ends the program: a benchmark goes wrong for want of disk or memory, and there is nothing to compare then.
+/// Ends the program on failure: a benchmark without enough disk space or memory gives nothing to compare.
 inline void check(bool ok, const char* what) {
   if (ok) return;
   std::perror(what);
   std::exit(1);
 }
 
-/// Memory that no page of is there yet, advised for huge pages.
+/// Memory without any page present yet, advised for huge pages.
 class FreshMemory {
  public:
   explicit FreshMemory(std::size_t size) : size_(size), room_(size + huge) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/limits.hpp"
 #include "io/os/os.hpp"
 #include "json/json.hpp"
 #include "records.hpp"
@@ -19,8 +20,6 @@ namespace {
 
 // Encryption, patches, strong encryption, a masked directory.
 constexpr std::uint16_t refused_flags = 1U << 0 | 1U << 5 | 1U << 6 | 1U << 13;
-// A match of 258 bytes takes two bits.
-constexpr std::uint64_t best_ratio = 1032;
 
 std::uint16_t u16(const std::byte* at) noexcept { return load_le<std::uint16_t>(at); }
 std::uint32_t u32(const std::byte* at) noexcept { return load_le<std::uint32_t>(at); }
@@ -179,7 +178,8 @@ std::pair<Errc, const char*> fault(const Entry& entry) {
   if (entry.method == stored && entry.size != entry.compressed) {
     return {Errc::malformed, "the stored entry has two different sizes"};
   }
-  if (entry.method == deflated && entry.size / best_ratio + (entry.size % best_ratio != 0) > entry.compressed) {
+  if (entry.method == deflated &&
+      entry.size / max_deflate_ratio + (entry.size % max_deflate_ratio != 0) > entry.compressed) {
     return {Errc::limit, "the entry's bytes cannot inflate to its size"};
   }
   if (is_folder(entry) && entry.size != 0) return {Errc::malformed, "the folder entry has content"};

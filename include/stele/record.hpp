@@ -12,6 +12,9 @@
 #include <type_traits>
 #include <utility>
 
+// First, so that errors from it show few files.
+#include "stele/detail/remedy.hpp"
+//
 #include "stele/detail/reflect.hpp"
 #include "stele/options.hpp"
 #include "stele/report.hpp"

@@ -175,7 +175,7 @@ class STELE_EXPORT LeafView {
   std::uint32_t leaf_;
 };
 
-/// How certain a file is about the kinds of its containers.
+/// The kinds of containers that a file leaves uncertain.
 struct UnknownKinds {
   bool all = false;   // the file has no kinds: a list may be a map or a module, and empty containers are absent
   bool maps = false;  // a map may also be a module, if one of the module's members is absent from the file

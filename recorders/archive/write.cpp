@@ -120,8 +120,7 @@ Status remove_archive_tag(const std::string& path, std::string_view tag, const S
     std::erase(tags, dropped);
     if (tags.empty())
       return Error(Errc::invalid_argument, "an archive needs at least one tag").found(dropped).hint("remove the file");
-    if (options.dry_run) return {};
-    STELE_TRY_ASSIGN(const auto sink, file_sink(full, options.file));
+    STELE_TRY_ASSIGN(const auto sink, detail::sink_for(ArchiveFormat(), full, options));
     STELE_TRY(detail::archive::rewrite({}, *old, dropped, nullptr, tags, *sink, options));
     return sink->commit();
   });

@@ -21,7 +21,7 @@ char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + '
 /// Maximum length of a number in characters, including white space added by hand.
 constexpr std::uint64_t longest_number = 4096;
 
-/// How many characters are searched for the end of data that are too long.
+/// Maximum number of characters searched for the end of data that are too long.
 constexpr std::uint64_t max_lookahead = std::uint64_t{1} << 20;
 
 class Maker {

@@ -80,7 +80,7 @@ void add_row(Report& report, std::string_view path, DType from, DType to) {
              std::string(name(from)) + " -> " + std::string(name(to)) + (lossless(from, to) ? "" : ", lossy"));
 }
 
-/// How a tensor gets its elements.
+/// The way in which a tensor gets its elements.
 enum class FillMethod : std::uint8_t {
   none,      // not yet, or never
   elements,  // one by one: it has no contiguous memory

@@ -1,4 +1,4 @@
-// What a load will write: module and Snapshot walked together, all structure checked.
+// The plan of a load: match() walks the module and the Snapshot together and checks all structure.
 #pragma once
 
 #include <cstdint>
@@ -37,28 +37,28 @@ struct OneElement {
   std::uint32_t node;  // in the file
 };
 
-/// A tensor or value that the file has under a further name of a shared object of the module: it must be what is loaded
-/// under the first.
+/// A tensor or value that the file has under a further name of a shared object of the module: it must equal the one
+/// loaded under the first name.
 struct TiedOp {
   const TensorOps* ops;  // null: a value
   const Value* value;    // null: a tensor
   std::uint32_t number;  // of the leaf
   std::uint32_t path;    // in LoadPlan::paths
   std::uint32_t shared;  // path of the object's first name
-  std::size_t below;     // where in `path` begins what is below the object
+  std::size_t below;     // offset in `path` of the part below the object
 };
 
 struct LoadPlan {
-  Snapshot snapshot;  // whose leaves the tensors are of: the file's, and behind them the `ones`
+  Snapshot snapshot;  // has the tensors' leaves: the file's, and after them the `ones`
   std::vector<TensorOp> tensors;
   std::vector<ValueOp> values;
   std::vector<TiedOp> ties;
   std::deque<Value> put_together;  // of entries of the file
   std::vector<OneElement> ones;
-  std::vector<Outdated> outdated;  // where there are any, the plan is not to be carried out
+  std::vector<Outdated> outdated;  // if there are any, the plan must not be carried out
   PathStore paths;
 
-  /// The path of what is loaded instead.
+  /// Returns the path of the tensor or value that is loaded instead.
   std::string first(const TiedOp& op) const { return paths.text(op.shared) + paths.text(op.path).substr(op.below); }
 };
 
@@ -68,10 +68,10 @@ enum class MatchMode : std::uint8_t {
   remake,  // after a check of the same, which has added the rows to the report
 };
 
-/// The file with the leaves of `ones` behind its own.
+/// Returns the file's Snapshot with the leaves of `ones` after its own.
 Snapshot with_leaves(const Snapshot& file, const std::vector<OneElement>& ones);
 
-/// Walks `object` and what `tree` shows. All faults go into the report, the first is the error.
+/// Walks `object` and `tree` together. All faults go into the report; the first is the error.
 Status match(const Tree& tree, const TypeInfo& type, void* object, LoadMode mode, MatchMode match_mode,
              const LoadOptions& options, Report& report, LoadPlan& plan);
 

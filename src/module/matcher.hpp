@@ -1,5 +1,5 @@
-// The walk of match(): what its parts share. Structure is in match.cpp, containers and ties in match_containers.cpp,
-// tensors and values in match_leaves.cpp, what is left over in match_unused.cpp.
+// The walk of match(), shared by its parts: structure is in match.cpp, containers and ties in match_containers.cpp,
+// tensors and values in match_leaves.cpp, unused entries in match_unused.cpp.
 #pragma once
 
 #include <algorithm>
@@ -112,26 +112,27 @@ class Matcher {
 
   void visit_fields(const TypeInfo& type, void* object, const Place& place, int depth);
 
-  /// Files of others have `none` for what they do not record. To an optional or pointer that says more: it is empty.
+  /// Returns true if the file lacks the field. Other programs write `none` for fields that they do not record; an
+  /// optional or pointer that is `none` is empty instead.
   bool not_there(const TypeInfo& type, const Place& at) const;
 
   // ---- moved() ----
 
-  /// The paths that a class says have moved, while it is visited.
+  /// The paths that a class declares as moved, while it is visited.
   struct Moves {
     std::span<const MovedPath> paths;
     Place base;            // of the class
     std::size_t path = 0;  // length of its path
     std::string_view relative(std::string_view to) const { return to.substr(path == 0 ? 0 : path + 1); }
   };
-  /// Where older files have what belongs at path_.
+  /// Returns the place where an older file has the object that belongs at path_.
   Place moved_here() const;
-  /// Whether older files have something that belongs below path_.
+  /// Returns true if an older file has an object that belongs below path_.
   bool moved_below() const;
 
   // ---- lists ----
 
-  /// Whether what is there is no list, but something that can be the element of one.
+  /// Returns true if the place has no list, but an object that can be the element of one.
   bool is_one(const Place& place) const;
 
   void visit_list(const TypeInfo& type, void* object, const Place& place, int depth, bool was_one);
@@ -143,10 +144,10 @@ class Matcher {
   // when its container is complete. Elements with a hook are made one by one, each from a whole record: nothing keeps
   // an address in them.
 
-  /// Adds an element to a container. Null: it cannot be made, and the load has failed.
+  /// Adds an element to a container. Returns null if it cannot be made; the load has then failed.
   void* make_element(const TypeInfo& type, void* container, std::size_t which, std::string_view key, void* record);
 
-  /// Makes an element by its hook. False: give up.
+  /// Makes an element by its hook. Returns false if the load has failed.
   bool visit_hooked(const TypeInfo& type, void* container, std::size_t which, std::string_view key, const Place& at,
                     int depth);
 
@@ -159,14 +160,14 @@ class Matcher {
   void visit_map(const TypeInfo& type, void* object, const Place& place, int depth);
   void visit_new_map(const TypeInfo& type, void* object, const Place& place, int depth);
 
-  /// Whether the file has a field of that module there, under any of its names.
+  /// Returns true if the file has a field of that module at the place, under any of the field's names.
   bool has_field_of(const TypeInfo& type, const Place& place) const;
 
   void visit_variant(const TypeInfo& type, void* object, const Place& place, int depth);
 
   void visit_holder(const TypeInfo& type, void* object, const Place& place, int depth);
 
-  /// Of a holder whose object is loaded in place and may be shared under a class's name: how it is shared; else null.
+  /// Returns the type of the shared pointer in a holder that is loaded in place and has a class's name; else null.
   const TypeInfo* shared_pointee(const TypeInfo& type, void* object) const;
 
   // ---- ties ----
@@ -178,20 +179,20 @@ class Matcher {
 
   void visit_shared(const TypeInfo& type, void* object, const Place& place, int depth);
 
-  /// Notes that what the file has here must be what is loaded under the first name of the shared object.
+  /// Notes that the file's data here must equal those loaded under the first name of the shared object.
   void note_tie(const TensorOps* ops, const Value* value, std::uint32_t number);
 
-  /// Everything below a place that is used under another name.
+  /// Marks everything below a place as used; it is loaded under another name.
   void mark_all_used(const Place& place);
 
   // ---- leaves ----
 
   void visit_tensor(const TensorOps& ops, void* object, const Place& place, bool was_one);
 
-  /// Bytes of tensors that the file can hold; as many as they take where they are not in a file.
+  /// Returns the number of bytes of tensors that the file can hold, or their total size if they are not in a file.
   std::uint64_t capacity();
 
-  /// The rank that the tensor has to have; -1: any.
+  /// Returns the rank that the tensor must have; -1 if any.
   int rank_of(const TensorOps& ops, const void* object) const;
 
   std::uint32_t keep_path();
@@ -201,13 +202,13 @@ class Matcher {
   bool dtype_fits(const TensorOps& ops, const LeafView& leaf);
 
   void visit_value(const ValueOps& ops, void* object, const Place& place);
-  /// A value that is a map or a list, whose format could not tell it from a module: its parts are entries of the file.
-  /// Null where there is something else among them.
+  /// Returns a map or list value whose parts are entries of the file, because its format does not distinguish it from a
+  /// module. Returns null if other entries are among them.
   const Value* put_together(const Place& place);
   std::optional<Value> value_at(const Place& place, int depth, std::vector<std::uint32_t>& parts);
   void bad_value(std::string_view expected, const Value& value);
 
-  /// What is missing under one name may be there under another.
+  /// Suggests similar names: an entry missing under one name may be in the file under another.
   void suggest();
 
   void find_unused();
@@ -233,7 +234,7 @@ class Matcher {
   LoadPlan& plan_;
   bool mutate_;
   bool quiet_;            // adds no rows
-  bool was_one_ = false;  // what is visited next: the field's flag
+  bool was_one_ = false;  // the flag of the field that is visited next
   /// Below a shared object that has been loaded under another name: that name, and the length of the path of this one.
   struct Tie {
     std::uint32_t first = PathStore::none;  // in LoadPlan::paths

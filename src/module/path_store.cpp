@@ -28,7 +28,7 @@ std::string PathStore::text(std::uint32_t path) const {
 std::string PathStore::shown(std::uint32_t path) const {
   constexpr std::size_t max = Report::max_part_bytes;
   if (parts_[path].whole <= 2 * max) return text(path);
-  // What is cut out anyway is left out: as much of both ends as is shown.
+  // Only the two ends that are shown are built; the part between them would be cut out.
   std::string both(2 * max, '\0');
   for (std::uint32_t p = path; p != none; p = parts_[p].parent) {
     const Part& part = parts_[p];

@@ -13,5 +13,5 @@ auto save(const Linear& m) { return stele::snapshot_of(m); }
 // EXPECT-FIRST-GCC: "spectrum".*Linear
 // EXPECT-FIRST-CLANG: spectrum.*Linear
 // EXPECT-FIRST: complex numbers need a header: include stele/precision/complex.hpp
-// LINES-GCC: 15
-// LINES-CLANG: 24
+// LINES-GCC: 10
+// LINES-CLANG: 15

@@ -11,5 +11,5 @@ auto save(const Linear& m) { return stele::snapshot_of(m); }
 // EXPECT-FIRST-GCC: "matrix".*Linear
 // EXPECT-FIRST-CLANG: matrix.*Linear
 // EXPECT-FIRST: this looks like a type of Eigen: include stele/eigen.hpp
-// LINES-GCC: 15
-// LINES-CLANG: 24
+// LINES-GCC: 10
+// LINES-CLANG: 15

@@ -12,5 +12,5 @@ auto save(const Linear& m) { return stele::snapshot_of(m); }
 // EXPECT-FIRST-GCC: "audit".*function.*Linear
 // EXPECT-FIRST-CLANG: audit.*function.*Linear
 // EXPECT-FIRST: this field cannot be recorded: list the fields to record with STELE_MODULE
-// LINES-GCC: 15
-// LINES-CLANG: 24
+// LINES-GCC: 10
+// LINES-CLANG: 15

@@ -13,5 +13,5 @@ auto save(const Linear& m) { return stele::snapshot_of(m); }
 // EXPECT-FIRST-GCC: "history".*Linear
 // EXPECT-FIRST-CLANG: history.*Linear
 // EXPECT-FIRST: this kind of list cannot be recorded: use std::vector
-// LINES-GCC: 15
-// LINES-CLANG: 24
+// LINES-GCC: 10
+// LINES-CLANG: 15

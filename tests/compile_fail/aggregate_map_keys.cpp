@@ -12,5 +12,5 @@ auto save(const Linear& m) { return stele::snapshot_of(m); }
 // EXPECT-FIRST-GCC: "table".*Linear
 // EXPECT-FIRST-CLANG: table.*Linear
 // EXPECT-FIRST: a map whose keys are not strings cannot be recorded, because the keys become names: use std::string
-// LINES-GCC: 15
-// LINES-CLANG: 24
+// LINES-GCC: 10
+// LINES-CLANG: 15

@@ -13,5 +13,5 @@ auto save(const Linear& m) { return stele::snapshot_of(m); }
 // EXPECT-FIRST-GCC: "table".*Linear
 // EXPECT-FIRST-CLANG: table.*Linear
 // EXPECT-FIRST: a map with several elements for a key cannot be recorded: use std::map of std::vector
-// LINES-GCC: 15
-// LINES-CLANG: 24
+// LINES-GCC: 10
+// LINES-CLANG: 15

@@ -12,5 +12,5 @@ auto save(const Linear& m) { return stele::snapshot_of(m); }
 // EXPECT-FIRST-GCC: "stride".*Linear
 // EXPECT-FIRST-CLANG: stride.*Linear
 // EXPECT-FIRST: a sequence of integers in a plain aggregate may be weights or a constant: list the fields to record with STELE_MODULE, or skip
-// LINES-GCC: 15
-// LINES-CLANG: 24
+// LINES-GCC: 10
+// LINES-CLANG: 15

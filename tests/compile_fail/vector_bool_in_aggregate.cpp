@@ -11,5 +11,5 @@ auto save(const Linear& m) { return stele::snapshot_of(m); }
 // EXPECT-FIRST-GCC: "bits".*Linear
 // EXPECT-FIRST-CLANG: bits.*Linear
 // EXPECT-FIRST: std::vector<bool> cannot be recorded, because it stores bits: use stele::Tensor
-// LINES-GCC: 15
-// LINES-CLANG: 24
+// LINES-GCC: 10
+// LINES-CLANG: 15

@@ -1,4 +1,4 @@
-// What stands beside a class: stele::attributes<T>, static stele_attributes, and the names of types.
+// Attributes declared beside a class: stele::attributes<T>, static stele_attributes, and the names of types.
 #include <stele/module.hpp>
 #include <stele/record.hpp>
 #include <stele/recorders/binary.hpp>

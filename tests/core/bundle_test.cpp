@@ -71,7 +71,7 @@ TEST_CASE_TEMPLATE("bundle: names with folders in them", Place, InMemory, InFold
   CHECK(bad(bundle->create("b.dat/c")).code() == Errc::not_found);
   CHECK(bad(bundle->create("x/y")).code() == Errc::invalid_argument);
 
-  // What lies in a folder finds what is beside it.
+  // A file in a folder finds the files beside it.
   const auto below = good(bundle->open("x/y/z.dat"))->bundle();
   CHECK(good(below->names()) == Names{"z.dat"});
   CHECK(text_in(*below, "z.dat") == "low");

@@ -119,7 +119,7 @@ std::string in_bounds(std::size_t size, F&& f) {
   });
 }
 
-/// What is wrong with the way a recorder takes these damaged bytes; empty: nothing.
+/// Returns the fault of a recorder with these damaged bytes; empty if there is none.
 template <class R>
 std::string taken(const R& recorder, const SourcePtr& source, bool must_fail) {
   const auto opened = recorder.open(source);
@@ -158,7 +158,7 @@ TEST_CASE_TEMPLATE("damage: every truncation and every flipped bit", R, STELE_TE
 
 TEST_CASE_TEMPLATE("damage: every flipped bit with hashes made right again", R, BinaryRecorder<>,
                    CompressedRecorder<>) {
-  // What the hashes no longer guard is an error or another record.
+  // Damage that the hashes no longer detect is an error or another record.
   const R recorder;
   const auto bytes = saved(recorder, small(1), with_metadata());
   REQUIRE_MESSAGE(bytes, why(bytes));

@@ -20,7 +20,7 @@ using namespace derived_models;
 
 namespace {
 
-/// What pointers to a Block held before its classes were listed.
+/// A NewGraph from before the classes of a Block were listed.
 struct OldGraph {
   std::vector<Mat> unrelated;
   std::unique_ptr<Undeclared> first;
@@ -49,7 +49,7 @@ STELE_TEST_EACH_RECORDER("derived: a file from before the declaration") {
   target.blocks = {std::make_shared<Block>(9.0F), std::make_shared<Block>(9.0F)};
   good(recorder.load_into(target, bytes));
   CHECK((*target.first->w)[0] == 1);
-  // What such a file has is a Block.
+  // Such a file has a Block.
   target.first = std::make_unique<Wide>(8.0F);
   CHECK(bad(recorder.load_into(target, bytes)).path() == "first.Block");
 }

@@ -28,7 +28,7 @@ STELE_TEST_EACH_RECORDER("derived: ties hold across bases and classes") {
   CHECK(target.both.get() == object);
   CHECK(image(target) == image(m));
 
-  // Rebuilding ties what the file has tied, and takes apart what it has apart.
+  // Rebuilding ties the objects that the file has tied, and separates the others.
   Graph apart = untied(50);
   good(recorder.load_into(apart, bytes, rebuilding));
   CHECK(image(apart) != image(graph(50)));
@@ -46,7 +46,7 @@ TEST_CASE("derived: ties, module tied, file not") {
   CHECK(e.code() == Errc::unused);
   CHECK(e.path() == "second.Both.w");
   CHECK(e.expected() == "the same as first.Both.w");
-  // What is under further names is the same.
+  // Equal objects under further names are accepted.
   Graph same = graph(7);
   same.second = std::make_shared<Both>(7.0F);
   same.tagged = std::make_shared<Both>(7.0F);

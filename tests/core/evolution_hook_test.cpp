@@ -76,7 +76,7 @@ STELE_TEST_EACH_RECORDER("evolution: a hook rewrites modules wherever they stand
     CHECK(numbers(std::get<Attention>(m.either).query) == Floats{300, 301, 302, 303});
     REQUIRE(m.maybe);
     CHECK(numbers(m.maybe->query) == Floats{400, 401, 402, 403});
-    // Ties between what is rewritten, and of it and the rest.
+    // Ties between rewritten modules, and between them and the rest, hold.
     CHECK(m.list[0].norm == m.embedding);
     CHECK(m.list[1].norm == m.embedding);
     CHECK(std::get<Attention>(m.either).norm == m.map.at("a").norm);
@@ -88,7 +88,7 @@ STELE_TEST_EACH_RECORDER("evolution: a hook rewrites modules wherever they stand
   CHECK(migrations == 5);  // one for each module
   in_every_way<Hook>(recorder, old_path(recorder, "hook"), {}, check);
 
-  // What is written today is not asked about.
+  // The hook is not called for files of today's version.
   const int before = migrations;
   in_every_way<Hook>(recorder, good(saved(recorder, fresh)), {}, check);
   CHECK(migrations == before);
@@ -96,7 +96,7 @@ STELE_TEST_EACH_RECORDER("evolution: a hook rewrites modules wherever they stand
 
 namespace {
 
-/// What a hook does, for tests of one.
+/// The function of a hook, set by its test.
 Result<Snapshot> (*hook)(std::uint32_t, const Snapshot&) = nullptr;
 
 struct Hooked {
@@ -169,7 +169,7 @@ STELE_TEST_EACH_RECORDER("evolution: errors of a hook are the load's, with the m
       error([](std::uint32_t, const Snapshot&) -> Result<Snapshot> { throw std::runtime_error("no idea"); });
   CHECK(thrown.path() == "inner");
   CHECK(thrown.message().find("no idea") != std::string::npos);
-  // What it leaves out is missing, what it leaves over is unused.
+  // An entry that the hook leaves out is missing.
   const stele::Error missing = error([](std::uint32_t, const Snapshot& old) {
     return filter(old, {{"bias"}, {}, {}});
   });
@@ -230,7 +230,7 @@ STELE_TEST_EACH_RECORDER("evolution: ties of rewritten modules") {
   CHECK(m.a == m.b);
   CHECK(m.a->weight == Floats{1, 2});
   CHECK(*m.weight == Floats{1, 2});
-  // What a hook changes is no longer what the other name has.
+  // A tensor that a hook changes is no longer the one under the other name.
   hook = [](std::uint32_t, const Snapshot& old) -> Result<Snapshot> {
     const stele::Part halves[] = {{"bias", 1}, {"weight", 1}};
     STELE_TRY_ASSIGN(const Snapshot bare, filter(old, {{"w"}, {}, {}}));

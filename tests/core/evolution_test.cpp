@@ -233,7 +233,7 @@ STELE_TEST_EACH_RECORDER("evolution: one became a list") {
     CHECK(m.flag[0]);
   };
   in_every_way<One>(recorder, old_path(recorder, "one"), {}, check);
-  // What is written today is a list, and read as one.
+  // Today's files have a list, which is read as one.
   One two = good(recorder.load<One>(old_path(recorder, "one")));
   in_every_way<One>(recorder, good(saved(recorder, two)), {}, check);
   two.layer.push_back(First{{9}});

@@ -154,12 +154,12 @@ TEST_CASE("file sink: names as long as the file system takes") {
     {
       auto sink = file_sink(dir / name, quick).value();
       for (const std::string& temporary : dir.names()) {
-        // Cut between characters.
+        // The name is cut between characters.
         if (name == umlauts) CHECK(temporary.find("\xc3.") == std::string::npos);
       }
       CHECK(sink->commit());
     }
-    // What was left for such a name is found too.
+    // A leftover of such a name is found too.
     const std::string kept(name == umlauts ? umlauts.substr(0, 212) : std::string(212, 'n'));
     const std::string stale = temporary_name(kept, dead_process(), 5);
     write_text(dir / stale, "stale");

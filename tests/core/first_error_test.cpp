@@ -73,7 +73,7 @@ class Broken final : public Source {
   std::uint64_t byte_;
 };
 
-/// What loads on that many threads say: code and path, of all ways.
+/// Returns the error codes and paths of all ways to load on that many threads.
 template <class R>
 std::string errors(const SourcePtr& source, unsigned threads, Model& live) {
   const R recorder;

@@ -48,7 +48,7 @@ RaceModel race_model(float number, std::size_t layers) {
   return model;
 }
 
-/// What is wrong with a model that was loaded; empty: nothing is.
+/// Returns the fault of a model that was loaded; empty if there is none.
 std::string fault_of(const RaceModel& model, std::size_t layers) {
   if (model.layers.size() != layers) return std::to_string(model.layers.size()) + " layers";
   for (const RaceLayer& layer : model.layers) {
@@ -154,7 +154,7 @@ TEST_CASE_TEMPLATE("folder race: a folder without a model", R, STELE_TEST_FOLDER
   fs::create_directory(dir / "empty");
   CHECK(bad(recorder.template load<RaceModel>(dir / "empty")).code() == Errc::missing);
   CHECK(bad(stele::load<RaceModel>(dir / "empty")).code() == Errc::bad_magic);
-  // What has no tensors saves as something that opens, or not at all.
+  // A model without tensors saves so that it opens, or not at all.
   const auto saved = recorder.record(RaceModel(), dir / "none.nnef", quick());
   if (saved) {
     CHECK(good(recorder.template load<RaceModel>(dir / "none.nnef")).layers.empty());

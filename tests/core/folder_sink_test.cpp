@@ -152,7 +152,7 @@ TEST_CASE("folder sink: whom it asks before it replaces") {
   CHECK(bad(stele::folder_sink(path, fast)).code() == Errc::exists);
   CHECK(dir.names() == Names{"m"});
 
-  // Again at the end: something may have come in the meantime.
+  // The check runs again at the end: a file may have been added in the meantime.
   const FolderCheck known = [](const Bundle& folder) -> Status {
     return good(folder.names()) == both ? Status() : Status(stele::Error(Errc::exists, "unknown"));
   };
@@ -164,7 +164,7 @@ TEST_CASE("folder sink: whom it asks before it replaces") {
   CHECK(read_text(path + "/mine") == "x");
   fs::remove(path + "/mine");
 
-  // What is no file would be lost, and is nothing that could be asked about.
+  // Links and FIFOs would be lost, and the check cannot see them.
   const TempDir other;
   for (const char* name : {"folder", "dangling", "fifo"}) {
     CAPTURE(name);
@@ -281,7 +281,7 @@ TEST_CASE("sinks: nothing is overwritten where that is asked for") {
   CHECK(bad(bundle->create("file")).code() == Errc::exists);
   good(put(*bundle, "m/c.dat", "new"));
   CHECK(bad(good(bundle->create("other"))->bundle()->create("file")).code() == Errc::exists);
-  // What comes in between is seen when it is put in its place.
+  // A file or folder that appears in between is detected at commit().
   auto file = good(stele::file_sink(dir / "late", fresh));
   write_text(dir / "late", "first");
   CHECK(bad(file->commit()).code() == Errc::exists);

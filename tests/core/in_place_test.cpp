@@ -142,7 +142,7 @@ TEST_CASE("in place: parts that the module has and the file has not, when allowe
 }
 
 TEST_CASE("in place: rebuilding checks all of the structure before it changes anything") {
-  // What will be made anew has no object yet that could be asked for its fixed lengths.
+  // Elements that will be made anew are no objects yet that could give their fixed lengths.
   struct WrongArrays {
     std::vector<std::array<Linear, 3>> arrays;
   };

@@ -1,4 +1,4 @@
-// What a file can ask for: memory of its index, of its tensors and of a load's rows; and how it is adjusted.
+// Limits of the memory that a file can request for its index, its tensors and a load's rows, and their settings.
 #include <doctest/doctest.h>
 #include <malloc.h>
 
@@ -22,7 +22,7 @@ struct Many {
   STELE_MODULE(Many, ids, layers)
 };
 
-/// The most address space that this process has had, in bytes.
+/// Returns the largest address space that this process has had, in bytes.
 std::uint64_t peak_address_space() {
   std::ifstream file("/proc/self/status");
   for (std::string word; file >> word;) {

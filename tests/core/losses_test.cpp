@@ -103,7 +103,7 @@ struct Lost {
   }
 };
 
-/// What `after` does not have of `before`. `along`: it was read along its class, whose versions it shows.
+/// Returns the paths of `before` that `after` lacks. `along`: it was read along its class, whose versions it shows.
 std::vector<std::string> missing(const Snapshot& before, const Snapshot& after, bool along) {
   std::map<std::string, std::uint32_t> there;
   for (std::uint32_t i = 0; i < after.nodes().size(); ++i) there[after.path(i)] = i;
@@ -290,7 +290,7 @@ TEST_CASE("losses: an optional that is null in JSON does not keep a model from f
       CHECK(back->layers[1].b);
     }
   }
-  // What is a map for certain still is one.
+  // A container that is certain to be a map still is one.
   struct Named {
     std::map<std::string, std::optional<Vec>> all{{"a", Vec({1}, {1})}, {"b", std::nullopt}};
   };

@@ -32,7 +32,7 @@ struct Model {
   Layer encoder, decoder;
   std::vector<Layer> layers = std::vector<Layer>(2);
 };
-/// What is trained on top of a Model, at the same paths.
+/// The fields that are trained on top of a Model, at the same paths.
 struct DeltaLayer {
   Floats weight;
 };

@@ -84,7 +84,7 @@ struct Node {
   STELE_MODULE(Node, weight, next)
 };
 
-/// Where each tensor of a module lies, in order; null where it is not in memory.
+/// Returns the address of each tensor of a module, in order; null if it is not in memory.
 template <class M>
 std::vector<const std::byte*> places(const M& m) {
   std::vector<const std::byte*> all;

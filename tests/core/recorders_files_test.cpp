@@ -419,7 +419,7 @@ TEST_CASE_TEMPLATE("recorders: verify reads every byte", R, STELE_TEST_RECORDERS
   file[file.size() / 2] = static_cast<char>(file[file.size() / 2] ^ 4);
   const auto damaged = recorder.verify(bytes_of(file));
   if (can<R>().checksums) {
-    // What was compressed may not come apart any more, before its checksum is asked.
+    // Damaged compressed data may fail to decompress before their checksum is compared.
     const Errc code = code_of(damaged);
     REQUIRE((code == Errc::checksum || code == Errc::malformed));
     CHECK(damaged.error().path() == "tensors.a");

@@ -1,5 +1,5 @@
-// What saves opens, whole, in every format: many small tensors, large vocabularies, long texts, many modules. What a
-// format loses has a row. Opening takes no more memory than the format's documented bound.
+// Every saved file opens, whole, in every format: many small tensors, large vocabularies, long texts, many modules.
+// Content that a format loses has a row. Opening takes no more memory than the format's documented bound.
 #include <doctest/doctest.h>
 #include <malloc.h>
 
@@ -59,7 +59,7 @@ struct Plain {
       Paddle<PaddleFraming::none>, Paddle<PaddleFraming::sized>, Paddle<PaddleFraming::named>,                        \
       Paddle<PaddleFraming::none, true>
 
-/// Files in memory, saved by one format. They know each other, as those of a folder do.
+/// Files in memory, saved by one format. Each can open the others, as in a folder.
 template <class Case>
 class Saved {
  public:
@@ -94,8 +94,8 @@ class Saved {
   std::shared_ptr<Bundle> bundle_;
 };
 
-/// Saves, and loads into `again`, a module of the same structure with other content. What the format cannot hold is
-/// refused; when that is allowed, it has a row, and the file opens. True: all of it was kept.
+/// Saves, and loads into `again`, a module of the same structure with other content. Content that the format cannot
+/// hold is refused; if it is allowed, it has a row, and the file opens. Returns true if all of it was kept.
 template <class Case, class M>
 bool saves_and_opens(const M& module, M& again, SaveOptions options = quick()) {
   Saved<Case> saved;
@@ -225,7 +225,7 @@ TEST_CASE_TEMPLATE("saved opens: many modules with versions and metadata", Case,
 
 namespace {
 
-/// The most address space that this process has had, in bytes.
+/// Returns the largest address space that this process has had, in bytes.
 std::uint64_t peak_address_space() {
   std::ifstream file("/proc/self/status");
   for (std::string word; file >> word;) {
@@ -235,7 +235,7 @@ std::uint64_t peak_address_space() {
   return 0;
 }
 
-/// Takes what has been freed of the heap, so that what is taken now adds to the address space.
+/// Allocates the freed memory of the heap, so that later allocations add to the address space.
 void fill_heap() {
   for (const std::size_t size : {std::size_t{60'000}, std::size_t{4'000}}) {
     for (const void* end = ::sbrk(0); ::sbrk(0) == end;) {
@@ -244,7 +244,7 @@ void fill_heap() {
   }
 }
 
-/// The bound of opening, as documented in docs/faults.md.
+/// Returns the bound of opening, as documented in docs/faults.md.
 std::uint64_t bound_of(std::string_view format, std::uint64_t size) {
   const auto rate = [&]() -> std::uint64_t {
     if (format.starts_with("json") || format == "burn-json") return detail::index_rate::character;
@@ -261,7 +261,7 @@ std::uint64_t bound_of(std::string_view format, std::uint64_t size) {
   return budget.left();
 }
 
-/// Address space that `f` takes in a child of its own; what it fails with is added to `why`.
+/// Returns the address space that `f` takes in a child of its own, or the error with which it fails.
 template <class F>
 std::string taken_by(F f) {
   ::malloc_trim(0);  // here: the peak of a child begins with what it inherits
@@ -298,9 +298,9 @@ TEST_CASE_TEMPLATE("saved opens: memory of many tensors", Case, EVERY_FORMAT) {
   CAPTURE(format);
   CAPTURE(saved.size() / many);
   REQUIRE(taken.find_first_not_of("0123456789") == std::string::npos);
-  // Beside the tensors' own memory, which is there already, and 1 MiB of the allocator's.
+  // The bound excludes the tensors' own memory, which exists already, and adds 1 MiB for the allocator.
   CHECK(std::stoull(taken) <= bound_of(format, size) + (std::uint64_t{1} << 20));
-  // 2 KiB for a node, its path and its entry in the index; twice the file, which is in memory; buffers.
+  // A save takes 2 KiB for a node, its path and its index entry; twice the file, which is in memory; buffers.
   REQUIRE(saving.find_first_not_of("0123456789") == std::string::npos);
   CHECK(std::stoull(saving) <= 2 * size + many * 2048 + (std::uint64_t{16} << 20));
   MESSAGE(format << ": " << std::stoull(saving) / many << " of memory to save; " << size / many << " bytes a tensor, "

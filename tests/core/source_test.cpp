@@ -121,7 +121,7 @@ TEST_CASE("source: read and mapped files") {
     CHECK(beyond.error().file() == path);
     CHECK(read(*source, 11, 0).error().code() == Errc::truncated);
     CHECK(read(*source, 11, 1).error().found() == "0 bytes");
-    // Where offset + size wraps around.
+    // Here offset + size wraps around.
     CHECK(read(*source, std::numeric_limits<std::uint64_t>::max(), 2).error().code() == Errc::truncated);
 
     // The bytes stay readable after the name has gone.
@@ -328,7 +328,7 @@ TEST_CASE("source: mapped from what is open") {
   CHECK(text_of(mapped->view()) == text);
   CHECK(mapped->view_is_private());
   CHECK(text_at(*read, 99990, 10) == text.substr(99990));
-  // Of no bytes; of what is memory already.
+  // A source without bytes; sources that are in memory already.
   write_text(dir / "empty", "");
   const SourcePtr empty = open_file(dir / "empty").value()->mapped();
   REQUIRE(empty != nullptr);

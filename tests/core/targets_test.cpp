@@ -29,14 +29,14 @@ using namespace stele_test;
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
 
-/// Of some hundred KiB, so that it is read and written in several pieces.
+/// Returns a model of some hundred KiB, so that it is read and written in several pieces.
 Mlp model(float first) {
   Mlp m = small_mlp(first);
   m.layers.emplace_back(300, 500, first);
   return m;
 }
 
-/// A small disk of its own for what `f` does in a child process; false where the system lets nobody mount one.
+/// Runs `f` in a child process on a small disk of its own. Returns false if the system permits no mount.
 template <class F>
 bool on_small_disk(std::string& problem, F&& f) {
   const TempDir dir;
@@ -98,7 +98,7 @@ TEST_CASE("targets: a mapped file that shrinks ends the process that reads what 
     return image(views) == image(model(1)) ? "the same" : "others";
   });
   CHECK(lost == " (the child died: " + std::to_string(SIGBUS) + ")");
-  // What was read into memory of its own does not mind.
+  // A model with memory of its own is not affected.
   good(BinaryRecorder<>().record(model(1), path, quick()));
   const Mlp owned = good(BinaryRecorder<>().load<Mlp>(path));
   fs::resize_file(path, 0);
@@ -139,7 +139,7 @@ TEST_CASE_TEMPLATE("targets: saved over the file that it is read from, at anothe
     const auto expected = saved(half, model(1));
     REQUIRE_MESSAGE(expected, why(expected));
     CHECK(image(good(from_snapshot<Mlp>(now))) == image(good(recorder.template load<Mlp>(*expected))));
-    // What was opened before is still what it was.
+    // A snapshot that was opened before is unchanged.
     CHECK(image(good(from_snapshot<Mlp>(snapshot))) == image(model(1)));
   }
 }

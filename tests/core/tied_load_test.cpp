@@ -153,14 +153,14 @@ TEST_CASE_TEMPLATE("ties: different tensors for one object of the module are an 
     CHECK(report.paths(Report::What::unused) == Paths{"output"});
     CHECK((*live.output)[large - 1] == numbers(large, 1)[large - 1]);
 
-    // What another program has untied loads.
+    // A file that another program wrote untied loads.
     live = tied(large);
     (*live.embedding)[0] = -1;
     const Report same = good(recorder.load_into(live, file(apart(numbers(large, 1), numbers(large, 1))), options));
     CHECK(same.paths(Report::What::tied) == Paths{"output"});
     CHECK(same.count(Report::What::unused) == 0);
     CHECK((*live.output)[0] == 1);
-    // And so does what is tied.
+    // A tied file loads as well.
     good(recorder.load_into(live, file(tied(large)), options));
   }
   // New modules are made as the file is.

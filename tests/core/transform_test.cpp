@@ -109,7 +109,7 @@ TEST_CASE("transform: filters choose by pattern and predicate") {
   CHECK(e.code() == Errc::not_found);
   CHECK(e.path() == "layer.*");
 
-  // What is left loads in part.
+  // The tensors that are left load in part.
   stele::LoadOptions options;
   options.allow_missing = {"*"};
   Mlp other = small_mlp(50);

@@ -59,7 +59,7 @@ TEST_CASE_TEMPLATE("uncountable shapes: saves refuse them", R, STELE_TEST_RECORD
 TEST_CASE_TEMPLATE("uncountable shapes: loads refuse them", F, STELE_TEST_FORMATS) {
   const F format;
   for (const std::vector<Extent>& shape : {std::vector<Extent>{far, far, 0}, {far, 0, far}, {0, far, far}}) {
-    // Past the check that saves make.
+    // This bypasses the check that saves make.
     stele::BufferSink sink;
     const auto written = format.write(empty_tensor(shape), sink, {});
     if (!written) continue;
@@ -68,7 +68,7 @@ TEST_CASE_TEMPLATE("uncountable shapes: loads refuse them", F, STELE_TEST_FORMAT
     CAPTURE(why(opened));
     CHECK(code_of(opened) == Errc::malformed);
   }
-  // What can be counted is read.
+  // A shape that can be counted is read.
   stele::BufferSink sink;
   good(format.write(empty_tensor(std::vector<Extent>{far, 2, 0}), sink, {}));
   const stele::Bytes bytes = sink.take();

@@ -134,11 +134,11 @@ TEST_CASE("value archive: data of older versions of a class") {
   CHECK(from_value(v, Value(Value::Map{{"cereal_class_version", number(1)}, {"a", number(5)}})) == "");
   CHECK(v.seen == 1);
   CHECK(v.a == 5);
-  // Before it had a version.
+  // The data are from before the class had a version.
   CHECK(from_value(v, Value(Value::Map{{"a", number(6)}})) == "");
   CHECK(v.seen == 0);
   CHECK(v.a == 6);
-  // What does not belong to the version is not lost unseen.
+  // Entries that do not belong to the version are refused, not lost.
   CHECK(from_value(v, Value(Value::Map{{"a", number(6)}, {"added", Value(1.5)}})) == "no further entries");
   CHECK(from_value(v, Value(Value::Map{{"cereal_class_version", Value("2")}, {"a", number(6)}})) ==
         "an integer of the field's range at cereal_class_version");
@@ -270,6 +270,29 @@ TEST_CASE("value archive: what could not be read back is not written") {
   const Error deep = bad(BytesRecorder<>{}.record(chain));
   CHECK(deep.code() == Errc::limit);
   CHECK(deep.path() == "field");
+}
+
+TEST_CASE("value archive: values of more levels than are written") {
+  Chain one;
+  one.next = std::make_unique<Chain>();
+  const Value whole = to_value(one);
+  const Value end = to_value(Chain());
+  const auto set_end = [&](auto& self, Value& v, const Value& to) -> void {
+    if (v == end) {
+      v = to;
+    } else if (auto* const map = v.as_map()) {
+      for (auto& entry : *map) self(self, entry.second, to);
+    }
+  };
+  Value deep = end;
+  for (int i = 0; i < 100; ++i) {
+    Value level = whole;
+    set_end(set_end, level, deep);
+    deep = std::move(level);
+  }
+  Chain chain;
+  CHECK(from_value(chain, whole) == "");
+  CHECK(from_value(chain, deep).starts_with("at most 60 levels at "));
 }
 
 TEST_CASE("value archive: a size that differs from the number of entries") {

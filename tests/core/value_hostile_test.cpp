@@ -24,7 +24,7 @@ std::string in_memory(std::uint64_t most, F f) {
   });
 }
 
-/// A safetensors file with these values.
+/// Returns a safetensors file with these values.
 std::string with_extras(const std::string& values) {
   std::string quoted;
   for (const char c : R"({"version":1,"values":)" + values + "}") {
@@ -37,7 +37,7 @@ std::string with_extras(const std::string& values) {
   return file + header;
 }
 
-/// What loading a Holder<T> with this value gives, through both formats; the same from both.
+/// Returns the result of loading a Holder<T> with this value, after checking that all formats give the same.
 template <class T>
 std::string loaded(const Value& value) {
   const Holder<Value> holder{value};

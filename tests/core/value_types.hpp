@@ -63,7 +63,7 @@ template <class T>
 Value to_value(const T& object) {
   return value_traits<T>::to_value(object);
 }
-/// What was expected; empty where the value fits.
+/// Returns the expected value in words; empty if the value fits.
 template <class T>
 std::string from_value(T& object, const Value& value) {
   return std::string(value_traits<T>::from_value(object, value));
@@ -73,7 +73,7 @@ std::string refusal(const Value& value) {
   T object;
   return from_value(object, value);
 }
-/// The value of Box<T> whose member's value is that one.
+/// Returns the value of a Box<T> whose member has that value.
 inline Value boxed(Value value) { return Value(Value::Map{{"value", std::move(value)}}); }
 inline Value list(std::initializer_list<Value> items) { return Value(Value::List(items)); }
 

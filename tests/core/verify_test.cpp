@@ -37,7 +37,7 @@ struct Small {
   STELE_MODULE(Small, layer, bytes)
 };
 
-/// What a file holds, as text.
+/// Returns the content of a file as text.
 std::string text(const Snapshot& s) {
   const Image all = image(s);
   std::string text = all.text;
@@ -181,7 +181,7 @@ TEST_CASE("verify: every flipped bit of an archive, in all tags and all that the
         read_text(dir / "m.zip"), {"zip records"}, [&](auto bytes) { return ArchiveRecorder<>().verify(bytes); },
         all_of_archive);
   }
-  // Of another program: some of it deflated, with entries that no tag refers to.
+  // An archive of another program has deflated entries, and entries that no tag refers to.
   check_flips(
       read_text(test_data() + "/archive/full.zip"), {"zip records"},
       [&](auto bytes) { return ArchiveRecorder<>().verify(bytes); }, all_of_archive);

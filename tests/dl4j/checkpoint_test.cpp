@@ -157,9 +157,9 @@ TEST_CASE("graph: an order of operations") {
                     {"right", {"x2", "x2"}, {"r"}},
                     {"top", {}, {"x", "x2"}}})
                  .order()) == Order{3, 1, 2, 0});
-  // What is not connected keeps its place.
+  // Operations that are not connected keep their place.
   CHECK(good(graph({{"a", {}, {}}, {"b", {}, {"v"}}, {"c", {}, {}}}).order()) == Order{0, 1, 2});
-  // Control dependencies, of operations and of variables; one that does not exist says nothing.
+  // Control dependencies of operations and of variables; one that does not exist has no effect.
   Graph g = graph({{"last", {}, {}}, {"first", {}, {"v"}}, {"middle", {}, {}}});
   g.operations[0].control_dependencies = {"middle", "nobody"};
   g.operations[2].var_control_dependencies = {"v"};
@@ -232,7 +232,7 @@ TEST_CASE("graph: a chain of a hundred thousand operations") {
 }
 
 TEST_CASE("graph: hashes of operations' names") {
-  // Of libnd4j's own test, and of files that DL4J wrote.
+  // Hashes from libnd4j's own test, and from files that DL4J wrote.
   const std::map<std::string, std::int64_t> known = {
       {"Conv2D", -1637140380760460323},    {"switch", -1988317239813741487}, {"conv2d", 7325441780195652299},
       {"matmul", -273014250715117663},     {"add", -5176033361941572836},    {"softmax", -7532944577593734819},

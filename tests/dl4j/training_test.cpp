@@ -192,7 +192,7 @@ TEST_CASE("training: a configuration of one's own") {
   CHECK(back.data_set_label_mapping != config.loss_variables);  // empty is not null
   CHECK(parsed(TrainingConfig().json()) == TrainingConfig());
 
-  // What is no text and no JSON does no harm.
+  // Strings that are not UTF-8 and values that are not JSON do no harm.
   config.data_set_feature_mapping = {"a\xff\xc3", "\xed\xa0\x80"};
   config.other = {{"x", "1,2"}, {"y", ""}, {"z", " [1, 2] "}};
   const TrainingConfig repaired = parsed(config.json());

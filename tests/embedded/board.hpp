@@ -1,5 +1,4 @@
-// What the programs for the microcontroller stand on: Arm semihosting, through which QEMU prints, writes files and
-// ends.
+// Support for the programs for the microcontroller: Arm semihosting, through which QEMU prints, writes files and ends.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +16,12 @@ inline void print_fault(unsigned code, unsigned offset) {
   print(offset);
   print("\n");
 }
-/// False where it cannot be written.
+/// Returns false if the file cannot be written.
 bool write_file(const char* name, std::span<const std::byte> bytes);
-/// Bytes of the stack that were ever in use.
+/// Returns the bytes of the stack that were ever in use.
 unsigned stack_used();
 
 }  // namespace board
 
-/// Of the program. Its result is the emulator's exit status: 0 or 1.
+/// Runs the program. Its result is the emulator's exit status: 0 or 1.
 int run();

@@ -156,7 +156,7 @@ inline std::string gzipped(std::string_view text) {
   return out;
 }
 
-/// What opening gives, the same plain, not mapped and in gzip.
+/// Returns the error of opening, after checking that it is the same plain, not mapped and in gzip.
 inline Error open_error(const std::string& file) {
   const std::string packed = gzipped(file);
   const SourcePtr sources[] = {borrow_bytes(bytes_of(file), "test.tar"), std::make_shared<Unmapped>(file),

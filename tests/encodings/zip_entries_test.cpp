@@ -132,7 +132,7 @@ namespace {
 
 constexpr std::uint64_t MiB = std::uint64_t{1} << 20;
 
-/// Keeps small pieces, and of large ones of zeros only where they are.
+/// Keeps small pieces, but only the size of large ones, which are zeros.
 class SparseSink final : public Sink {
  public:
   SparseSink() : Sink("sparse") {}
@@ -147,7 +147,7 @@ class SparseSink final : public Sink {
   std::uint64_t size = 0;
 };
 
-/// What a SparseSink was given.
+/// The content that a SparseSink was given.
 class SparseSource final : public Source {
  public:
   explicit SparseSource(const SparseSink& from) : Source("sparse.zip"), from_(from) {}

@@ -36,7 +36,7 @@ inline stele::Errc open_error(std::string_view file) {
   return directory ? stele::Errc::none : directory.error().code();
 }
 
-/// What entries hold, by name; an error's code where one cannot be read.
+/// Returns the content of the entries by name; for one that cannot be read, the name of its error code.
 inline std::map<std::string, std::string> read_all(const zip::Directory& directory) {
   std::map<std::string, std::string> all;
   for (const zip::Entry& entry : directory.entries()) {

@@ -121,7 +121,7 @@ TEST_CASE("zip: round trips") {
       REQUIRE_MESSAGE(bytes, bytes.error().to_string());
       CHECK(text_of(bytes->span()) == w.bytes);
       if (!w.bytes.empty()) CHECK(directory.read(*entry, w.bytes.size() - 1).error().code() == Errc::limit);
-      // What is known of the file is not read again.
+      // Bytes of the file that the caller passes are not read again.
       const auto head = bytes_of(file).subspan(static_cast<std::size_t>(entry->header));
       CHECK(directory.data(*entry, head).value() == *at);
       CHECK(directory.data(*entry, head.first(7)).value() == *at);

@@ -1,5 +1,5 @@
-// What the injecting library and the tests say to each other. It lies in memory that child processes share, so that
-// what a killed one did is still known.
+// The data that the injecting library and the tests exchange. Child processes share its memory, so that the calls of a
+// killed one are still known.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace stele_faults {
 enum class Fault : std::uint8_t {
   none,
   fail,         // the call does nothing and fails with `code`
-  fail_on,      // and so does every later one, as where a disk has gone
+  fail_on,      // and so does every later one, as after the loss of a disk
   shorten,      // it reads or writes half of what it was asked for
   kill_before,  // the process ends by SIGKILL
   kill_after,
@@ -36,7 +36,7 @@ struct Block {
   int code;
   std::atomic<std::uint32_t> count;
   std::atomic<std::uint32_t> fired;
-  /// How many threads may still be started; below 0: any number.
+  /// The number of threads that may still be started; below 0: any number.
   std::atomic<int> threads;
   std::atomic<std::uint32_t> threads_started;
   /// The system has no openat2().
@@ -46,5 +46,5 @@ struct Block {
 
 }  // namespace stele_faults
 
-/// The block.
+/// Returns the block.
 extern "C" stele_faults::Block* stele_faults_block();

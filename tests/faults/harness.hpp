@@ -1,4 +1,4 @@
-// Spoils one call after the other and looks at what is left.
+// Makes one call after the other fail and checks the result.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -22,7 +22,7 @@
 
 namespace stele_faults {
 
-/// What was done by all tests of the program.
+/// The totals of all tests of the program.
 struct Totals {
   std::size_t calls = 0;     // of runs without a fault
   std::size_t failures = 0;  // injected errors and interruptions
@@ -32,14 +32,14 @@ struct Totals {
 };
 inline Totals totals;
 
-/// One thing that goes wrong.
+/// A fault to inject.
 struct Spoiled {
   std::uint32_t at = 0;
   Fault fault = Fault::none;
   int code = 0;
 
   bool kills() const { return fault == Fault::kill_before || fault == Fault::kill_after || fault == Fault::kill_half; }
-  /// To be tried again by the library, without anyone noticing.
+  /// Returns true if the library tries the call again, so that its caller does not notice.
   bool hidden() const { return fault == Fault::shorten || (fault == Fault::fail && code == EINTR); }
   std::string text() const {
     static constexpr const char* names[] = {"none",        "fail",       "fail from here on", "shorten",

@@ -1,5 +1,5 @@
-// Linked or preloaded before the C library, it stands in its place: counts the calls about files below one folder
-// and lets one of them go wrong. Calls about anything else pass.
+// Replaces functions of the C library, linked or preloaded before it: counts the calls about files below one folder
+// and makes one of them fail. Calls about anything else pass.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -20,18 +20,18 @@
 
 #include "block.hpp"
 
-// Where off_t has 64 bits, the calls of that name are the same functions.
+// If off_t has 64 bits, the calls with "64" in their names are the same functions.
 static_assert(sizeof(off_t) == 8);
 
-// Defines the function that the program calls `name`; here it has another name, since the headers say more about that
-// one than a definition may repeat.
+// Defines the function that the program calls `name`. It has another name here, since the headers declare `name` with
+// more than a definition may repeat.
 #define STELE_FAULTS_WRAP(result, name, ...)                                                                \
   extern "C" __attribute__((visibility("default"))) result stele_faults_##name(__VA_ARGS__) __asm__(#name); \
   extern "C" result stele_faults_##name(__VA_ARGS__)
 #define STELE_FAULTS_WRAP_64(result, name, ...)                   \
   extern "C" __attribute__((visibility("default"), alias(#name))) \
   result stele_faults_##name##64(__VA_ARGS__) __asm__(#name "64")
-/// The function of the C library that the one wrapped stands before.
+/// The function of the C library that the wrapper replaces.
 #define STELE_FAULTS_REAL(name) real<decltype(stele_faults_##name)>(#name)
 
 using stele_faults::Block;

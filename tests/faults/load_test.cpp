@@ -84,7 +84,7 @@ void prove_loads(const R& recorder, const std::string& name) {
     });
     for (const bool rebuild : {false, true}) {
       options.rebuild = rebuild;
-      // How often the verifying pass reads, which can be left out. The writing one reads no more often.
+      // `verifying` counts the reads of the verifying pass, which can be left out; the writing pass makes no more.
       const auto calls_of = [&](bool trust_data) {
         LoadOptions other = options;
         other.trust_data = trust_data;

@@ -103,7 +103,7 @@ enum class Outcome : std::uint8_t { success, out_of_memory, out_of_memory_partly
 /// that gives a Result; `check(outcome)` looks at what it left.
 template <class Run, class Check>
 void each_allocation(const Run& run, const Check& check) {
-  check(run(false));  // what is made once and kept is made now
+  check(run(false));  // objects that are made once and kept are made now
   for (const bool later : {false, true}) {
     for (std::size_t n = 1; n < most_allocations; ++n) {
       const std::size_t before = memory.live;
@@ -127,7 +127,7 @@ void each_allocation(const Run& run, const Check& check) {
   }
 }
 
-/// What became of a call while allocations fail.
+/// Returns the outcome of a call, during which allocations may fail if `armed`.
 template <class Call>
 Outcome outcome_of(bool armed, const Call& call) {
   memory.armed = armed;

@@ -33,7 +33,7 @@ Status save(const R& recorder, const M& model, const std::string& path, const Sa
   return {};
 }
 
-/// The name of a temporary of a process that has gone.
+/// Returns the name of a temporary file of a process that has ended.
 inline std::string leftover_of(const std::string& name) {
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
@@ -41,7 +41,7 @@ inline std::string leftover_of(const std::string& name) {
   return "." + name + ".stele-" + std::to_string(child) + "-7.tmp";
 }
 
-/// Also of what lies in a temporary folder.
+/// Returns true also for the files in a temporary folder.
 inline bool is_temporary(const std::string& name) {
   const std::size_t at = name.find(".stele-");
   return at != name.npos && name.find(".tmp", at) != name.npos;
@@ -69,7 +69,7 @@ class Writer {
     for (const int end : {told[0], tells[0], tells[1]}) ::close(end);
     go_on_ = told[1];
   }
-  /// Whether it could finish.
+  /// Lets the process finish. Returns true if its save succeeded.
   bool finish() {
     int status = 1;
     const bool told = ::write(go_on_, "x", 1) == 1;
@@ -87,20 +87,20 @@ struct Case {
   std::function<Status(const std::string& folder)> save;
   std::function<Status(const std::string& folder)> save_again = save;       // after one that failed
   std::function<Status(const std::string& folder)> save_over = save_again;  // after one that could not tidy up
-  std::set<std::string> beside{};                                           // of others; nobody touches them
-  /// Whether both say the same.
+  std::set<std::string> beside{};                                           // of other programs; not touched
+  /// Returns true if both sets of files have the same content.
   std::function<bool(const Files& a, const Files& b)> same = [](const Files& a, const Files& b) { return a == b; };
-  /// Whether these files are one of those that a save which did not finish may leave.
+  /// Returns true if a save that did not finish may leave these files.
   std::function<bool(const Files& files, const Files& before, const Files& after)> whole =
       [equal = same](const Files& files, const Files& before, const Files& after) {
         return files == before || equal(files, after);
       };
 };
 
-/// Whether this call tells, when it fails, that the bytes may not be where they should be: never to be passed over.
+/// Returns true if the save must not ignore a failure of this call: the bytes may not be in their place.
 inline bool tells(const Calls& calls, std::size_t i) {
   const std::string_view name(calls[i].name);
-  // A copy of the descriptor is closed to hear what some file systems say only then.
+  // A copy of the descriptor is closed because some file systems report errors only then.
   const bool flushes = name == "close" && i > 0 && std::string_view(calls[i - 1].name) == "fcntl";
   return calls[i].data || calls[i].creates || flushes || name == "fsync" || name == "ftruncate" ||
          name.starts_with("rename");
@@ -153,7 +153,7 @@ inline Calls prove(const TempDir& dir, const Case& c) {
     const std::string called = text_of(call);
     CAPTURE(called);
     begin();
-    std::optional<Status> status;  // none where it was killed
+    std::optional<Status> status;  // none if it was killed
     {
       const Watch watch(folder, spoiled);
       if (spoiled.kills()) {
@@ -165,7 +165,7 @@ inline Calls prove(const TempDir& dir, const Case& c) {
     ++(spoiled.kills() ? totals.kills : spoiled.fault == Fault::shorten ? totals.partial : totals.failures);
     Files now = found();
     if (status && spoiled.fault != Fault::fail_on) {
-      // A leftover that was there may stay where looking for it went wrong, and the old folder where removing it did.
+      // An existing leftover may stay if the search for it failed, and the old folder if its removal failed.
       const bool removing = *status && !c.before.empty() && spoiled.at > placed;
       for (const auto& [name, bytes] : now) {
         CHECK((!is_temporary(name) || (!spoiled.hidden() && (removing || c.before.contains(name)))));
@@ -195,7 +195,7 @@ inline Calls prove(const TempDir& dir, const Case& c) {
   return calls;
 }
 
-/// A few tensors; `large`: more than is written at once, and more than room is taken for.
+/// Returns a few tensors; if `large`, more than is written at once, and more than space is reserved for.
 inline Mlp model(float first, bool large) {
   Mlp m = small_mlp(first);
   if (large) m.layers.emplace_back(400, 700, first, false);
@@ -228,7 +228,7 @@ struct Situation {
   std::string old;
 };
 
-/// Its files are written by the recorder that it is made of, which is in the list too.
+/// True for a recorder into memory: the list also has the recorder of which it is made, which writes files.
 template <class R>
 constexpr bool in_memory = requires(const R& recorder, const Mlp& m) {
   recorder.record(m);
@@ -243,7 +243,7 @@ inline std::size_t index_of(const Calls& calls, std::string_view name, std::stri
   return calls.size();
 }
 
-/// What makes a save outlive a power loss: the bytes before the name, the name before the end.
+/// Checks that a save outlives a power loss: the bytes are synced before the rename, the folder after it.
 inline void check_synced(const Calls& calls, const std::string& name) {
   const std::size_t renamed = index_of(calls, "renameat", "/" + name);
   REQUIRE(renamed < calls.size());

@@ -20,7 +20,7 @@ using stele::Status;
 
 namespace {
 
-/// Sets of files: what a set is called, the recorder, and a file of it that comes right before the last.
+/// Proves saves of a set of files: `index` is placed last, and `last_shard` right before it.
 template <class R>
 void prove_shards(const R& recorder, const std::string& index, const std::string& last_shard, std::size_t count) {
   const SaveOptions options = options_of(Durability::full);
@@ -38,14 +38,14 @@ void prove_shards(const R& recorder, const std::string& index, const std::string
   const Calls calls = prove(dir, {.before = {},
                                   .save = saving(1, options),
                                   .save_over = saving(1, over),
-                                  // An index only with all that it names: it comes last.
+                                  // The index exists only with all files that it names: it is placed last.
                                   .whole = [&](const Files& now, const Files&, const Files& all) {
                                     return now == all || !now.contains(index);
                                   }});
   CHECK(index_of(calls, "renameat", last_shard) < index_of(calls, "renameat", "/" + index));
   check_synced(calls, index);
 
-  // Over another set there is no such promise, but one to say so, and to do it again.
+  // A save over another set has no such guarantee: it must be allowed, and can be repeated after a failure.
   const Files old = files_in(dir.path());
   REQUIRE(old.size() == count);
   CHECK(code_of(saving(500, options)(dir.path())) == stele::Errc::exists);
@@ -93,7 +93,7 @@ TEST_CASE("faults: an archive that gets a tag, and that loses one") {
     check_synced(calls, "m.zip");
   };
 
-  // What is written anew is as large as is patched behind its bytes.
+  // The file is the same whether the tag is appended or, after a save that did not finish, replaced.
   const TempDir appended;
   calls_of(prove(appended, {.before = {{"m.zip", one}},
                             .save = [&](const std::string& in) { return edit(in, more, stele::ArchiveEdit::append); },
@@ -105,12 +105,12 @@ TEST_CASE("faults: an archive that gets a tag, and that loses one") {
            {"copy_file_range", "pwrite", "pread"});
   CHECK(read_text(appended / "m.zip") == two);
 
-  // What is there is referred to; then the tag that has it goes, and all of it moves.
+  // The new tag refers to the existing arrays; then the tag that has them is removed, and all of them move.
   const auto share = [&](const std::string& in) -> Status {
     STELE_TRY_ASSIGN(const stele::Checkpoint lazy, stele::open_archive(in + "/m.zip"));
     return edit(in, lazy, stele::ArchiveEdit::append);
   };
-  // Where the system does not say which file it is, arrays are written again: that is no error.
+  // If the system does not identify the file, the arrays are written again: that is no error.
   const auto same = [&](const Files& a, const Files& b) {
     const auto all = [&](const Files& files) {
       std::string text;

@@ -38,7 +38,7 @@ void require(bool good, const char* what) {
 }
 
 constexpr std::int64_t mebi = std::int64_t{1} << 20;
-/// The tensors of one load. Larger ones are refused.
+/// Maximum size of the tensors of one load. Larger ones are refused.
 constexpr std::int64_t tensor_bytes = 32 * mebi;
 /// Heap memory for each byte of the file, that of a compressed JSON document, the largest of all formats' (see
 /// docs/design.md), and beside it: twice the library's own 16 MiB, for blocks of 32 MiB are made for small tensors.
@@ -64,7 +64,7 @@ std::set<std::string> names(const Snapshot& snapshot) {
   return all;
 }
 
-/// What is saved without an error opens again, with every tensor.
+/// Requires that a file saved without an error opens again, with every tensor.
 template <class R>
 void convert_to(const R& recorder, const Snapshot& from) {
   const auto bytes = saved(recorder, from);

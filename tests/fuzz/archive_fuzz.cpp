@@ -31,7 +31,7 @@ constexpr std::size_t most_leaves = 64;
 
 bool small(const Snapshot& snapshot) { return snapshot.byte_size() <= 4 * most; }
 
-/// What leaves hold, by path; whether each could be read.
+/// Adds the content of the leaves to `all`, by path. Returns true if each could be read.
 bool read_all(const Snapshot& snapshot, std::map<std::string, std::string>& all) {
   bool whole = true;
   for (std::size_t i = 0; i < std::min(snapshot.leaf_count(), most_leaves); ++i) {

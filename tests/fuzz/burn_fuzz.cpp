@@ -29,7 +29,7 @@ const T& good(const Result<T>& result) {
   return *result;
 }
 
-/// What a record of bincode holds, of every kind.
+/// A module with every kind of field that a bincode record holds.
 struct Net {
   struct Lin {
     Param<Tensor<float>> w;

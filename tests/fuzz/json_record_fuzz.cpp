@@ -13,14 +13,14 @@ namespace {
 using namespace stele;
 using namespace stele_test;
 
-/// Whether the bytes are a record.
+/// Returns true if the bytes are a record.
 bool check(std::string_view file) {
   const JsonRecorder<> recorder;
   const auto opened = recorder.open(bytes_of(file));
   if (!opened) return false;
   load_leniently(*opened, std::uint64_t{1} << 24);
 
-  // Data are looked at when they are read.
+  // Data are checked when they are read.
   bool whole = true;
   bool means = true;
   for (std::size_t i = 0; i < opened->leaf_count(); ++i) {

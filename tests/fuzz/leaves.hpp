@@ -3,17 +3,13 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 
+#include "fuzz/require.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
 namespace stele_test {
-
-inline void require(bool good) {
-  if (!good) std::abort();
-}
 
 /// Returns options that accept missing, unused and converted fields.
 inline stele::LoadOptions lenient() {

@@ -42,7 +42,7 @@ void check(const SourcePtr& source) {
     const SameDiffRecorder<> recorder({.container = container, .shard_bytes = 64});
     if (container == SameDiffContainer::sdnb) continue;  // several files
     BufferSink sink;
-    // What a file says and no graph can mean is refused; what is written reads as the same.
+    // A save refuses content of a file that no graph can have; a file that it writes reads as the same.
     if (!whole || !recorder.record(*checkpoint, sink)) continue;
     const auto again = open_samediff(own_bytes(sink.take()));
     require(again.has_value());

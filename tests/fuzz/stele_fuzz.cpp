@@ -15,7 +15,7 @@ using namespace stele_test;
 
 std::uint64_t hash(const void* data, std::size_t size) { return detail::hash64(data, size); }
 
-/// Every hash of the file made right, the tensors' too, where they can be found.
+/// Corrects every hash of the file, and those of the tensors that can be found.
 void fix(std::string& file) {
   fix_hashes(file);
   format::MemoryFile memory;
@@ -27,7 +27,7 @@ void fix(std::string& file) {
     put_at(file, static_cast<std::size_t>(index.entry_offset(i)) + 24, hash(tensor.bytes.data(), tensor.bytes.size()));
   }
   fix_hashes(file);
-  // Of what is compressed the elements are known only when the rest is right.
+  // The elements of compressed tensors are known only when the rest is right.
   const std::string before = file;
   const auto opened = BinaryRecorder<>().open(bytes_of(before));
   if (!opened) return;

@@ -50,7 +50,7 @@ std::string gzipped(std::span<const std::byte> bytes) {
   return out;
 }
 
-/// The beginning of a file, in pieces from the end and then in order. What has been opened can be read.
+/// Reads the beginning of a file in pieces, from the end and then in order. A file that opens can be read.
 std::string content(const Bundle& bundle, const std::string& name) {
   const auto source = bundle.open(name);
   require(source && (*source)->bundle()->contains(file_name(name)).value() && bundle.contains(name).value());
@@ -70,7 +70,7 @@ std::string content(const Bundle& bundle, const std::string& name) {
   return all;
 }
 
-/// Whether it is one; both archives have the same files.
+/// Requires that both archives have the same content under these names.
 void check(const Bundle& a, const Bundle& b, const std::vector<std::string>& names) {
   for (const std::string& name : names) require(content(a, name) == content(b, name));
 }
@@ -117,7 +117,7 @@ void run(std::span<const std::byte> bytes) {
   }
 }
 
-/// The sums of all blocks that say to be headers.
+/// Returns the archive with correct checksums in all blocks that are marked as headers.
 std::string with_sums(std::string archive) {
   for (std::size_t at = 0; archive.size() - at >= 512; at += 512) {
     if (archive.compare(at + 257, 5, "ustar") != 0) continue;

@@ -59,7 +59,7 @@ void model(const std::string& theirs, const std::string& ours, int minor) {
   must_equal(theirs, snapshot, true);
   if (minor <= 13) return;  // read only
   if (has(ours, "half") && minor == 21 && ours.ends_with(".bpk")) {
-    // Some of its classes are F16, as Burn's adapter stores them; it dies of others.
+    // Burn's adapter stores only some classes as F16; it fails on files with others.
     BurnpackRecorder<>().record(BurnpackRecorder<>().open(theirs).value(), ours).value();
   } else if (has(ours, "half")) {
     save_model<BurnHalfPrecision>(net, ours, minor);
@@ -70,7 +70,7 @@ void model(const std::string& theirs, const std::string& ours, int minor) {
   }
 }
 
-/// What is no model is written again as it was opened.
+/// Writes a file that is no model again, as it was opened.
 void other(const std::string& theirs, const std::string& ours, int minor) {
   if (theirs.ends_with(".bpk")) {
     const Snapshot opened = BurnpackRecorder<>().open(theirs).value();

@@ -27,7 +27,7 @@ struct Model {
   STELE_MODULE(Model, layers, special, counts, mask, text, any)
 };
 
-/// What the Python half makes by the same rule.
+/// Returns the model that the Python half makes by the same rule.
 Model model() {
   Model m;
   for (std::size_t i = 0; i < 3; ++i) {

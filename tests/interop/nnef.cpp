@@ -83,7 +83,7 @@ std::string shape_text(std::span<const Extent> shape) {
   return text.empty() ? "-" : text;
 }
 
-/// Whether floats are `real`, given as f64, up to their rounding.
+/// Returns true if the floats equal `real`, given as f64, up to their rounding.
 bool close(const LeafView& leaf, const std::vector<std::byte>& real) {
   if (real.size() != leaf.size() * 8) return false;
   const std::vector<std::byte> bytes = bytes_of(leaf);

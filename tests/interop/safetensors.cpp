@@ -85,7 +85,7 @@ struct Model {
   STELE_MODULE(Model, layers, embedding, head, lists, note, rate)
 };
 
-/// What C++ has no element type for: bytes that count up.
+/// Returns tensors whose element types C++ lacks; their bytes count up.
 Snapshot packed() {
   static const struct {
     const char* name;

@@ -1,4 +1,4 @@
-// What tests of damaged files share.
+// Shared by the tests of damaged files.
 #pragma once
 
 #include <chrono>

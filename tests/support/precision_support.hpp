@@ -1,4 +1,4 @@
-// What the tests of the conversion kernels share.
+// Shared by the tests of the conversion kernels.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -19,7 +19,7 @@ inline constexpr std::size_t aggregate_uncounted = static_cast<std::size_t>(-1);
 
 namespace probe {
 
-// How the fields are counted
+// Algorithm of the field count
 //
 // T{{}, {}, …} accepts exactly one pair of braces per field of any type: written braces cannot be elided, so a C array
 // counts once. That takes a few checks for every type whose fields can all be made from {}. The slow way is only needed

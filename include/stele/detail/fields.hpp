@@ -311,24 +311,6 @@ consteval auto field_in_message() {
 #pragma clang diagnostic pop
 #endif
 
-/// The error of field I of T, if it should be recorded but is refused.
-template <class T, class Fields, std::size_t I, bool Wrong>
-struct refused_field {
-  using type = std::integral_constant<std::size_t, I>;
-};
-template <class T, class Fields, std::size_t I>
-struct refused_field<T, Fields, I, true> {
-  using field = boost::mp11::mp_at_c<typename Fields::of::types, I>;
-  using type = field_cannot_be_recorded<field_in_message<T, I>(), field, T, remedy_for<field, Fields::listed>()>;
-};
-/// The errors of all fields. As bases, because clang does not treat an error in a base as an error in the derived
-/// class.
-template <class T, class Fields, class Index>
-struct refused_fields;
-template <class T, class Fields, std::size_t... I>
-struct refused_fields<T, Fields, std::index_sequence<I...>>
-    : refused_field<T, Fields, I, (Fields::wanted[I] && Fields::refused[I])>::type... {};
-
 /// Selects the recorded fields of T, and checks that each can be recorded.
 template <class T>
 struct recorded_fields {
@@ -355,12 +337,30 @@ struct recorded_fields {
     }
     return true;
   }();
-  /// Instantiates the errors of those fields.
+  template <std::size_t First, std::size_t... More>
+  static auto error_of(std::index_sequence<First, More...>) {
+    using first = boost::mp11::mp_at_c<typename of::types, First>;
+    return std::type_identity<field_cannot_be_recorded<field_in_message<T, First>(), first, T,
+                                                       remedy_for<first, listed>(), field_in_message<T, More>()...>>{};
+  }
+  template <std::size_t I, std::size_t... Found>
+  static auto find_error(std::index_sequence<Found...> found) {
+    if constexpr (I == all) {
+      return error_of(found);
+    } else if constexpr (wanted[I] && refused[I]) {
+      return find_error<I + 1>(std::index_sequence<Found..., I>{});
+    } else {
+      return find_error<I + 1>(found);
+    }
+  }
+  /// Returns the type whose instantiation is the error about the refused fields; any type if there are none.
   static auto complaints() {
-    if constexpr (!ok && plain && has_module_macro<T>) {
+    if constexpr (ok) {
+      return std::type_identity<char>{};
+    } else if constexpr (plain && has_module_macro<T>) {
       return std::type_identity<decltype(access::check<T>())>{};
     } else {
-      return std::type_identity<refused_fields<T, recorded_fields, std::make_index_sequence<ok ? 0 : all>>>{};
+      return find_error<0>(std::index_sequence<>{});
     }
   }
 

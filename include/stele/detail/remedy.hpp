@@ -102,74 +102,75 @@ consteval Remedy remedy_for() {
   }
 }
 
-template <auto Field, class Type, class Module>
+template <auto Field, class Type, class Module, auto... More>
 inline constexpr bool can_be_recorded = false;
 
-/// The error itself: the compiler prints its arguments first.
-template <auto Field, class Type, class Module, Remedy What>
+/// The error itself: the compiler prints its arguments first. `More` are further fields that cannot be recorded.
+template <auto Field, class Type, class Module, Remedy What, auto... More>
 struct field_cannot_be_recorded {
-  static_assert(can_be_recorded<Field, Type, Module>,
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
                 "stele: this field cannot be recorded: list the fields to "
                 "record with STELE_MODULE and leave it out, "
                 "skip it with stele::attributes, or give its type a field "
                 "list, tensor_traits or a cereal function");
 };
-template <auto Field, class Type, class Module>
-struct field_cannot_be_recorded<Field, Type, Module, Remedy::which_integers> {
-  static_assert(can_be_recorded<Field, Type, Module>,
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::which_integers, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
                 "stele: a sequence of integers in a plain aggregate may be weights or a constant: list the fields to "
                 "record with STELE_MODULE, or skip it with stele::attributes");
 };
-template <auto Field, class Type, class Module>
-struct field_cannot_be_recorded<Field, Type, Module, Remedy::vector_bool> {
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::vector_bool, More...> {
   static_assert(
-      can_be_recorded<Field, Type, Module>,
+      can_be_recorded<Field, Type, Module, More...>,
       "stele: std::vector<bool> cannot be recorded, because it stores bits: use stele::Tensor<bool, 1> or std::array");
 };
-template <auto Field, class Type, class Module>
-struct field_cannot_be_recorded<Field, Type, Module, Remedy::is_volatile> {
-  static_assert(can_be_recorded<Field, Type, Module>,
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::is_volatile, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
                 "stele: a volatile field cannot be recorded: leave it out of the list, or skip it");
 };
-template <auto Field, class Type, class Module>
-struct field_cannot_be_recorded<Field, Type, Module, Remedy::smart_pointer> {
-  static_assert(can_be_recorded<Field, Type, Module>,
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::smart_pointer, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
                 "stele: a raw pointer cannot be recorded: make it a std::unique_ptr, or a std::shared_ptr where "
                 "several fields share the object; or leave it out (STELE_MODULE, or skip it with stele::attributes)");
 };
-template <auto Field, class Type, class Module>
-struct field_cannot_be_recorded<Field, Type, Module, Remedy::vector_instead> {
-  static_assert(can_be_recorded<Field, Type, Module>,
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::vector_instead, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
                 "stele: this kind of list cannot be recorded: use std::vector or std::deque");
 };
-template <auto Field, class Type, class Module>
-struct field_cannot_be_recorded<Field, Type, Module, Remedy::string_keys> {
-  static_assert(can_be_recorded<Field, Type, Module>,
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::string_keys, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
                 "stele: a map whose keys are not strings cannot be recorded, because the keys become names: use "
                 "std::string, or a cereal function");
 };
-template <auto Field, class Type, class Module>
-struct field_cannot_be_recorded<Field, Type, Module, Remedy::one_for_each_key> {
-  static_assert(can_be_recorded<Field, Type, Module>,
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::one_for_each_key, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
                 "stele: a map with several elements for a key cannot be recorded: use std::map of std::vector");
 };
-template <auto Field, class Type, class Module>
-struct field_cannot_be_recorded<Field, Type, Module, Remedy::eigen> {
-  static_assert(can_be_recorded<Field, Type, Module>,
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::eigen, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
                 "stele: this looks like a type of Eigen: include stele/eigen.hpp");
 };
-template <auto Field, class Type, class Module>
-struct field_cannot_be_recorded<Field, Type, Module, Remedy::complex_header> {
-  static_assert(can_be_recorded<Field, Type, Module>,
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::complex_header, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
                 "stele: complex numbers need a header: include stele/precision/complex.hpp");
 };
-template <auto Field, class Type, class Module>
-struct field_cannot_be_recorded<Field, Type, Module, Remedy::mdspan> {
-  static_assert(can_be_recorded<Field, Type, Module>, "stele: this looks like an mdspan: include stele/mdspan.hpp");
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::mdspan, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
+                "stele: this looks like an mdspan: include stele/mdspan.hpp");
 };
-template <auto Field, class Type, class Module>
-struct field_cannot_be_recorded<Field, Type, Module, Remedy::xtensor> {
-  static_assert(can_be_recorded<Field, Type, Module>,
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::xtensor, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
                 "stele: this looks like a type of xtensor: include stele/xtensor.hpp");
 };
 

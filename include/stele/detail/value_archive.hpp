@@ -144,7 +144,7 @@ class ValueWriter : public cereal::OutputArchive<ValueWriter, cereal::AllowEmpty
       return Value(std::move(entries));
     }
   };
-  [[noreturn]] static void fail(Errc code, std::string message) { throw Exception(Error(code, std::move(message))); }
+  [[noreturn]] static void fail(Errc code, std::string_view message) { throw Exception(Error(code, message)); }
 
   std::vector<Level> open_;
   std::map<std::pair<const void*, std::type_index>, Shared> shared_;
@@ -158,7 +158,9 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
 
   void name(const char* text) { open_.back().wanted = text != nullptr ? text : ""; }
   void begin(const detail::ArchiveType& type) {
-    if (open_.size() > static_cast<std::size_t>(detail::max_archive_depth)) fail("at max_elements 60 levels");
+    if (open_.size() > static_cast<std::size_t>(detail::max_archive_depth)) {
+      fail("at most " + std::to_string(detail::max_archive_depth) + " levels");
+    }
     const Value& v = get();
     if (v.as_map() == nullptr && v.as_list() == nullptr) fail("a map or a list");
     if (type.extent != detail::ArchiveType::npos && (v.as_list() == nullptr || v.as_list()->size() != type.extent)) {

@@ -137,7 +137,7 @@ TEST_CASE("archive: a damaged file of another program") {
     if (!problem.empty()) FAIL_CHECK(problem << " at byte " << i);
     damaged[i] = file[i];
   }
-  // What is behind the content is checked, too, and so are texts.
+  // Bytes after the content are checked, too, and so are strings.
   for (const char* text : {"two words", "\xfe\xff\xff\xff\xff\xff\xff\xff\x00\x00\x00\x00"}) {
     std::size_t at = file.find(text);
     REQUIRE(at != file.npos);
@@ -352,7 +352,7 @@ TEST_CASE("archive: FlatBuffers that say one thing very often") {
     CHECK(bad(read_training(made(to), plenty)).code() == Errc::limit);
     CHECK(opened(with("t/trainingConfig.fb", text_of(made(to)))).error().code() == Errc::limit);
   }
-  // What a graph really has is enough: as much as the file allows, and more.
+  // The limit admits a real graph of 10,000 operations.
   Graph large;
   for (int i = 0; i < 10000; ++i) {
     GraphOperation op;

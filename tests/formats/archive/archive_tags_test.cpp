@@ -315,7 +315,7 @@ TEST_CASE("archive: A8 references name entries") {
   CHECK(open_error(read("x 0\ny 0\nx 0\n")).code() == Errc::duplicate);
   CHECK(open_error(read("x 0\n%78 0\n")).code() == Errc::duplicate);
   CHECK(open_error(read("x 0 MAP\nx 0\n")).code() == Errc::duplicate);
-  // Of its own tag by name, twice the same array, of a folder that is no tag.
+  // References name the own tag, the same array twice, and a folder that is no tag.
   const std::string file = read("x a/0\ny 0\nz B/0\n", {{"b/params/0.fb", array_entry({2})}});
   CHECK(open_error(file).expected() == "B/params/0.fb");  // which has one spelling
   const std::string fine = read("x a/0\ny A/0\nz b/0\n", {{"b/params/0.fb", array_entry({2})}});

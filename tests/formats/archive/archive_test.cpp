@@ -34,7 +34,7 @@ std::vector<T> up_to(std::size_t n) {
   return numbers;
 }
 
-/// What tests/interop/make_golden_archive.py put into `base`.
+/// Returns the arrays that tests/interop/make_golden_archive.py put into `base`.
 Arrays golden_base() {
   return {
       {"my/param/name", counted({3, 2})},
@@ -300,7 +300,7 @@ TEST_CASE("archive: R20 to R27 the graph of another program") {
   REQUIRE(g.sub_graphs.size() == 1);
   CHECK(g.sub_graphs[0] == std::pair{"body"s, Graph()});
   CHECK(good(g.order()) == std::vector<std::size_t>{1, 0});
-  // What is read is written, and read as the same.
+  // A graph that was read is written, and reads as the same.
   const Graph again = good(detail::archive::read_graph(bytes_of(good(detail::archive::write_graph(g))), 1U << 24U));
   CHECK(again == g);
 }

@@ -1,5 +1,5 @@
-// What Burn's named records cannot tell apart (a value that is a map, an alternative without parameters) survives the
-// way through other formats.
+// Objects that Burn's named records cannot distinguish (a value that is a map, an alternative without parameters)
+// survive conversion through other formats.
 #include <doctest/doctest.h>
 
 #include <algorithm>

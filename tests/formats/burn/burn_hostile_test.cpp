@@ -126,7 +126,7 @@ TEST_CASE("burn hostile: depth and long texts") {
     CHECK(outcome(of(nested(n, "\x81\xa5param") + nil)) == code);
     CHECK(outcome(json(nested(n, "[") + "null" + nested(n, "]"))) == code);
     CHECK(outcome(json(nested(n, "{\"x\":") + "null" + nested(n, "}"))) == code);
-    // What is not looked at, too.
+    // The limit also applies to entries that are not read.
     CHECK(outcome(map({{"metadata", heading()}, {"item", nil}, {"x", nested(n + 1, "\x91") + nil}})) == code);
   }
   CHECK(refused(of(nested(63, "\x91") + nil), Errc::limit).offset() == item_at + 3 + 62);
@@ -159,7 +159,7 @@ TEST_CASE("burn hostile: keys twice, keys missing, keys that are none") {
   refused(mpk(nil, list({})), Errc::malformed);
   CHECK(outcome(mpk(nil, map({}))) == Errc::none);
 
-  // Of parameters: what Burn does not read is none, and bytes belong to a tensor.
+  // A map that Burn does not read as a tensor is no parameter, and only a tensor has bytes.
   const std::string bytes = bin("12345678");
   for (const Entries& keys : {Entries{{"bytes", bytes}, {"bytes", bytes}, {"shape", two}, {"dtype", f32}},
                               Entries{{"bytes", bytes}, {"shape", two}, {"shape", two}, {"dtype", f32}},
@@ -336,7 +336,7 @@ TEST_CASE("burn hostile: damaged gzip, names that lie") {
     refused(e.file + e.file, Errc::malformed, recorder);  // two records
     refused(e.file.substr(0, e.file.size() - 1), Errc::truncated, recorder);
   }
-  // What a file is stands in its first bytes.
+  // The first bytes of a file determine its encoding, not its name.
   const TempDir dir;
   for (const Encoded& e : encodings()) {
     for (const char* name : {"m.mpk", "m.bin", "m.json", "m.mpk.gz", "m.bin.gz", "m.json.gz", "m"}) {

@@ -198,7 +198,7 @@ TEST_CASE("burn json: the files of Burn, token by token and back") {
 TEST_CASE("burn json: tokens") {
   CHECK(tokens_text(R"({"a":null,"b":[1,"x",{}],"bytes":[65,66]})") ==
         "{ 'a' nil 'b' [ i64 1 'x' { / / 'bytes' bytes:AB / .");
-  // Behind another key, in a list, in a text, as a list of something else or spelled in another way it is a list.
+  // After another key or spelling, in a list or string, or with other elements, a list is not read as bytes.
   CHECK(tokens_text(R"([[65],"bytes",[66]])") == "[ [ i64 65 / 'bytes' [ i64 66 / / .");
   CHECK(tokens_text(R"({"bytes ":[1],"x":"\"bytes\":[1","byte":[2],"bytess":[]})") ==
         "{ 'bytes ' [ i64 1 / 'x' '\"bytes\":[1' 'byte' [ i64 2 / 'bytess' [ / / .");

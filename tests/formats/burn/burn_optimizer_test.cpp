@@ -202,7 +202,7 @@ TEST_CASE("burn optimizers: a pack is written again with the same content, and a
     CHECK(again.metadata() == opened(name).metadata());
     CHECK(listing(good(stele::burn_optimizer(again, model())), true) == expected(name));
 
-    // What is None is missing, which Rust reads as None; else it is what 0.21 wrote.
+    // Fields that are None are missing, which Rust reads as None; the others are as 0.21 wrote them.
     const std::string old = "0.21.0/" + name.substr(7, name.find('.', 7) - 7) + ".mpk";
     const Memory memory{format_of(old)};
     const stele::Bytes record = good(memory.record(good(stele::burn_optimizer_record(optimizer, model()))));
@@ -297,7 +297,7 @@ TEST_CASE("burn optimizers: records that are none") {
   }
   const auto twice = stele::burn_optimizer(flat({{"1001.x", Value(1.0)}, {"01001.x", Value(2.0)}}), model());
   CHECK(twice.error().code() == Errc::duplicate);
-  // Of another model: no record of an optimizer at all.
+  // A model is no record of an optimizer; a record with parameters of another model is refused, too.
   CHECK(stele::burn_optimizer(model(), model()).error().code() == Errc::malformed);
   const auto stale = stele::burn_optimizer(opened("0.22.1/sgd.bpk"), flat({}));
   CHECK(stale.error().code() == Errc::not_found);

@@ -32,14 +32,14 @@ BurnRecorder<Settings> recorder_of(BurnEncoding encoding, bool gzip = false, std
   return BurnRecorder<Settings>(BurnFormat({.encoding = encoding, .gzip = gzip, .schema = std::move(schema)}));
 }
 
-/// Where a path leads, tied or not.
+/// Returns the type, shape, content and id of a leaf as text.
 std::string facts_at(const LeafView& leaf) {
   std::string text = std::string(name(leaf.dtype())) + to_string(leaf.shape()) + good(content(leaf));
   if (const auto id = leaf.id()) text += " id " + std::to_string(id->high) + " " + std::to_string(id->low);
   return text;
 }
 
-/// Every tensor that `before` has is in `after`, with its id where it has one; and its values.
+/// Checks that `after` has every tensor of `before`, with its id if it has one, and every value.
 void check_holds(const Snapshot& after, const Snapshot& before) {
   std::vector<std::string> values;
   for (std::uint32_t i = 0; i < before.nodes().size(); ++i) {

@@ -36,7 +36,7 @@ void check_description(std::string description, Errc code, const std::string& pa
   CHECK(*snapshot.error().offset() == 10 + mark);
 }
 
-/// Of one tensor t, whose keys and values are given.
+/// Returns the description of one tensor t, with the given keys and values.
 std::string entry(const std::vector<std::string>& items) {
   return cbor_map({cbor("tensors"), cbor_map({cbor("t"), cbor_map(items)})});
 }
@@ -92,7 +92,7 @@ TEST_CASE("burnpack: descriptions that are no CBOR, or say something else") {
     check_description(cbor_map({"^" + cbor(bad), "\xa0"s, tensors, "\xa0"s}), Errc::malformed);
   }
   check_description("\xa2" + tensors + "\xa0^" + tensors + "\xa0", Errc::duplicate);
-  // What is not known is passed over, if it is CBOR and not too deep.
+  // Unknown entries are ignored if they are CBOR and not too deep.
   const std::string more =
       cbor_map({cbor(1), cbor_list({"\xf6"s, "\xf9\x7c\x00"s, "\x38\xff"s, cbor("x"), "\x42\xff\xff"s, "\xf5"s})});
   CHECK(burnpack.open(bytes_of(pack_file(cbor_map({cbor("later"), more, tensors, "\xa0"s}), ""))));
@@ -195,15 +195,15 @@ TEST_CASE("burnpack: one owner for every byte, and zeros between") {
   };
   CHECK(burnpack.verify(bytes_of(pack_file(two(0, 1, 256, 258), "1" + gap + "23"))));
   CHECK(burnpack.verify(bytes_of(pack_file(two(256, 257, 0, 1), "1" + gap + "2"))));
-  // Of two tensors of one name, Burn up to 0.21 writes both and describes the second.
+  // Burn up to 0.21 writes both of two tensors with one name, and describes the second.
   CHECK(burnpack.verify(bytes_of(pack_file(two(0, 1, 512, 513), "1" + gap + std::string(256, 'x') + "2"))));
   CHECK(burnpack.verify(bytes_of(pack_file(two(256, 257, 512, 513), std::string(257, 'x') + gap + "2"))));
   CHECK(burnpack.verify(bytes_of(pack_file(two(0, 1, 3, 4), "1xx2", false))));
   check_refused(pack_file(two(0, 257, 256, 258), std::string(258, '1')), Errc::malformed, "b");
   check_refused(pack_file(two(0, 1, 0, 1), "1"), Errc::malformed, "b");
   check_refused(pack_file(two(0, 2, 1, 3), "123", false), Errc::malformed, "b");
-  check_refused(pack_file(two(0, 1, 1, 2), "123", false), Errc::malformed);  // bytes behind
-  check_refused(pack_file(two(0, 1, 1, 2), "12"), Errc::malformed, "");      // one behind the other, but aligned data
+  check_refused(pack_file(two(0, 1, 1, 2), "123", false), Errc::malformed);  // bytes after the data
+  check_refused(pack_file(two(0, 1, 1, 2), "12"), Errc::malformed, "");      // one after the other, but aligned data
   check_refused(pack_file(two(0, 1, 256, 257), "1" + gap + "23"), Errc::malformed);
   check_refused(pack_file(two(0, 1, 256, 257), "1" + gap), Errc::truncated, "b");
   check_refused(pack_file({{"t", u8, {1}, 1, 0}}, "1"), Errc::malformed, "t");

@@ -268,7 +268,7 @@ TEST_CASE("burnpack: the data has the order of the module, the description is so
   const std::string file = written(snapshot);
   CHECK(file.size() == 256 + 1024);
   const Snapshot back = opened(file);
-  // Where tensors without bytes stand among others at one offset, the name decides.
+  // Tensors without bytes come before others at the same offset, in the order of their names.
   std::vector<std::string> names;
   for (std::size_t i = 0; i < back.leaf_count(); ++i) names.push_back(back.leaf(i).path());
   CHECK(names == std::vector<std::string>{"z", "e", "a", "\xc3\xa9", "last"});
@@ -286,12 +286,12 @@ TEST_CASE("burnpack: nothing is aligned in files of 0.19") {
   CHECK(recorder.verify(bytes_of(file)));
   CHECK(written(back) == pack_file({{"a", cbor("U8"), {3}, 256, 259}, {"b", cbor("F32"), {1}, 0, 4}},
                                    data.substr(0, 4) + std::string(252, '\0') + data.substr(4)));
-  // All begin at multiples of 256: then the size decides, and what stands where padding would.
+  // All begin at multiples of 256: then the size decides, and the bytes in the place of padding.
   const std::vector<PackTensor> one = {{"t", cbor("U8"), {300}, 0, 300}};
   const std::string ones(300, '\1');
   CHECK(content(opened(pack_file(one, ones, false)).leaf(0)).value() == ones);
   CHECK(content(opened(pack_file(one, ones)).leaf(0)).value() == ones);
-  // The same size by a cut: no other weights in silence.
+  // A cut file may have the same size: it must not load as other weights.
   const std::string zeros(300, '\0');
   const std::string cut = pack_file(one, zeros, false);
   CHECK(recorder.open(bytes_of(cut)).error().code() == Errc::truncated);

@@ -90,7 +90,7 @@ inline std::string deflated(std::string_view text) {
   deflateEnd(&state);
   return packed;
 }
-/// What any zstd program makes of it.
+/// Returns the text, decompressed as by any zstd program.
 inline std::string decompressed(std::string_view packed) {
   std::string text(1 << 24, '\0');
   const std::size_t n = ZSTD_decompress(text.data(), text.size(), packed.data(), packed.size());

@@ -131,7 +131,7 @@ TEST_CASE("json: base64, every character at every place") {
         again.assign(size + 3, std::byte{0});
         const std::size_t expected = base64_decoded_size(changed);
         if (!base64_decode(changed, again.data())) continue;
-        // What is taken is what is written for those bytes, and nothing else is.
+        // The only text accepted for those bytes is the one that the encoder writes.
         again.resize(expected);
         std::string back(base64_size(expected), '?');
         base64_encode(again, back.data());

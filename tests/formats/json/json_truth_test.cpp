@@ -129,7 +129,7 @@ TEST_CASE("json: a number that is too small for any but zero is zero, for every 
   CHECK(first_byte_set("BF16", "1e-40"));
   CHECK_FALSE(first_byte_set("F16", "1e-20"));
   CHECK(first_byte_set("F16", "1e-7"));
-  // What would be infinite is an error as before.
+  // A number that would become infinite is still an error.
   for (const std::string& large :
        {std::string("1e400"), "-1" + zeros, "0.1" + zeros + "e401", std::string("1e99999999999999999999")}) {
     for (const char* dtype : {"F64", "F32", "F16", "BF16"}) {

@@ -89,7 +89,7 @@ TEST_CASE("nnef: shapes of the graph and of the files") {
   CHECK(shaped("[]") == Errc::shape_mismatch);
   CHECK(shaped("[3]") == Errc::shape_mismatch);
   CHECK(shaped("[18446744073709551615]") == Errc::shape_mismatch);
-  // What is no list of numbers is an expression, which nobody computes.
+  // A shape that is no list of numbers is an expression, which is not evaluated.
   for (const char* const shape : {"[-2]", "[1 + 1]", "[99999999999999999999]", "[2.0]", "[2,]", "other", "[[2]]"}) {
     CAPTURE(shape);
     CHECK(shaped(shape) == Errc::none);
@@ -169,7 +169,7 @@ TEST_CASE("nnef: graph.quant that is wrong") {
     CHECK(code_of(r) == Errc::malformed);
     if (!r) CHECK(r.error().file() == "graph.quant");
   }
-  // Of no tensor: NNEF's readers pass over it. A label is no name.
+  // An entry of no tensor is ignored, as by NNEF's readers. A label is no name.
   CHECK(good(open_quant("\"other\": a(); \"w\": b();")).leaf(0).annotations() == nullptr);
   const Snapshot arrays = good(open_quant("'q': zero_point_linear_quantize(scale = [[1.0], [2.0]], bits = 8);"));
   REQUIRE(arrays.leaf(0).annotations() != nullptr);

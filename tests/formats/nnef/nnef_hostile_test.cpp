@@ -192,7 +192,7 @@ TEST_CASE("nnef: every truncation and every flipped bit of tensor files") {
     std::string damaged = file;
     for (std::size_t bit = 0; bit < 8 * file.size(); ++bit) {
       damaged[bit / 8] = static_cast<char>(damaged[bit / 8] ^ 1 << bit % 8);
-      // What is read is never more than the file says: a byte is at most eight bools.
+      // A read never returns more than the file has: a byte is at most eight bools.
       if (const auto bytes = read(damaged)) CHECK(bytes->size() <= 8 * file.size());
       if (const auto opened = tensors.open(bytes_of(damaged), dequantized)) {
         static_cast<void>(content(opened->leaf(0)));

@@ -98,7 +98,7 @@ void check_quantized(unsigned bits) {
     CHECK_FALSE(raw.find("i")->annotations());
     // Integers are not taken for floats by mistake.
     CHECK(code_of(recorder.template load<Floats>(stele::bundle_source(bundle))) == Errc::dtype_mismatch);
-    // What was opened is written again as it was.
+    // A file that was opened is written again as it was.
     const auto again = good(folder_of(NnefRecorder<>(), raw));
     CHECK(text_in(*again, "w.dat") == file);
     CHECK(text_in(*again, "graph.quant") == text_in(*bundle, "graph.quant"));

@@ -80,7 +80,7 @@ TEST_CASE("nnef: a module in a folder, in an archive, and back") {
       CHECK(code_of(recorder.load_into(narrow, path)) != Errc::none);
     }
   }
-  // What lies in a folder does not depend on how it was written.
+  // The content of a folder does not depend on how it was written.
   const auto bundle = good(folder_of(NnefRecorder<>(), before));
   for (const std::string& name : files_of_net) CHECK(text_in(*bundle, name) == read_text(dir / ("f1.nnef/" + name)));
   CHECK(image(good(NnefRecorder<>().load<Net>(stele::bundle_source(bundle)))) == image(before));
@@ -122,7 +122,7 @@ TEST_CASE("nnef: a bare tensor in one file, and back") {
   good(recorder.load_into(into, path + ".dat"));
   CHECK(image(into) == image(before));
   CHECK(paths_of(good(recorder.open(path + ".dat"))) == Names{"w"});
-  // Of a module with one tensor, the tensor has its name there.
+  // A module with one tensor is saved as that tensor, and loads it under the module's name for it.
   const One one{before};
   good(recorder.record(one, dir / "one"));
   CHECK(read_text(dir / "one.dat") == read_text(dir / "w.dat"));

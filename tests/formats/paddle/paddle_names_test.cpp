@@ -40,7 +40,7 @@ TEST_CASE("paddle: names from a type, a module in place, a layout") {
   CHECK(code_of(plain.open(own(small_paddle_file()))) == Errc::needs_layout);
   CHECK(bad(plain.open(own(small_paddle_file()), named_as({"a", "a"}))).code() == Errc::duplicate);
 
-  // A layout goes before a program that lies beside; so does PaddleNames::layout, with the names of the type.
+  // A layout has precedence over a program beside the file; so has PaddleNames::layout, with the names of the type.
   const Snapshot renamed = good(plain.open(golden("one.pdiparams"), named_as({"x"})));
   CHECK(renamed.leaf(0).path() == "x");
   CHECK(code_of(plain.load<Other>(golden("readable.pdiparams"))) == Errc::missing);
@@ -67,12 +67,12 @@ TEST_CASE("paddle: another order than that of names") {
   CHECK(back.expected() == "[2, 3]");
   CHECK(back.hint() == "use PaddleOrder::sorted, whose order matches the shapes");
   CHECK(back.report()->count(stele::Report::What::suggested) == 1);
-  // Where none fits, none is suggested.
+  // If no order fits, none is suggested.
   live.fc.w = Tensor<float, 2>({2, 4});
   const stele::Error none = bad(plain.load_into(live, own(declared_file())));
   CHECK(none.expected() == "[3]");
   CHECK(!none.report());
-  // A program of its own is sorted, as Paddle sorts; and the order of what is saved does not matter to the check.
+  // A given program is sorted, as Paddle sorts; the order of the saved tensors does not matter to the check.
   const PaddleRecorder<> both = by({.order = PaddleOrder::declared, .program = net_program()});
   CHECK(file_of(both, net()) == declared_file());
 }

@@ -46,7 +46,7 @@ TEST_CASE("paddle: bytes by hand") {
   loads(by({.order = PaddleOrder::declared}), w + b);
   CHECK(code_of(by({.framing = PaddleFraming::sized}).load<Net>(own(file))) == Errc::truncated);
   CHECK(code_of(by({.framing = PaddleFraming::named}).load<Net>(own(file))) == Errc::truncated);
-  // Of a first tensor with an empty name, or with levels, the framing is known too.
+  // The framing is known also if the first tensor has an empty name, or levels.
   const std::string lod = paddle_record(5, {2}, std::string(8, 'x'), {{0, 2}});
   CHECK(good(plain.open(own(named_frame("", w)))).leaf(0).path().empty());
   CHECK(good(plain.open(own(named_frame("", lod)))).leaf(0).path().empty());

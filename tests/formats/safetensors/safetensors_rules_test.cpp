@@ -214,7 +214,7 @@ TEST_CASE("safetensors: dtype, shape and offsets") {
   check_refused(R"({"a":{"dtype":"U8","data_offsets":[0,1]}})", "1", Errc::malformed);
   check_refused(R"({"a":{"dtype":"U8","shape":[1]}})", "1", Errc::malformed);
   check_refused(R"({"a":{}})", "", Errc::malformed);
-  // What is not known is ignored, if it is JSON.
+  // Unknown fields are ignored if they are JSON.
   CHECK(accepted(R"({"a":{"x":[1,{"y":null}],"dtype":"U8","shape":[1],"data_offsets":[0,1],"z":"\ud83d\ude00"}})", "1")
             .leaf_count() == 1);
   check_refused(R"({"a":{"x":^NaN,"dtype":"U8","shape":[1],"data_offsets":[0,1]}})", "1", Errc::malformed);

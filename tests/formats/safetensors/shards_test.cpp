@@ -217,7 +217,7 @@ void check_failing_index(const R& recorder, const std::string& name) {
     CHECK(good(bundle->names()).size() > 2);
     CHECK(image(good(recorder.template load<Tied>(good(bundle->open(name))))) == image(tied()));
   }
-  // What was there before stays.
+  // An index that existed before stays.
   const auto bundle = stele::memory_bundle();
   put(*bundle, name, "old");
   stele::SaveOptions over;

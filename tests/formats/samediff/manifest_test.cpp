@@ -112,7 +112,7 @@ TEST_CASE("manifest: names") {
   CHECK(parsed(golden("type_name")) == type);
   CHECK(parsed(make_manifest(type)) == type);
 
-  // From 65536 bytes on another tag, and eight bytes for the length; compared with Java by hand.
+  // From 65536 bytes on, a string has another tag and eight bytes of length; compared with Java by hand.
   const std::string short_one = make_manifest(Entries{{"N", 1000, 2000}});
   for (const std::size_t n : {65535u, 65536u}) {
     const std::string name(n, 'x');
@@ -123,7 +123,7 @@ TEST_CASE("manifest: names") {
   }
   CHECK(parsed(make_manifest(Entries{{"a\xff", 1, 2}}))[0].name == "a\xef\xbf\xbd");
 
-  // What is no modified UTF-8, or no text.
+  // Names that are no modified UTF-8, or no text, are refused.
   const auto with_name = [&](const std::string& name) {
     return replaced(short_one, "\x74\0\1N"s, "\x74\0"s + static_cast<char>(name.size()) + name);
   };
@@ -137,7 +137,7 @@ TEST_CASE("manifest: names") {
 }
 
 TEST_CASE("manifest: references") {
-  // One Pair for two names: behind the second name stands a reference to the first one's object, handle 6.
+  // One Pair for two names: after the second name is a reference to the first one's object, handle 6.
   const Entries two = {{"a", 1000, 2000}, {"b", 3000, 2000}};
   const std::string bytes = make_manifest(two);
   const std::size_t at = bytes.find("\x74\0\1b"s) + 4;
@@ -145,7 +145,7 @@ TEST_CASE("manifest: references") {
   CHECK(parsed(then("\x71\0\x7e\0\x06"s)) == Entries{{"a", 1000, 2000}, {"b", 1000, 2000}});
   // A Pair of one Long twice, handle 9.
   CHECK(parsed(then("sq\0\x7e\0\x04q\0\x7e\0\x09q\0\x7e\0\x09"s)) == Entries{{"a", 1000, 2000}, {"b", 1000, 1000}});
-  // To itself (12), to nothing, to something else, below the first handle.
+  // References to itself (12), to nothing, to something else, and below the first handle.
   for (const std::string& bad :
        {"sq\0\x7e\0\x04q\0\x7e\0\x0cq\0\x7e\0\x09"s, "q\0\x7e\0\x0c"s, "q\0\x7e\0\xff"s, "q\0\x7e\0\x02"s,
         "q\0\x7e\0\x00"s, "q\0\x7e\0\x03"s, "q\0\x7e\0\x09"s, "q\0\x7d\xff\xff"s, "q\xff\xff\xff\xff"s,

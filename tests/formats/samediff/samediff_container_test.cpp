@@ -36,7 +36,7 @@ TEST_CASE("samediff: SDNB has large arrays behind its FlatBuffer, and a manifest
   const auto after = SameDiffRecorder<>().load<Model>(*bytes);
   REQUIRE_MESSAGE(after, why(after));
   CHECK(std::ranges::equal(std::as_bytes(after->layers[2].weight.span()), std::as_bytes(m.layers[2].weight.span())));
-  // What the manifest says is not what the array says: refused.
+  // A manifest whose name differs from the array's is refused.
   std::string damaged(file);
   const std::size_t at = damaged.rfind("layers.2.weight");
   REQUIRE(at != damaged.npos);

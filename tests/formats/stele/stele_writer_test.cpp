@@ -29,7 +29,7 @@ using stele::Errc;
 
 namespace {
 
-/// What the heapless writer makes, after checking that it says its size right and stays within its memory.
+/// Returns the output of the heapless writer, after checking that its size is right and it stays within its memory.
 template <class M>
 std::vector<std::byte> written(const M& module) {
   std::size_t size = 0;

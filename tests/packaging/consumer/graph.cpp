@@ -1,4 +1,4 @@
-// What DL4J's formats share, without a format: checkpoints, graphs, training configurations.
+// Uses the parts that DL4J's formats share, without a format: checkpoints, graphs, training configurations.
 #include <stele/checkpoint.hpp>
 #include <stele/graph.hpp>
 #include <stele/training.hpp>
