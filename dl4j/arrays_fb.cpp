@@ -208,14 +208,14 @@ Result<GraphArray> read_array(const stele_fb::Array& array, Dialect hint) {
   STELE_TRY_ASSIGN(ArrayFacts facts, facts_of(array, hint));
   GraphArray out{facts.dtype, facts.shape, {}, {}};
   if (facts.dtype == DType::none) return malformed("the array has no data type");
-  const std::uint64_t there = content_size(array);
-  const auto bytes =
-      std::as_bytes(std::span(there != 0 ? array.buffer()->data() : nullptr, static_cast<std::size_t>(there)));
+  const std::uint64_t stored_bytes = content_size(array);
+  const auto bytes = std::as_bytes(
+      std::span(stored_bytes != 0 ? array.buffer()->data() : nullptr, static_cast<std::size_t>(stored_bytes)));
   if (facts.dtype == DType::string) {
     STELE_TRY_ASSIGN(out.strings, texts_of(facts, bytes));
     return out;
   }
-  if (facts.bytes != there) return wrong_length(facts.bytes, there);
+  if (facts.bytes != stored_bytes) return wrong_length(facts.bytes, stored_bytes);
   const std::size_t size = element_size(facts.dtype);
   out.bytes.resize(bytes.size());
   std::vector<std::uint64_t> strides(facts.shape.size(), 1);  // strides in the result

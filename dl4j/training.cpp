@@ -81,8 +81,8 @@ using detail::training::kValues;
 
 template <class T>
 void replace(TrainingObject& object, std::vector<std::pair<std::string, T>>& members, std::string_view name, T value) {
-  if (T* const there = find(members, name)) {
-    *there = std::move(value);
+  if (T* const found = find(members, name)) {
+    *found = std::move(value);
     return;
   }
   std::string own(name);  // copy: the name may be a view of the member that is erased

@@ -76,16 +76,14 @@ class Overflow32 {
  public:
   HWY_INLINE HWY_ATTR explicit Overflow32(std::uint32_t threshold)
       : shift_(hn::Set(U32(), 0x80000000u - threshold)),
-        least_(hn::Set(I32(), 0x7FFFFFFF)),
+        min_(hn::Set(I32(), 0x7FFFFFFF)),
         bound_(hn::Set(I32(), static_cast<std::int32_t>(0x80000000u + (0x7F800000u - threshold)))) {}
-  HWY_INLINE HWY_ATTR void see(VU32 absolute) {
-    least_ = hn::Min(least_, hn::BitCast(I32(), hn::Add(absolute, shift_)));
-  }
-  HWY_INLINE HWY_ATTR bool seen() const { return !hn::AllFalse(I32(), hn::Lt(least_, bound_)); }
+  HWY_INLINE HWY_ATTR void see(VU32 absolute) { min_ = hn::Min(min_, hn::BitCast(I32(), hn::Add(absolute, shift_))); }
+  HWY_INLINE HWY_ATTR bool seen() const { return !hn::AllFalse(I32(), hn::Lt(min_, bound_)); }
 
  private:
   VU32 shift_;
-  VI32 least_;
+  VI32 min_;
   VI32 bound_;
 };
 

@@ -31,7 +31,7 @@ HWY_INLINE HWY_ATTR bool int_block(const std::byte* HWY_RESTRICT src, std::byte*
   using Bits = std::make_unsigned_t<From>;
   // Bits that no fitting number has: those above the greatest number of a narrower type, otherwise the sign.
   constexpr bool narrower = sizeof(To) < sizeof(From);
-  constexpr auto most = static_cast<Bits>(std::numeric_limits<std::conditional_t<narrower, To, From>>::max());
+  constexpr auto limit = static_cast<Bits>(std::numeric_limits<std::conditional_t<narrower, To, From>>::max());
   constexpr bool to_unsigned = std::is_signed_v<From> && std::is_unsigned_v<To>;
   Bits lost = 0;
   for (std::size_t i = 0; i < count; ++i) {
@@ -41,7 +41,7 @@ HWY_INLINE HWY_ATTR bool int_block(const std::byte* HWY_RESTRICT src, std::byte*
     if constexpr (narrower && std::is_signed_v<From> && std::is_signed_v<To>) {
       lost = static_cast<Bits>(lost | static_cast<Bits>(v ^ static_cast<From>(t)));  // its sign reaches above it
     } else if constexpr (narrower || to_unsigned) {
-      lost = static_cast<Bits>(lost | (static_cast<Bits>(v) & static_cast<Bits>(~most)));
+      lost = static_cast<Bits>(lost | (static_cast<Bits>(v) & static_cast<Bits>(~limit)));
     }
     std::memcpy(dst + i * sizeof t, &t, sizeof t);
   }

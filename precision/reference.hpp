@@ -183,10 +183,10 @@ constexpr Encoded encode_int(unsigned width, bool is_signed, const Number& n) no
   const int drop = 63 - n.exponent;
   const std::uint64_t magnitude = n.significand >> drop;
   if (magnitude << drop != n.significand) return {0, true};
-  const std::uint64_t most = is_signed    ? (std::uint64_t{1} << (width - 1)) - (n.negative ? 0 : 1)
-                             : n.negative ? 0
-                                          : ~std::uint64_t{0} >> (64 - width);
-  if (magnitude > most) return {0, true};
+  const std::uint64_t limit = is_signed    ? (std::uint64_t{1} << (width - 1)) - (n.negative ? 0 : 1)
+                              : n.negative ? 0
+                                           : ~std::uint64_t{0} >> (64 - width);
+  if (magnitude > limit) return {0, true};
   return {n.negative ? ~magnitude + 1 : magnitude, false};
 }
 

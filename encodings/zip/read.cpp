@@ -153,11 +153,11 @@ const char* widen(std::span<const std::byte> extra, std::span<std::uint64_t> fie
     }
     if (length != 28 && (length % 8 != 0 || length > 24)) return "the size of the zip64 extra field is invalid";
     for (std::size_t i = 0; i < fields.size(); ++i) {
-      const bool there = 8 * i + 8 <= length;
-      if (fields[i] == wide && !there) return "the zip64 extra field lacks a number";
-      if (fields[i] != wide && there && fields[i] != u64(p + 8 * i))
+      const bool present = 8 * i + 8 <= length;
+      if (fields[i] == wide && !present) return "the zip64 extra field lacks a number";
+      if (fields[i] != wide && present && fields[i] != u64(p + 8 * i))
         return "the zip64 extra field differs from its record";
-      if (there) fields[i] = u64(p + 8 * i);
+      if (present) fields[i] = u64(p + 8 * i);
     }
     if (no_disk && length != 28) return "the zip64 extra field lacks a number";
     if (length == 28) disk = u32(p + 24);
@@ -328,7 +328,7 @@ Result<std::uint64_t> Directory::data(const Entry& entry, std::span<const std::b
     const auto bad = [&](const char* why) {
       return refused(*source_, Errc::malformed, entry.header, why).path(std::string(entry.name));
     };
-    const std::uint64_t there = entry.end - entry.header;
+    const std::uint64_t available = entry.end - entry.header;
     Bytes buffer;
     const auto want = [&](std::size_t count) -> Status {
       if (head.size() >= count) return {};
@@ -336,11 +336,11 @@ Result<std::uint64_t> Directory::data(const Entry& entry, std::span<const std::b
       return {};
     };
     // Most extra fields are short, so that one read is enough.
-    STELE_TRY(want(static_cast<std::size_t>(std::min<std::uint64_t>(there, local_size + entry.name.size() + 128))));
+    STELE_TRY(want(static_cast<std::size_t>(std::min<std::uint64_t>(available, local_size + entry.name.size() + 128))));
     const std::size_t name = u16(head.data() + 26), extra = u16(head.data() + 28);
     const std::size_t size = local_size + name + extra;
     if (u32(head.data()) != local_magic) return bad("the entry's local header is missing");
-    if (size > there || there - size < entry.compressed) return bad("the entry overlaps the next one");
+    if (size > available || available - size < entry.compressed) return bad("the entry overlaps the next one");
     STELE_TRY(want(size));
     const std::byte* p = head.data();
 

@@ -14,9 +14,9 @@ namespace zip {
 namespace {
 
 constexpr std::uint16_t version_narrow = 20, version_wide = 45;
-constexpr std::uint64_t local_crc = 14;                            // its offset in a local header
-constexpr std::size_t zip64_header = 4;                            // of an extra field
-constexpr std::uint64_t most_alignment = std::uint64_t{32} << 10;  // the padding has at most 65535 bytes
+constexpr std::uint64_t local_crc = 14;                           // its offset in a local header
+constexpr std::size_t zip64_header = 4;                           // of an extra field
+constexpr std::uint64_t max_alignment = std::uint64_t{32} << 10;  // the padding has at most 65535 bytes
 
 /// The bytes of a record: numbers in order.
 class Record {
@@ -63,7 +63,7 @@ Bytes deflate_smaller(std::span<const std::byte> bytes) {
 Status Writer::begin(std::string_view name, std::uint16_t method, std::uint64_t compressed, std::uint64_t size,
                      std::uint32_t crc, std::uint64_t aligned, std::uint64_t alignment) {
   const char* wrong = name.size() > 0xffff ? "a name of more than 65535 bytes" : bad_name(name);
-  if (alignment > most_alignment) wrong = "an alignment of more than 32 KiB";
+  if (alignment > max_alignment) wrong = "an alignment of more than 32 KiB";
   if (wrong != nullptr) return Error(Errc::not_representable, wrong).path(std::string(name));
 
   const bool big = compressed >= wide || size >= wide;

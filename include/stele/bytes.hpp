@@ -28,18 +28,19 @@ class Bytes {
  public:
   Bytes() noexcept = default;
   /// Allocates `size` bytes with unspecified content. Throws std::bad_alloc.
-  explicit Bytes(std::size_t size) : data_(static_cast<std::byte*>(detail::allocate(size))), size_(size), room_(size) {}
+  explicit Bytes(std::size_t size)
+      : data_(static_cast<std::byte*>(detail::allocate(size))), size_(size), capacity_(size) {}
   Bytes(Bytes&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)),
         size_(std::exchange(other.size_, 0)),
-        room_(std::exchange(other.room_, 0)) {}
+        capacity_(std::exchange(other.capacity_, 0)) {}
   Bytes& operator=(Bytes&& other) noexcept {
     std::swap(data_, other.data_);
     std::swap(size_, other.size_);
-    std::swap(room_, other.room_);
+    std::swap(capacity_, other.capacity_);
     return *this;
   }
-  ~Bytes() { detail::deallocate(data_, room_); }
+  ~Bytes() { detail::deallocate(data_, capacity_); }
 
   std::byte* data() noexcept { return data_; }
   const std::byte* data() const noexcept { return data_; }
@@ -53,7 +54,7 @@ class Bytes {
  private:
   std::byte* data_ = nullptr;
   std::size_t size_ = 0;
-  std::size_t room_ = 0;
+  std::size_t capacity_ = 0;
 };
 
 }  // namespace v0

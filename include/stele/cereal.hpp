@@ -73,9 +73,9 @@ void CEREAL_SAVE_FUNCTION_NAME(ValueWriter& archive, const cereal::BinaryData<T>
 }
 template <detail::ArchiveBytes T>
 void CEREAL_LOAD_FUNCTION_NAME(ValueReader& archive, cereal::BinaryData<T>& bytes) {
-  const Value::Bytes* there = archive.get().as_bytes();
-  if (there == nullptr || there->size() != bytes.size) archive.fail(std::to_string(bytes.size) + " bytes");
-  if (!there->empty()) std::memcpy(bytes.data, there->data(), there->size());
+  const Value::Bytes* read = archive.get().as_bytes();
+  if (read == nullptr || read->size() != bytes.size) archive.fail(std::to_string(bytes.size) + " bytes");
+  if (!read->empty()) std::memcpy(bytes.data, read->data(), read->size());
 }
 template <class T>
 void CEREAL_SAVE_FUNCTION_NAME(ValueWriter& archive, const cereal::NameValuePair<T>& pair) {

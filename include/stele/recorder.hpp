@@ -58,7 +58,8 @@ class Recorder {
   const FormatType& format() const noexcept { return format_; }
 
   /// Streams the module's parameters to a file and replaces it in one step; SaveOptions::file sets the durability. On
-  /// error, the old file is unchanged. Errors: not_representable, out_of_range, cycle, io, …
+  /// error, the old file is unchanged, except if the last sync of its folder fails (docs/faults.md). Errors:
+  /// not_representable, out_of_range, cycle, io, …
   template <class M>
   Result<Report> record(const M& module, const std::string& path,
                         const SaveOptions& options = default_save_options()) const {

@@ -118,8 +118,8 @@ Result<std::span<const std::byte>> File::window(const zip::Entry& entry) {
   }
   const auto within = [&]() -> std::span<const std::byte> {
     if (entry.header < window_begin_ || entry.header >= window_begin_ + window_.size()) return {};
-    const auto there = window_.span().subspan(static_cast<std::size_t>(entry.header - window_begin_));
-    return there.first(static_cast<std::size_t>(std::min<std::uint64_t>(there.size(), size)));
+    const auto bytes = window_.span().subspan(static_cast<std::size_t>(entry.header - window_begin_));
+    return bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), size)));
   };
   const std::uint64_t wanted = std::min(size, 30 + entry.name.size() + first_read);
   if (within().size() >= wanted) return within();

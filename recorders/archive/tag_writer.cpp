@@ -204,9 +204,9 @@ std::optional<Reference> TagWriter::opened_from_file(Kind kind, const LeafView& 
   if (compared_ != stored.source) {
     compared_ = stored.source;
     const Source& here = *kept->file.directory().source();
-    const Source& there = *stored.source;
-    same_ = (!here.view().empty() && here.view().data() == there.view().data()) ||
-            (here.file() != nullptr && there.file() != nullptr && os::same_file(*here.file(), *there.file()));
+    const Source& other = *stored.source;
+    same_ = (!here.view().empty() && here.view().data() == other.view().data()) ||
+            (here.file() != nullptr && other.file() != nullptr && os::same_file(*here.file(), *other.file()));
   }
   if (!same_) return std::nullopt;
   const zip::Entry* entry = kept->file.directory().find(stored.entry->name);

@@ -152,8 +152,8 @@ Result<BurnEra> era_to_write(const BurnOptions& how, const Snapshot& snapshot) {
   BurnEra era = how.era;
   if (era == BurnEra::automatic) {
     era = BurnEra::v0_21;
-    if (const auto heading = burn_heading(snapshot)) {
-      if (const auto same = era_of(heading->version)) era = *same;
+    if (const auto header = burn_header(snapshot)) {
+      if (const auto same = era_of(header->version)) era = *same;
     }
   }
   if (era != BurnEra::v0_13) return era;
@@ -257,19 +257,19 @@ Result<std::vector<Loss>> BurnFormat::losses(const Snapshot& snapshot, std::stri
 Status BurnFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
   const BurnOptions how = resolved(options_, sink.name());
   STELE_TRY_ASSIGN(const BurnEra era, era_to_write(how, snapshot));
-  const Heading heading = heading_for(snapshot, how.encoding, how.gzip, era);
+  const Header header = header_for(snapshot, how.encoding, how.gzip, era);
   const Snapshot ordered = detail::in_file_order(snapshot);
   ReadContext context(detail::workers_of(options));
   const auto write_to = [&](Sink& to, bool measured) -> Status {
     if (how.encoding == BurnEncoding::json)
-      return write_named(ordered, heading, era, *json_writer(to, context, !how.gzip));
+      return write_named(ordered, header, era, *json_writer(to, context, !how.gzip));
     std::uint64_t size = 0;
     const auto encode = [&](detail::LeafGather* gather) {
       size = 0;
       if (how.encoding == BurnEncoding::bin) {
-        return write_bincode(ordered, heading, era, how, gather, context, size);
+        return write_bincode(ordered, header, era, how, gather, context, size);
       }
-      return write_named(ordered, heading, era, *mpk_writer(gather, context, size));
+      return write_named(ordered, header, era, *mpk_writer(gather, context, size));
     };
     STELE_TRY(encode(nullptr));  // finds errors before the first byte is written
     if (measured) STELE_TRY(to.reserve(size));

@@ -161,7 +161,7 @@ class BurnpackWriter {
     out_.text("dtype");
     const std::size_t at = description_.size();
     out_.value(dtype);
-    // The annotation may have any content, and records in bincode do not spell out the scheme.
+    // The annotation may have any content.
     const std::string_view written = std::string_view(description_).substr(at);
     Value back;
     std::uint64_t memory = max_description_bytes;

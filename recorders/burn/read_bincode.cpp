@@ -22,11 +22,11 @@ class BincodeReader final : public RecordReader {
       : RecordReader(memory, options), in_(std::move(source)) {}
 
   Result<Snapshot> run(const TypeInfo& type) {
-    for (std::size_t i = 0; i < std::size(heading_names); ++i) STELE_TRY(bincode::read_text(in_, *member(heading_, i)));
-    STELE_TRY(check(heading_, options_));
+    for (std::size_t i = 0; i < std::size(header_names); ++i) STELE_TRY(bincode::read_text(in_, *member(header_, i)));
+    STELE_TRY(check(header_, options_));
     era_ = options_.era;
     if (era_ == BurnEra::automatic) {
-      STELE_TRY_ASSIGN(era_, era_of(heading_.version));
+      STELE_TRY_ASSIGN(era_, era_of(header_.version));
     }
     auto read = node(type, "", false, 0);
     if (!read) return with_hint(std::move(read).error(), type);
@@ -107,9 +107,9 @@ class BincodeReader final : public RecordReader {
         return variant(type, name, conditional, depth);
       case TypeKind::optional: {
         const std::uint64_t at = in_.position();
-        STELE_TRY_ASSIGN(const auto there, in_.little<std::uint8_t>());
-        if (there > 1) return wrong("the tag of the Option is neither 0 nor 1", at);
-        if (there == 1) return node(*type.element, name, true, depth + 1);
+        STELE_TRY_ASSIGN(const auto present, in_.little<std::uint8_t>());
+        if (present > 1) return wrong("the tag of the Option is neither 0 nor 1", at);
+        if (present == 1) return node(*type.element, name, true, depth + 1);
         builder_.none(name, conditional);
         return {};
       }
@@ -227,13 +227,13 @@ class BincodeReader final : public RecordReader {
     const DTypeClass kind = dtype_class(wanted);
     const bool floating = kind == DTypeClass::floating;
     const DType dtype =
-        kind == DTypeClass::boolean ? DType::boolean : dtype_of_rust(floating ? heading_.floats : heading_.ints);
+        kind == DTypeClass::boolean ? DType::boolean : dtype_of_rust(floating ? header_.floats : header_.ints);
     STELE_TRY_ASSIGN(const std::uint64_t n, count());
     made.dtype.dtype = dtype;
     if (dtype == DType::none)
       return Error(Errc::unsupported, "the element type of the record is unknown")
           .path(path())
-          .found(floating ? heading_.floats : heading_.ints);
+          .found(floating ? header_.floats : header_.ints);
     made.bytes = n * element_size(dtype);
     if (dtype == DType::f32 || dtype == DType::f64) {
       made.provider = stored_at(*in_.source(), in_.position());
@@ -302,7 +302,7 @@ Result<Snapshot> read_bincode(SourcePtr source, std::uint64_t memory, const Burn
   }
   BincodeReader reader(std::move(source), memory, options);
   auto opened = reader.run(*type);
-  if (!opened) return with_age(std::move(opened).error(), reader.heading());
+  if (!opened) return with_age(std::move(opened).error(), reader.header());
   STELE_TRY(check_ids(*opened, target));
   return opened;
 }

@@ -25,21 +25,21 @@ class NamedReader final : public RecordReader {
     Token token;
     std::map<std::string, std::string> metadata;
     bool item = false;
-    bool heading = false;
+    bool header = false;
     STELE_TRY(expect(token, Kind::map, "a record"));
     for (;;) {
       STELE_TRY(tokens_.next(token));
       if (token.kind == Kind::end) break;
       const std::string key = token.text;
-      if ((key == "item" && item) || (key == "metadata" && heading)) {
+      if ((key == "item" && item) || (key == "metadata" && header)) {
         return Error(Errc::duplicate, "the key occurs twice in the record").path(key).offset(token.offset);
       }
       if (key == "metadata") {
-        heading = true;
+        header = true;
         STELE_TRY(texts([&](const std::string& name, std::string text) {
-          const auto* found = std::find(std::begin(heading_names), std::end(heading_names), name);
-          if (found == std::end(heading_names)) return true;
-          std::string& mine = *member(heading_, static_cast<std::size_t>(found - heading_names));
+          const auto* found = std::find(std::begin(header_names), std::end(header_names), name);
+          if (found == std::end(header_names)) return true;
+          std::string& mine = *member(header_, static_cast<std::size_t>(found - header_names));
           if (!mine.empty()) return false;
           mine = std::move(text);
           return true;
@@ -57,7 +57,7 @@ class NamedReader final : public RecordReader {
     }
     STELE_TRY(tokens_.next(token));  // the end: nothing follows the record
     if (!item) return Error(Errc::malformed, "the record has no item");
-    STELE_TRY(check(heading_, options_));
+    STELE_TRY(check(header_, options_));
     builder_.set_metadata(std::move(metadata));
     builder_.set_unknown_kinds({.all = true});
     return finish(tokens_.keeper());
@@ -173,7 +173,7 @@ class NamedReader final : public RecordReader {
   }
 
   Status read_item() {
-    auto era = options_.era != BurnEra::automatic ? Result<BurnEra>(options_.era) : era_of(heading_.version);
+    auto era = options_.era != BurnEra::automatic ? Result<BurnEra>(options_.era) : era_of(header_.version);
     old_ = !era || *era == BurnEra::v0_13;
     Token token;
     STELE_TRY(tokens_.next(token));
@@ -255,7 +255,7 @@ class NamedReader final : public RecordReader {
     return Error(Errc::unsupported,
                  "the parameter has the layout of Burn 0.13 or earlier, but the record declares a later version")
         .path(path())
-        .found("version " + heading_.version)
+        .found("version " + header_.version)
         .hint("set BurnOptions::era to BurnEra::v0_13");
   }
 
@@ -307,8 +307,8 @@ class NamedReader final : public RecordReader {
       } else if (key == "value" && token.kind == Kind::list && tokens_.elements() != nullptr && !bytes) {
         bytes = true;
         STELE_TRY(budget_.node(300, 0, token.offset));  // memory of a mark
-        const DType floats = dtype_of_rust(heading_.floats);
-        const DType ints = dtype_of_rust(heading_.ints);
+        const DType floats = dtype_of_rust(header_.floats);
+        const DType ints = dtype_of_rust(header_.ints);
         if (floats == DType::none || ints == DType::none) return wrong(token, "elements of known types");
         STELE_TRY_ASSIGN(const auto list, read_elements(*tokens_.elements(), floats, ints,
                                                         type != nullptr && type->kind == TypeKind::tensor
@@ -339,7 +339,7 @@ Result<Snapshot> read_named(TokenReader& tokens, std::uint64_t memory, const Bur
                             const TypeInfo* type) {
   NamedReader reader(tokens, memory, options, type);
   auto read = reader.run();
-  return read ? std::move(read) : Result<Snapshot>(with_age(std::move(read).error(), reader.heading()));
+  return read ? std::move(read) : Result<Snapshot>(with_age(std::move(read).error(), reader.header()));
 }
 
 }  // namespace burn

@@ -86,11 +86,11 @@ Error too_old_for(std::string_view version) {
       .found(std::string(version));
 }
 
-Error with_age(Error error, const Heading& heading) {
-  const auto minor = minor_of(heading.version);
+Error with_age(Error error, const Header& header) {
+  const auto minor = minor_of(header.version);
   const bool other = error.code() == Errc::io || error.code() == Errc::checksum || error.code() == Errc::out_of_memory;
   if (!minor || *minor >= 13 || other) return error;
-  return too_old_for(heading.version).path(error.path()).offset(error.offset().value_or(0));
+  return too_old_for(header.version).path(error.path()).offset(error.offset().value_or(0));
 }
 
 Result<BurnEra> era_of(std::string_view version) {
@@ -108,56 +108,56 @@ Result<BurnEra> era_of(std::string_view version) {
       .hint("set BurnOptions::era");
 }
 
-Heading heading_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, BurnEra era) {
+Header header_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, BurnEra era) {
   const Settings& settings = settings_of(snapshot);
-  Heading heading{std::string(settings.floats),
-                  std::string(settings.ints),
-                  {},
-                  std::string(version_of(era)),
-                  std::string(settings.name)};
+  Header header{std::string(settings.floats),
+                std::string(settings.ints),
+                {},
+                std::string(version_of(era)),
+                std::string(settings.name)};
   const std::string_view recorder = recorder_of(encoding, gzip);
-  heading.format =
-      "burn_core::record::file::" + std::string(recorder) + "<burn_core::record::settings::" + heading.settings + '>';
-  const auto known_before = burn_heading(snapshot);
-  if (!known_before) return heading;
+  header.format =
+      "burn_core::record::file::" + std::string(recorder) + "<burn_core::record::settings::" + header.settings + '>';
+  const auto known_before = burn_header(snapshot);
+  if (!known_before) return header;
   // For a record that is written again, keep the fields that still apply.
-  const Heading& old = *known_before;
+  const Header& old = *known_before;
   const auto old_era = era_of(old.version);
-  if (old_era && *old_era == era) heading.version = old.version;
-  if (old.floats != heading.floats) return heading;
-  heading.ints = old.ints;
-  heading.settings = old.settings;
+  if (old_era && *old_era == era) header.version = old.version;
+  if (old.floats != header.floats) return header;
+  header.ints = old.ints;
+  header.settings = old.settings;
   const std::string_view in_memory = gzip                            ? std::string_view()
                                      : encoding == BurnEncoding::mpk ? "::NamedMpkBytesRecorder<"
                                      : encoding == BurnEncoding::bin ? "::BinBytesRecorder<"
                                                                      : std::string_view();
   if (old.format.find("::" + std::string(recorder) + '<') != std::string::npos ||
       (!in_memory.empty() && old.format.find(in_memory) != std::string::npos)) {
-    heading.format = old.format;
+    header.format = old.format;
   }
-  return heading;
+  return header;
 }
 
-Status check(const Heading& heading, const BurnOptions& options) {
+Status check(const Header& header, const BurnOptions& options) {
   const auto mismatch = [&](std::string_view wanted, std::string_view what) {
     return Error(Errc::value_mismatch, "the precision settings of the record differ")
         .expected(std::string(wanted))
-        .found("settings " + heading.settings + std::string(what) + " (float " + heading.floats + ", int " +
-               heading.ints + ", format " + heading.format + ", version " + heading.version + ')');
+        .found("settings " + header.settings + std::string(what) + " (float " + header.floats + ", int " + header.ints +
+               ", format " + header.format + ", version " + header.version + ')');
   };
-  if (!options.settings.empty() && heading.settings != options.settings) {
+  if (!options.settings.empty() && header.settings != options.settings) {
     std::string differs;
     for (const Settings& settings : known) {
       if (settings.name != options.settings) continue;
-      if (settings.floats != heading.floats) differs += ", float";
-      if (settings.ints != heading.ints) differs += ", int";
+      if (settings.floats != header.floats) differs += ", float";
+      if (settings.ints != header.ints) differs += ", int";
     }
-    if (heading.format.find(options.settings) == std::string::npos) differs += ", format";
+    if (header.format.find(options.settings) == std::string::npos) differs += ", format";
     return mismatch(options.settings, differs.empty() ? "" : differs + " differ");
   }
   for (const Settings& settings : known) {
-    if (settings.name != heading.settings) continue;
-    if (settings.floats == heading.floats && settings.ints == heading.ints) return {};
+    if (settings.name != header.settings) continue;
+    if (settings.floats == header.floats && settings.ints == header.ints) return {};
     return mismatch("float " + std::string(settings.floats) + " and int " + std::string(settings.ints), "");
   }
   return {};
@@ -193,25 +193,25 @@ bool is_bare(const LeafView& leaf) {
   return leaf.annotations() != nullptr && leaf.annotations()->contains(std::string(bare_note)) && !leaf.id();
 }
 
-void keep(const Heading& heading, SnapshotBuilder& builder) {
-  Heading copy = heading;
-  for (std::size_t i = 0; i < std::size(heading_names); ++i) {
-    builder.set_origin("burn." + std::string(heading_names[i]), std::move(*member(copy, i)));
+void keep(const Header& header, SnapshotBuilder& builder) {
+  Header copy = header;
+  for (std::size_t i = 0; i < std::size(header_names); ++i) {
+    builder.set_origin("burn." + std::string(header_names[i]), std::move(*member(copy, i)));
   }
 }
 
 }  // namespace burn
 }  // namespace detail
 
-std::optional<BurnHeading> burn_heading(const Snapshot& opened) {
-  BurnHeading heading;
-  for (std::size_t i = 0; i < std::size(detail::burn::heading_names); ++i) {
+std::optional<BurnHeader> burn_header(const Snapshot& opened) {
+  BurnHeader header;
+  for (std::size_t i = 0; i < std::size(detail::burn::header_names); ++i) {
     const auto& origin = opened.origin();
-    const auto found = origin.find("burn." + std::string(detail::burn::heading_names[i]));
+    const auto found = origin.find("burn." + std::string(detail::burn::header_names[i]));
     if (found == origin.end()) return std::nullopt;
-    *detail::burn::member(heading, i) = found->second;
+    *detail::burn::member(header, i) = found->second;
   }
-  return heading;
+  return header;
 }
 
 }  // namespace v0

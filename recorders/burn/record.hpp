@@ -16,41 +16,41 @@ inline namespace v0 {
 namespace detail {
 namespace burn {
 
-using Heading = BurnHeading;
-inline constexpr std::string_view heading_names[] = {"float", "int", "format", "version", "settings"};
+using Header = BurnHeader;
+inline constexpr std::string_view header_names[] = {"float", "int", "format", "version", "settings"};
 /// The key of stele's metadata, next to `item`. Burn ignores it.
 inline constexpr std::string_view own_key = "stele";
-/// Returns string `i` of a Heading, in the order of the file.
-inline std::string* member(Heading& heading, std::size_t i) {
-  std::string* const members[] = {&heading.floats, &heading.ints, &heading.format, &heading.version, &heading.settings};
+/// Returns string `i` of a Header, in the order of the file.
+inline std::string* member(Header& header, std::size_t i) {
+  std::string* const members[] = {&header.floats, &header.ints, &header.format, &header.version, &header.settings};
   return members[i];
 }
 
-/// Returns the Heading for a record of this snapshot. Keeps the fields of an original Burn record that still apply.
-Heading heading_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, BurnEra era);
+/// Returns the Header for a record of this snapshot. Keeps the fields of an original Burn record that still apply.
+Header header_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, BurnEra era);
 /// Returns the era of a version string. Errors: unsupported.
 Result<BurnEra> era_of(std::string_view version);
 inline constexpr std::string_view known_releases = "a release from 0.13 to 0.21";
 /// Returns the error for a record of a release that is too old.
 Error too_old_for(std::string_view version);
 /// Returns `error`, or an error about the release if the record is too old.
-Error with_age(Error error, const Heading& heading);
-/// Checks a Heading against the options. Errors: value_mismatch (settings other than requested, or float and int
+Error with_age(Error error, const Header& header);
+/// Checks a Header against the options. Errors: value_mismatch (settings other than requested, or float and int
 /// types that the settings do not have), with the differences.
-Status check(const Heading& heading, const BurnOptions& options);
+Status check(const Header& header, const BurnOptions& options);
 
 /// Reads a record with field names; guesses its lists and tuples. `memory` bounds the allocations. `type` (the loaded
 /// type, or null) tells the numbers of old files apart.
 Result<Snapshot> read_named(TokenReader& tokens, std::uint64_t memory, const BurnOptions& options,
                             const TypeInfo* type);
-Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, TokenWriter& out);
+Status write_named(const Snapshot& snapshot, Header header, BurnEra era, TokenWriter& out);
 
 /// Reads a record in bincode, by the loaded type or options.schema. Errors: needs_layout.
 Result<Snapshot> read_bincode(SourcePtr source, std::uint64_t memory, const BurnOptions& options,
                               const OpenContext& context);
 /// Writes a record in bincode if `gather` is set; `size` counts its bytes. Errors: needs_layout (a snapshot of unknown
 /// type), not_representable.
-Status write_bincode(const Snapshot& snapshot, Heading heading, BurnEra era, const BurnOptions& options,
+Status write_bincode(const Snapshot& snapshot, Header header, BurnEra era, const BurnOptions& options,
                      LeafGather* gather, ReadContext& context, std::uint64_t& size);
 /// Returns the data that write_bincode() leaves out. Errors: those of write_bincode().
 Result<std::vector<Loss>> bincode_losses(const Snapshot& snapshot, BurnEra era, const BurnOptions& options);
@@ -63,8 +63,8 @@ std::string id_text_of(const LeafView& leaf, std::string_view path);
 /// Returns true for a tensor without id and `param`.
 bool is_bare(const LeafView& leaf);
 
-/// Stores a record's Heading in the snapshot.
-void keep(const Heading& heading, SnapshotBuilder& builder);
+/// Stores a record's Header in the snapshot.
+void keep(const Header& header, SnapshotBuilder& builder);
 
 /// Counts memory against a bound.
 class Budget {

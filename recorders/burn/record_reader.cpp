@@ -37,7 +37,7 @@ Result<Snapshot> RecordReader::finish(std::shared_ptr<const void> keeper) {
   if (twice != no_index) {
     return Error(Errc::duplicate, "the name occurs twice in its container").path(node_path(builder_.data(), twice));
   }
-  keep(heading_, builder_);
+  keep(header_, builder_);
   builder_.keep(std::move(keeper));
   return builder_.finish();
 }

@@ -16,7 +16,7 @@ namespace burn {
 
 class RecordReader {
  public:
-  const Heading& heading() const noexcept { return heading_; }
+  const Header& header() const noexcept { return header_; }
 
  protected:
   RecordReader(std::uint64_t memory, const BurnOptions& options) : options_(options), budget_(memory) {}
@@ -36,7 +36,7 @@ class RecordReader {
   const BurnOptions& options_;
   Budget budget_;
   SnapshotBuilder builder_;
-  Heading heading_;
+  Header header_;
   std::vector<NodeName> path_;
 };
 

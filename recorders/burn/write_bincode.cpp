@@ -14,8 +14,8 @@ class BincodeWriter final : public RecordWriter {
   BincodeWriter(const Snapshot& snapshot, BurnEra era, LeafGather* gather, ReadContext& context, std::uint64_t& size)
       : RecordWriter(snapshot, era), gather_(gather), context_(context), size_(size), seen_(snapshot.nodes().size()) {}
 
-  Status run(Heading heading, const TypeInfo& type) {
-    for (std::size_t i = 0; i < std::size(heading_names); ++i) text(*member(heading, i));
+  Status run(Header header, const TypeInfo& type) {
+    for (std::size_t i = 0; i < std::size(header_names); ++i) text(*member(header, i));
     STELE_TRY(node(type, tree_.root(), 0));
     STELE_TRY(flush());
     return {};
@@ -49,7 +49,7 @@ class BincodeWriter final : public RecordWriter {
     if (depth > max_depth)
       return refuse(Errc::limit, "the record is nested too deeply")
           .expected("at most " + std::to_string(max_depth) + " levels");
-    const bool there = !tree_.absent(place);
+    const bool present = !tree_.absent(place);
     switch (type.kind) {
       case TypeKind::constant:
         byte(0);
@@ -73,7 +73,7 @@ class BincodeWriter final : public RecordWriter {
       case TypeKind::list: {
         std::size_t n = 0;
         std::size_t gap = 0;
-        if (there && !tree_.count(place, n, gap)) return refuse(Errc::missing, "the list has gaps");
+        if (present && !tree_.count(place, n, gap)) return refuse(Errc::missing, "the list has gaps");
         number(n);
         return elements(type, place, n, depth);
       }
@@ -99,14 +99,14 @@ class BincodeWriter final : public RecordWriter {
       case TypeKind::optional:
         // Since 0.21, an Option of a constant is itself a constant.
         if (is_constant_class(*type.element) && era_ >= BurnEra::v0_21) {
-          if (there && place.node != no_index) losses_.push_back({place.node, "that it is there"});
+          if (present && place.node != no_index) losses_.push_back({place.node, "that it is there"});
           return byte(0), Status();
         }
-        byte(there ? 1 : 0);
-        return there ? node(*type.element, place, depth + 1) : Status();
+        byte(present ? 1 : 0);
+        return present ? node(*type.element, place, depth + 1) : Status();
       case TypeKind::pointer:
       case TypeKind::shared:
-        if (!there) return refuse(Errc::not_representable, "the pointer is null, which Rust does not have");
+        if (!present) return refuse(Errc::not_representable, "the pointer is null, which Rust does not have");
         return node(*type.element, place, depth + 1);
     }
     return {};
@@ -124,10 +124,10 @@ class BincodeWriter final : public RecordWriter {
   }
 
   Status value(const ValueOps& ops, const Place& place) {
-    const bool there = place.node != no_index && tree_.node(place.node).kind == NodeKind::value;
-    if (there) seen_[place.node] = fields_.in_record() ? Seen::written : Seen::skipped;
+    const bool is_value = place.node != no_index && tree_.node(place.node).kind == NodeKind::value;
+    if (is_value) seen_[place.node] = fields_.in_record() ? Seen::written : Seen::skipped;
     if (!fields_.in_record()) return byte(0), Status();
-    if (!there) return refuse(Errc::missing, "the value is missing");
+    if (!is_value) return refuse(Errc::missing, "the value is missing");
     const Value& v = snapshot_.value(tree_.node(place.node));
     if (ops.check != nullptr) {
       STELE_TRY_ASSIGN(const std::string_view wanted,
@@ -185,10 +185,10 @@ Result<const TypeInfo*> type_to_write(const Snapshot& snapshot, const BurnOption
 
 }  // namespace
 
-Status write_bincode(const Snapshot& snapshot, Heading heading, BurnEra era, const BurnOptions& options,
+Status write_bincode(const Snapshot& snapshot, Header header, BurnEra era, const BurnOptions& options,
                      LeafGather* gather, ReadContext& context, std::uint64_t& size) {
   STELE_TRY_ASSIGN(const TypeInfo* type, type_to_write(snapshot, options));
-  return BincodeWriter(snapshot, era, gather, context, size).run(std::move(heading), *type);
+  return BincodeWriter(snapshot, era, gather, context, size).run(std::move(header), *type);
 }
 
 Result<std::vector<Loss>> bincode_losses(const Snapshot& snapshot, BurnEra era, const BurnOptions& options) {

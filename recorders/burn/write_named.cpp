@@ -15,17 +15,17 @@ class NamedWriter final : public RecordWriter {
  public:
   NamedWriter(const Snapshot& snapshot, BurnEra era, TokenWriter& out) : RecordWriter(snapshot, era), out_(out) {}
 
-  Status run(Heading heading) {
+  Status run(Header header) {
     const auto& own = snapshot_.metadata();
     for (const auto& [key, text] : own) {
       if (key.size() > max_text || text.size() > max_text) return too_long(key.substr(0, 40));
     }
     STELE_TRY(out_.begin_map(own.empty() ? 3 : 4));
     STELE_TRY(out_.key("metadata"));
-    STELE_TRY(out_.begin_map(std::size(heading_names)));
-    for (std::size_t i = 0; i < std::size(heading_names); ++i) {
-      STELE_TRY(out_.key(heading_names[i]));
-      STELE_TRY(out_.value(Value(std::move(*member(heading, i)))));
+    STELE_TRY(out_.begin_map(std::size(header_names)));
+    for (std::size_t i = 0; i < std::size(header_names); ++i) {
+      STELE_TRY(out_.key(header_names[i]));
+      STELE_TRY(out_.value(Value(std::move(*member(header, i)))));
     }
     STELE_TRY(out_.end());
     STELE_TRY(out_.key("item"));
@@ -227,8 +227,8 @@ class NamedWriter final : public RecordWriter {
 
 }  // namespace
 
-Status write_named(const Snapshot& snapshot, Heading heading, BurnEra era, TokenWriter& out) {
-  return NamedWriter(snapshot, era, out).run(std::move(heading));
+Status write_named(const Snapshot& snapshot, Header header, BurnEra era, TokenWriter& out) {
+  return NamedWriter(snapshot, era, out).run(std::move(header));
 }
 
 }  // namespace burn

@@ -68,12 +68,12 @@ Status read_base64(const void* at, std::uint64_t number, std::uint64_t offset, s
     // Round the requested range to whole groups of three bytes.
     const std::uint64_t first = offset / 3 * 3;
     const auto skip = static_cast<std::size_t>(offset - first);
-    const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(data.bytes - first, piece_bytes));
-    const std::size_t n = std::min(most, (skip + out.size() + 2) / 3 * 3);
-    const std::span<std::byte> there(text.data(), base64_size(n));
+    const auto limit = static_cast<std::size_t>(std::min<std::uint64_t>(data.bytes - first, piece_bytes));
+    const std::size_t n = std::min(limit, (skip + out.size() + 2) / 3 * 3);
+    const std::span<std::byte> encoded(text.data(), base64_size(n));
     const std::uint64_t place = data.at + 1 + first / 3 * 4;
-    STELE_TRY(read_text(in, place, there, {1, nullptr}));
-    STELE_TRY(decode(in, place, as_text(there), {bytes.data(), n}));
+    STELE_TRY(read_text(in, place, encoded, {1, nullptr}));
+    STELE_TRY(decode(in, place, as_text(encoded), {bytes.data(), n}));
     const std::size_t taken = std::min(out.size(), n - skip);
     std::memcpy(out.data(), bytes.data() + skip, taken);
     out = out.subspan(taken);
@@ -89,8 +89,8 @@ Status stream_base64(const void* at, std::uint64_t number, std::uint64_t size, P
   // Read enough text at a time to keep all threads busy, including the quotes at either end.
   const std::size_t grain = std::max(in.text->grain(), std::size_t{1});
   const std::size_t pieces = in.text->grain() != 0 ? std::max<std::size_t>(grain * workers.threads / piece_text, 1) : 1;
-  const std::size_t most = pieces * piece_text;
-  std::byte* const text = context.memory(0, static_cast<std::size_t>(std::min<std::uint64_t>(most, data.size)) + 2);
+  const std::size_t limit = pieces * piece_text;
+  std::byte* const text = context.memory(0, static_cast<std::size_t>(std::min<std::uint64_t>(limit, data.size)) + 2);
   const auto quote = [&](std::byte b, std::uint64_t place) {
     return b == std::byte{'"'} ? Status() : Status(bad(in, place, "the length of the data does not match the tensor"));
   };
@@ -131,16 +131,16 @@ Status read_all(const Document& in, const Data& data, ReadContext& context, std:
                       std::span(in.shapes).subspan(data.shape + 1, static_cast<std::size_t>(in.shapes[data.shape])));
   ReadContext::Piece text(context);
   ReadContext::Piece bytes(context);
-  std::size_t there = 0;
+  std::size_t filled = 0;
   std::uint64_t place = data.at;  // offset of the text's first character
   const std::uint64_t behind = data.at + data.size;
   for (std::uint64_t made = 0; !reader.done() && made < end;) {
     const auto more =
-        static_cast<std::size_t>(std::min<std::uint64_t>(behind - place - there, ReadContext::piece_size - there));
-    STELE_TRY(read_text(in, place + there, {text.data() + there, more}, {1, nullptr}));
-    there += more;
+        static_cast<std::size_t>(std::min<std::uint64_t>(behind - place - filled, ReadContext::piece_size - filled));
+    STELE_TRY(read_text(in, place + filled, {text.data() + filled, more}, {1, nullptr}));
+    filled += more;
     const auto room = static_cast<std::size_t>(std::min<std::uint64_t>(data.bytes - made, ReadContext::piece_size));
-    if (auto r = reader.read(as_text({text.data(), there}), place + there == behind, {bytes.data(), room}); !r) {
+    if (auto r = reader.read(as_text({text.data(), filled}), place + filled == behind, {bytes.data(), room}); !r) {
       Error error = std::move(r).error();
       const std::uint64_t offset = place + error.offset().value_or(0);
       return std::move(error).file(in.file).offset(offset);
@@ -153,9 +153,9 @@ Status read_all(const Document& in, const Data& data, ReadContext& context, std:
       STELE_TRY(take(std::span<const std::byte>(bytes.data() + from, to - from)));
     }
     made += n;
-    there -= reader.consumed();
+    filled -= reader.consumed();
     place += reader.consumed();
-    std::memmove(text.data(), text.data() + reader.consumed(), there);
+    std::memmove(text.data(), text.data() + reader.consumed(), filled);
   }
   return {};
 }

@@ -225,8 +225,8 @@ class Maker {
       STELE_TRY_ASSIGN(const int c, peek());
       if (c < 0) return stop(at, false, Errc::truncated);
       if (bytes && position() - at > max_lookahead && (position() - at) / 2 > *bytes) return found(at, false);
-      const auto there = std::span<const std::byte>(buffer_.span()).subspan(at_, end_ - at_);
-      const auto* quote = static_cast<const std::byte*>(std::memchr(there.data(), '"', there.size()));
+      const auto buffered = std::span<const std::byte>(buffer_.span()).subspan(at_, end_ - at_);
+      const auto* quote = static_cast<const std::byte*>(std::memchr(buffered.data(), '"', buffered.size()));
       at_ = quote == nullptr ? end_ : static_cast<std::size_t>(quote - buffer_.data()) + 1;
       if (quote != nullptr) return found(at, false);
     }
@@ -235,7 +235,7 @@ class Maker {
   Status numbers() {
     const std::uint64_t at = position();
     end_extent();
-    const auto most = checked_mul(elements_.value_or(UINT64_MAX), longest_number).value_or(UINT64_MAX);
+    const auto max_length = checked_mul(elements_.value_or(UINT64_MAX), longest_number).value_or(UINT64_MAX);
     std::size_t depth = 0;
     bool quoted = false;
     for (;;) {
@@ -248,7 +248,7 @@ class Maker {
         if (c == '[') ++depth;
         if (c == ']' && --depth == 0) return found(at, true);
       }
-      if (position() - at > most)
+      if (position() - at > max_length)
         return stop(at, true, Errc::limit);  // malicious text may contain any number of
                                              // spaces
     }

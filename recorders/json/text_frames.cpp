@@ -72,7 +72,7 @@ class FramedText final : public Text {
 
  private:
   // Neighbouring leaves share a frame, as do the parts of a large leaf on each of a few threads.
-  static constexpr std::size_t most_kept = 4;
+  static constexpr std::size_t max_kept = 4;
   struct Kept {
     std::size_t number = none;
     unsigned users = 0;
@@ -92,7 +92,7 @@ class FramedText final : public Text {
       }
       // The oldest frame without users.
       const auto idle = std::find_if(kept_.begin(), kept_.end(), [](const auto& k) { return k->users == 0; });
-      if (kept_.size() < most_kept || idle == kept_.end()) {
+      if (kept_.size() < max_kept || idle == kept_.end()) {
         kept_.push_back(std::make_unique<Kept>());
       } else {
         std::rotate(idle, idle + 1, kept_.end());
@@ -173,10 +173,10 @@ class Seekable {
   Result<bool> run(OpenedText& out) {
     STELE_TRY_ASSIGN(const std::uint32_t head, tagged(0));
     const bool begins = head == 8;
-    STELE_TRY_ASSIGN(const bool there, read_table());
+    STELE_TRY_ASSIGN(const bool found, read_table());
     bool ends = false;
     bool empty = false;  // the last frame has no text
-    if (there) {
+    if (found) {
       const FramedText::Frame& last = frames_[frames_.size() - 2];
       empty = last.plain == frames_.back().plain;
       STELE_TRY_ASSIGN(const std::uint32_t size, tagged(last.stored));
@@ -188,7 +188,7 @@ class Seekable {
       return damaged(*source_, begins ? source_->size() : 0,
                      "the compressed document's beginning, index or frame table is damaged or missing");
     }
-    if (!there || (empty && !ends)) return false;
+    if (!found || (empty && !ends)) return false;
     if (ends) {
       STELE_TRY(read_index(out.index));
       frames_.pop_back();  // the last frame's offset ends the one before it
@@ -244,8 +244,8 @@ class Seekable {
       at.plain += plain;
       // Only the first frame, and the last, which may be an index, have no text.
       const bool last = i + 1 == count;
-      const std::uint64_t most = plain != 0 ? ZSTD_compressBound(plain) : last ? size : i == 0 ? 16 : 0;
-      if (plain > largest_frame || at.stored - frames_.back().stored > most) return false;
+      const std::uint64_t max_stored = plain != 0 ? ZSTD_compressBound(plain) : last ? size : i == 0 ? 16 : 0;
+      if (plain > largest_frame || at.stored - frames_.back().stored > max_stored) return false;
     }
     frames_.push_back(at);
     return at.stored == size - table;

@@ -122,8 +122,8 @@ class StreamedText final : public Text {
     }
     if (skipped_.empty() && at_ < offset) skipped_ = Bytes(input_size);
     while (at_ < offset) {
-      const auto most = static_cast<std::size_t>(std::min<std::uint64_t>(offset - at_, input_size));
-      STELE_TRY_ASSIGN(const std::size_t n, more(skipped_.span().first(most)));
+      const auto limit = static_cast<std::size_t>(std::min<std::uint64_t>(offset - at_, input_size));
+      STELE_TRY_ASSIGN(const std::size_t n, more(skipped_.span().first(limit)));
       if (n == 0) return std::size_t{0};
     }
     std::size_t done = 0;

@@ -312,8 +312,8 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
     std::vector<std::string> all = files;
     all.push_back(index_name);
     for (const std::string& file : all) {
-      STELE_TRY_ASSIGN(const bool there, bundle->contains(file));
-      if (!there) continue;
+      STELE_TRY_ASSIGN(const bool exists, bundle->contains(file));
+      if (!exists) continue;
       return Error(Errc::exists, "the set of files exists and cannot be replaced in one step")
           .file(file)
           .hint("save to another path, or set FileSinkOptions::allow_nonatomic");

@@ -60,7 +60,7 @@ Result<const Model::Stored*> Model::find_array(const Part& part, const stele_fb:
     return part.begin +
            static_cast<std::uint64_t>(reinterpret_cast<const std::byte*>(bytes.data()) - part.bytes.data());
   };
-  std::uint64_t there = 0;
+  std::uint64_t stored_bytes = 0;
   if (appended != part.manifest.end() && (!here || array->buffer() == nullptr || array->buffer()->size() == 0)) {
     const ManifestEntry& e = appended->second;
     if (array != nullptr && array->appended_length() != 0) {
@@ -71,7 +71,7 @@ Result<const Model::Stored*> Model::find_array(const Part& part, const stele_fb:
       }
     }
     out.segments.push_back({e.offset, e.length});
-    there = e.length;
+    stored_bytes = e.length;
   } else if (array != nullptr && array->appended_length() != 0) {
     return malformed("the manifest lacks the array");
   } else if (array->chunks() != nullptr && array->chunks()->size() != 0) {
@@ -80,15 +80,15 @@ Result<const Model::Stored*> Model::find_array(const Part& part, const stele_fb:
     for (const auto* chunk : chunks) {
       if (chunk->data() == nullptr) continue;
       out.segments.push_back({place(*chunk->data()), chunk->data()->size()});
-      there += chunk->data()->size();
+      stored_bytes += chunk->data()->size();
       if (!spend(sizeof(Segment))) return too_much();
     }
   } else if (array->buffer() != nullptr && array->buffer()->size() != 0) {
     out.segments.push_back({place(*array->buffer()), array->buffer()->size()});
-    there = array->buffer()->size();
+    stored_bytes = array->buffer()->size();
   }
-  if (out.facts.dtype == DType::string) out.facts.bytes = there;
-  if (out.facts.bytes != there) return wrong_length(out.facts.bytes, there);
+  if (out.facts.dtype == DType::string) out.facts.bytes = stored_bytes;
+  if (out.facts.bytes != stored_bytes) return wrong_length(out.facts.bytes, stored_bytes);
   if (out.segments.empty()) out.segments.push_back({part.begin, 0});
   if (!spend(sizeof(Stored) + 64 + 8 * out.facts.shape.size())) return too_much();
   return &arrays_.emplace_back(std::move(out));

@@ -62,8 +62,8 @@ class FilesWriter {
     std::string base = own;
     if (base.ends_with(".sdnb")) base.resize(base.size() - 5);
     for (std::size_t i = 0; i < count_ && !options_.file.allow_nonatomic; ++i) {
-      STELE_TRY_ASSIGN(const bool there, bundle->contains(shard_name(base, i, count_)));
-      if (!there) continue;
+      STELE_TRY_ASSIGN(const bool exists, bundle->contains(shard_name(base, i, count_)));
+      if (!exists) continue;
       return Error(Errc::exists, "a file of the set exists, and several files cannot be replaced in one step")
           .file(shard_name(base, i, count_))
           .hint("save elsewhere, or pass FileSinkOptions::allow_nonatomic");

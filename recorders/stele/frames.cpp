@@ -174,9 +174,9 @@ class FrameWriter::FrameSink final : public PieceSink {
   void begin(const LeafView& leaf) {
     width_ = swap_unit(leaf.dtype());
     start_ = out_.position();
-    most_ = static_cast<std::size_t>(
+    batch_limit_ = static_cast<std::size_t>(
         std::min<std::uint64_t>(frame_count(leaf.byte_size()), std::uint64_t{workers_.threads}));
-    if (batch_.size() < most_) batch_.resize(most_);
+    if (batch_.size() < batch_limit_) batch_.resize(batch_limit_);
     for (Packed& frame : batch_) frame.plain = {};  // left over from a leaf that failed
     full_ = 0;
     as_it_is_ = false;
@@ -193,7 +193,7 @@ class FrameWriter::FrameSink final : public PieceSink {
       hasher_.update(bytes.data(), frame_size);
       bytes = bytes.subspan(frame_size);
       taken = true;
-      if (++full_ == most_ || sizes_.empty()) STELE_TRY(flush());
+      if (++full_ == batch_limit_ || sizes_.empty()) STELE_TRY(flush());
     }
     if (taken) STELE_TRY(flush());
     while (!bytes.empty()) {
@@ -224,13 +224,13 @@ class FrameWriter::FrameSink final : public PieceSink {
       Packed& frame = batch_[full_];
       bytes = frame.gather(bytes);
       // The first frame decides for the whole tensor.
-      if (frame.plain.size() == frame_size && (++full_ == most_ || sizes_.empty())) STELE_TRY(flush());
+      if (frame.plain.size() == frame_size && (++full_ == batch_limit_ || sizes_.empty())) STELE_TRY(flush());
     }
     return {};
   }
 
   Status flush() {
-    const std::size_t count = full_ + (full_ < most_ && !batch_[full_].plain.empty() ? 1 : 0);
+    const std::size_t count = full_ + (full_ < batch_limit_ && !batch_[full_].plain.empty() ? 1 : 0);
     full_ = 0;
     parallel(workers_, count, [&](std::size_t i) { batch_[i].pack(width_); });
     for (std::size_t i = 0; i < count; ++i) {
@@ -248,8 +248,8 @@ class FrameWriter::FrameSink final : public PieceSink {
   Workers workers_;
   LeafGather& out_;
   std::uint64_t start_ = 0;
-  std::vector<Packed> batch_;  // the first `most_` are used
-  std::size_t most_ = 0;
+  std::vector<Packed> batch_;  // the first `batch_limit_` are used
+  std::size_t batch_limit_ = 0;
   std::size_t full_ = 0;
   bool as_it_is_ = false;
   std::vector<std::uint32_t> sizes_;
@@ -284,12 +284,12 @@ Status stream_frames(const FramedBlock& block, PieceSink& sink, ReadContext& con
   Hasher hasher;
   std::vector<Job> jobs;
   const auto all = block.source.view();
-  const std::size_t most = std::size_t{2} * context.workers().threads;
+  const std::size_t limit = std::size_t{2} * context.workers().threads;
   for (std::uint64_t done = 0; !table.done();) {
     jobs.clear();
     std::size_t stored_size = 0;
     std::size_t plain_size = 0;
-    while (!table.done() && jobs.size() < most) {
+    while (!table.done() && jobs.size() < limit) {
       Job& job = jobs.emplace_back();
       STELE_TRY(table.next(job.frame));
       stored_size += job.frame.stored;

@@ -20,8 +20,8 @@ constexpr unsigned max_threads = 256;
 }  // namespace
 
 Workers workers_of(unsigned threads, Executor* executor) noexcept {
-  const unsigned there = executor != nullptr ? executor->concurrency() : std::thread::hardware_concurrency();
-  if (threads == 0 || (executor != nullptr && threads > there)) threads = std::max(1U, there);
+  const unsigned available = executor != nullptr ? executor->concurrency() : std::thread::hardware_concurrency();
+  if (threads == 0 || (executor != nullptr && threads > available)) threads = std::max(1U, available);
   return {std::min(threads, max_threads), executor};
 }
 
@@ -37,18 +37,18 @@ class Work {
     } catch (...) {
       next_ = count_;
       const std::lock_guard lock(mutex_);
-      if (!thrown_) thrown_ = std::current_exception();
+      if (!exception_) exception_ = std::current_exception();
     }
   }
   void finish() const {
-    if (thrown_) std::rethrow_exception(thrown_);
+    if (exception_) std::rethrow_exception(exception_);
   }
 
  private:
   std::atomic<std::size_t> next_{0};
   std::size_t count_;
   const std::function<void(std::size_t)>& work_;
-  std::exception_ptr thrown_;
+  std::exception_ptr exception_;
   std::mutex mutex_;
 };
 

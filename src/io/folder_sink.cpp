@@ -47,10 +47,10 @@ struct Target {
       }
       auto opened = os::open_below(folder, leaf);
       if (!opened) return std::move(opened).error().file(path);
-      const auto there = std::make_shared<const os::Folder>(std::move(*opened));
-      auto old = agree(there);
+      const auto current = std::make_shared<const os::Folder>(std::move(*opened));
+      auto old = agree(current);
       // A folder that another save has replaced loses its files during the check.
-      STELE_TRY_ASSIGN(const bool same, os::leads_to({&folder, leaf, path}, there->file));
+      STELE_TRY_ASSIGN(const bool same, os::leads_to({&folder, leaf, path}, current->file));
       if (same || i == max_attempts) return old;
     }
   }
@@ -189,9 +189,9 @@ Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& path, FileSink
                                                FolderCheck may_replace) {
   if (path.empty()) return Error(Errc::invalid_argument, "the path is empty");
   const std::string plain = without_slashes(path);
-  STELE_TRY_ASSIGN(const os::Info there, os::status({nullptr, plain, path}));
-  const bool exists = there.kind == os::Kind::folder;
-  if (there.kind != os::Kind::missing && !options.overwrite) return detail::target_exists(path);
+  STELE_TRY_ASSIGN(const os::Info found, os::status({nullptr, plain, path}));
+  const bool exists = found.kind == os::Kind::folder;
+  if (found.kind != os::Kind::missing && !options.overwrite) return detail::target_exists(path);
   if (exists && options.allow_nonatomic) {
     STELE_TRY_ASSIGN(os::Folder folder, os::open_folder(path));
     auto root = std::make_shared<const os::Folder>(std::move(folder));

@@ -7,7 +7,7 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
-Gather::Gather(Sink& sink) : sink_(sink), staging_(size) { pieces_.reserve(most_pieces); }
+Gather::Gather(Sink& sink) : sink_(sink), staging_(size) { pieces_.reserve(max_pieces); }
 
 Status Gather::write(std::span<const std::byte> bytes) {
   if (bytes.size() >= direct) {
@@ -31,7 +31,7 @@ Status Gather::refer(std::span<const std::byte> bytes) {
   pieces_.push_back(bytes);
   waiting_ += bytes.size();
   // Up to this size, the bytes are still in cache after hashing.
-  return waiting_ >= size || pieces_.size() == most_pieces ? flush() : Status();
+  return waiting_ >= size || pieces_.size() == max_pieces ? flush() : Status();
 }
 
 Status Gather::zeros(std::size_t count) {

@@ -37,7 +37,7 @@ class STELE_EXPORT Gather {
 
  private:
   static constexpr std::size_t size = std::size_t{1} << 20;
-  static constexpr std::size_t most_pieces = 1024;
+  static constexpr std::size_t max_pieces = 1024;
 
   Sink& sink_;
   Bytes staging_;

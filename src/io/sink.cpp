@@ -27,8 +27,8 @@ void Sink::remove_parts(bool committing) noexcept {
     for (const std::string& part : parts_) {
       files->remove(part);
       if (part != own) continue;
-      STELE_TRY_ASSIGN(const bool there, files->contains(own));
-      if (there) return {};
+      STELE_TRY_ASSIGN(const bool exists, files->contains(own));
+      if (exists) return {};
     }
     return {};
   });
@@ -50,12 +50,12 @@ Status check_range(const Source& from, std::uint64_t offset, std::uint64_t size)
 
 Status Sink::copy(const Source& from, std::uint64_t offset, std::uint64_t size) {
   return detail::guarded(name_, [&]() -> Status {
-    constexpr std::size_t most = std::size_t{1} << 20;
+    constexpr std::size_t limit = std::size_t{1} << 20;
     STELE_TRY(check_range(from, offset, size));
     const auto all = from.view();
-    Bytes staging(all.empty() ? static_cast<std::size_t>(std::min<std::uint64_t>(size, most)) : 0);
+    Bytes staging(all.empty() ? static_cast<std::size_t>(std::min<std::uint64_t>(size, limit)) : 0);
     while (size != 0) {
-      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size, most));
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size, limit));
       std::span<const std::byte> piece = staging.span().first(all.empty() ? n : 0);
       if (all.empty()) {
         STELE_TRY(from.read_at(offset, staging.span().first(n)));
@@ -79,8 +79,8 @@ using Pieces = std::span<const std::span<const std::byte>>;
 
 /// Returns the bytes in all pieces plus `used`, or the largest number if the sum overflows.
 std::size_t total_size(Pieces pieces, std::size_t used) noexcept {
-  constexpr std::size_t most = std::numeric_limits<std::size_t>::max();
-  for (const auto& piece : pieces) used = piece.size() > most - used ? most : used + piece.size();
+  constexpr std::size_t limit = std::numeric_limits<std::size_t>::max();
+  for (const auto& piece : pieces) used = piece.size() > limit - used ? limit : used + piece.size();
   return used;
 }
 

@@ -34,9 +34,9 @@ Error truncated(const Source& source, const char* why, std::uint64_t offset, std
 
 /// Returns an error if the source ends before `wanted` bytes from `offset` on.
 Status check_range(const Source& source, std::uint64_t offset, std::uint64_t wanted) {
-  const std::uint64_t there = offset < source.size() ? source.size() - offset : 0;
-  if (offset <= source.size() && wanted <= there) return {};
-  return truncated(source, "the bytes end before", offset, wanted, there);
+  const std::uint64_t available = offset < source.size() ? source.size() - offset : 0;
+  if (offset <= source.size() && wanted <= available) return {};
+  return truncated(source, "the bytes end before", offset, wanted, available);
 }
 
 class FileSource final : public Source {
@@ -219,8 +219,8 @@ std::string detail::with_extension(const std::string& path, std::string_view ext
   // A dot at the beginning of the name (".weights") does not begin an extension.
   const std::size_t dot = path.find_last_of('.');
   if (path.size() == name || (dot != std::string::npos && dot > name)) return path;
-  const auto there = os::status(path);
-  if (there && there->kind != os::Kind::missing) return path;
+  const auto found = os::status(path);
+  if (found && found->kind != os::Kind::missing) return path;
   return path + std::string(extension);
 }
 

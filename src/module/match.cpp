@@ -147,7 +147,7 @@ void Matcher::visit_fields(const TypeInfo& type, void* object, const Place& plac
     }
     const Segment segment(*this, field.name);
     if (!at.exists) at = moved_here();
-    if (field.flags.defaulted && not_there(*field.type, at) && !moved_below()) {
+    if (field.flags.defaulted && is_absent(*field.type, at) && !moved_below()) {
       row(Report::What::defaulted, path_);
       continue;
     }
@@ -158,7 +158,7 @@ void Matcher::visit_fields(const TypeInfo& type, void* object, const Place& plac
   if (moves) moves_.pop_back();
 }
 
-bool Matcher::not_there(const TypeInfo& type, const Place& at) const {
+bool Matcher::is_absent(const TypeInfo& type, const Place& at) const {
   const bool holds = type.kind == TypeKind::optional || type.kind == TypeKind::pointer || type.kind == TypeKind::shared;
   return holds ? !at.exists : tree_.absent(at);
 }

@@ -70,17 +70,17 @@ void Matcher::visit_list(const TypeInfo& type, void* object, const Place& place,
     if (make && mutate_ && hooked) {
       if (!visit_hooked(type, object, 0, {}, at, depth)) return;
     } else {
-      const bool there = object != nullptr && (!make || mutate_);
-      visit(*type.element, there ? type.container->at(object, i) : nullptr, at, depth + 1);
+      const bool has_object = object != nullptr && (!make || mutate_);
+      visit(*type.element, has_object ? type.container->at(object, i) : nullptr, at, depth + 1);
     }
   }
 }
 
 bool Matcher::room_for(const ContainerOps& container, std::size_t n) {
-  const std::size_t most = container.max_size != nullptr ? container.max_size() : ContainerOps::npos;
-  if (n <= most) return true;
+  const std::size_t limit = container.max_size != nullptr ? container.max_size() : ContainerOps::npos;
+  if (n <= limit) return true;
   mismatch(Errc::shape_mismatch, "the list has more elements than its type can hold",
-           "at most " + std::to_string(most) + " elements", std::to_string(n) + " elements");
+           "at most " + std::to_string(limit) + " elements", std::to_string(n) + " elements");
   return false;
 }
 
@@ -232,24 +232,24 @@ void Matcher::visit_variant(const TypeInfo& type, void* object, const Place& pla
 }
 
 void Matcher::visit_holder(const TypeInfo& type, void* object, const Place& place, int depth) {
-  const bool there = !tree_.absent(place) || moved_below();
-  if (const TypeInfo* tied = there ? nullptr : shared_pointee(type, object)) {
+  const bool present = !tree_.absent(place) || moved_below();
+  if (const TypeInfo* tied = present ? nullptr : shared_pointee(type, object)) {
     // As below: one of the names is enough.
     return visit_shared(*tied, type.element->container->at(type.container->at(object, 0), 0), place, depth + 1);
   }
-  if (!place.exists && !there && has_aliases_ && !quiet_ && !allow_missing_.match(path_)) {
+  if (!place.exists && !present && has_aliases_ && !quiet_ && !allow_missing_.match(path_)) {
     left_empty_.push_back(keep_path());
   }
   if (object == nullptr) {
-    if (there) visit(*type.element, nullptr, place, depth + 1);
+    if (present) visit(*type.element, nullptr, place, depth + 1);
     return;
   }
   const bool have = type.container->size(object) != 0;
-  if (have && there && type.element->writable)
+  if (have && present && type.element->writable)
     return visit(*type.element, type.container->at(object, 0), place, depth + 1);
-  if (!have && !there) return;
+  if (!have && !present) return;
   const bool may_change = mode_ == LoadMode::fresh || options_.rebuild;
-  if (!there) {
+  if (!present) {
     if (!may_change) return missing(path_);
     if (mutate_) type.container->clear(object);
     return;
@@ -273,7 +273,7 @@ const TypeInfo* Matcher::shared_pointee(const TypeInfo& type, void* object) cons
 
 void Matcher::visit_shared(const TypeInfo& type, void* object, const Place& place, int depth) {
   const bool named = !tree_.absent(place);
-  const bool there = named || moved_below();
+  const bool present = named || moved_below();
   const FileKey key{place.node, place.node == no_index ? place.prefix : std::string(), type.element};
   // An object that cannot be written is replaced, under each of its names.
   const bool replaces = object != nullptr && options_.rebuild && !type.element->writable;
@@ -304,7 +304,7 @@ void Matcher::visit_shared(const TypeInfo& type, void* object, const Place& plac
   // Loading in place: one of the names is enough; the first in the module's order is used.
   const auto [found, first] = shared_.try_emplace(type.container->at(object, 0), Shared{false, keep_path()});
   Shared& shared = found->second;
-  if (!there) {
+  if (!present) {
     if (!first && shared.loaded) row(Report::What::tied, path_);
     return;
   }

@@ -114,7 +114,7 @@ class Matcher {
 
   /// Returns true if the file lacks the field. Other programs write `none` for fields that they do not record; an
   /// optional or pointer that is `none` is empty instead.
-  bool not_there(const TypeInfo& type, const Place& at) const;
+  bool is_absent(const TypeInfo& type, const Place& at) const;
 
   // ---- moved() ----
 

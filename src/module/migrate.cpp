@@ -186,18 +186,18 @@ class Rewriter {
   void tie_inside(Part& part, const Item& alias) {
     if (!part.tied.insert(*alias.target).second) return;
     const auto here = left(part, *alias.target);
-    const auto there = now(*alias.target);
-    if (!here || !there) return;
+    const auto new_target = now(*alias.target);
+    if (!here || !new_target) return;
     const auto below = [&](std::string_view path) {
       return path.starts_with(*here) && (path.size() == here->size() || path[here->size()] == '.');
     };
     for (Item& item : part.now) {
-      if (item.target && below(*item.target)) item.target = *there + item.target->substr(here->size());
+      if (item.target && below(*item.target)) item.target = *new_target + item.target->substr(here->size());
     }
     std::erase_if(part.now, [&](const Item& item) { return below(item.path); });
     Item tied = alias;
     tied.path = *here;
-    tied.target = *there;
+    tied.target = *new_target;
     part.now.push_back(std::move(tied));
     find_leaves(part);
   }

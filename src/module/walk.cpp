@@ -57,7 +57,7 @@ class Builder {
     const bool module = kind == NodeKind::module;
     const std::uint32_t node =
         to.begin(kind, at.name, conditional, module ? type.name : std::string_view(), module ? type.version : 0);
-    if (!type.unrecorded.empty() && &type != last_shown_ && shown_.insert(last_shown_ = &type).second) {
+    if (!type.unrecorded.empty() && &type != last_added_ && added_.insert(last_added_ = &type).second) {
       for (const UnrecordedField& field : type.unrecorded) {
         if (!field.skipped) to.data().constants.push_back({node, field.name});
       }
@@ -138,8 +138,8 @@ class Builder {
   }
 
   Shape shape_;
-  std::unordered_set<const TypeInfo*> shown_;  // classes whose constants have been added
-  const TypeInfo* last_shown_ = nullptr;       // equal layers follow each other
+  std::unordered_set<const TypeInfo*> added_;  // classes whose constants have been added
+  const TypeInfo* last_added_ = nullptr;       // equal layers follow each other
   std::shared_ptr<const SnapshotData> last_store_;
   std::unordered_set<const SnapshotData*> stores_;  // those already kept alive
 };

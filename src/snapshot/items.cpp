@@ -236,11 +236,11 @@ class Renamer {
       return {};
     }
     const auto here = together(path, *item.target);
-    const auto there = together(*item.target, *item.target);
-    if (here && there) {
+    const auto kept_target = together(*item.target, *item.target);
+    if (here && kept_target) {
       out_.push_back(item);
       out_.back().path = *here;
-      out_.back().target = *there;
+      out_.back().target = *kept_target;
       return {};
     }
     Status status;

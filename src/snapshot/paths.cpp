@@ -163,11 +163,11 @@ std::uint32_t find_child(const detail::SnapshotData& data, std::uint32_t parent,
   const bool numeric = detail::parse_index(raw, number);
   if (numeric && number < end && first < end && nodes[first].name == nullptr) {
     // Elements of a list mostly have one size, which gives the place.
-    const std::uint64_t there = first + number * std::uint64_t{nodes[first].end - first};
-    if (there < end) {
-      const Node& guess = nodes[static_cast<std::size_t>(there)];
+    const std::uint64_t expected = first + number * std::uint64_t{nodes[first].end - first};
+    if (expected < end) {
+      const Node& guess = nodes[static_cast<std::size_t>(expected)];
       if (guess.parent == parent && guess.name == nullptr && guess.name_size == number) {
-        return static_cast<std::uint32_t>(there);
+        return static_cast<std::uint32_t>(expected);
       }
     }
   }

@@ -233,25 +233,25 @@ bool Tree::count(const Place& list, std::size_t& n, std::size_t& gap) const {
     return true;
   }
   // Each name below the list begins with an index; together the indices must be 0 … n-1.
-  std::vector<bool> there;
+  std::vector<bool> present;
   const std::size_t skip = list.node == 0 ? 0 : list.prefix.size() + 1;
   for (std::uint32_t i = list.low; i < list.high; ++i) {
     const std::string_view rest = name_at(i).substr(skip);
     std::size_t number = 0;
     if (!parse_index(rest.substr(0, rest.find('.')), number)) continue;  // reported as unused
     if (number >= list.high - list.low) {
-      gap = there.size();
-      for (std::size_t k = 0; k < there.size(); ++k) {
-        if (!there[k]) return gap = k, false;
+      gap = present.size();
+      for (std::size_t k = 0; k < present.size(); ++k) {
+        if (!present[k]) return gap = k, false;
       }
       return false;
     }
-    if (there.size() <= number) there.resize(number + 1);
-    there[number] = true;
+    if (present.size() <= number) present.resize(number + 1);
+    present[number] = true;
   }
-  n = there.size();
+  n = present.size();
   for (gap = 0; gap < n; ++gap) {
-    if (!there[gap]) return false;
+    if (!present[gap]) return false;
   }
   return true;
 }

@@ -79,8 +79,8 @@ class AliasExpander {
     for (const std::uint32_t k : below) {
       ++steps_;
       STELE_TRY(one_more(i, 0));
-      const std::string there = std::string(name) + '.' + std::string(name_of(k).substr(target.size()));
-      leaf(nodes_[k], builder_.intern(there), nodes_[k].conditional);
+      const std::string copy_path = std::string(name) + '.' + std::string(name_of(k).substr(target.size()));
+      leaf(nodes_[k], builder_.intern(copy_path), nodes_[k].conditional);
     }
     return {};
   }

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
@@ -34,20 +35,19 @@ void check(const stele::Result<stele::Snapshot>& opened) {
 
 TEST_SUITE_BEGIN("borrow");
 
-TEST_CASE_TEMPLATE("a temporary is owned by what is opened from it", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("a temporary is owned by what is opened from it") {
   check(recorder.open(good(saved(recorder, big()))));
   check(recorder.open(as_vector(good(saved(recorder, big())))));
   check(stele::open(good(saved(recorder, big()))));
 
-  auto record = recorder.template load_record<Linear>(good(saved(recorder, big())));
+  auto record = recorder.load_record<Linear>(good(saved(recorder, big())));
   REQUIRE_MESSAGE(record.has_value(), why(record));
   churn();
   CHECK((*good(stele::from_record(std::move(*record))).weight)[100] == (*big().weight)[100]);
 
   stele::LoadOptions view;
   view.storage = stele::Storage::view;
-  const auto loaded = recorder.template load<Linear>(good(saved(recorder, big())), view);
+  const auto loaded = recorder.load<Linear>(good(saved(recorder, big())), view);
   REQUIRE_MESSAGE(loaded.has_value(), why(loaded));
   churn();
   CHECK((*loaded->weight)[59999] == (*big().weight)[59999]);

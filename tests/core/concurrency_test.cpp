@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -98,8 +99,7 @@ std::string differs(const Weights& a, const Weights& b) {
 
 TEST_SUITE_BEGIN("concurrency");
 
-TEST_CASE_TEMPLATE("concurrency: reading one snapshot", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("concurrency: reading one snapshot") {
   const TempDir dir;
   const Weights module = weights();
   REQUIRE(recorder.record(module, dir / "w", quick()));
@@ -119,14 +119,13 @@ TEST_CASE_TEMPLATE("concurrency: reading one snapshot", R, STELE_TEST_RECORDERS)
   }
 }
 
-TEST_CASE_TEMPLATE("concurrency: modules from one snapshot and one recorder", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("concurrency: modules from one snapshot and one recorder") {
   const TempDir dir;
   const Weights module = weights();
   REQUIRE(recorder.record(module, dir / "w", quick()));
   const auto snapshot = recorder.open(dir / "w");
   REQUIRE_MESSAGE(snapshot, why(snapshot));
-  const auto record = recorder.template load_record<Weights>(dir / "w");
+  const auto record = recorder.load_record<Weights>(dir / "w");
   REQUIRE_MESSAGE(record, why(record));
   CHECK(at_once([&](unsigned t) -> std::string {
           if (t % 4 == 0) {
@@ -134,7 +133,7 @@ TEST_CASE_TEMPLATE("concurrency: modules from one snapshot and one recorder", R,
             return m ? differs(module, *m) : why(m);
           }
           if (t % 4 == 1) {
-            const auto m = recorder.template load<Weights>(dir / "w");
+            const auto m = recorder.load<Weights>(dir / "w");
             return m ? differs(module, *m) : why(m);
           }
           if (t % 4 == 2) {
@@ -148,22 +147,22 @@ TEST_CASE_TEMPLATE("concurrency: modules from one snapshot and one recorder", R,
         }) == "");
 }
 
-TEST_CASE_TEMPLATE("concurrency: saving one module", R, STELE_TEST_RECORDERS) {
-  const at_precision_t<R, HalfPrecision> recorder;
+STELE_TEST_EACH_RECORDER("concurrency: saving one module") {
+  const auto half = at_precision_of<HalfPrecision>(recorder);
   const TempDir dir;
   const Weights module = weights();
-  const auto expected = saved(recorder, module);
+  const auto expected = saved(half, module);
   REQUIRE(expected);
   const auto snapshot = snapshot_of(module);
   REQUIRE(snapshot);
   CHECK(at_once([&](unsigned t) -> std::string {
           if (t % 2 == 0) {
-            const auto bytes = t == 0 ? saved(recorder, module) : saved(recorder, *snapshot);
+            const auto bytes = t == 0 ? saved(half, module) : saved(half, *snapshot);
             if (!bytes) return why(bytes);
             return text_of(bytes->span()) == text_of(expected->span()) ? "" : "other bytes";
           }
           // All into the same file: each one whole, the last one stays.
-          const auto r = recorder.record(module, dir / "same.bin", quick());
+          const auto r = half.record(module, dir / "same.bin", quick());
           return r ? "" : why(r);
         }) == "");
   CHECK(read_text(dir / "same.bin") == text_of(expected->span()));

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
@@ -57,8 +58,7 @@ struct stele::attributes<Net> {
 
 TEST_SUITE_BEGIN("constants");
 
-TEST_CASE_TEMPLATE("a save reports the constants of each plain aggregate once", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("a save reports the constants of each plain aggregate once") {
   stele::BufferSink sink;
   const Report report = good(recorder.record(net(), sink));
   CHECK(report.paths(Report::What::constant) == constants);

@@ -22,6 +22,7 @@
 #include <variant>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
@@ -194,14 +195,13 @@ void check(const Containers& c, int n) {
 
 TEST_SUITE_BEGIN("containers");
 
-TEST_CASE_TEMPLATE("containers that move their elements are loaded", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("containers that move their elements are loaded") {
   for (const int n : {0, 1, 2, count}) {
     CAPTURE(n);
     const Containers saved = filled(n);
     const auto bytes = stele_test::saved(recorder, saved);
     REQUIRE_MESSAGE(bytes.has_value(), why(bytes));
-    auto loaded = recorder.template load<Containers>(bytes->span());
+    auto loaded = recorder.load<Containers>(bytes->span());
     REQUIRE_MESSAGE(loaded.has_value(), why(loaded));
     check(*loaded, n);
 
@@ -225,7 +225,7 @@ TEST_CASE_TEMPLATE("containers that move their elements are loaded", R, STELE_TE
       check(target, n);
     }
     {  // by way of the record
-      auto record = recorder.template load_record<Containers>(bytes->span());
+      auto record = recorder.load_record<Containers>(bytes->span());
       REQUIRE_MESSAGE(record.has_value(), why(record));
       auto made = stele::from_record(std::move(*record));
       REQUIRE_MESSAGE(made.has_value(), why(made));
@@ -247,8 +247,7 @@ struct Outer {
 };
 }  // namespace
 
-TEST_CASE_TEMPLATE("a list longer than its type can hold is an error", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("a list longer than its type can hold is an error") {
   Outer<6> saved;
   saved.all.resize(2);
   for (int i = 0; i < 5; ++i) saved.all[1].list.push_back(vec({1}));
@@ -263,7 +262,7 @@ TEST_CASE_TEMPLATE("a list longer than its type can hold is an error", R, STELE_
     CHECK(error.found() == "5 elements");
     CHECK_FALSE(error.partially_applied());
   };
-  const auto loaded = recorder.template load<Outer<4>>(bytes->span());
+  const auto loaded = recorder.load<Outer<4>>(bytes->span());
   REQUIRE_FALSE(loaded.has_value());
   refused(loaded.error());
 
@@ -279,7 +278,7 @@ TEST_CASE_TEMPLATE("a list longer than its type can hold is an error", R, STELE_
   REQUIRE_FALSE(dry.has_value());
   refused(dry.error());
 
-  const auto enough = recorder.template load<Outer<5>>(bytes->span());
+  const auto enough = recorder.load<Outer<5>>(bytes->span());
   REQUIRE_MESSAGE(enough.has_value(), why(enough));
   CHECK(enough->all[1].list.size() == 5);
 }

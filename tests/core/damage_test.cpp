@@ -12,6 +12,7 @@
 #include <map>
 #include <string>
 
+#include "support/any_recorder.hpp"
 #include "support/child.hpp"
 #include "support/models.hpp"
 #include "support/random_model.hpp"
@@ -142,16 +143,16 @@ std::string taken(const R& recorder, const SourcePtr& source, bool must_fail) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("damage: every truncation and every flipped bit", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("damage: every truncation and every flipped bit") {
   const auto bytes = saved(recorder, small(1), with_metadata());
   REQUIRE_MESSAGE(bytes, why(bytes));
   const std::string file(text_of(bytes->span()));
   REQUIRE(file.size() < 4000);
-  CHECK(recorder.template load<Small>(bytes_of(file)));
+  CHECK(recorder.load<Small>(bytes_of(file)));
   CHECK(in_bounds(file.size(), [&] {
           return each_damage(file, [&](std::string_view damaged, bool cut) {
-            return taken(recorder, borrow_bytes(bytes_of(damaged)), cut || (can<R>().checksums && !is_zip<R>));
+            return taken(recorder, borrow_bytes(bytes_of(damaged)),
+                         cut || (can(recorder).checksums && !is_zip_file(recorder)));
           });
         }) == "");
 }

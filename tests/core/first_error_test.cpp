@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
@@ -74,22 +75,20 @@ class Broken final : public Source {
 };
 
 /// Returns the error codes and paths of all ways to load on that many threads.
-template <class R>
-std::string errors(const SourcePtr& source, unsigned threads, Model& live) {
-  const R recorder;
+std::string errors(const AnyRecorder& recorder, const SourcePtr& source, unsigned threads, Model& live) {
   const auto text = [](const auto& result) {
     return result ? std::string("ok; ")
                   : std::string(name(result.error().code())) + " " + std::string(result.error().path()) + "; ";
   };
-  return text(recorder.template load<Model>(source, on(threads))) +
-         text(recorder.load_into(live, source, on(threads))) + text(recorder.verify(source, on(threads)));
+  return text(recorder.load<Model>(source, on(threads))) + text(recorder.load_into(live, source, on(threads))) +
+         text(recorder.verify(source, on(threads)));
 }
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("first error: of several damaged tensors, whatever the threads", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("first error: of several damaged tensors, whatever the threads") {
   Model live = model();
-  const Bytes bytes = good(saved(R(), live));
+  const Bytes bytes = good(saved(recorder, live));
   const auto damaged = [&](std::initializer_list<std::size_t> percents) {
     Bytes copy(bytes.size());
     std::copy(bytes.span().begin(), bytes.span().end(), copy.data());
@@ -100,24 +99,24 @@ TEST_CASE_TEMPLATE("first error: of several damaged tensors, whatever the thread
     return stele::own_bytes(std::move(copy));
   };
   const SourcePtr all = damaged({20, 45, 55, 90});
-  const std::string first = errors<R>(all, 1, live);
+  const std::string first = errors(recorder, all, 1, live);
   CAPTURE(first);
-  if (can<R>().checksums && !is_zip<R>) CHECK(first.find("ok") == std::string::npos);
-  CHECK(first == errors<R>(damaged({20}), 1, live));
-  for (const unsigned threads : {2U, 3U, 8U}) CHECK(errors<R>(all, threads, live) == first);
+  if (can(recorder).checksums && !is_zip_file(recorder)) CHECK(first.find("ok") == std::string::npos);
+  CHECK(first == errors(recorder, damaged({20}), 1, live));
+  for (const unsigned threads : {2U, 3U, 8U}) CHECK(errors(recorder, all, threads, live) == first);
   const SourcePtr later = damaged({45, 55, 90});
-  const std::string second = errors<R>(later, 1, live);
-  for (const unsigned threads : {2U, 3U, 8U}) CHECK(errors<R>(later, threads, live) == second);
+  const std::string second = errors(recorder, later, 1, live);
+  for (const unsigned threads : {2U, 3U, 8U}) CHECK(errors(recorder, later, threads, live) == second);
 }
 
-TEST_CASE_TEMPLATE("first error: a part of the file that cannot be read", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("first error: a part of the file that cannot be read") {
   Model live = model();
-  const Bytes bytes = good(saved(R(), live));
+  const Bytes bytes = good(saved(recorder, live));
   for (const std::size_t percent : {10U, 40U, 50U, 61U, 80U}) {
     const SourcePtr source = std::make_shared<Broken>(bytes.span(), bytes.size() / 100 * percent);
-    const std::string one = errors<R>(source, 1, live);
+    const std::string one = errors(recorder, source, 1, live);
     CAPTURE(one);
     CHECK(one.find("ok") == std::string::npos);
-    for (const unsigned threads : {2U, 3U, 8U}) CHECK(errors<R>(source, threads, live) == one);
+    for (const unsigned threads : {2U, 3U, 8U}) CHECK(errors(recorder, source, threads, live) == one);
   }
 }

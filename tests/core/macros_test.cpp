@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
@@ -89,8 +90,7 @@ TEST_CASE("macros: namespaces of the user's named boost and std, bases with a co
   CHECK(good(stele::load<my::Model>(good(stele::BytesRecorder<>{}.record(model)))).empty.size() == 1);
 }
 
-TEST_CASE_TEMPLATE("an optional that holds an empty one is an error, not an empty one", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("an optional that holds an empty one is an error, not an empty one") {
   using Twice = std::optional<std::optional<Vec>>;
   using Pointer = std::unique_ptr<std::optional<Vec>>;
   using Shared = std::shared_ptr<std::unique_ptr<Vec>>;
@@ -105,13 +105,13 @@ TEST_CASE_TEMPLATE("an optional that holds an empty one is an error, not an empt
   refused(held(std::make_shared<std::unique_ptr<Vec>>()));
 
   const auto there = good(saved(recorder, held(Twice(std::optional<Vec>(vec({5}))))));
-  const auto loaded = good(recorder.template load<Held<Twice>>(there));
+  const auto loaded = good(recorder.load<Held<Twice>>(there));
   REQUIRE((loaded.held && *loaded.held));
   CHECK((***loaded.held)[0] == 5);
   const auto none = good(saved(recorder, held(Twice())));
-  CHECK_FALSE(good(recorder.template load<Held<Twice>>(none)).held.has_value());
-  CHECK(good(recorder.template load<Held<Pointer>>(none)).held == nullptr);
-  CHECK(good(recorder.template load<Held<Shared>>(none)).held == nullptr);
+  CHECK_FALSE(good(recorder.load<Held<Twice>>(none)).held.has_value());
+  CHECK(good(recorder.load<Held<Pointer>>(none)).held == nullptr);
+  CHECK(good(recorder.load<Held<Shared>>(none)).held == nullptr);
 }
 
 TEST_CASE("a tensor or a container alone is loaded as a module is") {

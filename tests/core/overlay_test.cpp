@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
@@ -78,9 +79,9 @@ struct TiedHead {
   std::shared_ptr<Floats> head = embedding;
 };
 
-template <class R, class M>
-Snapshot file_of(const M& module, const stele::SaveOptions& options = {}) {
-  return good(R{}.open(stele::own_bytes(good(saved(R{}, module, options)))));
+template <class M>
+Snapshot file_of(const AnyRecorder& recorder, const M& module, const stele::SaveOptions& options = {}) {
+  return good(recorder.open(stele::own_bytes(good(saved(recorder, module, options)))));
 }
 template <class... S>
 stele::Result<Snapshot> overlaid(const S&... snapshots) {
@@ -90,9 +91,9 @@ stele::Result<Snapshot> overlaid(const S&... snapshots) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("overlay: a base file and what changed of it", R, STELE_TEST_RECORDERS) {
-  const Snapshot base = file_of<R>(Model{}, {.metadata = {{"name", "base"}, {"data", "all"}}});
-  const Snapshot delta = file_of<R>(Delta{}, {.metadata = {{"name", "tuned"}}});
+STELE_TEST_EACH_RECORDER("overlay: a base file and what changed of it") {
+  const Snapshot base = file_of(recorder, Model{}, {.metadata = {{"name", "base"}, {"data", "all"}}});
+  const Snapshot delta = file_of(recorder, Delta{}, {.metadata = {{"name", "tuned"}}});
   const Snapshot both = good(overlaid(base, delta));
   CHECK(both.metadata().at("name") == "tuned");
   CHECK(both.metadata().at("data") == "all");
@@ -114,7 +115,7 @@ TEST_CASE_TEMPLATE("overlay: a base file and what changed of it", R, STELE_TEST_
   live.layers[1].bias = Floats{0};
   good(stele::load_snapshot(live, both));
   check(live);
-  check(good(stele::from_snapshot<Model>(file_of<R>(both))));  // it can be saved, too
+  check(good(stele::from_snapshot<Model>(file_of(recorder, both))));  // it can be saved, too
 
   // The first wins nothing, one alone is itself, none is nothing.
   CHECK(good(stele::from_snapshot<Model>(good(overlaid(delta, base)))).encoder.weight == Floats{1, 2});
@@ -122,10 +123,11 @@ TEST_CASE_TEMPLATE("overlay: a base file and what changed of it", R, STELE_TEST_
   CHECK(good(stele::overlay({})).leaf_count() == 0);
 }
 
-TEST_CASE_TEMPLATE("overlay: ties stay", R, STELE_TEST_RECORDERS) {
-  const Snapshot base = file_of<R>(Tied{});
+STELE_TEST_EACH_RECORDER("overlay: ties stay") {
+  const Snapshot base = file_of(recorder, Tied{});
   // Any name of a tied tensor stands for it.
-  const Tied m = good(stele::from_snapshot<Tied>(good(overlaid(base, file_of<R>(Head{}), file_of<R>(Second{})))));
+  const Tied m =
+      good(stele::from_snapshot<Tied>(good(overlaid(base, file_of(recorder, Head{}), file_of(recorder, Second{})))));
   CHECK(*m.embedding == Floats{5, 6});
   CHECK(m.head == m.embedding);
   CHECK(m.first->weight == Floats{7, 8});
@@ -133,26 +135,26 @@ TEST_CASE_TEMPLATE("overlay: ties stay", R, STELE_TEST_RECORDERS) {
   // The same ties in both.
   Tied other;
   *other.embedding = {8, 9};
-  const Tied same = good(stele::from_snapshot<Tied>(good(overlaid(base, file_of<R>(other)))));
+  const Tied same = good(stele::from_snapshot<Tied>(good(overlaid(base, file_of(recorder, other)))));
   CHECK(*same.head == Floats{8, 9});
   CHECK(same.head == same.embedding);
   CHECK(same.first == same.second);
 
-  const stele::Error two = bad(overlaid(base, file_of<R>(Both{})));
+  const stele::Error two = bad(overlaid(base, file_of(recorder, Both{})));
   CHECK(two.code() == Errc::invalid_argument);
   CHECK(Paths{std::string(two.path()), std::string(two.found())} == Paths{"head", "embedding"});
-  const stele::Error apart = bad(overlaid(file_of<R>(Apart{}), file_of<R>(TiedHead{})));
+  const stele::Error apart = bad(overlaid(file_of(recorder, Apart{}), file_of(recorder, TiedHead{})));
   CHECK(apart.code() == Errc::invalid_argument);
   CHECK(apart.path() == "head");
   CHECK(apart.found() == "embedding");
 }
 
-TEST_CASE_TEMPLATE("overlay: several files into one module", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("overlay: several files into one module") {
   Encoder encoder;
   encoder.encoder.weight = {3, 4};
   Layers layers;
   layers.layers[1].weight = {5, 6};
-  const Snapshot files[] = {file_of<R>(encoder), file_of<R>(Decoder{}), file_of<R>(layers)};
+  const Snapshot files[] = {file_of(recorder, encoder), file_of(recorder, Decoder{}), file_of(recorder, layers)};
   const Model m = good(stele::from_snapshot<Model>(good(merge(files))));
   CHECK(m.encoder.weight == Floats{3, 4});
   CHECK(m.decoder.weight == Floats{1, 2});
@@ -167,16 +169,16 @@ TEST_CASE_TEMPLATE("overlay: several files into one module", R, STELE_TEST_RECOR
   CHECK(live.layers[1].weight == Floats{5, 6});
 }
 
-TEST_CASE_TEMPLATE("overlay: what may be missing keeps the module's own", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("overlay: what may be missing keeps the module's own") {
   Encoder encoder;
   encoder.encoder.weight = {3, 4};
-  const stele::Bytes file = good(saved(R{}, encoder));
+  const stele::Bytes file = good(saved(recorder, encoder));
   LoadOptions options;
   options.allow_missing = {"decoder.*", "layers", "layers.*"};
   Model live;
   live.decoder.weight = {8};
   live.layers[1].weight = {9};
-  const Report report = good(R{}.load_into(live, file, options));
+  const Report report = good(recorder.load_into(live, file, options));
   CHECK(live.encoder.weight == Floats{3, 4});
   CHECK(live.decoder.weight == Floats{8});
   CHECK(live.layers[1].weight == Floats{9});
@@ -184,11 +186,11 @@ TEST_CASE_TEMPLATE("overlay: what may be missing keeps the module's own", R, STE
   CHECK(missing.front() == "decoder.weight");
   CHECK(report.paths(Report::What::applied) == Paths{"encoder.rate", "encoder.weight"});
   Report fresh;
-  const Model made = good(R{}.template load<Model>(file, options, &fresh));
+  const Model made = good(recorder.load<Model>(file, options, &fresh));
   CHECK(made.decoder.weight == Floats{1, 2});  // as the constructor made it
 
   options.allow_missing = {"decoder.weight"};
-  const stele::Error e = bad(R{}.load_into(live, file, options));
+  const stele::Error e = bad(recorder.load_into(live, file, options));
   CHECK(e.code() == Errc::missing);
   CHECK(e.path() == "decoder.rate");
 }

@@ -17,6 +17,7 @@
 #include <string>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
@@ -70,10 +71,10 @@ void check(std::span<const Call> calls) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("precondition: part of a tensor is whole elements of it", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("precondition: part of a tensor is whole elements of it") {
   const Weights module = weights();
-  const Bytes bytes = good(saved(R(), module));
-  check_parts(good(R().open(bytes)));
+  const Bytes bytes = good(saved(recorder, module));
+  check_parts(good(recorder.open(bytes)));
 }
 
 TEST_CASE("precondition: part of a computed tensor is whole elements of it") {
@@ -93,14 +94,13 @@ TEST_CASE("precondition: part of a computed tensor is whole elements of it") {
   check_parts(with_precision(good(transpose(live, "counts")), precision_spec<HalfPrecision>()));
 }
 
-TEST_CASE_TEMPLATE("precondition: loads and saves of nothing", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("precondition: loads and saves of nothing") {
   const Weights module = weights();
   Weights target;
   const char* const null = nullptr;
   const SourcePtr no_source;
   const Call calls[] = {
-      {"load, null source", [&] { return code_of(recorder.template load<Weights>(no_source)); }},
+      {"load, null source", [&] { return code_of(recorder.load<Weights>(no_source)); }},
       {"load into, null source", [&] { return code_of(recorder.load_into(target, no_source)); }},
       {"open, null source", [&] { return code_of(recorder.open(no_source)); }},
       {"verify, null source", [&] { return code_of(recorder.verify(no_source)); }},
@@ -226,17 +226,17 @@ TEST_CASE("precondition: arrays inside a graph fit their dtypes and shapes") {
   }
 }
 
-TEST_CASE_TEMPLATE("precondition: any number of threads", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("precondition: any number of threads") {
   struct Large {
     Tensor<float, 1> weight;
   };
   const Large large{Tensor<float, 1>::filled({3 << 20}, 1)};
   SaveOptions save;
   save.threads = std::numeric_limits<unsigned>::max();
-  const Bytes bytes = good(saved(R(), large, save));
+  const Bytes bytes = good(saved(recorder, large, save));
   LoadOptions load;
   load.threads = save.threads;
-  CHECK(good(R().template load<Large>(bytes, load)).weight[5] == 1);
+  CHECK(good(recorder.load<Large>(bytes, load)).weight[5] == 1);
 }
 
 TEST_CASE("precondition: calls without a Result") {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
@@ -29,7 +30,7 @@ constexpr std::uint64_t big_bytes = 4 * (3000000 + 1000 + 2);
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("progress: a save and a load say how far they are", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("progress: a save and a load say how far they are") {
   const Big m = big();
   std::vector<Progress> seen;
   const auto note = [&](const Progress& p) {
@@ -47,12 +48,11 @@ TEST_CASE_TEMPLATE("progress: a save and a load say how far they are", R, STELE_
   };
   stele::SaveOptions save;
   save.progress = note;
-  const R recorder;
   const stele::Bytes bytes = good(saved(recorder, m, save));
   check(big_bytes);
   stele::LoadOptions load;
   load.progress = note;
-  CHECK(image(good(recorder.template load<Big>(bytes, load))) == image(m));
+  CHECK(image(good(recorder.load<Big>(bytes, load))) == image(m));
   check(big_bytes);
   Big live = big();
   good(recorder.load_into(live, bytes, load));
@@ -63,9 +63,8 @@ TEST_CASE_TEMPLATE("progress: a save and a load say how far they are", R, STELE_
   CHECK(text_of(good(saved(recorder, m)).span()) == text_of(bytes.span()));
 }
 
-TEST_CASE_TEMPLATE("progress: false stops, and nothing has changed", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("progress: false stops, and nothing has changed") {
   const Big m = big();
-  const R recorder;
   for (int stop_at = 1; stop_at < 4; ++stop_at) {
     int calls = 0;
     const auto stop = [&](const Progress&) { return ++calls != stop_at; };
@@ -76,7 +75,7 @@ TEST_CASE_TEMPLATE("progress: false stops, and nothing has changed", R, STELE_TE
     stele::LoadOptions load;
     load.progress = stop;
     calls = 0;
-    CHECK(code_of(recorder.template load<Big>(bytes, load)) == Errc::cancelled);
+    CHECK(code_of(recorder.load<Big>(bytes, load)) == Errc::cancelled);
     Big live = big();
     live.b = Tensor<float, 1>::filled({1000}, 7);
     calls = 0;

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <string>
 
+#include "support/any_recorder.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -49,8 +50,7 @@ Snapshot one_leaf(DType dtype, std::initializer_list<Extent> shape, std::string_
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("recorders: any name of a key", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("recorders: any name of a key") {
   Named named;
   float number = 0;
   for (const std::string& key : {"日本語"s,    "cafe\u0301"s,
@@ -71,7 +71,7 @@ TEST_CASE_TEMPLATE("recorders: any name of a key", R, STELE_TEST_RECORDERS) {
   }
   const auto bytes = saved(recorder, named);
   REQUIRE_MESSAGE(bytes, why(bytes));
-  const auto after = recorder.template load<Named>(*bytes);
+  const auto after = recorder.load<Named>(*bytes);
   REQUIRE_MESSAGE(after, why(after));
   REQUIRE(after->tensors.size() == named.tensors.size());
   for (const auto& [key, tensor] : named.tensors) {
@@ -89,7 +89,7 @@ TEST_CASE_TEMPLATE("recorders: any name of a key", R, STELE_TEST_RECORDERS) {
   named.tensors.emplace("\xff\xfe", Tensor<float>({1}, {1.F}));
   const auto odd = saved(recorder, named);
   if (odd) {
-    const auto loaded = recorder.template load<Named>(*odd);
+    const auto loaded = recorder.load<Named>(*odd);
     REQUIRE_MESSAGE(loaded, why(loaded));
     CHECK(loaded->tensors.contains("\xff\xfe"));
   } else {
@@ -111,8 +111,7 @@ struct Bits {
 };
 }  // namespace
 
-TEST_CASE_TEMPLATE("recorders: every bit of a tensor", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("recorders: every bit of a tensor") {
   Bits b;
   const auto f = [](std::uint32_t u) { return std::bit_cast<float>(u); };
   const auto d = [](std::uint64_t u) { return std::bit_cast<double>(u); };
@@ -133,13 +132,13 @@ TEST_CASE_TEMPLATE("recorders: every bit of a tensor", R, STELE_TEST_RECORDERS) 
   b.grid = {{{1, 2, 3}, {4, 5, f(0x7fc12345)}}};
   const auto bytes = saved(recorder, b);
   REQUIRE_MESSAGE(bytes, why(bytes));
-  const auto after = recorder.template load<Bits>(*bytes);
+  const auto after = recorder.load<Bits>(*bytes);
   REQUIRE_MESSAGE(after, why(after));
   const auto one = snapshot_of(b);
   const auto two = snapshot_of(*after);
   REQUIRE(one);
   REQUIRE(two);
-  CHECK(difference(facts(*one, can<R>()), facts(*two, can<R>())) == "");
+  CHECK(difference(facts(*one, can(recorder)), facts(*two, can(recorder))) == "");
   CHECK(after->nine.shape() == b.nine.shape());
   CHECK(after->hollow.shape() == b.hollow.shape());
   CHECK(after->scalar.rank() == 0);
@@ -156,8 +155,7 @@ TEST_CASE_TEMPLATE("recorders: every bit of a tensor", R, STELE_TEST_RECORDERS) 
         Errc::truncated);
 }
 
-TEST_CASE_TEMPLATE("recorders: bytes depend on record and options only", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("recorders: bytes depend on record and options only") {
   const TempDir dir;
   SaveOptions options = quick();
   options.metadata = {{"k", "v"}, {"a", "b"}};
@@ -193,7 +191,7 @@ TEST_CASE_TEMPLATE("recorders: bytes depend on record and options only", R, STEL
   const auto file = open_file(dir / "file.bin");
   REQUIRE(file);
   CHECK(text_saved(recorder, recorder.open(*file).value(), options) == first);
-  CHECK(text_saved(recorder, recorder.template load<Branch>(*file).value(), options) == first);
+  CHECK(text_saved(recorder, recorder.load<Branch>(*file).value(), options) == first);
 }
 
 TEST_CASE_TEMPLATE("recorders: memory that is too small", R, STELE_TEST_RECORDERS) {
@@ -226,17 +224,17 @@ TEST_CASE_TEMPLATE("recorders: memory that is too small", R, STELE_TEST_RECORDER
   }
 }
 
-TEST_CASE_TEMPLATE("recorders: an error keeps the old file", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("recorders: an error keeps the old file") {
   const TempDir dir;
-  const at_precision_t<R, HalfPrecision> recorder;
+  const auto half = at_precision_of<HalfPrecision>(recorder);
   Named named;
   named.tensors.emplace("a", Tensor<float>::filled(Shape{200000}, 1.F));
   named.tensors.emplace("b", Tensor<float>({2}, {1.F, 2.F}));
   const std::string path = dir / "model.bin";
-  REQUIRE(recorder.record(named, path, quick()));
+  REQUIRE(half.record(named, path, quick()));
   const std::string before = read_text(path);
   named.tensors.at("b")[1] = 1e6F;
-  const auto result = recorder.record(named, path, quick());
+  const auto result = half.record(named, path, quick());
   REQUIRE(code_of(result) == Errc::out_of_range);
   CHECK(result.error().path() == "tensors.b");
   CHECK(result.error().found().find("element 1") != std::string::npos);
@@ -244,15 +242,15 @@ TEST_CASE_TEMPLATE("recorders: an error keeps the old file", R, STELE_TEST_RECOR
   CHECK(read_text(path) == before);
   CHECK(dir.names() == std::vector<std::string>{"model.bin"});
   named.tensors.at("b")[1] = 3;
-  REQUIRE(recorder.record(named, path, quick()));
+  REQUIRE(half.record(named, path, quick()));
   CHECK(read_text(path) != before);
 
   // An extension is added where there is none.
-  REQUIRE(recorder.record(named, dir / "plain", quick()));
-  const std::string extended = "plain" + std::string(recorder.format().extension());
+  REQUIRE(half.record(named, dir / "plain", quick()));
+  const std::string extended = "plain" + std::string(half.format().extension());
   CHECK(dir.names() == std::vector<std::string>{"model.bin", extended});
-  CHECK(recorder.template load<Named>(dir / "plain"));
-  CHECK(code_of(recorder.template load<Named>(dir / "nothing")) == Errc::not_found);
+  CHECK(half.load<Named>(dir / "plain"));
+  CHECK(code_of(half.load<Named>(dir / "nothing")) == Errc::not_found);
 }
 
 namespace {
@@ -266,11 +264,10 @@ struct Mixed {
 };
 }  // namespace
 
-TEST_CASE_TEMPLATE("recorders: what the format cannot hold", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("recorders: what the format cannot hold") {
   const Mixed mixed;
   const auto bytes = saved(recorder, mixed);
-  if (holds<R>(DType::c128)) {
+  if (holds(recorder, DType::c128)) {
     CHECK_MESSAGE(bytes, why(bytes));
   } else {
     REQUIRE(code_of(bytes) == Errc::not_representable);
@@ -286,7 +283,7 @@ TEST_CASE_TEMPLATE("recorders: what the format cannot hold", R, STELE_TEST_RECOR
     REQUIRE_MESSAGE(report, why(report));
     CHECK(report->paths(Report::What::lost) == std::vector<std::string>{"wide", "tied"});
     const Bytes less = sink.take();
-    const auto after = recorder.template load<Mixed>(less);
+    const auto after = recorder.load<Mixed>(less);
     REQUIRE_MESSAGE(after, why(after));
     CHECK(after->good[1] == 2);
     CHECK(!after->wide);
@@ -299,7 +296,7 @@ TEST_CASE_TEMPLATE("recorders: what the format cannot hold", R, STELE_TEST_RECOR
     CAPTURE(name(dtype));
     const Snapshot leaf = one_leaf(dtype, {4});
     auto file = saved(recorder, leaf);
-    if (holds<R>(dtype)) {
+    if (holds(recorder, dtype)) {
       REQUIRE_MESSAGE(file, why(file));
       const auto back = recorder.open(*file);
       REQUIRE_MESSAGE(back, why(back));
@@ -312,8 +309,7 @@ TEST_CASE_TEMPLATE("recorders: what the format cannot hold", R, STELE_TEST_RECOR
   }
 }
 
-TEST_CASE_TEMPLATE("recorders: from one format to another without a module", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("recorders: from one format to another without a module") {
   const Branch module = branch(11);
   auto bytes = saved(recorder, module);
   REQUIRE_MESSAGE(bytes, why(bytes));
@@ -331,7 +327,7 @@ TEST_CASE_TEMPLATE("recorders: from one format to another without a module", R, 
     const auto after = load<Branch>(path);
     REQUIRE_MESSAGE(after, why(after));
     Capabilities both = format->capabilities();
-    both.ids = both.ids && can<R>().ids;
+    both.ids = both.ids && can(recorder).ids;
     both.nesting = true;
     const auto snapshot = snapshot_of(*after);
     REQUIRE(snapshot);
@@ -339,8 +335,7 @@ TEST_CASE_TEMPLATE("recorders: from one format to another without a module", R, 
   }
 }
 
-TEST_CASE_TEMPLATE("recorders: ids", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("recorders: ids") {
   Twig twig;
   twig.weight = {Tensor<float>({1}, {1.F}), ParamId::from_u64(77)};
   twig.bias = {Tensor<double, 2>({1, 1}, {2.0}), ParamId::from_uuid(1, ~std::uint64_t{0})};
@@ -348,9 +343,9 @@ TEST_CASE_TEMPLATE("recorders: ids", R, STELE_TEST_RECORDERS) {
   const auto report = recorder.record(twig, sink);
   REQUIRE_MESSAGE(report, why(report));
   const Bytes bytes = sink.take();
-  const auto after = recorder.template load<Twig>(bytes);
+  const auto after = recorder.load<Twig>(bytes);
   REQUIRE(after);
-  if (can<R>().ids) {
+  if (can(recorder).ids) {
     CHECK(report->empty());
     CHECK(after->weight.id == twig.weight.id);
     CHECK(after->bias->id == twig.bias->id);
@@ -368,8 +363,7 @@ struct Pair {
 };
 }  // namespace
 
-TEST_CASE_TEMPLATE("recorders: a record is edited and saved again", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("recorders: a record is edited and saved again") {
   Pair pair;
   pair.twigs.resize(2);
   for (Twig& t : pair.twigs) {
@@ -379,7 +373,7 @@ TEST_CASE_TEMPLATE("recorders: a record is edited and saved again", R, STELE_TES
   pair.scale = Tensor<float, 1>({1}, {9.F});
   const TempDir dir;
   REQUIRE(recorder.record(pair, dir / "pair", quick()));
-  auto record = recorder.template load_record<Pair>(dir / "pair");
+  auto record = recorder.load_record<Pair>(dir / "pair");
   REQUIRE_MESSAGE(record, why(record));
   CHECK(record->twigs.at(1).weight.shape()[0] == 3);
   record->twigs[0].weight = Param(Tensor<float>({2}, {7.F, 8.F}));
@@ -390,7 +384,7 @@ TEST_CASE_TEMPLATE("recorders: a record is edited and saved again", R, STELE_TES
   // Over the file that the lazy leaves come from.
   const auto report = recorder.record(*record, dir / "pair", quick());
   REQUIRE_MESSAGE(report, why(report));
-  const auto after = recorder.template load<Pair>(dir / "pair");
+  const auto after = recorder.load<Pair>(dir / "pair");
   REQUIRE_MESSAGE(after, why(after));
   REQUIRE(after->twigs.size() == 3);
   CHECK(after->twigs[0].weight->size() == 2);
@@ -404,8 +398,7 @@ TEST_CASE_TEMPLATE("recorders: a record is edited and saved again", R, STELE_TES
   CHECK((*module->twigs[0].weight)[1] == 8.F);
 }
 
-TEST_CASE_TEMPLATE("recorders: verify reads every byte", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("recorders: verify reads every byte") {
   Named named;
   Tensor<float> numbers(Shape{100000});
   for (std::size_t i = 0; i < numbers.size(); ++i) numbers.data()[i] = 1.F / static_cast<float>(i + 1);
@@ -418,19 +411,19 @@ TEST_CASE_TEMPLATE("recorders: verify reads every byte", R, STELE_TEST_RECORDERS
   }
   file[file.size() / 2] = static_cast<char>(file[file.size() / 2] ^ 4);
   const auto damaged = recorder.verify(bytes_of(file));
-  if (can<R>().checksums) {
+  if (can(recorder).checksums) {
     // Damaged compressed data may fail to decompress before their checksum is compared.
     const Errc code = code_of(damaged);
     REQUIRE((code == Errc::checksum || code == Errc::malformed));
     CHECK(damaged.error().path() == "tensors.a");
-    CHECK(code_of(recorder.template load<Named>(bytes_of(file))) == code);
+    CHECK(code_of(recorder.load<Named>(bytes_of(file))) == code);
     Named live;
     live.tensors.emplace("a", Tensor<float>::filled(Shape{100000}, 5.F));
     live.tensors.emplace("b", Tensor<float>({2}, {5.F, 5.F}));
     CHECK(code_of(recorder.load_into(live, bytes_of(file))) == code);
     CHECK(live.tensors.at("a")[99999] == 5.F);  // verified before anything is written
     CHECK(live.tensors.at("b")[0] == 5.F);
-  } else if (!is_json<R>) {
+  } else if (!is_json_file(recorder)) {
     CHECK(damaged);
   }
   CHECK(code_of(recorder.verify("/nonexistent/x.y")) == Errc::not_found);
@@ -449,15 +442,14 @@ struct Dynamic {
 };
 }  // namespace
 
-TEST_CASE_TEMPLATE("recorders: a tensor that was never set", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("recorders: a tensor that was never set") {
   const auto bytes = saved(recorder, Unset{});
   REQUIRE_MESSAGE(bytes, why(bytes));
-  CHECK(recorder.template load<Unset>(*bytes));
+  CHECK(recorder.load<Unset>(*bytes));
   // Without a rank too: no elements.
   const auto dynamic = saved(recorder, Dynamic{});
   REQUIRE_MESSAGE(dynamic, why(dynamic));
-  const auto loaded = recorder.template load<Dynamic>(*dynamic);
+  const auto loaded = recorder.load<Dynamic>(*dynamic);
   REQUIRE_MESSAGE(loaded, why(loaded));
   CHECK(loaded->any.size() == 0);
 }

@@ -16,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/child.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
@@ -54,8 +55,7 @@ bool on_small_disk(std::string& problem, F&& f) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("targets: a file that shrinks or changes while it is open", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("targets: a file that shrinks or changes while it is open") {
   const TempDir dir;
   const std::string path = dir / "model.bin";
   good(recorder.record(model(1), path, quick()));
@@ -79,8 +79,8 @@ TEST_CASE_TEMPLATE("targets: a file that shrinks or changes while it is open", R
     Mlp live = model(5);
     const auto loaded = load_snapshot(live, snapshot);
     // Burnpack has zeros between its tensors, which are checked.
-    const bool padded = std::is_same_v<typename R::format_type, BurnpackFormat>;
-    CHECK(loaded.has_value() == (!can<R>().checksums && !is_json<R> && !padded));
+    const bool padded = dynamic_cast<const BurnpackFormat*>(&recorder.format().target()) != nullptr;
+    CHECK(loaded.has_value() == (!can(recorder).checksums && !is_json_file(recorder) && !padded));
     if (!loaded) CHECK(image(live) == before);
   }
 }
@@ -105,26 +105,24 @@ TEST_CASE("targets: a mapped file that shrinks ends the process that reads what 
   CHECK(image(owned) == image(model(1)));
 }
 
-TEST_CASE_TEMPLATE("targets: a file that is replaced while it is open or mapped", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("targets: a file that is replaced while it is open or mapped") {
   const TempDir dir;
   const std::string path = dir / "model.bin";
   good(recorder.record(model(1), path, quick()));
   LoadOptions viewing;
   viewing.storage = Storage::view;
   const Snapshot snapshot = good(recorder.open(path));
-  const Mlp views = good(recorder.template load<Mlp>(path, viewing));
+  const Mlp views = good(recorder.load<Mlp>(path, viewing));
   good(recorder.record(model(2), path, quick()));
   CHECK(image(views) == image(model(1)));
   CHECK(image(good(from_snapshot<Mlp>(snapshot))) == image(model(1)));
-  CHECK(image(good(recorder.template load<Mlp>(path))) == image(model(2)));
+  CHECK(image(good(recorder.load<Mlp>(path))) == image(model(2)));
   fs::remove(path);
   CHECK(image(views) == image(model(1)));
 }
 
-TEST_CASE_TEMPLATE("targets: saved over the file that it is read from, at another precision", R, STELE_TEST_RECORDERS) {
-  const at_precision_t<R, BrainPrecision> half;
-  const R recorder;
+STELE_TEST_EACH_RECORDER("targets: saved over the file that it is read from, at another precision") {
+  const auto half = at_precision_of<BrainPrecision>(recorder);
   const TempDir dir;
   const std::string path = dir / "model.bin";
   for (const Storage storage : {Storage::owned, Storage::view}) {
@@ -138,16 +136,15 @@ TEST_CASE_TEMPLATE("targets: saved over the file that it is read from, at anothe
     CHECK(now.leaf(0).dtype() == DType::bf16);
     const auto expected = saved(half, model(1));
     REQUIRE_MESSAGE(expected, why(expected));
-    CHECK(image(good(from_snapshot<Mlp>(now))) == image(good(recorder.template load<Mlp>(*expected))));
+    CHECK(image(good(from_snapshot<Mlp>(now))) == image(good(recorder.load<Mlp>(*expected))));
     // A snapshot that was opened before is unchanged.
     CHECK(image(good(from_snapshot<Mlp>(snapshot))) == image(model(1)));
   }
 }
 
-TEST_CASE_TEMPLATE("targets: a full disk", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("targets: a full disk") {
   std::string problem;
-  const bool done = on_small_disk(problem, [](const std::string& folder) -> std::string {
-    const R recorder;
+  const bool done = on_small_disk(problem, [&](const std::string& folder) -> std::string {
     const std::string path = folder + "/model.bin";
     Mlp large = model(1);
     // Numbers that do not compress.
@@ -172,10 +169,9 @@ TEST_CASE_TEMPLATE("targets: a full disk", R, STELE_TEST_RECORDERS) {
   if (done) CHECK(problem == "");
 }
 
-TEST_CASE_TEMPLATE("targets: a read-only disk", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("targets: a read-only disk") {
   std::string problem;
-  const bool done = on_small_disk(problem, [](const std::string& folder) -> std::string {
-    const R recorder;
+  const bool done = on_small_disk(problem, [&](const std::string& folder) -> std::string {
     const std::string path = folder + "/model.bin";
     if (const auto r = recorder.record(small_mlp(1), path); !r) return why(r);
     if (::mount(nullptr, folder.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) != 0) return "cannot be remounted";
@@ -183,7 +179,7 @@ TEST_CASE_TEMPLATE("targets: a read-only disk", R, STELE_TEST_RECORDERS) {
       const auto r = recorder.record(small_mlp(2), folder + name);
       if (code_of(r) != Errc::io) return why(r);
     }
-    const auto loaded = recorder.template load<Mlp>(path);
+    const auto loaded = recorder.load<Mlp>(path);
     if (!loaded) return why(loaded);
     if (loaded->scale[0] != 1) return "another file";
     return names_in(folder) == Names{"model.bin"} ? "" : "litter";
@@ -191,8 +187,7 @@ TEST_CASE_TEMPLATE("targets: a read-only disk", R, STELE_TEST_RECORDERS) {
   if (done) CHECK(problem == "");
 }
 
-TEST_CASE_TEMPLATE("targets: FIFOs and devices", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("targets: FIFOs and devices") {
   const TempDir dir;
   const std::string path = dir / "fifo";
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
@@ -209,25 +204,23 @@ TEST_CASE_TEMPLATE("targets: FIFOs and devices", R, STELE_TEST_RECORDERS) {
 
   const auto full = recorder.record(model(1), "/dev/full");
   CHECK(code_of(full) == Errc::io);
-  CHECK(code_of(recorder.template load<Mlp>(path)) == Errc::io);  // no waiting
-  CHECK(code_of(recorder.template load<Mlp>("/dev/zero")) == Errc::io);
+  CHECK(code_of(recorder.load<Mlp>(path)) == Errc::io);  // no waiting
+  CHECK(code_of(recorder.load<Mlp>("/dev/zero")) == Errc::io);
 }
 
-TEST_CASE_TEMPLATE("targets: names that are too long", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("targets: names that are too long") {
   const TempDir dir;
   const std::size_t extension = recorder.format().extension().size();
   // The longest that takes an extension, and one more.
   good(recorder.record(small_mlp(1), dir / std::string(255 - extension, 'n'), quick()));
-  CHECK(recorder.template load<Mlp>(dir / std::string(255 - extension, 'n')));
+  CHECK(recorder.load<Mlp>(dir / std::string(255 - extension, 'n')));
   CHECK(code_of(recorder.record(small_mlp(1), dir / std::string(256 - extension, 'n'), quick())) == Errc::io);
-  CHECK(code_of(recorder.template load<Mlp>(dir / std::string(256 - extension, 'n'))) == Errc::io);
+  CHECK(code_of(recorder.load<Mlp>(dir / std::string(256 - extension, 'n'))) == Errc::io);
   CHECK(code_of(recorder.record(small_mlp(1), dir / std::string(10000, 'n'), quick())) == Errc::io);
   CHECK(dir.names().size() == 1);
 }
 
-TEST_CASE_TEMPLATE("targets: two processes save to one path", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("targets: two processes save to one path") {
   const TempDir dir;
   const std::string path = dir / "model.bin";
   good(recorder.record(model(1), path, quick()));
@@ -248,7 +241,7 @@ TEST_CASE_TEMPLATE("targets: two processes save to one path", R, STELE_TEST_RECO
   const Image one = image(model(1));
   const Image two = image(model(2));
   while (!children.empty()) {
-    const Image now = image(good(recorder.template load<Mlp>(path)));
+    const Image now = image(good(recorder.load<Mlp>(path)));
     CHECK((now == one || now == two));
     int status = 0;
     const pid_t child = ::waitpid(children.back(), &status, WNOHANG);

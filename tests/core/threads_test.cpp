@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
@@ -84,9 +85,8 @@ Options on(unsigned threads, Executor* executor = nullptr) {
 
 TEST_SUITE_BEGIN("concurrency");
 
-TEST_CASE_TEMPLATE("threads: a save gives the same bytes on any number of them", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("threads: a save gives the same bytes on any number of them") {
   const Large m = large_model();
-  const R recorder;
   const Bytes expected = good(saved(recorder, m, on<SaveOptions>(1)));
   Pool pool(3);
   Backwards backwards;
@@ -97,9 +97,8 @@ TEST_CASE_TEMPLATE("threads: a save gives the same bytes on any number of them",
   }
 }
 
-TEST_CASE_TEMPLATE("threads: a load gives the same numbers on any number of them", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("threads: a load gives the same numbers on any number of them") {
   const Large m = large_model();
-  const R recorder;
   const Bytes bytes = good(saved(recorder, m));
   const TempDir dir;
   const std::string path = dir / "m";
@@ -114,7 +113,7 @@ TEST_CASE_TEMPLATE("threads: a load gives the same numbers on any number of them
   for (const LoadOptions& options : {on<LoadOptions>(1), on<LoadOptions>(2), on<LoadOptions>(7),
                                      on<LoadOptions>(0, &pool), on<LoadOptions>(0, &backwards)}) {
     Report report;
-    Large back = good(recorder.template load<Large>(path, options, &report));
+    Large back = good(recorder.load<Large>(path, options, &report));
     CHECK(same(back));
     CHECK(report.count(Report::What::applied) == report.size());
     for (Tensor<float, 1>& t : back.small) {
@@ -124,7 +123,7 @@ TEST_CASE_TEMPLATE("threads: a load gives the same numbers on any number of them
     }
     CHECK(good(recorder.load_into(back, path, options)).size() == report.size());
     CHECK(same(back));
-    CHECK(same(good(recorder.template load<Large>(bytes, options))));
+    CHECK(same(good(recorder.load<Large>(bytes, options))));
     good(recorder.verify(path, options));
   }
   CHECK(pool.runs > 0);
@@ -144,25 +143,25 @@ class ShortSink final : public Sink {
   std::size_t most_, used_ = 0;
 };
 
-TEST_CASE_TEMPLATE("threads: what is converted is made ahead of the writing", R, STELE_TEST_RECORDERS) {
+STELE_TEST_EACH_RECORDER("threads: what is converted is made ahead of the writing") {
   struct Two {
     Tensor<double, 1> a, b;
   };
   Two m{Tensor<double, 1>({2'300'001}), Tensor<double, 1>({1'200'000})};
   for (std::size_t i = 0; i < m.a.size(); ++i) m.a[i] = static_cast<double>(i % 2000) / 7;
   for (std::size_t i = 0; i < m.b.size(); ++i) m.b[i] = -static_cast<double>(i % 2000) / 7;
-  const at_precision_t<R, FullPrecision> recorder;
-  const Bytes expected = good(saved(recorder, m, on<SaveOptions>(1)));
-  const Bytes bytes = good(saved(recorder, m, on<SaveOptions>(2)));
+  const auto full = at_precision_of<FullPrecision>(recorder);
+  const Bytes expected = good(saved(full, m, on<SaveOptions>(1)));
+  const Bytes bytes = good(saved(full, m, on<SaveOptions>(2)));
   CHECK(text_of(bytes.span()) == text_of(expected.span()));
 
   for (const std::size_t most : {std::size_t{0}, bytes.size() / 4, bytes.size() / 2}) {
     ShortSink sink(most);
-    CHECK(bad(recorder.record(m, sink, on<SaveOptions>(2))).code() == Errc::no_space);
+    CHECK(bad(full.record(m, sink, on<SaveOptions>(2))).code() == Errc::no_space);
   }
   m.a[2'000'000] = 1e300;  // becomes infinite
   BufferSink sink;
-  const Error e = bad(recorder.record(m, sink, on<SaveOptions>(2)));
+  const Error e = bad(full.record(m, sink, on<SaveOptions>(2)));
   CHECK(e.code() == Errc::out_of_range);
   CHECK(e.path() == "a");
   CHECK(e.found().find("2000000") != std::string::npos);

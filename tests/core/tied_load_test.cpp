@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -93,18 +94,17 @@ std::vector<LoadOptions> ways() {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("ties: a renamed name of a tied object is not left empty in silence", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("ties: a renamed name of a tied object is not left empty in silence") {
   const Head file = tied();
   const Bytes bytes = good(saved(recorder, file));
   Report report;
-  const Error e = bad(recorder.template load<Renamed>(bytes, {}, &report));
+  const Error e = bad(recorder.load<Renamed>(bytes, {}, &report));
   CHECK(e.code() == Errc::unused);
   CHECK(e.path() == "output");
   CHECK(report.paths(Report::What::unused) == Paths{"output"});
   CHECK(report.paths(Report::What::missing) == Paths{"lm_head"});
-  CHECK(code_of(recorder.template load<Optional>(bytes)) == Errc::unused);
-  CHECK(code_of(recorder.template load_record<Renamed>(bytes)) == Errc::unused);
+  CHECK(code_of(recorder.load<Optional>(bytes)) == Errc::unused);
+  CHECK(code_of(recorder.load_record<Renamed>(bytes)) == Errc::unused);
   CHECK(code_of(stele::dry_run<Renamed>(good(recorder.open(bytes)))) == Errc::unused);
   Renamed live;
   live.embedding = std::make_shared<Weights>(numbers(3, 0));
@@ -113,21 +113,20 @@ TEST_CASE_TEMPLATE("ties: a renamed name of a tied object is not left empty in s
 
   LoadOptions unused;
   unused.allow_unused = {"output"};
-  CHECK(good(recorder.template load<Renamed>(bytes, unused)).lm_head == nullptr);
+  CHECK(good(recorder.load<Renamed>(bytes, unused)).lm_head == nullptr);
   LoadOptions missing;
   missing.allow_missing = {"lm_head"};
-  CHECK(good(recorder.template load<Renamed>(bytes, missing)).lm_head == nullptr);
+  CHECK(good(recorder.load<Renamed>(bytes, missing)).lm_head == nullptr);
   good(recorder.load_into(live, bytes, missing));
   CHECK((*live.embedding)[0] == 1);
   // A class without the other name: it says nothing new.
-  CHECK(good(recorder.template load<Nothing>(bytes)).embedding[0] == 1);
+  CHECK(good(recorder.load<Nothing>(bytes)).embedding[0] == 1);
   // Loading in place, the module has the tie under other names.
   live.lm_head = live.embedding;
   good(recorder.load_into(live, bytes));
 }
 
-TEST_CASE_TEMPLATE("ties: different tensors for one object of the module are an error", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("ties: different tensors for one object of the module are an error") {
   const TempDir dir;
   const auto file = [&](const auto& module) {
     const std::string path = dir / "m";
@@ -164,10 +163,10 @@ TEST_CASE_TEMPLATE("ties: different tensors for one object of the module are an 
     good(recorder.load_into(live, file(tied(large)), options));
   }
   // New modules are made as the file is.
-  const Head fresh = good(recorder.template load<Head>(file(apart(numbers(3, 1), numbers(3, 2)))));
+  const Head fresh = good(recorder.load<Head>(file(apart(numbers(3, 1), numbers(3, 2)))));
   CHECK((*fresh.output)[0] == 2);
   // From a record of such a file.
-  const auto record = good(recorder.template load_record<Head>(file(apart(numbers(3, 1), numbers(3, 2)))));
+  const auto record = good(recorder.load_record<Head>(file(apart(numbers(3, 1), numbers(3, 2)))));
   Head live = tied();
   CHECK(stele::load_record(live, record).error().path() == "output");
   // Other shapes.
@@ -182,8 +181,7 @@ TEST_CASE_TEMPLATE("ties: different tensors for one object of the module are an 
   }
 }
 
-TEST_CASE_TEMPLATE("ties: different layers for one layer of the module are an error", R, STELE_TEST_RECORDERS) {
-  const R recorder;
+STELE_TEST_EACH_RECORDER("ties: different layers for one layer of the module are an error") {
   struct Case {
     Layers file;
     std::string path;

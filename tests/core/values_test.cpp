@@ -13,6 +13,7 @@
 #include <variant>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 
@@ -182,34 +183,32 @@ TEST_CASE("values: an enum is read by name, and by number too") {
   CHECK(many.ends_with(", e19, …"));
 }
 
-TEST_CASE_TEMPLATE("values: enums in every recorder", R, STELE_TEST_RECORDERS) {
-  if (!can<R>().values) return;
-  const R recorder;
+STELE_TEST_EACH_RECORDER("values: enums in every recorder") {
+  if (!can(recorder).values) return;
   const Enums before;
   const Bytes bytes = good(saved(recorder, before));
-  CHECK(good(recorder.template load<Enums>(bytes)) == before);
+  CHECK(good(recorder.load<Enums>(bytes)) == before);
   const Bytes numbers = good(saved(recorder, Numbers{}));
-  const Enums old = good(recorder.template load<Enums>(numbers));
+  const Enums old = good(recorder.load<Enums>(numbers));
   CHECK(old.activation == Activation::tanh);
   CHECK(old.unknown == static_cast<Activation>(77));
   CHECK(old.plain == Plain::high);
   CHECK(old.sign == Sign::plus);
   CHECK(old.old == old_a);
   CHECK(old.inner == Enums::Inner::one);
-  const auto record = good(recorder.template load_record<Enums>(bytes));
+  const auto record = good(recorder.load_record<Enums>(bytes));
   CHECK(get<"sign">(record) == Sign::minus);
   CHECK(good(recorder.open(bytes)).find("activation").has_value() == false);  // no tensor
 }
 
-TEST_CASE_TEMPLATE("values: containers of values in every recorder", R, STELE_TEST_RECORDERS) {
-  if (!can<R>().values) return;
-  const R recorder;
+STELE_TEST_EACH_RECORDER("values: containers of values in every recorder") {
+  if (!can(recorder).values) return;
   const Containers before;
   const Bytes bytes = good(saved(recorder, before));
   Containers after;
   after.texts = {"other"}, after.counts = {{"z", 1}}, after.some.reset(), after.none = "x", after.gone.emplace();
   after.either = 1, after.null = std::make_unique<std::string>(), after.pointer.reset();
-  SUBCASE("a new module") { after = good(recorder.template load<Containers>(bytes)); }
+  SUBCASE("a new module") { after = good(recorder.load<Containers>(bytes)); }
   SUBCASE("in place") {
     LoadOptions options;
     options.rebuild = true;

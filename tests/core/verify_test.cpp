@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "support/any_recorder.hpp"
 #include "support/archive.hpp"
 #include "support/models.hpp"
 #include "support/random_model.hpp"
@@ -127,9 +128,10 @@ std::string all_of_archive(std::span<const std::byte> bytes) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("verify: every flipped bit, in every recorder", R, STELE_TEST_RECORDERS) {
-  const R recorder;
-  check_recorder(recorder, is_zip<R> ? Names{"zip records"} : can<R>().checksums ? Names{} : Names{"contents"});
+STELE_TEST_EACH_RECORDER("verify: every flipped bit, in every recorder") {
+  check_recorder(recorder, is_zip_file(recorder)     ? Names{"zip records"}
+                           : can(recorder).checksums ? Names{}
+                                                     : Names{"contents"});
 }
 
 TEST_CASE("verify: every flipped bit, in formats that gzip compresses") {

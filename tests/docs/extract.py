@@ -3,15 +3,15 @@
 
     extract.py ROOT FOLDER PAGE...
 
-Writes FOLDER/<page>_<n>.cpp for block n of a page and prints a line `kind|name|source` for each, kind being `run` or
-`compile`. The rules:
+Writes the sources to FOLDER and prints a line `kind|name|source` for each block. Blocks of kind `run` with one source
+are one program, whose argument is the number of the block; a block of kind `alone` is a program, and one of kind
+`compile` is only compiled. The rules:
 
 - A block with `int main` is a whole program and stays as it is.
-- Any other block stands alone after prelude.hpp. Its includes, types, templates, functions, using and namespace lines
-  stay at namespace scope, in their order; every other statement goes, in its order, into one function after them
-  (`main` when the block is run). A model the page keeps using can be put into prelude.hpp under
-  `#ifndef STELE_DOC_HAS_<Name>`; the macro is defined where the block itself defines a class of that name.
-- A block whose first line is `// run` is linked and run too, in an empty folder; it must exit with 0.
+- Any other block follows prelude.hpp. Its includes come first. Its types, templates, functions, using and namespace
+  lines stay at namespace scope, in their order; every other statement goes, in its order, into one function after them.
+- A block whose first line is `// run` is linked and run too, in an empty folder; it must exit with 0. The blocks of a
+  page that are run are compiled together, each in a namespace, except for those that open or specialise a namespace.
 - A block below the line `<!-- not compiled: reason -->` is left out.
 """
 
@@ -54,21 +54,27 @@ def without_comments(code: str) -> str:
     return TOKEN.sub(lambda token: "" if token.group().startswith(("//", "/*")) else token.group(), code).strip()
 
 
-def source_of(code: str, page: str, line: int, run: bool) -> str:
+# Code that must stay at global scope.
+GLOBAL = re.compile(r"^\s*(namespace\b|template\s*<\s*>|CEREAL_)", re.M)
+
+
+def source_of(code: str, page: str, line: int, function: str) -> tuple[str, str]:
+    """Return the includes of a block, and the rest with its statements in a function."""
     def numbered(offset: int, text: str) -> str:
         return f'#line {line + code.count(chr(10), 0, offset)} "{page}"\n{text}\n'
 
-    if re.search(r"^int main\b", code, re.MULTILINE):
-        return numbered(0, code)
-    outside, inside = [], []
+    includes, outside, inside = [], [], []
     for offset, text in chunks(code):
         bare = without_comments(text)
         declares = DECLARATION.match(bare) or (bare.endswith("}") and not STATEMENT.match(bare))
-        (outside if declares else inside).append(numbered(offset, text))
-    defined = re.findall(r"^(?:struct|class) (\w+)[^;{]*\{", code, re.MULTILINE)
-    head = "".join(f"#define STELE_DOC_HAS_{name}\n" for name in defined) + '#include "prelude.hpp"\n'
-    function = "int main()" if run else "[[maybe_unused]] static void stele_doc_block()"
-    return head + "".join(outside) + f"{function} {{\n" + "".join(inside) + "}\n"
+        scope = includes if bare.startswith("#include") else outside if declares else inside
+        scope.append(numbered(offset, text))
+    return "".join(includes), "".join(outside) + f"{function} {{\n" + "".join(inside) + "}\n"
+
+
+def write(file: Path, source: str) -> None:
+    if not file.exists() or file.read_text(encoding="utf-8") != source:
+        file.write_text(source, encoding="utf-8")
 
 
 def main() -> int:
@@ -77,8 +83,10 @@ def main() -> int:
     out.mkdir(parents=True, exist_ok=True)
     for path in sorted(pages):
         page = Path(path).relative_to(root).as_posix()
+        stem = re.sub(r"\W", "_", page)
         lines = Path(path).read_text(encoding="utf-8").splitlines()
         number, at = 0, 0
+        together = []  # (number, includes, rest)
         while at < len(lines):
             fence = re.match(r"\s*(```+)\s*(\S*)", lines[at])
             if not fence:
@@ -87,19 +95,32 @@ def main() -> int:
             end = at + 1
             while end < len(lines) and lines[end].strip() != fence[1]:
                 end += 1
+            above = next((text for text in reversed(lines[:at]) if text.strip()), "")
             if fence[2] in ("cpp", "c++"):
                 number += 1
-                above = next((text for text in reversed(lines[:at]) if text.strip()), "")
-                if not re.match(r"\s*<!-- not compiled: .+ -->", above):
-                    block = lines[at + 1:end]
-                    run = bool(block) and block[0].strip() == "// run"
-                    name = f"{page}:{number}"
-                    file = out / (re.sub(r"\W", "_", page) + f"_{number}.cpp")
-                    source = source_of("\n".join(block), page, at + 2, run)
-                    if not file.exists() or file.read_text(encoding="utf-8") != source:
-                        file.write_text(source, encoding="utf-8")
-                    print(f"{'run' if run else 'compile'}|{name}|{file}")
+            if fence[2] in ("cpp", "c++") and not re.match(r"\s*<!-- not compiled: .+ -->", above):
+                block, line = lines[at + 1:end], at + 2
+                code, run = "\n".join(block), bool(block) and block[0].strip() == "// run"
+                whole = re.search(r"^int main\b", code, re.MULTILINE)
+                if run and not whole and not GLOBAL.search(code):
+                    together.append((number, *source_of(code, page, line, "int run()")))
+                else:
+                    function = "int main()" if run else "[[maybe_unused]] static void stele_doc_block()"
+                    source = (f'#line {line} "{page}"\n{code}\n' if whole else
+                              '#include "prelude.hpp"\n' + "".join(source_of(code, page, line, function)))
+                    file = out / f"{stem}_{number}.cpp"
+                    write(file, source)
+                    print(f"{'alone' if run else 'compile'}|{page}:{number}|{file}")
             at = end + 1
+        if together:
+            source = '#include "prelude.hpp"\n' + "".join(includes for _, includes, _ in together)
+            for number, _, rest in together:
+                source += f"namespace block_{number} {{\n{rest[:-2]}return 0;\n}}\n}}\n"
+            source += "int main(int, char** argv) {\n  switch (std::stoi(argv[1])) {\n"
+            source += "".join(f"    case {number}: return block_{number}::run();\n" for number, _, _ in together)
+            write(out / f"{stem}.cpp", source + "  }\n  return 1;\n}\n")
+            for number, _, _ in together:
+                print(f"run|{page}:{number}|{out / stem}.cpp")
     return 0
 
 

@@ -1,4 +1,4 @@
-// Stands before every code block of the docs that is not a whole program: headers a reader takes for granted.
+// Included before every code block of the docs that is not a whole program: headers that a reader takes for granted.
 #pragma once
 
 #include <array>

@@ -60,6 +60,20 @@ AnyRecorder any_recorder() {
 
 inline const stele::Capabilities& can(const AnyRecorder& recorder) { return recorder.format().capabilities(); }
 
+inline bool holds(const AnyRecorder& recorder, stele::DType dtype) {
+  return can(recorder).holds == nullptr || can(recorder).holds(dtype);
+}
+
+/// Returns a recorder of the same format at another precision.
+template <class Settings>
+stele::Recorder<AnyFormat, Settings> at_precision_of(const AnyRecorder& recorder) {
+  return stele::Recorder<AnyFormat, Settings>(recorder.format());
+}
+
+/// True for text formats, in which some bytes have no meaning or are invalid in some places.
+inline bool is_json_file(const AnyRecorder& recorder) {
+  return dynamic_cast<const stele::JsonFormat*>(&recorder.format().target()) != nullptr;
+}
 /// True for zip files, in which some bits do not matter: dates, versions and attributes.
 inline bool is_zip_file(const AnyRecorder& recorder) {
   return dynamic_cast<const stele::ArchiveFormat*>(&recorder.format().target()) != nullptr;

@@ -227,7 +227,7 @@ inline constexpr std::size_t initializer_limit = 256;
 
 // The largest N of [Low, High) for which T{{} × N} is valid; T{{} × Low} is.
 template <class T, std::size_t Low, std::size_t High>
-consteval std::size_t most_braces() {
+consteval std::size_t max_braces() {
   if constexpr (High - Low == 1) {
     return Low;
   } else {
@@ -235,37 +235,37 @@ consteval std::size_t most_braces() {
     constexpr std::size_t half = Low + (High - Low) / 2;
     constexpr std::size_t middle = half < 2 * Low + 8 ? half : 2 * Low + 8;
     if constexpr (braces<middle>::template alone<T>()) {
-      return most_braces<T, middle, High>();
+      return max_braces<T, middle, High>();
     } else {
-      return most_braces<T, Low, middle>();
+      return max_braces<T, Low, middle>();
     }
   }
 }
 
 // The smallest N >= First for which T{any × N} is valid.
 template <class T, std::size_t First>
-consteval std::size_t least_any() {
+consteval std::size_t min_initializers() {
   if constexpr (First > initializer_limit || First > 8 * sizeof(T)) {
     return aggregate_uncounted;
   } else if constexpr (lists::any<T>(upto<First>{})) {
     return First;
   } else {
-    return least_any<T, First + 1>();
+    return min_initializers<T, First + 1>();
   }
 }
 
 // The largest N of [Low, High) for which T{any × N} is valid; T{any × Low} is.
 template <class T, std::size_t Low, std::size_t High>
-consteval std::size_t most_any() {
+consteval std::size_t max_initializers() {
   if constexpr (High - Low == 1) {
     return Low;
   } else {
     constexpr std::size_t half = Low + (High - Low) / 2;
     constexpr std::size_t middle = half < 2 * Low + 2 ? half : 2 * Low + 2;
     if constexpr (lists::any<T>(upto<middle>{})) {
-      return most_any<T, middle, High>();
+      return max_initializers<T, middle, High>();
     } else {
-      return most_any<T, Low, middle>();
+      return max_initializers<T, Low, middle>();
     }
   }
 }
@@ -319,23 +319,23 @@ struct counts {
   std::size_t initializers;  // the number that T{any, any, …} needs: 0 if T{} is valid
 };
 
-template <class T, std::size_t Fewest, std::size_t Known>
+template <class T, std::size_t Min, std::size_t Known>
 consteval counts count_slowly() {
-  if constexpr (Fewest == aggregate_uncounted) {
+  if constexpr (Min == aggregate_uncounted) {
     return {aggregate_uncounted, 0};
   } else {
-    constexpr std::size_t total = most_any<T, (Fewest < Known ? Known : Fewest), initializer_limit + 2>();
+    constexpr std::size_t total = max_initializers<T, (Min < Known ? Known : Min), initializer_limit + 2>();
     if constexpr (total > initializer_limit) {
-      return {aggregate_limit + 1, Fewest};
+      return {aggregate_limit + 1, Min};
     } else if constexpr (lists::nested<T>(upto<total>{}, upto<0>{}, upto<0>{})) {
       // A field that {} can initialise but any_field cannot: the list ends too early.
-      return {aggregate_uncounted, Fewest};
+      return {aggregate_uncounted, Min};
     } else if constexpr (total == 1) {
-      return {1, Fewest};
+      return {1, Min};
     } else if constexpr (lists::parens<T>(upto<total>{})) {
-      return {total, Fewest};
+      return {total, Min};
     } else {
-      return {fields_from<T, 0, total>(), Fewest};
+      return {fields_from<T, 0, total>(), Min};
     }
   }
 }
@@ -345,9 +345,9 @@ consteval counts count() {
   if constexpr (!field_aggregate<T>) {
     return {aggregate_uncounted, 0};
   } else if constexpr (!braces<0>::alone<T>()) {
-    return count_slowly<T, least_any<T, 1>(), 0>();
+    return count_slowly<T, min_initializers<T, 1>(), 0>();
   } else {
-    constexpr std::size_t plain = most_braces<T, 0, aggregate_limit + 2>();
+    constexpr std::size_t plain = max_braces<T, 0, aggregate_limit + 2>();
     if constexpr (plain > aggregate_limit || !braces<plain>::template alone<T, any_field>()) {
       return {plain, 0};
     } else {

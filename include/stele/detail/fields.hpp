@@ -181,7 +181,7 @@ requires(is_listed<T>) struct fields_of<T> : descriptors<typename decltype(liste
 
 /// Returns the attributes declared for T, or in T or one of its bases.
 template <class T>
-constexpr auto said_attributes() {
+constexpr auto declared_attributes() {
   if constexpr (requires { attributes<T>::list; }) {
     return std::span<const Attribute>(attributes<T>::list);
   } else if constexpr (std::is_class_v<T> && !std::is_void_v<decltype(access::attribute_list<T>(0))>) {
@@ -195,18 +195,18 @@ constexpr auto said_attributes() {
 template <class T, class... C>
 constexpr auto join_attributes(boost::mp11::mp_list<C...>) {
   // The last class is T itself. A list inside a base is found in T too.
-  constexpr auto own = said_attributes<T>();
+  constexpr auto own = declared_attributes<T>();
   constexpr bool inherited =
-      ((!std::is_same_v<C, T> && !own.empty() && said_attributes<C>().data() == own.data()) || ...);
-  constexpr std::size_t room = (said_attributes<C>().size() + ...);
-  std::pair<std::array<Attribute, room + 1>, std::size_t> all{};
+      ((!std::is_same_v<C, T> && !own.empty() && declared_attributes<C>().data() == own.data()) || ...);
+  constexpr std::size_t max_count = (declared_attributes<C>().size() + ...);
+  std::pair<std::array<Attribute, max_count + 1>, std::size_t> all{};
   const auto add = [&](std::span<const Attribute> list, bool fields_only) {
     for (const Attribute& a : list) {
       if (!fields_only || !a.field.empty()) all.first[all.second++] = a;
     }
   };
   if (!inherited) add(own, false);
-  ((std::is_same_v<C, T> ? void() : add(said_attributes<C>(), true)), ...);
+  ((std::is_same_v<C, T> ? void() : add(declared_attributes<C>(), true)), ...);
   return all;
 }
 template <class T>
@@ -218,10 +218,10 @@ constexpr std::span<const Attribute> attributes_of() {
     if constexpr (!boost::mp11::mp_empty<bases_of<T>>::value) {
       return {joined_attributes<T>.first.data(), joined_attributes<T>.second};
     } else {
-      return said_attributes<T>();
+      return declared_attributes<T>();
     }
   } else {
-    return said_attributes<T>();
+    return declared_attributes<T>();
   }
 }
 

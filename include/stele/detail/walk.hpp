@@ -134,7 +134,7 @@ class HeaplessWalk : public WalkOver<HeaplessWalk<Visitor>, Visitor> {
   class Addresses {
    public:
     Addresses(HeaplessWalk& walk, const TypeInfo& type, void* object)
-        : walk_(walk), first_(walk.used_), complete_(type.slots <= room - first_) {
+        : walk_(walk), first_(walk.used_), complete_(type.slots <= max_addresses - first_) {
       if (!complete_) return;
       type.addresses(object, walk.addresses_ + first_);
       walk.used_ = first_ + type.fields.size();
@@ -158,8 +158,8 @@ class HeaplessWalk : public WalkOver<HeaplessWalk<Visitor>, Visitor> {
     return Errc::unsupported;
   }
 
-  static constexpr std::size_t room = 160;  // STELE_MODULE lists up to 156 fields
-  void* addresses_[room];
+  static constexpr std::size_t max_addresses = 160;  // STELE_MODULE lists up to 156 fields
+  void* addresses_[max_addresses];
   std::size_t used_ = 0;
 };
 

@@ -108,11 +108,11 @@ class STELE_EXPORT BurnFormat final : public Format {
 };
 
 /// A record's header: Rust's names of the element types and of the recorder, Burn's version, the settings.
-struct BurnHeading {
+struct BurnHeader {
   std::string floats{}, ints{}, format{}, version{}, settings{};
 };
 /// Returns the header of an opened Burn record; nullopt for other snapshots.
-STELE_EXPORT std::optional<BurnHeading> burn_heading(const Snapshot& opened);
+STELE_EXPORT std::optional<BurnHeader> burn_header(const Snapshot& opened);
 
 struct BurnpackOptions {
   /// On save: the Burn release whose spelling of bools is used, v0_17 to v0_20 or v0_21; Burn reads only its own

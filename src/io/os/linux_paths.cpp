@@ -76,10 +76,10 @@ Result<Info> status(const File& file) {
 
 Result<bool> leads_to(const Path& path, const File& file) {
   STELE_TRY_ASSIGN(const Info own, status(file));
-  const auto there = status(path);
-  if (there) return there->id == own.id;
-  if (there.error().code() == Errc::not_found) return false;  // below a file
-  return there.error();
+  const auto found = status(path);
+  if (found) return found->id == own.id;
+  if (found.error().code() == Errc::not_found) return false;  // below a file
+  return found.error();
 }
 
 bool same_file(const File& a, const File& b) noexcept {

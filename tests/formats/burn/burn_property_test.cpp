@@ -227,9 +227,9 @@ TEST_CASE_TEMPLATE("burn: random modules at a precision", Settings, BurnFullPrec
         const DType dtype = opened.leaf(i).dtype();
         CHECK((dtype == floats || dtype == ints || dtype == DType::boolean));
       }
-      CHECK(stele::burn_heading(opened).value().settings.starts_with(floats == DType::f16   ? "Half"
-                                                                     : floats == DType::f64 ? "Double"
-                                                                                            : "Full"));
+      CHECK(stele::burn_header(opened).value().settings.starts_with(floats == DType::f16   ? "Half"
+                                                                    : floats == DType::f64 ? "Double"
+                                                                                           : "Full"));
       CHECK(text_of(good(saved(recorder, good(recorder.template load<RustNet>(bytes)))).span()) ==
             text_of(bytes.span()));
     }

@@ -162,7 +162,7 @@ TEST_CASE("burn: a real model in MessagePack is written again byte for byte") {
   }
   const stele::MemoryRecorder<BurnFormat> recorder;
   const Snapshot opened = good(recorder.open(file));
-  CHECK(stele::burn_heading(opened)->version == "0.17.0");
+  CHECK(stele::burn_header(opened)->version == "0.17.0");
   const auto leaf = opened.find("stacked_lstm.layers.0.weight_ih.weight");
   REQUIRE(leaf);
   CHECK(stele::Shape(leaf->shape()) == stele::Shape({1, 128}));

@@ -147,7 +147,7 @@ TEST_CASE("burnpack: quantized tensors are passed on as they are") {
   const auto between = saved(BinaryRecorder<>(), back);
   REQUIRE_MESSAGE(between, why(between));
   CHECK(written(BinaryRecorder<>().open(*between).value()) == file);
-  // Not what Burn could read: the scheme of a record in bincode; texts that are not UTF-8; too deep.
+  // Burn could not read these schemes: bytes; a string that is not UTF-8; too many levels.
   const auto refused = [&](Value payload) {
     return code_of(saved(recorder, Made()
                                        .tensor("t", DType::u8, {1}, "1")
