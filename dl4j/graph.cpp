@@ -7,6 +7,17 @@
 namespace stele {
 inline namespace v0 {
 
+Graph::Graph() = default;
+Graph::Graph(const Graph&) = default;
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(const Graph&) = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph::~Graph() = default;
+bool operator==(const Graph& a, const Graph& b) {
+  return a.variables == b.variables && a.operations == b.operations && a.loss_variables == b.loss_variables &&
+         a.outputs == b.outputs && a.sub_graphs == b.sub_graphs;
+}
+
 const GraphVariable* Graph::find_variable(std::string_view name) const noexcept {
   const auto found = std::find_if(variables.begin(), variables.end(), [&](const auto& v) { return v.name == name; });
   return found != variables.end() ? &*found : nullptr;

@@ -128,26 +128,15 @@ struct STELE_EXPORT Graph {
   /// a duplicate name).
   Result<std::vector<std::size_t>> order() const;
 
-  // Declared because clang 14 examines a pair that contains a Graph before Graph is complete.
+  // Not implicit: clang 14 examines a pair that contains a Graph before Graph is complete.
   Graph();
   Graph(const Graph&);
   Graph(Graph&&) noexcept;
   Graph& operator=(const Graph&);
   Graph& operator=(Graph&&) noexcept;
   ~Graph();
-  friend bool operator==(const Graph& a, const Graph& b);
+  friend STELE_EXPORT bool operator==(const Graph& a, const Graph& b);
 };
-
-inline Graph::Graph() = default;
-inline Graph::Graph(const Graph&) = default;
-inline Graph::Graph(Graph&&) noexcept = default;
-inline Graph& Graph::operator=(const Graph&) = default;
-inline Graph& Graph::operator=(Graph&&) noexcept = default;
-inline Graph::~Graph() = default;
-inline bool operator==(const Graph& a, const Graph& b) {
-  return a.variables == b.variables && a.operations == b.operations && a.loss_variables == b.loss_variables &&
-         a.outputs == b.outputs && a.sub_graphs == b.sub_graphs;
-}
 
 /// Returns libnd4j's hash of a custom operation's name, as stored in files (ops/declarable/impl/OpRegistrator.cpp,
 /// helpers/impl/OpTracker; docs/formats/samediff.md).

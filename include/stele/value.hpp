@@ -19,30 +19,29 @@ inline namespace v0 {
 
 /// A null, bool, i64, u64, f64, string, bytes, list or ordered map. Numbers keep their kind. A u64 is used only for
 /// numbers above the range of i64, so that equal numbers are equal Values. Maps keep the order of insertion.
-class Value {
+class STELE_EXPORT Value {
  public:
   using Bytes = std::vector<std::byte>;
   using List = std::vector<Value>;
   using Map = std::vector<std::pair<std::string, Value>>;
   using Kind = ValueKind;
 
-  Value() noexcept = default;
-  explicit Value(bool b) : data_(b) {}
-  explicit Value(std::int64_t i) : data_(i) {}
-  explicit Value(std::uint64_t u) {
-    if (u > static_cast<std::uint64_t>(INT64_MAX)) {
-      data_ = u;
-    } else {
-      data_ = static_cast<std::int64_t>(u);
-    }
-  }
-  explicit Value(double f) : data_(f) {}
-  explicit Value(std::string s) : data_(std::move(s)) {}
-  explicit Value(std::string_view s) : data_(std::string(s)) {}
-  explicit Value(const char* s) : data_(std::string(s)) {}
-  explicit Value(Bytes b) : data_(std::move(b)) {}
-  explicit Value(List l) : data_(std::move(l)) {}
-  explicit Value(Map m) : data_(std::move(m)) {}
+  Value() noexcept;
+  Value(const Value&);
+  Value(Value&&) noexcept;
+  Value& operator=(const Value&);
+  Value& operator=(Value&&) noexcept;
+  ~Value();
+  explicit Value(bool b) noexcept;
+  explicit Value(std::int64_t i) noexcept;
+  explicit Value(std::uint64_t u) noexcept;
+  explicit Value(double f) noexcept;
+  explicit Value(std::string s) noexcept;
+  explicit Value(std::string_view s);
+  explicit Value(const char* s);
+  explicit Value(Bytes b) noexcept;
+  explicit Value(List l) noexcept;
+  explicit Value(Map m) noexcept;
 
   Kind kind() const noexcept { return static_cast<Kind>(data_.index()); }
   bool is_null() const noexcept { return kind() == Kind::null; }
@@ -58,16 +57,9 @@ class Value {
   List* as_list() noexcept { return std::get_if<List>(&data_); }
   Map* as_map() noexcept { return std::get_if<Map>(&data_); }
   /// Returns the first entry of a map with that key; nullptr if there is none or this Value is not a map.
-  const Value* find(std::string_view key) const noexcept {
-    if (const Map* map = as_map()) {
-      for (const auto& [name, value] : *map) {
-        if (name == key) return &value;
-      }
-    }
-    return nullptr;
-  }
+  const Value* find(std::string_view key) const noexcept;
 
-  friend bool operator==(const Value&, const Value&) = default;
+  friend STELE_EXPORT bool operator==(const Value&, const Value&);
 
  private:
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Bytes, List, Map> data_;

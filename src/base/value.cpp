@@ -1,11 +1,47 @@
 #include "stele/value.hpp"
 
 #include <cmath>
+#include <utility>
 
 #include "stele/detail/reflect.hpp"
 
 namespace stele {
 inline namespace v0 {
+
+// Here, so that a program's sources do not compile the members of a variant that contains itself.
+Value::Value() noexcept = default;
+Value::Value(bool b) noexcept : data_(b) {}
+Value::Value(std::int64_t i) noexcept : data_(i) {}
+Value::Value(std::uint64_t u) noexcept {
+  if (u > static_cast<std::uint64_t>(INT64_MAX)) {
+    data_ = u;
+  } else {
+    data_ = static_cast<std::int64_t>(u);
+  }
+}
+Value::Value(double f) noexcept : data_(f) {}
+Value::Value(std::string s) noexcept : data_(std::move(s)) {}
+Value::Value(std::string_view s) : data_(std::string(s)) {}
+Value::Value(const char* s) : data_(std::string(s)) {}
+Value::Value(Bytes b) noexcept : data_(std::move(b)) {}
+Value::Value(List l) noexcept : data_(std::move(l)) {}
+Value::Value(Map m) noexcept : data_(std::move(m)) {}
+Value::Value(const Value&) = default;
+Value::Value(Value&&) noexcept = default;
+Value& Value::operator=(const Value&) = default;
+Value& Value::operator=(Value&&) noexcept = default;
+Value::~Value() = default;
+bool operator==(const Value&, const Value&) = default;
+
+const Value* Value::find(std::string_view key) const noexcept {
+  if (const Map* map = as_map()) {
+    for (const auto& [name, value] : *map) {
+      if (name == key) return &value;
+    }
+  }
+  return nullptr;
+}
+
 namespace detail {
 
 void assign_value(const Value& from, Value& to) { to = from; }

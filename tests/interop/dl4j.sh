@@ -16,8 +16,19 @@ files=$work/files
 rm -rf "$files"
 mkdir -p "$files"/{theirs,ours,own,arrays}
 "${java[@]}" stele.MakeFiles "$files/theirs"
+# DL4J's convolution adds in another order on another processor: what it has trained may differ in the last bits of a few
+# floats (big-endian, aligned).
+nearly() {
+  [ "$(stat -c %s "$1")" = "$(stat -c %s "$2")" ] && { cmp -l "$1" "$2" || true; } | awk '
+    function octal(text) { return substr(text, 1, length(text) - 2) * 64 + substr(text, length(text) - 1, 1) * 8 + substr(text, length(text)) }
+    { d = octal($2) - octal($3); if ($1 % 4 || d < -4 || d > 4) exit 1 } END { if (NR > 16) exit 1 }'
+}
 for file in "$files"/theirs/*.fb; do
-  cmp "$file" "tests/data/samediff/$(basename "$file")"
+  golden=tests/data/samediff/$(basename "$file")
+  case $file in
+    */convolution_trained.fb) nearly "$file" "$golden" || { echo "$file and $golden differ" >&2; exit 1; } ;;
+    *) cmp "$file" "$golden" ;;
+  esac
 done
 "$build/tests/interop_samediff" resave "$files/theirs" "$files/ours"
 "${java[@]}" stele.CheckFiles "$files/theirs" "$files/ours"
