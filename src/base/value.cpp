@@ -31,7 +31,7 @@ Value::Value(Value&&) noexcept = default;
 Value& Value::operator=(const Value&) = default;
 Value& Value::operator=(Value&&) noexcept = default;
 Value::~Value() = default;
-bool operator==(const Value&, const Value&) = default;
+bool operator==(const Value& a, const Value& b) { return a.data_ == b.data_; }
 
 const Value* Value::find(std::string_view key) const noexcept {
   if (const Map* map = as_map()) {
