@@ -281,6 +281,7 @@ class STELE_EXPORT SnapshotBuilder {
   std::uint32_t parent() const noexcept { return open_; }
 
  private:
+  Name checked(Name name);
   Node& push(NodeKind kind, Name name, bool conditional, std::uint32_t index);
   std::unique_ptr<detail::SnapshotData> data_;
   std::uint32_t open_ = no_index;

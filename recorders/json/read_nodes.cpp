@@ -73,8 +73,10 @@ class Paths {
 bool DocumentReader::read_member() {
   Level& level = levels_.back();
   path_.resize(level.path);
+  const bool flat = builder_.data().flat;
   if (level.kind == Container::list) {
     if (!in_->next_element()) return in_->ok() && end_container();
+    if (flat) return fail(Errc::malformed, "no elements", "a document with the layout flat has a list with elements");
     const auto name = SnapshotBuilder::Name::element(level.next++);
     append_path(std::to_string(name.size));
     return read_node(name);
@@ -85,7 +87,7 @@ bool DocumentReader::read_member() {
   } else if (!in_->next_key(key, scratch_)) {
     return in_->ok() && end_container();
   }
-  if (builder_.data().flat && levels_.size() > 1)
+  if (flat && (levels_.size() > 1 || level.kind != Container::module))
     return fail(Errc::malformed, "no nested nodes", "a document with the layout flat has nested nodes");
   if (level.kind == Container::variant) {
     const std::string_view name = std::exchange(level.alternative, {});

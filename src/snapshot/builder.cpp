@@ -1,4 +1,5 @@
 #include <memory>
+#include <string>
 #include <utility>
 
 #include "snapshot/data.hpp"
@@ -26,8 +27,13 @@ void SnapshotBuilder::set_flat() {
 std::string_view SnapshotBuilder::intern(std::string_view name) { return data_->names.add(name); }
 void SnapshotBuilder::keep(std::shared_ptr<const void> thing) { data_->keepers.push_back(std::move(thing)); }
 
+SnapshotBuilder::Name SnapshotBuilder::checked(Name name) {
+  if (!data_->flat || name.data != nullptr || open_ == no_index) return name;
+  return intern(std::to_string(name.size));  // the names of a flat file are strings
+}
+
 Node& SnapshotBuilder::push(NodeKind kind, Name name, bool conditional, std::uint32_t index) {
-  return detail::push_node(*data_, kind, name, conditional, open_, index);
+  return detail::push_node(*data_, kind, checked(name), conditional, open_, index);
 }
 
 std::uint32_t SnapshotBuilder::begin(NodeKind kind, Name name, bool conditional, std::string_view type,
@@ -56,7 +62,7 @@ void SnapshotBuilder::end() {
 
 std::uint32_t SnapshotBuilder::tensor(Name name, DType dtype, std::span<const Extent> shape, std::uint64_t bytes,
                                       Provider provider, bool conditional) {
-  detail::push_tensor(*data_, name, conditional, open_, dtype, shape, bytes, provider);
+  detail::push_tensor(*data_, checked(name), conditional, open_, dtype, shape, bytes, provider);
   return static_cast<std::uint32_t>(data_->nodes.size() - 1);
 }
 

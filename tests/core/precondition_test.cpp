@@ -13,6 +13,7 @@
 #include <array>
 #include <functional>
 #include <limits>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -92,6 +93,16 @@ TEST_CASE("precondition: part of a computed tensor is whole elements of it") {
   const std::vector<std::string> both{"counts.a", "counts.b"};
   check_parts(good(concatenate(good(split(live, "counts", 1, parts)), both, 1, "counts")));
   check_parts(with_precision(good(transpose(live, "counts")), precision_spec<HalfPrecision>()));
+}
+
+TEST_CASE("precondition: the names of a flat file are strings") {
+  stele::SnapshotBuilder builder;
+  builder.set_flat();
+  builder.value(stele::NodeName::element(7), stele::Value(std::int64_t{1}));
+  builder.value(stele::NodeName::element(12), stele::Value(std::int64_t{2}));
+  const stele::Snapshot snapshot = builder.finish();
+  using Numbers = std::map<std::string, std::int64_t>;
+  CHECK(good(stele::from_snapshot<Numbers>(snapshot)) == Numbers{{"7", 1}, {"12", 2}});
 }
 
 STELE_TEST_EACH_RECORDER("precondition: loads and saves of nothing") {

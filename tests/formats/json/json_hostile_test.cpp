@@ -92,8 +92,14 @@ TEST_CASE("json: documents that are none") {
   const std::string good = document("{}");
   CHECK(plain.open(bytes_of(good)));
   for (const std::string& bad :
-       {std::string(), std::string("{}"), std::string("[]"), std::string("null"), good + "x", good + good,
-        "\xef\xbb\xbf" + good, good.substr(0, good.size() - 1),
+       {std::string(),
+        std::string("{}"),
+        std::string("[]"),
+        std::string("null"),
+        good + "x",
+        good + good,
+        "\xef\xbb\xbf" + good,
+        good.substr(0, good.size() - 1),
         std::string(R"({"format":"other","version":1,"record":{}})"),
         std::string(R"({"format":"stele-json","version":2,"record":{}})"),
         std::string(R"({"format":"stele-json","version":1})"),
@@ -103,7 +109,9 @@ TEST_CASE("json: documents that are none") {
         std::string(R"({"format":"stele-json","version":1,"metadata":{"a":"1","a":"2"},"record":{}})"),
         std::string(R"({"format":"stele-json","version":1,"more":1,"record":{}})"),
         std::string(R"({"format":"stele-json","version":1,"record":{},"record":{}})"),
-        std::string(R"({"format":"stele-json","version":1,"layout":"flat","record":{"a":{"b":1}}})")}) {
+        std::string(R"({"format":"stele-json","version":1,"layout":"flat","record":{"a":{"b":1}}})"),
+        std::string(R"({"format":"stele-json","version":1,"layout":"flat","record":[{"$f32":1},{"$f32":2}]})"),
+        std::string(R"({"format":"stele-json","version":1,"layout":"flat","record":[1,2,3]})")}) {
     CAPTURE(bad);
     const auto opened = plain.open(bytes_of(bad));
     CHECK_FALSE(opened);
