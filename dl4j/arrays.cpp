@@ -83,12 +83,12 @@ Status check_arrays(const Graph& graph) {
     const auto count = element_count(array.shape);
     const bool texts = array.dtype == DType::string;
     const auto wanted = texts || !count ? count : byte_length(array.dtype, *count);
-    const std::uint64_t stored_bytes = texts ? array.strings.size() : array.bytes.size();
-    if (wanted == stored_bytes) return {};
+    const std::uint64_t stored = texts ? array.strings.size() : array.bytes.size();
+    if (wanted == stored) return {};
     return Error(Errc::invalid_argument, "an array of the operation does not fit its dtype and shape")
         .path(operation.name)
         .expected(wanted ? std::to_string(*wanted) + (texts ? " strings" : " bytes") : "a dtype and a shape that fit")
-        .found(std::to_string(stored_bytes));
+        .found(std::to_string(stored));
   };
   for (const GraphOperation& operation : graph.operations) {
     if (operation.scalar) STELE_TRY(check(operation, *operation.scalar));

@@ -234,7 +234,7 @@ class STELE_EXPORT SnapshotBuilder {
 
   /// Reserves memory, so that no array grows while building.
   void reserve(std::size_t nodes, std::size_t leaves, std::size_t extents);
-  /// Declares that all following names are whole paths; the only containers are empty ones.
+  /// Declares that all following names are whole paths (an element's number is one); containers have no members.
   void set_flat();
   /// Returns a copy of `name` that lasts as long as the Snapshot.
   std::string_view intern(std::string_view name);

@@ -60,14 +60,11 @@ const Capabilities& JsonFormat::capabilities() const noexcept {
                                       .annotations = true,
                                       .metadata = true,
                                       .holds = holds};
-  static constexpr Capabilities checked{.nesting = true,
-                                        .values = true,
-                                        .aliases = true,
-                                        .ids = true,
-                                        .annotations = true,
-                                        .metadata = true,
-                                        .checksums = true,
-                                        .holds = holds};
+  static constexpr Capabilities checked = [] {
+    Capabilities all = plain;
+    all.checksums = true;
+    return all;
+  }();
   return options_.encoding == JsonEncoding::plain ? plain : checked;
 }
 
