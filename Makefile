@@ -198,7 +198,7 @@ build/interop/installed: tests/interop/requirements.txt
 interop-dl4j: deps
 	tools/deps.sh dl4j
 	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS) --target interop_samediff
+	cmake --build --preset dev -j $(JOBS) --target interop_samediff interop_operators
 	tests/interop/dl4j.sh build/dev
 
 interop-paddle: deps build/interop-paddle/installed

@@ -14,6 +14,7 @@ set(stele_pc_zstd libzstd)
 set(stele_pc_ZLIB zlib)
 set(stele_pc_libdeflate libdeflate)
 set(stele_pc_xxHash libxxhash)
+set(stele_pc_Protobuf protobuf)
 
 # One export set a component, so that it defines its own targets only and asks for their packages only.
 set(stele_components)

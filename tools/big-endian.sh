@@ -34,6 +34,7 @@ fi
 
 cmake --preset dev -B "$folder/build" -D CMAKE_TOOLCHAIN_FILE="$PWD/cmake/s390x.cmake" \
   -D CMAKE_CXX_COMPILER=s390x-linux-gnu-g++ -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF \
+  -D CMAKE_DISABLE_FIND_PACKAGE_Protobuf=ON \
   -D STELE_TEST_FILES="$(IFS=';' && echo "${tests[*]}")"
 cmake --build "$folder/build" -j "$jobs" --target stele_tests
 qemu-s390x -L /usr/s390x-linux-gnu "$folder/build/tests/stele_tests"

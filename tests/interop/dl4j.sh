@@ -3,7 +3,7 @@
 # and write them, DL4J reads those and compares values, outputs, training and one more step of it. Also what a zip
 # file's other readers say of ours, and Java of our manifests.
 #
-#   dl4j.sh BUILD    BUILD: a build folder with tests/interop_samediff
+#   dl4j.sh BUILD    BUILD: a build folder with tests/interop_samediff and tests/interop_operators
 set -euo pipefail
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/../.."
@@ -68,4 +68,8 @@ PYTHON
 "${java[@]}" stele.CheckManifest "$files/own/manifest.bin" "$files/own/manifest.txt"
 unzip -tq "$files/own/arrays.zip"
 unzip -tq "$files/own/shards.sdz"
+# Operator descriptors: we read DL4J's, and DL4J reads ours.
+unzip -p "$work"/lib/nd4j-api-*.jar nd4j-op-def.pbtxt >"$files/theirs.pbtxt"
+"$build/tests/interop_operators" "$files/theirs.pbtxt" "$files/ours.pbtxt"
+"${java[@]}" stele.CheckOperators "$files/ours.pbtxt"
 echo "dl4j: ok"

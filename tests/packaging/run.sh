@@ -70,10 +70,10 @@ refused find_package-unknown "stele_FOUND to FALSE" "${package[@]}" -D COMPONENT
 without() { printf -- '-DCMAKE_DISABLE_FIND_PACKAGE_%s=ON\n' "$@"; }
 mapfile -t no_re2 < <(without re2)
 mapfile -t highway_only < <(without re2 xxHash SteleBoost)
-mapfile -t boost_only < <(without re2 xxHash hwy)
+mapfile -t boost_only < <(without re2 xxHash hwy Protobuf)
 refused find_package-without "re2" "${package[@]}" "${no_re2[@]}"
 with_cmake find_package-safetensors "${package[@]}" "${no_re2[@]}" -D COMPONENTS=safetensors
-mapfile -t no_zstd < <(without re2 zstd)
+mapfile -t no_zstd < <(without re2 zstd Protobuf)
 with_cmake find_package-archive "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=archive
 with_cmake find_package-samediff "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=samediff
 with_cmake find_package-nnef "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=nnef
@@ -100,7 +100,7 @@ field() { dpkg-deb -f "$debs/$1" "$2"; }
 library=$(cd "$debs" && echo libstele[0-9]*.deb)
 development=$(cd "$debs" && echo libstele-dev_*.deb)
 version=$(field "$library" Version)
-for package in libhwy1 libre2-9 libxxhash0 zlib1g libdeflate0 libstdc++6; do
+for package in libhwy1 libre2-9 libxxhash0 zlib1g libdeflate0 libprotobuf32 libstdc++6; do
   field "$library" Depends | grep -qF "$package" || fail "$library does not depend on $package"
 done
 for package in "$(field "$library" Package) (= $version)" "libboost1.81-dev | libboost-dev (>= 1.81)"; do

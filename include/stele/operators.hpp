@@ -1,0 +1,119 @@
+// Operators of DL4J's graphs (libnd4j): the names, types and order of their arguments. Component `ir`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "stele/graph.hpp"
+#include "stele/input.hpp"
+#include "stele/result.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// The type of an argument. Each has positions of its own, those of the list in GraphOperation: inputs, outputs, ints
+/// (DL4J's iArgs), doubles (tArgs), bools (bArgs), dtypes (dArgs), strings.
+enum class ArgumentType : std::uint8_t { input, output, integer, real, boolean, dtype, string };
+
+/// Returns "input", "output", "integer", "real", "boolean", "dtype" or "string".
+STELE_EXPORT std::string_view name(ArgumentType type) noexcept;
+
+struct ArgumentDescriptor {
+  std::string name;
+  ArgumentType type = ArgumentType::input;
+  bool optional = false;
+  /// Takes one or more values in sequence.
+  bool repeated = false;
+  /// Of an integer, real or boolean argument that is optional: the value that stands in its place if a later argument
+  /// is given.
+  std::variant<std::monostate, std::int64_t, double, bool> default_value{};
+  /// Of an input or output: the integer or boolean argument that is not 0 if this one is present. If this one is
+  /// absent, it has no position. Empty: none.
+  std::string present_if{};
+  friend bool operator==(const ArgumentDescriptor&, const ArgumentDescriptor&) = default;
+};
+
+/// How libnd4j declares an operator: the macro, as in DL4J's files (OpDeclarationType).
+enum class OperatorDeclaration : std::uint8_t {
+  custom = 0,
+  boolean = 1,
+  list = 2,
+  logic = 3,
+  op = 4,
+  divergent = 6,
+  configurable = 7,
+  reduction = 8,
+  broadcastable = 9,
+  broadcastable_bool = 10,
+  legacy = 11,
+  platform = 12,
+};
+
+struct STELE_EXPORT OperatorDescriptor {
+  std::string name;
+  OperatorDeclaration declaration = OperatorDeclaration::custom;
+  /// The version of the operator set that added the operator; 0: all versions have it.
+  std::int64_t since_version = 0;
+  bool deprecated = false;
+  /// In the order of the types, and of the positions within each.
+  std::vector<ArgumentDescriptor> arguments;
+
+  /// Returns the argument of that type and name, or nullptr.
+  const ArgumentDescriptor* find(ArgumentType type, std::string_view name) const noexcept;
+  friend bool operator==(const OperatorDescriptor&, const OperatorDescriptor&) = default;
+};
+
+/// Operators by name.
+class STELE_EXPORT OperatorSet {
+ public:
+  OperatorSet() = default;
+  /// Returns the operators of libnd4j that stele knows: the 705 of January 2021 (docs/operators.md).
+  static const OperatorSet& nd4j();
+  /// Reads descriptors in protobuf's text format: an OpDescriptorList of ir/proto/op.proto, and DL4J's
+  /// nd4j-op-def.pbtxt. Errors: malformed, duplicate, limit (more than 1 MiB), those of Input::open().
+  static Result<OperatorSet> open(const Input& input);
+
+  /// Adds operators. One with the name of an existing operator replaces it.
+  void add(const OperatorSet& operators);
+  /// Returns the operator of that name, or nullptr.
+  const OperatorDescriptor* find(std::string_view name) const noexcept;
+  /// Returns all operators, sorted by name.
+  std::span<const OperatorDescriptor> all() const noexcept { return operators_; }
+  /// Returns the text that open() reads. `for_dl4j`: without defaults and versions, which DL4J refuses in text.
+  std::string to_text(bool for_dl4j = false) const;
+
+ private:
+  std::vector<OperatorDescriptor> operators_;
+};
+
+/// The arguments of an operation by name. Arguments of one type may be in any order; the values of a repeated argument
+/// are in sequence. Inputs and outputs are names of variables.
+struct NamedArguments {
+  GraphArguments<std::string> inputs, outputs;
+  GraphArguments<std::int64_t> ints;
+  GraphArguments<double> doubles;
+  GraphArguments<bool> bools;
+  GraphArguments<DType> dtypes;
+  GraphArguments<std::string> strings;
+  std::vector<std::int32_t> dimensions;  // of legacy reductions, as in GraphOperation
+  friend bool operator==(const NamedArguments&, const NamedArguments&) = default;
+};
+
+/// Returns an operation with the arguments in the order of their positions. An optional argument before a given one
+/// gets its default. Errors, whose path is operator.argument: invalid_argument (the operator has no such argument, or
+/// one that its present_if excludes), kind_mismatch (it has another type), duplicate, missing (a required argument, or
+/// one without a default before a given one).
+STELE_EXPORT Result<GraphOperation> ordered(const OperatorDescriptor& descriptor, const NamedArguments& arguments);
+
+/// Returns the operation's arguments with the descriptor's names, whatever names they have. A repeated argument takes
+/// all values that no later argument needs. ordered() returns the same positions. Errors: missing, invalid_argument
+/// (more arguments than the operator has, or another operator).
+STELE_EXPORT Result<NamedArguments> named(const OperatorDescriptor& descriptor, const GraphOperation& operation);
+
+}  // namespace v0
+}  // namespace stele

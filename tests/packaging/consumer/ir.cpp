@@ -1,0 +1,11 @@
+// Uses the operators of DL4J's graphs.
+#include <stele/operators.hpp>
+
+int main() {
+  const stele::OperatorDescriptor* const matmul = stele::OperatorSet::nd4j().find("matmul");
+  stele::NamedArguments arguments;
+  arguments.inputs = {{"y", "b"}, {"input", "a"}};
+  arguments.outputs = {{"outputs", "c"}};
+  const stele::GraphOperation operation = stele::ordered(*matmul, arguments).value();
+  return operation.inputs.front() == "a" && stele::named(*matmul, operation).value().inputs.size() == 2 ? 0 : 1;
+}
