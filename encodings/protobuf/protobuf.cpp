@@ -88,6 +88,17 @@ void put_number(std::vector<std::byte>& message, std::uint32_t field, std::uint6
   put_varint(message, number);
 }
 
+void put_length(std::vector<std::byte>& message, std::uint32_t field, std::uint64_t size) {
+  put_varint(message, std::uint64_t{field} << 3 | 2);
+  put_varint(message, size);
+}
+
+void put_text(std::vector<std::byte>& message, std::uint32_t field, std::string_view text) {
+  put_length(message, field, text.size());
+  const auto bytes = std::as_bytes(std::span(text));
+  message.insert(message.end(), bytes.begin(), bytes.end());
+}
+
 }  // namespace protobuf
 }  // namespace detail
 }  // namespace v0

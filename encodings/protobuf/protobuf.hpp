@@ -58,6 +58,10 @@ class Reader {
 
 /// Appends a field with a varint.
 void put_number(std::vector<std::byte>& message, std::uint32_t field, std::uint64_t number);
+/// Appends the tag and length of a field whose `size` bytes follow.
+void put_length(std::vector<std::byte>& message, std::uint32_t field, std::uint64_t size);
+/// Appends a field with a string.
+void put_text(std::vector<std::byte>& message, std::uint32_t field, std::string_view text);
 
 }  // namespace protobuf
 }  // namespace detail

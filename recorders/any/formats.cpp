@@ -12,6 +12,7 @@
 #include "stele/recorders/burn.hpp"
 #include "stele/recorders/json.hpp"
 #include "stele/recorders/nnef.hpp"
+#include "stele/recorders/onnx.hpp"
 #include "stele/recorders/paddle.hpp"
 #include "stele/recorders/safetensors.hpp"
 #include "stele/recorders/samediff.hpp"
@@ -40,17 +41,19 @@ const BurnFormat burn_bin_format({.encoding = BurnEncoding::bin});
 const BurnFormat burn_bin_gzip_format({.encoding = BurnEncoding::bin, .gzip = true});
 const BurnFormat burn_json_format({.encoding = BurnEncoding::json});
 const BurnFormat burn_json_gzip_format({.encoding = BurnEncoding::json, .gzip = true});
+const OnnxFormat onnx_format;
 const JsonFormat json_format({.encoding = JsonEncoding::plain});
 const JsonFormat json_zstd_format({.encoding = JsonEncoding::zstd});
 const JsonFormat json_gzip_format({.encoding = JsonEncoding::gzip});
 
 /// The only list of formats.
-constexpr std::array<const Format*, 22> all = {
-    &stele_format,     &safetensors_format,   &sharded_format,       &archive_format,   &samediff_format,
-    &sdnb_format,      &sdz_format,           &nnef_format,          &nnef_tgz_format,  &nnef_tensor_format,
-    &paddle_format,    &paddle_folder_format, &json_format,          &json_zstd_format, &json_gzip_format,
-    &burnpack_format,  &burn_mpk_format,      &burn_mpk_gzip_format, &burn_bin_format,  &burn_bin_gzip_format,
-    &burn_json_format, &burn_json_gzip_format};
+constexpr std::array<const Format*, 23> all = {
+    &stele_format,     &safetensors_format,    &sharded_format,   &archive_format,
+    &samediff_format,  &sdnb_format,           &sdz_format,       &nnef_format,
+    &nnef_tgz_format,  &nnef_tensor_format,    &paddle_format,    &paddle_folder_format,
+    &json_format,      &json_zstd_format,      &json_gzip_format, &burnpack_format,
+    &burn_mpk_format,  &burn_mpk_gzip_format,  &burn_bin_format,  &burn_bin_gzip_format,
+    &burn_json_format, &burn_json_gzip_format, &onnx_format};
 
 constexpr const char* formats_hint = "see stele::formats()";
 
@@ -83,26 +86,19 @@ bool is_pickle(std::string_view head) { return head.size() > 2 && head[0] == '\x
 bool is_gguf(std::string_view head) { return head.starts_with("GGUF"); }
 bool is_numpy(std::string_view head) { return zip_entry(head).ends_with(".npy") || head.starts_with("\x93NUMPY"); }
 bool is_hdf5(std::string_view head) { return head.starts_with("\x89HDF\r\n\x1a\n"); }
-/// Protocol buffers have no magic number: check the version in field 1 and the tag of the model's next field.
-bool is_onnx(std::string_view head) {
-  return head.size() > 2 && head[0] == 8 && head[1] >= 3 && head[1] <= 20 && (head[2] == 0x12 || head[2] == 0x3a);
-}
 bool is_tensorflow(std::string_view head) { return head.starts_with("\x08\x01\x12"); }
 
 constexpr std::string_view torch_extensions[] = {".pt", ".pth", ".ckpt", ".pt2"};
 constexpr std::string_view gguf_extensions[] = {".gguf", ".ggml"};
-constexpr std::string_view onnx_extensions[] = {".onnx"};
 constexpr std::string_view hdf5_extensions[] = {".h5", ".hdf5", ".keras"};
 constexpr std::string_view numpy_extensions[] = {".npz", ".npy"};
 constexpr std::string_view tensorflow_extensions[] = {".pb", ".tflite"};
 constexpr std::string_view pickle_extensions[] = {".pkl", ".pickle", ".pdparams", ".pdopt"};
 
-constexpr std::array<Foreign, 7> foreign = {{
+constexpr std::array<Foreign, 6> foreign = {{
     {"a PyTorch file; safetensors.torch.save_file writes its tensors", torch_extensions, is_torch, never},
     {"a GGUF file; its gguf package reads the tensors, safetensors.numpy.save_file writes them", gguf_extensions,
      is_gguf, never},
-    {"an ONNX file; onnx.numpy_helper reads its initializers, safetensors.numpy.save_file writes them", onnx_extensions,
-     never, is_onnx},
     {"an HDF5 or Keras file; safetensors.numpy.save_file writes its arrays", hdf5_extensions, is_hdf5, never},
     {"a NumPy file; safetensors.numpy.save_file writes its arrays", numpy_extensions, is_numpy, never},
     {"a TensorFlow file; safetensors.tensorflow.save_file writes its variables", tensorflow_extensions, never,

@@ -119,6 +119,15 @@ class FolderBundle final : public Bundle {
     STELE_TRY(check_name(name));
     return detail::open_file(place_ / name, mapped_);
   }
+  Result<SourcePtr> open_beneath(std::string_view name) const override {
+    if (place_.root != nullptr) return open(name);
+    return detail::guarded(place_.name, [&]() -> Result<SourcePtr> {
+      STELE_TRY(check_name(name));
+      STELE_TRY_ASSIGN(os::Folder folder, os::open_folder(here()));
+      const Location root{std::make_shared<const os::Folder>(std::move(folder)), "", place_.name};
+      return detail::open_file(root / name, mapped_);
+    });
+  }
   Result<std::unique_ptr<Sink>> create(std::string_view name) override {
     STELE_TRY(check_name(name));
     STELE_TRY(each_folder(name, [&](std::string_view folder) { return make(place_ / folder); }));

@@ -105,7 +105,6 @@ TEST_CASE("front door: extensions that no format has") {
   for (const std::pair<const char*, const char*>& other : {std::pair("m.pt", "a PyTorch file"),
                                                            {"m.pth", "a PyTorch file"},
                                                            {"m.gguf", "a GGUF file"},
-                                                           {"m.onnx", "an ONNX file"},
                                                            {"m.h5", "an HDF5 or Keras file"},
                                                            {"m.npz", "a NumPy file"},
                                                            {"m.pb", "a TensorFlow file"},
@@ -137,13 +136,12 @@ TEST_CASE("front door: files of formats that are not read") {
   CHECK(found("b", zip("net/data.pkl")).starts_with("a PyTorch file"));
   CHECK(found("c", "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"s).starts_with("a PyTorch file"));
   CHECK(found("d", "GGUF\3\0\0\0"s).starts_with("a GGUF file"));
-  CHECK(found("e", "\x08\x08\x12\x07pytorch"s).starts_with("an ONNX file"));
   CHECK(found("f", "\x89HDF\r\n\x1a\n"s).starts_with("an HDF5 or Keras file"));
   CHECK(found("g", zip("arr_0.npy")).starts_with("a NumPy file"));
   CHECK(found("h", "\x93NUMPY\1\0"s).starts_with("a NumPy file"));
   CHECK(found("i", "\x08\x01\x12\x05"s).starts_with("a TensorFlow file"));
   CHECK(found("j", "\x80\x04\x95"s).starts_with("a Python pickle"));
-  CHECK(found("k.onnx", "nothing known").starts_with("by its name an ONNX file"));
+  CHECK(found("k.gguf", "nothing known").starts_with("by its name a GGUF file"));
   CHECK(found("l.stele", "nothing known") ==
         "64 bytes that begin with 6e 6f 74 68 69 6e 67 20, with the name of a stele file");
   CHECK(found("m", "nothing known") == "64 bytes that begin with 6e 6f 74 68 69 6e 67 20");

@@ -75,6 +75,15 @@ safetensors_golden() {
   diff -r --exclude README.md "$work/golden" tests/data/safetensors
 }
 
+onnx_written() {
+  program interop_onnx || return
+  mkdir -p "$work/onnx" && "$PYTHON" tests/interop/check_onnx.py "$STELE_BUILD/tests/interop_onnx" tests/data/onnx "$work/onnx"
+}
+
+onnx_golden() {
+  "$PYTHON" tests/interop/make_golden_onnx.py --check tests/data/onnx
+}
+
 archive_golden() {
   "$PYTHON" tests/interop/make_golden_archive.py --check tests/data/archive
 }
@@ -106,6 +115,8 @@ step "safetensors: files that we write" safetensors_written
 step "safetensors: golden files" safetensors_golden
 step "safetensors: shards that we write" shards_written
 step "safetensors: shards that huggingface_hub splits" shards_read
+step "ONNX: golden files" onnx_golden
+step "ONNX: models read, written and saved into" onnx_written
 step "archives: golden files" archive_golden
 step "JSON: records that we write, by Python, zstd and pyzstd" json_written
 step "JSON: records that these write" json_read

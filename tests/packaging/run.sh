@@ -78,6 +78,7 @@ with_cmake find_package-archive "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=ar
 with_cmake find_package-samediff "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=samediff
 with_cmake find_package-nnef "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=nnef
 with_cmake find_package-burn "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=burn
+with_cmake find_package-onnx "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=onnx
 with_cmake find_package-paddle "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=paddle
 with_cmake find_package-precision "${package[@]}" "${highway_only[@]}" -D COMPONENTS=precision
 with_pkg_config pkg-config "$work/prefix/lib/pkgconfig"

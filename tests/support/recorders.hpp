@@ -3,6 +3,7 @@
 
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/burn.hpp>
+#include <stele/recorders/onnx.hpp>
 #include <stele/stele.hpp>
 
 #include <algorithm>
@@ -18,12 +19,13 @@
 #define STELE_TEST_RECORDERS                                                                                  \
   stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::CompressedRecorder<>, stele::SafetensorsRecorder<>, \
       stele::MemoryRecorder<stele::SafetensorsFormat>, stele::JsonRecorder<>,                                 \
-      stele::Recorder<stele_test::ReadableJsonFormat>, stele::ArchiveRecorder<>, stele::BurnpackRecorder<>
+      stele::Recorder<stele_test::ReadableJsonFormat>, stele::ArchiveRecorder<>, stele::BurnpackRecorder<>,   \
+      stele::OnnxRecorder<>
 
 /// The formats whose files are read in parts.
 #define STELE_TEST_FORMATS                                                                                 \
   stele::SteleFormat, stele::CompressedSteleFormat, stele::SafetensorsFormat, stele_test::PlainJsonFormat, \
-      stele_test::ZstdJsonFormat, stele::ArchiveFormat, stele::BurnpackFormat
+      stele_test::ZstdJsonFormat, stele::ArchiveFormat, stele::BurnpackFormat, stele::OnnxFormat
 
 namespace stele_test {
 

@@ -1,0 +1,78 @@
+#include "fields.hpp"
+
+#include <algorithm>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace protobuf {
+
+Error Fields::bad(const char* message) const { return Error(Errc::malformed, message).offset(in_.position()); }
+
+Result<std::uint64_t> Fields::varint() {
+  const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(10, end_ - in_.position()));
+  STELE_TRY_ASSIGN(const std::byte* const bytes, in_.peek(n));
+  std::uint64_t value = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const auto b = std::to_integer<std::uint64_t>(bytes[i]);
+    if (i == 9 && b > 1) return bad("the protobuf varint exceeds 64 bits");
+    value |= (b & 0x7f) << (7 * i);
+    if (b < 0x80) {
+      STELE_TRY(in_.skip(i + 1));
+      return value;
+    }
+  }
+  return bad("the protobuf message ends inside a varint");
+}
+
+Result<bool> Fields::next() {
+  if (in_.position() < next_) STELE_TRY(in_.skip(next_ - in_.position()));
+  tag_ = in_.position();
+  if (tag_ == end_) return false;
+  STELE_TRY_ASSIGN(const std::uint64_t tag, varint());
+  field_ = static_cast<std::uint32_t>(tag >> 3);
+  type_ = static_cast<unsigned>(tag & 7);
+  number_ = 0;
+  if (tag >> 32 != 0 || field_ == 0) return bad("the protobuf field number is invalid");
+  std::uint64_t size = 0;
+  switch (type_) {
+    case 0: {
+      begin_ = in_.position();
+      STELE_TRY_ASSIGN(number_, varint());
+      next_ = in_.position();
+      return true;
+    }
+    case 1:
+      size = 8;
+      break;
+    case 2: {
+      STELE_TRY_ASSIGN(size, varint());
+      break;
+    }
+    case 5:
+      size = 4;
+      break;
+    default:
+      return bad("the protobuf wire type is not supported");
+  }
+  begin_ = in_.position();
+  if (size > end_ - begin_) return bad("the protobuf field exceeds its message");
+  next_ = begin_ + size;
+  return true;
+}
+
+Result<std::optional<std::uint64_t>> Fields::element() {
+  if (in_.position() == end_) return std::optional<std::uint64_t>();
+  STELE_TRY_ASSIGN(const std::uint64_t value, varint());
+  return std::optional(value);
+}
+
+Status Fields::text(std::string& out) {
+  if (!has_length()) return bad("the protobuf field is not length-delimited");
+  return in_.text(size(), out);
+}
+
+}  // namespace protobuf
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,71 @@
+// Reads the fields of messages in a source, forward, without the bytes of long fields; and the lengths of fields to
+// write.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "io/cursor.hpp"
+#include "stele/result.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace protobuf {
+
+/// The fields of one message. A message inside a field is another Fields with the same cursor.
+class Fields {
+ public:
+  /// The message's bytes are those from the cursor's position to `end`, which lies in the source.
+  Fields(Cursor& in, std::uint64_t end) noexcept : in_(in), end_(end), next_(in.position()) {}
+
+  /// Goes to the next field, wherever the cursor stands in this one. Returns false at the end of the message. Errors:
+  /// malformed, io.
+  Result<bool> next();
+  std::uint32_t field() const noexcept { return field_; }
+  bool is_number() const noexcept { return type_ == 0; }
+  bool has_length() const noexcept { return type_ == 2; }
+  /// Returns the varint of this field; 0 if it has none.
+  std::uint64_t number() const noexcept { return number_; }
+  /// The offsets in the source: of the field's tag, of its content and of its end.
+  std::uint64_t tag() const noexcept { return tag_; }
+  std::uint64_t begin() const noexcept { return begin_; }
+  std::uint64_t end() const noexcept { return next_; }
+  std::uint64_t size() const noexcept { return next_ - begin_; }
+  /// Returns the message in this field; the cursor stands at its begin.
+  Fields message() noexcept { return Fields(in_, next_); }
+  /// Reads the next of packed varints, if this is a message of them; nullopt at the end. Errors: malformed, io.
+  Result<std::optional<std::uint64_t>> element();
+  /// Reads the bytes of this field. Errors: limit (more than 64 KiB), malformed (the field has no length).
+  Status text(std::string& out);
+
+ private:
+  Error bad(const char* message) const;
+  Result<std::uint64_t> varint();
+
+  Cursor& in_;
+  std::uint64_t end_;
+  std::uint64_t next_;  // of the field after this one
+  std::uint64_t tag_ = 0, begin_ = 0, number_ = 0;
+  std::uint32_t field_ = 0;
+  unsigned type_ = 0;
+};
+
+/// Returns the number of bytes of a varint.
+constexpr std::uint64_t varint_bytes(std::uint64_t value) noexcept {
+  std::uint64_t n = 1;
+  for (; value >= 0x80; value >>= 7) ++n;
+  return n;
+}
+/// Returns the number of bytes of a field that has a length: tag, length and content.
+constexpr std::uint64_t field_bytes(std::uint32_t field, std::uint64_t size) noexcept {
+  return varint_bytes(std::uint64_t{field} << 3) + varint_bytes(size) + size;
+}
+
+}  // namespace protobuf
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

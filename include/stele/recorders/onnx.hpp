@@ -1,0 +1,48 @@
+// ONNX: the initializers of a model file. Protocol buffers (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto):
+//
+//  1. ModelProto: ir_version 1, producer_name 2, graph 7, opset_import 8, metadata_props 14 (key 1, value 2).
+//  2. GraphProto: node 1, name 2, initializer 5 (the tensors).
+//  3. TensorProto: dims 1, data_type 2, name 8, and the elements: raw_data 9 (row-major, little-endian; two 4-bit
+//     elements in a byte, the first in the low half), or float_data 4, int32_data 5, int64_data 7, double_data 10,
+//     uint64_data 11, or external_data 13 (location, offset, length) with data_location 14 = 1.
+#pragma once
+
+#include <string>
+
+#include "stele/recorder.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+struct OnnxOptions {
+  /// The path of a model for saves: they copy it with the module's tensors in place of the initializers that have their
+  /// names. Empty: saves make a model without operations.
+  std::string model{};
+};
+
+/// The initializers of an ONNX model, by name. Other parts of a model are not read; a save into OnnxOptions::model
+/// copies them. Elements in other files (external_data) are read from the model's folder and the folders in it. Errors
+/// of open, besides those of all formats: unsupported (strings, sparse initializers, dtypes that stele does not know),
+/// malformed (a location outside of the folder). Errors of write: dtype_mismatch and shape_mismatch (the model's
+/// initializer differs), not_representable (more than 2^31 - 1 bytes: the limit of protocol buffers).
+class STELE_EXPORT OnnxFormat final : public Format {
+ public:
+  explicit OnnxFormat(OnnxOptions options = {}) : options_(std::move(options)) {}
+  std::string_view name() const noexcept override { return "onnx"; }
+  std::string_view extension() const noexcept override { return ".onnx"; }
+  const Capabilities& capabilities() const noexcept override;
+  bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  Result<std::vector<Loss>> losses(const Snapshot& snapshot, std::string_view file) const override;
+  Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
+  const OnnxOptions& options() const noexcept { return options_; }
+
+ private:
+  OnnxOptions options_;
+};
+
+template <PrecisionSettings Settings = NativePrecision>
+using OnnxRecorder = Recorder<OnnxFormat, Settings>;
+
+}  // namespace v0
+}  // namespace stele

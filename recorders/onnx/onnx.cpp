@@ -1,0 +1,313 @@
+#include "stele/recorders/onnx.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <utility>
+
+#include "base/parallel.hpp"
+#include "encodings/protobuf/fields.hpp"
+#include "encodings/protobuf/protobuf.hpp"
+#include "json/json.hpp"
+#include "model.hpp"
+#include "snapshot/flat.hpp"
+#include "snapshot/leaf_gather.hpp"
+#include "snapshot/paths.hpp"
+#include "steps/byte_order.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace {
+
+using namespace detail::onnx;  // NOLINT(google-build-using-namespace): this file is its front
+namespace protobuf = detail::protobuf;
+
+bool holds(DType dtype) { return code_of(dtype) != 0; }
+
+// Of a model without operations: ONNX 1.15.
+constexpr std::uint64_t new_ir_version = 9, new_opset = 20;
+
+/// Makes the file as a list of pieces first, since a message begins with its length.
+class OnnxWriter {
+ public:
+  OnnxWriter(const Snapshot& snapshot, const SaveOptions& options)
+      : snapshot_(snapshot),
+        ordered_(detail::in_file_order(snapshot)),
+        paths_(*snapshot.data()),
+        context_(detail::workers_of(options)) {}
+
+  Status run(const OnnxOptions& options, Sink& sink) {
+    STELE_TRY(check());
+    STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot_));
+    metadata_ = snapshot_.metadata();
+    if (!extras.empty()) metadata_.emplace(detail::flat_key, std::move(extras));
+    if (options.model.empty()) {
+      make_new();
+    } else {
+      STELE_TRY_ASSIGN(source_, open_file(options.model));
+      STELE_TRY_ASSIGN(model_, read_model(source_, default_load_options(), true));
+      STELE_TRY(make_from_model());
+    }
+    return write(sink);
+  }
+
+ private:
+  /// Bytes of the file: some of memory, then a range of the model or a leaf.
+  struct Piece {
+    std::size_t begin = 0, end = 0;  // in bytes_
+    Range copied{};
+    const Snapshot* leaf_of = nullptr;
+    std::uint32_t leaf = 0;
+  };
+
+  Status check() const {
+    for (std::size_t i = 0; i < snapshot_.leaf_count(); ++i) {
+      const LeafView leaf = snapshot_.leaf(i);
+      const std::string_view name = paths_[i];
+      const auto refuse = [&](const char* why) {
+        return Error(Errc::not_representable, "ONNX files cannot hold this").path(std::string(name)).found(why);
+      };
+      if (name.empty()) return refuse("a tensor without a name");
+      if (!detail::json::valid_utf8(name)) return refuse("a name that is not UTF-8");
+      if (std::any_of(leaf.shape().begin(), leaf.shape().end(), [](Extent e) { return e >> 63 != 0; })) {
+        return refuse("an extent of 2^63 or more");
+      }
+    }
+    for (const auto& [key, text] : snapshot_.metadata()) {
+      if (key == detail::flat_key) {
+        return Error(Errc::not_representable, "the metadata key stele is reserved for the library");
+      }
+      if (!detail::json::valid_utf8(key) || !detail::json::valid_utf8(text)) {
+        return Error(Errc::not_representable, "ONNX files store metadata in UTF-8 only");
+      }
+    }
+    return {};
+  }
+
+  void copy(Range range) {
+    if (range.begin == range.end) return;
+    if (!pieces_.empty() && pieces_.back().leaf_of == nullptr && pieces_.back().copied.end == range.begin &&
+        pieces_.back().end == bytes_.size()) {
+      pieces_.back().copied.end = range.end;
+    } else {
+      pieces_.push_back({begin_, bytes_.size(), range});
+      begin_ = bytes_.size();
+    }
+    size_ += range.end - range.begin;
+  }
+  /// Ends a piece with the bytes that were appended to bytes_ so far.
+  void flush() { pieces_.push_back({std::exchange(begin_, bytes_.size()), bytes_.size()}); }
+
+  /// Returns the number of bytes that are not yet counted in size_.
+  std::uint64_t position() const { return size_ + bytes_.size(); }
+
+  void put_leaf(const Snapshot& from, std::uint32_t leaf) {
+    pieces_.push_back({std::exchange(begin_, bytes_.size()), bytes_.size(), {}, &from, leaf});
+    size_ += from.leaf(leaf).byte_size();
+  }
+
+  /// Appends an initializer: dims, data_type, name, `kept` fields of the model, raw_data.
+  void put_tensor(std::string_view name, const Snapshot& from, std::uint32_t number, std::span<const Range> kept) {
+    const LeafView leaf = from.leaf(number);
+    std::vector<std::byte> head;
+    for (const Extent e : leaf.shape()) protobuf::put_number(head, tensor_field::dims, e);
+    protobuf::put_number(head, tensor_field::data_type, code_of(leaf.dtype()));
+    protobuf::put_text(head, tensor_field::name, name);
+    std::uint64_t size = head.size() + protobuf::field_bytes(tensor_field::raw_data, leaf.byte_size());
+    for (const Range& range : kept) size += range.end - range.begin;
+    protobuf::put_length(bytes_, graph_field::initializer, size);
+    bytes_.insert(bytes_.end(), head.begin(), head.end());
+    for (const Range& range : kept) copy(range);
+    protobuf::put_length(bytes_, tensor_field::raw_data, leaf.byte_size());
+    put_leaf(from, number);
+  }
+
+  /// Before the graph: a file that is cut off then ends inside of it, which readers notice.
+  void put_metadata() {
+    for (const auto& [key, value] : metadata_) {
+      protobuf::put_length(bytes_, model_field::metadata_props,
+                           protobuf::field_bytes(1, key.size()) + protobuf::field_bytes(2, value.size()));
+      protobuf::put_text(bytes_, 1, key);
+      protobuf::put_text(bytes_, 2, value);
+    }
+  }
+
+  void make_new() {
+    put_number(model_field::ir_version, new_ir_version);
+    protobuf::put_text(bytes_, model_field::producer_name, "stele");
+    protobuf::put_length(bytes_, model_field::opset_import, 2);
+    put_number(2, new_opset);  // OperatorSetIdProto.version
+    put_metadata();
+    begin_graph();
+    protobuf::put_text(bytes_, graph_field::name, "stele");
+    for (std::uint32_t i = 0; i < snapshot_.leaf_count(); ++i) put_tensor(paths_[i], ordered_, i, {});
+    end_graph();
+  }
+  void put_number(std::uint32_t field, std::uint64_t number) { protobuf::put_number(bytes_, field, number); }
+
+  /// The graph's tag and length are a piece of their own, which end_graph() fills.
+  void begin_graph() {
+    flush();
+    graph_ = pieces_.size();
+    pieces_.emplace_back();
+    graph_begin_ = position();
+  }
+  void end_graph() {
+    flush();
+    graph_size_ = position() - graph_begin_;
+  }
+
+  Status make_from_model() {
+    std::unordered_map<std::string_view, std::uint32_t> leaves;
+    for (std::uint32_t i = 0; i < snapshot_.leaf_count(); ++i) leaves.emplace(paths_[i], i);
+    theirs_ = detail::in_file_order(model_.snapshot);
+    copy_without_properties({0, model_.graph.begin});
+    put_metadata();
+    begin_graph();
+    std::uint64_t at = model_.graph_begin;
+    for (const Initializer& place : model_.initializers) {
+      const auto leaf = leaves.find(place.name);
+      if (leaf == leaves.end() && !place.external) continue;
+      copy({at, place.field.begin});
+      at = place.field.end;
+      if (leaf == leaves.end()) {  // the elements in the other file become part of this one
+        put_tensor(place.name, theirs_, place.leaf, place.kept);
+        continue;
+      }
+      STELE_TRY(same_type(snapshot_.leaf(leaf->second), model_.snapshot.leaf(place.leaf)));
+      put_tensor(place.name, ordered_, leaf->second, place.kept);
+    }
+    copy({at, model_.graph.end});
+    end_graph();
+    copy_without_properties({model_.graph.end, source_->size()});
+    return {};
+  }
+
+  /// Copies fields of the model, without the properties that are written anew.
+  void copy_without_properties(Range range) {
+    for (const Model::Property& property : model_.properties) {
+      const bool anew = property.key == detail::flat_key || metadata_.contains(property.key);
+      if (!anew || property.field.begin < range.begin || property.field.begin >= range.end) continue;
+      copy({range.begin, property.field.begin});
+      range.begin = property.field.end;
+    }
+    copy(range);
+  }
+
+  static Status same_type(const LeafView& ours, const LeafView& theirs) {
+    if (ours.dtype() != theirs.dtype()) {
+      return Error(Errc::dtype_mismatch, "the model's initializer has another dtype")
+          .path(ours.path())
+          .expected(stele::name(theirs.dtype()))
+          .found(stele::name(ours.dtype()))
+          .hint("save with a precision that gives this dtype");
+    }
+    const auto a = ours.shape(), b = theirs.shape();
+    if (std::equal(a.begin(), a.end(), b.begin(), b.end())) return {};
+    return Error(Errc::shape_mismatch, "the model's initializer has another shape")
+        .path(ours.path())
+        .expected(to_string(b))
+        .found(to_string(a));
+  }
+
+  Status write(Sink& sink) {
+    std::vector<std::byte> graph;
+    protobuf::put_length(graph, model_field::graph, graph_size_);
+    const std::uint64_t total = position() + graph.size();
+    if (total > max_message) {
+      return Error(Errc::not_representable, "the model exceeds the limit of protocol buffers")
+          .expected("at most 2147483647 bytes")
+          .found(std::to_string(total));
+    }
+    STELE_TRY(sink.reserve(total));
+    detail::LeafGather gather(sink);
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+      const Piece& piece = pieces_[i];
+      if (i == graph_) STELE_TRY(gather.write(graph));
+      STELE_TRY(gather.write(std::span(bytes_).subspan(piece.begin, piece.end - piece.begin)));
+      if (piece.leaf_of != nullptr) {
+        STELE_TRY(gather.leaf(piece.leaf_of->leaf(piece.leaf), context_));
+      } else if (piece.copied.begin != piece.copied.end) {
+        STELE_TRY(gather.copy(*source_, piece.copied.begin, piece.copied.end - piece.copied.begin));
+      }
+    }
+    return gather.flush();
+  }
+
+  const Snapshot& snapshot_;
+  const Snapshot ordered_;
+  const detail::LeafPaths paths_;
+  ReadContext context_;
+  std::map<std::string, std::string> metadata_;
+  SourcePtr source_;  // of the model
+  Model model_;
+  Snapshot theirs_;
+  std::vector<std::byte> bytes_;
+  std::size_t begin_ = 0;  // of the bytes that no piece has
+  std::vector<Piece> pieces_;
+  std::uint64_t size_ = 0;  // of copies and leaves
+  std::size_t graph_ = 0;   // the piece of its tag
+  std::uint64_t graph_begin_ = 0, graph_size_ = 0;
+};
+
+}  // namespace
+
+const Capabilities& OnnxFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.values = true, .aliases = true, .metadata = true, .holds = holds};
+  // A model has an initializer for each name.
+  static constexpr Capabilities into_model{.values = true, .metadata = true, .holds = holds};
+  return options_.model.empty() ? can : into_model;
+}
+
+bool OnnxFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
+  // Protocol buffers have no magic number. Writers put the fields in the order of their numbers: ir_version, some
+  // strings, the graph.
+  constexpr std::uint64_t max_text = 512;
+  const auto byte = [&](std::size_t i) { return std::to_integer<unsigned>(head[i]); };
+  if (head.size() < 4 || byte(0) != 0x08 || byte(1) == 0 || byte(1) > 63) return false;
+  for (std::size_t at = 2; at + 2 < head.size();) {
+    const unsigned field = byte(at) >> 3, type = byte(at) & 7;
+    if (field == 5 && type == 0) {  // model_version
+      for (++at; at < head.size() && byte(at) >= 0x80;) ++at;
+      ++at;
+      continue;
+    }
+    if (type != 2 || field < 2 || (field > 8 && field != model_field::metadata_props)) return false;
+    std::uint64_t length = 0;
+    unsigned shift = 0;
+    for (++at; at < head.size(); shift += 7) {
+      length |= std::uint64_t{byte(at) & 0x7f} << shift;
+      if (byte(at++) < 0x80) break;
+      if (shift > 35) return false;
+    }
+    if (field >= model_field::graph) return length <= size;
+    if (length > max_text) return false;
+    at += static_cast<std::size_t>(length);
+  }
+  return false;
+}
+
+Result<Snapshot> OnnxFormat::open(SourcePtr source, const OpenContext& context) const {
+  STELE_TRY_ASSIGN(Model model, read_model(std::move(source), context.options(), false));
+  return detail::in_host_order(std::move(model.snapshot));
+}
+
+Result<std::vector<Loss>> OnnxFormat::losses(const Snapshot& snapshot, std::string_view) const {
+  std::vector<Loss> losses;
+  if (options_.model.empty()) return losses;
+  STELE_TRY_ASSIGN(const SourcePtr source, open_file(options_.model));
+  STELE_TRY_ASSIGN(const Model model, read_model(source, default_load_options(), true));
+  std::unordered_map<std::string_view, std::uint32_t> names;
+  for (const Initializer& place : model.initializers) names.emplace(place.name, place.leaf);
+  const detail::LeafPaths paths(*snapshot.data());
+  for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) {
+    if (!names.contains(paths[i])) losses.push_back({snapshot.leaf(i).node(), "a tensor that the model does not have"});
+  }
+  return losses;
+}
+
+Status OnnxFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
+  return OnnxWriter(snapshot, options).run(options_, sink);
+}
+
+}  // namespace v0
+}  // namespace stele

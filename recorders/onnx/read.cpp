@@ -1,0 +1,484 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <limits>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include "base/limits.hpp"
+#include "base/name_order.hpp"
+#include "encodings/protobuf/fields.hpp"
+#include "model.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/flat.hpp"
+#include "stele/bundle.hpp"
+#include "stele/detail/little_endian.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace onnx {
+namespace {
+
+using protobuf::Fields;
+
+constexpr std::array<std::pair<std::uint32_t, DType>, 23> dtypes = {{
+    {1, DType::f32},        {2, DType::u8},           {3, DType::i8},       {4, DType::u16},          {5, DType::i16},
+    {6, DType::i32},        {7, DType::i64},          {9, DType::boolean},  {10, DType::f16},         {11, DType::f64},
+    {12, DType::u32},       {13, DType::u64},         {14, DType::c64},     {15, DType::c128},        {16, DType::bf16},
+    {17, DType::f8_e4m3fn}, {18, DType::f8_e4m3fnuz}, {19, DType::f8_e5m2}, {20, DType::f8_e5m2fnuz}, {21, DType::u4},
+    {22, DType::i4},        {23, DType::f4_e2m1},     {24, DType::f8_e8m0},
+}};
+
+DType dtype_of(std::uint64_t code) noexcept {
+  const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.first == code; });
+  return found != dtypes.end() ? found->second : DType::none;
+}
+
+/// Returns the field of TensorProto that holds elements of this dtype, if they are not raw.
+std::uint32_t typed_field(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f32:
+    case DType::c64:
+      return tensor_field::float_data;
+    case DType::f64:
+    case DType::c128:
+      return tensor_field::double_data;
+    case DType::i64:
+      return tensor_field::int64_data;
+    case DType::u32:
+    case DType::u64:
+      return tensor_field::uint64_data;
+    default:
+      return tensor_field::int32_data;
+  }
+}
+
+// Bytes that are stored as in memory: a leaf's words are the source and the offset.
+constexpr LeafOps stored{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
+  return {static_cast<const Source*>(at), number};
+}};
+
+/// Packed varints. Each is an element, or for 4-bit dtypes a byte of two elements.
+struct Varints {
+  SourcePtr source;
+  Range range;
+  DType dtype;
+
+  /// Returns true if `value` is an element.
+  bool fits(std::uint64_t value) const noexcept {
+    const auto number = static_cast<std::int64_t>(value);
+    const auto within = [&]<class T>(T) {
+      return number >= std::int64_t{std::numeric_limits<T>::min()} &&
+             number <= std::int64_t{std::numeric_limits<T>::max()};
+    };
+    switch (dtype) {
+      case DType::i64:
+      case DType::u64:
+        return true;
+      case DType::i32:
+        return within(std::int32_t());
+      case DType::i16:
+        return within(std::int16_t());
+      case DType::i8:
+        return within(std::int8_t());
+      case DType::boolean:
+        return value <= 1;
+      default:
+        return value >> (8 * unit()) == 0;
+    }
+  }
+  std::size_t unit() const noexcept { return std::max<std::size_t>(1, element_size(dtype)); }
+
+  Error bad(const char* message, std::uint64_t at) const { return Error(Errc::malformed, message).offset(at); }
+
+  /// Calls `take(bytes)` for each element in order, while it returns true.
+  template <class Take>
+  Status each(Take take) const {
+    Cursor in(source);
+    STELE_TRY(in.skip(range.begin));
+    for (Fields packed(in, range.end);;) {
+      const std::uint64_t at = in.position();
+      STELE_TRY_ASSIGN(const auto value, packed.element());
+      if (!value) break;
+      if (!fits(*value)) return bad("the element does not fit the tensor's dtype", at);
+      std::byte element[8];
+      store_le(element, *value);
+      STELE_TRY_ASSIGN(const bool more, take(std::span<const std::byte>(element, unit())));
+      if (!more) break;
+    }
+    return {};
+  }
+
+  static Status read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
+    const auto& self = *static_cast<const Varints*>(at);
+    std::uint64_t position = 0;
+    std::size_t filled = 0;
+    STELE_TRY(self.each([&](std::span<const std::byte> element) -> Result<bool> {
+      for (const std::byte b : element) {
+        if (position++ >= offset && filled != out.size()) out[filled++] = b;
+      }
+      return filled != out.size();
+    }));
+    return filled == out.size() ? Status() : self.bad("the tensor has fewer elements than its shape", self.range.end);
+  }
+
+  static Status stream(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext&) {
+    const auto& self = *static_cast<const Varints*>(at);
+    std::array<std::byte, 4096> piece;
+    std::size_t filled = 0;
+    std::uint64_t left = size;
+    STELE_TRY(self.each([&](std::span<const std::byte> element) -> Result<bool> {
+      if (element.size() > left) return self.bad("the tensor has more elements than its shape", self.range.begin);
+      left -= element.size();
+      std::copy(element.begin(), element.end(), piece.begin() + static_cast<std::ptrdiff_t>(filled));
+      filled += element.size();
+      if (filled == piece.size()) {
+        filled = 0;
+        STELE_TRY(sink.piece(piece));
+      }
+      return true;
+    }));
+    if (left != 0) return self.bad("the tensor has fewer elements than its shape", self.range.end);
+    return filled != 0 ? sink.piece(std::span(piece).first(filled)) : Status();
+  }
+};
+
+constexpr LeafOps varints{.read = Varints::read, .stream = Varints::stream};
+
+/// What the leaves point to.
+struct Files {
+  SourcePtr model;
+  std::unordered_map<std::string, SourcePtr> others;  // by location
+  std::deque<Varints> varints;
+};
+
+class ModelReader {
+ public:
+  ModelReader(SourcePtr source, const LoadOptions& options, bool places)
+      : files_(std::make_shared<Files>()), in_(source), memory_(options.limits, source->size()), places_(places) {
+    files_->model = std::move(source);
+  }
+
+  Result<Model> run() {
+    const Source& source = *files_->model;
+    builder_.set_flat();
+    Fields fields(in_, source.size());
+    bool graph = false;
+    for (;;) {
+      STELE_TRY_ASSIGN(const bool more, fields.next());
+      if (!more) break;
+      if (fields.field() == model_field::graph && fields.has_length()) {
+        if (graph) return bad(Errc::malformed, "the model has two graphs", fields.tag());
+        graph = true;
+        model_.graph = {fields.tag(), fields.end()};
+        model_.graph_begin = fields.begin();
+        STELE_TRY(read_graph(fields.message()));
+      } else if (fields.field() == model_field::metadata_props && fields.has_length()) {
+        STELE_TRY(read_property(fields));
+      }
+    }
+    if (!graph) return bad(Errc::malformed, "the model has no graph", source.size());
+    STELE_TRY(finish_names());
+    builder_.set_metadata(std::move(metadata_));
+    builder_.keep(files_);
+    model_.snapshot = builder_.finish();
+    return std::move(model_);
+  }
+
+ private:
+  /// A TensorProto as far as it is read.
+  struct Parsed {
+    std::string name;
+    std::vector<Extent> shape;
+    std::uint64_t code = 0;
+    bool external = false;
+    std::uint32_t field = 0;  // that holds the elements; 0: none
+    Range elements{};
+    std::string location, offset, length;
+  };
+
+  static Error bad(Errc code, std::string_view message, std::uint64_t at, const std::string& name = {}) {
+    return Error(code, message).path(name).offset(at);
+  }
+
+  Status spend(std::uint64_t bytes) {
+    return memory_.take(bytes) ? Status()
+                               : index_error("the model's index needs more memory than the file's size allows");
+  }
+
+  Status read_graph(Fields graph) {
+    for (;;) {
+      STELE_TRY_ASSIGN(const bool more, graph.next());
+      if (!more) return {};
+      if (graph.field() == graph_field::sparse_initializer) {
+        return bad(Errc::unsupported, "the model has sparse initializers", graph.tag());
+      }
+      if (graph.field() != graph_field::initializer || !graph.has_length()) continue;
+      STELE_TRY(read_tensor(graph));
+    }
+  }
+
+  Status read_tensor(Fields& in) {
+    const Range field{in.tag(), in.end()};
+    Parsed tensor;
+    std::vector<Range> kept;
+    STELE_TRY(parse(in.message(), tensor, kept));
+    if (tensor.name.empty()) return bad(Errc::malformed, "an initializer has no name", field.begin);
+    const DType dtype = dtype_of(tensor.code);
+    if (dtype == DType::none) {
+      return bad(Errc::unsupported, "stele does not know the initializer's dtype", field.begin, tensor.name)
+          .found("TensorProto.DataType " + std::to_string(tensor.code));
+    }
+    const auto elements = element_count(tensor.shape);
+    const auto bytes = elements ? byte_length(dtype, *elements) : std::nullopt;
+    if (!bytes) return bad(Errc::malformed, "the initializer's shape exceeds 2^64 bytes", field.begin, tensor.name);
+    memory_.admit(field.end - field.begin - (tensor.elements.end - tensor.elements.begin), index_rate::record);
+    STELE_TRY(spend(sizeof(Node) + sizeof(LeafData) + 3 * (tensor.name.size() + sizeof(Extent) * tensor.shape.size()) +
+                    32 + (places_ ? 3 * (sizeof(Initializer) + sizeof(Range) * kept.size()) : 0)));
+    STELE_TRY_ASSIGN(const Provider provider, provider_of(tensor, dtype, *bytes, field.begin));
+    const std::string_view name = builder_.intern(tensor.name);
+    nodes_.push_back(builder_.tensor(name, dtype, tensor.shape, *bytes, provider));
+    names_.push_back(name);
+    if (!places_) return {};
+    Initializer& place = model_.initializers.emplace_back();
+    place.name = name;
+    place.leaf = static_cast<std::uint32_t>(names_.size() - 1);
+    place.field = field;
+    place.external = tensor.external;
+    place.kept = std::move(kept);
+    return {};
+  }
+
+  Status parse(Fields in, Parsed& tensor, std::vector<Range>& kept) {
+    for (;;) {
+      STELE_TRY_ASSIGN(const bool more, in.next());
+      if (!more) return {};
+      switch (in.field()) {
+        case tensor_field::dims:
+          STELE_TRY(read_dims(in, tensor));
+          break;
+        case tensor_field::data_type:
+          tensor.code = in.number();
+          break;
+        case tensor_field::name:
+          STELE_TRY(read_text(in, tensor.name));
+          break;
+        case tensor_field::segment:
+          return bad(Errc::unsupported, "an initializer is a segment of a tensor", in.tag(), tensor.name);
+        case tensor_field::string_data:
+          return bad(Errc::unsupported, "an initializer holds strings", in.tag(), tensor.name);
+        case tensor_field::float_data:
+        case tensor_field::int32_data:
+        case tensor_field::int64_data:
+        case tensor_field::raw_data:
+        case tensor_field::double_data:
+        case tensor_field::uint64_data:
+          if (!in.has_length()) {
+            return bad(Errc::unsupported, "an initializer's elements are fields of their own", in.tag(), tensor.name)
+                .hint("save the model with a version of protocol buffers after 2.1, which packs them");
+          }
+          if (tensor.field != 0) {
+            return bad(Errc::malformed, "an initializer has its elements twice", in.tag(), tensor.name);
+          }
+          tensor.field = in.field();
+          tensor.elements = {in.begin(), in.end()};
+          break;
+        case tensor_field::external_data:
+          if (!in.has_length()) return bad(Errc::malformed, "an entry of external_data is no message", in.tag());
+          STELE_TRY(read_location(in.message(), tensor));
+          break;
+        case tensor_field::data_location:
+          tensor.external = in.number() == 1;
+          break;
+        default:
+          if (places_) kept.push_back({in.tag(), in.end()});
+      }
+    }
+  }
+
+  Status read_dims(Fields& in, Parsed& tensor) {
+    const auto add = [&](std::uint64_t extent) -> Status {
+      if (extent >> 63 != 0) return bad(Errc::malformed, "an extent is negative", in.tag(), tensor.name);
+      if (tensor.shape.size() == 0xffff)
+        return bad(Errc::limit, "a tensor has more than 65535 axes", in.tag(), tensor.name);
+      tensor.shape.push_back(extent);
+      return {};
+    };
+    if (in.is_number()) return add(in.number());
+    if (!in.has_length()) return bad(Errc::malformed, "the extents are no varints", in.tag(), tensor.name);
+    for (Fields packed = in.message();;) {
+      STELE_TRY_ASSIGN(const auto extent, packed.element());
+      if (!extent) return {};
+      STELE_TRY(add(*extent));
+    }
+  }
+
+  Status read_location(Fields in, Parsed& tensor) {
+    std::string key, value;
+    for (;;) {
+      STELE_TRY_ASSIGN(const bool more, in.next());
+      if (!more) break;
+      if (in.field() == 1) STELE_TRY(in.text(key));
+      if (in.field() == 2) STELE_TRY(in.text(value));
+    }
+    if (key == "location") tensor.location = value;
+    if (key == "offset") tensor.offset = value;
+    if (key == "length") tensor.length = value;
+    return {};
+  }
+
+  /// Reads a string of any length.
+  Status read_text(Fields& in, std::string& out) {
+    if (in.size() <= Cursor::max_taken_bytes || !in.has_length()) return in.text(out);
+    STELE_TRY(spend(in.size()));
+    out.resize(static_cast<std::size_t>(in.size()));
+    return files_->model->read_at(in.begin(), std::as_writable_bytes(std::span(out)));
+  }
+
+  Status read_property(Fields& in) {
+    const Range field{in.tag(), in.end()};
+    std::string key, value;
+    for (Fields pair = in.message();;) {
+      STELE_TRY_ASSIGN(const bool more, pair.next());
+      if (!more) break;
+      if (pair.field() == 1) STELE_TRY(read_text(pair, key));
+      if (pair.field() == 2) STELE_TRY(read_text(pair, value));
+    }
+    memory_.admit(field.end - field.begin, index_rate::index);
+    STELE_TRY(spend(2 * (sizeof(std::pair<std::string, std::string>) + 64) + key.size()));
+    if (places_) model_.properties.push_back({key, field});
+    if (!metadata_.emplace(std::move(key), std::move(value)).second) {
+      return bad(Errc::duplicate, "a key of metadata_props occurs twice", field.begin);
+    }
+    return {};
+  }
+
+  /// Returns where the elements are, `bytes` of them.
+  Result<Provider> provider_of(Parsed& tensor, DType dtype, std::uint64_t bytes, std::uint64_t at) {
+    if (tensor.external) {
+      if (tensor.field != 0) return bad(Errc::malformed, "an initializer has its elements twice", at, tensor.name);
+      return external(tensor, bytes, at);
+    }
+    const std::uint64_t stored_bytes = tensor.elements.end - tensor.elements.begin;
+    const auto wrong_size = [&] {
+      return bad(Errc::malformed, "the length of the initializer does not match its dtype and shape", at, tensor.name)
+          .expected(std::to_string(bytes) + " bytes")
+          .found(std::to_string(stored_bytes));
+    };
+    if (tensor.field == 0 || tensor.field == tensor_field::raw_data || tensor.field == tensor_field::float_data ||
+        tensor.field == tensor_field::double_data) {
+      const bool raw = tensor.field == 0 || tensor.field == tensor_field::raw_data;
+      if (!raw && tensor.field != typed_field(dtype)) return other_field(tensor, dtype, at);
+      if (stored_bytes != bytes) return wrong_size();
+      return Provider{&stored, files_->model.get(), tensor.elements.begin};
+    }
+    if (tensor.field != typed_field(dtype)) return other_field(tensor, dtype, at);
+    // A varint has one to ten bytes.
+    const Varints all{files_->model, tensor.elements, dtype};
+    const std::uint64_t count = bytes / all.unit();
+    if (stored_bytes < count || stored_bytes / 10 > count) return wrong_size();
+    STELE_TRY(spend(2 * sizeof(Varints)));
+    return Provider{&varints, &files_->varints.emplace_back(all), 0};
+  }
+
+  static Error other_field(const Parsed& tensor, DType dtype, std::uint64_t at) {
+    return bad(Errc::malformed, "the elements are in a field of another dtype", at, tensor.name)
+        .expected("raw_data or field " + std::to_string(typed_field(dtype)))
+        .found("field " + std::to_string(tensor.field));
+  }
+
+  Result<Provider> external(Parsed& tensor, std::uint64_t bytes, std::uint64_t at) {
+    const auto known = files_->others.find(tensor.location);
+    const Source* file = known != files_->others.end() ? known->second.get() : nullptr;
+    if (file == nullptr) {
+      const auto bundle = files_->model->bundle();
+      if (bundle == nullptr) {
+        return bad(Errc::unsupported, "the source of the model cannot open other files", at, tensor.name)
+            .hint("open a path, or a source with a bundle");
+      }
+      auto opened = bundle->open_beneath(tensor.location);
+      if (!opened && opened.error().code() == Errc::invalid_argument) {
+        return bad(Errc::malformed, "the location of the elements is not a file in the model's folder", at, tensor.name)
+            .found(tensor.location);
+      }
+      if (!opened) return std::move(opened).error().path(tensor.name);
+      STELE_TRY(spend(2 * (tensor.location.size() + 256)));
+      file = files_->others.emplace(tensor.location, *std::move(opened)).first->second.get();
+    }
+    const auto number = [](const std::string& text, std::uint64_t& out) {
+      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+      return text.empty() || (error == std::errc() && end == text.data() + text.size());
+    };
+    std::uint64_t offset = 0, length = bytes;
+    if (!number(tensor.offset, offset) || !number(tensor.length, length)) {
+      return bad(Errc::malformed, "the offset or length of the elements is not a number", at, tensor.name)
+          .found(tensor.offset + ", " + tensor.length);
+    }
+    if (length != bytes) {
+      return bad(Errc::malformed, "the length of the initializer does not match its dtype and shape", at, tensor.name)
+          .expected(std::to_string(bytes) + " bytes")
+          .found(std::to_string(length));
+    }
+    if (offset > file->size() || bytes > file->size() - offset) {
+      return Error(Errc::truncated, "the file ends before the initializer does")
+          .path(tensor.name)
+          .file(file->name())
+          .expected(std::to_string(bytes) + " bytes at " + std::to_string(offset))
+          .found(std::to_string(file->size()));
+    }
+    return Provider{&stored, file, offset};
+  }
+
+  Status finish_names() {
+    auto order = order_by_name(static_cast<std::uint32_t>(names_.size()), [&](std::uint32_t i) { return names_[i]; });
+    const auto same = std::adjacent_find(order.begin(), order.end(),
+                                         [&](std::uint32_t a, std::uint32_t b) { return names_[a] == names_[b]; });
+    if (same != order.end()) {
+      return Error(Errc::duplicate, "two initializers have the same name").path(std::string(names_[*same]));
+    }
+    if (const auto extras = metadata_.find(std::string(flat_key)); extras != metadata_.end()) {
+      const auto find = [&](std::string_view name) {
+        const auto found = std::lower_bound(order.begin(), order.end(), name,
+                                            [&](std::uint32_t e, std::string_view n) { return names_[e] < n; });
+        return found != order.end() && names_[*found] == name ? nodes_[*found] : no_index;
+      };
+      STELE_TRY(add_flat_extras(extras->second, builder_, find, memory_));
+      metadata_.erase(extras);
+    } else {
+      for (std::uint32_t& i : order) i = nodes_[i];
+      builder_.set_name_order(std::move(order));
+    }
+    return {};
+  }
+
+  std::shared_ptr<Files> files_;
+  Cursor in_;
+  IndexBudget memory_;
+  bool places_;
+  SnapshotBuilder builder_;
+  Model model_;
+  std::vector<std::string_view> names_;
+  std::vector<std::uint32_t> nodes_;  // of the names
+  std::map<std::string, std::string> metadata_;
+};
+
+}  // namespace
+
+std::uint32_t code_of(DType dtype) noexcept {
+  const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.second == dtype; });
+  return found != dtypes.end() ? found->first : 0;
+}
+
+Result<Model> read_model(SourcePtr source, const LoadOptions& options, bool places) {
+  const std::string name = source->name();
+  auto model = ModelReader(std::move(source), options, places).run();
+  if (!model && model.error().file().empty()) return std::move(model).error().file(name);
+  return model;
+}
+
+}  // namespace onnx
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,318 @@
+// ONNX: files of the onnx package, saves into a model, and every rule broken once.
+#include <stele/bundle.hpp>
+#include <stele/recorders/any.hpp>
+#include <stele/recorders/onnx.hpp>
+#include <stele/stele.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/models.hpp"
+#include "support/recorders.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace stele_test;
+using stele::DType;
+using stele::Errc;
+using stele::LeafView;
+using stele::OnnxFormat;
+using stele::OnnxRecorder;
+using stele::Snapshot;
+using stele::Tensor;
+using namespace std::string_literals;
+
+namespace {
+
+std::string golden(const std::string& name) { return test_data() + "/onnx/" + name; }
+
+std::string content_of(const Snapshot& snapshot, const std::string& name) {
+  const auto leaf = snapshot.find(name);
+  REQUIRE_MESSAGE(leaf.has_value(), name);
+  return good(content(*leaf));
+}
+
+// ---- messages by hand
+
+std::string varint(std::uint64_t value) {
+  std::string out;
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  return out + static_cast<char>(value);
+}
+std::string number(unsigned field, std::uint64_t value) { return varint(field << 3) + varint(value); }
+std::string bytes(unsigned field, const std::string& value) {
+  return varint(field << 3 | 2) + varint(value.size()) + value;
+}
+std::string entry(const std::string& key, const std::string& value) { return bytes(1, key) + bytes(2, value); }
+
+/// A TensorProto of two elements without them.
+std::string tensor(unsigned dtype, const std::string& elements, const std::string& dims = number(1, 2)) {
+  return dims + number(2, dtype) + bytes(8, "t") + elements;
+}
+std::string model_of(const std::string& graph) { return number(1, 9) + bytes(7, graph); }
+std::string model_with(const std::string& tensor) { return model_of(bytes(5, tensor)); }
+
+stele::Result<Snapshot> opened(const std::string& file) {
+  const auto bytes = bytes_of(file);
+  return OnnxRecorder<>{}.open(std::vector<std::byte>(bytes.begin(), bytes.end()));
+}
+
+struct Dense {
+  Tensor<float, 2> weight;
+  std::optional<Tensor<float, 1>> bias;
+  STELE_MODULE(Dense, weight, bias)
+};
+/// mlp.onnx: names as of PyTorch's Sequential.
+struct Network {
+  std::map<std::string, Dense> net;
+  Tensor<std::int64_t, 1> shape;
+  STELE_MODULE(Network, net, shape)
+};
+
+template <class T, int Rank>
+bool equal(const Tensor<T, Rank>& a, const Tensor<T, Rank>& b) {
+  return a.shape() == b.shape() && std::equal(a.data(), a.data() + a.size(), b.data());
+}
+
+}  // namespace
+
+TEST_CASE("onnx: every dtype, in raw_data and in the field of its type") {
+  const Snapshot file = good(stele::open(golden("types.onnx")));
+  const std::map<std::string, DType> dtypes = {{"FLOAT", DType::f32},
+                                               {"UINT8", DType::u8},
+                                               {"INT8", DType::i8},
+                                               {"UINT16", DType::u16},
+                                               {"INT16", DType::i16},
+                                               {"INT32", DType::i32},
+                                               {"INT64", DType::i64},
+                                               {"BOOL", DType::boolean},
+                                               {"FLOAT16", DType::f16},
+                                               {"DOUBLE", DType::f64},
+                                               {"UINT32", DType::u32},
+                                               {"UINT64", DType::u64},
+                                               {"COMPLEX64", DType::c64},
+                                               {"COMPLEX128", DType::c128},
+                                               {"BFLOAT16", DType::bf16},
+                                               {"FLOAT8E4M3FN", DType::f8_e4m3fn},
+                                               {"FLOAT8E4M3FNUZ", DType::f8_e4m3fnuz},
+                                               {"FLOAT8E5M2", DType::f8_e5m2},
+                                               {"FLOAT8E5M2FNUZ", DType::f8_e5m2fnuz},
+                                               {"UINT4", DType::u4},
+                                               {"INT4", DType::i4},
+                                               {"FLOAT4E2M1", DType::f4_e2m1}};
+  CHECK(file.leaf_count() == 2 * dtypes.size() + 2);
+  for (const auto& [name, dtype] : dtypes) {
+    CAPTURE(name);
+    const std::string raw = content_of(file, name + ".raw");
+    CHECK(content_of(file, name + ".typed") == raw);
+    for (const char* kind : {".raw", ".typed"}) {
+      const LeafView leaf = *file.find(name + kind);
+      CHECK(leaf.dtype() == dtype);
+      CHECK(stele::to_string(leaf.shape()) == "[3, 5]");
+      CHECK(raw.size() == leaf.byte_size());
+    }
+  }
+  // The values are those of the script's rule.
+  const std::string floats = content_of(file, "FLOAT.typed"), bits = content_of(file, "INT4.raw");
+  for (std::size_t k = 0; k < 15; ++k) {
+    float value = 0;
+    std::memcpy(&value, floats.data() + 4 * k, 4);
+    CHECK(value == static_cast<float>(k % 7) - 2);
+    const auto half = static_cast<unsigned>(static_cast<unsigned char>(bits[k / 2])) >> (4 * (k % 2)) & 15U;
+    CHECK(half == ((k % 7 + 14) & 15U));
+  }
+}
+
+TEST_CASE("onnx: a module is loaded, and saved into the model") {
+  const TempDir dir;
+  Network mlp = good(stele::load<Network>(golden("mlp.onnx")));
+  CHECK(mlp.net.at("0").weight(0, 3) == 1);
+  CHECK(mlp.net.at("2").bias.has_value() == false);
+  CHECK(equal(good(stele::load<Network>(golden("external.onnx"))).net.at("0").weight, mlp.net.at("0").weight));
+
+  // The same module gives the same model, and a changed one the same bytes but for its elements.
+  const std::string theirs = read_text(golden("mlp.onnx"));
+  const OnnxRecorder<> into(OnnxFormat({.model = golden("mlp.onnx")}));
+  good(into.record(mlp, dir / "same.onnx"));
+  CHECK(equal(good(stele::load<Network>(dir / "same.onnx")).net.at("0").weight, mlp.net.at("0").weight));
+  mlp.net.at("0").weight(0, 3) = 42;
+  good(into.record(mlp, dir / "changed"));
+  const std::string same = read_text(dir / "same.onnx"), changed = read_text(dir / "changed.onnx");
+  CHECK(same.size() == changed.size());
+  CHECK(std::mismatch(same.begin(), same.end(), changed.begin()).first != same.end());
+  CHECK(good(stele::load<Network>(dir / "changed.onnx")).net.at("0").weight(0, 3) == 42);
+  for (const char* kept : {"Gemm", "Relu", "a small network", "the first layer", "golden", "inside"}) {
+    CAPTURE(kept);
+    CHECK(changed.find(kept) != std::string::npos);
+  }
+  CHECK(good(stele::open(dir / "changed.onnx")).metadata() == good(stele::open(golden("mlp.onnx"))).metadata());
+
+  // Into itself, a part only: what the module does not have stays.
+  struct Part {
+    std::map<std::string, Dense> net;
+  };
+  std::filesystem::copy_file(golden("mlp.onnx"), dir / "own.onnx");
+  const OnnxRecorder<> own(OnnxFormat({.model = dir / "own.onnx"}));
+  Part part{{{"0", {Tensor<float, 2>::filled({4, 8}, 7), std::nullopt}}}};
+  good(own.record(part, dir / "own.onnx"));
+  const Network partly = good(stele::load<Network>(dir / "own.onnx"));
+  CHECK(partly.net.at("0").weight(3, 7) == 7);
+  CHECK(equal(*partly.net.at("0").bias, *mlp.net.at("0").bias));
+  CHECK(equal(partly.shape, mlp.shape));
+
+  // Elements in another file become part of the new one.
+  const OnnxRecorder<> from_external(OnnxFormat({.model = golden("external.onnx")}));
+  good(from_external.record(part, dir / "whole.onnx"));
+  const Network whole = good(stele::load<Network>(dir / "whole.onnx"));
+  CHECK(whole.net.at("0").weight(3, 7) == 7);
+  CHECK(equal(whole.net.at("2").weight, mlp.net.at("2").weight));
+
+  // Metadata: new keys are added, those of the model stay or get the new value.
+  stele::SaveOptions options;
+  options.metadata = {{"author", "me"}, {"epoch", "3"}};
+  good(into.record(mlp, dir / "metadata.onnx", options));
+  CHECK(good(stele::open(dir / "metadata.onnx")).metadata() ==
+        std::map<std::string, std::string>{{"author", "me"}, {"epoch", "3"}, {"note", "ü"}});
+}
+
+TEST_CASE("onnx: a module that does not fit the model") {
+  const TempDir dir;
+  const auto error = [&](const auto& module, auto recorder) {
+    const stele::Error e = bad(recorder.record(module, dir / "x.onnx"));
+    CHECK(dir.names().empty());
+    return e;
+  };
+  const OnnxFormat into({.model = golden("mlp.onnx")});
+  Network mlp = good(stele::load<Network>(golden("mlp.onnx")));
+  stele::Error e = error(mlp, OnnxRecorder<stele::HalfPrecision>(into));
+  CHECK(e.code() == Errc::dtype_mismatch);
+  CHECK(e.path() == "net.0.weight");
+  CHECK(e.expected() == "f32");
+  mlp.net.at("0").weight = Tensor<float, 2>::filled({4, 9}, 1);
+  e = error(mlp, OnnxRecorder<>(into));
+  CHECK(e.code() == Errc::shape_mismatch);
+  CHECK(e.expected() == "[4, 8]");
+  CHECK(e.found() == "[4, 9]");
+  struct More {
+    Tensor<float, 1> extra;
+  };
+  const More more{Tensor<float, 1>::filled({2}, 1)};
+  e = error(more, OnnxRecorder<>(into));
+  CHECK(e.code() == Errc::not_representable);
+  CHECK(e.path() == "extra");
+  stele::SaveOptions lossy = quick();
+  lossy.allow_loss = true;
+  const stele::Report report = good(OnnxRecorder<>(into).record(more, dir / "x.onnx", lossy));
+  REQUIRE(report.size() == 1);
+  CHECK(report[0].path == "extra");
+  CHECK(good(stele::open(dir / "x.onnx")).leaf_count() == 4);
+  CHECK(bad(OnnxRecorder<>(OnnxFormat({.model = dir / "none"})).record(more, dir / "y.onnx")).code() ==
+        Errc::not_found);
+}
+
+TEST_CASE("onnx: initializers by hand") {
+  const std::string two("\0\0\x80\x3f\0\0\0\x40", 8);
+  const Snapshot plain = good(opened(model_with(tensor(1, bytes(9, two)))));
+  CHECK(content_of(plain, "t") == two);
+  // Packed dims, and fields in any order.
+  CHECK(content_of(good(opened(model_with(bytes(9, two) + bytes(8, "t") + number(2, 1) + bytes(1, "\2")))), "t") ==
+        two);
+  // Unknown fields are skipped.
+  CHECK(opened(number(100, 1) + model_with(tensor(1, bytes(9, two) + bytes(200, "x"))) + bytes(300, "y")).has_value());
+  // Negative numbers take ten bytes.
+  CHECK(content_of(good(opened(model_with(tensor(3, bytes(5, varint(~0ULL) + varint(127)))))), "t") == "\xff\x7f");
+  CHECK(content_of(good(opened(model_with(tensor(7, bytes(7, varint(~0ULL) + varint(1)))))), "t") ==
+        std::string(8, '\xff') + "\1"s + std::string(7, '\0'));
+  // Parts of computed elements.
+  const Snapshot computed = good(opened(model_with(tensor(6, bytes(5, varint(1) + varint(258))))));
+  std::array<std::byte, 4> part{};
+  stele::ReadContext context;
+  good(computed.leaf(0).read(4, part, context));
+  CHECK(std::to_integer<int>(part[0]) == 2);
+  CHECK(std::to_integer<int>(part[1]) == 1);
+}
+
+TEST_CASE("onnx: files that are wrong") {
+  const auto check = [](const std::string& file, Errc code) {
+    const auto result = opened(file);
+    REQUIRE(!result);
+    CHECK(name(result.error().code()) == name(code));
+    CHECK(result.error().file() == "memory");
+  };
+  const std::string two(8, '\0');
+  check(number(1, 9), Errc::malformed);                                               // no graph
+  check(model_of("") + bytes(7, ""), Errc::malformed);                                // two
+  check(model_of(bytes(15, "")), Errc::unsupported);                                  // sparse
+  check(model_with(number(2, 1) + bytes(9, std::string(4, '\0'))), Errc::malformed);  // no name
+  check(model_with(tensor(0, bytes(9, two))), Errc::unsupported);                     // no dtype
+  check(model_with(tensor(8, bytes(6, "a") + bytes(6, "b"))), Errc::unsupported);     // strings
+  check(model_with(tensor(99, bytes(9, two))), Errc::unsupported);                    // an unknown dtype
+  check(model_with(tensor(1, "")), Errc::malformed);                                  // no elements
+  check(model_with(tensor(1, bytes(9, "1234567"))), Errc::malformed);                 // too few bytes
+  check(model_with(tensor(1, bytes(9, two) + bytes(4, two))), Errc::malformed);       // twice
+  check(model_with(tensor(1, bytes(5, "\1\1"))), Errc::malformed);                    // another dtype's field
+  check(model_with(tensor(1, bytes(9, two), number(1, ~0ULL))), Errc::malformed);     // a negative extent
+  check(model_with(tensor(1, bytes(9, two), number(1, 1ULL << 40) + number(1, 1ULL << 40))), Errc::malformed);
+  check(model_with(tensor(1, bytes(9, two) + bytes(3, ""))), Errc::unsupported);  // a segment
+  check(model_with(tensor(6, bytes(5, "\1"))), Errc::malformed);                  // one of two elements
+  check(model_with(tensor(6, number(5, 1) + number(5, 2))), Errc::unsupported);   // not packed
+  check(model_of(bytes(5, tensor(1, bytes(9, two))) + bytes(5, tensor(1, bytes(9, two)))), Errc::duplicate);
+  check(model_of("") + bytes(14, entry("a", "1")) + bytes(14, entry("a", "2")), Errc::duplicate);
+  check(model_with(tensor(1, number(14, 1) + bytes(9, two))), Errc::malformed);                        // here and there
+  check(model_with(tensor(1, number(14, 1) + bytes(13, entry("location", "x")))), Errc::unsupported);  // no bundle
+  check(number(1, 9) + "\x3a\x05", Errc::malformed);  // a field past the end
+  check(number(1, 9) + "\x3b", Errc::malformed);      // a group
+
+  // Elements are checked when they are read.
+  for (const auto& [dtype, elements] : {std::pair(6U, varint(1ULL << 31) + varint(1)),
+                                        {3U, varint(128) + varint(1)},
+                                        {2U, varint(256) + varint(1)},
+                                        {9U, varint(2) + varint(1)},
+                                        {10U, varint(1 << 16) + varint(1)},
+                                        {6U, varint(1) + varint(1) + varint(1)},
+                                        {6U, "\x80\x80"s}}) {
+    const Snapshot file = good(opened(model_with(tensor(dtype, bytes(5, elements)))));
+    CHECK(bad(content(file.leaf(0))).code() == Errc::malformed);
+  }
+}
+
+TEST_CASE("onnx: elements in other files") {
+  const TempDir dir;
+  std::filesystem::create_directory(dir / "model");
+  std::filesystem::create_directory(dir / "model/sub");
+  const std::string two("\0\0\x80\x3f\0\0\0\x40", 8);
+  for (const char* file : {"outside.bin", "model/inside.bin", "model/sub/inside.bin"})
+    write_text(dir / file, "1234" + two);
+  std::filesystem::create_symlink("../outside.bin", dir / "model/link.bin");
+  const auto from = [&](const std::string& location, const std::string& offset = "4", const std::string& length = "8") {
+    std::string fields = number(14, 1) + bytes(13, entry("location", location));
+    if (!offset.empty()) fields += bytes(13, entry("offset", offset));
+    if (!length.empty()) fields += bytes(13, entry("length", length));
+    write_text(dir / "model/m.onnx", model_with(tensor(1, fields)));
+    return stele::open(dir / "model/m.onnx");
+  };
+  CHECK(content_of(good(from("inside.bin")), "t") == two);
+  CHECK(content_of(good(from("sub/inside.bin", "4", "")), "t") == two);
+  CHECK(content_of(good(from("inside.bin", "", "8")), "t") == "1234" + two.substr(0, 4));
+  for (const std::string location :
+       {"../outside.bin", "/etc/passwd", "sub/../inside.bin", "./inside.bin", "", ".", "sub/", "sub\\inside.bin"}) {
+    CAPTURE(location);
+    CHECK(bad(from(location)).code() == Errc::malformed);
+    CHECK(bad(from(location)).path() == "t");
+  }
+  CHECK_FALSE(from("sub").has_value());
+  CHECK(bad(from("none.bin")).code() == Errc::not_found);
+  CHECK_FALSE(from("link.bin").has_value());
+  CHECK(bad(from("inside.bin", "5")).code() == Errc::truncated);
+  CHECK(bad(from("inside.bin", "18446744073709551615")).code() == Errc::truncated);
+  for (const char* wrong : {"-4", "4x", "99999999999999999999999"})
+    CHECK(bad(from("inside.bin", wrong)).code() == Errc::malformed);
+  CHECK(bad(from("inside.bin", "4", "7")).code() == Errc::malformed);
+}
