@@ -4,7 +4,7 @@
 Usage: benchmarks/compile_time.py [COMPILER] [INCLUDE...]   (default: g++-12, ./include)
 
 Two programs each: 10 distinct modules of 10 fields, and 10 nested modules of 50 fields; every module is saved to and
-loaded from a file in stele's binary and in cereal's binary format. And a source that includes stele/stele.hpp, beside
+loaded from a file in stele's binary (with the header of that recorder alone, and with that of all) and in cereal's. And a source that includes stele/stele.hpp, beside
 one that includes four of the standard library. The times are the least of five user times, as ratios.
 """
 import os
@@ -17,21 +17,22 @@ from tables import table
 
 
 def program(library, modules, fields, nested):
+    """`library` is cereal, or the header of stele to include."""
     lines = ["#include <vector>", "using Vector = std::vector<float>;"]
-    if library == "stele":
-        lines += ['#include "stele/stele.hpp"']
+    if library != "cereal":
+        lines += [f"#include <{library}>"]
     else:
         lines += ["#include <cereal/archives/binary.hpp>", "#include <cereal/types/vector.hpp>", "#include <fstream>"]
     for m in range(modules):
         names = [f"f{m}_{f}" for f in range(fields)]
         lines += [f"class M{m} {{", " public:"]
         lines += [f"  M{m - 1} {n};" if nested and m and not i else f"  Vector {n};" for i, n in enumerate(names)]
-        if library == "stele":
+        if library != "cereal":
             lines += [f"  STELE_MODULE(M{m}, {', '.join(names)})", "};"]
         else:
             lines += ["  template <class A>", f"  void serialize(A& a) {{ a({', '.join(names)}); }}", "};"]
     for m in [modules - 1] if nested else range(modules):
-        if library == "stele":
+        if library != "cereal":
             lines += [f'bool save{m}(const M{m}& x) {{ return bool(stele::BinaryRecorder<>().record(x, "x.stele")); }}',
                       f'bool load{m}(M{m}& x) {{ return bool(stele::BinaryRecorder<>().load_into(x, "x.stele")); }}']
         else:
@@ -62,8 +63,10 @@ def main():
                             "-o", os.path.join(folder, "out.o")])
 
         for what, shape in (("10 modules x 10 fields", (10, 10, False)), ("10 nested x 50 fields", (10, 50, True))):
-            ratio = compiled("stele", program("stele", *shape)) / compiled("cereal", program("cereal", *shape))
-            rows.append([f"save and load of {what}", "the same with cereal", f"{ratio:.2f}"])
+            cereal = compiled("cereal", program("cereal", *shape))
+            for header in ("stele/recorders/binary.hpp", "stele/stele.hpp"):
+                ratio = compiled("stele", program(header, *shape)) / cereal
+                rows.append([f"save and load of {what}, `{header}`", "the same, `cereal/archives/binary.hpp`", f"{ratio:.2f}"])
         plain = "".join(f"#include <{name}>\n" for name in ("vector", "string", "memory", "optional"))
         ratio = compiled("include", "#include <stele/stele.hpp>\n") / compiled("plain", plain)
     rows.append(["`#include <stele/stele.hpp>`", "`<vector>`, `<string>`, `<memory>`, `<optional>`", f"{ratio:.2f}"])

@@ -97,7 +97,7 @@ class OnnxWriter {
   /// Ends a piece with the bytes that were appended to bytes_ so far.
   void flush() { pieces_.push_back({std::exchange(begin_, bytes_.size()), bytes_.size()}); }
 
-  /// Returns the number of bytes that are not yet counted in size_.
+  /// Returns the number of bytes of the file so far, without the graph's tag and length.
   std::uint64_t position() const { return size_ + bytes_.size(); }
 
   void put_leaf(const Snapshot& from, std::uint32_t leaf) {
