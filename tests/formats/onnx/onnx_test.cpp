@@ -108,13 +108,14 @@ TEST_CASE("onnx: every dtype, in raw_data and in the field of its type") {
                                                {"INT4", DType::i4},
                                                {"FLOAT4E2M1", DType::f4_e2m1}};
   CHECK(file.leaf_count() == 2 * dtypes.size() + 2);
-  for (const auto& [name, dtype] : dtypes) {
+  for (const auto& type : dtypes) {
+    const auto& name = type.first;
     CAPTURE(name);
     const std::string raw = content_of(file, name + ".raw");
     CHECK(content_of(file, name + ".typed") == raw);
     for (const char* kind : {".raw", ".typed"}) {
       const LeafView leaf = *file.find(name + kind);
-      CHECK(leaf.dtype() == dtype);
+      CHECK(leaf.dtype() == type.second);
       CHECK(stele::to_string(leaf.shape()) == "[3, 5]");
       CHECK(raw.size() == leaf.byte_size());
     }
