@@ -28,7 +28,7 @@ const OperatorDescriptor* OperatorSet::find(std::string_view wanted) const noexc
 void OperatorSet::add(const OperatorSet& operators) {
   std::vector<OperatorDescriptor> all;
   all.reserve(operators_.size() + operators.operators_.size());
-  // Of two with one name the first is taken.
+  // set_union takes the first of two with one name.
   std::set_union(operators.operators_.begin(), operators.operators_.end(), operators_.begin(), operators_.end(),
                  std::back_inserter(all),
                  [](const OperatorDescriptor& a, const OperatorDescriptor& b) { return a.name < b.name; });
@@ -152,19 +152,29 @@ Status name_all(const OperatorDescriptor& of, Type type, const List& values, con
   return last.empty() ? std::move(error) : std::move(error).hint("the last one is " + std::string(last));
 }
 
+/// Calls `f` with each type and its lists. Inputs and outputs come last: integers and booleans say which are present.
+template <class F>
+Status each_type(F f) {
+  using Names = NamedArguments;
+  using Positions = GraphOperation;
+  STELE_TRY(f(Type::integer, &Names::ints, &Positions::ints));
+  STELE_TRY(f(Type::real, &Names::doubles, &Positions::doubles));
+  STELE_TRY(f(Type::boolean, &Names::bools, &Positions::bools));
+  STELE_TRY(f(Type::dtype, &Names::dtypes, &Positions::dtypes));
+  STELE_TRY(f(Type::string, &Names::strings, &Positions::strings));
+  STELE_TRY(f(Type::input, &Names::inputs, &Positions::inputs));
+  return f(Type::output, &Names::outputs, &Positions::outputs);
+}
+
 }  // namespace
 
 Result<GraphOperation> ordered(const OperatorDescriptor& descriptor, const NamedArguments& arguments) {
   GraphOperation out;
   out.op_name = descriptor.name;
   out.dimensions = arguments.dimensions;
-  STELE_TRY(order(descriptor, Type::integer, arguments.ints, arguments, out.ints));
-  STELE_TRY(order(descriptor, Type::real, arguments.doubles, arguments, out.doubles));
-  STELE_TRY(order(descriptor, Type::boolean, arguments.bools, arguments, out.bools));
-  STELE_TRY(order(descriptor, Type::dtype, arguments.dtypes, arguments, out.dtypes));
-  STELE_TRY(order(descriptor, Type::string, arguments.strings, arguments, out.strings));
-  STELE_TRY(order(descriptor, Type::input, arguments.inputs, arguments, out.inputs));
-  STELE_TRY(order(descriptor, Type::output, arguments.outputs, arguments, out.outputs));
+  STELE_TRY(each_type([&](Type type, auto names, auto positions) {
+    return order(descriptor, type, arguments.*names, arguments, out.*positions);
+  }));
   return out;
 }
 
@@ -177,14 +187,9 @@ Result<NamedArguments> named(const OperatorDescriptor& descriptor, const GraphOp
   }
   NamedArguments out;
   out.dimensions = operation.dimensions;
-  // Inputs and outputs last: their presence depends on integers and booleans.
-  STELE_TRY(name_all(descriptor, Type::integer, operation.ints, out, out.ints));
-  STELE_TRY(name_all(descriptor, Type::real, operation.doubles, out, out.doubles));
-  STELE_TRY(name_all(descriptor, Type::boolean, operation.bools, out, out.bools));
-  STELE_TRY(name_all(descriptor, Type::dtype, operation.dtypes, out, out.dtypes));
-  STELE_TRY(name_all(descriptor, Type::string, operation.strings, out, out.strings));
-  STELE_TRY(name_all(descriptor, Type::input, operation.inputs, out, out.inputs));
-  STELE_TRY(name_all(descriptor, Type::output, operation.outputs, out, out.outputs));
+  STELE_TRY(each_type([&](Type type, auto names, auto positions) {
+    return name_all(descriptor, type, operation.*positions, out, out.*names);
+  }));
   return out;
 }
 

@@ -22,6 +22,8 @@ namespace proto = stele::ir;
 
 /// A message takes up to ten times the bytes of its text.
 constexpr std::uint64_t max_text_bytes = 1 << 20;
+/// Arguments are searched one by one.
+constexpr int max_arguments = 1000;
 
 /// Keeps the first error of the parser.
 class FirstError final : public google::protobuf::io::ErrorCollector {
@@ -123,6 +125,12 @@ Result<OperatorDescriptor> operator_of(const proto::OpDescriptor& from) {
   if (!proto::OpDescriptor::OpDeclarationType_IsValid(from.opdeclarationtype())) {
     return bad(to.name, "", "the operator has an unknown declaration");
   }
+  if (from.argdescriptor_size() > max_arguments) {
+    return Error(Errc::limit, "the operator has too many arguments")
+        .path(to.name)
+        .expected("at most " + std::to_string(max_arguments))
+        .found(std::to_string(from.argdescriptor_size()));
+  }
   to.declaration = static_cast<OperatorDeclaration>(from.opdeclarationtype());
   to.since_version = from.sinceversion();
   to.deprecated = from.deprecated();
@@ -144,7 +152,6 @@ Result<OperatorDescriptor> operator_of(const proto::OpDescriptor& from) {
     }
     to.arguments.push_back(std::move(argument));
   }
-  // Sorted copies, as a hostile operator may have very many arguments.
   std::vector<std::pair<ArgumentType, std::string_view>> names;
   for (const ArgumentDescriptor& a : to.arguments) names.emplace_back(a.type, a.name);
   std::sort(names.begin(), names.end());
@@ -222,6 +229,7 @@ Result<OperatorSet> OperatorSet::open(const Input& input) {
   if (source->size() > max_text_bytes) {
     return Error(Errc::limit, "a file of descriptors has more than 1 MiB")
         .file(input.name())
+        .expected(std::to_string(max_text_bytes) + " bytes")
         .found(std::to_string(source->size()));
   }
   std::string text(static_cast<std::size_t>(source->size()), '\0');

@@ -29,11 +29,10 @@ struct ArgumentDescriptor {
   bool optional = false;
   /// Takes one or more values in sequence.
   bool repeated = false;
-  /// Of an integer, real or boolean argument that is optional: the value that stands in its place if a later argument
-  /// is given.
+  /// The value that an optional integer, real or boolean argument gets if a later argument is given and it is not.
   std::variant<std::monostate, std::int64_t, double, bool> default_value{};
-  /// Of an input or output: the integer or boolean argument that is not 0 if this one is present. If this one is
-  /// absent, it has no position. Empty: none.
+  /// The name of the integer or boolean argument that is not 0 if this input or output is present. An absent one has no
+  /// position. Empty if there is no such argument.
   std::string present_if{};
   friend bool operator==(const ArgumentDescriptor&, const ArgumentDescriptor&) = default;
 };

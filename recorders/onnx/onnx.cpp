@@ -23,7 +23,7 @@ namespace protobuf = detail::protobuf;
 
 bool holds(DType dtype) { return code_of(dtype) != 0; }
 
-// Of a model without operations: ONNX 1.15.
+// A model without operations declares the versions of ONNX 1.15.
 constexpr std::uint64_t new_ir_version = 9, new_opset = 20;
 
 /// Makes the file as a list of pieces first, since a message begins with its length.

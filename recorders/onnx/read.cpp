@@ -147,7 +147,7 @@ struct Varints {
 
 constexpr LeafOps varints{.read = Varints::read, .stream = Varints::stream};
 
-/// What the leaves point to.
+/// Owns the sources that the leaves point to.
 struct Files {
   SourcePtr model;
   std::unordered_map<std::string, SourcePtr> others;  // by location

@@ -295,6 +295,10 @@ TEST_CASE("operators: text that is wrong") {
   CHECK(error(operators_with("argDescriptor { name: 'x' } argDescriptor { name: 'x' argIndex: 1 }")).code() ==
         Errc::duplicate);
   CHECK(error(std::string((1 << 20) + 1, ' ')).code() == Errc::limit);
+  std::string many;
+  for (int i = 0; i <= 1000; ++i)
+    many += "argDescriptor { name: 'a" + std::to_string(i) + "' argIndex: " + std::to_string(i) + " } ";
+  CHECK(error(operators_with(many)).code() == Errc::limit);
   CHECK(OperatorSet::open("no such file").error().code() == Errc::not_found);
   CHECK(opened("").value().all().empty());
 }
