@@ -30,6 +30,8 @@ JOBS ?= 2
 # Objects are found again by a compiler cache from any checkout.
 export CCACHE_BASEDIR = $(CURDIR)
 export CCACHE_NOHASHDIR = 1
+# Sources are not preprocessed to look them up: the compiler's lists of headers tell what they depend on.
+export CCACHE_DEPEND = 1
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test

@@ -1,6 +1,7 @@
 // Saves and loads models with stele, with cereal, and with plain system calls, on orders from benchmarks/peers.py:
 // bench_peers LIBRARY WORKLOAD. Each line of its input is `save PATH` or `load PATH`; each answer is `= MILLISECONDS`.
 // The LIBRARY "shapes" prints the names and shapes, for the programs in other languages.
+#include <algorithm>
 #include <cereal/archives/binary.hpp>
 #include <cereal/types/string.hpp>
 #include <cereal/types/vector.hpp>

@@ -1,7 +1,6 @@
 // Shape: the extents of a tensor, outermost first. Any rank; up to 8 extents are stored inline.
 #pragma once
 
-#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -48,18 +47,19 @@ class Shape {
   ~Shape() = default;
 
   void assign(std::span<const Extent> extents) {
+    Extent* to = inline_.data();
 #if STELE_HEAP
+    std::unique_ptr<Extent[]> more;
     if (extents.size() > inline_rank) {
-      auto more = std::make_unique<Extent[]>(extents.size());
-      std::copy(extents.begin(), extents.end(), more.get());
-      heap_ = std::move(more);
-    } else {
-      std::copy(extents.begin(), extents.end(), inline_.begin());
-      heap_.reset();
+      more = std::make_unique<Extent[]>(extents.size());
+      to = more.get();
     }
 #else
     if (extents.size() > inline_rank) __builtin_trap();  // more extents than fit inline
-    std::copy(extents.begin(), extents.end(), inline_.begin());
+#endif
+    for (const Extent e : extents) *to++ = e;
+#if STELE_HEAP
+    heap_ = std::move(more);
 #endif
     rank_ = extents.size();
   }
@@ -80,7 +80,11 @@ class Shape {
   std::optional<std::uint64_t> element_count() const noexcept { return v0::element_count(span()); }
 
   friend bool operator==(const Shape& a, const Shape& b) noexcept {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end());
+    if (a.rank_ != b.rank_) return false;
+    for (std::size_t i = 0; i < a.rank_; ++i) {
+      if (a[i] != b[i]) return false;
+    }
+    return true;
   }
 
  private:

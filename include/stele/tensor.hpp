@@ -110,7 +110,7 @@ class Tensor {
   /// std::bad_alloc.
   Tensor(Extents shape, std::span<const value_type> values) : Tensor(std::move(shape)) {
     if (values.size() != size_) throw std::invalid_argument("stele: a Tensor's values do not fit its shape");
-    std::copy_n(values.begin(), size_, data_);
+    std::uninitialized_copy_n(values.begin(), size_, data_);
   }
   Tensor(Extents shape, std::initializer_list<value_type> values)
       : Tensor(std::move(shape), std::span<const value_type>(values.begin(), values.size())) {}
@@ -130,7 +130,7 @@ class Tensor {
   }
   static Tensor filled(Extents shape, value_type with) {
     Tensor t(std::move(shape));
-    std::fill_n(t.data_, t.size_, with);
+    std::uninitialized_fill_n(t.data_, t.size_, with);
     return t;
   }
   static Tensor zeros(Extents shape) { return filled(std::move(shape), value_type{}); }
@@ -138,7 +138,7 @@ class Tensor {
   Tensor(const Tensor& other) : Tensor() {
     if (!other.is_set()) return;
     Tensor copy(other.shape_);
-    std::copy_n(other.data_, other.size_, copy.data_);
+    std::uninitialized_copy_n(other.data_, other.size_, copy.data_);
     swap(copy);
   }
   Tensor(Tensor&& other) noexcept { swap(other); }
@@ -241,7 +241,7 @@ struct tensor_traits<Tensor<T, Rank>> {
       return shape;
     } else {
       typename type::Extents e{};
-      for (std::size_t i = 0; i < std::min(shape.size(), e.size()); ++i) e[i] = shape[i];
+      for (std::size_t i = 0; i < e.size() && i < shape.size(); ++i) e[i] = shape[i];
       return e;
     }
   }

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <unordered_map>
 
 #include "dl4j/graph_parts.hpp"

@@ -1,4 +1,5 @@
 // The names of unfinished files and folders, and the removal of those from killed processes.
+#include <algorithm>
 #include <atomic>
 #include <charconv>
 #include <functional>

@@ -1,5 +1,7 @@
 #include "snapshot/items.hpp"
 
+#include <algorithm>
+
 #include "base/limits.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"

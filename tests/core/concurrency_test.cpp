@@ -1,6 +1,7 @@
 // Several threads at once on what is const: Snapshots, sources, recorders. Run under the thread sanitizer too.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <mutex>

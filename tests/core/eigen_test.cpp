@@ -1,5 +1,7 @@
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "stele/eigen.hpp"
 #include "stele/stele.hpp"
 

@@ -34,7 +34,7 @@ namespace fs = std::filesystem;
 TEST_CASE("file sink: permissions are kept") {
   const TempDir dir;
   const mode_t mask = ::umask(027);
-  save(dir / "new", "x").value();
+  write_file(dir / "new", "x").value();
   CHECK(mode_of(dir / "new") == 0640);
   for (const mode_t mode : {0600U, 0644U, 0666U, 0777U, 0640U, 0604U}) {
     CAPTURE(mode);
@@ -58,7 +58,7 @@ TEST_CASE("file sink: permissions are kept") {
     if (::geteuid() == 0) {
       REQUIRE(::chown((dir / "old").c_str(), 1234, 4321) == 0);
       REQUIRE(::chmod((dir / "old").c_str(), 04755) == 0);
-      save(dir / "old", "newer").value();
+      write_file(dir / "old", "newer").value();
       struct stat status = {};
       REQUIRE(::stat((dir / "old").c_str(), &status) == 0);
       CHECK(status.st_uid == 1234);
@@ -73,7 +73,7 @@ TEST_CASE("file sink: permissions are kept") {
       REQUIRE(::chmod((dir / "old").c_str(), 06772) == 0);
       {
         const AsNobody nobody;
-        save(dir / "old", "newer").value();
+        write_file(dir / "old", "newer").value();
       }
       struct stat status = {};
       REQUIRE(::stat((dir / "old").c_str(), &status) == 0);
@@ -100,7 +100,7 @@ TEST_CASE("file sink: an access list is kept") {
   };
   const char* const attribute = "system.posix_acl_access";
   if (::setxattr(path.c_str(), attribute, list.data(), list.size(), 0) != 0) return;  // a file system without lists
-  save(path, "new").value();
+  write_file(path, "new").value();
   std::array<unsigned char, 44> kept = {};
   CHECK(::getxattr(path.c_str(), attribute, kept.data(), kept.size()) == 44);
   CHECK(kept == list);
@@ -110,7 +110,7 @@ TEST_CASE("file sink: an access list is kept") {
   REQUIRE(::setxattr(dir.path().c_str(), "system.posix_acl_default", list.data(), list.size(), 0) == 0);
   REQUIRE(::removexattr(path.c_str(), attribute) == 0);
   REQUIRE(::chmod(path.c_str(), 0640) == 0);
-  save(path, "newer").value();
+  write_file(path, "newer").value();
   CHECK(::getxattr(path.c_str(), attribute, nullptr, 0) < 0);
   CHECK(mode_of(path) == 0640);
 }
@@ -133,7 +133,7 @@ TEST_CASE("file sink: protected files and folders") {
     CHECK(read_text(dir / "file") == "old");
     // A folder that cannot be listed will do, also durably.
     REQUIRE(::chmod(dir.path().c_str(), 0333) == 0);
-    CHECK(save(dir / "file", "new", {Durability::full}));
+    CHECK(write_file(dir / "file", "new", {Durability::full}));
     REQUIRE(::chmod(dir.path().c_str(), 0755) == 0);
   }
   CHECK(read_text(dir / "file") == "new");
@@ -161,7 +161,7 @@ TEST_CASE("file sink: a link keeps pointing and its target is replaced") {
   CHECK(dir.names() == Names{"first", "store"});
 
   fs::create_symlink("store/absent", dir / "dangling");
-  save(dir / "dangling", "created").value();
+  write_file(dir / "dangling", "created").value();
   CHECK(fs::is_symlink(dir / "dangling"));
   CHECK(read_text(dir / "store/absent") == "created");
   fs::create_symlink("nowhere/absent", dir / "lost");
@@ -171,7 +171,7 @@ TEST_CASE("file sink: a link keeps pointing and its target is replaced") {
   fs::create_directories(dir / "deep/inner");
   fs::create_directory_symlink("deep/inner", dir / "way");
   fs::create_symlink("../beside", dir / "deep/inner/up");
-  save(dir / "way/up", "beside").value();
+  write_file(dir / "way/up", "beside").value();
   CHECK(read_text(dir / "deep/beside") == "beside");
 }
 
@@ -180,7 +180,7 @@ TEST_CASE("file sink: a link in /proc to a file without a name is refused") {
   const int fd = ::open((dir / "gone").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   REQUIRE(fd >= 0);
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
-  CHECK(save(path, "by its number"));
+  CHECK(write_file(path, "by its number"));
   CHECK(read_text(dir / "gone") == "by its number");
   REQUIRE(::unlink((dir / "gone").c_str()) == 0);
   CHECK(save_error(path) == Errc::io);
@@ -235,8 +235,8 @@ TEST_CASE("file sink: a FIFO is written through, whatever interrupts") {
 
 TEST_CASE("file sink: devices") {
   for (const Durability durability : {Durability::full, Durability::process}) {
-    CHECK(save("/dev/null", "to nowhere", {durability}));
-    const Status full = save("/dev/full", "too much", {durability});
+    CHECK(write_file("/dev/null", "to nowhere", {durability}));
+    const Status full = write_file("/dev/full", "too much", {durability});
     REQUIRE(!full);
     CHECK(full.error().code() == Errc::io);
     CHECK(full.error().file() == "/dev/full");

@@ -10,6 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cstdint>
@@ -63,7 +64,7 @@ TEST_CASE("file sink: new and replaced") {
 TEST_CASE("file sink: nothing is seen before commit, nothing stays without it") {
   const TempDir dir;
   const std::string path = dir / "model.bin";
-  save(path, "old").value();
+  write_file(path, "old").value();
   {
     auto sink = file_sink(path).value();
     CHECK(sink->write(bytes_of("new")));
@@ -95,7 +96,7 @@ TEST_CASE("file sink: a failed commit leaves the old and no litter") {
 TEST_CASE("file sink: a failed write leaves the old and no litter") {
   const TempDir dir;
   const std::string path = dir / "model.bin";
-  save(path, "old").value();
+  write_file(path, "old").value();
   const std::string text(100000, 'x');
   auto sink = file_sink(path).value();
   rlimit before = {};
@@ -139,7 +140,7 @@ TEST_CASE("file sink: paths that make no sense") {
 TEST_CASE("file sink: the path is never altered") {
   const TempDir dir;
   for (const std::string name : {"model", "model.tar.gz", " spaced ", "new\nline", "-rf", ".hidden", "\xc3\xa4\xff"}) {
-    save(dir / name, name).value();
+    write_file(dir / name, name).value();
     CHECK(dir.names() == Names{name});
     CHECK(read_text(dir / name) == name);
     fs::remove(dir / name);
@@ -163,7 +164,7 @@ TEST_CASE("file sink: names as long as the file system takes") {
     const std::string kept(name == umlauts ? umlauts.substr(0, 212) : std::string(212, 'n'));
     const std::string stale = temporary_name(kept, dead_process(), 5);
     write_text(dir / stale, "stale");
-    save(dir / name, "again").value();
+    write_file(dir / name, "again").value();
     CHECK(dir.names() == Names{name});
     CHECK(read_text(dir / name) == "again");
     fs::remove(dir / name);
@@ -215,14 +216,14 @@ TEST_CASE("file sink: what killed processes left is removed, what living ones wr
   std::sort(expected.begin(), expected.end());
   CHECK(dir.names() == expected);
   ::close(fd);
-  save(path, "last").value();
+  write_file(path, "last").value();
   CHECK(!fs::exists(dir / held));
 }
 
 TEST_CASE("file sink: a save killed half way leaves the old file, and the next save cleans up") {
   const TempDir dir;
   const std::string path = dir / "model";
-  save(path, "old").value();
+  write_file(path, "old").value();
   const pid_t child = ::fork();
   if (child == 0) {
     auto sink = file_sink(path, quick);
@@ -232,7 +233,7 @@ TEST_CASE("file sink: a save killed half way leaves the old file, and the next s
   REQUIRE(::waitpid(child, nullptr, 0) == child);
   CHECK(read_text(path) == "old");
   CHECK(dir.names().size() == 2);
-  save(path, "new").value();
+  write_file(path, "new").value();
   CHECK(dir.names() == Names{"model"});
 }
 
@@ -245,7 +246,7 @@ TEST_CASE("file sink: one path saved from many threads is always one whole file"
     threads.emplace_back([&, t] {
       const std::string text(50000, static_cast<char>('a' + t));
       for (int i = 0; i < 40; ++i) {
-        if (!save(path, text)) ++failures;
+        if (!write_file(path, text)) ++failures;
         const std::string seen = read_text(path);
         failures += seen != std::string(50000, seen.at(0));
       }
@@ -315,10 +316,10 @@ TEST_CASE("file sink: room taken ahead") {
 
 TEST_CASE("file sink: many files in one folder") {
   const TempDir dir;
-  for (int i = 0; i < 300; ++i) save(dir / std::to_string(i), "x").value();
+  for (int i = 0; i < 300; ++i) write_file(dir / std::to_string(i), "x").value();
   CHECK(dir.names().size() == 300);
   // A full folder is not searched at every save, but soon.
   write_text(dir / temporary_name("0", dead_process(), 0), "stale");
-  for (int i = 0; i < 10; ++i) save(dir / "0", "y").value();
+  for (int i = 0; i < 10; ++i) write_file(dir / "0", "y").value();
   CHECK(dir.names().size() == 300);
 }

@@ -43,7 +43,7 @@ mode_t mode_of(const std::string& path) {
 TEST_CASE("folder source: the files of the folder that was opened") {
   const TempDir dir;
   const std::string path = dir / "m";
-  good(save(path, "old"));
+  good(write_folder(path, "old"));
   for (const bool mapped : {false, true}) {
     const SourcePtr source = good(stele::open_folder(path, mapped));
     CHECK(source->is_folder());
@@ -59,7 +59,7 @@ TEST_CASE("folder source: the files of the folder that was opened") {
   const SourcePtr source = good(stele::open_folder(path));
   const SourcePtr file = good(source->bundle()->open("a.dat"));
   fs::rename(path, dir / "moved");
-  good(save(path, "new"));
+  good(write_folder(path, "new"));
   CHECK(text_in(*source->bundle(), "a.dat") == "old");
   CHECK(text_in(*file->bundle(), "a.dat") == "old");
 
@@ -99,12 +99,12 @@ TEST_CASE("folder sink: new and replaced, seen at once") {
     const TempDir other;
     write_text(other / "file", "x");
     fs::create_symlink(other / "file", path + "/link");
-    good(save(path, "new"));
+    good(write_folder(path, "new"));
     check_holds(path, "new");
     CHECK(read_text(other / "file") == "x");
   }
   SUBCASE("without commit nothing stays") {
-    good(save(path, "old"));
+    good(write_folder(path, "old"));
     {
       auto sink = good(stele::folder_sink(path, fast, always()));
       good(put(*sink->bundle(), "x/y/z", "new"));
@@ -116,11 +116,11 @@ TEST_CASE("folder sink: new and replaced, seen at once") {
   }
   SUBCASE("a folder that is empty needs nobody's leave") {
     fs::create_directory(path);
-    good(save(path, "new", fast, nullptr));
+    good(write_folder(path, "new", fast, nullptr));
     check_holds(path, "new");
   }
   SUBCASE("slashes at the end, and a name in the working folder") {
-    good(save(path + "//", "slashes"));
+    good(write_folder(path + "//", "slashes"));
     check_holds(path, "slashes");
     const fs::path before = fs::current_path();
     fs::current_path(dir.path());
@@ -136,7 +136,7 @@ TEST_CASE("folder sink: new and replaced, seen at once") {
 TEST_CASE("folder sink: whom it asks before it replaces") {
   const TempDir dir;
   const std::string path = dir / "m";
-  good(save(path, "old"));
+  good(write_folder(path, "old"));
   std::size_t asked = 0;
   const FolderCheck no = [&](const Bundle& folder) -> Status {
     ++asked;
@@ -176,7 +176,7 @@ TEST_CASE("folder sink: whom it asks before it replaces") {
     CHECK(other_error.found() == std::string("below/") + name);
     fs::remove(path + "/below/" + name);
   }
-  good(save(path, "new"));
+  good(write_folder(path, "new"));
 }
 
 TEST_CASE("folder sink: in a place that is taken meanwhile") {
@@ -184,7 +184,7 @@ TEST_CASE("folder sink: in a place that is taken meanwhile") {
   const std::string path = dir / "m";
   SUBCASE("by a folder") {
     auto sink = good(stele::folder_sink(path, fast));
-    good(save(path, "of the other"));
+    good(write_folder(path, "of the other"));
     CHECK(bad(sink->commit()).code() == Errc::exists);
     check_holds(path, "of the other");
   }
@@ -219,16 +219,16 @@ TEST_CASE("folder sink: paths that make no sense") {
 TEST_CASE("folder sink: links keep pointing") {
   const TempDir dir;
   fs::create_directory(dir / "real");
-  good(save(dir / "real/m", "old"));
+  good(write_folder(dir / "real/m", "old"));
   fs::create_directory_symlink("real/m", dir / "link");
-  good(save(dir / "link", "new"));
+  good(write_folder(dir / "link", "new"));
   CHECK(fs::is_symlink(dir / "link"));
   check_holds(dir / "real/m", "new");
-  good(save(dir / "link/", "newer"));
+  good(write_folder(dir / "link/", "newer"));
   CHECK(fs::is_symlink(dir / "link"));
   check_holds(dir / "real/m", "newer");
   fs::create_directory_symlink("real/fresh", dir / "ahead");
-  good(save(dir / "ahead", "ahead"));
+  good(write_folder(dir / "ahead", "ahead"));
   check_holds(dir / "real/fresh", "ahead");
   CHECK(names_in(dir / "real") == Names{"fresh", "m"});
 }
@@ -237,7 +237,7 @@ TEST_CASE("folder sink: file by file where that is asked for") {
   const TempDir dir;
   const std::string path = dir / "m";
   const FileSinkOptions into{Durability::process, true};
-  good(save(path, "old", into));  // nothing is there: in one step
+  good(write_folder(path, "old", into));  // nothing is there: in one step
   write_text(path + "/mine", "mine");
   struct stat before = {}, after = {};
   REQUIRE(::stat(path.c_str(), &before) == 0);
@@ -254,7 +254,7 @@ TEST_CASE("folder sink: file by file where that is asked for") {
   CHECK(names_of(path) == Names{"a.dat", "below/b.dat", "mine", "more/c.dat"});
   CHECK(read_text(path + "/below/b.dat") == "old");
   // Also where the folder's name is not known.
-  good(save(path + "/.", "here", into));
+  good(write_folder(path + "/.", "here", into));
   CHECK(read_text(path + "/below/b.dat") == "here");
 }
 
@@ -271,11 +271,11 @@ TEST_CASE("sinks: nothing is overwritten where that is asked for") {
   CHECK(bad(save_file(dir / "file")).code() == Errc::exists);
   CHECK(bad(save_file("/dev/null")).code() == Errc::exists);
   CHECK(bad(stele::folder_sink(dir / "file", fresh)).code() == Errc::exists);
-  good(save(dir / "m", "new", fresh));
-  CHECK(bad(save(dir / "m", "newer", fresh)).code() == Errc::exists);
-  CHECK(bad(save(dir / "m", "newer", {Durability::process, true, false})).code() == Errc::exists);
+  good(write_folder(dir / "m", "new", fresh));
+  CHECK(bad(write_folder(dir / "m", "newer", fresh)).code() == Errc::exists);
+  CHECK(bad(write_folder(dir / "m", "newer", {Durability::process, true, false})).code() == Errc::exists);
   fs::create_directory(dir / "empty");
-  CHECK(bad(save(dir / "empty", "new", fresh)).code() == Errc::exists);
+  CHECK(bad(write_folder(dir / "empty", "new", fresh)).code() == Errc::exists);
   // By a bundle too.
   const auto bundle = stele::folder_bundle(dir.path(), fresh);
   CHECK(bad(bundle->create("file")).code() == Errc::exists);
@@ -295,7 +295,7 @@ TEST_CASE("sinks: nothing is overwritten where that is asked for") {
 TEST_CASE("folder sink: what killed processes left is removed, what living ones write is not") {
   const TempDir dir;
   const std::string path = dir / "m";
-  good(save(path, "old"));
+  good(write_folder(path, "old"));
   int ends[2];
   REQUIRE(::pipe(ends) == 0);
   const pid_t child = ::fork();
@@ -311,7 +311,7 @@ TEST_CASE("folder sink: what killed processes left is removed, what living ones 
   for (const int end : ends) ::close(end);
   REQUIRE(dir.names().size() == 2);
   const std::string left = dir.names()[0];
-  good(save(path, "new"));
+  good(write_folder(path, "new"));
   CHECK(dir.names() == Names{left, "m"});
   REQUIRE(::kill(child, SIGKILL) == 0);
   REQUIRE(::waitpid(child, nullptr, 0) == child);
@@ -325,7 +325,7 @@ TEST_CASE("folder sink: what killed processes left is removed, what living ones 
   fs::create_directory_symlink(other.path(), dir / (prefix + "79.tmp"));
   fs::create_directory_symlink(other.path(), dir / (prefix + "77.tmp") + "/link");
   check_holds(path, "new");
-  good(save(path, "newer"));
+  good(write_folder(path, "newer"));
   CHECK(dir.names() == Names{prefix + "78.tmp", prefix + "79.tmp", "m"});
   CHECK(read_text(other / "file") == "x");
   check_holds(path, "newer");
@@ -335,7 +335,7 @@ TEST_CASE("folder sink: permissions are kept") {
   const TempDir dir;
   const std::string path = dir / "m";
   const mode_t mask = ::umask(027);
-  good(save(path, "new"));
+  good(write_folder(path, "new"));
   CHECK(mode_of(path) == 0750);
   for (const mode_t mode : {0700U, 0755U, 0777U, 02770U, 01777U}) {
     CAPTURE(mode);
@@ -349,7 +349,7 @@ TEST_CASE("folder sink: permissions are kept") {
   if (::geteuid() == 0) {
     REQUIRE(::chown(path.c_str(), 1234, 4321) == 0);
     REQUIRE(::chmod(path.c_str(), 02770) == 0);
-    good(save(path, "new"));
+    good(write_folder(path, "new"));
     struct stat status = {};
     REQUIRE(::stat(path.c_str(), &status) == 0);
     CHECK((status.st_uid == 1234 && status.st_gid == 4321 && (status.st_mode & 07777) == 02770));
@@ -358,7 +358,7 @@ TEST_CASE("folder sink: permissions are kept") {
     CHECK(status.st_gid == 4321);
   }
   // And those of its files and folders.
-  good(save(path, "new"));
+  good(write_folder(path, "new"));
   REQUIRE((::chmod((path + "/a.dat").c_str(), 0600) == 0 && ::chmod((path + "/below").c_str(), 0700) == 0));
   auto sink = good(stele::folder_sink(path, fast, always()));
   const auto hidden = good(sink->bundle()->create("a.dat"));
@@ -386,7 +386,7 @@ TEST_CASE("folder sink: permissions are kept") {
   for (const char* attribute : {"system.posix_acl_access", "system.posix_acl_default"}) {
     CAPTURE(attribute);
     if (::setxattr(path.c_str(), attribute, list.data(), list.size(), 0) != 0) continue;  // a file system without
-    good(save(path, "newer"));
+    good(write_folder(path, "newer"));
     std::array<unsigned char, 44> kept = {};
     CHECK(::getxattr(path.c_str(), attribute, kept.data(), kept.size()) == 44);
     CHECK(kept == list);
@@ -397,7 +397,7 @@ TEST_SUITE("concurrency") {
   TEST_CASE("folder sink: who reads while it is replaced finds one or the other") {
     const TempDir dir;
     const std::string path = dir / "m";
-    good(save(path, "aaaa"));
+    good(write_folder(path, "aaaa"));
     std::atomic<bool> done = false;
     std::atomic<int> read = 0;
     std::atomic<int> mixed = 0;
@@ -421,7 +421,7 @@ TEST_SUITE("concurrency") {
       }
     });
     for (int i = 0; i < 200 || (read == 0 && i < 20000); ++i) {
-      const Status saved = save(path, i % 2 == 0 ? "bbbb" : "aaaa");
+      const Status saved = write_folder(path, i % 2 == 0 ? "bbbb" : "aaaa");
       if (!saved) ++mixed;
     }
     done = true;

@@ -47,8 +47,8 @@ inline FolderCheck always(Status (*answer)() = [] { return Status(); }) {
 }
 
 /// Saves a folder of two files.
-inline Status save(const std::string& path, std::string_view text, FileSinkOptions options = fast,
-                   FolderCheck may_replace = always()) {
+inline Status write_folder(const std::string& path, std::string_view text, FileSinkOptions options = fast,
+                           FolderCheck may_replace = always()) {
   STELE_TRY_ASSIGN(const auto sink, stele::folder_sink(path, options, std::move(may_replace)));
   const auto bundle = sink->bundle();
   STELE_TRY(put(*bundle, "a.dat", text));

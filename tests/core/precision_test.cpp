@@ -2,6 +2,7 @@
 // this machine runs.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -60,18 +61,18 @@ static_assert(float16(0.f) == float16(-0.f) && !(float16::from_bits(0x7E00) == f
 
 // ---- the oracle
 
-struct Format {
+struct FloatFormat {
   DType dtype;
   int fraction_bits;
   int least_exponent;  // of normal numbers
   double greatest;
 };
-constexpr Format kF16{DType::f16, 10, -14, 65504.0};
-constexpr Format kBf16{DType::bf16, 7, -126, 0x1.FEp+127};
-constexpr Format kF32{DType::f32, 23, -126, 0x1.FFFFFEp+127};
+constexpr FloatFormat kF16{DType::f16, 10, -14, 65504.0};
+constexpr FloatFormat kBf16{DType::bf16, 7, -126, 0x1.FEp+127};
+constexpr FloatFormat kF32{DType::f32, 23, -126, 0x1.FFFFFEp+127};
 
 // `v` rounded once; infinite when it overflows. NaN is not for this function.
-double rounded(const Format& f, double v) {
+double rounded(const FloatFormat& f, double v) {
   if (v == 0 || std::isinf(v)) return v;
   const int place = std::max(std::ilogb(v), f.least_exponent) - f.fraction_bits;
   if (std::ilogb(v) < place - 2) return std::copysign(0.0, v);
@@ -197,7 +198,7 @@ TEST_CASE("f16 and bf16: all codes to f32 and f64, and back") {
 
 TEST_CASE("f32 to f16 and bf16: oracle, references and every target agree") {
   const auto patterns = float_patterns();
-  for (const Format& f : {kF16, kBf16}) {
+  for (const FloatFormat& f : {kF16, kBf16}) {
     CAPTURE(name(f.dtype));
     std::vector<std::uint16_t> expected(patterns.size());
     std::size_t wrong = 0;
@@ -235,7 +236,7 @@ TEST_CASE("f32 to f16 and bf16: oracle, references and every target agree") {
 }
 
 TEST_CASE("f64 to f16, bf16 and f32: one rounding") {
-  for (const Format& f : {kF16, kBf16, kF32}) {
+  for (const FloatFormat& f : {kF16, kBf16, kF32}) {
     CAPTURE(name(f.dtype));
     const auto patterns = double_patterns(f.dtype == DType::f16 ? DType::f16 : DType::bf16);
     std::vector<std::uint32_t> expected(patterns.size());

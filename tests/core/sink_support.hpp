@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -27,7 +28,7 @@ inline std::string text_of(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-inline Status save(const std::string& path, std::string_view text, FileSinkOptions options = quick) {
+inline Status write_file(const std::string& path, std::string_view text, FileSinkOptions options = quick) {
   STELE_TRY_ASSIGN(const std::unique_ptr<Sink> sink, file_sink(path, options));
   STELE_TRY(sink->reserve(text.size()));
   STELE_TRY(sink->write(bytes_of(text)));
@@ -35,7 +36,7 @@ inline Status save(const std::string& path, std::string_view text, FileSinkOptio
 }
 
 inline Errc save_error(const std::string& path) {
-  const Status status = save(path, "new");
+  const Status status = write_file(path, "new");
   return status ? Errc::none : status.error().code();
 }
 

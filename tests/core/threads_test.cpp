@@ -2,6 +2,7 @@
 // under the thread sanitizer too.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <string>

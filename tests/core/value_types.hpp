@@ -22,6 +22,7 @@
 
 #include <boost/describe/enum.hpp>
 
+#include <algorithm>
 #include <limits>
 #include <new>
 #include <stdexcept>

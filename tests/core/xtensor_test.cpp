@@ -2,6 +2,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
 #include "stele/stele.hpp"
 #include "support/temp_dir.hpp"
 

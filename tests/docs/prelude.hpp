@@ -1,6 +1,7 @@
 // Included before every code block of the docs that is not a whole program: headers that a reader takes for granted.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>

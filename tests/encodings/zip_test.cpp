@@ -1,6 +1,7 @@
 // Zip files: those of other programs, and what the writer makes.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>

@@ -2,6 +2,7 @@
 // graph (A15). archive_tags_test.cpp has the rest of A1 to A16.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <string>

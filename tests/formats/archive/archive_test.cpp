@@ -1,6 +1,7 @@
 // The archive against the requirements of ADR-0001 (R1 to R28), with a file that other programs made and our own.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 

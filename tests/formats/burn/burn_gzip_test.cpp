@@ -1,6 +1,7 @@
 // Burn's records in gzip: inflated once, and not behind what is no record.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <random>

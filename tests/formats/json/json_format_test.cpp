@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <vector>

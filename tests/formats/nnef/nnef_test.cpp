@@ -1,4 +1,5 @@
 // NNEF: modules in folders, archives and tensor files.
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstring>

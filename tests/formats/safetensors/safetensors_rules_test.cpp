@@ -1,6 +1,7 @@
 // Each rule of the safetensors format broken once.
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
