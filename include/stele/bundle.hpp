@@ -25,8 +25,9 @@ class STELE_EXPORT Bundle {
 
   /// Opens a file. Errors: not_found, io.
   virtual Result<SourcePtr> open(std::string_view name) const = 0;
-  /// Opens a file that a model names, whoever wrote it: a link that leads out of the folder is an error (io).
-  virtual Result<SourcePtr> open_beneath(std::string_view name) const { return open(name); }
+  /// Returns the bundle from which to open the files that a model names, whoever wrote it: a link that leads out of the
+  /// folder is an error (io) there. nullptr: this one. Errors: not_found, io.
+  virtual Result<std::shared_ptr<const Bundle>> beneath() const { return std::shared_ptr<const Bundle>(); }
   /// Creates a sink whose commit() puts the file in the bundle, replacing a file of that name. Missing folders on its
   /// path are created. Errors: io, not_found (a file where a folder should be), invalid_argument (a folder has this
   /// name).

@@ -20,10 +20,24 @@ namespace detail {
 namespace onnx {
 
 namespace model_field {
-inline constexpr std::uint32_t ir_version = 1, producer_name = 2, graph = 7, opset_import = 8, metadata_props = 14;
+inline constexpr std::uint32_t ir_version = 1, producer_name = 2, graph = 7, opset_import = 8, metadata_props = 14,
+                               functions = 25;
 }
 namespace graph_field {
-inline constexpr std::uint32_t name = 2, initializer = 5, sparse_initializer = 15;
+inline constexpr std::uint32_t node = 1, name = 2, initializer = 5, input = 11, output = 12, value_info = 13,
+                               sparse_initializer = 15;
+}
+namespace node_field {
+inline constexpr std::uint32_t input = 1, output = 2, name = 3, op_type = 4, attribute = 5, domain = 7, overload = 8;
+}
+namespace attribute_field {
+inline constexpr std::uint32_t name = 1, f = 2, i = 3, s = 4, t = 5, g = 6, floats = 7, ints = 8, strings = 9,
+                               tensors = 10, graphs = 11, tp = 14, type_protos = 15, type = 20, ref_attr_name = 21,
+                               sparse_tensor = 22, sparse_tensors = 23;
+}
+namespace function_field {
+inline constexpr std::uint32_t name = 1, input = 4, output = 5, attribute = 6, node = 7, opset_import = 9, domain = 10,
+                               attribute_proto = 11, overload = 13;
 }
 namespace tensor_field {
 inline constexpr std::uint32_t dims = 1, data_type = 2, segment = 3, float_data = 4, int32_data = 5, string_data = 6,
@@ -62,8 +76,19 @@ struct Model {
   std::vector<Property> properties;  // of metadata_props
 };
 
-/// Reads a model. `places`: with initializers and properties, for a save into it.
-Result<Model> read_model(SourcePtr source, const LoadOptions& options, bool places);
+enum class Wanted : std::uint8_t {
+  tensors,     // the snapshot
+  places,      // and initializers and properties, for a save into the model
+  attributes,  // and, as leaves, the tensors of the attributes of nodes
+};
+
+/// Reads a model.
+Result<Model> read_model(SourcePtr source, const LoadOptions& options, Wanted wanted);
+
+/// Returns the name of the leaf for an attribute's tensor, which begins at this offset. No initializer has it.
+std::string leaf_of_attribute(std::uint64_t offset);
+/// Returns the dtype of a TensorProto.DataType; none: stele has no such dtype.
+DType dtype_of(std::uint64_t code) noexcept;
 
 }  // namespace onnx
 }  // namespace detail

@@ -44,7 +44,7 @@ class OnnxWriter {
       make_new();
     } else {
       STELE_TRY_ASSIGN(source_, open_file(options.model));
-      STELE_TRY_ASSIGN(model_, read_model(source_, default_load_options(), true));
+      STELE_TRY_ASSIGN(model_, read_model(source_, default_load_options(), Wanted::places));
       STELE_TRY(make_from_model());
     }
     return write(sink);
@@ -287,7 +287,7 @@ bool OnnxFormat::recognises(std::span<const std::byte> head, std::uint64_t size)
 }
 
 Result<Snapshot> OnnxFormat::open(SourcePtr source, const OpenContext& context) const {
-  STELE_TRY_ASSIGN(Model model, read_model(std::move(source), context.options(), false));
+  STELE_TRY_ASSIGN(Model model, read_model(std::move(source), context.options(), Wanted::tensors));
   return detail::in_host_order(std::move(model.snapshot));
 }
 
@@ -295,7 +295,7 @@ Result<std::vector<Loss>> OnnxFormat::losses(const Snapshot& snapshot, std::stri
   std::vector<Loss> losses;
   if (options_.model.empty()) return losses;
   STELE_TRY_ASSIGN(const SourcePtr source, open_file(options_.model));
-  STELE_TRY_ASSIGN(const Model model, read_model(source, default_load_options(), true));
+  STELE_TRY_ASSIGN(const Model model, read_model(source, default_load_options(), Wanted::places));
   std::unordered_map<std::string_view, std::uint32_t> names;
   for (const Initializer& place : model.initializers) names.emplace(place.name, place.leaf);
   const detail::LeafPaths paths(*snapshot.data());

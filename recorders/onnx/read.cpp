@@ -9,6 +9,7 @@
 #include "base/limits.hpp"
 #include "base/name_order.hpp"
 #include "encodings/protobuf/fields.hpp"
+#include "io/files.hpp"
 #include "model.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
@@ -30,11 +31,6 @@ constexpr std::array<std::pair<std::uint32_t, DType>, 23> dtypes = {{
     {17, DType::f8_e4m3fn}, {18, DType::f8_e4m3fnuz}, {19, DType::f8_e5m2}, {20, DType::f8_e5m2fnuz}, {21, DType::u4},
     {22, DType::i4},        {23, DType::f4_e2m1},     {24, DType::f8_e8m0},
 }};
-
-DType dtype_of(std::uint64_t code) noexcept {
-  const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.first == code; });
-  return found != dtypes.end() ? found->second : DType::none;
-}
 
 /// Returns the field of TensorProto that holds elements of this dtype, if they are not raw.
 std::uint32_t typed_field(DType dtype) noexcept {
@@ -156,8 +152,12 @@ struct Files {
 
 class ModelReader {
  public:
-  ModelReader(SourcePtr source, const LoadOptions& options, bool places)
-      : files_(std::make_shared<Files>()), in_(source), memory_(options.limits, source->size()), places_(places) {
+  ModelReader(SourcePtr source, const LoadOptions& options, Wanted wanted)
+      : files_(std::make_shared<Files>()),
+        in_(source),
+        memory_(options.limits, source->size()),
+        places_(wanted == Wanted::places),
+        attributes_(wanted == Wanted::attributes) {
     files_->model = std::move(source);
   }
 
@@ -177,6 +177,8 @@ class ModelReader {
         STELE_TRY(read_graph(fields.message()));
       } else if (fields.field() == model_field::metadata_props && fields.has_length()) {
         STELE_TRY(read_property(fields));
+      } else if (attributes_ && fields.field() == model_field::functions && fields.has_length()) {
+        STELE_TRY(read_nodes(fields.message()));
       }
     }
     if (!graph) return bad(Errc::malformed, "the model has no graph", source.size());
@@ -215,16 +217,47 @@ class ModelReader {
       if (graph.field() == graph_field::sparse_initializer) {
         return bad(Errc::unsupported, "the model has sparse initializers", graph.tag());
       }
+      if (attributes_ && graph.field() == graph_field::node && graph.has_length()) {
+        STELE_TRY(read_attributes(graph.message()));
+      }
       if (graph.field() != graph_field::initializer || !graph.has_length()) continue;
       STELE_TRY(read_tensor(graph));
     }
   }
 
-  Status read_tensor(Fields& in) {
+  /// Reads the tensors of the attributes of a function's nodes.
+  Status read_nodes(Fields function) {
+    for (;;) {
+      STELE_TRY_ASSIGN(const bool more, function.next());
+      if (!more) return {};
+      if (function.field() == function_field::node && function.has_length()) {
+        STELE_TRY(read_attributes(function.message()));
+      }
+    }
+  }
+
+  Status read_attributes(Fields node) {
+    for (;;) {
+      STELE_TRY_ASSIGN(const bool more, node.next());
+      if (!more) return {};
+      if (node.field() != node_field::attribute || !node.has_length()) continue;
+      for (Fields attribute = node.message();;) {
+        STELE_TRY_ASSIGN(const bool another, attribute.next());
+        if (!another) break;
+        if (attribute.field() == attribute_field::t && attribute.has_length()) {
+          STELE_TRY(read_tensor(attribute, leaf_of_attribute(attribute.begin())));
+        }
+      }
+    }
+  }
+
+  /// Reads an initializer, or a tensor that gets another name.
+  Status read_tensor(Fields& in, std::string name_instead = {}) {
     const Range field{in.tag(), in.end()};
     Parsed tensor;
     std::vector<Range> kept;
     STELE_TRY(parse(in.message(), tensor, kept));
+    if (!name_instead.empty()) tensor.name = std::move(name_instead);
     if (tensor.name.empty()) return bad(Errc::malformed, "an initializer has no name", field.begin);
     const DType dtype = dtype_of(tensor.code);
     if (dtype == DType::none) {
@@ -389,16 +422,24 @@ class ModelReader {
         .found("field " + std::to_string(tensor.field));
   }
 
+  Status find_bundle(const Parsed& tensor, std::uint64_t at) {
+    if (bundle_ != nullptr) return {};
+    bundle_ = files_->model->bundle();
+    if (bundle_ == nullptr) {
+      return bad(Errc::unsupported, "the source of the model cannot open other files", at, tensor.name)
+          .hint("open a path, or a source with a bundle");
+    }
+    STELE_TRY_ASSIGN(auto beneath, bundle_->beneath());
+    if (beneath != nullptr) bundle_ = std::move(beneath);
+    return {};
+  }
+
   Result<Provider> external(Parsed& tensor, std::uint64_t bytes, std::uint64_t at) {
     const auto known = files_->others.find(tensor.location);
     const Source* file = known != files_->others.end() ? known->second.get() : nullptr;
     if (file == nullptr) {
-      const auto bundle = files_->model->bundle();
-      if (bundle == nullptr) {
-        return bad(Errc::unsupported, "the source of the model cannot open other files", at, tensor.name)
-            .hint("open a path, or a source with a bundle");
-      }
-      auto opened = bundle->open_beneath(tensor.location);
+      STELE_TRY(find_bundle(tensor, at));
+      auto opened = open_of_set(bundle_, tensor.location, files_->others.size());
       if (!opened && opened.error().code() == Errc::invalid_argument) {
         return bad(Errc::malformed, "the location of the elements is not a file in the model's folder", at, tensor.name)
             .found(tensor.location);
@@ -454,9 +495,10 @@ class ModelReader {
   }
 
   std::shared_ptr<Files> files_;
+  std::shared_ptr<const Bundle> bundle_;
   Cursor in_;
   IndexBudget memory_;
-  bool places_;
+  bool places_, attributes_;
   SnapshotBuilder builder_;
   Model model_;
   std::vector<std::string_view> names_;
@@ -466,14 +508,24 @@ class ModelReader {
 
 }  // namespace
 
+std::string leaf_of_attribute(std::uint64_t offset) {
+  std::string name(1, '\0');  // which ONNX's names do not have
+  return name + std::to_string(offset);
+}
+
+DType dtype_of(std::uint64_t code) noexcept {
+  const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.first == code; });
+  return found != dtypes.end() ? found->second : DType::none;
+}
+
 std::uint32_t code_of(DType dtype) noexcept {
   const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.second == dtype; });
   return found != dtypes.end() ? found->first : 0;
 }
 
-Result<Model> read_model(SourcePtr source, const LoadOptions& options, bool places) {
+Result<Model> read_model(SourcePtr source, const LoadOptions& options, Wanted wanted) {
   const std::string name = source->name();
-  auto model = ModelReader(std::move(source), options, places).run();
+  auto model = ModelReader(std::move(source), options, wanted).run();
   if (!model && model.error().file().empty()) return std::move(model).error().file(name);
   return model;
 }

@@ -119,13 +119,12 @@ class FolderBundle final : public Bundle {
     STELE_TRY(check_name(name));
     return detail::open_file(place_ / name, mapped_);
   }
-  Result<SourcePtr> open_beneath(std::string_view name) const override {
-    if (place_.root != nullptr) return open(name);
-    return detail::guarded(place_.name, [&]() -> Result<SourcePtr> {
-      STELE_TRY(check_name(name));
+  Result<std::shared_ptr<const Bundle>> beneath() const override {
+    if (place_.root != nullptr) return std::shared_ptr<const Bundle>();
+    return detail::guarded(place_.name, [&]() -> Result<std::shared_ptr<const Bundle>> {
       STELE_TRY_ASSIGN(os::Folder folder, os::open_folder(here()));
-      const Location root{std::make_shared<const os::Folder>(std::move(folder)), "", place_.name};
-      return detail::open_file(root / name, mapped_);
+      Location root{std::make_shared<const os::Folder>(std::move(folder)), "", place_.name};
+      return std::shared_ptr<const Bundle>(detail::folder_bundle(std::move(root), options_, mapped_));
     });
   }
   Result<std::unique_ptr<Sink>> create(std::string_view name) override {

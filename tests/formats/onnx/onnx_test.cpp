@@ -10,8 +10,10 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -316,4 +318,29 @@ TEST_CASE("onnx: elements in other files") {
   for (const char* wrong : {"-4", "4x", "99999999999999999999999"})
     CHECK(bad(from("inside.bin", wrong)).code() == Errc::malformed);
   CHECK(bad(from("inside.bin", "4", "7")).code() == Errc::malformed);
+}
+
+TEST_CASE("onnx: a file for each tensor, more of them than stay open") {
+  const TempDir dir;
+  constexpr std::uint64_t count = 200;
+  std::string graph;
+  for (std::uint64_t i = 0; i < count; ++i) {
+    const std::string name = "w" + std::to_string(i);
+    write_text(dir / name, varint(i % 100) + "\1\2\3");
+    graph +=
+        bytes(5, number(1, 4) + number(2, 2) + bytes(8, name) + number(14, 1) + bytes(13, entry("location", name)));
+  }
+  write_text(dir / "m.onnx", model_of(graph));
+  const auto open_files = [] {
+    const auto all = std::filesystem::directory_iterator("/proc/self/fd");
+    return static_cast<std::uint64_t>(std::distance(begin(all), end(all)));
+  };
+  const std::uint64_t before = open_files();
+  const Snapshot model = good(stele::open(dir / "m.onnx"));
+  CHECK(open_files() < before + count / 2);
+  for (std::uint64_t i = 0; i < count; ++i)
+    CHECK(content_of(model, "w" + std::to_string(i)) == varint(i % 100) + "\1\2\3");
+  std::filesystem::remove(dir / "w199");
+  std::string content(4, ' ');
+  CHECK_FALSE(model.find("w199")->read(0, std::as_writable_bytes(std::span(content))));
 }

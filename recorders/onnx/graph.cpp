@@ -1,0 +1,304 @@
+#include "graph.hpp"
+
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include "base/limits.hpp"
+#include "encodings/protobuf/fields.hpp"
+#include "model.hpp"
+#include "stele/detail/little_endian.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace onnx {
+namespace {
+
+using protobuf::Fields;
+
+class GraphReader {
+ public:
+  GraphReader(SourcePtr source, const LoadOptions& options, GraphModel& model)
+      : source_(std::move(source)), in_(source_), memory_(options.limits, source_->size()), model_(model) {}
+
+  Status run() {
+    return each(Fields(in_, source_->size()), [&](Fields& in) -> Status {
+      if (in.field() == model_field::opset_import) return read_opset(in, model_.opsets);
+      if (in.field() == model_field::graph) return read_graph(in);
+      if (in.field() == model_field::functions) return read_function(in);
+      return {};
+    });
+  }
+
+ private:
+  template <class Take>
+  static Status each(Fields fields, Take take) {
+    for (;;) {
+      STELE_TRY_ASSIGN(const bool more, fields.next());
+      if (!more) return {};
+      STELE_TRY(take(fields));
+    }
+  }
+
+  /// Pays for `bytes` of memory that stand for this field.
+  Status spend(const Fields& in, std::uint64_t bytes) {
+    memory_.admit(in.end() - in.tag(), index_rate::record);
+    if (memory_.take(bytes)) return {};
+    return index_error("the model's graph needs more memory than the file's size allows");
+  }
+
+  Status add_text(Fields& in, std::vector<std::string>& out) {
+    STELE_TRY(spend(in, 3 * sizeof(std::string) + in.size()));
+    return in.text(out.emplace_back());
+  }
+
+  static Error not_a_message(const Fields& in) {
+    return Error(Errc::malformed, "a field of the graph is not a message").offset(in.tag());
+  }
+
+  Status read_opset(Fields& in, std::map<std::string, std::int64_t>& opsets) {
+    if (!in.has_length()) return not_a_message(in);
+    STELE_TRY(spend(in, 256));
+    std::string domain;
+    std::int64_t version = 0;
+    STELE_TRY(each(in.message(), [&](Fields& field) -> Status {
+      if (field.field() == 1) return field.text(domain);
+      if (field.field() == 2) version = static_cast<std::int64_t>(field.number());
+      return {};
+    }));
+    if (domain == "ai.onnx") domain.clear();
+    opsets[domain] = version;
+    return {};
+  }
+
+  Status read_graph(Fields& in) {
+    if (!in.has_length()) return not_a_message(in);
+    return each(in.message(), [&](Fields& field) -> Status {
+      switch (field.field()) {
+        case graph_field::node:
+          return read_node(field, model_.nodes);
+        case graph_field::input:
+          return read_value(field, model_.inputs);
+        case graph_field::output:
+          return read_value(field, model_.outputs);
+        case graph_field::value_info:
+          return read_value(field, model_.values);
+        default:
+          return {};
+      }
+    });
+  }
+
+  Status read_node(Fields& in, std::vector<Node>& nodes) {
+    if (!in.has_length()) return not_a_message(in);
+    STELE_TRY(spend(in, 2 * sizeof(Node)));
+    Node node;
+    STELE_TRY(each(in.message(), [&](Fields& field) -> Status {
+      switch (field.field()) {
+        case node_field::input:
+          return add_text(field, node.inputs);
+        case node_field::output:
+          return add_text(field, node.outputs);
+        case node_field::name:
+          return field.text(node.name);
+        case node_field::op_type:
+          return field.text(node.op);
+        case node_field::attribute:
+          return read_attribute(field, node.attributes);
+        case node_field::domain:
+          return field.text(node.domain);
+        case node_field::overload:
+          return field.text(node.overload);
+        default:
+          return {};
+      }
+    }));
+    if (node.domain == "ai.onnx") node.domain.clear();
+    STELE_TRY(spend(in, node.name.size() + node.op.size() + node.domain.size()));
+    nodes.push_back(std::move(node));
+    return {};
+  }
+
+  Status read_attribute(Fields& in, std::vector<Attribute>& attributes) {
+    if (!in.has_length()) return not_a_message(in);
+    STELE_TRY(spend(in, 2 * sizeof(Attribute)));
+    Attribute attribute;
+    std::vector<std::int64_t> ints;
+    std::vector<float> floats;
+    std::vector<std::string> strings;
+    std::uint64_t type = 0;
+    bool other = false;
+    STELE_TRY(each(in.message(), [&](Fields& field) -> Status {
+      switch (field.field()) {
+        case attribute_field::name:
+          return field.text(attribute.name);
+        case attribute_field::ref_attr_name:
+          return field.text(attribute.reference);
+        case attribute_field::i:
+          attribute.value = static_cast<std::int64_t>(field.number());
+          return {};
+        case attribute_field::f: {
+          STELE_TRY_ASSIGN(const float number, real(field.begin(), field.size()));
+          attribute.value = number;
+          return {};
+        }
+        case attribute_field::s: {
+          std::string text;
+          STELE_TRY(spend(field, field.size()));
+          STELE_TRY(field.text(text));
+          attribute.value = std::move(text);
+          return {};
+        }
+        case attribute_field::t:
+          attribute.value = TensorValue{leaf_of_attribute(field.begin())};
+          return {};
+        case attribute_field::ints:
+          return read_ints(field, ints);
+        case attribute_field::floats: {
+          STELE_TRY(spend(field, 2 * field.size()));
+          for (std::uint64_t at = field.begin(); at < field.end(); at += sizeof(float)) {
+            STELE_TRY_ASSIGN(const float number, real(at, field.end() - at));
+            floats.push_back(number);
+          }
+          return {};
+        }
+        case attribute_field::strings:
+          return add_text(field, strings);
+        case attribute_field::g:
+        case attribute_field::tensors:
+        case attribute_field::graphs:
+        case attribute_field::tp:
+        case attribute_field::type_protos:
+        case attribute_field::sparse_tensor:
+        case attribute_field::sparse_tensors:
+          other = true;
+          return {};
+        case attribute_field::type:
+          type = field.number();
+          return {};
+        default:
+          return {};
+      }
+    }));
+    // A list without elements is told by the type alone.
+    if (!floats.empty() || type == 6) attribute.value = std::move(floats);
+    if (!ints.empty() || type == 7) attribute.value = std::move(ints);
+    if (!strings.empty() || type == 8) attribute.value = std::move(strings);
+    if (type == 1 && attribute.value.index() == 0 && !other) attribute.value = 0.0F;  // a default is not written
+    if (type == 2 && attribute.value.index() == 0) attribute.value = std::int64_t{0};
+    if (type == 3 && attribute.value.index() == 0) attribute.value = std::string();
+    if (other) attribute.value = std::monostate();
+    attributes.push_back(std::move(attribute));
+    return {};
+  }
+
+  Result<float> real(std::uint64_t at, std::uint64_t size) {
+    if (size < sizeof(float)) return Error(Errc::malformed, "a float of an attribute does not have 4 bytes").offset(at);
+    std::byte bytes[sizeof(float)];
+    STELE_TRY(source_->read_at(at, bytes));
+    return std::bit_cast<float>(load_le<std::uint32_t>(bytes));
+  }
+
+  Status read_ints(Fields& in, std::vector<std::int64_t>& out) {
+    STELE_TRY(spend(in, 3 * sizeof(std::int64_t) * (in.is_number() ? 1 : in.size())));
+    if (in.is_number()) {
+      out.push_back(static_cast<std::int64_t>(in.number()));
+      return {};
+    }
+    if (!in.has_length()) return Error(Errc::malformed, "the integers of an attribute are no varints").offset(in.tag());
+    for (Fields packed = in.message();;) {
+      STELE_TRY_ASSIGN(const auto element, packed.element());
+      if (!element) return {};
+      out.push_back(static_cast<std::int64_t>(*element));
+    }
+  }
+
+  Status read_value(Fields& in, std::vector<ValueInfo>& values) {
+    if (!in.has_length()) return not_a_message(in);
+    STELE_TRY(spend(in, 2 * sizeof(ValueInfo) + in.size()));
+    ValueInfo value;
+    STELE_TRY(each(in.message(), [&](Fields& field) -> Status {
+      if (field.field() == 1) return field.text(value.name);
+      if (field.field() != 2 || !field.has_length()) return {};
+      return each(field.message(), [&](Fields& type) -> Status {
+        if (type.field() != 1 || !type.has_length()) return {};  // a sequence, a map, an optional
+        return each(type.message(), [&](Fields& tensor) -> Status {
+          if (tensor.field() == 1) value.dtype = dtype_of(tensor.number());
+          if (tensor.field() != 2 || !tensor.has_length()) return {};
+          value.has_shape = true;
+          return each(tensor.message(), [&](Fields& dim) -> Status {
+            if (dim.field() != 1 || !dim.has_length()) return {};
+            STELE_TRY(spend(dim, 3 * sizeof(std::int64_t)));
+            value.shape.push_back(-1);
+            return each(dim.message(), [&](Fields& extent) -> Status {
+              if (extent.field() == 1 && extent.is_number()) {
+                value.shape.back() = static_cast<std::int64_t>(extent.number());
+                if (value.shape.back() < 0) value.shape.back() = -1;
+              }
+              return {};
+            });
+          });
+        });
+      });
+    }));
+    values.push_back(std::move(value));
+    return {};
+  }
+
+  Status read_function(Fields& in) {
+    if (!in.has_length()) return not_a_message(in);
+    STELE_TRY(spend(in, 2 * sizeof(Function)));
+    Function function;
+    STELE_TRY(each(in.message(), [&](Fields& field) -> Status {
+      switch (field.field()) {
+        case function_field::name:
+          return field.text(function.name);
+        case function_field::domain:
+          return field.text(function.domain);
+        case function_field::overload:
+          return field.text(function.overload);
+        case function_field::input:
+          return add_text(field, function.inputs);
+        case function_field::output:
+          return add_text(field, function.outputs);
+        case function_field::attribute:
+          return add_text(field, function.attributes);
+        case function_field::attribute_proto:
+          return read_attribute(field, function.defaults);
+        case function_field::node:
+          return read_node(field, function.nodes);
+        case function_field::opset_import:
+          return read_opset(field, function.opsets);
+        default:
+          return {};
+      }
+    }));
+    if (function.domain == "ai.onnx") function.domain.clear();
+    model_.functions.push_back(std::move(function));
+    return {};
+  }
+
+  SourcePtr source_;
+  Cursor in_;
+  IndexBudget memory_;
+  GraphModel& model_;
+};
+
+}  // namespace
+
+Result<GraphModel> read_graph(SourcePtr source, const LoadOptions& options) {
+  GraphModel model;
+  STELE_TRY_ASSIGN(Model tensors, read_model(source, options, Wanted::attributes));
+  model.tensors = std::move(tensors.snapshot);
+  const std::string name = source->name();
+  const Status done = GraphReader(std::move(source), options, model).run();
+  if (done) return model;
+  Error error = done.error();
+  return error.file().empty() ? std::move(error).file(name) : std::move(error);
+}
+
+}  // namespace onnx
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
