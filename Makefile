@@ -21,6 +21,7 @@
 #   make embedded             run the programs for a microcontroller under QEMU (installs a compiler for Arm, and QEMU)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
+#   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: a table (MODELS=FOLDER: onnx's test data)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
 #   make interop              check files against the programs of others (Python, in build/interop)
@@ -36,7 +37,7 @@ FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb packaging embedded big-endian interop interop-burn interop-dl4j interop-paddle torch
+.PHONY: fuzz fuzz-check docs api deb packaging embedded big-endian interop interop-burn interop-dl4j interop-ir interop-paddle torch
 .PHONY: format format-check tidy clean
 
 deps:
@@ -202,6 +203,13 @@ interop-dl4j: deps
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target interop_samediff interop_operators
 	tests/interop/dl4j.sh build/dev
+
+MODELS ?=
+interop-ir: deps
+	tools/deps.sh dl4j
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target interop_import
+	tests/interop/import.sh build/dev "$(MODELS)"
 
 interop-paddle: deps build/interop-paddle/installed
 	cmake --preset dev

@@ -171,6 +171,8 @@ Status each_type(F f) {
 Result<GraphOperation> ordered(const OperatorDescriptor& descriptor, const NamedArguments& arguments) {
   GraphOperation out;
   out.op_name = descriptor.name;
+  out.family = descriptor.family;
+  out.number = descriptor.number;
   out.dimensions = arguments.dimensions;
   STELE_TRY(each_type([&](Type type, auto names, auto positions) {
     return order(descriptor, type, arguments.*names, arguments, out.*positions);

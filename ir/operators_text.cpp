@@ -1,6 +1,4 @@
-// Descriptor files: protobuf's text format. The only source that sees libprotobuf.
-#include <google/protobuf/io/tokenizer.h>
-#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+// Files of descriptors.
 #include <google/protobuf/text_format.h>
 
 #include <algorithm>
@@ -10,6 +8,7 @@
 #include <utility>
 
 #include "ir/proto/op.pb.h"
+#include "ir/text.hpp"
 #include "json/json.hpp"
 #include "stele/operators.hpp"
 
@@ -20,28 +19,8 @@ namespace {
 
 namespace proto = stele::ir;
 
-/// A message takes up to ten times the bytes of its text.
-constexpr std::uint64_t max_text_bytes = 1 << 20;
 /// Arguments are searched one by one.
 constexpr int max_arguments = 1000;
-
-/// Keeps the first error of the parser.
-class FirstError final : public google::protobuf::io::ErrorCollector {
- public:
-  void AddError(int line, google::protobuf::io::ColumnNumber column, const std::string& text) override {
-    if (found_) return;
-    found_ = true;
-    message_ = text;
-    place_ = "line " + std::to_string(line + 1) + ", column " + std::to_string(column + 1);
-  }
-  Error error() const {
-    return Error(Errc::malformed, "the text is not a list of descriptors").found(message_ + ", " + place_);
-  }
-
- private:
-  bool found_ = false;
-  std::string message_, place_;
-};
 
 Error bad(std::string_view op, std::string_view argument, std::string_view message) {
   std::string path(op);
@@ -134,6 +113,11 @@ Result<OperatorDescriptor> operator_of(const proto::OpDescriptor& from) {
   to.declaration = static_cast<OperatorDeclaration>(from.opdeclarationtype());
   to.since_version = from.sinceversion();
   to.deprecated = from.deprecated();
+  if (!proto::OpDescriptor::OpFamily_IsValid(from.opfamily())) {
+    return bad(to.name, "", "the operator has an unknown family");
+  }
+  if (from.opfamily() != proto::OpDescriptor::CUSTOM) to.family = static_cast<OpFamily>(from.opfamily() - 1);
+  to.number = from.opnumber();
   // By type, then by position.
   std::vector<std::pair<std::pair<ArgumentType, std::int32_t>, ArgumentDescriptor>> arguments;
   for (const proto::ArgDescriptor& argument : from.argdescriptor()) {
@@ -225,22 +209,8 @@ const OperatorSet& OperatorSet::nd4j() {
 }
 
 Result<OperatorSet> OperatorSet::open(const Input& input) {
-  STELE_TRY_ASSIGN(const SourcePtr source, input.open("", {}));
-  if (source->size() > max_text_bytes) {
-    return Error(Errc::limit, "a file of descriptors has more than 1 MiB")
-        .file(input.name())
-        .expected(std::to_string(max_text_bytes) + " bytes")
-        .found(std::to_string(source->size()));
-  }
-  std::string text(static_cast<std::size_t>(source->size()), '\0');
-  STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(text))));
-  google::protobuf::io::ArrayInputStream stream(text.data(), static_cast<int>(text.size()));
-  google::protobuf::TextFormat::Parser parser;
-  FirstError first;
-  parser.RecordErrorsTo(&first);
-  parser.SetRecursionLimit(16);
   proto::OpDescriptorList list;
-  if (!parser.Parse(&stream, &list)) return first.error().file(input.name());
+  STELE_TRY(detail::ir::read_text(input, list));
   auto operators = operators_of(list);
   if (!operators) return std::move(operators).error().file(input.name());
   OperatorSet set;
@@ -257,6 +227,10 @@ std::string OperatorSet::to_text(bool for_dl4j) const {
     if (!for_dl4j) {
       to.set_sinceversion(from.since_version);
       to.set_deprecated(from.deprecated);
+      if (from.family != OpFamily::custom) {
+        to.set_opfamily(static_cast<proto::OpDescriptor::OpFamily>(static_cast<int>(from.family) + 1));
+      }
+      to.set_opnumber(from.number);
     }
     std::int32_t position = 0;
     for (std::size_t i = 0; i < from.arguments.size(); ++i, ++position) {

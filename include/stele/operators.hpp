@@ -59,6 +59,9 @@ struct STELE_EXPORT OperatorDescriptor {
   /// The version of the operator set that added the operator; 0: all versions have it.
   std::int64_t since_version = 0;
   bool deprecated = false;
+  /// As DL4J's files have the operator: a legacy one has a number in a family.
+  OpFamily family = OpFamily::custom;
+  std::int64_t number = 0;
   /// In the order of the types, and of the positions within each.
   std::vector<ArgumentDescriptor> arguments;
 

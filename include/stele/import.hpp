@@ -1,0 +1,79 @@
+// Import of models of other frameworks as DL4J's graphs, by mapping rules that are data. Component `ir`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "stele/checkpoint.hpp"
+#include "stele/input.hpp"
+#include "stele/operators.hpp"
+#include "stele/options.hpp"
+#include "stele/result.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+namespace detail::ir {
+struct Declaration;
+}
+
+/// Mapping rules: how each operator of a framework becomes operators of DL4J. docs/import.md specifies the text.
+class STELE_EXPORT MappingSet {
+ public:
+  MappingSet();
+  MappingSet(const MappingSet&);
+  MappingSet(MappingSet&&) noexcept;
+  MappingSet& operator=(const MappingSet&);
+  MappingSet& operator=(MappingSet&&) noexcept;
+  ~MappingSet();
+
+  /// Returns the rules for ONNX that stele has.
+  static const MappingSet& onnx();
+  /// Reads rules in protobuf's text format: a MappingDefinitionSet of ir/proto/mapper.proto. Errors: malformed,
+  /// duplicate, limit (more than 1 MiB), those of Input::open().
+  static Result<MappingSet> open(const Input& input);
+
+  /// Adds rules. A rule for the same operator, domain and first version replaces the one here.
+  void add(const MappingSet& rules);
+  /// Returns the number of declarations.
+  std::size_t size() const noexcept { return declarations_.size(); }
+  /// A declaration is for the versions from `since` on, up to the next one of the operator.
+  struct Operator {
+    std::string domain, name;
+    std::int64_t since = 0, until = 0;
+    friend bool operator==(const Operator&, const Operator&) = default;
+  };
+  /// Returns what the declarations are for, sorted.
+  std::vector<Operator> operators() const;
+
+  /// Returns the declaration for an operator of a model that has this version of the operator's domain: that with the
+  /// greatest first version; nullptr: there is none.
+  const detail::ir::Declaration* find(const std::string& domain, const std::string& name,
+                                      std::int64_t version) const noexcept;
+
+ private:
+  std::vector<std::shared_ptr<const detail::ir::Declaration>> declarations_;  // sorted
+};
+
+struct ImportOptions {
+  LoadOptions load{};
+  /// nullptr: MappingSet::onnx() and OperatorSet::nd4j().
+  const MappingSet* mappings = nullptr;
+  const OperatorSet* operators = nullptr;
+  /// Shapes of inputs, in place of the model's. Extents that the model leaves open (-1) and that are given here let
+  /// more of its shapes be computed at import.
+  std::map<std::string, std::vector<std::int64_t>> shapes{};
+};
+
+/// Reads an ONNX model as a graph that DL4J runs. Its tensors are the parameters, lazily as those of OnnxRecorder; a
+/// SameDiffRecorder or an ArchiveRecorder saves the result. What depends on constants and known shapes alone is
+/// computed. Errors: unsupported (all nodes without a rule, and those whose rule does not cover them, in one message),
+/// malformed, shape_mismatch, limit, those of OnnxRecorder::open().
+STELE_EXPORT Result<Checkpoint> import_onnx(const Input& model, const ImportOptions& options = {});
+
+}  // namespace v0
+}  // namespace stele

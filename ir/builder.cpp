@@ -1,0 +1,223 @@
+#include "ir/builder.hpp"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "dl4j/arrays.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace ir {
+
+namespace {
+
+/// Bytes that the snapshot owns.
+const LeafOps owned{.view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
+
+constexpr std::int32_t all_axes = 2147483647;
+
+bool is_reduction(OpFamily family) noexcept {
+  return family == OpFamily::reduce_float || family == OpFamily::reduce_same || family == OpFamily::reduce_long ||
+         family == OpFamily::reduce_bool || family == OpFamily::index_reduce;
+}
+
+/// Returns the dtype of an operator's outputs.
+DType output_dtype(const OperatorDescriptor& op, const GraphOperation& operation, DType first) {
+  constexpr std::array<std::string_view, 8> indices = {"shape_of", "size", "size_at",  "argmax",
+                                                       "argmin",   "rank", "where_np", "Where"};
+  if (op.declaration == OperatorDeclaration::broadcastable_bool || op.family == OpFamily::transform_bool ||
+      op.family == OpFamily::reduce_bool || op.name.starts_with("boolean_")) {
+    return DType::boolean;
+  }
+  if (std::find(indices.begin(), indices.end(), op.name) != indices.end()) return DType::i64;
+  if (!operation.dtypes.empty()) return operation.dtypes.front().second;
+  return first;
+}
+
+}  // namespace
+
+const TensorInfo* GraphBuilder::find(std::string_view name) const {
+  const auto found = known_.find(std::string(name));
+  return found != known_.end() ? &found->second.info : nullptr;
+}
+
+Status GraphBuilder::add(const std::string& name, TensorInfo info) {
+  if (!known_.try_emplace(name, Tensor{.info = std::move(info)}).second) {
+    return Error(Errc::duplicate, "two tensors of the graph have one name").path(name);
+  }
+  return {};
+}
+
+Status GraphBuilder::add_leaf(const std::string& name, LeafView leaf) {
+  if (!samediff::holds(leaf.dtype())) {
+    return Error(Errc::unsupported, "DL4J has no such dtype").path(name).found(stele::name(leaf.dtype()));
+  }
+  TensorInfo info{.dtype = leaf.dtype()};
+  info.shape.emplace();
+  for (const Extent e : leaf.shape()) info.shape->push_back(static_cast<std::int64_t>(e));
+  constexpr std::uint64_t small = 4096;  // bytes; larger ones are read where a rule asks for them
+  if (leaf.byte_size() <= small) {
+    STELE_TRY_ASSIGN(info.constant, constant_of(leaf));
+  }
+  STELE_TRY(add(name, std::move(info)));
+  known_[name].leaf = tensors_.nodes()[leaf.node()].index;
+  return {};
+}
+
+Status GraphBuilder::add_input(const std::string& name, TensorInfo info) {
+  GraphVariable& variable = graph_.variables.emplace_back();
+  variable.name = name;
+  variable.kind = VariableKind::placeholder;
+  variable.dtype = info.dtype;
+  if (info.shape) {
+    variable.shape = *info.shape;
+    std::replace(variable.shape->begin(), variable.shape->end(), unknown_extent, std::int64_t{-1});
+  }
+  STELE_TRY(add(name, std::move(info)));
+  known_[name].made = true;
+  return {};
+}
+
+Result<std::optional<Constant>> GraphBuilder::constant_of_tensor(const std::string& name) const {
+  const auto found = known_.find(name);
+  if (found == known_.end()) return std::optional<Constant>();
+  const Tensor& tensor = found->second;
+  if (tensor.info.constant || tensor.leaf == no_index) return tensor.info.constant;
+  return constant_of(tensors_.leaf(tensor.leaf));
+}
+
+std::string GraphBuilder::fresh(const std::string& base) {
+  std::uint64_t& number = next_[base];
+  for (;;) {
+    std::string name = number == 0 ? base : base + '_' + std::to_string(number);
+    ++number;
+    if (!known_.contains(name)) return name;
+  }
+}
+
+std::string GraphBuilder::constant(Constant constant) {
+  std::string name = fresh("constant");
+  Tensor& tensor = known_[name];
+  tensor.info.dtype = constant.dtype;
+  tensor.info.shape = constant.shape;
+  tensor.info.constant = std::move(constant);
+  return name;
+}
+
+Status GraphBuilder::use(const std::string& name) {
+  const auto found = known_.find(name);
+  if (found == known_.end()) return Error(Errc::malformed, "an input is made by no earlier node").path(name);
+  Tensor& tensor = found->second;
+  if (tensor.made) return {};
+  if (tensor.leaf == no_index && !tensor.info.constant) {
+    return Error(Errc::malformed, "an input is made by no earlier node").path(name);
+  }
+  tensor.made = true;
+  order_.push_back(name);
+  GraphVariable& variable = graph_.variables.emplace_back();
+  variable.name = name;
+  // What training may change: the floats that were the model's.
+  const bool trained = tensor.leaf != no_index && dtype_class(tensor.info.dtype) == DTypeClass::floating;
+  variable.kind = trained ? VariableKind::variable : VariableKind::constant;
+  variable.dtype = tensor.info.dtype;
+  variable.shape = tensor.info.shape;
+  return {};
+}
+
+void GraphBuilder::legacy(GraphOperation& operation, const OperatorDescriptor& descriptor) const {
+  if (is_reduction(descriptor.family)) {
+    for (const auto& [name, axis] : operation.ints) operation.dimensions.push_back(static_cast<std::int32_t>(axis));
+    operation.ints.clear();
+    if (operation.dimensions.empty()) operation.dimensions.push_back(all_axes);
+    operation.bools = {{"keepDims", !operation.bools.empty() && operation.bools.front().second}, {"newFormat", true}};
+  } else if (descriptor.family == OpFamily::scalar) {
+    const TensorInfo* const input = operation.inputs.empty() ? nullptr : find(operation.inputs.front());
+    Constant value{.dtype = input != nullptr && input->dtype != DType::none ? input->dtype : DType::f32};
+    value.elements = std::vector<double>{operation.doubles.empty() ? 0.0 : operation.doubles.front().second};
+    operation.scalar = GraphArray{.dtype = value.dtype, .shape = {}, .bytes = bytes_of(value), .strings = {}};
+    operation.doubles.clear();
+  }
+}
+
+Status GraphBuilder::emit(const OperatorDescriptor& descriptor, NamedArguments arguments, const std::string& node) {
+  for (const auto& [argument, name] : arguments.inputs) STELE_TRY(use(name));
+  STELE_TRY_ASSIGN(GraphOperation operation, ordered(descriptor, arguments));
+  std::uint64_t& number = operation_names_[node];
+  operation.name = number == 0 ? node : node + '_' + std::to_string(number);
+  ++number;
+  legacy(operation, descriptor);
+  const TensorInfo* const first = operation.inputs.empty() ? nullptr : find(operation.inputs.front());
+  DType dtype = first != nullptr ? first->dtype : DType::none;
+  if (descriptor.name == "select") dtype = find(operation.inputs[1])->dtype;
+  dtype = output_dtype(descriptor, operation, dtype);
+  for (const std::string& name : operation.outputs) {
+    Tensor& tensor = known_[name];
+    if (tensor.made) return Error(Errc::duplicate, "two nodes make one tensor").path(name);
+    tensor.made = true;
+    tensor.info = {.dtype = dtype};
+    GraphVariable& variable = graph_.variables.emplace_back();
+    variable.name = name;
+    variable.dtype = dtype;
+    operation.output_dtypes.push_back(dtype);
+  }
+  graph_.operations.push_back(std::move(operation));
+  return {};
+}
+
+void GraphBuilder::refine(const std::string& name, DType dtype, std::optional<std::vector<std::int64_t>> shape) {
+  const auto found = known_.find(name);
+  if (found == known_.end()) return;
+  TensorInfo& info = found->second.info;
+  if (dtype != DType::none) info.dtype = dtype;
+  if (shape) info.shape = std::move(shape);
+}
+
+Status GraphBuilder::output(const std::string& name) {
+  STELE_TRY(use(name));
+  graph_.outputs.push_back(name);
+  return {};
+}
+
+Result<Checkpoint> GraphBuilder::finish() {
+  for (GraphVariable& variable : graph_.variables) {
+    const auto& info = known_[variable.name].info;
+    if (variable.kind != VariableKind::array) continue;
+    variable.dtype = info.dtype;
+    variable.shape = info.shape;
+    if (variable.shape) std::replace(variable.shape->begin(), variable.shape->end(), unknown_extent, std::int64_t{-1});
+  }
+  for (GraphOperation& operation : graph_.operations) {
+    // DL4J takes the variable of an operation's name as its output.
+    if (known_.contains(operation.name) && !operation.outputs.empty()) operation.name = operation.outputs.front();
+    for (std::size_t i = 0; i < operation.outputs.size(); ++i) {
+      operation.output_dtypes[i] = known_[operation.outputs[i]].info.dtype;
+    }
+  }
+  SnapshotBuilder to;
+  to.set_flat();
+  auto bytes = std::make_shared<std::deque<std::vector<std::byte>>>();
+  for (const std::string& name : order_) {
+    const Tensor& tensor = known_[name];
+    const std::string_view kept = to.intern(name);
+    if (tensor.leaf != no_index) {
+      const LeafView leaf = tensors_.leaf(tensor.leaf);
+      to.tensor(kept, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
+      continue;
+    }
+    const Constant& constant = *tensor.info.constant;
+    const std::vector<std::byte>& own = bytes->emplace_back(bytes_of(constant));
+    const std::vector<Extent> shape(constant.shape.begin(), constant.shape.end());
+    to.tensor(kept, constant.dtype, shape, own.size(), {&owned, own.data(), 0});
+  }
+  to.keep(std::make_shared<const Snapshot>(tensors_));
+  to.keep(std::move(bytes));
+  to.set_metadata(tensors_.metadata());
+  return Checkpoint{.parameters = to.finish(), .graph = std::move(graph_)};
+}
+
+}  // namespace ir
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,74 @@
+// Builds a graph from operations with named arguments, and its parameters from tensors of the model and constants.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "ir/tensors.hpp"
+#include "stele/checkpoint.hpp"
+#include "stele/operators.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace ir {
+
+class GraphBuilder {
+ public:
+  GraphBuilder(const OperatorSet& operators, Snapshot tensors) : operators_(operators), tensors_(std::move(tensors)) {}
+
+  const OperatorSet& operators() const noexcept { return operators_; }
+
+  /// Returns what is known of a tensor; nullptr: there is none.
+  const TensorInfo* find(std::string_view name) const;
+  /// Makes a tensor known. Errors: duplicate.
+  Status add(const std::string& name, TensorInfo info);
+  /// Makes a tensor of the model known, whose elements are a leaf of the snapshot. Small ones are constants.
+  Status add_leaf(const std::string& name, LeafView leaf);
+  /// Makes an input of the graph.
+  Status add_input(const std::string& name, TensorInfo info);
+  /// Returns the elements of a tensor that is a constant or a leaf. nullopt: it is neither, or too large. Errors: those
+  /// of reading.
+  Result<std::optional<Constant>> constant_of_tensor(const std::string& name) const;
+  /// Makes a constant under a name of its own, which it returns.
+  std::string constant(Constant constant);
+  /// Returns a name that no tensor has.
+  std::string fresh(const std::string& base);
+  /// Adds an operation. Its inputs become variables of the graph, if they are constants or leaves that are not yet.
+  /// Errors: those of ordered(), missing (an input).
+  Status emit(const OperatorDescriptor& descriptor, NamedArguments arguments, const std::string& node);
+  /// Makes a tensor an output of the graph.
+  Status output(const std::string& name);
+  /// Sets what is known of a tensor that an operation made.
+  void refine(const std::string& name, DType dtype, std::optional<std::vector<std::int64_t>> shape);
+
+  /// Returns the graph and its parameters.
+  Result<Checkpoint> finish();
+
+ private:
+  struct Tensor {
+    TensorInfo info;
+    std::uint32_t leaf = no_index;
+    bool made = false;  // it is a variable of the graph
+  };
+  Status use(const std::string& name);
+  void legacy(GraphOperation& operation, const OperatorDescriptor& descriptor) const;
+
+  const OperatorSet& operators_;
+  Snapshot tensors_;
+  std::unordered_map<std::string, Tensor> known_;
+  std::vector<std::string> order_;  // of the variables
+  Graph graph_;
+  std::unordered_map<std::string, std::uint64_t> operation_names_;
+  std::unordered_map<std::string, std::uint64_t> next_;  // number for a name
+};
+
+}  // namespace ir
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

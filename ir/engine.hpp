@@ -1,0 +1,30 @@
+// Interprets declarations: what a node of a framework becomes.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/builder.hpp"
+#include "ir/mapping.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace ir {
+
+/// A node of a framework's graph. Inputs and outputs that are not given have no name.
+struct FrameworkNode {
+  std::string name, op, domain;
+  std::vector<std::string> inputs, outputs;
+  std::map<std::string, ExpressionValue> attributes;  // a tensor is a TensorName
+};
+
+/// Adds the operations that a declaration makes of a node. Errors: unsupported (a part of the node that the declaration
+/// does not cover), missing, invalid_argument, malformed, those of GraphBuilder::emit().
+Status run(const Declaration& declaration, const FrameworkNode& node, GraphBuilder& to);
+
+}  // namespace ir
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

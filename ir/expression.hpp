@@ -1,0 +1,90 @@
+// The expressions of mapping rules: arithmetic on a node's attributes and on the shapes and constants of its inputs.
+// docs/import.md specifies them.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "stele/result.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace ir {
+
+/// An extent that the model does not tell. Arithmetic with it yields it again.
+inline constexpr std::int64_t unknown_extent = std::numeric_limits<std::int64_t>::min();
+
+/// The name of a tensor of the model or of a step; empty: an input that is not given.
+struct TensorName {
+  std::string name;
+  friend bool operator==(const TensorName&, const TensorName&) = default;
+};
+
+/// The value of an expression. std::monostate: nothing is known or given. Lists have at most max_list elements.
+using ExpressionValue =
+    std::variant<std::monostate, bool, std::int64_t, double, std::string, TensorName, std::vector<std::int64_t>,
+                 std::vector<double>, std::vector<std::string>, std::vector<TensorName>>;
+
+inline constexpr std::size_t max_list = 1 << 16;
+
+inline bool known(const ExpressionValue& value) noexcept { return !std::holds_alternative<std::monostate>(value); }
+/// Returns the value as text, for messages.
+std::string to_text(const ExpressionValue& value);
+
+/// What the names and the functions of an expression stand for.
+class Scope {
+ public:
+  virtual ~Scope() = default;
+  /// Returns the value of a name. Errors: missing (there is none).
+  virtual Result<ExpressionValue> value_of(std::string_view name) const = 0;
+  /// Returns the value of a function of tensors (docs/import.md); nullopt: there is none of that name.
+  virtual Result<std::optional<ExpressionValue>> call(std::string_view function,
+                                                      std::span<const ExpressionValue> operands) const = 0;
+};
+
+/// A parsed expression.
+struct Expression {
+  enum class Kind : std::uint8_t { constant, name, list, index, slice, unary, binary, choice, call };
+  Kind kind = Kind::constant;
+  ExpressionValue constant{};
+  std::string text{};  // the name, the operator or the function
+  std::vector<Expression> operands{};
+
+  /// Returns the value. Errors: missing (a name), invalid_argument (operands that the operator or function does not
+  /// take, an index outside, overflow, division by 0), limit (a list too long).
+  Result<ExpressionValue> evaluate(const Scope& scope) const;
+};
+
+/// A step of a composite mapping: `a, b = operator(name: expression, ...) for i in expression if expression`.
+struct Step {
+  struct Output {
+    std::string name;
+    std::vector<Expression> count{};  // one: the output is a list of that many tensors
+  };
+  struct Argument {
+    std::string name;
+    Expression value;
+  };
+  std::vector<Output> outputs;
+  std::string op_name;
+  std::vector<Argument> arguments;
+  std::string variable{};               // of `for`; empty: no loop
+  std::vector<Expression> repeats{};    // one: the number of times
+  std::vector<Expression> condition{};  // one: the step is left out if this is not true
+};
+
+/// Errors of both: malformed; the offset is the column.
+Result<Expression> parse_expression(std::string_view text);
+Result<Step> parse_step(std::string_view text);
+
+}  // namespace ir
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

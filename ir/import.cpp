@@ -1,0 +1,376 @@
+#include "stele/import.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "ir/engine.hpp"
+#include "recorders/onnx/graph.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+namespace {
+
+using detail::ir::Constant;
+using detail::ir::Declaration;
+using detail::ir::ExpressionValue;
+using detail::ir::FrameworkNode;
+using detail::ir::GraphBuilder;
+using detail::ir::TensorInfo;
+using detail::ir::TensorName;
+using detail::ir::unknown_extent;
+namespace onnx = detail::onnx;
+
+constexpr int max_function_depth = 32;
+/// Bounds functions that call others many times.
+constexpr std::size_t max_nodes = 4'000'000;
+constexpr std::size_t max_listed = 32;
+
+std::string display(const onnx::Node& node) { return node.domain.empty() ? node.op : node.domain + '.' + node.op; }
+
+class OnnxImporter {
+ public:
+  OnnxImporter(onnx::GraphModel model, const ImportOptions& options)
+      : model_(std::move(model)),
+        options_(options),
+        mappings_(options.mappings != nullptr ? *options.mappings : MappingSet::onnx()),
+        to_(options.operators != nullptr ? *options.operators : OperatorSet::nd4j(), model_.tensors) {}
+
+  Result<Checkpoint> run() {
+    for (const onnx::Function& f : model_.functions) functions_.try_emplace(key_of(f.domain, f.name, f.overload), &f);
+    STELE_TRY(add_tensors());
+    STELE_TRY(add_inputs());
+    for (const onnx::ValueInfo& value : model_.values) values_.try_emplace(value.name, &value);
+    for (const onnx::ValueInfo& value : model_.outputs) values_.try_emplace(value.name, &value);
+    std::vector<std::string> outputs;
+    for (const onnx::ValueInfo& output : model_.outputs) outputs.push_back(output.name);
+    STELE_TRY(add_nodes(model_.nodes, model_.opsets, outputs, nullptr, 0));
+    if (!unsupported_.empty()) return unsupported();
+    for (const onnx::ValueInfo& output : model_.outputs) STELE_TRY(to_.output(output.name));
+    return to_.finish();
+  }
+
+ private:
+  /// Names and attributes inside a call of a function.
+  struct Call {
+    const onnx::Function* function = nullptr;
+    std::unordered_map<std::string, std::string> names{};
+    std::unordered_map<std::string, const onnx::Attribute*> attributes{};
+    std::string prefix{};
+    const Call* outer = nullptr;
+  };
+
+  static std::string key_of(const std::string& domain, const std::string& name, const std::string& overload) {
+    return domain + '\n' + name + '\n' + overload;
+  }
+
+  Status add_tensors() {
+    for (std::size_t i = 0; i < model_.tensors.leaf_count(); ++i) {
+      const LeafView leaf = model_.tensors.leaf(i);
+      std::string name = leaf.path();
+      leaves_.emplace(name, i);
+    }
+    return {};
+  }
+
+  /// Makes an initializer known when a node needs it: a dtype that DL4J lacks is no error before.
+  Status need(const std::string& name) {
+    if (name.empty() || to_.find(name) != nullptr) return {};
+    const auto leaf = leaves_.find(name);
+    if (leaf == leaves_.end()) return Error(Errc::malformed, "an input is made by no earlier node").path(name);
+    return to_.add_leaf(name, model_.tensors.leaf(leaf->second));
+  }
+
+  Status add_inputs() {
+    for (const onnx::ValueInfo& input : model_.inputs) {
+      if (leaves_.contains(input.name)) continue;  // IR versions below 4 list initializers as inputs
+      TensorInfo info{.dtype = input.dtype};
+      if (input.dtype == DType::none) {
+        return Error(Errc::unsupported, "an input of the model is no tensor of a dtype that stele knows")
+            .path(input.name);
+      }
+      if (input.has_shape) info.shape = input.shape;
+      if (const auto given = options_.shapes.find(input.name); given != options_.shapes.end()) {
+        STELE_TRY(check_shape(input, given->second));
+        info.shape = given->second;
+      }
+      if (info.shape) std::replace(info.shape->begin(), info.shape->end(), std::int64_t{-1}, unknown_extent);
+      STELE_TRY(to_.add_input(input.name, std::move(info)));
+    }
+    for (const auto& [name, shape] : options_.shapes) {
+      const auto is = [&, &n = name](const onnx::ValueInfo& v) { return v.name == n; };
+      if (std::none_of(model_.inputs.begin(), model_.inputs.end(), is)) {
+        return Error(Errc::invalid_argument, "the model has no input of that name").path(name);
+      }
+    }
+    return {};
+  }
+
+  static Status check_shape(const onnx::ValueInfo& input, const std::vector<std::int64_t>& given) {
+    bool fits = !input.has_shape || given.size() == input.shape.size();
+    for (std::size_t i = 0; fits && input.has_shape && i < given.size(); ++i) {
+      fits = given[i] >= -1 && (input.shape[i] == -1 || given[i] == -1 || given[i] == input.shape[i]);
+    }
+    if (fits) return {};
+    return Error(Errc::shape_mismatch, "the shape given for an input does not fit the model's")
+        .path(input.name)
+        .expected(detail::ir::to_text(input.shape))
+        .found(detail::ir::to_text(given));
+  }
+
+  Status add_nodes(const std::vector<onnx::Node>& nodes, const std::map<std::string, std::int64_t>& opsets,
+                   const std::vector<std::string>& outputs, const Call* call, int depth) {
+    std::unordered_set<std::string_view> used(outputs.begin(), outputs.end());
+    for (const onnx::Node& node : nodes) used.insert(node.inputs.begin(), node.inputs.end());
+    for (const onnx::Node& node : nodes) {
+      if (++count_ > max_nodes) {
+        return Error(Errc::limit, "the model has too many nodes").expected(std::to_string(max_nodes));
+      }
+      const Status done = add_node(node, opsets, used, call, depth);
+      if (done) continue;
+      Error error = done.error();
+      if (error.code() != Errc::unsupported) {
+        const std::string path = node_name(node, call) + " (" + display(node) + ')';
+        return std::move(error).path(error.path().empty() ? path : path + ": " + std::string(error.path()));
+      }
+      note_unsupported(node, opsets, call, error);
+    }
+    return {};
+  }
+
+  static std::string node_name(const onnx::Node& node, const Call* call) {
+    const std::string& own = !node.name.empty() ? node.name : node.outputs.empty() ? node.op : node.outputs[0];
+    return call != nullptr ? call->prefix + own : own;
+  }
+
+  std::string tensor_name(const std::string& name, const Call* call) const {
+    if (name.empty() || call == nullptr) return name;
+    const auto found = call->names.find(name);
+    return found != call->names.end() ? found->second : call->prefix + name;
+  }
+
+  Result<ExpressionValue> value_of(const onnx::Attribute& attribute, const Call* call) {
+    if (!attribute.reference.empty()) {
+      if (call == nullptr) return Error(Errc::malformed, "an attribute refers to a function's").path(attribute.name);
+      const auto found = call->attributes.find(attribute.reference);
+      if (found == call->attributes.end()) return ExpressionValue();
+      return value_of(*found->second, call->outer);
+    }
+    return std::visit(
+        [&]<class T>(const T& value) -> Result<ExpressionValue> {
+          if constexpr (std::is_same_v<T, std::monostate>) {
+            return Error(Errc::unsupported, "an attribute is a graph, or of another kind that is not imported")
+                .path(attribute.name);
+          } else if constexpr (std::is_same_v<T, float>) {
+            return ExpressionValue(double{value});
+          } else if constexpr (std::is_same_v<T, std::vector<float>>) {
+            return ExpressionValue(std::vector<double>(value.begin(), value.end()));
+          } else if constexpr (std::is_same_v<T, onnx::TensorValue>) {
+            return ExpressionValue(TensorName{value.leaf});
+          } else {
+            return ExpressionValue(value);
+          }
+        },
+        attribute.value);
+  }
+
+  Status add_node(const onnx::Node& from, const std::map<std::string, std::int64_t>& opsets,
+                  const std::unordered_set<std::string_view>& used, const Call* call, int depth) {
+    FrameworkNode node;
+    node.op = from.op;
+    node.domain = from.domain;
+    node.name = node_name(from, call);
+    for (const std::string& input : from.inputs) {
+      node.inputs.push_back(tensor_name(input, call));
+      STELE_TRY(need(node.inputs.back()));
+    }
+    for (const std::string& output : from.outputs) {  // one that nothing reads is not wanted, but the first stays
+      const bool wanted = node.outputs.empty() || used.contains(output);
+      node.outputs.push_back(wanted ? tensor_name(output, call) : std::string());
+    }
+    if (const auto function = functions_.find(key_of(from.domain, from.op, from.overload));
+        function != functions_.end()) {
+      return expand(*function->second, from, node, call, depth);
+    }
+    for (const onnx::Attribute& attribute : from.attributes) {
+      STELE_TRY_ASSIGN(ExpressionValue value, value_of(attribute, call));
+      if (detail::ir::known(value)) node.attributes[attribute.name] = std::move(value);
+    }
+    STELE_TRY_ASSIGN(const bool done, fold(node));
+    if (done) return {};
+    const auto version = opsets.find(from.domain);
+    if (version == opsets.end())
+      return Error(Errc::malformed, "the model imports no operators of this domain").found(from.domain);
+    const Declaration* const declaration = mappings_.find(from.domain, from.op, version->second);
+    if (declaration == nullptr) return Error(Errc::unsupported, "there is no rule for the operator");
+    for (auto& [name, value] : node.attributes) {
+      if (const auto* tensor = std::get_if<TensorName>(&value)) STELE_TRY(need(tensor->name));
+    }
+    STELE_TRY(detail::ir::run(*declaration, node, to_));
+    for (const std::string& output : node.outputs) learn(output);
+    return {};
+  }
+
+  /// Takes what the model itself tells of a tensor, where inference told nothing.
+  void learn(const std::string& name) {
+    const auto found = values_.find(name);
+    const TensorInfo* const info = to_.find(name);
+    if (found == values_.end() || info == nullptr) return;
+    const onnx::ValueInfo& value = *found->second;
+    std::optional<std::vector<std::int64_t>> shape = info->shape;
+    if (value.has_shape && (!shape || shape->size() == value.shape.size())) {
+      if (!shape) shape.emplace(value.shape.size(), unknown_extent);
+      for (std::size_t i = 0; i < shape->size(); ++i) {
+        if ((*shape)[i] == unknown_extent && value.shape[i] >= 0) (*shape)[i] = value.shape[i];
+      }
+    }
+    to_.refine(name, info->dtype == DType::none ? value.dtype : DType::none, std::move(shape));
+  }
+
+  /// Computes a node of constants. Returns false if it must run.
+  Result<bool> fold(const FrameworkNode& node) {
+    if (!node.domain.empty()) return false;
+    if (node.op == "Constant") return constant(node);
+    detail::ir::FoldNode fold;
+    fold.op = node.op;
+    fold.attributes = &node.attributes;
+    for (const std::string& input : node.inputs) {
+      fold.inputs.push_back(input.empty() ? nullptr : to_.find(input));
+      if (!input.empty() && fold.inputs.back() == nullptr) return false;
+    }
+    std::optional<Constant> value;
+    if (const auto found = node.attributes.find("value"); found != node.attributes.end()) {
+      if (const auto* tensor = std::get_if<TensorName>(&found->second)) {
+        STELE_TRY(need(tensor->name));
+        STELE_TRY_ASSIGN(value, to_.constant_of_tensor(tensor->name));
+        if (!value) return false;
+        fold.value = &*value;
+      }
+    }
+    STELE_TRY_ASSIGN(auto results, detail::ir::folded(fold));
+    if (!results) return false;
+    for (std::size_t i = 0; i < results->size() && i < node.outputs.size(); ++i) {
+      STELE_TRY(add_constant(node.outputs[i], std::move((*results)[i])));
+    }
+    return true;
+  }
+
+  Status add_constant(const std::string& name, Constant constant) {
+    TensorInfo info{.dtype = constant.dtype, .shape = constant.shape};
+    info.constant = std::move(constant);
+    return to_.add(name, std::move(info));
+  }
+
+  Result<bool> constant(const FrameworkNode& node) {
+    if (node.attributes.size() != 1 || node.outputs.size() != 1) {
+      return Error(Errc::malformed, "a Constant does not have one attribute and one output");
+    }
+    const auto& [name, value] = *node.attributes.begin();
+    Constant constant;
+    const auto fill = [&](DType dtype, auto list, bool scalar) {
+      constant.dtype = dtype;
+      if (!scalar) constant.shape = {static_cast<std::int64_t>(list.size())};
+      constant.elements = std::move(list);
+    };
+    if (const auto* tensor = std::get_if<TensorName>(&value)) {
+      const auto leaf = leaves_.find(tensor->name);
+      if (leaf == leaves_.end()) return Error(Errc::malformed, "a Constant has no tensor");
+      STELE_TRY(to_.add_leaf(node.outputs[0], model_.tensors.leaf(leaf->second)));
+      return true;
+    }
+    if (const auto* i = std::get_if<std::int64_t>(&value)) {
+      fill(DType::i64, std::vector<std::int64_t>{*i}, true);
+    } else if (const auto* d = std::get_if<double>(&value)) {
+      fill(DType::f32, std::vector<double>{*d}, true);
+    } else if (const auto* is = std::get_if<std::vector<std::int64_t>>(&value)) {
+      fill(DType::i64, *is, false);
+    } else if (const auto* ds = std::get_if<std::vector<double>>(&value)) {
+      fill(DType::f32, *ds, false);
+    } else {
+      return Error(Errc::unsupported, "a Constant is not of numbers").path(name);
+    }
+    STELE_TRY(add_constant(node.outputs[0], std::move(constant)));
+    return true;
+  }
+
+  Status expand(const onnx::Function& function, const onnx::Node& from, const FrameworkNode& node, const Call* outer,
+                int depth) {
+    if (depth == max_function_depth) {
+      return Error(Errc::limit, "functions call each other more than 32 deep, or themselves");
+    }
+    Call call{.function = &function};
+    // Names of outputs are unique, those of nodes need not be.
+    call.prefix = (!node.outputs.empty() && !node.outputs[0].empty() ? node.outputs[0] : to_.fresh(node.name)) + '/';
+    call.outer = outer;
+    for (std::size_t i = 0; i < function.inputs.size(); ++i) {
+      call.names[function.inputs[i]] = i < node.inputs.size() ? node.inputs[i] : std::string();
+    }
+    for (std::size_t i = 0; i < function.outputs.size(); ++i) {
+      if (i < node.outputs.size() && !node.outputs[i].empty()) call.names[function.outputs[i]] = node.outputs[i];
+    }
+    for (const onnx::Attribute& attribute : function.defaults) call.attributes[attribute.name] = &attribute;
+    for (const onnx::Attribute& attribute : from.attributes) call.attributes[attribute.name] = &attribute;
+    return add_nodes(function.nodes, function.opsets, function.outputs, &call, depth + 1);
+  }
+
+  void note_unsupported(const onnx::Node& node, const std::map<std::string, std::int64_t>& opsets, const Call* call,
+                        const Error& error) {
+    const auto version = opsets.find(node.domain);
+    // What depends on it must not be reported, too.
+    for (const std::string& output : node.outputs) {
+      if (output.empty()) continue;
+      const std::string name = tensor_name(output, call);
+      if (to_.find(name) == nullptr) static_cast<void>(to_.add_input(name, {}));
+      learn(name);
+    }
+    ++unsupported_count_;
+    if (unsupported_.size() == max_listed) return;
+    std::string row = node_name(node, call) + " (" + display(node);
+    if (version != opsets.end()) row += ", version " + std::to_string(version->second);
+    row += "): " + std::string(error.message());
+    if (!error.path().empty()) row += ": " + std::string(error.path());
+    if (!error.expected().empty()) row += ", expected " + std::string(error.expected());
+    if (!error.found().empty()) row += ", found " + std::string(error.found());
+    unsupported_.push_back(std::move(row));
+  }
+
+  Error unsupported() const {
+    std::string list;
+    for (const std::string& row : unsupported_) list += (list.empty() ? "" : "; ") + row;
+    if (unsupported_count_ > unsupported_.size()) {
+      list += "; and " + std::to_string(unsupported_count_ - unsupported_.size()) + " more";
+    }
+    return Error(Errc::unsupported, "the model has nodes that stele cannot import")
+        .found(list)
+        .hint("add rules for them with ImportOptions::mappings");
+  }
+
+  onnx::GraphModel model_;
+  const ImportOptions& options_;
+  const MappingSet& mappings_;
+  GraphBuilder to_;
+  std::unordered_map<std::string, std::size_t> leaves_;
+  std::unordered_map<std::string, const onnx::ValueInfo*> values_;
+  std::unordered_map<std::string, const onnx::Function*> functions_;
+  std::vector<std::string> unsupported_;
+  std::size_t unsupported_count_ = 0;
+  std::size_t count_ = 0;
+};
+
+}  // namespace
+
+Result<Checkpoint> import_onnx(const Input& model, const ImportOptions& options) {
+  return detail::guarded([&]() -> Result<Checkpoint> {
+    STELE_TRY_ASSIGN(SourcePtr source, model.open("", options.load));
+    auto graph = onnx::read_graph(std::move(source), options.load);
+    if (!graph) return std::move(graph).error();
+    auto imported = OnnxImporter(*std::move(graph), options).run();
+    if (!imported && imported.error().file().empty()) return std::move(imported).error().file(model.name());
+    return imported;
+  });
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,63 @@
+// What an import knows of the tensors of a graph: dtypes, shapes, constants.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "ir/expression.hpp"
+#include "stele/dtype.hpp"
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace ir {
+
+/// Elements of a small tensor, row-major. Integers and bools are integers, floats are doubles.
+struct Constant {
+  DType dtype = DType::none;
+  std::vector<std::int64_t> shape{};
+  std::variant<std::vector<std::int64_t>, std::vector<double>> elements{};
+
+  std::size_t size() const noexcept {
+    return std::visit([](const auto& list) { return list.size(); }, elements);
+  }
+  const std::vector<std::int64_t>* ints() const noexcept { return std::get_if<std::vector<std::int64_t>>(&elements); }
+  const std::vector<double>* reals() const noexcept { return std::get_if<std::vector<double>>(&elements); }
+};
+
+struct TensorInfo {
+  DType dtype = DType::none;
+  std::optional<std::vector<std::int64_t>> shape{};  // unknown_extent: an open extent
+  std::optional<Constant> constant{};
+};
+
+/// Reads a leaf of at most max_list elements. nullopt: it has more, or a dtype without arithmetic. Errors: those of
+/// LeafView::read().
+Result<std::optional<Constant>> constant_of(const LeafView& leaf);
+/// Returns the elements as bytes, in host byte order.
+std::vector<std::byte> bytes_of(const Constant& constant);
+/// Returns the number of elements of a shape, at most max_list; nullopt: an extent is open, or there are more.
+std::optional<std::size_t> small_count(const std::vector<std::int64_t>& shape);
+
+/// An ONNX node to compute.
+struct FoldNode {
+  std::string_view op;
+  std::vector<const TensorInfo*> inputs;  // nullptr: not given
+  const std::map<std::string, ExpressionValue>* attributes = nullptr;
+  const Constant* value = nullptr;  // the tensor attribute of that name
+};
+/// Computes the outputs of a node from constants and known shapes. nullopt: they cannot be computed at import. Errors:
+/// invalid_argument, shape_mismatch (the inputs do not fit).
+Result<std::optional<std::vector<Constant>>> folded(const FoldNode& node);
+
+}  // namespace ir
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

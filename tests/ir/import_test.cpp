@@ -1,0 +1,329 @@
+// Import of ONNX models: expressions, rules, whole models.
+#include <stele/import.hpp>
+#include <stele/recorders/samediff.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "ir/mapping.hpp"
+#include "support/models.hpp"
+#include "support/recorders.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace stele_test;
+using stele::Checkpoint;
+using stele::Errc;
+using stele::GraphOperation;
+using stele::import_onnx;
+using stele::MappingSet;
+using stele::OperatorDescriptor;
+using stele::OperatorSet;
+namespace ir = stele::detail::ir;
+using namespace std::string_literals;
+
+namespace {
+
+class Names final : public ir::Scope {
+ public:
+  stele::Result<ir::ExpressionValue> value_of(std::string_view name) const override {
+    if (name == "list") return ir::ExpressionValue(std::vector<std::int64_t>{3, 4, 5});
+    if (name == "open") return ir::ExpressionValue(std::vector<std::int64_t>{ir::unknown_extent, 4});
+    return stele::Error(Errc::missing, "there is no such name").path(name);
+  }
+  stele::Result<std::optional<ir::ExpressionValue>> call(std::string_view,
+                                                         std::span<const ir::ExpressionValue>) const override {
+    return std::optional<ir::ExpressionValue>();
+  }
+};
+
+std::string evaluated(std::string_view text) {
+  const auto expression = ir::parse_expression(text);
+  if (!expression) return "malformed";
+  const auto value = expression->evaluate(Names());
+  return value ? ir::to_text(*value) : std::string(stele::name(value.error().code()));
+}
+
+// Messages by hand, as in tests/formats/onnx.
+std::string varint(std::uint64_t value) {
+  std::string out;
+  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+  return out + static_cast<char>(value);
+}
+std::string number(unsigned field, std::uint64_t value) { return varint(field << 3) + varint(value); }
+std::string bytes(unsigned field, const std::string& value) {
+  return varint(field << 3 | 2) + varint(value.size()) + value;
+}
+std::string node(const std::string& op, const std::vector<std::string>& inputs, const std::string& output,
+                 const std::string& more = {}) {
+  std::string out;
+  for (const std::string& input : inputs) out += bytes(1, input);
+  return bytes(1, out + bytes(2, output) + bytes(3, "the " + op) + bytes(4, op) + more);
+}
+std::string floats(unsigned field, const std::string& name, const std::vector<std::uint64_t>& shape) {
+  std::string dims;
+  for (const std::uint64_t extent : shape) dims += bytes(1, number(1, extent));
+  return bytes(field, bytes(1, name) + bytes(2, bytes(1, number(1, 1) + bytes(2, dims))));
+}
+std::string model(const std::string& graph, std::uint64_t opset = 17, const std::string& more = {}) {
+  return number(1, 8) + bytes(7, graph) + bytes(8, bytes(1, "") + number(2, opset)) + more;
+}
+
+stele::Result<Checkpoint> imported(const std::string& file, const stele::ImportOptions& options = {}) {
+  const auto view = bytes_of(file);
+  return import_onnx(std::vector<std::byte>(view.begin(), view.end()), options);
+}
+
+std::string text_of(const GraphOperation& operation) {
+  std::string text = operation.op_name + "(";
+  for (const std::string& input : operation.inputs) text += input + " ";
+  for (const auto& [name, value] : operation.ints) text += std::to_string(value) + " ";
+  return text + "-> " + operation.outputs.at(0) + ")";
+}
+
+}  // namespace
+
+TEST_CASE("import: expressions") {
+  const std::map<std::string, std::string> rows = {
+      {"1 + 2 * 3", "7"},
+      {"(1 + 2) * -3", "-9"},
+      {"7 / 2", "3"},
+      {"-7 / 2", "-4"},
+      {"-7 % 3", "2"},
+      {"1.5 * 2", "3"},
+      {"1e-05", "1e-05"},
+      {"list[0] + list[-1]", "8"},
+      {"list[1:]", "[4, 5]"},
+      {"list[:1]", "[3]"},
+      {"list * 2 + [1, 1, 1]", "[7, 9, 11]"},
+      {"open * 2", "[?, 8]"},
+      {"open == list", "unknown"},
+      {"opened(open)", "[-1, 4]"},
+      {"opened(join(open, open))", "unknown"},
+      {"known(open)", "false"},
+      {"none else 4", "4"},
+      {"given(none)", "false"},
+      {"size(list) == 3 ? 'three' : 'other'", "'three'"},
+      {"false && list[9] == 1", "false"},
+      {"true || list[9] == 1", "true"},
+      {"!(1 < 2)", "false"},
+      {"product(list)", "60"},
+      {"max(4, list)", "[4, 4, 5]"},
+      {"reversed(range(0, 3))", "[2, 1, 0]"},
+      {"axes([-1, 0], 3)", "[2, 0]"},
+      {"with(list, [1], 9)", "[3, 9, 5]"},
+      {"without(list, [0, 2])", "[4]"},
+      {"inserted(list, [0, 4])", "[1, 3, 4, 5, 1]"},
+      {"picked(list, [2, 0])", "[5, 3]"},
+      {"pairs([1, 2, 3, 4])", "[1, 3, 2, 4]"},
+      {"solved([2, -1], 12)", "[2, 6]"},
+      {"copied([0, 7], list)", "[3, 7]"},
+      {"bits([0, 3])", "9"},
+      {"slice_shape(list, [0, 2], [2, -1], [-100, 100], [-1, 1])", "[3, 4, 1]"},
+      {"slice_shape(open, [0, 1], [0, 1], [2147483647, 3], [1, 1])", "[?, 2]"},
+      {"broadcast([3, 1], [4])", "[3, 4]"},
+      {"broadcast(open, [1, 4])", "[?, 4]"},
+      {"join(1, [2, 3])", "[1, 2, 3]"},
+      {"join(1, 2.5)", "[1, 2.5]"},
+      {"broadcast([3], [4])", "shape_mismatch"},
+      {"axes(3, 3)", "invalid_argument"},
+      {"list[3]", "invalid_argument"},
+      {"1 / 0", "invalid_argument"},
+      {"9223372036854775807 + 1", "invalid_argument"},
+      {"filled(100000, 1)", "limit"},
+      {"list + [1, 2]", "invalid_argument"},
+      {"nothing", "missing"},
+      {"nothing(1)", "missing"},
+      {"", "malformed"},
+      {"1 +", "malformed"},
+      {"(1", "malformed"},
+      {"[1, 2", "malformed"},
+      {"'open", "malformed"},
+      {"1 2", "malformed"},
+      {"99999999999999999999", "malformed"},
+      {std::string(1000, '('), "malformed"},
+      {std::string(1000, '-') + "1", "malformed"},
+  };
+  for (const auto& [text, expected] : rows) CHECK_MESSAGE(evaluated(text) == expected, text);
+}
+
+TEST_CASE("import: the rules name operators and arguments that exist") {
+  const MappingSet& rules = MappingSet::onnx();
+  CHECK(rules.size() > 100);
+  const auto has = [](const OperatorDescriptor& op, const std::string& name) {
+    return std::any_of(op.arguments.begin(), op.arguments.end(), [&](const auto& a) { return a.name == name; });
+  };
+  for (const MappingSet::Operator& o : rules.operators()) {
+    const ir::Declaration* const declaration = rules.find(o.domain, o.name, o.since);
+    REQUIRE(declaration != nullptr);
+    CHECK(declaration->since == o.since);
+    if (!declaration->op_name.empty()) {
+      const OperatorDescriptor* const op = OperatorSet::nd4j().find(declaration->op_name);
+      REQUIRE_MESSAGE(op != nullptr, declaration->op_name);
+      for (const ir::Rule& rule : declaration->rules) {
+        for (const auto& [name, framework] : rule.names) CHECK_MESSAGE(has(*op, name), o.name << ": " << name);
+      }
+    }
+    for (const ir::Step& step : declaration->steps) {
+      if (step.op_name == "same") continue;
+      const OperatorDescriptor* const op = OperatorSet::nd4j().find(step.op_name);
+      REQUIRE_MESSAGE(op != nullptr, o.name << ": " << step.op_name);
+      for (const auto& argument : step.arguments) {
+        CHECK_MESSAGE(has(*op, argument.name), o.name << ": " << step.op_name << '.' << argument.name);
+      }
+    }
+  }
+}
+
+TEST_CASE("import: versions, and rules of a user") {
+  const MappingSet& all = MappingSet::onnx();
+  CHECK(all.find("", "Softmax", 12)->since == 1);
+  CHECK(all.find("", "Softmax", 13)->since == 13);
+  CHECK(all.find("", "Softmax", 22)->since == 13);
+  CHECK(all.find("", "Gelu", 19) == nullptr);
+  CHECK(all.find("com.microsoft", "Gelu", 1) != nullptr);
+  CHECK(all.find("", "Nothing", 22) == nullptr);
+
+  const std::string graph =
+      floats(11, "x", {2, 3}) + node("Twice", {"x"}, "y", bytes(7, "mine")) + floats(12, "y", {2, 3});
+  const std::string file = model(graph, 17, bytes(8, bytes(1, "mine") + number(2, 4)));
+  CHECK(bad(imported(file)).code() == Errc::unsupported);
+  MappingSet rules = all;
+  const auto add = [&](const std::string& text) { return MappingSet::open(bytes_of(text)); };
+  rules.add(
+      good(add("mappings { inputFrameworkOpName: 'Twice' domain: 'mine' sinceVersion: 2 untilVersion: 4 input: 'X' "
+               "output: 'Y' step: 'Y = add(input: X, y: X)' shape: 'Y = shape(X)' }")));
+  const Checkpoint twice = good(imported(file, {.mappings = &rules}));
+  CHECK(text_of(twice.graph->operations.at(0)) == "add(x x -> y)");
+  CHECK(twice.graph->find_variable("y")->shape == std::vector<std::int64_t>{2, 3});
+  rules.add(
+      good(add("mappings { inputFrameworkOpName: 'Twice' domain: 'mine' sinceVersion: 3 untilVersion: 3 input: 'X' "
+               "output: 'Y' step: 'Y = sub(input: X, y: X)' }")));
+  CHECK(bad(imported(file, {.mappings = &rules})).code() == Errc::unsupported);
+
+  CHECK(bad(add("mappings { inputFrameworkOpName: 'A' }")).code() == Errc::malformed);
+  CHECK(bad(add("mappings { inputFrameworkOpName: 'A' step: 'y = ' }")).code() == Errc::malformed);
+  CHECK(bad(add("mappings { inputFrameworkOpName: 'A' opName: 'add' define: 'no' }")).code() == Errc::malformed);
+  CHECK(bad(add("mappings { inputFrameworkOpName: 'A' opName: 'add' rule { ruleName: 'no' } }")).code() ==
+        Errc::unsupported);
+  CHECK(bad(add("mappings { inputFrameworkOpName: 'A' opName: 'add' } mappings { inputFrameworkOpName: 'A' opName: "
+                "'add' }"))
+            .code() == Errc::duplicate);
+  CHECK(bad(add("nonsense")).code() == Errc::malformed);
+}
+
+TEST_CASE("import: a network") {
+  const Checkpoint mlp = good(import_onnx(test_data() + "/onnx/mlp.onnx"));
+  std::string text;
+  for (const GraphOperation& operation : mlp.graph->operations) text += text_of(operation) + '\n';
+  CAPTURE(text);
+  CHECK(text.find("matmul(") != text.npos);
+  CHECK(text.find("relu(") != text.npos);
+  CHECK(mlp.parameters.find("net.0.weight")->dtype() == stele::DType::f32);
+  CHECK(mlp.graph->find_variable("net.0.weight")->kind == stele::VariableKind::variable);
+  CHECK(good(mlp.graph->order()).size() == mlp.graph->operations.size());
+
+  const TempDir dir;
+  const stele::SameDiffRecorder<> recorder;
+  good(recorder.record(mlp, dir / "mlp.fb"));
+  const Checkpoint again = good(recorder.open_checkpoint(dir / "mlp.fb"));
+  CHECK(again.graph->operations.size() == mlp.graph->operations.size());
+  CHECK(again.parameters.leaf_count() == mlp.parameters.leaf_count());
+}
+
+TEST_CASE("import: chains of shapes are computed") {
+  // Reshape(x, Concat(Unsqueeze(Gather(Shape(x), 0)), -1)), as exporters write Flatten.
+  const auto constant = [](const std::string& output, std::int64_t value, bool list) {
+    const std::string tensor =
+        (list ? number(1, 1) : "") + number(2, 7) + bytes(7, varint(static_cast<std::uint64_t>(value)));
+    return node("Constant", {}, output, bytes(5, bytes(1, "value") + bytes(5, tensor) + number(20, 4)));
+  };
+  const std::string axis = bytes(5, bytes(1, "axis") + number(3, 0) + number(20, 2));
+  const std::string graph =
+      floats(11, "x", {2, 3, 4}) + constant("zero", 0, false) + constant("zeros", 0, true) +
+      constant("rest", -1, true) + node("Shape", {"x"}, "shape") + node("Gather", {"shape", "zero"}, "batch", axis) +
+      node("Unsqueeze", {"batch", "zeros"}, "batches") + node("Concat", {"batches", "rest"}, "target", axis) +
+      node("Reshape", {"x", "target"}, "y") + floats(12, "y", {2, 12});
+  const Checkpoint flat = good(imported(model(graph)));
+  REQUIRE(flat.graph->operations.size() == 1);
+  CHECK(flat.graph->operations[0].op_name == "reshape");
+  CHECK(flat.graph->find_variable("y")->shape == std::vector<std::int64_t>{2, 12});
+
+  // The shape of the input can be given instead.
+  const std::string open = floats(11, "x", {2, 3, 4});
+  CHECK(bad(imported(model(graph), {.shapes = {{"x", {5, 3, 4}}}})).code() == Errc::shape_mismatch);
+  CHECK(bad(imported(model(graph), {.shapes = {{"none", {5}}}})).code() == Errc::invalid_argument);
+}
+
+TEST_CASE("import: what is not supported is told at once") {
+  const std::string graph = floats(11, "x", {2}) + node("Foo", {"x"}, "a") + node("Relu", {"a"}, "b") +
+                            node("Bar", {"b"}, "c") + floats(12, "c", {2});
+  const stele::Error error = bad(imported(model(graph)));
+  CHECK(error.code() == Errc::unsupported);
+  for (const char* part : {"the Foo (Foo, version 17)", "the Bar (Bar, version 17)"}) {
+    CHECK(std::string(error.found()).find(part) != std::string::npos);
+  }
+  CHECK(std::string(error.found()).find("Relu") == std::string::npos);
+}
+
+TEST_CASE("import: graphs that are wrong") {
+  const std::string x = floats(11, "x", {2}), y = floats(12, "y", {2});
+  CHECK(bad(imported(model(x + node("Relu", {"z"}, "y") + y))).code() == Errc::malformed);
+  CHECK(bad(imported(model(x + node("Relu", {"b"}, "a") + node("Relu", {"a"}, "b") + y))).code() == Errc::malformed);
+  CHECK(bad(imported(model(x + node("Relu", {"x"}, "x") + y))).code() == Errc::duplicate);
+  CHECK(bad(imported(model(x + node("Relu", {"x"}, "y") + node("Relu", {"x"}, "y") + y))).code() == Errc::duplicate);
+  CHECK(bad(imported(model(x + node("Relu", {}, "y") + y))).code() == Errc::missing);
+  CHECK(bad(imported(model(x + y))).code() == Errc::malformed);
+  CHECK(bad(imported(model(x + node("Relu", {"x"}, "y", bytes(7, "else")) + y))).code() == Errc::malformed);
+  CHECK(bad(imported(model(x + node("Relu", {"x"}, "y", bytes(5, bytes(1, "surprise") + number(3, 1))) + y))).code() ==
+        Errc::unsupported);
+  const std::string wide = floats(11, "v", {3});
+  CHECK(bad(imported(model(x + wide + node("Add", {"x", "v"}, "y") + y))).code() == Errc::shape_mismatch);
+  // A function that calls itself.
+  const std::string body = bytes(7, bytes(1, "i") + bytes(2, "o") + bytes(4, "f") + bytes(7, "d"));
+  const std::string function = bytes(25, bytes(1, "f") + bytes(4, "i") + bytes(5, "o") + body + bytes(10, "d"));
+  CHECK(bad(imported(model(x + node("f", {"x"}, "y", bytes(7, "d")) + y, 17, function))).code() == Errc::limit);
+}
+
+TEST_CASE("import: functions are expanded") {
+  const auto inner = [](const std::string& op, const std::string& from, const std::string& to) {
+    return bytes(7, bytes(1, from) + bytes(2, to) + bytes(4, op));
+  };
+  const std::string function =
+      bytes(25, bytes(1, "f") + bytes(4, "i") + bytes(5, "o") + inner("Relu", "i", "m") + inner("Sigmoid", "m", "o") +
+                    bytes(9, bytes(1, "") + number(2, 17)) + bytes(10, "d"));
+  const std::string graph = floats(11, "x", {2}) + node("f", {"x"}, "m", bytes(7, "d")) +
+                            node("f", {"m"}, "y", bytes(7, "d")) + floats(12, "y", {2});
+  const Checkpoint twice = good(imported(model(graph, 17, function)));
+  std::string text;
+  for (const GraphOperation& operation : twice.graph->operations) text += text_of(operation) + '\n';
+  CHECK(twice.graph->operations.size() == 4);
+  CHECK_MESSAGE(good(twice.graph->order()).size() == 4, text);
+}
+
+TEST_CASE("import: models of the onnx package") {
+  const std::filesystem::path folder = std::filesystem::path(test_data()) / "../../../shared/fixtures/onnx";
+  if (!std::filesystem::exists(folder)) {
+    MESSAGE("skipped: " << folder << " does not exist");
+    return;
+  }
+  std::size_t good_ones = 0, all = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "node")) {
+    CAPTURE(entry.path());
+    const auto result = import_onnx((entry.path() / "model.onnx").string());
+    ++all;
+    if (result) ++good_ones;
+    if (!result) CHECK_MESSAGE(result.error().code() == Errc::unsupported, result.error().to_string());
+  }
+  CHECK(all == 48);
+  CHECK(good_ones >= 38);  // the others take a list of integers as an input of the model
+  for (const char* name : {"resnet50", "squeezenet", "densenet121", "bvlc_alexnet"}) {
+    CAPTURE(name);
+    const Checkpoint light = good(import_onnx((folder / "light/light_").string() + name + ".onnx"));
+    CHECK(good(light.graph->order()).size() == light.graph->operations.size());
+  }
+}
