@@ -1,6 +1,6 @@
 # Every target installs what it needs (Debian 12, as root) and builds below build/.
 #
-#   make demo                 build and run two programs of examples/programs/, and list the tensors of a saved file
+#   make demo                 build and run three programs of examples/programs/, and list the tensors of a saved file
 #   make test                 build with g++ and run all tests
 #   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
@@ -52,11 +52,12 @@ ALL ?=
 BURN ?=
 demo: deps-build
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target digits resume example_inspect $(if $(BURN),mnist)
+	cmake --build --preset release -j $(JOBS) --target digits resume import_onnx example_inspect $(if $(BURN),mnist)
 	@rm -rf build/demo
 	build/release/examples/digits examples/data --files build/demo $(if $(ALL),--all)
 	build/release/examples/resume examples/data
 	$(if $(BURN),build/release/examples/mnist examples/data $(BURN))
+	build/release/examples/import_onnx tests/data/onnx/mlp.onnx build/demo
 	build/release/examples/inspect build/demo/binary-native.stele
 	@echo
 	@echo "Next: build/release/examples/inspect FILE   lists any other file in build/demo"

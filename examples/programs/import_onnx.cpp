@@ -1,0 +1,68 @@
+// Imports an ONNX model as a graph of DL4J, prints its operations with the names and the positions of their arguments,
+// and saves it: model.fb for DL4J, model.zip with the graph, and the weights at half precision as model.safetensors.
+//
+//   import_onnx MODEL.onnx [FOLDER]
+#include <stele/import.hpp>
+#include <stele/recorders/archive.hpp>
+#include <stele/recorders/safetensors.hpp>
+#include <stele/recorders/samediff.hpp>
+#include <stele/stele.hpp>
+
+#include <filesystem>
+#include <iostream>
+#include <string>
+
+namespace {
+
+/// "kH=3 kW=3": the arguments of one type, with their names.
+template <class T>
+void print(const stele::GraphArguments<T>& arguments) {
+  for (const auto& [name, value] : arguments) std::cout << ' ' << name << '=' << value;
+}
+/// "[3 3]": the same by position alone, as DL4J stores them.
+template <class T>
+void print_ordered(std::string_view type, const stele::GraphArguments<T>& arguments) {
+  if (arguments.empty()) return;
+  std::cout << ' ' << type << '[';
+  for (std::size_t i = 0; i < arguments.size(); ++i) std::cout << (i != 0 ? " " : "") << arguments[i].second;
+  std::cout << ']';
+}
+
+stele::Status run(const std::string& path, const std::string& folder) {
+  STELE_TRY_ASSIGN(const stele::Checkpoint model, stele::import_onnx(path));
+  for (const stele::GraphOperation& operation : model.graph->operations) {
+    std::cout << operation.outputs.front() << " = " << operation.op_name << ':';
+    if (operation.family == stele::OpFamily::custom) {
+      STELE_TRY_ASSIGN(const auto names, stele::named(*stele::OperatorSet::nd4j().find(operation.op_name), operation));
+      print(names.inputs);
+      print(names.ints);
+      print(names.doubles);
+      print(names.bools);
+    } else {
+      for (const std::string& input : operation.inputs) std::cout << " input=" << input;
+    }
+    std::cout << "  |";
+    print_ordered("i", operation.ints);
+    print_ordered("t", operation.doubles);
+    print_ordered("b", operation.bools);
+    std::cout << '\n';
+  }
+  const std::string base = (std::filesystem::path(folder) / "model").string();
+  STELE_TRY(stele::SameDiffRecorder<>().record(model, base + ".fb"));
+  STELE_TRY(stele::ArchiveRecorder<>().record(model, base + ".zip"));
+  STELE_TRY(stele::SafetensorsRecorder<stele::HalfPrecision>().record(model.parameters, base + ".safetensors"));
+  std::cout << "saved " << base << ".fb, .zip and .safetensors (half precision)\n";
+  return {};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc < 2) {
+    std::cerr << "usage: import_onnx MODEL.onnx [FOLDER]\n";
+    return 2;
+  }
+  const stele::Status status = run(argv[1], argc > 2 ? argv[2] : ".");
+  if (!status) std::cerr << status.error().to_string() << '\n';
+  return status ? 0 : 1;
+}
