@@ -148,7 +148,7 @@ TEST_CASE("import: expressions") {
       {std::string(1000, '('), "malformed"},
       {std::string(1000, '-') + "1", "malformed"},
   };
-  for (const auto& [text, expected] : rows) CHECK_MESSAGE(evaluated(text) == expected, text);
+  for (const auto& row : rows) CHECK_MESSAGE(evaluated(row.first) == row.second, row.first);
 }
 
 TEST_CASE("import: the rules name operators and arguments that exist") {
@@ -165,7 +165,7 @@ TEST_CASE("import: the rules name operators and arguments that exist") {
       const OperatorDescriptor* const op = OperatorSet::nd4j().find(declaration->op_name);
       REQUIRE_MESSAGE(op != nullptr, declaration->op_name);
       for (const ir::Rule& rule : declaration->rules) {
-        for (const auto& [name, framework] : rule.names) CHECK_MESSAGE(has(*op, name), o.name << ": " << name);
+        for (const auto& pair : rule.names) CHECK_MESSAGE(has(*op, pair.first), o.name << ": " << pair.first);
       }
     }
     for (const ir::Step& step : declaration->steps) {
