@@ -141,7 +141,8 @@ void GraphBuilder::legacy(GraphOperation& operation, const OperatorDescriptor& d
   }
 }
 
-Status GraphBuilder::emit(const OperatorDescriptor& descriptor, NamedArguments arguments, const std::string& node) {
+Status GraphBuilder::emit(const OperatorDescriptor& descriptor, const NamedArguments& arguments,
+                          const std::string& node) {
   for (const auto& [argument, name] : arguments.inputs) STELE_TRY(use(name));
   STELE_TRY_ASSIGN(GraphOperation operation, ordered(descriptor, arguments));
   std::uint64_t& number = operation_names_[node];

@@ -41,7 +41,7 @@ class GraphBuilder {
   std::string fresh(const std::string& base);
   /// Adds an operation. Its inputs become variables of the graph, if they are constants or leaves that are not yet.
   /// Errors: those of ordered(), missing (an input).
-  Status emit(const OperatorDescriptor& descriptor, NamedArguments arguments, const std::string& node);
+  Status emit(const OperatorDescriptor& descriptor, const NamedArguments& arguments, const std::string& node);
   /// Makes a tensor an output of the graph.
   Status output(const std::string& name);
   /// Sets what is known of a tensor that an operation made.

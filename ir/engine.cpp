@@ -396,7 +396,7 @@ class Runner {
       STELE_TRY_ASSIGN(const std::vector<std::string> names, output_names(step.outputs[k], loop, i));
       for (const std::string& name : names) list.arguments.outputs.emplace_back(ports[k]->name, name);
     }
-    return to_.emit(*descriptor, std::move(list.arguments), operation_name());
+    return to_.emit(*descriptor, list.arguments, operation_name());
   }
 
   std::string operation_name() const {
@@ -433,7 +433,7 @@ class Runner {
       }
       ++k;
     }
-    return to_.emit(*descriptor, std::move(list.arguments), operation_name());
+    return to_.emit(*descriptor, list.arguments, operation_name());
   }
 
   /// indexOverrides exchange inputs.

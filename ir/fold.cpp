@@ -444,7 +444,7 @@ class Folder {
 
   Result<Folded> concat() {
     Constant out = at(0);
-    if (out.shape.size() != 1 || node_.inputs.size() == 0) return Folded();
+    if (out.shape.size() != 1) return Folded();
     for (std::size_t i = 1; i < node_.inputs.size(); ++i) {
       if (!has(i) || at(i).elements.index() != out.elements.index() || at(i).shape.size() != 1) return Folded();
       std::visit(

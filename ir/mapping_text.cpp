@@ -16,7 +16,6 @@ namespace {
 
 namespace proto = stele::ir;
 using detail::ir::Declaration;
-using detail::ir::Expression;
 using detail::ir::ExpressionValue;
 using detail::ir::Rule;
 using Kind = Rule::Kind;
