@@ -126,7 +126,7 @@ class NodeScope final : public Scope {
     if (constant.dtype == DType::none) return not_covered("the dtype of a constant is not known");
     if (operands.size() == 3) {
       const auto* shape = std::get_if<Ints>(&operands[2]);
-      if (shape == nullptr || small_count(*shape) != constant.size()) {
+      if (shape == nullptr || small_count(*shape, max_list) != constant.size()) {
         return Error(Errc::invalid_argument, "a constant does not have its shape's number of elements");
       }
       constant.shape = *shape;

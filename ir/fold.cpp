@@ -102,7 +102,7 @@ Result<Ints> broadcast_shape(const Ints& a, const Ints& b) {
   return out;
 }
 
-/// The rank is small, because a constant has at most max_list elements; but extents of 1 are not bounded by that.
+/// The rank is small, because a constant has at most max_folded elements; but extents of 1 are not bounded by that.
 constexpr std::size_t max_rank = 64;
 
 Result<Constant> aligned(const Constant& from, const Ints& shape) {
@@ -453,7 +453,7 @@ class Folder {
             elements.insert(elements.end(), more.begin(), more.end());
           },
           out.elements);
-      if (out.size() > max_list) return Folded();
+      if (out.size() > max_folded) return Folded();
     }
     out.shape = {static_cast<std::int64_t>(out.size())};
     return one(std::move(out));
@@ -511,7 +511,7 @@ class Folder {
     if (step == 0) return bad("the step of Range is 0");
     Ints out;
     for (std::int64_t i = from; step > 0 ? i < to : i > to;) {
-      if (out.size() == max_list) return Folded();
+      if (out.size() == max_folded) return Folded();
       out.push_back(i);
       if (__builtin_add_overflow(i, step, &i)) break;
     }
@@ -593,12 +593,12 @@ class Folder {
 
 }  // namespace
 
-std::optional<std::size_t> small_count(const Ints& shape) {
+std::optional<std::size_t> small_count(const Ints& shape, std::size_t most) {
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) {
     if (extent < 0 || __builtin_mul_overflow(count, extent, &count)) return std::nullopt;
   }
-  return count <= static_cast<std::int64_t>(max_list) ? std::optional(static_cast<std::size_t>(count)) : std::nullopt;
+  return count <= static_cast<std::int64_t>(most) ? std::optional(static_cast<std::size_t>(count)) : std::nullopt;
 }
 
 Result<std::optional<Constant>> constant_of(const LeafView& leaf) {

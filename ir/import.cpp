@@ -24,16 +24,21 @@ using detail::ir::unknown_extent;
 namespace onnx = detail::onnx;
 
 constexpr int max_function_depth = 32;
-/// Bounds functions that call others many times.
-constexpr std::size_t max_nodes = 4'000'000;
+/// Bounds functions that call others many times: nodes, and so many more for each byte of the file.
+constexpr std::uint64_t base_nodes = 1 << 16;
+constexpr std::uint64_t bytes_for_node = 8;
+/// Bounds what constants take, and what computing them costs, in elements. Beyond that, DL4J computes them.
+constexpr std::size_t max_folded_elements = std::size_t{1} << 20;
+constexpr std::size_t max_folded_work = std::size_t{1} << 26;
 constexpr std::size_t max_listed = 32;
 
 std::string display(const onnx::Node& node) { return node.domain.empty() ? node.op : node.domain + '.' + node.op; }
 
 class OnnxImporter {
  public:
-  OnnxImporter(onnx::GraphModel model, const ImportOptions& options)
+  OnnxImporter(onnx::GraphModel model, const ImportOptions& options, std::uint64_t file_bytes)
       : model_(std::move(model)),
+        max_nodes_(base_nodes + file_bytes / bytes_for_node),
         options_(options),
         mappings_(options.mappings != nullptr ? *options.mappings : MappingSet::onnx()),
         to_(options.operators != nullptr ? *options.operators : OperatorSet::nd4j(), model_.tensors) {}
@@ -125,8 +130,8 @@ class OnnxImporter {
     std::unordered_set<std::string_view> used(outputs.begin(), outputs.end());
     for (const onnx::Node& node : nodes) used.insert(node.inputs.begin(), node.inputs.end());
     for (const onnx::Node& node : nodes) {
-      if (++count_ > max_nodes) {
-        return Error(Errc::limit, "the model has too many nodes").expected(std::to_string(max_nodes));
+      if (++count_ > max_nodes_) {
+        return Error(Errc::limit, "the model has too many nodes").expected(std::to_string(max_nodes_));
       }
       const Status done = add_node(node, opsets, used, call, depth);
       if (done) continue;
@@ -249,8 +254,15 @@ class OnnxImporter {
         fold.value = &*value;
       }
     }
+    for (const TensorInfo* input : fold.inputs) {
+      if (input != nullptr && input->constant) folded_work_ += input->constant->size();
+    }
+    if (folded_work_ > max_folded_work) return false;
     STELE_TRY_ASSIGN(auto results, detail::ir::folded(fold));
     if (!results) return false;
+    for (const Constant& result : *results) folded_elements_ += result.size();
+    folded_work_ += results->size();
+    if (folded_elements_ > max_folded_elements) return false;
     for (std::size_t i = 0; i < results->size() && i < node.outputs.size(); ++i) {
       STELE_TRY(add_constant(node.outputs[i], std::move((*results)[i])));
     }
@@ -301,8 +313,11 @@ class OnnxImporter {
       return Error(Errc::limit, "functions call each other more than 32 deep, or themselves");
     }
     Call call{.function = &function};
-    // Names of outputs are unique, those of nodes need not be.
-    call.prefix = (!node.outputs.empty() && !node.outputs[0].empty() ? node.outputs[0] : to_.fresh(node.name)) + '/';
+    // An output may be that of the function around it, too.
+    const bool named = !node.outputs.empty() && !node.outputs[0].empty();
+    const std::string& base = named ? node.outputs[0] : node.name;
+    const std::uint64_t number = prefixes_[base]++;
+    call.prefix = base + (number == 0 ? "" : '_' + std::to_string(number)) + '/';
     call.outer = outer;
     for (std::size_t i = 0; i < function.inputs.size(); ++i) {
       call.names[function.inputs[i]] = i < node.inputs.size() ? node.inputs[i] : std::string();
@@ -348,15 +363,18 @@ class OnnxImporter {
   }
 
   onnx::GraphModel model_;
+  std::uint64_t max_nodes_;
   const ImportOptions& options_;
   const MappingSet& mappings_;
   GraphBuilder to_;
   std::unordered_map<std::string, std::size_t> leaves_;
   std::unordered_map<std::string, const onnx::ValueInfo*> values_;
   std::unordered_map<std::string, const onnx::Function*> functions_;
+  std::unordered_map<std::string, std::uint64_t> prefixes_;  // of calls, with the number of their calls
   std::vector<std::string> unsupported_;
   std::size_t unsupported_count_ = 0;
-  std::size_t count_ = 0;
+  std::uint64_t count_ = 0;
+  std::size_t folded_elements_ = 0, folded_work_ = 0;
 };
 
 }  // namespace
@@ -364,9 +382,10 @@ class OnnxImporter {
 Result<Checkpoint> import_onnx(const Input& model, const ImportOptions& options) {
   return detail::guarded([&]() -> Result<Checkpoint> {
     STELE_TRY_ASSIGN(SourcePtr source, model.open("", options.load));
+    const std::uint64_t bytes = source->size();
     auto graph = onnx::read_graph(std::move(source), options.load);
     if (!graph) return std::move(graph).error();
-    auto imported = OnnxImporter(*std::move(graph), options).run();
+    auto imported = OnnxImporter(*std::move(graph), options, bytes).run();
     if (!imported && imported.error().file().empty()) return std::move(imported).error().file(model.name());
     return imported;
   });

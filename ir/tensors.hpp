@@ -43,8 +43,10 @@ struct TensorInfo {
 Result<std::optional<Constant>> constant_of(const LeafView& leaf);
 /// Returns the elements as bytes, in host byte order.
 std::vector<std::byte> bytes_of(const Constant& constant);
-/// Returns the number of elements of a shape, at most max_list; nullopt: an extent is open, or there are more.
-std::optional<std::size_t> small_count(const std::vector<std::int64_t>& shape);
+/// Maximum number of elements of a computed constant.
+inline constexpr std::size_t max_folded = 4096;
+/// Returns the number of elements of a shape; nullopt: an extent is open, or there are more than `most`.
+std::optional<std::size_t> small_count(const std::vector<std::int64_t>& shape, std::size_t most = max_folded);
 
 /// An ONNX node to compute.
 struct FoldNode {

@@ -327,3 +327,30 @@ TEST_CASE("import: models of the onnx package") {
     CHECK(good(light.graph->order()).size() == light.graph->operations.size());
   }
 }
+
+TEST_CASE("import: constants and functions that would grow without bound") {
+  // 3000 constants of a million elements each: DL4J fills them.
+  const std::string million = number(1, 2) + number(2, 7) + bytes(7, varint(1000) + varint(1000));
+  std::string graph =
+      floats(11, "x", {2}) + node("Constant", {}, "n", bytes(5, bytes(1, "value") + bytes(5, million) + number(20, 4)));
+  for (int i = 0; i < 3000; ++i) graph += node("ConstantOfShape", {"n"}, "c" + std::to_string(i));
+  const Checkpoint filled = good(imported(model(graph + node("Relu", {"x"}, "y") + floats(12, "y", {2}))));
+  CHECK(filled.graph->operations.size() == 3001);
+  CHECK(filled.parameters.leaf_count() == 1);
+
+  // Functions of 10 calls of the next, 8 deep.
+  std::string functions;
+  for (int depth = 0; depth < 8; ++depth) {
+    std::string body;
+    for (int i = 0; i < 10; ++i) {
+      const std::string from = i == 0 ? "i" : "t" + std::to_string(i), to = i == 9 ? "o" : "t" + std::to_string(i + 1);
+      const bool last = depth == 7;
+      body += bytes(7, bytes(1, from) + bytes(2, to) + bytes(4, last ? "Relu" : "f" + std::to_string(depth + 1)) +
+                           (last ? "" : bytes(7, "d")));
+    }
+    functions += bytes(25, bytes(1, "f" + std::to_string(depth)) + bytes(4, "i") + bytes(5, "o") + body +
+                               bytes(9, bytes(1, "") + number(2, 17)) + bytes(10, "d"));
+  }
+  const std::string calls = floats(11, "x", {2}) + node("f0", {"x"}, "y", bytes(7, "d")) + floats(12, "y", {2});
+  CHECK(bad(imported(model(calls, 17, functions))).code() == Errc::limit);
+}
