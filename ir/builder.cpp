@@ -38,8 +38,8 @@ DType output_dtype(const OperatorDescriptor& op, const GraphOperation& operation
 
 }  // namespace
 
-const TensorInfo* GraphBuilder::find(std::string_view name) const {
-  const auto found = known_.find(std::string(name));
+const TensorInfo* GraphBuilder::find(const std::string& name) const {
+  const auto found = known_.find(name);
   return found != known_.end() ? &found->second.info : nullptr;
 }
 
@@ -57,7 +57,7 @@ Status GraphBuilder::add_leaf(const std::string& name, LeafView leaf) {
   TensorInfo info{.dtype = leaf.dtype()};
   info.shape.emplace();
   for (const Extent e : leaf.shape()) info.shape->push_back(static_cast<std::int64_t>(e));
-  constexpr std::uint64_t small = 4096;  // bytes; larger ones are read where a rule asks for them
+  constexpr std::uint64_t small = 4096;  // bytes; rules see the elements of no larger tensor
   if (leaf.byte_size() <= small) {
     STELE_TRY_ASSIGN(info.constant, constant_of(leaf));
   }
@@ -80,20 +80,12 @@ Status GraphBuilder::add_input(const std::string& name, TensorInfo info) {
   return {};
 }
 
-Result<std::optional<Constant>> GraphBuilder::constant_of_tensor(const std::string& name) const {
-  const auto found = known_.find(name);
-  if (found == known_.end()) return std::optional<Constant>();
-  const Tensor& tensor = found->second;
-  if (tensor.info.constant || tensor.leaf == no_index) return tensor.info.constant;
-  return constant_of(tensors_.leaf(tensor.leaf));
-}
-
 std::string GraphBuilder::fresh(const std::string& base) {
   std::uint64_t& number = next_[base];
   for (;;) {
     std::string name = number == 0 ? base : base + '_' + std::to_string(number);
     ++number;
-    if (!known_.contains(name)) return name;
+    if (!known_.contains(name) && reserved_.insert(name).second) return name;
   }
 }
 
@@ -118,7 +110,7 @@ Status GraphBuilder::use(const std::string& name) {
   order_.push_back(name);
   GraphVariable& variable = graph_.variables.emplace_back();
   variable.name = name;
-  // What training may change: the floats that were the model's.
+  // DL4J trains variables: the floats of the model's own tensors.
   const bool trained = tensor.leaf != no_index && dtype_class(tensor.info.dtype) == DTypeClass::floating;
   variable.kind = trained ? VariableKind::variable : VariableKind::constant;
   variable.dtype = tensor.info.dtype;
@@ -126,7 +118,7 @@ Status GraphBuilder::use(const std::string& name) {
   return {};
 }
 
-void GraphBuilder::legacy(GraphOperation& operation, const OperatorDescriptor& descriptor) const {
+Status GraphBuilder::make_legacy(GraphOperation& operation, const OperatorDescriptor& descriptor) const {
   if (is_reduction(descriptor.family)) {
     for (const auto& [name, axis] : operation.ints) operation.dimensions.push_back(static_cast<std::int32_t>(axis));
     operation.ints.clear();
@@ -136,9 +128,11 @@ void GraphBuilder::legacy(GraphOperation& operation, const OperatorDescriptor& d
     const TensorInfo* const input = operation.inputs.empty() ? nullptr : find(operation.inputs.front());
     Constant value{.dtype = input != nullptr && input->dtype != DType::none ? input->dtype : DType::f32};
     value.elements = std::vector<double>{operation.doubles.empty() ? 0.0 : operation.doubles.front().second};
-    operation.scalar = GraphArray{.dtype = value.dtype, .shape = {}, .bytes = bytes_of(value), .strings = {}};
+    STELE_TRY_ASSIGN(std::vector<std::byte> bytes, bytes_of(value));
+    operation.scalar = GraphArray{.dtype = value.dtype, .shape = {}, .bytes = std::move(bytes), .strings = {}};
     operation.doubles.clear();
   }
+  return {};
 }
 
 Status GraphBuilder::emit(const OperatorDescriptor& descriptor, const NamedArguments& arguments,
@@ -148,16 +142,13 @@ Status GraphBuilder::emit(const OperatorDescriptor& descriptor, const NamedArgum
   std::uint64_t& number = operation_names_[node];
   operation.name = number == 0 ? node : node + '_' + std::to_string(number);
   ++number;
-  legacy(operation, descriptor);
-  const TensorInfo* const first = operation.inputs.empty() ? nullptr : find(operation.inputs.front());
-  DType dtype = first != nullptr ? first->dtype : DType::none;
-  if (descriptor.name == "select") dtype = find(operation.inputs[1])->dtype;
-  dtype = output_dtype(descriptor, operation, dtype);
+  STELE_TRY(make_legacy(operation, descriptor));
+  const std::size_t typed = descriptor.name == "select" ? 1 : 0;  // the input with the dtype of the output
+  const TensorInfo* const input = typed < operation.inputs.size() ? find(operation.inputs[typed]) : nullptr;
+  const DType dtype = output_dtype(descriptor, operation, input != nullptr ? input->dtype : DType::none);
   for (const std::string& name : operation.outputs) {
-    Tensor& tensor = known_[name];
-    if (tensor.made) return Error(Errc::duplicate, "two nodes make one tensor").path(name);
-    tensor.made = true;
-    tensor.info = {.dtype = dtype};
+    STELE_TRY(add(name, {.dtype = dtype}));
+    known_[name].made = true;
     GraphVariable& variable = graph_.variables.emplace_back();
     variable.name = name;
     variable.dtype = dtype;
@@ -208,7 +199,9 @@ Result<Checkpoint> GraphBuilder::finish() {
       continue;
     }
     const Constant& constant = *tensor.info.constant;
-    const std::vector<std::byte>& own = bytes->emplace_back(bytes_of(constant));
+    auto elements = bytes_of(constant);
+    if (!elements) return std::move(elements).error().path(name);
+    const std::vector<std::byte>& own = bytes->emplace_back(*std::move(elements));
     const std::vector<Extent> shape(constant.shape.begin(), constant.shape.end());
     to.tensor(kept, constant.dtype, shape, own.size(), {&owned, own.data(), 0});
   }

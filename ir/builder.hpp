@@ -5,8 +5,8 @@
 #include <deque>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include "ir/tensors.hpp"
@@ -25,22 +25,21 @@ class GraphBuilder {
   const OperatorSet& operators() const noexcept { return operators_; }
 
   /// Returns what is known of a tensor; nullptr: there is none.
-  const TensorInfo* find(std::string_view name) const;
+  const TensorInfo* find(const std::string& name) const;
   /// Makes a tensor known. Errors: duplicate.
   Status add(const std::string& name, TensorInfo info);
   /// Makes a tensor of the model known, whose elements are a leaf of the snapshot. Small ones are constants.
   Status add_leaf(const std::string& name, LeafView leaf);
   /// Makes an input of the graph.
   Status add_input(const std::string& name, TensorInfo info);
-  /// Returns the elements of a tensor that is a constant or a leaf. nullopt: it is neither, or too large. Errors: those
-  /// of reading.
-  Result<std::optional<Constant>> constant_of_tensor(const std::string& name) const;
   /// Makes a constant under a name of its own, which it returns.
   std::string constant(Constant constant);
-  /// Returns a name that no tensor has.
+  /// Keeps a name of the model from fresh().
+  void reserve(const std::string& name) { reserved_.insert(name); }
+  /// Returns a name that nothing else has, and reserves it.
   std::string fresh(const std::string& base);
   /// Adds an operation. Its inputs become variables of the graph, if they are constants or leaves that are not yet.
-  /// Errors: those of ordered(), missing (an input).
+  /// Errors: those of ordered(), malformed (an input that nothing makes), duplicate, out_of_range (a scalar).
   Status emit(const OperatorDescriptor& descriptor, const NamedArguments& arguments, const std::string& node);
   /// Makes a tensor an output of the graph.
   Status output(const std::string& name);
@@ -57,13 +56,14 @@ class GraphBuilder {
     bool made = false;  // it is a variable of the graph
   };
   Status use(const std::string& name);
-  void legacy(GraphOperation& operation, const OperatorDescriptor& descriptor) const;
+  Status make_legacy(GraphOperation& operation, const OperatorDescriptor& descriptor) const;
 
   const OperatorSet& operators_;
   Snapshot tensors_;
   std::unordered_map<std::string, Tensor> known_;
   std::vector<std::string> order_;  // of the variables
   Graph graph_;
+  std::unordered_set<std::string> reserved_;
   std::unordered_map<std::string, std::uint64_t> operation_names_;
   std::unordered_map<std::string, std::uint64_t> next_;  // number for a name
 };

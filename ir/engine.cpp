@@ -1,6 +1,8 @@
 #include "ir/engine.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
@@ -28,7 +30,6 @@ class NodeScope final : public Scope {
   NodeScope(const Declaration& declaration, GraphBuilder& to) : declaration_(declaration), to_(to) {}
 
   void set(const std::string& name, Value value) { names_[name] = std::move(value); }
-  void forget(const std::string& name) { names_.erase(name); }
 
   Result<Value> value_of(std::string_view name) const override {
     const std::string key(name);
@@ -64,9 +65,8 @@ class NodeScope final : public Scope {
       return std::optional(Value(std::int64_t{onnx::code_of(info->dtype)}));
     }
     if (function == "value") {
-      STELE_TRY_ASSIGN(auto constant, to_.constant_of_tensor(tensor->name));
-      if (!constant) return std::optional(Value());
-      return std::optional(std::visit([](auto& list) { return Value(std::move(list)); }, constant->elements));
+      if (!info->constant) return std::optional(Value());
+      return std::optional(std::visit([](const auto& list) { return Value(list); }, info->constant->elements));
     }
     if (!info->shape) return std::optional(Value());
     if (function == "rank") return std::optional(Value(static_cast<std::int64_t>(info->shape->size())));
@@ -104,25 +104,33 @@ class NodeScope final : public Scope {
       if (!scalar) constant.shape = {static_cast<std::int64_t>(list.size())};
       if (integers) {
         Ints& out = constant.elements.emplace<Ints>();
-        for (const auto e : list) out.push_back(static_cast<std::int64_t>(e));
+        for (const auto e : list) {
+          if constexpr (std::is_same_v<decltype(e), const double>) {
+            if (e != std::trunc(e) || !(std::abs(e) < 0x1p62)) return false;
+          }
+          out.push_back(static_cast<std::int64_t>(e));
+        }
       } else {
         constant.elements = Reals(list.begin(), list.end());
       }
+      return true;
     };
+    bool fits = true;
     if (const auto* i = std::get_if<std::int64_t>(&operands[0])) {
-      fill(Ints{*i}, true);
+      fits = fill(Ints{*i}, true);
     } else if (const auto* b = std::get_if<bool>(&operands[0])) {
-      fill(Ints{*b ? 1 : 0}, true);
+      fits = fill(Ints{*b ? 1 : 0}, true);
     } else if (const auto* d = std::get_if<double>(&operands[0])) {
-      fill(Reals{*d}, true);
+      fits = fill(Reals{*d}, true);
     } else if (const auto* is = std::get_if<Ints>(&operands[0])) {
       if (std::find(is->begin(), is->end(), unknown_extent) != is->end()) return not_covered("an extent is not known");
-      fill(*is, false);
+      fits = fill(*is, false);
     } else if (const auto* ds = std::get_if<Reals>(&operands[0])) {
-      fill(*ds, false);
+      fits = fill(*ds, false);
     } else {
       return not_covered("the elements of a constant are not known");
     }
+    if (!fits) return not_covered("an element of a constant is not an integer").found(to_text(operands[0]));
     if (constant.dtype == DType::none) return not_covered("the dtype of a constant is not known");
     if (operands.size() == 3) {
       const auto* shape = std::get_if<Ints>(&operands[2]);

@@ -38,7 +38,7 @@ inline bool known(const ExpressionValue& value) noexcept { return !std::holds_al
 /// Returns the value as text, for messages.
 std::string to_text(const ExpressionValue& value);
 
-/// What the names and the functions of an expression stand for.
+/// Gives values to the names and functions of an expression.
 class Scope {
  public:
   virtual ~Scope() = default;

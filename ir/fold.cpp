@@ -182,7 +182,7 @@ Result<Folded> binary(std::string_view op, const Constant& left, const Constant&
     Ints& results = out.elements.emplace<Ints>();
     for (std::size_t i = 0; i < count; ++i) {
       const auto r = integer_result(op, (*a.ints())[i], (*b.ints())[i]);
-      if (!r) return bad("a constant overflows or is divided by 0");
+      if (!r) return Folded();
       results.push_back(*r);
     }
     return one(std::move(out));
@@ -580,7 +580,7 @@ class Folder {
     std::int64_t total = node_.op == "ReduceProd" ? 1 : 0;
     for (const std::int64_t e : *data.ints()) {
       const auto r = integer_result(node_.op == "ReduceProd" ? "Mul" : "Add", total, e);
-      if (!r) return bad("a constant overflows 64 bits");
+      if (!r) return Folded();
       total = *r;
     }
     Constant out = of_ints({total}, data.dtype);
@@ -623,21 +623,30 @@ Result<std::optional<Constant>> constant_of(const LeafView& leaf) {
   return std::optional(std::move(out));
 }
 
-std::vector<std::byte> bytes_of(const Constant& constant) {
+Result<std::vector<std::byte>> bytes_of(const Constant& constant) {
   const std::size_t count = constant.size();
   std::vector<std::byte> bytes(static_cast<std::size_t>(*byte_length(constant.dtype, count)));
   const DType to = constant.dtype == DType::boolean ? DType::u8 : constant.dtype;
-  std::visit(
+  const DType from = constant.ints() != nullptr ? DType::i64 : DType::f64;
+  const ConvertOutcome done = std::visit(
       [&](const auto& elements) {
-        const DType from = constant.ints() != nullptr ? DType::i64 : DType::f64;
-        convert(from, reinterpret_cast<const std::byte*>(elements.data()), to, bytes.data(), count,
-                {.allow_overflow = true});
+        return convert(from, reinterpret_cast<const std::byte*>(elements.data()), to, bytes.data(), count,
+                       {.allow_overflow = true, .allow_kind_change = true});
       },
       constant.elements);
-  return bytes;
+  if (done.status == ConvertStatus::ok) return bytes;
+  return Error(Errc::out_of_range, "an element of a constant does not fit its dtype")
+      .expected(name(constant.dtype))
+      .found("element " + std::to_string(done.index));
 }
 
-Result<Folded> folded(const FoldNode& node) { return Folder(node).run(); }
+Result<Folded> folded(const FoldNode& node) {
+  STELE_TRY_ASSIGN(Folded results, Folder(node).run());
+  for (const Constant& result : results ? *results : std::vector<Constant>()) {
+    if (!bytes_of(result)) return Folded();  // DL4J has its own rules for what overflows
+  }
+  return results;
+}
 
 }  // namespace ir
 }  // namespace detail

@@ -24,9 +24,10 @@ using detail::ir::unknown_extent;
 namespace onnx = detail::onnx;
 
 constexpr int max_function_depth = 32;
-/// Bounds functions that call others many times: nodes, and so many more for each byte of the file.
-constexpr std::uint64_t base_nodes = 1 << 16;
-constexpr std::uint64_t bytes_for_node = 8;
+/// Bounds functions that are called many times. A part is a node or one of its inputs, outputs and attributes: at least
+/// two bytes of a file.
+constexpr std::uint64_t base_parts = 1 << 16;
+constexpr std::uint64_t bytes_of_part = 2;
 /// Bounds what constants take, and what computing them costs, in elements. Beyond that, DL4J computes them.
 constexpr std::size_t max_folded_elements = std::size_t{1} << 20;
 constexpr std::size_t max_folded_work = std::size_t{1} << 26;
@@ -38,15 +39,22 @@ class OnnxImporter {
  public:
   OnnxImporter(onnx::GraphModel model, const ImportOptions& options, std::uint64_t file_bytes)
       : model_(std::move(model)),
-        max_nodes_(base_nodes + file_bytes / bytes_for_node),
+        max_parts_(base_parts + file_bytes / bytes_of_part),
         options_(options),
         mappings_(options.mappings != nullptr ? *options.mappings : MappingSet::onnx()),
         to_(options.operators != nullptr ? *options.operators : OperatorSet::nd4j(), model_.tensors) {}
 
   Result<Checkpoint> run() {
     for (const onnx::Function& f : model_.functions) functions_.try_emplace(key_of(f.domain, f.name, f.overload), &f);
-    STELE_TRY(add_tensors());
+    add_tensors();
     STELE_TRY(add_inputs());
+    for (const onnx::Node& node : model_.nodes) {
+      for (const std::string& output : node.outputs) {
+        to_.reserve(output);
+        if (!leaves_.contains(output)) continue;
+        return Error(Errc::duplicate, "a node makes a tensor with the name of an initializer").path(output);
+      }
+    }
     for (const onnx::ValueInfo& value : model_.values) values_.try_emplace(value.name, &value);
     for (const onnx::ValueInfo& value : model_.outputs) values_.try_emplace(value.name, &value);
     std::vector<std::string> outputs;
@@ -60,7 +68,6 @@ class OnnxImporter {
  private:
   /// Names and attributes inside a call of a function.
   struct Call {
-    const onnx::Function* function = nullptr;
     std::unordered_map<std::string, std::string> names{};
     std::unordered_map<std::string, const onnx::Attribute*> attributes{};
     std::string prefix{};
@@ -71,13 +78,13 @@ class OnnxImporter {
     return domain + '\n' + name + '\n' + overload;
   }
 
-  Status add_tensors() {
+  void add_tensors() {
     for (std::size_t i = 0; i < model_.tensors.leaf_count(); ++i) {
       const LeafView leaf = model_.tensors.leaf(i);
       std::string name = leaf.path();
-      leaves_.emplace(name, i);
+      to_.reserve(name);
+      leaves_.emplace(std::move(name), i);
     }
-    return {};
   }
 
   /// Makes an initializer known when a node needs it: a dtype that DL4J lacks is no error before.
@@ -130,9 +137,7 @@ class OnnxImporter {
     std::unordered_set<std::string_view> used(outputs.begin(), outputs.end());
     for (const onnx::Node& node : nodes) used.insert(node.inputs.begin(), node.inputs.end());
     for (const onnx::Node& node : nodes) {
-      if (++count_ > max_nodes_) {
-        return Error(Errc::limit, "the model has too many nodes").expected(std::to_string(max_nodes_));
-      }
+      STELE_TRY(spend(1 + node.inputs.size() + node.outputs.size() + node.attributes.size()));
       const Status done = add_node(node, opsets, used, call, depth);
       if (done) continue;
       Error error = done.error();
@@ -143,6 +148,13 @@ class OnnxImporter {
       note_unsupported(node, opsets, call, error);
     }
     return {};
+  }
+
+  Status spend(std::uint64_t parts) {
+    parts_ += parts;
+    if (parts_ <= max_parts_) return {};
+    return Error(Errc::limit, "the calls of functions make too many nodes")
+        .expected("at most " + std::to_string(max_parts_) + " nodes, inputs, outputs and attributes");
   }
 
   static std::string node_name(const onnx::Node& node, const Call* call) {
@@ -245,13 +257,12 @@ class OnnxImporter {
       fold.inputs.push_back(input.empty() ? nullptr : to_.find(input));
       if (!input.empty() && fold.inputs.back() == nullptr) return false;
     }
-    std::optional<Constant> value;
     if (const auto found = node.attributes.find("value"); found != node.attributes.end()) {
       if (const auto* tensor = std::get_if<TensorName>(&found->second)) {
         STELE_TRY(need(tensor->name));
-        STELE_TRY_ASSIGN(value, to_.constant_of_tensor(tensor->name));
-        if (!value) return false;
-        fold.value = &*value;
+        const TensorInfo* const value = to_.find(tensor->name);
+        if (!value->constant) return false;
+        fold.value = &*value->constant;
       }
     }
     for (const TensorInfo* input : fold.inputs) {
@@ -312,18 +323,21 @@ class OnnxImporter {
     if (depth == max_function_depth) {
       return Error(Errc::limit, "functions call each other more than 32 deep, or themselves");
     }
-    Call call{.function = &function};
-    // An output may be that of the function around it, too.
-    const bool named = !node.outputs.empty() && !node.outputs[0].empty();
-    const std::string& base = named ? node.outputs[0] : node.name;
-    const std::uint64_t number = prefixes_[base]++;
-    call.prefix = base + (number == 0 ? "" : '_' + std::to_string(number)) + '/';
+    Call call;
+    STELE_TRY(spend(function.inputs.size() + function.outputs.size() + function.defaults.size()));
+    call.prefix = node.name + '/';
     call.outer = outer;
     for (std::size_t i = 0; i < function.inputs.size(); ++i) {
       call.names[function.inputs[i]] = i < node.inputs.size() ? node.inputs[i] : std::string();
     }
     for (std::size_t i = 0; i < function.outputs.size(); ++i) {
       if (i < node.outputs.size() && !node.outputs[i].empty()) call.names[function.outputs[i]] = node.outputs[i];
+    }
+    for (const onnx::Node& inner : function.nodes) {
+      STELE_TRY(spend(inner.outputs.size()));
+      for (const std::string& output : inner.outputs) {
+        if (!output.empty() && !call.names.contains(output)) call.names[output] = to_.fresh(call.prefix + output);
+      }
     }
     for (const onnx::Attribute& attribute : function.defaults) call.attributes[attribute.name] = &attribute;
     for (const onnx::Attribute& attribute : from.attributes) call.attributes[attribute.name] = &attribute;
@@ -333,7 +347,7 @@ class OnnxImporter {
   void note_unsupported(const onnx::Node& node, const std::map<std::string, std::int64_t>& opsets, const Call* call,
                         const Error& error) {
     const auto version = opsets.find(node.domain);
-    // What depends on it must not be reported, too.
+    // A node that reads its outputs is not reported for that.
     for (const std::string& output : node.outputs) {
       if (output.empty()) continue;
       const std::string name = tensor_name(output, call);
@@ -363,17 +377,16 @@ class OnnxImporter {
   }
 
   onnx::GraphModel model_;
-  std::uint64_t max_nodes_;
+  std::uint64_t max_parts_;
   const ImportOptions& options_;
   const MappingSet& mappings_;
   GraphBuilder to_;
   std::unordered_map<std::string, std::size_t> leaves_;
   std::unordered_map<std::string, const onnx::ValueInfo*> values_;
   std::unordered_map<std::string, const onnx::Function*> functions_;
-  std::unordered_map<std::string, std::uint64_t> prefixes_;  // of calls, with the number of their calls
   std::vector<std::string> unsupported_;
   std::size_t unsupported_count_ = 0;
-  std::uint64_t count_ = 0;
+  std::uint64_t parts_ = 0;
   std::size_t folded_elements_ = 0, folded_work_ = 0;
 };
 

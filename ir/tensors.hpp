@@ -1,4 +1,4 @@
-// What an import knows of the tensors of a graph: dtypes, shapes, constants.
+// Dtypes, shapes and constants of the tensors of a graph, as far as an import knows them.
 #pragma once
 
 #include <cstddef>
@@ -41,8 +41,8 @@ struct TensorInfo {
 /// Reads a leaf of at most max_list elements. nullopt: it has more, or a dtype without arithmetic. Errors: those of
 /// LeafView::read().
 Result<std::optional<Constant>> constant_of(const LeafView& leaf);
-/// Returns the elements as bytes, in host byte order.
-std::vector<std::byte> bytes_of(const Constant& constant);
+/// Returns the elements as bytes, in host byte order. Errors: out_of_range (an element does not fit the dtype).
+Result<std::vector<std::byte>> bytes_of(const Constant& constant);
 /// Maximum number of elements of a computed constant.
 inline constexpr std::size_t max_folded = 4096;
 /// Returns the number of elements of a shape; nullopt: an extent is open, or there are more than `most`.

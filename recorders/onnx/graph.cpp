@@ -1,7 +1,6 @@
 #include "graph.hpp"
 
 #include <bit>
-#include <cstring>
 #include <utility>
 
 #include "base/limits.hpp"
@@ -17,6 +16,10 @@ namespace {
 
 using protobuf::Fields;
 
+namespace attribute_type {
+constexpr std::uint64_t type_float = 1, type_int = 2, type_string = 3, type_floats = 6, type_ints = 7, type_strings = 8;
+}
+
 class GraphReader {
  public:
   GraphReader(SourcePtr source, const LoadOptions& options, GraphModel& model)
@@ -24,10 +27,10 @@ class GraphReader {
 
   Status run() {
     return each(Fields(in_, source_->size()), [&](Fields& in) -> Status {
-      if (in.field() == model_field::opset_import) return read_opset(in, model_.opsets);
       if (in.field() == model_field::graph) return read_graph(in);
-      if (in.field() == model_field::functions) return read_function(in);
-      return {};
+      if (in.field() != model_field::opset_import && in.field() != model_field::functions) return {};
+      admit(in);
+      return in.field() == model_field::functions ? read_function(in) : read_opset(in, model_.opsets);
     });
   }
 
@@ -41,15 +44,15 @@ class GraphReader {
     }
   }
 
-  /// Pays for `bytes` of memory that stand for this field.
-  Status spend(const Fields& in, std::uint64_t bytes) {
-    memory_.admit(in.end() - in.tag(), index_rate::record);
+  /// Raises the budget for a field of the model or of its graph. Fields inside it do not raise it again.
+  void admit(const Fields& in) { memory_.admit(in.end() - in.tag(), index_rate::index); }
+  Status spend(std::uint64_t bytes) {
     if (memory_.take(bytes)) return {};
     return index_error("the model's graph needs more memory than the file's size allows");
   }
 
   Status add_text(Fields& in, std::vector<std::string>& out) {
-    STELE_TRY(spend(in, 3 * sizeof(std::string) + in.size()));
+    STELE_TRY(spend(3 * sizeof(std::string) + in.size()));
     return in.text(out.emplace_back());
   }
 
@@ -59,7 +62,7 @@ class GraphReader {
 
   Status read_opset(Fields& in, std::map<std::string, std::int64_t>& opsets) {
     if (!in.has_length()) return not_a_message(in);
-    STELE_TRY(spend(in, 256));
+    STELE_TRY(spend(256));
     std::string domain;
     std::int64_t version = 0;
     STELE_TRY(each(in.message(), [&](Fields& field) -> Status {
@@ -75,6 +78,7 @@ class GraphReader {
   Status read_graph(Fields& in) {
     if (!in.has_length()) return not_a_message(in);
     return each(in.message(), [&](Fields& field) -> Status {
+      if (field.field() != graph_field::initializer) admit(field);
       switch (field.field()) {
         case graph_field::node:
           return read_node(field, model_.nodes);
@@ -92,7 +96,7 @@ class GraphReader {
 
   Status read_node(Fields& in, std::vector<Node>& nodes) {
     if (!in.has_length()) return not_a_message(in);
-    STELE_TRY(spend(in, 2 * sizeof(Node)));
+    STELE_TRY(spend(2 * sizeof(Node)));
     Node node;
     STELE_TRY(each(in.message(), [&](Fields& field) -> Status {
       switch (field.field()) {
@@ -115,14 +119,14 @@ class GraphReader {
       }
     }));
     if (node.domain == "ai.onnx") node.domain.clear();
-    STELE_TRY(spend(in, node.name.size() + node.op.size() + node.domain.size()));
+    STELE_TRY(spend(node.name.size() + node.op.size() + node.domain.size()));
     nodes.push_back(std::move(node));
     return {};
   }
 
   Status read_attribute(Fields& in, std::vector<Attribute>& attributes) {
     if (!in.has_length()) return not_a_message(in);
-    STELE_TRY(spend(in, 2 * sizeof(Attribute)));
+    STELE_TRY(spend(2 * sizeof(Attribute)));
     Attribute attribute;
     std::vector<std::int64_t> ints;
     std::vector<float> floats;
@@ -139,13 +143,12 @@ class GraphReader {
           attribute.value = static_cast<std::int64_t>(field.number());
           return {};
         case attribute_field::f: {
-          STELE_TRY_ASSIGN(const float number, real(field.begin(), field.size()));
-          attribute.value = number;
+          STELE_TRY_ASSIGN(attribute.value, real(field.size()));
           return {};
         }
         case attribute_field::s: {
           std::string text;
-          STELE_TRY(spend(field, field.size()));
+          STELE_TRY(spend(field.size()));
           STELE_TRY(field.text(text));
           attribute.value = std::move(text);
           return {};
@@ -156,9 +159,9 @@ class GraphReader {
         case attribute_field::ints:
           return read_ints(field, ints);
         case attribute_field::floats: {
-          STELE_TRY(spend(field, 2 * field.size()));
-          for (std::uint64_t at = field.begin(); at < field.end(); at += sizeof(float)) {
-            STELE_TRY_ASSIGN(const float number, real(at, field.end() - at));
+          STELE_TRY(spend(2 * field.size()));
+          for (std::uint64_t left = field.size(); left != 0; left -= sizeof(float)) {
+            STELE_TRY_ASSIGN(const float number, real(left));
             floats.push_back(number);
           }
           return {};
@@ -181,27 +184,31 @@ class GraphReader {
           return {};
       }
     }));
-    // A list without elements is told by the type alone.
-    if (!floats.empty() || type == 6) attribute.value = std::move(floats);
-    if (!ints.empty() || type == 7) attribute.value = std::move(ints);
-    if (!strings.empty() || type == 8) attribute.value = std::move(strings);
-    if (type == 1 && attribute.value.index() == 0 && !other) attribute.value = 0.0F;  // a default is not written
-    if (type == 2 && attribute.value.index() == 0) attribute.value = std::int64_t{0};
-    if (type == 3 && attribute.value.index() == 0) attribute.value = std::string();
+    // Only the type shows an empty list, and a 0 or "" that the writer left out.
+    using namespace attribute_type;
+    if (!floats.empty() || type == type_floats) attribute.value = std::move(floats);
+    if (!ints.empty() || type == type_ints) attribute.value = std::move(ints);
+    if (!strings.empty() || type == type_strings) attribute.value = std::move(strings);
+    const bool absent = std::holds_alternative<std::monostate>(attribute.value);
+    if (absent && type == type_float) attribute.value = 0.0F;
+    if (absent && type == type_int) attribute.value = std::int64_t{0};
+    if (absent && type == type_string) attribute.value = std::string();
     if (other) attribute.value = std::monostate();
     attributes.push_back(std::move(attribute));
     return {};
   }
 
-  Result<float> real(std::uint64_t at, std::uint64_t size) {
-    if (size < sizeof(float)) return Error(Errc::malformed, "a float of an attribute does not have 4 bytes").offset(at);
-    std::byte bytes[sizeof(float)];
-    STELE_TRY(source_->read_at(at, bytes));
+  /// Reads the next float of a field that has `left` more bytes.
+  Result<float> real(std::uint64_t left) {
+    if (left < sizeof(float)) {
+      return Error(Errc::malformed, "a float of an attribute does not have 4 bytes").offset(in_.position());
+    }
+    STELE_TRY_ASSIGN(const std::byte* const bytes, in_.take(sizeof(float)));
     return std::bit_cast<float>(load_le<std::uint32_t>(bytes));
   }
 
   Status read_ints(Fields& in, std::vector<std::int64_t>& out) {
-    STELE_TRY(spend(in, 3 * sizeof(std::int64_t) * (in.is_number() ? 1 : in.size())));
+    STELE_TRY(spend(3 * sizeof(std::int64_t) * (in.is_number() ? 1 : in.size())));
     if (in.is_number()) {
       out.push_back(static_cast<std::int64_t>(in.number()));
       return {};
@@ -216,7 +223,7 @@ class GraphReader {
 
   Status read_value(Fields& in, std::vector<ValueInfo>& values) {
     if (!in.has_length()) return not_a_message(in);
-    STELE_TRY(spend(in, 2 * sizeof(ValueInfo) + in.size()));
+    STELE_TRY(spend(2 * sizeof(ValueInfo) + in.size()));
     ValueInfo value;
     STELE_TRY(each(in.message(), [&](Fields& field) -> Status {
       if (field.field() == 1) return field.text(value.name);
@@ -229,7 +236,7 @@ class GraphReader {
           value.has_shape = true;
           return each(tensor.message(), [&](Fields& dim) -> Status {
             if (dim.field() != 1 || !dim.has_length()) return {};
-            STELE_TRY(spend(dim, 3 * sizeof(std::int64_t)));
+            STELE_TRY(spend(3 * sizeof(std::int64_t)));
             value.shape.push_back(-1);
             return each(dim.message(), [&](Fields& extent) -> Status {
               if (extent.field() == 1 && extent.is_number()) {
@@ -248,7 +255,7 @@ class GraphReader {
 
   Status read_function(Fields& in) {
     if (!in.has_length()) return not_a_message(in);
-    STELE_TRY(spend(in, 2 * sizeof(Function)));
+    STELE_TRY(spend(2 * sizeof(Function)));
     Function function;
     STELE_TRY(each(in.message(), [&](Fields& field) -> Status {
       switch (field.field()) {

@@ -354,3 +354,37 @@ TEST_CASE("import: constants and functions that would grow without bound") {
   const std::string calls = floats(11, "x", {2}) + node("f0", {"x"}, "y", bytes(7, "d")) + floats(12, "y", {2});
   CHECK(bad(imported(model(calls, 17, functions))).code() == Errc::limit);
 }
+
+TEST_CASE("import: names of the model are not taken for the rules' own tensors") {
+  // Gemm makes "the Gemm/product", and its beta a "constant"; both are names of the model, too.
+  const std::string beta = bytes(5, bytes(1, "beta") + varint(2 << 3 | 5) + "\0\0\0\x40"s + number(20, 1));
+  const std::string graph = floats(11, "a", {2, 2}) + floats(11, "c", {2, 2}) +
+                            node("Gemm", {"a", "a", "c"}, "g", beta) + node("Relu", {"g"}, "the Gemm/product") +
+                            node("Relu", {"the Gemm/product"}, "constant") + floats(12, "constant", {2, 2});
+  const Checkpoint both = good(imported(model(graph)));
+  CHECK(both.graph->operations.size() == 5);
+  CHECK(both.graph->outputs == std::vector<std::string>{"constant"});
+  CHECK(good(both.graph->order()).size() == 5);
+
+  const std::string weight = bytes(5, number(1, 1) + number(2, 1) + bytes(8, "w") + bytes(9, "1234"));
+  const std::string twice = floats(11, "x", {1}) + weight + node("Relu", {"x"}, "w") + floats(12, "w", {1});
+  CHECK(bad(imported(model(twice))).code() == Errc::duplicate);
+}
+
+TEST_CASE("import: a function with many inputs that is called many times") {
+  std::string inputs, calls;
+  for (int i = 0; i < 2000; ++i) inputs += bytes(4, "i" + std::to_string(i));
+  for (int i = 0; i < 2000; ++i) calls += node("f", {"x"}, "y" + std::to_string(i), bytes(7, "d"));
+  const std::string function =
+      bytes(25, bytes(1, "f") + inputs + bytes(5, "o") + bytes(7, bytes(1, "i0") + bytes(2, "o") + bytes(4, "Relu")) +
+                    bytes(9, bytes(1, "") + number(2, 17)) + bytes(10, "d"));
+  const std::string graph = floats(11, "x", {2}) + calls + floats(12, "y1", {2});
+  CHECK(bad(imported(model(graph, 17, function))).code() == Errc::limit);
+}
+
+TEST_CASE("import: a constant that does not fit its dtype") {
+  // alpha of LeakyRelu on integers.
+  const std::string integers = bytes(11, bytes(1, "x") + bytes(2, bytes(1, number(1, 7))));
+  const std::string graph = integers + node("LeakyRelu", {"x"}, "y") + floats(12, "y", {2});
+  CHECK(bad(imported(model(graph))).code() == Errc::out_of_range);
+}
