@@ -34,9 +34,17 @@ using ExpressionValue =
 
 inline constexpr std::size_t max_list = 1 << 16;
 
+using Ints = std::vector<std::int64_t>;
+using Reals = std::vector<double>;
+using Tensors = std::vector<TensorName>;
+
 inline bool known(const ExpressionValue& value) noexcept { return !std::holds_alternative<std::monostate>(value); }
+bool is_list(const ExpressionValue& value) noexcept;
 /// Returns the value as text, for messages.
 std::string to_text(const ExpressionValue& value);
+/// Returns an element; a negative position counts from the end. Unknown if the list or the position is. Errors:
+/// invalid_argument (it is no list, or does not have this element).
+Result<ExpressionValue> element(const ExpressionValue& list, const ExpressionValue& at);
 
 /// Gives values to the names and functions of an expression.
 class Scope {

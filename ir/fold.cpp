@@ -15,8 +15,6 @@ namespace ir {
 
 namespace {
 
-using Ints = std::vector<std::int64_t>;
-using Reals = std::vector<double>;
 using Folded = std::optional<std::vector<Constant>>;
 
 bool is_real(DType dtype) noexcept { return dtype_class(dtype) == DTypeClass::floating; }

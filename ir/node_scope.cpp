@@ -1,0 +1,186 @@
+#include "ir/node_scope.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <utility>
+
+#include "dl4j/arrays_fb.hpp"
+#include "recorders/onnx/model.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace ir {
+
+using Value = ExpressionValue;
+
+Result<Value> NodeScope::value_of(std::string_view name) const {
+  const std::string key(name);
+  if (const auto found = names_.find(key); found != names_.end()) return found->second;
+  const auto define = std::find_if(declaration_.defines.begin(), declaration_.defines.end(),
+                                   [&](const auto& d) { return d.name == name; });
+  if (define == declaration_.defines.end()) return Error(Errc::missing, "there is no such name").path(key);
+  names_[key] = Value();  // a definition of itself is unknown
+  STELE_TRY_ASSIGN(Value value, define->value[0].evaluate(*this));
+  return names_[key] = std::move(value);
+}
+
+Result<std::optional<Value>> NodeScope::call(std::string_view function, std::span<const Value> operands) const {
+  if (function == "constant") return make_constant(operands);
+  if (function == "dl4j_dtype" && operands.size() == 1) {
+    const auto* code = std::get_if<std::int64_t>(&operands[0]);
+    const DType dtype = code != nullptr ? onnx::dtype_of(static_cast<std::uint64_t>(*code)) : DType::none;
+    if (dtype == DType::none)
+      return not_covered("a dtype is unknown, or DL4J has no such dtype").found(to_text(operands[0]));
+    return std::optional(Value(static_cast<std::int64_t>(samediff::type_of(dtype))));
+  }
+  if (function == "joined_extent" && operands.size() == 2) return joined_extent(operands);
+  const bool query = function == "rank" || function == "shape" || function == "dtype" || function == "value";
+  if (!query || operands.size() != 1) return std::optional<Value>();
+  const auto* tensor = std::get_if<TensorName>(&operands[0]);
+  if (tensor == nullptr) {
+    return Error(Errc::invalid_argument, "the operand is not a tensor").path(function).found(to_text(operands[0]));
+  }
+  const TensorInfo* const info = to_.find(tensor->name);
+  if (info == nullptr) return std::optional(Value());
+  if (function == "dtype") {
+    if (info->dtype == DType::none) return std::optional(Value());
+    return std::optional(Value(std::int64_t{onnx::code_of(info->dtype)}));
+  }
+  if (function == "value") {
+    if (!info->constant) return std::optional(Value());
+    return std::optional(std::visit([](const auto& list) { return Value(list); }, info->constant->elements));
+  }
+  if (!info->shape) return std::optional(Value());
+  if (function == "rank") return std::optional(Value(static_cast<std::int64_t>(info->shape->size())));
+  return std::optional(Value(*info->shape));
+}
+
+Result<Value> NodeScope::call(std::string_view function, const Value& operand) const {
+  STELE_TRY_ASSIGN(auto value, call(function, std::span(&operand, 1)));
+  return value ? *std::move(value) : Value();
+}
+
+Result<std::optional<Value>> NodeScope::joined_extent(std::span<const Value> operands) const {
+  const auto* tensors = std::get_if<Tensors>(&operands[0]);
+  const auto* axis = std::get_if<std::int64_t>(&operands[1]);
+  if (tensors == nullptr || axis == nullptr) return std::optional(Value());
+  std::int64_t total = 0;
+  for (const TensorName& tensor : *tensors) {
+    const TensorInfo* const info = to_.find(tensor.name);
+    if (info == nullptr || !info->shape || *axis < 0 || *axis >= static_cast<std::int64_t>(info->shape->size())) {
+      return std::optional(Value());
+    }
+    const std::int64_t extent = (*info->shape)[static_cast<std::size_t>(*axis)];
+    if (extent == unknown_extent || __builtin_add_overflow(total, extent, &total))
+      return std::optional(Value(unknown_extent));
+  }
+  return std::optional(Value(total));
+}
+
+/// constant(value, dtype [, shape]): a tensor of these elements; a scalar, unless the value is a list.
+Result<std::optional<Value>> NodeScope::make_constant(std::span<const Value> operands) const {
+  if (operands.size() != 2 && operands.size() != 3) return std::optional<Value>();
+  const auto* code = std::get_if<std::int64_t>(&operands[1]);
+  Constant constant{.dtype = code != nullptr ? onnx::dtype_of(static_cast<std::uint64_t>(*code)) : DType::none};
+  const DTypeClass type = dtype_class(constant.dtype);
+  const bool integers =
+      type == DTypeClass::signed_int || type == DTypeClass::unsigned_int || type == DTypeClass::boolean;
+  const auto fill = [&](const auto& list, bool scalar) {
+    if (!scalar) constant.shape = {static_cast<std::int64_t>(list.size())};
+    if (integers) {
+      Ints& out = constant.elements.emplace<Ints>();
+      for (const auto e : list) {
+        if constexpr (std::is_same_v<decltype(e), const double>) {
+          if (e != std::trunc(e) || !(std::abs(e) < 0x1p62)) return false;
+        }
+        out.push_back(static_cast<std::int64_t>(e));
+      }
+    } else {
+      constant.elements = Reals(list.begin(), list.end());
+    }
+    return true;
+  };
+  bool fits = true;
+  if (const auto* i = std::get_if<std::int64_t>(&operands[0])) {
+    fits = fill(Ints{*i}, true);
+  } else if (const auto* b = std::get_if<bool>(&operands[0])) {
+    fits = fill(Ints{*b ? 1 : 0}, true);
+  } else if (const auto* d = std::get_if<double>(&operands[0])) {
+    fits = fill(Reals{*d}, true);
+  } else if (const auto* is = std::get_if<Ints>(&operands[0])) {
+    if (std::find(is->begin(), is->end(), unknown_extent) != is->end()) return not_covered("an extent is not known");
+    fits = fill(*is, false);
+  } else if (const auto* ds = std::get_if<Reals>(&operands[0])) {
+    fits = fill(*ds, false);
+  } else {
+    return not_covered("the elements of a constant are not known");
+  }
+  if (!fits) return not_covered("an element of a constant is not an integer").found(to_text(operands[0]));
+  if (constant.dtype == DType::none) return not_covered("the dtype of a constant is not known");
+  if (operands.size() == 3) {
+    const auto* shape = std::get_if<Ints>(&operands[2]);
+    if (shape == nullptr || small_count(*shape, max_list) != constant.size()) {
+      return Error(Errc::invalid_argument, "a constant does not have its shape's number of elements");
+    }
+    constant.shape = *shape;
+  }
+  return std::optional(Value(TensorName{to_.constant(std::move(constant))}));
+}
+
+Status ArgumentList::add(const std::string& name, const Value& value) {
+  if (!known(value)) return {};  // not given
+  if (const auto* tensor = std::get_if<TensorName>(&value)) {
+    if (!tensor->name.empty()) arguments.inputs.emplace_back(name, tensor->name);
+    return {};
+  }
+  if (const auto* tensors = std::get_if<Tensors>(&value)) {
+    for (const TensorName& tensor : *tensors) arguments.inputs.emplace_back(name, tensor.name);
+    return {};
+  }
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    arguments.strings.emplace_back(name, *text);
+    return {};
+  }
+  if (const auto* b = std::get_if<bool>(&value)) {
+    if (has(ArgumentType::boolean, name) || !has(ArgumentType::integer, name)) {
+      arguments.bools.emplace_back(name, *b);
+      return {};
+    }
+    return add(name, Value(std::int64_t{*b ? 1 : 0}));
+  }
+  if (const auto* i = std::get_if<std::int64_t>(&value)) return add_integers(name, {*i});
+  if (const auto* list = std::get_if<Ints>(&value)) return add_integers(name, *list);
+  if (const auto* d = std::get_if<double>(&value)) {
+    arguments.doubles.emplace_back(name, *d);
+    return {};
+  }
+  for (const double d : std::get<Reals>(value)) arguments.doubles.emplace_back(name, d);
+  return {};
+}
+
+Status ArgumentList::add_integers(const std::string& name, const Ints& list) {
+  if (std::find(list.begin(), list.end(), unknown_extent) != list.end()) {
+    return not_covered("an argument depends on an extent that is not known").path(descriptor_.name + '.' + name);
+  }
+  const bool integer = has(ArgumentType::integer, name);
+  for (const std::int64_t i : list) {
+    if (integer ||
+        (!has(ArgumentType::real, name) && !has(ArgumentType::boolean, name) && !has(ArgumentType::dtype, name))) {
+      arguments.ints.emplace_back(name, i);
+    } else if (has(ArgumentType::real, name)) {
+      arguments.doubles.emplace_back(name, static_cast<double>(i));
+    } else if (has(ArgumentType::boolean, name)) {
+      arguments.bools.emplace_back(name, i != 0);
+    } else {
+      arguments.dtypes.emplace_back(name, onnx::dtype_of(static_cast<std::uint64_t>(i)));
+    }
+  }
+  return {};
+}
+
+}  // namespace ir
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
