@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "dl4j/arrays.hpp"
+#include "dl4j/arrays_fb.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -23,8 +24,20 @@ bool is_reduction(OpFamily family) noexcept {
          family == OpFamily::reduce_bool || family == OpFamily::index_reduce;
 }
 
-/// Returns the dtype of an operator's outputs.
-DType output_dtype(const OperatorDescriptor& op, const GraphOperation& operation, DType first) {
+/// Returns the dtype that an argument of an operator names; none: it has no such argument.
+DType named_dtype(const GraphOperation& operation, std::string_view argument) {
+  const auto found =
+      std::find_if(operation.ints.begin(), operation.ints.end(), [&](const auto& a) { return a.first == argument; });
+  if (found == operation.ints.end()) return DType::none;
+  const auto dtype = samediff::dtype_of(static_cast<stele_fb::Type>(found->second));
+  return dtype ? *dtype : DType::none;
+}
+
+/// Returns the dtype of an operator's output.
+DType output_dtype(const OperatorDescriptor& op, const GraphOperation& operation, std::size_t output, DType first) {
+  if (op.name == "cast") return named_dtype(operation, "dst");
+  if (op.name == "fill") return named_dtype(operation, "dtype");
+  if (op.name == "top_k" && output == 1) return DType::i64;
   constexpr std::array<std::string_view, 8> indices = {"shape_of", "size", "size_at",  "argmax",
                                                        "argmin",   "rank", "where_np", "Where"};
   if (op.declaration == OperatorDeclaration::broadcastable_bool || op.family == OpFamily::transform_bool ||
@@ -143,10 +156,12 @@ Status GraphBuilder::emit(const OperatorDescriptor& descriptor, const NamedArgum
   operation.name = number == 0 ? node : node + '_' + std::to_string(number);
   ++number;
   STELE_TRY(make_legacy(operation, descriptor));
-  const std::size_t typed = descriptor.name == "select" ? 1 : 0;  // the input with the dtype of the output
+  // The input with the dtype of the outputs.
+  const std::size_t typed = descriptor.name == "select" || descriptor.name == "lstmBlock" ? 1 : 0;
   const TensorInfo* const input = typed < operation.inputs.size() ? find(operation.inputs[typed]) : nullptr;
-  const DType dtype = output_dtype(descriptor, operation, input != nullptr ? input->dtype : DType::none);
-  for (const std::string& name : operation.outputs) {
+  for (std::size_t i = 0; i < operation.outputs.size(); ++i) {
+    const std::string& name = operation.outputs[i];
+    const DType dtype = output_dtype(descriptor, operation, i, input != nullptr ? input->dtype : DType::none);
     STELE_TRY(add(name, {.dtype = dtype}));
     known_[name].made = true;
     GraphVariable& variable = graph_.variables.emplace_back();
@@ -156,6 +171,21 @@ Status GraphBuilder::emit(const OperatorDescriptor& descriptor, const NamedArgum
   }
   graph_.operations.push_back(std::move(operation));
   return {};
+}
+
+bool GraphBuilder::rename(const std::string& from, const std::string& to) {
+  if (graph_.operations.empty() || known_.contains(to)) return false;
+  GraphOperation& last = graph_.operations.back();
+  const auto made = std::find(last.outputs.begin(), last.outputs.end(), from);
+  if (made == last.outputs.end()) return false;
+  *made = to;
+  std::find_if(graph_.variables.rbegin(), graph_.variables.rend(), [&](const auto& v) {
+    return v.name == from;
+  })->name = to;
+  auto node = known_.extract(from);
+  node.key() = to;
+  known_.insert(std::move(node));
+  return true;
 }
 
 void GraphBuilder::refine(const std::string& name, DType dtype, std::optional<std::vector<std::int64_t>> shape) {

@@ -41,6 +41,8 @@ class GraphBuilder {
   /// Adds an operation. Its inputs become variables of the graph, if they are constants or leaves that are not yet.
   /// Errors: those of ordered(), malformed (an input that nothing makes), duplicate, out_of_range (a scalar).
   Status emit(const OperatorDescriptor& descriptor, const NamedArguments& arguments, const std::string& node);
+  /// Renames what the last operation made. Returns false if it did not make this tensor.
+  bool rename(const std::string& from, const std::string& to);
   /// Makes a tensor an output of the graph.
   Status output(const std::string& name);
   /// Sets what is known of a tensor that an operation made.

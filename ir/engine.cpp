@@ -1,6 +1,8 @@
 #include "ir/engine.hpp"
 
 #include <algorithm>
+#include <span>
+#include <unordered_set>
 #include <utility>
 
 #include "base/similar.hpp"
@@ -15,6 +17,8 @@ namespace ir {
 namespace {
 
 using Value = ExpressionValue;
+
+constexpr std::int64_t max_passes = 1024;  // of a loop
 
 class Runner {
  public:
@@ -34,7 +38,10 @@ class Runner {
           .expected(text);
     }
     if (declaration_.op_name.empty()) {
-      for (const Step& step : declaration_.steps) STELE_TRY(run_step(step));
+      for (std::size_t i = 0; i < declaration_.steps.size();) {
+        STELE_TRY_ASSIGN(const std::size_t count, run_steps(i));
+        i += count;
+      }
     } else {
       STELE_TRY(run_rules());
     }
@@ -72,8 +79,8 @@ class Runner {
     }
     for (const Declaration::Named& attribute : declaration_.attributes) {
       if (node_.attributes.contains(attribute.name)) continue;
-      if (attribute.value.empty()) return Error(Errc::missing, "an attribute is not given").path(attribute.name);
-      STELE_TRY_ASSIGN(Value value, attribute.value[0].evaluate(scope_));
+      if (!attribute.value) return Error(Errc::missing, "an attribute is not given").path(attribute.name);
+      STELE_TRY_ASSIGN(Value value, attribute.value->evaluate(scope_));
       scope_.set(attribute.name, std::move(value));
     }
     return {};
@@ -101,23 +108,23 @@ class Runner {
     return {};
   }
 
-  std::string own_name(const std::string& name) const {
+  std::string own_name(const std::string& name) {
     const std::string base = !node_.name.empty() ? node_.name : !node_.outputs.empty() ? node_.outputs[0] : node_.op;
-    return to_.fresh(base + '/' + name);
+    return *own_.insert(to_.fresh(base + '/' + name)).first;
   }
 
   /// Returns the names for an output of a step, in the pass `i` of a loop.
   Result<std::vector<std::string>> output_names(const Step::Output& output, bool loop, std::int64_t i) {
     std::size_t count = 1;
-    if (!output.count.empty()) {
-      STELE_TRY_ASSIGN(const Value value, output.count[0].evaluate(scope_));
+    if (output.count) {
+      STELE_TRY_ASSIGN(const Value value, output.count->evaluate(scope_));
       const auto* n = std::get_if<std::int64_t>(&value);
       if (n == nullptr || *n < 0 || *n > static_cast<std::int64_t>(max_list)) {
         return not_covered("the number of a step's outputs is not known").path(output.name).found(to_text(value));
       }
       count = static_cast<std::size_t>(*n);
     }
-    const bool list = !output.count.empty() || loop;
+    const bool list = output.count || loop;
     const auto given = outputs_.find(output.name);
     std::vector<std::string> names;
     for (std::size_t k = 0; k < count; ++k) {
@@ -134,12 +141,10 @@ class Runner {
     }
     if (!list) {
       scope_.set(output.name, TensorName{names[0]});
+    } else if (loop) {
+      for (const std::string& name : names) append(output.name, {name});
     } else {
       Tensors tensors;
-      if (loop && i != 0) {
-        STELE_TRY_ASSIGN(const Value before, scope_.value_of(output.name));
-        tensors = std::get<Tensors>(before);
-      }
       for (const std::string& name : names) tensors.push_back({name});
       scope_.set(output.name, std::move(tensors));
     }
@@ -147,37 +152,55 @@ class Runner {
   }
 
   Result<bool> holds(const Step& step) {
-    if (step.condition.empty()) return true;
-    STELE_TRY_ASSIGN(const Value value, step.condition[0].evaluate(scope_));
+    if (!step.condition) return true;
+    STELE_TRY_ASSIGN(const Value value, step.condition->evaluate(scope_));
     if (const auto* b = std::get_if<bool>(&value)) return *b;
     if (const auto* i = std::get_if<std::int64_t>(&value)) return *i != 0;
     return not_covered("the rule needs what the model does not tell").path(step.op_name).found(to_text(value));
   }
 
-  Status run_step(const Step& step) {
+  /// Runs a step, or several that follow each other and have one variable: pass by pass. Returns their number.
+  Result<std::size_t> run_steps(std::size_t first) {
+    const std::string& variable = declaration_.steps[first].variable;
+    std::size_t end = first + 1;
+    while (!variable.empty() && end < declaration_.steps.size() && declaration_.steps[end].variable == variable) ++end;
+    const std::span<const Step> steps(declaration_.steps.data() + first, end - first);
+    lists_.clear();
+    std::int64_t passes = 1;
+    for (const Step& step : steps) {
+      STELE_TRY_ASSIGN(const std::int64_t n, passes_of(step));
+      passes = &step == &steps.front() ? n : std::max(n, passes);
+    }
+    for (std::int64_t i = 0; i < passes; ++i) {
+      if (!variable.empty()) scope_.set(variable, i);
+      for (const Step& step : steps) {
+        STELE_TRY_ASSIGN(const bool wanted, holds(step));
+        if (wanted) STELE_TRY(run_once(step, i));
+      }
+    }
+    return steps.size();
+  }
+
+  /// Returns the number of passes; 0 if it is not known and the step is left out.
+  Result<std::int64_t> passes_of(const Step& step) {
+    if (step.variable.empty()) return 1;
+    STELE_TRY_ASSIGN(const Value value, step.repeats->evaluate(scope_));
+    const auto* n = std::get_if<std::int64_t>(&value);
+    if (n != nullptr && *n > max_passes) {
+      return not_covered("a rule repeats a step too often").expected("at most 1024 times").found(to_text(value));
+    }
+    if (n != nullptr && *n >= 0) return *n;
+    scope_.set(step.variable, Value());
     STELE_TRY_ASSIGN(const bool wanted, holds(step));
-    if (!wanted) return {};
-    std::int64_t repeats = 1;
-    const bool loop = !step.variable.empty();
-    if (loop) {
-      STELE_TRY_ASSIGN(const Value value, step.repeats[0].evaluate(scope_));
-      const auto* n = std::get_if<std::int64_t>(&value);
-      if (n == nullptr || *n < 0 || *n > static_cast<std::int64_t>(max_list)) {
-        return not_covered("the number of repeats is not known").path(step.op_name).found(to_text(value));
-      }
-      repeats = *n;
-    }
-    for (std::int64_t i = 0; i < repeats; ++i) {
-      if (loop) scope_.set(step.variable, i);
-      // `same(x: tensor)` names a tensor of the rule, and makes an operation only if it is an output of the node.
-      if (step.op_name == "same" && step.arguments.size() == 1 && !outputs_.contains(step.outputs[0].name)) {
-        STELE_TRY_ASSIGN(Value value, step.arguments[0].value.evaluate(scope_));
-        scope_.set(step.outputs[0].name, std::move(value));
-        continue;
-      }
-      STELE_TRY(run_once(step, loop, i));
-    }
-    return {};
+    if (!wanted) return 0;
+    return not_covered("the number of repeats is not known").path(step.op_name).found(to_text(value));
+  }
+
+  /// Appends to a list of tensors; the first of a loop begins it.
+  void append(const std::string& list, TensorName tensor) {
+    Tensors& all = lists_[list];
+    all.push_back(std::move(tensor));
+    scope_.set(list, all);
   }
 
   Result<const OperatorDescriptor*> descriptor_of(const std::string& name) const {
@@ -191,7 +214,30 @@ class Runner {
     return error;
   }
 
-  Status run_once(const Step& step, bool loop, std::int64_t i) {
+  /// `same(input: tensor)` names a tensor of the rule. Returns false if an operation must copy it to an output.
+  Result<bool> name_tensor(const Step& step) {
+    STELE_TRY_ASSIGN(Value value, step.arguments[0].value.evaluate(scope_));
+    auto* const tensor = std::get_if<TensorName>(&value);
+    if (const auto output = outputs_.find(step.outputs[0].name); output != outputs_.end()) {
+      const auto* const name = std::get_if<TensorName>(&output->second);
+      if (name == nullptr || tensor == nullptr || !own_.contains(tensor->name)) return false;
+      if (!to_.rename(tensor->name, name->name)) return false;
+      scope_.set(step.outputs[0].name, *name);
+      return true;
+    }
+    if (!step.variable.empty() && tensor != nullptr) {
+      append(step.outputs[0].name, std::move(*tensor));
+    } else {
+      scope_.set(step.outputs[0].name, std::move(value));
+    }
+    return true;
+  }
+
+  Status run_once(const Step& step, std::int64_t i) {
+    if (step.op_name == "same" && step.arguments.size() == 1) {
+      STELE_TRY_ASSIGN(const bool done, name_tensor(step));
+      if (done) return {};
+    }
     STELE_TRY_ASSIGN(const OperatorDescriptor* const descriptor, descriptor_of(step.op_name));
     ArgumentList list(*descriptor);
     for (const Step::Argument& argument : step.arguments) {
@@ -206,7 +252,7 @@ class Runner {
     for (std::size_t k = 0; k < step.outputs.size(); ++k) {
       if (k >= ports.size())
         return Error(Errc::malformed, "the operator has fewer outputs than the step").path(step.op_name);
-      STELE_TRY_ASSIGN(const std::vector<std::string> names, output_names(step.outputs[k], loop, i));
+      STELE_TRY_ASSIGN(const std::vector<std::string> names, output_names(step.outputs[k], !step.variable.empty(), i));
       for (const std::string& name : names) list.arguments.outputs.emplace_back(ports[k]->name, name);
     }
     return to_.emit(*descriptor, list.arguments, operation_name());
@@ -259,18 +305,34 @@ class Runner {
       return found != outputs_.end() ? std::get_if<TensorName>(&found->second) : nullptr;
     };
     for (const Declaration::Named& shape : declaration_.shapes) {
+      if (shape.name.ends_with("[i]")) {
+        STELE_TRY(infer_list(shape));
+        continue;
+      }
       const TensorName* const tensor = tensor_of(shape.name);
       if (tensor == nullptr) continue;
-      STELE_TRY_ASSIGN(const Value value, shape.value[0].evaluate(scope_));
+      STELE_TRY_ASSIGN(const Value value, shape.value->evaluate(scope_));
       if (const auto* extents = std::get_if<Ints>(&value)) to_.refine(tensor->name, DType::none, *extents);
     }
     for (const Declaration::Named& dtype : declaration_.dtypes) {
       const TensorName* const tensor = tensor_of(dtype.name);
       if (tensor == nullptr) continue;
-      STELE_TRY_ASSIGN(const Value value, dtype.value[0].evaluate(scope_));
+      STELE_TRY_ASSIGN(const Value value, dtype.value->evaluate(scope_));
       if (const auto* code = std::get_if<std::int64_t>(&value)) {
         to_.refine(tensor->name, onnx::dtype_of(static_cast<std::uint64_t>(*code)), std::nullopt);
       }
+    }
+    return {};
+  }
+
+  /// The shapes of a list of outputs: `name[i] = EXPRESSION`.
+  Status infer_list(const Declaration::Named& shape) {
+    const auto found = outputs_.find(shape.name.substr(0, shape.name.size() - 3));
+    const auto* const tensors = found != outputs_.end() ? std::get_if<Tensors>(&found->second) : nullptr;
+    for (std::size_t i = 0; tensors != nullptr && i < tensors->size(); ++i) {
+      scope_.set("i", static_cast<std::int64_t>(i));
+      STELE_TRY_ASSIGN(const Value value, shape.value->evaluate(scope_));
+      if (const auto* extents = std::get_if<Ints>(&value)) to_.refine((*tensors)[i].name, DType::none, *extents);
     }
     return {};
   }
@@ -280,6 +342,8 @@ class Runner {
   GraphBuilder& to_;
   NodeScope scope_;
   std::map<std::string, Value> outputs_;  // by port: the node's own names
+  std::unordered_set<std::string> own_;   // names of the rule's own tensors
+  std::map<std::string, Tensors> lists_;  // that the loop made so far
 };
 
 }  // namespace

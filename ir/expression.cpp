@@ -72,14 +72,18 @@ Result<Value> compare(std::string_view op, const Value& a, const Value& b) {
   return Value(op == "<=" ? x <= y : x >= y);
 }
 
-Result<Value> sliced(const Value& list, const Value& from, const Value& to) {
+/// A bound that is not given is a null pointer.
+Result<Value> sliced(const Value& list, const Value* from, const Value* to) {
   if (!known(list)) return Value();
+  for (const Value* bound : {from, to}) {
+    if (bound != nullptr && (!known(*bound) || *bound == Value(unknown_extent))) return Value();
+  }
   return std::visit(
       [&]<class T>(const T& elements) -> Result<Value> {
         if constexpr (requires { elements.size(); } && !std::is_same_v<T, std::string>) {
           const auto count = static_cast<std::int64_t>(elements.size());
-          const auto place = [&](const Value& at, std::int64_t otherwise) {
-            const auto* number = std::get_if<std::int64_t>(&at);
+          const auto place = [&](const Value* at, std::int64_t otherwise) {
+            const auto* number = at != nullptr ? std::get_if<std::int64_t>(at) : nullptr;
             const std::int64_t i = number == nullptr ? otherwise : *number < 0 ? *number + count : *number;
             return std::clamp<std::int64_t>(i, 0, count);
           };
@@ -111,6 +115,47 @@ Result<Value> call(const Expression& e, const Scope& scope) {
   if (of_tensors) return *std::move(of_tensors);
   return call_function(e.text, values);
 }
+
+/// A scope with one name more.
+class WithVariable final : public Scope {
+ public:
+  WithVariable(const Scope& outer, const std::string& name) : outer_(outer), name_(name) {}
+
+  void set(std::int64_t value) { value_ = value; }
+  Result<Value> value_of(std::string_view name) const override {
+    return name == name_ ? Result<Value>(Value(value_)) : outer_.value_of(name);
+  }
+  Result<std::optional<Value>> call(std::string_view function, std::span<const Value> operands) const override {
+    return outer_.call(function, operands);
+  }
+
+ private:
+  const Scope& outer_;
+  const std::string& name_;
+  std::int64_t value_ = 0;
+};
+
+Result<Value> each(const Expression& e, const Scope& scope) {
+  STELE_TRY_ASSIGN(const Value count, e.operands[1].evaluate(scope));
+  if (!known(count) || count == Value(unknown_extent)) return Value();
+  const auto* n = std::get_if<std::int64_t>(&count);
+  if (n == nullptr) return bad_operands("for", count);
+  if (*n > static_cast<std::int64_t>(max_each)) {
+    return Error(Errc::limit, "a list is made of too many elements").expected("at most 4096").found(to_text(count));
+  }
+  WithVariable inner(scope, e.text);
+  std::vector<Value> values;
+  for (std::int64_t i = 0; i < *n; ++i) {
+    inner.set(i);
+    STELE_TRY_ASSIGN(Value value, e.operands[0].evaluate(inner));
+    values.push_back(std::move(value));
+  }
+  if (values.empty()) return Value(Ints{});
+  return joined(values);
+}
+
+/// A bound of a slice that is left out is an unknown constant.
+bool given(const Expression& bound) { return bound.kind != Expression::Kind::constant || known(bound.constant); }
 
 Result<Value> logical(const Expression& e, const Value& left, const Scope& scope) {
   const bool stops = e.text == "||";  // on this value
@@ -246,6 +291,8 @@ Result<Value> Expression::evaluate(const Scope& scope) const {
       return scope.value_of(text);
     case Kind::call:
       return call(*this, scope);
+    case Kind::each:
+      return each(*this, scope);
     case Kind::list: {
       std::vector<Value> values;
       for (const Expression& operand : operands) {
@@ -267,7 +314,8 @@ Result<Value> Expression::evaluate(const Scope& scope) const {
     case Kind::slice: {
       STELE_TRY_ASSIGN(const Value from, operands[1].evaluate(scope));
       STELE_TRY_ASSIGN(const Value to, operands[2].evaluate(scope));
-      return sliced(first, from, to);
+      const auto bound = [&](std::size_t i, const Value& value) { return given(operands[i]) ? &value : nullptr; };
+      return sliced(first, bound(1, from), bound(2, to));
     }
     case Kind::unary: {
       if (!known(first)) return first;

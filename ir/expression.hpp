@@ -33,6 +33,7 @@ using ExpressionValue =
                  std::vector<double>, std::vector<std::string>, std::vector<TensorName>>;
 
 inline constexpr std::size_t max_list = 1 << 16;
+inline constexpr std::size_t max_each = 4096;  // of `[... for i in n]`
 
 using Ints = std::vector<std::int64_t>;
 using Reals = std::vector<double>;
@@ -59,10 +60,11 @@ class Scope {
 
 /// A parsed expression.
 struct Expression {
-  enum class Kind : std::uint8_t { constant, name, list, index, slice, unary, binary, choice, call };
+  /// each: a list of values of operands[0], for a variable from 0 to operands[1] - 1.
+  enum class Kind : std::uint8_t { constant, name, list, each, index, slice, unary, binary, choice, call };
   Kind kind = Kind::constant;
   ExpressionValue constant{};
-  std::string text{};  // the name, the operator or the function
+  std::string text{};  // the name, the variable, the operator or the function
   std::vector<Expression> operands{};
 
   /// Returns the value. Errors: missing (a name), invalid_argument (operands that the operator or function does not
@@ -74,7 +76,7 @@ struct Expression {
 struct Step {
   struct Output {
     std::string name;
-    std::vector<Expression> count{};  // one: the output is a list of that many tensors
+    std::optional<Expression> count{};  // the output is a list of that many tensors
   };
   struct Argument {
     std::string name;
@@ -83,9 +85,9 @@ struct Step {
   std::vector<Output> outputs;
   std::string op_name;
   std::vector<Argument> arguments;
-  std::string variable{};               // of `for`; empty: no loop
-  std::vector<Expression> repeats{};    // one: the number of times
-  std::vector<Expression> condition{};  // one: the step is left out if this is not true
+  std::string variable{};  // of `for`; empty: no loop
+  std::optional<Expression> repeats{};
+  std::optional<Expression> condition{};  // the step is left out if this is not true
 };
 
 /// Errors of both: malformed; the offset is the column.

@@ -66,16 +66,40 @@ Result<Value> call_product(const std::vector<Value>& v) {
 }
 template <bool greater>
 Result<Value> extreme(const std::vector<Value>& v) {
-  if (const auto a = list_of<std::int64_t>(v[0]), b = list_of<std::int64_t>(v[1]); a && b && a->size() == 1) {
-    Ints out;
-    for (const std::int64_t e : *b) {
-      const bool unknown = e == unknown_extent || a->front() == unknown_extent;
-      out.push_back(unknown ? unknown_extent : greater ? std::max(a->front(), e) : std::min(a->front(), e));
-    }
-    if (is_list(v[1])) return Value(std::move(out));
-    if (out.size() == 1) return Value(out.front());
+  const auto a = list_of<std::int64_t>(v[0]), b = list_of<std::int64_t>(v[1]);
+  const char* const name = greater ? "max" : "min";
+  if (!a || !b) {
+    const auto x = list_of<double>(v[0]), y = list_of<double>(v[1]);
+    if (!x || !y || x->size() != 1 || y->size() != 1) return bad_operands(name, v[0], v[1]);
+    return Value(greater ? std::max(x->front(), y->front()) : std::min(x->front(), y->front()));
   }
-  return bad_operands(greater ? "max" : "min", v[0], v[1]);
+  if (a->size() != b->size() && a->size() != 1 && b->size() != 1) return bad_operands(name, v[0], v[1]);
+  Ints out;
+  const std::size_t count = a->size() == 1 ? b->size() : a->size();
+  for (std::size_t i = 0; i < count; ++i) {
+    const std::int64_t x = (*a)[a->size() == 1 ? 0 : i], y = (*b)[b->size() == 1 ? 0 : i];
+    const bool unknown = x == unknown_extent || y == unknown_extent;
+    out.push_back(unknown ? unknown_extent : greater ? std::max(x, y) : std::min(x, y));
+  }
+  if (is_list(v[0]) || is_list(v[1])) return Value(std::move(out));
+  return Value(out.front());
+}
+template <bool greater>
+Result<Value> extreme_of(const std::vector<Value>& v) {
+  return std::visit(
+      [&]<class T>(const T& list) -> Result<Value> {
+        if constexpr (std::is_same_v<T, Ints> || std::is_same_v<T, Reals>) {
+          if constexpr (std::is_same_v<T, Ints>) {
+            if (std::find(list.begin(), list.end(), unknown_extent) != list.end()) return Value(unknown_extent);
+          }
+          if (!list.empty()) {
+            return Value(greater ? *std::max_element(list.begin(), list.end())
+                                 : *std::min_element(list.begin(), list.end()));
+          }
+        }
+        return bad_operands(greater ? "max" : "min", v[0]);
+      },
+      v[0]);
 }
 Result<Value> call_filled(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(const std::size_t n, list_size(v[0]));
@@ -98,6 +122,45 @@ Result<Value> call_reversed(const std::vector<Value>& v) {
   std::reverse(out.begin(), out.end());
   return Value(std::move(out));
 }
+Result<Value> call_sorted(const std::vector<Value>& v) {
+  STELE_TRY_ASSIGN(Ints out, ints(v[0]));
+  std::sort(out.begin(), out.end());
+  return Value(std::move(out));
+}
+/// terms(equation): what stands between "," and "->", without blanks.
+Result<Value> call_terms(const std::vector<Value>& v) {
+  const auto* text = std::get_if<std::string>(&v[0]);
+  if (text == nullptr) return bad_operands("terms", v[0]);
+  std::vector<std::string> out(1);
+  for (const char c : *text) {
+    if (c == ',' || c == '>') {
+      out.emplace_back();
+    } else if (c != ' ' && c != '-') {
+      out.back() += c;
+    }
+  }
+  return Value(std::move(out));
+}
+/// labels(term, rank): a name for each axis; those that "..." stands for have numbers, counted from the last.
+Result<Value> call_labels(const std::vector<Value>& v) {
+  const auto* term = std::get_if<std::string>(&v[0]);
+  if (term == nullptr) return bad_operands("labels", v[0]);
+  STELE_TRY_ASSIGN(const std::size_t rank, list_size(v[1]));
+  const std::size_t dots = term->find("...");
+  const std::size_t letters = dots == term->npos ? term->size() : term->size() - 3;
+  if (letters > rank || (dots == term->npos && letters != rank)) return bad_operands("labels", v[0], v[1]);
+  std::vector<std::string> out;
+  for (std::size_t i = 0; i < term->size(); ++i) {
+    if (i != dots) {
+      out.emplace_back(1, (*term)[i]);
+      continue;
+    }
+    for (std::size_t k = rank - letters; k > 0; --k) out.push_back(std::to_string(k));
+    i += 2;
+  }
+  return Value(std::move(out));
+}
+
 /// axes(list, rank): negative axes count from the end.
 Result<Value> call_axes(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(Ints out, ints(v[0]));
@@ -306,8 +369,12 @@ Result<Value> call_slice_shape(const std::vector<Value>& v) {
   return sliced_axes(v, [](Ints& out, const SliceAxis& a, std::int64_t) { out.push_back(a.extent); });
 }
 
-/// index(list, value): the position of the value; -1: the list does not have it.
+/// index(list, value): the position of the value; -1: the list, or text, does not have it.
 Result<Value> call_index(const std::vector<Value>& v) {
+  if (const auto* text = std::get_if<std::string>(&v[0]), *part = std::get_if<std::string>(&v[1]); text && part) {
+    const std::size_t at = text->find(*part);
+    return Value(at == text->npos ? std::int64_t{-1} : static_cast<std::int64_t>(at));
+  }
   return std::visit(
       [&]<class T>(const T& elements) -> Result<Value> {
         if constexpr (requires { elements.begin(); } && !std::is_same_v<T, std::string>) {
@@ -328,6 +395,7 @@ Result<Value> call_int(const std::vector<Value>& v) {
   return Value(i);
 }
 Result<Value> call_float(const std::vector<Value>& v) {
+  if (v[0] == Value(unknown_extent)) return Value();
   if (const auto reals = list_of<double>(v[0]); reals && reals->size() == 1) return Value(reals->front());
   return bad_operands("float", v[0]);
 }
@@ -354,14 +422,21 @@ Result<Value> call_broadcast(const std::vector<Value>& v) {
   return Value(std::move(a));
 }
 
-constexpr std::array<Function, 29> functions = {{
+constexpr std::array<Function, 36> functions = {{
     {"size", 1, call_size},
     {"sum", 1, call_sum},
     {"product", 1, call_product},
     {"max", 2, extreme<true>},
     {"min", 2, extreme<false>},
+    {"max", 1, extreme_of<true>},
+    {"min", 1, extreme_of<false>},
     {"filled", 2, call_filled},
     {"range", 2, call_range},
+    {"sorted", 1, call_sorted},
+    {"terms", 1, call_terms},
+    {"labels", 2, call_labels},
+    {"resize_positions", 2, resize_positions},
+    {"resize_weights", 2, resize_weights},
     {"reversed", 1, call_reversed},
     {"axes", 2, call_axes},
     {"without", 2, call_without},
@@ -389,9 +464,9 @@ constexpr std::array<Function, 29> functions = {{
 }  // namespace
 
 Result<Value> call_function(std::string_view name, const std::vector<Value>& operands) {
-  const auto found =
-      std::find_if(functions.begin(), functions.end(), [&](const Function& f) { return f.name == name; });
-  if (found == functions.end() || found->name.empty() || found->operands != operands.size()) {
+  const auto found = std::find_if(functions.begin(), functions.end(),
+                                  [&](const Function& f) { return f.name == name && f.operands == operands.size(); });
+  if (found == functions.end()) {
     return Error(Errc::missing, "there is no such function")
         .path(name)
         .found(std::to_string(operands.size()) + " operands");

@@ -36,7 +36,7 @@ class Parser {
       STELE_TRY_ASSIGN(output.name, name());
       if (take("[")) {
         STELE_TRY_ASSIGN(Expression count, expression());
-        output.count.push_back(std::move(count));
+        output.count = std::move(count);
         STELE_TRY(expect("]"));
       }
     } while (take(","));
@@ -54,11 +54,11 @@ class Parser {
       STELE_TRY_ASSIGN(step.variable, name());
       if (!take_word("in")) return bad("expected \"in\"");
       STELE_TRY_ASSIGN(Expression repeats, expression());
-      step.repeats.push_back(std::move(repeats));
+      step.repeats = std::move(repeats);
     }
     if (take_word("if")) {
       STELE_TRY_ASSIGN(Expression condition, expression());
-      step.condition.push_back(std::move(condition));
+      step.condition = std::move(condition);
     }
     if (at_ != text_.size()) return bad("unexpected text after the step");
     return step;
@@ -197,6 +197,15 @@ class Parser {
     if (take("[")) {
       Expression e{.kind = Expression::Kind::list};
       while (!take("]")) {
+        if (e.operands.size() == 1 && take_word("for")) {
+          e.kind = Expression::Kind::each;
+          STELE_TRY_ASSIGN(e.text, name());
+          if (!take_word("in")) return bad("expected \"in\"");
+          STELE_TRY_ASSIGN(Expression count, expression());
+          e.operands.push_back(std::move(count));
+          STELE_TRY(expect("]"));
+          return e;
+        }
         if (!e.operands.empty()) STELE_TRY(expect(","));
         STELE_TRY_ASSIGN(Expression element, expression());
         e.operands.push_back(std::move(element));

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,7 +51,7 @@ struct Declaration {
   };
   struct Named {
     std::string name;
-    std::vector<Expression> value{};  // none: required
+    std::optional<Expression> value{};  // none: required
   };
   std::string domain, op;
   std::int64_t since = 0, until = 0;

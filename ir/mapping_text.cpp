@@ -115,7 +115,7 @@ Result<Declaration::Named> named_of(const proto::MapperDeclaration& declaration,
   if (at == text.npos) return named;
   auto expression = detail::ir::parse_expression(std::string_view(text).substr(at + 1));
   if (!expression) return in(declaration, std::move(expression).error(), text);
-  named.value.push_back(*std::move(expression));
+  named.value = *std::move(expression);
   return named;
 }
 

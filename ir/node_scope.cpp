@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "dl4j/arrays_fb.hpp"
+#include "ir/operands.hpp"
 #include "recorders/onnx/model.hpp"
 
 namespace stele {
@@ -22,7 +23,7 @@ Result<Value> NodeScope::value_of(std::string_view name) const {
                                    [&](const auto& d) { return d.name == name; });
   if (define == declaration_.defines.end()) return Error(Errc::missing, "there is no such name").path(key);
   names_[key] = Value();  // a definition of itself is unknown
-  STELE_TRY_ASSIGN(Value value, define->value[0].evaluate(*this));
+  STELE_TRY_ASSIGN(Value value, define->value->evaluate(*this));
   return names_[key] = std::move(value);
 }
 
@@ -36,6 +37,7 @@ Result<std::optional<Value>> NodeScope::call(std::string_view function, std::spa
     return std::optional(Value(static_cast<std::int64_t>(samediff::type_of(dtype))));
   }
   if (function == "joined_extent" && operands.size() == 2) return joined_extent(operands);
+  if (function == "broadcast" && operands.size() == 1) return broadcast(operands[0]);
   const bool query = function == "rank" || function == "shape" || function == "dtype" || function == "value";
   if (!query || operands.size() != 1) return std::optional<Value>();
   const auto* tensor = std::get_if<TensorName>(&operands[0]);
@@ -77,6 +79,18 @@ Result<std::optional<Value>> NodeScope::joined_extent(std::span<const Value> ope
       return std::optional(Value(unknown_extent));
   }
   return std::optional(Value(total));
+}
+
+/// broadcast(tensors): the shape of an elementwise operation.
+Result<std::optional<Value>> NodeScope::broadcast(const Value& operand) const {
+  const auto* tensors = std::get_if<Tensors>(&operand);
+  if (tensors == nullptr) return std::optional(Value());
+  Value shape = Ints{};
+  for (const TensorName& tensor : *tensors) {
+    STELE_TRY_ASSIGN(const Value more, call("shape", Value(tensor)));
+    STELE_TRY_ASSIGN(shape, call_function("broadcast", {shape, more}));
+  }
+  return std::optional(std::move(shape));
 }
 
 /// constant(value, dtype [, shape]): a tensor of these elements; a scalar, unless the value is a list.

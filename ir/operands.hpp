@@ -28,14 +28,22 @@ std::optional<std::vector<T>> list_of(const ExpressionValue& value) {
     if (const auto ints = list_of<std::int64_t>(value)) return Reals(ints->begin(), ints->end());
   } else if constexpr (std::is_same_v<T, std::int64_t>) {
     if (const auto* b = std::get_if<bool>(&value)) return Ints{*b ? 1 : 0};
-    // An empty list has any type.
     if (const auto* list = std::get_if<Reals>(&value); list != nullptr && list->empty()) return Ints{};
   }
+  // An empty list has any type.
+  if (const auto* list = std::get_if<Ints>(&value); list != nullptr && list->empty()) return std::vector<T>();
   return std::nullopt;
 }
 
 /// Returns the elements as one list. Integers become doubles beside doubles. Unknown if one of them is.
 Result<ExpressionValue> joined(const std::vector<ExpressionValue>& parts);
+
+/// resize_positions(numbers, names), resize_weights(numbers, names): for each element of the result, the elements of an
+/// axis that it is interpolated from, and their weights. numbers: [extent, extent of the result, scale, roi's start and
+/// end, cubic_coeff_a, exclude_outside, antialias]; names: [mode, coordinate_transformation_mode, nearest_mode], as
+/// ONNX's Resize has them. Errors: invalid_argument, limit.
+Result<ExpressionValue> resize_positions(const std::vector<ExpressionValue>& operands);
+Result<ExpressionValue> resize_weights(const std::vector<ExpressionValue>& operands);
 
 /// Calls a function of plain values. Unknown if an operand is. Errors: missing (there is no such function), those of
 /// the function.
