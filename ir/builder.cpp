@@ -148,13 +148,46 @@ Status GraphBuilder::make_legacy(GraphOperation& operation, const OperatorDescri
   return {};
 }
 
-Status GraphBuilder::emit(const OperatorDescriptor& descriptor, const NamedArguments& arguments,
-                          const std::string& node) {
+/// libnd4j takes one element of a higher rank for a scalar: the other operand gets the rank here.
+Result<NamedArguments> GraphBuilder::lifted(const OperatorDescriptor& descriptor, NamedArguments arguments,
+                                            const std::string& node) {
+  const bool broadcasts = descriptor.declaration == OperatorDeclaration::broadcastable ||
+                          descriptor.declaration == OperatorDeclaration::broadcastable_bool;
+  if (!broadcasts || arguments.inputs.size() != 2) return arguments;
+  for (const std::size_t i : {std::size_t{0}, std::size_t{1}}) {
+    const TensorInfo* const small = find(arguments.inputs[i].second);
+    const TensorInfo* const one = find(arguments.inputs[1 - i].second);
+    if (small == nullptr || one == nullptr || !small->shape || !one->shape) continue;
+    const std::size_t rank = one->shape->size();
+    const auto open = std::count(small->shape->begin(), small->shape->end(), unknown_extent);
+    if (small->shape->size() >= rank || small_count(*one->shape) != 1 || open > 1) continue;
+    std::vector<std::int64_t> shape(rank - small->shape->size(), 1);
+    for (const std::int64_t extent : *small->shape) shape.push_back(extent == unknown_extent ? -1 : extent);
+    const OperatorDescriptor* const reshape = operators_.find("reshape");
+    if (reshape == nullptr) continue;
+    NamedArguments to;
+    const std::string name = fresh(node + "/lifted");
+    Constant target{.dtype = DType::i64, .shape = {static_cast<std::int64_t>(rank)}, .elements = std::move(shape)};
+    to.inputs = {{"input", arguments.inputs[i].second}, {"shape", constant(std::move(target))}};
+    to.outputs = {{"outputs", name}};
+    STELE_TRY(emit(*reshape, to, node));
+    arguments.inputs[i].second = name;
+  }
+  return arguments;
+}
+
+Status GraphBuilder::emit(const OperatorDescriptor& descriptor, const NamedArguments& given, const std::string& node) {
+  if (graph_.operations.size() >= max_operations_) {
+    return Error(Errc::limit, "the rules make too many operations")
+        .expected("at most " + std::to_string(max_operations_));
+  }
+  STELE_TRY_ASSIGN(const NamedArguments arguments, lifted(descriptor, given, node));
   for (const auto& [argument, name] : arguments.inputs) STELE_TRY(use(name));
   STELE_TRY_ASSIGN(GraphOperation operation, ordered(descriptor, arguments));
-  std::uint64_t& number = operation_names_[node];
-  operation.name = number == 0 ? node : node + '_' + std::to_string(number);
-  ++number;
+  operation.name = node;
+  while (!operation_names_.try_emplace(operation.name).second) {
+    operation.name = node + '_' + std::to_string(++operation_names_[node]);
+  }
   STELE_TRY(make_legacy(operation, descriptor));
   // The input with the dtype of the outputs.
   const std::size_t typed = descriptor.name == "select" || descriptor.name == "lstmBlock" ? 1 : 0;
@@ -196,13 +229,38 @@ void GraphBuilder::refine(const std::string& name, DType dtype, std::optional<st
   if (shape) info.shape = std::move(shape);
 }
 
+void GraphBuilder::refine(const std::string& name, Constant partial) {
+  if (const auto found = known_.find(name); found != known_.end()) found->second.info.partial = std::move(partial);
+}
+
 Status GraphBuilder::output(const std::string& name) {
   STELE_TRY(use(name));
   graph_.outputs.push_back(name);
   return {};
 }
 
+/// Drops operations and tensors that no output needs: shapes that were computed at import.
+void GraphBuilder::drop_unused() {
+  std::unordered_set<std::string_view> needed(graph_.outputs.begin(), graph_.outputs.end());
+  std::vector<GraphOperation> kept;
+  for (auto operation = graph_.operations.rbegin(); operation != graph_.operations.rend(); ++operation) {
+    const bool used = std::any_of(operation->outputs.begin(), operation->outputs.end(),
+                                  [&](const std::string& name) { return needed.contains(name); });
+    if (!used) continue;
+    needed.insert(operation->inputs.begin(), operation->inputs.end());
+    kept.push_back(std::move(*operation));
+    needed.insert(kept.back().outputs.begin(), kept.back().outputs.end());
+  }
+  std::reverse(kept.begin(), kept.end());
+  std::erase_if(graph_.variables, [&](const GraphVariable& variable) {
+    return variable.kind != VariableKind::placeholder && !needed.contains(variable.name);
+  });
+  std::erase_if(order_, [&](const std::string& name) { return !needed.contains(name); });
+  graph_.operations = std::move(kept);
+}
+
 Result<Checkpoint> GraphBuilder::finish() {
+  drop_unused();
   for (GraphVariable& variable : graph_.variables) {
     const auto& info = known_[variable.name].info;
     if (variable.kind != VariableKind::array) continue;

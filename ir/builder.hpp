@@ -20,7 +20,8 @@ namespace ir {
 
 class GraphBuilder {
  public:
-  GraphBuilder(const OperatorSet& operators, Snapshot tensors) : operators_(operators), tensors_(std::move(tensors)) {}
+  GraphBuilder(const OperatorSet& operators, Snapshot tensors, std::uint64_t max_operations)
+      : operators_(operators), tensors_(std::move(tensors)), max_operations_(max_operations) {}
 
   const OperatorSet& operators() const noexcept { return operators_; }
 
@@ -39,7 +40,8 @@ class GraphBuilder {
   /// Returns a name that nothing else has, and reserves it.
   std::string fresh(const std::string& base);
   /// Adds an operation. Its inputs become variables of the graph, if they are constants or leaves that are not yet.
-  /// Errors: those of ordered(), malformed (an input that nothing makes), duplicate, out_of_range (a scalar).
+  /// Errors: those of ordered(), malformed (an input that nothing makes), duplicate, out_of_range (a scalar), limit (more
+  /// operations than `max_operations`).
   Status emit(const OperatorDescriptor& descriptor, const NamedArguments& arguments, const std::string& node);
   /// Renames what the last operation made. Returns false if it did not make this tensor.
   bool rename(const std::string& from, const std::string& to);
@@ -47,6 +49,8 @@ class GraphBuilder {
   Status output(const std::string& name);
   /// Sets what is known of a tensor that an operation made.
   void refine(const std::string& name, DType dtype, std::optional<std::vector<std::int64_t>> shape);
+  /// Sets what is known of the elements.
+  void refine(const std::string& name, Constant partial);
 
   /// Returns the graph and its parameters.
   Result<Checkpoint> finish();
@@ -58,15 +62,19 @@ class GraphBuilder {
     bool made = false;  // it is a variable of the graph
   };
   Status use(const std::string& name);
+  Result<NamedArguments> lifted(const OperatorDescriptor& descriptor, NamedArguments arguments,
+                                const std::string& node);
+  void drop_unused();
   Status make_legacy(GraphOperation& operation, const OperatorDescriptor& descriptor) const;
 
   const OperatorSet& operators_;
   Snapshot tensors_;
+  std::uint64_t max_operations_;
   std::unordered_map<std::string, Tensor> known_;
   std::vector<std::string> order_;  // of the variables
   Graph graph_;
   std::unordered_set<std::string> reserved_;
-  std::unordered_map<std::string, std::uint64_t> operation_names_;
+  std::unordered_map<std::string, std::uint64_t> operation_names_;  // with the next number for each
   std::unordered_map<std::string, std::uint64_t> next_;  // number for a name
 };
 

@@ -111,6 +111,7 @@ Result<Constant> aligned(const Constant& from, const Ints& shape) {
 double rounded(DType dtype, double value) { return dtype == DType::f64 ? value : static_cast<float>(value); }
 
 std::optional<std::int64_t> integer_result(std::string_view op, std::int64_t a, std::int64_t b) {
+  if (a == unknown_extent || b == unknown_extent) return unknown_extent;
   std::int64_t r = 0;
   if (op == "Add") return __builtin_add_overflow(a, b, &r) ? std::nullopt : std::optional(r);
   if (op == "Sub") return __builtin_sub_overflow(a, b, &r) ? std::nullopt : std::optional(r);
@@ -228,8 +229,10 @@ class Folder {
     const std::string_view op = node_.op;
     const TensorInfo* const first = node_.inputs.empty() ? nullptr : node_.inputs[0];
     if (op == "Shape" || op == "Size") return first != nullptr ? shape(*first) : Folded();
-    for (const TensorInfo* input : node_.inputs) {
-      if (input != nullptr && !input->constant) return Folded();
+    for (std::size_t i = 0; i < node_.inputs.size(); ++i) {
+      const TensorInfo* const input = node_.inputs[i];
+      if (input == nullptr || input->constant) continue;
+      if (!input->partial || !takes_partial(i)) return Folded();
     }
     if (op == "Range") return range();
     if (first == nullptr) return Folded();
@@ -258,8 +261,18 @@ class Folder {
   }
 
  private:
+  /// Tells whether elements of an input only move to the output, or are operands.
+  bool takes_partial(std::size_t input) const {
+    const std::string_view op = node_.op;
+    if (op == "Range" || op == "ConstantOfShape") return false;
+    if (op == "Where") return input != 0;
+    return input == 0 || op == "Concat" || one_of(arithmetic_ops, op);
+  }
   bool has(std::size_t i) const { return i < node_.inputs.size() && node_.inputs[i] != nullptr; }
-  const Constant& at(std::size_t i) const { return *node_.inputs[i]->constant; }
+  const Constant& at(std::size_t i) const {
+    const TensorInfo& input = *node_.inputs[i];
+    return input.constant ? *input.constant : *input.partial;
+  }
 
   const ExpressionValue* attribute(const std::string& name) const {
     const auto found = node_.attributes->find(name);
@@ -298,7 +311,6 @@ class Folder {
       c.shape.clear();
       return one(std::move(c));
     }
-    if (std::find(extents.begin(), extents.end(), unknown_extent) != extents.end()) return Folded();
     return one(of_ints(std::move(extents)));
   }
 
@@ -320,6 +332,7 @@ class Folder {
     const auto* code = to != nullptr ? std::get_if<std::int64_t>(to) : nullptr;
     if (code == nullptr) return Folded();
     Constant out = at(0);
+    if (is_partial(out) && *code != 6 && *code != 7) return Folded();
     constexpr std::array<std::pair<std::int64_t, DType>, 5> dtypes = {
         {{1, DType::f32}, {6, DType::i32}, {7, DType::i64}, {9, DType::boolean}, {11, DType::f64}}};
     const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.first == *code; });
@@ -618,6 +631,7 @@ Result<std::optional<Constant>> constant_of(const LeafView& leaf) {
   } else {
     read(Ints());
   }
+  if (is_partial(out)) return std::optional<Constant>();  // an element is the number that stands for an open extent
   return std::optional(std::move(out));
 }
 
@@ -638,10 +652,15 @@ Result<std::vector<std::byte>> bytes_of(const Constant& constant) {
       .found("element " + std::to_string(done.index));
 }
 
+bool is_partial(const Constant& constant) noexcept {
+  const Ints* const ints = constant.ints();
+  return ints != nullptr && std::find(ints->begin(), ints->end(), unknown_extent) != ints->end();
+}
+
 Result<Folded> folded(const FoldNode& node) {
   STELE_TRY_ASSIGN(Folded results, Folder(node).run());
   for (const Constant& result : results ? *results : std::vector<Constant>()) {
-    if (!bytes_of(result)) return Folded();  // DL4J has its own rules for what overflows
+    if (!is_partial(result) && !bytes_of(result)) return Folded();  // DL4J has its own rules for what overflows
   }
   return results;
 }

@@ -42,7 +42,8 @@ class OnnxImporter {
         max_parts_(base_parts + file_bytes / bytes_of_part),
         options_(options),
         mappings_(options.mappings != nullptr ? *options.mappings : MappingSet::onnx()),
-        to_(options.operators != nullptr ? *options.operators : OperatorSet::nd4j(), model_.tensors) {}
+        to_(options.operators != nullptr ? *options.operators : OperatorSet::nd4j(), model_.tensors,
+            base_parts + file_bytes) {}
 
   Result<Checkpoint> run() {
     for (const onnx::Function& f : model_.functions) functions_.try_emplace(key_of(f.domain, f.name, f.overload), &f);
@@ -227,6 +228,9 @@ class OnnxImporter {
     }
     STELE_TRY(detail::ir::run(*declaration, node, to_));
     for (const std::string& output : node.outputs) learn(output);
+    for (std::size_t i = 0; i < partial_.size() && i < node.outputs.size(); ++i) {
+      to_.refine(node.outputs[i], std::move(partial_[i]));
+    }
     return {};
   }
 
@@ -248,6 +252,7 @@ class OnnxImporter {
 
   /// Computes a node of constants. Returns false if it must run.
   Result<bool> fold(const FrameworkNode& node) {
+    partial_.clear();
     if (!node.domain.empty()) return false;
     if (node.op == "Constant") return constant(node);
     detail::ir::FoldNode fold;
@@ -267,6 +272,7 @@ class OnnxImporter {
     }
     for (const TensorInfo* input : fold.inputs) {
       if (input != nullptr && input->constant) folded_work_ += input->constant->size();
+      if (input != nullptr && input->partial) folded_work_ += input->partial->size();
     }
     if (folded_work_ > max_folded_work) return false;
     STELE_TRY_ASSIGN(auto results, detail::ir::folded(fold));
@@ -274,6 +280,10 @@ class OnnxImporter {
     for (const Constant& result : *results) folded_elements_ += result.size();
     folded_work_ += results->size();
     if (folded_elements_ > max_folded_elements) return false;
+    if (std::any_of(results->begin(), results->end(), detail::ir::is_partial)) {
+      partial_ = std::move(*results);
+      return false;
+    }
     for (std::size_t i = 0; i < results->size() && i < node.outputs.size(); ++i) {
       STELE_TRY(add_constant(node.outputs[i], std::move((*results)[i])));
     }
@@ -388,6 +398,7 @@ class OnnxImporter {
   std::size_t unsupported_count_ = 0;
   std::uint64_t parts_ = 0;
   std::size_t folded_elements_ = 0, folded_work_ = 0;
+  std::vector<Constant> partial_;  // outputs of the node, of which some elements are known
 };
 
 }  // namespace

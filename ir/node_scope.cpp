@@ -27,6 +27,20 @@ Result<Value> NodeScope::value_of(std::string_view name) const {
   return names_[key] = std::move(value);
 }
 
+namespace {
+
+/// The elements of a list of integers, as far as they are known.
+Value elements_of(const TensorInfo& info) {
+  if (info.constant) return std::visit([](const auto& list) { return Value(list); }, info.constant->elements);
+  if (info.partial) return std::visit([](const auto& list) { return Value(list); }, info.partial->elements);
+  if (!info.shape || info.shape->size() != 1) return Value();
+  const std::int64_t count = info.shape->front();
+  if (count < 0 || static_cast<std::size_t>(count) > max_folded) return Value();
+  return Value(Ints(static_cast<std::size_t>(count), unknown_extent));
+}
+
+}  // namespace
+
 Result<std::optional<Value>> NodeScope::call(std::string_view function, std::span<const Value> operands) const {
   if (function == "constant") return make_constant(operands);
   if (function == "dl4j_dtype" && operands.size() == 1) {
@@ -38,7 +52,8 @@ Result<std::optional<Value>> NodeScope::call(std::string_view function, std::spa
   }
   if (function == "joined_extent" && operands.size() == 2) return joined_extent(operands);
   if (function == "broadcast" && operands.size() == 1) return broadcast(operands[0]);
-  const bool query = function == "rank" || function == "shape" || function == "dtype" || function == "value";
+  const bool query = function == "rank" || function == "shape" || function == "dtype" || function == "value" ||
+                     function == "elements";
   if (!query || operands.size() != 1) return std::optional<Value>();
   const auto* tensor = std::get_if<TensorName>(&operands[0]);
   if (tensor == nullptr) {
@@ -54,6 +69,7 @@ Result<std::optional<Value>> NodeScope::call(std::string_view function, std::spa
     if (!info->constant) return std::optional(Value());
     return std::optional(std::visit([](const auto& list) { return Value(list); }, info->constant->elements));
   }
+  if (function == "elements") return std::optional(elements_of(*info));
   if (!info->shape) return std::optional(Value());
   if (function == "rank") return std::optional(Value(static_cast<std::int64_t>(info->shape->size())));
   return std::optional(Value(*info->shape));

@@ -36,6 +36,7 @@ struct TensorInfo {
   DType dtype = DType::none;
   std::optional<std::vector<std::int64_t>> shape{};  // unknown_extent: an open extent
   std::optional<Constant> constant{};
+  std::optional<Constant> partial{};  // integers of which some are unknown_extent
 };
 
 /// Reads a leaf of at most max_list elements. nullopt: it has more, or a dtype without arithmetic. Errors: those of
@@ -55,8 +56,10 @@ struct FoldNode {
   const std::map<std::string, ExpressionValue>* attributes = nullptr;
   const Constant* value = nullptr;  // the tensor attribute of that name
 };
-/// Computes the outputs of a node from constants and known shapes. nullopt: they cannot be computed at import. Errors:
-/// invalid_argument, shape_mismatch (the inputs do not fit).
+/// Tells whether an element is unknown_extent.
+bool is_partial(const Constant& constant) noexcept;
+/// Computes the outputs of a node from constants and shapes; elements that are not known are unknown_extent. nullopt: they
+/// cannot be computed at import. Errors: invalid_argument, shape_mismatch (the inputs do not fit).
 Result<std::optional<std::vector<Constant>>> folded(const FoldNode& node);
 
 }  // namespace ir
