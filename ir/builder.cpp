@@ -6,6 +6,7 @@
 
 #include "dl4j/arrays.hpp"
 #include "dl4j/arrays_fb.hpp"
+#include "stele/precision/convert.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -50,6 +51,28 @@ DType output_dtype(const OperatorDescriptor& op, const GraphOperation& operation
 }
 
 }  // namespace
+
+Result<GraphOperation> plain_arguments(GraphOperation operation, const OperatorDescriptor& descriptor) {
+  if (is_reduction(descriptor.family)) {
+    for (const std::int32_t axis : operation.dimensions) {
+      if (axis != all_axes) operation.ints.emplace_back("dimensions", axis);
+    }
+    operation.dimensions.clear();
+    operation.bools.resize(std::min<std::size_t>(operation.bools.size(), 1));  // without newFormat
+  } else if (descriptor.family == OpFamily::scalar && operation.scalar) {
+    const GraphArray& scalar = *operation.scalar;
+    const auto size = byte_length(scalar.dtype, 1);
+    double value = 0;
+    if (!size || scalar.bytes.size() != *size ||
+        convert(scalar.dtype, scalar.bytes.data(), DType::f64, reinterpret_cast<std::byte*>(&value), 1, {}).status !=
+            ConvertStatus::ok) {
+      return Error(Errc::malformed, "the scalar of an operation is not a number").path(operation.name);
+    }
+    operation.doubles = {{"", value}};
+    operation.scalar.reset();
+  }
+  return operation;
+}
 
 const TensorInfo* GraphBuilder::find(const std::string& name) const {
   const auto found = known_.find(name);

@@ -18,6 +18,10 @@ inline namespace v0 {
 namespace detail {
 namespace ir {
 
+/// Returns an operation with the arguments of its operator, as ordered() makes it: GraphBuilder::emit() moves those of
+/// legacy operators to where DL4J's files have them. Errors: malformed (a scalar without a value).
+Result<GraphOperation> plain_arguments(GraphOperation operation, const OperatorDescriptor& descriptor);
+
 class GraphBuilder {
  public:
   GraphBuilder(const OperatorSet& operators, Snapshot tensors, std::uint64_t max_operations)
@@ -40,8 +44,8 @@ class GraphBuilder {
   /// Returns a name that nothing else has, and reserves it.
   std::string fresh(const std::string& base);
   /// Adds an operation. Its inputs become variables of the graph, if they are constants or leaves that are not yet.
-  /// Errors: those of ordered(), malformed (an input that nothing makes), duplicate, out_of_range (a scalar), limit (more
-  /// operations than `max_operations`).
+  /// Errors: those of ordered(), malformed (an input that nothing makes), duplicate, out_of_range (a scalar), limit
+  /// (more operations than `max_operations`).
   Status emit(const OperatorDescriptor& descriptor, const NamedArguments& arguments, const std::string& node);
   /// Renames what the last operation made. Returns false if it did not make this tensor.
   bool rename(const std::string& from, const std::string& to);
@@ -75,7 +79,7 @@ class GraphBuilder {
   Graph graph_;
   std::unordered_set<std::string> reserved_;
   std::unordered_map<std::string, std::uint64_t> operation_names_;  // with the next number for each
-  std::unordered_map<std::string, std::uint64_t> next_;  // number for a name
+  std::unordered_map<std::string, std::uint64_t> next_;             // number for a name
 };
 
 }  // namespace ir

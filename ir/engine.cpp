@@ -22,7 +22,7 @@ constexpr std::int64_t max_passes = 1024;  // of a loop
 
 class Runner {
  public:
-  Runner(const Declaration& declaration, const FrameworkNode& node, GraphBuilder& to)
+  Runner(const Declaration& declaration, const ModelNode& node, GraphBuilder& to)
       : declaration_(declaration), node_(node), to_(to), scope_(declaration, to) {}
 
   Status run() {
@@ -166,6 +166,11 @@ class Runner {
     while (!variable.empty() && end < declaration_.steps.size() && declaration_.steps[end].variable == variable) ++end;
     const std::span<const Step> steps(declaration_.steps.data() + first, end - first);
     lists_.clear();
+    for (const Step& step : steps) {  // a loop without passes makes empty lists
+      for (const Step::Output& output : step.outputs) {
+        if (!variable.empty() && !scope_.value_of(output.name)) scope_.set(output.name, Tensors());
+      }
+    }
     std::int64_t passes = 1;
     for (const Step& step : steps) {
       STELE_TRY_ASSIGN(const std::int64_t n, passes_of(step));
@@ -338,7 +343,7 @@ class Runner {
   }
 
   const Declaration& declaration_;
-  const FrameworkNode& node_;
+  const ModelNode& node_;
   GraphBuilder& to_;
   NodeScope scope_;
   std::map<std::string, Value> outputs_;  // by port: the node's own names
@@ -348,7 +353,7 @@ class Runner {
 
 }  // namespace
 
-Status run(const Declaration& declaration, const FrameworkNode& node, GraphBuilder& to) {
+Status run(const Declaration& declaration, const ModelNode& node, GraphBuilder& to) {
   return Runner(declaration, node, to).run();
 }
 

@@ -14,7 +14,7 @@ namespace detail {
 namespace ir {
 
 /// A node of a framework's graph. Inputs and outputs that are not given have no name.
-struct FrameworkNode {
+struct ModelNode {
   std::string name, op, domain;
   std::vector<std::string> inputs, outputs;
   std::map<std::string, ExpressionValue> attributes;  // a tensor is a TensorName
@@ -22,7 +22,7 @@ struct FrameworkNode {
 
 /// Adds the operations that a declaration makes of a node. Errors: unsupported (a part of the node that the declaration
 /// does not cover), missing, invalid_argument, malformed, those of GraphBuilder::emit().
-Status run(const Declaration& declaration, const FrameworkNode& node, GraphBuilder& to);
+Status run(const Declaration& declaration, const ModelNode& node, GraphBuilder& to);
 
 }  // namespace ir
 }  // namespace detail

@@ -264,7 +264,7 @@ class Folder {
   /// Tells whether elements of an input only move to the output, or are operands.
   bool takes_partial(std::size_t input) const {
     const std::string_view op = node_.op;
-    if (op == "Range" || op == "ConstantOfShape") return false;
+    if (op == "Range" || op == "ConstantOfShape" || one_of(comparison_ops, op)) return false;
     if (op == "Where") return input != 0;
     return input == 0 || op == "Concat" || one_of(arithmetic_ops, op);
   }

@@ -16,8 +16,8 @@ namespace {
 using detail::ir::Constant;
 using detail::ir::Declaration;
 using detail::ir::ExpressionValue;
-using detail::ir::FrameworkNode;
 using detail::ir::GraphBuilder;
+using detail::ir::ModelNode;
 using detail::ir::TensorInfo;
 using detail::ir::TensorName;
 using detail::ir::unknown_extent;
@@ -63,7 +63,9 @@ class OnnxImporter {
     STELE_TRY(add_nodes(model_.nodes, model_.opsets, outputs, nullptr, 0));
     if (!unsupported_.empty()) return unsupported();
     for (const onnx::ValueInfo& output : model_.outputs) STELE_TRY(to_.output(output.name));
-    return to_.finish();
+    STELE_TRY_ASSIGN(Checkpoint result, to_.finish());
+    if (options_.report != nullptr) report(result.parameters);
+    return result;
   }
 
  private:
@@ -74,6 +76,17 @@ class OnnxImporter {
     std::string prefix{};
     const Call* outer = nullptr;
   };
+
+  /// Adds a row for each initializer that the result does not have.
+  void report(const Snapshot& kept) const {
+    for (std::size_t i = 0; i < model_.tensors.leaf_count(); ++i) {
+      const std::string name = model_.tensors.leaf(i).path();
+      const bool attribute = name.starts_with('\0');  // a tensor of a node
+      if (attribute || kept.find(name)) continue;
+      options_.report->add(Report::What::unused, name,
+                           to_.find(name) == nullptr ? "no node reads it" : "no operation needs it at run time");
+    }
+  }
 
   static std::string key_of(const std::string& domain, const std::string& name, const std::string& overload) {
     return domain + '\n' + name + '\n' + overload;
@@ -196,7 +209,7 @@ class OnnxImporter {
 
   Status add_node(const onnx::Node& from, const std::map<std::string, std::int64_t>& opsets,
                   const std::unordered_set<std::string_view>& used, const Call* call, int depth) {
-    FrameworkNode node;
+    ModelNode node;
     node.op = from.op;
     node.domain = from.domain;
     node.name = node_name(from, call);
@@ -251,7 +264,7 @@ class OnnxImporter {
   }
 
   /// Computes a node of constants. Returns false if it must run.
-  Result<bool> fold(const FrameworkNode& node) {
+  Result<bool> fold(const ModelNode& node) {
     partial_.clear();
     if (!node.domain.empty()) return false;
     if (node.op == "Constant") return constant(node);
@@ -296,7 +309,7 @@ class OnnxImporter {
     return to_.add(name, std::move(info));
   }
 
-  Result<bool> constant(const FrameworkNode& node) {
+  Result<bool> constant(const ModelNode& node) {
     if (node.attributes.size() != 1 || node.outputs.size() != 1) {
       return Error(Errc::malformed, "a Constant does not have one attribute and one output");
     }
@@ -328,7 +341,7 @@ class OnnxImporter {
     return true;
   }
 
-  Status expand(const onnx::Function& function, const onnx::Node& from, const FrameworkNode& node, const Call* outer,
+  Status expand(const onnx::Function& function, const onnx::Node& from, const ModelNode& node, const Call* outer,
                 int depth) {
     if (depth == max_function_depth) {
       return Error(Errc::limit, "functions call each other more than 32 deep, or themselves");

@@ -37,6 +37,9 @@ struct Rule {
     number_to_boolean,
     dtype_to_int,
     conditional_index,
+    conditional_tensor_element,
+    size_threshold,
+    flatten_dims,
   };
   Kind kind = Kind::value_mapping;
   std::vector<std::pair<std::string, std::string>> names{};  // DL4J's, the framework's; sorted

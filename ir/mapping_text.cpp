@@ -25,7 +25,7 @@ struct RuleName {
   Kind kind;
 };
 /// Those of DL4J's files.
-constexpr std::array<RuleName, 23> rule_names = {{
+constexpr std::array<RuleName, 26> rule_names = {{
     {"ndarraymapping", Kind::ndarray_mapping},
     {"multiinputindex", Kind::multi_input_index},
     {"valuemapping", Kind::value_mapping},
@@ -48,6 +48,9 @@ constexpr std::array<RuleName, 23> rule_names = {{
     {"booleantonumber", Kind::number_to_boolean},
     {"datatypetoint", Kind::dtype_to_int},
     {"conditionalfieldvalueintindex", Kind::conditional_index},
+    {"conditionalfieldvalueintindexndarray", Kind::conditional_tensor_element},
+    {"sizethresholdarrayint", Kind::size_threshold},
+    {"flattendims", Kind::flatten_dims},
     {"ndarrayinputtondarray", Kind::ndarray_mapping},
 }};
 

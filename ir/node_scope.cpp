@@ -52,8 +52,8 @@ Result<std::optional<Value>> NodeScope::call(std::string_view function, std::spa
   }
   if (function == "joined_extent" && operands.size() == 2) return joined_extent(operands);
   if (function == "broadcast" && operands.size() == 1) return broadcast(operands[0]);
-  const bool query = function == "rank" || function == "shape" || function == "dtype" || function == "value" ||
-                     function == "elements";
+  const bool query =
+      function == "rank" || function == "shape" || function == "dtype" || function == "value" || function == "elements";
   if (!query || operands.size() != 1) return std::optional<Value>();
   const auto* tensor = std::get_if<TensorName>(&operands[0]);
   if (tensor == nullptr) {

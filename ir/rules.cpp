@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "ir/node_scope.hpp"
+#include "ir/operands.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -61,13 +62,13 @@ class RuleRunner {
         STELE_TRY_ASSIGN(const Value code, scope_.call("dl4j_dtype", value));
         return list_.add(ours, code);
       }
-      case Kind::conditional_index: {
-        const Value name = constant(3);
-        const auto* from = std::get_if<std::string>(&name);
-        if (from == nullptr) return Error(Errc::malformed, "the rule names no list").path(ours);
-        STELE_TRY_ASSIGN(const Value all, scope_.value_of(*from));
-        return add_element(ours, all, number(value == constant(0) ? 1 : 2));
-      }
+      case Kind::conditional_index:
+      case Kind::conditional_tensor_element:
+        return conditional(ours, value);
+      case Kind::size_threshold:
+        return size_threshold(ours, framework, value);
+      case Kind::flatten_dims:
+        return flatten_dims(ours, framework, value);
       default:  // a tensor, several, or a list
         return list_.add(ours, value);
     }
@@ -116,6 +117,48 @@ class RuleRunner {
     if (rule_.kind == Kind::tensor_to_ints) return list_.add(ours, elements);
     if (empty(elements)) return list_.add(ours, Value(std::int64_t{0}));
     return add_element(ours, elements, rule_.kind == Kind::tensor_element ? number(0) : Value(std::int64_t{0}));
+  }
+  /// Constants: a text, positions if the value is it and if not, and the name of a list or tensor.
+  Status conditional(const std::string& ours, const Value& value) {
+    const Value name = constant(3);
+    const auto* from = std::get_if<std::string>(&name);
+    if (from == nullptr) return Error(Errc::malformed, "the rule names no list").path(ours);
+    STELE_TRY_ASSIGN(Value all, scope_.value_of(*from));
+    if (rule_.kind == Kind::conditional_tensor_element) {
+      STELE_TRY_ASSIGN(all, scope_.call("value", all));
+      if (!known(all)) return not_covered("an input must be a constant").path(*from);
+    }
+    return add_element(ours, all, number(value == constant(0) ? 1 : 2));
+  }
+  /// Constants: a position, the size from which it applies, and a position for shorter lists.
+  Status size_threshold(const std::string& ours, const std::string& framework, const Value& list) {
+    const auto* const ints = std::get_if<Ints>(&list);
+    const Value least = number(1), otherwise = constant(2);
+    const auto* const size = std::get_if<std::int64_t>(&least);
+    if (ints == nullptr || size == nullptr) return not_covered("the attribute is not a list").path(framework);
+    if (static_cast<std::int64_t>(ints->size()) >= *size) return add_element(ours, list, number(0));
+    if (const auto* const text = std::get_if<std::string>(&otherwise)) {  // DL4J's files have a number as text
+      STELE_TRY_ASSIGN(const Expression place, parse_expression(*text));
+      STELE_TRY_ASSIGN(const Value at, place.evaluate(scope_));
+      return add_element(ours, list, at);
+    }
+    return add_element(ours, list, number(2));
+  }
+  /// The products of the extents before an axis, and from it on.
+  Status flatten_dims(const std::string& ours, const std::string& framework, Value extents) {
+    if (std::holds_alternative<TensorName>(extents)) {
+      STELE_TRY_ASSIGN(extents, scope_.call("value", extents));
+    }
+    const auto* const ints = std::get_if<Ints>(&extents);
+    const Value axis = number(0);
+    const auto* const at = std::get_if<std::int64_t>(&axis);
+    if (ints == nullptr || at == nullptr || *at < 0 || *at > static_cast<std::int64_t>(ints->size())) {
+      return not_covered("the extents are not known, or have no such axis").path(framework);
+    }
+    STELE_TRY_ASSIGN(const Value before, call_function("product", {Value(Ints(ints->begin(), ints->begin() + *at))}));
+    STELE_TRY_ASSIGN(const Value after, call_function("product", {Value(Ints(ints->begin() + *at, ints->end()))}));
+    STELE_TRY(list_.add(ours, before));
+    return list_.add(ours, after);
   }
   Status map_string(const std::string& ours, const std::string& framework, const Value& names) {
     const auto place = rule_.arguments.find("index");

@@ -58,8 +58,8 @@ struct FoldNode {
 };
 /// Tells whether an element is unknown_extent.
 bool is_partial(const Constant& constant) noexcept;
-/// Computes the outputs of a node from constants and shapes; elements that are not known are unknown_extent. nullopt: they
-/// cannot be computed at import. Errors: invalid_argument, shape_mismatch (the inputs do not fit).
+/// Computes the outputs of a node from constants and shapes; elements that are not known are unknown_extent. nullopt:
+/// they cannot be computed at import. Errors: invalid_argument, shape_mismatch (the inputs do not fit).
 Result<std::optional<std::vector<Constant>>> folded(const FoldNode& node);
 
 }  // namespace ir

@@ -6,12 +6,14 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "stele/checkpoint.hpp"
 #include "stele/input.hpp"
 #include "stele/operators.hpp"
 #include "stele/options.hpp"
+#include "stele/report.hpp"
 #include "stele/result.hpp"
 
 namespace stele {
@@ -20,6 +22,17 @@ inline namespace v0 {
 namespace detail::ir {
 struct Declaration;
 }
+
+using AttributeValue = std::variant<bool, std::int64_t, double, std::string, std::vector<std::int64_t>,
+                                    std::vector<double>, std::vector<std::string>>;
+
+/// A node of a framework's graph. Inputs that are not given have no name.
+struct FrameworkNode {
+  std::string name, op, domain;
+  std::vector<std::string> inputs, outputs;
+  std::map<std::string, AttributeValue> attributes;
+  friend bool operator==(const FrameworkNode&, const FrameworkNode&) = default;
+};
 
 /// Mapping rules: how each operator of a framework becomes operators of DL4J. docs/import.md specifies the text.
 class STELE_EXPORT MappingSet {
@@ -50,6 +63,12 @@ class STELE_EXPORT MappingSet {
   /// Returns what the declarations are for, sorted.
   std::vector<Operator> operators() const;
 
+  /// Runs rules backwards: returns the node, of a model that has this version of the operator's domain, that becomes
+  /// this operation alone. Errors: missing (no such operator), unsupported (no rule makes it alone, or with these
+  /// arguments), those of named().
+  Result<FrameworkNode> inverted(const GraphOperation& operation, std::int64_t version,
+                                 const OperatorSet& operators = OperatorSet::nd4j()) const;
+
   /// Returns the declaration for an operator of a model that has this version of the operator's domain: that with the
   /// greatest first version; nullptr: there is none.
   const detail::ir::Declaration* find(const std::string& domain, const std::string& name,
@@ -67,6 +86,9 @@ struct ImportOptions {
   /// Shapes of inputs, in place of the model's. Extents that the model leaves open (-1) and that are given here let
   /// more of its shapes be computed at import.
   std::map<std::string, std::vector<std::int64_t>> shapes{};
+  /// Where rows are added for initializers that the result does not have: no output needs them, or import computed with
+  /// them. Documentation texts and names of extents are not part of a graph, and have no rows.
+  Report* report = nullptr;
 };
 
 /// Reads an ONNX model as a graph that DL4J runs. Its tensors are the parameters, lazily as those of OnnxRecorder; a

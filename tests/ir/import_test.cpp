@@ -12,6 +12,7 @@
 
 #include "ir/mapping.hpp"
 #include "support/models.hpp"
+#include "support/onnx_bytes.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
@@ -24,6 +25,7 @@ using stele::MappingSet;
 using stele::OperatorDescriptor;
 using stele::OperatorSet;
 namespace ir = stele::detail::ir;
+using namespace stele_test::onnx;
 using namespace std::string_literals;
 
 namespace {
@@ -46,31 +48,6 @@ std::string evaluated(std::string_view text) {
   if (!expression) return "malformed";
   const auto value = expression->evaluate(Names());
   return value ? ir::to_text(*value) : std::string(stele::name(value.error().code()));
-}
-
-// Messages by hand, as in tests/formats/onnx.
-std::string varint(std::uint64_t value) {
-  std::string out;
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
-  return out + static_cast<char>(value);
-}
-std::string number(unsigned field, std::uint64_t value) { return varint(field << 3) + varint(value); }
-std::string bytes(unsigned field, const std::string& value) {
-  return varint(field << 3 | 2) + varint(value.size()) + value;
-}
-std::string node(const std::string& op, const std::vector<std::string>& inputs, const std::string& output,
-                 const std::string& more = {}) {
-  std::string out;
-  for (const std::string& input : inputs) out += bytes(1, input);
-  return bytes(1, out + bytes(2, output) + bytes(3, "the " + op) + bytes(4, op) + more);
-}
-std::string floats(unsigned field, const std::string& name, const std::vector<std::uint64_t>& shape) {
-  std::string dims;
-  for (const std::uint64_t extent : shape) dims += bytes(1, number(1, extent));
-  return bytes(field, bytes(1, name) + bytes(2, bytes(1, number(1, 1) + bytes(2, dims))));
-}
-std::string model(const std::string& graph, std::uint64_t opset = 17, const std::string& more = {}) {
-  return number(1, 8) + bytes(7, graph) + bytes(8, bytes(1, "") + number(2, opset)) + more;
 }
 
 stele::Result<Checkpoint> imported(const std::string& file, const stele::ImportOptions& options = {}) {
@@ -129,6 +106,36 @@ TEST_CASE("import: expressions") {
       {"broadcast(open, [1, 4])", "[?, 4]"},
       {"join(1, [2, 3])", "[1, 2, 3]"},
       {"join(1, 2.5)", "[1, 2.5]"},
+      {"[i * i for i in 4]", "[0, 1, 4, 9]"},
+      {"[[i, 9] for i in 2]", "[0, 9, 1, 9]"},
+      {"[list[i] > 3 ? i : [] for i in size(list)]", "[1, 2]"},
+      {"[open[i] * 2 for i in 2]", "[?, 8]"},
+      {"[i for i in 0]", "[]"},
+      {"[i for i in open[0]]", "unknown"},
+      {"[unknown, 1]", "[?, 1]"},
+      {"list[open[0]:]", "unknown"},
+      {"list[:-1]", "[3, 4]"},
+      {"max([1, 5, 2])", "5"},
+      {"min([1.5, 0.5])", "0.5"},
+      {"max(open)", "?"},
+      {"max([1, 5], [4, 2])", "[4, 5]"},
+      {"min(open, 3)", "[?, 3]"},
+      {"sorted([2, 0, 1])", "[0, 1, 2]"},
+      {"terms('ij, jk -> ik')", "['ij', 'jk', 'ik']"},
+      {"labels('a...b', 4)", "['a', '2', '1', 'b']"},
+      {"index('ab.c', '.')", "2"},
+      {"resize_positions([4, 2, 0.5, 0, 0, -0.75, 0, 0], ['nearest', 'asymmetric', 'floor'])", "[0, 2]"},
+      {"resize_positions([2, 4, 2, 0, 0, -0.75, 0, 0], ['linear', 'half_pixel', 'floor'])", "[0, 0, 0, 1, 0, 1, 1, 1]"},
+      {"resize_weights([2, 4, 2, 0, 0, -0.75, 0, 0], ['linear', 'half_pixel', 'floor'])",
+       "[0.25, 0.75, 0.75, 0.25, 0.25, 0.75, 0.75, 0.25]"},
+      {"resize_weights([4, 1, 0.25, 0, 0, -0.75, 0, 1], ['linear', 'half_pixel', 'floor'])",
+       "[0.03125, 0.09375, 0.15625, 0.21875, 0.21875, 0.15625, 0.09375, 0.03125]"},
+      {"[i for i in 5000]", "limit"},
+      {"resize_positions([4, 100000, 0.5, 0, 0, -0.75, 0, 0], ['nearest', 'asymmetric', 'floor'])", "limit"},
+      {"resize_positions([4, 2, 0.5, 0, 0, -0.75, 0, 0], ['nearest', 'other', 'floor'])", "invalid_argument"},
+      {"labels('ab', 3)", "invalid_argument"},
+      {"max([])", "invalid_argument"},
+      {"[i for i 3]", "malformed"},
       {"broadcast([3], [4])", "shape_mismatch"},
       {"axes(3, 3)", "invalid_argument"},
       {"list[3]", "invalid_argument"},
@@ -259,6 +266,93 @@ TEST_CASE("import: chains of shapes are computed") {
   CHECK(bad(imported(model(graph), {.shapes = {{"none", {5}}}})).code() == Errc::invalid_argument);
 }
 
+TEST_CASE("import: a chain of shapes with an open extent is computed as far as it is known") {
+  // Reshape(x, Concat(Gather(Shape(x), [0]), [-1, 2])) of [?, 3, 4]: the second extent is not known, but the rank is.
+  const std::string graph = floats(11, "x", {-1, 3, 4}) + integers("zero", {0}) + integers("rest", {-1, 2}) +
+                            node("Shape", {"x"}, "shape") +
+                            node("Gather", {"shape", "zero"}, "batch", attribute("axis", std::int64_t{0})) +
+                            node("Concat", {"batch", "rest"}, "target", attribute("axis", std::int64_t{0})) +
+                            node("Reshape", {"x", "target"}, "y") + node("Relu", {"y"}, "z") + floats(12, "z", {});
+  const Checkpoint open = good(imported(model(graph)));
+  CHECK(open.graph->find_variable("z")->shape == std::vector<std::int64_t>{-1, -1, 2});
+  // With one extent left, DL4J computes it, and the chain is dropped.
+  const std::string whole = floats(11, "x", {-1, 3, 4}) + integers("zero", {0}) + integers("rest", {12}) +
+                            node("Shape", {"x"}, "shape") +
+                            node("Gather", {"shape", "zero"}, "batch", attribute("axis", std::int64_t{0})) +
+                            node("Concat", {"batch", "rest"}, "target", attribute("axis", std::int64_t{0})) +
+                            node("Reshape", {"x", "target"}, "y") + floats(12, "y", {-1, 12});
+  const Checkpoint flat = good(imported(model(whole)));
+  REQUIRE(flat.graph->operations.size() == 1);
+  CHECK(flat.parameters.leaf_count() == 1);
+  CHECK(flat.graph->find_variable("y")->shape == std::vector<std::int64_t>{-1, 12});
+  // A comparison of an extent that is not known is not computed.
+  const std::string compared = floats(11, "x", {-1, 3}) + integers("one", {1}) + node("Shape", {"x"}, "shape") +
+                               node("Greater", {"shape", "one"}, "large") + floats(12, "large", {2});
+  CHECK(good(imported(model(compared))).graph->operations.size() == 2);
+}
+
+TEST_CASE("import: a report tells which initializers the graph does not have") {
+  const std::string graph = floats(11, "x", {2, 3}) + integers("target", {3, 2}) + integers("idle", {1}) +
+                            node("Reshape", {"x", "target"}, "y") + floats(12, "y", {3, 2});
+  stele::Report report;
+  const Checkpoint reshaped = good(imported(model(graph), {.report = &report}));
+  CHECK(report.size() == 2);
+  CHECK(report.paths(stele::Report::What::unused) == std::vector<std::string>{"target", "idle"});
+  CHECK(report[0].detail == "no operation needs it at run time");
+  CHECK(report[1].detail == "no node reads it");
+}
+
+TEST_CASE("import: operations of a rule have names of their own") {
+  // Two nodes whose names differ by "_1", of which each becomes several operations.
+  const auto named = [](const std::string& name, const std::string& from, const std::string& to) {
+    return bytes(1, bytes(1, from) + bytes(2, to) + bytes(3, name) + bytes(4, "HardSwish"));
+  };
+  const std::string graph = floats(11, "x", {2}) + named("n", "x", "y") + named("n_1", "y", "z") + floats(12, "z", {2});
+  const Checkpoint both = good(imported(model(graph)));
+  std::vector<std::string> names;
+  for (const GraphOperation& operation : both.graph->operations) names.push_back(operation.name);
+  std::sort(names.begin(), names.end());
+  CHECK(names.size() == 8);
+  CHECK(std::adjacent_find(names.begin(), names.end()) == names.end());
+}
+
+TEST_CASE("import: a scalar of a higher rank lifts the other operand") {
+  const std::string graph =
+      floats(11, "x", {3}) + floats(11, "one", {1, 1}) + node("Add", {"x", "one"}, "y") + floats(12, "y", {1, 3});
+  const Checkpoint sum = good(imported(model(graph)));
+  REQUIRE(sum.graph->operations.size() == 2);
+  CHECK(sum.graph->operations[0].op_name == "reshape");
+}
+
+TEST_CASE("import: rules repeat steps within bounds") {
+  const auto rules = [](const std::string& steps) {
+    MappingSet set = MappingSet::onnx();
+    set.add(good(MappingSet::open(
+        bytes_of("mappings { inputFrameworkOpName: 'Twice' sinceVersion: 1 input: 'X' output: 'Y' attribute: 'n' " +
+                 steps + " }"))));
+    return set;
+  };
+  const auto twice = [](std::int64_t n) {
+    return model(floats(11, "x", {2}) + node("Twice", {"x"}, "y", attribute("n", n)) + floats(12, "y", {2}));
+  };
+  // Both steps run in each pass.
+  const MappingSet chain = rules(
+      "step: 'a = neg(input: i == 0 ? X : b[i - 1]) for i in n' step: 'b = abs(input: a[i]) for i in n' "
+      "step: 'Y = same(input: b[n - 1])'");
+  const Checkpoint four = good(imported(twice(2), {.mappings = &chain}));
+  std::string text;
+  for (const GraphOperation& operation : four.graph->operations) text += operation.op_name + ' ';
+  CHECK(text == "neg abs neg abs ");
+  CHECK(four.graph->operations.back().outputs == std::vector<std::string>{"y"});
+  CHECK(bad(imported(twice(2000), {.mappings = &chain})).code() == Errc::unsupported);
+  CHECK(bad(imported(twice(0), {.mappings = &chain})).code() == Errc::invalid_argument);
+  // Many operations of a small file.
+  std::string many = floats(11, "x", {2});
+  for (int i = 0; i < 100; ++i)
+    many += node("Twice", {"x"}, "y" + std::to_string(i), attribute("n", std::int64_t{1000}));
+  CHECK(bad(imported(model(many + floats(12, "y0", {2})), {.mappings = &chain})).code() == Errc::limit);
+}
+
 TEST_CASE("import: what is not supported is told at once") {
   const std::string graph = floats(11, "x", {2}) + node("Foo", {"x"}, "a") + node("Relu", {"a"}, "b") +
                             node("Bar", {"b"}, "c") + floats(12, "c", {2});
@@ -333,7 +427,10 @@ TEST_CASE("import: constants and functions that would grow without bound") {
   const std::string million = number(1, 2) + number(2, 7) + bytes(7, varint(1000) + varint(1000));
   std::string graph =
       floats(11, "x", {2}) + node("Constant", {}, "n", bytes(5, bytes(1, "value") + bytes(5, million) + number(20, 4)));
-  for (int i = 0; i < 3000; ++i) graph += node("ConstantOfShape", {"n"}, "c" + std::to_string(i));
+  for (int i = 0; i < 3000; ++i) {
+    const std::string name = "c" + std::to_string(i);
+    graph += node("ConstantOfShape", {"n"}, name) + floats(12, name, {1000, 1000});
+  }
   const Checkpoint filled = good(imported(model(graph + node("Relu", {"x"}, "y") + floats(12, "y", {2}))));
   CHECK(filled.graph->operations.size() == 3001);
   CHECK(filled.parameters.leaf_count() == 1);
