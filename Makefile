@@ -21,7 +21,7 @@
 #   make embedded             run the programs for a microcontroller under QEMU (installs a compiler for Arm, and QEMU)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
-#   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: a table (MODELS=FOLDER: onnx's test data)
+#   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/onnx-operators.md (TORCH=1: PyTorch's, too)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
 #   make interop              check files against the programs of others (Python, in build/interop)
@@ -206,11 +206,12 @@ interop-dl4j: deps
 	tests/interop/dl4j.sh build/dev
 
 MODELS ?=
+TORCH ?=
 interop-ir: deps
 	tools/deps.sh dl4j
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target interop_import
-	tests/interop/import.sh build/dev "$(MODELS)"
+	TORCH=$(TORCH) tests/interop/import.sh build/dev docs/onnx-operators.md
 
 interop-paddle: deps build/interop-paddle/installed
 	cmake --preset dev

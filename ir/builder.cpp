@@ -80,6 +80,9 @@ const TensorInfo* GraphBuilder::find(const std::string& name) const {
 }
 
 Status GraphBuilder::add(const std::string& name, TensorInfo info) {
+  if (info.shape && info.shape->size() > static_cast<std::size_t>(max_rank)) {
+    return Error(Errc::unsupported, "DL4J has tensors of at most 32 axes").path(name);
+  }
   if (!known_.try_emplace(name, Tensor{.info = std::move(info)}).second) {
     return Error(Errc::duplicate, "two tensors of the graph have one name").path(name);
   }
@@ -249,7 +252,7 @@ void GraphBuilder::refine(const std::string& name, DType dtype, std::optional<st
   if (found == known_.end()) return;
   TensorInfo& info = found->second.info;
   if (dtype != DType::none) info.dtype = dtype;
-  if (shape) info.shape = std::move(shape);
+  if (shape && shape->size() <= static_cast<std::size_t>(max_rank)) info.shape = std::move(shape);
 }
 
 void GraphBuilder::refine(const std::string& name, Constant partial) {

@@ -168,7 +168,7 @@ class Runner {
     lists_.clear();
     for (const Step& step : steps) {  // a loop without passes makes empty lists
       for (const Step::Output& output : step.outputs) {
-        if (!variable.empty() && !scope_.value_of(output.name)) scope_.set(output.name, Tensors());
+        if (!variable.empty() && !scope_.find(output.name)) scope_.set(output.name, Tensors());
       }
     }
     std::int64_t passes = 1;

@@ -122,8 +122,8 @@ class WithVariable final : public Scope {
   WithVariable(const Scope& outer, const std::string& name) : outer_(outer), name_(name) {}
 
   void set(std::int64_t value) { value_ = value; }
-  Result<Value> value_of(std::string_view name) const override {
-    return name == name_ ? Result<Value>(Value(value_)) : outer_.value_of(name);
+  Result<const Value*> find(std::string_view name) const override {
+    return name == name_ ? Result<const Value*>(&value_) : outer_.find(name);
   }
   Result<std::optional<Value>> call(std::string_view function, std::span<const Value> operands) const override {
     return outer_.call(function, operands);
@@ -132,7 +132,7 @@ class WithVariable final : public Scope {
  private:
   const Scope& outer_;
   const std::string& name_;
-  std::int64_t value_ = 0;
+  Value value_ = std::int64_t{0};
 };
 
 Result<Value> each(const Expression& e, const Scope& scope) {
@@ -287,8 +287,19 @@ Result<Value> Expression::evaluate(const Scope& scope) const {
   switch (kind) {
     case Kind::constant:
       return constant;
-    case Kind::name:
-      return scope.value_of(text);
+    case Kind::name: {
+      STELE_TRY_ASSIGN(const Value* const value, scope.find(text));
+      return *value;
+    }
+    case Kind::index: {
+      STELE_TRY_ASSIGN(const Value at, operands[1].evaluate(scope));
+      if (operands[0].kind == Kind::name) {  // without a copy of the list
+        STELE_TRY_ASSIGN(const Value* const list, scope.find(operands[0].text));
+        return element(*list, at);
+      }
+      STELE_TRY_ASSIGN(const Value list, operands[0].evaluate(scope));
+      return element(list, at);
+    }
     case Kind::call:
       return call(*this, scope);
     case Kind::each:
@@ -307,10 +318,6 @@ Result<Value> Expression::evaluate(const Scope& scope) const {
   }
   STELE_TRY_ASSIGN(Value first, operands[0].evaluate(scope));
   switch (kind) {
-    case Kind::index: {
-      STELE_TRY_ASSIGN(const Value at, operands[1].evaluate(scope));
-      return element(first, at);
-    }
     case Kind::slice: {
       STELE_TRY_ASSIGN(const Value from, operands[1].evaluate(scope));
       STELE_TRY_ASSIGN(const Value to, operands[2].evaluate(scope));

@@ -51,8 +51,8 @@ Result<ExpressionValue> element(const ExpressionValue& list, const ExpressionVal
 class Scope {
  public:
   virtual ~Scope() = default;
-  /// Returns the value of a name. Errors: missing (there is none).
-  virtual Result<ExpressionValue> value_of(std::string_view name) const = 0;
+  /// Returns the value of a name, valid until the next call. Errors: missing (there is none).
+  virtual Result<const ExpressionValue*> find(std::string_view name) const = 0;
   /// Returns the value of a function of tensors (docs/import.md); nullopt: there is none of that name.
   virtual Result<std::optional<ExpressionValue>> call(std::string_view function,
                                                       std::span<const ExpressionValue> operands) const = 0;

@@ -100,9 +100,6 @@ Result<Ints> broadcast_shape(const Ints& a, const Ints& b) {
   return out;
 }
 
-/// The rank is small, because a constant has at most max_folded elements; but extents of 1 are not bounded by that.
-constexpr std::size_t max_rank = 64;
-
 Result<Constant> aligned(const Constant& from, const Ints& shape) {
   if (from.shape == shape) return from;
   return taken(from, shape, broadcast_positions(from.shape, shape));
@@ -162,7 +159,7 @@ bool one_of(const std::array<std::string_view, N>& list, std::string_view op) {
 Result<Folded> binary(std::string_view op, const Constant& left, const Constant& right) {
   if (left.elements.index() != right.elements.index()) return Folded();
   STELE_TRY_ASSIGN(const Ints shape, broadcast_shape(left.shape, right.shape));
-  if (!small_count(shape) || shape.size() > max_rank) return Folded();
+  if (!small_count(shape) || shape.size() > static_cast<std::size_t>(max_rank)) return Folded();
   STELE_TRY_ASSIGN(const Constant a, aligned(left, shape));
   STELE_TRY_ASSIGN(const Constant b, aligned(right, shape));
   Constant out{.dtype = left.dtype, .shape = shape};
@@ -427,7 +424,7 @@ class Folder {
     if (node_.op == "Unsqueeze") {
       if (!axes) return Folded();
       const std::size_t rank = shape.size() + axes->size();
-      if (rank > max_rank) return Folded();
+      if (rank > static_cast<std::size_t>(max_rank)) return Folded();
       for (std::int64_t& a : *axes) {
         STELE_TRY_ASSIGN(const std::size_t on, axis(a, rank));
         a = static_cast<std::int64_t>(on);
@@ -473,7 +470,8 @@ class Folder {
   Result<Folded> slice() {
     const Constant& data = at(0);
     const auto starts = integers("starts", 1), ends = integers("ends", 2);
-    if (!starts || !ends || starts->size() != ends->size() || data.shape.size() > max_rank) return Folded();
+    if (!starts || !ends || starts->size() != ends->size() || data.shape.size() > static_cast<std::size_t>(max_rank))
+      return Folded();
     Ints axes(starts->size()), steps(starts->size(), 1);
     std::iota(axes.begin(), axes.end(), 0);
     if (const auto given = integers("axes", 3)) axes = *given;
@@ -534,7 +532,7 @@ class Folder {
       return Folded();
     STELE_TRY_ASSIGN(const Ints both, broadcast_shape(at(1).shape, at(2).shape));
     STELE_TRY_ASSIGN(const Ints shape, broadcast_shape(at(0).shape, both));
-    if (!small_count(shape) || shape.size() > max_rank) return Folded();
+    if (!small_count(shape) || shape.size() > static_cast<std::size_t>(max_rank)) return Folded();
     STELE_TRY_ASSIGN(const Constant condition, aligned(at(0), shape));
     STELE_TRY_ASSIGN(Constant out, aligned(at(1), shape));
     STELE_TRY_ASSIGN(const Constant other, aligned(at(2), shape));
@@ -552,7 +550,7 @@ class Folder {
   Result<Folded> expand() {
     if (!has(1) || at(1).ints() == nullptr) return Folded();
     STELE_TRY_ASSIGN(const Ints shape, broadcast_shape(at(0).shape, *at(1).ints()));
-    if (!small_count(shape) || shape.size() > max_rank) return Folded();
+    if (!small_count(shape) || shape.size() > static_cast<std::size_t>(max_rank)) return Folded();
     STELE_TRY_ASSIGN(Constant out, aligned(at(0), shape));
     return one(std::move(out));
   }
@@ -560,7 +558,7 @@ class Folder {
   Result<Folded> transpose() {
     const Constant& data = at(0);
     const std::size_t rank = data.shape.size();
-    if (rank > max_rank) return Folded();
+    if (rank > static_cast<std::size_t>(max_rank)) return Folded();
     Ints order(rank);
     std::iota(order.rbegin(), order.rend(), 0);
     if (const auto given = integers("perm", 1)) order = *given;

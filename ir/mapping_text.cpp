@@ -200,7 +200,7 @@ Result<Declarations> declarations_of(const proto::MappingDefinitionSet& set) {
 
 namespace detail {
 
-/// data/onnx.pbtxt, encoded.
+/// data/onnx/*.pbtxt, encoded.
 extern const std::span<const unsigned char> onnx_mappings;
 
 }  // namespace detail

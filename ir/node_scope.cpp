@@ -16,15 +16,16 @@ namespace ir {
 
 using Value = ExpressionValue;
 
-Result<Value> NodeScope::value_of(std::string_view name) const {
+Result<const Value*> NodeScope::find(std::string_view name) const {
   const std::string key(name);
-  if (const auto found = names_.find(key); found != names_.end()) return found->second;
+  if (const auto found = names_.find(key); found != names_.end()) return &found->second;
   const auto define = std::find_if(declaration_.defines.begin(), declaration_.defines.end(),
                                    [&](const auto& d) { return d.name == name; });
   if (define == declaration_.defines.end()) return Error(Errc::missing, "there is no such name").path(key);
   names_[key] = Value();  // a definition of itself is unknown
   STELE_TRY_ASSIGN(Value value, define->value->evaluate(*this));
-  return names_[key] = std::move(value);
+  Value& kept = names_[key] = std::move(value);
+  return &kept;
 }
 
 namespace {
@@ -35,7 +36,7 @@ Value elements_of(const TensorInfo& info) {
   if (info.partial) return std::visit([](const auto& list) { return Value(list); }, info.partial->elements);
   if (!info.shape || info.shape->size() != 1) return Value();
   const std::int64_t count = info.shape->front();
-  if (count < 0 || static_cast<std::size_t>(count) > max_folded) return Value();
+  if (count < 0 || count > max_rank) return Value();  // lists of extents
   return Value(Ints(static_cast<std::size_t>(count), unknown_extent));
 }
 

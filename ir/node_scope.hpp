@@ -20,7 +20,7 @@ class NodeScope final : public Scope {
   NodeScope(const Declaration& declaration, GraphBuilder& to) : declaration_(declaration), to_(to) {}
 
   void set(const std::string& name, ExpressionValue value) { names_[name] = std::move(value); }
-  Result<ExpressionValue> value_of(std::string_view name) const override;
+  Result<const ExpressionValue*> find(std::string_view name) const override;
   Result<std::optional<ExpressionValue>> call(std::string_view function,
                                               std::span<const ExpressionValue> operands) const override;
   /// Calls a function of one operand, which exists.

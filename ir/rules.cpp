@@ -21,7 +21,8 @@ class RuleRunner {
 
   /// `ours` is DL4J's name of the argument, `framework` that of the framework's attribute or input.
   Status run(const std::string& ours, const std::string& framework) {
-    STELE_TRY_ASSIGN(const Value value, scope_.value_of(framework));
+    STELE_TRY_ASSIGN(const Value* const found_value, scope_.find(framework));
+    const Value value = *found_value;
     const auto found = rule_.arguments.find(ours);
     constants_ = found != rule_.arguments.end() ? &found->second : nullptr;
     switch (rule_.kind) {
@@ -123,7 +124,8 @@ class RuleRunner {
     const Value name = constant(3);
     const auto* from = std::get_if<std::string>(&name);
     if (from == nullptr) return Error(Errc::malformed, "the rule names no list").path(ours);
-    STELE_TRY_ASSIGN(Value all, scope_.value_of(*from));
+    STELE_TRY_ASSIGN(const Value* const found, scope_.find(*from));
+    Value all = *found;
     if (rule_.kind == Kind::conditional_tensor_element) {
       STELE_TRY_ASSIGN(all, scope_.call("value", all));
       if (!known(all)) return not_covered("an input must be a constant").path(*from);

@@ -32,6 +32,9 @@ struct Constant {
   const std::vector<double>* reals() const noexcept { return std::get_if<std::vector<double>>(&elements); }
 };
 
+/// The most axes of a tensor in libnd4j (MAX_RANK in its system/common.h).
+inline constexpr std::int64_t max_rank = 32;
+
 struct TensorInfo {
   DType dtype = DType::none;
   std::optional<std::vector<std::int64_t>> shape{};  // unknown_extent: an open extent

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Imported ONNX models: DL4J 1.0.0-M2.1 runs our .fb, onnxruntime the original; a table of the largest errors.
+# Imported ONNX models: DL4J 1.0.0-M2.1 runs our .fb, onnxruntime the original; tables of the largest errors.
 #
-#   import.sh BUILD [PAGE]    BUILD: a build folder with tests/interop_import; PAGE: a Markdown file for the table
+#   import.sh BUILD [PAGE]    BUILD: a build folder with tests/interop_import; PAGE: a Markdown file for the tables
+#
+# TORCH=1 in the environment: with models that PyTorch exports, the newest (a gigabyte) and, if it is installed, Debian's.
 set -euo pipefail
 build=$(cd "$1" && pwd)
 page=${2:-}
@@ -11,6 +13,14 @@ mkdir -p "$work/torch"
 mvn -q -B -f tests/interop/dl4j/pom.xml package -DbuildDirectory="$PWD/build/interop/dl4j"
 [ -x "$work/venv/bin/python" ] || python3 -m venv "$work/venv"
 "$work/venv/bin/pip" install -q onnx==1.23.2 onnxruntime==1.32.0 Pillow ml_dtypes
+if [ -n "${TORCH:-}" ]; then
+  rm -f "$work"/torch/*
+  "$work/venv/bin/pip" install -q torch==2.15.0 onnxscript
+  "$work/venv/bin/python" -W ignore tests/interop/torch_models.py "$work/torch" torch2.15
+  "$work/venv/bin/python" -W ignore tests/interop/torch_models.py "$work/torch" torch2.15-dynamo --dynamo
+  ! /usr/bin/python3 -c "import torch" 2>/dev/null ||
+    /usr/bin/python3 -W ignore tests/interop/torch_models.py "$work/torch" torch1.13
+fi
 python=("$work/venv/bin/python" -W ignore tests/interop/import.py)
 "${python[@]}" prepare "$work"
 "$build/tests/interop_import" "$work/list.txt" > "$work/imported.txt"

@@ -32,15 +32,19 @@ namespace {
 
 class Names final : public ir::Scope {
  public:
-  stele::Result<ir::ExpressionValue> value_of(std::string_view name) const override {
-    if (name == "list") return ir::ExpressionValue(std::vector<std::int64_t>{3, 4, 5});
-    if (name == "open") return ir::ExpressionValue(std::vector<std::int64_t>{ir::unknown_extent, 4});
+  stele::Result<const ir::ExpressionValue*> find(std::string_view name) const override {
+    if (name == "list") return &list;
+    if (name == "open") return &open;
     return stele::Error(Errc::missing, "there is no such name").path(name);
   }
   stele::Result<std::optional<ir::ExpressionValue>> call(std::string_view,
                                                          std::span<const ir::ExpressionValue>) const override {
     return std::optional<ir::ExpressionValue>();
   }
+
+ private:
+  ir::ExpressionValue list = std::vector<std::int64_t>{3, 4, 5};
+  ir::ExpressionValue open = std::vector<std::int64_t>{ir::unknown_extent, 4};
 };
 
 std::string evaluated(std::string_view text) {
@@ -367,6 +371,8 @@ TEST_CASE("import: what is not supported is told at once") {
 TEST_CASE("import: graphs that are wrong") {
   const std::string x = floats(11, "x", {2}), y = floats(12, "y", {2});
   CHECK(bad(imported(model(x + node("Relu", {"z"}, "y") + y))).code() == Errc::malformed);
+  const std::string deep = floats(11, "d", std::vector<std::int64_t>(33, 1));
+  CHECK(bad(imported(model(deep + node("Relu", {"d"}, "y") + y))).code() == Errc::unsupported);
   CHECK(bad(imported(model(x + node("Relu", {"b"}, "a") + node("Relu", {"a"}, "b") + y))).code() == Errc::malformed);
   CHECK(bad(imported(model(x + node("Relu", {"x"}, "x") + y))).code() == Errc::duplicate);
   CHECK(bad(imported(model(x + node("Relu", {"x"}, "y") + node("Relu", {"x"}, "y") + y))).code() == Errc::duplicate);
