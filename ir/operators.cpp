@@ -108,6 +108,7 @@ Status order(const OperatorDescriptor& of, Type type, const GraphArguments<T>& g
     for (const auto* argument : values[i]) append(out, a.name, T(argument->second));
     const bool flagged = !a.present_if.empty() && present(a, all);
     if (!values[i].empty() || !present(a, all) || (i >= end && a.optional && !flagged)) continue;
+    if (type == Type::real && all.scalar) continue;
     if (!a.optional || flagged) return argument_error(Errc::missing, "the operator needs this argument", of, a.name);
     if constexpr (std::is_arithmetic_v<T>) {
       if (const T* const value = std::get_if<T>(&a.default_value)) {
@@ -136,7 +137,7 @@ Status name_all(const OperatorDescriptor& of, Type type, const List& values, con
     needed -= sure(a);
     if (a.type != type || !present(a, all)) continue;
     last = a.name;
-    if (at == values.size() && sure(a) != 0) {
+    if (at == values.size() && sure(a) != 0 && !(type == Type::real && all.scalar)) {
       return argument_error(Errc::missing, "the operator needs this argument", of, a.name)
           .hint("it is the " + std::string(name(type)) + " at position " + std::to_string(at));
     }
@@ -174,6 +175,7 @@ Result<GraphOperation> ordered(const OperatorDescriptor& descriptor, const Named
   out.family = descriptor.family;
   out.number = descriptor.number;
   out.dimensions = arguments.dimensions;
+  out.scalar = arguments.scalar;
   STELE_TRY(each_type([&](Type type, auto names, auto positions) {
     return order(descriptor, type, arguments.*names, arguments, out.*positions);
   }));
@@ -189,6 +191,7 @@ Result<NamedArguments> named(const OperatorDescriptor& descriptor, const GraphOp
   }
   NamedArguments out;
   out.dimensions = operation.dimensions;
+  out.scalar = operation.scalar;
   STELE_TRY(each_type([&](Type type, auto names, auto positions) {
     return name_all(descriptor, type, operation.*positions, out, out.*names);
   }));

@@ -32,15 +32,13 @@ stele::Status run(const std::string& path, const std::string& folder) {
   STELE_TRY_ASSIGN(const stele::Checkpoint model, stele::import_onnx(path));
   for (const stele::GraphOperation& operation : model.graph->operations) {
     std::cout << operation.outputs.front() << " = " << operation.op_name << ':';
-    if (operation.family == stele::OpFamily::custom) {
-      STELE_TRY_ASSIGN(const auto names, stele::named(*stele::OperatorSet::nd4j().find(operation.op_name), operation));
-      print(names.inputs);
-      print(names.ints);
-      print(names.doubles);
-      print(names.bools);
-    } else {
-      for (const std::string& input : operation.inputs) std::cout << " input=" << input;
-    }
+    STELE_TRY_ASSIGN(const auto names, stele::named(*stele::OperatorSet::nd4j().find(operation.op_name), operation));
+    print(names.inputs);
+    print(names.ints);
+    print(names.doubles);
+    print(names.bools);
+    if (names.scalar) std::cout << " scalar";
+    for (const std::int32_t axis : names.dimensions) std::cout << " dimensions=" << axis;
     std::cout << "  |";
     print_ordered("i", operation.ints);
     print_ordered("t", operation.doubles);

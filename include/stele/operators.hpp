@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -103,6 +104,7 @@ struct NamedArguments {
   GraphArguments<DType> dtypes;
   GraphArguments<std::string> strings;
   std::vector<std::int32_t> dimensions;  // of legacy reductions, as in GraphOperation
+  std::optional<GraphArray> scalar;      // of the family `scalar`, as in GraphOperation
   friend bool operator==(const NamedArguments&, const NamedArguments&) = default;
 };
 
@@ -113,8 +115,8 @@ struct NamedArguments {
 STELE_EXPORT Result<GraphOperation> ordered(const OperatorDescriptor& descriptor, const NamedArguments& arguments);
 
 /// Returns the operation's arguments with the descriptor's names, whatever names they have. A repeated argument takes
-/// all values that no later argument needs. ordered() returns the same positions. Errors: missing, invalid_argument
-/// (more arguments than the operator has, or another operator).
+/// all values that no later argument needs. A legacy operation with a scalar needs no real argument. ordered() returns
+/// the same positions. Errors: missing, invalid_argument (more arguments than the operator has, or another operator).
 STELE_EXPORT Result<NamedArguments> named(const OperatorDescriptor& descriptor, const GraphOperation& operation);
 
 }  // namespace v0

@@ -2,14 +2,42 @@
 """Small models, exported by PyTorch to ONNX, with inputs: for import.sh.
 
 torch_models.py OUT NAME [--dynamo]    writes OUT/MODEL_NAME.onnx and .npz; --dynamo: by torch.export's exporter
+torch_models.py OUT NAME --tiny ...    writes OUT/run_MODEL_NAME.onnx of a few KB and .npz, for tests/data/onnx
+torch_models.py OUT --expect           writes .safetensors for each OUT/run_*.onnx and .npz: inputs and results
 
 Weights are random with a fixed seed. Each model is exported with fixed extents, and with a batch (and a length) that is
-open.
+open. The inputs of a tiny model that is open have other extents than those it was exported with. --expect needs
+onnxruntime and safetensors, and not torch: they can be in another environment.
 """
 import pathlib
 import sys
 
 import numpy
+
+
+def expect(folder):
+    import onnxruntime
+    from safetensors.numpy import save_file
+    for path in sorted(folder.glob("run_*.onnx")):
+        with numpy.load(path.with_suffix(".npz")) as arrays:
+            inputs = dict(arrays)
+        session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+        names = [output.name for output in session.get_outputs()]
+        try:
+            results = session.run(names, inputs)
+        except Exception as error:  # it has several kinds; an exporter may fix extents that were to be open
+            print(f"not run: {path.name}: {str(error).splitlines()[0][:200]}", file=sys.stderr)
+            continue
+        tensors = {f"in.{name}": value for name, value in inputs.items()}
+        tensors |= {f"out.{name}": value for name, value in zip(names, results)}
+        save_file({name: numpy.ascontiguousarray(value) for name, value in tensors.items()},
+                  path.with_suffix(".safetensors"))
+
+
+if "--expect" in sys.argv:
+    expect(pathlib.Path(sys.argv[1]))
+    sys.exit()
+
 import torch
 from torch import nn
 from torch.nn import functional
@@ -34,17 +62,17 @@ class Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    def __init__(self):
+    def __init__(self, stages):
         super().__init__()
-        self.stem = nn.Sequential(nn.Conv2d(3, 16, 7, 2, 3, bias=False), nn.BatchNorm2d(16), nn.ReLU(),
+        before = first = stages[0][0]
+        self.stem = nn.Sequential(nn.Conv2d(3, first, 7, 2, 3, bias=False), nn.BatchNorm2d(first), nn.ReLU(),
                                   nn.MaxPool2d(3, 2, 1))
-        blocks, before = [], 16
-        for after, groups in ((16, 1), (32, 4), (64, 32), (128, 8)):
-            blocks += [Block(before, after, 1 if after == 16 else 2, groups), Block(after, after, 1, groups)]
+        blocks = []
+        for after, groups in stages:  # the third: depthwise, two kernels a channel
+            blocks += [Block(before, after, 1 if after == first else 2, groups), Block(after, after, 1, groups)]
             before = after
-        blocks[4] = Block(32, 64, 2, 32)  # depthwise, two kernels a channel
         self.blocks = nn.Sequential(*blocks)
-        self.head = nn.Linear(128, 10)
+        self.head = nn.Linear(before, 10)
 
     def forward(self, image):
         y = functional.adaptive_avg_pool2d(self.blocks(self.stem(image)), 1)
@@ -52,12 +80,12 @@ class ResNet18(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, width, heads, causal):
+    def __init__(self, width, heads, places, causal):
         super().__init__()
         self.heads, self.causal = heads, causal
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width, width)
-        self.register_buffer("allowed", torch.tril(torch.ones(64, 64)).bool().view(1, 1, 64, 64))
+        self.register_buffer("allowed", torch.tril(torch.ones(1, 1, places, places)).bool())
 
     def forward(self, x, mask):
         batch, length, width = x.shape
@@ -73,10 +101,10 @@ class Attention(nn.Module):
 
 
 class Layer(nn.Module):
-    def __init__(self, width, causal):
+    def __init__(self, width, places, causal):
         super().__init__()
         self.causal = causal
-        self.attention = Attention(width, 4, causal)
+        self.attention = Attention(width, 4, places, causal)
         self.first_norm, self.second_norm = nn.LayerNorm(width), nn.LayerNorm(width)
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
@@ -91,12 +119,12 @@ class Layer(nn.Module):
 
 
 class BertTiny(nn.Module):
-    def __init__(self):
+    def __init__(self, words, places, width):
         super().__init__()
-        self.words, self.places, self.types = nn.Embedding(100, 64), nn.Embedding(64, 64), nn.Embedding(2, 64)
-        self.norm = nn.LayerNorm(64)
-        self.layers = nn.ModuleList([Layer(64, False) for _ in range(2)])
-        self.pooler = nn.Linear(64, 64)
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(places, width)
+        self.types, self.norm = nn.Embedding(2, width), nn.LayerNorm(width)
+        self.layers = nn.ModuleList([Layer(width, places, False) for _ in range(2)])
+        self.pooler = nn.Linear(width, width)
 
     def forward(self, ids, mask, kinds):
         places = torch.arange(ids.shape[1], device=ids.device).unsqueeze(0)
@@ -107,11 +135,11 @@ class BertTiny(nn.Module):
 
 
 class Gpt2Tiny(nn.Module):
-    def __init__(self):
+    def __init__(self, words, places, width):
         super().__init__()
-        self.words, self.places = nn.Embedding(100, 64), nn.Embedding(64, 64)
-        self.layers = nn.ModuleList([Layer(64, True) for _ in range(2)])
-        self.norm = nn.LayerNorm(64)
+        self.words, self.places = nn.Embedding(words, width), nn.Embedding(places, width)
+        self.layers = nn.ModuleList([Layer(width, places, True) for _ in range(2)])
+        self.norm = nn.LayerNorm(width)
 
     def forward(self, ids):
         places = torch.arange(0, ids.shape[1], dtype=torch.long, device=ids.device).unsqueeze(0)
@@ -122,11 +150,11 @@ class Gpt2Tiny(nn.Module):
 
 
 class Tagger(nn.Module):
-    def __init__(self, kind):
+    def __init__(self, kind, words, width, hidden):
         super().__init__()
-        self.words = nn.Embedding(100, 16)
-        self.encoder = kind(16, 24, num_layers=2, batch_first=True, bidirectional=True)
-        self.head = nn.Linear(48, 7)
+        self.words = nn.Embedding(words, width)
+        self.encoder = kind(width, hidden, num_layers=2, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(2 * hidden, 7)
 
     def forward(self, ids):
         return functional.log_softmax(self.head(self.encoder(self.words(ids))[0]), dim=-1)
@@ -151,24 +179,40 @@ class Decoder(nn.Module):
         return self.shuffle(y).clamp(-1, 1)
 
 
-def models():
-    ids = torch.randint(0, 100, (2, 12), generator=torch.Generator().manual_seed(2))
-    mask = torch.ones(2, 12, dtype=torch.long)
-    mask[1, 9:] = 0
-    image = torch.randn(2, 3, 64, 64, generator=torch.Generator().manual_seed(3))
-    words = {0: "batch", 1: "length"}
-    yield "resnet18", ResNet18, {"image": image}, {"image": {0: "batch"}}
-    yield "bert_tiny", BertTiny, {"ids": ids, "mask": mask, "kinds": 1 - mask}, {n: words for n in ("ids", "mask", "kinds")}
-    yield "gpt2_tiny", Gpt2Tiny, {"ids": ids}, {"ids": words}
-    yield "lstm_tagger", lambda: Tagger(nn.LSTM), {"ids": ids}, {"ids": words}
-    yield "gru_tagger", lambda: Tagger(nn.GRU), {"ids": ids}, {"ids": {0: "batch"}}
-    yield "decoder", Decoder, {"image": image}, {"image": {0: "batch"}}
+FULL = {"stages": ((16, 1), (32, 4), (64, 32), (128, 8)), "image": 64, "words": 100, "places": 64, "width": 64,
+        "tagger": (16, 24)}
+TINY = {"stages": ((4, 1), (8, 2), (16, 8), (32, 8)), "image": 20, "words": 20, "places": 16, "width": 8,
+        "tagger": (4, 6)}
+
+
+def inputs_of(sizes, batch, length):
+    """Returns the inputs by name."""
+    ids = torch.randint(0, sizes["words"], (batch, length), generator=torch.Generator().manual_seed(2))
+    mask = torch.ones(batch, length, dtype=torch.long)
+    mask[1, length - 3:] = 0
+    image = torch.randn(batch, 3, sizes["image"], sizes["image"], generator=torch.Generator().manual_seed(3))
+    return {"ids": ids, "mask": mask, "kinds": 1 - mask, "image": image}
+
+
+def models(sizes):
+    """Yields a name, a function that makes the model, and the open axes of its inputs."""
+    words, text, tagger = {0: "batch", 1: "length"}, (sizes["words"], sizes["places"], sizes["width"]), sizes["tagger"]
+    yield "resnet18", lambda: ResNet18(sizes["stages"]), {"image": {0: "batch"}}
+    yield "bert_tiny", lambda: BertTiny(*text), {n: words for n in ("ids", "mask", "kinds")}
+    yield "gpt2_tiny", lambda: Gpt2Tiny(*text), {"ids": words}
+    yield "lstm_tagger", lambda: Tagger(nn.LSTM, sizes["words"], *tagger), {"ids": words}
+    yield "gru_tagger", lambda: Tagger(nn.GRU, sizes["words"], *tagger), {"ids": {0: "batch"}}
+    yield "decoder", Decoder, {"image": {0: "batch"}}
 
 
 def main():
-    out, name, dynamo = pathlib.Path(sys.argv[1]), sys.argv[2], "--dynamo" in sys.argv
+    out, name = pathlib.Path(sys.argv[1]), sys.argv[2]
+    dynamo, tiny = "--dynamo" in sys.argv, "--tiny" in sys.argv
+    sizes = TINY if tiny else FULL
     out.mkdir(parents=True, exist_ok=True)
-    for model_name, make, inputs, axes in models():
+    for model_name, make, axes in models(sizes):
+        if dynamo and model_name == "lstm_tagger":  # that exporter fixes the length
+            axes = {"ids": {0: "batch"}}
         torch.manual_seed(1)
         model = make().eval()
         for module in model.modules():  # running means that are not 0
@@ -176,7 +220,8 @@ def main():
                 nn.init.normal_(module.running_mean)
                 nn.init.uniform_(module.running_var, 0.5, 1.5)
         for kind, open_axes in (("", None), ("_open", axes)):
-            path = out / f"{model_name}{kind}_{name}.onnx"
+            inputs = {n: inputs_of(sizes, 2, 12)[n] for n in axes}
+            path = out / f"{'run_' if tiny else ''}{model_name}{kind}_{name}.onnx"
             options = {"dynamic_axes": open_axes} if open_axes else {}
             if dynamo:
                 options = {"dynamo": True, "external_data": False}
@@ -186,11 +231,20 @@ def main():
             elif int(torch.__version__.split(".")[0]) >= 2:
                 options["dynamo"] = False
             try:
-                torch.onnx.export(model, tuple(inputs.values()), str(path), input_names=list(inputs), **options)
+                program = torch.onnx.export(model, tuple(inputs.values()), str(path), input_names=list(inputs),
+                                            **options)
+                if tiny and dynamo:  # without stack traces, which are most of the file
+                    for thing in (program.model, program.model.graph, *program.model.graph.all_nodes()):
+                        thing.metadata_props.clear()
+                        for value in getattr(thing, "outputs", ()):
+                            value.metadata_props.clear()
+                    program.save(str(path), external_data=False)
             except Exception as error:  # the exporter's own
                 print(f"not exported: {path.name}: {str(error).splitlines()[0][:200]}", file=sys.stderr)
                 path.unlink(missing_ok=True)
                 continue
+            if open_axes:  # other extents than the exporter has seen
+                inputs = {n: inputs_of(sizes, 3, 9 if 1 in a else 12)[n] for n, a in axes.items()}
             numpy.savez(path.with_suffix(".npz"), **{n: v.numpy() for n, v in inputs.items()})
 
 
