@@ -18,7 +18,7 @@ import sys
 LIMIT = 1e-5
 LIMIT_HALF = 4e-3  # float16
 ARGUMENTS = {
-    "Clip": (1, 2), "ConstantOfShape": (0,), "CumSum": (1,), "Dropout": (1, 2), "Expand": (1,), "OneHot": (1, 2),
+    "Clip": (1, 2), "ConstantOfShape": (0,), "CumProd": (1,), "CumSum": (1,), "Dropout": (1, 2), "Expand": (1,), "OneHot": (1, 2),
     "Pad": (1, 2, 3), "Range": (0, 1, 2), "Reshape": (1,), "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4), "Split": (1,),
     "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Trilu": (1,), "Unsqueeze": (1,), "Upsample": (1,),
     **{"Reduce" + kind: (1,) for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum",
@@ -70,6 +70,9 @@ def node_case(model, inputs, outputs, open_extents):
                         for v in values] for values in (inputs, outputs))
     inputs, outputs = ([numpy.asarray(v) if isinstance(v, numpy.generic) else v for v in values]
                        for values in (inputs, outputs))
+    bfloat16 = onnx.TensorProto.BFLOAT16  # NumPy's files do not have it
+    outputs = [numpy_helper.to_array(v).astype(numpy.float32)
+               if isinstance(v, onnx.TensorProto) and v.data_type == bfloat16 else v for v in outputs]
     if not all(isinstance(v, numpy.ndarray) and v.dtype.kind in "fiub" for v in (*inputs, *outputs)):
         return None
     weights = {i.name for i in copy.graph.initializer}
