@@ -4,8 +4,9 @@
 Usage: benchmarks/compile_time.py [COMPILER] [INCLUDE...]   (default: g++-12, ./include)
 
 Two programs each: 10 distinct modules of 10 fields, and 10 nested modules of 50 fields; every module is saved to and
-loaded from a file in stele's binary (with the header of that recorder alone, and with that of all) and in cereal's. And a source that includes stele/stele.hpp, beside
-one that includes four of the standard library. The times are the least of five user times, as ratios.
+loaded from a file in stele's binary (with the header of that recorder alone, and with that of all) and in cereal's. And
+a source that includes stele/stele.hpp, beside one that includes four of the standard library. The times are the least of
+five user times, as ratios.
 """
 import os
 import resource

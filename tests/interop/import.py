@@ -6,9 +6,9 @@ import.py run WORK JAVA...        runs DL4J; starts it again if it ends in betwe
 import.py table WORK [PAGE]       prints the tables, and writes them into PAGE; fails if a result is wrong
 
 The cases: the node tests, light models and tests of PyTorch's operators that the onnx package has, with its results;
-models of WORK/torch (torch_models.py: MODEL_torchVERSION.onnx) and tests/data, with onnxruntime's results. Each node test is imported twice: with
-the shapes of its inputs, and with open extents. The inputs of node tests that are arguments (shapes, axes, limits) become
-initializers, as models have them.
+models of WORK/torch (torch_models.py: MODEL_torchVERSION.onnx) and tests/data, with onnxruntime's results. Each node test
+is imported twice: with the shapes of its inputs, and with open extents. The inputs of node tests that are arguments
+(shapes, axes, limits) or weights become initializers, as models have them.
 """
 import collections
 import pathlib
@@ -18,8 +18,8 @@ import sys
 LIMIT = 1e-5
 LIMIT_HALF = 4e-3  # float16
 ARGUMENTS = {
-    "Clip": (1, 2), "ConstantOfShape": (0,), "CumProd": (1,), "CumSum": (1,), "Dropout": (1, 2), "Expand": (1,), "OneHot": (1, 2),
-    "Pad": (1, 2, 3), "Range": (0, 1, 2), "Reshape": (1,), "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4), "Split": (1,),
+    "Clip": (1, 2), "ConstantOfShape": (0,), "CumProd": (1,), "CumSum": (1,), "Dropout": (1, 2), "Expand": (1,),
+    "OneHot": (1, 2), "Pad": (1, 2, 3), "Range": (0, 1, 2), "Reshape": (1,), "Resize": (1, 2, 3), "Slice": (1, 2, 3, 4), "Split": (1,),
     "Squeeze": (1,), "Tile": (1,), "TopK": (1,), "Trilu": (1,), "Unsqueeze": (1,), "Upsample": (1,),
     **{"Reduce" + kind: (1,) for kind in ("L1", "L2", "LogSum", "LogSumExp", "Max", "Mean", "Min", "Prod", "Sum",
                                           "SumSquare")},
