@@ -21,7 +21,10 @@ namespace onnx {
 
 namespace model_field {
 inline constexpr std::uint32_t ir_version = 1, producer_name = 2, graph = 7, opset_import = 8, metadata_props = 14,
-                               functions = 25;
+                               training_info = 20, functions = 25;
+}
+namespace training_field {
+inline constexpr std::uint32_t initialization = 1, algorithm = 2;
 }
 namespace graph_field {
 inline constexpr std::uint32_t node = 1, name = 2, initializer = 5, input = 11, output = 12, value_info = 13,
@@ -44,6 +47,12 @@ inline constexpr std::uint32_t dims = 1, data_type = 2, segment = 3, float_data 
                                int64_data = 7, name = 8, raw_data = 9, double_data = 10, uint64_data = 11,
                                external_data = 13, data_location = 14;
 }
+namespace sparse_field {
+inline constexpr std::uint32_t values = 1, indices = 2;
+}
+
+/// TensorProto.DataLocation.EXTERNAL.
+inline constexpr std::uint64_t external_location = 1;
 
 /// Protocol buffers bound a message.
 inline constexpr std::uint64_t max_message = 0x7fffffff;

@@ -7,6 +7,7 @@
 #include "base/parallel.hpp"
 #include "encodings/protobuf/fields.hpp"
 #include "encodings/protobuf/protobuf.hpp"
+#include "external.hpp"
 #include "json/json.hpp"
 #include "model.hpp"
 #include "snapshot/flat.hpp"
@@ -29,22 +30,27 @@ constexpr std::uint64_t new_ir_version = 9, new_opset = 20;
 /// Makes the file as a list of pieces first, since a message begins with its length.
 class OnnxWriter {
  public:
-  OnnxWriter(const Snapshot& snapshot, const SaveOptions& options)
+  OnnxWriter(const Snapshot& snapshot, const OnnxOptions& format, const SaveOptions& options)
       : snapshot_(snapshot),
+        model_path_(format.model),
+        options_(options),
         ordered_(detail::in_file_order(snapshot)),
         paths_(*snapshot.data()),
-        context_(detail::workers_of(options)) {}
+        context_(detail::workers_of(options)),
+        external_(format.external) {}
 
-  Status run(const OnnxOptions& options, Sink& sink) {
+  Status run(Sink& sink) {
     STELE_TRY(check());
+    STELE_TRY(external_.prepare(sink, options_));
     STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot_));
     metadata_ = snapshot_.metadata();
     if (!extras.empty()) metadata_.emplace(detail::flat_key, std::move(extras));
-    if (options.model.empty()) {
-      make_new();
+    if (model_path_.empty()) {
+      STELE_TRY(make_new());
     } else {
-      STELE_TRY_ASSIGN(source_, open_file(options.model));
+      STELE_TRY_ASSIGN(source_, open_file(model_path_));
       STELE_TRY_ASSIGN(model_, read_model(source_, default_load_options(), Wanted::places));
+      if (!external_.name().empty()) STELE_TRY(check_no_other_external(source_));
       STELE_TRY(make_from_model());
     }
     return write(sink);
@@ -105,33 +111,47 @@ class OnnxWriter {
     size_ += from.leaf(leaf).byte_size();
   }
 
-  /// Appends an initializer: dims, data_type, name, `kept` fields of the model, raw_data.
-  void put_tensor(std::string_view name, const Snapshot& from, std::uint32_t number, std::span<const Range> kept) {
+  /// Appends an initializer: dims, data_type, name, `kept` fields of the model, and the elements or their place in the
+  /// other file.
+  Status put_tensor(std::string_view name, const Snapshot& from, std::uint32_t number, std::span<const Range> kept) {
     const LeafView leaf = from.leaf(number);
-    std::vector<std::byte> head;
+    std::vector<std::byte> head, tail;
     for (const Extent e : leaf.shape()) protobuf::put_number(head, tensor_field::dims, e);
     protobuf::put_number(head, tensor_field::data_type, code_of(leaf.dtype()));
     protobuf::put_text(head, tensor_field::name, name);
-    std::uint64_t size = head.size() + protobuf::field_bytes(tensor_field::raw_data, leaf.byte_size());
+    const bool external = external_.takes(leaf.byte_size());
+    if (external) {
+      STELE_TRY_ASSIGN(const std::uint64_t offset, external_.add(from, number));
+      put_entry(tail, tensor_field::external_data, "location", external_.name());
+      put_entry(tail, tensor_field::external_data, "offset", std::to_string(offset));
+      put_entry(tail, tensor_field::external_data, "length", std::to_string(leaf.byte_size()));
+      protobuf::put_number(tail, tensor_field::data_location, external_location);
+    } else {
+      protobuf::put_length(tail, tensor_field::raw_data, leaf.byte_size());
+    }
+    std::uint64_t size = head.size() + tail.size() + (external ? 0 : leaf.byte_size());
     for (const Range& range : kept) size += range.end - range.begin;
     protobuf::put_length(bytes_, graph_field::initializer, size);
     bytes_.insert(bytes_.end(), head.begin(), head.end());
     for (const Range& range : kept) copy(range);
-    protobuf::put_length(bytes_, tensor_field::raw_data, leaf.byte_size());
-    put_leaf(from, number);
+    bytes_.insert(bytes_.end(), tail.begin(), tail.end());
+    if (!external) put_leaf(from, number);
+    return {};
+  }
+
+  /// Appends a field with a StringStringEntryProto.
+  static void put_entry(std::vector<std::byte>& to, std::uint32_t field, std::string_view key, std::string_view value) {
+    protobuf::put_length(to, field, protobuf::field_bytes(1, key.size()) + protobuf::field_bytes(2, value.size()));
+    protobuf::put_text(to, 1, key);
+    protobuf::put_text(to, 2, value);
   }
 
   /// Before the graph: a file that is cut off then ends inside of it, which readers notice.
   void put_metadata() {
-    for (const auto& [key, value] : metadata_) {
-      protobuf::put_length(bytes_, model_field::metadata_props,
-                           protobuf::field_bytes(1, key.size()) + protobuf::field_bytes(2, value.size()));
-      protobuf::put_text(bytes_, 1, key);
-      protobuf::put_text(bytes_, 2, value);
-    }
+    for (const auto& [key, value] : metadata_) put_entry(bytes_, model_field::metadata_props, key, value);
   }
 
-  void make_new() {
+  Status make_new() {
     put_number(model_field::ir_version, new_ir_version);
     protobuf::put_text(bytes_, model_field::producer_name, "stele");
     protobuf::put_length(bytes_, model_field::opset_import, 2);
@@ -139,8 +159,9 @@ class OnnxWriter {
     put_metadata();
     begin_graph();
     protobuf::put_text(bytes_, graph_field::name, "stele");
-    for (std::uint32_t i = 0; i < snapshot_.leaf_count(); ++i) put_tensor(paths_[i], ordered_, i, {});
+    for (std::uint32_t i = 0; i < snapshot_.leaf_count(); ++i) STELE_TRY(put_tensor(paths_[i], ordered_, i, {}));
     end_graph();
+    return {};
   }
   void put_number(std::uint32_t field, std::uint64_t number) { protobuf::put_number(bytes_, field, number); }
 
@@ -166,15 +187,14 @@ class OnnxWriter {
     std::uint64_t at = model_.graph_begin;
     for (const Initializer& place : model_.initializers) {
       const auto leaf = leaves.find(place.name);
-      if (leaf == leaves.end() && !place.external) continue;
+      const LeafView theirs = model_.snapshot.leaf(place.leaf);
+      const bool ours = leaf != leaves.end();
+      // Elements in another file of the model move into a file of this save.
+      if (!ours && !place.external && !external_.takes(theirs.byte_size())) continue;
       copy({at, place.field.begin});
       at = place.field.end;
-      if (leaf == leaves.end()) {  // the elements in the other file become part of this one
-        put_tensor(place.name, theirs_, place.leaf, place.kept);
-        continue;
-      }
-      STELE_TRY(same_type(snapshot_.leaf(leaf->second), model_.snapshot.leaf(place.leaf)));
-      put_tensor(place.name, ordered_, leaf->second, place.kept);
+      if (ours) STELE_TRY(same_type(snapshot_.leaf(leaf->second), theirs));
+      STELE_TRY(put_tensor(place.name, ours ? ordered_ : theirs_, ours ? leaf->second : place.leaf, place.kept));
     }
     copy({at, model_.graph.end});
     end_graph();
@@ -214,10 +234,14 @@ class OnnxWriter {
     protobuf::put_length(graph, model_field::graph, graph_size_);
     const std::uint64_t total = position() + graph.size();
     if (total > max_message) {
-      return Error(Errc::not_representable, "the model exceeds the limit of protocol buffers")
-          .expected("at most 2147483647 bytes")
-          .found(std::to_string(total));
+      Error error = Error(Errc::not_representable, "the model exceeds the limit of protocol buffers")
+                        .expected("at most 2147483647 bytes")
+                        .found(std::to_string(total));
+      return external_.name().empty()
+                 ? std::move(error).hint("set OnnxOptions::external: elements are then in a second file")
+                 : std::move(error);
     }
+    STELE_TRY(external_.write(sink, options_, context_));
     STELE_TRY(sink.reserve(total));
     detail::LeafGather gather(sink);
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
@@ -230,13 +254,17 @@ class OnnxWriter {
         STELE_TRY(gather.copy(*source_, piece.copied.begin, piece.copied.end - piece.copied.begin));
       }
     }
-    return gather.flush();
+    STELE_TRY(gather.flush());
+    return external_.commit();
   }
 
   const Snapshot& snapshot_;
+  const std::string& model_path_;
+  const SaveOptions& options_;
   const Snapshot ordered_;
   const detail::LeafPaths paths_;
   ReadContext context_;
+  ExternalFile external_;
   std::map<std::string, std::string> metadata_;
   SourcePtr source_;  // of the model
   Model model_;
@@ -291,8 +319,9 @@ Result<Snapshot> OnnxFormat::open(SourcePtr source, const OpenContext& context) 
   return detail::in_host_order(std::move(model.snapshot));
 }
 
-Result<std::vector<Loss>> OnnxFormat::losses(const Snapshot& snapshot, std::string_view) const {
+Result<std::vector<Loss>> OnnxFormat::losses(const Snapshot& snapshot, std::string_view file) const {
   std::vector<Loss> losses;
+  if (!options_.external.empty()) STELE_TRY(check_external_name(options_.external, file));
   if (options_.model.empty()) return losses;
   STELE_TRY_ASSIGN(const SourcePtr source, open_file(options_.model));
   STELE_TRY_ASSIGN(const Model model, read_model(source, default_load_options(), Wanted::places));
@@ -306,7 +335,7 @@ Result<std::vector<Loss>> OnnxFormat::losses(const Snapshot& snapshot, std::stri
 }
 
 Status OnnxFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
-  return OnnxWriter(snapshot, options).run(options_, sink);
+  return OnnxWriter(snapshot, options_, options).run(sink);
 }
 
 }  // namespace v0

@@ -2,6 +2,7 @@
 #include <array>
 #include <charconv>
 #include <limits>
+#include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -56,11 +57,61 @@ constexpr LeafOps stored{.locate = [](const void* at, std::uint64_t number) -> S
   return {static_cast<const Source*>(at), number};
 }};
 
+struct ModelFile {
+  SourcePtr model;
+  mutable std::mutex mutex;  // of the places where reads of varints ended
+};
+
 /// Packed varints. Each is an element, or for 4-bit dtypes a byte of two elements.
-struct Varints {
-  SourcePtr source;
-  Range range;
-  DType dtype;
+class Varints {
+ public:
+  Varints(const ModelFile& file, Range range, DType dtype) : file_(&file), range_(range), dtype_(dtype) {}
+
+  /// Returns the size of an element in memory.
+  static std::size_t unit_of(DType dtype) noexcept { return std::max<std::size_t>(1, element_size(dtype)); }
+
+  static Status read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
+    const auto& self = *static_cast<const Varints*>(at);
+    const std::uint64_t first = offset / unit_of(self.dtype_);
+    Place place = self.near(first);
+    std::uint64_t number = place.element;
+    std::size_t filled = 0;
+    STELE_TRY_ASSIGN(place, self.each(place, [&](std::span<const std::byte> element) -> Result<bool> {
+      if (number++ < first || filled == out.size()) return filled != out.size();
+      std::copy(element.begin(), element.end(), out.begin() + static_cast<std::ptrdiff_t>(filled));
+      filled += element.size();
+      return filled != out.size();
+    }));
+    if (filled != out.size()) return self.bad("the tensor has fewer elements than its shape", self.range_.end);
+    self.remember(place);
+    return {};
+  }
+
+  static Status stream(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext&) {
+    const auto& self = *static_cast<const Varints*>(at);
+    std::array<std::byte, 4096> piece;
+    std::size_t filled = 0;
+    std::uint64_t left = size;
+    STELE_TRY(self.each({0, self.range_.begin}, [&](std::span<const std::byte> element) -> Result<bool> {
+      if (element.size() > left) return self.bad("the tensor has more elements than its shape", self.range_.begin);
+      left -= element.size();
+      std::copy(element.begin(), element.end(), piece.begin() + static_cast<std::ptrdiff_t>(filled));
+      filled += element.size();
+      if (filled == piece.size()) {
+        filled = 0;
+        STELE_TRY(sink.piece(piece));
+      }
+      return true;
+    }));
+    if (left != 0) return self.bad("the tensor has fewer elements than its shape", self.range_.end);
+    return filled != 0 ? sink.piece(std::span(piece).first(filled)) : Status();
+  }
+
+ private:
+  /// An element's number and the offset of its varint.
+  struct Place {
+    std::uint64_t element, at;
+  };
 
   /// Returns true if `value` is an element.
   bool fits(std::uint64_t value) const noexcept {
@@ -69,7 +120,7 @@ struct Varints {
       return number >= std::int64_t{std::numeric_limits<T>::min()} &&
              number <= std::int64_t{std::numeric_limits<T>::max()};
     };
-    switch (dtype) {
+    switch (dtype_) {
       case DType::i64:
       case DType::u64:
         return true;
@@ -82,70 +133,50 @@ struct Varints {
       case DType::boolean:
         return value <= 1;
       default:
-        return value >> (8 * unit()) == 0;
+        return value >> (8 * unit_of(dtype_)) == 0;
     }
   }
-  std::size_t unit() const noexcept { return std::max<std::size_t>(1, element_size(dtype)); }
 
   Error bad(const char* message, std::uint64_t at) const { return Error(Errc::malformed, message).offset(at); }
 
-  /// Calls `take(bytes)` for each element in order, while it returns true.
+  /// Calls `take(bytes)` for each element from a place on, while it returns true. Returns the place after them.
   template <class Take>
-  Status each(Take take) const {
-    Cursor in(source);
-    STELE_TRY(in.skip(range.begin));
-    for (Fields packed(in, range.end);;) {
-      const std::uint64_t at = in.position();
+  Result<Place> each(Place place, Take take) const {
+    Cursor in(file_->model);
+    STELE_TRY(in.skip(place.at));
+    for (Fields packed(in, range_.end);;) {
       STELE_TRY_ASSIGN(const auto value, packed.element());
       if (!value) break;
-      if (!fits(*value)) return bad("the element does not fit the tensor's dtype", at);
+      if (!fits(*value)) return bad("the element does not fit the tensor's dtype", place.at);
       std::byte element[8];
       store_le(element, *value);
-      STELE_TRY_ASSIGN(const bool more, take(std::span<const std::byte>(element, unit())));
+      STELE_TRY_ASSIGN(const bool more, take(std::span<const std::byte>(element, unit_of(dtype_))));
+      place = {place.element + 1, in.position()};
       if (!more) break;
     }
-    return {};
+    return place;
   }
 
-  static Status read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
-    const auto& self = *static_cast<const Varints*>(at);
-    std::uint64_t position = 0;
-    std::size_t filled = 0;
-    STELE_TRY(self.each([&](std::span<const std::byte> element) -> Result<bool> {
-      for (const std::byte b : element) {
-        if (position++ >= offset && filled != out.size()) out[filled++] = b;
-      }
-      return filled != out.size();
-    }));
-    return filled == out.size() ? Status() : self.bad("the tensor has fewer elements than its shape", self.range.end);
+  /// Returns the place of an element at or before this one: the end of the last read, or the first element.
+  Place near(std::uint64_t element) const {
+    const std::lock_guard lock(file_->mutex);
+    return last_.element != 0 && last_.element <= element ? last_ : Place{0, range_.begin};
+  }
+  void remember(Place place) const {
+    const std::lock_guard lock(file_->mutex);
+    last_ = place;
   }
 
-  static Status stream(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext&) {
-    const auto& self = *static_cast<const Varints*>(at);
-    std::array<std::byte, 4096> piece;
-    std::size_t filled = 0;
-    std::uint64_t left = size;
-    STELE_TRY(self.each([&](std::span<const std::byte> element) -> Result<bool> {
-      if (element.size() > left) return self.bad("the tensor has more elements than its shape", self.range.begin);
-      left -= element.size();
-      std::copy(element.begin(), element.end(), piece.begin() + static_cast<std::ptrdiff_t>(filled));
-      filled += element.size();
-      if (filled == piece.size()) {
-        filled = 0;
-        STELE_TRY(sink.piece(piece));
-      }
-      return true;
-    }));
-    if (left != 0) return self.bad("the tensor has fewer elements than its shape", self.range.end);
-    return filled != 0 ? sink.piece(std::span(piece).first(filled)) : Status();
-  }
+  const ModelFile* file_;
+  Range range_;
+  DType dtype_;
+  mutable Place last_{0, 0};  // where the last read ended, so that reads in order decode each element once
 };
 
 constexpr LeafOps varints{.read = Varints::read, .stream = Varints::stream};
 
 /// Owns the sources that the leaves point to.
-struct Files {
-  SourcePtr model;
+struct Files : ModelFile {
   std::unordered_map<std::string, SourcePtr> others;  // by location
   std::deque<Varints> varints;
 };
@@ -323,7 +354,7 @@ class ModelReader {
           STELE_TRY(read_location(in.message(), tensor));
           break;
         case tensor_field::data_location:
-          tensor.external = in.number() == 1;
+          tensor.external = in.number() == external_location;
           break;
         default:
           if (places_) kept.push_back({in.tag(), in.end()});
@@ -409,11 +440,10 @@ class ModelReader {
     }
     if (tensor.field != typed_field(dtype)) return other_field(tensor, dtype, at);
     // A varint has one to ten bytes.
-    const Varints all{files_->model, tensor.elements, dtype};
-    const std::uint64_t count = bytes / all.unit();
+    const std::uint64_t count = bytes / Varints::unit_of(dtype);
     if (stored_bytes < count || stored_bytes / 10 > count) return wrong_size();
     STELE_TRY(spend(2 * sizeof(Varints)));
-    return Provider{&varints, &files_->varints.emplace_back(all), 0};
+    return Provider{&varints, &files_->varints.emplace_back(*files_, tensor.elements, dtype), 0};
   }
 
   static Error other_field(const Parsed& tensor, DType dtype, std::uint64_t at) {

@@ -1,6 +1,7 @@
 // Saves of several files that fail at any of their calls: shards, archives, folders.
 #include <stele/bundle.hpp>
 #include <stele/recorders/archive.hpp>
+#include <stele/recorders/onnx.hpp>
 #include <stele/recorders/samediff.hpp>
 #include <stele/stele.hpp>
 
@@ -20,9 +21,11 @@ using stele::Status;
 
 namespace {
 
-/// Proves saves of a set of files: `index` is placed last, and `last_shard` right before it.
+/// Proves saves of a set of files: `index` is placed last, and `last_shard` right before it. `large`: the model has
+/// tensors of kilobytes.
 template <class R>
-void prove_shards(const R& recorder, const std::string& index, const std::string& last_shard, std::size_t count) {
+void prove_shards(const R& recorder, const std::string& index, const std::string& last_shard, std::size_t count,
+                  bool large = false) {
   const SaveOptions options = options_of(Durability::full);
   SaveOptions over = options;
   over.file.allow_nonatomic = true;
@@ -30,8 +33,8 @@ void prove_shards(const R& recorder, const std::string& index, const std::string
   over_other.file.durability = Durability::process;
   over_other.metadata = {{"run", "2"}};  // so that no two files are the same
   const auto saving = [&](float first, const SaveOptions& how) {
-    return [&recorder, &how, index, first](const std::string& folder) {
-      return save(recorder, model(first, false), folder + "/" + index, how);
+    return [&recorder, &how, index, first, large](const std::string& folder) {
+      return save(recorder, model(first, large), folder + "/" + index, how);
     };
   };
   const TempDir dir;
@@ -66,6 +69,10 @@ TEST_CASE("faults: shards of safetensors") {
 TEST_CASE("faults: shards of SameDiff") {
   prove_shards(stele::SameDiffRecorder<>({.container = stele::SameDiffContainer::sdnb, .shard_bytes = 50}), "m.sdnb",
                ".shard0-of-4.sdnb", 5);
+}
+
+TEST_CASE("faults: an ONNX model and its external data") {
+  prove_shards(stele::OnnxRecorder<>(stele::OnnxFormat({.external = "m.data"})), "m.onnx", "/m.data", 2, true);
 }
 
 TEST_CASE("faults: an archive that gets a tag, and that loses one") {

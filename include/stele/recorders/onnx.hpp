@@ -18,13 +18,23 @@ struct OnnxOptions {
   /// The path of a model for saves: they copy it with the module's tensors in place of the initializers that have their
   /// names. Empty: saves make a model without operations.
   std::string model{};
+  /// The name of a second file, in the folder of the saved model, for the elements of tensors of 1024 bytes or more:
+  /// "net.onnx.data". Empty: all elements are in the model, which has at most 2^31 - 1 bytes.
+  std::string external{};
 };
 
 /// The initializers of an ONNX model, by name. Other parts of a model are not read; a save into OnnxOptions::model
-/// copies them. Elements in other files (external_data) are read from the model's folder and the folders in it. Errors
-/// of open, besides those of all formats: unsupported (strings, sparse initializers, dtypes that stele does not know),
-/// malformed (a location outside of the folder). Errors of write: dtype_mismatch and shape_mismatch (the model's
-/// initializer differs), not_representable (more than 2^31 - 1 bytes: the limit of protocol buffers).
+/// copies them. Elements in other files (external_data) are read from the model's folder and the folders in it.
+///
+/// With OnnxOptions::external, the second file gets its name before the model does, so that a new model appears whole
+/// or not at all. An existing file of that name is not replaced, unless FileSinkOptions::allow_nonatomic; it may be a
+/// file of OnnxOptions::model. The sink must know its bundle (a file, or one of memory_bundle()).
+///
+/// Errors of open, besides those of all formats: unsupported (strings, sparse initializers, dtypes that stele does not
+/// know), malformed (a location outside of the folder). Errors of write: dtype_mismatch and shape_mismatch (the model's
+/// initializer differs), not_representable (more than 2^31 - 1 bytes without the external elements: the limit of
+/// protocol buffers), and with OnnxOptions::external invalid_argument (no plain file name), exists, unsupported (a sink
+/// of one file; a model in which other tensors than the graph's initializers are in other files).
 class STELE_EXPORT OnnxFormat final : public Format {
  public:
   explicit OnnxFormat(OnnxOptions options = {}) : options_(std::move(options)) {}

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "support/models.hpp"
+#include "support/onnx_bytes.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
@@ -43,15 +44,6 @@ std::string content_of(const Snapshot& snapshot, const std::string& name) {
 
 // ---- messages by hand
 
-std::string varint(std::uint64_t value) {
-  std::string out;
-  for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
-  return out + static_cast<char>(value);
-}
-std::string number(unsigned field, std::uint64_t value) { return varint(field << 3) + varint(value); }
-std::string bytes(unsigned field, const std::string& value) {
-  return varint(field << 3 | 2) + varint(value.size()) + value;
-}
 std::string entry(const std::string& key, const std::string& value) { return bytes(1, key) + bytes(2, value); }
 
 /// A TensorProto of two elements without them.
@@ -240,6 +232,43 @@ TEST_CASE("onnx: initializers by hand") {
   good(computed.leaf(0).read(4, part, context));
   CHECK(std::to_integer<int>(part[0]) == 2);
   CHECK(std::to_integer<int>(part[1]) == 1);
+}
+
+TEST_CASE("onnx: varints that are read in order are decoded once") {
+  /// Counts the bytes that are read.
+  class Counting final : public stele::Source {
+   public:
+    explicit Counting(std::string text) : Source("counting"), text_(std::move(text)) {}
+    std::uint64_t size() const noexcept override { return text_.size(); }
+    stele::Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+      count += out.size();
+      std::memcpy(out.data(), text_.data() + offset, out.size());
+      return {};
+    }
+    mutable std::uint64_t count = 0;
+
+   private:
+    std::string text_;
+  };
+  constexpr std::uint64_t count = 1 << 19;
+  std::string elements;
+  for (std::uint64_t i = 0; i < count; ++i) elements += varint(i);
+  const auto source = std::make_shared<Counting>(model_with(tensor(7, bytes(7, elements), number(1, count))));
+  const Snapshot file = good(OnnxRecorder<>{}.open(stele::SourcePtr(source)));
+  const LeafView leaf = file.leaf(0);
+  stele::ReadContext context;
+  std::vector<std::uint64_t> part(count / 64);
+  const auto check = [&](std::uint64_t first) {
+    good(leaf.read(8 * first, std::as_writable_bytes(std::span(part)), context));
+    std::uint64_t wrong = 0;
+    for (std::uint64_t i = 0; i < part.size(); ++i) wrong += part[i] == first + i ? 0 : 1;
+    CHECK(wrong == 0);
+  };
+  for (std::uint64_t first = 0; first < count; first += part.size()) check(first);
+  CHECK(source->count < 4 * source->size() + 64 * (std::uint64_t{64} << 10));
+  // In any order, and past the end of the last read.
+  for (const std::uint64_t first : {count - part.size(), std::uint64_t{0}, count / 2, count / 2 + 1, count / 2 - 1})
+    check(first);
 }
 
 TEST_CASE("onnx: files that are wrong") {

@@ -1,0 +1,73 @@
+// External data: the elements of a model's large tensors in a second file
+// (https://github.com/onnx/onnx/blob/main/docs/ExternalData.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stele/bundle.hpp"
+#include "stele/options.hpp"
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace onnx {
+
+/// Checks OnnxOptions::external. Errors: invalid_argument.
+Status check_external_name(std::string_view name, std::string_view model_path);
+
+/// Checks that no tensor besides the graph's initializers has its elements in another file: a save copies those tensors
+/// as they are, with references to the old model's files. Errors: unsupported, malformed, io.
+Status check_no_other_external(const SourcePtr& model);
+
+/// Writes the second file. It gets its name after both files are complete, so that the old one of this name may be a
+/// source of the save.
+class ExternalFile {
+ public:
+  /// Without a name, nothing is external.
+  explicit ExternalFile(std::string name) : name_(std::move(name)) {}
+
+  const std::string& name() const noexcept { return name_; }
+  /// Returns true if a tensor of this size is stored in the file.
+  bool takes(std::uint64_t bytes) const noexcept { return !name_.empty() && bytes >= min_tensor_bytes; }
+  /// Checks that the file can be made next to the sink's. Errors: invalid_argument, unsupported, exists, io.
+  Status prepare(Sink& model, const SaveOptions& options);
+  /// Plans a leaf of a snapshot that outlives the save. Returns its offset in the file. Errors: not_representable.
+  Result<std::uint64_t> add(const Snapshot& from, std::uint32_t leaf);
+  /// Writes all planned leaves, if there are any.
+  Status write(Sink& model, const SaveOptions& options, ReadContext& context);
+  /// Puts the file in its place.
+  Status commit() { return file_ != nullptr ? file_->commit() : Status(); }
+
+ private:
+  /// Smaller tensors stay in the model: the default `size_threshold` of the onnx package.
+  static constexpr std::uint64_t min_tensor_bytes = 1024;
+  /// Tensors of this size begin at a multiple of 64 KiB, the granularity of memory mappings on Windows, which
+  /// ExternalData.md recommends; at most a sixteenth of the file is then padding. The onnx_ir package has the same
+  /// rule.
+  static constexpr std::uint64_t min_mapped_bytes = std::uint64_t{1} << 20;
+  static constexpr std::uint64_t mapped_alignment = std::uint64_t{64} << 10;
+  /// Enough for every dtype and for vector loads.
+  static constexpr std::uint64_t alignment = 64;
+
+  struct Part {
+    const Snapshot* from;
+    std::uint32_t leaf;
+    std::uint64_t offset;
+  };
+
+  std::string name_;
+  std::vector<Part> parts_;
+  std::uint64_t size_ = 0;
+  std::unique_ptr<Sink> file_;
+};
+
+}  // namespace onnx
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
