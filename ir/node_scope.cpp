@@ -52,7 +52,10 @@ Result<std::optional<Value>> NodeScope::call(std::string_view function, std::spa
     return std::optional(Value(static_cast<std::int64_t>(samediff::type_of(dtype))));
   }
   if (function == "joined_extent" && operands.size() == 2) return joined_extent(operands);
-  if (function == "broadcast" && operands.size() == 1) return broadcast(operands[0]);
+  if (function == "broadcast" && operands.size() == 1) {
+    STELE_TRY_ASSIGN(Value shape, broadcast(operands[0]));
+    return std::optional<Value>(std::move(shape));
+  }
   const bool query =
       function == "rank" || function == "shape" || function == "dtype" || function == "value" || function == "elements";
   if (!query || operands.size() != 1) return std::optional<Value>();
@@ -99,15 +102,18 @@ Result<std::optional<Value>> NodeScope::joined_extent(std::span<const Value> ope
 }
 
 /// broadcast(tensors): the shape of an elementwise operation.
-Result<std::optional<Value>> NodeScope::broadcast(const Value& operand) const {
+Result<Value> NodeScope::broadcast(const Value& operand) const {
   const auto* tensors = std::get_if<Tensors>(&operand);
-  if (tensors == nullptr) return std::optional(Value());
-  Value shape = Ints{};
+  if (tensors == nullptr) return Value();
+  Ints shape;
   for (const TensorName& tensor : *tensors) {
     STELE_TRY_ASSIGN(const Value more, call("shape", Value(tensor)));
-    STELE_TRY_ASSIGN(shape, call_function("broadcast", {shape, more}));
+    STELE_TRY_ASSIGN(const Value both, call_function("broadcast", {Value(shape), more}));
+    const auto* const extents = std::get_if<Ints>(&both);
+    if (extents == nullptr) return Value();
+    shape = *extents;
   }
-  return std::optional(std::move(shape));
+  return Value(std::move(shape));
 }
 
 /// constant(value, dtype [, shape]): a tensor of these elements; a scalar, unless the value is a list.

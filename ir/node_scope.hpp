@@ -28,7 +28,7 @@ class NodeScope final : public Scope {
 
  private:
   Result<std::optional<ExpressionValue>> joined_extent(std::span<const ExpressionValue> operands) const;
-  Result<std::optional<ExpressionValue>> broadcast(const ExpressionValue& operand) const;
+  Result<ExpressionValue> broadcast(const ExpressionValue& operand) const;
   Result<std::optional<ExpressionValue>> make_constant(std::span<const ExpressionValue> operands) const;
 
   const Declaration& declaration_;
