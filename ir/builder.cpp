@@ -128,7 +128,14 @@ std::string GraphBuilder::fresh(const std::string& base) {
   }
 }
 
-std::string GraphBuilder::constant(Constant constant) {
+Result<std::string> GraphBuilder::constant(Constant constant) {
+  constexpr std::size_t most = std::size_t{1} << 21;
+  constant_elements_ += constant.size();
+  if (constant_elements_ > most) {
+    return Error(Errc::limit, "the rules make constants of too many elements")
+        .expected("at most " + std::to_string(most))
+        .found(std::to_string(constant_elements_));
+  }
   std::string name = fresh("constant");
   Tensor& tensor = known_[name];
   tensor.info.dtype = constant.dtype;
@@ -194,7 +201,8 @@ Result<NamedArguments> GraphBuilder::lifted(const OperatorDescriptor& descriptor
     NamedArguments to;
     const std::string name = fresh(node + "/lifted");
     Constant target{.dtype = DType::i64, .shape = {static_cast<std::int64_t>(rank)}, .elements = std::move(shape)};
-    to.inputs = {{"input", arguments.inputs[i].second}, {"shape", constant(std::move(target))}};
+    STELE_TRY_ASSIGN(std::string wanted, constant(std::move(target)));
+    to.inputs = {{"input", arguments.inputs[i].second}, {"shape", std::move(wanted)}};
     to.outputs = {{"outputs", name}};
     STELE_TRY(emit(*reshape, to, node));
     arguments.inputs[i].second = name;

@@ -37,8 +37,9 @@ class GraphBuilder {
   Status add_leaf(const std::string& name, LeafView leaf);
   /// Makes an input of the graph.
   Status add_input(const std::string& name, TensorInfo info);
-  /// Makes a constant under a name of its own, which it returns.
-  std::string constant(Constant constant);
+  /// Makes a constant under a name of its own, which it returns. Errors: limit (the rules' constants have more than
+  /// 2^21 elements).
+  Result<std::string> constant(Constant constant);
   /// Keeps a name of the model from fresh().
   void reserve(const std::string& name) { reserved_.insert(name); }
   /// Returns a name that nothing else has, and reserves it.
@@ -74,6 +75,7 @@ class GraphBuilder {
   const OperatorSet& operators_;
   Snapshot tensors_;
   std::uint64_t max_operations_;
+  std::size_t constant_elements_ = 0;
   std::unordered_map<std::string, Tensor> known_;
   std::vector<std::string> order_;  // of the variables
   Graph graph_;

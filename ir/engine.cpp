@@ -165,7 +165,7 @@ class Runner {
     std::size_t end = first + 1;
     while (!variable.empty() && end < declaration_.steps.size() && declaration_.steps[end].variable == variable) ++end;
     const std::span<const Step> steps(declaration_.steps.data() + first, end - first);
-    lists_.clear();
+    begun_.clear();
     for (const Step& step : steps) {  // a loop without passes makes empty lists
       for (const Step::Output& output : step.outputs) {
         if (!variable.empty() && !scope_.find(output.name)) scope_.set(output.name, Tensors());
@@ -203,9 +203,8 @@ class Runner {
 
   /// Appends to a list of tensors; the first of a loop begins it.
   void append(const std::string& list, TensorName tensor) {
-    Tensors& all = lists_[list];
-    all.push_back(std::move(tensor));
-    scope_.set(list, all);
+    if (begun_.insert(list).second) scope_.set(list, Tensors());
+    scope_.append(list, std::move(tensor));
   }
 
   Result<const OperatorDescriptor*> descriptor_of(const std::string& name) const {
@@ -346,9 +345,9 @@ class Runner {
   const ModelNode& node_;
   GraphBuilder& to_;
   NodeScope scope_;
-  std::map<std::string, Value> outputs_;  // by port: the node's own names
-  std::unordered_set<std::string> own_;   // names of the rule's own tensors
-  std::map<std::string, Tensors> lists_;  // that the loop made so far
+  std::map<std::string, Value> outputs_;   // by port: the node's own names
+  std::unordered_set<std::string> own_;    // names of the rule's own tensors
+  std::unordered_set<std::string> begun_;  // lists that the loop has begun
 };
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What constant folding is made of: moving elements, and arithmetic on them.
+// Parts of constant folding: they move elements, and compute with them.
 #pragma once
 
 #include <optional>

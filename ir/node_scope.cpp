@@ -163,7 +163,8 @@ Result<std::optional<Value>> NodeScope::make_constant(std::span<const Value> ope
     }
     constant.shape = *shape;
   }
-  return std::optional(Value(TensorName{to_.constant(std::move(constant))}));
+  STELE_TRY_ASSIGN(std::string name, to_.constant(std::move(constant)));
+  return std::optional(Value(TensorName{std::move(name)}));
 }
 
 Status ArgumentList::add(const std::string& name, const Value& value) {

@@ -20,6 +20,12 @@ class NodeScope final : public Scope {
   NodeScope(const Declaration& declaration, GraphBuilder& to) : declaration_(declaration), to_(to) {}
 
   void set(const std::string& name, ExpressionValue value) { names_[name] = std::move(value); }
+  /// Appends to a list of tensors, in place.
+  void append(const std::string& list, TensorName tensor) {
+    ExpressionValue& value = names_[list];
+    if (!std::holds_alternative<Tensors>(value)) value = Tensors();
+    std::get<Tensors>(value).push_back(std::move(tensor));
+  }
   Result<const ExpressionValue*> find(std::string_view name) const override;
   Result<std::optional<ExpressionValue>> call(std::string_view function,
                                               std::span<const ExpressionValue> operands) const override;

@@ -86,8 +86,8 @@ struct ImportOptions {
   /// Shapes of inputs, in place of the model's. Extents that the model leaves open (-1) and that are given here let
   /// more of its shapes be computed at import.
   std::map<std::string, std::vector<std::int64_t>> shapes{};
-  /// Where rows are added for initializers that the result does not have: no output needs them, or import computed with
-  /// them. Documentation texts and names of extents are not part of a graph, and have no rows.
+  /// Import adds a row for each initializer that the result does not have: no output needs it, or import computed with
+  /// it. Documentation texts and names of extents are not part of a graph, and have no rows.
   Report* report = nullptr;
 };
 

@@ -306,6 +306,22 @@ TEST_CASE("import: a report tells which initializers the graph does not have") {
   CHECK(report[1].detail == "no node reads it");
 }
 
+TEST_CASE("import: constants that rules make are bounded") {
+  // Each Resize gathers 60000 elements of an axis.
+  const std::string axis = integers("sizes", {60000});
+  std::string graph = floats(11, "x", {2}) + axis;
+  for (int i = 0; i < 100; ++i) {
+    const std::string name = "y" + std::to_string(i);
+    graph += node("Resize", {"x", "", "", "sizes"}, name) + floats(12, name, {60000});
+  }
+  CHECK(bad(imported(model(graph))).code() == Errc::limit);
+  const std::string many_axes =
+      floats(11, "x", {2}) + axis +
+      node("Resize", {"x", "", "", "sizes"}, "y", attribute("axes", std::vector<std::int64_t>(1000, 0))) +
+      floats(12, "y", {2});
+  CHECK(bad(imported(model(many_axes))).code() == Errc::unsupported);
+}
+
 TEST_CASE("import: operations of a rule have names of their own") {
   // Two nodes whose names differ by "_1", of which each becomes several operations.
   const auto named = [](const std::string& name, const std::string& from, const std::string& to) {

@@ -206,7 +206,7 @@ TEST_CASE("rules: backwards") {
   CHECK(back(keep("stringequals", text("yes"), "a = 'no'"), attribute("a", std::string("no"))) == Attributes());
   CHECK(back(keep("invertbooleannumber", "", "a"), attribute("a", one)) == is(one));
 
-  // What the rules cannot tell is an error.
+  // An operation from which the rules cannot tell the node is an error.
   const auto refused = [](const MappingSet& rules, const std::string& attributes) {
     const Checkpoint there = good(imported(own_model(attributes), rules));
     return bad(rules.inverted(there.graph->operations.at(0), 17)).code() == Errc::unsupported;

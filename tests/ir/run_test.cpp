@@ -1,4 +1,4 @@
-// What imported models compute: a test's interpreter runs them, onnxruntime ran the originals.
+// Imported models compute what the originals do: the interpreter of the tests runs them, onnxruntime ran the originals.
 #include <stele/import.hpp>
 #include <stele/recorders/samediff.hpp>
 #include <stele/stele.hpp>
