@@ -261,7 +261,7 @@ def result_of(case, imported, ran):
 def model_rows(models):
     """A row for each model and exporter: with fixed extents and with open ones."""
     rows = collections.defaultdict(dict)
-    for name, theirs, note in models:
+    for name, note in models:
         kind = "open" if "_open" in name else "fixed"
         model, _, exporter = name.replace("_open", "").partition("_torch")
         rows[(model, "PyTorch " + exporter if exporter else "")][kind] = note
@@ -290,7 +290,7 @@ def table(work, page):
         if result.startswith("ok") and not equal and reason is None:
             wrong.append((case.name, note))
         if group == "(models)":
-            models.append((case.name, theirs, note if equal or reason is None else reason))
+            models.append((case.name, note if equal or reason is None else reason))
     lines = ["| operator | tests | onnxruntime equal | imported | DL4J equal | open: imported | equal |",
              "|---|---|---|---|---|---|---|"]
     total, none = collections.Counter(), []

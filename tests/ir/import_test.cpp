@@ -228,7 +228,9 @@ TEST_CASE("import: versions, and rules of a user") {
 }
 
 TEST_CASE("import: a network") {
-  const Checkpoint mlp = good(import_onnx(test_data() + "/onnx/mlp.onnx"));
+  stele::Report report;
+  const Checkpoint mlp = good(import_onnx(test_data() + "/onnx/mlp.onnx", {.report = &report}));
+  CHECK(report.paths(stele::Report::What::unused) == std::vector<std::string>{"shape"});  // names with dots are found
   std::string text;
   for (const GraphOperation& operation : mlp.graph->operations) text += text_of(operation) + '\n';
   CAPTURE(text);
