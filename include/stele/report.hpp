@@ -46,6 +46,14 @@ class STELE_EXPORT Report {
     std::string_view detail;
   };
 
+  // Not inline: each call of a recorder would compile them.
+  Report();
+  Report(const Report&);
+  Report(Report&&) noexcept;
+  Report& operator=(const Report&);
+  Report& operator=(Report&&) noexcept;
+  ~Report();
+
   void add(What what, std::string_view path, std::string_view detail = {});
   /// Returns the number of kept rows.
   std::size_t size() const noexcept { return rows_.size(); }

@@ -16,6 +16,13 @@ static_assert(Report::max_text_bytes < UINT32_MAX && Report::max_part_bytes < UI
 
 std::string_view name(Report::What what) noexcept { return names[static_cast<std::size_t>(what)]; }
 
+Report::Report() = default;
+Report::Report(const Report&) = default;
+Report::Report(Report&&) noexcept = default;
+Report& Report::operator=(const Report&) = default;
+Report& Report::operator=(Report&&) noexcept = default;
+Report::~Report() = default;
+
 void Report::add(What what, std::string_view path, std::string_view detail) {
   ++counts_[static_cast<std::size_t>(what)];
   if (rows_.size() == max_rows) return;

@@ -265,22 +265,25 @@ struct FixedText {
   char text[N + 1] = {};
   constexpr std::string_view view() const { return {text, N}; }
 };
+/// A name that stands in the program alone.
+struct GivenText {
+  std::string_view text;
+  constexpr std::string_view view() const { return text; }
+};
 template <class T>
 consteval auto fixed_type_name() {
-  constexpr std::string_view name = [] {
-    constexpr std::span<const Attribute> list = attributes_of<T>();
-    constexpr std::size_t given = find_attribute(list, Attribute::Kind::type_name);
-    if constexpr (given != list.size()) {
-      return list[given].text;
-    } else if constexpr (std::is_class_v<T> && has_module_macro<T>) {
-      return unqualified(access::name<T>());
-    } else {
-      return pretty_name<T>();
-    }
-  }();
-  FixedText<name.size()> fixed;
-  for (std::size_t i = 0; i < name.size(); ++i) fixed.text[i] = name[i];
-  return fixed;
+  constexpr std::span<const Attribute> list = attributes_of<T>();
+  constexpr std::size_t given = find_attribute(list, Attribute::Kind::type_name);
+  if constexpr (given != list.size()) {
+    return GivenText{list[given].text};
+  } else if constexpr (std::is_class_v<T> && has_module_macro<T>) {
+    return GivenText{unqualified(access::name<T>())};
+  } else {
+    constexpr std::string_view name = pretty_name<T>();
+    FixedText<name.size()> fixed;
+    for (std::size_t i = 0; i < name.size(); ++i) fixed.text[i] = name[i];
+    return fixed;
+  }
 }
 template <class T>
 inline constexpr auto type_name_text = fixed_type_name<T>();

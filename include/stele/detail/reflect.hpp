@@ -31,9 +31,18 @@ consteval bool is_derived() {
   }
 }
 
-/// The aliases and the table of fields of a module; for a Record, those of its module with the record's types.
+/// What attributes and bases say of a module's fields. Few modules have any: nothing of this is instantiated for the
+/// others.
+template <class M, bool Any = !attributes_of<M>().empty() || is_derived<M>()>
+struct AttributeTable {
+  static constexpr FieldInfo field(std::string_view name, const TypeInfo* type, std::size_t&) {
+    return {name, type, {}, {}};
+  }
+  static constexpr bool versioned = false;
+  static constexpr void complete(TypeInfo&) {}
+};
 template <class M>
-struct ModuleTable {
+struct AttributeTable<M, true> {
   using fields = recorded_fields<M>;
   static_assert(attributes_name_fields<M>(), "stele: an attribute of this module names a field that it does not have");
   static constexpr std::span<const Attribute> attributes = attributes_of<M>();
@@ -57,7 +66,6 @@ struct ModuleTable {
 
   static constexpr FieldInfo field(std::string_view name, const TypeInfo* type, std::size_t& alias) {
     FieldInfo info{name, type, {}, {}};
-    if (attributes.empty()) return info;
     std::size_t n = 0;
     for (const Attribute& a : attributes) {
       if (a.field != name) continue;
@@ -72,19 +80,8 @@ struct ModuleTable {
     return info;
   }
 
-  /// Info<F, listed>::table::value is the table of a field of type F.
-  template <template <class, bool> class Info>
-  static constexpr std::array<FieldInfo, fields::count> table = []<class... F>(boost::mp11::mp_list<F...>) {
-    std::size_t alias = 0;
-    std::size_t k = 0;
-    static_cast<void>(alias), static_cast<void>(k);
-    return std::array<FieldInfo, fields::count>{
-        field(fields::names[k++], &Info<std::remove_cv_t<F>, fields::listed>::table::value, alias)...};
-  }(typename fields::types{});
-
+  // Only renames and bases can make two names equal; comparing all pairs of a long list costs compile time.
   static constexpr bool names_differ = [] {
-    // Only renames and bases can make two names equal; comparing all pairs of a long list costs compile time.
-    if constexpr (attributes.empty() && !is_derived<M>()) return true;
     std::array<std::string_view, fields::count + 1> names{};
     std::size_t alias = 0;
     for (std::size_t k = 0; k < fields::count; ++k) names[k] = field(fields::names[k], nullptr, alias).name;
@@ -97,19 +94,6 @@ struct ModuleTable {
   }();
   static_assert(names_differ, "stele: two recorded fields of this module have the same name (a base's, or a rename)");
 
-  static constexpr auto unrecorded = [] {
-    std::array<UnrecordedField, fields::all - fields::count> list{};
-    for (std::size_t i = 0, k = 0; fields::all != fields::count && i < fields::all; ++i) {
-      if (k < fields::count && fields::index[k] == i) {
-        ++k;
-      } else {
-        const std::string_view name = fields::of::names[i];
-        list[i - k] = {name, static_cast<std::uint16_t>(k), has_attribute(attributes, Attribute::Kind::skip, name)};
-      }
-    }
-    return list;
-  }();
-
   static constexpr auto moved = [] {
     std::array<MovedPath, count_of(Attribute::Kind::moved)> paths{};
     std::size_t n = 0;
@@ -117,6 +101,45 @@ struct ModuleTable {
       if (a.kind == Attribute::Kind::moved) paths[n++] = {a.field, a.text};
     }
     return paths;
+  }();
+
+  static constexpr bool versioned = count_of(Attribute::Kind::version) != 0;
+  static constexpr void complete(TypeInfo& info) {
+    if constexpr (versioned) info.version = attributes[find_attribute(attributes, Attribute::Kind::version)].number;
+    info.moved = moved;
+    constexpr std::size_t layout = find_attribute(attributes, Attribute::Kind::layout);
+    if constexpr (layout != attributes.size()) info.layout = &attributes[layout];
+  }
+};
+
+/// The table of fields of a module; for a Record, those of its module with the record's types.
+template <class M>
+struct ModuleTable : AttributeTable<M> {
+  using fields = recorded_fields<M>;
+  using AttributeTable<M>::field;
+
+  /// Info<F, listed>::table::value is the table of a field of type F.
+  template <template <class, bool> class Info>
+  static constexpr std::array<FieldInfo, fields::count> table = []<class... F>(boost::mp11::mp_list<F...>) {
+    std::size_t alias = 0;
+    std::size_t k = 0;
+    static_cast<void>(alias), static_cast<void>(k);
+    return std::array<FieldInfo, fields::count>{
+        field(fields::names[k++], &Info<std::remove_cv_t<F>, fields::listed>::table::value, alias)...};
+  }(typename fields::types{});
+
+  static constexpr auto unrecorded = [] {
+    std::array<UnrecordedField, fields::all - fields::count> list{};
+    for (std::size_t i = 0, k = 0; fields::all != fields::count && i < fields::all; ++i) {
+      if (k < fields::count && fields::index[k] == i) {
+        ++k;
+      } else {
+        const std::string_view name = fields::of::names[i];
+        list[i - k] = {name, static_cast<std::uint16_t>(k),
+                       has_attribute(attributes_of<M>(), Attribute::Kind::skip, name)};
+      }
+    }
+    return list;
   }();
 
   // Each hook may be one of several overloads.
@@ -131,15 +154,11 @@ struct ModuleTable {
   static constexpr void complete(TypeInfo& info) {
     if constexpr (fields::all != fields::count) info.unrecorded = unrecorded;
     info.name = type_name_text<M>.view();
-    constexpr std::size_t version = find_attribute(attributes, Attribute::Kind::version);
-    if constexpr (version != attributes.size()) info.version = attributes[version].number;
+    AttributeTable<M>::complete(info);
     if constexpr (renames) info.migrate = v0::attributes<M>::migrate;
-    static_assert(!rewrites || count_of(Attribute::Kind::version) != 0,
+    static_assert(!rewrites || AttributeTable<M>::versioned,
                   "stele: a migrate hook of this module is never called: give it a stele::version");
     if constexpr (STELE_HEAP != 0 && rewrites) info.rewrite = v0::attributes<M>::migrate;
-    info.moved = moved;
-    constexpr std::size_t layout = find_attribute(attributes, Attribute::Kind::layout);
-    if constexpr (layout != attributes.size()) info.layout = &attributes[layout];
   }
 };
 
