@@ -21,7 +21,9 @@
 #   make embedded             run the programs for a microcontroller under QEMU (installs a compiler for Arm, and QEMU)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
-#   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/onnx-operators.md (TORCH=1: PyTorch's, too)
+#   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/onnx-operators.md (TORCH=1: PyTorch's, too;
+#                             TENSORFLOW=1: TensorFlow's, too: docs/tensorflow-operators.md)
+#   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
 #   make interop              check files against the programs of others (Python, in build/interop)
@@ -37,7 +39,7 @@ FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb packaging embedded big-endian interop interop-burn interop-dl4j interop-ir interop-paddle torch
+.PHONY: fuzz fuzz-check docs api deb packaging embedded big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-tensorflow torch
 .PHONY: format format-check tidy clean
 
 deps:
@@ -207,11 +209,13 @@ interop-dl4j: deps
 
 MODELS ?=
 TORCH ?=
+TENSORFLOW ?=
 interop-ir: deps
 	tools/deps.sh dl4j
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target interop_import
-	TORCH=$(TORCH) tests/interop/import.sh build/dev docs/onnx-operators.md
+	TORCH=$(TORCH) TENSORFLOW=$(TENSORFLOW) tests/interop/import.sh build/dev docs/onnx-operators.md \
+	    docs/tensorflow-operators.md
 
 interop-paddle: deps build/interop-paddle/installed
 	cmake --preset dev
@@ -221,6 +225,16 @@ interop-paddle: deps build/interop-paddle/installed
 build/interop-paddle/installed: tests/interop/paddle-requirements.txt
 	python3 -m venv build/interop-paddle
 	build/interop-paddle/bin/pip install --disable-pip-version-check -q -r $<
+	touch $@
+
+interop-tensorflow: deps build/interop-tensorflow/installed
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target interop_tensorflow
+	build/interop-tensorflow/bin/python tests/interop/check_tensorflow.py build/dev
+
+build/interop-tensorflow/installed: tests/interop/tensorflow-requirements.txt
+	python3 -m venv build/interop-tensorflow
+	build/interop-tensorflow/bin/pip install --disable-pip-version-check -q -r $<
 	touch $@
 
 # The compiler of Rust is no package of the system: https://rustup.rs.

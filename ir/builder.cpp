@@ -5,7 +5,9 @@
 #include <utility>
 
 #include "dl4j/arrays.hpp"
+#include "base/similar.hpp"
 #include "dl4j/arrays_fb.hpp"
+#include "ir/arguments.hpp"
 #include "stele/precision/convert.hpp"
 
 namespace stele {
@@ -14,9 +16,6 @@ namespace detail {
 namespace ir {
 
 namespace {
-
-/// Bytes that the snapshot owns.
-const LeafOps owned{.view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
 
 constexpr std::int32_t all_axes = 2147483647;
 
@@ -74,37 +73,6 @@ Result<GraphOperation> plain_arguments(GraphOperation operation, const OperatorD
   return operation;
 }
 
-const TensorInfo* GraphBuilder::find(const std::string& name) const {
-  const auto found = known_.find(name);
-  return found != known_.end() ? &found->second.info : nullptr;
-}
-
-Status GraphBuilder::add(const std::string& name, TensorInfo info) {
-  if (info.shape && info.shape->size() > static_cast<std::size_t>(max_rank)) {
-    return Error(Errc::unsupported, "DL4J has tensors of at most 32 axes").path(name);
-  }
-  if (!known_.try_emplace(name, Tensor{.info = std::move(info)}).second) {
-    return Error(Errc::duplicate, "two tensors of the graph have one name").path(name);
-  }
-  return {};
-}
-
-Status GraphBuilder::add_leaf(const std::string& name, LeafView leaf) {
-  if (!samediff::holds(leaf.dtype())) {
-    return Error(Errc::unsupported, "DL4J has no such dtype").path(name).found(stele::name(leaf.dtype()));
-  }
-  TensorInfo info{.dtype = leaf.dtype()};
-  info.shape.emplace();
-  for (const Extent e : leaf.shape()) info.shape->push_back(static_cast<std::int64_t>(e));
-  constexpr std::uint64_t small = 4096;  // bytes; rules see the elements of no larger tensor
-  if (leaf.byte_size() <= small) {
-    STELE_TRY_ASSIGN(info.constant, constant_of(leaf));
-  }
-  STELE_TRY(add(name, std::move(info)));
-  known_[name].leaf = tensors_.nodes()[leaf.node()].index;
-  return {};
-}
-
 Status GraphBuilder::add_input(const std::string& name, TensorInfo info) {
   GraphVariable& variable = graph_.variables.emplace_back();
   variable.name = name;
@@ -119,41 +87,17 @@ Status GraphBuilder::add_input(const std::string& name, TensorInfo info) {
   return {};
 }
 
-std::string GraphBuilder::fresh(const std::string& base) {
-  std::uint64_t& number = next_[base];
-  for (;;) {
-    std::string name = number == 0 ? base : base + '_' + std::to_string(number);
-    ++number;
-    if (!known_.contains(name) && reserved_.insert(name).second) return name;
+Status GraphBuilder::check(const TensorInfo& info) const {
+  if (info.dtype != DType::none && !samediff::holds(info.dtype)) {
+    return Error(Errc::unsupported, "DL4J has no such dtype").found(stele::name(info.dtype));
   }
+  if (info.shape && info.shape->size() > static_cast<std::size_t>(max_rank)) {
+    return Error(Errc::unsupported, "DL4J has tensors of at most 32 axes");
+  }
+  return {};
 }
 
-Result<std::string> GraphBuilder::constant(Constant constant) {
-  constexpr std::size_t most = std::size_t{1} << 21;
-  constant_elements_ += constant.size();
-  if (constant_elements_ > most) {
-    return Error(Errc::limit, "the rules make constants of too many elements")
-        .expected("at most " + std::to_string(most))
-        .found(std::to_string(constant_elements_));
-  }
-  std::string name = fresh("constant");
-  Tensor& tensor = known_[name];
-  tensor.info.dtype = constant.dtype;
-  tensor.info.shape = constant.shape;
-  tensor.info.constant = std::move(constant);
-  return name;
-}
-
-Status GraphBuilder::use(const std::string& name) {
-  const auto found = known_.find(name);
-  if (found == known_.end()) return Error(Errc::malformed, "an input is made by no earlier node").path(name);
-  Tensor& tensor = found->second;
-  if (tensor.made) return {};
-  if (tensor.leaf == no_index && !tensor.info.constant) {
-    return Error(Errc::malformed, "an input is made by no earlier node").path(name);
-  }
-  tensor.made = true;
-  order_.push_back(name);
+void GraphBuilder::take(const std::string& name, const Tensor& tensor) {
   GraphVariable& variable = graph_.variables.emplace_back();
   variable.name = name;
   // DL4J trains variables: the floats of the model's own tensors.
@@ -161,7 +105,33 @@ Status GraphBuilder::use(const std::string& name) {
   variable.kind = trained ? VariableKind::variable : VariableKind::constant;
   variable.dtype = tensor.info.dtype;
   variable.shape = tensor.info.shape;
-  return {};
+}
+
+Result<const OperatorDescriptor*> GraphBuilder::descriptor_of(std::string_view name) const {
+  const OperatorDescriptor* const descriptor = operators_.find(name);
+  if (descriptor != nullptr) return descriptor;
+  std::vector<std::string> names;
+  for (const OperatorDescriptor& o : operators_.all()) names.push_back(o.name);
+  Error error = Error(Errc::malformed, "the rule names an operator that DL4J does not have").path(name);
+  const std::string_view near = most_similar(name, names);
+  if (!near.empty()) return std::move(error).hint("did you mean " + std::string(near) + '?');
+  return error;
+}
+
+Status GraphBuilder::emit(const StepOperation& step) {
+  STELE_TRY_ASSIGN(const OperatorDescriptor* const descriptor, descriptor_of(step.op));
+  ArgumentList list(*descriptor);
+  for (const auto& [name, value] : step.arguments) STELE_TRY(list.add(name, value));
+  std::vector<const ArgumentDescriptor*> ports;
+  for (const ArgumentDescriptor& a : descriptor->arguments) {
+    if (a.type == ArgumentType::output) ports.push_back(&a);
+  }
+  for (std::size_t k = 0; k < step.outputs.size(); ++k) {
+    if (k >= ports.size())
+      return Error(Errc::malformed, "the operator has fewer outputs than the step").path(step.op);
+    for (const std::string& name : step.outputs[k]) list.arguments.outputs.emplace_back(ports[k]->name, name);
+  }
+  return emit(*descriptor, list.arguments, step.name);
 }
 
 Status GraphBuilder::make_legacy(GraphOperation& operation, const OperatorDescriptor& descriptor) const {
@@ -211,17 +181,11 @@ Result<NamedArguments> GraphBuilder::lifted(const OperatorDescriptor& descriptor
 }
 
 Status GraphBuilder::emit(const OperatorDescriptor& descriptor, const NamedArguments& given, const std::string& node) {
-  if (graph_.operations.size() >= max_operations_) {
-    return Error(Errc::limit, "the rules make too many operations")
-        .expected("at most " + std::to_string(max_operations_));
-  }
+  STELE_TRY(count_operation(graph_.operations.size()));
   STELE_TRY_ASSIGN(const NamedArguments arguments, lifted(descriptor, given, node));
   for (const auto& [argument, name] : arguments.inputs) STELE_TRY(use(name));
   STELE_TRY_ASSIGN(GraphOperation operation, ordered(descriptor, arguments));
-  operation.name = node;
-  while (!operation_names_.try_emplace(operation.name).second) {
-    operation.name = node + '_' + std::to_string(++operation_names_[node]);
-  }
+  operation.name = unique_operation(node);
   STELE_TRY(make_legacy(operation, descriptor));
   // The input with the dtype of the outputs.
   const std::size_t typed = descriptor.name == "select" || descriptor.name == "lstmBlock" ? 1 : 0;
@@ -249,22 +213,8 @@ bool GraphBuilder::rename(const std::string& from, const std::string& to) {
   std::find_if(graph_.variables.rbegin(), graph_.variables.rend(), [&](const auto& v) {
     return v.name == from;
   })->name = to;
-  auto node = known_.extract(from);
-  node.key() = to;
-  known_.insert(std::move(node));
+  move_known(from, to);
   return true;
-}
-
-void GraphBuilder::refine(const std::string& name, DType dtype, std::optional<std::vector<std::int64_t>> shape) {
-  const auto found = known_.find(name);
-  if (found == known_.end()) return;
-  TensorInfo& info = found->second.info;
-  if (dtype != DType::none) info.dtype = dtype;
-  if (shape && shape->size() <= static_cast<std::size_t>(max_rank)) info.shape = std::move(shape);
-}
-
-void GraphBuilder::refine(const std::string& name, Constant partial) {
-  if (const auto found = known_.find(name); found != known_.end()) found->second.info.partial = std::move(partial);
 }
 
 Status GraphBuilder::output(const std::string& name) {
@@ -309,28 +259,8 @@ Result<Checkpoint> GraphBuilder::finish() {
       operation.output_dtypes[i] = known_[operation.outputs[i]].info.dtype;
     }
   }
-  SnapshotBuilder to;
-  to.set_flat();
-  auto bytes = std::make_shared<std::deque<std::vector<std::byte>>>();
-  for (const std::string& name : order_) {
-    const Tensor& tensor = known_[name];
-    const std::string_view kept = to.intern(name);
-    if (tensor.leaf != no_index) {
-      const LeafView leaf = tensors_.leaf(tensor.leaf);
-      to.tensor(kept, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
-      continue;
-    }
-    const Constant& constant = *tensor.info.constant;
-    auto elements = bytes_of(constant);
-    if (!elements) return std::move(elements).error().path(name);
-    const std::vector<std::byte>& own = bytes->emplace_back(*std::move(elements));
-    const std::vector<Extent> shape(constant.shape.begin(), constant.shape.end());
-    to.tensor(kept, constant.dtype, shape, own.size(), {&owned, own.data(), 0});
-  }
-  to.keep(std::make_shared<const Snapshot>(tensors_));
-  to.keep(std::move(bytes));
-  to.set_metadata(tensors_.metadata());
-  return Checkpoint{.parameters = to.finish(), .graph = std::move(graph_)};
+  STELE_TRY_ASSIGN(Snapshot parameters, snapshot(order_));
+  return Checkpoint{.parameters = std::move(parameters), .graph = std::move(graph_)};
 }
 
 }  // namespace ir

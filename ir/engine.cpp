@@ -5,8 +5,9 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/similar.hpp"
+#include "ir/builder.hpp"
 #include "ir/node_scope.hpp"
+#include "ir/operands.hpp"
 #include "recorders/onnx/model.hpp"
 
 namespace stele {
@@ -22,13 +23,18 @@ constexpr std::int64_t max_passes = 1024;  // of a loop
 
 class Runner {
  public:
-  Runner(const Declaration& declaration, const ModelNode& node, GraphBuilder& to)
+  Runner(const Declaration& declaration, const ModelNode& node, Target& to)
       : declaration_(declaration), node_(node), to_(to), scope_(declaration, to) {}
 
+  Status run_inference() {
+    STELE_TRY(bind());
+    return infer();
+  }
+
   Status run() {
-    STELE_TRY(bind_inputs());
-    STELE_TRY(bind_attributes());
-    STELE_TRY(bind_outputs());
+    STELE_TRY(bind());
+    STELE_TRY_ASSIGN(const bool computed, compute());
+    if (computed) return {};
     for (const auto& [text, requirement] : declaration_.requirements) {
       STELE_TRY_ASSIGN(const Value value, requirement.evaluate(scope_));
       const auto* truth = std::get_if<bool>(&value);
@@ -45,21 +51,82 @@ class Runner {
     } else {
       STELE_TRY(run_rules());
     }
-    return infer();
+    STELE_TRY(infer());
+    for (auto& [name, constant] : computed_) {
+      if (is_partial(constant)) to_.refine(name, std::move(constant));
+    }
+    return {};
   }
 
  private:
+  Status bind() {
+    STELE_TRY(bind_inputs());
+    STELE_TRY(bind_attributes());
+    return bind_outputs();
+  }
+
+  /// Computes the elements of the outputs that the declaration tells. Returns true if all of them are known, and became
+  /// constants.
+  Result<bool> compute() {
+    std::size_t work = 1;
+    for (const std::string& input : node_.inputs) {
+      const TensorInfo* const info = declaration_.elements.empty() ? nullptr : to_.find(input);
+      if (info != nullptr && info->constant) work += info->constant->size();
+      if (info != nullptr && info->partial) work += info->partial->size();
+    }
+    if (declaration_.elements.empty() || !to_.spend(work)) return false;
+    bool all = true;
+    for (const auto& [port, output] : outputs_) {
+      const auto* const tensor = std::get_if<TensorName>(&output);
+      if (tensor == nullptr) return false;
+      STELE_TRY_ASSIGN(auto constant, elements_of(port));
+      all = all && constant && !is_partial(*constant);
+      if (constant) computed_.emplace_back(tensor->name, *std::move(constant));
+    }
+    if (!all) return false;
+    for (auto& [name, constant] : computed_) STELE_TRY(to_.add_constant(name, std::move(constant)));
+    return true;
+  }
+
+  /// Returns what the declaration tells of an output: its elements, with its shape and dtype.
+  Result<std::optional<Constant>> elements_of(const std::string& port) {
+    const auto value_in = [&](const std::vector<Declaration::Named>& list) -> Result<Value> {
+      const auto found = std::find_if(list.begin(), list.end(), [&](const auto& named) { return named.name == port; });
+      if (found == list.end()) return Value();
+      return found->value->evaluate(scope_);
+    };
+    STELE_TRY_ASSIGN(const Value value, value_in(declaration_.elements));
+    const auto elements = list_of<std::int64_t>(value);
+    if (!elements || elements->size() > max_folded) return std::optional<Constant>();
+    STELE_TRY_ASSIGN(const Value shape, value_in(declaration_.shapes));
+    const auto* const extents = std::get_if<Ints>(&shape);
+    if (extents == nullptr || small_count(*extents) != elements->size()) return std::optional<Constant>();
+    STELE_TRY_ASSIGN(const Value dtype, value_in(declaration_.dtypes));
+    Constant constant{.shape = *extents, .elements = *elements};
+    if (const auto* const code = std::get_if<std::int64_t>(&dtype)) {
+      constant.dtype = onnx::dtype_of(static_cast<std::uint64_t>(*code));
+    } else if (const TensorInfo* const input = node_.inputs.empty() ? nullptr : to_.find(node_.inputs[0])) {
+      constant.dtype = input->dtype;
+    }
+    const DTypeClass kind = dtype_class(constant.dtype);
+    const bool integers =
+        kind == DTypeClass::signed_int || kind == DTypeClass::unsigned_int || kind == DTypeClass::boolean;
+    return integers ? std::optional(std::move(constant)) : std::nullopt;
+  }
+
   Status bind_inputs() {
     std::size_t i = 0;
     for (const Declaration::Port& port : declaration_.inputs) {
       if (port.rest) {
+        const auto after = static_cast<std::size_t>(&declaration_.inputs.back() - &port);  // ports with one each
         Tensors rest;
-        for (; i < node_.inputs.size(); ++i) rest.push_back({node_.inputs[i]});
+        for (; i + after < node_.inputs.size(); ++i) rest.push_back({node_.inputs[i]});
         scope_.set(port.name, std::move(rest));
         continue;
       }
       TensorName tensor{i < node_.inputs.size() ? node_.inputs[i] : std::string()};
       if (tensor.name.empty() && !port.optional) return Error(Errc::missing, "an input is not given").path(port.name);
+      if (!tensor.name.empty()) inputs_given_.insert(port.name);
       scope_.set(port.name, std::move(tensor));
       ++i;
     }
@@ -78,7 +145,7 @@ class Runner {
       scope_.set(name, value);
     }
     for (const Declaration::Named& attribute : declaration_.attributes) {
-      if (node_.attributes.contains(attribute.name)) continue;
+      if (node_.attributes.contains(attribute.name) || inputs_given_.contains(attribute.name)) continue;
       if (!attribute.value) return Error(Errc::missing, "an attribute is not given").path(attribute.name);
       STELE_TRY_ASSIGN(Value value, attribute.value->evaluate(scope_));
       scope_.set(attribute.name, std::move(value));
@@ -135,8 +202,7 @@ class Runner {
       } else {
         const Tensors& all = std::get<Tensors>(given->second);
         const std::size_t at = loop ? static_cast<std::size_t>(i) : k;
-        if (at >= all.size()) return not_covered("a step makes more outputs than the node has").path(output.name);
-        names.push_back(all[at].name.empty() ? own_name(output.name) : all[at].name);
+        names.push_back(at >= all.size() || all[at].name.empty() ? own_name(output.name) : all[at].name);
       }
     }
     if (!list) {
@@ -207,17 +273,6 @@ class Runner {
     scope_.append(list, std::move(tensor));
   }
 
-  Result<const OperatorDescriptor*> descriptor_of(const std::string& name) const {
-    const OperatorDescriptor* const descriptor = to_.operators().find(name == "same" ? "identity" : name);
-    if (descriptor != nullptr) return descriptor;
-    std::vector<std::string> names;
-    for (const OperatorDescriptor& o : to_.operators().all()) names.push_back(o.name);
-    Error error = Error(Errc::malformed, "the rule names an operator that DL4J does not have").path(name);
-    const std::string_view near = most_similar(name, names);
-    if (!near.empty()) return std::move(error).hint("did you mean " + std::string(near) + '?');
-    return error;
-  }
-
   /// `same(input: tensor)` names a tensor of the rule. Returns false if an operation must copy it to an output.
   Result<bool> name_tensor(const Step& step) {
     STELE_TRY_ASSIGN(Value value, step.arguments[0].value.evaluate(scope_));
@@ -242,24 +297,18 @@ class Runner {
       STELE_TRY_ASSIGN(const bool done, name_tensor(step));
       if (done) return {};
     }
-    STELE_TRY_ASSIGN(const OperatorDescriptor* const descriptor, descriptor_of(step.op_name));
-    ArgumentList list(*descriptor);
+    StepOperation made{.op = step.op_name == "same" ? to_.copy_operator() : std::string_view(step.op_name)};
     for (const Step::Argument& argument : step.arguments) {
       auto value = argument.value.evaluate(scope_);
       if (!value) return in_argument(std::move(value).error(), step.op_name, argument.name);
-      STELE_TRY(list.add(step.op_name == "same" ? "input" : argument.name, *value));
+      made.arguments.emplace_back(step.op_name == "same" ? "input" : argument.name, *std::move(value));
     }
-    std::vector<const ArgumentDescriptor*> ports;
-    for (const ArgumentDescriptor& a : descriptor->arguments) {
-      if (a.type == ArgumentType::output) ports.push_back(&a);
+    for (const Step::Output& output : step.outputs) {
+      STELE_TRY_ASSIGN(std::vector<std::string> names, output_names(output, !step.variable.empty(), i));
+      made.outputs.push_back(std::move(names));
     }
-    for (std::size_t k = 0; k < step.outputs.size(); ++k) {
-      if (k >= ports.size())
-        return Error(Errc::malformed, "the operator has fewer outputs than the step").path(step.op_name);
-      STELE_TRY_ASSIGN(const std::vector<std::string> names, output_names(step.outputs[k], !step.variable.empty(), i));
-      for (const std::string& name : names) list.arguments.outputs.emplace_back(ports[k]->name, name);
-    }
-    return to_.emit(*descriptor, list.arguments, operation_name());
+    made.name = operation_name();
+    return to_.emit(made);
   }
 
   std::string operation_name() const {
@@ -273,7 +322,9 @@ class Runner {
   }
 
   Status run_rules() {
-    STELE_TRY_ASSIGN(const OperatorDescriptor* const descriptor, descriptor_of(declaration_.op_name));
+    GraphBuilder* const to = to_.dl4j();
+    if (to == nullptr) return not_covered("a rule of this kind makes only operations of DL4J");
+    STELE_TRY_ASSIGN(const OperatorDescriptor* const descriptor, to->descriptor_of(declaration_.op_name));
     ArgumentList list(*descriptor);
     for (const Rule& rule : declaration_.rules) STELE_TRY(run_rule(rule, scope_, list));
     permute(list.arguments.inputs);
@@ -287,7 +338,7 @@ class Runner {
       }
       ++k;
     }
-    return to_.emit(*descriptor, list.arguments, operation_name());
+    return to->emit(*descriptor, list.arguments, operation_name());
   }
 
   /// indexOverrides exchange inputs.
@@ -343,17 +394,23 @@ class Runner {
 
   const Declaration& declaration_;
   const ModelNode& node_;
-  GraphBuilder& to_;
+  Target& to_;
   NodeScope scope_;
   std::map<std::string, Value> outputs_;   // by port: the node's own names
   std::unordered_set<std::string> own_;    // names of the rule's own tensors
+  std::unordered_set<std::string> inputs_given_;  // an attribute may have the name of one
   std::unordered_set<std::string> begun_;  // lists that the loop has begun
+  std::vector<std::pair<std::string, Constant>> computed_;  // outputs, as far as they are known at import
 };
 
 }  // namespace
 
-Status run(const Declaration& declaration, const ModelNode& node, GraphBuilder& to) {
+Status run(const Declaration& declaration, const ModelNode& node, Target& to) {
   return Runner(declaration, node, to).run();
+}
+
+Status infer(const Declaration& declaration, const ModelNode& node, Target& to) {
+  return Runner(declaration, node, to).run_inference();
 }
 
 }  // namespace ir

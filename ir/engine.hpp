@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "ir/builder.hpp"
 #include "ir/mapping.hpp"
+#include "ir/target.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -21,8 +21,10 @@ struct ModelNode {
 };
 
 /// Adds the operations that a declaration makes of a node. Errors: unsupported (a part of the node that the declaration
-/// does not cover), missing, invalid_argument, malformed, those of GraphBuilder::emit().
-Status run(const Declaration& declaration, const ModelNode& node, GraphBuilder& to);
+/// does not cover), missing, invalid_argument, malformed, those of Target::emit().
+Status run(const Declaration& declaration, const ModelNode& node, Target& to);
+/// Sets what a declaration tells of the outputs of a node, which are there already.
+Status infer(const Declaration& declaration, const ModelNode& node, Target& to);
 
 }  // namespace ir
 }  // namespace detail

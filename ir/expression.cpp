@@ -42,7 +42,7 @@ Result<Value> compute(std::string_view op, const Value& a, const Value& b) {
   }
   const bool list = is_list(a) || is_list(b);
   const auto x = list_of<std::int64_t>(a), y = list_of<std::int64_t>(b);
-  const auto fits = [&](std::size_t m, std::size_t n) { return m == n || ((m == 1 || n == 1) && m != 0 && n != 0); };
+  const auto fits = [&](std::size_t m, std::size_t n) { return m == n || m == 1 || n == 1; };
   if (x && y) {
     if (!fits(x->size(), y->size())) return bad_operands(op, a, b);
     return elementwise(op[0], *x, *y, list);

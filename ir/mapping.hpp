@@ -65,7 +65,7 @@ struct Declaration {
   std::vector<Named> attributes, defines;
   std::vector<std::pair<std::string, Expression>> requirements;  // with their text
   std::vector<Step> steps;
-  std::vector<Named> shapes, dtypes;  // of outputs
+  std::vector<Named> shapes, dtypes, elements;  // of outputs
 };
 
 }  // namespace ir

@@ -161,6 +161,7 @@ Result<Declaration> declaration_of(const proto::MapperDeclaration& from) {
   STELE_TRY(add(from.define(), to.defines, false));
   STELE_TRY(add(from.shape(), to.shapes, false));
   STELE_TRY(add(from.dtype(), to.dtypes, false));
+  STELE_TRY(add(from.elements(), to.elements, false));
   for (const std::string& text : from.require()) {
     auto expression = detail::ir::parse_expression(text);
     if (!expression) return in(from, std::move(expression).error(), text);
@@ -200,8 +201,8 @@ Result<Declarations> declarations_of(const proto::MappingDefinitionSet& set) {
 
 namespace detail {
 
-/// data/onnx/*.pbtxt, encoded.
-extern const std::span<const unsigned char> onnx_mappings;
+/// data/FOLDER/*.pbtxt, encoded.
+extern const std::span<const unsigned char> onnx_mappings, tensorflow_mappings, nd4j_mappings;
 
 }  // namespace detail
 
@@ -212,16 +213,27 @@ MappingSet& MappingSet::operator=(const MappingSet&) = default;
 MappingSet& MappingSet::operator=(MappingSet&&) noexcept = default;
 MappingSet::~MappingSet() = default;
 
+MappingSet MappingSet::built_in(std::span<const unsigned char> encoded) {
+  proto::MappingDefinitionSet list;
+  MappingSet all;
+  if (list.ParseFromArray(encoded.data(), static_cast<int>(encoded.size()))) {
+    if (auto declarations = declarations_of(list)) all.declarations_ = *std::move(declarations);
+  }
+  return all;
+}
+
 const MappingSet& MappingSet::onnx() {
-  static const MappingSet set = [] {
-    proto::MappingDefinitionSet list;
-    MappingSet all;
-    const auto bytes = detail::onnx_mappings;
-    if (list.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-      if (auto declarations = declarations_of(list)) all.declarations_ = *std::move(declarations);
-    }
-    return all;
-  }();
+  static const MappingSet set = built_in(detail::onnx_mappings);
+  return set;
+}
+
+const MappingSet& MappingSet::tensorflow() {
+  static const MappingSet set = built_in(detail::tensorflow_mappings);
+  return set;
+}
+
+const MappingSet& MappingSet::to_onnx() {
+  static const MappingSet set = built_in(detail::nd4j_mappings);
   return set;
 }
 

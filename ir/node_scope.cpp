@@ -40,6 +40,18 @@ Value elements_of(const TensorInfo& info) {
   return Value(Ints(static_cast<std::size_t>(count), unknown_extent));
 }
 
+/// The same of a list or a number, if its elements are i32, i64 or bool; a bool is known or unknown as a whole.
+Value integers_of(const TensorInfo& info) {
+  const bool flags = info.dtype == DType::boolean;
+  if (info.dtype != DType::i32 && info.dtype != DType::i64 && !flags) return Value();
+  if (!info.shape || info.shape->size() > 1) return Value();
+  if (info.constant || !flags) {
+    if (info.shape->empty() && !info.constant && !info.partial) return Value(Ints{unknown_extent});
+    return elements_of(info);
+  }
+  return Value();
+}
+
 }  // namespace
 
 Result<std::optional<Value>> NodeScope::call(std::string_view function, std::span<const Value> operands) const {
@@ -56,8 +68,8 @@ Result<std::optional<Value>> NodeScope::call(std::string_view function, std::spa
     STELE_TRY_ASSIGN(Value shape, broadcast(operands[0]));
     return std::optional<Value>(std::move(shape));
   }
-  const bool query =
-      function == "rank" || function == "shape" || function == "dtype" || function == "value" || function == "elements";
+  const bool query = function == "rank" || function == "shape" || function == "dtype" || function == "value" ||
+                     function == "elements" || function == "integers";
   if (!query || operands.size() != 1) return std::optional<Value>();
   const auto* tensor = std::get_if<TensorName>(&operands[0]);
   if (tensor == nullptr) {
@@ -74,6 +86,7 @@ Result<std::optional<Value>> NodeScope::call(std::string_view function, std::spa
     return std::optional(std::visit([](const auto& list) { return Value(list); }, info->constant->elements));
   }
   if (function == "elements") return std::optional(elements_of(*info));
+  if (function == "integers") return std::optional(integers_of(*info));
   if (!info->shape) return std::optional(Value());
   if (function == "rank") return std::optional(Value(static_cast<std::int64_t>(info->shape->size())));
   return std::optional(Value(*info->shape));
@@ -165,57 +178,6 @@ Result<std::optional<Value>> NodeScope::make_constant(std::span<const Value> ope
   }
   STELE_TRY_ASSIGN(std::string name, to_.constant(std::move(constant)));
   return std::optional(Value(TensorName{std::move(name)}));
-}
-
-Status ArgumentList::add(const std::string& name, const Value& value) {
-  if (!known(value)) return {};  // not given
-  if (const auto* tensor = std::get_if<TensorName>(&value)) {
-    if (!tensor->name.empty()) arguments.inputs.emplace_back(name, tensor->name);
-    return {};
-  }
-  if (const auto* tensors = std::get_if<Tensors>(&value)) {
-    for (const TensorName& tensor : *tensors) arguments.inputs.emplace_back(name, tensor.name);
-    return {};
-  }
-  if (const auto* text = std::get_if<std::string>(&value)) {
-    arguments.strings.emplace_back(name, *text);
-    return {};
-  }
-  if (const auto* b = std::get_if<bool>(&value)) {
-    if (has(ArgumentType::boolean, name) || !has(ArgumentType::integer, name)) {
-      arguments.bools.emplace_back(name, *b);
-      return {};
-    }
-    return add(name, Value(std::int64_t{*b ? 1 : 0}));
-  }
-  if (const auto* i = std::get_if<std::int64_t>(&value)) return add_integers(name, {*i});
-  if (const auto* list = std::get_if<Ints>(&value)) return add_integers(name, *list);
-  if (const auto* d = std::get_if<double>(&value)) {
-    arguments.doubles.emplace_back(name, *d);
-    return {};
-  }
-  for (const double d : std::get<Reals>(value)) arguments.doubles.emplace_back(name, d);
-  return {};
-}
-
-Status ArgumentList::add_integers(const std::string& name, const Ints& list) {
-  if (std::find(list.begin(), list.end(), unknown_extent) != list.end()) {
-    return not_covered("an argument depends on an extent that is not known").path(descriptor_.name + '.' + name);
-  }
-  const bool integer = has(ArgumentType::integer, name);
-  for (const std::int64_t i : list) {
-    if (integer ||
-        (!has(ArgumentType::real, name) && !has(ArgumentType::boolean, name) && !has(ArgumentType::dtype, name))) {
-      arguments.ints.emplace_back(name, i);
-    } else if (has(ArgumentType::real, name)) {
-      arguments.doubles.emplace_back(name, static_cast<double>(i));
-    } else if (has(ArgumentType::boolean, name)) {
-      arguments.bools.emplace_back(name, i != 0);
-    } else {
-      arguments.dtypes.emplace_back(name, onnx::dtype_of(static_cast<std::uint64_t>(i)));
-    }
-  }
-  return {};
 }
 
 }  // namespace ir

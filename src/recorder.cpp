@@ -194,6 +194,12 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   return without_losses(format, std::move(left), file, allow_loss, report);
 }
 
+Status check_writes(const Format& format, std::string_view file) {
+  if (format.writes()) return {};
+  return Error(Errc::unsupported, "files of the format " + std::string(format.name()) + " are only read, not written")
+      .file(file);
+}
+
 Error wrong_kind(bool folder, const std::string& name) {
   return Error(Errc::io, folder ? "the path is a folder, but the format has files"
                                 : "the path is a file, but the format has folders")
@@ -244,6 +250,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
 Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
                       const SaveOptions& options, std::uint64_t more_bytes, const WritePrepared& write) {
   return guarded([&]() -> Result<Report> {
+    STELE_TRY(check_writes(format, sink.name()));
     Report report;
     const auto failed = [&](Error error, bool committing = false) {
       sink.remove_parts(committing);
@@ -293,6 +300,7 @@ Result<std::unique_ptr<Sink>> sink_for(const Format& format, const std::string& 
 Result<Report> record_file(const Format& format, PrecisionSpec precision, const Object& object, const std::string& path,
                            const SaveOptions& options) {
   return guarded([&]() -> Result<Report> {
+    STELE_TRY(check_writes(format, path));
     STELE_TRY_ASSIGN(const auto sink, sink_for(format, path, options));
     return record(format, precision, object, *sink, options);
   });

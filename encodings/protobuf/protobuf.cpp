@@ -1,5 +1,9 @@
 #include "protobuf.hpp"
 
+#include <bit>
+
+#include "stele/detail/little_endian.hpp"
+
 namespace stele {
 inline namespace v0 {
 namespace detail {
@@ -42,6 +46,11 @@ std::uint64_t Reader::number() noexcept {
 std::span<const std::byte> Reader::bytes() noexcept {
   if (type_ != 2) fail("the protobuf field is not length-delimited");
   return taken_;
+}
+
+std::uint32_t Reader::fixed32() noexcept {
+  if (type_ != 5) fail("the protobuf field does not have 4 bytes");
+  return taken_.size() == 4 ? load_le<std::uint32_t>(taken_.data()) : 0;
 }
 
 std::string_view Reader::text() noexcept {
@@ -91,6 +100,13 @@ void put_number(std::vector<std::byte>& message, std::uint32_t field, std::uint6
 void put_length(std::vector<std::byte>& message, std::uint32_t field, std::uint64_t size) {
   put_varint(message, std::uint64_t{field} << 3 | 2);
   put_varint(message, size);
+}
+
+void put_float(std::vector<std::byte>& message, std::uint32_t field, float number) {
+  put_varint(message, std::uint64_t{field} << 3 | 5);
+  std::byte bytes[sizeof number];
+  store_le(bytes, std::bit_cast<std::uint32_t>(number));
+  message.insert(message.end(), bytes, bytes + sizeof bytes);
 }
 
 void put_text(std::vector<std::byte>& message, std::uint32_t field, std::string_view text) {

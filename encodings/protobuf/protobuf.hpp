@@ -34,6 +34,8 @@ class Reader {
   std::span<const std::byte> bytes() noexcept;
   std::string_view text() noexcept;
   Reader message() noexcept;
+  /// Returns the number of a field of 4 bytes.
+  std::uint32_t fixed32() noexcept;
 
   /// Reads the next of packed varints, which message() returns. Returns false at the end, or after an error.
   bool varint(std::uint64_t& out) noexcept { return fault_ == nullptr && at_ != bytes_.size() && take_varint(out); }
@@ -58,6 +60,8 @@ class Reader {
 
 /// Appends a field with a varint.
 void put_number(std::vector<std::byte>& message, std::uint32_t field, std::uint64_t number);
+/// Appends a field with a float.
+void put_float(std::vector<std::byte>& message, std::uint32_t field, float number);
 /// Appends the tag and length of a field whose `size` bytes follow.
 void put_length(std::vector<std::byte>& message, std::uint32_t field, std::uint64_t size);
 /// Appends a field with a string.

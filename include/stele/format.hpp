@@ -86,6 +86,8 @@ class STELE_EXPORT Format {
   /// Returns the extension of files, with the dot; it is added to a path that has none.
   virtual std::string_view extension() const noexcept = 0;
   virtual const Capabilities& capabilities() const noexcept = 0;
+  /// Returns false if the library only reads this format: every save is an error (unsupported) then.
+  virtual bool writes() const noexcept { return true; }
   /// Returns true if a file of `size` bytes that starts with `head` (at most 1024 bytes) has this format.
   virtual bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept = 0;
   /// Returns true if files of this format are folders: write() gets a sink, and open() a source, with a bundle() and no

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <span>
 #include <string>
 #include <variant>
 #include <vector>
@@ -44,8 +45,11 @@ class STELE_EXPORT MappingSet {
   MappingSet& operator=(MappingSet&&) noexcept;
   ~MappingSet();
 
-  /// Returns the rules for ONNX that stele has.
+  /// Return the rules that stele has for a framework.
   static const MappingSet& onnx();
+  static const MappingSet& tensorflow();
+  /// Returns the rules for DL4J's operators that make operators of ONNX; versions are ONNX's.
+  static const MappingSet& to_onnx();
   /// Reads rules in protobuf's text format: a MappingDefinitionSet of ir/proto/mapper.proto. Errors: malformed,
   /// duplicate, limit (more than 1 MiB), those of Input::open().
   static Result<MappingSet> open(const Input& input);
@@ -75,17 +79,24 @@ class STELE_EXPORT MappingSet {
                                       std::int64_t version) const noexcept;
 
  private:
+  static MappingSet built_in(std::span<const unsigned char> encoded);
+
   std::vector<std::shared_ptr<const detail::ir::Declaration>> declarations_;  // sorted
 };
 
 struct ImportOptions {
   LoadOptions load{};
-  /// nullptr: MappingSet::onnx() and OperatorSet::nd4j().
+  /// nullptr: those of stele for the framework, and OperatorSet::nd4j().
   const MappingSet* mappings = nullptr;
   const OperatorSet* operators = nullptr;
   /// Shapes of inputs, in place of the model's. Extents that the model leaves open (-1) and that are given here let
   /// more of its shapes be computed at import.
   std::map<std::string, std::vector<std::int64_t>> shapes{};
+  /// The tensors that become outputs of the graph; empty: the model's outputs. A graph of TensorFlow that is not in a
+  /// SavedModel names none: those of its nodes that no other reads.
+  std::vector<std::string> outputs{};
+  /// Of a SavedModel: the function to import.
+  std::string signature = "serving_default";
   /// Import adds a row for each initializer that the result does not have: no output needs it, or import computed with
   /// it. Documentation texts and names of extents are not part of a graph, and have no rows.
   Report* report = nullptr;
@@ -96,6 +107,12 @@ struct ImportOptions {
 /// computed. Errors: unsupported (all nodes without a rule, and those whose rule does not cover them, in one message),
 /// malformed, shape_mismatch, limit, those of OnnxRecorder::open().
 STELE_EXPORT Result<Checkpoint> import_onnx(const Input& model, const ImportOptions& options = {});
+
+/// Reads a TensorFlow graph as one that DL4J runs: a GraphDef whose variables are constants (frozen), or the folder of a
+/// SavedModel, whose variables are read from its checkpoint, lazily. Tensors keep the names that TensorFlow gives to
+/// nodes; further outputs of a node are `name:1` and so on. Calls of functions are expanded. Errors: as for ONNX, and
+/// missing (a signature, an output, the value of a variable). Control flow is unsupported.
+STELE_EXPORT Result<Checkpoint> import_tensorflow(const Input& model, const ImportOptions& options = {});
 
 }  // namespace v0
 }  // namespace stele

@@ -16,6 +16,7 @@
 #include "stele/recorders/paddle.hpp"
 #include "stele/recorders/safetensors.hpp"
 #include "stele/recorders/samediff.hpp"
+#include "stele/recorders/tensorflow.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -42,18 +43,19 @@ const BurnFormat burn_bin_gzip_format({.encoding = BurnEncoding::bin, .gzip = tr
 const BurnFormat burn_json_format({.encoding = BurnEncoding::json});
 const BurnFormat burn_json_gzip_format({.encoding = BurnEncoding::json, .gzip = true});
 const OnnxFormat onnx_format;
+const TensorBundleFormat tensor_bundle_format;
 const JsonFormat json_format({.encoding = JsonEncoding::plain});
 const JsonFormat json_zstd_format({.encoding = JsonEncoding::zstd});
 const JsonFormat json_gzip_format({.encoding = JsonEncoding::gzip});
 
 /// The only list of formats.
-constexpr std::array<const Format*, 23> all = {
+constexpr std::array<const Format*, 24> all = {
     &stele_format,     &safetensors_format,    &sharded_format,   &archive_format,
     &samediff_format,  &sdnb_format,           &sdz_format,       &nnef_format,
     &nnef_tgz_format,  &nnef_tensor_format,    &paddle_format,    &paddle_folder_format,
     &json_format,      &json_zstd_format,      &json_gzip_format, &burnpack_format,
     &burn_mpk_format,  &burn_mpk_gzip_format,  &burn_bin_format,  &burn_bin_gzip_format,
-    &burn_json_format, &burn_json_gzip_format, &onnx_format};
+    &burn_json_format, &burn_json_gzip_format, &onnx_format,      &tensor_bundle_format};
 
 constexpr const char* formats_hint = "see stele::formats()";
 
@@ -118,7 +120,7 @@ const Foreign* foreign_of_path(std::string_view path) {
 std::string nearest_extension(std::string_view path) {
   std::vector<std::string> extensions;
   for (const Format* f : all) {
-    if (!f->extension().empty()) extensions.emplace_back(f->extension());
+    if (!f->extension().empty() && f->writes()) extensions.emplace_back(f->extension());
   }
   const std::string_view name = file_name(path);
   // Finds ".json.zst" for ".json.zstd", and ".safetensors" for "v1.2.safetensor".

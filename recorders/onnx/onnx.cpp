@@ -14,6 +14,7 @@
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "steps/byte_order.hpp"
+#include "structure.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -30,8 +31,11 @@ constexpr std::uint64_t new_ir_version = 9, new_opset = 20;
 /// Makes the file as a list of pieces first, since a message begins with its length.
 class OnnxWriter {
  public:
-  OnnxWriter(const Snapshot& snapshot, const OnnxOptions& format, const SaveOptions& options)
+  /// `structure` may be null.
+  OnnxWriter(const Snapshot& snapshot, const OnnxOptions& format, const Structure* structure,
+             const SaveOptions& options)
       : snapshot_(snapshot),
+        structure_(structure),
         model_path_(format.model),
         options_(options),
         ordered_(detail::in_file_order(snapshot)),
@@ -152,14 +156,16 @@ class OnnxWriter {
   }
 
   Status make_new() {
-    put_number(model_field::ir_version, new_ir_version);
+    put_number(model_field::ir_version, structure_ != nullptr ? structure_->ir_version : new_ir_version);
     protobuf::put_text(bytes_, model_field::producer_name, "stele");
     protobuf::put_length(bytes_, model_field::opset_import, 2);
-    put_number(2, new_opset);  // OperatorSetIdProto.version
+    put_number(2, structure_ != nullptr ? structure_->opset : new_opset);  // OperatorSetIdProto.version
     put_metadata();
     begin_graph();
+    if (structure_ != nullptr) bytes_.insert(bytes_.end(), structure_->nodes.begin(), structure_->nodes.end());
     protobuf::put_text(bytes_, graph_field::name, "stele");
     for (std::uint32_t i = 0; i < snapshot_.leaf_count(); ++i) STELE_TRY(put_tensor(paths_[i], ordered_, i, {}));
+    if (structure_ != nullptr) bytes_.insert(bytes_.end(), structure_->values.begin(), structure_->values.end());
     end_graph();
     return {};
   }
@@ -259,6 +265,7 @@ class OnnxWriter {
   }
 
   const Snapshot& snapshot_;
+  const Structure* structure_;
   const std::string& model_path_;
   const SaveOptions& options_;
   const Snapshot ordered_;
@@ -278,6 +285,10 @@ class OnnxWriter {
 };
 
 }  // namespace
+
+Status detail::onnx::StructureFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
+  return OnnxWriter(snapshot, options_, &structure_, options).run(sink);
+}
 
 const Capabilities& OnnxFormat::capabilities() const noexcept {
   static constexpr Capabilities can{.values = true, .aliases = true, .metadata = true, .holds = holds};
@@ -335,7 +346,7 @@ Result<std::vector<Loss>> OnnxFormat::losses(const Snapshot& snapshot, std::stri
 }
 
 Status OnnxFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
-  return OnnxWriter(snapshot, options_, options).run(sink);
+  return OnnxWriter(snapshot, options_, nullptr, options).run(sink);
 }
 
 }  // namespace v0

@@ -22,9 +22,16 @@ Result<SourcePtr> Input::open(std::string_view extension, const LoadOptions& opt
     if (!source_->is_folder() || source_->bundle() != nullptr) return source_;
     return Error(Errc::invalid_argument, "the folder has no bundle").file(source_->name());
   }
-  STELE_TRY_ASSIGN(SourcePtr source, detail::open_any(detail::location_of(detail::with_extension(path_, extension)),
-                                                      options.storage == Storage::view));
-  folder_ = source->is_folder() ? source : nullptr;
+  const auto open = [&](const std::string& path) {
+    return detail::open_any(detail::location_of(path), options.storage == Storage::view);
+  };
+  const std::string path = detail::with_extension(path_, extension);
+  auto source = open(path);
+  if (!source && source.error().code() == Errc::not_found && !path.ends_with(extension)) {
+    // A dot in a name ("model.ckpt-100") need not begin an extension.
+    if (auto longer = open(path + std::string(extension))) source = std::move(longer);
+  }
+  if (source) folder_ = (*source)->is_folder() ? *source : nullptr;
   return source;
 }
 

@@ -31,6 +31,7 @@ struct Two {
 TEST_CASE("front door: every format by its ending, and by content under another name") {
   for (const stele::Format* format : stele::formats()) {
     CAPTURE(format->name());
+    if (!format->writes()) continue;
     if (format->extension().empty() || format->name() == "nnef-tensor") continue;
     const TempDir dir;
     const std::string path = dir / ("model" + std::string(format->extension()));

@@ -1,12 +1,15 @@
 #!/usr/bin/env bash
-# Imported ONNX models: DL4J 1.0.0-M2.1 runs our .fb, onnxruntime the original; tables of the largest errors.
+# Imported ONNX and TensorFlow models: DL4J 1.0.0-M2.1 runs our .fb, onnxruntime our export to ONNX, and onnxruntime or
+# TensorFlow the original; tables of the largest errors.
 #
-#   import.sh BUILD [PAGE]    BUILD: a build folder with tests/interop_import; PAGE: a Markdown file for the tables
+#   import.sh BUILD [PAGE [TENSORFLOW_PAGE]]    BUILD: a build folder with tests/interop_import; PAGE, TENSORFLOW_PAGE:
+#                                               Markdown files for the tables of ONNX and of TensorFlow
 #
-# TORCH=1 in the environment: with models that PyTorch exports, the newest (a gigabyte) and, if it is installed, Debian's.
+# In the environment: TORCH=1: with models that PyTorch exports, the newest (a gigabyte) and, if it is installed,
+# Debian's. TENSORFLOW=1: with models and operators of TensorFlow (two gigabytes).
 set -euo pipefail
 build=$(cd "$1" && pwd)
-page=${2:-}
+pages=("${@:2}")
 cd "$(dirname "$0")/../.."
 work=$PWD/build/interop/import
 mkdir -p "$work/torch"
@@ -21,8 +24,15 @@ if [ -n "${TORCH:-}" ]; then
   ! /usr/bin/python3 -c "import torch" 2>/dev/null ||
     /usr/bin/python3 -W ignore tests/interop/torch_models.py "$work/torch" torch1.13
 fi
+if [ -n "${TENSORFLOW:-}" ]; then  # its NumPy and protobuf are not onnx's
+  rm -rf "$work/tensorflow"
+  [ -x "$work/tfvenv/bin/python" ] || python3 -m venv "$work/tfvenv"
+  "$work/tfvenv/bin/pip" install -q tensorflow==2.21.0 keras==3.15.1 safetensors==0.8.0
+  "$work/tfvenv/bin/python" -W ignore tests/interop/tensorflow_models.py "$work/tensorflow" 2> "$work/tensorflow.log" ||
+    { tail -n 30 "$work/tensorflow.log" >&2; exit 1; }
+fi
 python=("$work/venv/bin/python" -W ignore tests/interop/import.py)
 "${python[@]}" prepare "$work"
 "$build/tests/interop_import" "$work/list.txt" > "$work/imported.txt"
 "${python[@]}" run "$work" java -cp "build/interop/dl4j/classes:build/interop/dl4j/lib/*" stele.RunGraphs
-"${python[@]}" table "$work" $page
+"${python[@]}" table "$work" "${pages[@]}"

@@ -80,6 +80,7 @@ with_cmake find_package-nnef "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=nnef
 with_cmake find_package-burn "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=burn
 with_cmake find_package-onnx "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=onnx
 with_cmake find_package-paddle "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=paddle
+with_cmake find_package-tensorflow "${package[@]}" "${no_zstd[@]}" -D COMPONENTS=tensorflow
 with_cmake find_package-precision "${package[@]}" "${highway_only[@]}" -D COMPONENTS=precision
 with_pkg_config pkg-config "$work/prefix/lib/pkgconfig"
 

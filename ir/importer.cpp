@@ -1,68 +1,57 @@
-#include "stele/import.hpp"
+#include "ir/importer.hpp"
 
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "ir/builder.hpp"
 #include "ir/engine.hpp"
-#include "recorders/onnx/graph.hpp"
+#include "ir/refused.hpp"
 
 namespace stele {
 inline namespace v0 {
+namespace detail {
+namespace ir {
 
 namespace {
 
-using detail::ir::Constant;
-using detail::ir::Declaration;
-using detail::ir::ExpressionValue;
-using detail::ir::GraphBuilder;
-using detail::ir::ModelNode;
-using detail::ir::TensorInfo;
-using detail::ir::TensorName;
-using detail::ir::unknown_extent;
-namespace onnx = detail::onnx;
-
-constexpr int max_function_depth = 32;
-/// Bounds functions that are called many times. A part is a node or one of its inputs, outputs and attributes: at least
-/// two bytes of a file.
-constexpr std::uint64_t base_parts = 1 << 16;
-constexpr std::uint64_t bytes_of_part = 2;
-/// Bounds what constants take, and what computing them costs, in elements. Beyond that, DL4J computes them.
+/// Bounds what constants take, in elements. Beyond that, DL4J computes them.
 constexpr std::size_t max_folded_elements = std::size_t{1} << 20;
-constexpr std::size_t max_folded_work = std::size_t{1} << 26;
-constexpr std::size_t max_listed = 32;
 
-std::string display(const onnx::Node& node) { return node.domain.empty() ? node.op : node.domain + '.' + node.op; }
+std::string display(const model::Node& node) { return node.domain.empty() ? node.op : node.domain + '.' + node.op; }
 
-class OnnxImporter {
+class Importer {
  public:
-  OnnxImporter(onnx::GraphModel model, const ImportOptions& options, std::uint64_t file_bytes)
+  Importer(model::Graph model, const MappingSet& rules, const ImportOptions& options, std::uint64_t file_bytes)
       : model_(std::move(model)),
         max_parts_(base_parts + file_bytes / bytes_of_part),
         options_(options),
-        mappings_(options.mappings != nullptr ? *options.mappings : MappingSet::onnx()),
+        mappings_(options.mappings != nullptr ? *options.mappings : rules),
         to_(options.operators != nullptr ? *options.operators : OperatorSet::nd4j(), model_.tensors,
             base_parts + file_bytes) {}
 
   Result<Checkpoint> run() {
-    for (const onnx::Function& f : model_.functions) functions_.try_emplace(key_of(f.domain, f.name, f.overload), &f);
+    for (const model::Function& f : model_.functions) functions_.try_emplace(key_of(f.domain, f.name, f.overload), &f);
     add_tensors();
     STELE_TRY(add_inputs());
-    for (const onnx::Node& node : model_.nodes) {
+    for (const model::Node& node : model_.nodes) {
       for (const std::string& output : node.outputs) {
         to_.reserve(output);
         if (!leaves_.contains(output)) continue;
         return Error(Errc::duplicate, "a node makes a tensor with the name of an initializer").path(output);
       }
     }
-    for (const onnx::ValueInfo& value : model_.values) values_.try_emplace(value.name, &value);
-    for (const onnx::ValueInfo& value : model_.outputs) values_.try_emplace(value.name, &value);
+    for (const model::ValueInfo& value : model_.values) values_.try_emplace(value.name, &value);
+    for (const model::ValueInfo& value : model_.outputs) values_.try_emplace(value.name, &value);
     std::vector<std::string> outputs;
-    for (const onnx::ValueInfo& output : model_.outputs) outputs.push_back(output.name);
+    for (const model::ValueInfo& output : model_.outputs) outputs.push_back(output.name);
     STELE_TRY(add_nodes(model_.nodes, model_.opsets, outputs, nullptr, 0));
-    if (!unsupported_.empty()) return unsupported();
-    for (const onnx::ValueInfo& output : model_.outputs) STELE_TRY(to_.output(output.name));
+    if (!refused_.empty()) {
+      return refused_.error("the model has nodes that stele cannot import")
+          .hint("add rules for them with ImportOptions::mappings");
+    }
+    for (const model::ValueInfo& output : model_.outputs) STELE_TRY(to_.output(output.name));
     STELE_TRY_ASSIGN(Checkpoint result, to_.finish());
     if (options_.report != nullptr) report(result.parameters);
     return result;
@@ -72,7 +61,7 @@ class OnnxImporter {
   /// Names and attributes inside a call of a function.
   struct Call {
     std::unordered_map<std::string, std::string> names{};
-    std::unordered_map<std::string, const onnx::Attribute*> attributes{};
+    std::unordered_map<std::string, const model::Attribute*> attributes{};
     std::string prefix{};
     const Call* outer = nullptr;
   };
@@ -110,7 +99,7 @@ class OnnxImporter {
   }
 
   Status add_inputs() {
-    for (const onnx::ValueInfo& input : model_.inputs) {
+    for (const model::ValueInfo& input : model_.inputs) {
       if (leaves_.contains(input.name)) continue;  // IR versions below 4 list initializers as inputs
       TensorInfo info{.dtype = input.dtype};
       if (input.dtype == DType::none) {
@@ -126,7 +115,7 @@ class OnnxImporter {
       STELE_TRY(to_.add_input(input.name, std::move(info)));
     }
     for (const auto& [name, shape] : options_.shapes) {
-      const auto is = [&, &n = name](const onnx::ValueInfo& v) { return v.name == n; };
+      const auto is = [&, &n = name](const model::ValueInfo& v) { return v.name == n; };
       if (std::none_of(model_.inputs.begin(), model_.inputs.end(), is)) {
         return Error(Errc::invalid_argument, "the model has no input of that name").path(name);
       }
@@ -134,7 +123,7 @@ class OnnxImporter {
     return {};
   }
 
-  static Status check_shape(const onnx::ValueInfo& input, const std::vector<std::int64_t>& given) {
+  static Status check_shape(const model::ValueInfo& input, const std::vector<std::int64_t>& given) {
     bool fits = !input.has_shape || given.size() == input.shape.size();
     for (std::size_t i = 0; fits && input.has_shape && i < given.size(); ++i) {
       fits = given[i] >= -1 && (input.shape[i] == -1 || given[i] == -1 || given[i] == input.shape[i]);
@@ -142,15 +131,15 @@ class OnnxImporter {
     if (fits) return {};
     return Error(Errc::shape_mismatch, "the shape given for an input does not fit the model's")
         .path(input.name)
-        .expected(detail::ir::to_text(input.shape))
-        .found(detail::ir::to_text(given));
+        .expected(to_text(input.shape))
+        .found(to_text(given));
   }
 
-  Status add_nodes(const std::vector<onnx::Node>& nodes, const std::map<std::string, std::int64_t>& opsets,
+  Status add_nodes(const std::vector<model::Node>& nodes, const std::map<std::string, std::int64_t>& opsets,
                    const std::vector<std::string>& outputs, const Call* call, int depth) {
     std::unordered_set<std::string_view> used(outputs.begin(), outputs.end());
-    for (const onnx::Node& node : nodes) used.insert(node.inputs.begin(), node.inputs.end());
-    for (const onnx::Node& node : nodes) {
+    for (const model::Node& node : nodes) used.insert(node.inputs.begin(), node.inputs.end());
+    for (const model::Node& node : nodes) {
       STELE_TRY(spend(1 + node.inputs.size() + node.outputs.size() + node.attributes.size()));
       const Status done = add_node(node, opsets, used, call, depth);
       if (done) continue;
@@ -171,7 +160,7 @@ class OnnxImporter {
         .expected("at most " + std::to_string(max_parts_) + " nodes, inputs, outputs and attributes");
   }
 
-  static std::string node_name(const onnx::Node& node, const Call* call) {
+  static std::string node_name(const model::Node& node, const Call* call) {
     const std::string& own = !node.name.empty() ? node.name : node.outputs.empty() ? node.op : node.outputs[0];
     return call != nullptr ? call->prefix + own : own;
   }
@@ -182,7 +171,7 @@ class OnnxImporter {
     return found != call->names.end() ? found->second : call->prefix + name;
   }
 
-  Result<ExpressionValue> value_of(const onnx::Attribute& attribute, const Call* call) {
+  Result<ExpressionValue> value_of(const model::Attribute& attribute, const Call* call) {
     if (!attribute.reference.empty()) {
       if (call == nullptr) return Error(Errc::malformed, "an attribute refers to a function's").path(attribute.name);
       const auto found = call->attributes.find(attribute.reference);
@@ -198,7 +187,7 @@ class OnnxImporter {
             return ExpressionValue(double{value});
           } else if constexpr (std::is_same_v<T, std::vector<float>>) {
             return ExpressionValue(std::vector<double>(value.begin(), value.end()));
-          } else if constexpr (std::is_same_v<T, onnx::TensorValue>) {
+          } else if constexpr (std::is_same_v<T, model::TensorValue>) {
             return ExpressionValue(TensorName{value.leaf});
           } else {
             return ExpressionValue(value);
@@ -207,8 +196,9 @@ class OnnxImporter {
         attribute.value);
   }
 
-  Status add_node(const onnx::Node& from, const std::map<std::string, std::int64_t>& opsets,
+  Status add_node(const model::Node& from, const std::map<std::string, std::int64_t>& opsets,
                   const std::unordered_set<std::string_view>& used, const Call* call, int depth) {
+    if (!from.refused.empty()) return Error(Errc::unsupported, from.refused);
     ModelNode node;
     node.op = from.op;
     node.domain = from.domain;
@@ -225,9 +215,9 @@ class OnnxImporter {
         function != functions_.end()) {
       return expand(*function->second, from, node, call, depth);
     }
-    for (const onnx::Attribute& attribute : from.attributes) {
+    for (const model::Attribute& attribute : from.attributes) {
       STELE_TRY_ASSIGN(ExpressionValue value, value_of(attribute, call));
-      if (detail::ir::known(value)) node.attributes[attribute.name] = std::move(value);
+      if (known(value)) node.attributes[attribute.name] = std::move(value);
     }
     STELE_TRY_ASSIGN(const bool done, fold(node));
     if (done) return {};
@@ -239,7 +229,7 @@ class OnnxImporter {
     for (auto& [name, value] : node.attributes) {
       if (const auto* tensor = std::get_if<TensorName>(&value)) STELE_TRY(need(tensor->name));
     }
-    STELE_TRY(detail::ir::run(*declaration, node, to_));
+    STELE_TRY(ir::run(*declaration, node, to_));
     for (const std::string& output : node.outputs) learn(output);
     for (std::size_t i = 0; i < partial_.size() && i < node.outputs.size(); ++i) {
       to_.refine(node.outputs[i], std::move(partial_[i]));
@@ -252,7 +242,7 @@ class OnnxImporter {
     const auto found = values_.find(name);
     const TensorInfo* const info = to_.find(name);
     if (found == values_.end() || info == nullptr) return;
-    const onnx::ValueInfo& value = *found->second;
+    const model::ValueInfo& value = *found->second;
     std::optional<std::vector<std::int64_t>> shape = info->shape;
     if (value.has_shape && (!shape || shape->size() == value.shape.size())) {
       if (!shape) shape.emplace(value.shape.size(), unknown_extent);
@@ -266,9 +256,9 @@ class OnnxImporter {
   /// Computes a node of constants. Returns false if it must run.
   Result<bool> fold(const ModelNode& node) {
     partial_.clear();
-    if (!node.domain.empty()) return false;
+    if (!model_.onnx || !node.domain.empty()) return false;
     if (node.op == "Constant") return constant(node);
-    detail::ir::FoldNode fold;
+    FoldNode fold;
     fold.op = node.op;
     fold.attributes = &node.attributes;
     for (const std::string& input : node.inputs) {
@@ -283,30 +273,24 @@ class OnnxImporter {
         fold.value = &*value->constant;
       }
     }
+    std::size_t work = 1;
     for (const TensorInfo* input : fold.inputs) {
-      if (input != nullptr && input->constant) folded_work_ += input->constant->size();
-      if (input != nullptr && input->partial) folded_work_ += input->partial->size();
+      if (input != nullptr && input->constant) work += input->constant->size();
+      if (input != nullptr && input->partial) work += input->partial->size();
     }
-    if (folded_work_ > max_folded_work) return false;
-    STELE_TRY_ASSIGN(auto results, detail::ir::folded(fold));
+    if (!to_.spend(work)) return false;
+    STELE_TRY_ASSIGN(auto results, ir::folded(fold));
     if (!results) return false;
     for (const Constant& result : *results) folded_elements_ += result.size();
-    folded_work_ += results->size();
     if (folded_elements_ > max_folded_elements) return false;
-    if (std::any_of(results->begin(), results->end(), detail::ir::is_partial)) {
+    if (std::any_of(results->begin(), results->end(), is_partial)) {
       partial_ = std::move(*results);
       return false;
     }
     for (std::size_t i = 0; i < results->size() && i < node.outputs.size(); ++i) {
-      STELE_TRY(add_constant(node.outputs[i], std::move((*results)[i])));
+      STELE_TRY(to_.add_constant(node.outputs[i], std::move((*results)[i])));
     }
     return true;
-  }
-
-  Status add_constant(const std::string& name, Constant constant) {
-    TensorInfo info{.dtype = constant.dtype, .shape = constant.shape};
-    info.constant = std::move(constant);
-    return to_.add(name, std::move(info));
   }
 
   Result<bool> constant(const ModelNode& node) {
@@ -337,11 +321,11 @@ class OnnxImporter {
     } else {
       return Error(Errc::unsupported, "a Constant is not of numbers").path(name);
     }
-    STELE_TRY(add_constant(node.outputs[0], std::move(constant)));
+    STELE_TRY(to_.add_constant(node.outputs[0], std::move(constant)));
     return true;
   }
 
-  Status expand(const onnx::Function& function, const onnx::Node& from, const ModelNode& node, const Call* outer,
+  Status expand(const model::Function& function, const model::Node& from, const ModelNode& node, const Call* outer,
                 int depth) {
     if (depth == max_function_depth) {
       return Error(Errc::limit, "functions call each other more than 32 deep, or themselves");
@@ -356,18 +340,18 @@ class OnnxImporter {
     for (std::size_t i = 0; i < function.outputs.size(); ++i) {
       if (i < node.outputs.size() && !node.outputs[i].empty()) call.names[function.outputs[i]] = node.outputs[i];
     }
-    for (const onnx::Node& inner : function.nodes) {
+    for (const model::Node& inner : function.nodes) {
       STELE_TRY(spend(inner.outputs.size()));
       for (const std::string& output : inner.outputs) {
         if (!output.empty() && !call.names.contains(output)) call.names[output] = to_.fresh(call.prefix + output);
       }
     }
-    for (const onnx::Attribute& attribute : function.defaults) call.attributes[attribute.name] = &attribute;
-    for (const onnx::Attribute& attribute : from.attributes) call.attributes[attribute.name] = &attribute;
+    for (const model::Attribute& attribute : function.defaults) call.attributes[attribute.name] = &attribute;
+    for (const model::Attribute& attribute : from.attributes) call.attributes[attribute.name] = &attribute;
     return add_nodes(function.nodes, function.opsets, function.outputs, &call, depth + 1);
   }
 
-  void note_unsupported(const onnx::Node& node, const std::map<std::string, std::int64_t>& opsets, const Call* call,
+  void note_unsupported(const model::Node& node, const std::map<std::string, std::int64_t>& opsets, const Call* call,
                         const Error& error) {
     const auto version = opsets.find(node.domain);
     // A node that reads its outputs is not reported for that.
@@ -377,56 +361,33 @@ class OnnxImporter {
       if (to_.find(name) == nullptr) static_cast<void>(to_.add_input(name, {}));
       learn(name);
     }
-    ++unsupported_count_;
-    if (unsupported_.size() == max_listed) return;
     std::string row = node_name(node, call) + " (" + display(node);
-    if (version != opsets.end()) row += ", version " + std::to_string(version->second);
-    row += "): " + std::string(error.message());
-    if (!error.path().empty()) row += ": " + std::string(error.path());
-    if (!error.expected().empty()) row += ", expected " + std::string(error.expected());
-    if (!error.found().empty()) row += ", found " + std::string(error.found());
-    unsupported_.push_back(std::move(row));
+    if (model_.onnx && version != opsets.end()) row += ", version " + std::to_string(version->second);
+    refused_.add(row + ')', error);
   }
 
-  Error unsupported() const {
-    std::string list;
-    for (const std::string& row : unsupported_) list += (list.empty() ? "" : "; ") + row;
-    if (unsupported_count_ > unsupported_.size()) {
-      list += "; and " + std::to_string(unsupported_count_ - unsupported_.size()) + " more";
-    }
-    return Error(Errc::unsupported, "the model has nodes that stele cannot import")
-        .found(list)
-        .hint("add rules for them with ImportOptions::mappings");
-  }
-
-  onnx::GraphModel model_;
+  model::Graph model_;
   std::uint64_t max_parts_;
   const ImportOptions& options_;
   const MappingSet& mappings_;
   GraphBuilder to_;
   std::unordered_map<std::string, std::size_t> leaves_;
-  std::unordered_map<std::string, const onnx::ValueInfo*> values_;
-  std::unordered_map<std::string, const onnx::Function*> functions_;
-  std::vector<std::string> unsupported_;
-  std::size_t unsupported_count_ = 0;
+  std::unordered_map<std::string, const model::ValueInfo*> values_;
+  std::unordered_map<std::string, const model::Function*> functions_;
+  Refused refused_;
   std::uint64_t parts_ = 0;
-  std::size_t folded_elements_ = 0, folded_work_ = 0;
+  std::size_t folded_elements_ = 0;
   std::vector<Constant> partial_;  // outputs of the node, of which some elements are known
 };
 
 }  // namespace
 
-Result<Checkpoint> import_onnx(const Input& model, const ImportOptions& options) {
-  return detail::guarded([&]() -> Result<Checkpoint> {
-    STELE_TRY_ASSIGN(SourcePtr source, model.open("", options.load));
-    const std::uint64_t bytes = source->size();
-    auto graph = onnx::read_graph(std::move(source), options.load);
-    if (!graph) return std::move(graph).error();
-    auto imported = OnnxImporter(*std::move(graph), options, bytes).run();
-    if (!imported && imported.error().file().empty()) return std::move(imported).error().file(model.name());
-    return imported;
-  });
+Result<Checkpoint> import_graph(model::Graph graph, const MappingSet& rules, const ImportOptions& options,
+                                std::uint64_t file_bytes) {
+  return Importer(std::move(graph), rules, options, file_bytes).run();
 }
 
+}  // namespace ir
+}  // namespace detail
 }  // namespace v0
 }  // namespace stele

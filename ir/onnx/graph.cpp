@@ -1,19 +1,21 @@
-#include "graph.hpp"
+#include "ir/onnx/graph.hpp"
 
 #include <bit>
 #include <utility>
 
 #include "base/limits.hpp"
 #include "encodings/protobuf/fields.hpp"
-#include "model.hpp"
+#include "recorders/onnx/model.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace detail {
-namespace onnx {
+namespace ir {
 namespace {
 
+using namespace onnx;
+using namespace model;
 using protobuf::Fields;
 
 namespace attribute_type {
@@ -22,7 +24,7 @@ constexpr std::uint64_t type_float = 1, type_int = 2, type_string = 3, type_floa
 
 class GraphReader {
  public:
-  GraphReader(SourcePtr source, const LoadOptions& options, GraphModel& model)
+  GraphReader(SourcePtr source, const LoadOptions& options, Graph& model)
       : source_(std::move(source)), in_(source_), memory_(options.limits, source_->size()), model_(model) {}
 
   Status run() {
@@ -289,15 +291,16 @@ class GraphReader {
   SourcePtr source_;
   Cursor in_;
   IndexBudget memory_;
-  GraphModel& model_;
+  Graph& model_;
 };
 
 }  // namespace
 
-Result<GraphModel> read_graph(SourcePtr source, const LoadOptions& options) {
-  GraphModel model;
+Result<Graph> read_onnx(SourcePtr source, const LoadOptions& options) {
+  Graph model;
   STELE_TRY_ASSIGN(Model tensors, read_model(source, options, Wanted::attributes));
   model.tensors = std::move(tensors.snapshot);
+  model.onnx = true;
   const std::string name = source->name();
   const Status done = GraphReader(std::move(source), options, model).run();
   if (done) return model;
@@ -305,7 +308,7 @@ Result<GraphModel> read_graph(SourcePtr source, const LoadOptions& options) {
   return error.file().empty() ? std::move(error).file(name) : std::move(error);
 }
 
-}  // namespace onnx
+}  // namespace ir
 }  // namespace detail
 }  // namespace v0
 }  // namespace stele

@@ -1,4 +1,4 @@
-// The computation graph of an ONNX model, for its import. Field numbers: onnx.proto of onnx 1.23.
+// A framework's computation graph, as its reader gives it to the importer.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,13 @@
 #include <variant>
 #include <vector>
 
-#include "stele/options.hpp"
 #include "stele/snapshot.hpp"
-#include "stele/source.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace detail {
-namespace onnx {
+namespace ir {
+namespace model {
 
 /// The tensor of an attribute: a leaf of the model's snapshot.
 struct TensorValue {
@@ -34,6 +33,7 @@ struct Node {
   std::string name, op, domain, overload;
   std::vector<std::string> inputs, outputs;  // an empty name: not given
   std::vector<Attribute> attributes;
+  std::string refused{};  // why the node cannot be imported, whatever the rules are
 };
 
 struct ValueInfo {
@@ -51,18 +51,17 @@ struct Function {
   std::map<std::string, std::int64_t> opsets;
 };
 
-struct GraphModel {
+struct Graph {
   Snapshot tensors;                            // initializers, and the tensors of attributes
-  std::map<std::string, std::int64_t> opsets;  // by domain; ONNX's own is ""
+  std::map<std::string, std::int64_t> opsets;  // by domain; the framework's own is ""
   std::vector<Node> nodes;
   std::vector<ValueInfo> inputs, outputs, values;
   std::vector<Function> functions;
+  bool onnx = false;  // the operators without a domain are ONNX's: fold.hpp computes them
 };
 
-/// Reads a model's graph. Errors: malformed, unsupported, limit, duplicate, those of the tensors.
-Result<GraphModel> read_graph(SourcePtr source, const LoadOptions& options);
-
-}  // namespace onnx
+}  // namespace model
+}  // namespace ir
 }  // namespace detail
 }  // namespace v0
 }  // namespace stele

@@ -1,0 +1,41 @@
+// Export of graphs as ONNX models, by mapping rules that are data. Component `ir`.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "stele/checkpoint.hpp"
+#include "stele/import.hpp"
+#include "stele/operators.hpp"
+#include "stele/options.hpp"
+#include "stele/report.hpp"
+#include "stele/result.hpp"
+#include "stele/sink.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+struct ExportOptions {
+  /// The version of ONNX's operators: 13 to 22.
+  std::int64_t opset = 17;
+  /// As OnnxOptions::external: the name of a second file for the elements of larger tensors. Without it, a model has at
+  /// most 2^31 - 1 bytes.
+  std::string external{};
+  /// nullptr: MappingSet::to_onnx() and OperatorSet::nd4j().
+  const MappingSet* mappings = nullptr;
+  const OperatorSet* operators = nullptr;
+  SaveOptions save{};
+};
+
+/// Writes a graph of DL4J's operators, with its parameters, as an ONNX model. Each operation becomes nodes by the
+/// declaration for it, or else by the rule of import that makes it, run backwards. Parameters become initializers, bit
+/// for bit. The report has a row for each part that ONNX does not have (loss variables, control dependencies) and for
+/// each parameter that no output needs. Errors: unsupported (all operations that no rule covers, in one message),
+/// malformed, missing (a graph; the dtype of an output), not_representable, invalid_argument (the version), those of
+/// OnnxRecorder::record().
+STELE_EXPORT Result<Report> export_onnx(const Checkpoint& model, const std::string& path,
+                                        const ExportOptions& options = {});
+STELE_EXPORT Result<Report> export_onnx(const Checkpoint& model, Sink& sink, const ExportOptions& options = {});
+
+}  // namespace v0
+}  // namespace stele

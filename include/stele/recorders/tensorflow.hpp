@@ -1,0 +1,85 @@
+// TensorFlow's checkpoints (tensor bundles), also the `variables` of a SavedModel; only read:
+//
+//  1. PREFIX.index: a sorted table in LevelDB's format, from each tensor's key to its dtype, shape, shard, offset, size
+//  and
+//     CRC-32C (protocol buffers; https://github.com/tensorflow/tensorflow, core/protobuf/tensor_bundle.proto).
+//  2. PREFIX.data-00000-of-00001, …: the elements, row-major, little-endian.
+//  3. checkpoint: a text file with the name of the latest PREFIX in its folder.
+#pragma once
+
+#include "stele/checkpoint.hpp"
+#include "stele/recorder.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// The names of a checkpoint's tensors. The parts of a name, which `/` separates in TensorFlow, are segments of a path.
+enum class TensorBundleNames : std::uint8_t {
+  objects,    // the attributes that lead to a variable: "model.dense.kernel". Without objects (TensorFlow 1): variables
+  variables,  // the names that the variables had when they were made: "dense.kernel"
+  keys,       // the keys of the index, unchanged, as one segment each; nothing is left out
+};
+
+struct TensorBundleOptions {
+  TensorBundleNames names = TensorBundleNames::objects;
+};
+
+/// TensorFlow's checkpoints. Opens PREFIX, PREFIX.index, a text file `checkpoint`, a folder with such a file or with
+/// one checkpoint, and the folder of a SavedModel.
+///
+/// The slots of optimizers, which have the shape of a variable, are not parameters; open_checkpoint() returns them, by
+/// kind: TensorFlow 2's by their name ("m", "v", "momentum"), those of Keras 3 by the optimizer's attribute without its
+/// underscores ("momentums", "velocities"), TensorFlow 1's by the end of their names ("Adam", "Adam_1", "Momentum").
+/// With several optimizers of TensorFlow 2, the optimizer's path precedes the kind. With TensorBundleNames::keys, slots
+/// are parameters.
+///
+/// A partitioned variable is one tensor. String tensors are values. Integers of 2 and 4 bits are read as i8 and u8,
+/// with the annotation `tensorflow.dtype`. Elements of dtypes that stele does not have (variants, quantized integers)
+/// are opaque bytes with that annotation.
+///
+/// Errors of open, besides those of all formats: unsupported (resource handles, big-endian files), duplicate (two
+/// tensors with one name: TensorBundleNames::keys opens any checkpoint).
+class STELE_EXPORT TensorBundleFormat final : public Format {
+ public:
+  explicit TensorBundleFormat(TensorBundleOptions options = {}) noexcept : options_(options) {}
+  std::string_view name() const noexcept override { return "tensor-bundle"; }
+  std::string_view extension() const noexcept override { return ".index"; }
+  const Capabilities& capabilities() const noexcept override;
+  bool writes() const noexcept override { return false; }
+  bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  bool opens(bool /*folder*/) const noexcept override { return true; }
+  bool recognises_folder(const Bundle& folder) const override;
+  Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  /// Opens the parameters and the slots of optimizers. All tensors stay lazy.
+  Result<Checkpoint> open_checkpoint(SourcePtr source, const OpenContext& context) const;
+  /// Errors: unsupported.
+  Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
+  const TensorBundleOptions& options() const noexcept { return options_; }
+
+ private:
+  TensorBundleOptions options_;
+};
+
+namespace detail {
+// The implementation of TensorBundleRecorder.
+STELE_EXPORT Result<Checkpoint> open_checkpoint(const TensorBundleFormat& format, const Input& from,
+                                                const LoadOptions& options);
+}  // namespace detail
+
+template <PrecisionSettings Settings = NativePrecision>
+class TensorBundleRecorder : public Recorder<TensorBundleFormat, Settings> {
+  using Base = Recorder<TensorBundleFormat, Settings>;
+
+ public:
+  using Base::Base;
+  /// Checkpoints are only read.
+  template <class... Arguments>
+  void record(Arguments&&...) const = delete;
+  /// Opens the parameters and the slots of optimizers. All tensors stay lazy.
+  Result<Checkpoint> open_checkpoint(const Input& from, const LoadOptions& options = default_load_options()) const {
+    return detail::open_checkpoint(Base::format(), from, options);
+  }
+};
+
+}  // namespace v0
+}  // namespace stele

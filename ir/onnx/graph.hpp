@@ -1,0 +1,19 @@
+// Reads the computation graph of an ONNX model. Field numbers: onnx.proto of onnx 1.23.
+#pragma once
+
+#include "ir/model_graph.hpp"
+#include "stele/options.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace ir {
+
+/// Errors: malformed, unsupported, limit, duplicate, those of the tensors.
+Result<model::Graph> read_onnx(SourcePtr source, const LoadOptions& options);
+
+}  // namespace ir
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

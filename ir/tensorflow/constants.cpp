@@ -1,0 +1,238 @@
+#include "ir/tensorflow/constants.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "encodings/protobuf/fields.hpp"
+#include "recorders/tensorflow/bundle.hpp"
+#include "snapshot/source_range.hpp"
+#include "stele/detail/little_endian.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace ir {
+namespace tensorflow {
+
+namespace {
+
+using protobuf::Fields;
+
+namespace field {
+constexpr std::uint32_t dtype = 1, shape = 2, content = 4, float_val = 5, double_val = 6, int_val = 7, string_val = 8,
+                        scomplex_val = 9, int64_val = 10, bool_val = 11, dcomplex_val = 12, half_val = 13,
+                        uint32_val = 16, uint64_val = 17, float8_val = 18;
+}
+constexpr std::uint32_t dim_field = 2, size_field = 1;  // of the shape
+
+constexpr LeafOps listed_ops{.read = Listed::read};
+
+bool is_varint(std::uint32_t number) noexcept {
+  return number == field::int_val || number == field::int64_val || number == field::bool_val ||
+         number == field::half_val || number == field::uint32_val || number == field::uint64_val;
+}
+bool is_fixed(std::uint32_t number) noexcept {
+  return number == field::float_val || number == field::double_val || number == field::scomplex_val ||
+         number == field::dcomplex_val || number == field::float8_val;
+}
+/// Returns the field with the elements of a dtype.
+std::uint32_t field_of(DType dtype) noexcept {
+  switch (dtype) {
+    case DType::f32:
+      return field::float_val;
+    case DType::f64:
+      return field::double_val;
+    case DType::i64:
+      return field::int64_val;
+    case DType::boolean:
+      return field::bool_val;
+    case DType::f16:
+    case DType::bf16:
+      return field::half_val;
+    case DType::u32:
+      return field::uint32_val;
+    case DType::u64:
+      return field::uint64_val;
+    case DType::i8:
+    case DType::i16:
+    case DType::i32:
+    case DType::u8:
+    case DType::u16:
+      return field::int_val;
+    case DType::c64:
+      return field::scomplex_val;
+    case DType::c128:
+      return field::dcomplex_val;
+    default:
+      return field::float8_val;
+  }
+}
+
+Error bad(const char* message, Place place) { return Error(Errc::malformed, message).offset(place.begin); }
+
+}  // namespace
+
+Status Listed::read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
+  const auto& self = *static_cast<const Listed*>(at);
+  if (offset < self.bytes.size()) {
+    const std::span<const std::byte> from = std::span(self.bytes).subspan(static_cast<std::size_t>(offset));
+    const std::size_t n = std::min(from.size(), out.size());
+    std::copy_n(from.begin(), n, out.begin());
+    out = out.subspan(n);
+  }
+  if (self.bytes.empty()) {
+    std::fill(out.begin(), out.end(), std::byte{0});
+    return {};
+  }
+  const auto last = self.bytes.end() - static_cast<std::ptrdiff_t>(self.unit);
+  for (std::size_t i = 0; i < out.size(); ++i) out[i] = last[static_cast<std::ptrdiff_t>(i % self.unit)];
+  return {};
+}
+
+struct Constants::Parsed {
+  std::uint64_t code = 0;
+  std::vector<Extent> shape;
+  std::optional<Place> content;
+  std::vector<std::pair<std::uint32_t, Place>> values;  // fields with elements
+  std::vector<std::string> strings;
+};
+
+Status Constants::spend(std::uint64_t bytes) {
+  if (memory_->take(bytes)) return {};
+  return index_error("the tensors in the graph need more memory than the file's size allows");
+}
+
+Status Constants::parse(Place place, Parsed& to) {
+  Cursor in(source_);
+  STELE_TRY(in.skip(place.begin));
+  for (Fields fields(in, place.end);;) {
+    STELE_TRY_ASSIGN(const bool more, fields.next());
+    if (!more) return {};
+    switch (fields.field()) {
+      case field::dtype:
+        to.code = fields.number();
+        break;
+      case field::shape:
+        if (!fields.has_length()) return bad("the shape of a tensor is no message", place);
+        for (Fields shape = fields.message();;) {
+          STELE_TRY_ASSIGN(const bool another, shape.next());
+          if (!another) break;
+          if (shape.field() != dim_field || !shape.has_length()) continue;
+          STELE_TRY(spend(3 * sizeof(Extent)));
+          to.shape.push_back(0);
+          for (Fields dim = shape.message();;) {
+            STELE_TRY_ASSIGN(const bool last, dim.next());
+            if (!last) break;
+            if (dim.field() == size_field) to.shape.back() = dim.number();
+          }
+          if (to.shape.back() >> 63 != 0) return bad("an extent of a tensor is negative", place);
+        }
+        break;
+      case field::content:
+        to.content = Place{fields.begin(), fields.end()};
+        break;
+      case field::string_val: {
+        STELE_TRY(spend(2 * sizeof(std::string) + fields.size()));
+        STELE_TRY(fields.text(to.strings.emplace_back()));
+        break;
+      }
+      default:
+        if (!is_varint(fields.field()) && !is_fixed(fields.field())) break;
+        STELE_TRY(spend(3 * sizeof(to.values[0])));
+        to.values.emplace_back(fields.field(), Place{fields.tag(), fields.end()});
+    }
+  }
+}
+
+Result<Constants::Tensor> Constants::read(Place place) {
+  Parsed parsed;
+  STELE_TRY(parse(place, parsed));
+  const auto* const type = detail::tensorflow::type_of(parsed.code);
+  if (type == nullptr || element_size(type->dtype) == 0 || type->narrow_bits != 0) {
+    return Error(Errc::unsupported, "a tensor in the graph has a dtype that is not read")
+        .found(type != nullptr ? std::string(type->name) : std::to_string(parsed.code));
+  }
+  Tensor tensor{.dtype = type->dtype, .shape = std::move(parsed.shape), .bytes = 0, .provider = {}};
+  const auto count = element_count(tensor.shape);
+  const auto bytes = count ? byte_length(tensor.dtype, *count) : std::nullopt;
+  if (!bytes) return bad("the shape of a tensor exceeds 2^64 bytes", place);
+  tensor.bytes = *bytes;
+  if (parsed.content && parsed.content->end != parsed.content->begin) {
+    if (parsed.content->end - parsed.content->begin != *bytes) {
+      return bad("the length of a tensor does not match its dtype and shape", place)
+          .expected(std::to_string(*bytes) + " bytes")
+          .found(std::to_string(parsed.content->end - parsed.content->begin));
+    }
+    tensor.provider = {&source_ops, source_.get(), parsed.content->begin};
+    return tensor;
+  }
+  Listed& listed = listed_.emplace_back();
+  listed.unit = element_size(tensor.dtype);
+  Cursor in(source_);
+  for (const auto& [number, where] : parsed.values) {
+    if (number != field_of(tensor.dtype)) {
+      return bad("the elements of a tensor are in a field of another dtype", place)
+          .expected("field " + std::to_string(field_of(tensor.dtype)))
+          .found("field " + std::to_string(number));
+    }
+    in = Cursor(source_);
+    STELE_TRY(in.skip(where.begin));
+    Fields fields(in, where.end);
+    STELE_TRY(fields.next());
+    const auto add = [&](std::uint64_t value) {
+      std::byte element[sizeof(value)];
+      store_le(element, value);
+      listed.bytes.insert(listed.bytes.end(), element, element + std::min(listed.unit, sizeof(value)));
+    };
+    if (is_fixed(number)) {
+      const std::uint64_t size = fields.size();
+      if (number == field::float_val && parsed.values.size() == 1 && size == *bytes) {
+        tensor.provider = {&source_ops, source_.get(), fields.begin()};
+        return tensor;
+      }
+      STELE_TRY(spend(2 * size));
+      for (std::uint64_t left = size; left != 0;) {
+        const std::size_t n = static_cast<std::size_t>(std::min<std::uint64_t>(left, Cursor::max_taken_bytes));
+        STELE_TRY_ASSIGN(const std::byte* const more, in.take(n));
+        listed.bytes.insert(listed.bytes.end(), more, more + n);
+        left -= n;
+      }
+    } else if (fields.is_number()) {
+      STELE_TRY(spend(2 * sizeof(std::uint64_t)));
+      add(fields.number());
+    } else {
+      STELE_TRY(spend(2 * listed.unit * fields.size()));
+      for (Fields packed = fields.message();;) {
+        STELE_TRY_ASSIGN(const auto element, packed.element());
+        if (!element) break;
+        add(*element);
+      }
+    }
+  }
+  if (listed.bytes.size() % listed.unit != 0 || listed.bytes.size() > *bytes) {
+    return bad("a tensor has other elements than its dtype and shape tell", place)
+        .expected("at most " + std::to_string(*bytes) + " bytes")
+        .found(std::to_string(listed.bytes.size()));
+  }
+  tensor.provider = {&listed_ops, &listed, 0};
+  return tensor;
+}
+
+Result<std::vector<std::string>> Constants::strings(Place place) {
+  Parsed parsed;
+  STELE_TRY(parse(place, parsed));
+  const auto count = element_count(parsed.shape);
+  if (parsed.code != detail::tensorflow::string_code || !count || parsed.strings.size() > *count) {
+    return bad("a list of names is no tensor of strings", place);
+  }
+  // As of numbers, the last stands for all that follow.
+  STELE_TRY(spend(*count > parsed.strings.size() ? sizeof(std::string) * *count : 0));
+  parsed.strings.resize(static_cast<std::size_t>(*count), parsed.strings.empty() ? "" : parsed.strings.back());
+  return std::move(parsed.strings);
+}
+
+}  // namespace tensorflow
+}  // namespace ir
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

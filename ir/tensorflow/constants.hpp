@@ -1,0 +1,61 @@
+// Tensors that are in the graph itself: TensorProto of tensorflow/core/framework/tensor.proto.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <string>
+#include <vector>
+
+#include "ir/tensorflow/graph_def.hpp"
+#include "stele/dtype.hpp"
+#include "stele/shape.hpp"
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace ir {
+namespace tensorflow {
+
+/// Elements that are written one by one. The last stands for all that follow; none at all: zeros.
+struct Listed {
+  std::vector<std::byte> bytes;
+  std::size_t unit = 1;
+
+  static Status read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
+                     ReadContext& context);
+};
+
+/// Reads tensors of a file. Owns what their leaves point to.
+class Constants {
+ public:
+  /// `memory` outlives the reading, not the leaves.
+  Constants(SourcePtr source, IndexBudget& memory) : source_(std::move(source)), memory_(&memory) {}
+
+  struct Tensor {
+    DType dtype = DType::none;
+    std::vector<Extent> shape;
+    std::uint64_t bytes = 0;
+    Provider provider;
+  };
+  /// Errors: unsupported (strings, handles, dtypes that stele does not have), malformed, limit, io.
+  Result<Tensor> read(Place place);
+  /// Returns the elements of a tensor of strings. Errors: malformed, limit, io.
+  Result<std::vector<std::string>> strings(Place place);
+
+ private:
+  struct Parsed;
+  Status parse(Place place, Parsed& to);
+  Status spend(std::uint64_t bytes);
+
+  SourcePtr source_;
+  IndexBudget* memory_;
+  std::deque<Listed> listed_;
+};
+
+}  // namespace tensorflow
+}  // namespace ir
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,85 @@
+// TensorFlow's graphs as their files have them: a GraphDef, or the SavedModel around one. Field numbers:
+// tensorflow/core/framework/{graph,node_def,attr_value,function,op_def}.proto and
+// tensorflow/core/protobuf/{saved_model,meta_graph,saver}.proto of TensorFlow 2.21.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/limits.hpp"
+#include "stele/options.hpp"
+#include "stele/result.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace ir {
+namespace tensorflow {
+
+/// A TensorProto, as bytes of the file.
+struct Place {
+  std::uint64_t begin = 0, end = 0;
+};
+/// A dtype, as a number of TensorFlow.
+struct TypeCode {
+  std::uint64_t code = 0;
+};
+struct FunctionName {
+  std::string name;
+};
+
+/// std::monostate: a kind that is not read (a list of tensors or functions), or a shape of unknown rank. Bools are
+/// integers. A shape is a list of extents; open ones are unknown_extent.
+using AttributeValue = std::variant<std::monostate, std::int64_t, float, std::string, std::vector<std::int64_t>,
+                                    std::vector<float>, std::vector<std::string>, TypeCode, FunctionName, Place>;
+
+struct NodeDef {
+  std::string name, op;
+  /// "node", "node:1"; in functions "argument" or "node:output:1"; "^node": it only has to run before.
+  std::vector<std::string> inputs;
+  std::vector<std::pair<std::string, AttributeValue>> attributes;
+
+  const AttributeValue* find(std::string_view attribute) const noexcept;
+};
+
+/// The nodes of a graph or of a function's body.
+struct Body {
+  std::string name;                            // of the function
+  std::vector<std::string> inputs, outputs;    // of the function
+  std::map<std::string, std::string> returns;  // by output: the tensor in the body
+  std::vector<NodeDef> nodes;
+  std::unordered_map<std::string_view, std::uint32_t> places{};  // of the nodes, by name
+};
+
+/// By key, the names of tensors.
+struct Signature {
+  std::map<std::string, std::string> inputs, outputs;
+};
+
+struct GraphDef {
+  Body main;
+  std::vector<Body> functions;
+  bool saved_model = false;
+  std::map<std::string, Signature> signatures;
+  std::string restore;  // the node that assigns the variables of a SavedModel
+};
+
+/// Reads the structure of a GraphDef or a SavedModel; of several graphs in a SavedModel the one with the tag "serve", or
+/// the first. Tensors stay in the source. Errors: malformed, duplicate, limit, io.
+Result<GraphDef> read_graph_def(const SourcePtr& source, IndexBudget& memory);
+
+/// Returns ONNX's number of one of TensorFlow's dtypes; 0: it has none, or stele does not know the dtype.
+std::int64_t onnx_code(TypeCode type) noexcept;
+
+}  // namespace tensorflow
+}  // namespace ir
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,107 @@
+// A TensorFlow checkpoint ("tensor bundle") by its keys: what the recorder, and importers of graphs whose weights are
+// in a checkpoint, read from. docs/formats/tensor-bundle.md describes the files.
+//
+//   const Bundle bundle = *open_bundle(source, options);
+//   if (const auto leaf = bundle.leaf("dense/kernel")) …   // lazy: its bytes are read when the leaf is
+//
+// Leaves of bundle.snapshot() may be put into another Snapshot under other names: copy dtype, shape, byte_size() and
+// provider() of the leaf, and keep() the data() of bundle.snapshot(). Leaves have the byte order of files: pass the new
+// Snapshot through in_host_order() (steps/byte_order.hpp) once.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/limits.hpp"
+#include "stele/dtype.hpp"
+#include "stele/options.hpp"
+#include "stele/result.hpp"
+#include "stele/shape.hpp"
+#include "stele/snapshot.hpp"
+#include "stele/source.hpp"
+#include "stele/value.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace tensorflow {
+
+/// A dtype of tensorflow/core/framework/types.proto.
+struct TfType {
+  std::uint32_t code = 0;
+  std::string_view name;       // "DT_FLOAT"
+  DType dtype = DType::none;   // of its leaves; DType::opaque if stele has no such elements; none: not stored in shards
+  unsigned narrow_bits = 0;    // if each byte has an element of so few bits, in its low end
+  bool narrow_signed = false;  // the elements of such bytes are numbers with a sign
+};
+/// Returns nullptr for an unknown code.
+const TfType* type_of(std::uint64_t code) noexcept;
+inline constexpr std::uint64_t string_code = 7, variant_code = 21;
+
+/// The annotation with the name of the TfType, for leaves whose dtype does not tell it.
+inline constexpr std::string_view dtype_key = "tensorflow.dtype";
+
+/// The rectangle of a tensor that a slice covers.
+struct Slice {
+  std::vector<Extent> start, length;
+};
+
+/// An entry of the index.
+struct Entry {
+  std::string_view key;
+  const TfType* type = nullptr;
+  Shape shape;
+  std::uint32_t shard = 0;
+  std::uint32_t node = no_index;  // in Bundle::snapshot(); none for the data of a slice
+  std::uint32_t crc = 0;          // CRC-32C of the bytes, not masked
+  std::uint64_t offset = 0, size = 0;
+  const Source* source = nullptr;  // the shard; null if `slices`
+  std::vector<Slice> slices{};     // of a partitioned variable, which has no bytes of its own
+};
+
+/// An open checkpoint. Copies share it.
+class Bundle {
+ public:
+  /// Returns a flat Snapshot whose names are the keys, unchanged, in the order of the index. Tensors are lazy. String
+  /// tensors are values: a string, or bytes if it is not UTF-8, or lists of them. A partitioned variable is one tensor.
+  const Snapshot& snapshot() const noexcept { return snapshot_; }
+  /// Returns the entries, sorted by key.
+  const std::deque<Entry>& entries() const noexcept { return *entries_; }
+  /// Returns the entry of a key; nullptr if there is none.
+  const Entry* find(std::string_view key) const noexcept;
+  /// Returns the tensor of a key; nullopt if there is none, or if its elements are strings.
+  std::optional<LeafView> leaf(std::string_view key) const noexcept;
+  /// Returns the strings of a key; nullptr if there are none.
+  const Value* strings(std::string_view key) const noexcept;
+  /// Returns the name of the index, for messages.
+  const std::string& name() const noexcept { return name_; }
+
+ private:
+  friend class BundleReader;
+  Snapshot snapshot_;
+  std::shared_ptr<const std::deque<Entry>> entries_ = std::make_shared<std::deque<Entry>>();
+  std::string name_;
+};
+
+/// Returns the index of the checkpoint that `source` names: PREFIX.index; a text file `checkpoint`; a folder with such
+/// a file, of a SavedModel, or with one .index. Errors: not_found, malformed, unsupported, io.
+Result<SourcePtr> find_index(SourcePtr source);
+
+/// Opens the checkpoint that find_index() finds, and its shards. Reads the index and string tensors. `memory` counts
+/// what opening takes; open_bundle() admits the index and the strings to it. Errors: those of find_index(), bad_magic,
+/// truncated, malformed, checksum, limit, unsupported.
+Result<Bundle> open_bundle(SourcePtr source, IndexBudget& memory);
+inline Result<Bundle> open_bundle(SourcePtr source, const LoadOptions& options) {
+  IndexBudget memory(options.limits, 0);
+  return open_bundle(std::move(source), memory);
+}
+
+}  // namespace tensorflow
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

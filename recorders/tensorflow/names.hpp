@@ -1,0 +1,45 @@
+// Names for the tensors of a checkpoint, and the variables that the slots of optimizers belong to.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/limits.hpp"
+#include "bundle.hpp"
+#include "stele/recorders/tensorflow.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace tensorflow {
+
+struct Named {
+  struct Parameter {
+    const Entry* entry;
+    std::string path;
+  };
+  /// A further name of a parameter.
+  struct Tie {
+    std::string path;
+    std::size_t parameter;
+  };
+  /// A tensor that an optimizer keeps for a parameter.
+  struct Slot {
+    const Entry* entry;
+    std::size_t parameter;
+    std::string kind;
+  };
+  std::vector<Parameter> parameters;
+  std::vector<Tie> ties;
+  std::vector<Slot> slots;
+};
+
+/// Errors: malformed (the graph of objects), limit.
+Result<Named> name_entries(const Bundle& bundle, TensorBundleNames names, IndexBudget& memory);
+
+}  // namespace tensorflow
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,25 @@
+// Integers of 2 or 4 bits, each in the low end of a byte, as integers of 8 bits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace tensorflow {
+
+Status read_narrow(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
+                   ReadContext& context);
+Status stream_narrow(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink, ReadContext& context);
+
+/// `at` is the Entry.
+inline constexpr LeafOps narrow_ops{.read = read_narrow, .stream = stream_narrow};
+
+}  // namespace tensorflow
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,42 @@
+// The sorted table of a checkpoint's index, in LevelDB's format (doc/table_format.md there):
+//
+//  1. Blocks: entries {varint bytes shared with the last key, varint other bytes of the key, varint bytes of the value,
+//     key, value}; u32 offsets of the entries that share nothing ("restarts") and their number. After each block: u8
+//     0 (plain) or 1 (Snappy), u32 masked CRC-32C of block and type.
+//  2. An index block, whose values are the places of the blocks with entries: varint offset, varint size.
+//  3. Footer, 48 bytes: places of the block of metadata and of the index, zeros up to 40 bytes, magic number.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+
+#include "stele/bytes.hpp"
+#include "stele/result.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace tensorflow {
+
+/// Consumes an entry; `at` is the offset of its block. The bytes are valid until the call returns.
+using TableEntry = std::function<Status(std::string_view key, std::span<const std::byte> value, std::uint64_t at)>;
+
+/// Calls `visit` with the entries in the order of their keys, which increase. Holds a block in memory at a time, of at
+/// most `max_block` bytes. Every byte of the file is checked. Errors: bad_magic, truncated, malformed, checksum, limit,
+/// unsupported (another compression), io.
+Status read_table(const Source& source, std::uint64_t max_block, const TableEntry& visit);
+
+/// Decompresses Snappy's format (format_description.txt there). Errors: malformed, limit (more than `max_size` bytes).
+Result<Bytes> snappy_bytes(std::span<const std::byte> compressed, std::uint64_t max_size);
+
+/// Takes a varint of up to 64 bits from the front. Returns false if it does not end there, or is longer than needed.
+bool take_varint(std::span<const std::byte>& from, std::uint64_t& out) noexcept;
+
+}  // namespace tensorflow
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

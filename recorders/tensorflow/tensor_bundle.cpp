@@ -1,0 +1,174 @@
+#include <algorithm>
+#include <map>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/name_order.hpp"
+#include "bundle.hpp"
+#include "encodings/protobuf/protobuf.hpp"
+#include "names.hpp"
+#include "snapshot/data.hpp"
+#include "stele/bundle.hpp"
+#include "stele/recorders/tensorflow.hpp"
+#include "steps/byte_order.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace {
+
+using namespace detail::tensorflow;  // NOLINT(google-build-using-namespace): this file is its front
+
+/// Makes a flat Snapshot of leaves and values of a checkpoint, under other names.
+class Renamed {
+ public:
+  explicit Renamed(const detail::tensorflow::Bundle& bundle) : from_(bundle.snapshot()) { to_.set_flat(); }
+
+  std::uint32_t add(const Entry& entry, std::string_view path) {
+    const Node& node = from_.nodes()[entry.node];
+    const std::string_view name = to_.intern(path);
+    names_.push_back(name);
+    if (node.kind == NodeKind::value) return to_.value(name, from_.value(node));
+    const LeafView leaf = from_.leaf(node.index);
+    const std::uint32_t added = to_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
+    if (leaf.annotations() != nullptr) {
+      for (const auto& [key, value] : *leaf.annotations()) to_.annotate(key, value);
+    }
+    return added;
+  }
+
+  void add_tie(std::string_view path, std::uint32_t target) {
+    names_.push_back(to_.intern(path));
+    to_.alias(names_.back(), target);
+  }
+
+  /// Errors: duplicate.
+  Result<Snapshot> finish() {
+    const auto name = [&](std::uint32_t i) { return names_[i]; };
+    auto order = detail::order_by_name(static_cast<std::uint32_t>(names_.size()), name);
+    const auto same = std::adjacent_find(order.begin(), order.end(),
+                                         [&](std::uint32_t a, std::uint32_t b) { return name(a) == name(b); });
+    if (same != order.end()) {
+      return Error(Errc::duplicate, "two tensors of the checkpoint have the same name")
+          .path(name(*same))
+          .hint("set TensorBundleOptions::names to TensorBundleNames::keys");
+    }
+    for (std::uint32_t& i : order) ++i;  // the numbers of nodes: the root is 0
+    to_.set_name_order(std::move(order));
+    to_.keep(from_.data());
+    return detail::in_host_order(to_.finish());
+  }
+
+ private:
+  const Snapshot& from_;
+  SnapshotBuilder to_;
+  std::vector<std::string_view> names_;
+};
+
+Result<Snapshot> parameters_of(const detail::tensorflow::Bundle& bundle, const Named& named) {
+  Renamed renamed(bundle);
+  std::vector<std::uint32_t> nodes;
+  nodes.reserve(named.parameters.size());
+  for (const Named::Parameter& p : named.parameters) nodes.push_back(renamed.add(*p.entry, p.path));
+  for (const Named::Tie& tie : named.ties) renamed.add_tie(tie.path, nodes[tie.parameter]);
+  return renamed.finish();
+}
+
+Result<OptimizerState> slots_of(const detail::tensorflow::Bundle& bundle, const Named& named) {
+  std::map<std::string_view, Renamed> kinds;
+  for (const Named::Slot& slot : named.slots) {
+    kinds.try_emplace(slot.kind, bundle).first->second.add(*slot.entry, named.parameters[slot.parameter].path);
+  }
+  OptimizerState state;
+  for (auto& [kind, renamed] : kinds) {
+    STELE_TRY_ASSIGN(Snapshot arrays, renamed.finish());
+    state.set_snapshot(std::string(kind), std::move(arrays));
+  }
+  return state;
+}
+
+Result<Checkpoint> open_all(SourcePtr source, const LoadOptions& options, TensorBundleNames names, bool slots) {
+  detail::IndexBudget memory(options.limits, 0);
+  STELE_TRY_ASSIGN(const auto bundle, open_bundle(std::move(source), memory));
+  const auto in_file = [&](Error error) {
+    return error.file().empty() ? std::move(error).file(bundle.name()) : std::move(error);
+  };
+  const auto named = name_entries(bundle, names, memory);
+  if (!named) return in_file(named.error());
+  auto parameters = parameters_of(bundle, *named);
+  if (!parameters) return in_file(std::move(parameters).error());
+  Checkpoint out{*std::move(parameters)};
+  if (!slots) return out;
+  auto state = slots_of(bundle, *named);
+  if (!state) return in_file(std::move(state).error());
+  out.optimizer = *std::move(state);
+  return out;
+}
+
+}  // namespace
+
+const Capabilities& TensorBundleFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.checksums = true};
+  return can;
+}
+
+bool TensorBundleFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
+  // The first entry of the table has an empty key, and BundleHeaderProto as its value. Snappy puts the length of the
+  // block and a literal's tag before it.
+  constexpr std::size_t max_header = 64, min_table = 48 + 3 * 5;
+  const std::string_view state(reinterpret_cast<const char*>(head.data()), head.size());
+  if (state.starts_with("model_checkpoint_path")) return true;
+  if (size < min_table) return false;
+  for (std::size_t at = 0; at <= 6 && at + 3 < head.size(); ++at) {
+    if (head[at] != std::byte{0} || head[at + 1] != std::byte{0}) continue;
+    const auto length = std::to_integer<std::size_t>(head[at + 2]);
+    if (length == 0 || length > max_header || length > head.size() - at - 3) return false;
+    detail::protobuf::Reader in(head.subspan(at + 3, length));
+    bool version = false;
+    while (in.next()) {
+      if (!in.is(1) && !in.is(2) && !in.is(3)) return false;
+      version = version || (in.is(3) && in.has_length());
+    }
+    return version && in.status().has_value();
+  }
+  return false;
+}
+
+bool TensorBundleFormat::recognises_folder(const stele::Bundle& folder) const {
+  const auto contains = [&](const char* name) {
+    const auto found = folder.contains(name);
+    return found && *found;
+  };
+  if (contains("variables/variables.index")) return true;
+  if (!contains("checkpoint")) return false;
+  const auto state = folder.open("checkpoint");
+  std::byte head[64]{};
+  const std::size_t size = state ? static_cast<std::size_t>(std::min<std::uint64_t>((*state)->size(), sizeof head)) : 0;
+  if (size == 0 || !(*state)->read_at(0, {head, size})) return false;
+  return std::string_view(reinterpret_cast<const char*>(head), size).starts_with("model_checkpoint_path");
+}
+
+Result<Snapshot> TensorBundleFormat::open(SourcePtr source, const OpenContext& context) const {
+  STELE_TRY_ASSIGN(Checkpoint all, open_all(std::move(source), context.options(), options_.names, false));
+  return std::move(all.parameters);
+}
+
+Result<Checkpoint> TensorBundleFormat::open_checkpoint(SourcePtr source, const OpenContext& context) const {
+  return open_all(std::move(source), context.options(), options_.names, true);
+}
+
+Status TensorBundleFormat::write(const Snapshot& /*snapshot*/, Sink& sink, const SaveOptions& /*options*/) const {
+  return Error(Errc::unsupported, "files of the format tensor-bundle are only read, not written").file(sink.name());
+}
+
+Result<Checkpoint> detail::open_checkpoint(const TensorBundleFormat& format, const Input& from,
+                                           const LoadOptions& options) {
+  return detail::guarded([&]() -> Result<Checkpoint> {
+    STELE_TRY_ASSIGN(SourcePtr source, from.open(format.extension(), options));
+    return format.open_checkpoint(std::move(source), OpenContext(options, {}));
+  });
+}
+
+}  // namespace v0
+}  // namespace stele
