@@ -54,12 +54,13 @@ ALL ?=
 BURN ?=
 demo: deps-build
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target digits resume import_onnx example_inspect $(if $(BURN),mnist)
+	cmake --build --preset release -j $(JOBS) --target digits resume import_model example_inspect $(if $(BURN),mnist)
 	@rm -rf build/demo
 	build/release/examples/digits examples/data --files build/demo $(if $(ALL),--all)
 	build/release/examples/resume examples/data
 	$(if $(BURN),build/release/examples/mnist examples/data $(BURN))
-	build/release/examples/import_onnx tests/data/onnx/mlp.onnx build/demo
+	build/release/examples/import_model tests/data/onnx/mlp.onnx build/demo
+	build/release/examples/import_model tests/data/tensorflow/run_mlp_saved_open build/demo/tensorflow
 	build/release/examples/inspect build/demo/binary-native.stele
 	@echo
 	@echo "Next: build/release/examples/inspect FILE   lists any other file in build/demo"

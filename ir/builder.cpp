@@ -4,8 +4,8 @@
 #include <array>
 #include <utility>
 
-#include "dl4j/arrays.hpp"
 #include "base/similar.hpp"
+#include "dl4j/arrays.hpp"
 #include "dl4j/arrays_fb.hpp"
 #include "ir/arguments.hpp"
 #include "stele/precision/convert.hpp"
@@ -23,6 +23,8 @@ bool is_reduction(OpFamily family) noexcept {
   return family == OpFamily::reduce_float || family == OpFamily::reduce_same || family == OpFamily::reduce_long ||
          family == OpFamily::reduce_bool || family == OpFamily::index_reduce;
 }
+
+bool is_scalar(OpFamily family) noexcept { return family == OpFamily::scalar || family == OpFamily::scalar_bool; }
 
 /// Returns the dtype that an argument of an operator names; none: it has no such argument.
 DType named_dtype(const GraphOperation& operation, std::string_view argument) {
@@ -58,7 +60,7 @@ Result<GraphOperation> plain_arguments(GraphOperation operation, const OperatorD
     }
     operation.dimensions.clear();
     operation.bools.resize(std::min<std::size_t>(operation.bools.size(), 1));  // without newFormat
-  } else if (descriptor.family == OpFamily::scalar && operation.scalar) {
+  } else if (is_scalar(descriptor.family) && operation.scalar) {
     const GraphArray& scalar = *operation.scalar;
     const auto size = byte_length(scalar.dtype, 1);
     double value = 0;
@@ -127,8 +129,7 @@ Status GraphBuilder::emit(const StepOperation& step) {
     if (a.type == ArgumentType::output) ports.push_back(&a);
   }
   for (std::size_t k = 0; k < step.outputs.size(); ++k) {
-    if (k >= ports.size())
-      return Error(Errc::malformed, "the operator has fewer outputs than the step").path(step.op);
+    if (k >= ports.size()) return Error(Errc::malformed, "the operator has fewer outputs than the step").path(step.op);
     for (const std::string& name : step.outputs[k]) list.arguments.outputs.emplace_back(ports[k]->name, name);
   }
   return emit(*descriptor, list.arguments, step.name);
@@ -140,7 +141,7 @@ Status GraphBuilder::make_legacy(GraphOperation& operation, const OperatorDescri
     operation.ints.clear();
     if (operation.dimensions.empty()) operation.dimensions.push_back(all_axes);
     operation.bools = {{"keepDims", !operation.bools.empty() && operation.bools.front().second}, {"newFormat", true}};
-  } else if (descriptor.family == OpFamily::scalar) {
+  } else if (is_scalar(descriptor.family)) {
     const TensorInfo* const input = operation.inputs.empty() ? nullptr : find(operation.inputs.front());
     Constant value{.dtype = input != nullptr && input->dtype != DType::none ? input->dtype : DType::f32};
     value.elements = std::vector<double>{operation.doubles.empty() ? 0.0 : operation.doubles.front().second};

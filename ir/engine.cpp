@@ -24,7 +24,9 @@ constexpr std::int64_t max_passes = 1024;  // of a loop
 class Runner {
  public:
   Runner(const Declaration& declaration, const ModelNode& node, Target& to)
-      : declaration_(declaration), node_(node), to_(to), scope_(declaration, to) {}
+      : declaration_(declaration), node_(node), to_(to), scope_(declaration, to) {
+    if (to.opset() != 0) scope_.set("opset", to.opset());
+  }
 
   Status run_inference() {
     STELE_TRY(bind());
@@ -77,11 +79,17 @@ class Runner {
     if (declaration_.elements.empty() || !to_.spend(work)) return false;
     bool all = true;
     for (const auto& [port, output] : outputs_) {
-      const auto* const tensor = std::get_if<TensorName>(&output);
-      if (tensor == nullptr) return false;
-      STELE_TRY_ASSIGN(auto constant, elements_of(port));
-      all = all && constant && !is_partial(*constant);
-      if (constant) computed_.emplace_back(tensor->name, *std::move(constant));
+      const auto* const list = std::get_if<Tensors>(&output);
+      const std::size_t count = list != nullptr ? list->size() : 1;
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::string& name = list != nullptr ? (*list)[i].name : std::get<TensorName>(output).name;
+        if (name.empty()) continue;
+        if (list != nullptr) scope_.set("i", static_cast<std::int64_t>(i));
+        auto computed = elements_of(list != nullptr ? port + "[i]" : port);
+        auto constant = computed ? *std::move(computed) : std::nullopt;  // DL4J computes what cannot be computed here
+        all = all && constant && !is_partial(*constant);
+        if (constant) computed_.emplace_back(name, *std::move(constant));
+      }
     }
     if (!all) return false;
     for (auto& [name, constant] : computed_) STELE_TRY(to_.add_constant(name, std::move(constant)));
@@ -361,7 +369,7 @@ class Runner {
     };
     for (const Declaration::Named& shape : declaration_.shapes) {
       if (shape.name.ends_with("[i]")) {
-        STELE_TRY(infer_list(shape));
+        STELE_TRY(infer_list(shape, true));
         continue;
       }
       const TensorName* const tensor = tensor_of(shape.name);
@@ -370,6 +378,10 @@ class Runner {
       if (const auto* extents = std::get_if<Ints>(&value)) to_.refine(tensor->name, DType::none, *extents);
     }
     for (const Declaration::Named& dtype : declaration_.dtypes) {
+      if (dtype.name.ends_with("[i]")) {
+        STELE_TRY(infer_list(dtype, false));
+        continue;
+      }
       const TensorName* const tensor = tensor_of(dtype.name);
       if (tensor == nullptr) continue;
       STELE_TRY_ASSIGN(const Value value, dtype.value->evaluate(scope_));
@@ -380,14 +392,19 @@ class Runner {
     return {};
   }
 
-  /// The shapes of a list of outputs: `name[i] = EXPRESSION`.
-  Status infer_list(const Declaration::Named& shape) {
-    const auto found = outputs_.find(shape.name.substr(0, shape.name.size() - 3));
+  /// The shapes, or dtypes, of a list of outputs: `name[i] = EXPRESSION`.
+  Status infer_list(const Declaration::Named& named, bool shapes) {
+    const auto found = outputs_.find(named.name.substr(0, named.name.size() - 3));
     const auto* const tensors = found != outputs_.end() ? std::get_if<Tensors>(&found->second) : nullptr;
     for (std::size_t i = 0; tensors != nullptr && i < tensors->size(); ++i) {
       scope_.set("i", static_cast<std::int64_t>(i));
-      STELE_TRY_ASSIGN(const Value value, shape.value->evaluate(scope_));
-      if (const auto* extents = std::get_if<Ints>(&value)) to_.refine((*tensors)[i].name, DType::none, *extents);
+      STELE_TRY_ASSIGN(const Value value, named.value->evaluate(scope_));
+      const auto* const extents = std::get_if<Ints>(&value);
+      const auto* const code = std::get_if<std::int64_t>(&value);
+      if (shapes && extents != nullptr) to_.refine((*tensors)[i].name, DType::none, *extents);
+      if (!shapes && code != nullptr) {
+        to_.refine((*tensors)[i].name, onnx::dtype_of(static_cast<std::uint64_t>(*code)), std::nullopt);
+      }
     }
     return {};
   }
@@ -396,10 +413,10 @@ class Runner {
   const ModelNode& node_;
   Target& to_;
   NodeScope scope_;
-  std::map<std::string, Value> outputs_;   // by port: the node's own names
-  std::unordered_set<std::string> own_;    // names of the rule's own tensors
-  std::unordered_set<std::string> inputs_given_;  // an attribute may have the name of one
-  std::unordered_set<std::string> begun_;  // lists that the loop has begun
+  std::map<std::string, Value> outputs_;                    // by port: the node's own names
+  std::unordered_set<std::string> own_;                     // names of the rule's own tensors
+  std::unordered_set<std::string> inputs_given_;            // an attribute may have the name of one
+  std::unordered_set<std::string> begun_;                   // lists that the loop has begun
   std::vector<std::pair<std::string, Constant>> computed_;  // outputs, as far as they are known at import
 };
 

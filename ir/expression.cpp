@@ -105,6 +105,7 @@ Result<Value> call(const Expression& e, const Scope& scope) {
   if (values.size() == 1) {
     const auto* tensor = std::get_if<TensorName>(&values[0]);
     if (e.text == "given") return Value(known(values[0]) && (tensor == nullptr || !tensor->name.empty()));
+    if (e.text == "tensor") return Value(tensor != nullptr && !tensor->name.empty());
     if (e.text == "known") {
       const auto* list = std::get_if<Ints>(&values[0]);
       const bool unknown = list != nullptr && std::find(list->begin(), list->end(), unknown_extent) != list->end();

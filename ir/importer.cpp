@@ -45,13 +45,23 @@ class Importer {
     for (const model::ValueInfo& value : model_.values) values_.try_emplace(value.name, &value);
     for (const model::ValueInfo& value : model_.outputs) values_.try_emplace(value.name, &value);
     std::vector<std::string> outputs;
-    for (const model::ValueInfo& output : model_.outputs) outputs.push_back(output.name);
+    std::unordered_set<std::string_view> seen;
+    for (const model::ValueInfo& output : model_.outputs) {
+      if (seen.insert(output.name).second) outputs.push_back(output.name);
+    }
     STELE_TRY(add_nodes(model_.nodes, model_.opsets, outputs, nullptr, 0));
     if (!refused_.empty()) {
       return refused_.error("the model has nodes that stele cannot import")
           .hint("add rules for them with ImportOptions::mappings");
     }
-    for (const model::ValueInfo& output : model_.outputs) STELE_TRY(to_.output(output.name));
+    for (const std::string& output : outputs) {
+      if (to_.find(output) == nullptr && !leaves_.contains(output)) {
+        return Error(options_.outputs.empty() ? Errc::malformed : Errc::missing, "no node makes an output of the graph")
+            .path(output);
+      }
+      STELE_TRY(need(output));
+      STELE_TRY(to_.output(output));
+    }
     STELE_TRY_ASSIGN(Checkpoint result, to_.finish());
     if (options_.report != nullptr) report(result.parameters);
     return result;

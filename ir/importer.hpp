@@ -17,8 +17,8 @@ inline constexpr int max_function_depth = 32;
 inline constexpr std::uint64_t base_parts = 1 << 16;
 inline constexpr std::uint64_t bytes_of_part = 2;
 
-/// Returns a graph as one of DL4J's. `rules`: if the options have none. Errors: those of import_onnx(), without those of
-/// the file.
+/// Returns a graph as one of DL4J's. `rules`: if the options have none. Errors: those of import_onnx(), without those
+/// of the file.
 Result<Checkpoint> import_graph(model::Graph graph, const MappingSet& rules, const ImportOptions& options,
                                 std::uint64_t file_bytes);
 

@@ -63,6 +63,13 @@ Result<std::optional<Value>> NodeScope::call(std::string_view function, std::spa
       return not_covered("a dtype is unknown, or DL4J has no such dtype").found(to_text(operands[0]));
     return std::optional(Value(static_cast<std::int64_t>(samediff::type_of(dtype))));
   }
+  if (function == "onnx_dtype" && operands.size() == 1) {
+    const auto* number = std::get_if<std::int64_t>(&operands[0]);
+    const auto dtype = samediff::dtype_of(static_cast<stele_fb::Type>(number != nullptr ? *number : -1));
+    if (!dtype || onnx::code_of(*dtype) == 0)
+      return not_covered("a dtype is unknown, or ONNX has no such dtype").found(to_text(operands[0]));
+    return std::optional(Value(std::int64_t{onnx::code_of(*dtype)}));
+  }
   if (function == "joined_extent" && operands.size() == 2) return joined_extent(operands);
   if (function == "broadcast" && operands.size() == 1) {
     STELE_TRY_ASSIGN(Value shape, broadcast(operands[0]));

@@ -69,6 +69,8 @@ class Target {
   virtual std::string_view copy_operator() const noexcept = 0;
   /// Renames what the last operation made. Returns false if it did not make this tensor.
   virtual bool rename(const std::string& from, const std::string& to) = 0;
+  /// Returns the version of ONNX's operators that the graph has, which rules see as `opset`; 0: it has DL4J's.
+  virtual std::int64_t opset() const noexcept { return 0; }
   /// Returns the builder of DL4J's graphs, if this is it: for rules of DL4J's kinds.
   virtual GraphBuilder* dl4j() noexcept { return nullptr; }
 

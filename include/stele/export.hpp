@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "stele/checkpoint.hpp"
 #include "stele/import.hpp"
@@ -21,6 +22,9 @@ struct ExportOptions {
   /// As OnnxOptions::external: the name of a second file for the elements of larger tensors. Without it, a model has at
   /// most 2^31 - 1 bytes.
   std::string external{};
+  /// The variables that become outputs, with what they need; empty: the graph's outputs, and all of its placeholders. A
+  /// graph that was trained has its losses as outputs, which ONNX has no operators for.
+  std::vector<std::string> outputs{};
   /// nullptr: MappingSet::to_onnx() and OperatorSet::nd4j().
   const MappingSet* mappings = nullptr;
   const OperatorSet* operators = nullptr;

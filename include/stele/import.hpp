@@ -108,8 +108,8 @@ struct ImportOptions {
 /// malformed, shape_mismatch, limit, those of OnnxRecorder::open().
 STELE_EXPORT Result<Checkpoint> import_onnx(const Input& model, const ImportOptions& options = {});
 
-/// Reads a TensorFlow graph as one that DL4J runs: a GraphDef whose variables are constants (frozen), or the folder of a
-/// SavedModel, whose variables are read from its checkpoint, lazily. Tensors keep the names that TensorFlow gives to
+/// Reads a TensorFlow graph as one that DL4J runs: a GraphDef whose variables are constants (frozen), or the folder of
+/// a SavedModel, whose variables are read from its checkpoint, lazily. Tensors keep the names that TensorFlow gives to
 /// nodes; further outputs of a node are `name:1` and so on. Calls of functions are expanded. Errors: as for ONNX, and
 /// missing (a signature, an output, the value of a variable). Control flow is unsupported.
 STELE_EXPORT Result<Checkpoint> import_tensorflow(const Input& model, const ImportOptions& options = {});

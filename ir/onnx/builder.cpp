@@ -21,9 +21,8 @@ bool is_one_of(const std::array<std::string_view, N>& names, std::string_view op
   return std::find(names.begin(), names.end(), op) != names.end();
 }
 
-constexpr std::array<std::string_view, 11> makes_bools = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual",
-                                                          "And",   "Or",   "Xor",         "Not",     "IsNaN",
-                                                          "IsInf"};
+constexpr std::array<std::string_view, 11> makes_bools = {
+    "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor", "Not", "IsNaN", "IsInf"};
 constexpr std::array<std::string_view, 5> makes_indices = {"Shape", "Size", "ArgMax", "ArgMin", "NonZero"};
 
 }  // namespace
@@ -89,7 +88,8 @@ Status OnnxBuilder::emit(const StepOperation& step) {
     const std::size_t n = given != inputs.end() ? given->second.size() : 0;
     if (n == 0 && !port.rest) node.inputs.emplace_back();
     for (std::size_t i = 0; i < n; ++i) node.inputs.push_back(given->second[i].name);
-    if (n > 1 && !port.rest) return Error(Errc::malformed, "a list is given for one input").path(node.op + '.' + port.name);
+    if (n > 1 && !port.rest)
+      return Error(Errc::malformed, "a list is given for one input").path(node.op + '.' + port.name);
   }
   while (!node.inputs.empty() && node.inputs.back().empty()) node.inputs.pop_back();
   for (const auto& names : step.outputs) node.outputs.insert(node.outputs.end(), names.begin(), names.end());

@@ -1,5 +1,5 @@
-// Builds a graph of ONNX's operators. Their signatures, and shapes of what they make, are those of the rules that import
-// them.
+// Builds a graph of ONNX's operators. Their signatures, and shapes of what they make, are those of the rules that
+// import them.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class OnnxBuilder final : public Target {
   OnnxBuilder(std::int64_t opset, Snapshot tensors, std::uint64_t max_operations)
       : Target(std::move(tensors), max_operations), opset_(opset) {}
 
-  std::int64_t opset() const noexcept { return opset_; }
+  std::int64_t opset() const noexcept override { return opset_; }
   /// Makes an input of the graph known.
   Status add_input(const std::string& name, TensorInfo info);
   Status emit(const StepOperation& step) override;

@@ -115,10 +115,13 @@ class Exporter {
         to_(options.opset, model.parameters, base_parts + 64 * (graph_.operations.size() + graph_.variables.size())) {}
 
   Status run() {
-    STELE_TRY(add_variables());
     STELE_TRY_ASSIGN(const std::vector<std::size_t> order, graph_.order());
+    outputs_ = !options_.outputs.empty() ? options_.outputs : !graph_.outputs.empty() ? graph_.outputs : results();
+    find_needed(order);
+    STELE_TRY(add_variables());
     for (const std::size_t i : order) {
       const GraphOperation& operation = graph_.operations[i];
+      if (!needs(operation)) continue;
       const Status done = add(operation);
       if (done) continue;
       Error error = done.error();
@@ -132,7 +135,8 @@ class Exporter {
       }
     }
     if (!refused_.empty()) {
-      return refused_.error("the graph has operations that stele cannot export").hint("add rules for them with ExportOptions::mappings");
+      return refused_.error("the graph has operations that stele cannot export")
+          .hint("add rules for them with ExportOptions::mappings");
     }
     return finish();
   }
@@ -154,11 +158,24 @@ class Exporter {
     return info;
   }
 
+  bool needs(const GraphOperation& operation) const {
+    return std::any_of(operation.outputs.begin(), operation.outputs.end(),
+                       [&](const std::string& name) { return needed_.contains(name); });
+  }
+  void find_needed(const std::vector<std::size_t>& order) {
+    needed_.insert(outputs_.begin(), outputs_.end());
+    for (auto i = order.rbegin(); i != order.rend(); ++i) {
+      const GraphOperation& operation = graph_.operations[*i];
+      if (needs(operation)) needed_.insert(operation.inputs.begin(), operation.inputs.end());
+    }
+  }
+
   Status add_variables() {
     for (const GraphVariable& variable : graph_.variables) {
       variables_.emplace(variable.name, &variable);
       to_.reserve(variable.name);
-      if (variable.kind == VariableKind::placeholder) {
+      const bool wanted = options_.outputs.empty() || needed_.contains(variable.name);
+      if (variable.kind == VariableKind::placeholder && wanted) {
         inputs_.push_back(variable.name);
         STELE_TRY(to_.add_input(variable.name, info_of(variable.name)));
       }
@@ -180,16 +197,20 @@ class Exporter {
     if (!operation.control_dependencies.empty() || !operation.var_control_dependencies.empty()) {
       losses_.emplace_back(operation.name, "ONNX has no control dependencies");
     }
+    for (const std::string& input : operation.inputs) {
+      if (input.empty() || to_.find(input) != nullptr) continue;
+      return Error(Errc::malformed, "an input is made by no earlier operation").path(input);
+    }
     const Declaration* const declaration = mappings_.find("", operation.op_name, options_.opset);
     if (declaration != nullptr) {
       STELE_TRY_ASSIGN(const GraphOperation plain, plain_arguments(operation, *descriptor));
       auto arguments = named(*descriptor, plain);
-      if (!arguments) return as_unsupported(std::move(arguments).error());
+      if (!arguments) return as_unsupported(arguments.error(), operation);
       STELE_TRY_ASSIGN(ModelNode node, node_of_operation(operation, *descriptor, *declaration, *arguments));
       STELE_TRY(detail::ir::run(*declaration, node, to_));
     } else {
       auto inverted = MappingSet::onnx().inverted(operation, options_.opset, operators_);
-      if (!inverted) return as_unsupported(std::move(inverted).error());
+      if (!inverted) return as_unsupported(inverted.error(), operation);
       ModelNode node;
       node.name = operation.name;
       node.op = inverted->op;
@@ -203,45 +224,56 @@ class Exporter {
     }
     for (const std::string& output : operation.outputs) {
       const TensorInfo* const made = to_.find(output);
+      if (!needed_.contains(output)) continue;
       if (made == nullptr) return Error(Errc::malformed, "the rule does not make an output").path(output);
-      TensorInfo known = info_of(output);
+      const TensorInfo known = info_of(output);
       // DL4J's dtypes are those of the graph; its shapes are often unknown.
-      to_.refine(output, known.dtype, made->shape ? made->shape : std::move(known.shape));
+      to_.refine(output, known.dtype, made->shape ? made->shape : known.shape);
     }
     return {};
   }
 
-  static Error as_unsupported(Error error) {
-    Error to(Errc::unsupported, error.message());
-    return std::move(to).path(error.path()).expected(error.expected()).found(error.found());
+  /// The list of what is unsupported names the operation itself.
+  static Error as_unsupported(const Error& error, const GraphOperation& operation) {
+    const std::string own = operation.name + " (" + operation.op_name + ')';
+    std::string_view path = error.path();
+    if (path.starts_with(own)) path.remove_prefix(std::min(path.size(), own.size() + 2));
+    return Error(Errc::unsupported, error.message()).path(path).expected(error.expected()).found(error.found());
   }
 
-  /// Returns an operation as a node whose inputs and attributes have the descriptor's names.
-  static Result<ModelNode> node_of_operation(const GraphOperation& operation, const OperatorDescriptor& descriptor,
-                                             const Declaration& declaration, const NamedArguments& arguments) {
+  /// Returns an operation as a node whose inputs and attributes have the descriptor's names, without outputs that are
+  /// not needed.
+  Result<ModelNode> node_of_operation(const GraphOperation& operation, const OperatorDescriptor& descriptor,
+                                      const Declaration& declaration, const NamedArguments& arguments) const {
     ModelNode node;
     node.name = operation.name;
     node.op = operation.op_name;
-    const auto place = [&](const auto& ports, const auto& given, std::vector<std::string>& out) -> Status {
+    const auto place = [&](const auto& ports, const auto& given, std::vector<std::string>& out, bool all) -> Status {
+      const auto is_for = [](const Declaration::Port& port, std::string_view argument) {
+        if (argument.starts_with('*')) argument.remove_prefix(1);  // some descriptors have names of pointers
+        return port.name == argument;
+      };
       for (const auto& [argument, tensor] : given) {
-        const auto port = std::find_if(ports.begin(), ports.end(), [&, &a = argument](const auto& p) { return p.name == a; });
+        const auto port =
+            std::find_if(ports.begin(), ports.end(), [&, &a = argument](const auto& p) { return is_for(p, a); });
         if (port == ports.end()) return not_covered("the rule has no such input or output").path(argument);
       }
       for (const Declaration::Port& port : ports) {
         bool any = false;
         for (const auto& [argument, tensor] : given) {
-          if (argument != port.name) continue;
-          out.push_back(tensor);
+          if (!is_for(port, argument)) continue;
+          out.push_back(all || needed_.contains(tensor) ? tensor : std::string());
           any = true;
         }
         if (!any && !port.rest) out.emplace_back();
       }
       return {};
     };
-    STELE_TRY(place(declaration.inputs, arguments.inputs, node.inputs));
-    STELE_TRY(place(declaration.outputs, arguments.outputs, node.outputs));
+    STELE_TRY(place(declaration.inputs, arguments.inputs, node.inputs, true));
+    STELE_TRY(place(declaration.outputs, arguments.outputs, node.outputs, false));
     const auto is_input = [&](const std::string& name) {
-      return std::any_of(arguments.inputs.begin(), arguments.inputs.end(), [&](const auto& a) { return a.first == name; });
+      return std::any_of(arguments.inputs.begin(), arguments.inputs.end(),
+                         [&](const auto& a) { return a.first == name; });
     };
     std::map<std::string, Ints> ints;
     std::map<std::string, Reals> reals;
@@ -266,19 +298,17 @@ class Exporter {
   Status finish() {
     structure_.opset = static_cast<std::uint64_t>(options_.opset);
     structure_.ir_version = ir_versions[static_cast<std::size_t>(options_.opset - first_opset)];
-    std::vector<std::string> outputs = graph_.outputs;
-    if (outputs.empty()) outputs = results();
     std::unordered_set<std::string_view> made(inputs_.begin(), inputs_.end());
     for (const ModelNode& node : to_.nodes()) made.insert(node.outputs.begin(), node.outputs.end());
-    for (const std::string& output : outputs) {
+    for (const std::string& output : outputs_) {
       if (!made.insert(output).second) continue;
       STELE_TRY(add_constant_output(output));
     }
-    to_.drop_unused(outputs);
+    to_.drop_unused(outputs_);
     for (const std::string& input : inputs_) {
       STELE_TRY(put_value(onnx::graph_field::input, input));
     }
-    for (const std::string& output : outputs) STELE_TRY(put_value(onnx::graph_field::output, output));
+    for (const std::string& output : outputs_) STELE_TRY(put_value(onnx::graph_field::output, output));
     for (const ModelNode& node : to_.nodes()) put_message(structure_.nodes, onnx::graph_field::node, node_of(node));
     STELE_TRY_ASSIGN(initializers_, to_.initializers());
     for (std::size_t i = 0; i < model_.parameters.leaf_count(); ++i) {
@@ -305,8 +335,10 @@ class Exporter {
 
   /// A parameter as an output of the graph is copied: onnxruntime takes no initializers as outputs.
   Status add_constant_output(const std::string& output) {
-    if (to_.find(output) == nullptr) return Error(Errc::malformed, "no operation makes an output of the graph").path(output);
-    losses_.emplace_back(output, "an output of the graph is no initializer: " + to_.publish(output) + " has its elements");
+    if (to_.find(output) == nullptr)
+      return Error(Errc::missing, "no operation makes an output of the graph").path(output);
+    losses_.emplace_back(output,
+                         "an output of the graph is no initializer: " + to_.publish(output) + " has its elements");
     return {};
   }
 
@@ -315,6 +347,8 @@ class Exporter {
     if (info.dtype == DType::none) {
       return Error(Errc::missing, "the dtype of an input or output of the graph is not known").path(name);
     }
+    if (!info.shape)
+      losses_.emplace_back(name, "onnx.checker wants the rank of inputs and outputs, which is not known");
     put_message(structure_.values, field, value_info_of(name, info));
     return {};
   }
@@ -326,7 +360,8 @@ class Exporter {
   const OperatorSet& operators_;
   OnnxBuilder to_;
   std::unordered_map<std::string_view, const GraphVariable*> variables_;
-  std::vector<std::string> inputs_;
+  std::vector<std::string> inputs_, outputs_;
+  std::unordered_set<std::string_view> needed_;  // variables
   Refused refused_;
   std::vector<std::pair<std::string, std::string>> losses_;
   std::vector<std::string> unused_;

@@ -179,7 +179,9 @@ Result<Constants::Tensor> Constants::read(Place place) {
     STELE_TRY(in.skip(where.begin));
     Fields fields(in, where.end);
     STELE_TRY(fields.next());
+    const bool truth = number == field::bool_val;
     const auto add = [&](std::uint64_t value) {
+      if (truth) value = value != 0 ? 1 : 0;
       std::byte element[sizeof(value)];
       store_le(element, value);
       listed.bytes.insert(listed.bytes.end(), element, element + std::min(listed.unit, sizeof(value)));
@@ -226,8 +228,9 @@ Result<std::vector<std::string>> Constants::strings(Place place) {
     return bad("a list of names is no tensor of strings", place);
   }
   // As of numbers, the last stands for all that follow.
-  STELE_TRY(spend(*count > parsed.strings.size() ? sizeof(std::string) * *count : 0));
-  parsed.strings.resize(static_cast<std::size_t>(*count), parsed.strings.empty() ? "" : parsed.strings.back());
+  const std::string last = parsed.strings.empty() ? std::string() : parsed.strings.back();
+  STELE_TRY(spend(add_scaled(0, *count - parsed.strings.size(), sizeof(std::string) + 2 * last.size())));
+  parsed.strings.resize(static_cast<std::size_t>(*count), last);
   return std::move(parsed.strings);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <memory>
 #include <unordered_map>
 #include <unordered_set>
@@ -11,6 +10,7 @@
 #include "dl4j/arrays.hpp"
 #include "ir/importer.hpp"
 #include "ir/mapping.hpp"
+#include "ir/tensorflow/references.hpp"
 #include "recorders/onnx/model.hpp"
 
 namespace stele {
@@ -21,35 +21,23 @@ namespace tensorflow {
 
 namespace {
 
-template <std::size_t N>
-bool is_one_of(const std::array<std::string_view, N>& names, std::string_view op) noexcept {
-  return std::find(names.begin(), names.end(), op) != names.end();
-}
-
 /// Their outputs are their inputs: a resource stands for the variable's tensor.
-constexpr std::array<std::string_view, 9> aliases = {"Identity",        "IdentityN",         "ReadVariableOp",
-                                                     "StopGradient",    "PreventGradient",   "Snapshot",
-                                                     "DisableCopyOnRead", "PlaceholderWithDefault", "CheckNumerics"};
-constexpr std::array<std::string_view, 3> variables = {"VarHandleOp", "VariableV2", "Variable"};
+constexpr std::array<std::string_view, 9> aliases = {
+    "Identity", "IdentityN",         "ReadVariableOp",         "StopGradient", "PreventGradient",
+    "Snapshot", "DisableCopyOnRead", "PlaceholderWithDefault", "CheckNumerics"};
 constexpr std::array<std::string_view, 2> calls = {"PartitionedCall", "StatefulPartitionedCall"};
 /// Control flow of TensorFlow 1: conditions and loops are cycles of these.
-constexpr std::array<std::string_view, 12> branches = {"Switch",    "RefSwitch", "_SwitchN",         "Merge",
-                                                       "RefMerge",  "Enter",     "RefEnter",         "Exit",
-                                                       "RefExit",   "LoopCond",  "NextIteration",    "RefNextIteration"};
-constexpr std::array<std::string_view, 7> structured = {"While", "StatelessWhile", "If",  "StatelessIf",
+constexpr std::array<std::string_view, 12> branches = {"Switch",   "RefSwitch", "_SwitchN",      "Merge",
+                                                       "RefMerge", "Enter",     "RefEnter",      "Exit",
+                                                       "RefExit",  "LoopCond",  "NextIteration", "RefNextIteration"};
+constexpr std::array<std::string_view, 7> structured = {"While", "StatelessWhile", "If", "StatelessIf",
                                                         "Case",  "StatelessCase",  "For"};
-/// Nodes that are never the result of a model.
-constexpr std::array<std::string_view, 8> no_results = {"NoOp",  "Assert",          "Const",   "Placeholder",
-                                                        "Print", "PlaceholderV2", "PrintV2", "ControlTrigger"};
-
-bool assigns(std::string_view op) noexcept { return op.starts_with("Assign") || op.starts_with("Save"); }
-
 struct Call;
 
 struct State {
-  bool open = true;                                // on the way to it; false: done
-  std::uint32_t node = no_index;                   // of the flat graph
-  std::vector<std::string> outputs{};              // of others: names of the flat graph
+  bool open = true;                    // on the way to it; false: done
+  std::uint32_t node = no_index;       // of the flat graph
+  std::vector<std::string> outputs{};  // of others: names of the flat graph
   std::unique_ptr<Call> callee{};
   const Declaration* declaration = nullptr;
 };
@@ -66,7 +54,10 @@ struct Call {
 class Flattener {
  public:
   Flattener(const GraphDef& graph, const SourcePtr& source, IndexBudget& memory, const FlattenOptions& options)
-      : graph_(graph), options_(options), memory_(memory), constants_(std::make_shared<Constants>(source, memory)),
+      : graph_(graph),
+        options_(options),
+        memory_(memory),
+        constants_(std::make_shared<Constants>(source, memory)),
         max_parts_(base_parts + source->size() / bytes_of_part) {
     builder_.set_flat();
     builder_.keep(source);
@@ -76,7 +67,7 @@ class Flattener {
     for (const Body& function : graph_.functions) functions_.try_emplace(function.name, &function);
     for (const NodeDef& node : graph_.main.nodes) names_.insert(node.name);
     main_.body = &graph_.main;
-    for (const std::string& input : options_.inputs) STELE_TRY(reach(input).status);
+    for (const std::string& input : options_.inputs) STELE_TRY(reach(input));
     for (const std::string& output : options_.outputs) STELE_TRY(add_output(output));
     std::sort(inputs_.begin(), inputs_.end());
     for (const std::uint32_t i : inputs_) STELE_TRY(add_input(graph_.main.nodes[i]));
@@ -89,10 +80,6 @@ class Flattener {
   }
 
  private:
-  struct Reached {
-    Status status{};
-    std::string name{};
-  };
   struct Frame {
     Call* call;
     std::uint32_t node;
@@ -110,27 +97,23 @@ class Flattener {
   }
 
   /// Imports what a tensor of the graph needs, and returns the tensor's name in the flat one.
-  Reached reach(const std::string& tensor) {
-    const auto ref = reference_of(tensor);
-    if (!ref) return {ref.error()};
-    const auto place = graph_.main.places.find(ref->node);
-    if (place == graph_.main.places.end()) {
-      return {Error(Errc::missing, "the graph has no node of this name").path(tensor)};
+  Result<std::string> reach(const std::string& tensor) {
+    STELE_TRY_ASSIGN(const Reference ref, reference_of(tensor));
+    const auto place = graph_.main.places.find(ref.node);
+    if (ref.control || place == graph_.main.places.end()) {
+      return Error(Errc::missing, "the graph has no node of this name").path(tensor);
     }
-    if (const Status done = visit(main_, place->second); !done) return {done};
-    auto name = flat_name(main_, *ref);
-    if (!name) return {std::move(name).error()};
-    return {{}, *std::move(name)};
+    STELE_TRY(visit(main_, place->second));
+    return flat_name(main_, ref);
   }
 
   Status add_output(const std::string& text) {
     const std::string name = text.ends_with(":0") ? text.substr(0, text.size() - 2) : text;
-    Reached reached = reach(name);
-    STELE_TRY(reached.status);
-    if (reached.name != name) {  // an argument, a constant, the result of a call: a name of its own
+    STELE_TRY_ASSIGN(std::string reached, reach(name));
+    if (reached != name) {  // an argument, a constant, the result of a call: a name of its own
       model::Node node;
       node.name = node.op = "Identity";
-      node.inputs = {std::move(reached.name)};
+      node.inputs = {std::move(reached)};
       node.outputs = {name};
       if (named_.insert(name).second) out_.nodes.push_back(std::move(node));
     }
@@ -168,7 +151,8 @@ class Flattener {
   }
   static std::size_t argument_of(const Body& body, const Reference& ref) {
     if (!ref.port.empty() || ref.control || ref.index != 0) return body.inputs.size();
-    return static_cast<std::size_t>(std::find(body.inputs.begin(), body.inputs.end(), ref.node) - body.inputs.begin());
+    const auto found = body.arguments.find(ref.node);
+    return found != body.arguments.end() ? found->second : body.inputs.size();
   }
 
   /// Imports a node and what it needs, in order. Keeps no call on the machine's stack for an input.
@@ -209,8 +193,9 @@ class Flattener {
       }
       const auto ref = reference_of(tensor);
       if (!ref) return in_node(ref.error(), *frame.call, def);
+      if (ref->control && state.callee != nullptr) return in_node(call_error(*body), *frame.call, def);
       if (ref->control) {
-        if (frame.call == &main_) controls_.emplace_back(ref->node);
+        controls_.emplace_back(frame.call, ref->node);
         continue;
       }
       if (argument_of(*body, *ref) < body->inputs.size()) continue;
@@ -254,6 +239,9 @@ class Flattener {
     if (is_one_of(variables, def.op)) return variable(call, def, state);
     if (const Body* const function = function_of(def)) return enter_function(call, def, *function, state);
     if (is_one_of(aliases, def.op)) {
+      if (def.op == "ReadVariableOp" && assignments_.precede(*call.body, def)) {
+        return refuse(call, def, state, "a variable is read after it is assigned");
+      }
       for (const std::string& input : def.inputs) {
         STELE_TRY_ASSIGN(const Reference ref, reference_of(input));
         if (ref.control) continue;
@@ -367,7 +355,8 @@ class Flattener {
     if (known.empty()) {
       auto tensor = constants_->read(*place);
       if (!tensor && tensor.error().code() == Errc::unsupported) {
-        return refuse(call, def, state, std::string(tensor.error().message()) + ": " + std::string(tensor.error().found()));
+        return refuse(call, def, state,
+                      std::string(tensor.error().message()) + ": " + std::string(tensor.error().found()));
       }
       if (!tensor) return std::move(tensor).error();
       known = unique(call, def);
@@ -379,12 +368,13 @@ class Flattener {
   }
 
   Status variable(const Call& call, const NodeDef& def, State& state) {
-    std::optional<LeafView> value;
+    std::optional<Constants::Tensor> value;
     if (options_.variable && &call == &main_) {
       STELE_TRY_ASSIGN(value, options_.variable(def.name));
     }
-    if (!value) return refuse(call, def, state, "the variable has no value here: freeze the graph, or import a SavedModel");
-    builder_.tensor(builder_.intern(def.name), value->dtype(), value->shape(), value->byte_size(), value->provider());
+    if (!value)
+      return refuse(call, def, state, "the variable has no value here: freeze the graph, or import a SavedModel");
+    builder_.tensor(builder_.intern(def.name), value->dtype, value->shape, value->bytes, value->provider);
     STELE_TRY(spend(1, 512 + 3 * def.name.size()));
     state.outputs = {def.name};
     return {};
@@ -457,20 +447,21 @@ class Flattener {
   /// Adds a row for each node that only has to run before others and does something, and for each variable and constant
   /// that no output needs.
   void report() {
-    std::unordered_set<std::string_view> seen;
+    std::unordered_set<const NodeDef*> seen;
     while (!controls_.empty()) {
-      const std::string_view name = controls_.back();
+      const auto [call, name] = controls_.back();
       controls_.pop_back();
-      const auto place = graph_.main.places.find(name);
-      if (place == graph_.main.places.end() || !seen.insert(name).second) continue;
-      const NodeDef& node = graph_.main.nodes[place->second];
-      if (main_.states.contains(place->second)) continue;
+      const auto place = call->body->places.find(name);
+      if (place == call->body->places.end() || call->states.contains(place->second)) continue;
+      const NodeDef& node = call->body->nodes[place->second];
+      if (!seen.insert(&node).second) continue;
       if (node.op == "NoOp") {
         for (const std::string& input : node.inputs) {
-          if (input.starts_with('^')) controls_.emplace_back(std::string_view(input).substr(1));
+          if (input.starts_with('^')) controls_.emplace_back(call, std::string_view(input).substr(1));
         }
       } else if (!is_one_of(aliases, node.op) && node.op != "Const") {
-        options_.report->add(Report::What::unused, node.name, node.op + " only has to run before other nodes");
+        options_.report->add(Report::What::unused, call->prefix + node.name,
+                             node.op + " only has to run before other nodes");
       }
     }
     for (std::uint32_t i = 0; i < graph_.main.nodes.size(); ++i) {
@@ -492,42 +483,11 @@ class Flattener {
   std::unordered_set<std::string> names_, named_;                  // of the flat graph; outputs that are named
   std::unordered_map<std::uint64_t, std::string> constant_names_;  // by the place of the tensor
   std::vector<std::uint32_t> inputs_;
-  std::vector<std::string_view> controls_;
+  std::vector<std::pair<const Call*, std::string_view>> controls_;
+  Assignments assignments_;
 };
 
 }  // namespace
-
-Result<Reference> reference_of(std::string_view text) {
-  Reference ref;
-  ref.control = text.starts_with('^');
-  if (ref.control) text.remove_prefix(1);
-  const std::size_t first = text.find(':');
-  ref.node = text.substr(0, first);
-  if (first == text.npos) return ref;
-  const std::size_t last = text.rfind(':');
-  if (last != first) ref.port = text.substr(first + 1, last - first - 1);
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data() + last + 1, end, ref.index);
-  if (error == std::errc() && stop == end && last + 1 < text.size()) return ref;
-  if (last != first) return Error(Errc::malformed, "an input is not named as node:output:number").found(text);
-  ref.port = text.substr(first + 1);  // "node:output" of older files
-  return ref;
-}
-
-std::vector<std::string> results_of(const GraphDef& graph) {
-  std::unordered_set<std::string_view> read;
-  for (const NodeDef& node : graph.main.nodes) {
-    for (const std::string& input : node.inputs) {
-      if (const auto ref = reference_of(input)) read.insert(ref->node);
-    }
-  }
-  std::vector<std::string> names;
-  for (const NodeDef& node : graph.main.nodes) {
-    const bool result = !is_one_of(no_results, node.op) && !is_one_of(variables, node.op) && !assigns(node.op);
-    if (result && !read.contains(node.name)) names.push_back(node.name);
-  }
-  return names;
-}
 
 Result<model::Graph> flatten(const GraphDef& graph, const SourcePtr& source, IndexBudget& memory,
                              const FlattenOptions& options) {

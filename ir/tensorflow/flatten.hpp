@@ -19,7 +19,7 @@ namespace ir {
 namespace tensorflow {
 
 /// A variable's value; nullopt: it has none here.
-using FindVariable = std::function<Result<std::optional<LeafView>>(const std::string& node)>;
+using FindVariable = std::function<Result<std::optional<Constants::Tensor>>(const std::string& node)>;
 
 struct FlattenOptions {
   const MappingSet* mappings = nullptr;  // the names of operators' outputs
@@ -35,18 +35,6 @@ struct FlattenOptions {
 /// (a cycle, an input that does not exist), missing (an output), limit, those of the constants.
 Result<model::Graph> flatten(const GraphDef& graph, const SourcePtr& source, IndexBudget& memory,
                              const FlattenOptions& options);
-
-/// Returns the tensors of a graph that nothing reads.
-std::vector<std::string> results_of(const GraphDef& graph);
-
-/// The place of a tensor: "^node", "node", "node:1", "node:output:1".
-struct Reference {
-  bool control = false;
-  std::string_view node, port;  // port: empty if there is none
-  std::uint64_t index = 0;
-};
-/// Errors: malformed.
-Result<Reference> reference_of(std::string_view text);
 
 }  // namespace tensorflow
 }  // namespace ir

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <unordered_set>
 
 #include "encodings/protobuf/fields.hpp"
 #include "ir/expression.hpp"
@@ -25,7 +26,7 @@ constexpr std::uint32_t schema_version = 1, meta_graphs = 2;
 namespace meta_graph_field {
 constexpr std::uint32_t info = 1, graph_def = 2, saver_def = 3, signature_def = 5;
 }
-constexpr std::uint32_t tags_field = 4;  // of meta_graph_field::info
+constexpr std::uint32_t tags_field = 4;     // of meta_graph_field::info
 constexpr std::uint32_t restore_field = 3;  // of meta_graph_field::saver_def
 namespace signature_field {
 constexpr std::uint32_t inputs = 1, outputs = 2;
@@ -71,7 +72,8 @@ class GraphDefReader {
     if (!any) return Error(Errc::malformed, "the file is empty").offset(0);
     to_.saved_model = fields.field() == saved_model_field::schema_version && fields.is_number();
     in_ = Cursor(in_.source());
-    return to_.saved_model ? read_saved_model() : read_graph(Fields(in_, size_));
+    STELE_TRY(to_.saved_model ? read_saved_model() : read_graph(Fields(in_, size_)));
+    return index();
   }
 
  private:
@@ -83,6 +85,11 @@ class GraphDefReader {
   Status spend(std::uint64_t bytes) {
     if (memory_.take(bytes)) return {};
     return index_error("the model's graph needs more memory than the file's size allows");
+  }
+
+  /// Raises the budget for a field that becomes part of the structure. A longer one is a tensor.
+  void admit(const Fields& in) {
+    if (in.size() <= Cursor::max_taken_bytes) memory_.admit(in.end() - in.tag(), index_rate::index);
   }
 
   Result<std::string> text(Fields& in) {
@@ -187,21 +194,33 @@ class GraphDefReader {
   }
 
   Status read_graph(Fields in) {
-    STELE_TRY(each(in, [&](Fields& field) -> Status {
+    return each(in, [&](Fields& field) -> Status {
       if (field.field() == graph_field::node) return read_node(field, to_.main.nodes);
       if (field.field() != graph_field::library) return {};
       STELE_TRY(expect_message(field));
       return each(field.message(), [&](Fields& function) -> Status {
         return function.field() == function_field ? read_function(function) : Status();
       });
-    }));
+    });
+  }
+
+  /// Finds nodes by name, when all are there: a message that is in a file twice is read twice.
+  Status index() {
     STELE_TRY(index(to_.main));
-    for (Body& function : to_.functions) STELE_TRY(index(function));
+    std::unordered_set<std::string_view> names;
+    STELE_TRY(spend(64 * to_.functions.size()));
+    for (Body& function : to_.functions) {
+      if (!names.insert(function.name).second) {
+        return Error(Errc::duplicate, "two functions have one name").path(function.name);
+      }
+      STELE_TRY(index(function));
+    }
     return {};
   }
 
   Status index(Body& body) {
-    STELE_TRY(spend(64 * body.nodes.size()));
+    STELE_TRY(spend(64 * (body.nodes.size() + body.inputs.size())));
+    for (std::uint32_t i = 0; i < body.inputs.size(); ++i) body.arguments.try_emplace(body.inputs[i], i);
     for (std::uint32_t i = 0; i < body.nodes.size(); ++i) {
       if (!body.places.try_emplace(body.nodes[i].name, i).second) {
         return Error(Errc::duplicate, "two nodes have one name").path(body.nodes[i].name);
@@ -215,6 +234,7 @@ class GraphDefReader {
     STELE_TRY(spend(2 * sizeof(Body)));
     Body& body = to_.functions.emplace_back();
     return each(in.message(), [&](Fields& field) -> Status {
+      if (field.field() != function_def_field::node) admit(field);
       switch (field.field()) {
         case function_def_field::signature:
           STELE_TRY(expect_message(field));
@@ -255,6 +275,7 @@ class GraphDefReader {
     STELE_TRY(spend(2 * sizeof(NodeDef)));
     NodeDef node;
     STELE_TRY(each(in.message(), [&](Fields& field) -> Status {
+      admit(field);
       switch (field.field()) {
         case node_field::name: {
           STELE_TRY_ASSIGN(node.name, text(field));

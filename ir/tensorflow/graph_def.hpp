@@ -55,7 +55,8 @@ struct Body {
   std::vector<std::string> inputs, outputs;    // of the function
   std::map<std::string, std::string> returns;  // by output: the tensor in the body
   std::vector<NodeDef> nodes;
-  std::unordered_map<std::string_view, std::uint32_t> places{};  // of the nodes, by name
+  std::unordered_map<std::string_view, std::uint32_t> places{};     // of the nodes, by name
+  std::unordered_map<std::string_view, std::uint32_t> arguments{};  // places of the inputs, by name
 };
 
 /// By key, the names of tensors.
@@ -71,8 +72,8 @@ struct GraphDef {
   std::string restore;  // the node that assigns the variables of a SavedModel
 };
 
-/// Reads the structure of a GraphDef or a SavedModel; of several graphs in a SavedModel the one with the tag "serve", or
-/// the first. Tensors stay in the source. Errors: malformed, duplicate, limit, io.
+/// Reads the structure of a GraphDef or a SavedModel; of several graphs in a SavedModel the one with the tag "serve",
+/// or the first. Tensors stay in the source. Errors: malformed, duplicate, limit, io.
 Result<GraphDef> read_graph_def(const SourcePtr& source, IndexBudget& memory);
 
 /// Returns ONNX's number of one of TensorFlow's dtypes; 0: it has none, or stele does not know the dtype.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <charconv>
 #include <memory>
 #include <optional>
 #include <unordered_map>
@@ -6,7 +7,10 @@
 
 #include "ir/importer.hpp"
 #include "ir/tensorflow/flatten.hpp"
+#include "ir/tensorflow/references.hpp"
 #include "recorders/tensorflow/bundle.hpp"
+#include "recorders/tensorflow/slices.hpp"
+#include "snapshot/source_range.hpp"
 #include "stele/bundle.hpp"
 
 namespace stele {
@@ -22,17 +26,25 @@ class Variables {
  public:
   Variables(const tf::GraphDef& graph, const SourcePtr& graph_source, SourcePtr folder, const LoadOptions& options,
             detail::IndexBudget& memory)
-      : graph_(graph),
-        constants_(graph_source, memory),
-        folder_(std::move(folder)),
-        options_(options) {}
+      : graph_(graph), constants_(graph_source, memory), folder_(std::move(folder)), options_(options) {}
 
   /// Returns a variable's value; nullopt: nothing assigns it, or the checkpoint does not have it.
-  Result<std::optional<LeafView>> find(const std::string& node) {
+  Result<std::optional<tf::Constants::Tensor>> find(const std::string& node) {
     if (!bundle_) STELE_TRY(open());
-    const auto key = keys_.find(node);
-    if (key == keys_.end()) return std::optional<LeafView>();
-    return bundle_->leaf(key->second);
+    using Found = std::optional<tf::Constants::Tensor>;
+    const auto from = keys_.find(node);
+    if (from == keys_.end()) return Found();
+    const auto& [key, slice] = from->second;
+    if (slice.empty()) {
+      const auto leaf = bundle_->leaf(key);
+      if (!leaf) return Found();
+      const auto shape = leaf->shape();
+      return Found({leaf->dtype(), {shape.begin(), shape.end()}, leaf->byte_size(), leaf->provider()});
+    }
+    const auto part = slice_of(slice);
+    const auto* const entry = part ? bundle_->find(detail::tensorflow::slice_key(key, *part)) : nullptr;
+    if (entry == nullptr || entry->type == nullptr || entry->source == nullptr) return Found();
+    return Found({entry->type->dtype, part->length, entry->size, {&detail::source_ops, entry->source, entry->offset}});
   }
 
   std::shared_ptr<const void> owner() const { return bundle_ ? bundle_->snapshot().data() : nullptr; }
@@ -62,17 +74,54 @@ class Variables {
       if (!key) continue;
       std::string variable = node.inputs[0];
       if (call != nullptr) {
-        const auto argument = std::find(body.inputs.begin(), body.inputs.end(), variable) - body.inputs.begin();
-        if (static_cast<std::size_t>(argument) >= std::min(body.inputs.size(), call->inputs.size())) continue;
-        variable = call->inputs[static_cast<std::size_t>(argument)];
+        const auto argument = body.arguments.find(variable);
+        if (argument == body.arguments.end() || argument->second >= call->inputs.size()) continue;
+        variable = call->inputs[argument->second];
       }
       keys_.try_emplace(std::move(variable), *key);
     }
     return {};
   }
 
-  /// Returns the key of the checkpoint that a tensor is read from; nullopt: it is another tensor.
-  Result<std::optional<std::string>> key_of(const tf::Body& body, std::string tensor) {
+  /// A tensor of the checkpoint. The part of it that a partition is, as RestoreV2 has it: "4 3 0,2:0,3" is the shape,
+  /// then start and length for each axis, or "-" for all of it.
+  struct Key {
+    std::string name, slice;
+  };
+
+  static std::optional<detail::tensorflow::Slice> slice_of(std::string_view text) {
+    detail::tensorflow::Slice slice;
+    std::vector<Extent> shape;
+    const auto number = [&](char end) -> std::optional<Extent> {
+      Extent value = 0;
+      const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+      if (error != std::errc() || (stop != text.data() + text.size() && *stop != end)) return std::nullopt;
+      text.remove_prefix(std::min<std::size_t>(text.size(), static_cast<std::size_t>(stop - text.data()) + 1));
+      return value;
+    };
+    for (auto rank = std::count(text.begin(), text.end(), ' '); rank > 0; --rank) {
+      const auto extent = number(' ');
+      if (!extent) return std::nullopt;
+      shape.push_back(*extent);
+    }
+    for (std::size_t axis = 0; axis < shape.size(); ++axis) {
+      if (text.starts_with('-')) {
+        text.remove_prefix(std::min<std::size_t>(text.size(), 2));
+        slice.start.push_back(0);
+        slice.length.push_back(shape[axis]);
+        continue;
+      }
+      const auto start = number(',');
+      const auto length = start ? number(':') : std::nullopt;
+      if (!length) return std::nullopt;
+      slice.start.push_back(*start);
+      slice.length.push_back(*length);
+    }
+    return text.empty() ? std::optional(std::move(slice)) : std::nullopt;
+  }
+
+  /// Returns the tensor of the checkpoint that a tensor is read from; nullopt: it is another one.
+  Result<std::optional<Key>> key_of(const tf::Body& body, std::string tensor) {
     for (std::size_t i = 0; i <= body.nodes.size(); ++i) {
       STELE_TRY_ASSIGN(const tf::Reference ref, tf::reference_of(tensor));
       const auto place = body.places.find(ref.node);
@@ -83,13 +132,12 @@ class Variables {
         STELE_TRY_ASSIGN(const auto* const names, strings(body, node.inputs[1]));
         if (names == nullptr || slices == nullptr || ref.index >= names->size()) break;
         const auto k = static_cast<std::size_t>(ref.index);
-        if (k < slices->size() && !(*slices)[k].empty()) break;  // a part of a tensor
-        return std::optional((*names)[k]);
+        return std::optional(Key{(*names)[k], k < slices->size() ? (*slices)[k] : ""});
       }
       if (node.op != "Identity" || node.inputs.empty()) break;
       tensor = node.inputs[0];
     }
-    return std::optional<std::string>();
+    return std::optional<Key>();
   }
 
   /// Returns the elements of a constant; nullptr: it is none.
@@ -111,7 +159,7 @@ class Variables {
   SourcePtr folder_;
   const LoadOptions& options_;
   std::optional<detail::tensorflow::Bundle> bundle_;
-  std::unordered_map<std::string, std::string> keys_;  // of the checkpoint, by node
+  std::unordered_map<std::string, Key> keys_;  // by node
   std::unordered_map<std::uint64_t, std::vector<std::string>> strings_;
 };
 
@@ -136,7 +184,7 @@ Result<Checkpoint> import_opened(SourcePtr source, const ImportOptions& options)
     folder = bundle_source(source->bundle(), source->name());
   }
   const std::uint64_t bytes = source->size();
-  detail::IndexBudget memory(options.load.limits, bytes, detail::index_rate::index);
+  detail::IndexBudget memory(options.load.limits, bytes);
   STELE_TRY_ASSIGN(const tf::GraphDef graph, tf::read_graph_def(source, memory));
   tf::FlattenOptions flatten;
   flatten.mappings = options.mappings != nullptr ? options.mappings : &MappingSet::tensorflow();
@@ -152,8 +200,9 @@ Result<Checkpoint> import_opened(SourcePtr source, const ImportOptions& options)
       for (const auto& [key, tensor] : signature->second.inputs) flatten.inputs.push_back(without_zero(tensor));
       for (const auto& [key, tensor] : signature->second.outputs) flatten.outputs.push_back(without_zero(tensor));
     }
-  } else if (flatten.outputs.empty()) {
-    flatten.outputs = tf::results_of(graph);
+  } else {
+    flatten.inputs = tf::inputs_of(graph);
+    if (flatten.outputs.empty()) flatten.outputs = tf::results_of(graph);
   }
   if (flatten.outputs.empty()) {
     return Error(Errc::missing, "every node of the graph is read by another").hint("set ImportOptions::outputs");

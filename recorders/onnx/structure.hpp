@@ -26,8 +26,8 @@ class StructureFormat final : public Format {
   std::string_view name() const noexcept override { return onnx_.name(); }
   std::string_view extension() const noexcept override { return onnx_.extension(); }
   const Capabilities& capabilities() const noexcept override {
-    static constexpr Capabilities none{.holds = [](DType) { return true; }};  // one initializer for each name
-    return none;
+    static constexpr Capabilities can{.metadata = true, .holds = [](DType) { return true; }};
+    return can;
   }
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override {
     return onnx_.recognises(head, size);

@@ -25,13 +25,15 @@ int main(int argc, char** argv) {
     for (std::string name, rest; std::getline(outputs, name, '\t') && std::getline(outputs, rest);) {
       options.outputs.push_back(name);
     }
-    const auto imported = model.ends_with(".onnx") ? stele::import_onnx(model) : stele::import_tensorflow(model, options);
+    const auto imported =
+        model.ends_with(".onnx") ? stele::import_onnx(model) : stele::import_tensorflow(model, options);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     if (!imported) {
       std::cout << imported.error().to_string() << '\n';
       continue;
     }
-    const auto exported = stele::export_onnx(*imported, std::filesystem::path(out).replace_filename("exported.onnx").string());
+    const auto exported =
+        stele::export_onnx(*imported, std::filesystem::path(out).replace_filename("exported.onnx").string());
     if (!exported) std::cerr << model << ": " << exported.error().to_string() << '\n';
     const auto saved = stele::SameDiffRecorder<>().record(*imported, out);
     std::cout << (saved ? "ok " + std::to_string(took.count()) : saved.error().to_string()) << '\n';

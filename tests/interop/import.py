@@ -23,7 +23,13 @@ import import_cases
 LIMIT = 1e-5
 LIMIT_HALF = 4e-3  # float16
 # Their results are not numbers of a certain value, or are decided by the last bit.
-UNSTABLE = {"light_squeezenet": "logits of 9e9, where the last bit decides Softmax",
+UNSTABLE = {"op_Const_u32": "DL4J reads no such dtype from NumPy's files",
+            "op_Const_u64": "DL4J reads no such dtype from NumPy's files",
+            "image": "4e-5: onnxruntime's Resize rounds its weights",
+            "image_saved": "4e-5: onnxruntime's Resize rounds its weights",
+            "op_GatherNd_open": "onnx.checker wants the rank of an output, which is not known",
+            "op_Round_i32": "TensorFlow 2.21 rounds integers to 0",
+            "light_squeezenet": "logits of 9e9, where the last bit decides Softmax",
             "test_averagepool_2d_ceil_last_window_starts_on_pad": "the expected values have four digits",
             "test_attention_4d_causal_nonpad_continued_prefill_expanded": "one element of a higher rank",
             "test_attention_4d_causal_nonpad_negative_offset_structural_empty_expanded": "one element of a higher rank",
@@ -33,6 +39,7 @@ UNSTABLE = {"light_squeezenet": "logits of 9e9, where the last bit decides Softm
             "test_matmul_bcast": "batches that are both open are taken for equal",
             "test_nllloss_NCd1d2d3d4d5_mean_weight_expanded": "1.1e-5, a sum of 32-bit floats in another order"}
 TENSORFLOW = "tensorflow "
+UNJUDGED = ("NOT_IMPLEMENTED", "No corresponding Numpy type")  # kernels and dtypes that onnxruntime and NumPy lack
 
 
 def rows_of(work):
@@ -95,7 +102,7 @@ class Result:
         path, _, self.group, self.theirs = row
         self.case, self.message = pathlib.Path(row[1]).parent, imported.replace(path, pathlib.Path(path).name)
         self.imported = imported.startswith("ok")
-        self.reason = UNSTABLE.get(self.case.name.removesuffix("open"))
+        self.reason = UNSTABLE.get(self.case.name) or UNSTABLE.get(self.case.name.removesuffix("open"))
         self.is_refused = self.group.endswith("(refused)")
         self.exported, self.note, self.exported_note = False, "", ""
         self.equal = self.exported_equal = False
@@ -117,7 +124,7 @@ class Result:
             return
         if self.imported and not self.equal:
             yield self.note
-        if self.exported and not self.exported_equal:
+        if self.exported and not self.exported_equal and not any(text in self.exported_note for text in UNJUDGED):
             yield "exported: " + self.exported_note
 
     def shown(self, note, equal):

@@ -81,6 +81,7 @@ TEST_CASE("import: expressions") {
       {"list[1:]", "[4, 5]"},
       {"list[:1]", "[3]"},
       {"list * 2 + [1, 1, 1]", "[7, 9, 11]"},
+      {"[] * 2", "[]"},
       {"open * 2", "[?, 8]"},
       {"open == list", "unknown"},
       {"opened(open)", "[-1, 4]"},
@@ -163,8 +164,11 @@ TEST_CASE("import: expressions") {
 }
 
 TEST_CASE("import: the rules name operators and arguments that exist") {
-  const MappingSet& rules = MappingSet::onnx();
+  MappingSet rules = MappingSet::onnx();
   CHECK(rules.size() > 100);
+  CHECK(MappingSet::tensorflow().size() > 200);
+  SUBCASE("of ONNX") {}
+  SUBCASE("of TensorFlow") { rules = MappingSet::tensorflow(); }
   const auto has = [](const OperatorDescriptor& op, const std::string& name) {
     return std::any_of(op.arguments.begin(), op.arguments.end(), [&](const auto& a) { return a.name == name; });
   };
@@ -322,6 +326,27 @@ TEST_CASE("import: constants that rules make are bounded") {
       node("Resize", {"x", "", "", "sizes"}, "y", attribute("axes", std::vector<std::int64_t>(1000, 0))) +
       floats(12, "y", {2});
   CHECK(bad(imported(model(many_axes))).code() == Errc::unsupported);
+}
+
+TEST_CASE("import: a rule computes elements of its outputs") {
+  const MappingSet rules = good(MappingSet::open(bytes_of(
+      "mappings { inputFrameworkOpName: 'Own' sinceVersion: 1 input: 'X' output: 'Y...' step: 'Y[2] = split(a: X, "
+      "numSplit: 2, dimensions: 0)' elements: 'Y[i] = [integers(X)[i] + 1]' shape: 'Y[i] = [1]' dtype: 'Y[i] = 6' }")));
+  const auto own = [&](const std::string& given) {
+    const std::string graph = floats(11, "x", {2}) + integers("w", {7, 8}) + node("Own", {given}, "a", bytes(2, "b")) +
+                              floats(12, "a", {1}) + floats(12, "b", {1});
+    return good(imported(model(graph), {.mappings = &rules}));
+  };
+  const Checkpoint known = own("w");
+  CHECK(known.graph->operations.empty());
+  REQUIRE(known.parameters.leaf_count() == 2);
+  const stele::LeafView last = known.parameters.leaf(1);
+  CHECK(last.path() == "b");
+  CHECK(last.dtype() == stele::DType::i32);
+  std::vector<std::byte> element(4);
+  REQUIRE(last.read(0, element));
+  CHECK(element[0] == std::byte{9});
+  CHECK(own("x").graph->operations.size() == 1);  // not of integers
 }
 
 TEST_CASE("import: operations of a rule have names of their own") {

@@ -1,7 +1,9 @@
-// Imports an ONNX model as a graph of DL4J, prints its operations with the names and the positions of their arguments,
-// and saves it: model.fb for DL4J, model.zip with the graph, and the weights at half precision as model.safetensors.
+// Imports a model of ONNX or TensorFlow as a graph of DL4J, prints its operations with the names and the positions of
+// their arguments, and saves it: model.fb for DL4J, model.zip with the graph, model.onnx, and the weights at half
+// precision as model.safetensors.
 //
-//   import_onnx MODEL.onnx [FOLDER]
+//   import_model MODEL [FOLDER]    MODEL: a file .onnx, a frozen GraphDef (.pb), or the folder of a SavedModel
+#include <stele/export.hpp>
 #include <stele/import.hpp>
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/safetensors.hpp>
@@ -29,7 +31,8 @@ void print_ordered(std::string_view type, const stele::GraphArguments<T>& argume
 }
 
 stele::Status run(const std::string& path, const std::string& folder) {
-  STELE_TRY_ASSIGN(const stele::Checkpoint model, stele::import_onnx(path));
+  STELE_TRY_ASSIGN(const stele::Checkpoint model,
+                   path.ends_with(".onnx") ? stele::import_onnx(path) : stele::import_tensorflow(path));
   for (const stele::GraphOperation& operation : model.graph->operations) {
     std::cout << operation.outputs.front() << " = " << operation.op_name << ':';
     STELE_TRY_ASSIGN(const auto names, stele::named(*stele::OperatorSet::nd4j().find(operation.op_name), operation));
@@ -45,11 +48,13 @@ stele::Status run(const std::string& path, const std::string& folder) {
     print_ordered("b", operation.bools);
     std::cout << '\n';
   }
+  std::filesystem::create_directories(folder);
   const std::string base = (std::filesystem::path(folder) / "model").string();
   STELE_TRY(stele::SameDiffRecorder<>().record(model, base + ".fb"));
   STELE_TRY(stele::ArchiveRecorder<>().record(model, base + ".zip"));
+  STELE_TRY(stele::export_onnx(model, base + ".onnx"));
   STELE_TRY(stele::SafetensorsRecorder<stele::HalfPrecision>().record(model.parameters, base + ".safetensors"));
-  std::cout << "saved " << base << ".fb, .zip and .safetensors (half precision)\n";
+  std::cout << "saved " << base << ".fb, .zip, .onnx and .safetensors (half precision)\n";
   return {};
 }
 
@@ -57,7 +62,7 @@ stele::Status run(const std::string& path, const std::string& folder) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::cerr << "usage: import_onnx MODEL.onnx [FOLDER]\n";
+    std::cerr << "usage: import_model MODEL [FOLDER]\n";
     return 2;
   }
   const stele::Status status = run(argv[1], argc > 2 ? argv[2] : ".");

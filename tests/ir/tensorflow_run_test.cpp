@@ -1,0 +1,116 @@
+// Imported TensorFlow models compute what TensorFlow computed, and exported models what they computed before.
+#include <stele/export.hpp>
+#include <stele/import.hpp>
+#include <stele/recorders/onnx.hpp>
+#include <stele/recorders/samediff.hpp>
+#include <stele/stele.hpp>
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "support/golden_run.hpp"
+#include "support/models.hpp"
+#include "support/sanitizers.hpp"
+#include "support/temp_dir.hpp"
+
+using namespace stele_test;
+using namespace stele_test::interpreter;
+using stele::Checkpoint;
+using stele::Errc;
+using stele::LeafView;
+
+namespace {
+
+/// A file or folder with a model, and what it computes.
+struct Golden {
+  std::string model, values;
+  double tolerance = 1e-5;
+
+  bool is(const char* part) const { return model.find(part) != std::string::npos; }
+  /// Returns the shapes of the inputs that the values are for.
+  stele::ImportOptions shapes() const {
+    stele::ImportOptions options;
+    for (const auto& input : arrays_in(values, "in.")) options.shapes[input.first] = input.second.shape;
+    return options;
+  }
+};
+
+std::vector<Golden> golden_models(const std::string& folder) {
+  std::vector<Golden> models;
+  const std::filesystem::path root = std::filesystem::path(test_data()) / folder;
+  for (const std::string& name : names_in(root.string())) {
+    const std::filesystem::path path = root / name;
+    if (!name.starts_with("run_") || path.extension() == ".safetensors") continue;
+    const bool folder_model = std::filesystem::is_directory(path);
+    const std::string stem = (folder_model ? path : std::filesystem::path(path).replace_extension()).string();
+    // The image model normalizes vectors that are nearly zero: TensorFlow's own rounding shows.
+    models.push_back({path.string(), stem + ".safetensors", name.starts_with("run_image") ? 3e-5 : 1e-5});
+  }
+  return models;
+}
+
+std::string bytes_in(const LeafView& leaf) {
+  std::string bytes(static_cast<std::size_t>(leaf.byte_size()), '\0');
+  good(leaf.read(0, std::as_writable_bytes(std::span(bytes))));
+  return bytes;
+}
+
+/// Exports a model, imports it again and compares; parameters that are in the file are those of the model.
+void check_exported(const Checkpoint& model, const Golden& golden, std::int64_t opset, const std::string& path) {
+  const stele::Report report = good(stele::export_onnx(model, path, {.opset = opset}));
+  // Rules for Resize must know the extents.
+  auto again = stele::import_onnx(path, golden.is("image") ? golden.shapes() : stele::ImportOptions());
+  check_golden(good(std::move(again)), golden.values, golden.tolerance);
+  const stele::Snapshot file = good(stele::OnnxRecorder<>().open(path));
+  const std::vector<std::string> unused = report.paths(stele::Report::What::unused);
+  for (std::size_t i = 0; i < model.parameters.leaf_count(); ++i) {
+    const LeafView expected = model.parameters.leaf(i);
+    CAPTURE(expected.path());
+    const auto found = file.find(expected.path());
+    if (!found) {
+      CHECK(std::find(unused.begin(), unused.end(), expected.path()) != unused.end());
+      continue;
+    }
+    CHECK(found->dtype() == expected.dtype());
+    CHECK(std::equal(found->shape().begin(), found->shape().end(), expected.shape().begin(), expected.shape().end()));
+    CHECK(bytes_in(*found) == bytes_in(expected));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("import: TensorFlow's models compute what TensorFlow computes, also when they were saved") {
+  const TempDir dir;
+  const std::vector<Golden> models = golden_models("tensorflow");
+  for (const Golden& golden : models) {
+    CAPTURE(golden.model);
+    const Checkpoint model = good(stele::import_tensorflow(golden.model));
+    check_golden(model, golden.values, golden.tolerance);
+    const stele::SameDiffRecorder<> recorder;
+    good(recorder.record(model, dir / "model.fb"));
+    check_golden(good(recorder.open_checkpoint(dir / "model.fb")), golden.values, golden.tolerance);
+  }
+  CHECK(models.size() == 7);
+}
+
+TEST_CASE("export: models that were imported compute the same as ONNX models") {
+  const TempDir dir;
+  std::size_t models = 0;
+  for (const char* folder : {"onnx", "tensorflow"}) {
+    for (const Golden& golden : golden_models(folder)) {
+      CAPTURE(golden.model);
+      ++models;
+      const bool onnx = folder == std::string("onnx");
+      const Checkpoint model = good(onnx ? stele::import_onnx(golden.model) : stele::import_tensorflow(golden.model));
+      for (const std::int64_t opset :
+           sanitizers ? std::vector<std::int64_t>{17} : std::vector<std::int64_t>{13, 17, 22}) {
+        CAPTURE(opset);
+        check_exported(model, golden, opset, dir / "model.onnx");
+      }
+    }
+  }
+  CHECK(models == 19);
+}

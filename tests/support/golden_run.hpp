@@ -1,0 +1,54 @@
+// Compares what an imported model computes with what the original computed.
+#pragma once
+
+#include <stele/recorders/safetensors.hpp>
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "support/interpreter.hpp"
+#include "support/models.hpp"
+
+namespace stele_test::interpreter {
+
+/// Returns the tensors of a file whose names begin with `prefix`, without it.
+inline Arrays arrays_in(const std::string& path, const std::string& prefix) {
+  const stele::Snapshot file = good(stele::SafetensorsRecorder<>().open(path));
+  Arrays arrays;
+  for (const stele::Node& node : file.nodes()) {
+    if (node.kind != stele::NodeKind::tensor) continue;
+    const std::string name(node.name, node.name_size);
+    if (name.rfind(prefix, 0) == 0) arrays.emplace(name.substr(prefix.size()), read_array(file.leaf(node.index)));
+  }
+  return arrays;
+}
+
+/// Returns the largest difference relative to the largest magnitude.
+inline double difference(const Array& expected, const Array& found) {
+  double largest = 1e-30, worst = 0;
+  for (std::size_t i = 0; i < expected.values.size(); ++i) {
+    largest = std::max(largest, std::abs(expected.values[i]));
+    const double apart = std::abs(expected.values[i] - found.values[i]);
+    worst = std::isnan(apart) ? apart : std::max(worst, apart);
+    if (std::isnan(worst)) break;
+  }
+  return worst / largest;
+}
+
+/// Runs a model and compares it with a file that has inputs (`in.NAME`) and the outputs that are expected (`out.NAME`).
+inline void check_golden(const stele::Checkpoint& model, const std::string& golden, double tolerance = 1e-5) {
+  const Arrays expected = arrays_in(golden, "out.");
+  const Arrays found = run_graph(model, arrays_in(golden, "in."));
+  CHECK(expected.size() == model.graph->outputs.size());
+  for (const auto& output : expected) {
+    CAPTURE(output.first);
+    REQUIRE(found.count(output.first) == 1);
+    REQUIRE(found.at(output.first).shape == output.second.shape);
+    CHECK(difference(output.second, found.at(output.first)) <= tolerance);
+  }
+}
+
+}  // namespace stele_test::interpreter
