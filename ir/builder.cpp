@@ -39,7 +39,11 @@ DType named_dtype(const GraphOperation& operation, std::string_view argument) {
 DType output_dtype(const OperatorDescriptor& op, const GraphOperation& operation, std::size_t output, DType first) {
   if (op.name == "cast") return named_dtype(operation, "dst");
   if (op.name == "fill") return named_dtype(operation, "dtype");
-  if (op.name == "top_k" && output == 1) return DType::i64;
+  if (op.name.starts_with("non_max_suppression")) return DType::i32;
+  constexpr std::array<std::string_view, 4> with_indices = {"top_k", "unique", "unique_with_counts", "listdiff"};
+  if (output != 0 && std::find(with_indices.begin(), with_indices.end(), op.name) != with_indices.end()) {
+    return DType::i64;
+  }
   constexpr std::array<std::string_view, 8> indices = {"shape_of", "size", "size_at",  "argmax",
                                                        "argmin",   "rank", "where_np", "Where"};
   if (op.declaration == OperatorDeclaration::broadcastable_bool || op.family == OpFamily::transform_bool ||
@@ -51,25 +55,52 @@ DType output_dtype(const OperatorDescriptor& op, const GraphOperation& operation
   return first;
 }
 
+/// Returns the value of an array of one number.
+std::optional<double> number_of(const GraphArray& array) {
+  const auto size = byte_length(array.dtype, 1);
+  if (!size || array.bytes.size() != *size) return std::nullopt;
+  const auto read = [&]<class T>(DType as, T value) -> std::optional<double> {
+    auto* const bytes = reinterpret_cast<std::byte*>(&value);
+    if (convert(array.dtype, array.bytes.data(), as, bytes, 1, {}).status != ConvertStatus::ok) return std::nullopt;
+    return static_cast<double>(value);
+  };
+  const DTypeClass kind = dtype_class(array.dtype);
+  const bool integer = kind == DTypeClass::signed_int || kind == DTypeClass::unsigned_int;
+  return integer ? read(DType::i64, std::int64_t{0}) : read(DType::f64, 0.0);
+}
+
+/// DL4J's files have the booleans of these legacy operations as properties alone.
+void add_bools_of_properties(GraphOperation& operation, const OperatorDescriptor& descriptor) {
+  if (!operation.bools.empty()) return;
+  for (const ArgumentDescriptor& a : descriptor.arguments) {
+    if (a.type != ArgumentType::boolean) continue;
+    const auto found = std::find_if(operation.properties.begin(), operation.properties.end(),
+                                    [&](const GraphProperty& p) { return p.name == a.name && !p.bools.empty(); });
+    operation.bools.emplace_back(a.name, found != operation.properties.end() && found->bools.front());
+  }
+}
+
 }  // namespace
 
 Result<GraphOperation> plain_arguments(GraphOperation operation, const OperatorDescriptor& descriptor) {
-  if (is_reduction(descriptor.family)) {
+  const bool several = descriptor.family == OpFamily::summary_stats || descriptor.family == OpFamily::reduce_3;
+  if (is_reduction(descriptor.family) || several) {
     for (const std::int32_t axis : operation.dimensions) {
       if (axis != all_axes) operation.ints.emplace_back("dimensions", axis);
     }
     operation.dimensions.clear();
-    operation.bools.resize(std::min<std::size_t>(operation.bools.size(), 1));  // without newFormat
+    if (several) {
+      add_bools_of_properties(operation, descriptor);
+    } else {
+      operation.bools.resize(std::min<std::size_t>(operation.bools.size(), 1));  // without newFormat
+    }
   } else if (is_scalar(descriptor.family) && operation.scalar) {
     const GraphArray& scalar = *operation.scalar;
-    const auto size = byte_length(scalar.dtype, 1);
-    double value = 0;
-    if (!size || scalar.bytes.size() != *size ||
-        convert(scalar.dtype, scalar.bytes.data(), DType::f64, reinterpret_cast<std::byte*>(&value), 1, {}).status !=
-            ConvertStatus::ok) {
+    const std::optional<double> value = number_of(scalar);
+    if (!value) {
       return Error(Errc::malformed, "the scalar of an operation is not a number").path(operation.name);
     }
-    operation.doubles = {{"", value}};
+    operation.doubles = {{"", *value}};
     operation.scalar.reset();
   }
   return operation;

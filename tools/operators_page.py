@@ -20,9 +20,9 @@ argument may be absent, `...` that it takes several values, `= value` is the def
 before a given one, `if flag` names the argument that is not 0 if this input or output is present.
 
 The names and their order are those of DL4J's `nd4j-op-def.pbtxt` of January 2021, with the arguments that it lacks:
-`beta` of batchnorm, `value` of pad, `newFormat` of reductions, the `scalar` of legacy operators, `input` of zeros_as.
-Which arguments may be absent comes from libnd4j's source for the operators that importers emit; for all others, every
-argument but the first output is marked with `?`.
+`beta` of batchnorm, `value` of pad, `newFormat` of reductions, the `scalar` of legacy operators, `input` of zeros_as,
+`sorted` of top_k. Which arguments may be absent comes from libnd4j's source for the operators that importers emit; for
+all others, every argument but the first output is marked with `?`.
 
 | operator | inputs | outputs | integers (iArgs) | reals (tArgs) | booleans (bArgs) | dtypes (dArgs), strings |
 |---|---|---|---|---|---|---|

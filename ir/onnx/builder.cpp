@@ -136,6 +136,25 @@ bool OnnxBuilder::rename(const std::string& from, const std::string& to) {
   return true;
 }
 
+Status OnnxBuilder::cast(const std::string& name, DType dtype) {
+  const std::string value = fresh(name + "/value");
+  for (auto node = nodes_.rbegin(); node != nodes_.rend(); ++node) {
+    std::replace(node->inputs.begin(), node->inputs.end(), name, value);
+    const auto made = std::find(node->outputs.begin(), node->outputs.end(), name);
+    if (made == node->outputs.end()) continue;
+    *made = value;
+    break;
+  }
+  move_known(name, value);
+  ModelNode node;
+  node.name = value;
+  node.op = "Cast";
+  node.inputs = {value};
+  node.outputs = {name};
+  node.attributes["to"] = std::int64_t{onnx::code_of(dtype)};
+  return emit(std::move(node));
+}
+
 std::string OnnxBuilder::publish(const std::string& name) {
   std::string value = fresh(name + "/value");
   move_known(name, value);

@@ -34,6 +34,8 @@ class OnnxBuilder final : public Target {
 
   /// Makes a constant or leaf a tensor that a node makes. Returns the name that the constant or leaf gets.
   std::string publish(const std::string& name);
+  /// Casts a tensor that nodes made to another dtype, under its name.
+  Status cast(const std::string& name, DType dtype);
   /// Drops nodes that none of the outputs needs.
   void drop_unused(const std::vector<std::string>& outputs);
   const std::vector<ModelNode>& nodes() const noexcept { return nodes_; }

@@ -228,7 +228,11 @@ class Exporter {
       if (made == nullptr) return Error(Errc::malformed, "the rule does not make an output").path(output);
       const TensorInfo known = info_of(output);
       // DL4J's dtypes are those of the graph; its shapes are often unknown.
-      to_.refine(output, known.dtype, made->shape ? made->shape : known.shape);
+      const bool other = made->dtype != DType::none && known.dtype != DType::none && made->dtype != known.dtype;
+      const bool own = std::find(operation.inputs.begin(), operation.inputs.end(), output) == operation.inputs.end();
+      if (other && own) STELE_TRY(to_.cast(output, known.dtype));
+      const TensorInfo& result = *to_.find(output);
+      to_.refine(output, known.dtype, result.shape ? result.shape : known.shape);
     }
     return {};
   }
