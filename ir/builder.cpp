@@ -8,6 +8,7 @@
 #include "dl4j/arrays.hpp"
 #include "dl4j/arrays_fb.hpp"
 #include "ir/arguments.hpp"
+#include "ir/names.hpp"
 #include "stele/precision/convert.hpp"
 
 namespace stele {
@@ -41,16 +42,14 @@ DType output_dtype(const OperatorDescriptor& op, const GraphOperation& operation
   if (op.name == "fill") return named_dtype(operation, "dtype");
   if (op.name.starts_with("non_max_suppression")) return DType::i32;
   constexpr std::array<std::string_view, 4> with_indices = {"top_k", "unique", "unique_with_counts", "listdiff"};
-  if (output != 0 && std::find(with_indices.begin(), with_indices.end(), op.name) != with_indices.end()) {
-    return DType::i64;
-  }
+  if (output != 0 && is_one_of(with_indices, op.name)) return DType::i64;
   constexpr std::array<std::string_view, 8> indices = {"shape_of", "size", "size_at",  "argmax",
                                                        "argmin",   "rank", "where_np", "Where"};
   if (op.declaration == OperatorDeclaration::broadcastable_bool || op.family == OpFamily::transform_bool ||
       op.family == OpFamily::reduce_bool || op.name.starts_with("boolean_")) {
     return DType::boolean;
   }
-  if (std::find(indices.begin(), indices.end(), op.name) != indices.end()) return DType::i64;
+  if (is_one_of(indices, op.name)) return DType::i64;
   if (!operation.dtypes.empty()) return operation.dtypes.front().second;
   return first;
 }

@@ -77,11 +77,12 @@ class Importer {
   };
 
   /// Adds a row for each initializer that the result does not have.
-  void report(const Snapshot& kept) const {
+  void report(const Snapshot& result) const {
+    const std::unordered_set<std::string> kept = names_of(result);
     for (std::size_t i = 0; i < model_.tensors.leaf_count(); ++i) {
       const std::string name = model_.tensors.leaf(i).path();
       const bool attribute = name.starts_with('\0');  // a tensor of a node
-      if (attribute || kept.find(name)) continue;
+      if (attribute || kept.contains(name)) continue;
       options_.report->add(Report::What::unused, name,
                            to_.find(name) == nullptr ? "no node reads it" : "no operation needs it at run time");
     }

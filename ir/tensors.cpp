@@ -38,6 +38,12 @@ std::optional<std::size_t> small_count(const Ints& shape, std::size_t most) {
   return count <= static_cast<std::int64_t>(most) ? std::optional(static_cast<std::size_t>(count)) : std::nullopt;
 }
 
+std::unordered_set<std::string> names_of(const Snapshot& snapshot) {
+  std::unordered_set<std::string> names;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) names.insert(snapshot.leaf(i).path());
+  return names;
+}
+
 Result<std::optional<Constant>> constant_of(const LeafView& leaf) {
   const auto as = wide(leaf.dtype());
   if (!as || leaf.size() > max_list) return std::optional<Constant>();

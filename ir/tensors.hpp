@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <variant>
 #include <vector>
 
@@ -51,6 +52,9 @@ Result<std::vector<std::byte>> bytes_of(const Constant& constant);
 inline constexpr std::size_t max_folded = 4096;
 /// Returns the number of elements of a shape; nullopt: an extent is open, or there are more than `most`.
 std::optional<std::size_t> small_count(const std::vector<std::int64_t>& shape, std::size_t most = max_folded);
+
+/// Returns the paths of a snapshot's leaves. Snapshot::find() walks over all of them.
+std::unordered_set<std::string> names_of(const Snapshot& snapshot);
 
 /// An ONNX node to compute.
 struct FoldNode {

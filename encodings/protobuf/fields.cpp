@@ -1,6 +1,7 @@
 #include "fields.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace stele {
 inline namespace v0 {
@@ -65,6 +66,28 @@ Result<std::optional<std::uint64_t>> Fields::element() {
   if (in_.position() == end_) return std::optional<std::uint64_t>();
   STELE_TRY_ASSIGN(const std::uint64_t value, varint());
   return std::optional(value);
+}
+
+Status Fields::integers(std::vector<std::int64_t>& out) {
+  if (is_number()) {
+    out.push_back(static_cast<std::int64_t>(number_));
+    return {};
+  }
+  if (!has_length()) return bad("the integers of a protobuf field are no varints");
+  for (Fields packed = message();;) {
+    STELE_TRY_ASSIGN(const auto value, packed.element());
+    if (!value) return {};
+    out.push_back(static_cast<std::int64_t>(*value));
+  }
+}
+
+Status Fields::floats(std::vector<float>& out) {
+  if (is_number() || size() % sizeof(float) != 0) return bad("a float of a protobuf field does not have 4 bytes");
+  for (std::uint64_t left = size(); left != 0; left -= sizeof(float)) {
+    STELE_TRY_ASSIGN(const auto bits, in_.little<std::uint32_t>());
+    out.push_back(std::bit_cast<float>(bits));
+  }
+  return {};
 }
 
 Status Fields::text(std::string& out) {

@@ -7,6 +7,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "io/cursor.hpp"
 #include "stele/result.hpp"
@@ -39,6 +40,10 @@ class Fields {
   Fields message() noexcept { return Fields(in_, next_); }
   /// Reads the next of packed varints, if this is a message of them; nullopt at the end. Errors: malformed, io.
   Result<std::optional<std::uint64_t>> element();
+  /// Appends the varint of this field, or the packed ones in it. Errors: malformed, io.
+  Status integers(std::vector<std::int64_t>& out);
+  /// Appends the floats of this field: one, or packed ones. Errors: malformed, io.
+  Status floats(std::vector<float>& out);
   /// Reads the bytes of this field. Errors: limit (more than 64 KiB), malformed (the field has no length).
   Status text(std::string& out);
 
@@ -53,6 +58,16 @@ class Fields {
   std::uint32_t field_ = 0;
   unsigned type_ = 0;
 };
+
+/// Calls `take(fields)` at each field of a message.
+template <class Take>
+Status each(Fields fields, Take take) {
+  for (;;) {
+    STELE_TRY_ASSIGN(const bool more, fields.next());
+    if (!more) return {};
+    STELE_TRY(take(fields));
+  }
+}
 
 /// Returns the number of bytes of a varint.
 constexpr std::uint64_t varint_bytes(std::uint64_t value) noexcept {

@@ -95,7 +95,7 @@ struct ImportOptions {
   /// The tensors that become outputs of the graph; empty: the model's outputs. A graph of TensorFlow that is not in a
   /// SavedModel names none: those of its nodes that no other reads.
   std::vector<std::string> outputs{};
-  /// Of a SavedModel: the function to import.
+  /// The function of a SavedModel to import.
   std::string signature = "serving_default";
   /// Import adds a row for each initializer that the result does not have: no output needs it, or import computed with
   /// it. Documentation texts and names of extents are not part of a graph, and have no rows.

@@ -7,6 +7,7 @@
 
 #include "base/similar.hpp"
 #include "ir/arguments.hpp"
+#include "ir/names.hpp"
 #include "recorders/onnx/model.hpp"
 
 namespace stele {
@@ -15,11 +16,6 @@ namespace detail {
 namespace ir {
 
 namespace {
-
-template <std::size_t N>
-bool is_one_of(const std::array<std::string_view, N>& names, std::string_view op) noexcept {
-  return std::find(names.begin(), names.end(), op) != names.end();
-}
 
 constexpr std::array<std::string_view, 11> makes_bools = {
     "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or", "Xor", "Not", "IsNaN", "IsInf"};

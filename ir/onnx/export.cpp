@@ -183,7 +183,8 @@ class Exporter {
       if (controlled) losses_.emplace_back(variable.name, "ONNX has no control dependencies");
     }
     for (const std::string& name : graph_.loss_variables) losses_.emplace_back(name, "ONNX does not mark losses");
-    for (const auto& [name, graph] : graph_.sub_graphs) losses_.emplace_back(name, "a graph that others call");
+    for (const auto& [name, graph] : graph_.sub_graphs)
+      losses_.emplace_back(name, "a graph that operations call is left out");
     for (std::size_t i = 0; i < model_.parameters.leaf_count(); ++i) {
       const LeafView leaf = model_.parameters.leaf(i);
       STELE_TRY(to_.add_leaf(leaf.path(), leaf));
@@ -315,19 +316,19 @@ class Exporter {
     for (const std::string& output : outputs_) STELE_TRY(put_value(onnx::graph_field::output, output));
     for (const ModelNode& node : to_.nodes()) put_message(structure_.nodes, onnx::graph_field::node, node_of(node));
     STELE_TRY_ASSIGN(initializers_, to_.initializers());
+    const std::unordered_set<std::string> kept = names_of(initializers_);
     for (std::size_t i = 0; i < model_.parameters.leaf_count(); ++i) {
       std::string name = model_.parameters.leaf(i).path();
-      if (!initializers_.find(name)) unused_.push_back(std::move(name));
+      if (!kept.contains(name)) unused_.push_back(std::move(name));
     }
     return {};
   }
 
   /// A graph that names no outputs: what no operation reads.
   std::vector<std::string> results() const {
-    std::unordered_map<std::string_view, bool> read;
-    for (const GraphOperation& operation : graph_.operations) {
-      for (const std::string& input : operation.inputs) read[input] = true;
-    }
+    std::unordered_set<std::string_view> read;
+    for (const GraphOperation& operation : graph_.operations)
+      read.insert(operation.inputs.begin(), operation.inputs.end());
     std::vector<std::string> names;
     for (const GraphOperation& operation : graph_.operations) {
       for (const std::string& output : operation.outputs) {

@@ -16,6 +16,7 @@ namespace {
 
 using namespace onnx;
 using namespace model;
+using protobuf::each;
 using protobuf::Fields;
 
 namespace attribute_type {
@@ -37,15 +38,6 @@ class GraphReader {
   }
 
  private:
-  template <class Take>
-  static Status each(Fields fields, Take take) {
-    for (;;) {
-      STELE_TRY_ASSIGN(const bool more, fields.next());
-      if (!more) return {};
-      STELE_TRY(take(fields));
-    }
-  }
-
   /// Raises the budget for a field of the model or of its graph. Fields inside it do not raise it again.
   void admit(const Fields& in) { memory_.admit(in.end() - in.tag(), index_rate::index); }
   Status spend(std::uint64_t bytes) {
@@ -145,7 +137,9 @@ class GraphReader {
           attribute.value = static_cast<std::int64_t>(field.number());
           return {};
         case attribute_field::f: {
-          STELE_TRY_ASSIGN(attribute.value, real(field.size()));
+          std::vector<float> one;
+          STELE_TRY(field.floats(one));
+          if (!one.empty()) attribute.value = one.back();
           return {};
         }
         case attribute_field::s: {
@@ -162,11 +156,7 @@ class GraphReader {
           return read_ints(field, ints);
         case attribute_field::floats: {
           STELE_TRY(spend(2 * field.size()));
-          for (std::uint64_t left = field.size(); left != 0; left -= sizeof(float)) {
-            STELE_TRY_ASSIGN(const float number, real(left));
-            floats.push_back(number);
-          }
-          return {};
+          return field.floats(floats);
         }
         case attribute_field::strings:
           return add_text(field, strings);
@@ -200,27 +190,9 @@ class GraphReader {
     return {};
   }
 
-  /// Reads the next float of a field that has `left` more bytes.
-  Result<float> real(std::uint64_t left) {
-    if (left < sizeof(float)) {
-      return Error(Errc::malformed, "a float of an attribute does not have 4 bytes").offset(in_.position());
-    }
-    STELE_TRY_ASSIGN(const std::byte* const bytes, in_.take(sizeof(float)));
-    return std::bit_cast<float>(load_le<std::uint32_t>(bytes));
-  }
-
   Status read_ints(Fields& in, std::vector<std::int64_t>& out) {
     STELE_TRY(spend(3 * sizeof(std::int64_t) * (in.is_number() ? 1 : in.size())));
-    if (in.is_number()) {
-      out.push_back(static_cast<std::int64_t>(in.number()));
-      return {};
-    }
-    if (!in.has_length()) return Error(Errc::malformed, "the integers of an attribute are no varints").offset(in.tag());
-    for (Fields packed = in.message();;) {
-      STELE_TRY_ASSIGN(const auto element, packed.element());
-      if (!element) return {};
-      out.push_back(static_cast<std::int64_t>(*element));
-    }
+    return in.integers(out);
   }
 
   Status read_value(Fields& in, std::vector<ValueInfo>& values) {

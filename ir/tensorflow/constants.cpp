@@ -16,6 +16,7 @@ namespace tensorflow {
 
 namespace {
 
+using protobuf::each;
 using protobuf::Fields;
 
 namespace field {
@@ -105,43 +106,37 @@ Status Constants::spend(std::uint64_t bytes) {
 Status Constants::parse(Place place, Parsed& to) {
   Cursor in(source_);
   STELE_TRY(in.skip(place.begin));
-  for (Fields fields(in, place.end);;) {
-    STELE_TRY_ASSIGN(const bool more, fields.next());
-    if (!more) return {};
-    switch (fields.field()) {
+  const auto read_extent = [&](Fields& dim) -> Status {
+    if (dim.field() != size_field) return {};
+    to.shape.back() = dim.number();
+    return to.shape.back() >> 63 != 0 ? Status(bad("an extent of a tensor is negative", place)) : Status();
+  };
+  return each(Fields(in, place.end), [&](Fields& field) -> Status {
+    switch (field.field()) {
       case field::dtype:
-        to.code = fields.number();
-        break;
+        to.code = field.number();
+        return {};
       case field::shape:
-        if (!fields.has_length()) return bad("the shape of a tensor is no message", place);
-        for (Fields shape = fields.message();;) {
-          STELE_TRY_ASSIGN(const bool another, shape.next());
-          if (!another) break;
-          if (shape.field() != dim_field || !shape.has_length()) continue;
+        if (!field.has_length()) return bad("the shape of a tensor is no message", place);
+        return each(field.message(), [&](Fields& shape) -> Status {
+          if (shape.field() != dim_field || !shape.has_length()) return {};
           STELE_TRY(spend(3 * sizeof(Extent)));
           to.shape.push_back(0);
-          for (Fields dim = shape.message();;) {
-            STELE_TRY_ASSIGN(const bool last, dim.next());
-            if (!last) break;
-            if (dim.field() == size_field) to.shape.back() = dim.number();
-          }
-          if (to.shape.back() >> 63 != 0) return bad("an extent of a tensor is negative", place);
-        }
-        break;
+          return each(shape.message(), read_extent);
+        });
       case field::content:
-        to.content = Place{fields.begin(), fields.end()};
-        break;
-      case field::string_val: {
-        STELE_TRY(spend(2 * sizeof(std::string) + fields.size()));
-        STELE_TRY(fields.text(to.strings.emplace_back()));
-        break;
-      }
+        to.content = Place{field.begin(), field.end()};
+        return {};
+      case field::string_val:
+        STELE_TRY(spend(2 * sizeof(std::string) + field.size()));
+        return field.text(to.strings.emplace_back());
       default:
-        if (!is_varint(fields.field()) && !is_fixed(fields.field())) break;
+        if (!is_varint(field.field()) && !is_fixed(field.field())) return {};
         STELE_TRY(spend(3 * sizeof(to.values[0])));
-        to.values.emplace_back(fields.field(), Place{fields.tag(), fields.end()});
+        to.values.emplace_back(field.field(), Place{field.tag(), field.end()});
+        return {};
     }
-  }
+  });
 }
 
 Result<Constants::Tensor> Constants::read(Place place) {
@@ -175,8 +170,7 @@ Result<Constants::Tensor> Constants::read(Place place) {
           .expected("field " + std::to_string(field_of(tensor.dtype)))
           .found("field " + std::to_string(number));
     }
-    in = Cursor(source_);
-    STELE_TRY(in.skip(where.begin));
+    STELE_TRY(in.skip(where.begin - in.position()));  // they are in the file's order
     Fields fields(in, where.end);
     STELE_TRY(fields.next());
     const bool truth = number == field::bool_val;

@@ -117,9 +117,7 @@ class Flattener {
       node.outputs = {name};
       if (named_.insert(name).second) out_.nodes.push_back(std::move(node));
     }
-    model::ValueInfo output;
-    output.name = name;
-    out_.outputs.push_back(std::move(output));
+    out_.outputs.push_back({.name = name, .shape = {}});
     return {};
   }
 
@@ -432,7 +430,7 @@ class Flattener {
     } else {
       std::visit(
           [&]<class T>(const T& v) {
-            if constexpr (std::is_constructible_v<decltype(to.value), const T&> && !std::is_same_v<T, TypeCode>) {
+            if constexpr (std::is_constructible_v<decltype(to.value), const T&>) {
               to.value = v;
             } else {
               to.value = std::monostate();

@@ -18,6 +18,7 @@ namespace tensorflow {
 
 namespace {
 
+using protobuf::each;
 using protobuf::Fields;
 
 namespace saved_model_field {
@@ -49,15 +50,6 @@ constexpr std::uint32_t list = 1, s = 2, i = 3, f = 4, b = 5, type = 6, shape = 
 }
 namespace map_field {
 constexpr std::uint32_t key = 1, value = 2;
-}
-
-template <class Take>
-Status each(Fields fields, Take take) {
-  for (;;) {
-    STELE_TRY_ASSIGN(const bool more, fields.next());
-    if (!more) return {};
-    STELE_TRY(take(fields));
-  }
 }
 
 class GraphDefReader {
@@ -314,7 +306,9 @@ class GraphDefReader {
         to = static_cast<std::int64_t>(in.number());
         return {};
       case value_field::f: {
-        STELE_TRY_ASSIGN(to, real(in.size()));
+        std::vector<float> one;
+        STELE_TRY(in.floats(one));
+        if (!one.empty()) to = one.back();
         return {};
       }
       case value_field::type:
@@ -376,11 +370,7 @@ class GraphDefReader {
           return read_ints(field, ints);
         case value_field::f: {
           STELE_TRY(spend(2 * field.size()));
-          for (std::uint64_t left = field.size(); left != 0; left -= sizeof(float)) {
-            STELE_TRY_ASSIGN(const float number, real(left));
-            floats.push_back(number);
-          }
-          return {};
+          return field.floats(floats);
         }
         default:
           other = true;
@@ -398,26 +388,9 @@ class GraphDefReader {
     return {};
   }
 
-  Result<float> real(std::uint64_t left) {
-    if (left < sizeof(float)) {
-      return Error(Errc::malformed, "a float of an attribute does not have 4 bytes").offset(in_.position());
-    }
-    STELE_TRY_ASSIGN(const std::byte* const bytes, in_.take(sizeof(float)));
-    return std::bit_cast<float>(load_le<std::uint32_t>(bytes));
-  }
-
   Status read_ints(Fields& in, std::vector<std::int64_t>& out) {
     STELE_TRY(spend(3 * sizeof(std::int64_t) * (in.is_number() ? 1 : in.size())));
-    if (in.is_number()) {
-      out.push_back(static_cast<std::int64_t>(in.number()));
-      return {};
-    }
-    STELE_TRY(expect_message(in));
-    for (Fields packed = in.message();;) {
-      STELE_TRY_ASSIGN(const auto element, packed.element());
-      if (!element) return {};
-      out.push_back(static_cast<std::int64_t>(*element));
-    }
+    return in.integers(out);
   }
 
   Cursor in_;

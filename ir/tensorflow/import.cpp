@@ -122,7 +122,8 @@ class Variables {
 
   /// Returns the tensor of the checkpoint that a tensor is read from; nullopt: it is another one.
   Result<std::optional<Key>> key_of(const tf::Body& body, std::string tensor) {
-    for (std::size_t i = 0; i <= body.nodes.size(); ++i) {
+    constexpr int most = 16;  // nodes between the two; TensorFlow writes one
+    for (int i = 0; i < most; ++i) {
       STELE_TRY_ASSIGN(const tf::Reference ref, tf::reference_of(tensor));
       const auto place = body.places.find(ref.node);
       if (place == body.places.end()) break;
@@ -172,10 +173,6 @@ Error no_signature(const tf::GraphDef& graph, const std::string& name) {
       .hint("set ImportOptions::signature or ImportOptions::outputs");
 }
 
-std::string without_zero(const std::string& tensor) {
-  return tensor.ends_with(":0") ? tensor.substr(0, tensor.size() - 2) : tensor;
-}
-
 Result<Checkpoint> import_opened(SourcePtr source, const ImportOptions& options) {
   SourcePtr folder = source;
   if (source->is_folder()) {
@@ -197,8 +194,8 @@ Result<Checkpoint> import_opened(SourcePtr source, const ImportOptions& options)
     const auto signature = graph.signatures.find(options.signature);
     if (signature == graph.signatures.end() && options.outputs.empty()) return no_signature(graph, options.signature);
     if (signature != graph.signatures.end() && options.outputs.empty()) {
-      for (const auto& [key, tensor] : signature->second.inputs) flatten.inputs.push_back(without_zero(tensor));
-      for (const auto& [key, tensor] : signature->second.outputs) flatten.outputs.push_back(without_zero(tensor));
+      for (const auto& [key, tensor] : signature->second.inputs) flatten.inputs.push_back(tensor);
+      for (const auto& [key, tensor] : signature->second.outputs) flatten.outputs.push_back(tensor);
     }
   } else {
     flatten.inputs = tf::inputs_of(graph);

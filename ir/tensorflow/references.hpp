@@ -1,15 +1,14 @@
 // Names of tensors in TensorFlow's graphs, and what kind of node an operator is.
 #pragma once
 
-#include <algorithm>
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "ir/names.hpp"
 #include "ir/tensorflow/graph_def.hpp"
 #include "stele/result.hpp"
 
@@ -32,11 +31,6 @@ Result<Reference> reference_of(std::string_view text);
 std::vector<std::string> inputs_of(const GraphDef& graph);
 /// Returns the tensors of a graph that nothing reads.
 std::vector<std::string> results_of(const GraphDef& graph);
-
-template <std::size_t N>
-constexpr bool is_one_of(const std::array<std::string_view, N>& names, std::string_view op) noexcept {
-  return std::find(names.begin(), names.end(), op) != names.end();
-}
 
 inline constexpr std::array<std::string_view, 3> variables = {"VarHandleOp", "VariableV2", "Variable"};
 

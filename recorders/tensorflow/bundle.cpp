@@ -69,7 +69,7 @@ constexpr LeafOps stored_ops{.locate = [](const void* at, std::uint64_t) -> Sour
   return {entry.source, entry.offset, 0, entry.crc, true, crc32c};
 }};
 
-/// What the leaves and names of a Snapshot point into.
+/// The objects that the leaves and names of a Snapshot point into.
 struct Kept {
   std::map<std::uint32_t, SourcePtr> shards;
   std::shared_ptr<std::deque<Entry>> entries = std::make_shared<std::deque<Entry>>();

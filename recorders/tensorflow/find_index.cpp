@@ -1,4 +1,4 @@
-// Where the index of a checkpoint is: next to a text file `checkpoint`, in a SavedModel, or at the path itself.
+// Finds the index of a checkpoint: next to a text file `checkpoint`, in a SavedModel, or at the path itself.
 #include <algorithm>
 #include <charconv>
 #include <string>

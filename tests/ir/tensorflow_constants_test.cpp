@@ -173,7 +173,7 @@ TEST_CASE("import: constants of TensorFlow that are wrong") {
   const Error other = bad(import_of(node("c", "Const", {}, integer("value", 1)), {.outputs = {"c"}}));
   CHECK(other.code() == Errc::malformed);
   CHECK(other.path() == "c (Const)");
-  // What no output needs is not read.
+  // A tensor that no output needs is not read.
   good(import_of(placeholder("x") + constant("s", strings({"a"})) + node("y", "Relu", {"x"})));
 }
 

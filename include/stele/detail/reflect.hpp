@@ -31,8 +31,8 @@ consteval bool is_derived() {
   }
 }
 
-/// What attributes and bases say of a module's fields. Few modules have any: nothing of this is instantiated for the
-/// others.
+/// The part of a module's table that its attributes and bases make. Few modules have any: nothing of this is
+/// instantiated for the others.
 template <class M, bool Any = !attributes_of<M>().empty() || is_derived<M>()>
 struct AttributeTable {
   static constexpr FieldInfo field(std::string_view name, const TypeInfo* type, std::size_t&) {
