@@ -17,7 +17,8 @@
 #   make api                  reference of include/stele by doxygen, in build/api/html
 #   make deb                  Debian packages, in build/deb
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
-#   make torch                build stele::torch, exchange state_dicts with PyTorch (installs libtorch, half a gigabyte)
+#   make torch                build stele::torch, exchange files with PyTorch: torch-debian, with Debian's libtorch 1.13 (half a
+#                             gigabyte), and torch-wheel, with that of the Python package (in build/torch/venv, 6 GB)
 #   make embedded             run the programs for a microcontroller under QEMU (installs a compiler for Arm, and QEMU)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
@@ -25,6 +26,7 @@
 #                             TENSORFLOW=1: TensorFlow's, too: docs/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
+#   make interop-pytorch      files both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB) and 1.13 (Debian's)
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
 #   make interop              check files against the programs of others (Python, in build/interop)
 #   make format format-check tidy deps clean
@@ -39,7 +41,7 @@ FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb packaging embedded big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-tensorflow torch
+.PHONY: fuzz fuzz-check docs api deb packaging embedded big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel
 .PHONY: format format-check tidy clean
 
 deps:
@@ -65,7 +67,7 @@ demo: deps-build
 	@echo
 	@echo "Next: build/release/examples/inspect FILE   lists any other file in build/demo"
 	@echo "      make demo ALL=1                       saves at every precision"
-	@echo "      examples/save_and_load.cpp            is the first of eight small examples"
+	@echo "      examples/save_and_load.cpp            is the first of nine small examples"
 	@echo "      docs/index.md                         lists all pages by task"
 
 test: check-dev
@@ -228,6 +230,17 @@ build/interop-paddle/installed: tests/interop/paddle-requirements.txt
 	build/interop-paddle/bin/pip install --disable-pip-version-check -q -r $<
 	touch $@
 
+interop-pytorch: deps build/interop-pytorch/installed
+	tools/deps.sh torch
+	cmake --preset dev
+	cmake --build --preset dev -j $(JOBS) --target interop_pytorch
+	PYTHON=build/interop-pytorch/bin/python OLD_PYTHON=/usr/bin/python3 tests/interop/pytorch.sh build/dev
+
+build/interop-pytorch/installed: tests/interop/pytorch-requirements.txt
+	python3 -m venv build/interop-pytorch
+	build/interop-pytorch/bin/pip install --disable-pip-version-check -q -r $<
+	touch $@
+
 interop-tensorflow: deps build/interop-tensorflow/installed
 	cmake --preset dev
 	cmake --build --preset dev -j $(JOBS) --target interop_tensorflow
@@ -245,15 +258,28 @@ interop-burn: deps
 	cmake --build --preset dev -j $(JOBS) --target interop_burn
 	BURN_PROGRAM=$(CURDIR)/build/dev/tests/interop_burn tests/interop/burn.sh
 
-torch: deps build/torch/python/installed
-	cmake --preset dev -B build/torch -D STELE_TORCH=ON -D STELE_SOURCE_CHECKS=OFF
-	JOBS=$(JOBS) STELE_BUILD=build/torch PYTHON=build/torch/python/bin/python tests/interop/torch.sh
+# Debian's libtorch 1.13, and the one of the newest Python package.
+torch: torch-debian torch-wheel
+
+torch-debian: deps build/torch/debian-python/installed
+	cmake --preset dev -B build/torch/debian -D STELE_TORCH=ON -D STELE_SOURCE_CHECKS=OFF
+	JOBS=$(JOBS) STELE_BUILD=build/torch/debian PYTHON=build/torch/debian-python/bin/python tests/interop/torch.sh
 
 # Debian's Python, which has Debian's torch.
-build/torch/python/installed: tests/interop/requirements.txt
+build/torch/debian-python/installed: tests/interop/torch-requirements.txt
 	tools/deps.sh torch
-	/usr/bin/python3 -m venv --system-site-packages build/torch/python
-	build/torch/python/bin/pip install --disable-pip-version-check -q "$$(grep ^safetensors= $<)"
+	/usr/bin/python3 -m venv --system-site-packages build/torch/debian-python
+	build/torch/debian-python/bin/pip install --disable-pip-version-check -q "$$(grep ^safetensors= $<)"
+	touch $@
+
+torch-wheel: deps build/torch/venv/installed
+	cmake --preset dev -B build/torch/wheel -D STELE_TORCH=ON -D STELE_SOURCE_CHECKS=OFF \
+	    -D CMAKE_PREFIX_PATH="$$(build/torch/venv/bin/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
+	JOBS=$(JOBS) STELE_BUILD=build/torch/wheel PYTHON=build/torch/venv/bin/python tests/interop/torch.sh
+
+build/torch/venv/installed: tests/interop/torch-requirements.txt
+	python3 -m venv build/torch/venv
+	build/torch/venv/bin/pip install --disable-pip-version-check -q -r $<
 	touch $@
 
 format: deps

@@ -302,6 +302,7 @@ void add_workload(const std::string& name, int count, Make make) {
   add_recorder<stele::BinaryRecorder, stele::BytesRecorder<>, M>(name, "binary", count, shared);
   add_recorder<stele::SafetensorsRecorder, stele::MemoryRecorder<stele::SafetensorsFormat>, M>(name, "safetensors",
                                                                                                count, shared);
+  add_recorder<stele::PytorchRecorder, stele::MemoryRecorder<stele::PytorchFormat>, M>(name, "pytorch", count, shared);
 }
 
 // W4 is values alone, so there is no limit to hold it to.

@@ -30,6 +30,12 @@ GOALS = [
     ("to bytes", "W1", "to bytes", "ratio", 1.10, "of copy, fresh memory"),
     ("to own memory", "W1", "to span", "ratio", 1.15, "of copy, warm"),
 ]
+# The goals of PyTorch's files, all of W1.
+PYTORCH = [
+    ("save f32", "save", "ratio", 1.10, "of write"),
+    ("load, 1 thread", "load, 1 thread", "ratio", 1.15, "of read"),
+    ("open + first tensor", "open", "ms", 0.3, "ms"),
+]
 # What has no goal of its own, for who looks for the reason of a figure above.
 OTHERS = ["save, 1 thread", "save, replacing", "save f16, 1 thread", "save bf16, 1 thread", "load f16, 2 threads",
           "open, not mapped"]
@@ -134,6 +140,10 @@ def main():
             value *= run["real_time"] / run["cpu_time"] / 1e9
         rows.append([operation, "normal", f"≥ {goal} {unit}", "-" if value is None else f"{value:.2f}", "",
                      verdict([("binary", value)], lambda value, goal=goal: value >= goal)])
+    for operation, benchmark, counter, goal, unit in PYTORCH:
+        run = runs.get(f"W1/{benchmark}/pytorch")
+        rows.append([f"PyTorch's zip: {operation}", "W1", f"≤ {goal:.2f} {unit}", figure(run, counter), "",
+                     verdict([("pytorch", run and run[counter])], lambda value, goal=goal: value <= goal)])
     rows += memory_rows(os.path.join(sys.argv[1], "memory.json"))
     rows += growth_rows(read(os.path.join(sys.argv[1], "growth.json")))
     rows += json_rows(read(os.path.join(sys.argv[1], "json.json")))

@@ -47,15 +47,15 @@ foreach(target IN LISTS stele_targets)
                                       "set(_stele_packages_${component} ${packages})\n")
 endforeach()
 if(TARGET stele_torch AND NOT BUILD_SHARED_LIBS)  # find_package(stele COMPONENTS torch); never one of all
-  get_target_property(needed stele_core STELE_TARGETS)
-  get_target_property(packages stele_core STELE_PACKAGES)
+  get_target_property(needed stele_graph STELE_TARGETS)
+  get_target_property(packages stele_graph STELE_PACKAGES)
   list(TRANSFORM needed REPLACE "^stele_" "")
   list(JOIN needed " " needed)
   list(JOIN packages " " packages)
   install(TARGETS stele_torch EXPORT stele_torch ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
   install(EXPORT stele_torch FILE component_torch.cmake NAMESPACE stele:: DESTINATION ${stele_package_dir})
   string(APPEND stele_component_lines "set(_stele_needs_torch ${needed} torch)\n"
-                                      "set(_stele_packages_torch ${packages} Torch)\n")
+                                      "set(_stele_packages_torch ${packages} SteleTorch)\n")
 endif()
 install(TARGETS stele EXPORT stele LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
                                    NAMELINK_COMPONENT development)

@@ -3,7 +3,7 @@
 #
 #   tools/deps.sh build       what building and the demo need
 #   tools/deps.sh all         that and what tests, fuzzing and CI need
-#   tools/deps.sh torch       what `make torch` needs besides
+#   tools/deps.sh torch       what `make torch` and `make interop-pytorch` need besides
 #   tools/deps.sh dl4j        what `make interop-dl4j` needs besides
 #   tools/deps.sh api         what `make api` needs
 #   tools/deps.sh embedded    what `make embedded` needs besides

@@ -2,265 +2,23 @@
 
 #include <torch/torch.h>
 
-#include <algorithm>
-#include <cstring>
-#include <deque>
 #include <memory>
-#include <string>
-#include <unordered_map>
 #include <utility>
-#include <vector>
 
-#include "snapshot/module_leaf.hpp"
-#include "stele/detail/strided.hpp"
-#include "stele/detail/type_info.hpp"
+#include "state_dict.hpp"
 #include "stele/record.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace torch {
-namespace {
 
-/// Looks up the dtype by name, because the set of dtypes depends on libtorch's version.
-DType dtype_of(at::ScalarType type) {
-  static constexpr std::pair<std::string_view, DType> names[] = {
-      {"Float", DType::f32},
-      {"Double", DType::f64},
-      {"Half", DType::f16},
-      {"BFloat16", DType::bf16},
-      {"Long", DType::i64},
-      {"Int", DType::i32},
-      {"Short", DType::i16},
-      {"Char", DType::i8},
-      {"Byte", DType::u8},
-      {"Bool", DType::boolean},
-      {"ComplexFloat", DType::c64},
-      {"ComplexDouble", DType::c128},
-      {"UInt16", DType::u16},
-      {"UInt32", DType::u32},
-      {"UInt64", DType::u64},
-      {"Float8_e4m3fn", DType::f8_e4m3fn},
-      {"Float8_e5m2", DType::f8_e5m2},
-      {"Float8_e4m3fnuz", DType::f8_e4m3fnuz},
-      {"Float8_e5m2fnuz", DType::f8_e5m2fnuz},
-      {"Float8_e8m0fnu", DType::f8_e8m0},
-  };
-  for (const auto& [name, dtype] : names) {
-    if (name == c10::toString(type)) return dtype;
-  }
-  return DType::none;
-}
-
-/// A parameter or buffer, described by the core's tables.
-struct Entry {
-  at::Tensor tensor;  // the module's
-  at::Tensor host;    // strided elements in main memory: those of `tensor`, or a copy
-  std::uint32_t names = 1;
-  std::uint32_t node = no_index;
-  detail::TensorOps ops;
-  detail::TypeInfo type;    // a tensor
-  detail::TypeInfo shared;  // used if it has several names: a shared pointer to it
-
-  bool copied() const { return !host.is_same(tensor); }
-  std::byte* data() const { return static_cast<std::byte*>(host.data_ptr()); }
-  Shape shape() const {
-    Shape extents;
-    const auto sizes = host.sizes();
-    extents.assign(std::vector<Extent>(sizes.begin(), sizes.end()));
-    return extents;
-  }
-  /// Returns true if both are one tensor: equal elements of one storage. Empty tensors share none.
-  bool same_as(const at::Tensor& other) const {
-    return tensor.is_same(other) || (tensor.numel() != 0 && tensor.storage_offset() == other.storage_offset() &&
-                                     tensor.scalar_type() == other.scalar_type() && tensor.sizes() == other.sizes() &&
-                                     tensor.strides() == other.strides() && tensor.is_conj() == other.is_conj() &&
-                                     tensor.is_neg() == other.is_neg());
-  }
-};
-
-const Entry& entry(const void* object) { return *static_cast<const Entry*>(object); }
-
-/// Copies between row-major `rows` and the strided elements of a tensor.
-template <std::size_t Size, bool Write, class Bytes>
-void copy_elements(const Entry& e, std::uint64_t first, std::size_t count, Bytes* rows) {
-  std::byte* const data = e.data();
-  const Shape extents = e.shape();
-  const std::vector<std::ptrdiff_t> strides(e.host.strides().begin(), e.host.strides().end());
-  detail::walk_strided(extents.span(), strides, first, count, [&](std::ptrdiff_t at, std::size_t i) {
-    std::byte* const element = data + at * static_cast<std::ptrdiff_t>(Size);
-    if constexpr (Write) {
-      std::memcpy(element, rows + i * Size, Size);
-    } else {
-      std::memcpy(rows + i * Size, element, Size);
-    }
-  });
-}
-template <bool Write, class Bytes>
-void copy_elements(const Entry& e, std::uint64_t first, std::size_t count, Bytes* rows) {
-  switch (element_size(e.ops.dtype)) {
-    case 1:
-      return copy_elements<1, Write>(e, first, count, rows);
-    case 2:
-      return copy_elements<2, Write>(e, first, count, rows);
-    case 4:
-      return copy_elements<4, Write>(e, first, count, rows);
-    case 8:
-      return copy_elements<8, Write>(e, first, count, rows);
-    default:
-      return copy_elements<16, Write>(e, first, count, rows);
-  }
-}
-
-detail::TensorOps ops_of(DType dtype, bool contiguous) {
-  detail::TensorOps ops;
-  ops.dtype = dtype;
-  ops.fixed_shape = true;
-  ops.shape = [](const void* object, Shape& out) { out = entry(object).shape(); };
-  if (contiguous) ops.data = [](void* object) { return entry(object).data(); };
-  ops.read = [](const void* object, std::uint64_t first, std::size_t count, std::byte* out) {
-    copy_elements<false>(entry(object), first, count, out);
-  };
-  ops.write = [](void* object, std::uint64_t first, std::size_t count, const std::byte* in) {
-    copy_elements<true>(entry(object), first, count, in);
-  };
-  return ops;
-}
-
-// A tensor with several names, as a shared pointer that always has a target, so that the loader recognises ties.
-constexpr detail::ContainerOps holds_one = [] {
-  detail::ContainerOps ops;
-  ops.size = [](const void*) { return std::size_t{1}; };
-  ops.at = [](const void* object, std::size_t) { return const_cast<void*>(object); };
-  return ops;
-}();
-
-/// A module of the tree: the run-time equivalent of a class's table of reflect.hpp.
-struct Branch {
-  std::deque<std::string> names;
-  std::vector<detail::FieldInfo> fields;
-  std::vector<void*> objects;  // an Entry or a Branch for each field
-  detail::TypeInfo type;
-};
-
-/// The parameters and buffers of a module, in the order of PyTorch's state_dict.
-class StateDict {
- public:
-  static Result<std::shared_ptr<StateDict>> of(const ::torch::nn::Module& module) {
-    auto tree = std::make_shared<StateDict>();
-    tree->root_ = &tree->branches_.emplace_back();
-    STELE_TRY(tree->add(module, *tree->root_, {}));
-    for (Branch& branch : tree->branches_) tree->complete(branch);
-    return tree;
-  }
-
-  Branch& root() { return *root_; }
-  std::deque<Entry>& entries() { return entries_; }
-  const std::vector<std::pair<std::string, Entry*>>& paths() const { return paths_; }
-
- private:
-  Status add(const ::torch::nn::Module& module, Branch& branch, const std::string& path) {
-    const auto below = [&](const std::string& name) {
-      std::string text = path;
-      if (!text.empty()) text += '.';
-      append_segment(text, name);
-      return text;
-    };
-    for (const auto& tensors : {module.named_parameters(false), module.named_buffers(false)}) {
-      for (const auto& item : tensors) {
-        if (!item.value().defined()) continue;  // an omitted bias
-        STELE_TRY_ASSIGN(Entry * e, find(item.value(), below(item.key())));
-        paths_.emplace_back(below(item.key()), e);
-        branch.names.push_back(item.key());
-        branch.objects.push_back(e);
-        branch.fields.push_back({branch.names.back(), &e->type});
-      }
-    }
-    for (const auto& child : module.named_children()) {
-      if (child.value() == nullptr) continue;
-      Branch& next = branches_.emplace_back();
-      branch.names.push_back(child.key());
-      branch.objects.push_back(&next);
-      branch.fields.push_back({branch.names.back(), &next.type});
-      STELE_TRY(add(*child.value(), next, below(child.key())));
-    }
-    return {};
-  }
-
-  Result<Entry*> find(const at::Tensor& tensor, const std::string& path) {
-    const DType dtype = dtype_of(tensor.scalar_type());
-    const bool plain = tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_meta();
-    if (dtype == DType::none || !plain) {
-      return Error(Errc::unsupported, "the kind of the tensor is not supported")
-          .path(path)
-          .expected("a dense tensor with data, of a dtype of stele")
-          .found(tensor.toString());
-    }
-    const void* const storage = tensor.storage().unsafeGetStorageImpl();
-    const auto [begin, end] = by_storage_.equal_range(storage);
-    for (auto at = begin; at != end; ++at) {
-      if (at->second->same_as(tensor)) return ++at->second->names, at->second;
-    }
-    Entry& e = entries_.emplace_back();
-    by_storage_.emplace(storage, &e);
-    e.tensor = tensor;
-    e.host = tensor;
-    if (!tensor.is_cpu() || tensor.is_conj() || tensor.is_neg()) {
-      e.host = tensor.detach().cpu().resolve_conj().resolve_neg().contiguous();
-    }
-    e.ops = ops_of(dtype, e.host.is_contiguous());
-    e.type.kind = TypeKind::tensor;
-    e.type.tensor = &e.ops;
-    e.shared.kind = TypeKind::shared;
-    e.shared.element = &e.type;
-    e.shared.container = &holds_one;
-    return &e;
-  }
-
-  /// Completes the tables after all objects have their final addresses and all names of a tensor are known.
-  void complete(Branch& branch) {
-    for (std::size_t i = 0; i < branch.fields.size(); ++i) {
-      if (branch.fields[i].type->kind != TypeKind::tensor) continue;
-      const auto* e = static_cast<Entry*>(branch.objects[i]);
-      if (e->names > 1) branch.fields[i].type = &e->shared;
-    }
-    // The children of a Sequential or a ModuleList, which correspond to a list.
-    bool numbered = !branch.names.empty();
-    for (std::size_t i = 0; i < branch.names.size(); ++i) numbered = numbered && branch.names[i] == std::to_string(i);
-    branch.type.kind = numbered ? TypeKind::tuple : TypeKind::module;
-    branch.type.fields = branch.fields;
-    branch.type.slots = branch.fields.size();
-    branch.type.addresses = [](void* object, void** out) {
-      const auto& objects = static_cast<Branch*>(object)->objects;
-      std::copy(objects.begin(), objects.end(), out);
-    };
-  }
-
-  std::deque<Entry> entries_;
-  std::unordered_multimap<const void*, Entry*> by_storage_;
-  std::deque<Branch> branches_;
-  Branch* root_ = nullptr;
-  std::vector<std::pair<std::string, Entry*>> paths_;
-};
-
-}  // namespace
+using detail::libtorch::StateDict;
 
 Result<Snapshot> snapshot_of(const ::torch::nn::Module& module) {
   return detail::guarded([&]() -> Result<Snapshot> {
     const ::torch::NoGradGuard no_grad;
     STELE_TRY_ASSIGN(const std::shared_ptr<StateDict> state, StateDict::of(module));
-    SnapshotBuilder builder;
-    builder.set_flat();
-    for (const auto& [path, e] : state->paths()) {
-      if (e->node != no_index) {
-        builder.alias(std::string_view(path), e->node);
-      } else {
-        const auto bytes = static_cast<std::uint64_t>(e->host.numel()) * element_size(e->ops.dtype);
-        e->node = builder.tensor(std::string_view(path), e->ops.dtype, e->shape().span(), bytes,
-                                 detail::module_provider(e, e->ops));
-      }
-    }
-    builder.keep(state);
-    return builder.finish();
+    return detail::libtorch::snapshot_of(state);
   });
 }
 
@@ -276,10 +34,10 @@ Result<Report> load_state_dict(::torch::nn::Module& module, const Snapshot& snap
       }
     }
     Report report;
-    Branch& root = state->root();
+    detail::libtorch::Branch& root = state->root();
     STELE_TRY(detail::load_object(snapshot, root.type, &root, detail::LoadMode::in_place, options, report));
     auto copied = detail::guarded([&]() -> Status {
-      for (Entry& e : state->entries()) {
+      for (detail::libtorch::Entry& e : state->entries()) {
         if (e.copied()) {
           e.tensor.copy_(e.host);
         } else if (!e.tensor.is_inference()) {

@@ -61,7 +61,7 @@ Result<Bytes> Directory::read(const Entry& entry, std::uint64_t limit) const {
       crc = crc32(crc, piece.data(), piece.size());
       at += piece.size();
     }
-    if (crc != entry.crc) return wrong_crc(*source_, data, crc);
+    if (crc != entry.crc) return wrong_crc(*source_, data, crc).path(std::string(entry.name));
     return bytes;
   });
 }

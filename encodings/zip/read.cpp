@@ -249,10 +249,17 @@ const char* bad_name(std::string_view name) noexcept {
 }
 
 std::optional<FirstName> first_name(std::span<const std::byte> head) noexcept {
-  if (head.size() <= local_size || u32(head.data()) != local_magic) return std::nullopt;
-  const std::size_t length = u16(head.data() + 26);
-  const auto name = head.subspan(local_size, std::min(length, head.size() - local_size));
-  return FirstName{text(name), name.size() == length};
+  for (;;) {
+    if (head.size() <= local_size || u32(head.data()) != local_magic) return std::nullopt;
+    const std::size_t length = u16(head.data() + 26);
+    const auto name = head.subspan(local_size, std::min(length, head.size() - local_size));
+    const FirstName found{text(name), name.size() == length};
+    // Folders, which some programs write, have no content.
+    const std::size_t size = local_size + length + u16(head.data() + 28);
+    if (!found.complete || !found.name.ends_with('/') || u32(head.data() + 18) != 0 || size >= head.size())
+      return found;
+    head = head.subspan(size);
+  }
 }
 
 Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::uint64_t memory) {

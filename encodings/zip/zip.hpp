@@ -44,7 +44,7 @@ inline constexpr std::uint16_t deflated = 8;
 using gzip::crc32;
 using gzip::crc32_joined;
 
-/// The name in the first local header of a file.
+/// The name in the first local header of a file that is not a folder's.
 struct FirstName {
   std::string_view name;  // as much of it as the head has
   bool complete = false;

@@ -1,10 +1,15 @@
 #!/usr/bin/env python3
-"""Train a small digit classifier and write it with the safetensors library.
+"""Train a small digit classifier and write it with the safetensors library
+and with PyTorch.
 
-Writes, next to this script (or into the folder given as the only argument):
+Writes, next to this script (or into the folder given as the last argument):
 
     digits.safetensors   the trained network, seven F32 tensors
+    digits.pth           the same tensors: torch.save(net.state_dict(), path)
     digits-test.bin      the test images and their labels
+
+With --pth, trains nothing: digits.pth is made from the digits.safetensors of
+that folder.
 
 The network is a multi-layer perceptron for 8x8 images with pixels 0..16:
 
@@ -24,9 +29,8 @@ import struct
 import sys
 
 import numpy as np
+import torch
 from safetensors.numpy import load_file, save_file
-from sklearn.datasets import load_digits
-from sklearn.model_selection import train_test_split
 
 SEED = 1998
 EPOCHS = 120
@@ -120,6 +124,52 @@ def logits(p, pixels, dtype):
     return y
 
 
+class Normalize(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(SIZES[0]))
+        self.register_buffer("scale", torch.ones(SIZES[0]))
+
+    def forward(self, pixels):
+        return (pixels - self.mean) * self.scale
+
+
+class Digits(torch.nn.Module):
+    """The network as a module of PyTorch. Its names are those of the files."""
+
+    def __init__(self):
+        super().__init__()
+        self.normalize = Normalize()
+        self.hidden = torch.nn.ModuleList([
+            torch.nn.Linear(SIZES[0], SIZES[1]),
+            torch.nn.Linear(SIZES[1], SIZES[2], bias=False)])
+        self.head = torch.nn.Linear(SIZES[2], SIZES[3])
+
+    def forward(self, pixels):
+        x = self.normalize(pixels)
+        for layer in self.hidden:
+            x = torch.relu(layer(x))
+        return self.head(x)
+
+
+def write_pth(model, path):
+    """Write the tensors of a safetensors file as PyTorch does."""
+    tensors = {name: torch.from_numpy(value.copy()) for name, value in load_file(model).items()}
+    net = Digits()
+    net.load_state_dict(tensors, strict=True)
+    torch.save(net.state_dict(), path)
+
+    # From here on only what was written counts.
+    written = torch.load(path, weights_only=True)
+    assert written.keys() == tensors.keys()
+    for name, value in written.items():
+        assert value.dtype == torch.float32, name
+        assert torch.equal(value.view(torch.int32), tensors[name].view(torch.int32)), name
+    net = Digits()
+    net.load_state_dict(written, strict=True)
+    return net
+
+
 def write_images(path, images, labels):
     """8-byte magic, u32 count, u32 pixels an image, pixels, labels."""
     pixels = images.astype(np.uint8)
@@ -137,9 +187,27 @@ def read_images(path):
     return values[:count * pixels].reshape(count, pixels), values[count * pixels:]
 
 
+def report_pth(folder, test):
+    net = write_pth(folder / "digits.safetensors", folder / "digits.pth")
+    pixels, expected = read_images(test)
+    with torch.no_grad():
+        y = net(torch.from_numpy(pixels.astype(np.float32))).numpy()
+    right = int((y.argmax(axis=1) == expected).sum())
+    print(f"test accuracy of digits.pth in PyTorch: {right / len(expected):.6f} ({right} of {len(expected)})")
+
+
 def main():
-    folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
+    arguments = sys.argv[1:]
+    folder = pathlib.Path(__file__).parent
+    if arguments and arguments[-1] != "--pth":
+        folder = pathlib.Path(arguments[-1])
     model, test = folder / "digits.safetensors", folder / "digits-test.bin"
+    if "--pth" in arguments:
+        report_pth(folder, test)
+        return
+
+    from sklearn.datasets import load_digits
+    from sklearn.model_selection import train_test_split
 
     images, labels = load_digits(return_X_y=True)
     train_x, test_x, train_y, test_y = train_test_split(
@@ -162,6 +230,7 @@ def main():
     print(f"test accuracy in f32: {right / len(expected):.6f} ({right} of {len(expected)})")
     print(f"largest difference of a logit, f32 to f64: {np.abs(y - exact).max():.1e}")
     print(f"smallest lead of a first logit over the second: {(top[:, -1] - top[:, -2]).min():.1e}")
+    report_pth(folder, test)
 
 
 if __name__ == "__main__":

@@ -23,6 +23,7 @@
 #include "stele/recorders/burn.hpp"
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/paddle.hpp"
+#include "stele/recorders/pytorch.hpp"
 #include "stele/recorders/samediff.hpp"
 #include "stele/stele.hpp"
 
@@ -221,7 +222,10 @@ int main(int argc, char** argv) try {
   std::printf("Loaded %s/digits.safetensors (%zu tensors, all applied: %s)\n\n%s\n", data.c_str(), report.size(),
               report.count(stele::Report::What::applied) == report.size() ? "yes" : "no",
               stele::summary(model).c_str());
-  std::printf("Accuracy on %zu test images: %.2f %%\n\n", images->count, 100 * accuracy(model, *images));
+  std::printf("Accuracy on %zu test images: %.2f %%\n", images->count, 100 * accuracy(model, *images));
+  const Digits saved_by_pytorch = stele::load<Digits>(data + "/digits.pth").value();
+  std::printf("The same model, as torch.save wrote it (%s/digits.pth): largest difference %g, accuracy %.2f %%\n\n",
+              data.c_str(), largest_error(model, saved_by_pytorch), 100 * accuracy(saved_by_pytorch, *images));
 
   const auto temporary = std::filesystem::temp_directory_path() / "stele-digits";
   Demo demo{std::move(model), std::move(*images), kept.empty() ? temporary : kept, all_precisions};
@@ -251,6 +255,7 @@ int main(int argc, char** argv) try {
     return stele::JsonRecorder<P>(
         stele::JsonFormat({.encoding = stele::JsonEncoding::plain, .pretty = true, .numbers_up_to = UINT64_MAX}));
   });
+  demo.rows("pytorch", []<class P>(P) { return stele::PytorchRecorder<P>(); });
   demo.rows("archive", []<class P>(P) { return stele::ArchiveRecorder<P>(); });
   demo.rows("samediff", []<class P>(P) { return stele::SameDiffRecorder<P>(); });
   demo.rows("sdnb", []<class P>(P) { return stele::SameDiffRecorder<P>(stele::SameDiffContainer::sdnb); });

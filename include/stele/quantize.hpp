@@ -6,7 +6,8 @@
 //
 // - "linear": "min" and "max", "signed", "symmetric": (q + p) / r * (max - min) + min. r is 2^bits - 1 (one less if
 //   signed and symmetric). p is 0, or 2^(bits - 1) if signed (one less if symmetric too).
-// - "zero_point": "scale" and "zero_point": (q - zero_point) * scale.
+// - "zero_point": "scale" and "zero_point": (q - zero_point) * scale. With an "axis" (an integer below the rank), both
+//   are lists with a number for each index c along this axis: (q - zero_point[c]) * scale[c].
 // - "logarithmic": "max", "signed": 2^(q + ceil(log2(max)) - r). r is 2^bits - 1. If signed, the top bit is the sign,
 //   and the other bits are q.
 #pragma once
@@ -37,7 +38,8 @@ struct Quantize {
 /// finite), those of reading.
 STELE_EXPORT Result<Snapshot> quantize(const Snapshot& snapshot, const Quantize& how = {}, Report* report = nullptr);
 
-/// Converts the matching quantized tensors to f32. Errors: unsupported (an annotation with another scheme).
+/// Converts the matching quantized tensors to f32. Errors: unsupported (an annotation with another scheme, or with
+/// lists or an axis that do not fit the tensor).
 STELE_EXPORT Result<Snapshot> dequantize(const Snapshot& snapshot, const std::vector<std::string>& patterns = {"*"});
 
 }  // namespace v0

@@ -1,15 +1,23 @@
-// libtorch modules: a Snapshot from their state_dict, and back (docs/guide/libtorch.md). The component `torch`:
-// configure with STELE_TORCH=ON and link stele::torch.
+// libtorch modules: a Snapshot from their state_dict, and back; their optimizers, too (docs/guide/libtorch.md). The
+// component `torch`: configure with STELE_TORCH=ON and link stele::torch.
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "stele/optimizer_state.hpp"
 #include "stele/options.hpp"
 #include "stele/report.hpp"
 #include "stele/result.hpp"
 #include "stele/snapshot.hpp"
+#include "stele/training.hpp"
 
 namespace torch {
 namespace nn {
 class Module;
+}
+namespace optim {
+class Optimizer;
 }
 }  // namespace torch
 
@@ -28,6 +36,40 @@ Result<Snapshot> snapshot_of(const ::torch::nn::Module& module);
 /// checksum, not_loadable (an expanded tensor, whose elements share one place in memory), and those of snapshot_of.
 Result<Report> load_state_dict(::torch::nn::Module& module, const Snapshot& snapshot,
                                const LoadOptions& options = default_load_options());
+
+/// Returns the state of an optimizer of the module's parameters: torch::optim::SGD, Adam, AdamW, RMSprop, Adagrad. The
+/// kinds have the names of Python: "step" (a number for each parameter), "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
+/// "momentum_buffer", "square_avg", "grad_avg", "sum". Their tensors have the names of the parameters, and are copied
+/// only from other devices; they stay alive with the state. A tensor with several names is under the first one. A
+/// parameter without state, which no step has changed, is in no kind. Errors: unsupported (another optimizer, another
+/// kind of tensor), invalid_argument (a parameter of the optimizer is not one of the module).
+Result<OptimizerState> optimizer_state_of(const ::torch::optim::Optimizer& optimizer,
+                                          const ::torch::nn::Module& module);
+
+/// Replaces the state of an optimizer of these classes; the settings are set_updater()'s. Strict: each parameter that
+/// requires a gradient needs all kinds that its group's settings use. A parameter that `options` allow to be missing
+/// keeps its state. The patterns of `options` are for names of parameters; paths in errors and in the report begin with
+/// the kind. On error, nothing changes. Errors: missing, unused, shape_mismatch, dtype_mismatch, kind_mismatch,
+/// out_of_range, checksum, malformed (a step that is not a count), and those of optimizer_state_of.
+Result<Report> load_optimizer_state(::torch::optim::Optimizer& optimizer, const ::torch::nn::Module& module,
+                                    const OptimizerState& state, const LoadOptions& options = default_load_options());
+
+/// Returns the names of an optimizer's parameters, in its order. PyTorch's files store the optimizer's state by numbers
+/// of that order: PytorchOptions::parameters. Errors: invalid_argument, as above.
+Result<std::vector<std::string>> parameter_names_of(const ::torch::optim::Optimizer& optimizer,
+                                                    const ::torch::nn::Module& module);
+
+/// Returns the settings of an optimizer, those of its first group: Adam, AMSGrad, AdamW, Sgd, Nesterovs, RmsProp,
+/// AdaGrad, with DL4J's names of numbers (learningRate, beta1, beta2, epsilon, rmsDecay, momentum), and, if they differ
+/// from PyTorch's defaults, weightDecay, amsgrad (of AdamW), momentum (of Sgd, RmsProp), dampening, centered,
+/// learningRateDecay, initialAccumulatorValue. Errors: unsupported (another optimizer).
+Result<TrainingObject> updater_of(const ::torch::optim::Optimizer& optimizer);
+
+/// Sets the settings of all groups and the defaults; settings that the updater lacks have PyTorch's defaults. AdamW
+/// takes those of Adam, too, from which older files do not distinguish its own. On error, nothing changes. Errors:
+/// unsupported (another optimizer; a member that it does not have, such as a schedule), invalid_argument (the updater
+/// of another optimizer), out_of_range (a number that PyTorch does not accept).
+Status set_updater(::torch::optim::Optimizer& optimizer, const TrainingObject& updater);
 
 }  // namespace torch
 }  // namespace v0

@@ -89,8 +89,8 @@ class Variables {
     std::string name, slice;
   };
 
-  static std::optional<detail::tensorflow::Slice> slice_of(std::string_view text) {
-    detail::tensorflow::Slice slice;
+  static std::optional<detail::Box> slice_of(std::string_view text) {
+    detail::Box slice;
     std::vector<Extent> shape;
     const auto number = [&](char end) -> std::optional<Extent> {
       Extent value = 0;

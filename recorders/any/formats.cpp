@@ -14,6 +14,7 @@
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/onnx.hpp"
 #include "stele/recorders/paddle.hpp"
+#include "stele/recorders/pytorch.hpp"
 #include "stele/recorders/safetensors.hpp"
 #include "stele/recorders/samediff.hpp"
 #include "stele/recorders/tensorflow.hpp"
@@ -44,18 +45,27 @@ const BurnFormat burn_json_format({.encoding = BurnEncoding::json});
 const BurnFormat burn_json_gzip_format({.encoding = BurnEncoding::json, .gzip = true});
 const OnnxFormat onnx_format;
 const TensorBundleFormat tensor_bundle_format;
+const PytorchFormat pytorch_format;
 const JsonFormat json_format({.encoding = JsonEncoding::plain});
 const JsonFormat json_zstd_format({.encoding = JsonEncoding::zstd});
 const JsonFormat json_gzip_format({.encoding = JsonEncoding::gzip});
 
 /// The only list of formats.
-constexpr std::array<const Format*, 24> all = {
+constexpr std::array<const Format*, 25> all = {
     &stele_format,     &safetensors_format,    &sharded_format,   &archive_format,
     &samediff_format,  &sdnb_format,           &sdz_format,       &nnef_format,
     &nnef_tgz_format,  &nnef_tensor_format,    &paddle_format,    &paddle_folder_format,
     &json_format,      &json_zstd_format,      &json_gzip_format, &burnpack_format,
     &burn_mpk_format,  &burn_mpk_gzip_format,  &burn_bin_format,  &burn_bin_gzip_format,
-    &burn_json_format, &burn_json_gzip_format, &onnx_format,      &tensor_bundle_format};
+    &burn_json_format, &burn_json_gzip_format, &onnx_format,      &tensor_bundle_format,
+    &pytorch_format};
+
+/// A further extension of a format.
+struct Extension {
+  std::string_view extension;
+  const Format* format;
+};
+constexpr std::array<Extension, 2> more_extensions = {{{".pth", &pytorch_format}, {".ckpt", &pytorch_format}}};
 
 constexpr const char* formats_hint = "see stele::formats()";
 
@@ -80,25 +90,19 @@ std::string_view zip_entry(std::string_view head) {
   return head.substr(30, length);
 }
 
-bool is_torch(std::string_view head) {
-  // The pickled magic number of torch.save before 1.6.
-  return zip_entry(head).ends_with("/data.pkl") || head.starts_with("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20");
-}
 bool is_pickle(std::string_view head) { return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5; }
 bool is_gguf(std::string_view head) { return head.starts_with("GGUF"); }
 bool is_numpy(std::string_view head) { return zip_entry(head).ends_with(".npy") || head.starts_with("\x93NUMPY"); }
 bool is_hdf5(std::string_view head) { return head.starts_with("\x89HDF\r\n\x1a\n"); }
 bool is_tensorflow(std::string_view head) { return head.starts_with("\x08\x01\x12"); }
 
-constexpr std::string_view torch_extensions[] = {".pt", ".pth", ".ckpt", ".pt2"};
 constexpr std::string_view gguf_extensions[] = {".gguf", ".ggml"};
 constexpr std::string_view hdf5_extensions[] = {".h5", ".hdf5", ".keras"};
 constexpr std::string_view numpy_extensions[] = {".npz", ".npy"};
 constexpr std::string_view tensorflow_extensions[] = {".pb", ".tflite"};
 constexpr std::string_view pickle_extensions[] = {".pkl", ".pickle", ".pdparams", ".pdopt"};
 
-constexpr std::array<Foreign, 6> foreign = {{
-    {"a PyTorch file; safetensors.torch.save_file writes its tensors", torch_extensions, is_torch, never},
+constexpr std::array<Foreign, 5> foreign = {{
     {"a GGUF file; its gguf package reads the tensors, safetensors.numpy.save_file writes them", gguf_extensions,
      is_gguf, never},
     {"an HDF5 or Keras file; safetensors.numpy.save_file writes its arrays", hdf5_extensions, is_hdf5, never},
@@ -122,6 +126,7 @@ std::string nearest_extension(std::string_view path) {
   for (const Format* f : all) {
     if (!f->extension().empty() && f->writes()) extensions.emplace_back(f->extension());
   }
+  for (const Extension& more : more_extensions) extensions.emplace_back(more.extension);
   const std::string_view name = file_name(path);
   // Finds ".json.zst" for ".json.zstd", and ".safetensors" for "v1.2.safetensor".
   for (std::size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
@@ -141,13 +146,14 @@ const Format* find_format(std::string_view name) {
 
 Result<const Format*> format_of_path(const std::string& path) {
   if (path.empty()) return Error(Errc::invalid_argument, "the path is empty");
-  const Format* longest = nullptr;  // so that ".safetensors.index.json" does not match ".json"
-  for (const Format* f : all) {
-    const std::string_view extension = f->extension();  // may be empty for a folder of files
-    const bool fits = !extension.empty() && path.size() > extension.size() && path.ends_with(extension);
-    if (fits && (longest == nullptr || f->extension().size() > longest->extension().size())) longest = f;
-  }
-  if (longest != nullptr) return longest;
+  Extension longest{{}, nullptr};                  // so that ".safetensors.index.json" does not match ".json"
+  const auto consider = [&](const Extension& e) {  // an extension may be empty for a folder of files
+    const bool fits = !e.extension.empty() && path.size() > e.extension.size() && path.ends_with(e.extension);
+    if (fits && e.extension.size() > longest.extension.size()) longest = e;
+  };
+  for (const Format* f : all) consider({f->extension(), f});
+  for (const Extension& more : more_extensions) consider(more);
+  if (longest.format != nullptr) return longest.format;
   const Foreign* const other = foreign_of_path(path);
   Error error = Error(Errc::unsupported, "no format has this extension").file(path);
   if (other != nullptr) return std::move(error).found(other->what).hint(formats_hint);

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <map>
 
+#include "base/entry_names.hpp"
 #include "base/meter.hpp"
 #include "dl4j/checkpoint.hpp"
 #include "file.hpp"
@@ -197,8 +198,9 @@ const Capabilities& ArchiveFormat::capabilities() const noexcept {
 bool ArchiveFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
   const auto first = detail::zip::first_name(head);
   // Archives store entries in folders, except tags.txt. DL4J's SDZ files contain `model`, or shards of it.
-  return first && (first->name == "tags.txt" || first->name.find('/') != first->name.npos ||
-                   (!first->complete && !first->name.starts_with("model.shard")));
+  if (!first || detail::is_pytorch_zip_entry(first->name)) return false;
+  return first->name == "tags.txt" || first->name.find('/') != first->name.npos ||
+         (!first->complete && !first->name.starts_with("model.shard"));
 }
 
 Result<Snapshot> ArchiveFormat::open(SourcePtr source, const OpenContext& context) const {

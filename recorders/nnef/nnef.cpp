@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/entry_names.hpp"
 #include "encodings/gzip/gzip.hpp"
 #include "encodings/tar/tar.hpp"
 #include "files.hpp"
@@ -71,6 +72,8 @@ const Capabilities& NnefFormat::capabilities() const noexcept {
 
 bool NnefFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
   std::byte inflated[tar::head_size];
+  const std::string_view first(reinterpret_cast<const char*>(head.data()), std::min<std::size_t>(head.size(), 100));
+  if (tar::looks_like_tar(head) && detail::is_pytorch_tar_entry(first.substr(0, first.find('\0')))) return false;
   const bool any = options_.container == NnefContainer::by_name;
   if ((any || options_.container == NnefContainer::tgz) &&
       (tar::looks_like_tar(head) || tar::looks_like_tar(detail::gzip::inflated_head(head, inflated)))) {

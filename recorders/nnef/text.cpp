@@ -265,7 +265,7 @@ std::string operation_of(const Value& quantization) {
     if (value != nullptr && value->as_i64() != nullptr) return static_cast<double>(*value->as_i64());
     return std::nullopt;
   };
-  bool complete = true;
+  bool complete = quantization.find("axis") == nullptr;  // per channel: not among the operations of this function
   // NNEF's readers require a point or an exponent in every scalar, and allow none in an integer.
   const auto scalar = [&](const char* key) {
     const auto value = number(key);

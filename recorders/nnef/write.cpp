@@ -82,7 +82,9 @@ Result<std::string> quantization_of(const LeafView& leaf) {
   if (const Value* note = nnef::note_of(leaf, quantization_key)) {
     std::string text = nnef::operation_of(*note);
     if (!text.empty()) return text;
-    return Error(Errc::not_representable, "NNEF has no operation for the quantization").path(leaf.path());
+    Error error = Error(Errc::not_representable, "NNEF has no operation for the quantization").path(leaf.path());
+    if (note->find("axis") == nullptr) return error;
+    return std::move(error).expected("one scale and zero point for the whole tensor").found("one for each channel");
   }
   const Value* note = nnef::note_of(leaf, nnef::operation_key);
   if (note == nullptr) return std::string();

@@ -1,12 +1,15 @@
-// One safetensors file, for the single-file and sharded formats.
+// One safetensors file, for the single-file and sharded formats; folders of them.
 #pragma once
 
 #include <cstdint>
 #include <map>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "snapshot/paths.hpp"
+#include "stele/bundle.hpp"
+#include "stele/format.hpp"
 #include "stele/sink.hpp"
 #include "stele/snapshot.hpp"
 
@@ -24,6 +27,17 @@ Status check(const Snapshot& snapshot, const LeafPaths& paths);
 /// Writes a file with these leaves of a snapshot that passed check(). Does not commit the sink.
 Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const std::uint32_t> leaves,
              const std::map<std::string, std::string>& metadata, const Workers& workers, Sink& sink);
+
+/// Returns true if the folder itself has an index, or if its first safetensors file has boxes of tensors.
+bool recognises_folder(const Bundle& folder);
+
+/// Returns the index of a folder, or null and the names of its safetensors files. Errors: malformed (several indexes),
+/// not_found.
+Result<SourcePtr> find_index(const Source& folder, std::vector<std::string>& files);
+
+/// Opens the files of a folder without an index: those of torch.distributed.checkpoint, whose boxes are joined, or one
+/// file.
+Result<Snapshot> open_files(const Source& folder, std::vector<std::string> files, const OpenContext& context);
 
 }  // namespace safetensors
 }  // namespace detail

@@ -6,6 +6,7 @@
 #include "base/limits.hpp"
 #include "base/parallel.hpp"
 #include "file.hpp"
+#include "io/files.hpp"
 #include "json/json.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
@@ -40,7 +41,7 @@ class ShardsReader {
     STELE_TRY(parse());
     STELE_TRY(check_names());
     builder_.set_flat();
-    for (std::uint32_t i = 0; i < files_.size(); ++i) STELE_TRY(add_file(*bundle, i));
+    for (std::uint32_t i = 0; i < files_.size(); ++i) STELE_TRY(add_file(bundle, i));
     if (found_ != entries_.size()) return missing();
     std::sort(nodes_.begin(), nodes_.end());
     if (const auto extras = metadata_.find(std::string(detail::flat_key)); extras != metadata_.end()) {
@@ -149,7 +150,7 @@ class ShardsReader {
     return Error(Errc::duplicate, "the index lists the tensor twice").path(std::string(same->name));
   }
 
-  Status add_file(const Bundle& bundle, std::uint32_t number) {
+  Status add_file(const std::shared_ptr<const Bundle>& bundle, std::uint32_t number) {
     const auto not_plain = [&]() -> Error {
       return Error(Errc::malformed, "the index lists a name that is not a plain file name")
           .file(source_->name())
@@ -157,7 +158,7 @@ class ShardsReader {
     };
     // The files of a set are in the folder of its index.
     if (files_[number].find('/') != std::string::npos) return not_plain();
-    auto source = bundle.open(files_[number]);
+    auto source = detail::open_of_set(bundle, files_[number], number);
     if (!source) {
       if (source.error().code() != Errc::invalid_argument) return std::move(source).error();
       return not_plain();
@@ -282,7 +283,17 @@ bool ShardedSafetensorsFormat::recognises(std::span<const std::byte> head, std::
 }
 
 Result<Snapshot> ShardedSafetensorsFormat::open(SourcePtr source, const OpenContext& context) const {
+  if (source->is_folder()) {
+    std::vector<std::string> files;
+    STELE_TRY_ASSIGN(SourcePtr index, detail::safetensors::find_index(*source, files));
+    if (index == nullptr) return detail::safetensors::open_files(*source, std::move(files), context);
+    source = std::move(index);
+  }
   return ShardsReader(std::move(source), context).run();
+}
+
+bool ShardedSafetensorsFormat::recognises_folder(const Bundle& folder) const {
+  return detail::safetensors::recognises_folder(folder);
 }
 
 Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {

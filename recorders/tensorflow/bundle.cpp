@@ -73,7 +73,7 @@ constexpr LeafOps stored_ops{.locate = [](const void* at, std::uint64_t) -> Sour
 struct Kept {
   std::map<std::uint32_t, SourcePtr> shards;
   std::shared_ptr<std::deque<Entry>> entries = std::make_shared<std::deque<Entry>>();
-  std::deque<Joined> joined;
+  std::deque<JoinedBoxes> joined;
 };
 
 /// Returns a key for messages: the variable's name for the key of a slice.
@@ -220,8 +220,8 @@ class BundleReader {
 
   Status read_slice(protobuf::Reader in, Entry& entry) {
     constexpr Extent all = UINT64_MAX;  // TensorSliceProto.Extent without a length
-    STELE_TRY(spend(3 * sizeof(Slice) + 64));
-    Slice& slice = entry.slices.emplace_back();
+    STELE_TRY(spend(3 * sizeof(Box) + 64));
+    Box& slice = entry.slices.emplace_back();
     while (in.next()) {
       if (!in.is(1)) continue;
       Extent start = 0, length = all;
@@ -346,28 +346,28 @@ class BundleReader {
       return bad(Errc::unsupported, "a partitioned variable has a dtype that stele does not join", entry)
           .found(std::string(entry.type->name));
     }
-    std::vector<const Entry*> parts;
+    std::vector<Provider> parts;
     parts.reserve(entry.slices.size());
-    for (Slice& slice : entry.slices) {
+    for (Box& slice : entry.slices) {
       if (slice.start.size() != entry.shape.size() || slice.start.empty()) {
         return bad(Errc::malformed, "a slice has another rank than its tensor", entry)
             .expected(std::to_string(entry.shape.size()))
             .found(std::to_string(slice.start.size()));
       }
       STELE_TRY_ASSIGN(const Entry* part, part_of(entry, slice));
-      parts.push_back(part);
+      parts.push_back({&stored_ops, part, 0});
     }
-    STELE_TRY(spend(cover_memory(entry.slices, entry.shape.span())));
-    if (auto covered = check_cover(entry.slices, entry.shape.span()); !covered) {
+    if (auto covered = check_cover(entry.slices, entry.shape.span(), memory_); !covered) {
       return std::move(covered).error().path(entry.key);
     }
-    STELE_TRY(spend(sizeof(Joined) + 64 * parts.size()));
-    return Provider{&joined_ops, &kept_->joined.emplace_back(entry, parts), 0};
+    STELE_TRY(spend(JoinedBoxes::memory(parts.size(), entry.shape.rank())));
+    const std::size_t element = element_size(entry.type->dtype);
+    return kept_->joined.emplace_back(entry.shape.span(), element, entry.slices, parts).provider();
   }
 
   /// Returns the entry with the bytes of a slice, and gives lengths to the axes that the slice has whole.
-  Result<const Entry*> part_of(const Entry& entry, Slice& slice) {
-    Slice keyed = slice;
+  Result<const Entry*> part_of(const Entry& entry, Box& slice) {
+    Box keyed = slice;
     for (std::size_t d = 0; d < slice.start.size(); ++d) {
       if (slice.length[d] == UINT64_MAX) slice.length[d] = entry.shape[d];
     }

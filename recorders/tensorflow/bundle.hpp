@@ -25,6 +25,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 #include "stele/value.hpp"
+#include "steps/boxes.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -46,11 +47,6 @@ inline constexpr std::uint64_t string_code = 7, variant_code = 21;
 /// The annotation with the name of the TfType, for leaves whose dtype does not tell it.
 inline constexpr std::string_view dtype_key = "tensorflow.dtype";
 
-/// The rectangle of a tensor that a slice covers.
-struct Slice {
-  std::vector<Extent> start, length;
-};
-
 /// An entry of the index.
 struct Entry {
   std::string_view key;
@@ -61,7 +57,7 @@ struct Entry {
   std::uint32_t crc = 0;          // CRC-32C of the bytes, not masked
   std::uint64_t offset = 0, size = 0;
   const Source* source = nullptr;  // the shard; null if `slices`
-  std::vector<Slice> slices{};     // of a partitioned variable, which has no bytes of its own
+  std::vector<Box> slices{};       // of a partitioned variable, which has no bytes of its own
 };
 
 /// An open checkpoint. Copies share it.

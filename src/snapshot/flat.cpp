@@ -91,7 +91,8 @@ std::vector<bool> guessed_empties(const SnapshotData& data) {
 }
 
 Result<std::string> flat_extras(const Snapshot& snapshot,
-                                const std::function<bool(const std::string&, const Value&)>& elsewhere) {
+                                const std::function<bool(const std::string&, const Value&)>& elsewhere,
+                                const std::function<bool(const Node&)>& shown) {
   const SnapshotData& data = *snapshot.data();
   std::string text;
   json::Writer out(text);
@@ -125,7 +126,7 @@ Result<std::string> flat_extras(const Snapshot& snapshot,
   }));
   std::set<std::uint32_t> targets;
   STELE_TRY(each([&](std::uint32_t i, const Node& node) -> Status {
-    if (node.kind == NodeKind::alias) {
+    if (node.kind == NodeKind::alias && !(shown && shown(data.nodes[node.index]))) {
       targets.insert(node.index);
       enter("aliases");
       out.key(coded(snapshot.path(i)));

@@ -25,10 +25,11 @@ STELE_EXPORT std::vector<bool> guessed_empties(const SnapshotData& data);
 inline constexpr std::string_view flat_key = "stele";
 
 /// Returns the JSON text for the key, or an empty string if the names are sufficient. `elsewhere` returns true for
-/// values that the format stores elsewhere. Errors: limit (values nested too deep), duplicate (two tensors whose paths
-/// are equal).
+/// values that the format stores elsewhere, `shown` for the targets of aliases that it shows otherwise. Errors: limit
+/// (values nested too deep), duplicate (two tensors whose paths are equal).
 STELE_EXPORT Result<std::string> flat_extras(
-    const Snapshot& snapshot, const std::function<bool(const std::string& path, const Value&)>& elsewhere = nullptr);
+    const Snapshot& snapshot, const std::function<bool(const std::string& path, const Value&)>& elsewhere = nullptr,
+    const std::function<bool(const Node& target)>& shown = nullptr);
 
 /// Adds the contents of such a text to the builder of a flat snapshot, after all tensors. `find` returns the node of a
 /// name, if it is a tensor or a value that the format stores elsewhere, or else no_index. `memory` counts the memory

@@ -10,6 +10,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/provider.hpp"
 #include "snapshot/source_range.hpp"
 #include "stele/detail/type_info.hpp"
 #include "stele/source.hpp"
@@ -101,16 +102,8 @@ const Provider& LeafView::provider() const noexcept { return data_->leaves[leaf_
 std::string LeafView::path() const { return detail::node_path(*data_, data_->leaves[leaf_].node); }
 
 std::span<const std::byte> LeafView::view() const noexcept {
-  const Provider& p = data_->leaves[leaf_].provider;
-  const auto size = static_cast<std::size_t>(data_->leaves[leaf_].bytes);
-  if (p.ops->locate != nullptr) {
-    const SourceRange range = p.ops->locate(p.at, p.number);
-    const auto all = range.source->view();
-    return all.empty() ? all : all.subspan(static_cast<std::size_t>(range.offset), size);
-  }
-  const std::byte* bytes = p.ops->view != nullptr ? p.ops->view(p.at, p.number) : nullptr;
-  if (bytes == nullptr) return {};
-  return {bytes, size};
+  const detail::LeafData& leaf = data_->leaves[leaf_];
+  return detail::view_bytes(leaf.provider, leaf.bytes);
 }
 
 Status LeafView::read(std::uint64_t offset, std::span<std::byte> out) const {
@@ -133,17 +126,7 @@ Status LeafView::read(std::uint64_t offset, std::span<std::byte> out, ReadContex
         .expected("multiples of " + std::to_string(size) + " bytes")
         .found("offset " + std::to_string(offset) + ", " + std::to_string(out.size()) + " bytes");
   }
-  if (out.empty()) return {};
-  if (const auto bytes = view(); !bytes.empty()) {
-    std::memcpy(out.data(), bytes.data() + offset, out.size());
-    return {};
-  }
-  const Provider& p = leaf.provider;
-  if (p.ops->locate != nullptr) {
-    const SourceRange range = p.ops->locate(p.at, p.number);
-    return detail::with_path(range.source->read_at(range.offset + offset, out), *this);
-  }
-  return detail::with_path(p.ops->read(p.at, p.number, offset, out, context), *this);
+  return detail::with_path(detail::read_bytes(leaf.provider, leaf.bytes, offset, out, context), *this);
 }
 
 namespace {
@@ -178,30 +161,57 @@ class BoundedSink final : public PieceSink {
 
 Status LeafView::stream(PieceSink& sink, ReadContext& context) const {
   const detail::LeafData& leaf = data_->leaves[leaf_];
-  const Provider& p = leaf.provider;
-  if (p.ops->locate != nullptr) {
-    return detail::with_path(detail::stream_range(p.ops->locate(p.at, p.number), leaf.bytes, sink, context), *this);
+  return detail::with_path(detail::stream_bytes(leaf.provider, leaf.bytes, sink, context), *this);
+}
+
+namespace detail {
+
+std::span<const std::byte> view_bytes(const Provider& leaf, std::uint64_t size) noexcept {
+  const auto bytes = static_cast<std::size_t>(size);
+  if (leaf.ops->locate != nullptr) {
+    const SourceRange range = leaf.ops->locate(leaf.at, leaf.number);
+    const auto all = range.source->view();
+    return all.empty() ? all : all.subspan(static_cast<std::size_t>(range.offset), bytes);
   }
-  if (p.ops->stream != nullptr) {
-    BoundedSink bounded(sink, leaf.bytes);
-    auto streamed = p.ops->stream(p.at, p.number, leaf.bytes, bounded, context);
-    return detail::with_path(streamed ? bounded.finish() : std::move(streamed), *this);
+  const std::byte* const at = leaf.ops->view != nullptr ? leaf.ops->view(leaf.at, leaf.number) : nullptr;
+  if (at == nullptr) return {};
+  return {at, bytes};
+}
+
+Status read_bytes(const Provider& leaf, std::uint64_t size, std::uint64_t offset, std::span<std::byte> out,
+                  ReadContext& context) {
+  if (out.empty()) return {};
+  if (const auto bytes = view_bytes(leaf, size); !bytes.empty()) {
+    std::memcpy(out.data(), bytes.data() + offset, out.size());
+    return {};
   }
-  if (leaf.bytes == 0) return {};
-  if (const auto bytes = view(); !bytes.empty()) return detail::with_path(sink.piece(bytes), *this);
+  if (leaf.ops->locate != nullptr) {
+    const SourceRange range = leaf.ops->locate(leaf.at, leaf.number);
+    return range.source->read_at(range.offset + offset, out);
+  }
+  return leaf.ops->read(leaf.at, leaf.number, offset, out, context);
+}
+
+Status stream_bytes(const Provider& leaf, std::uint64_t size, PieceSink& sink, ReadContext& context) {
+  if (leaf.ops->locate != nullptr) return stream_range(leaf.ops->locate(leaf.at, leaf.number), size, sink, context);
+  if (leaf.ops->stream != nullptr) {
+    BoundedSink bounded(sink, size);
+    auto streamed = leaf.ops->stream(leaf.at, leaf.number, size, bounded, context);
+    return streamed ? bounded.finish() : std::move(streamed);
+  }
+  if (size == 0) return {};
+  if (const auto bytes = view_bytes(leaf, size); !bytes.empty()) return sink.piece(bytes);
   ReadContext::Piece staging(context);
-  for (std::uint64_t done = 0; done < leaf.bytes;) {
-    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(leaf.bytes - done, ReadContext::piece_size));
+  for (std::uint64_t done = 0; done < size;) {
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size - done, ReadContext::piece_size));
     std::byte* to = sink.place(done, n);
     const std::span<std::byte> piece(to != nullptr ? to : staging.data(), n);
-    if (auto r = p.ops->read(p.at, p.number, done, piece, context); !r) return detail::with_path(std::move(r), *this);
-    if (auto r = sink.piece(piece); !r) return detail::with_path(std::move(r), *this);
+    STELE_TRY(leaf.ops->read(leaf.at, leaf.number, done, piece, context));
+    STELE_TRY(sink.piece(piece));
     done += n;
   }
   return {};
 }
-
-namespace detail {
 
 Status with_path(Status status, const LeafView& leaf) {
   if (status || !status.error().path().empty()) return status;

@@ -58,10 +58,14 @@ Status stream_range(const SourceRange& range, std::uint64_t size, PieceSink& sin
     done += n;
   }
   if (hasher) STELE_TRY(check_hash(range, hasher->digest()));
+  return check_padding(range, size);
+}
+
+Status check_padding(const SourceRange& range, std::uint64_t size) {
   for (std::uint64_t done = 0; done < range.zeros;) {
     std::byte zeros[256];
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(range.zeros - done, sizeof zeros));
-    STELE_TRY(source.read_at(range.offset + size + done, {zeros, n}));
+    STELE_TRY(range.source->read_at(range.offset + size + done, {zeros, n}));
     STELE_TRY(check_zeros(range, size, {zeros, n}));
     done += n;
   }

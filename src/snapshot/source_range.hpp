@@ -29,6 +29,8 @@ inline std::uint64_t hash_of(const SourceRange& range, const void* data, std::si
 STELE_EXPORT Status check_hash(const SourceRange& range, std::uint64_t hash);
 /// Returns an error if `zeros`, the bytes after the range, are not zero.
 STELE_EXPORT Status check_zeros(const SourceRange& range, std::uint64_t size, std::span<const std::byte> zeros);
+/// Reads the bytes after the range, which has `size` bytes, and returns an error if they are not zero.
+STELE_EXPORT Status check_padding(const SourceRange& range, std::uint64_t size);
 
 }  // namespace detail
 }  // namespace v0

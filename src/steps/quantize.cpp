@@ -17,17 +17,35 @@ namespace {
 
 enum class Scheme : std::uint8_t { linear, zero_point, logarithmic };
 
+/// Scales and zero points along an axis. Each applies to `inner` elements in turn.
+struct Channels {
+  std::uint64_t inner = 1;
+  std::vector<double> scales, zero_points;
+
+  /// Converts integers, the first of which is element `first` of the tensor.
+  void decode(std::span<double> numbers, std::uint64_t first) const {
+    std::size_t channel = static_cast<std::size_t>(first / inner % scales.size());
+    for (std::uint64_t within = first % inner; !numbers.empty(); within = 0) {
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(inner - within, numbers.size()));
+      for (double& q : numbers.first(n)) q = (q - zero_points[channel]) * scales[channel];
+      numbers = numbers.subspan(n);
+      channel = channel + 1 == scales.size() ? 0 : channel + 1;
+    }
+  }
+};
+
 /// The meaning of a tensor's integers, with the annotation's fields.
 struct Coding {
   Scheme scheme = Scheme::linear;
   unsigned bits = 8;
   bool sign = false;
   bool symmetric = false;
-  double low = 0;      // linear: min; zero_point: the zero point
-  double high = 0;     // linear, logarithmic: max
-  double scale = 0;    // zero_point
-  double steps = 255;  // linear
-  double shift = 0;    // linear
+  double low = 0;                              // linear: min; zero_point: the zero point
+  double high = 0;                             // linear, logarithmic: max
+  double scale = 0;                            // zero_point
+  double steps = 255;                          // linear
+  double shift = 0;                            // linear
+  std::unique_ptr<const Channels> channels{};  // zero_point with an axis
 
   /// Computes the members that the bits determine.
   void finish() {
@@ -51,45 +69,99 @@ struct Coding {
     const double value = std::exp2(code + std::ceil(std::log2(high)) - (codes - 1.0));
     return negative ? -value : value;
   }
+  void decode(std::span<double> numbers, std::uint64_t first) const {
+    if (channels != nullptr) return channels->decode(numbers, first);
+    for (double& x : numbers) x = decode(x);
+  }
   double encode(double x) const { return std::clamp(std::nearbyint((x - low) / (high - low) * steps), 0.0, steps); }
 };
 
-std::optional<Coding> coding_of(const Value& note) {
+/// Returns a number of either kind; nothing for a Value that is no finite number.
+std::optional<double> number_of(const Value* v) {
+  if (v == nullptr) return std::nullopt;
+  if (v->as_i64() != nullptr) return static_cast<double>(*v->as_i64());
+  if (v->as_f64() != nullptr && std::isfinite(*v->as_f64())) return *v->as_f64();
+  return std::nullopt;
+}
+
+Error unknown_scheme() { return Error(Errc::unsupported, "the quantization scheme is unknown"); }
+
+Result<std::vector<double>> channel_numbers(const Value& note, const char* key, Extent count) {
+  const Value* const value = note.find(key);
+  const Value::List* const list = value != nullptr ? value->as_list() : nullptr;
+  const auto wrong = [&](std::string found) {
+    return Error(Errc::unsupported, "the quantization's parameters do not fit the tensor")
+        .expected("a list of " + std::to_string(count) + " finite numbers in " + key)
+        .found(std::move(found));
+  };
+  if (list == nullptr) return wrong(value == nullptr ? "none" : std::string(name(value->kind())));
+  if (list->size() != count) return wrong(std::to_string(list->size()) + " numbers");
+  std::vector<double> numbers;
+  numbers.reserve(list->size());
+  for (const Value& v : *list) {
+    const auto number = number_of(&v);
+    if (!number) return wrong("another value at position " + std::to_string(numbers.size()));
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
+Result<std::unique_ptr<const Channels>> channels_of(const Value& note, const Value& axis,
+                                                    std::span<const Extent> shape) {
+  const auto number = number_of(&axis).value_or(-1);
+  if (axis.as_i64() == nullptr || number < 0 || number >= static_cast<double>(shape.size())) {
+    return Error(Errc::unsupported, "the quantization's axis is not one of the tensor's")
+        .expected("an integer below " + std::to_string(shape.size()))
+        .found(axis.as_i64() != nullptr ? std::to_string(*axis.as_i64()) : std::string(name(axis.kind())));
+  }
+  const auto at = static_cast<std::size_t>(number);
+  auto channels = std::make_unique<Channels>();
+  for (const Extent e : shape.subspan(at + 1)) channels->inner *= e;
+  STELE_TRY_ASSIGN(channels->scales, channel_numbers(note, "scale", shape[at]));
+  STELE_TRY_ASSIGN(channels->zero_points, channel_numbers(note, "zero_point", shape[at]));
+  return std::unique_ptr<const Channels>(std::move(channels));
+}
+
+Result<Coding> coding_of(const Value& note, std::span<const Extent> shape) {
   Coding coding;
   bool complete = true;
   const auto number = [&](const char* key) {
-    const Value* v = note.find(key);
-    if (v != nullptr && v->as_f64() != nullptr) return *v->as_f64();
-    if (v != nullptr && v->as_i64() != nullptr) return static_cast<double>(*v->as_i64());
-    complete = false;
-    return 0.0;
+    const auto value = number_of(note.find(key));
+    complete = complete && value;
+    return value.value_or(0.0);
   };
   const auto flag = [&](const char* key) {
     const Value* v = note.find(key);
     return v != nullptr && v->as_bool() != nullptr && *v->as_bool();
   };
   const Value* scheme = note.find("scheme");
-  if (scheme == nullptr || scheme->as_string() == nullptr) return std::nullopt;
+  if (scheme == nullptr || scheme->as_string() == nullptr) return unknown_scheme();
   const double bits = number("bits");
   coding.sign = flag("signed");
   coding.symmetric = flag("symmetric");
-  if (*scheme->as_string() == "linear") {
+  const Value* const axis = note.find("axis");
+  if (*scheme->as_string() == "zero_point") {
+    coding.scheme = Scheme::zero_point;
+    if (axis != nullptr) {
+      STELE_TRY_ASSIGN(coding.channels, channels_of(note, *axis, shape));
+    } else {
+      coding.low = number("zero_point");
+      coding.scale = number("scale");
+    }
+  } else if (axis != nullptr) {
+    return unknown_scheme();
+  } else if (*scheme->as_string() == "linear") {
     coding.low = number("min");
     coding.high = number("max");
-  } else if (*scheme->as_string() == "zero_point") {
-    coding.scheme = Scheme::zero_point;
-    coding.low = number("zero_point");
-    coding.scale = number("scale");
   } else if (*scheme->as_string() == "logarithmic") {
     coding.scheme = Scheme::logarithmic;
     coding.high = number("max");
   } else {
-    return std::nullopt;
+    return unknown_scheme();
   }
   const bool possible = bits >= (coding.sign ? 2.0 : 1.0) && bits <= 64.0 && bits == std::floor(bits) &&
-                        std::isfinite(coding.low) && std::isfinite(coding.high) && std::isfinite(coding.scale) &&
                         (coding.scheme != Scheme::logarithmic || coding.high > 0);
-  if (!complete || !possible) return std::nullopt;
+  if (!complete || !possible) return unknown_scheme();
   coding.bits = static_cast<unsigned>(bits);
   coding.finish();
   return coding;
@@ -129,7 +201,7 @@ struct Step {
       if (encodes) {
         for (const double x : numbers) *out++ = static_cast<std::byte>(static_cast<unsigned>(coding.encode(x)));
       } else {
-        for (double& x : numbers) x = coding.decode(x);
+        coding.decode(numbers, first);
         const auto* from = reinterpret_cast<const std::byte*>(numbers.data());
         const ConvertOutcome outcome = convert(DType::f64, from, DType::f32, out, n);
         if (outcome.status != ConvertStatus::ok) return detail::convert_error(outcome, DType::f64, DType::f32, first);
@@ -351,11 +423,10 @@ Result<Snapshot> dequantize(const Snapshot& snapshot, const std::vector<std::str
       if (note == notes->end() || !any_matches(patterns, leaf)) continue;
       const DTypeClass kind = dtype_class(leaf.dtype());
       const bool integers = kind == DTypeClass::signed_int || kind == DTypeClass::unsigned_int;
-      const auto coding = coding_of(note->second);
-      if (!coding || !integers || element_size(leaf.dtype()) == 0) {
-        return Error(Errc::unsupported, "the quantization scheme is unknown").path(leaf.path());
-      }
-      step->codings[i] = *coding;
+      if (!integers || element_size(leaf.dtype()) == 0) return unknown_scheme().path(leaf.path());
+      auto coding = coding_of(note->second, leaf.shape());
+      if (!coding) return std::move(coding).error().path(leaf.path());
+      step->codings[i] = *std::move(coding);
       chosen[i] = true;
     }
     return coded(snapshot, step, chosen, DType::f32, [](std::size_t) { return Value(); });

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "snapshot/data.hpp"
+#include "stele/quantize.hpp"
 #include "steps/blocks.hpp"
 
 namespace stele {
@@ -90,6 +91,21 @@ Status stream_transposed(const void* at, std::uint64_t, std::uint64_t size, Piec
 }
 constexpr LeafOps transposed_ops{.read = read_transposed, .stream = stream_transposed};
 
+/// Updates the axis of a quantization per channel. `order`: the old axis for each new axis.
+void move_channels(LeafExtra& extra, std::span<const std::size_t> order) {
+  if (extra.annotations == nullptr) return;
+  const auto note = extra.annotations->find(std::string(quantization_key));
+  if (note == extra.annotations->end() || note->second.find("axis") == nullptr) return;
+  auto notes = std::make_unique<Annotations>(*extra.annotations);
+  for (auto& [key, value] : *notes->at(std::string(quantization_key)).as_map()) {
+    if (key != "axis" || value.as_i64() == nullptr) continue;
+    const auto old = static_cast<std::uint64_t>(*value.as_i64());  // a negative one is no axis either
+    const auto now = std::find(order.begin(), order.end(), old);
+    if (now != order.end()) value = Value(std::int64_t{now - order.begin()});
+  }
+  extra.annotations = std::move(notes);
+}
+
 }  // namespace
 
 Error packed(std::string_view path, DType dtype) {
@@ -134,6 +150,7 @@ Result<Snapshot> transpose_where(
         step->strides[order[k]] = stride;
         stride *= base.shape()[order[k]];
       }
+      if (data->leaves[i].extra != no_index) move_channels(data->extras[data->leaves[i].extra], order);
       if (base.byte_size() == 0) continue;
       data->leaves[i].provider = {&transposed_ops, step.get(), 0};
       data->keepers.push_back(std::move(step));

@@ -61,12 +61,13 @@ class AliasExpander {
     return {};
   }
 
-  Status flat(std::uint32_t i) {
-    STELE_TRY(one_more(i, 0));
-    const Node& node = nodes_[i];
-    const std::string_view name(node.name, node.name_size);
+  Status flat(std::uint32_t i) { return flat(i, nodes_[i], name_of(i), nodes_[i].conditional, 0); }
+
+  /// Adds node `node` under a name, on behalf of node `i`.
+  Status flat(std::uint32_t i, const Node& node, std::string_view name, bool conditional, int depth) {
+    STELE_TRY(one_more(i, depth));
     const Node& meant = node.kind == NodeKind::alias ? nodes_[node.index] : node;
-    if (leaf(meant, name, node.conditional) || node.kind != NodeKind::alias) return {};
+    if (leaf(meant, name, conditional) || node.kind != NodeKind::alias) return {};
     // An alias of a container: all names that continue the container's, in the file's order.
     const std::string target = from_.path(node.index) + '.';
     if (by_name_.empty()) order_names();
@@ -78,9 +79,8 @@ class AliasExpander {
     std::sort(below.begin(), below.end());
     for (const std::uint32_t k : below) {
       ++steps_;
-      STELE_TRY(one_more(i, 0));
       const std::string copy_path = std::string(name) + '.' + std::string(name_of(k).substr(target.size()));
-      leaf(nodes_[k], builder_.intern(copy_path), nodes_[k].conditional);
+      STELE_TRY(flat(i, nodes_[k], builder_.intern(copy_path), nodes_[k].conditional, depth + 1));
     }
     return {};
   }

@@ -103,9 +103,7 @@ TEST_CASE("front door: extensions that no format has") {
   CHECK(error("/none/m.json.zstd").hint() == "use the extension .json.zst, or see stele::formats()");
   CHECK(error("/none/m.somethingelse").hint() == "see stele::formats()");
   CHECK(error("/none.stele/m").hint() == "see stele::formats()");
-  for (const std::pair<const char*, const char*>& other : {std::pair("m.pt", "a PyTorch file"),
-                                                           {"m.pth", "a PyTorch file"},
-                                                           {"m.gguf", "a GGUF file"},
+  for (const std::pair<const char*, const char*>& other : {std::pair("m.gguf", "a GGUF file"),
                                                            {"m.h5", "an HDF5 or Keras file"},
                                                            {"m.npz", "a NumPy file"},
                                                            {"m.pb", "a TensorFlow file"},
@@ -133,9 +131,6 @@ TEST_CASE("front door: files of formats that are not read") {
     return head + entry;
   };
   using namespace std::string_literals;
-  CHECK(found("a", zip("archive/data.pkl")).starts_with("a PyTorch file"));
-  CHECK(found("b", zip("net/data.pkl")).starts_with("a PyTorch file"));
-  CHECK(found("c", "\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20"s).starts_with("a PyTorch file"));
   CHECK(found("d", "GGUF\3\0\0\0"s).starts_with("a GGUF file"));
   CHECK(found("f", "\x89HDF\r\n\x1a\n"s).starts_with("an HDF5 or Keras file"));
   CHECK(found("g", zip("arr_0.npy")).starts_with("a NumPy file"));

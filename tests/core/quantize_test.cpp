@@ -11,22 +11,17 @@
 #include <string>
 #include <vector>
 
-#include "support/models.hpp"
+#include "quantize_support.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
 using namespace stele_test;
-using stele::DType;
-using stele::Errc;
+using namespace stele_test::quantized;
 using stele::Report;
-using stele::Snapshot;
-using stele::Value;
 
 namespace stele_test {
 namespace {
 
-using Doubles = std::vector<double>;
-constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr auto most = static_cast<double>(std::numeric_limits<float>::max());
 
 template <class T>
@@ -46,19 +41,6 @@ Snapshot one(DType dtype, const std::vector<T>& numbers, const Value& note = {})
   return builder.finish();
 }
 Snapshot doubles(const Doubles& numbers) { return one(DType::f64, numbers); }
-
-template <class T>
-std::vector<T> numbers(const stele::LeafView& leaf) {
-  const std::string bytes = good(content(leaf));
-  std::vector<T> all(bytes.size() / sizeof(T));
-  if (!bytes.empty()) std::memcpy(all.data(), bytes.data(), bytes.size());
-  return all;
-}
-
-Value note(std::initializer_list<std::pair<std::string, Value>> items) { return Value(Value::Map(items)); }
-Value integer(std::int64_t i) { return Value(i); }
-
-std::vector<float> decoded(const Snapshot& s) { return numbers<float>(good(stele::dequantize(s)).leaf(0)); }
 
 /// All codes of `bits` in a T.
 template <class T>

@@ -59,8 +59,9 @@ TEST_CASE_TEMPLATE("uncountable shapes: saves refuse them", R, STELE_TEST_RECORD
 TEST_CASE_TEMPLATE("uncountable shapes: loads refuse them", F, STELE_TEST_FORMATS) {
   const F format;
   for (const std::vector<Extent>& shape : {std::vector<Extent>{far, far, 0}, {far, 0, far}, {0, far, far}}) {
-    // This bypasses the check that saves make.
+    // This bypasses the check that saves make. Some formats leave such a tensor out.
     stele::BufferSink sink;
+    if (const auto losses = format.losses(empty_tensor(shape), ""); losses && !losses->empty()) continue;
     const auto written = format.write(empty_tensor(shape), sink, {});
     if (!written) continue;
     const stele::Bytes bytes = sink.take();
@@ -69,6 +70,7 @@ TEST_CASE_TEMPLATE("uncountable shapes: loads refuse them", F, STELE_TEST_FORMAT
     CHECK(code_of(opened) == Errc::malformed);
   }
   // A shape that can be counted is read.
+  if (const auto losses = format.losses(empty_tensor(std::vector<Extent>{far, 2, 0}), ""); !losses->empty()) return;
   stele::BufferSink sink;
   good(format.write(empty_tensor(std::vector<Extent>{far, 2, 0}), sink, {}));
   const stele::Bytes bytes = sink.take();

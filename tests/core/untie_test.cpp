@@ -35,3 +35,25 @@ TEST_CASE("ties: writing them out takes steps in proportion to the names") {
   const std::uint64_t more = steps_for(16'000);
   CHECK(more < 16 * 2 * few);  // n log n; a search for each would take 256 times as many
 }
+
+TEST_CASE("ties: a tie in a tied container has a name in each") {
+  SnapshotBuilder builder;
+  builder.set_flat();
+  const float number = 1;
+  static constexpr LeafOps ops{.view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
+  const std::uint32_t weight = builder.tensor("a.w", DType::f32, {}, 4, {&ops, &number, 0});
+  builder.alias("a.again", weight);
+  const std::uint32_t inner = builder.begin(NodeKind::module, "a.inner");
+  builder.end();
+  builder.tensor("a.inner.b", DType::f32, {}, 4, {&ops, &number, 0});
+  builder.alias("a.outer", inner);
+  const std::uint32_t container = builder.begin(NodeKind::module, "a");
+  builder.end();
+  builder.alias("c", container);
+  const auto made = detail::untied(builder.finish());
+  REQUIRE(made);
+  CHECK(made->leaf_count() == 8);
+  for (const char* name : {"a.w", "a.again", "a.inner.b", "a.outer.b", "c.w", "c.again", "c.inner.b", "c.outer.b"}) {
+    CHECK_MESSAGE(made->find(name), name);
+  }
+}

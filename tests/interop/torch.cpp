@@ -1,42 +1,13 @@
-// The C++ side of tests/interop/torch.sh; the folder with Python's files is in STELE_TORCH_FILES.
-#include "stele/torch.hpp"
-
-#include <torch/torch.h>
-
-#include <cstdlib>
+// The C++ side of tests/interop/torch.sh: state_dicts.
+#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
 #include <functional>
 #include <optional>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "stele/stele.hpp"
-
-#undef CHECK  // of libtorch's logging
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
-#include <doctest/doctest.h>
+#include "torch_net.hpp"
 
 namespace {
-
-namespace nn = ::torch::nn;
-
-struct NetImpl : nn::Module {
-  NetImpl() {
-    register_module("conv", conv);
-    register_module("norm", norm);
-    register_module("head", head);
-    scale = register_buffer("scale", ::torch::zeros({3}, ::torch::kDouble));
-  }
-  ::torch::Tensor forward(::torch::Tensor x) {
-    x = ::torch::relu(norm(conv(std::move(x))));
-    return head->forward(x.flatten(1)) * scale;
-  }
-  nn::Conv2d conv{nn::Conv2dOptions(2, 4, 3).bias(false)};
-  nn::BatchNorm2d norm{4};
-  nn::Sequential head{nn::Linear(4 * 6 * 6, 8), nn::ReLU(), nn::Linear(8, 3)};
-  ::torch::Tensor scale;
-};
-TORCH_MODULE(Net);
 
 struct TiedImpl : nn::Module {
   struct Out : nn::Module {
@@ -56,31 +27,6 @@ struct One : nn::Module {
   explicit One(::torch::Tensor tensor) { t = register_buffer("t", std::move(tensor)); }
   ::torch::Tensor t;
 };
-
-std::string folder() {
-  const char* path = std::getenv("STELE_TORCH_FILES");
-  if (path == nullptr) throw std::runtime_error("STELE_TORCH_FILES is not set: make torch");
-  return std::string(path) + "/";
-}
-
-::torch::Tensor read(const stele::Snapshot& file, const char* name) {
-  const stele::LeafView leaf = file.find(name).value();
-  const std::vector<std::int64_t> sizes(leaf.shape().begin(), leaf.shape().end());
-  ::torch::Tensor t = ::torch::empty(sizes, leaf.dtype() == stele::DType::f64 ? ::torch::kDouble : ::torch::kFloat);
-  leaf.read(0, {static_cast<std::byte*>(t.data_ptr()), leaf.byte_size()}).value();
-  return t;
-}
-
-bool equal_state(const nn::Module& a, const nn::Module& b) {
-  const auto equal = [](const auto& x, const auto& y) {
-    if (x.size() != y.size()) return false;
-    for (const auto& item : x) {
-      if (!::torch::equal(item.value(), y[item.key()])) return false;
-    }
-    return true;
-  };
-  return equal(a.named_parameters(), b.named_parameters()) && equal(a.named_buffers(), b.named_buffers());
-}
 
 stele::Bytes saved(const nn::Module& module) {
   return stele::BytesRecorder<>{}.record(stele::torch::snapshot_of(module).value()).value();
@@ -229,10 +175,13 @@ TEST_CASE("a tied tensor is one tensor and an alias") {
   CHECK(snapshot.leaf_count() == 1);
   CHECK(snapshot.find("out.weight")->path() == "embed.weight");
   stele::save(snapshot, folder() + "tied-ours.safetensors").value();
+  stele::save(snapshot, folder() + "tied-ours.pth").value();
 
-  Tied again;
-  stele::torch::load_state_dict(*again, stele::open(folder() + "tied-ours.safetensors").value()).value();
-  CHECK(::torch::equal(again->embed->weight, tied->embed->weight));
+  for (const char* name : {"tied-ours.safetensors", "tied-ours.pth"}) {
+    Tied again;
+    stele::torch::load_state_dict(*again, stele::open(folder() + name).value()).value();
+    CHECK(::torch::equal(again->embed->weight, tied->embed->weight));
+  }
   // Either name will do, and both.
   for (const char* name : {"embed.weight", "out.weight"}) {
     stele::SnapshotBuilder builder;

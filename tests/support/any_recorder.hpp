@@ -76,7 +76,9 @@ inline bool is_json_file(const AnyRecorder& recorder) {
 }
 /// True for zip files, in which some bits do not matter: dates, versions and attributes.
 inline bool is_zip_file(const AnyRecorder& recorder) {
-  return dynamic_cast<const stele::ArchiveFormat*>(&recorder.format().target()) != nullptr;
+  const stele::Format& format = recorder.format().target();
+  return dynamic_cast<const stele::ArchiveFormat*>(&format) != nullptr ||
+         dynamic_cast<const stele::PytorchFormat*>(&format) != nullptr;
 }
 
 }  // namespace stele_test

@@ -4,6 +4,7 @@
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/burn.hpp>
 #include <stele/recorders/onnx.hpp>
+#include <stele/recorders/pytorch.hpp>
 #include <stele/stele.hpp>
 
 #include <algorithm>
@@ -20,12 +21,12 @@
   stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::CompressedRecorder<>, stele::SafetensorsRecorder<>, \
       stele::MemoryRecorder<stele::SafetensorsFormat>, stele::JsonRecorder<>,                                 \
       stele::Recorder<stele_test::ReadableJsonFormat>, stele::ArchiveRecorder<>, stele::BurnpackRecorder<>,   \
-      stele::OnnxRecorder<>
+      stele::OnnxRecorder<>, stele::PytorchRecorder<>
 
 /// The formats whose files are read in parts.
 #define STELE_TEST_FORMATS                                                                                 \
   stele::SteleFormat, stele::CompressedSteleFormat, stele::SafetensorsFormat, stele_test::PlainJsonFormat, \
-      stele_test::ZstdJsonFormat, stele::ArchiveFormat, stele::BurnpackFormat, stele::OnnxFormat
+      stele_test::ZstdJsonFormat, stele::ArchiveFormat, stele::BurnpackFormat, stele::OnnxFormat, stele::PytorchFormat
 
 namespace stele_test {
 
@@ -50,7 +51,8 @@ inline constexpr bool is_json = is_json_format<typename R::format_type>;
 
 /// True for zip files, in which some bits do not matter: dates, versions and attributes.
 template <class R>
-inline constexpr bool is_zip = std::is_same_v<typename R::format_type, stele::ArchiveFormat>;
+inline constexpr bool is_zip = std::is_same_v<typename R::format_type, stele::ArchiveFormat> ||
+                               std::is_same_v<typename R::format_type, stele::PytorchFormat>;
 
 /// The recorder R with another precision.
 template <class R, class Settings>
@@ -66,6 +68,10 @@ struct at_precision<stele::MemoryRecorder<F, Old>, Settings> {
 template <class Old, class Settings>
 struct at_precision<stele::ArchiveRecorder<Old>, Settings> {
   using type = stele::ArchiveRecorder<Settings>;
+};
+template <class F, class Old, class Settings>
+struct at_precision<stele::CheckpointRecorder<F, Old>, Settings> {
+  using type = stele::CheckpointRecorder<F, Settings>;
 };
 template <class R, class Settings>
 using at_precision_t = typename at_precision<R, Settings>::type;

@@ -39,6 +39,9 @@ using SafetensorsRecorder = Recorder<SafetensorsFormat, Settings>;
 ///
 /// The index is written last, so a new set appears whole or not at all. An existing set is not replaced, unless
 /// FileSinkOptions::allow_nonatomic. The sink must know its bundle (a file, or one of memory_bundle()).
+///
+/// Also opens folders: by the index in them; or the files that torch.distributed.checkpoint writes for each rank
+/// (HuggingFaceStorageWriter), whose boxes are joined to whole tensors as they are read; or one safetensors file.
 class STELE_EXPORT ShardedSafetensorsFormat final : public Format {
  public:
   /// `shard_bytes`: maximum bytes of tensors in a file, which only a larger tensor exceeds; transformers' default.
@@ -47,6 +50,8 @@ class STELE_EXPORT ShardedSafetensorsFormat final : public Format {
   std::string_view extension() const noexcept override { return ".safetensors.index.json"; }
   const Capabilities& capabilities() const noexcept override;
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  bool opens(bool /*folder*/) const noexcept override { return true; }
+  bool recognises_folder(const Bundle& folder) const override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
 

@@ -168,6 +168,21 @@ TEST_CASE("nnef: what graph.quant says, and what it cannot") {
   refused(map({{"scheme", Value("logarithmic")}, {"bits", eight}, {"max", Value(4.0)}, {"signed", Value(true)}}));
   refused(
       map({{"scheme", Value("linear")}, {"bits", Value(std::int64_t{9})}, {"min", Value(0.0)}, {"max", Value(1.0)}}));
+  // Per channel.
+  const auto channels = [](double x) { return Value(Value::List{Value(x)}); };
+  const Value axis(std::int64_t{0});
+  for (const Value& scale : {channels(0.5), Value(0.5)}) {
+    for (const Value& zero : {channels(3), Value(std::int64_t{3})}) {
+      const Value note = map(
+          {{"scheme", Value("zero_point")}, {"bits", eight}, {"scale", scale}, {"zero_point", zero}, {"axis", axis}});
+      refused(note);
+      CHECK(text(note).find("expected one scale and zero point for the whole tensor") != std::string::npos);
+    }
+  }
+  refused(
+      map({{"scheme", Value("zero_point")}, {"bits", eight}, {"scale", channels(0.5)}, {"zero_point", channels(3)}}));
+  refused(
+      map({{"scheme", Value("linear")}, {"bits", eight}, {"min", Value(0.0)}, {"max", Value(1.0)}, {"axis", axis}}));
 
   // A text that is not understood is kept, and written again; one that is no operation is refused.
   const auto kept = [&](Value note) {

@@ -18,7 +18,7 @@ using namespace stele;
 using namespace stele_test;
 using namespace stele_test::tensor_bundle;
 using namespace std::string_literals;
-using detail::tensorflow::Slice;
+using Slice = detail::Box;
 using detail::tensorflow::slice_key;
 using Extents = std::vector<std::uint64_t>;
 

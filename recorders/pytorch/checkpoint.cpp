@@ -1,0 +1,419 @@
+#include "checkpoint.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "base/name_order.hpp"
+#include "base/patterns.hpp"
+#include "json/json.hpp"
+#include "settings.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/paths.hpp"
+#include "stele/detail/little_endian.hpp"
+#include "steps/byte_order.hpp"
+#include "tensors.hpp"
+#include "tree.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+namespace {
+
+using pickle::Kind;
+using pickle::no_ref;
+using pickle::Ref;
+
+/// Finds the parts of a checkpoint by their structure, if the options do not name them.
+class Parts {
+ public:
+  Parts(const File& file, const Tensors& tensors) : objects_(file.objects), tensors_(tensors) {}
+
+  /// Returns true for the state of an optimizer.
+  bool is_optimizer(Ref r) const {
+    return objects_.is(r, Kind::dict) && objects_.is(objects_.find(r, "state"), Kind::dict) &&
+           objects_.is(objects_.find(r, "param_groups"), Kind::list);
+  }
+
+  /// Returns the only optimizer of the root's entries, or no_ref. Errors: invalid_argument (several).
+  Result<Ref> optimizer() const {
+    Found found;
+    std::vector<bool> seen(objects_.size());
+    each_entry(seen, [&](Ref key, Ref value) {
+      if (is_optimizer(value)) add(found, key, {}, value);
+      if (!objects_.is(value, Kind::list)) return;
+      const auto items = objects_.items(value);  // Lightning's `optimizer_states`
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        if (is_new(seen, items[i]) && is_optimizer(items[i])) add(found, key, '.' + std::to_string(i), items[i]);
+      }
+    });
+    if (found.size() > 1) return several(found, "optimizers", "PytorchOptions::optimizer");
+    return found.empty() ? no_ref : found[0].second;
+  }
+
+  /// Returns the only state_dict of the root's entries, or the root. Errors: invalid_argument (several), not_found.
+  Result<Ref> model() const {
+    const Ref root = objects_.root();
+    if (!objects_.is(root, Kind::dict)) return root;
+    const auto optimizer = this->optimizer();
+    // A tensor beside an optimizer is another part of a checkpoint: the state of a generator of random numbers, a loss.
+    if (optimizer && *optimizer == no_ref && has_direct_tensor(root)) return root;
+    Found direct, other;
+    std::vector<bool> seen(objects_.size());
+    each_entry(seen, [&](Ref key, Ref value) {
+      if (is_optimizer(value)) return;
+      if (objects_.is(value, Kind::dict) && has_direct_tensor(value)) {
+        add(direct, key, {}, value);
+      } else if (objects_.is(value, Kind::dict) || objects_.is(value, Kind::object)) {
+        add(other, key, {}, value);
+      }
+    });
+    if (direct.empty()) std::swap(direct, other);
+    if (direct.size() > 1) return several(direct, "state_dicts", "PytorchOptions::part");
+    if (direct.empty()) return Error(Errc::not_found, "the file has no state_dict").hint("set PytorchOptions::part");
+    return direct[0].second;
+  }
+
+ private:
+  using Found = std::vector<std::pair<std::string, Ref>>;
+  static constexpr std::size_t max_named = 8;  // in a message
+
+  void add(Found& to, Ref key, const std::string& after, Ref part) const {
+    bool exact = true;
+    if (to.size() < max_named) to.emplace_back(key_text(objects_, key, exact) + after, part);
+  }
+  static bool is_new(std::vector<bool>& seen, Ref r) {
+    const bool fresh = !seen[r];
+    seen[r] = true;
+    return fresh;
+  }
+  /// Calls `function` with the entries of the root; of several with one value, only with the first.
+  template <class F>
+  void each_entry(std::vector<bool>& seen, F function) const {
+    const Ref root = objects_.root();
+    if (!objects_.is(root, Kind::dict)) return;
+    const auto items = objects_.items(root);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      if (is_new(seen, items[i + 1])) function(items[i], items[i + 1]);
+    }
+  }
+  bool has_direct_tensor(Ref dict) const {
+    const auto items = objects_.items(dict);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      if (tensors_.form(items[i + 1]) != Tensors::Form::other) return true;
+    }
+    return false;
+  }
+  static Error several(const Found& found, const char* what, const char* option) {
+    std::string names;
+    for (const auto& [key, part] : found) names += (names.empty() ? "" : ", ") + key.substr(0, 200);
+    return Error(Errc::invalid_argument, "the file has several parts of one kind")
+        .expected("one of the " + std::string(what))
+        .found(names)
+        .hint("set " + std::string(option));
+  }
+
+  const pickle::Objects& objects_;
+  const Tensors& tensors_;
+};
+
+/// Reads the state of an optimizer.
+class StateReader {
+ public:
+  StateReader(File& file, const Snapshot& parameters, const PytorchOptions& options, IndexBudget& memory)
+      : file_(file),
+        objects_(file.objects),
+        parameters_(parameters),
+        options_(options),
+        memory_(memory),
+        tensors_(file, memory) {}
+
+  /// Reads the groups: settings, and the names of the parameters by their numbers.
+  Status read_groups(Ref groups) {
+    for (const Ref group : objects_.items(groups)) {
+      const Ref params = objects_.is(group, Kind::dict) ? objects_.find(group, "params") : no_ref;
+      if (!objects_.is(params, Kind::list)) return Error(Errc::malformed, "a group of the optimizer has no parameters");
+      const Ref names = objects_.find(group, "param_names");
+      const auto given = objects_.is(names, Kind::list) ? objects_.items(names) : std::span<const Ref>();
+      const auto items = objects_.items(params);
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        bool exact = true;
+        const bool named = given.size() == items.size() && objects_.is(given[i], Kind::string);
+        std::string id = key_text(objects_, items[i], exact);
+        // Both may be texts that many parameters share.
+        if (!memory_.take(200 + 2 * id.size() + (named ? objects_.text(given[i]).size() : 0))) {
+          return index_error("the optimizer's state needs too much memory");
+        }
+        ids_.push_back(std::move(id));
+        names_.push_back(named                                 ? std::string(objects_.text(given[i]))
+                         : objects_.is(items[i], Kind::string) ? ids_.back()
+                                                               : std::string());
+      }
+    }
+    const bool all = std::none_of(names_.begin(), names_.end(), [](const std::string& name) { return name.empty(); });
+    return all && options_.parameters.empty() ? Status() : name_by_order(objects_.items(groups).size());
+  }
+
+  /// Returns the groups as JSON, with the names of the parameters.
+  Result<std::string> groups_text(Ref groups) {
+    Value::List all;
+    std::size_t next = 0;
+    for (const Ref group : objects_.items(groups)) {
+      STELE_TRY_ASSIGN(Value settings, to_value(file_, group, memory_));
+      Value::Map* map = settings.as_map();
+      for (auto& [key, value] : *map) {
+        if (key != "params") continue;
+        Value::List names;
+        for (std::size_t i = 0; i < value.as_list()->size(); ++i) names.emplace_back(names_[next++]);
+        value = Value(std::move(names));
+      }
+      all.push_back(std::move(settings));
+    }
+    std::string text;
+    json::Writer out(text);
+    STELE_TRY(json::write_value(out, Value(std::move(all))));
+    return text;
+  }
+
+  Result<OptimizerState> run(Ref state) {
+    std::map<std::string, std::size_t> by_id;
+    for (std::size_t i = 0; i < ids_.size(); ++i) by_id.emplace(ids_[i], i);
+    const auto items = objects_.items(state);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      bool exact = true;
+      const std::string id = key_text(objects_, items[i], exact);
+      if (!memory_.take(id.size())) return index_error("the optimizer's state needs too much memory");
+      const auto found = by_id.find(id);
+      if (found == by_id.end())
+        return Error(Errc::malformed, "the optimizer has state for a parameter of no group").found(id);
+      STELE_TRY(add_parameter(names_[found->second], items[i + 1]));
+    }
+    OptimizerState made;
+    for (auto& [kind, kept] : kinds_) {
+      SnapshotBuilder& builder = kept.builder;
+      STELE_TRY(check_names(kind, kept));
+      builder.set_capacity(std::max<std::uint64_t>(file_.storages->bytes(), 1));
+      builder.keep(file_.storages);
+      STELE_TRY_ASSIGN(Snapshot arrays, in_host_order(builder.finish()));
+      made.set_snapshot(kind, std::move(arrays));
+    }
+    return made;
+  }
+
+  /// The largest `step`: the number of updates.
+  std::int64_t steps() const noexcept { return steps_; }
+
+ private:
+  /// The arrays of one kind, with the names of their parameters.
+  struct Kept {
+    SnapshotBuilder builder;
+    std::vector<std::string_view> names;
+  };
+
+  /// Names the parameters by the order of the model's tensors.
+  Status name_by_order(std::size_t groups) {
+    std::vector<std::string> names = options_.parameters;
+    if (names.empty() && groups > 1) {
+      return Error(Errc::invalid_argument, "the optimizer's groups do not tell the names of their parameters")
+          .hint("set PytorchOptions::parameters, in the order of the groups");
+    }
+    if (names.empty()) {
+      const LeafPaths paths(*parameters_.data());
+      const Patterns buffers(options_.buffers);
+      for (std::size_t i = 0; i < parameters_.leaf_count(); ++i) {
+        const bool parameter = can_be_parameter(parameters_.leaf(i).dtype());
+        if (parameter && !buffers.match(paths[i])) names.emplace_back(paths[i]);
+      }
+    }
+    if (names.size() != ids_.size()) {
+      return Error(Errc::invalid_argument, "the model has another number of parameters than the optimizer")
+          .expected(std::to_string(ids_.size()))
+          .found(std::to_string(names.size()))
+          .hint("set PytorchOptions::parameters, or PytorchOptions::buffers");
+    }
+    names_ = std::move(names);
+    by_order_ = true;
+    return {};
+  }
+
+  Status add_parameter(const std::string& name, Ref state) {
+    if (!objects_.is(state, Kind::dict))
+      return Error(Errc::malformed, "the state of a parameter is no dict").path(name);
+    const auto items = objects_.items(state);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      bool exact = true;
+      const std::string kind = key_text(objects_, items[i], exact);
+      if (auto status = add(name, kind, items[i + 1]); !status) {
+        Error error = std::move(status).error();
+        return error.path().empty() ? std::move(error).path(name + ": " + kind) : std::move(error);
+      }
+    }
+    return {};
+  }
+
+  Status add(const std::string& name, const std::string& kind, Ref value) {
+    if (objects_.is(value, Kind::none)) return {};  // SGD's buffer before the first step
+    if (!memory_.take(512 + name.size() + kind.size())) {
+      return index_error("the optimizer's state needs too much memory");
+    }
+    const auto [known, fresh] = kind_numbers_.try_emplace(kind, kinds_.size());
+    if (fresh) kinds_.emplace_back(kind, Kept());
+    auto* const found = &kinds_[known->second];
+    SnapshotBuilder& to = found->second.builder;
+    if (fresh) to.set_flat();
+    View view;
+    const bool number = objects_.is(value, Kind::integer) || objects_.is(value, Kind::real);
+    if (number) {
+      STELE_TRY_ASSIGN(view, scalar(value));
+    } else if (tensors_.form(value) == Tensors::Form::dense) {
+      STELE_TRY_ASSIGN(const Dense dense, tensors_.dense(value));
+      view = dense.view;
+    } else {
+      return Error(Errc::unsupported, "the state of a parameter is neither a tensor nor a number");
+    }
+    if (kind == "step") STELE_TRY(count_step(view));
+    STELE_TRY(check_shape(name, view));
+    const Provider provider = is_plain(view) ? plain_provider(view) : gathered_provider(file_.storages->add(view));
+    found->second.names.push_back(to.intern(name));
+    to.tensor(found->second.names.back(), view.type->dtype, leaf_shape(view).span(), leaf_bytes(view), provider);
+    return {};
+  }
+
+  /// Checks that no parameter has a kind of state twice.
+  static Status check_names(const std::string& kind, Kept& kept) {
+    const auto& names = kept.names;
+    auto order = order_by_name(static_cast<std::uint32_t>(names.size()), [&](std::uint32_t i) { return names[i]; });
+    const auto same = std::adjacent_find(order.begin(), order.end(),
+                                         [&](std::uint32_t a, std::uint32_t b) { return names[a] == names[b]; });
+    if (same == order.end()) return {};
+    return Error(Errc::duplicate, "a parameter has one kind of state twice")
+        .path(std::string(names[*same]) + ": " + kind);
+  }
+
+  /// Returns a number as a tensor, which newer versions of PyTorch store: f32, or f64 if it needs that.
+  Result<View> scalar(Ref value) {
+    const double number =
+        objects_.is(value, Kind::real) ? objects_.real(value) : static_cast<double>(objects_.integer(value));
+    const bool exact = static_cast<double>(static_cast<float>(number)) == number;
+    std::vector<std::byte> bytes(exact ? 4 : 8);
+    if (exact) {
+      store_le(bytes.data(), std::bit_cast<std::uint32_t>(static_cast<float>(number)));
+    } else {
+      store_le(bytes.data(), std::bit_cast<std::uint64_t>(number));
+    }
+    Storage& storage = file_.storages->add();
+    storage.size = bytes.size();
+    storage.source = own_bytes(std::move(bytes), file_.name);
+    View view;
+    view.storage = &storage;
+    view.type = type_of_name(exact ? "float32" : "float64");
+    return view;
+  }
+
+  Status count_step(const View& view) {
+    if (view.shape.rank() != 0 || view.type->dtype != DType::f32) return {};
+    std::byte bytes[4];
+    ReadContext context;
+    STELE_TRY(Gathered(view).fill(0, bytes, context));
+    const float step = std::bit_cast<float>(load_le<std::uint32_t>(bytes));
+    if (step >= 0 && step < 9.0e18F) steps_ = std::max(steps_, static_cast<std::int64_t>(step));
+    return {};
+  }
+
+  /// Checks that names found by order fit: state has the shape of its parameter, or is a number.
+  Status check_shape(const std::string& name, const View& view) {
+    if (!by_order_ || view.shape.rank() == 0) return {};
+    if (shapes_.empty()) {
+      const LeafPaths paths(*parameters_.data());
+      for (std::size_t i = 0; i < parameters_.leaf_count(); ++i) shapes_.emplace(std::string(paths[i]), i);
+    }
+    const auto found = shapes_.find(name);
+    if (found == shapes_.end())
+      return Error(Errc::invalid_argument, "the model has no such parameter")
+          .path(name)
+          .hint("set PytorchOptions::part");
+    const auto expected = parameters_.leaf(found->second).shape();
+    if (std::equal(expected.begin(), expected.end(), view.shape.begin(), view.shape.end())) return {};
+    return Error(Errc::invalid_argument, "the optimizer's state does not have the shape of its parameter")
+        .path(name)
+        .expected(to_string(expected))
+        .found(to_string(view.shape.span()))
+        .hint("set PytorchOptions::parameters, or PytorchOptions::buffers");
+  }
+
+  File& file_;
+  const pickle::Objects& objects_;
+  const Snapshot& parameters_;
+  const PytorchOptions& options_;
+  IndexBudget& memory_;
+  Tensors tensors_;
+  std::vector<std::string> ids_, names_;            // of the parameters, in the order of the groups
+  std::deque<std::pair<std::string, Kept>> kinds_;  // in the order of the file
+  std::map<std::string, std::size_t> kind_numbers_;
+  std::map<std::string, std::size_t> shapes_;
+  std::int64_t steps_ = 0;
+  bool by_order_ = false;
+};
+
+/// Returns an integer of the root, or nullopt.
+std::optional<std::int64_t> count_of(const pickle::Objects& objects, std::string_view key) {
+  const Ref value = objects.is(objects.root(), Kind::dict) ? objects.find(objects.root(), key) : no_ref;
+  return objects.is(value, Kind::integer) ? std::optional(objects.integer(value)) : std::nullopt;
+}
+
+/// Reads the configuration that stele wrote, or that of the first group.
+Result<std::optional<TrainingConfig>> training_of(File& file, Ref groups, std::int64_t steps, IndexBudget& memory) {
+  const pickle::Objects& objects = file.objects;
+  const Ref text = objects.find(objects.root(), "training_config");
+  if (objects.is(text, Kind::string)) {
+    if (!memory.take(2 * objects.text(text).size()))
+      return index_error("the training configuration needs too much memory");
+    STELE_TRY_ASSIGN(TrainingConfig config, TrainingConfig::parse(objects.text(text)));
+    return std::optional(std::move(config));
+  }
+  TrainingConfig config;
+  if (!objects.items(groups).empty()) {
+    STELE_TRY_ASSIGN(const Value group, to_value(file, objects.items(groups)[0], memory));
+    config.updater = updater_of(group);
+  }
+  config.epoch_count = count_of(objects, "epoch").value_or(0);
+  config.iteration_count =
+      std::max({steps, count_of(objects, "iteration").value_or(0), count_of(objects, "global_step").value_or(0)});
+  return std::optional(std::move(config));
+}
+
+}  // namespace
+
+Result<Checkpoint> checkpoint_of(File& file, const PytorchOptions& options, IndexBudget& memory) {
+  const Tensors tensors(file, memory);
+  const Parts parts(file, tensors);
+  const auto chosen = [&](const std::string& path, auto find) -> Result<Ref> {
+    return path.empty() ? find() : find_part(file.objects, path);
+  };
+  STELE_TRY_ASSIGN(const Ref model, chosen(options.part, [&] { return parts.model(); }));
+  STELE_TRY_ASSIGN(const Ref optimizer, chosen(options.optimizer, [&] { return parts.optimizer(); }));
+  STELE_TRY_ASSIGN(Snapshot parameters, build(file, model, memory));
+  if (optimizer == no_ref) {
+    STELE_TRY_ASSIGN(parameters, in_host_order(std::move(parameters)));
+    return Checkpoint{std::move(parameters)};
+  }
+  if (!parts.is_optimizer(optimizer)) return Error(Errc::malformed, "the part is not the state of an optimizer");
+  const Ref groups = file.objects.find(optimizer, "param_groups");
+  StateReader reader(file, parameters, options, memory);
+  STELE_TRY(reader.read_groups(groups));
+  STELE_TRY_ASSIGN(std::string text, reader.groups_text(groups));
+  STELE_TRY_ASSIGN(OptimizerState state, reader.run(file.objects.find(optimizer, "state")));
+  STELE_TRY_ASSIGN(auto training, training_of(file, groups, reader.steps(), memory));
+  auto with_groups = derived_data(parameters);
+  with_groups->origin.emplace(groups_origin, std::move(text));
+  STELE_TRY_ASSIGN(parameters, in_host_order(Snapshot(std::shared_ptr<const SnapshotData>(std::move(with_groups)))));
+  return Checkpoint{std::move(parameters), std::nullopt, std::move(training), std::move(state)};
+}
+
+}  // namespace pytorch
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

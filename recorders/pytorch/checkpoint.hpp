@@ -1,0 +1,18 @@
+// The parts of a checkpoint: a model's parameters, and the optimizer's state by their names.
+#pragma once
+
+#include "file.hpp"
+#include "stele/checkpoint.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+
+/// Errors: those of PytorchFormat::open_checkpoint.
+Result<Checkpoint> checkpoint_of(File& file, const PytorchOptions& options, IndexBudget& memory);
+
+}  // namespace pytorch
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,338 @@
+#include "dcp.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/name_order.hpp"
+#include "dcp_metadata.hpp"
+#include "file.hpp"
+#include "io/files.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/provider.hpp"
+#include "stele/value.hpp"
+#include "steps/boxes.hpp"
+#include "tree.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+namespace {
+
+/// A slice of a file, as a file.
+class SliceSource final : public Source {
+ public:
+  SliceSource(SourcePtr file, const Slice& slice) : Source(file->name()), file_(std::move(file)), slice_(slice) {}
+  std::uint64_t size() const noexcept override { return slice_.length; }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    if (offset > slice_.length || out.size() > slice_.length - offset) {
+      return Error(Errc::truncated, "the slice of the file ends").file(name()).offset(slice_.offset + slice_.length);
+    }
+    return file_->read_at(slice_.offset + offset, out);
+  }
+  std::span<const std::byte> view() const noexcept override {
+    const auto all = file_->view();
+    if (all.empty()) return all;
+    return all.subspan(static_cast<std::size_t>(slice_.offset), static_cast<std::size_t>(slice_.length));
+  }
+  bool view_is_private() const noexcept override { return file_->view_is_private(); }
+
+ private:
+  SourcePtr file_;
+  Slice slice_;
+};
+
+/// Adds the place of a slice to an error that is about it.
+Error in_slice(Error error, const Source& file, const Slice& slice) {
+  if (error.file().empty()) error = std::move(error).file(file.name());
+  if (error.hint().empty()) {
+    error = std::move(error).hint("in the slice of " + std::to_string(slice.length) + " bytes at byte " +
+                                  std::to_string(slice.offset));
+  }
+  return error;
+}
+
+/// What the leaves of a checkpoint refer to.
+struct Checkpoint {
+  DcpIndex index;
+  std::vector<SourcePtr> files;
+  PytorchOptions options;
+  Limits limits;
+
+  SourcePtr source(const Slice& slice) const { return std::make_shared<SliceSource>(files[slice.file], slice); }
+};
+
+/// The chunks of a tensor, once they are open.
+class OpenTensor {
+ public:
+  /// Errors: malformed (a slice that does not contain the chunk), those of open_file().
+  static Result<std::unique_ptr<const OpenTensor>> make(const Checkpoint& checkpoint, const DcpItem& item) {
+    auto made = std::make_unique<OpenTensor>();
+    std::vector<Provider> parts;
+    parts.reserve(item.boxes.size());
+    for (std::size_t i = 0; i < item.boxes.size(); ++i) {
+      const Slice& slice = item.slices[i];
+      auto part = made->open(checkpoint, item, item.boxes[i].length, slice);
+      if (!part) return in_slice(std::move(part).error(), *checkpoint.files[slice.file], slice);
+      parts.push_back(*part);
+    }
+    if (parts.size() == 1) {
+      made->provider_ = parts.front();
+    } else {
+      made->provider_ = made->joined_.emplace(item.shape, item.type->size, item.boxes, parts).provider();
+    }
+    return std::unique_ptr<const OpenTensor>(std::move(made));
+  }
+  const Provider& provider() const noexcept { return provider_; }
+
+ private:
+  Result<Provider> open(const Checkpoint& checkpoint, const DcpItem& item, std::span<const Extent> shape,
+                        const Slice& slice) {
+    const SourcePtr source = checkpoint.source(slice);
+    IndexBudget memory(checkpoint.limits, slice.length);
+    STELE_TRY_ASSIGN(const Snapshot chunk,
+                     open_file(source, checkpoint.options, checkpoint.limits, memory, Kinds::saved));
+    const View expected{nullptr, item.type, 0, Shape(shape)};
+    const bool alone = chunk.leaf_count() == 1 && chunk.nodes().size() == 2;
+    const Shape wanted = leaf_shape(expected);
+    const bool fits = alone && chunk.leaf(0).dtype() == item.type->dtype &&
+                      std::ranges::equal(chunk.leaf(0).shape(), wanted.span()) &&
+                      chunk.leaf(0).byte_size() == leaf_bytes(expected);
+    if (!fits) {
+      return Error(Errc::malformed, "the slice does not contain the chunk that the metadata describe")
+          .expected("one tensor, " + std::string(name(item.type->dtype)) + " " + to_string(wanted.span()))
+          .found(alone ? std::string(name(chunk.leaf(0).dtype())) + " " + to_string(chunk.leaf(0).shape())
+                       : std::to_string(chunk.leaf_count()) + " tensors");
+    }
+    const Provider provider = chunk.leaf(0).provider();
+    if (provider.ops->locate != nullptr) {
+      SourceRange range = provider.ops->locate(provider.at, provider.number);
+      if (range.source == source.get()) {
+        // The opened file is not needed any more.
+        range.source = checkpoint.files[slice.file].get();
+        range.offset += slice.offset;
+        static constexpr LeafOps range_ops{
+            .locate = [](const void* at, std::uint64_t) { return *static_cast<const SourceRange*>(at); }};
+        return Provider{&range_ops, &ranges_.emplace_back(range), 0};
+      }
+    }
+    chunks_.push_back(chunk);
+    return provider;
+  }
+
+  std::deque<SourceRange> ranges_;
+  std::vector<Snapshot> chunks_;  // whose elements are not a range of a file
+  std::optional<JoinedBoxes> joined_;
+  Provider provider_;
+};
+
+/// A tensor, whose chunks are opened when it is read: there may be very many, each with an index of its own.
+class Tensor {
+ public:
+  Tensor(const Checkpoint& checkpoint, const DcpItem& item) : checkpoint_(checkpoint), item_(item) {}
+
+  Result<Provider> open() const {
+    const std::lock_guard lock(mutex_);
+    if (open_ == nullptr) {
+      STELE_TRY_ASSIGN(open_, OpenTensor::make(checkpoint_, item_));
+    }
+    return open_->provider();
+  }
+  std::uint64_t size() const noexcept { return *element_count(item_.shape) * item_.type->size; }
+
+ private:
+  const Checkpoint& checkpoint_;
+  const DcpItem& item_;
+  mutable std::mutex mutex_;
+  mutable std::unique_ptr<const OpenTensor> open_;
+};
+
+Status read_tensor(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out,
+                   ReadContext& context) {
+  const Tensor& tensor = *static_cast<const Tensor*>(at);
+  STELE_TRY_ASSIGN(const Provider leaf, tensor.open());
+  return read_bytes(leaf, tensor.size(), offset, out, context);
+}
+Status stream_tensor(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext& context) {
+  if (size == 0) return {};
+  STELE_TRY_ASSIGN(const Provider leaf, static_cast<const Tensor*>(at)->open());
+  return stream_bytes(leaf, size, sink, context);
+}
+constexpr LeafOps tensor_ops{.read = read_tensor, .stream = stream_tensor};
+
+class DcpReader {
+ public:
+  DcpReader(const SourcePtr& folder, const OpenContext& context, const PytorchOptions& options)
+      : folder_(folder), memory_(context.options().limits, 0), all_(std::make_shared<Checkpoint>()) {
+    all_->options.ignore_checksums = options.ignore_checksums;
+    all_->limits = context.options().limits;
+  }
+
+  Result<Snapshot> run() {
+    std::shared_ptr<const Bundle> bundle = folder_->bundle();
+    STELE_TRY_ASSIGN(auto beneath, bundle->beneath());
+    if (beneath != nullptr) bundle = std::move(beneath);
+    STELE_TRY_ASSIGN(all_->index, read_index(*bundle, memory_));
+    for (std::size_t i = 0; i < all_->index.files.size(); ++i) {
+      STELE_TRY_ASSIGN(SourcePtr file, open_of_set(bundle, all_->index.files[i], i));
+      all_->files.push_back(std::move(file));
+    }
+    STELE_TRY(check_slices());
+    to_.set_flat();
+    auto tensors = std::make_shared<std::deque<Tensor>>();
+    for (const DcpItem& item : all_->index.items) {
+      if (item.type == nullptr) {
+        if (auto added = add_object(item); !added) {
+          const Slice& slice = item.slices.front();
+          Error error = in_slice(std::move(added).error(), *all_->files[slice.file], slice);
+          return error.path().empty() ? std::move(error).path(item.name) : std::move(error);
+        }
+        continue;
+      }
+      // The chunks are opened later: a range or a Snapshot for each.
+      constexpr std::uint64_t each_chunk = sizeof(SourceRange) + sizeof(Provider);
+      if (!memory_.take(sizeof(Tensor) + sizeof(OpenTensor) + 4 * sizeof(Node) + 2 * sizeof(LeafData) + 128 +
+                        item.boxes.size() * each_chunk + JoinedBoxes::memory(item.boxes.size(), item.shape.size()))) {
+        return index_error("the checkpoint's tensors need more memory than the metadata's size allows");
+      }
+      const View whole{nullptr, item.type, 0, Shape(std::span<const Extent>(item.shape))};
+      Tensor& tensor = tensors->emplace_back(*all_, item);
+      to_.tensor(named(item.name), item.type->dtype, leaf_shape(whole).span(), leaf_bytes(whole),
+                 {&tensor_ops, &tensor, 0});
+      if (item.type->dtype == DType::opaque) to_.annotate(std::string(dtype_key), Value(item.type->name));
+    }
+    to_.keep(all_);
+    to_.keep(tensors);
+    return finish();
+  }
+
+ private:
+  /// Checks that the slices are in the files and have no bytes in common, and that those of chunks have room for their
+  /// elements: small files could otherwise have any number of large tensors.
+  Status check_slices() const {
+    struct Used {
+      const Slice* slice;
+      const DcpItem* item;
+    };
+    std::vector<Used> used;
+    for (const DcpItem& item : all_->index.items) {
+      for (std::size_t i = 0; i < item.slices.size(); ++i) {
+        const Slice& slice = item.slices[i];
+        const Source& file = *all_->files[slice.file];
+        const auto wrong = [&](Errc code, const char* what) {
+          return Error(code, what).path(item.name).file(file.name()).offset(slice.offset);
+        };
+        if (slice.offset > file.size() || slice.length > file.size() - slice.offset) {
+          return wrong(Errc::truncated, "the file ends before the slice does")
+              .expected(std::to_string(slice.length) + " bytes at " + std::to_string(slice.offset))
+              .found(std::to_string(file.size()) + " bytes");
+        }
+        const std::uint64_t bytes = item.type != nullptr ? *element_count(item.boxes[i].length) * item.type->size : 0;
+        if (bytes > slice.length) {
+          return wrong(Errc::malformed, "the slice has fewer bytes than its chunk")
+              .expected("at least " + std::to_string(bytes))
+              .found(std::to_string(slice.length));
+        }
+        if (slice.length != 0) used.push_back({&slice, &item});
+      }
+    }
+    std::sort(used.begin(), used.end(), [](const Used& a, const Used& b) {
+      return std::pair(a.slice->file, a.slice->offset) < std::pair(b.slice->file, b.slice->offset);
+    });
+    for (std::size_t i = 1; i < used.size(); ++i) {
+      const Slice &before = *used[i - 1].slice, &slice = *used[i].slice;
+      if (before.file != slice.file || slice.offset - before.offset >= before.length) continue;
+      return Error(Errc::malformed, "two slices have bytes in common")
+          .path(used[i].item->name)
+          .file(all_->files[slice.file]->name())
+          .offset(slice.offset)
+          .expected("an offset after the slice of " + used[i - 1].item->name);
+    }
+    return {};
+  }
+
+  /// Adds an object that is no tensor: as a value, or if it contains tensors as its parts.
+  Status add_object(const DcpItem& item) {
+    const SourcePtr source = all_->source(item.slices.front());
+    STELE_TRY_ASSIGN(const auto directory, zip::Directory::open(source, memory_.left()));
+    STELE_TRY_ASSIGN(const std::string_view root, root_of(*directory));
+    STELE_TRY_ASSIGN(File file, open_zip(directory, root, all_->options, memory_));
+    STELE_TRY_ASSIGN(const Snapshot parts, build(file, file.objects.root(), memory_));
+    if (parts.leaf_count() == 0) {
+      STELE_TRY_ASSIGN(Value value, to_value(file, file.objects.root(), memory_));
+      if (!memory_.take(4 * sizeof(Node) + 128)) return index_error("the objects need too much memory");
+      to_.value(named(item.name), std::move(value));
+      return {};
+    }
+    const auto nodes = parts.nodes();
+    std::vector<std::uint32_t> numbers(nodes.size());
+    for (std::uint32_t i = 1; i < nodes.size(); ++i) {
+      const Node& node = nodes[i];
+      const std::string_view name(node.name, node.name_size);
+      const bool bare =
+          nodes.size() == 2 && name == bare_name && !file.objects.is(file.objects.root(), pickle::Kind::dict);
+      if (!memory_.take(2 * (sizeof(Node) + sizeof(LeafData)) + 2 * (item.name.size() + name.size()))) {
+        return index_error("the objects need too much memory");
+      }
+      const std::string_view path =
+          named(bare ? std::string_view(item.name) : to_.intern(item.name + "." + std::string(name)));
+      if (node.kind == NodeKind::tensor) {
+        const LeafView leaf = parts.leaf(node.index);
+        numbers[i] = to_.tensor(path, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
+        if (const Annotations* notes = leaf.annotations()) {
+          for (const auto& [key, value] : *notes) to_.annotate(key, value);
+        }
+      } else if (node.kind == NodeKind::value) {
+        numbers[i] = to_.value(path, parts.value(node));
+      } else if (node.kind == NodeKind::alias) {
+        numbers[i] = to_.alias(path, numbers[node.index]);
+      }
+    }
+    to_.keep(parts.data());
+    return {};
+  }
+
+  /// Notes the name of the next node.
+  std::string_view named(std::string_view name) {
+    names_.push_back(name);
+    return name;
+  }
+
+  Result<Snapshot> finish() {
+    auto order = order_by_name(static_cast<std::uint32_t>(names_.size()), [&](std::uint32_t i) { return names_[i]; });
+    const auto same = std::adjacent_find(order.begin(), order.end(),
+                                         [&](std::uint32_t a, std::uint32_t b) { return names_[a] == names_[b]; });
+    if (same != order.end()) {
+      return Error(Errc::duplicate, "two parts of the checkpoint have the same name").path(std::string(names_[*same]));
+    }
+    for (std::uint32_t& i : order) ++i;  // the numbers of nodes: the root is 0
+    to_.set_name_order(std::move(order));
+    return to_.finish();
+  }
+
+  const SourcePtr& folder_;
+  IndexBudget memory_;
+  std::shared_ptr<Checkpoint> all_;
+  SnapshotBuilder to_;
+  std::vector<std::string_view> names_;  // of the nodes, in order
+};
+
+}  // namespace
+
+bool is_dcp(const Bundle& folder) { return has_index(folder); }
+
+Result<Snapshot> open_dcp(const SourcePtr& folder, const OpenContext& context, const PytorchOptions& options) {
+  auto opened = DcpReader(folder, context, options).run();
+  if (!opened && opened.error().file().empty()) return std::move(opened).error().file(folder->name());
+  return opened;
+}
+
+}  // namespace pytorch
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

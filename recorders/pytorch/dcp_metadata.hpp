@@ -1,0 +1,52 @@
+// The metadata of a checkpoint of torch.distributed.checkpoint: pickled dataclasses
+// (torch/distributed/checkpoint/metadata.py and filesystem.py of PyTorch 2.15).
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/limits.hpp"
+#include "stele/bundle.hpp"
+#include "steps/boxes.hpp"
+#include "storage.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+
+/// A range of a file with one saved object: a chunk of a tensor, or anything else.
+struct Slice {
+  std::uint32_t file = 0;
+  std::uint64_t offset = 0, length = 0;
+};
+
+/// An entry of a checkpoint. Its chunks cover the tensor; chunks without elements are left out.
+struct DcpItem {
+  std::string name;
+  const TorchType* type = nullptr;  // null: not a tensor; `slices` has one
+  std::vector<Extent> shape{};
+  std::vector<Box> boxes{};
+  std::vector<Slice> slices{};  // of the boxes
+};
+
+struct DcpIndex {
+  std::deque<DcpItem> items;
+  std::vector<std::string> files;  // paths below the folder
+};
+
+/// Reads `.metadata`; without it, the `__RANK.metadata` of all processes (use_collectives=False). A tensor or object
+/// that several processes saved whole is that of the lowest rank. Errors: not_found, malformed, unsupported (a dtype, a
+/// layout, transformed slices), duplicate, limit, io.
+Result<DcpIndex> read_index(const Bundle& folder, IndexBudget& memory);
+
+/// Returns true for a folder with such metadata.
+bool has_index(const Bundle& folder);
+
+}  // namespace pytorch
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

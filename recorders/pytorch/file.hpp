@@ -1,0 +1,84 @@
+// An opened PyTorch file: its objects, and the storages that they refer to.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+
+#include "base/limits.hpp"
+#include "encodings/pickle/pickle.hpp"
+#include "encodings/zip/zip.hpp"
+#include "stele/recorders/pytorch.hpp"
+#include "storage.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+
+/// The storages of a file by their keys. Snapshots keep it: leaves point into it.
+class Storages {
+ public:
+  virtual ~Storages() = default;
+  /// Returns the storage of a key. Errors: malformed (there is none), those of reading.
+  virtual Result<Storage*> find(std::string_view key) = 0;
+  /// Adds a storage without a key.
+  Storage& add() { return all_.emplace_back(); }
+  Gathered& add(const View& view) { return gathered_.emplace_back(view); }
+  /// Returns the number of bytes of all storages so far.
+  std::uint64_t bytes() const noexcept;
+  /// Returns true if the storages should be read one after the other.
+  virtual bool in_order() const noexcept { return false; }
+  /// Returns true if the entry is one of these storages.
+  virtual bool has(const zip::Entry& entry) const noexcept {
+    static_cast<void>(entry);
+    return false;
+  }
+
+ protected:
+  std::deque<Storage> all_;
+
+ private:
+  std::deque<Gathered> gathered_;
+};
+
+struct File {
+  std::string name;  // for messages
+  pickle::Objects objects;
+  std::shared_ptr<Storages> storages;
+  std::unordered_map<std::int64_t, View> tensors{};  // by their persistent ids; tar files only
+};
+
+/// Memory that a storage takes, with its place in tables.
+inline constexpr std::uint64_t storage_memory = sizeof(Storage) + 160;
+
+// Each opens a file of one kind. Errors: those of Format::open.
+Result<File> open_zip(const std::shared_ptr<const zip::Directory>& directory, std::string_view root,
+                      const PytorchOptions& options, IndexBudget& memory);
+Result<File> open_legacy(const SourcePtr& source, IndexBudget& memory);
+Result<File> open_tar(const SourcePtr& source, const Limits& limits, IndexBudget& memory);
+
+/// Returns the folder of a zip file's records: the first part of the first entry's path. Errors: malformed (an entry
+/// elsewhere).
+Result<std::string_view> root_of(const zip::Directory& directory);
+
+/// Opens an exported program. Errors: those of Format::open.
+Result<Snapshot> open_pt2(const std::shared_ptr<const zip::Directory>& directory, std::string_view root,
+                          const PytorchOptions& options, IndexBudget& memory);
+
+/// The kinds of files that may be in a place.
+enum class Kinds : std::uint8_t {
+  all,
+  saved,  // in other files: those of torch.save alone, so that nothing nests
+};
+/// Opens the file that a Source contains as a Snapshot; a tensor alone has the name "tensor".
+Result<Snapshot> open_file(const SourcePtr& source, const PytorchOptions& options, const Limits& limits,
+                           IndexBudget& memory, Kinds kinds);
+
+}  // namespace pytorch
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,239 @@
+// Objects without tensors, as Values.
+#include <algorithm>
+#include <utility>
+
+#include "json/json.hpp"
+#include "stele/detail/little_endian.hpp"
+#include "tensors.hpp"
+#include "tree.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+namespace {
+
+using pickle::Kind;
+using pickle::no_ref;
+using pickle::Ref;
+
+/// Returns the digits of a long integer (two's complement, little-endian); of more than 256 bytes, in base 16, because
+/// base 10 takes quadratic time.
+std::string digits(std::string_view bytes) {
+  std::vector<std::uint8_t> number(bytes.begin(), bytes.end());
+  const bool negative = !number.empty() && (number.back() & 0x80U) != 0;
+  if (negative) {
+    unsigned carry = 1;
+    for (std::uint8_t& b : number) {
+      const unsigned sum = static_cast<std::uint8_t>(~b) + carry;
+      b = static_cast<std::uint8_t>(sum);
+      carry = sum >> 8;
+    }
+  }
+  std::string text;
+  if (number.size() > 256) {
+    static constexpr char hex[] = "0123456789abcdef";
+    for (const std::uint8_t b : number) text += {hex[b & 15U], hex[b >> 4U]};
+    while (text.size() > 1 && text.back() == '0') text.pop_back();
+    text += "x0";
+  } else {
+    // In base 2^32, nine digits at once.
+    std::vector<std::uint32_t> limbs((number.size() + 3) / 4);
+    for (std::size_t i = 0; i < number.size(); ++i) limbs[i / 4] |= std::uint32_t{number[i]} << 8 * (i % 4);
+    while (!limbs.empty() && limbs.back() == 0) limbs.pop_back();
+    while (!limbs.empty()) {
+      std::uint64_t rest = 0;
+      for (std::size_t i = limbs.size(); i-- > 0;) {
+        const std::uint64_t n = rest << 32 | limbs[i];
+        limbs[i] = static_cast<std::uint32_t>(n / 1'000'000'000);
+        rest = n % 1'000'000'000;
+      }
+      while (!limbs.empty() && limbs.back() == 0) limbs.pop_back();
+      for (int i = 0; i < 9 && (rest != 0 || !limbs.empty()); ++i, rest /= 10)
+        text += static_cast<char>('0' + rest % 10);
+    }
+    if (text.empty()) text = "0";
+  }
+  if (negative) text += '-';
+  std::reverse(text.begin(), text.end());
+  return text;
+}
+
+class Values {
+ public:
+  Values(File& file, IndexBudget& memory) : objects_(file.objects), tensors_(file, memory), memory_(memory) {}
+
+  Result<Value> make(Ref r, unsigned depth) {
+    if (depth > json::kMaxDepth / 2) return Error(Errc::limit, "objects are nested too deep");
+    // A vector that grows takes three times its elements.
+    if (!memory_.take(3 * sizeof(Value))) return index_error("the file's objects need too much memory");
+    r = tensors_.unwrapped(r);
+    if (r == no_ref) return Value();
+    switch (objects_.kind(r)) {
+      case Kind::none:
+        return Value();
+      case Kind::boolean:
+        return Value(objects_.boolean(r));
+      case Kind::integer:
+        return Value(objects_.integer(r));
+      case Kind::real:
+        return Value(objects_.real(r));
+      case Kind::big:
+        return big(r);
+      case Kind::string:
+        STELE_TRY(take_text(r));
+        return Value(objects_.text(r));
+      case Kind::bytes: {
+        STELE_TRY(take_text(r));
+        const std::string_view text = objects_.text(r);
+        const auto* at = reinterpret_cast<const std::byte*>(text.data());
+        return Value(Value::Bytes(at, at + text.size()));
+      }
+      case Kind::list:
+      case Kind::tuple:
+        return list(objects_.items(r), depth);
+      case Kind::set: {
+        STELE_TRY_ASSIGN(Value items, list(objects_.items(r), depth + 1));
+        return object("set", std::move(items));
+      }
+      case Kind::dict:
+        return dict(objects_.items(r), depth);
+      case Kind::global:
+        return object(global_name(objects_, r), Value());
+      case Kind::persistent: {
+        STELE_TRY_ASSIGN(Value id, make(objects_.args(r), depth + 1));
+        return object("persistent", std::move(id));
+      }
+      case Kind::object:
+        break;
+    }
+    return call(r, depth);
+  }
+
+ private:
+  Status take_text(Ref r) {
+    return memory_.take(objects_.text(r).size()) ? Status() : index_error("the file's strings need too much memory");
+  }
+  Result<Value> big(Ref r) {
+    const std::string_view bytes = objects_.text(r);
+    if (bytes.size() == 9 && bytes[8] == '\0') {
+      return Value(load_le<std::uint64_t>(reinterpret_cast<const std::byte*>(bytes.data())));
+    }
+    STELE_TRY(take_text(r));
+    STELE_TRY(take_text(r));
+    return object("int", Value(Value::List{Value(digits(objects_.text(r)))}));
+  }
+  static Value object(std::string name, Value args) {
+    Value::Map map{{std::string(class_key), Value(std::move(name))}};
+    if (!args.is_null()) map.emplace_back("args", std::move(args));
+    return Value(std::move(map));
+  }
+
+  Result<Value> list(std::span<const Ref> items, unsigned depth) {
+    Value::List all;
+    for (const Ref item : items) {
+      STELE_TRY_ASSIGN(Value value, make(item, depth + 1));
+      all.push_back(std::move(value));
+    }
+    return Value(std::move(all));
+  }
+
+  Result<Value> dict(std::span<const Ref> items, unsigned depth) {
+    Value::Map all;
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      bool exact = true;
+      std::string key = key_text(objects_, items[i], exact);
+      if (!memory_.take(64 + key.size())) return index_error("the file's objects need too much memory");
+      STELE_TRY_ASSIGN(Value value, make(items[i + 1], depth + 1));
+      all.emplace_back(std::move(key), std::move(value));
+    }
+    // The last of equal keys counts in Python.
+    std::vector<std::size_t> order(all.size());
+    for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return all[a].first < all[b].first; });
+    for (std::size_t i = 0; i + 1 < order.size(); ++i) {
+      if (all[order[i]].first == all[order[i + 1]].first) {
+        return Error(Errc::duplicate, "two keys of a dict are equal").found(all[order[i]].first);
+      }
+    }
+    return Value(std::move(all));
+  }
+
+  /// An object: a number of NumPy, or its name, arguments and attributes.
+  Result<Value> call(Ref r, unsigned depth) {
+    if (auto number = tensors_.numpy_scalar(r)) return *std::move(number);
+    const Ref callable = objects_.callable(r);
+    STELE_TRY_ASSIGN(Value args, make(objects_.args(r), depth + 1));
+    if (const Value::List* list = args.as_list(); list != nullptr && list->empty()) args = Value();
+    Value::Map map;
+    if (objects_.is(callable, Kind::global)) {
+      map.emplace_back(class_key, Value(global_name(objects_, callable)));
+    } else {
+      STELE_TRY_ASSIGN(Value function, make(callable, depth + 1));
+      map.emplace_back(class_key, std::move(function));
+    }
+    if (!args.is_null()) map.emplace_back("args", std::move(args));
+    if (objects_.state(r) != no_ref) {
+      STELE_TRY_ASSIGN(Value state, make(objects_.state(r), depth + 1));
+      map.emplace_back("state", std::move(state));
+    }
+    if (!objects_.items(r).empty()) {
+      STELE_TRY_ASSIGN(Value items, list(objects_.items(r), depth + 1));
+      map.emplace_back("items", std::move(items));
+    }
+    if (!objects_.entries(r).empty()) {
+      STELE_TRY_ASSIGN(Value entries, dict(objects_.entries(r), depth + 1));
+      map.emplace_back("entries", std::move(entries));
+    }
+    return Value(std::move(map));
+  }
+
+  const pickle::Objects& objects_;
+  Tensors tensors_;
+  IndexBudget& memory_;
+};
+
+}  // namespace
+
+Result<Value> to_value(File& file, Ref object, IndexBudget& memory) { return Values(file, memory).make(object, 0); }
+
+std::string global_name(const pickle::Objects& objects, Ref global) {
+  const std::string_view module = objects.module(global);
+  std::string name;
+  if (module != "builtins") name.append(module) += '.';
+  return name += objects.name(global);
+}
+
+std::string key_text(const pickle::Objects& objects, Ref key, bool& exact) {
+  switch (objects.kind(key)) {
+    case Kind::string:
+      return std::string(objects.text(key));
+    case Kind::integer:
+      return std::to_string(objects.integer(key));
+    default:
+      break;
+  }
+  exact = false;
+  switch (objects.kind(key)) {
+    case Kind::boolean:
+      return objects.boolean(key) ? "True" : "False";
+    case Kind::none:
+      return "None";
+    case Kind::big:
+      return digits(objects.text(key));
+    case Kind::global:
+      return global_name(objects, key);
+    default: {
+      std::string text;
+      json::Writer(text).f64(
+          objects.is(key, Kind::real) && objects.real(key) - objects.real(key) == 0 ? objects.real(key) : 0);
+      return objects.is(key, Kind::real) ? text : "object " + std::to_string(key);
+    }
+  }
+}
+
+}  // namespace pytorch
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

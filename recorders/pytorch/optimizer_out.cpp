@@ -1,0 +1,244 @@
+#include "optimizer_out.hpp"
+
+#include <algorithm>
+#include <tuple>
+#include <unordered_map>
+
+#include "base/patterns.hpp"
+#include "json/json.hpp"
+#include "settings.hpp"
+#include "steps/untie.hpp"
+#include "tree.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+namespace {
+
+/// A group of the file that the parameters were opened from.
+struct FileGroup {
+  Value::Map settings;
+  std::vector<std::string> names;
+};
+
+Result<std::vector<FileGroup>> parse_groups(std::string_view json) {
+  const auto refuse = [] {
+    return Error(Errc::malformed, "the property pytorch.param_groups is invalid")
+        .expected("a JSON array of objects with a list of names in params");
+  };
+  json::Reader in(json);
+  Value value;
+  if (auto read = json::read_value(in, value, json::kMaxValueBytesPerByte * json.size() + 1024);
+      !read || !in.finish()) {
+    return refuse();
+  }
+  if (value.as_list() == nullptr) return refuse();
+  std::vector<FileGroup> groups;
+  for (Value& group : *value.as_list()) {
+    const Value* const names = group.find("params");
+    if (names == nullptr || names->as_list() == nullptr) return refuse();
+    FileGroup& made = groups.emplace_back();
+    for (const Value& name : *names->as_list()) {
+      if (name.as_string() == nullptr) return refuse();
+      made.names.push_back(*name.as_string());
+    }
+    for (auto& [key, setting] : *group.as_map()) {
+      if (key == "params") continue;
+      if (const std::string why = obstacle(setting); !why.empty() || !json::valid_utf8(key)) {
+        return Error(Errc::not_representable, "a setting of the optimizer is no value of Python")
+            .path(key)
+            .found(why.empty() ? "a key that is not UTF-8" : why);
+      }
+      made.settings.emplace_back(std::move(key), std::move(setting));
+    }
+  }
+  return groups;
+}
+
+class Planner {
+ public:
+  Planner(const Checkpoint& checkpoint, std::span<const Entry> names, const PytorchOptions& options)
+      : checkpoint_(checkpoint),
+        names_(names),
+        options_(options),
+        numbers_(checkpoint.parameters.leaf_count(), no_index) {}
+
+  Result<OptimizerPlan> run() {
+    leaves_.reserve(names_.size());
+    for (const Entry& e : names_) {
+      if (e.leaf != no_index) leaves_.emplace(e.name, e.leaf);
+    }
+    const auto& origin = checkpoint_.parameters.origin();
+    std::vector<FileGroup> groups;
+    if (const auto found = origin.find(groups_origin); found != origin.end()) {
+      STELE_TRY_ASSIGN(groups, parse_groups(found->second));
+    }
+    STELE_TRY(number_parameters(groups));
+    STELE_TRY(add_groups(groups));
+    if (!plan_.groups.empty()) STELE_TRY(add_states());
+    return std::move(plan_);
+  }
+
+ private:
+  std::uint32_t leaf_of(std::string_view name) const {
+    const auto found = leaves_.find(name);
+    return found != leaves_.end() ? found->second : no_index;
+  }
+
+  void number(std::uint32_t leaf) {
+    if (leaf != no_index && numbers_[leaf] == no_index) numbers_[leaf] = count_++;
+  }
+
+  Status number_parameters(const std::vector<FileGroup>& groups) {
+    for (const std::string& name : options_.parameters) {
+      const std::uint32_t leaf = leaf_of(name);
+      const bool again = leaf != no_index && numbers_[leaf] != no_index;
+      if (leaf == no_index || again) {
+        return Error(Errc::invalid_argument, again ? "PytorchOptions::parameters names a tensor twice"
+                                                   : "PytorchOptions::parameters names no tensor of the model")
+            .path(name);
+      }
+      number(leaf);
+    }
+    if (!options_.parameters.empty()) return {};
+    for (const FileGroup& group : groups) {
+      for (const std::string& name : group.names) number(leaf_of(name));
+    }
+    // All parameters may have new names: those of one group are known nevertheless.
+    if (count_ != 0) return {};
+    const Patterns buffers(options_.buffers);
+    for (const Entry& e : names_) {
+      const bool tensor = e.leaf != no_index && can_be_parameter(checkpoint_.parameters.leaf(e.leaf).dtype());
+      if (tensor && !buffers.match(e.name)) number(e.leaf);
+    }
+    return {};
+  }
+
+  Status add_groups(std::vector<FileGroup>& groups) {
+    for (FileGroup& group : groups) {
+      Group& made = plan_.groups.emplace_back();
+      made.settings = Value(std::move(group.settings));
+      for (const std::string& name : group.names) {
+        const std::uint32_t leaf = leaf_of(name);
+        if (leaf != no_index && numbers_[leaf] != no_index) made.parameters.push_back(numbers_[leaf]);
+      }
+    }
+    if (plan_.groups.empty() && checkpoint_.training) {
+      STELE_TRY_ASSIGN(Value settings, group_of(*checkpoint_.training));
+      if (!settings.is_null()) plan_.groups.push_back({std::move(settings), {}});
+    }
+    if (plan_.groups.size() == 1 && plan_.groups[0].parameters.empty()) {
+      for (std::uint32_t i = 0; i < count_; ++i) plan_.groups[0].parameters.push_back(i);
+    }
+    if (!plan_.groups.empty() || checkpoint_.optimizer.empty()) return {};
+    const TrainingConfig* const training = checkpoint_.training ? &*checkpoint_.training : nullptr;
+    Error error(Errc::missing, "the optimizer's state has no settings that PyTorch knows");
+    if (training != nullptr && !training->updater.type.empty()) error = std::move(error).found(training->updater.type);
+    return std::move(error).hint("set Checkpoint::training, with an updater such as stele::updaters::adam()");
+  }
+
+  Status add_states() {
+    for (std::uint32_t k = 0; k < checkpoint_.optimizer.kinds().size(); ++k) {
+      const auto& [kind, arrays] = checkpoint_.optimizer.kinds()[k];
+      if (!json::valid_utf8(kind)) {
+        return Error(Errc::not_representable, "the name of a kind of optimizer state is not UTF-8").found(kind);
+      }
+      STELE_TRY(each_tensor_name(
+          arrays, [&, &kind = kind, &arrays = arrays](const std::string& path, const Node& tensor) -> Status {
+            const std::uint32_t leaf = leaf_of(path);
+            if (leaf == no_index || numbers_[leaf] == no_index) {
+              return Error(Errc::not_representable, "optimizer state belongs to a tensor that is not a parameter")
+                  .path(path)
+                  .found(kind)
+                  .hint("set PytorchOptions::parameters or PytorchOptions::buffers");
+            }
+            const LeafView array = arrays.leaf(tensor.index);
+            const std::string why =
+                holds(array.dtype()) ? obstacle(array) : "dtype " + std::string(name(array.dtype()));
+            if (!why.empty()) {
+              return Error(Errc::not_representable, "PyTorch cannot store the optimizer's state")
+                  .path(path)
+                  .found(kind + ": " + why);
+            }
+            plan_.states.push_back({numbers_[leaf], k, tensor.index});
+            return {};
+          }));
+    }
+    auto& states = plan_.states;
+    const auto key = [](const StateTensor& s) { return std::tuple(s.parameter, s.kind); };
+    std::stable_sort(states.begin(), states.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
+    // A tied parameter has its state under one of its names.
+    states.erase(
+        std::unique(states.begin(), states.end(), [&](const auto& a, const auto& b) { return key(a) == key(b); }),
+        states.end());
+    return {};
+  }
+
+  const Checkpoint& checkpoint_;
+  std::span<const Entry> names_;
+  const PytorchOptions& options_;
+  std::unordered_map<std::string_view, std::uint32_t> leaves_;
+  std::vector<std::uint32_t> numbers_;  // of the parameters, by leaf
+  std::uint32_t count_ = 0;
+  OptimizerPlan plan_;
+};
+
+}  // namespace
+
+Result<OptimizerPlan> plan_optimizer(const Checkpoint& checkpoint, std::span<const Entry> names,
+                                     const PytorchOptions& options) {
+  return Planner(checkpoint, names, options).run();
+}
+
+void write_optimizer(pickle::Writer& out, std::string& text, TensorWriter& tensors, const Checkpoint& checkpoint,
+                     const OptimizerPlan& plan, std::span<const std::uint32_t> parts) {
+  const auto& kinds = checkpoint.optimizer.kinds();
+  out.empty_dict();
+  out.mark();
+  out.string("state");
+  out.empty_dict();
+  if (!plan.states.empty()) {
+    out.mark();
+    for (std::size_t i = 0; i < plan.states.size();) {
+      const std::uint32_t parameter = plan.states[i].parameter;
+      out.integer(parameter);
+      out.empty_dict();
+      out.mark();
+      for (; i < plan.states.size() && plan.states[i].parameter == parameter; ++i) {
+        const StateTensor& s = plan.states[i];
+        out.string(kinds[s.kind].first);
+        tensors.tensor(parts[s.kind], s.leaf, kinds[s.kind].second.leaf(s.leaf));
+      }
+      out.set_items();
+    }
+    out.set_items();
+  }
+  out.string("param_groups");
+  out.empty_list();
+  out.mark();
+  for (const Group& group : plan.groups) {
+    out.empty_dict();
+    out.mark();
+    for (const auto& [key, setting] : *group.settings.as_map()) {
+      out.string(key);
+      const ContainerKinds tuple = {{"", {'v'}}};
+      write_value(out, text, setting, is_tuple(key) ? &tuple : nullptr);
+    }
+    out.string("params");
+    out.empty_list();
+    if (!group.parameters.empty()) {
+      out.mark();
+      for (const std::uint32_t number : group.parameters) out.integer(number);
+      out.appends();
+    }
+    out.set_items();
+  }
+  out.appends();
+  out.set_items();
+}
+
+}  // namespace pytorch
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,270 @@
+// Exported programs (.pt2): the weights and constants that their JSON lists describe (torch/export/pt2_archive and
+// torch/_export/serde/schema.py of PyTorch 2.15). Their graphs are not read.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <tuple>
+#include <utility>
+
+#include "base/name_order.hpp"
+#include "json/json.hpp"
+#include "tree.hpp"
+#include "zip_file.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+namespace {
+
+using zip::Directory;
+using zip::Entry;
+
+/// Returns the type of a number of torch._export.serde.schema.ScalarType, which are not those of c10::ScalarType.
+const TorchType* exported_type(std::int64_t number) {
+  static constexpr std::pair<std::int64_t, std::string_view> names[] = {{1, "uint8"},
+                                                                        {2, "int8"},
+                                                                        {3, "int16"},
+                                                                        {4, "int32"},
+                                                                        {5, "int64"},
+                                                                        {6, "float16"},
+                                                                        {7, "float32"},
+                                                                        {8, "float64"},
+                                                                        {9, "complex32"},
+                                                                        {10, "complex64"},
+                                                                        {11, "complex128"},
+                                                                        {12, "bool"},
+                                                                        {13, "bfloat16"},
+                                                                        {28, "uint16"},
+                                                                        {29, "float8_e4m3fn"},
+                                                                        {30, "float8_e5m2"},
+                                                                        {31, "float8_e4m3fnuz"},
+                                                                        {32, "float8_e5m2fnuz"},
+                                                                        {33, "float8_e8m0fnu"},
+                                                                        {34, "uint32"},
+                                                                        {35, "uint64"}};
+  for (const auto& [code, name] : names) {
+    if (code == number) return type_of_name(name);
+  }
+  return nullptr;
+}
+constexpr std::int64_t strided_layout = 7;
+
+class ProgramReader {
+ public:
+  ProgramReader(std::shared_ptr<const Directory> directory, std::string_view root, const PytorchOptions& options,
+                bool big_endian, IndexBudget& memory)
+      : directory_(std::move(directory)),
+        root_(root),
+        options_(options),
+        memory_(memory),
+        storages_(std::make_shared<ZipStorages>(directory_, root, options, big_endian, memory)) {}
+
+  Result<Snapshot> run() {
+    to_.set_flat();
+    std::vector<std::pair<std::string, const Entry*>> lists;
+    std::size_t programs = 0;
+    for (const Entry& entry : directory_->entries()) {
+      for (const std::string_view folder : {"weights", "constants"}) {
+        const std::string begin = std::string(root_) + "/data/" + std::string(folder) + '/';
+        const std::string end = '_' + std::string(folder) + "_config.json";
+        if (!entry.name.starts_with(begin) || !entry.name.ends_with(end) ||
+            entry.name.size() < begin.size() + end.size())
+          continue;
+        std::string name(entry.name.substr(begin.size(), entry.name.size() - begin.size() - end.size()));
+        programs += folder == "weights";
+        lists.emplace_back(begin + '\n' + name, &entry);
+      }
+    }
+    for (const auto& [place, entry] : lists) {
+      const std::size_t split = place.find('\n');
+      // The names of several programs begin with that of the program.
+      STELE_TRY(read_list(place.substr(0, split), programs > 1 ? place.substr(split + 1) + '.' : "", *entry));
+    }
+    if (lists.empty()) STELE_TRY(read_older());
+    return finish();
+  }
+
+ private:
+  Error bad(const Entry& entry, const char* what) const {
+    return Error(Errc::malformed, what).file(directory_->source()->name() + ": " + std::string(entry.name));
+  }
+
+  Status read_list(const std::string& folder, const std::string& prefix, const Entry& entry) {
+    memory_.admit(entry.compressed, index_rate::index);
+    if (!memory_.take(entry.size)) return index_error("the list of weights needs too much memory");
+    STELE_TRY_ASSIGN(const Bytes bytes, directory_->read(entry, entry.size));
+    json::Reader in({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    Value list;
+    if (!json::read_value(in, list, static_cast<std::size_t>(memory_.left())) || !in.finish()) {
+      return in.error().file(directory_->source()->name() + ": " + std::string(entry.name));
+    }
+    const Value* config = list.find("config");
+    if (config == nullptr || config->as_map() == nullptr) return bad(entry, "the list of weights has no config");
+    for (const auto& [name, weight] : *config->as_map()) {
+      if (auto status = add(folder, prefix + name, weight, entry); !status) {
+        Error error = std::move(status).error();
+        return error.path().empty() ? std::move(error).path(prefix + name) : std::move(error);
+      }
+    }
+    return {};
+  }
+
+  /// Reads a number that is known when a program is exported: {"as_int": 3}.
+  static const std::int64_t* as_int(const Value& value) {
+    const Value* number = value.find("as_int");
+    return number != nullptr ? number->as_i64() : nullptr;
+  }
+  static bool read_numbers(const Value* list, std::vector<std::uint64_t>& out) {
+    if (list == nullptr || list->as_list() == nullptr) return false;
+    for (const Value& item : *list->as_list()) {
+      const std::int64_t* number = as_int(item);
+      if (number == nullptr || *number < 0) return false;
+      out.push_back(static_cast<std::uint64_t>(*number));
+    }
+    return true;
+  }
+
+  Status add(const std::string& folder, const std::string& name, const Value& weight, const Entry& list) {
+    const Value* path = weight.find("path_name");
+    if (path == nullptr || path->as_string() == nullptr) return bad(list, "a weight has no path_name");
+    if (path->as_string()->starts_with("custom_obj")) {
+      return Error(Errc::unsupported, "an object of a custom class is no tensor").found(*path->as_string());
+    }
+    const Entry* entry = directory_->find(folder + *path->as_string());
+    if (entry == nullptr) return bad(list, "the file has no record of a weight").found(*path->as_string());
+    const Value* pickled = weight.find("use_pickle");
+    if (pickled != nullptr && pickled->as_bool() != nullptr && *pickled->as_bool()) return add_pickled(name, *entry);
+    const Value* meta = weight.find("tensor_meta");
+    if (meta == nullptr) return bad(list, "a weight has no tensor_meta");
+    View view;
+    const Value* dtype = meta->find("dtype");
+    const Value* layout = meta->find("layout");
+    if (layout != nullptr && layout->as_i64() != nullptr && *layout->as_i64() != strided_layout) {
+      return Error(Errc::unsupported, "the layout of a weight is not strided").found(std::to_string(*layout->as_i64()));
+    }
+    view.type = dtype != nullptr && dtype->as_i64() != nullptr ? exported_type(*dtype->as_i64()) : nullptr;
+    if (view.type == nullptr) {
+      return Error(Errc::unsupported, "the dtype of a weight is unknown")
+          .found(dtype != nullptr && dtype->as_i64() != nullptr ? std::to_string(*dtype->as_i64()) : "none");
+    }
+    std::vector<std::uint64_t> extents;
+    const Value* offset = meta->find("storage_offset");
+    const std::int64_t* first = offset != nullptr ? as_int(*offset) : nullptr;
+    if (!read_numbers(meta->find("sizes"), extents) || !read_numbers(meta->find("strides"), view.strides) ||
+        first == nullptr || *first < 0) {
+      return bad(list, "the sizes, strides or offset of a weight are no numbers");
+    }
+    view.shape = Shape(std::span<const Extent>(extents));
+    view.offset = static_cast<std::uint64_t>(*first);
+    STELE_TRY_ASSIGN(view.storage, storages_->storage(*entry));
+    STELE_TRY(check_view(view));
+    STELE_TRY_ASSIGN(const std::string_view node, keep_name(name));
+    const bool empty = leaf_bytes(view) == 0;
+    const auto same = std::tuple(view.storage, view.type, view.offset, extents, view.strides);
+    if (const auto known = known_.find(same); !empty && known != known_.end()) {
+      to_.alias(node, known->second);
+      return {};
+    }
+    const Provider provider = is_plain(view) ? plain_provider(view) : gathered_provider(storages_->add(view));
+    const std::uint32_t added = to_.tensor(node, view.type->dtype, leaf_shape(view).span(), leaf_bytes(view), provider);
+    if (view.type->dtype == DType::opaque) to_.annotate(std::string(dtype_key), Value(view.type->name));
+    if (!empty) known_.emplace(same, added);
+    return {};
+  }
+
+  /// Adds a weight that is a file of torch.save.
+  Status add_pickled(const std::string& name, const Entry& entry) {
+    STELE_TRY_ASSIGN(const Snapshot file, open_entry(entry));
+    if (file.leaf_count() != 1 || file.nodes().size() != 2) return bad(entry, "a weight is not one tensor");
+    return add_leaf(name, file, 0);
+  }
+
+  /// Opens a file of torch.save, once for all its names.
+  Result<Snapshot> open_entry(const Entry& entry) {
+    if (const auto known = opened_.find(&entry); known != opened_.end()) return known->second;
+    STELE_TRY_ASSIGN(const SourcePtr source, directory_->open(entry));
+    PytorchOptions options = options_;
+    options.part.clear();
+    // The file's bytes as they are here raise the budget, not those that they inflate to.
+    memory_.admit(entry.compressed, index_rate::token);
+    IndexBudget memory(Limits{.index_bytes = std::max<std::uint64_t>(memory_.left(), 1)}, 0);
+    auto file = open_file(source, options, {}, memory, Kinds::saved);
+    if (!memory_.take(memory_.left() - memory.left())) return index_error("the weights need too much memory");
+    if (!file) return file;
+    to_.keep(file->data());
+    opened_.emplace(&entry, *file);
+    return file;
+  }
+
+  Status add_leaf(std::string_view name, const Snapshot& file, std::size_t number) {
+    const LeafView leaf = file.leaf(number);
+    STELE_TRY_ASSIGN(const std::string_view node, keep_name(name));
+    to_.tensor(node, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
+    if (leaf.annotations() != nullptr) {
+      for (const auto& [key, value] : *leaf.annotations()) to_.annotate(key, value);
+    }
+    return {};
+  }
+
+  /// Reads the weights of the first versions: one file of torch.save for each program.
+  Status read_older() {
+    const std::string begin = std::string(root_) + "/data/weights/";
+    for (const Entry& entry : directory_->entries()) {
+      if (!entry.name.starts_with(begin) || !entry.name.ends_with(".pt")) continue;
+      STELE_TRY_ASSIGN(const Snapshot file, open_entry(entry));
+      for (std::size_t i = 0; i < file.leaf_count(); ++i) {
+        const Node& node = file.nodes()[file.leaf(i).node()];
+        STELE_TRY(add_leaf({node.name, node.name_size}, file, i));
+      }
+    }
+    return {};
+  }
+
+  Result<std::string_view> keep_name(std::string_view name) {
+    if (!memory_.take(512 + 2 * name.size())) return index_error("the list of weights needs too much memory");
+    names_.push_back(to_.intern(name));
+    return names_.back();
+  }
+
+  Result<Snapshot> finish() {
+    auto order = order_by_name(static_cast<std::uint32_t>(names_.size()), [&](std::uint32_t i) { return names_[i]; });
+    const auto same = std::adjacent_find(order.begin(), order.end(),
+                                         [&](std::uint32_t a, std::uint32_t b) { return names_[a] == names_[b]; });
+    if (same != order.end()) {
+      return Error(Errc::duplicate, "two weights have the same name").path(std::string(names_[*same]));
+    }
+    for (std::uint32_t& i : order) ++i;  // the numbers of nodes: the root is 0
+    to_.set_name_order(std::move(order));
+    to_.set_capacity(std::max<std::uint64_t>(storages_->bytes(), directory_->source()->size()));
+    if (storages_->in_order()) to_.set_in_order();
+    to_.keep(storages_);
+    return to_.finish();
+  }
+
+  std::shared_ptr<const Directory> directory_;
+  std::string_view root_;
+  const PytorchOptions& options_;
+  IndexBudget& memory_;
+  std::shared_ptr<ZipStorages> storages_;
+  SnapshotBuilder to_;
+  std::vector<std::string_view> names_;
+  std::map<const Entry*, Snapshot> opened_;
+  std::map<std::tuple<const Storage*, const TorchType*, std::uint64_t, std::vector<std::uint64_t>,
+                      std::vector<std::uint64_t>>,
+           std::uint32_t>
+      known_;
+};
+
+}  // namespace
+
+Result<Snapshot> open_pt2(const std::shared_ptr<const Directory>& directory, std::string_view root,
+                          const PytorchOptions& options, IndexBudget& memory) {
+  STELE_TRY_ASSIGN(const bool big_endian, is_big_endian(*directory, root));
+  return ProgramReader(directory, root, options, big_endian, memory).run();
+}
+
+}  // namespace pytorch
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,189 @@
+// The recorder's read side: which kind of file it is, and its parts.
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <variant>
+
+#include "base/entry_names.hpp"
+#include "checkpoint.hpp"
+#include "dcp.hpp"
+#include "dl4j/checkpoint.hpp"
+#include "encodings/tar/tar.hpp"
+#include "file.hpp"
+#include "io/os/os.hpp"
+#include "snapshot/fill.hpp"
+#include "snapshot/items.hpp"
+#include "stele/bundle.hpp"
+#include "steps/byte_order.hpp"
+#include "tree.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+namespace {
+
+/// PROTO 2, and a long integer of ten bytes: the number that streams begin with.
+constexpr std::string_view stream_magic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", 15);
+
+std::string_view text_of(std::span<const std::byte> bytes) {
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+bool is_stream(std::span<const std::byte> head) {
+  // Protocols from 4 on put a frame between the two.
+  const std::string_view text = text_of(head);
+  const std::size_t at = text.find(stream_magic.substr(2));
+  return pickle::protocol(head) && at != text.npos && at <= 12;
+}
+bool is_zip(std::span<const std::byte> head) { return text_of(head).starts_with(std::string_view("PK\3\4", 4)); }
+bool is_tar(std::span<const std::byte> head) {
+  const std::string_view text = text_of(head).substr(0, 100);
+  return tar::looks_like_tar(head) && is_pytorch_tar_entry(text.substr(0, text.find('\0')));
+}
+
+Result<std::span<const std::byte>> head_of(const Source& source, std::span<std::byte> buffer) {
+  const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), buffer.size()));
+  STELE_TRY(source.read_at(0, buffer.first(size)));
+  return std::span<const std::byte>(buffer.first(size));
+}
+
+/// A file of one of the kinds; those without a pickle are Snapshots at once.
+using Opened = std::variant<File, Snapshot>;
+
+Result<Opened> open_any(const SourcePtr& source, const PytorchOptions& options, const Limits& limits,
+                        IndexBudget& memory, Kinds kinds) {
+  std::byte buffer[1024];
+  STELE_TRY_ASSIGN(const auto head, head_of(*source, buffer));
+  if (is_zip(head)) {
+    STELE_TRY_ASSIGN(const auto directory, zip::Directory::open(source, memory.left()));
+    STELE_TRY_ASSIGN(const std::string_view root, root_of(*directory));
+    if (kinds == Kinds::all && directory->find(std::string(root) + "/archive_format") != nullptr) {
+      STELE_TRY_ASSIGN(Snapshot program, open_pt2(directory, root, options, memory));
+      return Opened(std::move(program));
+    }
+    STELE_TRY_ASSIGN(File file, open_zip(directory, root, options, memory));
+    return Opened(std::move(file));
+  }
+  if (is_stream(head)) {
+    STELE_TRY_ASSIGN(File file, open_legacy(source, memory));
+    return Opened(std::move(file));
+  }
+  if (tar::looks_like_tar(head)) {
+    STELE_TRY_ASSIGN(File file, open_tar(source, limits, memory));
+    return Opened(std::move(file));
+  }
+  return Error(Errc::bad_magic, "the file is not a file of PyTorch").file(source->name());
+}
+
+/// Returns the part of a file that has no objects, by its names.
+Result<Snapshot> part_of(Snapshot snapshot, const std::string& path) {
+  if (path.empty()) return snapshot;
+  const std::string prefix = path + '.';
+  STELE_TRY_ASSIGN(const Items items, renamed(Items(snapshot), [&](std::string_view name, const LeafView*) {
+                     return name.starts_with(prefix) ? std::optional(std::string(name.substr(prefix.size())))
+                                                     : std::nullopt;
+                   }));
+  if (items.list.empty()) return Error(Errc::not_found, "the file has no such part").path(path);
+  return items.build();
+}
+
+/// Adds the file to an error that has none.
+template <class T>
+Result<T> in_file(Result<T> result, const std::string& name) {
+  if (result || !result.error().file().empty()) return result;
+  return std::move(result).error().file(name);
+}
+
+}  // namespace
+
+Result<Snapshot> open_file(const SourcePtr& source, const PytorchOptions& options, const Limits& limits,
+                           IndexBudget& memory, Kinds kinds) {
+  return in_file(
+      [&]() -> Result<Snapshot> {
+        STELE_TRY_ASSIGN(Opened opened, open_any(source, options, limits, memory, kinds));
+        if (auto* snapshot = std::get_if<Snapshot>(&opened)) return part_of(std::move(*snapshot), options.part);
+        File& file = std::get<File>(opened);
+        STELE_TRY_ASSIGN(const pickle::Ref part, find_part(file.objects, options.part));
+        return build(file, part, memory);
+      }(),
+      source->name());
+}
+
+}  // namespace pytorch
+}  // namespace detail
+
+namespace py = detail::pytorch;
+
+bool PytorchFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
+  if (py::is_zip(head)) {
+    const auto first = detail::zip::first_name(head);
+    return first && detail::is_pytorch_zip_entry(first->name);
+  }
+  return py::is_stream(head) || py::is_tar(head);
+}
+
+bool PytorchFormat::recognises_folder(const Bundle& folder) const { return py::is_dcp(folder); }
+
+Result<Snapshot> PytorchFormat::open(SourcePtr source, const OpenContext& context) const {
+  return detail::guarded(source->name(), [&]() -> Result<Snapshot> {
+    if (source->is_folder()) {
+      STELE_TRY_ASSIGN(Snapshot whole, py::open_dcp(source, context, options_));
+      return detail::in_host_order(py::part_of(std::move(whole), options_.part));
+    }
+    detail::IndexBudget memory(context.options().limits, source->size());
+    return detail::in_host_order(py::open_file(source, options_, context.options().limits, memory, py::Kinds::all));
+  });
+}
+
+Result<Report> PytorchFormat::verify(SourcePtr source, const OpenContext& context) const {
+  return detail::guarded(source->name(), [&]() -> Result<Report> {
+    const LoadOptions& options = context.options();
+    if (source->is_folder()) {
+      STELE_TRY_ASSIGN(const Snapshot snapshot, open(source, context));
+      return detail::verify_leaves(snapshot, options);
+    }
+    detail::IndexBudget memory(options.limits, source->size());
+    STELE_TRY_ASSIGN(py::Opened opened, py::open_any(source, options_, options.limits, memory, py::Kinds::all));
+    auto* const file = std::get_if<py::File>(&opened);
+    const auto parts = [&]() -> Result<Snapshot> {
+      if (file == nullptr) return std::get<Snapshot>(opened);
+      STELE_TRY_ASSIGN(const detail::pickle::Ref part, py::find_part(file->objects, options_.part));
+      return py::build(*file, part, memory);
+    }();
+    STELE_TRY_ASSIGN(const Snapshot snapshot, detail::in_host_order(py::in_file(parts, source->name())));
+    detail::Meter meter(options.progress, source->size());
+    STELE_TRY(detail::check_leaves(snapshot, options, meter));
+    std::byte buffer[4]{};
+    STELE_TRY(source->read_at(0, buffer));
+    if (!py::is_zip(buffer) || options_.ignore_checksums) {
+      Report report;
+      detail::add_unchecked_contents(report);
+      return report;
+    }
+    STELE_TRY_ASSIGN(const auto directory, detail::zip::Directory::open(source, UINT64_MAX));
+    return directory->check(
+        meter, [&](const detail::zip::Entry& entry) { return file != nullptr && file->storages->has(entry); });
+  });
+}
+
+Result<Checkpoint> PytorchFormat::open_checkpoint(SourcePtr source,  // NOLINT(performance-unnecessary-value-param)
+                                                  const OpenContext& context) const {
+  return detail::guarded(source->name(), [&]() -> Result<Checkpoint> {
+    if (source->is_folder()) {
+      STELE_TRY_ASSIGN(Snapshot parameters, open(source, context));
+      return Checkpoint{std::move(parameters)};
+    }
+    detail::IndexBudget memory(context.options().limits, source->size());
+    STELE_TRY_ASSIGN(py::Opened opened,
+                     py::open_any(source, options_, context.options().limits, memory, py::Kinds::all));
+    if (auto* const snapshot = std::get_if<Snapshot>(&opened)) {
+      STELE_TRY_ASSIGN(Snapshot parameters, detail::in_host_order(py::part_of(std::move(*snapshot), options_.part)));
+      return Checkpoint{std::move(parameters)};
+    }
+    return py::in_file(py::checkpoint_of(std::get<py::File>(opened), options_, memory), source->name());
+  });
+}
+
+}  // namespace v0
+}  // namespace stele

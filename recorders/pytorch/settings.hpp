@@ -1,0 +1,32 @@
+// The settings of an optimizer in PyTorch (a dict of `param_groups`) and in a training configuration (an updater). One
+// table of PyTorch's optimizers serves both directions.
+#pragma once
+
+#include <string_view>
+
+#include "stele/training.hpp"
+#include "stele/value.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+
+/// Returns the updater with the settings of a group, recognized by its keys: Adam, AdamW, AMSGrad, Nadam, AdaMax,
+/// AdaGrad, AdaDelta, RmsProp, Sgd, Nesterovs. Members that DL4J has are always set, others (weightDecay, amsgrad,
+/// momentum of Sgd and RmsProp, dampening, centered, maximize, …) only if they differ from PyTorch's defaults. The type
+/// is empty for the keys of any other optimizer.
+TrainingObject updater_of(const Value& group);
+
+/// Returns the settings that PyTorch 2.15's optimizer writes, in its order and without `params`: with its defaults for
+/// those that the updater does not have. Rates and momenta with a schedule have their values at the configuration's
+/// counts. Null for an updater that PyTorch does not have. Errors: those of learning_rate().
+Result<Value> group_of(const TrainingConfig& config);
+
+/// Returns true for settings that are tuples in Python: `betas`, …
+bool is_tuple(std::string_view setting) noexcept;
+
+}  // namespace pytorch
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

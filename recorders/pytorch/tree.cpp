@@ -1,0 +1,568 @@
+#include "tree.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "base/name_order.hpp"
+#include "json/json.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/flat.hpp"
+#include "tensors.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+namespace {
+
+using pickle::Kind;
+using pickle::no_ref;
+using pickle::Ref;
+
+/// Attributes of torch.nn.Module that contain what its state_dict does.
+constexpr std::string_view module_dicts[] = {"_parameters", "_buffers", "_modules"};
+
+/// Levels of lists that are one value.
+constexpr unsigned max_plain_levels = 16;
+
+/// Decides for each object, once, whether it contains a tensor.
+class Contents {
+ public:
+  Contents(const pickle::Objects& objects, const Tensors& tensors)
+      : objects_(objects), tensors_(tensors), known_(objects.size()) {}
+
+  /// Errors: limit.
+  Result<bool> has_tensor(Ref r, int depth = 0) {
+    if (r == no_ref) return false;
+    if (known_[r] != State::unknown) return known_[r] == State::yes;
+    if (depth > max_depth) return Error(Errc::limit, "objects are nested too deep, or contain themselves");
+    known_[r] = State::no;  // of an object inside itself
+    if (tensors_.form(r) != Tensors::Form::other) {
+      known_[r] = State::yes;
+      return true;
+    }
+    bool found = false;
+    const auto look = [&](Ref child) -> Status {
+      STELE_TRY_ASSIGN(const bool has, has_tensor(child, depth + 1));
+      found = found || has;
+      return {};
+    };
+    for (const Ref child : objects_.items(r)) STELE_TRY(look(child));
+    for (const Ref child : objects_.entries(r)) STELE_TRY(look(child));
+    for (const Ref child : {objects_.args(r), objects_.state(r), objects_.callable(r)}) STELE_TRY(look(child));
+    if (found) known_[r] = State::yes;
+    return found;
+  }
+
+ private:
+  enum class State : std::uint8_t { unknown, no, yes };
+  const pickle::Objects& objects_;
+  const Tensors& tensors_;
+  std::vector<State> known_;
+};
+
+class TreeBuilder {
+ public:
+  TreeBuilder(File& file, IndexBudget& memory)
+      : file_(file), objects_(file.objects), memory_(memory), tensors_(file, memory), contents_(objects_, tensors_) {}
+
+  Result<Snapshot> run(Ref root) {
+    to_.set_flat();
+    // Those of an optimizer are its settings.
+    const Ref state = root != no_ref ? objects_.state(root) : no_ref;
+    const bool optimizer = objects_.is(state, Kind::dict) && objects_.find(state, "param_groups") != no_ref;
+    script_ = is_script(root) && !optimizer;
+    STELE_TRY(add_attributes(root));
+    STELE_TRY(add_root(root));
+    return finish();
+  }
+
+ private:
+  // ---- names
+
+  Error in_path(Error error) const { return error.path().empty() ? std::move(error).path(path_) : std::move(error); }
+
+  /// Returns the present path as the name of a node.
+  Result<std::string_view> name() {
+    constexpr std::uint64_t each = sizeof(Node) + sizeof(LeafData) + 16 * sizeof(std::uint32_t);
+    if (!memory_.take(each + 2 * path_.size())) return index_error("the file's objects need too much memory");
+    names_.push_back(to_.intern(bare_ && path_.empty() ? bare_name : std::string_view(path_)));
+    return names_.back();
+  }
+  class Segment {
+   public:
+    Segment(std::string& path, std::string_view segment) : path_(path), size_(path.size()) {
+      if (size_ != 0) path_ += '.';
+      path_ += segment;
+    }
+    ~Segment() { path_.resize(size_); }
+    Segment(const Segment&) = delete;
+    Segment& operator=(const Segment&) = delete;
+
+   private:
+    std::string& path_;
+    std::size_t size_;
+  };
+  Status below(std::string_view segment, Ref object, int depth) {
+    if (!memory_.take(2 * segment.size())) return index_error("the file's objects need too much memory");
+    const Segment below(path_, segment);
+    return add(object, depth + 1);
+  }
+  /// Returns the segment of a key, which may be a text that many dicts share.
+  Result<std::string> segment_of(Ref key, bool& exact) {
+    std::string segment = key_text(objects_, key, exact);
+    if (!memory_.take(sizeof(std::string) + segment.size())) {
+      return index_error("the file's objects need too much memory");
+    }
+    return segment;
+  }
+  Status note_container(const std::string& kind) {
+    if (!memory_.take(96 + 2 * path_.size())) return index_error("the file's objects need too much memory");
+    containers_.emplace_back(path_, kind);
+    return {};
+  }
+
+  // ---- objects
+
+  bool is_script(Ref r) const {
+    if (!objects_.is(r, Kind::object)) return false;
+    const Ref callable = objects_.callable(r);
+    return objects_.is(callable, Kind::global) && objects_.module(callable).starts_with("__torch__");
+  }
+
+  Status add_root(Ref root) {
+    const Ref r = tensors_.unwrapped(root);
+    bare_ = tensors_.form(r) == Tensors::Form::dense || !(objects_.is(r, Kind::dict) || objects_.is(r, Kind::list) ||
+                                                          objects_.is(r, Kind::tuple) || objects_.is(r, Kind::object));
+    if (bare_) STELE_TRY(note_container(std::string(1, container::bare)));
+    return add(root, 0);
+  }
+
+  Status add(Ref r, int depth) {
+    if (depth > max_depth)
+      return Error(Errc::limit, "objects are nested too deep, or contain themselves").path(path_.substr(0, 1000));
+    // Shared containers are visited under each of their names.
+    if (!memory_.take(16)) return index_error("the file's objects need too much memory");
+    r = tensors_.unwrapped(r);
+    if (r == no_ref) return {};
+    switch (tensors_.form(r)) {
+      case Tensors::Form::dense:
+      case Tensors::Form::storage:
+        return add_dense(r);
+      case Tensors::Form::sparse:
+      case Tensors::Form::nested:
+        return add_parts(r, depth);
+      case Tensors::Form::other:
+        break;
+    }
+    STELE_TRY_ASSIGN(const bool tensors, contents_.has_tensor(r));
+    switch (objects_.kind(r)) {
+      case Kind::dict:
+        return add_dict(r, objects_.items(r), depth, true);
+      case Kind::list:
+      case Kind::tuple:
+        if (!tensors && levels_of(r, 0) <= max_plain_levels) break;
+        STELE_TRY(note_container(std::string(1, objects_.is(r, Kind::list) ? container::list : container::tuple)));
+        return add_list(objects_.items(r), depth);
+      case Kind::object:
+        // Each visit looks through the attributes.
+        if (const Ref state = objects_.state(r);
+            objects_.is(state, Kind::dict) && !memory_.take(4 * objects_.items(state).size())) {
+          return index_error("the file's objects need too much memory");
+        }
+        if (is_script(r)) return add_script(r, depth);
+        if (is_module(r)) return add_module(r, depth);
+        if (tensors) return add_object(r, depth);
+        break;
+      case Kind::set:
+        if (tensors) {
+          STELE_TRY(add_class("set"));
+          return add_list(objects_.items(r), depth);
+        }
+        break;
+      default:
+        break;
+    }
+    return add_value(r);
+  }
+
+  Status add_value(Ref r) {
+    auto value = to_value(file_, r, memory_);
+    if (!value) return in_path(std::move(value).error());
+    if (objects_.is(r, Kind::tuple)) STELE_TRY(note_container(std::string(1, container::tuple_value)));
+    STELE_TRY_ASSIGN(const std::string_view name, this->name());
+    to_.value(name, *std::move(value));
+    has_values_ = true;
+    return {};
+  }
+
+  /// Returns the number of levels of a list of numbers and strings, or of such lists; more than max_plain_levels for
+  /// all else. Remembers it, because lists may be shared.
+  unsigned levels_of(Ref list, unsigned depth) {
+    constexpr unsigned no = max_plain_levels + 1;
+    if (levels_.empty()) levels_.resize(objects_.size());
+    if (levels_[list] != 0) return levels_[list];
+    if (depth == max_plain_levels) return no;  // from here; not remembered
+    unsigned levels = 1;
+    for (Ref item : objects_.items(list)) {
+      item = tensors_.unwrapped(item);
+      if (objects_.is(item, Kind::list) || objects_.is(item, Kind::tuple)) {
+        levels = std::max(levels, levels_of(item, depth + 1) + 1);
+        if (levels > max_plain_levels) return no;
+      } else if (item == no_ref || objects_.kind(item) > Kind::bytes) {
+        levels_[list] = no;
+        return no;
+      }
+    }
+    levels_[list] = static_cast<std::uint8_t>(levels);
+    return levels;
+  }
+
+  Status add_dict(Ref r, std::span<const Ref> items, int depth, bool note) {
+    bool integers = false, exact = true;
+    std::vector<std::string> keys;
+    keys.reserve(items.size() / 2);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      integers = integers || objects_.is(items[i], Kind::integer);
+      STELE_TRY_ASSIGN(std::string key, segment_of(items[i], exact));
+      keys.push_back(std::move(key));
+    }
+    if (note) {
+      STELE_TRY(note_versions(r));
+      const Ref type = objects_.callable(r);
+      const bool ordered = type != no_ref && objects_.is_global(type, "collections", "OrderedDict");
+      if (type != no_ref && !ordered) STELE_TRY(add_class(global_name(objects_, type)));
+      std::string kind(1, ordered ? container::ordered_dict : container::dict);
+      if (integers) kind += container::integer_keys;
+      STELE_TRY(note_container(kind));
+      if (!exact) STELE_TRY(add_class("dict"));
+    }
+    for (std::size_t i = 0; i < keys.size(); ++i) STELE_TRY(below(keys[i], items[2 * i + 1], depth));
+    return {};
+  }
+
+  /// Keeps the versions of modules that a state_dict has.
+  Status note_versions(Ref dict) {
+    const Ref state = objects_.state(dict);
+    const Ref versions = objects_.is(state, Kind::dict) ? objects_.find(state, "_metadata") : no_ref;
+    if (versions == no_ref) return {};
+    STELE_TRY_ASSIGN(Value value, to_value(file_, versions, memory_));
+    if (!memory_.take(96 + 2 * path_.size())) return index_error("the file's objects need too much memory");
+    versions_.emplace_back(path_, std::move(value));
+    return {};
+  }
+
+  Status add_list(std::span<const Ref> items, int depth) {
+    for (std::size_t i = 0; i < items.size(); ++i) STELE_TRY(below(std::to_string(i), items[i], depth));
+    return {};
+  }
+
+  Status add_class(const std::string& name) {
+    const Segment below(path_, class_key);
+    STELE_TRY_ASSIGN(const std::string_view node, this->name());
+    to_.value(node, Value(name));
+    has_values_ = true;
+    return {};
+  }
+
+  /// Adds the tensors in an object of an unknown class.
+  Status add_object(Ref r, int depth) {
+    STELE_TRY(note_container(std::string(1, container::dict)));
+    const Ref callable = objects_.callable(r);
+    STELE_TRY(add_class(class_name(callable)));
+    const Ref state = objects_.state(r);
+    if (objects_.is(state, Kind::dict)) {
+      STELE_TRY(add_dict(state, objects_.items(state), depth, false));
+    } else if (state != no_ref) {
+      STELE_TRY(below("__state__", state, depth));
+    }
+    const Ref args = objects_.args(r);
+    if (args != no_ref && !objects_.items(args).empty()) STELE_TRY(below("__args__", args, depth));
+    STELE_TRY(add_dict(r, objects_.entries(r), depth, false));
+    return add_list(objects_.items(r), depth);
+  }
+
+  /// Returns the name of a class; streams have those with their source in a persistent id.
+  std::string class_name(Ref callable) const {
+    if (objects_.is(callable, Kind::persistent) && objects_.is(objects_.args(callable), Kind::tuple)) {
+      const auto items = objects_.items(objects_.args(callable));
+      if (items.size() > 1) callable = items[1];
+    }
+    return objects_.is(callable, Kind::global) ? global_name(objects_, callable) : "object";
+  }
+
+  bool is_module(Ref r) const {
+    const Ref state = objects_.state(r);
+    return objects_.is(state, Kind::dict) &&
+           std::all_of(std::begin(module_dicts), std::end(module_dicts),
+                       [&](std::string_view name) { return objects_.is(objects_.find(state, name), Kind::dict); });
+  }
+
+  /// Adds what the state_dict of a torch.nn.Module contains.
+  Status add_module(Ref r, int depth) {
+    program_ = true;
+    const Ref state = objects_.state(r);
+    std::set<std::string_view> hidden;
+    if (const Ref names = objects_.find(state, "_non_persistent_buffers_set"); objects_.is(names, Kind::set)) {
+      if (!memory_.take(64 * objects_.items(names).size()))
+        return index_error("the file's objects need too much memory");
+      for (const Ref name : objects_.items(names)) {
+        if (objects_.is(name, Kind::string)) hidden.insert(objects_.text(name));
+      }
+    }
+    for (const std::string_view part : module_dicts) {
+      const auto items = objects_.items(objects_.find(state, part));
+      for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+        bool exact = true;
+        STELE_TRY_ASSIGN(const std::string key, segment_of(items[i], exact));
+        if (objects_.is(items[i + 1], Kind::none) || (part == "_buffers" && hidden.contains(key))) continue;
+        STELE_TRY(below(key, items[i + 1], depth));
+      }
+    }
+    return {};
+  }
+
+  /// Adds the attributes of a TorchScript object that contain tensors.
+  Status add_script(Ref r, int depth) {
+    program_ = true;
+    const Ref state = objects_.state(r);
+    if (!objects_.is(state, Kind::dict)) return state == no_ref ? Status() : add(state, depth + 1);
+    const auto items = objects_.items(state);
+    // Lists come last, without further names of parameters: nn.LSTM has one of all its weights.
+    const bool outer = in_script_list_;
+    for (const bool lists : {false, true}) {
+      for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+        const Ref attribute = items[i + 1];
+        STELE_TRY_ASSIGN(const bool tensors, contents_.has_tensor(attribute));
+        const bool list =
+            script_ && tensors && (objects_.is(attribute, Kind::list) || objects_.is(attribute, Kind::tuple));
+        if ((!tensors && script_) || list != lists) continue;
+        bool exact = true;
+        STELE_TRY_ASSIGN(const std::string key, segment_of(items[i], exact));
+        in_script_list_ = outer || list;
+        STELE_TRY(below(key, attribute, depth));
+      }
+    }
+    in_script_list_ = outer;
+    return {};
+  }
+
+  // ---- tensors
+
+  using Key = std::tuple<const Storage*, const TorchType*, std::uint64_t, std::vector<Extent>,
+                         std::vector<std::uint64_t>, bool, bool>;
+  static Key key_of(const View& view) {
+    return {view.storage, view.type,       view.offset, {view.shape.begin(), view.shape.end()},
+            view.strides, view.conjugated, view.negated};
+  }
+
+  Status add_dense(Ref r) {
+    auto read = tensors_.dense(r);
+    if (!read) return in_path(std::move(read).error());
+    const Dense& tensor = *read;
+    const View& view = tensor.view;
+    const std::uint64_t each = sizeof(Gathered) + 256 + 40 * view.shape.rank();
+    if (!memory_.take(each)) return index_error("the file's tensors need too much memory");
+    const bool empty = leaf_bytes(view) == 0;
+    const auto [known, fresh] = empty
+                                    ? std::pair(known_.end(), true)
+                                    : known_.try_emplace(key_of(view), static_cast<std::uint32_t>(to_.nodes().size()));
+    // Tensors without elements share none: their ties are in the extras.
+    if ((!fresh || empty) && is_tied_elsewhere()) return {};
+    if (!fresh && in_script_list_) return {};
+    STELE_TRY_ASSIGN(const std::string_view name, this->name());
+    if (!fresh) {
+      to_.alias(name, known->second);
+      return {};
+    }
+    const Provider provider = is_plain(view) ? plain_provider(view) : gathered_provider(file_.storages->add(view));
+    to_.tensor(name, view.type->dtype, leaf_shape(view).span(), leaf_bytes(view), provider);
+    if (view.type->dtype == DType::opaque) to_.annotate(std::string(dtype_key), Value(view.type->name));
+    if (!tensor.quantization.is_null()) to_.annotate("quantization", tensor.quantization);
+    if (!tensor.class_name.empty()) to_.annotate(std::string(class_annotation), Value(tensor.class_name));
+    return {};
+  }
+
+  /// Adds a sparse or nested tensor as a group.
+  Status add_parts(Ref r, int depth) {
+    auto parts = tensors_.parts(r);
+    if (!parts) return in_path(std::move(parts).error());
+    STELE_TRY(note_container(std::string(1, container::dict)));
+    {
+      const Segment below(path_, "layout");
+      STELE_TRY_ASSIGN(const std::string_view node, name());
+      to_.value(node, Value(tensors_.layout(r)));
+      has_values_ = true;
+    }
+    for (const Tensors::Part& part : *parts) STELE_TRY(below(part.name, part.object, depth));
+    return {};
+  }
+
+  // ---- the end
+
+  /// Reads the attribute of a state_dict that stele writes.
+  Status add_attributes(Ref root) {
+    const Ref state = objects_.is(root, Kind::dict) ? objects_.state(root) : no_ref;
+    if (!objects_.is(state, Kind::dict)) return {};
+    const Ref strings = objects_.find(state, "stele_metadata");
+    if (!objects_.is(strings, Kind::dict)) return {};
+    const auto items = objects_.items(strings);
+    for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
+      if (!objects_.is(items[i], Kind::string) || !objects_.is(items[i + 1], Kind::string)) {
+        return Error(Errc::malformed, "the attribute stele_metadata is not a dict of strings");
+      }
+      const std::string_view text = objects_.text(items[i + 1]);
+      if (!memory_.take(96 + objects_.text(items[i]).size() + text.size())) {
+        return index_error("the file's metadata needs too much memory");
+      }
+      if (objects_.text(items[i]) == flat_key) STELE_TRY(find_tied(text));
+      if (!metadata_.emplace(objects_.text(items[i]), text).second) {
+        return Error(Errc::duplicate, "a key of the metadata occurs twice").found(std::string(objects_.text(items[i])));
+      }
+    }
+    return {};
+  }
+
+  /// Finds the paths that the extras tie (docs/formats/flat.md). The file has their tensors under all names, for
+  /// Python.
+  Status find_tied(std::string_view extras) {
+    if (!memory_.take(4 * extras.size())) return index_error("the file's metadata needs too much memory");
+    json::Reader in(extras);
+    std::string_view key;
+    std::string scratch;
+    in.begin_object();
+    while (in.next_key(key, scratch)) {
+      if (key != "aliases") {
+        in.skip_value();
+        continue;
+      }
+      in.begin_object();
+      while (in.next_key(key, scratch)) {
+        tied_.emplace(key);
+        in.skip_value();
+      }
+    }
+    return {};  // add_flat_extras() reports what is wrong
+  }
+
+  /// Returns true if the extras tie the present path, or a container of it.
+  bool is_tied_elsewhere() const {
+    if (tied_.empty()) return false;
+    for (std::size_t dot = path_.find('.'); dot != path_.npos; dot = path_.find('.', dot + 1)) {
+      if (tied_.contains(path_.substr(0, dot))) return true;
+    }
+    return tied_.contains(path_);
+  }
+
+  Result<Snapshot> finish() {
+    auto order = order_by_name(static_cast<std::uint32_t>(names_.size()), [&](std::uint32_t i) { return names_[i]; });
+    const auto same = std::adjacent_find(order.begin(), order.end(),
+                                         [&](std::uint32_t a, std::uint32_t b) { return names_[a] == names_[b]; });
+    if (same != order.end()) {
+      return Error(Errc::duplicate, "two objects of the file have the same name").path(std::string(names_[*same]));
+    }
+    if (const auto extras = metadata_.find(std::string(flat_key)); extras != metadata_.end()) {
+      const auto find = [&](std::string_view name) {
+        const auto at = std::lower_bound(order.begin(), order.end(), name,
+                                         [&](std::uint32_t i, std::string_view n) { return names_[i] < n; });
+        return at != order.end() && names_[*at] == name ? *at + 1 : no_index;
+      };
+      STELE_TRY(add_flat_extras(extras->second, to_, find, memory_));
+      metadata_.erase(extras);
+    } else {
+      for (std::uint32_t& i : order) ++i;  // the numbers of nodes: the root is 0
+      to_.set_name_order(std::move(order));
+    }
+    to_.set_metadata(std::move(metadata_));
+    const bool plain = containers_.size() == 1 && containers_[0].second[0] == container::ordered_dict && !has_values_;
+    if (!plain && !program_ && !containers_.empty()) to_.set_origin(containers_origin, containers_text());
+    if (!versions_.empty()) {
+      std::string text;
+      json::Writer out(text);
+      STELE_TRY(json::write_value(out, Value(std::move(versions_))));
+      to_.set_origin(metadata_origin, std::move(text));
+    }
+    to_.set_capacity(std::max<std::uint64_t>(file_.storages->bytes(), 1));
+    if (file_.storages->in_order()) to_.set_in_order();
+    to_.keep(file_.storages);
+    return to_.finish();
+  }
+
+  std::string containers_text() const {
+    std::string text;
+    json::Writer out(text);
+    out.begin_object();
+    for (const auto& [path, kind] : containers_) {
+      out.key(json::coded_key(path));
+      out.string(kind);
+    }
+    out.end_object();
+    return text;
+  }
+
+  File& file_;
+  const pickle::Objects& objects_;
+  IndexBudget& memory_;
+  Tensors tensors_;
+  Contents contents_;
+  SnapshotBuilder to_;
+  std::string path_;
+  std::vector<std::string_view> names_;  // of the nodes, in order
+  std::vector<std::pair<std::string, std::string>> containers_;
+  std::map<Key, std::uint32_t> known_;
+  std::vector<std::uint8_t> levels_;  // by object; 0: unknown
+  std::map<std::string, std::string> metadata_;
+  Value::Map versions_;  // of modules, by the paths of state_dicts
+  std::unordered_set<std::string> tied_;
+  bool has_values_ = false;
+  bool bare_ = false;  // the file is no container
+  bool in_script_list_ = false;
+  bool program_ = false;  // some objects are modules, which are not written
+  bool script_ = false;   // attributes without tensors are left out
+};
+
+}  // namespace
+
+std::uint64_t Storages::bytes() const noexcept {
+  std::uint64_t all = 0;
+  for (const Storage& storage : all_) all += storage.size;
+  return all;
+}
+
+Result<Ref> find_part(const pickle::Objects& objects, std::string_view path) {
+  Ref r = objects.root();
+  const std::string_view whole = path;
+  for (bool found = true; !path.empty() && found;) {
+    found = false;
+    const auto try_key = [&](std::string_view key, Ref value) {
+      if (!path.starts_with(key) || key.empty() || (path.size() > key.size() && path[key.size()] != '.')) return;
+      r = value;
+      path.remove_prefix(std::min(path.size(), key.size() + 1));
+      found = true;
+    };
+    const Ref in = r;
+    const auto items = objects.is(in, Kind::object) ? objects.entries(in) : objects.items(in);
+    if (objects.is(in, Kind::dict) || objects.is(in, Kind::object)) {
+      for (std::size_t i = 0; i + 1 < items.size() && !found; i += 2) {
+        bool exact = true;
+        try_key(key_text(objects, items[i], exact), items[i + 1]);
+      }
+    } else if (objects.is(in, Kind::list) || objects.is(in, Kind::tuple)) {
+      for (std::size_t i = 0; i < items.size() && !found; ++i) try_key(std::to_string(i), items[i]);
+    }
+  }
+  if (path.empty()) return r;
+  return Error(Errc::not_found, "the file has no such part").path(std::string(whole));
+}
+
+Result<Snapshot> build(File& file, Ref part, IndexBudget& memory) { return TreeBuilder(file, memory).run(part); }
+
+}  // namespace pytorch
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

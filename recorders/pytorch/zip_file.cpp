@@ -1,0 +1,134 @@
+// The zip files of torch.save, TorchScript and libtorch.
+#include <charconv>
+#include <utility>
+
+#include "zip_file.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+namespace {
+
+using zip::Directory;
+using zip::Entry;
+
+/// Reads a small record as text.
+Result<std::string> text_of(const Directory& directory, const Entry& entry) {
+  constexpr std::uint64_t max_text = 4096;
+  STELE_TRY_ASSIGN(const Bytes bytes, directory.read(entry, max_text));
+  return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+}
+
+/// Checks the version of the container: caffe2/serialize/versions.h has 1 to 10.
+Status check_version(const Directory& directory, std::string_view root) {
+  constexpr unsigned newest = 10;
+  const Entry* entry = find_entry(directory, root, "version");
+  if (entry == nullptr) entry = find_entry(directory, root, ".data/version");
+  if (entry == nullptr) return {};
+  STELE_TRY_ASSIGN(const std::string text, text_of(directory, *entry));
+  unsigned version = 0;
+  const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), version);
+  const std::string_view rest(end, static_cast<std::size_t>(text.data() + text.size() - end));
+  if (status != std::errc() || rest.find_first_not_of(" \r\n") != rest.npos) {
+    return Error(Errc::malformed, "the version is not a number").path(std::string(entry->name));
+  }
+  if (version == 0 || version > newest) {
+    return Error(Errc::unsupported, "the version of the file is unknown")
+        .path(std::string(entry->name))
+        .expected("1 to " + std::to_string(newest))
+        .found(std::to_string(version));
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<Storage*> ZipStorages::find(std::string_view key) {
+  const Entry* entry = directory_->find(folder_ + std::string(key));
+  if (entry != nullptr) return storage(*entry);
+  return Error(Errc::malformed, "the file has no record of the storage").found(std::string(key.substr(0, 200)));
+}
+
+Result<Storage*> ZipStorages::storage(const Entry& entry) {
+  if (const auto known = by_name_.find(entry.name); known != by_name_.end()) return known->second;
+  if (!memory_.take(storage_memory)) return index_error("the file's storages need too much memory");
+  Storage& storage = add();
+  storage.size = entry.size;
+  storage.crc = entry.crc;
+  storage.has_crc = check_;
+  storage.big_endian = big_endian_;
+  if (entry.method == zip::stored) {
+    // The file itself is the source, so that a load reads adjacent records together.
+    storage.source = directory_->source();
+    STELE_TRY_ASSIGN(storage.offset, directory_->data(entry));
+  } else {
+    STELE_TRY_ASSIGN(storage.source, directory_->open(entry));
+    in_order_ = true;
+  }
+  by_name_.emplace(entry.name, &storage);
+  return &storage;
+}
+
+Result<bool> is_big_endian(const Directory& directory, std::string_view root) {
+  const Entry* entry = find_entry(directory, root, "byteorder");
+  if (entry == nullptr) return false;
+  STELE_TRY_ASSIGN(const std::string text, text_of(directory, *entry));
+  if (text == "little" || text == "big") return text == "big";
+  return Error(Errc::malformed, "the byte order is unknown")
+      .path(std::string(entry->name))
+      .expected("little or big")
+      .found(text.substr(0, 40));
+}
+
+const Entry* find_entry(const Directory& directory, std::string_view root, std::string_view name) {
+  return directory.find(std::string(root) + '/' + std::string(name));
+}
+
+Result<std::string_view> root_of(const Directory& directory) {
+  const auto entries = directory.entries();
+  if (entries.empty()) return Error(Errc::malformed, "the zip file is empty").file(directory.source()->name());
+  const std::string_view root = entries.front().name.substr(0, entries.front().name.find('/'));
+  for (const Entry& entry : entries) {
+    if (entry.name.starts_with(root) && entry.name.size() > root.size() && entry.name[root.size()] == '/') continue;
+    return Error(Errc::malformed, "an entry is not in the folder of the first one")
+        .file(directory.source()->name())
+        .offset(entry.header)
+        .expected(std::string(root) + "/…")
+        .found(std::string(entry.name));
+  }
+  return root;
+}
+
+Result<File> open_zip(const std::shared_ptr<const Directory>& directory, std::string_view root,
+                      const PytorchOptions& options, IndexBudget& memory) {
+  const Entry* pickled = find_entry(*directory, root, "data.pkl");
+  if (pickled == nullptr) {
+    return Error(Errc::malformed, "the file has no data.pkl").file(directory->source()->name());
+  }
+  STELE_TRY(check_version(*directory, root));
+  STELE_TRY_ASSIGN(const bool big_endian, is_big_endian(*directory, root));
+  memory.admit(pickled->compressed, index_rate::token);
+  if (!memory.take(pickled->size)) return index_error("data.pkl needs too much memory");
+  Bytes bytes;
+  if (options.ignore_checksums) {
+    STELE_TRY_ASSIGN(const SourcePtr content, directory->open(*pickled));
+    bytes = Bytes(static_cast<std::size_t>(pickled->size));
+    STELE_TRY(content->read_at(0, bytes.span()));
+  } else {
+    STELE_TRY_ASSIGN(bytes, directory->read(*pickled, pickled->size));
+  }
+  const std::string& name = directory->source()->name();
+  Cursor cursor(own_bytes(std::move(bytes), name + ": data.pkl"));
+  auto objects = pickle::read(cursor, memory);
+  if (!objects) return std::move(objects).error().file(name + ": data.pkl");
+  if (cursor.left() != 0) {
+    return Error(Errc::malformed, "bytes follow the pickle").file(name + ": data.pkl").offset(cursor.position());
+  }
+  return File{name, *std::move(objects), std::make_shared<ZipStorages>(directory, root, options, big_endian, memory)};
+}
+
+}  // namespace pytorch
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

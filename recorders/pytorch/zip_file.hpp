@@ -1,0 +1,52 @@
+// The records of PyTorch's zip files.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "file.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace pytorch {
+
+/// The storages in `<root>/data/`. `memory` is used by find() and storage(), while the file is opened.
+class ZipStorages final : public Storages {
+ public:
+  ZipStorages(std::shared_ptr<const zip::Directory> directory, std::string_view root, const PytorchOptions& options,
+              bool big_endian, IndexBudget& memory)
+      : directory_(std::move(directory)),
+        folder_(std::string(root) + "/data/"),
+        check_(!options.ignore_checksums),
+        big_endian_(big_endian),
+        memory_(memory) {}
+
+  Result<Storage*> find(std::string_view key) override;
+  /// Returns the bytes of an entry.
+  Result<Storage*> storage(const zip::Entry& entry);
+  bool in_order() const noexcept override { return in_order_; }
+  bool has(const zip::Entry& entry) const noexcept override { return by_name_.contains(entry.name); }
+
+ private:
+  const std::shared_ptr<const zip::Directory> directory_;
+  const std::string folder_;
+  const bool check_, big_endian_;
+  IndexBudget& memory_;
+  bool in_order_ = false;
+  std::map<std::string_view, Storage*> by_name_;  // names of the directory
+};
+
+/// Returns the record `<root>/<name>`, or nullptr.
+const zip::Entry* find_entry(const zip::Directory& directory, std::string_view root, std::string_view name);
+
+/// Reads the record `byteorder`. Errors: malformed.
+Result<bool> is_big_endian(const zip::Directory& directory, std::string_view root);
+
+}  // namespace pytorch
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

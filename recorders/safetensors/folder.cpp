@@ -1,0 +1,302 @@
+// Folders of safetensors files: with an index, or as torch.distributed.checkpoint writes them
+// (HuggingFaceStorageWriter), one file for each rank with boxes of the tensors.
+#include <algorithm>
+#include <deque>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/limits.hpp"
+#include "file.hpp"
+#include "io/files.hpp"
+#include "json/json.hpp"
+#include "snapshot/data.hpp"
+#include "stele/bundle.hpp"
+#include "stele/recorders/safetensors.hpp"
+#include "steps/boxes.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace safetensors {
+namespace {
+
+constexpr std::string_view file_extension = ".safetensors", index_extension = ".safetensors.index.json";
+constexpr const char *sharding_key = "DCP_SHARDING_INFO", *version_key = "DCP_VERSION", *offsets_key = "saved_offsets";
+
+/// Maximum number of files: bounds those that a folder makes the reader open.
+constexpr std::size_t max_files = 100'000;
+
+/// Returns the names in the folder itself, not in folders below it, that end so.
+std::vector<std::string> names_with(std::vector<std::string> names, std::string_view ending) {
+  std::erase_if(names, [&](const std::string& n) { return !n.ends_with(ending) || n.find('/') != n.npos; });
+  return names;
+}
+
+/// Joins the boxes in a folder's files to whole tensors.
+class BoxesReader {
+ public:
+  BoxesReader(const Source& folder, std::vector<std::string> files, const OpenContext& context)
+      : folder_(folder),
+        files_(std::move(files)),
+        context_(context),
+        memory_(context.options().limits, 0),
+        joined_(std::make_shared<std::deque<JoinedBoxes>>()) {}
+
+  Result<Snapshot> run() {
+    if (files_.size() > max_files) {
+      return Error(Errc::limit, "the folder has too many files")
+          .expected("at most " + std::to_string(max_files))
+          .found(std::to_string(files_.size()));
+    }
+    builder_.set_flat();
+    const auto bundle = folder_.bundle();
+    for (std::size_t i = 0; i < files_.size(); ++i) {
+      STELE_TRY_ASSIGN(const SourcePtr source, open_of_set(bundle, files_[i], i));
+      if (auto added = add_file(source); !added) {
+        Error error = std::move(added).error();
+        return error.file().empty() ? std::move(error).file(source->name()) : std::move(error);
+      }
+    }
+    if (whole_files_ != 0 && files_.size() > 1 && whole_files_ == files_.size()) {
+      return Error(Errc::malformed, "the folder has several files and no index")
+          .expected("one *.safetensors.index.json, or DCP_SHARDING_INFO in the files")
+          .found(files_[0] + " and " + files_[1])
+          .hint("open one of the files");
+    }
+    return build();
+  }
+
+ private:
+  /// A box in a file; its name is kept by the builder.
+  struct Piece {
+    std::string_view name;
+    LeafView leaf;
+    std::uint32_t file;
+    std::uint32_t offsets;  // in offsets_
+  };
+  /// An entry of DCP_SHARDING_INFO.
+  struct Saved {
+    std::string name;
+    std::uint32_t offsets = 0, rank = 0;
+  };
+
+  Status spend(std::uint64_t bytes) {
+    return memory_.take(bytes) ? Status() : index_error("the list of boxes needs more memory than the files allow");
+  }
+
+  Status add_file(const SourcePtr& source) {
+    STELE_TRY_ASSIGN(const Snapshot file, SafetensorsFormat().open(source, context_));
+    memory_.admit(source->size(), index_rate::file);
+    if (file.nodes().size() != file.leaf_count() + 1) {
+      return Error(Errc::unsupported, "a file of a set has the metadata key stele, which belongs in an index");
+    }
+    std::map<std::string, std::string> metadata = file.metadata();
+    const auto text = metadata.find(sharding_key);
+    const bool sharded = text != metadata.end();
+    std::vector<Saved> saved;
+    if (sharded) {
+      memory_.admit(text->second.size(), index_rate::index);
+      STELE_TRY(parse(text->second, saved));
+    } else {
+      ++whole_files_;
+    }
+    const auto number = static_cast<std::uint32_t>(sources_.size());
+    for (std::size_t i = 0; i < file.leaf_count(); ++i) {
+      const LeafView leaf = file.leaf(i);
+      const Node& node = file.nodes()[leaf.node()];
+      const std::string_view name(node.name, node.name_size);
+      const std::size_t rank = leaf.shape().size();
+      STELE_TRY(spend(3 * sizeof(Piece) + sizeof(Node) + sizeof(LeafData) + 4 * sizeof(Extent) * rank));
+      Piece& piece = pieces_.emplace_back(Piece{name, leaf, number, static_cast<std::uint32_t>(offsets_.size())});
+      if (!sharded) {
+        offsets_.resize(offsets_.size() + rank);
+        continue;
+      }
+      const auto at = std::lower_bound(saved.begin(), saved.end(), name,
+                                       [](const Saved& s, std::string_view n) { return s.name < n; });
+      if (at == saved.end() || at->name != name || at->rank != rank) {
+        return Error(Errc::malformed, "DCP_SHARDING_INFO does not have the place of the tensor's box")
+            .path(std::string(name))
+            .expected(std::to_string(rank) + " offsets");
+      }
+      piece.offsets = at->offsets;
+    }
+    metadata.erase(sharding_key);
+    metadata.erase(version_key);
+    if (number == 0) builder_.set_metadata(std::move(metadata));
+    sources_.push_back(source);
+    builder_.keep(file.data());
+    return {};
+  }
+
+  /// Reads {name: {"saved_offsets": [numbers]}}, sorted by name. Ignores other keys of a tensor.
+  Status parse(std::string_view text, std::vector<Saved>& saved) {
+    json::Reader in(text);
+    std::string scratch, inner_scratch;
+    std::string_view key, inner;
+    in.begin_object();
+    while (in.next_key(key, scratch)) {
+      STELE_TRY(spend(3 * sizeof(Saved) + 16 + key.size()));
+      Saved& tensor = saved.emplace_back();
+      tensor.name = key;
+      tensor.offsets = static_cast<std::uint32_t>(offsets_.size());
+      bool found = false;
+      in.begin_object();
+      while (in.next_key(inner, inner_scratch)) {
+        if (inner != offsets_key) {
+          in.skip_value();
+          continue;
+        }
+        if (std::exchange(found, true)) in.fail(Errc::duplicate, "", "saved_offsets occurs twice");
+        in.begin_array();
+        while (in.next_element()) {
+          std::uint64_t offset = 0;
+          if (!in.read_u64(offset)) break;
+          STELE_TRY(spend(3 * sizeof(Extent)));
+          offsets_.push_back(offset);
+          ++tensor.rank;
+        }
+      }
+      if (in.ok() && !found) in.fail(Errc::malformed, "saved_offsets");
+      // Offsets are numbered with 32 bits.
+      if (offsets_.size() > UINT32_MAX) in.fail(Errc::limit, "at most 2^32 offsets");
+    }
+    if (!in.finish()) return in.error().found("in the metadata DCP_SHARDING_INFO");
+    std::sort(saved.begin(), saved.end(), [](const Saved& a, const Saved& b) { return a.name < b.name; });
+    const auto same =
+        std::adjacent_find(saved.begin(), saved.end(), [](const Saved& a, const Saved& b) { return a.name == b.name; });
+    if (same == saved.end()) return {};
+    return Error(Errc::duplicate, "DCP_SHARDING_INFO lists the tensor twice").path(same->name);
+  }
+
+  Result<Snapshot> build() {
+    // Each tensor's boxes together; the tensors in the order of the files.
+    std::vector<std::uint32_t> order(pieces_.size());
+    for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::uint32_t a, std::uint32_t b) { return pieces_[a].name < pieces_[b].name; });
+    std::vector<std::span<const std::uint32_t>> tensors;
+    for (std::size_t i = 0, end = 0; i < order.size(); i = end) {
+      while (end < order.size() && pieces_[order[end]].name == pieces_[order[i]].name) ++end;
+      tensors.push_back(std::span(order).subspan(i, end - i));
+    }
+    std::sort(tensors.begin(), tensors.end(), [](const auto& a, const auto& b) { return a.front() < b.front(); });
+    for (const auto& tensor : tensors) {
+      if (auto added = add_tensor(tensor); !added) {
+        return std::move(added).error().path(std::string(pieces_[tensor.front()].name));
+      }
+    }
+    builder_.keep(joined_);
+    return builder_.finish();
+  }
+
+  Status add_tensor(std::span<const std::uint32_t> numbers) {
+    const Piece& first = pieces_[numbers.front()];
+    const DType dtype = first.leaf.dtype();
+    const std::size_t rank = first.leaf.shape().size();
+    std::vector<Extent> shape(rank);
+    std::vector<Box> boxes;
+    std::vector<Provider> parts;
+    for (const std::uint32_t i : numbers) {
+      const Piece& piece = pieces_[i];
+      const auto extents = piece.leaf.shape();
+      if (piece.leaf.dtype() != dtype || extents.size() != rank) {
+        return Error(Errc::malformed, "two boxes of the tensor differ in dtype or rank")
+            .file(sources_[piece.file]->name())
+            .expected(std::string(name(dtype)) + " of rank " + std::to_string(rank))
+            .found(std::string(name(piece.leaf.dtype())) + " of rank " + std::to_string(extents.size()));
+      }
+      STELE_TRY(spend(3 * (sizeof(Box) + sizeof(Provider)) + 2 * (16 + sizeof(Extent) * rank)));
+      Box& box = boxes.emplace_back();
+      box.length.assign(extents.begin(), extents.end());
+      box.start.assign(offsets_.begin() + piece.offsets,
+                       offsets_.begin() + piece.offsets + static_cast<std::ptrdiff_t>(rank));
+      for (std::size_t d = 0; d < rank; ++d) {
+        const auto end = checked_add(box.start[d], box.length[d]);
+        if (!end) {
+          return Error(Errc::malformed, "the end of a box overflows 64 bits").file(sources_[piece.file]->name());
+        }
+        // The global shape is not in the files: it reaches as far as the boxes.
+        shape[d] = std::max(shape[d], *end);
+      }
+      parts.push_back(piece.leaf.provider());
+    }
+    if (auto covered = check_cover(boxes, shape, memory_); !covered) {
+      return std::move(covered).error().hint("the folder may lack the file of a rank");
+    }
+    const bool whole = numbers.size() == 1;
+    const std::size_t element = element_size(dtype);
+    const auto count = element_count(shape);
+    const auto bytes = count ? checked_mul(*count, element) : std::nullopt;
+    if (!bytes || (!whole && element == 0)) {
+      return Error(Errc::unsupported, "stele does not join boxes of these elements").found(std::string(name(dtype)));
+    }
+    if (whole) {
+      builder_.tensor(first.name, dtype, shape, first.leaf.byte_size(), parts.front());
+      return {};
+    }
+    STELE_TRY(spend(JoinedBoxes::memory(parts.size(), rank)));
+    const Provider provider = joined_->emplace_back(shape, element, boxes, parts).provider();
+    builder_.tensor(first.name, dtype, shape, *bytes, provider);
+    return {};
+  }
+
+  const Source& folder_;
+  std::vector<std::string> files_;
+  const OpenContext& context_;
+  IndexBudget memory_;
+  SnapshotBuilder builder_;
+  std::vector<SourcePtr> sources_;
+  std::deque<Piece> pieces_;
+  std::vector<Extent> offsets_;
+  std::size_t whole_files_ = 0;  // files without boxes: their tensors are whole
+  std::shared_ptr<std::deque<JoinedBoxes>> joined_;
+};
+
+}  // namespace
+
+bool recognises_folder(const Bundle& folder) {
+  const auto names = folder.names();
+  if (!names) return false;
+  if (!names_with(*names, index_extension).empty()) return true;
+  const std::vector<std::string> files = names_with(*names, file_extension);
+  if (files.empty()) return false;
+  const auto source = folder.open(files.front());
+  if (!source) return false;
+  const auto file = SafetensorsFormat().open(*source, OpenContext(default_load_options(), {}));
+  return file && file->metadata().contains(sharding_key);
+}
+
+Result<SourcePtr> find_index(const Source& folder, std::vector<std::string>& files) {
+  const auto bundle = folder.bundle();
+  STELE_TRY_ASSIGN(const auto names, bundle->names());
+  const std::vector<std::string> indexes = names_with(names, index_extension);
+  if (indexes.size() > 1) {
+    return Error(Errc::malformed, "the folder has more than one index")
+        .file(folder.name())
+        .found(indexes[0] + " and " + indexes[1])
+        .hint("open one of them");
+  }
+  if (!indexes.empty()) return bundle->open(indexes.front());
+  files = names_with(names, file_extension);
+  if (!files.empty()) return SourcePtr();
+  return Error(Errc::not_found, "the folder has no safetensors files").file(folder.name());
+}
+
+Result<Snapshot> open_files(const Source& folder, std::vector<std::string> files, const OpenContext& context) {
+  if (files.size() == 1) {  // perhaps with the metadata key stele
+    STELE_TRY_ASSIGN(const SourcePtr source, folder.bundle()->open(files.front()));
+    STELE_TRY_ASSIGN(Snapshot file, SafetensorsFormat().open(source, context));
+    if (!file.metadata().contains(sharding_key)) return file;
+  }
+  auto opened = BoxesReader(folder, std::move(files), context).run();
+  if (!opened && opened.error().file().empty()) return std::move(opened).error().file(folder.name());
+  return opened;
+}
+
+}  // namespace safetensors
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,34 @@
+// Names of entries by which formats tell apart the files of one container (zip, tar).
+#pragma once
+
+#include <string_view>
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// Returns true if a zip file with an entry of this name was written by PyTorch: all its entries are in one folder.
+constexpr bool is_pytorch_zip_entry(std::string_view name) noexcept {
+  const auto slash = name.find('/');
+  if (slash == name.npos) return false;
+  name.remove_prefix(slash + 1);
+  for (const std::string_view file :
+       {"data.pkl", "version", "byteorder", ".format_version", ".storage_alignment", "constants.pkl", "archive_format",
+        "archive_version", "bytecode.pkl", "attributes.pkl"}) {
+    if (name == file) return true;
+  }
+  for (const std::string_view folder : {"data/", ".data/", "code/", "constants/", "models/", "extra/"}) {
+    if (name.starts_with(folder)) return true;
+  }
+  return false;
+}
+
+/// Returns true if the name is that of a member of PyTorch's tar files (before 0.1.10).
+constexpr bool is_pytorch_tar_entry(std::string_view name) noexcept {
+  if (name.starts_with("./")) name.remove_prefix(2);
+  return name == "sys_info" || name == "pickle" || name == "tensors" || name == "storages";
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
