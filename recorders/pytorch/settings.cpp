@@ -144,7 +144,7 @@ constexpr std::array<Optimizer, 10> optimizers = {{
     {"AdamW", adam_w, {"betas", "amsgrad"}, {}, "decoupled_weight_decay"},
     {"AMSGrad", ams_grad, {"betas", "amsgrad"}, {}, "amsgrad"},
     {"Adam", adam, {"betas", "amsgrad"}, {}, {}},
-    {"AdaMax", ada_max, {"betas", "maximize"}, "decoupled_weight_decay", {}},  // RAdam has it
+    {"AdaMax", ada_max, {"betas", "foreach"}, "decoupled_weight_decay", {}},  // RAdam has it; SparseAdam has no foreach
     {"RmsProp", rms_prop, {"alpha", "centered"}, {}, {}},
     {"AdaGrad", ada_grad, {"lr_decay", "eps"}, {}, {}},
     {"AdaDelta", ada_delta, {"rho", "eps"}, {}, {}},

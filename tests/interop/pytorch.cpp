@@ -112,7 +112,7 @@ struct ExpectedTensor {
 };
 
 struct Expected {
-  std::string file, error;
+  std::string file;
   bool only_tensors = false;
   std::map<std::string, ExpectedTensor> tensors;
   std::map<std::string, std::string> values;
@@ -137,8 +137,6 @@ Expected expectation(const fs::path& text) {
       made.file = path;
     } else if (kind == "only") {
       made.only_tensors = true;
-    } else if (kind == "error") {
-      made.error = path;
     } else if (kind == "T") {
       ExpectedTensor t;
       if (!(parts >> t.dtype >> t.shape >> t.offset >> t.size >> t.tie >> t.quantization >> t.type)) {
@@ -153,7 +151,7 @@ Expected expectation(const fs::path& text) {
     }
   }
   if (made.file.empty()) throw std::runtime_error(text.string() + ": names no file");
-  if (made.error.empty()) made.bytes = content(fs::path(text).replace_extension(".bytes"));
+  made.bytes = content(fs::path(text).replace_extension(".bytes"));
   return made;
 }
 
@@ -285,12 +283,7 @@ template <class Open>
 void compare_file(const std::string& what, const Expected& expected, Open open, Findings& findings) {
   findings.begin(what);
   const Result<Snapshot> snapshot = open();
-  if (!expected.error.empty()) {
-    if (snapshot) findings.add("opens, but is expected to give the error " + expected.error);
-    if (!snapshot && name(snapshot.error().code()) != expected.error) {
-      findings.add("expected the error " + expected.error + ", found " + snapshot.error().to_string());
-    }
-  } else if (!snapshot) {
+  if (!snapshot) {
     findings.add(snapshot.error().to_string());
   } else {
     compare(expected, *snapshot, findings);

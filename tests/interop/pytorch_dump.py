@@ -5,7 +5,6 @@ NAME.expected has a line for each tensor and value, blanks between the parts; st
 
     file NAME                     the file or folder; first
     only tensors                  the file may have other values beside the tensors, and more names of them
-    error CODE                    instead of all others: the file cannot be opened
     T PATH DTYPE SHAPE OFFSET SIZE TIE QUANTIZATION CLASS
     V PATH VALUE
 
@@ -84,31 +83,26 @@ def nested(*data):
     return Parts("torch.nested", dict(zip(("values", "sizes", "strides", "offsets"), data)))
 
 
-def wrapper(*args):
-    """A subclass without elements: its tensors are in its state."""
+def stub(module, name):
+    """Returns a class that stands for a name which nobody imports."""
+    return type(name, (Opaque,), {"name": f"{module}.{name}" if module != "builtins" else name})
+
+
+WRAPPER = stub("torch._utils", "_rebuild_wrapper_subclass")  # has no elements: its tensors are in its state
+META = stub("torch._utils", "_rebuild_meta_tensor_no_storage")  # has no elements at all
 
 
 def from_type(function, type_, args, state):
-    if function is wrapper:
-        made = type_()
-        made.state = state
-        return made
+    if function is WRAPPER:
+        return stub("torch._tensor", "_rebuild_from_type_v2")(function, type_, args, state)
     tensor = function(*args)
     if isinstance(type_, type) and issubclass(type_, Opaque):
         tensor.stele_class = type_.name
     return tensor
 
 
-class Meta(Exception):
-    pass
-
-
-def meta(*args):
-    raise Meta
-
-
 OVERRIDES = {"_rebuild_sparse_tensor": sparse, "_rebuild_sparse_csr_tensor": sparse, "_rebuild_nested_tensor": nested, "_rebuild_from_type_v2": from_type,
-             "_rebuild_wrapper_subclass": wrapper, "_rebuild_meta_tensor_no_storage": meta}
+             "_rebuild_wrapper_subclass": WRAPPER, "_rebuild_meta_tensor_no_storage": META}
 
 
 class Unpickler(pickle.Unpickler):
@@ -125,8 +119,7 @@ class Unpickler(pickle.Unpickler):
                 return super().find_class(module, name)
         elif module in REAL:
             return super().find_class(module, name)
-        known = f"{module}.{name}" if module != "builtins" else name
-        return type(name, (Opaque,), {"name": known})
+        return stub(module, name)
 
 
 PICKLES = types.SimpleNamespace(__name__="pytorch_dump", Unpickler=Unpickler, load=pickle.load, dumps=pickle.dumps,
@@ -193,6 +186,8 @@ def to_value(thing):
         return {str(k): to_value(v) for k, v in thing.items()}
     if isinstance(thing, (torch.dtype, torch.qscheme)):
         return {"__class__": str(thing)}
+    if isinstance(thing, torch.layout):
+        return {"__class__": "torch.serialization._get_layout", "args": [str(thing)]}
     if isinstance(thing, type):
         return {"__class__": getattr(thing, "name", thing.__name__)}
     if isinstance(thing, set):
@@ -249,8 +244,10 @@ class Dump:
             self.add_module(path, thing)
         elif isinstance(thing, Opaque) and has_tensor(thing):
             below("__class__", thing.name)
-            for key, value in thing.state.items():
+            for key, value in (thing.state or {}).items():
                 below(key, value)
+            if thing.args:
+                below("__args__", thing.args)
         else:
             self.values[path] = to_value(thing)
 
@@ -334,7 +331,3 @@ def write(path, dump, name=None, only_tensors=False, ties=True):
     head = [f"file {coded(path.name)}"] + (["only tensors"] if only_tensors else [])
     (path.parent / f"{base}.expected").write_text("\n".join(head + lines) + "\n")
     (path.parent / f"{base}.bytes").write_bytes(data)
-
-
-def write_error(path, code):
-    (path.parent / f"{path.name.rsplit('.', 1)[0]}.expected").write_text(f"file {coded(path.name)}\nerror {code}\n")

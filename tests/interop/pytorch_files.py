@@ -120,8 +120,7 @@ def things(folder):
     integers = {k: v for k, v in objects.quantized(False).items() if not k.startswith("float")}
     save(folder, "quantized_integers", integers, "again")
     save(folder, "numpy", numpy_things())
-    torch.save({"weight": torch.empty(2, 3, device="meta")}, folder / "meta.pt")
-    dump.write_error(folder / "meta.pt", "unsupported")
+    save(folder, "meta", {"weight": torch.empty(2, 3, device="meta"), "bias": objects.values("bias", (2,))})
 
 
 def numpy_things():
@@ -205,7 +204,12 @@ def libtorch(folder):
         if path.name.startswith("libtorch_pickle"):
             dump.write(path, dump.Dump(dump.load(path)))
         else:
-            dump.write(path, dump.Dump(torch.jit.load(str(path)).state_dict()), only_tensors=True)
+            loaded = torch.jit.load(str(path))
+            tensors = dict(loaded.state_dict())
+            for name, module in loaded.named_modules():  # an optimizer's state is in attributes
+                tensors.update({f"{name}.{kind}": getattr(module, kind) for kind in ("exp_avg", "exp_avg_sq")
+                                if isinstance(getattr(module, kind, None), torch.Tensor)})
+            dump.write(path, dump.Dump(tensors), only_tensors=True)
 
 
 def make(folder):

@@ -16,14 +16,19 @@
 namespace stele_test {
 namespace pytorch_files {
 
+/// Returns a file of these bytes, which what is opened from it owns.
+inline stele::SourcePtr source_of(std::string_view file) {
+  const auto bytes = bytes_of(file);
+  return stele::own_bytes(std::vector<std::byte>(bytes.begin(), bytes.end()), "x.pt");
+}
 inline stele::Result<stele::Snapshot> opened(std::string_view file, const stele::PytorchOptions& options = {}) {
   const stele::PytorchRecorder<> recorder{stele::PytorchFormat(options)};
-  return recorder.open(stele::borrow_bytes(bytes_of(file), "x.pt"));
+  return recorder.open(source_of(file));
 }
 inline stele::Result<stele::Checkpoint> checkpoint_of(std::string_view file,
                                                       const stele::PytorchOptions& options = {}) {
   const stele::PytorchRecorder<> recorder{stele::PytorchFormat(options)};
-  return recorder.open_checkpoint(stele::borrow_bytes(bytes_of(file), "x.pt"));
+  return recorder.open_checkpoint(source_of(file));
 }
 
 /// Returns an empty string if `result` is an error of this code whose text has `part`; else what it is.
