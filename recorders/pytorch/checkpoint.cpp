@@ -248,7 +248,8 @@ class StateReader {
       const std::string kind = key_text(objects_, items[i], exact);
       if (auto status = add(name, kind, items[i + 1]); !status) {
         Error error = std::move(status).error();
-        return error.path().empty() ? std::move(error).path(name + ": " + kind) : std::move(error);
+        return error.path().empty() ? std::move(error).path(std::string(name).append(": ").append(kind))
+                                    : std::move(error);
       }
     }
     return {};

@@ -54,6 +54,7 @@ std::vector<std::string> rank_files(const std::vector<std::string>& names) {
   }
   std::sort(ranks.begin(), ranks.end());
   std::vector<std::string> files;
+  files.reserve(ranks.size());
   for (auto& [rank, name] : ranks) files.push_back(std::move(name));
   return files;
 }

@@ -12,7 +12,6 @@ namespace pytorch {
 namespace {
 
 using pickle::Kind;
-using pickle::no_ref;
 using pickle::Objects;
 using pickle::Ref;
 

@@ -159,7 +159,7 @@ class Planner {
             if (!why.empty()) {
               return Error(Errc::not_representable, "PyTorch cannot store the optimizer's state")
                   .path(path)
-                  .found(kind + ": " + why);
+                  .found(std::string(kind).append(": ").append(why));
             }
             plan_.states.push_back({numbers_[leaf], k, tensor.index});
             return {};

@@ -66,14 +66,14 @@ class ProgramReader {
     std::size_t programs = 0;
     for (const Entry& entry : directory_->entries()) {
       for (const std::string_view folder : {"weights", "constants"}) {
-        const std::string begin = std::string(root_) + "/data/" + std::string(folder) + '/';
-        const std::string end = '_' + std::string(folder) + "_config.json";
+        const std::string begin = std::string(root_).append("/data/").append(folder).append("/");
+        const std::string end = std::string("_").append(folder).append("_config.json");
         if (!entry.name.starts_with(begin) || !entry.name.ends_with(end) ||
             entry.name.size() < begin.size() + end.size())
           continue;
         std::string name(entry.name.substr(begin.size(), entry.name.size() - begin.size() - end.size()));
         programs += folder == "weights";
-        lists.emplace_back(begin + '\n' + name, &entry);
+        lists.emplace_back(std::string(begin).append("\n").append(name), &entry);
       }
     }
     for (const auto& [place, entry] : lists) {

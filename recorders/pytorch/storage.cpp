@@ -165,7 +165,8 @@ Status check_view(const View& view) {
   if (view.shape.rank() != view.strides.size()) return bad("the tensor has another number of strides than of extents");
   if (view.shape.rank() > 0xffff) return Error(Errc::limit, "the tensor has more than 65535 dimensions");
   const auto count = view.shape.element_count();
-  if (!count || !checked_mul(*count, 2 * type.size)) return bad("the tensor's size does not fit 64 bits");
+  if (!count || !checked_mul(*count, std::uint64_t{2} * type.size))
+    return bad("the tensor's size does not fit 64 bits");
   if (view.conjugated && dtype_class(type.dtype) != DTypeClass::complex)
     return bad("conjugated elements are not complex");
   if (view.negated && !is_float(type.dtype) && dtype_class(type.dtype) != DTypeClass::complex) {

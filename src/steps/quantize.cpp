@@ -89,10 +89,10 @@ Error unknown_scheme() { return Error(Errc::unsupported, "the quantization schem
 Result<std::vector<double>> channel_numbers(const Value& note, const char* key, Extent count) {
   const Value* const value = note.find(key);
   const Value::List* const list = value != nullptr ? value->as_list() : nullptr;
-  const auto wrong = [&](std::string found) {
+  const auto wrong = [&](const std::string& found) {
     return Error(Errc::unsupported, "the quantization's parameters do not fit the tensor")
         .expected("a list of " + std::to_string(count) + " finite numbers in " + key)
-        .found(std::move(found));
+        .found(found);
   };
   if (list == nullptr) return wrong(value == nullptr ? "none" : std::string(name(value->kind())));
   if (list->size() != count) return wrong(std::to_string(list->size()) + " numbers");

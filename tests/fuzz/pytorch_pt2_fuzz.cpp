@@ -1,4 +1,5 @@
-// Opens bytes as an exported program of PyTorch, or as the list of weights in one, and reads everything.
+// Opens bytes as an exported program of PyTorch, or as the list of weights in one that has two floats (weight_0) and a
+// file of torch.save (weight_1), and reads everything.
 #include "fuzz/pytorch.hpp"
 #include "support/pytorch_file.hpp"
 
@@ -8,7 +9,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (input.starts_with("PK")) {
     read_pytorch(input);
   } else {
-    read_pytorch(pytorch_files::zipped(pytorch_files::program(std::string(input))));
+    namespace py = pytorch_files;
+    static const std::string saved = py::zip_file(py::floats());
+    read_pytorch(py::zipped(py::program(std::string(input), {{"data/weights/weight_0", py::eight},  //
+                                                             {"data/weights/weight_1", saved}})));
   }
   return 0;
 }
