@@ -233,6 +233,20 @@ void set_member(TrainingObject& updater, const Setting& setting, const Value* va
   }
 }
 
+const Optimizer* optimizer_of(const TrainingObject& updater) {
+  const auto found =
+      std::find_if(optimizers.begin(), optimizers.end(), [&](const Optimizer& o) { return o.updater == updater.type; });
+  return found != optimizers.end() ? &*found : nullptr;
+}
+
+/// Returns true if the settings have a member of that name, a flag or a number.
+bool has_member(std::span<const Setting> settings, std::string_view name, bool flag) {
+  return std::any_of(settings.begin(), settings.end(), [&](const Setting& s) {
+    return s.form == Form::betas ? !flag && (name == beta1 || name == beta2)
+                                 : !name.empty() && s.member == name && (s.form == Form::flag) == flag;
+  });
+}
+
 }  // namespace
 
 TrainingObject updater_of(const Value& group) {
@@ -249,15 +263,32 @@ TrainingObject updater_of(const Value& group) {
 }
 
 Result<Value> group_of(const TrainingConfig& config) {
-  const auto found = std::find_if(optimizers.begin(), optimizers.end(),
-                                  [&](const Optimizer& o) { return o.updater == config.updater.type; });
-  if (found == optimizers.end()) return Value();
+  const Optimizer* const optimizer = optimizer_of(config.updater);
+  if (optimizer == nullptr) return Value();
   Value::Map group;
-  for (const Setting& setting : found->settings) {
+  for (const Setting& setting : optimizer->settings) {
     STELE_TRY_ASSIGN(Value value, value_of(setting, config));
     group.emplace_back(setting.key, std::move(value));
   }
   return Value(std::move(group));
+}
+
+std::string_view unknown_member(const TrainingObject& updater) {
+  const Optimizer* const optimizer = optimizer_of(updater);
+  const std::span<const Setting> settings = optimizer != nullptr ? optimizer->settings : std::span<const Setting>();
+  // First, because the number of a schedule is NaN.
+  if (!updater.objects.empty()) return updater.objects.front().first;
+  for (const auto& member : updater.numbers) {
+    if (!has_member(settings, member.first, false)) return member.first;
+  }
+  for (const auto& member : updater.flags) {
+    if (!has_member(settings, member.first, true)) return member.first;
+  }
+  if (!updater.texts.empty()) return updater.texts.front().first;
+  for (const TrainingRaw& member : updater.other) {
+    if (member.json != "null") return member.name;
+  }
+  return {};
 }
 
 bool is_tuple(std::string_view setting) noexcept {

@@ -23,6 +23,10 @@ TrainingObject updater_of(const Value& group);
 /// counts. Null for an updater that PyTorch does not have. Errors: those of learning_rate().
 Result<Value> group_of(const TrainingConfig& config);
 
+/// Returns the name of a member that the updater's optimizer in PyTorch does not have, such as a schedule, or is not of
+/// its kind there; empty if there is none. Members that are null do not count.
+std::string_view unknown_member(const TrainingObject& updater);
+
 /// Returns true for settings that are tuples in Python: `betas`, …
 bool is_tuple(std::string_view setting) noexcept;
 

@@ -101,6 +101,8 @@ def compare_training(expected, found, what: str) -> None:
     groups, our_groups = optimizer.state_dict()["param_groups"], our_optimizer.state_dict()["param_groups"]
     for group, our_group in zip(groups, our_groups, strict=True):
         for key in group:
+            if key == "fused" and not group[key] and not our_group[key]:
+                continue  # False in 1.13, None since
             if group[key] != our_group[key]:
                 sys.exit(f"{what}: {key} is {our_group[key]} instead of {group[key]}")
     state, our_state = optimizer.state_dict()["state"], our_optimizer.state_dict()["state"]
@@ -115,12 +117,16 @@ def compare_training(expected, found, what: str) -> None:
                 sys.exit(f"{what}: {kind} of parameter {number} differs")
 
 
+# PyTorch 1.13 takes no float in a file that it loads with weights_only, not even in its own.
+FLOATS = int(torch.__version__.split(".")[0]) >= 2
+
+
 def check_checkpoint(folder: str, name: str) -> None:
     file = torch.load(f"{folder}/{name}.pth")
     expected = loaded(file, OPTIMIZERS[name])
     train(*expected, file, range(3, 5))
     # Other settings, which the file's replace.
-    found = loaded(torch.load(f"{folder}/{name}-ours.pth", weights_only=True), lambda p: type(expected[1])(p, lr=1))
+    found = loaded(torch.load(f"{folder}/{name}-ours.pth", weights_only=FLOATS), lambda p: type(expected[1])(p, lr=1))
     compare_training(expected, found, f"{name}-ours.pth")
     train(*expected, file, range(5, 7))
     train(*found, file, range(5, 7))
