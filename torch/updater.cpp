@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "../recorders/pytorch/settings.hpp"
+#include "recorders/pytorch/settings.hpp"
 #include "stele/record.hpp"
 #include "stele/torch.hpp"
 
@@ -39,6 +39,8 @@ void visit_adam(Visitor& v, Options& o) {
   v("weight_decay", o.weight_decay());
   v("amsgrad", o.amsgrad());
 }
+
+// Python has one class for both, and this flag for their difference.
 template <class Visitor>
 void visit(Visitor& v, optim::AdamOptions& o) {
   bool decoupled = false;
@@ -154,7 +156,7 @@ Status read(const TrainingObject& updater, const Types& types, Options& options)
         .expected(expected)
         .found(updater.type);
   }
-  if (const std::string_view member = settings::unknown_member(updater); !member.empty()) return no_setting(member);
+  if (const auto member = settings::unknown_member(updater)) return no_setting(*member);
   STELE_TRY(check_numbers(updater));
   TrainingConfig config;
   config.updater = updater;

@@ -233,6 +233,32 @@ std::string key_text(const pickle::Objects& objects, Ref key, bool& exact) {
   }
 }
 
+Result<Ref> find_part(const pickle::Objects& objects, std::string_view path) {
+  Ref r = objects.root();
+  const std::string_view whole = path;
+  for (bool found = true; !path.empty() && found;) {
+    found = false;
+    const auto try_key = [&](std::string_view key, Ref value) {
+      if (!path.starts_with(key) || key.empty() || (path.size() > key.size() && path[key.size()] != '.')) return;
+      r = value;
+      path.remove_prefix(std::min(path.size(), key.size() + 1));
+      found = true;
+    };
+    const Ref in = r;
+    const auto items = objects.is(in, Kind::object) ? objects.entries(in) : objects.items(in);
+    if (objects.is(in, Kind::dict) || objects.is(in, Kind::object)) {
+      for (std::size_t i = 0; i + 1 < items.size() && !found; i += 2) {
+        bool exact = true;
+        try_key(key_text(objects, items[i], exact), items[i + 1]);
+      }
+    } else if (objects.is(in, Kind::list) || objects.is(in, Kind::tuple)) {
+      for (std::size_t i = 0; i < items.size() && !found; ++i) try_key(std::to_string(i), items[i]);
+    }
+  }
+  if (path.empty()) return r;
+  return Error(Errc::not_found, "the file has no such part").path(std::string(whole));
+}
+
 }  // namespace pytorch
 }  // namespace detail
 }  // namespace v0

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <optional>
 #include <span>
 
 namespace stele {
@@ -273,10 +272,10 @@ Result<Value> group_of(const TrainingConfig& config) {
   return Value(std::move(group));
 }
 
-std::string_view unknown_member(const TrainingObject& updater) {
+std::optional<std::string_view> unknown_member(const TrainingObject& updater) {
   const Optimizer* const optimizer = optimizer_of(updater);
   const std::span<const Setting> settings = optimizer != nullptr ? optimizer->settings : std::span<const Setting>();
-  // First, because the number of a schedule is NaN.
+  // Schedules come first, because their numbers are NaN.
   if (!updater.objects.empty()) return updater.objects.front().first;
   for (const auto& member : updater.numbers) {
     if (!has_member(settings, member.first, false)) return member.first;
@@ -288,7 +287,7 @@ std::string_view unknown_member(const TrainingObject& updater) {
   for (const TrainingRaw& member : updater.other) {
     if (member.json != "null") return member.name;
   }
-  return {};
+  return std::nullopt;
 }
 
 bool is_tuple(std::string_view setting) noexcept {

@@ -2,6 +2,7 @@
 // table of PyTorch's optimizers serves both directions.
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "stele/training.hpp"
@@ -23,9 +24,9 @@ TrainingObject updater_of(const Value& group);
 /// counts. Null for an updater that PyTorch does not have. Errors: those of learning_rate().
 Result<Value> group_of(const TrainingConfig& config);
 
-/// Returns the name of a member that the updater's optimizer in PyTorch does not have, such as a schedule, or is not of
-/// its kind there; empty if there is none. Members that are null do not count.
-std::string_view unknown_member(const TrainingObject& updater);
+/// Returns the name of a member that the updater's optimizer in PyTorch does not have: a schedule, a text, an unknown
+/// number or flag. Members that are null do not count.
+std::optional<std::string_view> unknown_member(const TrainingObject& updater);
 
 /// Returns true for settings that are tuples in Python: `betas`, …
 bool is_tuple(std::string_view setting) noexcept;

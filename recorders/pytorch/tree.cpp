@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/name_order.hpp"
+#include "contents.hpp"
 #include "json/json.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
@@ -29,42 +30,6 @@ constexpr std::string_view module_dicts[] = {"_parameters", "_buffers", "_module
 
 /// Levels of lists that are one value.
 constexpr unsigned max_plain_levels = 16;
-
-/// Decides for each object, once, whether it contains a tensor.
-class Contents {
- public:
-  Contents(const pickle::Objects& objects, const Tensors& tensors)
-      : objects_(objects), tensors_(tensors), known_(objects.size()) {}
-
-  /// Errors: limit.
-  Result<bool> has_tensor(Ref r, int depth = 0) {
-    if (r == no_ref) return false;
-    if (known_[r] != State::unknown) return known_[r] == State::yes;
-    if (depth > max_depth) return Error(Errc::limit, "objects are nested too deep, or contain themselves");
-    known_[r] = State::no;  // of an object inside itself
-    if (tensors_.form(r) != Tensors::Form::other) {
-      known_[r] = State::yes;
-      return true;
-    }
-    bool found = false;
-    const auto look = [&](Ref child) -> Status {
-      STELE_TRY_ASSIGN(const bool has, has_tensor(child, depth + 1));
-      found = found || has;
-      return {};
-    };
-    for (const Ref child : objects_.items(r)) STELE_TRY(look(child));
-    for (const Ref child : objects_.entries(r)) STELE_TRY(look(child));
-    for (const Ref child : {objects_.args(r), objects_.state(r), objects_.callable(r)}) STELE_TRY(look(child));
-    if (found) known_[r] = State::yes;
-    return found;
-  }
-
- private:
-  enum class State : std::uint8_t { unknown, no, yes };
-  const pickle::Objects& objects_;
-  const Tensors& tensors_;
-  std::vector<State> known_;
-};
 
 class TreeBuilder {
  public:
@@ -532,32 +497,6 @@ std::uint64_t Storages::bytes() const noexcept {
   std::uint64_t all = 0;
   for (const Storage& storage : all_) all += storage.size;
   return all;
-}
-
-Result<Ref> find_part(const pickle::Objects& objects, std::string_view path) {
-  Ref r = objects.root();
-  const std::string_view whole = path;
-  for (bool found = true; !path.empty() && found;) {
-    found = false;
-    const auto try_key = [&](std::string_view key, Ref value) {
-      if (!path.starts_with(key) || key.empty() || (path.size() > key.size() && path[key.size()] != '.')) return;
-      r = value;
-      path.remove_prefix(std::min(path.size(), key.size() + 1));
-      found = true;
-    };
-    const Ref in = r;
-    const auto items = objects.is(in, Kind::object) ? objects.entries(in) : objects.items(in);
-    if (objects.is(in, Kind::dict) || objects.is(in, Kind::object)) {
-      for (std::size_t i = 0; i + 1 < items.size() && !found; i += 2) {
-        bool exact = true;
-        try_key(key_text(objects, items[i], exact), items[i + 1]);
-      }
-    } else if (objects.is(in, Kind::list) || objects.is(in, Kind::tuple)) {
-      for (std::size_t i = 0; i < items.size() && !found; ++i) try_key(std::to_string(i), items[i]);
-    }
-  }
-  if (path.empty()) return r;
-  return Error(Errc::not_found, "the file has no such part").path(std::string(whole));
 }
 
 Result<Snapshot> build(File& file, Ref part, IndexBudget& memory) { return TreeBuilder(file, memory).run(part); }

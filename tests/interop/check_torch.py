@@ -15,6 +15,8 @@ import torch
 from safetensors.torch import load_file, load_model, save_file, save_model
 from torch import nn
 
+# Version 1.13 takes no float in a file that it loads with weights_only, not even in its own.
+SAFE_FLOATS = int(torch.__version__.split(".")[0]) >= 2
 
 class Net(nn.Module):
     def __init__(self):
@@ -117,16 +119,12 @@ def compare_training(expected, found, what: str) -> None:
                 sys.exit(f"{what}: {kind} of parameter {number} differs")
 
 
-# PyTorch 1.13 takes no float in a file that it loads with weights_only, not even in its own.
-FLOATS = int(torch.__version__.split(".")[0]) >= 2
-
-
 def check_checkpoint(folder: str, name: str) -> None:
     file = torch.load(f"{folder}/{name}.pth")
     expected = loaded(file, OPTIMIZERS[name])
     train(*expected, file, range(3, 5))
     # Other settings, which the file's replace.
-    found = loaded(torch.load(f"{folder}/{name}-ours.pth", weights_only=FLOATS), lambda p: type(expected[1])(p, lr=1))
+    found = loaded(torch.load(f"{folder}/{name}-ours.pth", weights_only=SAFE_FLOATS), lambda p: type(expected[1])(p, lr=1))
     compare_training(expected, found, f"{name}-ours.pth")
     train(*expected, file, range(5, 7))
     train(*found, file, range(5, 7))

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -16,6 +17,7 @@ namespace {
 using namespace stele;
 using namespace stele_test;
 using detail::pytorch::group_of;
+using detail::pytorch::unknown_member;
 using detail::pytorch::updater_of;
 
 Value parsed(const std::string& text) {
@@ -103,6 +105,7 @@ TEST_CASE("pytorch settings: groups and updaters, there and back") {
     split(k.updater, expected);
     CHECK(words == expected);
     CHECK(group_text(updater) == k.group);
+    CHECK(unknown_member(updater) == std::nullopt);
   }
 }
 
@@ -130,6 +133,25 @@ TEST_CASE("pytorch settings: members of another kind are ignored") {
   CHECK(adam.numbers.empty());
   CHECK(adam.flags.empty());
   CHECK(updater_of(parsed(R"({"betas":[0.9,"x"],"amsgrad":null})")).numbers.empty());
+}
+
+TEST_CASE("pytorch settings: members that PyTorch's optimizer does not have are found") {
+  const auto adam = [](auto member) { return updaters::adam().set("weightDecay", 0.5).set("strange", member); };
+  CHECK(unknown_member(adam(0.5)) == "strange");
+  CHECK(unknown_member(adam(true)) == "strange");
+  CHECK(unknown_member(adam("text")) == "strange");
+  CHECK(unknown_member(updaters::adam(schedules::fixed(0.1))) == "learningRateSchedule");
+  CHECK(unknown_member(updaters::adam().set("momentum", 0.5)) == "momentum");  // of another optimizer
+  CHECK(unknown_member(updaters::adam().set("maximize", 1.0)) == "maximize");  // a flag
+  CHECK(unknown_member(updaters::adam().set("epsilon", true)) == "epsilon");   // a number
+  CHECK(unknown_member(updaters::adam().set("", 0.5)) == "");                  // a name that settings have for none
+  CHECK(unknown_member({.type = "Unknown", .numbers = {{"learningRate", 0.1}}}) == "learningRate");
+
+  TrainingObject raw = updaters::adam();
+  raw.other.push_back({.name = "extra", .json = "null"});
+  CHECK(unknown_member(raw) == std::nullopt);
+  raw.other.push_back({.name = "list", .json = "[]"});
+  CHECK(unknown_member(raw) == "list");
 }
 
 TEST_CASE("pytorch settings: an updater of DL4J has PyTorch's defaults for the rest") {
