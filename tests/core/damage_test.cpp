@@ -1,6 +1,7 @@
 // Every truncation and every flipped bit of a small file of each format: with checksums all of them are found; without,
 // what is read is an error or a value. Nothing beyond the file is touched, and opening keeps to its bound of memory.
 #include <stele/bundle.hpp>
+#include <stele/recorders/pytorch.hpp>
 #include <stele/stele.hpp>
 
 #include <doctest/doctest.h>
@@ -19,6 +20,7 @@
 #include "support/recorders.hpp"
 #include "support/sanitizers.hpp"
 #include "support/stele_file.hpp"
+#include "support/temp_dir.hpp"
 
 namespace {
 
@@ -198,4 +200,32 @@ TEST_CASE("damage: every truncation and every flipped bit of shards and their in
           }) == "");
   }
   CHECK_FALSE(good(bundle->contains("m-00003-of-00003.safetensors")));
+}
+
+TEST_CASE("damage: every truncation and every flipped bit of PyTorch's other files") {
+  // The zip file of state_dicts is that of the recorder, above.
+  for (const std::string name :
+       {"legacy.pt", "legacy_adam.pt", "legacy_module.pt", "tar.pt", "libtorch_module.pt", "export.pt2"}) {
+    CAPTURE(name);
+    std::string file = read_text(test_data() + "/pytorch/" + name);
+    REQUIRE(file.size() > 500);
+    if (name == "tar.pt") file.resize(5120);  // the rest is padding
+    const PytorchRecorder<> recorder;
+    const auto fault = [&](std::string_view damaged, bool cut) -> std::string {
+      const SourcePtr source = borrow_bytes(bytes_of(damaged));
+      const auto opened = recorder.open(source);
+      const auto verified = recorder.verify(source);
+      if (code_of(opened) == Errc::out_of_memory || code_of(verified) == Errc::out_of_memory) {
+        return "too much memory was taken";
+      }
+      if (!opened) return verified ? "what cannot be opened was verified" : "";
+      if (cut && verified) return "not found by verify()";
+      for (std::size_t i = 0; verified && i < opened->leaf_count(); ++i) {
+        if (opened->leaf(i).byte_size() <= file.size() && !content(opened->leaf(i))) return "verified, but not read";
+      }
+      return {};
+    };
+    CHECK(fault(file, false) == "");
+    CHECK(in_bounds(file.size(), [&] { return each_damage(file, fault); }) == "");
+  }
 }
