@@ -51,7 +51,11 @@ Result<Storage*> ZipStorages::find(std::string_view key) {
 }
 
 Result<Storage*> ZipStorages::storage(const Entry& entry) {
-  if (const auto known = by_name_.find(entry.name); known != by_name_.end()) return known->second;
+  const std::size_t entries = directory_->entries().size();
+  if (known_.empty() && memory_.take(entries * sizeof(void*))) known_.resize(entries);
+  if (known_.empty()) return index_error("the file's storages need too much memory");
+  Storage*& known = known_[index_of(entry)];
+  if (known != nullptr) return known;
   if (!memory_.take(storage_memory)) return index_error("the file's storages need too much memory");
   Storage& storage = add();
   storage.size = entry.size;
@@ -66,8 +70,8 @@ Result<Storage*> ZipStorages::storage(const Entry& entry) {
     STELE_TRY_ASSIGN(storage.source, directory_->open(entry));
     in_order_ = true;
   }
-  by_name_.emplace(entry.name, &storage);
-  return &storage;
+  known = &storage;
+  return known;
 }
 
 Result<bool> is_big_endian(const Directory& directory, std::string_view root) {

@@ -1,11 +1,12 @@
 // The records of PyTorch's zip files.
 #pragma once
 
-#include <map>
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "file.hpp"
 
@@ -29,15 +30,23 @@ class ZipStorages final : public Storages {
   /// Returns the bytes of an entry.
   Result<Storage*> storage(const zip::Entry& entry);
   bool in_order() const noexcept override { return in_order_; }
-  bool has(const zip::Entry& entry) const noexcept override { return by_name_.contains(entry.name); }
+  bool has(const zip::Entry& entry) const noexcept override {
+    if (known_.empty()) return false;
+    const zip::Entry* const own = directory_->find(entry.name);  // `entry` may be another Directory's
+    return own != nullptr && known_[index_of(*own)] != nullptr;
+  }
 
  private:
+  std::size_t index_of(const zip::Entry& entry) const noexcept {
+    return static_cast<std::size_t>(&entry - directory_->entries().data());
+  }
+
   const std::shared_ptr<const zip::Directory> directory_;
   const std::string folder_;
   const bool check_, big_endian_;
   IndexBudget& memory_;
   bool in_order_ = false;
-  std::map<std::string_view, Storage*> by_name_;  // names of the directory
+  std::vector<Storage*> known_;  // those of the entries that were found; empty before the first
 };
 
 /// Returns the record `<root>/<name>`, or nullptr.
