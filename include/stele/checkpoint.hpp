@@ -45,6 +45,17 @@ STELE_EXPORT Result<Checkpoint> open_checkpoint(const CheckpointFormat& format, 
                                                 const LoadOptions& options);
 }  // namespace detail
 
+/// Saves a whole checkpoint in a format and at a precision that the program chooses at run time.
+inline Result<Report> save(const CheckpointFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint,
+                           const std::string& path, const SaveOptions& options = default_save_options()) {
+  return detail::record_checkpoint(format, precision, checkpoint, path, options);
+}
+/// Opens all parts of a file of this format. All arrays stay lazy. `format` must outlive them.
+inline Result<Checkpoint> open_checkpoint(const CheckpointFormat& format, const Input& from,
+                                          const LoadOptions& options = default_load_options()) {
+  return detail::open_checkpoint(format, from, options);
+}
+
 /// A recorder that also saves and opens whole checkpoints. The precision applies to parameters; optimizer state is
 /// unchanged.
 template <class FormatType, PrecisionSettings Settings = NativePrecision>

@@ -150,6 +150,12 @@ STELE_EXPORT std::string with_extension(const std::string& path, std::string_vie
 
 }  // namespace detail
 
+/// Opens a file of this format as a lazy Snapshot. `format` must outlive it.
+inline Result<Snapshot> open(const Format& format, const Input& from,
+                             const LoadOptions& options = default_load_options()) {
+  return detail::open({&format}, from, options);
+}
+
 /// Reads every byte of a file of this format and checks everything that can be checked. Rows of the report name the
 /// parts that no checksum covers, where damage is not detected (Report::What::unchecked). Errors: those of open() and
 /// load.

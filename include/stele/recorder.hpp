@@ -46,6 +46,13 @@ Result<M> load_new(Reader reader, const Input& from, const LoadOptions& options,
 }
 }  // namespace detail
 
+/// Saves a module (or a Record, or a Snapshot) in a format and at a precision that the program chooses at run time.
+template <class M>
+Result<Report> save(const Format& format, PrecisionSpec precision, const M& module, const std::string& path,
+                    const SaveOptions& options = default_save_options()) {
+  return detail::record_file(format, precision, detail::object_of(module), path, options);
+}
+
 /// Saves and loads modules in one format, at one precision. `module` is a module that snapshot_of accepts, a Record of
 /// one, or a Snapshot. Recorders are values; their members are const and safe to call from several threads.
 template <class FormatType, PrecisionSettings Settings = NativePrecision>

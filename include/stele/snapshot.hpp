@@ -126,6 +126,8 @@ struct LeafOps {
   /// Replaces the three functions above.
   SourceRange (*locate)(const void* at, std::uint64_t number) = nullptr;
   bool in_module = false;  // `at` is an existing tensor, `number` its detail::TensorOps
+  /// The way in which a file stores the elements if they are not in it as they are: "zstd", "text".
+  const char* encoding = nullptr;
 };
 
 struct Provider {
@@ -169,6 +171,11 @@ class STELE_EXPORT LeafView {
   /// Passes all bytes to `sink`, checked. Errors: io, checksum, out_of_range, those of `sink`.
   Status stream(PieceSink& sink, ReadContext& context) const;
   const Provider& provider() const noexcept;
+  /// Returns the place of the elements in a Source that stores them unchanged; nullopt for other leaves.
+  std::optional<SourceRange> location() const;
+  /// Returns the way in which a file stores the elements: "zstd", "text"; empty for a leaf with a location(), in
+  /// memory, or computed.
+  std::string_view encoding() const noexcept;
 
  private:
   const detail::SnapshotData* data_;

@@ -13,6 +13,7 @@
 
 #include "stele/config.hpp"
 #include "stele/node.hpp"
+#include "stele/result.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -64,6 +65,11 @@ class STELE_EXPORT Value {
  private:
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Bytes, List, Map> data_;
 };
+
+/// Formats a Value as JSON on one line, without loss. A value that JSON does not have is an object with one key:
+/// {"$bytes":base64}, {"$str":base64} for a string that is not UTF-8, {"$f64":"nan"|"inf"|"-inf"}; a key of a map that
+/// begins with $ gets another $ before it. Errors: limit (more than 64 levels), duplicate (a map with equal keys).
+STELE_EXPORT Result<std::string> to_json(const Value& value);
 
 /// Returns the kind's name: "null", "bool", "i64", …
 constexpr std::string_view name(Value::Kind kind) noexcept {

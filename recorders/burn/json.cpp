@@ -302,7 +302,7 @@ Status stream_numbers(const void* at, std::uint64_t number, std::uint64_t size, 
   return {};
 }
 
-constexpr LeafOps number_ops{.read = read_numbers, .stream = stream_numbers};
+constexpr LeafOps number_ops{.read = read_numbers, .stream = stream_numbers, .encoding = "text"};
 
 // ---- tokens
 

@@ -192,7 +192,7 @@ Status stream_numbers(const void* at, std::uint64_t number, std::uint64_t, Piece
   return used != 0 ? sink.piece({gathered.data(), used}) : Status();
 }
 
-constexpr LeafOps number_ops{.read = read_numbers, .stream = stream_numbers};
+constexpr LeafOps number_ops{.read = read_numbers, .stream = stream_numbers, .encoding = "text"};
 
 }  // namespace
 

@@ -76,7 +76,7 @@ Status stream_compressed(const void* at, std::uint64_t number, std::uint64_t, Pi
   return detail::check_zeros(range, entry.stored, zeros);
 }
 
-constexpr LeafOps compressed_ops{.read = read_compressed, .stream = stream_compressed};
+constexpr LeafOps compressed_ops{.read = read_compressed, .stream = stream_compressed, .encoding = "zstd"};
 
 class SteleReader {
  public:

@@ -274,5 +274,13 @@ Status read_value(Reader& reader, Value& out, std::size_t memory) {
 
 }  // namespace json
 }  // namespace detail
+
+Result<std::string> to_json(const Value& value) {
+  std::string text;
+  detail::json::Writer writer(text);
+  STELE_TRY(detail::json::write_value(writer, value));
+  return text;
+}
+
 }  // namespace v0
 }  // namespace stele

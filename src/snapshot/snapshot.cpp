@@ -99,6 +99,14 @@ const Annotations* LeafView::annotations() const noexcept {
 }
 std::uint32_t LeafView::node() const noexcept { return data_->leaves[leaf_].node; }
 const Provider& LeafView::provider() const noexcept { return data_->leaves[leaf_].provider; }
+std::optional<SourceRange> LeafView::location() const {
+  const Provider& p = provider();
+  return p.ops->locate != nullptr ? std::optional(p.ops->locate(p.at, p.number)) : std::nullopt;
+}
+std::string_view LeafView::encoding() const noexcept {
+  const char* const text = provider().ops->encoding;
+  return text != nullptr ? std::string_view(text) : std::string_view();
+}
 std::string LeafView::path() const { return detail::node_path(*data_, data_->leaves[leaf_].node); }
 
 std::span<const std::byte> LeafView::view() const noexcept {

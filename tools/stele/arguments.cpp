@@ -1,0 +1,255 @@
+#include "arguments.hpp"
+
+#include <cstdio>
+#include <memory>
+#include <utility>
+
+#include <CLI/CLI.hpp>
+
+#include "manual.hpp"
+
+namespace stele::command {
+
+namespace {
+
+/// One subcommand: its options live as long as the App that writes to them.
+template <class Options>
+struct Sub {
+  CLI::App* app;
+  std::shared_ptr<Options> options;
+};
+
+class Commands {
+ public:
+  Commands(CLI::App& app, Arguments& arguments) : app_(app), arguments_(arguments) {}
+  void add_all();
+
+ private:
+  template <class Options>
+  Sub<Options> add(const char* name, const char* text, Result<int> (*run)(const Options&, Terminal&),
+                   const char* examples) {
+    auto options = std::make_shared<Options>();
+    CLI::App* const sub = app_.add_subcommand(name, text);
+    sub->footer("Examples:\n" + std::string(examples));
+    sub->callback([this, options, run] {
+      arguments_.command = [options, run](Terminal& terminal) { return run(*options, terminal); };
+    });
+    common(*sub);
+    return {sub, std::move(options)};
+  }
+  void common(CLI::App& sub) {
+    Common& to = arguments_.common;
+    sub.add_flag("--json", to.json, "Print one JSON document");
+    sub.add_flag("-q,--quiet", to.quiet, "Print no notes and no progress");
+    sub.add_option("--color", to.colour, "auto (the default), always or never")
+        ->check(CLI::IsMember({"auto", "always", "never"}));
+    sub.add_option("-j,--threads", to.threads, "Maximum number of threads; 0: all")->check(CLI::Range(0, 1024));
+  }
+  static void opening(CLI::App& sub, Opening& to) {
+    sub.add_option("--names", to.names,
+                   "Names for a file without names: a layout (.txt), a Paddle program, or a model");
+    sub.add_option("--tag", to.tag, "The tag to open in an archive (default: the newest)");
+    sub.add_option("--part", to.part, "Open only the part below this path");
+  }
+  void add_looking();
+  void add_checking();
+  void add_writing();
+  void add_pages();
+
+  CLI::App& app_;
+  Arguments& arguments_;
+};
+
+constexpr const char* loss_text = "Drop and list what the target cannot hold, instead of failing";
+
+void Commands::add_looking() {
+  const auto inspect_ = add<Inspect>("inspect", "List the tensors, metadata and format of a file", inspect,
+                                     "  stele inspect model.safetensors\n"
+                                     "  stele inspect model.pt 'encoder.*' --tree\n"
+                                     "  stele inspect model.stele --largest 5 --stats\n"
+                                     "  stele inspect model.onnx --values 'fc.weight[0:2, :]'");
+  inspect_.app->add_option("file", inspect_.options->file, "A file or folder of any format")->required();
+  inspect_.app->add_option("pattern", inspect_.options->pattern, "Show only tensors that match, as 'encoder.*'");
+  inspect_.app->add_flag("--tree", inspect_.options->tree, "Show modules, with totals");
+  inspect_.app->add_flag("--stats", inspect_.options->stats,
+                         "Read the tensors: min, max, mean, std, norm, zeros, NaN, inf");
+  inspect_.app->add_option("--largest", inspect_.options->largest, "Show only the N largest tensors, largest first");
+  inspect_.app->add_option("--values", inspect_.options->values, "Print the elements of NAME, or of NAME[0:2, :, -1]");
+  inspect_.app->add_option("--max-values", inspect_.options->max_values, "Maximum number of printed elements (1000)");
+  opening(*inspect_.app, inspect_.options->opening);
+
+  const auto tags_ = add<Tags>("tags", "List or remove the tags of an archive", tags,
+                               "  stele tags run.zip\n"
+                               "  stele tags run.zip --remove epoch-1");
+  tags_.app->add_option("file", tags_.options->file, "An archive")->required();
+  tags_.app->add_option("--remove", tags_.options->remove, "Remove this tag; arrays that other tags use stay");
+}
+
+void Commands::add_checking() {
+  const auto verify_ = add<Verify>("verify", "Check the structure and every checksum", verify,
+                                   "  stele verify model.stele\n"
+                                   "  stele verify checkpoints/*.pt --quiet");
+  verify_.app->add_option("file", verify_.options->files, "Files or folders of any format")->required();
+  opening(*verify_.app, verify_.options->opening);
+
+  const auto hash_ = add<Hash>("hash", "Print a digest of each tensor and of all, independent of the format", hash,
+                               "  stele hash model.safetensors model.stele --total\n"
+                               "  stele hash model.pt --algorithm sha256");
+  hash_.app->add_option("file", hash_.options->files, "Files or folders of any format")->required();
+  hash_.app->add_option("-a,--algorithm", hash_.options->algorithm, "xxh3 (the default), xxh64, sha1 or sha256")
+      ->check(CLI::IsMember({"xxh3", "xxh64", "sha1", "sha256"}));
+  hash_.app->add_flag("--total", hash_.options->total_only, "Print one line for each file");
+  opening(*hash_.app, hash_.options->opening);
+
+  const auto diff_ = add<Diff>("diff", "Compare two files: names, shapes, dtypes, values", diff,
+                               "  stele diff a.safetensors b.pt\n"
+                               "  stele diff f32.stele f16.stele --ignore-dtype --rtol 1e-3");
+  diff_.app->add_option("a", diff_.options->a, "A file or folder of any format")->required();
+  diff_.app->add_option("b", diff_.options->b, "The file to compare it with")->required();
+  diff_.app->add_option("--atol", diff_.options->atol, "Allowed |a - b|")->check(CLI::NonNegativeNumber);
+  diff_.app->add_option("--rtol", diff_.options->rtol, "Allowed |a - b| relative to |b|")
+      ->check(CLI::NonNegativeNumber);
+  diff_.app->add_flag("--ignore-dtype", diff_.options->ignore_dtype, "Another dtype is no difference");
+  diff_.app->add_option("--only", diff_.options->only, "Compare only tensors that match a pattern");
+  diff_.app->add_option("--largest", diff_.options->largest,
+                        "Show at most N differences, the largest first; 0: all (20)");
+  diff_.app->add_option("--names-a", diff_.options->opening_a.names, "Names for A, if it has none");
+  diff_.app->add_option("--names-b", diff_.options->opening_b.names, "Names for B, if it has none");
+  diff_.app->add_option("--tag-a", diff_.options->opening_a.tag, "The tag of archive A");
+  diff_.app->add_option("--tag-b", diff_.options->opening_b.tag, "The tag of archive B");
+  diff_.app->add_option("--part-a", diff_.options->opening_a.part, "Compare the part of A below this path");
+  diff_.app->add_option("--part-b", diff_.options->opening_b.part, "Compare the part of B below this path");
+}
+
+void Commands::add_writing() {
+  const auto convert_ =
+      add<Convert>("convert", "Write a file in another format, precision or with other names", convert,
+                   "  stele convert model.pt model.safetensors\n"
+                   "  stele convert model.safetensors model.stele --precision f16 --compress\n"
+                   "  stele convert model.pt out.safetensors --rename '^module\\.='\n"
+                   "  stele convert big.pt big.safetensors.index.json --shard 5GB");
+  Convert& c = *convert_.options;
+  convert_.app->add_option("in", c.in, "A file or folder of any format")->required();
+  convert_.app->add_option("out", c.out, "The file or folder to write; the extension is its format")->required();
+  convert_.app->add_option("--to", c.to, "The name of the format, if the extension is another");
+  convert_.app->add_option("--precision", c.precision, "Store floats as f64, f32, f16 or bf16");
+  convert_.app->add_option("--quantize", c.quantize, "Store floats as integers of 2 to 8 bits")
+      ->check(CLI::Range(2, 8));
+  convert_.app->add_option("--only", c.only, "Keep only tensors that match a pattern");
+  convert_.app->add_option("--except", c.except, "Drop tensors that match a pattern");
+  convert_.app->add_option("--rename", c.rename, "REGEX=TEXT: replace each match in a name; \\1 is a group");
+  convert_.app->add_option("--transpose", c.transpose, "Reverse the axes of tensors that match a pattern");
+  convert_.app->add_option("--adapt", c.adapt, "pytorch: PyTorch's names and axes for Linear and norm layers")
+      ->check(CLI::IsMember({"pytorch"}));
+  convert_.app->add_flag("--compress", c.compress, "Compress a .stele, .json or .zip file");
+  convert_.app->add_option("--shard", c.shard, "Write safetensors shards of at most this size, as 5GB");
+  convert_.app->add_option("--to-tag", c.to_tag, "The tag to write to an archive");
+  convert_.app->add_flag("--append", c.append, "Add the tag to an existing archive");
+  convert_.app->add_flag("--allow-loss", c.allow_loss, loss_text);
+  convert_.app->add_flag("--allow-overflow", c.allow_overflow,
+                         "Numbers beyond the range become infinite, and are counted");
+  convert_.app->add_flag("--dry-run", c.dry_run, "Write nothing; list what would be lost");
+  convert_.app->add_flag("-n,--no-clobber", c.no_clobber, "Fail if the target exists");
+  opening(*convert_.app, c.opening);
+
+  const auto repair_ = add<Repair>("repair", "Write what is whole of a damaged file, and list what is lost", repair,
+                                   "  stele repair damaged.safetensors whole.safetensors");
+  repair_.app->add_option("in", repair_.options->in, "A damaged file")->required();
+  repair_.app->add_option("out", repair_.options->out, "The file to write")->required();
+  repair_.app->add_flag("--allow-loss", repair_.options->allow_loss, loss_text);
+  opening(*repair_.app, repair_.options->opening);
+
+  const auto merge_ = add<Merge>("merge", "Join the tensors of several files in one", merge,
+                                 "  stele merge encoder.pt decoder.pt -o model.safetensors\n"
+                                 "  stele merge base.stele tuned.stele --overlay -o all.stele");
+  merge_.app->add_option("file", merge_.options->files, "Files or folders of any format")->required();
+  merge_.app->add_option("-o,--out", merge_.options->out, "The file to write")->required();
+  merge_.app->add_option("--to", merge_.options->to, "The name of the format, if the extension is another");
+  merge_.app->add_flag("--overlay", merge_.options->overlay, "Later files replace tensors of earlier ones");
+  merge_.app->add_flag("--allow-loss", merge_.options->allow_loss, loss_text);
+
+  const auto split_ = add<Split>("split", "Write the parts of a file as files of their own", split,
+                                 "  stele split model.safetensors part.safetensors\n"
+                                 "  stele split model.pt part.pt --size 2GB");
+  split_.app->add_option("in", split_.options->in, "A file or folder of any format")->required();
+  split_.app->add_option("out", split_.options->out, "part.EXT: the files are part.NAME.EXT, or part-1-of-N.EXT")
+      ->required();
+  split_.app->add_option("--size", split_.options->size, "Maximum bytes of tensors in a file, as 2GB");
+  split_.app->add_option("--levels", split_.options->levels, "Levels of names that make a part (1)")
+      ->check(CLI::Range(1, 64));
+  split_.app->add_flag("--allow-loss", split_.options->allow_loss, loss_text);
+  opening(*split_.app, split_.options->opening);
+
+  const auto extract_ = add<Extract>("extract", "Write one tensor: .npy, .bin (raw bytes), or any format", extract,
+                                     "  stele extract model.pt fc.weight -o weight.npy");
+  extract_.app->add_option("file", extract_.options->file, "A file or folder of any format")->required();
+  extract_.app->add_option("name", extract_.options->name, "The tensor's name")->required();
+  extract_.app->add_option("-o,--out", extract_.options->out, "The file to write")->required();
+  extract_.app->add_option("--precision", extract_.options->precision, "Store floats as f64, f32, f16 or bf16");
+  opening(*extract_.app, extract_.options->opening);
+}
+
+void Commands::add_pages() {
+  const auto report_ = add<ReportPage>("report", "Write a page of HTML: sizes, histograms, differences", report,
+                                       "  stele report model.pt -o report.html\n"
+                                       "  stele report before.stele after.stele -o changes.html");
+  report_.app->add_option("file", report_.options->a, "A file or folder of any format")->required();
+  report_.app->add_option("b", report_.options->b, "A second file, to compare with");
+  report_.app->add_option("-o,--out", report_.options->out, "The page to write (report.html)");
+  report_.app->add_option("--title", report_.options->title, "The page's title");
+  opening(*report_.app, report_.options->opening);
+
+  const auto embed_ = add<Embed>("embed", "Write a model as a constant for firmware", embed,
+                                 "  stele embed model.safetensors -o model.hpp --precision f16\n"
+                                 "  stele embed model.stele -o model.hpp --object");
+  embed_.app->add_option("file", embed_.options->file, "A file or folder of any format")->required();
+  embed_.app->add_option("-o,--out", embed_.options->out, "The header to write (model.hpp)");
+  embed_.app->add_option("--name", embed_.options->name, "The constant's name (model)");
+  embed_.app->add_option("--precision", embed_.options->precision, "Store floats as f64, f32, f16 or bf16");
+  embed_.app->add_option("--only", embed_.options->only, "Keep only tensors that match a pattern");
+  embed_.app->add_option("--except", embed_.options->except, "Drop tensors that match a pattern");
+  embed_.app->add_flag("--object", embed_.options->object,
+                       "Write the bytes to a .stele file, and an assembler file (.S) that includes it");
+  opening(*embed_.app, embed_.options->opening);
+}
+
+void Commands::add_all() {
+  add_looking();
+  add_writing();
+  add_checking();
+  add_pages();
+}
+
+}  // namespace
+
+std::optional<Arguments> parse_arguments(int argc, const char* const* argv, int& status) {
+  CLI::App app("Looks at, converts, checks and compares model files", "stele");
+  Arguments arguments;
+  Commands(app, arguments).add_all();
+  app.set_version_flag("--version", "stele " STELE_VERSION);
+  app.require_subcommand(1);
+  std::string shell;
+  CLI::App* const completion = app.add_subcommand("completion", "Print a completion script for bash, zsh or fish");
+  completion->add_option("shell", shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
+  CLI::App* const manual = app.add_subcommand("manual", "Print the manual page, in roff");
+  app.footer(
+      "Exit status: 0 success; 1 the answer is no (files differ, a file is damaged); 2 an error.\n"
+      "stele COMMAND --help explains a command, with examples.");
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    status = app.exit(error) == 0 ? exit_ok : exit_failed;
+    return std::nullopt;
+  }
+  if (completion->parsed() || manual->parsed()) {
+    const std::string text = manual->parsed() ? manual_page(app) : completion_script(app, shell);
+    Terminal(arguments.common).print(text);
+    status = exit_ok;
+    return std::nullopt;
+  }
+  return arguments;
+}
+
+}  // namespace stele::command

@@ -1,0 +1,22 @@
+// The command line.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "commands.hpp"
+
+namespace stele::command {
+
+/// A parsed command line: the subcommand, bound to its options.
+struct Arguments {
+  Common common{};
+  std::function<Result<int>(Terminal&)> command;
+};
+
+/// Parses the command line. Prints help, the version, completion scripts, the manual page, and messages about wrong
+/// arguments; the exit status is then in `status`.
+std::optional<Arguments> parse_arguments(int argc, const char* const* argv, int& status);
+
+}  // namespace stele::command

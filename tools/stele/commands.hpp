@@ -1,0 +1,135 @@
+// The subcommands: one function each, in a file of its name, with the options that arguments.cpp reads.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "model.hpp"
+#include "terminal.hpp"
+
+namespace stele::command {
+
+struct Inspect {
+  std::string file;
+  std::string pattern{};
+  Opening opening{};
+  bool tree = false;
+  bool stats = false;
+  std::size_t largest = 0;
+  std::string values{};  // NAME or NAME[slice]
+  std::uint64_t max_values = 1000;
+};
+Result<int> inspect(const Inspect& options, Terminal& terminal);
+
+struct Convert {
+  std::string in, out;
+  Opening opening{};
+  std::string to{};  // a format's name; empty: by the extension of `out`
+  std::string precision{};
+  unsigned quantize = 0;  // bits
+  std::vector<std::string> only{}, except{}, rename{}, transpose{};
+  std::string adapt{};
+  bool compress = false;
+  std::string shard{};  // a size
+  std::string to_tag{};
+  bool append = false;
+  bool allow_loss = false;
+  bool allow_overflow = false;
+  bool dry_run = false;
+  bool no_clobber = false;
+};
+Result<int> convert(const Convert& options, Terminal& terminal);
+
+struct Verify {
+  std::vector<std::string> files;
+  Opening opening{};
+};
+Result<int> verify(const Verify& options, Terminal& terminal);
+
+struct Repair {
+  std::string in, out;
+  Opening opening{};
+  bool allow_loss = false;
+};
+Result<int> repair(const Repair& options, Terminal& terminal);
+
+struct Hash {
+  std::vector<std::string> files;
+  Opening opening{};
+  std::string algorithm = "xxh3";
+  bool total_only = false;
+};
+Result<int> hash(const Hash& options, Terminal& terminal);
+
+struct Diff {
+  std::string a, b;
+  Opening opening_a{}, opening_b{};
+  double atol = 0, rtol = 0;
+  bool ignore_dtype = false;
+  std::vector<std::string> only{};
+  std::size_t largest = 20;
+};
+Result<int> diff(const Diff& options, Terminal& terminal);
+
+struct Merge {
+  std::vector<std::string> files;
+  std::string out;
+  std::string to{};
+  bool overlay = false;
+  bool allow_loss = false;
+};
+Result<int> merge(const Merge& options, Terminal& terminal);
+
+struct Split {
+  std::string in, out;
+  Opening opening{};
+  std::string size{};      // of each file
+  std::size_t levels = 1;  // of names, without a size
+  bool allow_loss = false;
+};
+Result<int> split(const Split& options, Terminal& terminal);
+
+struct Extract {
+  std::string file, name, out;
+  Opening opening{};
+  std::string precision{};
+};
+Result<int> extract(const Extract& options, Terminal& terminal);
+
+struct Tags {
+  std::string file;
+  std::string remove{};
+};
+Result<int> tags(const Tags& options, Terminal& terminal);
+
+struct ReportPage {
+  std::string a, b{}, out = "report.html";
+  Opening opening{};
+  std::string title{};
+};
+Result<int> report(const ReportPage& options, Terminal& terminal);
+
+struct Embed {
+  std::string file, out = "model.hpp";
+  Opening opening{};
+  std::string name = "model";
+  std::string precision{};
+  std::vector<std::string> only{}, except{};
+  bool object = false;  // an assembler file with .incbin, and a header that declares it
+};
+Result<int> embed(const Embed& options, Terminal& terminal);
+
+/// Returns the precision of a name: native, f64, f32, f16, bf16. Errors: invalid_argument.
+Result<PrecisionSpec> parse_precision(const std::string& name);
+
+/// Writes a snapshot to a file of any format and reports losses.
+struct Target {
+  std::string path;
+  std::string to{};
+  PrecisionSpec precision{};
+  SaveOptions save{};
+};
+Result<Report> save_to(const Target& target, const Snapshot& snapshot, Terminal& terminal);
+
+}  // namespace stele::command

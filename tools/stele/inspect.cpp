@@ -1,0 +1,342 @@
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "commands.hpp"
+#include "elements.hpp"
+#include "statistics.hpp"
+
+namespace stele::command {
+
+namespace {
+
+/// Longest text of a metadata string in a line; --json has all of it.
+constexpr std::size_t max_line_bytes = 200;
+
+std::string shortened(std::string_view text) {
+  std::string line = safe(text.substr(0, max_line_bytes));
+  if (text.size() > max_line_bytes) line += "… (" + grouped(text.size()) + " bytes)";
+  return line;
+}
+
+/// The largest power of two, up to 4096, that divides an offset.
+std::uint64_t alignment(std::uint64_t offset) { return std::min<std::uint64_t>(offset & (~offset + 1), 4096); }
+
+std::string shape_text(const LeafView& leaf) { return to_string(leaf.shape()); }
+
+struct Totals {
+  std::uint64_t tensors = 0, elements = 0, bytes = 0;
+  void add(const LeafView& leaf) {
+    ++tensors;
+    elements += leaf.size();
+    bytes += leaf.byte_size();
+  }
+};
+
+Value to_value(const Totals& totals) {
+  return Value(Value::Map{
+      {"tensors", number(totals.tensors)}, {"elements", number(totals.elements)}, {"bytes", number(totals.bytes)}});
+}
+
+/// What a file contains besides tensors: lines of a heading, or members of a document.
+using Facts = std::vector<std::pair<std::string, std::string>>;
+
+Facts training_facts(const Model& model, const Inspect& options, unsigned threads) {
+  Facts facts;
+  const CheckpointFormat* const format = as_checkpoints(*model.format);
+  if (format == nullptr) return facts;
+  const auto settings = load_options(options.opening, threads);
+  if (!settings) return facts;
+  const auto checkpoint = open_checkpoint(*format, model.path, *settings);
+  if (!checkpoint) {
+    if (checkpoint.error().code() != Errc::not_found) facts.emplace_back("training", checkpoint.error().to_string());
+    return facts;
+  }
+  if (checkpoint->graph) facts.emplace_back("graph", "yes");
+  if (checkpoint->training) facts.emplace_back("training", "a training configuration");
+  std::string kinds;
+  for (const auto& [kind, state] : checkpoint->optimizer.kinds()) {
+    kinds += (kinds.empty() ? "" : ", ") + kind + " (" + std::to_string(state.leaf_count()) + " tensors)";
+  }
+  if (!kinds.empty()) facts.emplace_back("optimizer", kinds);
+  return facts;
+}
+
+Value tensor_value(const Snapshot& snapshot, const Named& named, const Statistics* statistics) {
+  const LeafView leaf = snapshot.leaf(named.leaf);
+  Value::List shape;
+  for (const Extent e : leaf.shape()) shape.emplace_back(Value(static_cast<std::uint64_t>(e)));
+  Value::Map map{{"name", Value(named.name)},
+                 {"dtype", Value(name(leaf.dtype()))},
+                 {"shape", Value(std::move(shape))},
+                 {"elements", number(leaf.size())},
+                 {"bytes", number(leaf.byte_size())}};
+  if (const auto place = leaf.location()) {
+    map.emplace_back("file", Value(place->source->name()));
+    map.emplace_back("offset", number(place->offset));
+    map.emplace_back("checksum", Value(place->hashed));
+  }
+  if (!leaf.encoding().empty()) map.emplace_back("encoding", Value(leaf.encoding()));
+  if (named.tied) map.emplace_back("tied", Value(true));
+  if (const Annotations* annotations = leaf.annotations()) {
+    Value::Map all;
+    for (const auto& [key, value] : *annotations) all.emplace_back(key, value);
+    map.emplace_back("annotations", Value(std::move(all)));
+  }
+  if (statistics != nullptr && statistics->count != 0) {
+    const Statistics& s = *statistics;
+    map.emplace_back("stats", Value(Value::Map{{"min", number(s.finite() != 0 ? s.min : NAN)},
+                                               {"max", number(s.finite() != 0 ? s.max : NAN)},
+                                               {"mean", number(s.finite() != 0 ? s.mean : NAN)},
+                                               {"std", number(s.finite() != 0 ? s.deviation() : NAN)},
+                                               {"norm", number(s.norm())},
+                                               {"zeros", number(s.zeros)},
+                                               {"nan", number(s.nans)},
+                                               {"inf", number(s.infinities)}}));
+  }
+  return Value(std::move(map));
+}
+
+std::vector<std::string> statistics_cells(const Statistics& s) {
+  if (s.count == 0) return {"", "", "", "", "", "", "", ""};
+  const auto text = [&](double d) { return s.finite() == 0 ? std::string("-") : short_number(d); };
+  const auto count = [](std::uint64_t n) { return n == 0 ? std::string() : grouped(n); };
+  return {text(s.min),    text(s.max),    text(s.mean),  text(s.deviation()),
+          text(s.norm()), count(s.zeros), count(s.nans), count(s.infinities)};
+}
+
+void print_table(const Snapshot& snapshot, const std::vector<Named>& names, const std::vector<Statistics>& statistics,
+                 Terminal& terminal) {
+  std::vector<Table::Column> columns{{"name"}, {"dtype"}, {"shape"}, {"bytes", true}};
+  if (statistics.empty()) {
+    columns.insert(columns.end(), {{"offset", true}, {"align", true}, {"stored"}});
+  } else {
+    for (const char* title : {"min", "max", "mean", "std", "norm", "zeros", "nan", "inf"})
+      columns.push_back({title, true});
+  }
+  Table table(std::move(columns));
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const LeafView leaf = snapshot.leaf(names[i].leaf);
+    std::vector<std::string> cells{safe(names[i].name), std::string(name(leaf.dtype())), shape_text(leaf),
+                                   grouped(leaf.byte_size())};
+    if (statistics.empty()) {
+      const auto place = leaf.location();
+      cells.push_back(place ? std::to_string(place->offset) : "");
+      cells.push_back(place ? std::to_string(alignment(place->offset)) : "");
+      cells.push_back(names[i].tied ? "tied" : std::string(leaf.encoding()));
+    } else {
+      const auto more = statistics_cells(statistics[i]);
+      cells.insert(cells.end(), more.begin(), more.end());
+    }
+    table.row(std::move(cells));
+  }
+  table.print(terminal);
+}
+
+/// Splits a path at its dots; `\.` is part of a segment.
+std::vector<std::string_view> segments(std::string_view path) {
+  std::vector<std::string_view> parts;
+  std::size_t begin = 0;
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    if (path[i] == '\\') {
+      ++i;
+    } else if (path[i] == '.') {
+      parts.push_back(path.substr(begin, i - begin));
+      begin = i + 1;
+    }
+  }
+  parts.push_back(path.substr(begin));
+  return parts;
+}
+
+struct Branch {
+  Totals totals{};
+  std::map<std::string_view, std::size_t> children{};
+  std::vector<std::pair<std::string_view, std::size_t>> order{};
+  const Named* tensor = nullptr;
+};
+
+void print_tree(const Snapshot& snapshot, const std::vector<Named>& names, Terminal& terminal) {
+  std::vector<Branch> branches(1);
+  for (const Named& named : names) {
+    std::size_t at = 0;
+    for (const std::string_view part : segments(named.name)) {
+      if (!named.tied) branches[at].totals.add(snapshot.leaf(named.leaf));
+      const auto [child, is_new] = branches[at].children.try_emplace(part, branches.size());
+      const std::size_t next = child->second;
+      if (is_new) {
+        branches[at].order.emplace_back(part, next);
+        branches.emplace_back();
+      }
+      at = next;
+    }
+    branches[at].tensor = &named;
+  }
+  struct Open {
+    std::size_t branch, next;
+    std::string indent;
+  };
+  std::vector<Open> stack{{0, 0, ""}};
+  while (!stack.empty()) {
+    Open& open = stack.back();
+    if (open.next == branches[open.branch].order.size()) {
+      stack.pop_back();
+      continue;
+    }
+    const auto [part, index] = branches[open.branch].order[open.next++];
+    const bool last = open.next == branches[open.branch].order.size();
+    const Branch& branch = branches[index];
+    std::string line = terminal.paint(Style::dim, open.indent + (last ? "└─ " : "├─ "));
+    if (branch.tensor != nullptr) {
+      const LeafView leaf = snapshot.leaf(branch.tensor->leaf);
+      line += safe(part) + "  " + std::string(name(leaf.dtype())) + " " + shape_text(leaf) + "  " +
+              terminal.paint(Style::dim, branch.tensor->tied ? "tied" : human_bytes(leaf.byte_size()));
+    } else {
+      line +=
+          terminal.paint(Style::heading, safe(part)) + "  " +
+          terminal.paint(Style::dim, grouped(branch.totals.tensors) + " tensors, " + grouped(branch.totals.elements) +
+                                         " elements, " + human_bytes(branch.totals.bytes));
+    }
+    terminal.print(line + "\n");
+    std::string indent = open.indent + (last ? "   " : "│  ");
+    stack.push_back({index, 0, std::move(indent)});
+  }
+}
+
+struct Sums {
+  Totals all;
+  std::map<std::string, Totals> by_dtype, by_module;
+};
+
+Sums sums_of(const Snapshot& snapshot, const std::vector<Named>& names) {
+  Sums sums;
+  for (const Named& named : names) {
+    if (named.tied) continue;
+    const LeafView leaf = snapshot.leaf(named.leaf);
+    sums.all.add(leaf);
+    sums.by_dtype[std::string(name(leaf.dtype()))].add(leaf);
+    const auto parts = segments(named.name);
+    sums.by_module[std::string(parts.size() > 1 ? parts.front() : "")].add(leaf);
+  }
+  return sums;
+}
+
+void print_totals(const Sums& sums, std::size_t ties, Terminal& terminal) {
+  terminal.print("\n" +
+                 terminal.paint(Style::heading, grouped(sums.all.tensors) + " tensors, " + grouped(sums.all.elements) +
+                                                    " elements, " + human_bytes(sums.all.bytes)));
+  if (ties != 0) terminal.print(", " + grouped(ties) + " more names of them");
+  terminal.print("\n");
+  const auto lines = [&](const char* title, const std::map<std::string, Totals>& by, std::size_t most) {
+    if (by.size() < 2) return;
+    std::vector<std::pair<std::string, Totals>> sorted(by.begin(), by.end());
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
+    Table table({{title}, {"tensors", true}, {"elements", true}, {"bytes", true}});
+    for (std::size_t i = 0; i < std::min(most, sorted.size()); ++i) {
+      const auto& [key, totals] = sorted[i];
+      table.row({key.empty() ? "(top)" : safe(key), grouped(totals.tensors), grouped(totals.elements),
+                 human_bytes(totals.bytes)});
+    }
+    terminal.print("\n");
+    table.print(terminal);
+    if (sorted.size() > most) terminal.print("and " + grouped(sorted.size() - most) + " more\n");
+  };
+  lines("dtype", sums.by_dtype, 100);
+  lines("module", sums.by_module, 20);
+}
+
+/// Returns the number of the file's values: nodes that are neither tensors nor containers.
+std::size_t value_count(const Snapshot& snapshot) {
+  const auto nodes = snapshot.nodes();
+  return static_cast<std::size_t>(
+      std::count_if(nodes.begin(), nodes.end(), [](const Node& n) { return n.kind == NodeKind::value; }));
+}
+
+void print_json(const Model& model, const std::vector<Named>& names, const std::vector<Statistics>& statistics,
+                const Sums& sums, const Facts& facts, Terminal& terminal) {
+  Document document(terminal, "stele.inspect/1");
+  document.member("file", Value(model.path));
+  document.member("format", Value(model.format->name()));
+  Value::Map metadata, origin, values;
+  for (const auto& [key, text] : model.snapshot.metadata()) metadata.emplace_back(key, Value(text));
+  for (const auto& [key, text] : model.snapshot.origin()) origin.emplace_back(key, Value(text));
+  const auto nodes = model.snapshot.nodes();
+  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].kind == NodeKind::value) values.emplace_back(model.snapshot.path(i), model.snapshot.value(nodes[i]));
+  }
+  document.member("metadata", Value(std::move(metadata)));
+  document.member("values", Value(std::move(values)));
+  document.member("origin", Value(std::move(origin)));
+  for (const auto& [key, text] : facts) document.member(key, Value(text));
+  document.begin_list("tensors");
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    document.item(tensor_value(model.snapshot, names[i], statistics.empty() ? nullptr : &statistics[i]));
+  }
+  document.end_list();
+  document.member("total", to_value(sums.all));
+  Value::Map by_dtype, by_module;
+  for (const auto& [key, totals] : sums.by_dtype) by_dtype.emplace_back(key, to_value(totals));
+  for (const auto& [key, totals] : sums.by_module) by_module.emplace_back(key, to_value(totals));
+  document.member("by_dtype", Value(std::move(by_dtype)));
+  document.member("by_module", Value(std::move(by_module)));
+}
+
+void print_heading(const Model& model, const Facts& facts, Terminal& terminal) {
+  terminal.print(terminal.paint(Style::heading, safe(model.path)) + "  " + std::string(model.format->name()) + "\n");
+  const auto line = [&](const std::string& key, std::string_view text) {
+    terminal.print("  " + terminal.paint(Style::dim, safe(key)) + "  " + shortened(text) + "\n");
+  };
+  for (const auto& [key, text] : model.snapshot.origin()) line(key, text);
+  for (const auto& [key, text] : model.snapshot.metadata()) line(key, text);
+  for (const auto& [key, text] : facts) line(key, text);
+  if (const std::size_t values = value_count(model.snapshot); values != 0) {
+    line("values", grouped(values) + " (numbers, strings and the like; --json prints them)");
+  }
+  terminal.print("\n");
+}
+
+}  // namespace
+
+Result<int> inspect(const Inspect& options, Terminal& terminal) {
+  STELE_TRY_ASSIGN(const Model model, open_model(options.file, options.opening, terminal.common().threads));
+  if (!options.values.empty()) {
+    STELE_TRY(print_elements(model.snapshot, options.values, options.max_values, terminal));
+    return exit_ok;
+  }
+  std::vector<std::string> patterns;
+  if (!options.pattern.empty()) patterns.push_back(options.pattern);
+  STELE_TRY_ASSIGN(auto names, names_of(model.snapshot, patterns));
+  const Sums sums = sums_of(model.snapshot, names);
+  const auto ties =
+      static_cast<std::size_t>(std::count_if(names.begin(), names.end(), [](const Named& n) { return n.tied; }));
+  if (options.largest != 0) {
+    std::stable_sort(names.begin(), names.end(), [&](const Named& a, const Named& b) {
+      return model.snapshot.leaf(a.leaf).byte_size() > model.snapshot.leaf(b.leaf).byte_size();
+    });
+    if (names.size() > options.largest) names.resize(options.largest);
+  }
+  std::vector<Statistics> statistics;
+  if (options.stats) {
+    STELE_TRY_ASSIGN(statistics, statistics_of(model.snapshot, names, terminal));
+  }
+  const Facts facts = training_facts(model, options, terminal.common().threads);
+  if (terminal.json()) {
+    print_json(model, names, statistics, sums, facts, terminal);
+    return exit_ok;
+  }
+  print_heading(model, facts, terminal);
+  if (options.tree) {
+    print_tree(model.snapshot, names, terminal);
+  } else {
+    print_table(model.snapshot, names, statistics, terminal);
+  }
+  print_totals(sums, ties, terminal);
+  return exit_ok;
+}
+
+}  // namespace stele::command

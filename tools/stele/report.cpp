@@ -1,0 +1,10 @@
+#include "commands.hpp"
+
+namespace stele::command {
+
+Result<int> report(const ReportPage& options, Terminal& terminal) {
+  static_cast<void>(options), static_cast<void>(terminal);
+  return Error(Errc::unsupported, "not written yet");
+}
+
+}  // namespace stele::command

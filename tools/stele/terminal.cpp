@@ -1,0 +1,303 @@
+#include "terminal.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cmath>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include <unistd.h>
+
+namespace stele::command {
+
+namespace {
+
+constexpr std::size_t buffer_bytes = std::size_t{64} << 10;
+
+volatile std::sig_atomic_t interrupt = 0;
+
+void on_signal(int signal) {
+  if (interrupt != 0) {  // a second one: at once
+    std::signal(signal, SIG_DFL);
+    static_cast<void>(std::raise(signal));
+  }
+  interrupt = 1;
+}
+
+bool is_set(const char* variable) {
+  const char* const value = std::getenv(variable);
+  return value != nullptr && *value != '\0';
+}
+
+std::string format(const char* pattern, double number) {
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), pattern, number);  // NOLINT(cppcoreguidelines-pro-type-vararg)
+  return text.data();
+}
+
+std::string hex(unsigned code, unsigned digits) {
+  static constexpr char characters[] = "0123456789abcdef";
+  std::string text;
+  for (unsigned i = digits; i-- > 0;) text += characters[code >> (4 * i) & 15U];
+  return text;
+}
+
+/// Returns the length of the UTF-8 sequence that `text` begins with, and its code point; 0 if it is not valid.
+std::pair<std::size_t, unsigned> code_point(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned first = byte(0);
+  if (first < 0x80) return {1, first};
+  const std::size_t length = first >= 0xf0 && first <= 0xf4  ? 4
+                             : first >= 0xe0 && first < 0xf0 ? 3
+                             : first >= 0xc2 && first < 0xe0 ? 2
+                                                             : 0;
+  if (length == 0 || text.size() < length) return {0, 0};
+  unsigned code = first & (0x7fU >> length);
+  for (std::size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xc0U) != 0x80) return {0, 0};
+    code = code << 6 | (byte(i) & 0x3fU);
+  }
+  const bool short_form = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+  if (short_form || code > 0x10ffff || (code >= 0xd800 && code < 0xe000)) return {0, 0};
+  return {length, code};
+}
+
+/// Returns true for characters that change what a terminal shows around them: controls of C0 and C1, line and paragraph
+/// separators, and the bidirectional controls of Unicode (UAX #9).
+bool obeyed(unsigned code) {
+  return code < 0x20 || (code >= 0x7f && code < 0xa0) || code == 0x61c || code == 0x200e || code == 0x200f ||
+         (code >= 0x2028 && code <= 0x202e) || (code >= 0x2066 && code <= 0x2069) || code == 0xfeff;
+}
+
+}  // namespace
+
+std::string safe(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const auto [length, code] = code_point(text);
+    if (length == 0) {
+      out += "\\x" + hex(static_cast<unsigned char>(text[0]), 2);
+      text.remove_prefix(1);
+      continue;
+    }
+    if (obeyed(code)) {
+      out += code < 0x100 ? "\\x" + hex(code, 2) : "\\u" + hex(code, 4);
+    } else {
+      out += text.substr(0, length);
+    }
+    text.remove_prefix(length);
+  }
+  return out;
+}
+
+std::size_t columns(std::string_view text) noexcept {
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0U) != 0x80; }));
+}
+
+std::string human_bytes(std::uint64_t bytes) {
+  if (bytes < 1024) return std::to_string(bytes) + " B";
+  static constexpr std::array<const char*, 6> units{"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
+  double number = static_cast<double>(bytes) / 1024;
+  std::size_t unit = 0;
+  for (; number >= 1023.95 && unit + 1 < units.size(); ++unit) number /= 1024;
+  return format("%.1f ", number) + units.at(unit);
+}
+
+std::string grouped(std::uint64_t number) {
+  std::string text = std::to_string(number);
+  for (std::size_t at = text.size(); at > 3;) text.insert(at -= 3, ",");
+  return text;
+}
+
+std::string short_number(double number) { return format("%.6g", number); }
+
+Terminal::Terminal(const Common& common) : common_(common) {
+  const bool terminal = isatty(STDOUT_FILENO) != 0 && !is_set("NO_COLOR") &&
+                        std::string_view(std::getenv("TERM") != nullptr ? std::getenv("TERM") : "") != "dumb";
+  colour_ = common.colour == "always" || (common.colour == "auto" && terminal);
+  bars_ = !common.quiet && isatty(STDERR_FILENO) != 0;
+}
+
+void Terminal::print(std::string_view text) {
+  buffer_ += text;
+  if (buffer_.size() >= buffer_bytes) flush();
+}
+
+void Terminal::note(std::string_view text) {
+  if (common_.quiet) return;
+  flush();
+  std::string line(text);
+  line += '\n';
+  static_cast<void>(std::fwrite(line.data(), 1, line.size(), stderr));
+}
+
+void Terminal::flush() {
+  const std::string text = std::exchange(buffer_, {});
+  for (std::size_t at = 0; at < text.size();) {
+    const ssize_t written = ::write(STDOUT_FILENO, text.data() + at, text.size() - at);
+    if (written >= 0) {
+      at += static_cast<std::size_t>(written);
+    } else if (errno == EPIPE) {
+      std::_Exit(exit_ok);
+    } else if (errno != EINTR) {
+      std::perror("stele: standard output");
+      std::_Exit(exit_failed);
+    }
+  }
+}
+
+std::string Terminal::paint(Style style, std::string_view text) const {
+  static constexpr std::array<const char*, 6> codes{"", "1", "2", "32", "33", "31"};
+  const char* const code = codes.at(static_cast<std::size_t>(style));
+  if (!colour_ || *code == '\0') return std::string(text);
+  return "\x1b[" + std::string(code) + "m" + std::string(text) + "\x1b[0m";
+}
+
+void Table::print(Terminal& terminal) const {
+  std::vector<std::size_t> widths(columns_.size(), 0);
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], columns(row[i]));
+  }
+  std::size_t last = 0;
+  for (std::size_t i = 0; i < widths.size(); ++i) {
+    if (widths[i] == 0) continue;
+    widths[i] = std::max(widths[i], columns(columns_[i].title));
+    last = i;
+  }
+  const auto line = [&](const auto& cell, Style style) {
+    std::string text;
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+      if (widths[i] == 0) continue;
+      const std::string& content = cell(i);
+      const std::string space(widths[i] - columns(content), ' ');
+      if (columns_[i].right) text += space;
+      text += terminal.paint(style, content);
+      if (i == last) break;
+      if (!columns_[i].right) text += space;
+      text += "  ";
+    }
+    terminal.print(text + "\n");
+  };
+  line([&](std::size_t i) -> const std::string& { return columns_[i].title; }, Style::heading);
+  for (const auto& row : rows_) line([&](std::size_t i) -> const std::string& { return row[i]; }, Style::plain);
+}
+
+Document::Document(Terminal& terminal, std::string_view schema) : terminal_(terminal) {
+  terminal_.print("{\"schema\": " + to_json(Value(schema)).value_or("null"));
+}
+
+Document::~Document() { terminal_.print("}\n"); }
+
+void Document::member(std::string_view key, const Value& value) {
+  terminal_.print(",\n " + to_json(Value(key)).value_or("\"\"") + ": " + to_json(value).value_or("null"));
+}
+
+void Document::begin_list(std::string_view key) {
+  terminal_.print(",\n " + to_json(Value(key)).value_or("\"\"") + ": [");
+  first_ = true;
+}
+
+void Document::item(const Value& value) {
+  terminal_.print((first_ ? "\n  " : ",\n  ") + to_json(value).value_or("null"));
+  first_ = false;
+}
+
+void Document::end_list() { terminal_.print(first_ ? "]" : "\n ]"); }
+
+Value number(double d) { return std::isfinite(d) ? Value(d) : Value(); }
+
+Value to_value(const Error& error) {
+  Value::Map map;
+  const auto add = [&](const char* key, std::string_view text) {
+    if (!text.empty()) map.emplace_back(key, Value(text));
+  };
+  add("code", name(error.code()));
+  add("message", error.message());
+  add("path", error.path());
+  add("file", error.file());
+  add("expected", error.expected());
+  add("found", error.found());
+  add("hint", error.hint());
+  if (error.offset()) map.emplace_back("offset", Value(*error.offset()));
+  return Value(std::move(map));
+}
+
+Value to_value(const Report& report) {
+  Value::List rows;
+  for (std::size_t i = 0; i < report.size(); ++i) {
+    const Report::Row row = report[i];
+    rows.emplace_back(
+        Value::Map{{"what", Value(name(row.what))}, {"path", Value(row.path)}, {"detail", Value(row.detail)}});
+  }
+  return Value(std::move(rows));
+}
+
+void print_rows(Terminal& terminal, const Report& report) {
+  for (std::size_t i = 0; i < report.size(); ++i) {
+    const Report::Row row = report[i];
+    terminal.note(std::string(name(row.what)) + ": " + safe(row.path) + (row.detail.empty() ? "" : ": ") +
+                  safe(row.detail));
+  }
+}
+
+void install_signals() {
+  struct sigaction action {};
+  action.sa_handler = on_signal;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+}
+
+bool interrupted() noexcept { return interrupt != 0; }
+
+Progress::Progress(Terminal& terminal, std::string label, std::uint64_t total)
+    : shown_(terminal.progress_bars()), label_(std::move(label)), total_(total) {}
+
+Progress::~Progress() {
+  if (drawn_once_) std::fputs("\r\x1b[K", stderr);
+}
+
+bool Progress::add(std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  done_ += bytes;
+  draw();
+  return !interrupted();
+}
+
+ProgressCallback Progress::callback() {
+  return [this](const stele::Progress& progress) {
+    const std::lock_guard lock(mutex_);
+    done_ = progress.done;
+    total_ = progress.total;
+    draw();
+    return !interrupted();
+  };
+}
+
+Error Progress::cancelled() { return Error(Errc::cancelled, "interrupted"); }
+
+void Progress::draw() {
+  using namespace std::chrono_literals;
+  const auto now = Clock::now();
+  if (!shown_ || now - begin_ < 1s || now - drawn_ < 100ms) return;
+  drawn_ = now;
+  drawn_once_ = true;
+  const double seconds = std::chrono::duration<double>(now - begin_).count();
+  const double rate = static_cast<double>(done_) / seconds;
+  std::string text = "\r\x1b[K" + label_ + " ";
+  if (total_ != 0) {
+    const double part = std::min(1.0, static_cast<double>(done_) / static_cast<double>(total_));
+    const auto cells = static_cast<std::size_t>(part * 30);
+    text += "[" + std::string(cells, '#') + std::string(30 - cells, ' ') + "] " + format("%3.0f%%", part * 100);
+    if (rate > 0) text += format(" %.0f s left", std::max(0.0, static_cast<double>(total_ - done_) / rate));
+  }
+  text += " " + human_bytes(static_cast<std::uint64_t>(rate)) + "/s";
+  std::fputs(text.c_str(), stderr);
+  std::fflush(stderr);
+}
+
+}  // namespace stele::command

@@ -1,0 +1,152 @@
+// What a command prints: text for a terminal or a pipe, JSON documents, tables, progress.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <stele/options.hpp>
+#include <stele/report.hpp>
+#include <stele/result.hpp>
+#include <stele/value.hpp>
+
+namespace stele::command {
+
+/// Exit statuses, documented in docs/guide/command.md.
+enum Exit : int {
+  exit_ok = 0,
+  exit_no = 1,      // the answer is no: files differ, a file is damaged, tensors were lost
+  exit_failed = 2,  // wrong arguments, or an error that ended the command
+  exit_interrupted = 130,
+};
+
+enum class Style : std::uint8_t { plain, heading, dim, good, warning, bad };
+
+/// Options of every command.
+struct Common {
+  bool json = false;
+  bool quiet = false;
+  std::string colour = "auto";  // auto, always, never
+  unsigned threads = 0;
+};
+
+/// Returns text that a terminal shows and does not obey: control characters, bidirectional overrides and bytes that are
+/// not UTF-8 become `\x1b`, `\u202e`. A backslash stays one, because paths contain them.
+std::string safe(std::string_view text);
+/// Returns the number of columns that safe text takes: one for each code point.
+std::size_t columns(std::string_view text) noexcept;
+/// Formats a number of bytes: "17 B", "1.2 MiB".
+std::string human_bytes(std::uint64_t bytes);
+/// Formats with groups of three digits: "1,234,567".
+std::string grouped(std::uint64_t number);
+/// Formats a number with up to six significant digits.
+std::string short_number(double number);
+
+class Terminal {
+ public:
+  explicit Terminal(const Common& common);
+  Terminal(const Terminal&) = delete;
+  Terminal& operator=(const Terminal&) = delete;
+  ~Terminal() { flush(); }
+
+  const Common& common() const noexcept { return common_; }
+  bool json() const noexcept { return common_.json; }
+  /// Prints to standard output. `text` is safe(). If the reader of the pipe is gone, ends the program with exit_ok.
+  void print(std::string_view text);
+  /// Prints a line to standard error, unless quiet.
+  void note(std::string_view text);
+  /// Returns `text` in a style, if standard output is a terminal that shows colours.
+  std::string paint(Style style, std::string_view text) const;
+  void flush();
+  bool progress_bars() const noexcept { return bars_; }
+
+ private:
+  Common common_;
+  bool colour_ = false;
+  bool bars_ = false;
+  std::string buffer_;
+};
+
+/// Columns of text, aligned.
+class Table {
+ public:
+  struct Column {
+    std::string title;
+    bool right = false;
+  };
+  explicit Table(std::vector<Column> columns) : columns_(std::move(columns)) {}
+  /// Adds a row of safe() texts, one for each column.
+  void row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
+  bool empty() const noexcept { return rows_.empty(); }
+  /// Prints the columns that have any text.
+  void print(Terminal& terminal) const;
+
+ private:
+  std::vector<Column> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+/// Writes one JSON object to standard output, member by member, so that long lists are not kept in memory.
+class Document {
+ public:
+  /// `schema` is the first member: "stele.inspect/1".
+  Document(Terminal& terminal, std::string_view schema);
+  Document(const Document&) = delete;
+  Document& operator=(const Document&) = delete;
+  ~Document();
+  void member(std::string_view key, const Value& value);
+  void begin_list(std::string_view key);
+  void item(const Value& value);
+  void end_list();
+
+ private:
+  Terminal& terminal_;
+  bool first_ = true;
+};
+
+/// Returns a number as a JSON value; null if it is not finite.
+Value number(double d);
+inline Value number(std::uint64_t u) { return Value(u); }
+/// Returns the parts of an error as a map.
+Value to_value(const Error& error);
+/// Returns the rows of a report as a list of maps.
+Value to_value(const Report& report);
+/// Prints the rows of a report as notes.
+void print_rows(Terminal& terminal, const Report& report);
+
+/// Makes SIGINT and SIGTERM end the command in an orderly way, and SIGPIPE an error of write().
+void install_signals();
+bool interrupted() noexcept;
+
+/// A bar on standard error, with rate and the remaining time, after the first second; only on a terminal.
+class Progress {
+ public:
+  Progress(Terminal& terminal, std::string label, std::uint64_t total = 0);
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+  ~Progress();
+  /// Returns false if the user has interrupted the command. Safe to call from several threads.
+  bool add(std::uint64_t bytes);
+  /// Returns a callback for saves and loads; this object must outlive it.
+  ProgressCallback callback();
+  /// Returns the error of an interrupted command.
+  static Error cancelled();
+
+ private:
+  void draw();
+  using Clock = std::chrono::steady_clock;
+  bool shown_;
+  std::string label_;
+  std::mutex mutex_;
+  std::uint64_t done_ = 0;
+  std::uint64_t total_;
+  Clock::time_point begin_ = Clock::now();
+  Clock::time_point drawn_ = begin_;
+  bool drawn_once_ = false;
+};
+
+}  // namespace stele::command
