@@ -51,7 +51,7 @@ Result<Report> record_checkpoint(const CheckpointFormat& format, PrecisionSpec p
 Result<Checkpoint> open_checkpoint(const CheckpointFormat& format, const Input& from, const LoadOptions& options) {
   return guarded([&]() -> Result<Checkpoint> {
     STELE_TRY_ASSIGN(SourcePtr source, from.open(format.extension(), options));
-    STELE_TRY(check_kind(*source, false));
+    if (!format.opens(source->is_folder())) STELE_TRY(check_kind(*source, !source->is_folder()));
     return format.open_checkpoint(std::move(source), OpenContext(options, {}));
   });
 }

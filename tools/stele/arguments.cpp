@@ -141,6 +141,8 @@ void Commands::add_writing() {
   convert_.app->add_option("--transpose", c.transpose, "Reverse the axes of tensors that match a pattern");
   convert_.app->add_option("--adapt", c.adapt, "pytorch: PyTorch's names and axes for Linear and norm layers")
       ->check(CLI::IsMember({"pytorch"}));
+  convert_.app->add_flag("--checkpoint", c.checkpoint,
+                         "Write a training checkpoint (PyTorch, DL4J) as such: model, optimizer, counts");
   convert_.app->add_flag("--compress", c.compress, "Compress a .stele, .json or .zip file");
   convert_.app->add_option("--shard", c.shard, "Write safetensors shards of at most this size, as 5GB");
   convert_.app->add_option("--to-tag", c.to_tag, "The tag to write to an archive");

@@ -30,6 +30,7 @@ struct Convert {
   unsigned quantize = 0;  // bits
   std::vector<std::string> only{}, except{}, rename{}, transpose{};
   std::string adapt{};
+  bool checkpoint = false;  // model and optimizer as such, not as names
   bool compress = false;
   std::string shard{};  // a size
   std::string to_tag{};

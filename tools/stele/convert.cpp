@@ -1,10 +1,253 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <set>
+#include <utility>
+
+#include <stele/pytorch.hpp>
+#include <stele/quantize.hpp>
+#include <stele/recorders/archive.hpp>
+#include <stele/recorders/binary.hpp>
+#include <stele/recorders/safetensors.hpp>
+#include <stele/transform.hpp>
+
 #include "commands.hpp"
 
 namespace stele::command {
 
+namespace {
+
+/// A file to write and how.
+struct Destination {
+  std::shared_ptr<const Format> format;
+  std::string path;
+};
+
+Result<Destination> destination(const Convert& options) {
+  if (!options.shard.empty()) {
+    STELE_TRY_ASSIGN(const std::uint64_t bytes, parse_size(options.shard));
+    constexpr std::string_view index = ".safetensors.index.json";
+    std::string path = options.out;
+    if (path.ends_with(".safetensors")) path += index.substr(sizeof ".safetensors" - 1);
+    if (!path.ends_with(index)) {
+      return Error(Errc::invalid_argument, "shards are safetensors files")
+          .file(path)
+          .expected("a name that ends in " + std::string(index));
+    }
+    return Destination{std::make_shared<ShardedSafetensorsFormat>(bytes), std::move(path)};
+  }
+  STELE_TRY_ASSIGN(auto format, target_format(options.to, options.out));
+  const bool archive = format->name() == "archive";
+  if ((options.append || !options.to_tag.empty()) && !archive) {
+    return Error(Errc::invalid_argument, "only archives have tags").file(options.out).found(format->name());
+  }
+  if (archive) {
+    format = std::make_shared<ArchiveFormat>(ArchiveOptions{.tag = options.to_tag, .deflate = options.compress});
+  } else if (options.compress && format->name() == "stele") {
+    format = std::make_shared<CompressedSteleFormat>();
+  } else if (options.compress) {
+    return Error(Errc::invalid_argument, "the format has no compressed form")
+        .found(format->name())
+        .hint("write a .stele, .zip or .json.zst file");
+  }
+  return Destination{std::move(format), options.out};
+}
+
+/// Splits REGEX=TEXT at its last '='. Errors: invalid_argument.
+Result<std::vector<Rename>> rename_rules(const std::vector<std::string>& texts) {
+  std::vector<Rename> rules;
+  for (const std::string& text : texts) {
+    const std::size_t equals = text.rfind('=');
+    if (equals == text.npos || equals == 0) {
+      return Error(Errc::invalid_argument, "not a rule of --rename").expected("REGEX=TEXT").found(text);
+    }
+    rules.push_back({text.substr(0, equals), text.substr(equals + 1)});
+  }
+  return rules;
+}
+
+/// The classes whose weights PyTorch has transposed, or under other names; those of Burn and of most C++ libraries.
+std::vector<pytorch::LayerRule> pytorch_rules() {
+  std::vector<pytorch::LayerRule> rules{pytorch::linear_in_out("Linear")};
+  for (const char* type : {"BatchNorm", "LayerNorm", "GroupNorm", "InstanceNorm", "RmsNorm"}) {
+    rules.push_back(pytorch::norm_gamma_beta(type));
+  }
+  return rules;
+}
+
+/// Applies names, choice and axes. Optimizer state, which has the names of the parameters, takes the same changes, but
+/// need not have a tensor for every pattern.
+Result<Snapshot> transformed(const Convert& options, Snapshot snapshot, bool state) {
+  if (!options.adapt.empty()) {
+    const auto rules = pytorch_rules();
+    STELE_TRY_ASSIGN(snapshot, pytorch::restore(snapshot, rules));
+  }
+  const auto any = [](const std::vector<std::string>& patterns, std::string_view path) {
+    return std::any_of(patterns.begin(), patterns.end(), [&](const auto& p) { return matches(p, path); });
+  };
+  if (!options.only.empty() || !options.except.empty()) {
+    Filter by{state ? std::vector<std::string>() : options.only, options.except, {}};
+    if (state && !options.only.empty()) {
+      by.keep = [&](std::string_view path, const LeafView*) { return any(options.only, path); };
+    }
+    STELE_TRY_ASSIGN(snapshot, filter(snapshot, by));
+  }
+  for (const std::string& pattern : options.transpose) {
+    auto turned = transpose(snapshot, pattern);
+    if (!turned && state && turned.error().code() == Errc::not_found) continue;
+    STELE_TRY_ASSIGN(snapshot, std::move(turned));
+  }
+  if (!options.rename.empty()) {
+    STELE_TRY_ASSIGN(const auto rules, rename_rules(options.rename));
+    STELE_TRY_ASSIGN(snapshot, rename(snapshot, rules));
+  }
+  return snapshot;
+}
+
+/// The first segments of the names in a file that a checkpoint opened from it does not contain.
+std::set<std::string> beside_checkpoint(const Snapshot& all, const Checkpoint& checkpoint) {
+  static const std::set<std::string_view> known{"epoch", "iteration", "global_step", "training_config"};
+  std::set<std::string> heads, covered;
+  std::string first;  // a parameter's name
+  if (checkpoint.parameters.leaf_count() != 0) first = checkpoint.parameters.leaf(0).path();
+  const auto nodes = all.nodes();
+  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    if (nodes[i].kind != NodeKind::tensor && nodes[i].kind != NodeKind::value && nodes[i].kind != NodeKind::alias)
+      continue;
+    const std::string path = all.path(i);
+    const std::string head = path.substr(0, path.find('.'));
+    heads.insert(head);
+    const std::string_view rest = std::string_view(path).substr(std::min(path.size(), head.size() + 1));
+    if (rest == first || rest.starts_with("param_groups") || rest.starts_with("0.param_groups")) covered.insert(head);
+  }
+  for (const std::string& head : covered) heads.erase(head);
+  std::erase_if(heads, [](const std::string& head) { return known.contains(head); });
+  return heads;
+}
+
+/// What is read: parameters, and what makes a checkpoint of them.
+struct Content {
+  Checkpoint checkpoint;
+  bool whole = false;  // written as a checkpoint
+  Report losses;
+  std::string note;
+};
+
+Result<Content> read(const Convert& options, const Model& model, bool to_checkpoint, unsigned threads) {
+  Content content{{model.snapshot}, false, {}, {}};
+  const CheckpointFormat* const format = as_checkpoints(*model.format);
+  if (format == nullptr || !options.opening.part.empty()) {
+    if (options.checkpoint)
+      return Error(Errc::invalid_argument, "the file's format has no checkpoints").file(options.in);
+    return content;
+  }
+  STELE_TRY_ASSIGN(const LoadOptions load, load_options(options.opening, threads));
+  auto opened = open_checkpoint(*format, options.in, load);
+  if (!opened) {
+    const Errc code = opened.error().code();
+    const bool no_parts = code == Errc::not_found || code == Errc::invalid_argument;  // then open() has everything
+    if (options.checkpoint || !no_parts) return std::move(opened).error();
+    return content;
+  }
+  Checkpoint& checkpoint = *opened;
+  const bool has_more = checkpoint.graph || checkpoint.training || !checkpoint.optimizer.empty();
+  const bool in_names = checkpoint.parameters.leaf_count() < model.snapshot.leaf_count();  // PyTorch's files
+  if (in_names && !options.checkpoint) {
+    if (has_more)
+      content.note = "the file is a training checkpoint: --checkpoint writes its model and optimizer as such";
+    return content;
+  }
+  if (to_checkpoint) {
+    if (in_names) {
+      for (const std::string& head : beside_checkpoint(model.snapshot, checkpoint)) {
+        content.losses.add(Report::What::lost, head, "not part of the checkpoint");
+      }
+    }
+    content.whole = has_more || options.checkpoint;
+    content.checkpoint = std::move(checkpoint);
+    return content;
+  }
+  if (checkpoint.graph) content.losses.add(Report::What::lost, "", "the graph");
+  if (checkpoint.training) content.losses.add(Report::What::lost, "", "the training configuration");
+  for (const auto& [kind, state] : checkpoint.optimizer.kinds()) {
+    content.losses.add(Report::What::lost, kind,
+                       "optimizer state of " + std::to_string(state.leaf_count()) + " tensors");
+  }
+  return content;
+}
+
+Status check_losses(const Convert& options, const Format& target, const Report& losses) {
+  if (options.allow_loss || losses.empty()) return {};
+  return Error(Errc::not_representable, "the format does not hold all of the file")
+      .path(losses[0].path)
+      .found(losses[0].detail)
+      .expected(std::string(target.name()) + " has tensors, not checkpoints")
+      .hint("pass --allow-loss to leave it out");
+}
+
+Result<Report> write(const Convert& options, const Destination& to, const Content& content, Terminal& terminal) {
+  Progress progress(terminal, "converting");
+  SaveOptions save_options;
+  save_options.allow_loss = options.allow_loss;
+  save_options.convert.allow_overflow = options.allow_overflow;
+  save_options.dry_run = options.dry_run;
+  save_options.file.overwrite = !options.no_clobber;
+  save_options.threads = terminal.common().threads;
+  save_options.progress = progress.callback();
+  STELE_TRY_ASSIGN(PrecisionSpec precision, parse_precision(options.precision));
+  precision.quantized_bits = options.quantize;
+  Checkpoint result = content.checkpoint;
+  STELE_TRY_ASSIGN(result.parameters, transformed(options, result.parameters, false));
+  OptimizerState optimizer;
+  for (const auto& [kind, state] : result.optimizer.kinds()) {
+    STELE_TRY_ASSIGN(Snapshot changed, transformed(options, state, true));
+    optimizer.set_snapshot(kind, std::move(changed));
+  }
+  result.optimizer = std::move(optimizer);
+  if (options.append) {
+    const auto* const archive = dynamic_cast<const ArchiveFormat*>(to.format.get());
+    if (archive == nullptr || options.to_tag.empty()) {
+      return Error(Errc::invalid_argument, "--append adds a tag to an archive").hint("pass --to-tag TAG");
+    }
+    result.parameters = with_precision(result.parameters, precision, save_options.convert);
+    if (options.quantize != 0) {
+      STELE_TRY_ASSIGN(result.parameters, quantize(result.parameters, {.bits = options.quantize}));
+    }
+    return ArchiveRecorder<>(*archive).edit(result, to.path, options.to_tag, ArchiveEdit::append, save_options);
+  }
+  if (!content.whole) return save(*to.format, precision, result.parameters, to.path, save_options);
+  return save(*as_checkpoints(*to.format), precision, result, to.path, save_options);
+}
+
+}  // namespace
+
 Result<int> convert(const Convert& options, Terminal& terminal) {
-  static_cast<void>(options), static_cast<void>(terminal);
-  return Error(Errc::unsupported, "not written yet");
+  STELE_TRY_ASSIGN(const Destination to, destination(options));
+  STELE_TRY_ASSIGN(const Model model, open_model(options.in, options.opening, terminal.common().threads));
+  const bool to_checkpoint = as_checkpoints(*to.format) != nullptr;
+  if (options.checkpoint && !to_checkpoint) {
+    return Error(Errc::invalid_argument, "the target's format has no checkpoints").found(to.format->name());
+  }
+  STELE_TRY_ASSIGN(const Content content, read(options, model, to_checkpoint, terminal.common().threads));
+  STELE_TRY(check_losses(options, *to.format, content.losses));
+  STELE_TRY_ASSIGN(const Report report, write(options, to, content, terminal));
+  if (terminal.json()) {
+    Document document(terminal, "stele.convert/1");
+    document.member("in", Value(options.in));
+    document.member("out", Value(to.path));
+    document.member("format", Value(to.format->name()));
+    document.member("written", Value(!options.dry_run));
+    Value rows = to_value(content.losses);
+    const Value more = to_value(report);
+    rows.as_list()->insert(rows.as_list()->end(), more.as_list()->begin(), more.as_list()->end());
+    document.member("rows", rows);
+    return exit_ok;
+  }
+  print_rows(terminal, content.losses);
+  print_rows(terminal, report);
+  if (!content.note.empty()) terminal.note("note: " + content.note);
+  terminal.note((options.dry_run ? "would write " : "wrote ") + safe(to.path) + ", " + std::string(to.format->name()));
+  return exit_ok;
 }
 
 }  // namespace stele::command

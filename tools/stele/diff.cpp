@@ -1,10 +1,189 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <stele/pattern.hpp>
+
 #include "commands.hpp"
+#include "compare.hpp"
 
 namespace stele::command {
 
+namespace {
+
+enum class Kind : std::uint8_t { only_a, only_b, shape, values, dtype };
+
+constexpr const char* kind_name(Kind kind) {
+  constexpr const char* names[] = {"only in A", "only in B", "shape", "values", "dtype"};
+  return names[static_cast<std::size_t>(kind)];
+}
+
+struct Row {
+  Kind kind;
+  std::string name;
+  std::string a, b;  // dtype and shape
+  std::optional<Comparison> numbers{};
+};
+
+std::string type_text(const LeafView& leaf) { return std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()); }
+
+struct Pair {
+  const Named* a;
+  const Named* b;
+  std::optional<Comparison> numbers{};
+};
+
+struct Differences {
+  std::vector<Row> rows;
+  std::uint64_t tensors = 0;      // that both have
+  std::uint64_t equal = 0;        // of these, within the tolerance
+  std::uint64_t other_dtype = 0;  // of these, with another dtype
+};
+
+/// Compares the tensors that both files have with one shape; names with one pair of leaves, once.
+Status compare_all(const Diff& options, const Snapshot& a, const Snapshot& b, std::vector<Pair>& pairs,
+                   Terminal& terminal) {
+  std::uint64_t total = 0;
+  for (const Pair& pair : pairs) total += a.leaf(pair.a->leaf).byte_size();
+  Progress progress(terminal, "comparing", total);
+  const unsigned threads = b.in_order() ? 1 : terminal.common().threads;
+  return for_each_leaf(a, pairs.size(), threads, [&](std::size_t i, ReadContext& context) -> Status {
+    const LeafView left = a.leaf(pairs[i].a->leaf);
+    const LeafView right = b.leaf(pairs[i].b->leaf);
+    if (!std::equal(left.shape().begin(), left.shape().end(), right.shape().begin(), right.shape().end())) return {};
+    auto result = compare_leaves(left, right, options.atol, options.rtol, context, progress);
+    if (!result) {
+      Error error = std::move(result).error();
+      return error.path().empty() ? std::move(error).path(pairs[i].a->name) : std::move(error);
+    }
+    pairs[i].numbers = *result;
+    return {};
+  });
+}
+
+Result<Differences> differences(const Diff& options, const Snapshot& a, const Snapshot& b, Terminal& terminal) {
+  STELE_TRY_ASSIGN(auto names_a, names_of(a));
+  STELE_TRY_ASSIGN(auto names_b, names_of(b));
+  const auto drop = [&](std::vector<Named>& names) {
+    std::erase_if(names, [&](const Named& named) {
+      return !options.only.empty() && std::none_of(options.only.begin(), options.only.end(),
+                                                   [&](const auto& p) { return matches(p, named.name); });
+    });
+  };
+  drop(names_a), drop(names_b);
+  if (!options.only.empty() && names_a.empty() && names_b.empty()) {
+    return Error(Errc::not_found, "no tensor has a name that matches").expected(options.only.front());
+  }
+  std::map<std::string_view, const Named*> by_name;
+  for (const Named& named : names_b) by_name.emplace(named.name, &named);
+  Differences found;
+  std::vector<Pair> pairs;
+  for (const Named& named : names_a) {
+    const auto other = by_name.find(named.name);
+    if (other == by_name.end()) {
+      found.rows.push_back({Kind::only_a, named.name, type_text(a.leaf(named.leaf)), ""});
+      continue;
+    }
+    pairs.push_back({&named, other->second});
+    by_name.erase(other);
+  }
+  for (const Named& named : names_b) {
+    if (by_name.contains(named.name))
+      found.rows.push_back({Kind::only_b, named.name, "", type_text(b.leaf(named.leaf))});
+  }
+  STELE_TRY(compare_all(options, a, b, pairs, terminal));
+  found.tensors = pairs.size();
+  for (const Pair& pair : pairs) {
+    const LeafView left = a.leaf(pair.a->leaf);
+    const LeafView right = b.leaf(pair.b->leaf);
+    const bool other_dtype = left.dtype() != right.dtype();
+    found.other_dtype += other_dtype ? 1 : 0;
+    Row row{Kind::shape, pair.a->name, type_text(left), type_text(right), pair.numbers};
+    if (pair.numbers) {
+      const bool equal = pair.numbers->differing == 0;
+      found.equal += equal ? 1 : 0;
+      if (equal && (!other_dtype || options.ignore_dtype)) continue;
+      row.kind = equal ? Kind::dtype : Kind::values;
+    }
+    found.rows.push_back(std::move(row));
+  }
+  // Structure first, then the largest difference.
+  std::stable_sort(found.rows.begin(), found.rows.end(), [](const Row& x, const Row& y) {
+    if (x.kind != y.kind) return x.kind < y.kind;
+    return x.kind == Kind::values && x.numbers->max_abs > y.numbers->max_abs;
+  });
+  return found;
+}
+
+double rms(const Comparison& c) { return c.count == 0 ? 0 : std::sqrt(c.squares / static_cast<double>(c.count)); }
+
+void print_json(const Diff& options, const Differences& found, Terminal& terminal) {
+  Document document(terminal, "stele.diff/1");
+  document.member("a", Value(options.a));
+  document.member("b", Value(options.b));
+  document.member("equal", Value(found.rows.empty()));
+  document.member("tensors", number(found.tensors));
+  document.member("equal_tensors", number(found.equal));
+  document.member("other_dtype", number(found.other_dtype));
+  document.begin_list("differences");
+  for (const Row& row : found.rows) {
+    Value::Map map{
+        {"kind", Value(kind_name(row.kind))}, {"name", Value(row.name)}, {"a", Value(row.a)}, {"b", Value(row.b)}};
+    if (row.numbers) {
+      map.emplace_back("max_abs", number(row.numbers->max_abs));
+      map.emplace_back("max_rel", number(row.numbers->max_rel));
+      map.emplace_back("rms", number(rms(*row.numbers)));
+      map.emplace_back("differing", number(row.numbers->differing));
+      map.emplace_back("count", number(row.numbers->count));
+      map.emplace_back("first", number(row.numbers->first));
+    }
+    document.item(Value(std::move(map)));
+  }
+  document.end_list();
+}
+
+void print_text(const Diff& options, const Differences& found, Terminal& terminal) {
+  Table table({{"difference"},
+               {"name"},
+               {"A"},
+               {"B"},
+               {"max |a-b|", true},
+               {"max rel", true},
+               {"rms", true},
+               {"differing", true}});
+  const std::size_t shown = options.largest == 0 ? found.rows.size() : std::min(options.largest, found.rows.size());
+  for (std::size_t i = 0; i < shown; ++i) {
+    const Row& row = found.rows[i];
+    std::vector<std::string> cells{kind_name(row.kind), safe(row.name), row.a, row.a == row.b ? "" : row.b};
+    if (row.kind == Kind::values) {
+      const Comparison& c = *row.numbers;
+      cells.insert(cells.end(), {short_number(c.max_abs), short_number(c.max_rel), short_number(rms(c)),
+                                 grouped(c.differing) + " of " + grouped(c.count)});
+    } else {
+      cells.resize(8);
+    }
+    table.row(std::move(cells));
+  }
+  if (!table.empty()) table.print(terminal);
+  if (shown < found.rows.size()) terminal.print("and " + grouped(found.rows.size() - shown) + " more\n");
+  std::string line = grouped(found.equal) + " of " + grouped(found.tensors) + " common tensors are equal";
+  if (options.atol != 0 || options.rtol != 0) {
+    line += " within " + short_number(options.atol) + " + " + short_number(options.rtol) + " * |b|";
+  }
+  if (found.other_dtype != 0) line += "; " + grouped(found.other_dtype) + " have another dtype";
+  terminal.print(terminal.paint(found.rows.empty() ? Style::good : Style::warning, line) + "\n");
+}
+
+}  // namespace
+
 Result<int> diff(const Diff& options, Terminal& terminal) {
-  static_cast<void>(options), static_cast<void>(terminal);
-  return Error(Errc::unsupported, "not written yet");
+  STELE_TRY_ASSIGN(const Model a, open_model(options.a, options.opening_a, terminal.common().threads));
+  STELE_TRY_ASSIGN(const Model b, open_model(options.b, options.opening_b, terminal.common().threads));
+  STELE_TRY_ASSIGN(const Differences found, differences(options, a.snapshot, b.snapshot, terminal));
+  terminal.json() ? print_json(options, found, terminal) : print_text(options, found, terminal);
+  return found.rows.empty() ? exit_ok : exit_no;
 }
 
 }  // namespace stele::command

@@ -1,10 +1,29 @@
+#include <stele/transform.hpp>
+
 #include "commands.hpp"
 
 namespace stele::command {
 
 Result<int> merge(const Merge& options, Terminal& terminal) {
-  static_cast<void>(options), static_cast<void>(terminal);
-  return Error(Errc::unsupported, "not written yet");
+  std::vector<Snapshot> snapshots;
+  for (const std::string& file : options.files) {
+    STELE_TRY_ASSIGN(Model model, open_model(file, {}, terminal.common().threads));
+    snapshots.push_back(std::move(model.snapshot));
+  }
+  STELE_TRY_ASSIGN(const Snapshot joined, options.overlay ? overlay(snapshots) : stele::merge(snapshots));
+  Target target{options.out, options.to};
+  target.save.allow_loss = options.allow_loss;
+  STELE_TRY_ASSIGN(const Report report, save_to(target, joined, terminal));
+  if (terminal.json()) {
+    Document document(terminal, "stele.merge/1");
+    document.member("out", Value(options.out));
+    document.member("tensors", number(static_cast<std::uint64_t>(joined.leaf_count())));
+    document.member("rows", to_value(report));
+    return exit_ok;
+  }
+  print_rows(terminal, report);
+  terminal.note("wrote " + safe(options.out) + ", " + grouped(joined.leaf_count()) + " tensors");
+  return exit_ok;
 }
 
 }  // namespace stele::command

@@ -1,0 +1,26 @@
+// The difference of two tensors, number by number.
+#pragma once
+
+#include <cstdint>
+
+#include "model.hpp"
+
+namespace stele::command {
+
+/// The differences of two tensors of one shape. A number differs if |a - b| > atol + rtol * |b|; NaN equals NaN.
+struct Comparison {
+  std::uint64_t count = 0;      // real numbers: two for each complex one
+  std::uint64_t differing = 0;  // numbers beyond the tolerance
+  std::uint64_t first = 0;      // the first of them, if any
+  double max_abs = 0;           // of |a - b|; infinite where one is finite and the other is not, or NaN
+  double max_rel = 0;           // of |a - b| / |b|
+  double squares = 0;           // the sum of (a - b)^2 where both are finite
+};
+
+/// Compares two tensors with equal numbers of elements. Reads `a` whole, with its checksum, and `b` in blocks next to
+/// it. Tensors without numbers (strings, opaque blocks) are compared byte by byte, as numbers. Errors: io, checksum,
+/// cancelled.
+Result<Comparison> compare_leaves(const LeafView& a, const LeafView& b, double atol, double rtol, ReadContext& context,
+                                  Progress& progress);
+
+}  // namespace stele::command
