@@ -15,6 +15,7 @@
 #include "stele/format.hpp"
 #include "stele/quantize.hpp"
 #include "stele/schema.hpp"
+#include "steps/precision.hpp"
 #include "steps/progress.hpp"
 #include "steps/untie.hpp"
 
@@ -247,6 +248,29 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
       .found(checked.error().found());
 }
 
+namespace {
+
+/// Adds a row for each tensor with numbers that became infinite. A dry run has not read them yet.
+Status count_overflows(const Snapshot& snapshot, const SaveOptions& options, bool dry_run, Report& report) {
+  if (!options.convert.allow_overflow) return {};
+  if (dry_run) {
+    LoadOptions reading;
+    reading.threads = options.threads;
+    reading.executor = options.executor;
+    Meter unmetered(reading.progress, 0);
+    STELE_TRY(check_leaves(snapshot, reading, unmetered));
+  }
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    if (const std::uint64_t count = overflowed(leaf); count != 0) {
+      report.add(Report::What::overflowed, leaf.path(), std::to_string(count) + " numbers");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
                       const SaveOptions& options, std::uint64_t more_bytes, const WritePrepared& write) {
   return guarded([&]() -> Result<Report> {
@@ -259,7 +283,10 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
     };
     auto snapshot = prepare(format, precision, object, sink.name(), options, report);
     if (!snapshot) return failed(std::move(snapshot).error());
-    if (options.dry_run) return report;
+    if (options.dry_run) {
+      STELE_TRY(count_overflows(*snapshot, options, true, report));
+      return report;
+    }
     if (sink.is_folder() != format.makes_folder(sink.name())) return failed(wrong_kind(sink.is_folder(), sink.name()));
     if (sink.is_folder() && sink.bundle() == nullptr) {
       return failed(Error(Errc::invalid_argument, "the folder's source has no bundle"));
@@ -268,6 +295,7 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
     auto written = guarded([&] { return write(*snapshot, meter); });
     if (!written) return failed(std::move(written).error());
     if (auto r = sink.commit(); !r) return failed(std::move(r).error(), true);
+    STELE_TRY(count_overflows(*snapshot, options, false, report));
     return report;
   });
 }

@@ -34,7 +34,7 @@ class STELE_EXPORT Report {
     tied,        // one of several names of a shared object; another one was used
     copied,      // requested as a view, but had to be copied; detail: reason
     lost,        // on save, unsupported by the format; detail: the part that is lost
-    overflowed,  // numbers became infinite, as allowed; detail: how many
+    overflowed,  // on load or save, numbers became infinite, as allowed; detail: how many
     suggested,   // a failed load: a missing name may match an unused one, or the reverse; detail: that name
     quantized,   // on save, floats became integers; detail: range and error
     unchecked,   // a verification: no checksum covers a part of the file; path: the part, detail: its content

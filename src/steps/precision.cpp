@@ -1,6 +1,7 @@
 #include "steps/precision.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,8 @@ struct PrecisionStep {
   Snapshot base;
   std::vector<DType> to;  // of each leaf of the base
   ConvertRules rules;
+  // Of each leaf, the numbers that became infinite when it was last read; only if the rules allow it.
+  std::unique_ptr<std::atomic<std::uint64_t>[]> overflowed;
 };
 
 Status converted_read(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
@@ -29,14 +32,18 @@ Status converted_read(const void* at, std::uint64_t number, std::uint64_t offset
   const std::size_t in_size = element_size(from);
   const std::size_t out_size = element_size(to);
   ReadContext::Piece staging(context);
+  std::uint64_t overflowed = 0;
   for (std::size_t done = 0; done < out.size();) {
     const std::size_t n = std::min((out.size() - done) / out_size, ReadContext::piece_size / in_size);
     const std::uint64_t first = (offset + done) / out_size;
     STELE_TRY(base.read(first * in_size, {staging.data(), n * in_size}, context));
     const ConvertOutcome outcome = convert(from, staging.data(), to, out.data() + done, n, step.rules);
     if (outcome.status != ConvertStatus::ok) return convert_error(outcome, from, to, first);
+    overflowed += outcome.overflowed;
     done += n * out_size;
   }
+  if (step.overflowed != nullptr && offset == 0) step.overflowed[number] = 0;
+  if (overflowed != 0) step.overflowed[number] += overflowed;
   return {};
 }
 
@@ -44,16 +51,26 @@ Status converted_stream(const void* at, std::uint64_t number, std::uint64_t, Pie
   const auto& step = *static_cast<const PrecisionStep*>(at);
   const LeafView base = step.base.leaf(number);
   ConvertingSink converting(base.dtype(), step.to[static_cast<std::size_t>(number)], step.rules, sink, context);
-  return base.stream(converting, context);
+  const Status status = base.stream(converting, context);
+  if (step.overflowed != nullptr) step.overflowed[number] = converting.overflowed();
+  return status;
 }
 
 constexpr LeafOps precision_ops{.read = converted_read, .stream = converted_stream};
 
 }  // namespace
 
+std::uint64_t overflowed(const LeafView& leaf) noexcept {
+  if (leaf.provider().ops != &precision_ops) return 0;
+  const auto& step = *static_cast<const PrecisionStep*>(leaf.provider().at);
+  return step.overflowed != nullptr ? step.overflowed[leaf.provider().number].load() : 0;
+}
+
 Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules) {
   auto data = derived_data(snapshot);
-  auto step = std::make_shared<const PrecisionStep>(PrecisionStep{snapshot, std::move(to), rules});
+  auto step = std::make_shared<const PrecisionStep>(PrecisionStep{
+      snapshot, std::move(to), rules,
+      rules.allow_overflow ? std::make_unique<std::atomic<std::uint64_t>[]>(snapshot.leaf_count()) : nullptr});
   for (std::size_t i = 0; i < data->leaves.size(); ++i) {
     LeafData& leaf = data->leaves[i];
     if (step->to[i] == leaf.dtype) continue;

@@ -1,6 +1,7 @@
 // Snapshot -> Snapshot: converts leaves to other dtypes, piece by piece.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "stele/snapshot.hpp"
@@ -11,6 +12,9 @@ namespace detail {
 
 /// Returns the snapshot with each leaf at its dtype of `to`, which a float or integer leaf converts to.
 STELE_EXPORT Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules);
+
+/// Returns the count of numbers of a converted leaf that became infinite when it was last read; 0 for other leaves.
+STELE_EXPORT std::uint64_t overflowed(const LeafView& leaf) noexcept;
 
 }  // namespace detail
 }  // namespace v0

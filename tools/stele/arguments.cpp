@@ -31,8 +31,8 @@ class Commands {
     auto options = std::make_shared<Options>();
     CLI::App* const sub = app_.add_subcommand(name, text);
     sub->footer("Examples:\n" + std::string(examples));
-    sub->callback([this, options, run] {
-      arguments_.command = [options, run](Terminal& terminal) { return run(*options, terminal); };
+    sub->callback([&arguments = arguments_, options, run] {
+      arguments.command = [options, run](Terminal& terminal) { return run(*options, terminal); };
     });
     common(*sub);
     return {sub, std::move(options)};
@@ -77,6 +77,8 @@ void Commands::add_looking() {
   inspect_.app->add_option("--values", inspect_.options->values, "Print the elements of NAME, or of NAME[0:2, :, -1]");
   inspect_.app->add_option("--max-values", inspect_.options->max_values, "Maximum number of printed elements (1000)");
   opening(*inspect_.app, inspect_.options->opening);
+
+  add<Formats>("formats", "List the formats, and what their files hold", formats, "  stele formats\n");
 
   const auto tags_ = add<Tags>("tags", "List or remove the tags of an archive", tags,
                                "  stele tags run.zip\n"

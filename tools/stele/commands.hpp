@@ -98,6 +98,9 @@ struct Extract {
 };
 Result<int> extract(const Extract& options, Terminal& terminal);
 
+struct Formats {};
+Result<int> formats(const Formats& options, Terminal& terminal);
+
 struct Tags {
   std::string file;
   std::string remove{};

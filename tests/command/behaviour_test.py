@@ -1,0 +1,325 @@
+"""What each subcommand prints and writes, on a terminal, in a pipe and when it is interrupted."""
+
+import json
+import math
+import os
+import pty
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+from support import DATA, DIGITS, STELE, document, floats, run, safetensors, succeed
+
+DIGITS_ST = DIGITS / "digits.safetensors"
+DIGITS_PT = DIGITS / "digits.pth"
+
+
+class Command(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return Path(self.folder.name) / name
+
+
+class Inspect(Command):
+    def test_statistics(self):
+        file = safetensors(self.path("s.safetensors"),
+                           {"a": ("F32", [6], floats(1, -2, 0, 3, math.nan, math.inf)), "b": ("U8", [2], b"\1\2")})
+        a, b = document("inspect", file, "--stats")["tensors"]
+        self.assertEqual(a["name"], "a")
+        stats = a["stats"]
+        self.assertEqual((stats["min"], stats["max"], stats["mean"]), (-2, 3, 0.5))
+        self.assertAlmostEqual(stats["std"], math.sqrt(sum((x - .5) ** 2 for x in (1, -2, 0, 3)) / 4))
+        self.assertAlmostEqual(stats["norm"], math.sqrt(14))
+        self.assertEqual((stats["zeros"], stats["nan"], stats["inf"]), (1, 1, 1))
+        self.assertEqual((b["stats"]["min"], b["stats"]["max"]), (1, 2))
+
+    def test_values(self):
+        numbers = [float(i) for i in range(24)]
+        file = safetensors(self.path("v.safetensors"), {"x[0]": ("F32", [2, 3, 4], floats(*numbers))})
+        self.assertEqual(succeed("inspect", file, "--values", "x[0][1, :, ::2]"),
+                         "x[0]  f32 [2, 3, 4]\n[[12 14]\n [16 18]\n [20 22]]\n")
+        self.assertEqual(succeed("inspect", file, "--values", "x[0][..., -1]").splitlines()[1:], ["[[3 7 11]", " [15 19 23]]"])
+        self.assertEqual(succeed("inspect", file, "--values", "x[0][0, 0, ::-1]").splitlines()[1], "[3 2 1 0]")
+        found = document("inspect", file, "--values", "x[0]", "--max-values", "5")
+        self.assertEqual((found["shape"], found["values"]), ([2, 3, 4], ["0", "1", "2", "3", "4"]))
+        for wrong in ("x[0][2]", "x[0][0,0,0,0]", "x[0][a]", "x[0][::0]", "x[0][..., ...]", "y", "y[0]"):
+            self.assertEqual(run("inspect", file, "--values", wrong)[0], 2, wrong)
+
+    def test_pattern_and_largest(self):
+        found = document("inspect", DIGITS_ST, "hidden.*", "--largest", "1")
+        self.assertEqual([t["name"] for t in found["tensors"]], ["hidden.0.weight"])
+        self.assertEqual(found["total"]["tensors"], 3)
+        self.assertEqual(run("inspect", DIGITS_ST, "nothing.*")[0], 2)
+
+    def test_a_huge_sparse_file(self):
+        extents = [25 * 2 ** 20, 1024]
+        file = safetensors(self.path("huge.safetensors"), {"w": ("F32", extents, None)})
+        self.assertEqual(file.stat().st_size // 10 ** 9, 107)
+        self.assertEqual(document("inspect", file)["tensors"][0]["shape"], extents)
+
+    def test_training_state_is_listed(self):
+        archives = [p for p in (DATA / "archive").glob("*.zip") if "optimizer" in document("inspect", p)]
+        self.assertTrue(archives)
+
+
+class Convert(Command):
+    def test_losses_are_errors(self):
+        status, _, err = run("convert", DIGITS_PT, self.path("x.npz"))
+        self.assertEqual(status, 2)
+        model = next(p for p in (DATA / "archive").glob("*.zip") if "optimizer" in document("inspect", p))
+        status, _, err = run("convert", model, self.path("x.safetensors"))
+        self.assertEqual(status, 2)
+        self.assertIn(b"--allow-loss", err)
+        self.assertFalse(self.path("x.safetensors").exists())
+        rows = document("convert", model, self.path("x.safetensors"), "--allow-loss")["rows"]
+        self.assertTrue(any(r["what"] == "lost" and "optimizer" in r["detail"] for r in rows), rows)
+
+    def test_checkpoints_stay_whole(self):
+        model = next(p for p in (DATA / "archive").glob("*.zip") if "optimizer" in document("inspect", p))
+        succeed("convert", model, self.path("copy.zip"))
+        self.assertEqual(document("inspect", model).get("optimizer"), document("inspect", self.path("copy.zip")).get("optimizer"))
+
+    def test_names_and_precision(self):
+        out = self.path("x.safetensors")
+        succeed("convert", DIGITS_PT, out, "--precision", "bf16", "--only", "hidden.*", "--except", "*.bias",
+                "--rename", r"^hidden\.(\d)=layer\1", "--transpose", "*1.weight")
+        tensors = {t["name"]: (t["dtype"], t["shape"]) for t in document("inspect", out)["tensors"]}
+        self.assertEqual(tensors, {"layer0.weight": ("bf16", [48, 64]), "layer1.weight": ("bf16", [48, 32])})
+
+    def test_quantize_and_compress(self):
+        succeed("convert", DIGITS_PT, self.path("q.stele"), "--quantize", "8", "--compress")
+        tensors = document("inspect", self.path("q.stele"))["tensors"]
+        self.assertTrue(all(t["dtype"] == "u8" and "quantization" in t["annotations"] for t in tensors))
+        self.assertEqual(run("convert", DIGITS_PT, self.path("q.pt"), "--compress")[0], 2)
+
+    def test_shards(self):
+        succeed("convert", DIGITS_PT, self.path("s.safetensors"), "--shard", "10k")
+        index = self.path("s.safetensors.index.json")
+        self.assertGreater(len(set(json.loads(index.read_text())["weight_map"].values())), 1)
+        self.assertEqual(run("diff", DIGITS_PT, index)[0], 0)
+
+    def test_tags(self):
+        archive = self.path("a.zip")
+        succeed("convert", DIGITS_PT, archive, "--to-tag", "one")
+        succeed("convert", DIGITS_PT, archive, "--to-tag", "two", "--append", "--precision", "f16")
+        self.assertEqual(document("tags", archive)["tags"], ["one", "two"])
+        self.assertEqual(run("diff", DIGITS_PT, archive, "--tag-b", "one")[0], 0)
+        self.assertEqual(run("diff", DIGITS_PT, archive)[0], 1)
+        succeed("tags", archive, "--remove", "two")
+        self.assertEqual(succeed("tags", archive), "one\n")
+        self.assertEqual(run("tags", archive, "--remove", "one")[0], 2)
+
+    def test_names_of_positional_files(self):
+        paddle = self.path("digits.pdiparams")
+        status, _, err = run("convert", DIGITS_ST, paddle)
+        self.assertEqual(status, 2)
+        self.assertIn(b"cannot store metadata", err)
+        self.assertIn(b"pass --allow-loss", err)
+        succeed("convert", DIGITS_ST, paddle, "--allow-loss")
+        self.assertEqual(run("diff", DIGITS_ST, paddle, "--names-b", DIGITS_ST)[0], 0)
+
+    def test_dry_run_and_no_clobber(self):
+        out = self.path("x.stele")
+        succeed("convert", DIGITS_PT, out, "--dry-run")
+        self.assertFalse(out.exists())
+        succeed("convert", DIGITS_PT, out)
+        self.assertEqual(run("convert", DIGITS_PT, out, "--no-clobber")[0], 2)
+        succeed("convert", out, out, "--precision", "f16")  # onto itself
+        self.assertEqual(document("inspect", out)["by_dtype"].keys(), {"f16"})
+
+    def test_overflow(self):
+        file = safetensors(self.path("o.safetensors"), {"a": ("F32", [2], floats(1, 1e30))})
+        self.assertEqual(run("convert", file, self.path("o.stele"), "--precision", "f16")[0], 2)
+        rows = document("convert", file, self.path("o.stele"), "--precision", "f16", "--allow-overflow")["rows"]
+        self.assertEqual([(r["what"], r["path"]) for r in rows], [("overflowed", "a")])
+        succeed("convert", file, self.path("o.stele"))
+        dry = document("convert", file, self.path("d.stele"), "--precision", "f16", "--allow-overflow", "--dry-run")["rows"]
+        self.assertEqual(dry, rows)
+
+    def test_adapt_pytorch_needs_types(self):
+        status, _, err = run("convert", DIGITS_ST, self.path("x.stele"), "--adapt", "pytorch")
+        self.assertEqual(status, 2, err)
+
+
+class Check(Command):
+    def test_verify_and_repair(self):
+        file = self.path("d.stele")
+        succeed("convert", DIGITS_ST, file)
+        place = next(t for t in document("inspect", file)["tensors"] if t["name"] == "hidden.0.weight")
+        content = bytearray(file.read_bytes())
+        content[place["offset"] + 5] ^= 1
+        file.write_bytes(content)
+        found = document("verify", file, status=1)["files"][0]
+        self.assertFalse(found["ok"])
+        self.assertEqual([d["name"] for d in found["damaged"]], ["hidden.0.weight"])
+        self.assertEqual(found["damaged"][0]["range"], f"bytes {place['offset']} to {place['offset'] + place['bytes']}")
+        repaired = self.path("r.stele")
+        lost = document("repair", file, repaired, status=1)
+        self.assertEqual([row["name"] for row in lost["lost"]], ["hidden.0.weight"])
+        self.assertEqual(lost["recovered"], 6)
+        differences = document("diff", DIGITS_ST, repaired, status=1)["differences"]
+        self.assertEqual([(d["kind"], d["name"]) for d in differences], [("only in A", "hidden.0.weight")])
+
+    def test_repair_of_a_truncated_file(self):
+        content = DIGITS_ST.read_bytes()
+        for size in (len(content) - 1, 15000, 700, 560):
+            file = self.path("t.safetensors")
+            file.write_bytes(content[:size])
+            self.assertEqual(run("verify", file)[0], 1)
+            found = document("repair", file, self.path("r.safetensors"), status=1)
+            self.assertEqual(found["recovered"] + len(found["lost"]), 7)
+            if found["recovered"]:
+                only_a = document("diff", DIGITS_ST, self.path("r.safetensors"), status=1)
+                self.assertEqual(only_a["equal_tensors"], found["recovered"])
+
+    def test_verify_of_several(self):
+        self.assertEqual(run("verify", DIGITS_ST, DIGITS_PT)[0], 0)
+        self.assertEqual(run("verify", DIGITS_ST, self.path("nothing"))[0], 2)
+
+    def test_hash(self):
+        for algorithm, digits in (("xxh3", 16), ("xxh64", 16), ("sha1", 40), ("sha256", 64)):
+            lines = [line.split() for line in succeed("hash", DIGITS_ST, "-a", algorithm).splitlines()]
+            self.assertEqual(len(lines), 8)
+            self.assertTrue(all(line[0] == algorithm and len(line[1]) == digits for line in lines))
+            self.assertEqual(lines[0][2], f"{DIGITS_ST}:head.bias")
+        import hashlib
+        place = document("inspect", DIGITS_ST, "head.bias")["tensors"][0]
+        content = DIGITS_ST.read_bytes()[place["offset"]:place["offset"] + place["bytes"]]
+        self.assertIn(hashlib.sha256(content).hexdigest(), succeed("hash", DIGITS_ST, "-a", "sha256"))
+
+    def test_hash_tells_names_dtypes_and_shapes_apart(self):
+        content = floats(1, 2, 3, 4)
+        digests = set()
+        for name, dtype, shape in (("a", "F32", [4]), ("b", "F32", [4]), ("a", "F32", [2, 2]), ("a", "I32", [4])):
+            file = safetensors(self.path("h.safetensors"), {name: (dtype, shape, content)})
+            digests.add(document("hash", file, "--total")["files"][0]["digest"])
+        self.assertEqual(len(digests), 4)
+
+
+class Diff(Command):
+    def pair(self, a, b):
+        return (safetensors(self.path("a.safetensors"), a), safetensors(self.path("b.safetensors"), b))
+
+    def test_structure(self):
+        a, b = self.pair({"x": ("F32", [2], floats(1, 2)), "s": ("F32", [2], floats(1, 2)), "only": ("F32", [1], floats(0))},
+                         {"x": ("F32", [2], floats(1, 2)), "s": ("F32", [1, 2], floats(1, 2)), "new": ("F32", [1], floats(0))})
+        found = [(d["kind"], d["name"]) for d in document("diff", a, b, status=1)["differences"]]
+        self.assertEqual(found, [("only in A", "only"), ("only in B", "new"), ("shape", "s")])
+
+    def test_values_worst_first(self):
+        a, b = self.pair({"x": ("F32", [3], floats(1, 2, 3)), "y": ("F32", [2], floats(0, 10)), "n": ("F32", [1], floats(math.nan))},
+                         {"x": ("F32", [3], floats(1, 2.5, 3)), "y": ("F32", [2], floats(0, 12)), "n": ("F32", [1], floats(math.nan))})
+        found = document("diff", a, b, status=1)["differences"]
+        self.assertEqual([(d["name"], d["max_abs"], d["differing"], d["first"]) for d in found], [("y", 2, 1, 1), ("x", .5, 1, 1)])
+        self.assertEqual(run("diff", a, b, "--atol", "2")[0], 0)
+        self.assertEqual(run("diff", a, b, "--rtol", "0.2")[0], 0)
+        self.assertEqual(run("diff", a, b, "--rtol", "0.1")[0], 1)
+        self.assertEqual(run("diff", a, b, "--only", "n")[0], 0)
+        self.assertEqual(run("diff", a, b, "--only", "z")[0], 2)
+
+    def test_infinity_is_no_tolerance(self):
+        a, b = self.pair({"x": ("F32", [2], floats(math.inf, 1))}, {"x": ("F32", [2], floats(1, 1))})
+        self.assertEqual(run("diff", a, b, "--atol", "1e300", "--rtol", "1e300")[0], 1)
+
+    def test_large_integers(self):
+        a, b = self.pair({"x": ("I64", [1], struct.pack("<q", 2 ** 62))}, {"x": ("I64", [1], struct.pack("<q", 2 ** 62 + 1))})
+        self.assertEqual(document("diff", a, b, status=1)["differences"][0]["differing"], 1)
+
+    def test_dtypes(self):
+        half = struct.pack("<2e", 1, 2)
+        a, b = self.pair({"x": ("F32", [2], floats(1, 2))}, {"x": ("F16", [2], half)})
+        self.assertEqual(document("diff", a, b, status=1)["differences"][0]["kind"], "dtype")
+        self.assertEqual(run("diff", a, b, "--ignore-dtype")[0], 0)
+
+
+class Parts(Command):
+    def test_split_and_merge(self):
+        for options in ((), ("--size", "8k"), ("--levels", "2")):
+            out = self.path("p.safetensors")
+            files = [f["file"] for f in document("split", DIGITS_ST, out, *options)["files"]]
+            self.assertGreater(len(files), 1)
+            succeed("merge", *files, "-o", self.path("whole.stele"))
+            self.assertEqual(run("diff", DIGITS_ST, self.path("whole.stele"))[0], 0)
+        self.assertEqual(run("merge", DIGITS_ST, DIGITS_PT, "-o", self.path("twice.stele"))[0], 2)
+        succeed("merge", DIGITS_ST, DIGITS_PT, "--overlay", "-o", self.path("twice.stele"))
+
+    def test_extract(self):
+        succeed("extract", DIGITS_PT, "head.weight", "-o", self.path("w.npy"))
+        content = self.path("w.npy").read_bytes()
+        self.assertEqual(content[:8], b"\x93NUMPY\x01\x00")
+        size = struct.unpack("<H", content[8:10])[0]
+        self.assertEqual((size + 10) % 64, 0)
+        self.assertEqual(eval(content[10:10 + size]), {"descr": "<f4", "fortran_order": False, "shape": (10, 32)})
+        succeed("extract", DIGITS_PT, "head.weight", "-o", self.path("w.bin"))
+        self.assertEqual(content[10 + size:], self.path("w.bin").read_bytes())
+        succeed("extract", DIGITS_PT, "head.weight", "-o", self.path("w.safetensors"), "--precision", "f16")
+        self.assertEqual(document("inspect", self.path("w.safetensors"))["tensors"][0]["dtype"], "f16")
+        self.assertEqual(run("extract", DIGITS_PT, "head.weigth", "-o", self.path("n.npy"))[0], 2)
+        self.assertEqual(run("extract", DIGITS_PT, "head.weight", "-o", self.path("n.npy"), "--precision", "bf16")[0], 2)
+        self.assertFalse(self.path("n.npy").exists())
+
+
+class Terminal(Command):
+    def on_terminal(self, *arguments, **environment):
+        """Run the command on a pseudo-terminal; return all that it prints."""
+        pid, master = pty.fork()
+        if pid == 0:
+            os.environ.update({"TERM": "xterm", **environment})
+            os.execv(STELE, [STELE, *map(str, arguments)])
+        text = b""
+        while True:
+            try:
+                piece = os.read(master, 65536)
+            except OSError:
+                break
+            if not piece:
+                break
+            text += piece
+        self.assertEqual(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), 0)
+        os.close(master)
+        return text
+
+    def test_colour(self):
+        self.assertIn(b"\x1b[1m", self.on_terminal("inspect", DIGITS_ST))
+        self.assertNotIn(b"\x1b", self.on_terminal("inspect", DIGITS_ST, NO_COLOR="1"))
+        self.assertNotIn("\x1b", succeed("inspect", DIGITS_ST))
+        self.assertIn("\x1b[1m", succeed("inspect", DIGITS_ST, "--color", "always"))
+
+    def test_progress(self):
+        file = safetensors(self.path("big.safetensors"), {"w": ("F32", [2 ** 20, 1024], None)})
+        text = self.on_terminal("hash", file, "-a", "sha1")
+        self.assertIn(b"hashing [", text)
+        self.assertIn(b"/s", text)
+        self.assertNotIn(b"hashing", self.on_terminal("hash", file, "-a", "sha1", "--quiet"))
+
+    def test_broken_pipe(self):
+        tensors = {f"t{i:05}": ("F32", [1], floats(i)) for i in range(20000)}
+        file = safetensors(self.path("many.safetensors"), tensors)
+        for arguments in (("inspect", file), ("hash", file), ("inspect", file, "--json")):
+            with subprocess.Popen([STELE, *map(str, arguments)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
+                child.stdout.readline()
+                child.stdout.close()
+                self.assertEqual(child.stderr.read(), b"")
+                self.assertEqual(child.wait(60), 0)
+
+    def test_interrupt_leaves_no_half_file(self):
+        file = safetensors(self.path("big.safetensors"), {f"w{i}": ("F32", [2 ** 18, 1024], None) for i in range(2)})
+        out = self.path("out.json")  # base64: slow enough
+        with subprocess.Popen([STELE, "convert", file, out], stderr=subprocess.PIPE) as child:
+            deadline = time.monotonic() + 60
+            while len(list(self.path("").iterdir())) < 2 and time.monotonic() < deadline:  # until it writes
+                time.sleep(0.002)
+            child.send_signal(signal.SIGINT)
+            self.assertEqual(child.wait(60), 130, child.stderr.read())
+        self.assertEqual([p.name for p in self.path("").iterdir()], ["big.safetensors"])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,63 @@
+#include <stele/recorders/any.hpp>
+
+#include "commands.hpp"
+
+namespace stele::command {
+
+namespace {
+
+/// Returns the names of what files of a format hold besides tensors with names.
+std::string abilities(const Capabilities& can) {
+  std::string text;
+  const auto add = [&](bool has, const char* what) {
+    if (has) text += (text.empty() ? "" : ", ") + std::string(what);
+  };
+  add(can.nesting, "modules");
+  add(can.values, "values");
+  add(can.aliases, "ties");
+  add(can.ids, "ids");
+  add(can.metadata, "metadata");
+  add(can.checksums, "checksums");
+  return text;
+}
+
+std::string dtypes(const Capabilities& can) {
+  std::string text;
+  for (unsigned code = 0; code < 64; ++code) {
+    const auto dtype = static_cast<DType>(code);
+    if (is_known(dtype) && (can.holds == nullptr || can.holds(dtype)))
+      text += (text.empty() ? "" : " ") + std::string(name(dtype));
+  }
+  return text;
+}
+
+}  // namespace
+
+Result<int> formats(const Formats& /*options*/, Terminal& terminal) {
+  if (terminal.json()) {
+    Document document(terminal, "stele.formats/1");
+    document.begin_list("formats");
+    for (const Format* format : stele::formats()) {
+      const Capabilities& can = format->capabilities();
+      document.item(Value(Value::Map{{"name", Value(format->name())},
+                                     {"extension", Value(format->extension())},
+                                     {"folder", Value(format->is_folder())},
+                                     {"writes", Value(format->writes())},
+                                     {"checkpoints", Value(as_checkpoints(*format) != nullptr)},
+                                     {"holds", Value(abilities(can))},
+                                     {"dtypes", Value(dtypes(can))}}));
+    }
+    document.end_list();
+    return exit_ok;
+  }
+  Table table({{"format"}, {"extension"}, {""}, {"holds, besides tensors"}});
+  for (const Format* format : stele::formats()) {
+    std::string kind(format->is_folder() ? "folder" : "");
+    if (!format->writes()) kind += kind.empty() ? "read only" : ", read only";
+    table.row({std::string(format->name()), std::string(format->extension()), kind, abilities(format->capabilities())});
+  }
+  table.print(terminal);
+  return exit_ok;
+}
+
+}  // namespace stele::command
