@@ -196,10 +196,10 @@ void print_tree(const Snapshot& snapshot, const std::vector<Named>& names, Termi
       line += safe(part) + "  " + std::string(name(leaf.dtype())) + " " + shape_text(leaf) + "  " +
               terminal.paint(Style::dim, branch.tensor->tied ? "tied" : human_bytes(leaf.byte_size()));
     } else {
-      line +=
-          terminal.paint(Style::heading, safe(part)) + "  " +
-          terminal.paint(Style::dim, grouped(branch.totals.tensors) + " tensors, " + grouped(branch.totals.elements) +
-                                         " elements, " + human_bytes(branch.totals.bytes));
+      line += terminal.paint(Style::heading, safe(part)) + "  " +
+              terminal.paint(Style::dim, counted(branch.totals.tensors, "tensor") + ", " +
+                                             counted(branch.totals.elements, "element") + ", " +
+                                             human_bytes(branch.totals.bytes));
     }
     terminal.print(line + "\n");
     std::string indent = open.indent + (last ? "   " : "│  ");
@@ -226,9 +226,9 @@ Sums sums_of(const Snapshot& snapshot, const std::vector<Named>& names) {
 }
 
 void print_totals(const Sums& sums, std::size_t ties, Terminal& terminal) {
-  terminal.print("\n" +
-                 terminal.paint(Style::heading, grouped(sums.all.tensors) + " tensors, " + grouped(sums.all.elements) +
-                                                    " elements, " + human_bytes(sums.all.bytes)));
+  terminal.print("\n" + terminal.paint(Style::heading, counted(sums.all.tensors, "tensor") + ", " +
+                                                           counted(sums.all.elements, "element") + ", " +
+                                                           human_bytes(sums.all.bytes)));
   if (ties != 0) terminal.print(", " + grouped(ties) + " more names of them");
   terminal.print("\n");
   const auto lines = [&](const char* title, const std::map<std::string, Totals>& by, std::size_t most) {

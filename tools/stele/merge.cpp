@@ -22,7 +22,7 @@ Result<int> merge(const Merge& options, Terminal& terminal) {
     return exit_ok;
   }
   print_rows(terminal, report);
-  terminal.note("wrote " + safe(options.out) + ", " + grouped(joined.leaf_count()) + " tensors");
+  terminal.note("wrote " + safe(options.out) + ", " + counted(joined.leaf_count(), "tensor"));
   return exit_ok;
 }
 

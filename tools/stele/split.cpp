@@ -120,7 +120,7 @@ Result<int> split(const Split& options, Terminal& terminal) {
                                       {"rows", to_value(report)}}));
     } else {
       print_rows(terminal, report);
-      terminal.print(safe(path) + "  " + grouped(part.leaf_count()) + " tensors, " + human_bytes(part.byte_size()) +
+      terminal.print(safe(path) + "  " + counted(part.leaf_count(), "tensor") + ", " + human_bytes(part.byte_size()) +
                      "\n");
     }
   }

@@ -114,6 +114,10 @@ std::string grouped(std::uint64_t number) {
   return text;
 }
 
+std::string counted(std::uint64_t number, std::string_view noun) {
+  return grouped(number) + ' ' + std::string(noun) + (number == 1 ? "" : "s");
+}
+
 std::string short_number(double number) { return format("%.6g", number); }
 
 Terminal::Terminal(const Common& common) : common_(common) {
@@ -181,6 +185,7 @@ void Table::print(Terminal& terminal) const {
       if (!columns_[i].right) text += space;
       text += "  ";
     }
+    text.erase(text.find_last_not_of(' ') + 1);
     terminal.print(text + "\n");
   };
   line([&](std::size_t i) -> const std::string& { return columns_[i].title; }, Style::heading);
@@ -240,8 +245,8 @@ Value to_value(const Report& report) {
 void print_rows(Terminal& terminal, const Report& report) {
   for (std::size_t i = 0; i < report.size(); ++i) {
     const Report::Row row = report[i];
-    terminal.note(std::string(name(row.what)) + ": " + safe(row.path) + (row.detail.empty() ? "" : ": ") +
-                  safe(row.detail));
+    terminal.note(std::string(name(row.what)) + ": " + (row.path.empty() ? "(file)" : safe(row.path)) +
+                  (row.detail.empty() ? "" : ": ") + safe(row.detail));
   }
 }
 

@@ -43,6 +43,8 @@ std::size_t columns(std::string_view text) noexcept;
 std::string human_bytes(std::uint64_t bytes);
 /// Formats with groups of three digits: "1,234,567".
 std::string grouped(std::uint64_t number);
+/// Formats a count of things: "1 tensor", "2 tensors".
+std::string counted(std::uint64_t number, std::string_view noun);
 /// Formats a number with up to six significant digits.
 std::string short_number(double number);
 
