@@ -19,7 +19,7 @@
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
 #   make torch                build stele::torch, exchange files with PyTorch: torch-debian, with Debian's libtorch 1.13 (half a
 #                             gigabyte), and torch-wheel, with that of the Python package (in build/torch/venv, 6 GB)
-#   make embedded             run the programs for a microcontroller under QEMU (installs a compiler for Arm, and QEMU)
+#   make embedded             run the programs for a microcontroller under QEMU (installs compilers for Arm and RISC-V, and QEMU)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
 #   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/onnx-operators.md (TORCH=1: PyTorch's, too;
@@ -187,7 +187,7 @@ packaging: deb
 embedded: PRESET = dev
 embedded: deps deps-embedded
 	cmake --preset $(PRESET)
-	cmake --build --preset $(PRESET) -j $(JOBS) --target embedded_host
+	cmake --build --preset $(PRESET) -j $(JOBS) --target embedded_host stele_command
 	STELE_NEVER_SKIP=1 ctest --preset $(PRESET) -L embedded -V
 
 big-endian: deps

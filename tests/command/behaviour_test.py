@@ -4,6 +4,7 @@ import json
 import math
 import os
 import pty
+import shutil
 import signal
 import struct
 import subprocess
@@ -12,7 +13,7 @@ import time
 import unittest
 from pathlib import Path
 
-from support import DATA, DIGITS, STELE, document, floats, run, safetensors, succeed
+from support import DATA, DIGITS, ROOT, STELE, document, floats, run, safetensors, succeed
 
 DIGITS_ST = DIGITS / "digits.safetensors"
 DIGITS_PT = DIGITS / "digits.pth"
@@ -264,6 +265,81 @@ class Parts(Command):
         self.assertEqual(run("extract", DIGITS_PT, "head.weigth", "-o", self.path("n.npy"))[0], 2)
         self.assertEqual(run("extract", DIGITS_PT, "head.weight", "-o", self.path("n.npy"), "--precision", "bf16")[0], 2)
         self.assertFalse(self.path("n.npy").exists())
+
+
+class Embed(Command):
+    PROGRAM = """
+        #include "HEADER"
+        #define XXH_INLINE_ALL
+        #include <xxhash.h>
+        #include <stele/recorders/stele_reader.hpp>
+        #include <cstdint>
+        #include <cstdio>
+        std::uint64_t hash(const void* data, std::size_t size) { return XXH3_64bits(data, size); }
+        int main() {
+          stele::format::MemoryFile file;
+          stele::format::TensorBytes tensor;
+          if (file.open(net(), hash) || file.tensor("head.bias", tensor, hash)) return 1;
+          if (reinterpret_cast<std::uintptr_t>(net().data()) % 64 != 0) return 2;
+          std::fwrite(tensor.bytes.data(), 1, tensor.bytes.size(), stdout);
+        }"""
+
+    def test_the_header_compiles(self):
+        place = document("inspect", DIGITS_ST, "head.bias")["tensors"][0]
+        expected = DIGITS_ST.read_bytes()[place["offset"]:place["offset"] + place["bytes"]]
+        evil = safetensors(self.path("\n#error x \\"), {"head.bias": ("F32", [10], expected), "a\\": ("U8", [1], b"a"),
+                                                          "*/\n#error": ("U8", [1], b"a")})
+        for source, options, more in ((DIGITS_PT, (), ()), (DIGITS_ST, ("--object",), ("net.S",)), (evil, (), ())):
+            succeed("embed", source, "-o", self.path("net.hpp"), "--name", "net", *options)
+            self.path("main.cpp").write_text(self.PROGRAM.replace("HEADER", "net.hpp"))
+            subprocess.run(["g++-12", "-std=c++20", "-Wall", "-Wextra", "-Wpedantic", "-Werror", f"-I{ROOT}/include",
+                            "main.cpp", *more, "-o", "main"], cwd=self.folder.name, check=True)
+            self.assertEqual(subprocess.run([self.path("main")], capture_output=True, check=True).stdout, expected)
+
+    def test_names(self):
+        for name in ("1a", "a-b", "class", "_a", "a__b", "", "a;b", "\u00e9"):
+            self.assertEqual(run("embed", DIGITS_PT, "-o", self.path("n.hpp"), "--name", name)[0], 2, name)
+        self.assertFalse(self.path("n.hpp").exists())
+
+
+class Manual(Command):
+    def options(self, command):
+        words = succeed(*command, "--help").split("Examples:")[0].split()
+        return {word.split(",")[-1].rstrip(":") for word in words if word.startswith("--") or ",--" in word}
+
+    def test_the_manual_has_every_option(self):
+        page = succeed("manual").replace("\\-", "-")
+        for command in ("inspect", "convert", "verify", "repair", "hash", "diff", "merge", "split", "extract", "tags", "report", "embed"):
+            section = page.split(f".SS stele {command}")[1].split(".SS")[0]
+            self.assertIn("--json", self.options([command]))
+            for option in self.options([command]):
+                self.assertIn(option, section)
+        if shutil.which("man"):
+            file = self.path("stele.1")
+            file.write_text(succeed("manual"))
+            done = subprocess.run(["man", "--warnings", "-E", "UTF-8", "-l", "-Tutf8", file], capture_output=True,
+                                  env={**os.environ, "LC_ALL": "C.UTF-8", "MANWIDTH": "100"})
+            self.assertEqual((done.returncode, done.stderr), (0, b""))
+
+    def test_completion(self):
+        for shell in ("bash", "zsh", "fish"):
+            if shutil.which(shell):
+                file = self.path(shell)
+                file.write_text(succeed("completion", shell))
+                self.assertEqual(subprocess.run([shell, "-n", file], capture_output=True).stderr, b"")
+        script = 'source "$0"; COMP_WORDS=("$@"); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _stele; echo "${COMPREPLY[*]}"'
+        for words, expected in ((("in",), "inspect"), (("convert", "--pre"), "--precision"), (("hash", "x", "--alg"), "--algorithm"),
+                                (("hash", "--algorithm", ""), "xxh3 xxh64 sha1 sha256"), (("completion", ""), "bash zsh fish")):
+            done = subprocess.run(["bash", "-c", script, self.path("bash"), "stele", *words], capture_output=True, text=True)
+            self.assertEqual(done.stdout.strip(), expected)
+
+    def test_statuses(self):
+        self.assertEqual(run("--help")[0], 0)
+        self.assertEqual(run("--version")[1][:6], b"stele ")
+        for wrong in ((), ("nothing",), ("inspect",), ("inspect", DIGITS_ST, "--wrong"), ("hash", DIGITS_ST, "-a", "md5")):
+            status, out, err = run(*wrong)
+            self.assertEqual((status, out), (2, b""))
+            self.assertNotEqual(err, b"")
 
 
 class Terminal(Command):

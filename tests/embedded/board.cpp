@@ -3,7 +3,7 @@
 #include <cstdint>
 #include <cstring>
 
-// From mps2.ld.
+// From mps2.ld and virt.ld.
 extern "C" std::uint32_t data_begin, data_end, data_in_flash, bss_begin, bss_end, stack_top;
 
 namespace {
@@ -11,10 +11,21 @@ namespace {
 constexpr std::uint32_t untouched = 0x5AFE57AC;
 
 std::uint32_t semihosting(std::uint32_t operation, const void* argument) {
+#ifdef __riscv
+  // "RISC-V Semihosting": these three instructions, uncompressed, on one page.
+  register std::uint32_t a0 asm("a0") = operation;
+  register const void* a1 asm("a1") = argument;
+  asm volatile(".balign 16\n.option push\n.option norvc\nslli x0, x0, 0x1f\nebreak\nsrai x0, x0, 7\n.option pop\n"
+               : "+r"(a0)
+               : "r"(a1)
+               : "memory");
+  return a0;
+#else
   register std::uint32_t r0 asm("r0") = operation;
   register const void* r1 asm("r1") = argument;
   asm volatile("bkpt 0xab" : "+r"(r0) : "r"(r1) : "memory");
   return r0;
+#endif
 }
 
 [[noreturn]] void stop(bool good) {
@@ -58,9 +69,11 @@ unsigned stack_used() {
 
 }  // namespace board
 
-extern "C" [[noreturn]] void reset() {
+extern "C" [[noreturn, gnu::used]] void reset() {
+#ifndef __riscv
   *reinterpret_cast<volatile std::uint32_t*>(0xE000ED88) |= 0xFU << 20;  // switch the FPU on
   asm volatile("dsb\nisb");
+#endif
   const std::uint32_t* from = &data_in_flash;
   for (std::uint32_t* to = &data_begin; to != &data_end; ++to) *to = *from++;
   for (std::uint32_t* to = &bss_begin; to != &bss_end; ++to) *to = 0;
@@ -69,11 +82,21 @@ extern "C" [[noreturn]] void reset() {
   stop(run() == 0);
 }
 
-extern "C" [[noreturn]] void fault() {
+extern "C" [[noreturn, gnu::used, gnu::aligned(4)]] void fault() {
   board::print("a fault of the processor\n");
   stop(false);
 }
 
+#ifdef __riscv
+asm(".section .vectors, \"ax\"\n"
+    ".global start\n"
+    "start: la sp, stack_top\n"
+    "la t0, fault\n"
+    ".option arch, +zicsr\n"
+    "csrw mtvec, t0\n"
+    "j reset\n"
+    ".previous\n");
+#else
 extern "C" const std::uintptr_t vectors[16];
 [[gnu::section(".vectors"), gnu::used]] const std::uintptr_t vectors[16] = {
     reinterpret_cast<std::uintptr_t>(&stack_top), reinterpret_cast<std::uintptr_t>(&reset),
@@ -81,3 +104,4 @@ extern "C" const std::uintptr_t vectors[16];
     reinterpret_cast<std::uintptr_t>(&fault),     reinterpret_cast<std::uintptr_t>(&fault),
     reinterpret_cast<std::uintptr_t>(&fault),
 };
+#endif

@@ -1,4 +1,4 @@
-// Support for the programs for the microcontroller: Arm semihosting, through which QEMU prints, writes files and ends.
+// Support for the programs for a microcontroller, Arm or RISC-V: semihosting, through which QEMU prints, writes files and ends.
 #pragma once
 
 #include <cstddef>

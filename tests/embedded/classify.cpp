@@ -1,4 +1,5 @@
-// The digits model of examples/data at half precision, read and used where it lies in flash.
+// The digits model of examples/data at half precision, read and used where it lies in flash. The model is a file, or in
+// the header that `stele embed` made.
 #include <stele/precision/element.hpp>
 #include <stele/recorders/stele_reader.hpp>
 
@@ -10,17 +11,21 @@
 #include "board.hpp"
 #include "hash.hpp"
 
+#ifdef MODEL_HEADER
+#include MODEL_HEADER
+#define INCLUDE_MODEL ""
+#else
+#define INCLUDE_MODEL ".incbin \"" MODEL "\"\n"
+#endif
+
 // MODEL and IMAGES are files that the host made; the model's blocks are aligned to 64 bytes.
 asm(".section .model,\"a\"\n"
     ".balign 64\n"
-    "model_begin: .incbin \"" MODEL
-    "\"\n"
-    "model_end:\n"
-    "images_begin: .incbin \"" IMAGES
+    "model_begin:\n" INCLUDE_MODEL "images_begin: .incbin \"" IMAGES
     "\"\n"
     "images_end:\n"
     ".previous\n");
-extern "C" const std::byte model_begin[], model_end[], images_begin[], images_end[];
+extern "C" const std::byte model_begin[], images_begin[], images_end[];
 
 namespace {
 
@@ -86,9 +91,13 @@ struct Digits {
 
 int run() {
   stele::format::MemoryFile file;
+#ifdef MODEL_HEADER
+  const std::span<const std::byte> flash = digits();
+#else
   // More than the file: what lies behind it in flash is no part of it.
-  const std::size_t flash = static_cast<std::size_t>(images_end - model_begin);
-  if (const auto fault = file.open({model_begin, flash}, xxh3)) {
+  const std::span<const std::byte> flash(model_begin, images_end);
+#endif
+  if (const auto fault = file.open(flash, xxh3)) {
     board::print_fault(static_cast<unsigned>(fault.code), static_cast<unsigned>(fault.offset));
     return 1;
   }
@@ -97,7 +106,8 @@ int run() {
     board::print("not the model of examples/data\n");
     return 1;
   }
-  if (model.first.weight.data() < model_begin || model.first.weight.data() >= model_end) return 1;  // not in flash
+  const std::byte* const weight = model.first.weight.data();
+  if (weight < flash.data() || weight >= flash.data() + flash.size()) return 1;  // not in flash
   for (const std::byte* image = images_begin; image != images_end; image += pixels) {
     board::print(model(image));
     board::print("\n");
