@@ -1,6 +1,6 @@
 # Every target installs what it needs (Debian 12, as root) and builds below build/.
 #
-#   make demo                 build and run three programs of examples/programs/, and list the tensors of a saved file
+#   make demo                 build and run three programs of examples/programs/, and look at, convert and compare a saved file
 #   make test                 build with g++ and run all tests
 #   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
@@ -16,6 +16,7 @@
 #   make docs                 compile the code blocks of README.md and docs/
 #   make api                  reference of include/stele by doxygen, in build/api/html
 #   make deb                  Debian packages, in build/deb
+#   make static               the command stele as one static file, to copy to other machines
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
 #   make torch                build stele::torch, exchange files with PyTorch: torch-debian, with Debian's libtorch 1.13 (half a
 #                             gigabyte), and torch-wheel, with that of the Python package (in build/torch/venv, 6 GB)
@@ -41,7 +42,7 @@ FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb packaging embedded big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel
+.PHONY: fuzz fuzz-check docs api deb static packaging embedded big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel
 .PHONY: format format-check tidy clean
 
 deps:
@@ -56,16 +57,18 @@ ALL ?=
 BURN ?=
 demo: deps-build
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target digits resume import_model example_inspect $(if $(BURN),mnist)
+	cmake --build --preset release -j $(JOBS) --target digits resume import_model stele_command $(if $(BURN),mnist)
 	@rm -rf build/demo
 	build/release/examples/digits examples/data --files build/demo $(if $(ALL),--all)
 	build/release/examples/resume examples/data
 	$(if $(BURN),build/release/examples/mnist examples/data $(BURN))
 	build/release/examples/import_model tests/data/onnx/mlp.onnx build/demo
 	build/release/examples/import_model tests/data/tensorflow/run_mlp_saved_open build/demo/tensorflow
-	build/release/examples/inspect build/demo/binary-native.stele
+	build/release/tools/stele/stele inspect build/demo/binary-native.stele
+	build/release/tools/stele/stele convert build/demo/binary-native.stele build/demo/half.safetensors --precision f16
+	build/release/tools/stele/stele diff build/demo/binary-native.stele build/demo/half.safetensors --ignore-dtype --rtol 1e-3
 	@echo
-	@echo "Next: build/release/examples/inspect FILE   lists any other file in build/demo"
+	@echo "Next: build/release/tools/stele/stele --help   docs/guide/command.md: what else the command does with these files"
 	@echo "      make demo ALL=1                       saves at every precision"
 	@echo "      examples/save_and_load.cpp            is the first of nine small examples"
 	@echo "      docs/index.md                         lists all pages by task"
@@ -177,6 +180,11 @@ deb: deps
 	cmake --preset deb
 	cmake --build --preset deb -j $(JOBS)
 	cpack --config build/deb/CPackConfig.cmake -B build/deb
+
+static: deps-build
+	cmake --preset static
+	cmake --build --preset static -j $(JOBS) --target stele_command
+	@ls -l build/static/tools/stele/stele
 
 packaging: deb
 	cmake --preset release

@@ -1,7 +1,12 @@
 # zstd as the target zstd::zstd, whatever the package calls its library.
 find_package(zstd CONFIG QUIET)
 include(FindPackageHandleStandardArgs)
-foreach(stele_zstd IN ITEMS zstd::libzstd_shared zstd::libzstd_static zstd::libzstd)
+set(stele_zstd_targets zstd::libzstd_shared zstd::libzstd_static zstd::libzstd)
+if(CMAKE_FIND_LIBRARY_SUFFIXES STREQUAL ".a")  # for a static program
+  list(REVERSE stele_zstd_targets)
+  list(REMOVE_ITEM stele_zstd_targets zstd::libzstd_shared)
+endif()
+foreach(stele_zstd IN LISTS stele_zstd_targets)
   if(TARGET ${stele_zstd} AND NOT TARGET zstd::zstd)
     add_library(zstd::zstd INTERFACE IMPORTED)
     target_link_libraries(zstd::zstd INTERFACE ${stele_zstd})

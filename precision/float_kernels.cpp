@@ -296,14 +296,18 @@ HWY_EXPORT(kernels);
 
 FloatKernels float_kernels() noexcept { return HWY_DYNAMIC_DISPATCH(kernels)(); }
 
+#ifdef HWY_COMPILE_ONLY_STATIC  // one target, and no part of Highway's library
+std::int64_t available_targets() noexcept { return HWY_STATIC_TARGET; }
+void force_target(std::int64_t /*target*/) noexcept {}
+#else
 std::int64_t available_targets() noexcept { return hwy::SupportedTargets() & HWY_TARGETS; }
-
-const char* target_name(std::int64_t target) noexcept { return hwy::TargetName(target); }
-
 void force_target(std::int64_t target) noexcept {
   hwy::SetSupportedTargetsForTest(target);
   hwy::GetChosenTarget().DeInit();
 }
+#endif
+
+const char* target_name(std::int64_t target) noexcept { return hwy::TargetName(target); }
 
 }  // namespace precision_detail
 }  // namespace v0
