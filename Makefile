@@ -21,6 +21,7 @@
 #   make torch                build stele::torch, exchange files with PyTorch: torch-debian, with Debian's libtorch 1.13 (half a
 #                             gigabyte), and torch-wheel, with that of the Python package (in build/torch/venv, 6 GB)
 #   make embedded             run the programs for a microcontroller under QEMU (installs compilers for Arm and RISC-V, and QEMU)
+#   make report-test          the pages of `stele report` in headless Chromium (installs it)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
 #   make interop-dl4j         SameDiff files both ways against DL4J (installs a JDK and Maven, and fetches DL4J, 130 MB)
 #   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/onnx-operators.md (TORCH=1: PyTorch's, too;
@@ -42,7 +43,7 @@ FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging embedded big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel
+.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel
 .PHONY: format format-check tidy clean
 
 deps:
@@ -197,6 +198,14 @@ embedded: deps deps-embedded
 	cmake --preset $(PRESET)
 	cmake --build --preset $(PRESET) -j $(JOBS) --target embedded_host stele_command
 	STELE_NEVER_SKIP=1 ctest --preset $(PRESET) -L embedded -V
+
+# The same tests run with `make test` where a browser is there; here nothing is skipped.
+report-test: PRESET = dev
+report-test: deps
+	@tools/deps.sh browser
+	cmake --preset $(PRESET)
+	cmake --build --preset $(PRESET) -j $(JOBS) --target stele_command
+	STELE_NEVER_SKIP=1 ctest --preset $(PRESET) -R '^command:report$$' -V
 
 big-endian: deps
 	@tools/deps.sh big-endian

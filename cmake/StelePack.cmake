@@ -26,6 +26,7 @@ set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "This package holds the headers, and
 set(CPACK_DEBIAN_TOOLS_PACKAGE_NAME stele-tools)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SECTION utils)
 set(CPACK_DEBIAN_TOOLS_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS "${PROJECT_BINARY_DIR}")  # libstele itself
 set(CPACK_DEBIAN_TOOLS_PACKAGE_DEPENDS "libstele${stele_soversion} (= ${PROJECT_VERSION})")
 set(CPACK_COMPONENT_TOOLS_DESCRIPTION "This package holds the command stele, which looks at, converts, checks and compares model files.")
 

@@ -7,6 +7,7 @@
 #   tools/deps.sh dl4j        what `make interop-dl4j` needs besides
 #   tools/deps.sh api         what `make api` needs
 #   tools/deps.sh embedded    what `make embedded` needs besides
+#   tools/deps.sh browser     what `make report-test` needs
 #   tools/deps.sh big-endian  what `make big-endian` needs besides
 #
 # Boost must be 1.81 or newer. Where another Boost -dev package stands in the way of libboost1.81-dev, its headers are
@@ -16,8 +17,8 @@ cd "$(dirname "$0")/.."
 
 group=${1:-all}
 case $group in
-  build | all | torch | dl4j | api | embedded | big-endian) ;;
-  *) echo "usage: tools/deps.sh [build|all|torch|dl4j|api|embedded|big-endian]" >&2; exit 2 ;;
+  build | all | torch | dl4j | api | embedded | browser | big-endian) ;;
+  *) echo "usage: tools/deps.sh [build|all|torch|dl4j|api|embedded|browser|big-endian]" >&2; exit 2 ;;
 esac
 
 list() {  # "package probe" lines of the wanted groups

@@ -53,6 +53,22 @@ no_path_of_ours() {  # in what is installed or packed
 quietly cmake --install build/release --prefix "$work/elsewhere"
 mv "$work/elsewhere" "$work/prefix"
 no_path_of_ours "$work/prefix"
+
+# The command.
+use_command() {  # use_command PREFIX: look at a file, convert and compare it; the pages are there
+  echo "== command in ${1#"$work"/}"
+  local stele=$1/bin/stele file=$root/examples/data/digits.safetensors
+  LD_LIBRARY_PATH=${libraries:-} "$stele" --version
+  LD_LIBRARY_PATH=${libraries:-} "$stele" inspect "$file" --quiet >"$work/log"
+  grep -q "7 tensors" "$work/log" || fail "stele inspect printed: $(cat "$work/log")"
+  LD_LIBRARY_PATH=${libraries:-} "$stele" convert "$file" "$work/copy.stele" --quiet
+  LD_LIBRARY_PATH=${libraries:-} "$stele" diff "$file" "$work/copy.stele"
+  local page
+  for page in man/man1/stele.1 bash-completion/completions/stele zsh/vendor-completions/_stele fish/vendor_completions.d/stele.fish; do
+    [ -s "$1/share/$page" ] || fail "the command comes without $page"
+  done
+}
+use_command "$work/prefix"
 package=(-D WAY=package -D CMAKE_PREFIX_PATH="$work/prefix")
 
 # Every component alone, by a program that calls what its headers declare.
@@ -108,10 +124,15 @@ done
 for package in "$(field "$library" Package) (= $version)" "libboost1.81-dev | libboost-dev (>= 1.81)"; do
   field "$development" Depends | grep -qF "$package" || fail "$development does not depend on $package"
 done
+tools=$(cd "$debs" && echo stele-tools_*.deb)
+for package in "$(field "$library" Package) (= $version)" libssl3 libstdc++6; do
+  field "$tools" Depends | grep -qF "$package" || fail "$tools does not depend on $package"
+done
 mkdir "$work/root"
 for deb in "$debs"/*.deb; do dpkg-deb -x "$deb" "$work/root"; done
 no_path_of_ours "$work/root"
 libraries=$(dirname "$(find "$work/root/usr/lib" -name libstele.so)")
+use_command "$work/root/usr"
 deb=(-D WAY=package -D CMAKE_PREFIX_PATH="$work/root/usr")
 with_cmake deb-find_package "${deb[@]}" "${boost_only[@]}"
 with_cmake deb-find_package-safetensors "${deb[@]}" -D COMPONENTS=safetensors

@@ -1,10 +1,410 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include <stele/bundle.hpp>
+#include <stele/sink.hpp>
+
 #include "commands.hpp"
+#include "compare.hpp"
+#include "histogram.hpp"
+#include "page_parts.hpp"
 
 namespace stele::command {
 
+namespace {
+
+/// Histograms are left out of pages of more tensors, but for the largest ones: some 400 bytes each.
+constexpr std::size_t max_histograms = 20'000;
+constexpr std::size_t max_metadata_bytes = 4096;
+constexpr std::size_t colours = 8;  // .c0 to .c7 of report.css
+
+/// Returns text for HTML, in elements and attributes.
+std::string html(std::string_view text) {
+  std::string out;
+  for (const char c : safe(text)) {
+    switch (c) {
+      case '<':
+        out += "&lt;";
+        break;
+      case '>':
+        out += "&gt;";
+        break;
+      case '&':
+        out += "&amp;";
+        break;
+      case '"':
+        out += "&quot;";
+        break;
+      case '\'':
+        out += "&#39;";
+        break;
+      default:
+        out += c;
+    }
+  }
+  return out;
+}
+
+/// The page, written in pieces.
+class Page {
+ public:
+  explicit Page(Sink& sink) : sink_(sink) {}
+  Page& operator<<(std::string_view text) {
+    text_ += text;
+    if (text_.size() > (std::size_t{1} << 16)) flush();
+    return *this;
+  }
+  Status finish() {
+    flush();
+    return std::move(status_);
+  }
+
+ private:
+  void flush() {
+    if (status_) status_ = sink_.write(std::as_bytes(std::span(text_)));
+    text_.clear();
+  }
+  Sink& sink_;
+  std::string text_;
+  Status status_;
+};
+
+/// A tensor of the second file beside one of the first.
+struct Change {
+  std::string kind{};  // "only in A", "only in B", "shape", "dtype", "values"; empty: equal
+  std::string type_b{};
+  std::optional<Comparison> numbers{};
+};
+
+/// All that the page shows.
+struct Content {
+  std::vector<Named> names;
+  std::vector<LeafFacts> facts;
+  std::vector<Change> changes;                                // of each name, with a second file
+  std::vector<std::pair<std::string, std::string>> only_b{};  // name, dtype and shape
+  std::size_t flagged = 0;
+};
+
+std::string type_text(const LeafView& leaf) { return std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()); }
+
+std::string flags_of(const LeafFacts& facts) {
+  std::string text;
+  const auto add = [&](std::string_view flag) { text += (text.empty() ? "" : ", ") + std::string(flag); };
+  const Statistics& s = facts.statistics;
+  if (facts.error) add("damaged");
+  if (s.nans != 0) add(grouped(s.nans) + " NaN");
+  if (s.infinities != 0) add(grouped(s.infinities) + " inf");
+  if (s.count > 1 && s.zeros == s.count) add("all zero");
+  return text;
+}
+
+/// Compares the names of both files. A damaged tensor counts as different.
+Result<std::vector<Change>> changes_of(const Snapshot& a, const std::vector<Named>& names, const Snapshot& b,
+                                       std::vector<std::pair<std::string, std::string>>& only_b, Terminal& terminal) {
+  STELE_TRY_ASSIGN(const auto names_b, names_of(b));
+  std::map<std::string_view, std::uint32_t> by_name;
+  for (const Named& named : names_b) by_name.emplace(named.name, named.leaf);
+  std::vector<Change> changes(names.size());
+  std::vector<std::optional<std::uint32_t>> partner(names.size());
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    const auto found = by_name.find(names[i].name);
+    if (found == by_name.end()) {
+      changes[i].kind = "only in A";
+      continue;
+    }
+    partner[i] = found->second;
+    by_name.erase(found);
+  }
+  for (const Named& named : names_b) {
+    if (by_name.contains(named.name)) only_b.emplace_back(named.name, type_text(b.leaf(named.leaf)));
+  }
+  Progress progress(terminal, "comparing", a.byte_size());
+  const unsigned threads = b.in_order() ? 1 : terminal.common().threads;
+  STELE_TRY(for_each_leaf(a, names.size(), threads, [&](std::size_t i, ReadContext& context) -> Status {
+    if (!partner[i]) return {};
+    const LeafView left = a.leaf(names[i].leaf);
+    const LeafView right = b.leaf(*partner[i]);
+    Change& change = changes[i];
+    change.type_b = type_text(right);
+    if (!std::equal(left.shape().begin(), left.shape().end(), right.shape().begin(), right.shape().end())) {
+      change.kind = "shape";
+      return {};
+    }
+    const auto result = compare_leaves(left, right, 0, 0, context, progress);
+    if (!result) {
+      if (result.error().code() == Errc::cancelled) return result.error();
+      change.kind = "damaged";
+      return {};
+    }
+    change.numbers = *result;
+    change.kind = result->differing != 0 ? "values" : left.dtype() != right.dtype() ? "dtype" : "";
+    return {};
+  }));
+  return changes;
+}
+
+std::string histogram_svg(const Histogram& bins) {
+  const std::uint64_t most = *std::max_element(bins.begin(), bins.end());
+  std::string path = "M0 20";
+  std::uint64_t last = 20;
+  for (const std::uint64_t bin : bins) {
+    // A bin with any number is visible.
+    const double part = static_cast<double>(bin) / static_cast<double>(std::max<std::uint64_t>(most, 1));
+    const std::uint64_t y =
+        20 - (bin == 0 ? 0 : std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::lround(part * 20))));
+    if (y != last) path += "V" + std::to_string(y);
+    last = y;
+    path += "h2";
+  }
+  return "<svg class=h viewBox=\"0 0 " + std::to_string(2 * histogram_bins) +
+         " 20\" preserveAspectRatio=none aria-hidden=true><path d=\"" + path + "V20z\"/></svg>";
+}
+
+void write_head(Page& page, const ReportPage& options, const Model& a, const Model* b) {
+  const std::string title = !options.title.empty() ? options.title
+                            : b != nullptr ? std::string(file_name(a.path)) + " and " + std::string(file_name(b->path))
+                                           : std::string(file_name(a.path));
+  page << "<!doctype html>\n<html lang=en>\n<head>\n<meta charset=utf-8>\n"
+          "<meta name=viewport content=\"width=device-width, initial-scale=1\">\n"
+          "<meta http-equiv=Content-Security-Policy content=\"default-src 'none'; style-src 'unsafe-inline'; "
+          "script-src 'unsafe-inline'\">\n"
+          "<title>"
+       << html(title) << "</title>\n<style>\n"
+       << report_css << "</style>\n<script>document.documentElement.className = 'js';</script>\n</head>\n<body>\n<h1>"
+       << html(title) << "</h1>\n<p class=sub>" << html(a.path) << " (" << a.format->name() << ")";
+  if (b != nullptr) page << ", compared with " << html(b->path) << " (" << b->format->name() << ")";
+  page << "</p>\n";
+}
+
+void card(Page& page, std::string_view number, std::string_view what) {
+  page << "<div class=card><b>" << number << "</b><span>" << what << "</span></div>\n";
+}
+
+struct Share {
+  std::string label;
+  std::uint64_t tensors = 0, elements = 0, bytes = 0;
+};
+
+std::vector<Share> shares(const Snapshot& snapshot, const std::vector<Named>& names, bool by_dtype) {
+  std::map<std::string, Share> all;
+  for (const Named& named : names) {
+    if (named.tied) continue;
+    const LeafView leaf = snapshot.leaf(named.leaf);
+    const std::size_t dot = named.name.find('.');
+    const std::string label = by_dtype                   ? std::string(name(leaf.dtype()))
+                              : dot == std::string::npos ? "(top)"
+                                                         : named.name.substr(0, dot);
+    Share& share = all[label];
+    share.label = label;
+    ++share.tensors;
+    share.elements += leaf.size();
+    share.bytes += leaf.byte_size();
+  }
+  std::vector<Share> sorted;
+  for (auto& [label, share] : all) sorted.push_back(std::move(share));
+  std::stable_sort(sorted.begin(), sorted.end(), [](const Share& x, const Share& y) { return x.bytes > y.bytes; });
+  return sorted;
+}
+
+void write_bar(Page& page, const std::vector<Share>& all, std::uint64_t total) {
+  page << "<div class=bar>";
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const double percent = total == 0 ? 0 : 100 * static_cast<double>(all[i].bytes) / static_cast<double>(total);
+    page << "<i class=c" << std::to_string(i % colours) << " style=\"width:" << short_number(percent) << "%\"></i>";
+  }
+  page << "</div>\n<ul class=legend>\n";
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    page << "<li><i class=c" << std::to_string(i % colours) << "></i>" << html(all[i].label) << ": "
+         << human_bytes(all[i].bytes) << ", " << counted(all[i].tensors, "tensor") << "</li>\n";
+  }
+  page << "</ul>\n";
+}
+
+void write_summary(Page& page, const Model& a, const Content& content, bool two) {
+  std::uint64_t elements = 0;
+  for (std::size_t i = 0; i < a.snapshot.leaf_count(); ++i) elements += a.snapshot.leaf(i).size();
+  page << "<div class=cards>\n";
+  card(page, grouped(a.snapshot.leaf_count()), "tensors");
+  card(page, grouped(elements), "elements");
+  card(page, human_bytes(a.snapshot.byte_size()), "of tensors");
+  card(page,
+       content.flagged == 0 ? "<span class=ok>none</span>" : "<span class=flag>" + grouped(content.flagged) + "</span>",
+       "flagged");
+  if (two) {
+    const auto other = static_cast<std::uint64_t>(
+        std::count_if(content.changes.begin(), content.changes.end(), [](const Change& c) { return !c.kind.empty(); }));
+    card(page, grouped(other + content.only_b.size()), "differences");
+  }
+  page << "</div>\n<h2>Dtypes</h2>\n";
+  write_bar(page, shares(a.snapshot, content.names, true), a.snapshot.byte_size());
+  constexpr std::size_t most = 20;
+  auto modules = shares(a.snapshot, content.names, false);
+  if (modules.size() > 1) {
+    page << "<h2>Modules</h2>\n";
+    const std::size_t left = modules.size() > most ? modules.size() - most : 0;
+    if (left != 0) {
+      Share rest{"and " + grouped(left) + " more"};
+      for (std::size_t i = most; i < modules.size(); ++i) {
+        rest.tensors += modules[i].tensors;
+        rest.bytes += modules[i].bytes;
+      }
+      modules.resize(most);
+      modules.push_back(std::move(rest));
+    }
+    write_bar(page, modules, a.snapshot.byte_size());
+  }
+  if (a.snapshot.metadata().empty()) return;
+  page << "<h2>Metadata</h2>\n<div class=scroll><table>\n";
+  for (const auto& [key, text] : a.snapshot.metadata()) {
+    page << "<tr><th>" << html(key) << "</th><td class=n>" << html(std::string_view(text).substr(0, max_metadata_bytes))
+         << (text.size() > max_metadata_bytes ? "…" : "") << "</td></tr>\n";
+  }
+  page << "</table></div>\n";
+}
+
+void write_differences(Page& page, const Model& a, const Content& content) {
+  page << "<h2>Differences</h2>\n";
+  std::vector<std::size_t> rows;
+  for (std::size_t i = 0; i < content.changes.size(); ++i) {
+    if (!content.changes[i].kind.empty()) rows.push_back(i);
+  }
+  if (rows.empty() && content.only_b.empty()) {
+    page << "<p class=ok>All tensors are equal.</p>\n";
+    return;
+  }
+  const auto size = [&](std::size_t i) {
+    return content.changes[i].numbers ? content.changes[i].numbers->max_abs : INFINITY;
+  };
+  std::stable_sort(rows.begin(), rows.end(), [&](std::size_t x, std::size_t y) { return size(x) > size(y); });
+  page << "<div class=scroll><table "
+          "id=differences>\n<thead><tr><th>name</th><th>difference</th><th>A</th><th>B</th><th class=r>max "
+          "|a-b|</th><th class=r>max relative</th><th class=r>rms</th><th class=r>changed</th></tr></thead>\n<tbody>\n";
+  for (const auto& [path, type] : content.only_b) {
+    page << "<tr><td class=n>" << html(path) << "</td><td class=flag>only in B</td><td></td><td class=m>" << type
+         << "</td><td></td><td></td><td></td><td></td></tr>\n";
+  }
+  for (const std::size_t i : rows) {
+    const Change& change = content.changes[i];
+    page << "<tr><td class=n>" << html(content.names[i].name) << "</td><td"
+         << (change.kind == "values" ? "" : " class=flag") << ">" << change.kind << "</td><td class=m>"
+         << type_text(a.snapshot.leaf(content.names[i].leaf)) << "</td><td class=m>" << change.type_b << "</td>";
+    if (change.numbers) {
+      const Comparison& c = *change.numbers;
+      const double rms = c.count == 0 ? 0 : std::sqrt(c.squares / static_cast<double>(c.count));
+      page << "<td class=r>" << short_number(c.max_abs) << "</td><td class=r>" << short_number(c.max_rel)
+           << "</td><td class=r>" << short_number(rms) << "</td><td class=r>"
+           << short_number(c.count == 0 ? 0 : 100 * static_cast<double>(c.differing) / static_cast<double>(c.count))
+           << "%</td></tr>\n";
+    } else {
+      page << "<td></td><td></td><td></td><td></td></tr>\n";
+    }
+  }
+  page << "</tbody>\n</table></div>\n";
+}
+
+void write_row(Page& page, const Model& a, const Content& content, std::size_t i, bool histogram) {
+  const Named& named = content.names[i];
+  const LeafView leaf = a.snapshot.leaf(named.leaf);
+  const LeafFacts& facts = content.facts[named.leaf];
+  const Statistics& s = facts.statistics;
+  const std::string flags = flags_of(facts);
+  page << "<tr data-b=" << std::to_string(leaf.byte_size()) << (flags.empty() ? "" : " data-f=1")
+       << (named.tied ? " data-t=1" : "");
+  if (!content.changes.empty()) {
+    const Change& change = content.changes[i];
+    const double relative = change.numbers ? change.numbers->max_rel : change.kind.empty() ? 0 : 1;
+    page << " data-d=" << short_number(std::isfinite(relative) ? relative : 1);
+  }
+  page << "><td class=n>" << html(named.name) << (named.tied ? " <span class=dim>(tied)</span>" : "")
+       << "</td><td class=m>" << name(leaf.dtype()) << "</td><td class=m data-v=" << std::to_string(leaf.size()) << ">"
+       << to_string(leaf.shape()) << "</td><td class=r>" << grouped(leaf.byte_size()) << "</td>";
+  if (s.finite() != 0) {
+    page << "<td>" << (histogram && facts.histogram ? histogram_svg(*facts.histogram) : "") << "</td>";
+    for (const double d : {s.min, s.max, s.mean, s.deviation(), s.norm()})
+      page << "<td class=r>" << short_number(d) << "</td>";
+    page << "<td class=r>" << short_number(100 * static_cast<double>(s.zeros) / static_cast<double>(s.count))
+         << "%</td>";
+  } else {
+    page << "<td></td><td></td><td></td><td></td><td></td><td></td><td></td>";
+  }
+  const auto place = leaf.location();
+  const char* const state = facts.error              ? ""
+                            : place && place->hashed ? "<span class=ok>checked</span>"
+                                                     : "<span class=dim>none</span>";
+  page << "<td>" << state << "</td><td class=flag>" << html(flags);
+  if (facts.error) page << ": " << html(*facts.error);
+  page << "</td></tr>\n";
+}
+
+void write_tensors(Page& page, const Model& a, const Content& content, bool two) {
+  page << "<section id=map><h2>" << (two ? "Bytes by module; red: the largest relative differences" : "Bytes by module")
+       << "</h2>\n<div id=path></div><div id=treemap></div><p id=hover></p></section>\n<h2>Tensors</h2>\n"
+          "<div class=tools><input id=search type=search placeholder=\"Search names\" aria-label=\"Search names\">"
+          "<label><input id=only type=checkbox> only flagged</label><span id=count class=dim></span></div>\n"
+          "<div class=scroll><table id=tensors"
+       << (two ? " data-two=1" : "")
+       << ">\n<thead><tr><th>name</th><th>dtype</th><th>shape</th><th class=r>bytes</th><th>histogram</th><th "
+          "class=r>min</th>"
+          "<th class=r>max</th><th class=r>mean</th><th class=r>std</th><th class=r>norm</th><th "
+          "class=r>zeros</th><th>checksum</th>"
+          "<th>flags</th></tr></thead>\n<tbody>\n";
+  std::uint64_t least = 0;  // tensors of fewer bytes have no histogram
+  if (content.names.size() > max_histograms) {
+    std::vector<std::uint64_t> sizes;
+    for (const Named& named : content.names) sizes.push_back(a.snapshot.leaf(named.leaf).byte_size());
+    std::nth_element(sizes.begin(), sizes.begin() + max_histograms, sizes.end(), std::greater<>());
+    least = sizes[max_histograms] + 1;
+  }
+  for (std::size_t i = 0; i < content.names.size(); ++i) {
+    write_row(page, a, content, i, a.snapshot.leaf(content.names[i].leaf).byte_size() >= least);
+  }
+  page << "</tbody>\n</table></div>\n<p><button id=more type=button hidden>Show more</button></p>\n";
+  if (least != 0) page << "<p class=dim>Tensors of fewer than " << grouped(least) << " bytes have no histogram.</p>\n";
+  page << "<footer>Made by stele. Statistics are those of the finite numbers; a histogram goes from min to "
+          "max.</footer>\n<script>\n"
+       << report_js << "</script>\n</body>\n</html>\n";
+}
+
+}  // namespace
+
 Result<int> report(const ReportPage& options, Terminal& terminal) {
-  static_cast<void>(options), static_cast<void>(terminal);
-  return Error(Errc::unsupported, "not written yet");
+  STELE_TRY_ASSIGN(const Model a, open_model(options.a, options.opening, terminal.common().threads));
+  std::optional<Model> b;
+  if (!options.b.empty()) {
+    STELE_TRY_ASSIGN(b, open_model(options.b, {}, terminal.common().threads));
+  }
+  Content content;
+  STELE_TRY_ASSIGN(content.names, names_of(a.snapshot));
+  STELE_TRY_ASSIGN(content.facts, facts_of(a.snapshot, terminal));
+  bool damaged = false;
+  for (const LeafFacts& facts : content.facts) {
+    content.flagged += flags_of(facts).empty() ? 0 : 1;
+    damaged = damaged || facts.error.has_value();
+  }
+  if (b) {
+    STELE_TRY_ASSIGN(content.changes, changes_of(a.snapshot, content.names, b->snapshot, content.only_b, terminal));
+  }
+  STELE_TRY_ASSIGN(const auto sink, file_sink(options.out));
+  Page page(*sink);
+  write_head(page, options, a, b ? &*b : nullptr);
+  write_summary(page, a, content, b.has_value());
+  if (b) write_differences(page, a, content);
+  write_tensors(page, a, content, b.has_value());
+  STELE_TRY(page.finish());
+  STELE_TRY(sink->commit());
+  if (terminal.json()) {
+    Document document(terminal, "stele.report/1");
+    document.member("file", Value(options.a));
+    document.member("out", Value(options.out));
+    document.member("tensors", number(static_cast<std::uint64_t>(content.names.size())));
+    document.member("flagged", number(static_cast<std::uint64_t>(content.flagged)));
+  } else {
+    terminal.note("wrote " + safe(options.out) + ", " + counted(content.flagged, "flagged tensor"));
+  }
+  return damaged ? exit_no : exit_ok;
 }
 
 }  // namespace stele::command

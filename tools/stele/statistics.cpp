@@ -85,13 +85,8 @@ double Statistics::deviation() const noexcept {
 
 double Statistics::norm() const noexcept { return std::sqrt(squares + static_cast<double>(finite()) * mean * mean); }
 
-namespace {
-
-class StatisticsSink final : public PieceSink {
- public:
-  StatisticsSink(LeafView leaf, Statistics& out, Progress& progress)
-      : dtype_(leaf.dtype()), left_(leaf.size()), out_(out), progress_(progress) {}
-  Status piece(std::span<const std::byte> bytes) override {
+Status NumbersSink::piece(std::span<const std::byte> bytes) {
+  if (has_numbers(dtype_)) {
     std::array<double, 4096> numbers;  // NOLINT(cppcoreguidelines-pro-type-member-init)
     const std::size_t block = numbers.size() / parts_of(dtype_);
     const std::byte* at = bytes.data();
@@ -100,20 +95,12 @@ class StatisticsSink final : public PieceSink {
     for (std::uint64_t i = 0; i < in_piece; i += block) {
       const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(block, in_piece - i));
       to_doubles(dtype_, at, n, numbers.data());
-      out_.add({numbers.data(), n * parts_of(dtype_)});
+      use_({numbers.data(), n * parts_of(dtype_)});
       at += n * bits(dtype_) / 8;
     }
-    return progress_.add(bytes.size()) ? Status() : Progress::cancelled();
   }
-
- private:
-  DType dtype_;
-  std::uint64_t left_;
-  Statistics& out_;
-  Progress& progress_;
-};
-
-}  // namespace
+  return progress_.add(bytes.size()) ? Status() : Progress::cancelled();
+}
 
 Result<std::vector<Statistics>> statistics_of(const Snapshot& snapshot, const std::vector<Named>& names,
                                               Terminal& terminal) {
@@ -131,7 +118,8 @@ Result<std::vector<Statistics>> statistics_of(const Snapshot& snapshot, const st
   Progress progress(terminal, "reading", total);
   STELE_TRY(for_each_leaf(snapshot, leaves.size(), terminal.common().threads, [&](std::size_t i, ReadContext& context) {
     const LeafView leaf = snapshot.leaf(leaves[i]);
-    StatisticsSink sink(leaf, all[leaves[i]], progress);
+    NumbersSink sink(
+        leaf, [&](std::span<const double> numbers) { all[leaves[i]].add(numbers); }, progress);
     return leaf.stream(sink, context);
   }));
   std::vector<Statistics> out;

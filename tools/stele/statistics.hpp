@@ -3,8 +3,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "model.hpp"
@@ -34,6 +36,20 @@ struct Statistics {
   std::uint64_t finite() const noexcept { return count - nans - infinities; }
   double deviation() const noexcept;  // of the population
   double norm() const noexcept;       // L2
+};
+
+/// Passes a leaf's numbers to a function, in blocks; none for dtypes without numbers.
+class NumbersSink final : public PieceSink {
+ public:
+  NumbersSink(const LeafView& leaf, std::function<void(std::span<const double>)> use, Progress& progress)
+      : dtype_(leaf.dtype()), left_(leaf.size()), use_(std::move(use)), progress_(progress) {}
+  Status piece(std::span<const std::byte> bytes) override;
+
+ private:
+  DType dtype_;
+  std::uint64_t left_;
+  std::function<void(std::span<const double>)> use_;
+  Progress& progress_;
 };
 
 /// Returns the statistics of each of `names`, and checks the tensors' checksums; count is 0 for dtypes without numbers.
