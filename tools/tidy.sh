@@ -5,6 +5,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 build=$1
 folders=()
-for folder in src precision transforms encodings dl4j recorders ir; do [ ! -d "$folder" ] || folders+=("$folder"); done
+for folder in src precision transforms encodings dl4j recorders ir tools/stele; do [ ! -d "$folder" ] || folders+=("$folder"); done
 find "${folders[@]}" -name '*.cpp' -print0 | sort -z |
   xargs -0 -r -n 1 -P "${2:-2}" clang-tidy-14 --quiet -p "$build" 2> >(grep -v 'warnings\? generated\.$' >&2)

@@ -369,8 +369,11 @@ class Terminal(Command):
         self.assertIn("\x1b[1m", succeed("inspect", DIGITS_ST, "--color", "always"))
 
     def test_progress(self):
-        file = safetensors(self.path("big.safetensors"), {"w": ("F32", [2 ** 20, 1024], None)})
-        text = self.on_terminal("hash", file, "-a", "sha1")
+        for gibibytes in (2, 8, 32):  # until it takes more than a second
+            file = safetensors(self.path("big.safetensors"), {"w": ("F32", [2 ** 18, gibibytes * 1024], None)})
+            text = self.on_terminal("hash", file, "-a", "sha1")
+            if b"hashing" in text:
+                break
         self.assertIn(b"hashing [", text)
         self.assertIn(b"/s", text)
         self.assertNotIn(b"hashing", self.on_terminal("hash", file, "-a", "sha1", "--quiet"))

@@ -1,4 +1,5 @@
-// Support for the programs for a microcontroller, Arm or RISC-V: semihosting, through which QEMU prints, writes files and ends.
+// Support for the programs for a microcontroller, Arm or RISC-V: semihosting, through which QEMU prints, writes files
+// and ends.
 #pragma once
 
 #include <cstddef>

@@ -45,8 +45,8 @@ bool is_identifier(const std::string& name) {
 /// Returns text for a `//` comment: safe, on one line, and no line continuation at its end.
 std::string comment(std::string_view text) {
   std::string line = safe(text);
-  if (line.ends_with('\\')) line += ' ';
-  return line + '.';
+  if (line.ends_with('\\')) line += '.';
+  return line;
 }
 
 std::string heading(const Embed& options, const Snapshot& snapshot, std::uint64_t bytes) {

@@ -101,7 +101,8 @@ std::string command_section(const CLI::App& sub) {
             (is_positional(*option) ? "\\fI" + upper(option->get_name(true)) + "\\fR" : option_term(*option)) + "\n" +
             roff(option->get_description()) + "\n";
   }
-  std::string_view examples = sub.get_footer();
+  const std::string footer = sub.get_footer();
+  std::string_view examples = footer;
   if (const std::size_t line = examples.find('\n'); line != examples.npos) {
     text += ".PP\nExamples:\n.PP\n.nf\n.RS\n";
     examples.remove_prefix(line + 1);
@@ -144,8 +145,9 @@ std::string bash_script(const CLI::App& app) {
       for (std::size_t at = 0; (at = pattern.find(' ', at)) != pattern.npos;) pattern.replace(at, 1, "|");
       values += "        " + pattern + ") words='" + joined(accepted) + "' ;;\n";
     }
-    cases += "    " + sub->get_name() + ")\n      options='" + options + "'\n      words='" + words +
-             "'\n      case $previous in\n" + values + "        *) ;;\n      esac ;;\n";
+    cases.append("    ").append(sub->get_name()).append(")\n      options='").append(options);
+    cases.append("'\n      words='").append(words).append("'\n      case $previous in\n").append(values);
+    cases.append("        *) ;;\n      esac ;;\n");
   }
   return "# bash completion for stele\n"
          "_stele() {\n"

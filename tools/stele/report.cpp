@@ -204,6 +204,7 @@ std::vector<Share> shares(const Snapshot& snapshot, const std::vector<Named>& na
     share.bytes += leaf.byte_size();
   }
   std::vector<Share> sorted;
+  sorted.reserve(all.size());
   for (auto& [label, share] : all) sorted.push_back(std::move(share));
   std::stable_sort(sorted.begin(), sorted.end(), [](const Share& x, const Share& y) { return x.bytes > y.bytes; });
   return sorted;
