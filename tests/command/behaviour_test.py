@@ -70,6 +70,37 @@ class Inspect(Command):
         self.assertTrue(archives)
 
 
+class Ties(Command):
+    TENSOR = {"$dtype": "F32", "shape": [1], "data": "AAAAAA=="}
+
+    def record(self, record):
+        path = self.path("ties.json")
+        path.write_text(json.dumps({"format": "stele-json", "version": 1, "record": record}))
+        return path
+
+    def test_every_name_of_a_tied_module(self):
+        file = self.record({"a": {"w": self.TENSOR, "b": {"v": self.TENSOR}}, "c": {"$ref": "a"}, "d": {"x": {"$ref": "a.b"}}})
+        expected = ["a.b.v", "a.w", "c.b.v", "c.w", "d.x.v"]
+        digests = set()
+        for out in ("t.stele", "t.safetensors", "t.pt", "t.bpk", "t.zip", "t.mpk", "t.onnx"):
+            succeed("convert", file, self.path(out), "--allow-loss")
+            tensors = document("inspect", self.path(out))["tensors"]
+            self.assertEqual(sorted(t["name"] for t in tensors), expected, out)
+            self.assertEqual(run("diff", file, self.path(out))[0], 0)
+            digests.add(document("hash", self.path(out), "--total")["files"][0]["digest"])
+        self.assertEqual(len(digests), 1)
+
+    def test_names_are_bounded(self):
+        record = {"l0": {"w": self.TENSOR}}
+        for i in range(1, 24):
+            record[f"l{i}"] = {"x": {"$ref": f"l{i - 1}"}, "y": {"$ref": f"l{i - 1}"}}
+        for file in (self.record(record),
+                     self.record({"l0": {"w": self.TENSOR}, **{f"l{i}": {"x": {"$ref": f"l{i - 1}"}} for i in range(1, 20000)}})):
+            status, _, err = run("inspect", file)
+            self.assertEqual(status, 2)
+            self.assertIn(b"limit", err)
+
+
 class Convert(Command):
     def test_losses_are_errors(self):
         status, _, err = run("convert", DIGITS_PT, self.path("x.npz"))

@@ -109,6 +109,21 @@ std::vector<std::string> statistics_cells(const Statistics& s) {
           text(s.norm()), count(s.zeros), count(s.nans), count(s.infinities)};
 }
 
+/// Returns what the other columns do not tell: quantization, the name of opaque blocks, compression.
+std::string stored_text(const LeafView& leaf) {
+  std::string text(leaf.encoding());
+  const Annotations* const annotations = leaf.annotations();
+  if (annotations == nullptr) return text;
+  for (const auto& [key, value] : *annotations) {
+    if (!text.empty()) text += ", ";
+    text += safe(key);
+    const std::string* word = value.as_string();
+    if (const Value* scheme = value.find("scheme")) word = scheme->as_string();
+    if (word != nullptr) text += " " + safe(*word);
+  }
+  return text;
+}
+
 void print_table(const Snapshot& snapshot, const std::vector<Named>& names, const std::vector<Statistics>& statistics,
                  Terminal& terminal) {
   std::vector<Table::Column> columns{{"name"}, {"dtype"}, {"shape"}, {"bytes", true}};
@@ -127,7 +142,7 @@ void print_table(const Snapshot& snapshot, const std::vector<Named>& names, cons
       const auto place = leaf.location();
       cells.push_back(place ? std::to_string(place->offset) : "");
       cells.push_back(place ? std::to_string(alignment(place->offset)) : "");
-      cells.push_back(names[i].tied ? "tied" : std::string(leaf.encoding()));
+      cells.push_back(names[i].tied ? "tied" : stored_text(leaf));
     } else {
       const auto more = statistics_cells(statistics[i]);
       cells.insert(cells.end(), more.begin(), more.end());
