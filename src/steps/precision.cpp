@@ -51,7 +51,7 @@ Status converted_stream(const void* at, std::uint64_t number, std::uint64_t, Pie
   const auto& step = *static_cast<const PrecisionStep*>(at);
   const LeafView base = step.base.leaf(number);
   ConvertingSink converting(base.dtype(), step.to[static_cast<std::size_t>(number)], step.rules, sink, context);
-  const Status status = base.stream(converting, context);
+  Status status = base.stream(converting, context);
   if (step.overflowed != nullptr) step.overflowed[number] = converting.overflowed();
   return status;
 }
