@@ -118,6 +118,21 @@ class Convert(Command):
         succeed("convert", model, self.path("copy.zip"))
         self.assertEqual(document("inspect", model).get("optimizer"), document("inspect", self.path("copy.zip")).get("optimizer"))
 
+    def test_a_checkpoint_of_pytorch_becomes_one_of_dl4j(self):
+        adam = DATA / "pytorch" / "adam.pt"
+        status, _, err = run("convert", adam, self.path("a.zip"), "--checkpoint")
+        self.assertEqual(status, 2)
+        self.assertIn(b"loss: ", err)  # a tensor beside model and optimizer
+        rows = document("convert", adam, self.path("a.zip"), "--checkpoint", "--allow-loss")["rows"]
+        self.assertIn("loss", [r["path"] for r in rows])
+        self.assertNotIn("step", [r["path"] for r in rows])  # all are the iteration count
+        found = document("inspect", self.path("a.zip"))
+        self.assertEqual([t["name"] for t in found["tensors"]], ["fc1.weight", "fc1.bias", "fc2.weight"])
+        self.assertEqual(found["optimizer"], "exp_avg (3 tensors), exp_avg_sq (3 tensors)")
+        succeed("convert", self.path("a.zip"), self.path("b.pt"))
+        self.assertEqual(run("diff", adam, self.path("b.pt"), "--only", "model_state_dict.*")[0], 0)
+        self.assertEqual(run("diff", adam, self.path("b.pt"), "--only", "*exp_avg*")[0], 0)
+
     def test_names_and_precision(self):
         out = self.path("x.safetensors")
         succeed("convert", DIGITS_PT, out, "--precision", "bf16", "--only", "hidden.*", "--except", "*.bias",

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include <stele/transform.hpp>
 
 #include "commands.hpp"
+#include "statistics.hpp"
 
 namespace stele::command {
 
@@ -125,6 +127,38 @@ std::set<std::string> beside_checkpoint(const Snapshot& all, const Checkpoint& c
   return heads;
 }
 
+/// Returns true if each tensor of `kind` is one number, equal to `count`.
+Result<bool> all_equal(const Snapshot& kind, std::int64_t count) {
+  for (std::size_t i = 0; i < kind.leaf_count(); ++i) {
+    const LeafView leaf = kind.leaf(i);
+    if (leaf.size() != 1 || !has_numbers(leaf.dtype()) || parts_of(leaf.dtype()) != 1 ||
+        element_size(leaf.dtype()) == 0)
+      return false;
+    std::array<std::byte, 8> bytes{};
+    STELE_TRY(leaf.read(0, std::span(bytes).first(element_size(leaf.dtype()))));
+    double found = 0;
+    to_doubles(leaf.dtype(), bytes.data(), 1, &found);
+    if (found != static_cast<double>(count)) return false;
+  }
+  return true;
+}
+
+/// Leaves out optimizer state that only PyTorch's files hold: a number for each parameter, `step`. If all are the
+/// iteration count, nothing is lost.
+Status drop_steps(Checkpoint& checkpoint, Report& losses) {
+  const Snapshot* const steps = checkpoint.optimizer.find("step");
+  if (steps == nullptr) return {};
+  const std::int64_t count = checkpoint.training ? checkpoint.training->iteration_count : -1;
+  STELE_TRY_ASSIGN(const bool known, all_equal(*steps, count));
+  if (!known) losses.add(Report::What::lost, "step", "the step counts of the parameters");
+  OptimizerState rest;
+  for (const auto& [kind, state] : checkpoint.optimizer.kinds()) {
+    if (kind != "step") rest.set_snapshot(kind, state);
+  }
+  checkpoint.optimizer = std::move(rest);
+  return {};
+}
+
 /// What is read: parameters, and what makes a checkpoint of them.
 struct Content {
   Checkpoint checkpoint;
@@ -133,7 +167,7 @@ struct Content {
   std::string note;
 };
 
-Result<Content> read(const Convert& options, const Model& model, bool to_checkpoint, unsigned threads) {
+Result<Content> read(const Convert& options, const Model& model, const Format& target, unsigned threads) {
   Content content{{model.snapshot}, false, {}, {}};
   const CheckpointFormat* const format = as_checkpoints(*model.format);
   if (format == nullptr || !options.opening.part.empty()) {
@@ -157,12 +191,13 @@ Result<Content> read(const Convert& options, const Model& model, bool to_checkpo
       content.note = "the file is a training checkpoint: --checkpoint writes its model and optimizer as such";
     return content;
   }
-  if (to_checkpoint) {
+  if (as_checkpoints(target) != nullptr) {
     if (in_names) {
       for (const std::string& head : beside_checkpoint(model.snapshot, checkpoint)) {
         content.losses.add(Report::What::lost, head, "not part of the checkpoint");
       }
     }
+    if (target.name() != "pytorch") STELE_TRY(drop_steps(checkpoint, content.losses));
     content.whole = has_more || options.checkpoint;
     content.checkpoint = std::move(checkpoint);
     return content;
@@ -176,12 +211,11 @@ Result<Content> read(const Convert& options, const Model& model, bool to_checkpo
   return content;
 }
 
-Status check_losses(const Convert& options, const Format& target, const Report& losses) {
+Status check_losses(const Convert& options, const Report& losses) {
   if (options.allow_loss || losses.empty()) return {};
-  return Error(Errc::not_representable, "the format does not hold all of the file")
+  return Error(Errc::not_representable, "the target would not hold all of the file")
       .path(losses[0].path)
       .found(losses[0].detail)
-      .expected(std::string(target.name()) + " has tensors, not checkpoints")
       .hint("pass --allow-loss to leave it out");
 }
 
@@ -224,12 +258,11 @@ Result<Report> write(const Convert& options, const Destination& to, const Conten
 Result<int> convert(const Convert& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(const Destination to, destination(options));
   STELE_TRY_ASSIGN(const Model model, open_model(options.in, options.opening, terminal.common().threads));
-  const bool to_checkpoint = as_checkpoints(*to.format) != nullptr;
-  if (options.checkpoint && !to_checkpoint) {
+  if (options.checkpoint && as_checkpoints(*to.format) == nullptr) {
     return Error(Errc::invalid_argument, "the target's format has no checkpoints").found(to.format->name());
   }
-  STELE_TRY_ASSIGN(const Content content, read(options, model, to_checkpoint, terminal.common().threads));
-  STELE_TRY(check_losses(options, *to.format, content.losses));
+  STELE_TRY_ASSIGN(const Content content, read(options, model, *to.format, terminal.common().threads));
+  STELE_TRY(check_losses(options, content.losses));
   STELE_TRY_ASSIGN(const Report report, write(options, to, content, terminal));
   if (terminal.json()) {
     Document document(terminal, "stele.convert/1");
