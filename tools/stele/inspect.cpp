@@ -56,8 +56,15 @@ Facts training_facts(const Model& model, const Inspect& options, unsigned thread
     if (checkpoint.error().code() != Errc::not_found) facts.emplace_back("training", checkpoint.error().to_string());
     return facts;
   }
-  if (checkpoint->graph) facts.emplace_back("graph", "yes");
-  if (checkpoint->training) facts.emplace_back("training", "a training configuration");
+  if (checkpoint->graph) {
+    facts.emplace_back("graph", counted(checkpoint->graph->operations.size(), "operation") + ", " +
+                                    counted(checkpoint->graph->variables.size(), "variable"));
+  }
+  if (const auto& training = checkpoint->training) {
+    facts.emplace_back("training", training->updater.type + ", " +
+                                       counted(static_cast<std::uint64_t>(training->iteration_count), "iteration") +
+                                       ", " + counted(static_cast<std::uint64_t>(training->epoch_count), "epoch"));
+  }
   std::string kinds;
   for (const auto& [kind, state] : checkpoint->optimizer.kinds()) {
     kinds += (kinds.empty() ? "" : ", ") + kind + " (" + std::to_string(state.leaf_count()) + " tensors)";
