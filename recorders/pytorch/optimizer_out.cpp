@@ -191,9 +191,23 @@ Result<OptimizerPlan> plan_optimizer(const Checkpoint& checkpoint, std::span<con
   return Planner(checkpoint, names, options).run();
 }
 
+namespace {
+
+/// Returns true if PyTorch's optimizer needs a step count for each parameter that the checkpoint does not have: that of
+/// another program. All optimizers but SGD, whose only state is `momentum_buffer`, fail without it.
+bool counts_steps(const Checkpoint& checkpoint) {
+  const auto& kinds = checkpoint.optimizer.kinds();
+  const auto is_other = [](const auto& kind) { return kind.first != "momentum_buffer"; };
+  return checkpoint.training && checkpoint.optimizer.find("step") == nullptr &&
+         std::any_of(kinds.begin(), kinds.end(), is_other);
+}
+
+}  // namespace
+
 void write_optimizer(pickle::Writer& out, std::string& text, TensorWriter& tensors, const Checkpoint& checkpoint,
                      const OptimizerPlan& plan, std::span<const std::uint32_t> parts) {
   const auto& kinds = checkpoint.optimizer.kinds();
+  const bool counts = counts_steps(checkpoint);
   out.empty_dict();
   out.mark();
   out.string("state");
@@ -209,6 +223,10 @@ void write_optimizer(pickle::Writer& out, std::string& text, TensorWriter& tenso
         const StateTensor& s = plan.states[i];
         out.string(kinds[s.kind].first);
         tensors.tensor(parts[s.kind], s.leaf, kinds[s.kind].second.leaf(s.leaf));
+      }
+      if (counts) {
+        out.string("step");
+        out.integer(checkpoint.training->iteration_count);
       }
       out.set_items();
     }

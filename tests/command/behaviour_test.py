@@ -132,6 +132,8 @@ class Convert(Command):
         succeed("convert", self.path("a.zip"), self.path("b.pt"))
         self.assertEqual(run("diff", adam, self.path("b.pt"), "--only", "model_state_dict.*")[0], 0)
         self.assertEqual(run("diff", adam, self.path("b.pt"), "--only", "*exp_avg*")[0], 0)
+        optimizer = document("inspect", self.path("b.pt"))["optimizer"]
+        self.assertEqual(optimizer, "exp_avg (3 tensors), exp_avg_sq (3 tensors), step (3 tensors)")
 
     def test_names_and_precision(self):
         out = self.path("x.safetensors")
