@@ -8,27 +8,16 @@ import shutil
 import signal
 import struct
 import subprocess
-import tempfile
 import time
 import unittest
-from pathlib import Path
 
-from support import DATA, DIGITS, ROOT, STELE, document, floats, run, safetensors, succeed
+from support import DATA, DIGITS, ROOT, STELE, InFolder, document, floats, run, safetensors, succeed
 
 DIGITS_ST = DIGITS / "digits.safetensors"
 DIGITS_PT = DIGITS / "digits.pth"
 
 
-class Command(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-
-    def path(self, name):
-        return Path(self.folder.name) / name
-
-
-class Inspect(Command):
+class Inspect(InFolder):
     def test_statistics(self):
         file = safetensors(self.path("s.safetensors"),
                            {"a": ("F32", [6], floats(1, -2, 0, 3, math.nan, math.inf)), "b": ("U8", [2], b"\1\2")})
@@ -70,7 +59,7 @@ class Inspect(Command):
         self.assertTrue(archives)
 
 
-class Ties(Command):
+class Ties(InFolder):
     TENSOR = {"$dtype": "F32", "shape": [1], "data": "AAAAAA=="}
 
     def record(self, record):
@@ -101,7 +90,7 @@ class Ties(Command):
             self.assertIn(b"limit", err)
 
 
-class Convert(Command):
+class Convert(InFolder):
     def test_losses_are_errors(self):
         status, _, err = run("convert", DIGITS_PT, self.path("x.npz"))
         self.assertEqual(status, 2)
@@ -197,7 +186,7 @@ class Convert(Command):
         self.assertEqual(status, 2, err)
 
 
-class Check(Command):
+class Check(InFolder):
     def test_verify_and_repair(self):
         file = self.path("d.stele")
         succeed("convert", DIGITS_ST, file)
@@ -252,7 +241,7 @@ class Check(Command):
         self.assertEqual(len(digests), 4)
 
 
-class Diff(Command):
+class Diff(InFolder):
     def pair(self, a, b):
         return (safetensors(self.path("a.safetensors"), a), safetensors(self.path("b.safetensors"), b))
 
@@ -288,7 +277,7 @@ class Diff(Command):
         self.assertEqual(run("diff", a, b, "--ignore-dtype")[0], 0)
 
 
-class Parts(Command):
+class Parts(InFolder):
     def test_split_and_merge(self):
         for options in ((), ("--size", "8k"), ("--levels", "2")):
             out = self.path("p.safetensors")
@@ -315,7 +304,7 @@ class Parts(Command):
         self.assertFalse(self.path("n.npy").exists())
 
 
-class Embed(Command):
+class Embed(InFolder):
     PROGRAM = """
         #include "HEADER"
         #define XXH_INLINE_ALL
@@ -350,7 +339,7 @@ class Embed(Command):
         self.assertFalse(self.path("n.hpp").exists())
 
 
-class Manual(Command):
+class Manual(InFolder):
     def options(self, command):
         words = succeed(*command, "--help").split("Examples:")[0].split()
         return {word.split(",")[-1].rstrip(":") for word in words if word.startswith("--") or ",--" in word}
@@ -390,7 +379,7 @@ class Manual(Command):
             self.assertNotEqual(err, b"")
 
 
-class Terminal(Command):
+class Terminal(InFolder):
     def on_terminal(self, *arguments, **environment):
         """Run the command on a pseudo-terminal; return all that it prints."""
         pid, master = pty.fork()

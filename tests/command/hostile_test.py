@@ -6,7 +6,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from support import CONTROL, DATA, DIGITS, floats, run, safetensors
+from support import CONTROL, DATA, DIGITS, InFolder, floats, run, safetensors
 
 # One small file of each format.
 SEEDS = [DIGITS / "digits.safetensors", DIGITS / "digits.pth"]
@@ -53,14 +53,7 @@ def problems(path):
     return wrong
 
 
-class Hostile(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-
-    def path(self, name):
-        return Path(self.folder.name) / name
-
+class Hostile(InFolder):
     def test_damaged_files(self):
         dice = random.Random(7)
         files = []

@@ -9,11 +9,9 @@ import shutil
 import statistics
 import struct
 import subprocess
-import tempfile
 import unittest
-from pathlib import Path
 
-from support import DIGITS, document, floats, run, safetensors, succeed
+from support import DIGITS, InFolder, document, floats, run, safetensors, succeed
 
 BROWSER = shutil.which("chromium") or shutil.which("chromium-browser")
 
@@ -48,14 +46,7 @@ class Page(html.parser.HTMLParser):
             self.cell += data
 
 
-class Report(unittest.TestCase):
-    def setUp(self):
-        self.folder = tempfile.TemporaryDirectory()
-        self.addCleanup(self.folder.cleanup)
-
-    def path(self, name):
-        return Path(self.folder.name) / name
-
+class Report(InFolder):
     def page(self, *files, status=0):
         out = self.path("page.html")
         self.assertEqual(run("report", *files, "-o", out)[0], status)

@@ -4,6 +4,8 @@ import json
 import os
 import struct
 import subprocess
+import tempfile
+import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -67,3 +69,14 @@ def safetensors(path, tensors, metadata=None, size=None):
 
 def floats(*numbers):
     return struct.pack(f"<{len(numbers)}f", *numbers)
+
+
+class InFolder(unittest.TestCase):
+    """A test with an empty folder of its own."""
+
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.addCleanup(self.folder.cleanup)
+
+    def path(self, name):
+        return Path(self.folder.name) / name
