@@ -67,7 +67,7 @@ class Report(InFolder):
                   f"<script>document.documentElement.dataset.result = JSON.stringify((() => {{ {script} }})() ?? null);</script>")
         text = page.read_text(encoding="utf-8")
         file.write_text(text.replace("<head>", "<head>" + driver[0]).replace("</body>", driver[1] + "</body>"), encoding="utf-8")
-        done = subprocess.run([BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", f"--window-size={size}",
+        done = subprocess.run([BROWSER, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", f"--window-size={size}",
                                f"--user-data-dir={self.path('profile')}", "--virtual-time-budget=5000", "--dump-dom", f"file://{file}"],
                               capture_output=True, timeout=200, text=True)
         root = re.search(r"<html[^>]*>", done.stdout)
