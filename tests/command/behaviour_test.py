@@ -338,6 +338,17 @@ class Embed(InFolder):
             self.assertEqual(run("embed", DIGITS_PT, "-o", self.path("n.hpp"), "--name", name)[0], 2, name)
         self.assertFalse(self.path("n.hpp").exists())
 
+    def test_the_model_is_not_replaced(self):
+        model = self.path("net.stele")
+        succeed("convert", DIGITS_ST, model)
+        before = model.read_bytes()
+        for out, *options in (("net.hpp", "--object", "--precision", "f16"), ("net.stele",), ("net.S", "--object")):
+            self.assertEqual(run("embed", model, "-o", self.path(out), *options)[0], 2, out)
+            self.assertEqual(model.read_bytes(), before, out)
+        for out in ("new.S", "new.stele"):
+            self.assertEqual(run("embed", model, "-o", self.path(out), "--object")[0], 2, out)
+            self.assertFalse(self.path(out).exists(), out)
+
 
 class Manual(InFolder):
     def options(self, command):

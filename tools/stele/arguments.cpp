@@ -205,7 +205,7 @@ void Commands::add_pages() {
 
   const auto embed_ = add<Embed>("embed", "Write a model as a constant for firmware", embed,
                                  "  stele embed model.safetensors -o model.hpp --precision f16\n"
-                                 "  stele embed model.stele -o model.hpp --object");
+                                 "  stele embed model.stele -o firmware.hpp --object");
   embed_.app->add_option("file", embed_.options->file, "A file or folder of any format")->required();
   embed_.app->add_option("-o,--out", embed_.options->out, "The header to write (model.hpp)");
   embed_.app->add_option("--name", embed_.options->name, "The constant's name (model)");

@@ -1,7 +1,9 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <utility>
 
 #include <stele/bundle.hpp>
@@ -42,10 +44,12 @@ bool is_identifier(const std::string& name) {
          !keywords.contains(name) && std::all_of(name.begin(), name.end(), is_word);
 }
 
-/// Returns text for a `//` comment: safe, on one line, and no line continuation at its end.
+/// Returns text for a `//` comment: safe, on one line, and no line continuation at its end (for GCC and Clang, spaces
+/// may follow the backslash of one).
 std::string comment(std::string_view text) {
   std::string line = safe(text);
-  if (line.ends_with('\\')) line += '.';
+  const std::size_t last = line.find_last_not_of(' ');
+  if (last != line.npos && line[last] == '\\') line += '.';
   return line;
 }
 
@@ -116,30 +120,56 @@ Result<std::string> assembler_name(const std::string& path) {
       .hint("choose another -o");
 }
 
-Status write_object(const Embed& options, const std::string& head, const std::string& stem,
-                    std::span<const std::byte> bytes) {
-  STELE_TRY_ASSIGN(const std::string binary, assembler_name(stem + ".stele"));
-  STELE_TRY(write_file(stem + ".stele", {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
-  STELE_TRY(write_file(stem + ".S", "/* Made by `stele embed --object`: assemble it in the folder of " + binary +
-                                        ". */\n"
-                                        "        .section .rodata." +
-                                        options.name +
-                                        ", \"a\"\n"
-                                        "        .balign 64\n"
-                                        "        .global " +
-                                        options.name + "_begin, " + options.name + "_end\n" + options.name +
-                                        "_begin:\n"
-                                        "        .incbin \"" +
-                                        binary + "\"\n" + options.name +
-                                        "_end:\n"
-                                        "        .byte 0\n"
-                                        "#if defined(__linux__) && defined(__ELF__)\n"
-                                        "        .section .note.GNU-stack, \"\", %progbits\n"
-                                        "#endif\n"));
+Status write_object(const Embed& options, const std::string& head, const std::string& bytes_path,
+                    const std::string& assembler, std::span<const std::byte> bytes) {
+  STELE_TRY_ASSIGN(const std::string binary, assembler_name(bytes_path));
+  STELE_TRY(write_file(bytes_path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()}));
+  STELE_TRY(write_file(assembler, "/* Made by `stele embed --object`: assemble it in the folder of " + binary +
+                                      ". */\n"
+                                      "        .section .rodata." +
+                                      options.name +
+                                      ", \"a\"\n"
+                                      "        .balign 64\n"
+                                      "        .global " +
+                                      options.name + "_begin, " + options.name + "_end\n" + options.name +
+                                      "_begin:\n"
+                                      "        .incbin \"" +
+                                      binary + "\"\n" + options.name +
+                                      "_end:\n"
+                                      "        .byte 0\n"
+                                      "#if defined(__linux__) && defined(__ELF__)\n"
+                                      "        .section .note.GNU-stack, \"\", %progbits\n"
+                                      "#endif\n"));
   return write_file(options.out,
                     head + "extern \"C\" const std::byte " + options.name + "_begin[], " + options.name +
                         "_end[];\n\n/// The file, for MemoryFile::open().\ninline std::span<const std::byte> " +
                         options.name + "() { return {" + options.name + "_begin, " + options.name + "_end}; }\n");
+}
+
+/// Returns the files to write: the header, or the bytes, the assembler file and the header. Errors: invalid_argument
+/// (two of them are one file, or one is the model itself, which would be lost).
+Result<std::vector<std::string>> targets(const Embed& options) {
+  std::vector<std::string> paths{options.out};
+  if (options.object) {
+    const std::size_t dot = options.out.rfind('.');
+    const bool has_extension = dot != options.out.npos && options.out.find('/', dot) == options.out.npos;
+    const std::string stem = has_extension ? options.out.substr(0, dot) : options.out;
+    paths.insert(paths.begin(), {stem + ".stele", stem + ".S"});
+    if (paths[0] == options.out || paths[1] == options.out) {
+      return Error(Errc::invalid_argument, "the header would replace a file that it belongs to")
+          .expected("a header's name, for example model.hpp")
+          .found(options.out);
+    }
+  }
+  for (const std::string& path : paths) {
+    std::error_code none;
+    if (std::filesystem::equivalent(path, options.file, none)) {
+      return Error(Errc::invalid_argument, "the output would replace the model itself")
+          .file(path)
+          .hint("choose another -o");
+    }
+  }
+  return paths;
 }
 
 }  // namespace
@@ -148,6 +178,7 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
   if (!is_identifier(options.name)) {
     return Error(Errc::invalid_argument, "the constant's name is not an identifier").found(options.name);
   }
+  STELE_TRY_ASSIGN(const auto paths, targets(options));
   STELE_TRY_ASSIGN(const Model model, open_model(options.file, options.opening, terminal.common().threads));
   STELE_TRY_ASSIGN(const PrecisionSpec precision, parse_precision(options.precision));
   Snapshot snapshot = model.snapshot;
@@ -168,9 +199,7 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
   }
   const std::string head = heading(options, snapshot, bytes.size());
   if (options.object) {
-    const std::size_t dot = options.out.rfind('.');
-    const bool has_extension = dot != options.out.npos && options.out.find('/', dot) == options.out.npos;
-    STELE_TRY(write_object(options, head, has_extension ? options.out.substr(0, dot) : options.out, bytes.span()));
+    STELE_TRY(write_object(options, head, paths[0], paths[1], bytes.span()));
   } else {
     STELE_TRY(write_array(options, head, bytes.span()));
     if (bytes.size() > large_bytes) terminal.note("note: with --object, a file of this size compiles much faster");
