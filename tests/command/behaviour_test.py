@@ -232,6 +232,16 @@ class Check(InFolder):
         content = DIGITS_ST.read_bytes()[place["offset"]:place["offset"] + place["bytes"]]
         self.assertIn(hashlib.sha256(content).hexdigest(), succeed("hash", DIGITS_ST, "-a", "sha256"))
 
+    def test_hash_does_not_depend_on_the_configuration_of_openssl(self):
+        expected = succeed("hash", DIGITS_ST, "-a", "sha256")
+        for text in ("[m]\nalg_section = a\n[a]\ndefault_properties = fips=yes\n",
+                     "[m]\nproviders = p\n[p]\nnone = n\n[n]\nmodule = /nowhere.so\nactivate = 1\n"):
+            config = self.path("openssl.cnf")
+            config.write_text("openssl_conf = m\n" + text)
+            environment = {**os.environ, "OPENSSL_CONF": str(config)}
+            for threads in ("1", "4"):
+                self.assertEqual(succeed("hash", DIGITS_ST, "-a", "sha256", "-j", threads, env=environment), expected)
+
     def test_hash_tells_names_dtypes_and_shapes_apart(self):
         content = floats(1, 2, 3, 4)
         digests = set()

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <xxhash.h>
 
@@ -25,10 +26,10 @@ struct Digest::State {
     XXH3_freeState(xxh3);
     XXH64_freeState(xxh64);
   }
-  void reset() const {
+  bool reset() const {
     if (xxh3 != nullptr) XXH3_64bits_reset(xxh3);
     if (xxh64 != nullptr) XXH64_reset(xxh64, 0);
-    if (context != nullptr && EVP_DigestInit_ex(context, kind, nullptr) != 1) throw std::bad_alloc();
+    return context == nullptr || EVP_DigestInit_ex(context, kind, nullptr) == 1;
   }
 };
 
@@ -44,13 +45,16 @@ Result<Digest> Digest::make(std::string_view algorithm) {
   } else if (algorithm == "xxh64") {
     state->xxh64 = XXH64_createState();
   } else if (algorithm == "sha1" || algorithm == "sha256") {
+    // A digest of weights does not depend on the machine's configuration of OpenSSL, which may name missing modules.
+    static const int initialized = OPENSSL_init_crypto(OPENSSL_INIT_NO_LOAD_CONFIG, nullptr);
+    static_cast<void>(initialized);
     state->kind = algorithm == "sha1" ? EVP_sha1() : EVP_sha256();
     state->context = EVP_MD_CTX_new();
   } else {
     return Error(Errc::unsupported, "no such digest").expected("xxh3, xxh64, sha1 or sha256").found(algorithm);
   }
   if (state->xxh3 == nullptr && state->xxh64 == nullptr && state->context == nullptr) throw std::bad_alloc();
-  state->reset();
+  if (!state->reset()) return Error(Errc::unsupported, "OpenSSL does not provide the digest").found(algorithm);
   return Digest(std::move(state));
 }
 
@@ -69,7 +73,7 @@ std::string Digest::finish() {
     const std::uint64_t hash = state_->xxh3 != nullptr ? XXH3_64bits_digest(state_->xxh3) : XXH64_digest(state_->xxh64);
     for (unsigned i = 0; i < size; ++i) bytes.at(i) = static_cast<unsigned char>(hash >> (56 - 8 * i));
   }
-  state_->reset();
+  static_cast<void>(state_->reset());  // it worked before
   static constexpr char digits[] = "0123456789abcdef";
   std::string text;
   for (unsigned i = 0; i < size; ++i) text += {digits[bytes.at(i) >> 4], digits[bytes.at(i) & 15U]};

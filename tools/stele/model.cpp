@@ -205,7 +205,8 @@ Status for_each_leaf(const Snapshot& snapshot, std::size_t count, unsigned threa
   const auto loop = [&] {
     ReadContext context;
     for (std::size_t i = next++; i < count; i = next++) {
-      auto result = interrupted() ? Status(Progress::cancelled()) : work(i, context);
+      auto result = interrupted() ? Status(Progress::cancelled())
+                                  : detail::guarded([&] { return work(i, context); });  // a thread must not throw
       if (result) continue;
       next = count;
       const std::lock_guard lock(mutex);
