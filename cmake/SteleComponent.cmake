@@ -1,6 +1,7 @@
 # stele_component(NAME [PUBLIC target...] [PRIVATE target...] [PACKAGES package...])
 #
-# A component: a static library stele_NAME (stele::NAME) of every .cpp below the current folder, which sees the public
+# A component: a static library stele_NAME (stele::NAME) of every .cpp below the current folder (not of folders that are
+# components of their own), which sees the public
 # headers. stele::stele links all components, cmake --install ships them, and find_package(stele COMPONENTS ...) names
 # them.
 #
@@ -9,6 +10,11 @@
 function(stele_component name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "PUBLIC;PRIVATE;PACKAGES")
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS "*.cpp")
+  file(GLOB others CONFIGURE_DEPENDS "*/CMakeLists.txt")  # components of their own
+  foreach(other IN LISTS others)
+    cmake_path(GET other PARENT_PATH other)
+    list(FILTER sources EXCLUDE REGEX "^${other}/")
+  endforeach()
   foreach(package IN LISTS arg_PACKAGES)
     find_package(${package} REQUIRED GLOBAL)  # global: whoever links the component needs its targets, in any folder
   endforeach()

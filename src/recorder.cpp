@@ -195,6 +195,22 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   return without_losses(format, std::move(left), file, allow_loss, report);
 }
 
+/// Refuses tensors of which this process has a part only: the file would not have the part's place.
+Status check_places(const Format& format, const Snapshot& snapshot, bool allow_loss, Report& report) {
+  std::string first, first_place;
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    const auto place = place_of(leaf);
+    if (!place || Shape(leaf.shape()) == place->global) continue;
+    std::string what = "its place in a tensor of " + to_string(place->global.span());
+    report.add(Report::What::lost, leaf.path(), what);
+    if (count++ == 0) first = leaf.path(), first_place = std::move(what);
+  }
+  if (count == 0 || allow_loss) return {};
+  return cannot_hold(format, first, first_place, count).hint("save with stele::mpi, or set SaveOptions::allow_loss");
+}
+
 Status check_writes(const Format& format, std::string_view file) {
   if (format.writes()) return {};
   return Error(Errc::unsupported, "files of the format " + std::string(format.name()) + " are only read, not written")
@@ -225,6 +241,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
       report.add(Report::What::constant, constant_path(*snapshot.data(), field), constant_text);
     }
   }
+  STELE_TRY(check_places(format, snapshot, options.allow_loss, report));
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
   if (precision.quantized_bits != 0) {
     STELE_TRY_ASSIGN(snapshot, quantize(snapshot, {.bits = precision.quantized_bits}, &report));
@@ -236,7 +253,8 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   reading.executor = options.executor;
   Meter unmetered(reading.progress, 0);
   const auto checked = check_leaves(snapshot, reading, unmetered, [](const LeafView& leaf) {
-    return leaf.dtype() == DType::boolean && leaf.provider().ops == &module_leaf_ops;
+    return leaf.dtype() == DType::boolean &&
+           (leaf.provider().ops == &module_leaf_ops || leaf.provider().ops == &element_leaf_ops);
   });
   if (checked || checked.error().code() != Errc::malformed) {
     STELE_TRY(checked);

@@ -4,6 +4,7 @@
 #   tools/deps.sh build       what building and the demo need
 #   tools/deps.sh all         that and what tests, fuzzing and CI need
 #   tools/deps.sh torch       what `make torch` and `make interop-pytorch` need besides
+#   tools/deps.sh mpi         what `make mpi` needs besides
 #   tools/deps.sh dl4j        what `make interop-dl4j` needs besides
 #   tools/deps.sh api         what `make api` needs
 #   tools/deps.sh embedded    what `make embedded` needs besides
@@ -17,8 +18,8 @@ cd "$(dirname "$0")/.."
 
 group=${1:-all}
 case $group in
-  build | all | torch | dl4j | api | embedded | browser | big-endian) ;;
-  *) echo "usage: tools/deps.sh [build|all|torch|dl4j|api|embedded|browser|big-endian]" >&2; exit 2 ;;
+  build | all | torch | mpi | dl4j | api | embedded | browser | big-endian) ;;
+  *) echo "usage: tools/deps.sh [build|all|torch|mpi|dl4j|api|embedded|browser|big-endian]" >&2; exit 2 ;;
 esac
 
 list() {  # "package probe" lines of the wanted groups

@@ -3,5 +3,5 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rooms=()
-for room in benchmarks dl4j encodings examples include ir precision recorders src tests tools torch transforms; do [ ! -d "$room" ] || rooms+=("$room"); done
+for room in benchmarks checkpoints dl4j encodings examples include ir precision recorders src tests tools torch transforms; do [ ! -d "$room" ] || rooms+=("$room"); done
 find "${rooms[@]}" \( -name '*.hpp' -o -name '*.cpp' -o -name '*.h' \) -print0 | sort -z | xargs -0 -r clang-format-14 "$@"

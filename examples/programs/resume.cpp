@@ -1,6 +1,6 @@
-// Trains a small network on handwritten digits and saves checkpoints into one archive: parameters, both moments of
-// Adam, learning-rate schedule and counts, with one tag for each checkpoint. Then it resumes from the archive alone,
-// and checks that the resumed run ends with the same bits as the run without interruption.
+// Trains a small network on handwritten digits and saves its steps in the background: parameters, both moments of Adam,
+// learning-rate schedule and counts, the state of the random numbers. Then it resumes from the folder alone, after
+// damage to the newest step, and checks that the resumed run ends with the same bits as the run without interruption.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -17,7 +17,8 @@
 #include <string_view>
 #include <vector>
 
-#include "stele/recorders/archive.hpp"
+#include "stele/checkpoints/manager.hpp"
+#include "stele/checkpoints/random.hpp"
 #include "stele/stele.hpp"
 
 namespace {
@@ -88,43 +89,48 @@ Images read_images(const std::string& path) {
 struct Training {
   Network network, m, v;
   stele::TrainingConfig config;
+  std::mt19937 random{1998};  // selects the images
 };
 
 Training start(const Images& images) {
-  Training t{zeros(), zeros(), zeros(), {}};
+  Training t{zeros(), zeros(), zeros(), {}, std::mt19937(1998)};
   for (std::size_t i = 0; i < images.pixels.size(); ++i) t.network.mean[i % inputs] += images.pixels[i];
   for (float& m : t.network.mean) m /= static_cast<float>(images.labels.size());
-  std::mt19937 random(1998);
   for (Layer* layer : {&t.network.first, &t.network.second}) {
-    for (float& w : layer->weight) w = (static_cast<float>(random() % 20001) - 10000) / 40000;
+    for (float& w : layer->weight) w = (static_cast<float>(t.random() % 20001) - 10000) / 40000;
   }
   // Halves the rate after every 200 steps.
   t.config.updater = stele::updaters::adam(stele::schedules::step(stele::ScheduleType::iteration, 4e-3, 0.5, 200));
   return t;
 }
 
-/// Saves a checkpoint into the archive, under a new tag.
-void save(const Training& t, const std::string& path, const std::string& tag) {
-  stele::Checkpoint checkpoint{stele::snapshot_of(t.network).value()};  // borrows: nothing is copied
-  checkpoint.optimizer.set("M", t.m).value();
-  checkpoint.optimizer.set("V", t.v).value();
-  checkpoint.training = t.config;
-  const stele::ArchiveRecorder<> recorder{stele::ArchiveFormat({.tag = tag, .deduplicate = true})};
-  if (std::filesystem::exists(path)) {
-    recorder.edit(checkpoint, path, tag).value();
-  } else {
-    recorder.record(checkpoint, path).value();
-  }
+stele::CheckpointManager open_steps(const std::string& folder) {
+  return stele::CheckpointManager::open(
+             folder, stele::BinaryRecorder<>(),
+             {.keep = stele::keep::latest(2) | stele::keep::best(1, "loss"), .save = stele::save_when::every_steps(50)})
+      .value();
 }
 
-/// Loads a checkpoint. Structure and shapes come from the archive.
-Training resume(const std::string& path, const std::string& tag) {
-  const stele::Checkpoint checkpoint = stele::open_archive(path, tag).value();
+/// Saves a step in the background; the tensors may change when this returns.
+void save(stele::CheckpointManager& manager, const Training& t, double loss) {
+  auto checkpoint = stele::checkpoint_of(t.network, stele::StateKind("M", t.m), stele::StateKind("V", t.v)).value();
+  checkpoint.training = t.config;
+  manager
+      .save_async(t.config.iteration_count, checkpoint, {{{"loss", loss}}, {{"random", stele::random_state(t.random)}}})
+      .value();
+}
+
+/// Loads the newest step that verifies. Structure and shapes come from its files.
+Training resume(const stele::CheckpointManager& manager) {
   Training t;
-  t.network = stele::from_snapshot<Network>(checkpoint.parameters).value();
-  checkpoint.optimizer.load_into("M", t.m).value();
-  checkpoint.optimizer.load_into("V", t.v).value();
-  t.config = checkpoint.training.value();
+  const auto step = manager.resume(t.network, stele::StateKind("M", t.m), stele::StateKind("V", t.v)).value();
+  if (!step) throw std::runtime_error("there is no step to resume from");
+  for (const stele::BrokenStep& broken : step->skipped) {
+    std::printf("  step %d is skipped: %s\n", static_cast<int>(broken.step),
+                std::string(name(broken.error.code())).c_str());
+  }
+  t.config = step->checkpoint.training.value();
+  stele::set_random_state(t.random, step->info.state.find("random")).value();
   return t;
 }
 
@@ -151,20 +157,23 @@ float backward(const Network& n, Network& gradient, std::span<const float, input
   return loss;
 }
 
-/// Runs Adam up to step `steps`. The number of a step selects its images.
-void train(Training& t, const Images& images, std::int64_t steps) {
-  const auto passes = static_cast<std::int64_t>(images.labels.size() / batch);
+/// Runs Adam up to step `steps`, on random images. Saves the steps that `manager`, if there is one, wants.
+void train(Training& t, const Images& images, std::int64_t steps, stele::CheckpointManager* manager) {
+  const std::size_t count = images.labels.size();
   const stele::TrainingObject& adam = t.config.updater;
   const double beta1 = adam.number("beta1")->value(), beta2 = adam.number("beta2")->value();
   while (t.config.iteration_count < steps) {
     const double rate = stele::learning_rate(t.config).value();  // of the schedule, at these counts
     Network gradient = zeros();
+    double loss = 0;
     for (std::size_t k = 0; k < batch; ++k) {
-      const std::size_t i = static_cast<std::size_t>(t.config.iteration_count % passes) * batch + k;
-      backward(t.network, gradient, images.image(i, t.network.mean), images.labels[i]);
+      const std::size_t i = t.random() % count;
+      loss +=
+          static_cast<double>(backward(t.network, gradient, images.image(i, t.network.mean), images.labels[i])) / batch;
     }
     const auto n = static_cast<double>(++t.config.iteration_count);
-    t.config.epoch_count = t.config.iteration_count / passes;
+    t.config.epoch_count =
+        t.config.iteration_count * static_cast<std::int64_t>(batch) / static_cast<std::int64_t>(count);
     const double alpha = rate * std::sqrt(1 - std::pow(beta2, n)) / (1 - std::pow(beta1, n));
     const auto p = t.network.trained(), g = gradient.trained(), m = t.m.trained(), v = t.v.trained();
     for (std::size_t k = 0; k < p.size(); ++k) {
@@ -175,6 +184,7 @@ void train(Training& t, const Images& images, std::int64_t steps) {
         p[k][i] -= static_cast<float>(alpha * m[k][i] / (std::sqrt(v[k][i]) + 1e-8));
       }
     }
+    if (manager != nullptr && manager->due(t.config.iteration_count)) save(*manager, t, loss);
   }
 }
 
@@ -205,44 +215,39 @@ bool same_bits(Network& a, Network& b) {
 int main(int argc, char** argv) try {
   const Images all = read_images(std::string(argc > 1 ? argv[1] : "examples/data") + "/digits-test.bin");
   const Images images = all.part(0, 350), test = all.part(350, all.labels.size());
-  const std::string path = std::filesystem::temp_directory_path() / "stele-resume.zip";
-  std::filesystem::remove(path);
+  const std::string folder = std::filesystem::temp_directory_path() / "stele-resume";
+  std::filesystem::remove_all(folder);
 
-  std::puts("Trains with Adam, saves checkpoints into one archive, and resumes from one of them.");
+  std::puts("Trains with Adam, saves its steps in the background, and resumes from the newest one that verifies.");
 
-  // The run without interruption. It only saves checkpoints.
+  // The run without interruption. It only saves steps.
   Training whole = start(images);
   print("before", whole.network, test);
-  for (const int steps : {100, 200, 300}) {
-    train(whole, images, steps);
-    save(whole, path, "step-" + std::to_string(steps));
-    std::printf("  step-%d saved: the archive has %ju bytes\n", steps,
-                std::uintmax_t{std::filesystem::file_size(path)});
+  {
+    auto manager = open_steps(folder);
+    train(whole, images, 300, &manager);
+    const std::vector<stele::SavedStep> saved = manager.wait().value();
+    std::printf("  %zu steps saved; kept:", saved.size());
+    const std::vector<stele::StepInfo> steps = manager.steps().value();
+    for (const stele::StepInfo& step : steps) {
+      std::printf("  %d (loss %.4f)", static_cast<int>(step.step), step.metrics.at("loss"));
+    }
+    std::printf("\n");
   }
   print("after 300 steps", whole.network, test);
-  // For programs that only run the network: half the bytes, and no optimizer.
-  stele::ArchiveRecorder<stele::HalfPrecision>{}.append(whole.network, path, "step-300-f16").value();
-  train(whole, images, 600);
+  train(whole, images, 600, nullptr);
   print("after 600 steps", whole.network, test);
 
-  // Removes a tag. Arrays that other tags share with it stay.
-  const auto before = std::filesystem::file_size(path);
-  stele::remove_archive_tag(path, "step-100").value();
-  std::printf("  step-100 removed: %ju bytes less\n", std::uintmax_t{before - std::filesystem::file_size(path)});
-  std::printf("  tags:");
-  const std::vector<std::string> tags = stele::archive_tags(path).value();
-  for (const std::string& tag : tags) std::printf(" %s", tag.c_str());
-  std::printf("\n");
-  print("step-300-f16", stele::load<Network>(path).value(), test);  // the newest tag
-
-  Training again = resume(path, "step-300");
-  print("step-300, resumed", again.network, test);
-  train(again, images, 600);
+  // A disk that lost the end of a file.
+  std::filesystem::resize_file(folder + "/step-00000300/parameters.stele", 100);
+  Training again = resume(open_steps(folder));
+  print(("step " + std::to_string(again.config.iteration_count) + ", resumed").c_str(), again.network, test);
+  train(again, images, 600, nullptr);
   print("resumed, after 600 steps", again.network, test);
-  std::filesystem::remove(path);
+  std::filesystem::remove_all(folder);
 
   const bool same = same_bits(whole.network, again.network) && same_bits(whole.m, again.m) &&
-                    same_bits(whole.v, again.v) && whole.config == again.config;
+                    same_bits(whole.v, again.v) && whole.config == again.config && whole.random == again.random;
   std::printf("%s\n", same ? "Bit for bit the same as without interruption." : "Not the same as without interruption!");
   return same ? 0 : 1;
 } catch (const std::exception& e) {

@@ -37,6 +37,7 @@ enum class Errc : std::uint16_t {
   not_loadable = 24,      // the object cannot be written in place (a const member, a fixed size)
   value_mismatch = 25,    // the value has another type than the field
   exists = 26,            // a set of files already exists and cannot be replaced in one step
+  timed_out = 27,         // another process did not answer in time
 };
 
 }  // namespace v0

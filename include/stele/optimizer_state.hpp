@@ -47,6 +47,14 @@ class STELE_EXPORT OptimizerState {
     });
   }
 
+  /// Checks load_into() without changing the module.
+  template <class M>
+  Result<Report> dry_run(std::string_view key, const M& module, LoadOptions options = default_load_options()) const {
+    STELE_TRY_ASSIGN(const Snapshot live, snapshot_of(module));
+    STELE_TRY_ASSIGN(const Snapshot* arrays, prepare(key, live, options));
+    return v0::dry_run(module, *arrays, options);
+  }
+
  private:
   Result<const Snapshot*> prepare(std::string_view key, const Snapshot& live, LoadOptions& options) const;
   std::vector<std::pair<std::string, Snapshot>> kinds_;

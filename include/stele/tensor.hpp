@@ -210,6 +210,8 @@ class Tensor {
 ///     static bool unset(const T&);                             // takes any shape when loaded in place
 ///     static void adopt(T&, element* data, const Shape&, std::shared_ptr<const void> keeper);  // becomes a view
 ///     static void part(T&, element* data, const Shape&, std::shared_ptr<void> block);  // owns a part of a block
+///     static void reset(T&);                                   // makes it unset again; without it, t = T()
+///     static bool place(const T&, Shape& global, Shape& start);  // T is a box of a larger tensor (Sharded)
 ///
 /// Any member may throw.
 template <class T, class Enable = void>

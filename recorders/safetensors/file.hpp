@@ -22,7 +22,19 @@ namespace safetensors {
 inline constexpr std::uint64_t max_header = 100'000'000;
 
 /// Checks that safetensors can store the names, tensors and metadata. Errors: not_representable.
-Status check(const Snapshot& snapshot, const LeafPaths& paths);
+STELE_EXPORT Status check(const Snapshot& snapshot, const LeafPaths& paths);
+
+/// The layout of a file.
+struct FilePlan {
+  std::string header;                // without the 8 bytes of its length
+  std::vector<std::uint32_t> order;  // of the leaves: their bytes follow each other after the header
+  std::uint64_t bytes = 0;           // of all leaves
+};
+/// Plans a file with these leaves of a snapshot that passed check(). Errors: not_representable (a header that is too
+/// large).
+STELE_EXPORT Result<FilePlan> plan_file(const Snapshot& snapshot, const LeafPaths& paths,
+                                        std::span<const std::uint32_t> leaves,
+                                        const std::map<std::string, std::string>& metadata);
 
 /// Writes a file with these leaves of a snapshot that passed check(). Does not commit the sink.
 Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const std::uint32_t> leaves,

@@ -11,6 +11,7 @@
 #include "file.hpp"
 #include "io/files.hpp"
 #include "json/json.hpp"
+#include "shard_index.hpp"
 #include "snapshot/data.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/safetensors.hpp"
@@ -23,7 +24,7 @@ namespace safetensors {
 namespace {
 
 constexpr std::string_view file_extension = ".safetensors", index_extension = ".safetensors.index.json";
-constexpr const char *sharding_key = "DCP_SHARDING_INFO", *version_key = "DCP_VERSION", *offsets_key = "saved_offsets";
+constexpr const char* offsets_key = "saved_offsets";
 
 /// Maximum number of files: bounds those that a folder makes the reader open.
 constexpr std::size_t max_files = 100'000;
@@ -261,6 +262,7 @@ bool recognises_folder(const Bundle& folder) {
   const auto names = folder.names();
   if (!names) return false;
   if (!names_with(*names, index_extension).empty()) return true;
+  if (std::find(names->begin(), names->end(), shard_index_name) != names->end()) return true;
   const std::vector<std::string> files = names_with(*names, file_extension);
   if (files.empty()) return false;
   const auto source = folder.open(files.front());

@@ -351,8 +351,8 @@ Status check(const Snapshot& snapshot, const LeafPaths& paths) {
   return {};
 }
 
-Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const std::uint32_t> leaves,
-             const std::map<std::string, std::string>& metadata, const Workers& workers, Sink& sink) {
+Result<FilePlan> plan_file(const Snapshot& snapshot, const LeafPaths& paths, std::span<const std::uint32_t> leaves,
+                           const std::map<std::string, std::string>& metadata) {
   struct Item {
     std::size_t order;
     std::uint32_t leaf;
@@ -365,7 +365,8 @@ Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const s
   }
   const auto before = [](const Item& a, const Item& b) { return a.order > b.order; };
   if (!std::is_sorted(items.begin(), items.end(), before)) std::stable_sort(items.begin(), items.end(), before);
-  std::string header;
+  FilePlan plan;
+  std::string& header = plan.header;
   json::Writer out(header);
   out.begin_object();
   if (!metadata.empty()) {
@@ -394,7 +395,9 @@ Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const s
     out.u64(at += leaf.byte_size());
     out.end_array();
     out.end_object();
+    plan.order.push_back(item.leaf);
   }
+  plan.bytes = at;
   out.end_object();
   header.resize((header.size() + 7) / 8 * 8, ' ');
   if (header.size() > max_header) {
@@ -402,16 +405,21 @@ Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const s
         .expected("at most 100000000 bytes")
         .found(std::to_string(header.size()));
   }
+  return plan;
+}
 
-  STELE_TRY(sink.reserve(8 + header.size() + at));
+Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const std::uint32_t> leaves,
+             const std::map<std::string, std::string>& metadata, const Workers& workers, Sink& sink) {
+  STELE_TRY_ASSIGN(const FilePlan plan, plan_file(snapshot, paths, leaves, metadata));
+  STELE_TRY(sink.reserve(8 + plan.header.size() + plan.bytes));
   LeafGather gather(sink);
   std::byte length[8];
-  store_le(length, std::uint64_t{header.size()});
+  store_le(length, std::uint64_t{plan.header.size()});
   STELE_TRY(gather.write(length));
-  STELE_TRY(gather.write(std::as_bytes(std::span(header))));
+  STELE_TRY(gather.write(std::as_bytes(std::span(plan.header))));
   ReadContext context(workers);
   const Snapshot ordered = in_file_order(snapshot);
-  for (const Item& item : items) STELE_TRY(gather.leaf(ordered.leaf(item.leaf), context));
+  for (const std::uint32_t leaf : plan.order) STELE_TRY(gather.leaf(ordered.leaf(leaf), context));
   return gather.flush();
 }
 

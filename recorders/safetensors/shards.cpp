@@ -8,6 +8,7 @@
 #include "file.hpp"
 #include "io/files.hpp"
 #include "json/json.hpp"
+#include "shard_index.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/paths.hpp"
@@ -284,6 +285,8 @@ bool ShardedSafetensorsFormat::recognises(std::span<const std::byte> head, std::
 
 Result<Snapshot> ShardedSafetensorsFormat::open(SourcePtr source, const OpenContext& context) const {
   if (source->is_folder()) {
+    STELE_TRY_ASSIGN(const bool boxes, source->bundle()->contains(detail::safetensors::shard_index_name));
+    if (boxes) return detail::safetensors::open_shards(*source, context);
     std::vector<std::string> files;
     STELE_TRY_ASSIGN(SourcePtr index, detail::safetensors::find_index(*source, files));
     if (index == nullptr) return detail::safetensors::open_files(*source, std::move(files), context);

@@ -17,7 +17,7 @@ namespace stele {
 inline namespace v0 {
 
 std::string_view name(Errc code) noexcept {
-  static constexpr std::array<std::string_view, 27> names = {"none",
+  static constexpr std::array<std::string_view, 28> names = {"none",
                                                              "io",
                                                              "not_found",
                                                              "truncated",
@@ -43,7 +43,8 @@ std::string_view name(Errc code) noexcept {
                                                              "invalid_argument",
                                                              "not_loadable",
                                                              "value_mismatch",
-                                                             "exists"};
+                                                             "exists",
+                                                             "timed_out"};
   const auto i = static_cast<std::size_t>(code);
   return i < names.size() ? names[i] : "unknown";
 }

@@ -60,6 +60,9 @@ Result<bool> replaced(const Source& folder);
 STELE_EXPORT Result<SourcePtr> open_of_set(const std::shared_ptr<const Bundle>& bundle, const std::string& name,
                                            std::size_t number);
 
+/// Returns the path of the temporary folder into which a sink of folder_sink() writes; empty for other sinks.
+STELE_EXPORT std::string temporary_path(const Sink& sink);
+
 /// Returns the error of a folder's sink for any bytes.
 Status refuse_bytes(std::span<const std::span<const std::byte>> pieces, const std::string& name);
 
@@ -78,6 +81,8 @@ std::string temporary_prefix(const std::string& leaf, std::size_t longest_name);
 /// Returns a new name for a temporary of this process.
 std::string temporary_name(const std::string& prefix);
 bool is_temporary(std::string_view name) noexcept;
+/// Removes the temporary folders of killed processes in a folder, for any target.
+STELE_EXPORT void remove_leftover_folders(const os::Folder& folder);
 /// Removes temporaries of killed processes that saved to this path.
 void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix,
                       os::Kind kind);

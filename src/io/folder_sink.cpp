@@ -94,6 +94,12 @@ class FolderSink final : public Sink {
     return detail::folder_bundle({made_, "", name(), old_}, {options_.durability}, false, Names::later);
   }
 
+  std::string temporary() const {
+    const std::string& path = name();
+    const std::size_t slash =
+        path.find_last_not_of('/') == path.npos ? path.npos : path.rfind('/', path.find_last_not_of('/'));
+    return (slash == path.npos ? std::string() : path.substr(0, slash + 1)) + leaf_;
+  }
   Status keep_permissions() { return os::keep_permissions(target_.folder, target_.leaf, made_->file); }
 
   Status commit() override {
@@ -220,6 +226,11 @@ Result<std::unique_ptr<Sink>> open_folder_sink(const std::string& path, FileSink
 }
 
 }  // namespace
+
+std::string detail::temporary_path(const Sink& sink) {
+  const auto* folder = dynamic_cast<const FolderSink*>(&sink);
+  return folder != nullptr ? folder->temporary() : std::string();
+}
 
 Result<std::unique_ptr<Sink>> folder_sink(const std::string& path, FileSinkOptions options, FolderCheck may_replace) {
   return detail::guarded(path, [&] { return open_folder_sink(path, options, std::move(may_replace)); });

@@ -57,6 +57,18 @@ bool is_temporary(std::string_view name) noexcept {
   return name.starts_with('.') && at != name.npos && maker_of(name, name.substr(0, at + mark.size())) != 0;
 }
 
+void remove_leftover_folders(const os::Folder& folder) {
+  std::vector<std::string> leftovers;
+  os::list(folder, [&](std::string_view name) {
+    const std::size_t at = name.rfind(mark);
+    if (!name.starts_with('.') || at == name.npos) return;
+    const std::uint64_t maker = maker_of(name, name.substr(0, at + mark.size()));
+    if (maker == 0 || (maker != os::process_id() && os::process_lives(maker))) return;
+    leftovers.emplace_back(name);
+  });
+  for (const std::string& leaf : leftovers) os::remove_abandoned(folder, leaf, os::Kind::folder);
+}
+
 // Requires both: no such process, and no lock. This process's id may be that of an earlier process (in containers every
 // run has an equal id): then only the lock decides.
 void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix,

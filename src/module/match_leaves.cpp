@@ -168,7 +168,9 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
     return false;
   }
   if (object == nullptr && ops.fresh_shape == nullptr) return true;
-  const bool free = !ops.fixed_shape && (mode_ == LoadMode::fresh || options_.rebuild || ops.unset(object));
+  Shape global, start;
+  const bool placed = object != nullptr && ops.place != nullptr && ops.place(object, global, start);
+  const bool free = !ops.fixed_shape && !placed && (mode_ == LoadMode::fresh || options_.rebuild || ops.unset(object));
   if (free) return true;
   Shape shape;
   if (object != nullptr) {

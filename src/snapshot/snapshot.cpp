@@ -245,6 +245,7 @@ Status module_read(const void* at, std::uint64_t number, std::uint64_t offset, s
 }  // namespace
 
 const LeafOps module_leaf_ops{module_view, module_read, nullptr, nullptr, true};
+const LeafOps element_leaf_ops{.view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
 
 }  // namespace detail
 

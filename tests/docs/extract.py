@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Make sources of the ```cpp blocks in Markdown pages.
 
-    extract.py [--libtorch] ROOT FOLDER PAGE...
+    extract.py [--with LIBRARY] ROOT FOLDER PAGE...
 
 Writes the sources to FOLDER and prints a line `kind|name|source` for each block. Blocks of kind `run` with one source
 are one program, whose argument is the number of the block; a block of kind `alone` is a program, and one of kind
@@ -13,7 +13,8 @@ are one program, whose argument is the number of the block; a block of kind `alo
 - A block whose first line is `// run` is linked and run too, in an empty folder; it must exit with 0. The blocks of a
   page that are run are compiled together, each in a namespace, except for those that open or specialise a namespace.
 - A block below the line `<!-- not compiled: reason -->` is left out.
-- A block below the line `<!-- compiled with libtorch -->` is left out, and all others are with --libtorch (make torch).
+- A block below the line `<!-- compiled with LIBRARY -->` is left out, and all others are with --with LIBRARY: libtorch
+  (make torch), MPI (make mpi).
 """
 
 import re
@@ -79,8 +80,8 @@ def write(file: Path, source: str) -> None:
 
 
 def main() -> int:
-    libtorch = sys.argv[1] == "--libtorch"
-    root, folder, *pages = sys.argv[1 + libtorch:]
+    library = sys.argv[2] if sys.argv[1] == "--with" else None
+    root, folder, *pages = sys.argv[3 if library else 1:]
     out = Path(folder)
     out.mkdir(parents=True, exist_ok=True)
     for path in sorted(pages):
@@ -100,8 +101,8 @@ def main() -> int:
             above = next((text for text in reversed(lines[:at]) if text.strip()), "")
             if fence[2] in ("cpp", "c++"):
                 number += 1
-            skip = re.match(r"\s*<!-- not compiled: .+ -->", above) or \
-                ("<!-- compiled with libtorch -->" in above) != libtorch
+            needed = re.match(r"\s*<!-- compiled with (\w+) -->", above)
+            skip = re.match(r"\s*<!-- not compiled: .+ -->", above) or (needed[1] if needed else None) != library
             if fence[2] in ("cpp", "c++") and not skip:
                 block, line = lines[at + 1:end], at + 2
                 code, run = "\n".join(block), bool(block) and block[0].strip() == "// run"

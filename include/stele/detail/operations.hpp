@@ -103,7 +103,9 @@ struct TensorTable {
     if constexpr (requires(T & t, const Shape& s) { traits::resize(t, s); }) {
       ops.resize = resize;
       ops.unset = unset;
-      if constexpr (std::is_default_constructible_v<T> && std::is_move_assignable_v<T>) {
+      if constexpr (requires(T & t) { traits::reset(t); }) {
+        ops.reset = [](void* p) { traits::reset(get(p)); };
+      } else if constexpr (std::is_default_constructible_v<T> && std::is_move_assignable_v<T>) {
         ops.reset = [](void* p) { get(p) = T(); };
       }
     } else {
@@ -122,6 +124,11 @@ struct TensorTable {
       ops.adopts_const = true;
     }
     if constexpr (std::is_move_assignable_v<T> && !std::is_trivially_copyable_v<T>) ops.take = take;
+    if constexpr (requires(const T& t, Shape& s) { traits::place(t, s, s); }) {
+      ops.place = [](const void* p, Shape& global, Shape& start) {
+        return traits::place(*static_cast<const T*>(p), global, start);
+      };
+    }
   }
 
   static constexpr TensorOps make() {

@@ -93,6 +93,9 @@ struct TensorOps {
   void (*part)(void* object, std::byte* data, const Shape& shape, std::shared_ptr<void> block) = nullptr;
   void (*take)(void* object, void* from) = nullptr;       // moves a tensor of the same type
   std::optional<ParamId>* (*id)(void* object) = nullptr;  // Param only
+  /// Sharded only: the shape of the whole tensor, and the first index of this part along each axis. Returns false if
+  /// the tensor has no place yet.
+  bool (*place)(const void* object, Shape& global, Shape& start) = nullptr;
   // Leaves of Records only: the leaf refers to a snapshot's leaf instead of holding elements.
   const std::shared_ptr<const SnapshotData>* (*bound)(const void* object, std::uint32_t& leaf) = nullptr;
   void (*bind)(void* object, std::shared_ptr<const SnapshotData> data, std::uint32_t leaf) = nullptr;

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <sys/file.h>
+#include <sys/statvfs.h>
 
 #include <limits>
 #include <memory>
@@ -84,6 +85,14 @@ void remove_abandoned(const Folder& folder, const std::string& leaf, Kind kind) 
     }
   }
   ::close(fd);
+}
+
+Result<std::uint64_t> free_bytes(const Folder& folder) {
+  struct statvfs status = {};
+  if (retry([&] { return ::fstatvfs(folder.file.handle(), &status); }) != 0) {
+    return failed("cannot find out the free space", folder.file.name());
+  }
+  return std::uint64_t{status.f_bavail} * status.f_frsize;
 }
 
 Result<bool> make_folder(const Path& path) {

@@ -207,6 +207,8 @@ void remove_abandoned(const Folder& folder, const std::string& leaf, Kind kind) 
 
 // ---- folders
 
+/// Returns the number of bytes that this user may still write to the folder's file system.
+Result<std::uint64_t> free_bytes(const Folder& folder);
 /// Makes a folder. Returns false if the name is taken.
 Result<bool> make_folder(const Path& path);
 /// Creates a folder, locked like a file of create(). Returns a Folder that is not open if the name is taken.
@@ -231,6 +233,12 @@ inline constexpr int max_depth = 64;
 
 std::uint64_t process_id() noexcept;
 bool process_lives(std::uint64_t id) noexcept;
+/// Catches a signal from now on: it is counted instead of ending the process. Calls nest.
+Status catch_signal(int signal);
+/// Undoes one catch_signal(); the last one restores the previous handling.
+void release_signal(int signal) noexcept;
+/// Returns how often a caught signal has arrived.
+std::uint64_t signal_count(int signal) noexcept;
 /// Advises the system to use huge pages for the parts of this memory that fill whole ones.
 void advise_huge_pages(void* memory, std::size_t size) noexcept;
 /// The size and alignment of a huge page.

@@ -1,6 +1,7 @@
 // All rooms: the front door and every recorder.
 #include <iostream>
 
+#include <stele/checkpoints/manager.hpp>
 #include <stele/stele.hpp>
 #include <stele/transform.hpp>
 
@@ -21,6 +22,14 @@ int main() {
   stele::BinaryRecorder<stele::HalfPrecision> binary;
   binary.record(model, "mine.stele").value();
   check(stele::load<Model>("mine.stele").value(), "front door, .stele in half precision");
+
+  auto steps = stele::CheckpointManager::open("steps", stele::BinaryRecorder<>()).value();
+  steps.save_async(1, stele::checkpoint_of(model, stele::StateKind("M", model)).value()).value();
+  steps.wait().value();
+  Model resumed = make_model(), moments = make_model();
+  steps.resume(resumed, stele::StateKind("M", moments)).value();
+  check(resumed, "a step");
+  check(moments, "optimizer state of a step");
 
   Model in_place = make_model();
   stele::load_into(in_place, "mine.stele").value();

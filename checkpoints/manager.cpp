@@ -1,0 +1,114 @@
+#include "stele/checkpoints/manager.hpp"
+
+#include <cmath>
+#include <utility>
+
+#include "ranking.hpp"
+#include "state.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+CheckpointManager::CheckpointManager(std::unique_ptr<detail::ManagerState> state) noexcept : state_(std::move(state)) {}
+CheckpointManager::CheckpointManager(CheckpointManager&&) noexcept = default;
+CheckpointManager& CheckpointManager::operator=(CheckpointManager&&) noexcept = default;
+CheckpointManager::~CheckpointManager() = default;
+
+Result<CheckpointManager> CheckpointManager::open(const std::string& folder, std::shared_ptr<const Format> format,
+                                                  PrecisionSpec precision, ManagerOptions options) {
+  return detail::guarded([&]() -> Result<CheckpointManager> {
+    auto state = std::make_unique<detail::ManagerState>(folder, std::move(format), precision, std::move(options));
+    STELE_TRY(state->start());
+    return CheckpointManager(std::move(state));
+  });
+}
+
+bool CheckpointManager::due(std::int64_t step) const { return state_->due(step); }
+bool CheckpointManager::signalled(int signal) const noexcept { return state_->signalled(signal); }
+const LoadOptions& CheckpointManager::load_options() const noexcept { return state_->options().load; }
+
+Result<SavedStep> CheckpointManager::save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
+  return detail::guarded([&] { return state_->save(step, checkpoint, values); });
+}
+
+Status CheckpointManager::save_async(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
+  return detail::guarded([&] { return state_->save_async(step, checkpoint, values); });
+}
+
+Result<std::vector<SavedStep>> CheckpointManager::wait() {
+  return detail::guarded([&] { return state_->wait(); });
+}
+
+Result<std::vector<StepInfo>> CheckpointManager::steps(std::vector<BrokenStep>* broken) const {
+  return detail::guarded([&]() -> Result<std::vector<StepInfo>> {
+    STELE_TRY_ASSIGN(const std::vector<std::int64_t> numbers, state_->numbers());
+    std::vector<StepInfo> found;
+    for (const std::int64_t step : numbers) {
+      auto manifest = state_->manifest(step, false);
+      if (manifest) {
+        found.push_back(std::move(manifest->info));
+      } else if (broken != nullptr) {
+        broken->push_back({step, std::move(manifest).error()});
+      }
+    }
+    return found;
+  });
+}
+
+Result<std::optional<StepInfo>> CheckpointManager::latest() const {
+  STELE_TRY_ASSIGN(std::vector<StepInfo> all, steps());
+  return all.empty() ? std::optional<StepInfo>() : std::optional<StepInfo>(std::move(all.back()));
+}
+
+Result<std::optional<StepInfo>> CheckpointManager::best(const std::string& metric, Better better) const {
+  STELE_TRY_ASSIGN(std::vector<StepInfo> all, steps());
+  const std::vector<std::size_t> order = detail::ranked(all, metric, better);
+  if (order.empty() || std::isnan(detail::metric_of(all[order.front()], metric))) return std::optional<StepInfo>();
+  return std::optional<StepInfo>(std::move(all[order.front()]));
+}
+
+Status CheckpointManager::verify(std::int64_t step) const {
+  return detail::guarded([&]() -> Status {
+    STELE_TRY(state_->manifest(step, true));
+    return {};
+  });
+}
+
+Status CheckpointManager::remove(std::int64_t step) {
+  return detail::guarded([&]() -> Status {
+    STELE_TRY(state_->idle());
+    return state_->remove(step);
+  });
+}
+
+Result<OpenedStep> CheckpointManager::open_step(std::int64_t step) const {
+  return detail::guarded([&]() -> Result<OpenedStep> {
+    STELE_TRY_ASSIGN(const detail::steps::Manifest manifest, state_->manifest(step, true));
+    return state_->open(manifest);
+  });
+}
+
+Result<std::optional<OpenedStep>> CheckpointManager::open_latest() const {
+  return detail::guarded([&]() -> Result<std::optional<OpenedStep>> {
+    STELE_TRY_ASSIGN(const std::vector<std::int64_t> numbers, state_->numbers());
+    std::vector<BrokenStep> skipped;
+    for (std::size_t i = numbers.size(); i-- > 0;) {
+      auto manifest = state_->manifest(numbers[i], true);
+      if (!manifest) {
+        // Not broken: an older step would lose the ones since.
+        if (manifest.error().code() == Errc::unsupported) return std::move(manifest).error();
+        skipped.push_back({numbers[i], std::move(manifest).error()});
+        continue;
+      }
+      STELE_TRY_ASSIGN(OpenedStep opened, state_->open(*manifest));
+      opened.skipped = std::move(skipped);
+      return std::optional<OpenedStep>(std::move(opened));
+    }
+    if (skipped.empty()) return std::optional<OpenedStep>();
+    return Error(Errc::checksum, "no step of the folder verifies; the newest: " + skipped.front().error.to_string())
+        .file(state_->folder());
+  });
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,263 @@
+#include "manifest.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <ctime>
+#include <limits>
+
+#include "base/hash.hpp"
+#include "json/json.hpp"
+#include "json/sealed.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace steps {
+namespace {
+
+constexpr std::int64_t version = 1;
+constexpr std::string_view version_key = "stele_step", folder_prefix = "step-";
+constexpr std::size_t min_digits = 8;
+
+/// Returns the time as people read it: "2026-11-24T13:50:49Z".
+std::string readable(std::int64_t time_ms) {
+  const auto seconds = static_cast<std::time_t>(time_ms / 1000);
+  std::tm parts{};
+  if (::gmtime_r(&seconds, &parts) == nullptr) return {};
+  char text[64];
+  return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
+}
+
+/// Reads members of the manifest; remembers the first that is missing or of another kind.
+class Members {
+ public:
+  explicit Members(const Value& object) : object_(object) {}
+  const Value* find(const char* key) { return object_.find(key); }
+  std::int64_t integer(const char* key) {
+    const Value* value = object_.find(key);
+    const std::int64_t* number = value != nullptr ? value->as_i64() : nullptr;
+    return number != nullptr ? *number : (bad(key), 0);
+  }
+  std::string string(const char* key) {
+    const Value* value = object_.find(key);
+    const std::string* text = value != nullptr ? value->as_string() : nullptr;
+    return text != nullptr ? *text : (bad(key), std::string());
+  }
+  std::string string_or_empty(const char* key) { return object_.find(key) != nullptr ? string(key) : std::string(); }
+  const Value::Map& map(const char* key) {
+    static const Value::Map none;
+    const Value* value = object_.find(key);
+    const Value::Map* map = value != nullptr ? value->as_map() : nullptr;
+    return map != nullptr ? *map : (bad(key), none);
+  }
+  void bad(const char* key) {
+    if (status_) status_ = Error(Errc::malformed, "the manifest lacks a member, or it has another kind").expected(key);
+  }
+  Status status() { return std::move(status_); }
+
+ private:
+  const Value& object_;
+  Status status_;
+};
+
+Value number(std::uint64_t n) { return n <= INT64_MAX ? Value(static_cast<std::int64_t>(n)) : Value(n); }
+
+/// Checks that each part is one of the listed files, or a folder of them: all that is opened is then verified, and lies
+/// in the step's folder.
+Status check_parts(const Manifest& manifest) {
+  std::vector<std::string_view> parts;
+  for (const std::string* part : {&manifest.checkpoint, &manifest.parameters}) {
+    if (!part->empty()) parts.emplace_back(*part);
+  }
+  if (parts.size() != 1) return Error(Errc::malformed, "the manifest names no parameters, or two parts with them");
+  for (const auto& [key, file] : manifest.optimizer) parts.emplace_back(file);
+  for (const std::string_view part : parts) {
+    const bool listed = std::any_of(manifest.files.begin(), manifest.files.end(), [&](const ManifestFile& file) {
+      return file.name == part || (file.name.starts_with(part) && file.name.substr(part.size()).starts_with('/'));
+    });
+    if (listed && !part.empty() && part != "." && part != ".." && part.find('/') == part.npos) continue;
+    return Error(Errc::malformed, "the manifest names a part that is none of its files").found(part);
+  }
+  return {};
+}
+
+/// Reads the checked body of a manifest.
+Result<Manifest> from_value(const Value& root) {
+  Members members(root);
+  const std::int64_t found = members.integer(std::string(version_key).c_str());
+  STELE_TRY(members.status());
+  if (found != version) {
+    return Error(Errc::unsupported, "this build does not know the manifest's version")
+        .expected(std::to_string(version))
+        .found(std::to_string(found));
+  }
+  Manifest manifest;
+  StepInfo& info = manifest.info;
+  info.step = members.integer("step");
+  info.time_ms = members.integer("time_ms");
+  info.library = members.string("library");
+  info.format = members.string("format");
+  if (members.find("signal") != nullptr) info.signal = static_cast<int>(members.integer("signal"));
+  for (const auto& [name, metric] : members.map("metrics")) {
+    const double* value = metric.as_f64();
+    if (value == nullptr) members.bad("metrics");
+    info.metrics[name] = value != nullptr ? *value : 0;
+  }
+  info.state = Value(members.map("state"));
+  if (const Value* ranks = members.find("ranks")) {
+    ranks->as_list() != nullptr ? static_cast<void>(manifest.ranks = *ranks->as_list()) : members.bad("ranks");
+  }
+  manifest.checkpoint = members.string_or_empty("checkpoint");
+  manifest.parameters = members.string_or_empty("parameters");
+  for (const auto& [key, file] : members.map("optimizer")) {
+    const std::string* name = file.as_string();
+    if (name == nullptr) members.bad("optimizer");
+    manifest.optimizer.emplace_back(key, name != nullptr ? *name : std::string());
+  }
+  manifest.training = members.string_or_empty("training");
+  for (const auto& [name, file] : members.map("files")) {
+    Members parts(file);
+    const std::int64_t bytes = parts.integer("bytes");
+    const auto hash = json::from_hex(parts.string("xxh3"));
+    if (!parts.status() || bytes < 0 || !hash) members.bad("files");
+    manifest.files.push_back({name, static_cast<std::uint64_t>(bytes), hash.value_or(0)});
+    info.bytes += manifest.files.back().bytes;
+  }
+  STELE_TRY(members.status());
+  STELE_TRY(check_parts(manifest));
+  return manifest;
+}
+
+}  // namespace
+
+Result<ManifestFile> hash_file(const Bundle& folder, const std::string& name) {
+  STELE_TRY_ASSIGN(const SourcePtr source, folder.open(name));
+  Hasher hasher;
+  Bytes piece(static_cast<std::size_t>(std::min<std::uint64_t>(source->size(), std::uint64_t{1} << 20)));
+  for (std::uint64_t at = 0; at < source->size();) {
+    const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(source->size() - at, piece.size()));
+    STELE_TRY(source->read_at(at, piece.span().first(n)));
+    hasher.update(piece.data(), n);
+    at += n;
+  }
+  return ManifestFile{name, source->size(), hasher.digest()};
+}
+
+Result<std::string> to_text(const Manifest& manifest) {
+  const StepInfo& info = manifest.info;
+  std::string text;
+  json::Writer out(text, true);
+  const auto member = [&](std::string_view key, const Value& value) {
+    out.key(key);
+    return json::write_value(out, value);
+  };
+  out.begin_object();
+  STELE_TRY(member(version_key, Value(version)));
+  STELE_TRY(member("step", Value(info.step)));
+  STELE_TRY(member("time", Value(readable(info.time_ms))));
+  STELE_TRY(member("time_ms", Value(info.time_ms)));
+  STELE_TRY(member("library", Value(info.library)));
+  STELE_TRY(member("format", Value(info.format)));
+  if (info.signal != 0) STELE_TRY(member("signal", Value(std::int64_t{info.signal})));
+  Value::Map metrics;
+  for (const auto& [name, metric] : info.metrics) metrics.emplace_back(name, Value(metric));
+  STELE_TRY(member("metrics", Value(std::move(metrics))));
+  if (!manifest.ranks.empty()) STELE_TRY(member("ranks", Value(manifest.ranks)));
+  STELE_TRY(member("state", info.state.is_null() ? Value(Value::Map()) : info.state));
+  if (!manifest.checkpoint.empty()) STELE_TRY(member("checkpoint", Value(manifest.checkpoint)));
+  if (!manifest.parameters.empty()) STELE_TRY(member("parameters", Value(manifest.parameters)));
+  Value::Map optimizer;
+  for (const auto& [key, file] : manifest.optimizer) optimizer.emplace_back(key, Value(file));
+  STELE_TRY(member("optimizer", Value(std::move(optimizer))));
+  if (!manifest.training.empty()) STELE_TRY(member("training", Value(manifest.training)));
+  Value::Map files;
+  for (const ManifestFile& file : manifest.files) {
+    files.emplace_back(file.name,
+                       Value(Value::Map{{"bytes", number(file.bytes)}, {"xxh3", Value(json::hex(file.xxh3))}}));
+  }
+  STELE_TRY(member("files", Value(std::move(files))));
+  json::seal(text);
+  return text;
+}
+
+Result<Manifest> parse_manifest(std::string_view text) {
+  STELE_TRY(json::check_seal(text));
+  json::Reader in(text);
+  Value root;
+  const std::size_t memory = json::kMaxValueBytesPerByte * text.size() + 1024;
+  STELE_TRY(json::read_value(in, root, memory));
+  if (!in.finish()) return in.error();
+  return from_value(root);
+}
+
+std::string folder_name(std::int64_t step) {
+  const std::string digits = std::to_string(step);
+  return std::string(folder_prefix) + std::string(min_digits - std::min(min_digits, digits.size()), '0') + digits;
+}
+
+std::optional<std::int64_t> step_of(std::string_view name) {
+  if (!name.starts_with(folder_prefix)) return std::nullopt;
+  const std::string_view digits = name.substr(folder_prefix.size());
+  std::int64_t step = 0;
+  const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  // Each step has one name.
+  if (read.ec != std::errc() || step < 0 || folder_name(step) != name) return std::nullopt;
+  return step;
+}
+
+Result<Manifest> read_manifest(const std::string& folder, std::int64_t step) {
+  const std::string path = folder + "/" + std::string(manifest_name);
+  return guarded([&]() -> Result<Manifest> {
+    STELE_TRY_ASSIGN(const SourcePtr source, open_file(path));
+    std::string text(static_cast<std::size_t>(source->size()), '\0');
+    STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(text))));
+    auto manifest = parse_manifest(text);
+    if (!manifest) return std::move(manifest).error().file(path);
+    if (manifest->info.step != step) {
+      return Error(Errc::malformed, "the manifest belongs to another step")
+          .file(path)
+          .expected(std::to_string(step))
+          .found(std::to_string(manifest->info.step));
+    }
+    manifest->info.folder = folder;
+    return manifest;
+  });
+}
+
+Result<std::vector<ManifestFile>> list_files(const Bundle& folder) {
+  STELE_TRY_ASSIGN(const std::vector<std::string> names, folder.names());
+  std::vector<ManifestFile> files;
+  for (const std::string& name : names) {
+    if (name == manifest_name) continue;
+    STELE_TRY_ASSIGN(files.emplace_back(), hash_file(folder, name));
+  }
+  return files;
+}
+
+Status check_files(const std::string& folder, const Manifest& manifest, bool contents) {
+  const auto bundle = folder_bundle(folder);
+  for (const ManifestFile& file : manifest.files) {
+    STELE_TRY_ASSIGN(const SourcePtr source, bundle->open(file.name));
+    if (source->size() != file.bytes) {
+      return Error(Errc::truncated, "a file of the step has another size than in its manifest")
+          .file(source->name())
+          .expected(std::to_string(file.bytes))
+          .found(std::to_string(source->size()));
+    }
+    if (!contents) continue;
+    STELE_TRY_ASSIGN(const ManifestFile now, hash_file(*bundle, file.name));
+    if (now.xxh3 != file.xxh3) {
+      return Error(Errc::checksum, "a file of the step does not match the checksum in its manifest")
+          .file(source->name())
+          .expected(json::hex(file.xxh3))
+          .found(json::hex(now.xxh3));
+    }
+  }
+  return {};
+}
+
+}  // namespace steps
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,61 @@
+// The manifest of a step, and its files: docs/formats/steps.md.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "stele/bundle.hpp"
+#include "stele/checkpoints/policies.hpp"
+#include "stele/result.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace steps {
+
+inline constexpr std::string_view manifest_name = "manifest.json";
+
+struct ManifestFile {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::uint64_t xxh3 = 0;  // XXH3-64 of its bytes
+};
+
+struct Manifest {
+  StepInfo info;
+  std::string checkpoint{};                                      // the one file of a CheckpointFormat; else empty
+  std::string parameters{};                                      // file or folder of the parameters; else empty
+  std::vector<std::pair<std::string, std::string>> optimizer{};  // key and file of each kind of state
+  std::string training{};                                        // JSON of the training configuration; else empty
+  std::vector<Value> ranks{};                                    // of several processes: the state of each
+  std::vector<ManifestFile> files{};                             // all files but the manifest, sorted by name
+};
+
+/// Returns the entry of a file: its size and checksum.
+Result<ManifestFile> hash_file(const Bundle& folder, const std::string& name);
+/// Returns the manifest's bytes, which end with their own checksum. Errors: limit, duplicate (the state's Values).
+Result<std::string> to_text(const Manifest& manifest);
+/// Parses a manifest. Sets everything but StepInfo::folder. Errors: checksum, malformed, unsupported (a later version).
+Result<Manifest> parse_manifest(std::string_view text);
+
+/// Returns the folder's name for a step: "step-00000100".
+std::string folder_name(std::int64_t step);
+/// Returns the step of a folder of that name; nullopt for other names.
+std::optional<std::int64_t> step_of(std::string_view folder_name);
+
+/// Reads the manifest of a step's folder. Errors: not_found, those of parse_manifest().
+Result<Manifest> read_manifest(const std::string& folder, std::int64_t step);
+/// Lists the files of a step, except the manifest, with their checksums.
+Result<std::vector<ManifestFile>> list_files(const Bundle& folder);
+/// Checks that the step has the files of the manifest, at their sizes; `contents`: and with their checksums. Errors:
+/// not_found, truncated, checksum, io.
+Status check_files(const std::string& folder, const Manifest& manifest, bool contents);
+
+}  // namespace steps
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,144 @@
+#include "parts.hpp"
+
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "recorder.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace steps {
+namespace {
+
+/// The files of a bundle below one of its folders.
+class Subfolder final : public Bundle {
+ public:
+  Subfolder(Bundle& all, std::string folder) : all_(all), prefix_(std::move(folder) + "/") {}
+  Result<SourcePtr> open(std::string_view name) const override { return all_.open(full(name)); }
+  Result<std::unique_ptr<Sink>> create(std::string_view name) override { return all_.create(full(name)); }
+  Result<bool> contains(std::string_view name) const override { return all_.contains(full(name)); }
+  Result<std::vector<std::string>> names() const override {
+    STELE_TRY_ASSIGN(const std::vector<std::string> all, all_.names());
+    std::vector<std::string> found;
+    for (const std::string& name : all) {
+      if (name.starts_with(prefix_)) found.push_back(name.substr(prefix_.size()));
+    }
+    return found;
+  }
+  void remove(std::string_view name) noexcept override { all_.remove(prefix_ + std::string(name)); }
+
+ private:
+  std::string full(std::string_view name) const { return prefix_ + std::string(name); }
+  Bundle& all_;
+  std::string prefix_;
+};
+
+/// Writes one part, and adds the rows of its report to `report`.
+class PartWriter {
+ public:
+  PartWriter(const Format& format, Bundle* folder, const std::string& path, const SaveOptions& options)
+      : format_(format), folder_(folder), path_(path), options_(options) {}
+
+  Result<std::unique_ptr<Sink>> sink(const std::string& name) {
+    if (folder_ == nullptr) return sink_for(format_, path_ + "/" + name, options_);
+    if (!format_.makes_folder(name)) return folder_->create(name);
+    return bundle_sink(std::make_shared<Subfolder>(*folder_, name), name);
+  }
+  Status write(const std::string& name, const Snapshot& snapshot, PrecisionSpec precision, const SaveOptions& options,
+               const std::string& prefix) {
+    STELE_TRY_ASSIGN(const auto to, sink(name));
+    auto written = record(format_, precision, {nullptr, &snapshot}, *to, options);
+    if (!written) {
+      Error error = std::move(written).error();
+      const std::string in_step = prefix + std::string(error.path());
+      return prefix.empty() ? std::move(error) : std::move(error).path(in_step);
+    }
+    for (std::size_t i = 0; i < written->size(); ++i) {
+      const Report::Row row = (*written)[i];
+      report.add(row.what, row.path.empty() ? std::string_view(prefix) : prefix + std::string(row.path), row.detail);
+    }
+    return {};
+  }
+
+  Report report;
+
+ private:
+  const Format& format_;
+  Bundle* folder_;
+  const std::string& path_;
+  const SaveOptions& options_;
+};
+
+Result<const CheckpointFormat*> checkpoint_format(const Format& format, const Manifest& manifest) {
+  const auto* whole = dynamic_cast<const CheckpointFormat*>(&format);
+  if (whole == nullptr) {
+    return Error(Errc::malformed, "the manifest names one file for the whole checkpoint, which its format cannot hold")
+        .file(manifest.info.folder)
+        .found(format.name());
+  }
+  return whole;
+}
+
+}  // namespace
+
+Result<Report> write_parts(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint, Bundle* folder,
+                           const std::string& path, const SaveOptions& options, Manifest& manifest) {
+  PartWriter writer(format, folder, path, options);
+  const std::string extension(format.extension());
+  if (const auto* whole = dynamic_cast<const CheckpointFormat*>(&format)) {
+    manifest.checkpoint = "checkpoint" + extension;
+    STELE_TRY_ASSIGN(const auto to, writer.sink(manifest.checkpoint));
+    return record_checkpoint(*whole, precision, checkpoint, *to, options);
+  }
+  if (checkpoint.graph) {
+    if (!options.allow_loss) {
+      return Error(Errc::not_representable, "steps in this format cannot store a graph")
+          .found(format.name())
+          .hint("open the manager with an ArchiveRecorder, or set SaveOptions::allow_loss");
+    }
+    writer.report.add(Report::What::lost, "", "the graph");
+  }
+  manifest.parameters = "parameters" + extension;
+  STELE_TRY(writer.write(manifest.parameters, checkpoint.parameters, precision, options, {}));
+  SaveOptions plain = options;
+  plain.metadata.clear();
+  for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
+    const std::string name = "optimizer-" + std::to_string(manifest.optimizer.size()) + extension;
+    manifest.optimizer.emplace_back(key, name);
+    // State is saved as it is: Adam's second moment is a square, which f16 would make 0.
+    STELE_TRY(writer.write(name, arrays, {}, plain, "optimizer." + key + "."));
+  }
+  if (checkpoint.training) manifest.training = checkpoint.training->json();
+  return std::move(writer.report);
+}
+
+Result<Checkpoint> open_parts(const Format& format, const Manifest& manifest, const LoadOptions& options) {
+  const std::string folder = manifest.info.folder + "/";
+  if (!manifest.checkpoint.empty()) {
+    STELE_TRY_ASSIGN(const CheckpointFormat* whole, checkpoint_format(format, manifest));
+    return v0::open_checkpoint(*whole, folder + manifest.checkpoint, options);
+  }
+  Checkpoint checkpoint;
+  STELE_TRY_ASSIGN(checkpoint.parameters, v0::open(format, folder + manifest.parameters, options));
+  for (const auto& [key, file] : manifest.optimizer) {
+    STELE_TRY_ASSIGN(Snapshot arrays, v0::open(format, folder + file, options));
+    checkpoint.optimizer.set_snapshot(key, std::move(arrays));
+  }
+  if (!manifest.training.empty()) {
+    STELE_TRY_ASSIGN(checkpoint.training, TrainingConfig::parse(manifest.training));
+  }
+  return checkpoint;
+}
+
+std::uint64_t byte_size(const Checkpoint& checkpoint) {
+  std::uint64_t bytes = checkpoint.parameters.byte_size();
+  for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) bytes += arrays.byte_size();
+  return bytes;
+}
+
+}  // namespace steps
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,32 @@
+// The parts of a step: its parameters and optimizer state, written and opened by any format.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+
+#include "manifest.hpp"
+#include "stele/bundle.hpp"
+#include "stele/checkpoint.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace steps {
+
+/// Writes the parts into `folder` (null on a dry run) and adds their names to the manifest; `path` is the folder's path
+/// for messages. A CheckpointFormat gets one file for all; other formats one for each part. Errors: those of record(),
+/// not_representable (a graph, which only a CheckpointFormat stores).
+Result<Report> write_parts(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint, Bundle* folder,
+                           const std::string& path, const SaveOptions& options, Manifest& manifest);
+
+/// Opens the parts of a step. `format` must outlive them. Errors: those of open().
+Result<Checkpoint> open_parts(const Format& format, const Manifest& manifest, const LoadOptions& options);
+
+/// Returns the bytes of all tensors.
+std::uint64_t byte_size(const Checkpoint& checkpoint);
+
+}  // namespace steps
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

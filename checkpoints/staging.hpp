@@ -1,0 +1,47 @@
+// Copies of checkpoints in memory, from which background saves write.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <mutex>
+#include <vector>
+
+#include "stele/bytes.hpp"
+#include "stele/checkpoint.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace steps {
+
+/// Memory for copies, of which at most `max_bytes` are in use. Blocks that are given back are used again, because the
+/// page faults of fresh memory take longer than the copy.
+class StagingMemory {
+ public:
+  /// `max_bytes` 0: one block of any size.
+  explicit StagingMemory(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}
+  /// Returns false for a block that is larger than all of the memory.
+  bool admits(std::uint64_t bytes) const noexcept { return max_bytes_ == 0 || bytes <= max_bytes_; }
+  /// Waits until a block of that size is free. Throws std::bad_alloc.
+  Bytes take(std::uint64_t bytes);
+  void give_back(Bytes block);
+
+ private:
+  std::uint64_t max_bytes_;
+  std::mutex mutex_;
+  std::condition_variable freed_;
+  std::uint64_t used_ = 0;
+  std::vector<Bytes> free_;
+};
+
+/// Returns the size of the block that staged() needs.
+std::uint64_t staging_size(const Checkpoint& checkpoint);
+
+/// Returns a checkpoint whose tensors are copied into `block`, and that refers to no object of the caller. Errors:
+/// those of reading its tensors.
+Result<Checkpoint> staged(const Checkpoint& checkpoint, std::span<std::byte> block, const Workers& workers);
+
+}  // namespace steps
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,331 @@
+#include "state.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <utility>
+
+#include "base/parallel.hpp"
+#include "io/files.hpp"
+#include "parts.hpp"
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+ManagerState::ManagerState(std::string folder, std::shared_ptr<const Format> format, PrecisionSpec precision,
+                           ManagerOptions options)
+    : folder_(std::move(folder)),
+      format_(std::move(format)),
+      precision_(precision),
+      options_(std::move(options)),
+      memory_(options_.staging_bytes) {
+  while (folder_.size() > 1 && folder_.ends_with('/')) folder_.pop_back();
+}
+
+ManagerState::~ManagerState() {
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard lock(mutex_);
+      ending_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+  if (error_) std::fprintf(stderr, "stele: a background save failed: %s\n", error_->to_string().c_str());
+  for (const Caught& caught : caught_) os::release_signal(caught.signal);
+}
+
+Status ManagerState::start() {
+  if (folder_.empty()) return Error(Errc::invalid_argument, "the path is empty");
+  if (!options_.parts.dry_run) STELE_TRY(os::make_folder(folder_));
+  STELE_TRY_ASSIGN(root_, os::open_folder(folder_));
+  if (!options_.parts.dry_run) remove_leftover_folders(root_);
+  STELE_TRY_ASSIGN(const std::vector<std::int64_t> all, numbers());
+  for (const std::int64_t step : all) {
+    if (auto found = manifest(step, false)) known_.push_back(std::move(found->info));
+  }
+  if (!known_.empty()) last_step_ = known_.back().step;
+  for (const int signal : options_.save.signals()) {
+    STELE_TRY(os::catch_signal(signal));
+    const std::uint64_t count = os::signal_count(signal);
+    caught_.push_back({signal, count, count});
+  }
+  return {};
+}
+
+int ManagerState::pending_signal() const noexcept {
+  for (const Caught& caught : caught_) {
+    if (os::signal_count(caught.signal) != caught.answered) return caught.signal;
+  }
+  return 0;
+}
+
+bool ManagerState::signalled(int signal) const noexcept {
+  return std::any_of(caught_.begin(), caught_.end(), [&](const Caught& caught) {
+    return caught.signal == signal && os::signal_count(signal) != caught.before;
+  });
+}
+
+bool ManagerState::due(std::int64_t step) const {
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - last_time_;
+  return options_.save({step, last_step_, since.count(), pending_signal()});
+}
+
+int ManagerState::begin(std::int64_t step) {
+  const int signal = pending_signal();
+  for (Caught& caught : caught_) caught.answered = os::signal_count(caught.signal);
+  last_time_ = std::chrono::steady_clock::now();
+  last_step_ = step;
+  return signal;
+}
+
+// ---- saving
+
+Result<SavedStep> ManagerState::save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
+  STELE_TRY(idle());
+  const int signal = begin(step);
+  return write(step, signal, checkpoint, values);
+}
+
+Status ManagerState::save_async(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
+  {
+    const std::lock_guard lock(mutex_);
+    STELE_TRY(take_error());
+  }
+  const std::uint64_t bytes = steps::staging_size(checkpoint);
+  if (!memory_.admits(bytes) || options_.parts.dry_run || !start_thread()) {
+    STELE_TRY_ASSIGN(SavedStep saved, save(step, checkpoint, values));
+    const std::lock_guard lock(mutex_);
+    saved_.push_back(std::move(saved));
+    return {};
+  }
+  Task task;
+  task.step = step;
+  task.signal = begin(step);
+  task.values = values;
+  task.block = memory_.take(bytes);
+  auto copy = guarded([&] { return steps::staged(checkpoint, task.block.span(), workers_of(options_.parts)); });
+  if (!copy) {
+    memory_.give_back(std::move(task.block));
+    return std::move(copy).error();
+  }
+  task.checkpoint = *std::move(copy);
+  const std::lock_guard lock(mutex_);
+  tasks_.push_back(std::move(task));
+  changed_.notify_all();
+  return {};
+}
+
+bool ManagerState::start_thread() noexcept {
+  if (thread_.joinable()) return true;
+  try {
+    thread_ = std::thread([this] { work(); });
+  } catch (const std::exception&) {
+    return false;
+  }
+  return true;
+}
+
+void ManagerState::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    changed_.wait(lock, [&] { return ending_ || !tasks_.empty(); });
+    if (tasks_.empty()) return;
+    Task task = std::move(tasks_.front());
+    tasks_.pop_front();
+    working_ = true;
+    lock.unlock();
+    auto saved = guarded([&] { return write(task.step, task.signal, task.checkpoint, task.values); });
+    task.checkpoint = {};
+    memory_.give_back(std::move(task.block));
+    lock.lock();
+    working_ = false;
+    if (saved) {
+      saved_.push_back(*std::move(saved));
+    } else if (!error_) {
+      error_ = std::move(saved).error();
+    }
+    changed_.notify_all();
+  }
+}
+
+Status ManagerState::idle() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return tasks_.empty() && !working_; });
+  return take_error();
+}
+
+Status ManagerState::take_error() {
+  if (!error_) return {};
+  Error error = *std::move(error_);
+  error_.reset();
+  return error;
+}
+
+Result<std::vector<SavedStep>> ManagerState::wait() {
+  STELE_TRY(idle());
+  const std::lock_guard lock(mutex_);
+  return std::exchange(saved_, {});
+}
+
+Status ManagerState::check_space(std::int64_t step, std::uint64_t bytes) const {
+  if (options_.max_bytes != 0) {
+    std::uint64_t all = bytes;
+    for (const StepInfo& info : known_) all += info.step != step ? info.bytes : 0;
+    if (all > options_.max_bytes) {
+      return Error(Errc::no_space, "the step would exceed the budget of the folder")
+          .file(folder_)
+          .expected("at most " + std::to_string(options_.max_bytes) + " bytes")
+          .found(std::to_string(all))
+          .hint("keep fewer steps, or raise ManagerOptions::max_bytes");
+    }
+  }
+  STELE_TRY_ASSIGN(const std::uint64_t free, os::free_bytes(root_));
+  if (free >= bytes && free - bytes >= options_.spare_bytes) return {};
+  return Error(Errc::no_space, "the file system has too little free space for the step")
+      .file(folder_)
+      .expected(std::to_string(bytes) + " bytes, and " + std::to_string(options_.spare_bytes) + " to spare")
+      .found(std::to_string(free));
+}
+
+Status ManagerState::put_aside_broken(std::int64_t step) {
+  const std::string name = steps::folder_name(step);
+  STELE_TRY_ASSIGN(const os::Info info, os::status({&root_, name, path(step)}));
+  if (info.kind == os::Kind::missing || manifest(step, true)) return {};
+  for (int i = 1;; ++i) {
+    auto moved = os::rename_new(root_, name, name + ".broken-" + std::to_string(i), path(step));
+    if (moved || moved.error().code() != Errc::exists || i == max_tries) return moved;
+  }
+}
+
+Result<ManagerState::NewStep> ManagerState::begin_step(std::int64_t step, int signal, std::uint64_t bytes,
+                                                       const StepValues& values) {
+  if (step < 0) return Error(Errc::invalid_argument, "the step is negative").found(std::to_string(step));
+  STELE_TRY(check_space(step, bytes));
+  using std::chrono::milliseconds;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  NewStep made;
+  made.manifest.info = {.step = step,
+                        .folder = path(step),
+                        .metrics = values.metrics,
+                        .time_ms = std::chrono::duration_cast<milliseconds>(now).count(),
+                        .library = "stele " STELE_VERSION,
+                        .format = std::string(format_->name()),
+                        .signal = signal,
+                        .state = Value(values.state)};
+  if (options_.parts.dry_run) return made;
+  STELE_TRY(put_aside_broken(step));
+  STELE_TRY_ASSIGN(made.sink,
+                   folder_sink(path(step), {options_.parts.file.durability}, [](const Bundle&) { return Status(); }));
+  return made;
+}
+
+Result<SavedStep> ManagerState::commit_step(NewStep step, Report report) {
+  SavedStep saved;
+  saved.report = std::move(report);
+  StepInfo& info = step.manifest.info;
+  if (step.sink != nullptr) {
+    for (const steps::ManifestFile& file : step.manifest.files) info.bytes += file.bytes;
+    STELE_TRY_ASSIGN(const std::string text, steps::to_text(step.manifest));
+    STELE_TRY_ASSIGN(const auto last, step.sink->bundle()->create(steps::manifest_name));
+    STELE_TRY(last->write(std::as_bytes(std::span(text))));
+    STELE_TRY(last->commit());
+    STELE_TRY(step.sink->commit());
+    const auto at = find(info.step);
+    at != known_.end() && at->step == info.step ? static_cast<void>(*at = info)
+                                                : static_cast<void>(known_.insert(at, info));
+  }
+  saved.info = std::move(info);
+  if (step.sink != nullptr) apply_policy(saved);
+  return saved;
+}
+
+Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Checkpoint& checkpoint,
+                                      const StepValues& values) {
+  const Checkpoint sized{with_precision(checkpoint.parameters, precision_), {}, {}, checkpoint.optimizer};
+  STELE_TRY_ASSIGN(NewStep made, begin_step(step, signal, steps::byte_size(sized), values));
+  const auto bundle = made.sink != nullptr ? made.sink->bundle() : nullptr;
+  STELE_TRY_ASSIGN(Report report, steps::write_parts(*format_, precision_, checkpoint, bundle.get(), path(step),
+                                                     options_.parts, made.manifest));
+  if (bundle != nullptr) {
+    STELE_TRY_ASSIGN(made.manifest.files, steps::list_files(*bundle));
+  }
+  return commit_step(std::move(made), std::move(report));
+}
+
+void ManagerState::apply_policy(SavedStep& saved) {
+  auto kept = guarded([&]() -> Result<std::vector<bool>> { return options_.keep(known_); });
+  if (!kept) {
+    saved.not_removed = std::move(kept).error();
+    return;
+  }
+  std::vector<std::int64_t> unwanted;
+  for (std::size_t i = 0; i < known_.size(); ++i) {
+    // The step just saved stays, also if the folder has later ones: of a run that is trained again from here.
+    if (!(*kept)[i] && known_[i].step != saved.info.step) unwanted.push_back(known_[i].step);
+  }
+  for (const std::int64_t step : unwanted) {
+    auto removed = remove(step);
+    if (removed) {
+      saved.removed.push_back(step);
+    } else if (!saved.not_removed) {
+      saved.not_removed = std::move(removed).error();
+    }
+  }
+}
+
+std::vector<StepInfo>::iterator ManagerState::find(std::int64_t step) {
+  return std::lower_bound(known_.begin(), known_.end(), step,
+                          [](const StepInfo& info, std::int64_t number) { return info.step < number; });
+}
+
+Status ManagerState::remove(std::int64_t step) {
+  const std::string name = steps::folder_name(step);
+  const std::string temporary = temporary_name(temporary_prefix(name, os::longest_name(root_)));
+  STELE_TRY(os::rename_new(root_, name, temporary, path(step)));
+  if (const auto at = find(step); at != known_.end() && at->step == step) known_.erase(at);
+  os::remove_tree(root_, temporary, os::max_depth);
+  return {};
+}
+
+// ---- finding steps
+
+Result<std::vector<std::int64_t>> ManagerState::numbers() const {
+  std::vector<std::int64_t> found;
+  STELE_TRY_ASSIGN(const auto entries, os::entries(root_, static_cast<std::size_t>(-1)));
+  for (const os::Entry& entry : entries) {
+    const auto step = steps::step_of(entry.name);
+    if (step && entry.kind == os::Kind::folder) found.push_back(*step);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+Result<steps::Manifest> ManagerState::manifest(std::int64_t step, bool contents) const {
+  STELE_TRY_ASSIGN(steps::Manifest found, steps::read_manifest(path(step), step));
+  STELE_TRY(steps::check_files(path(step), found, contents));
+  return found;
+}
+
+Result<OpenedStep> ManagerState::open(const steps::Manifest& manifest) const {
+  const Format* format = manifest.info.format == format_->name() ? format_.get() : nullptr;
+  for (const Format* older : options_.older_formats) {
+    if (format == nullptr && older->name() == manifest.info.format) format = older;
+  }
+  if (format == nullptr) {
+    return Error(Errc::unsupported, "the step was saved in another format")
+        .file(manifest.info.folder)
+        .expected(format_->name())
+        .found(manifest.info.format)
+        .hint("set ManagerOptions::older_formats");
+  }
+  OpenedStep opened{manifest.info, {}, {}};
+  STELE_TRY_ASSIGN(opened.checkpoint, steps::open_parts(*format, manifest, options_.load));
+  return opened;
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,114 @@
+// The state of a CheckpointManager: its steps, its thread, the signals that it catches.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "io/os/os.hpp"
+#include "manifest.hpp"
+#include "staging.hpp"
+#include "stele/checkpoints/manager.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+class ManagerState {
+ public:
+  ManagerState(std::string folder, std::shared_ptr<const Format> format, PrecisionSpec precision,
+               ManagerOptions options);
+  ~ManagerState();
+
+  /// Prepares the folder, and finds its steps.
+  Status start();
+  bool due(std::int64_t step) const;
+  bool signalled(int signal) const noexcept;
+
+  Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values);
+  Status save_async(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values);
+  Result<std::vector<SavedStep>> wait();
+  /// Waits for the background thread. Returns its error, once.
+  Status idle();
+
+  /// Returns the numbers of all folders with the name of a step, sorted.
+  Result<std::vector<std::int64_t>> numbers() const;
+  Result<steps::Manifest> manifest(std::int64_t step, bool contents) const;
+  Result<OpenedStep> open(const steps::Manifest& manifest) const;
+  Status remove(std::int64_t step);
+  std::string path(std::int64_t step) const { return folder_ + "/" + steps::folder_name(step); }
+
+  /// A step that is being written.
+  struct NewStep {
+    steps::Manifest manifest;
+    std::unique_ptr<Sink> sink;  // of its folder; null on a dry run
+  };
+  /// Notes that a save begins; returns the signal that it answers.
+  int begin(std::int64_t step);
+  /// Checks the space for `bytes` of tensors, and makes the folder of a step.
+  Result<NewStep> begin_step(std::int64_t step, int signal, std::uint64_t bytes, const StepValues& values);
+  /// Writes the manifest, whose files are listed, and makes the step visible.
+  Result<SavedStep> commit_step(NewStep step, Report report);
+
+  const ManagerOptions& options() const noexcept { return options_; }
+  const std::string& folder() const noexcept { return folder_; }
+
+ private:
+  struct Caught {
+    int signal;
+    std::uint64_t before;    // arrivals before the manager was opened
+    std::uint64_t answered;  // arrivals before the last save began
+  };
+  struct Task {
+    std::int64_t step = 0;
+    int signal = 0;
+    Bytes block{};
+    Checkpoint checkpoint{};
+    StepValues values{};
+  };
+
+  /// Returns a signal that no save has answered, or 0.
+  int pending_signal() const noexcept;
+  /// Returns the place of a step in the list, or of the first one after it.
+  std::vector<StepInfo>::iterator find(std::int64_t step);
+  /// Returns the error of a background save, once.
+  Status take_error();
+  Status check_space(std::int64_t step, std::uint64_t bytes) const;
+  /// Renames a step that does not verify, so that its number can be saved again.
+  Status put_aside_broken(std::int64_t step);
+  Result<SavedStep> write(std::int64_t step, int signal, const Checkpoint& checkpoint, const StepValues& values);
+  void apply_policy(SavedStep& saved);
+  /// Returns false if the system has no thread for background saves.
+  bool start_thread() noexcept;
+  void work();
+
+  std::string folder_;
+  std::shared_ptr<const Format> format_;
+  PrecisionSpec precision_;
+  ManagerOptions options_;
+  os::Folder root_;
+  std::vector<Caught> caught_;
+  std::vector<StepInfo> known_;            // steps with valid manifests, sorted; used by the saving thread only
+  std::optional<std::int64_t> last_step_;  // the last save that began, or the newest step that was found
+  std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
+
+  steps::StagingMemory memory_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Task> tasks_;
+  bool working_ = false, ending_ = false;
+  std::optional<Error> error_;  // of the first background save that failed
+  std::vector<SavedStep> saved_;
+  std::thread thread_;
+};
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

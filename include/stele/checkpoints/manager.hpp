@@ -1,0 +1,198 @@
+// The steps of a training run, in one folder: saved whole or not at all, kept by policies, resumed by what verifies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "stele/checkpoint.hpp"
+#include "stele/checkpoints/policies.hpp"
+#include "stele/record.hpp"
+#include "stele/recorder.hpp"
+#include "stele/report.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// One kind of optimizer state, by its key: `StateKind("M", moments)`. `arrays` is borrowed.
+template <class M>
+struct StateKind {
+  StateKind(std::string_view name, M& object) : key(name), arrays(object) {}
+  std::string_view key;
+  M& arrays;
+};
+
+/// Returns a checkpoint of a module and its optimizer state, all borrowed.
+template <class M, class... Kinds>
+Result<Checkpoint> checkpoint_of(const M& module, const StateKind<Kinds>&... kinds) {
+  Checkpoint checkpoint;
+  STELE_TRY_ASSIGN(checkpoint.parameters, snapshot_of(module));
+  Status status;
+  [[maybe_unused]] const auto add = [&](const auto& kind) {
+    if (status) status = checkpoint.optimizer.set(std::string(kind.key), kind.arrays);
+  };
+  (add(kinds), ...);
+  if (!status) return std::move(status).error();
+  return checkpoint;
+}
+
+/// The part of a step that is not in a Checkpoint.
+struct StepValues {
+  std::map<std::string, double> metrics{};  ///< for policies: "loss", …
+  /// Everything else that a run needs: random states (stele/checkpoints/random.hpp), position in the data,
+  /// configuration.
+  Value::Map state{};
+};
+
+/// The result of a save.
+struct SavedStep {
+  StepInfo info{};
+  Report report{};                      ///< of all parts; paths of optimizer state begin with "optimizer.<kind>."
+  std::vector<std::int64_t> removed{};  ///< steps that the keep policy removed
+  /// A failure to remove a step that the policy does not keep. The save itself succeeded.
+  std::optional<Error> not_removed{};
+};
+
+/// A step that was found but not used, and the reason.
+struct BrokenStep {
+  std::int64_t step = 0;
+  Error error;
+};
+
+/// A step that was opened. All arrays are lazy: they refer to the step's files.
+struct OpenedStep {
+  StepInfo info{};
+  Checkpoint checkpoint{};
+  std::vector<BrokenStep> skipped{};  ///< newer steps that did not verify; they are left as they are
+};
+
+struct ManagerOptions {
+  KeepPolicy keep = keep::all();
+  SavePolicy save = save_when::every_steps(1);
+  /// Options of every part that is saved. `metadata` applies to the parameters.
+  SaveOptions parts{};
+  /// Options for opening and loading parts.
+  LoadOptions load{};
+  /// Maximum bytes of tensors in the folder: of the steps there and the one that is being saved, before any is removed.
+  /// A save that would exceed it is an error (no_space) before its first byte. 0: no maximum.
+  std::uint64_t max_bytes = 0;
+  /// Free bytes that a save leaves on the file system; else it is an error (no_space) before its first byte.
+  std::uint64_t spare_bytes = std::uint64_t{16} << 20;
+  /// Maximum memory for copies that background saves write from. 0: one checkpoint, so that a save in the background
+  /// waits for the previous one.
+  std::uint64_t staging_bytes = 0;
+  /// Formats of older steps in the folder, if they differ from the manager's: stele::formats() for all of them.
+  std::span<const Format* const> older_formats{};
+};
+
+namespace detail {
+class ManagerState;
+}  // namespace detail
+
+/// Saves the steps of a training run into a folder, and finds the step to resume from. A step is a folder
+/// `step-<8 digits or more>` with one file or folder for each part and `manifest.json`, which lists every file with its
+/// checksum (docs/formats/steps.md). It becomes visible by one rename, after all of it is synced.
+///
+/// One process writes to the folder; others may read it. Members are not safe to call from several threads.
+class STELE_EXPORT CheckpointManager {
+ public:
+  /// Opens the folder, which is created if it is missing (not its parent), and removes what killed processes left.
+  /// `recorder` writes the parts. Errors: io, not_found.
+  template <class FormatType, PrecisionSettings Settings>
+  static Result<CheckpointManager> open(const std::string& folder, const Recorder<FormatType, Settings>& recorder,
+                                        ManagerOptions options = {}) {
+    return open(folder, std::make_shared<FormatType>(recorder.format()), precision_spec<Settings>(),
+                std::move(options));
+  }
+  /// Opens the folder with a format that the program chooses at run time.
+  static Result<CheckpointManager> open(const std::string& folder, std::shared_ptr<const Format> format,
+                                        PrecisionSpec precision, ManagerOptions options);
+  CheckpointManager(CheckpointManager&&) noexcept;
+  CheckpointManager& operator=(CheckpointManager&&) noexcept;
+  /// Waits for background saves. An error that no call has returned is printed to stderr: call wait() before.
+  ~CheckpointManager();
+
+  /// Returns true if the save policy wants this step.
+  bool due(std::int64_t step) const;
+  /// Returns true if this signal of the save policy has arrived since the manager was opened.
+  bool signalled(int signal) const noexcept;
+
+  /// Saves a step, and removes the steps that the keep policy does not keep. A step of that number is replaced; one
+  /// that does not verify is renamed to `<name>.broken-<n>` first. On error, the folder is unchanged. Errors: those of
+  /// a background save (below), no_space, those of a recorder's record(), invalid_argument (a negative step).
+  Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values = {});
+  /// Saves in the background. Returns when all of the checkpoint is copied, so that the caller may change the tensors.
+  /// Waits while ManagerOptions::staging_bytes are in use; a checkpoint larger than that, or one for which the
+  /// system has no thread, is saved before the call returns. If an earlier background save has failed, returns that
+  /// error, once, and saves nothing.
+  Status save_async(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values = {});
+  /// Waits until all background saves are done. Returns those that have finished since the last wait(). Errors: that of
+  /// the first background save that failed.
+  Result<std::vector<SavedStep>> wait();
+
+  /// Returns the steps with a valid manifest and files of the right sizes, sorted by step. `broken` receives the
+  /// others.
+  Result<std::vector<StepInfo>> steps(std::vector<BrokenStep>* broken = nullptr) const;
+  /// Returns the newest of steps().
+  Result<std::optional<StepInfo>> latest() const;
+  /// Returns the best of steps() by a metric, ranked as by keep::best(); nullopt if no step has a number for it.
+  Result<std::optional<StepInfo>> best(const std::string& metric, Better better = Better::lower) const;
+  /// Compares every file of a step with its checksum. Errors: not_found, checksum, truncated, malformed, unsupported,
+  /// io.
+  Status verify(std::int64_t step) const;
+  /// Removes a step: renames it first, so that a crash leaves no part of it as a step. Errors: not_found, io.
+  Status remove(std::int64_t step);
+
+  /// Opens a step after verifying it. Errors: those of verify() and of opening its parts.
+  Result<OpenedStep> open_step(std::int64_t step) const;
+  /// Opens the newest step that verifies; nullopt if the folder has no step. Errors: checksum (the folder has steps,
+  /// but none verifies), unsupported (the newest is of a later version, or of a format that the manager does not have).
+  Result<std::optional<OpenedStep>> open_latest() const;
+  /// Loads the newest step that verifies into a module and its optimizer state: all of them, or on error none (unless
+  /// Error::partially_applied()). nullopt if the folder has no step. Errors: those of open_latest() and of any load;
+  /// not_found (the step lacks a kind of state).
+  template <class M, class... Kinds>
+  Result<std::optional<OpenedStep>> resume(M& module, const StateKind<Kinds>&... kinds) const {
+    STELE_TRY_ASSIGN(std::optional<OpenedStep> opened, open_latest());
+    if (opened) STELE_TRY(load_step(*opened, module, kinds...));
+    return opened;
+  }
+  /// Loads an opened step, like resume().
+  template <class M, class... Kinds>
+  Status load_step(const OpenedStep& opened, M& module, const StateKind<Kinds>&... kinds) const {
+    const Checkpoint& checkpoint = opened.checkpoint;
+    // All parts are compared with their targets before the first one is changed.
+    STELE_TRY(dry_run(std::as_const(module), checkpoint.parameters, load_options()));
+    Status status;
+    [[maybe_unused]] const auto check = [&](const auto& kind) {
+      if (!status) return;
+      auto fits = checkpoint.optimizer.dry_run(kind.key, std::as_const(kind.arrays), load_options());
+      if (!fits) status = std::move(fits).error();
+    };
+    (check(kinds), ...);
+    STELE_TRY(status);
+    STELE_TRY(load_snapshot(module, checkpoint.parameters, load_options()));
+    [[maybe_unused]] const auto load = [&](const auto& kind) {
+      if (!status) return;
+      auto loaded = checkpoint.optimizer.load_into(kind.key, kind.arrays, load_options());
+      if (!loaded) status = std::move(loaded).error().partially_applied(true);
+    };
+    (load(kinds), ...);
+    return status;
+  }
+
+ private:
+  explicit CheckpointManager(std::unique_ptr<detail::ManagerState> state) noexcept;
+  const LoadOptions& load_options() const noexcept;
+  std::unique_ptr<detail::ManagerState> state_;
+};
+
+}  // namespace v0
+}  // namespace stele

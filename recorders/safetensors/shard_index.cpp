@@ -1,0 +1,433 @@
+#include "shard_index.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <unordered_map>
+#include <utility>
+
+#include "base/hash.hpp"
+#include "io/files.hpp"
+#include "json/json.hpp"
+#include "json/sealed.hpp"
+#include "snapshot/flat.hpp"
+#include "stele/bundle.hpp"
+#include "stele/detail/little_endian.hpp"
+#include "stele/recorders/safetensors.hpp"
+#include "steps/region.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace safetensors {
+namespace {
+
+constexpr std::uint64_t version = 1;
+constexpr std::string_view version_member = "stele_shards";
+
+std::optional<DType> dtype_named(std::string_view text) {
+  for (int i = 0; i < 256; ++i) {
+    const auto dtype = static_cast<DType>(i);
+    if (dtype != DType::none && name(dtype) == text) return dtype;
+  }
+  return std::nullopt;
+}
+
+/// Reads the members of the index, in any order.
+class Parser {
+ public:
+  Parser(std::string_view text, IndexBudget& memory) : in_(text), memory_(memory) {}
+
+  Result<ShardIndex> run() {
+    std::string_view key;
+    std::uint64_t found = 0;
+    in_.begin_object();
+    while (in_.next_key(key, key_scratch_)) {
+      if (key == version_member) {
+        in_.read_u64(found);
+        if (in_.ok() && found != version) in_.fail(Errc::unsupported, "version 1 of the index");
+      } else if (key == "files") {
+        each([&] { read_file(); });
+      } else if (key == "layouts") {
+        each([&] { read_layout(); });
+      } else if (key == "tensors") {
+        each([&] { read_tensor(); });
+      } else if (key == "metadata") {
+        read_metadata();
+      } else if (key == "stele") {
+        read_string(index_.extras);
+      } else {
+        in_.skip_value();
+      }
+    }
+    if (in_.ok() && found == 0) in_.fail(Errc::malformed, "stele_shards");
+    if (!in_.finish()) return in_.error();
+    STELE_TRY(check());
+    return std::move(index_);
+  }
+
+ private:
+  bool spend(std::uint64_t bytes) {
+    return memory_.take(bytes) || in_.fail(Errc::limit, "", "the index needs more memory than its size allows");
+  }
+  template <class Read>
+  void each(Read&& read) {
+    in_.begin_array();
+    while (in_.next_element()) read();
+  }
+  void read_string(std::string& out) {
+    std::string_view text;
+    if (in_.read_string(text, scratch_) && spend(3 * text.size())) out = text;
+  }
+  void read_hex(std::uint64_t& out) {
+    std::string_view text;
+    if (!in_.read_string(text, scratch_)) return;
+    const auto number = json::from_hex(text);
+    number ? static_cast<void>(out = *number) : static_cast<void>(in_.fail(Errc::malformed, "16 hexadecimal digits"));
+  }
+  template <class Read>
+  void members(const Read& read) {
+    std::string_view key;
+    std::string scratch;
+    in_.begin_object();
+    while (in_.next_key(key, scratch)) {
+      if (!read(key)) in_.skip_value();
+    }
+  }
+
+  void read_file() {
+    if (!spend(3 * sizeof(ShardFile))) return;
+    ShardFile& file = index_.files.emplace_back();
+    members([&](std::string_view key) {
+      if (key == "name") return read_string(file.name), true;
+      if (key == "bytes") return in_.read_u64(file.bytes), true;
+      if (key == "header") return read_hex(file.header), true;
+      return false;
+    });
+  }
+  void read_numbers(std::vector<std::uint64_t>& out) {
+    each([&] {
+      std::uint64_t number = 0;
+      if (in_.read_u64(number) && spend(3 * sizeof number)) out.push_back(number);
+    });
+  }
+  void read_layout() {
+    if (!spend(3 * sizeof(ShardLayout))) return;
+    ShardLayout& layout = index_.layouts.emplace_back();
+    members([&](std::string_view key) {
+      if (key == "shape") return read_numbers(layout.shape), true;
+      if (key == "boxes") return read_numbers(layout.boxes), true;
+      return false;
+    });
+  }
+  void read_tensor() {
+    if (!spend(3 * sizeof(ShardTensor))) return;
+    ShardTensor& tensor = index_.tensors.emplace_back();
+    members([&](std::string_view key) {
+      if (key == "name") return read_string(tensor.name), true;
+      if (key == "dtype") {
+        std::string_view text;
+        if (!in_.read_string(text, scratch_)) return true;
+        const auto dtype = dtype_named(text);
+        dtype ? static_cast<void>(tensor.dtype = *dtype) : static_cast<void>(in_.fail(Errc::unsupported, "a dtype"));
+        return true;
+      }
+      if (key == "layout") {
+        std::uint64_t number = 0;
+        if (in_.read_u64(number) && number > UINT32_MAX) in_.fail(Errc::malformed, "the number of a layout");
+        return tensor.layout = static_cast<std::uint32_t>(number), true;
+      }
+      return false;
+    });
+  }
+  void read_metadata() {
+    members([&](std::string_view key) {
+      std::string name(key), text;
+      if (!spend(sizeof(std::pair<std::string, std::string>) + 64 + 2 * name.size())) return true;
+      read_string(text);
+      return index_.metadata.insert_or_assign(std::move(name), std::move(text)), true;
+    });
+  }
+
+  Status check() {
+    for (const ShardTensor& tensor : index_.tensors) {
+      if (tensor.layout < index_.layouts.size() && element_size(tensor.dtype) != 0) continue;
+      return Error(Errc::malformed, "the index has no such layout or dtype for the tensor").path(tensor.name);
+    }
+    for (const ShardLayout& layout : index_.layouts) STELE_TRY(check(layout));
+    return {};
+  }
+  Status check(const ShardLayout& layout) {
+    const auto malformed = [](const char* what) { return Error(Errc::malformed, what); };
+    if (layout.shape.size() > 0xffff) return malformed("a layout has too many axes");
+    if (layout.boxes.size() % layout.stride() != 0) return malformed("a layout ends within a box");
+    if (!memory_.take(layout.size() * (sizeof(Box) + 4 * sizeof(Extent) * layout.shape.size() + 64))) {
+      return index_error("the list of boxes needs more memory than the size of the index allows");
+    }
+    std::vector<Box> boxes;
+    for (std::size_t i = 0; i < layout.size(); ++i) {
+      if (layout.boxes[i * layout.stride()] >= index_.files.size())
+        return malformed("a box is in a file without a name");
+      boxes.push_back(layout.box(i));
+    }
+    return check_cover(boxes, layout.shape, memory_);
+  }
+
+  json::Reader in_;
+  IndexBudget& memory_;
+  std::string key_scratch_, scratch_;
+  ShardIndex index_;
+};
+
+/// A file of the set whose header is read.
+struct OpenShard {
+  SourcePtr source;
+  Snapshot snapshot;
+  std::unordered_map<std::string_view, std::uint32_t> leaves;  // by name
+  std::unordered_map<std::string, std::uint64_t> hashes;       // by name
+};
+
+Result<OpenShard> open_shard(const std::shared_ptr<const Bundle>& bundle, const ShardFile& file, std::size_t number,
+                             const OpenContext& context) {
+  OpenShard shard;
+  STELE_TRY_ASSIGN(shard.source, open_of_set(bundle, file.name, number));
+  const Source& source = *shard.source;
+  if (source.size() != file.bytes) {
+    return Error(Errc::truncated, "the shard has another size than in the index")
+        .file(source.name())
+        .expected(std::to_string(file.bytes))
+        .found(std::to_string(source.size()));
+  }
+  STELE_TRY_ASSIGN(shard.snapshot, SafetensorsFormat().open(shard.source, context));
+  std::byte length[8];
+  STELE_TRY(source.read_at(0, length));
+  Bytes header(static_cast<std::size_t>(8 + load_le<std::uint64_t>(length)));  // inside the file: it has been opened
+  STELE_TRY(source.read_at(0, header.span()));
+  if (hash64(header.data(), header.size()) != file.header) {
+    return Error(Errc::checksum, "the shard's header is not that of the index: the file may belong to another set")
+        .file(source.name())
+        .expected(json::hex(file.header))
+        .found(json::hex(hash64(header.data(), header.size())));
+  }
+  for (std::uint32_t i = 0; i < shard.snapshot.leaf_count(); ++i) {
+    const Node& node = shard.snapshot.nodes()[shard.snapshot.leaf(i).node()];
+    shard.leaves.emplace(std::string_view(node.name, node.name_size), i);
+  }
+  const auto found = shard.snapshot.metadata().find(hashes_key);
+  if (found == shard.snapshot.metadata().end()) return shard;
+  json::Reader in(found->second);
+  std::string scratch, text_scratch;
+  std::string_view key, text;
+  in.begin_object();
+  while (in.next_key(key, scratch)) {
+    const std::string name(key);
+    if (!in.read_string(text, text_scratch)) break;
+    const auto hash = json::from_hex(text);
+    if (!hash) in.fail(Errc::malformed, "16 hexadecimal digits");
+    if (hash) shard.hashes.emplace(name, *hash);
+  }
+  if (!in.finish()) return in.error().file(source.name()).found("in the metadata stele_xxh3");
+  return shard;
+}
+
+/// A box in a file, with its checksum.
+struct StoredBox {
+  SourceRange range;
+};
+constexpr LeafOps stored_ops{
+    .locate = [](const void* at, std::uint64_t) { return static_cast<const StoredBox*>(at)->range; }};
+
+/// The objects that the leaves of an opened folder refer to.
+struct Opened {
+  std::vector<std::optional<OpenShard>> shards;
+  std::deque<StoredBox> stored;
+  std::deque<RegionLeaf> regions;
+  std::deque<JoinedBoxes> joined;
+};
+
+class Opener {
+ public:
+  Opener(const Source& folder, ShardIndex index, const OpenContext& context, IndexBudget& memory,
+         const WantedBox& wanted)
+      : bundle_(folder.bundle()), index_(std::move(index)), context_(context), memory_(memory), wanted_(wanted) {
+    opened_->shards.resize(index_.files.size());
+  }
+
+  Result<Snapshot> run() {
+    builder_.set_flat();
+    for (const ShardTensor& tensor : index_.tensors) {
+      if (auto added = add(tensor); !added) {
+        Error error = std::move(added).error();
+        return error.path().empty() ? std::move(error).path(tensor.name) : std::move(error);
+      }
+    }
+    if (!index_.extras.empty()) {
+      memory_.admit(index_.extras.size(), index_rate::index);
+      const auto find = [&](std::string_view name) {
+        const auto at = nodes_.find(name);
+        return at != nodes_.end() ? at->second : no_index;
+      };
+      STELE_TRY(add_flat_extras(index_.extras, builder_, find, memory_));
+    }
+    builder_.set_metadata(std::move(index_.metadata));
+    builder_.keep(opened_);
+    return builder_.finish();
+  }
+
+ private:
+  Status add(const ShardTensor& tensor) {
+    const ShardLayout& layout = index_.layouts[tensor.layout];
+    const std::size_t element = element_size(tensor.dtype);
+    const std::string_view name = builder_.intern(tensor.name);
+    Box all{std::vector<Extent>(layout.shape.size()), layout.shape};
+    if (wanted_) {
+      if (auto box = wanted_(tensor.name, layout.shape)) all = *std::move(box);
+    }
+    const auto count = element_count(all.length);
+    const auto bytes = count ? checked_mul(*count, element) : std::nullopt;
+    if (!bytes) return Error(Errc::malformed, "the tensor has 2^64 bytes or more");
+    std::vector<Box> boxes;
+    std::vector<Provider> parts;
+    Box in_wanted, within;
+    for (std::size_t i = 0; i < layout.size() && *bytes != 0; ++i) {
+      const Box box = layout.box(i);
+      if (!intersect(box, all, in_wanted, within)) continue;
+      STELE_TRY_ASSIGN(Provider part, stored(tensor, layout, i));
+      if (within.length != box.length) {
+        part = opened_->regions.emplace_back(part, box.length, element, within).provider();
+      }
+      boxes.push_back(in_wanted);
+      parts.push_back(part);
+    }
+    if (parts.size() != 1) {
+      if (*bytes != 0 && !memory_.take(JoinedBoxes::memory(parts.size(), layout.shape.size()))) {
+        return index_error("the list of boxes needs more memory than the size of the index allows");
+      }
+      parts.assign(1, opened_->joined.emplace_back(all.length, element, boxes, parts).provider());
+    }
+    const std::uint32_t node = builder_.tensor(name, tensor.dtype, all.length, *bytes, parts.front());
+    if (!nodes_.emplace(name, node).second) return Error(Errc::duplicate, "the index lists the tensor twice");
+    return {};
+  }
+
+  /// Returns a box in its file.
+  Result<Provider> stored(const ShardTensor& tensor, const ShardLayout& layout, std::size_t number) {
+    const std::uint32_t file = layout.file(number);
+    auto& shard = opened_->shards[file];
+    if (!shard) {
+      STELE_TRY_ASSIGN(shard, open_shard(bundle_, index_.files[file], file, context_));
+      memory_.admit(index_.files[file].bytes, index_rate::file);
+    }
+    const auto found = shard->leaves.find(tensor.name);
+    if (found == shard->leaves.end()) {
+      return Error(Errc::missing, "the shard does not have the box of the tensor").file(shard->source->name());
+    }
+    const LeafView leaf = shard->snapshot.leaf(found->second);
+    const Box box = layout.box(number);
+    if (leaf.dtype() != tensor.dtype ||
+        !std::equal(box.length.begin(), box.length.end(), leaf.shape().begin(), leaf.shape().end())) {
+      return Error(Errc::malformed, "the shard's box has another dtype or shape than in the index")
+          .file(shard->source->name())
+          .expected(std::string(name(tensor.dtype)) + " " + to_string(box.length))
+          .found(std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()));
+    }
+    const auto range = leaf.location();
+    if (!range) return leaf.provider();  // on a big-endian machine
+    StoredBox& stored = opened_->stored.emplace_back(StoredBox{*range});
+    if (const auto hash = shard->hashes.find(tensor.name); hash != shard->hashes.end()) {
+      stored.range.hash = hash->second;
+      stored.range.hashed = true;
+    }
+    return Provider{&stored_ops, &stored, 0};
+  }
+
+  std::shared_ptr<const Bundle> bundle_;
+  ShardIndex index_;
+  const OpenContext& context_;
+  IndexBudget& memory_;
+  const WantedBox& wanted_;
+  SnapshotBuilder builder_;
+  std::shared_ptr<Opened> opened_ = std::make_shared<Opened>();
+  std::unordered_map<std::string_view, std::uint32_t> nodes_;
+};
+
+}  // namespace
+
+Box ShardLayout::box(std::size_t number) const {
+  const auto at = boxes.begin() + static_cast<std::ptrdiff_t>(number * stride() + 1);
+  const auto rank = static_cast<std::ptrdiff_t>(shape.size());
+  return {{at, at + rank}, {at + rank, at + 2 * rank}};
+}
+
+std::string to_text(const ShardIndex& index) {
+  std::string text;
+  json::Writer out(text);
+  const auto numbers = [&](std::string_view key, const std::vector<std::uint64_t>& all) {
+    out.key(key);
+    out.begin_array();
+    for (const std::uint64_t n : all) out.u64(n);
+    out.end_array();
+  };
+  const auto list = [&](std::string_view key, const auto& all, const auto& write) {
+    text += '\n';
+    out.key(key);
+    out.begin_array();
+    for (const auto& one : all) {
+      text += '\n';
+      out.begin_object();
+      write(one);
+      out.end_object();
+    }
+    out.end_array();
+  };
+  const auto string = [&](std::string_view key, std::string_view value) {
+    out.key(key);
+    out.string(value);
+  };
+  out.begin_object();
+  out.key(version_member);
+  out.u64(version);
+  list("files", index.files, [&](const ShardFile& file) {
+    string("name", file.name);
+    out.key("bytes");
+    out.u64(file.bytes);
+    string("header", json::hex(file.header));
+  });
+  list("layouts", index.layouts, [&](const ShardLayout& layout) {
+    numbers("shape", layout.shape);
+    numbers("boxes", layout.boxes);
+  });
+  list("tensors", index.tensors, [&](const ShardTensor& tensor) {
+    string("name", tensor.name);
+    string("dtype", name(tensor.dtype));
+    out.key("layout");
+    out.u64(tensor.layout);
+  });
+  out.key("metadata");
+  out.begin_object();
+  for (const auto& [key, value] : index.metadata) string(key, value);
+  out.end_object();
+  if (!index.extras.empty()) string("stele", index.extras);
+  json::seal(text);
+  return text;
+}
+
+Result<ShardIndex> parse_shard_index(std::string_view text, IndexBudget& memory) {
+  STELE_TRY(json::check_seal(text));
+  return Parser(text, memory).run();
+}
+
+Result<Snapshot> open_shards(const Source& folder, const OpenContext& context, const WantedBox& wanted) {
+  STELE_TRY_ASSIGN(const SourcePtr source, folder.bundle()->open(shard_index_name));
+  std::string text(static_cast<std::size_t>(source->size()), '\0');
+  STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(text))));
+  IndexBudget memory(context.options().limits, text.size());
+  memory.admit(text.size(), index_rate::index);
+  auto index = parse_shard_index(text, memory);
+  if (!index) return std::move(index).error().file(source->name());
+  return Opener(folder, *std::move(index), context, memory, wanted).run();
+}
+
+}  // namespace safetensors
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

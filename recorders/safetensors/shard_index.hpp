@@ -1,0 +1,74 @@
+// The index of a folder of safetensors shards with boxes, which stele::mpi writes beside the files of PyTorch's layout:
+// global shapes, the place of every box, checksums (docs/formats/safetensors.md).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stele/format.hpp"
+#include "stele/snapshot.hpp"
+#include "steps/boxes.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace safetensors {
+
+inline constexpr std::string_view shard_index_name = "stele-shards.json";
+/// Keys of a shard's metadata. The first two are PyTorch's; the third maps names to XXH3-64 in hexadecimal.
+inline constexpr const char *sharding_key = "DCP_SHARDING_INFO", *version_key = "DCP_VERSION",
+                            *hashes_key = "stele_xxh3";
+
+struct ShardFile {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::uint64_t header = 0;  // XXH3-64 of the length and the header, which has the checksums of the boxes
+};
+
+/// The boxes of a tensor of this shape; equal for many tensors.
+struct ShardLayout {
+  std::vector<Extent> shape;
+  std::vector<std::uint64_t> boxes;  // of each: the file's number, the start and the extent along each axis
+
+  std::size_t stride() const noexcept { return 1 + 2 * shape.size(); }
+  std::size_t size() const noexcept { return boxes.size() / stride(); }
+  std::uint32_t file(std::size_t box) const noexcept { return static_cast<std::uint32_t>(boxes[box * stride()]); }
+  Box box(std::size_t number) const;
+};
+
+struct ShardTensor {
+  std::string name;
+  DType dtype = DType::none;
+  std::uint32_t layout = 0;
+};
+
+struct ShardIndex {
+  std::vector<ShardFile> files;
+  std::vector<ShardLayout> layouts;
+  std::vector<ShardTensor> tensors;
+  std::map<std::string, std::string> metadata;
+  std::string extras;  // values and ties (snapshot/flat.hpp)
+};
+
+/// Returns the bytes of the index.
+STELE_EXPORT std::string to_text(const ShardIndex& index);
+/// Parses an index and checks that each layout covers its shape. Errors: truncated, checksum, malformed, unsupported,
+/// limit.
+STELE_EXPORT Result<ShardIndex> parse_shard_index(std::string_view text, IndexBudget& memory);
+
+/// Returns the box of a tensor that the caller wants, or nullopt for the whole tensor.
+using WantedBox = std::function<std::optional<Box>(std::string_view name, std::span<const Extent> shape)>;
+/// Opens a folder with an index. Reads the headers of the files that the wanted boxes meet, and no others. Errors:
+/// those of the index and of its files; checksum (a file of another set).
+STELE_EXPORT Result<Snapshot> open_shards(const Source& folder, const OpenContext& context,
+                                          const WantedBox& wanted = {});
+
+}  // namespace safetensors
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,66 @@
+// Signals that ask a program to save: counted, never acted on here.
+#include <csignal>
+
+#include <array>
+#include <atomic>
+#include <mutex>
+
+#include "io/os/linux.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace os {
+namespace {
+
+constexpr int signal_count_max = 65;
+
+struct Caught {
+  std::atomic<std::uint64_t> count{0};  // lock-free: written by the handler
+  int users = 0;
+  struct sigaction before = {};
+};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
+std::array<Caught, signal_count_max> all_caught;
+std::mutex catching;
+
+extern "C" void count_signal(int signal) {
+  all_caught[static_cast<std::size_t>(signal)].count.fetch_add(1, std::memory_order_relaxed);
+}
+
+bool valid(int signal) noexcept { return signal > 0 && signal < signal_count_max; }
+
+}  // namespace
+
+Status catch_signal(int signal) {
+  const auto refuse = [&] {
+    return Error(Errc::invalid_argument, "the signal cannot be caught").found(std::to_string(signal));
+  };
+  if (!valid(signal)) return refuse();
+  const std::lock_guard lock(catching);
+  Caught& caught = all_caught[static_cast<std::size_t>(signal)];
+  if (caught.users++ != 0) return {};
+  struct sigaction counting = {};
+  counting.sa_handler = count_signal;
+  counting.sa_flags = SA_RESTART;
+  sigemptyset(&counting.sa_mask);
+  if (::sigaction(signal, &counting, &caught.before) == 0) return {};
+  --caught.users;
+  return refuse();
+}
+
+void release_signal(int signal) noexcept {
+  if (!valid(signal)) return;
+  const std::lock_guard lock(catching);
+  Caught& caught = all_caught[static_cast<std::size_t>(signal)];
+  if (caught.users != 0 && --caught.users == 0) ::sigaction(signal, &caught.before, nullptr);
+}
+
+std::uint64_t signal_count(int signal) noexcept {
+  return valid(signal) ? all_caught[static_cast<std::size_t>(signal)].count.load(std::memory_order_relaxed) : 0;
+}
+
+}  // namespace os
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,304 @@
+// Saving steps, finding them again, and everything that may be wrong with them.
+#include <stele/checkpoints/manager.hpp>
+#include <stele/checkpoints/random.hpp>
+#include <stele/recorders/archive.hpp>
+#include <stele/recorders/nnef.hpp>
+#include <stele/recorders/paddle.hpp>
+#include <stele/recorders/pytorch.hpp>
+#include <stele/stele.hpp>
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <csignal>
+#include <random>
+
+#include "checkpoints/steps.hpp"
+#include "json/sealed.hpp"
+
+namespace {
+
+using namespace stele_test::steps;
+
+struct Counted {
+  std::vector<float> weight;
+  std::int64_t count = 3;
+  STELE_MODULE(Counted, weight, count)
+};
+
+TEST_SUITE_BEGIN("checkpoints");
+
+TEST_CASE_TEMPLATE("a step comes back from every recorder: parameters, optimizer state, values", R,
+                   STELE_TEST_RECORDERS, NnefRecorder<>, ShardedSafetensorsRecorder<>) {
+  const TempDir dir;
+  auto manager = manager_in<R>(dir / "run");
+  CHECK_FALSE(manager.latest().value());
+  std::mt19937 random(7);
+  random.discard(1000);
+  const Net model = net(1.5F), m = net(2.5F), v = net(3.5F);
+  Checkpoint checkpoint = checkpoint_of(model, StateKind("M", m), StateKind("V", v)).value();
+  checkpoint.training.emplace();
+  checkpoint.training->updater = updaters::adam(0.1);
+  checkpoint.training->iteration_count = 12;
+  const Value::Map state{{"random", random_state(random)}, {"position", Value(std::int64_t{42})}};
+  auto saved = manager.save(12, checkpoint, {{{"loss", 0.25}, {"nan", NAN}}, state});
+  REQUIRE_MESSAGE(saved, why(saved));
+  CHECK(saved->report.count(Report::What::lost) == 0);
+  CHECK(stele_test::names_in(dir / "run") == std::vector<std::string>{"step-00000012"});
+
+  const auto again = manager_in<R>(dir / "run");
+  Net model2, m2, v2;
+  auto resumed = again.resume(model2, StateKind("M", m2), StateKind("V", v2));
+  REQUIRE_MESSAGE(resumed, why(resumed));
+  REQUIRE(*resumed);
+  const OpenedStep& opened = **resumed;
+  CHECK(opened.info.step == 12);
+  CHECK(opened.info.metrics.at("loss") == 0.25);
+  CHECK(std::isnan(opened.info.metrics.at("nan")));
+  CHECK(opened.info.library.starts_with("stele "));
+  CHECK(opened.info.time_ms > 1'700'000'000'000);
+  CHECK(opened.info.state == Value(state));
+  CHECK(opened.skipped.empty());
+  std::mt19937 random2;
+  CHECK(set_random_state(random2, opened.info.state.find("random")));
+  CHECK(random2 == random);
+  CHECK(opened.checkpoint.training->iteration_count == 12);
+  CHECK(model2.bias == model.bias);
+  CHECK(m2.bias == m.bias);
+  CHECK(v2.bias == v.bias);
+  CHECK(std::equal(v2.weight.begin(), v2.weight.end(), v.weight.begin()));
+}
+
+TEST_CASE("the keep policy removes steps after each save") {
+  const TempDir dir;
+  auto manager = manager_in(dir / "run", {.keep = keep::latest(2) | keep::best(1, "loss")});
+  const double losses[] = {0.5, 0.1, 0.9, NAN, 0.7};
+  for (std::int64_t i = 0; i < 5; ++i) {
+    save(manager, i, 1, {{{"loss", losses[i]}}, {}});
+  }
+  CHECK(numbers(manager) == std::vector<std::int64_t>{1, 3, 4});
+  CHECK(manager.best("loss").value()->step == 1);
+  CHECK(manager.best("loss", Better::higher).value()->step == 4);
+  CHECK_FALSE(manager.best("accuracy").value());
+  CHECK(manager.latest().value()->step == 4);
+  CHECK(save(manager, 5, 1).removed == std::vector<std::int64_t>{3});
+  CheckpointManager last = std::move(manager);
+  CHECK(last.remove(1));
+  CHECK(code_of(last.remove(1)) == Errc::not_found);
+  CHECK(stele_test::names_in(dir / "run") == std::vector<std::string>{"step-00000004", "step-00000005"});
+}
+
+TEST_CASE("resume takes the newest step that verifies, and reports the others") {
+  const TempDir dir;
+  auto manager = manager_in(dir / "run");
+  for (std::int64_t i = 1; i <= 4; ++i) save(manager, i, static_cast<float>(i));
+  const std::string four = dir / "run/step-00000004/parameters.stele";
+  flip(four, std::filesystem::file_size(four) / 2);
+  std::filesystem::remove(dir / "run/step-00000003/manifest.json");
+  Net model, m;
+  auto resumed = manager.resume(model, StateKind("M", m)).value();
+  REQUIRE(resumed);
+  CHECK(resumed->info.step == 2);
+  CHECK(model.bias[0] == 2.5F);
+  REQUIRE(resumed->skipped.size() == 2);
+  CHECK(resumed->skipped[0].step == 4);
+  CHECK(resumed->skipped[0].error.code() == Errc::checksum);
+  CHECK(resumed->skipped[1].step == 3);
+  CHECK(resumed->skipped[1].error.code() == Errc::not_found);
+  CHECK(code_of(manager.verify(4)) == Errc::checksum);
+  CHECK(manager.verify(2));
+  CHECK(code_of(manager.open_step(9)) == Errc::not_found);
+  std::vector<BrokenStep> broken;
+  CHECK(manager.steps(&broken).value().size() == 3);  // 4 has the right sizes
+  CHECK(broken.size() == 1);
+
+  SUBCASE("a broken step is put aside when its number is saved again, never removed") {
+    save(manager, 3, 30);
+    save(manager, 4, 40);
+    CHECK(stele_test::names_in(dir / "run") == std::vector<std::string>{"step-00000001", "step-00000002",
+                                                                        "step-00000003", "step-00000003.broken-1",
+                                                                        "step-00000004", "step-00000004.broken-1"});
+    CHECK(manager.resume(model).value()->info.step == 4);
+    save(manager, 4, 41);  // replaces a good one
+    CHECK(manager.resume(model).value()->info.step == 4);
+    CHECK(model.bias[0] == 41.5F);
+    CHECK(stele_test::names_in(dir / "run").size() == 6);
+  }
+  SUBCASE("without any step that verifies, resume is an error") {
+    for (const char* step : {"1", "2"})
+      std::filesystem::remove(dir / ("run/step-0000000" + std::string(step) + "/manifest.json"));
+    auto failed = manager.resume(model);
+    CHECK(code_of(failed) == Errc::checksum);
+    CHECK(failed.error().message().find("step-00000004") != std::string_view::npos);
+  }
+}
+
+TEST_CASE("every byte of a step is checked: each flipped bit and each truncation is found") {
+  const TempDir dir;
+  auto manager = manager_in(dir / "run");
+  save(manager, 1, 1, {{{"loss", 0.5}}, {{"random", Value("12 34")}}});
+  for (const char* name : {"manifest.json", "parameters.stele", "optimizer-0.stele"}) {
+    const std::string file = dir / ("run/step-00000001/" + std::string(name));
+    const std::uint64_t size = std::filesystem::file_size(file);
+    for (std::uint64_t at = 0; at < size; at += 7) {
+      flip(file, at);
+      CHECK_MESSAGE(!manager.verify(1), name << " at " << at);
+      flip(file, at);
+    }
+    const std::string all = dir / "whole";
+    std::filesystem::copy_file(file, all, std::filesystem::copy_options::overwrite_existing);
+    for (std::uint64_t left = 0; left < size; left += 13) {
+      std::filesystem::resize_file(file, left);
+      CHECK_MESSAGE(!manager.verify(1), name << " of " << left);
+    }
+    std::filesystem::copy_file(all, file, std::filesystem::copy_options::overwrite_existing);
+  }
+  CHECK(manager.verify(1));
+}
+
+TEST_CASE("a manifest that names a part outside of its files is refused") {
+  const TempDir dir;
+  auto manager = manager_in(dir / "run");
+  for (const char* part : {"../parameters.stele", "..", "other.stele", "sub/parameters.stele"}) {
+    save(manager, 1, 1);
+    std::filesystem::copy_file(dir / "run/step-00000001/parameters.stele", dir / "run/parameters.stele",
+                               std::filesystem::copy_options::overwrite_existing);
+    const std::string file = dir / "run/step-00000001/manifest.json";
+    std::ifstream in(file);
+    std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+    text.resize(text.rfind(",\n  \"xxh3\""));
+    const std::string before = "\"parameters\": \"parameters.stele\"";
+    text.replace(text.find(before), before.size(), "\"parameters\": \"" + std::string(part) + "\"");
+    detail::json::seal(text);
+    std::ofstream(file) << text;
+    auto opened = manager.open_step(1);
+    CHECK_MESSAGE(code_of(opened) == Errc::malformed, part);
+    CHECK(opened.error().found() == part);
+  }
+}
+
+TEST_CASE("space is checked ahead") {
+  const TempDir dir;
+  const std::uint64_t step_bytes = 2 * (6 + 3) * sizeof(float);
+  auto manager = manager_in(dir / "run", {.keep = keep::latest(1), .max_bytes = 3000});
+  save(manager, 1, 1);
+  save(manager, 2, 1);
+  CHECK(numbers(manager) == std::vector<std::int64_t>{2});
+  const Net large = net(1, 400);
+  auto failed = manager.save(3, checkpoint_of(large).value());
+  CHECK(code_of(failed) == Errc::no_space);
+  CHECK(numbers(manager) == std::vector<std::int64_t>{2});
+  auto greedy = manager_in(dir / "other", {.spare_bytes = std::uint64_t{1} << 60});
+  const Net small = net(1);
+  failed = greedy.save(1, checkpoint_of(small).value());
+  CHECK(code_of(failed) == Errc::no_space);
+  CHECK(failed.error().expected().starts_with(std::to_string(step_bytes / 2)));
+  CHECK(stele_test::names_in(dir / "other").empty());
+}
+
+TEST_CASE("a signal makes the next step due, and the save says so") {
+  const TempDir dir;
+  {
+    auto manager = manager_in(dir / "run", {.save = save_when::every_steps(100) | save_when::on_signal({SIGUSR1})});
+    CHECK_FALSE(manager.due(1));
+    CHECK(manager.due(100));
+    ::raise(SIGUSR1);
+    CHECK(manager.signalled(SIGUSR1));
+    CHECK_FALSE(manager.signalled(SIGTERM));
+    CHECK(manager.due(1));
+    CHECK(save(manager, 1, 1).info.signal == SIGUSR1);
+    CHECK_FALSE(manager.due(2));
+    CHECK(manager.signalled(SIGUSR1));
+    CHECK(save(manager, 2, 1).info.signal == 0);
+    CHECK(manager.steps().value()[0].signal == SIGUSR1);
+  }
+  struct sigaction now = {};
+  ::sigaction(SIGUSR1, nullptr, &now);
+  CHECK((now.sa_handler == SIG_DFL));
+  CHECK(code_of(CheckpointManager::open(dir / "run", BinaryRecorder<>(), {.save = save_when::on_signal({SIGKILL})})) ==
+        Errc::invalid_argument);
+}
+
+TEST_CASE("losses of a step are errors, or rows with the part's name") {
+  const TempDir dir;
+  const Counted model{{1, 2}, 3};
+  auto strict = manager_in<PaddleRecorder<>>(dir / "run");
+  CHECK(code_of(strict.save(1, checkpoint_of(model).value())) == Errc::not_representable);
+  const Net plain = net(1);
+  Checkpoint with_graph = checkpoint_of(plain).value();
+  with_graph.graph.emplace();
+  CHECK(code_of(manager_in(dir / "graph").save(1, with_graph)) == Errc::not_representable);
+  ManagerOptions lossy;
+  lossy.parts.allow_loss = true;
+  auto saved = manager_in(dir / "graph", lossy).save(1, with_graph).value();
+  CHECK(saved.report.count(Report::What::lost) == 1);
+  lossy.parts.dry_run = true;
+  saved = manager_in(dir / "graph", lossy).save(2, with_graph).value();
+  CHECK(saved.report.count(Report::What::lost) == 1);
+  CHECK(stele_test::names_in(dir / "graph") == std::vector<std::string>{"step-00000001"});
+}
+
+TEST_CASE("steps in another format are read if the manager has the format") {
+  const TempDir dir;
+  {
+    auto manager = manager_in<SafetensorsRecorder<>>(dir / "run");
+    save(manager, 1, 1);
+  }
+  Net model;
+  const auto strict = manager_in(dir / "run");
+  auto failed = strict.resume(model);
+  CHECK(code_of(failed) == Errc::unsupported);
+  CHECK(failed.error().found() == "safetensors");
+  auto open = manager_in(dir / "run", {.older_formats = formats()});
+  CHECK(open.resume(model).value()->info.step == 1);
+  CHECK(model.bias[0] == 1.5F);
+}
+
+TEST_CASE("a resume changes all or nothing") {
+  const TempDir dir;
+  auto manager = manager_in(dir / "run");
+  save(manager, 1, 1);
+  Net model = net(9), m = net(9, 5);
+  CHECK(code_of(manager.resume(model, StateKind("M", m))) == Errc::shape_mismatch);
+  CHECK(model.bias[0] == 9.5F);
+  Net right;
+  CHECK(code_of(manager.resume(model, StateKind("M", right), StateKind("V", m))) == Errc::not_found);
+  CHECK(model.bias[0] == 9.5F);
+}
+
+TEST_CASE("folders and names that are no steps are left alone") {
+  const TempDir dir;
+  for (const char* name : {"step-1", "step-x", "step-000000001", "logs", "step-00000009.broken-1"}) {
+    std::filesystem::create_directories(dir / ("run/" + std::string(name)));
+  }
+  std::ofstream(dir / "run/step-00000007") << "a file";
+  auto manager = manager_in(dir / "run");
+  CHECK(manager.steps().value().empty());
+  save(manager, 123456789, 1);
+  CHECK(numbers(manager) == std::vector<std::int64_t>{123456789});
+  CHECK(stele_test::names_in(dir / "run").size() == 7);
+  const Net model = net(1);
+  CHECK(code_of(manager.save(-1, checkpoint_of(model).value())) == Errc::invalid_argument);
+  CHECK(code_of(CheckpointManager::open(dir / "no/run", BinaryRecorder<>())) == Errc::not_found);
+  CHECK(code_of(CheckpointManager::open("", BinaryRecorder<>())) == Errc::invalid_argument);
+}
+
+TEST_CASE("random states: engines and distributions, and text that is none") {
+  std::normal_distribution<double> normal;
+  std::mt19937_64 random(3);
+  normal(random);
+  std::normal_distribution<double> normal2;
+  std::mt19937_64 random2;
+  const Value state = random_state(random), shape = random_state(normal);
+  REQUIRE(set_random_state(random2, &state));
+  REQUIRE(set_random_state(normal2, &shape));
+  CHECK(normal(random) == normal2(random2));
+  const Value text("x"), number(std::int64_t{1});
+  CHECK(code_of(set_random_state(random2, &text)) == Errc::malformed);
+  CHECK(code_of(set_random_state(random2, &number)) == Errc::value_mismatch);
+  CHECK(code_of(set_random_state(random2, nullptr)) == Errc::missing);
+}
+
+TEST_SUITE_END();
+
+}  // namespace
