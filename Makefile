@@ -20,6 +20,8 @@
 #   make packaging            use the library from other projects: installed, as sources, from the Debian packages
 #   make torch                build stele::torch, exchange files with PyTorch: torch-debian, with Debian's libtorch 1.13 (half a
 #                             gigabyte), and torch-wheel, with that of the Python package (in build/torch/venv, 6 GB)
+#   make mpi                  build stele::mpi and run its tests with 1 to 8 processes (installs OpenMPI); bench-mpi: its costs
+#   make interop-dcp          distributed checkpoints both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB)
 #   make embedded             run the programs for a microcontroller under QEMU (installs compilers for Arm and RISC-V, and QEMU)
 #   make report-test          the pages of `stele report` in headless Chromium (installs it)
 #   make big-endian           tests of the core and formats on s390x under QEMU (installs a cross compiler, and QEMU)
@@ -43,7 +45,7 @@ FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel
+.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel mpi bench-mpi interop-dcp
 .PHONY: format format-check tidy clean
 
 deps:
@@ -298,6 +300,27 @@ build/torch/venv/installed: tests/interop/torch-requirements.txt
 	python3 -m venv build/torch/venv
 	build/torch/venv/bin/pip install --disable-pip-version-check -q -r $<
 	touch $@
+
+# Subset of the tests: the core is tested by `make test`.
+mpi: PROCESSES ?= 1 2 3 4 8
+mpi: deps
+	tools/deps.sh mpi
+	cmake --preset dev -B build/mpi -D STELE_MPI=ON -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF -D STELE_COMMAND=OFF
+	cmake --build build/mpi -j $(JOBS) --target mpi_tests mpi_run mpi_interop mpi_page
+	tests/mpi/run.sh build/mpi $(PROCESSES)
+
+bench-mpi: deps build/interop-pytorch/installed
+	tools/deps.sh mpi
+	cmake --preset release -B build/mpi-release -D STELE_MPI=ON -D STELE_BENCHMARKS=ON -D STELE_TESTS=OFF -D STELE_EXAMPLES=OFF
+	cmake --build build/mpi-release -j $(JOBS) --target bench_hold bench_mpi
+	build/mpi-release/benchmarks/bench_hold
+	benchmarks/mpi/mpi.py build/mpi-release/benchmarks/bench_mpi build/interop-pytorch/bin/python
+
+interop-dcp: deps build/interop-pytorch/installed
+	tools/deps.sh mpi
+	cmake --preset dev -B build/mpi -D STELE_MPI=ON -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF -D STELE_COMMAND=OFF
+	cmake --build build/mpi -j $(JOBS) --target mpi_interop
+	build/interop-pytorch/bin/python tests/interop/dcp.py build/mpi
 
 format: deps
 	tools/format.sh -i

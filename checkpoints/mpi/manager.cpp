@@ -1,0 +1,270 @@
+// The steps of a distributed run: process 0 has the manager's state, all write and read.
+#include <algorithm>
+#include <utility>
+
+#include "checkpoints/state.hpp"
+#include "exchange.hpp"
+#include "io/files.hpp"
+#include "json/json.hpp"
+#include "packing.hpp"
+#include "part.hpp"
+#include "snapshot/module_leaf.hpp"
+#include "stele/recorders/safetensors.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace mpi {
+namespace detail {
+namespace {
+
+namespace json = v0::detail::json;
+namespace steps = v0::detail::steps;
+
+/// Returns the bytes of the whole tensors.
+std::uint64_t global_bytes(const Snapshot& snapshot, PrecisionSpec precision) {
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    const auto place = v0::detail::place_of(leaf);
+    const std::uint64_t count = place ? place->global.element_count().value_or(0) : leaf.size();
+    bytes += count * element_size(precision.apply(leaf.dtype()));
+  }
+  return bytes;
+}
+
+Result<Value> value_of(std::string_view text) {
+  json::Reader in(text);
+  Value value;
+  STELE_TRY(json::read_value(in, value, json::kMaxValueBytesPerByte * text.size() + 1024));
+  return value;
+}
+
+}  // namespace
+
+class Manager {
+ public:
+  explicit Manager(Options made) : options(std::move(made)), exchange(options.timeout_seconds) {}
+
+  Options options;
+  Exchange exchange;
+  std::unique_ptr<v0::detail::ManagerState> root;  // of process 0
+
+  /// Runs a step on process 0; all processes get its error.
+  template <class Work>
+  Status on_root(const Work& work) {
+    return exchange.agree(exchange.is_root() ? v0::detail::guarded(work) : Status());
+  }
+
+  Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
+    v0::detail::ManagerState::NewStep made;
+    std::string folder;
+    STELE_TRY(on_root([&]() -> Status {
+      if (checkpoint.graph && !options.save.allow_loss) {
+        return Error(Errc::not_representable, "distributed steps cannot store a graph");
+      }
+      std::uint64_t bytes = global_bytes(checkpoint.parameters, options.precision);
+      for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) bytes += global_bytes(arrays, {});
+      STELE_TRY_ASSIGN(made, root->begin_step(step, root->begin(step), bytes, values));
+      if (made.sink == nullptr) return {};
+      folder = v0::detail::temporary_path(*made.sink);
+      for (std::size_t i = 0; i <= checkpoint.optimizer.kinds().size(); ++i) {
+        STELE_TRY(v0::detail::os::make_folder(folder + "/" + part_folder(i)));
+      }
+      return {};
+    }));
+    STELE_TRY(exchange.broadcast(folder));
+    SavedStep saved;
+    if (checkpoint.graph) saved.report.add(Report::What::lost, "", "the graph");
+    STELE_TRY(write(made, 0, checkpoint.parameters, options.precision, folder, saved.report));
+    made.manifest.parameters = part_folder(0);
+    for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
+      const std::size_t number = made.manifest.optimizer.size() + 1;
+      made.manifest.optimizer.emplace_back(key, part_folder(number));
+      STELE_TRY(write(made, number, arrays, {}, folder, saved.report));
+    }
+    if (checkpoint.training) made.manifest.training = checkpoint.training->json();
+    STELE_TRY(gather_states(values.state, made.manifest));
+    std::string manifest;
+    STELE_TRY(on_root([&]() -> Status {
+      std::sort(made.manifest.files.begin(), made.manifest.files.end(),
+                [](const auto& a, const auto& b) { return a.name < b.name; });
+      if (made.sink != nullptr) {
+        STELE_TRY_ASSIGN(manifest, steps::to_text(made.manifest));
+      }
+      STELE_TRY_ASSIGN(SavedStep committed, root->commit_step(std::move(made), std::move(saved.report)));
+      saved = std::move(committed);
+      return {};
+    }));
+    STELE_TRY(exchange.broadcast(manifest));
+    saved.info.step = step;  // of a dry run, which has no manifest
+    if (!exchange.is_root() && !manifest.empty()) {
+      STELE_TRY_ASSIGN(steps::Manifest read, steps::parse_manifest(manifest));
+      saved.info = std::move(read.info);
+    }
+    return saved;
+  }
+
+  Result<std::optional<OpenedStep>> resume(Status status, const std::vector<Target>& targets) {
+    STELE_TRY(exchange.agree(std::move(status)));
+    std::vector<std::int64_t> numbers;
+    STELE_TRY(on_root([&]() -> Status {
+      STELE_TRY_ASSIGN(numbers, root->numbers());
+      return {};
+    }));
+    std::vector<BrokenStep> skipped;
+    for (;;) {
+      STELE_TRY_ASSIGN(const std::optional<steps::Manifest> candidate, next(numbers, skipped));
+      if (!candidate) break;
+      Status verified = verify(*candidate);
+      if (!verified) {
+        if (verified.error().code() == Errc::timed_out) return std::move(verified).error();
+        skipped.push_back({candidate->info.step, std::move(verified).error()});
+        continue;
+      }
+      STELE_TRY(load(*candidate, targets));
+      OpenedStep opened{candidate->info, {}, std::move(skipped)};
+      const auto& ranks = candidate->ranks;
+      const auto mine = static_cast<std::size_t>(exchange.rank());
+      if (mine < ranks.size()) opened.info.state = ranks[mine];
+      return std::optional<OpenedStep>(std::move(opened));
+    }
+    if (skipped.empty()) return std::optional<OpenedStep>();
+    return Error(Errc::checksum, "no step of the folder verifies; the newest: " + skipped.front().error.to_string());
+  }
+
+ private:
+  static std::string part_folder(std::size_t number) {
+    return number == 0 ? "parameters" : "optimizer-" + std::to_string(number - 1);
+  }
+
+  Status write(v0::detail::ManagerState::NewStep& made, std::size_t number, const Snapshot& snapshot,
+               PrecisionSpec precision, const std::string& folder, Report& report) {
+    const std::string name = part_folder(number);
+    STELE_TRY_ASSIGN(const PartFiles files,
+                     write_part(exchange, snapshot, precision, options, folder + "/" + name, report));
+    for (const auto& file : files) made.manifest.files.push_back({name + "/" + file.name, file.bytes, file.xxh3});
+    return {};
+  }
+
+  /// Keeps the states of all processes, if they are not all equal.
+  Status gather_states(const Value::Map& state, steps::Manifest& manifest) {
+    auto text = to_json(Value(state));
+    STELE_TRY(exchange.agree(text ? Status() : Status(text.error())));
+    STELE_TRY_ASSIGN(const std::vector<std::string> all, exchange.gather(*text));
+    const bool equal = std::all_of(all.begin(), all.end(), [&](const std::string& one) { return one == all.front(); });
+    for (std::size_t i = 0; i < all.size() && !equal; ++i) {
+      STELE_TRY_ASSIGN(manifest.ranks.emplace_back(), value_of(all[i]));
+    }
+    return {};
+  }
+
+  /// Gives all processes the manifest of the newest step that is left; nullopt if there is none.
+  Result<std::optional<steps::Manifest>> next(std::vector<std::int64_t>& numbers, std::vector<BrokenStep>& skipped) {
+    std::string message;
+    STELE_TRY(on_root([&]() -> Status {
+      for (; !numbers.empty() && message.empty(); numbers.pop_back()) {
+        auto manifest = root->manifest(numbers.back(), false);
+        if (!manifest) {
+          if (manifest.error().code() == Errc::unsupported) return std::move(manifest).error();
+          skipped.push_back({numbers.back(), std::move(manifest).error()});
+          continue;
+        }
+        STELE_TRY_ASSIGN(const std::string text, steps::to_text(*manifest));
+        add_text(message, manifest->info.folder);
+        message += text;
+      }
+      return {};
+    }));
+    STELE_TRY(exchange.broadcast(message));
+    if (message.empty()) return std::optional<steps::Manifest>();
+    Unpacker in(message);
+    const std::string folder(in.text());
+    STELE_TRY_ASSIGN(steps::Manifest manifest, steps::parse_manifest(in.left()));
+    manifest.info.folder = folder;
+    return std::optional<steps::Manifest>(std::move(manifest));
+  }
+
+  /// Compares this process's share of the files with their checksums.
+  Status verify(const steps::Manifest& candidate) {
+    steps::Manifest share;
+    const auto& files = candidate.files;
+    for (auto i = static_cast<std::size_t>(exchange.rank()); i < files.size() && options.verify_files;
+         i += static_cast<std::size_t>(exchange.size())) {
+      share.files.push_back(files[i]);
+    }
+    return exchange.agree(v0::detail::guarded([&] { return steps::check_files(candidate.info.folder, share, true); }));
+  }
+
+  Status load(const steps::Manifest& manifest, const std::vector<Target>& targets) {
+    std::vector<Snapshot> opened(targets.size());
+    std::vector<LoadOptions> checked(targets.size());
+    STELE_TRY(exchange.agree(v0::detail::guarded([&]() -> Status {
+      for (std::size_t i = 0; i < targets.size(); ++i) {
+        const Target& target = targets[i];
+        std::string part = manifest.parameters;
+        if (!target.key.empty()) {
+          const auto kind = std::find_if(manifest.optimizer.begin(), manifest.optimizer.end(),
+                                         [&](const auto& one) { return one.first == target.key; });
+          if (kind == manifest.optimizer.end()) {
+            return Error(Errc::not_found, "the step has no optimizer state of this kind").path(target.key);
+          }
+          part = kind->second;
+        }
+        STELE_TRY_ASSIGN(opened[i], open_boxes(manifest.info.folder + "/" + part, target.live, options.load));
+        STELE_TRY(target.check(target, opened[i], options.load));
+        STELE_TRY_ASSIGN(checked[i], verify_boxes(opened[i], target.live, options.load));
+      }
+      return {};
+    })));
+    Status loaded;
+    bool changed = false;
+    for (std::size_t i = 0; i < targets.size() && loaded; ++i) {
+      loaded = targets[i].load(targets[i], opened[i], checked[i]);
+      changed = changed || loaded;
+    }
+    loaded = exchange.agree(std::move(loaded));
+    if (!loaded && changed) return std::move(loaded).error().partially_applied(true);
+    return loaded;
+  }
+};
+
+}  // namespace detail
+
+CheckpointManager::CheckpointManager(std::unique_ptr<detail::Manager> state) noexcept : state_(std::move(state)) {}
+CheckpointManager::CheckpointManager(CheckpointManager&&) noexcept = default;
+CheckpointManager& CheckpointManager::operator=(CheckpointManager&&) noexcept = default;
+CheckpointManager::~CheckpointManager() = default;
+
+Result<CheckpointManager> CheckpointManager::open(const std::string& folder, MPI_Comm comm, ManagerOptions manager,
+                                                  Options options) {
+  return v0::detail::guarded([&]() -> Result<CheckpointManager> {
+    auto state = std::make_unique<detail::Manager>(std::move(options));
+    STELE_TRY(state->exchange.start(comm));
+    STELE_TRY(state->on_root([&]() -> Status {
+      manager.parts = state->options.save;
+      state->root = std::make_unique<v0::detail::ManagerState>(folder, std::make_shared<ShardedSafetensorsFormat>(),
+                                                               state->options.precision, std::move(manager));
+      return state->root->start();
+    }));
+    return CheckpointManager(std::move(state));
+  });
+}
+
+Result<bool> CheckpointManager::due(std::int64_t step) {
+  std::string decision;
+  if (state_->exchange.is_root() && state_->root->due(step)) decision = "due";
+  STELE_TRY(state_->exchange.broadcast(decision));
+  return !decision.empty();
+}
+
+Result<SavedStep> CheckpointManager::save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
+  return v0::detail::guarded([&] { return state_->save(step, checkpoint, values); });
+}
+
+Result<std::optional<OpenedStep>> CheckpointManager::resume(Status status, std::vector<detail::Target> targets) {
+  return v0::detail::guarded([&] { return state_->resume(std::move(status), targets); });
+}
+
+}  // namespace mpi
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,400 @@
+#include "stele/mpi.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <unordered_map>
+#include <utility>
+
+#include "base/hash.hpp"
+#include "base/meter.hpp"
+#include "base/parallel.hpp"
+#include "io/files.hpp"
+#include "packing.hpp"
+#include "part.hpp"
+#include "recorders/safetensors/file.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/fill.hpp"
+#include "snapshot/flat.hpp"
+#include "snapshot/module_leaf.hpp"
+#include "snapshot/paths.hpp"
+#include "stele/recorders/any.hpp"
+#include "stele/recorders/safetensors.hpp"
+#include "steps/region.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace mpi {
+namespace detail {
+namespace {
+
+using v0::detail::LeafPaths;
+using v0::detail::LeafPlace;
+using v0::detail::SnapshotData;
+namespace safetensors = v0::detail::safetensors;
+
+/// The boxes of a module, by path.
+using Places = std::unordered_map<std::string, LeafPlace>;
+
+Places places_of(const Snapshot& snapshot) {
+  const LeafPaths paths(*snapshot.data());
+  Places places;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    if (auto place = v0::detail::place_of(snapshot.leaf(i))) places.emplace(paths[i], *std::move(place));
+  }
+  return places;
+}
+
+/// Returns the snapshot with leaves that have no place; the plan has the places.
+Snapshot without_places(const Snapshot& snapshot) {
+  auto data = v0::detail::derived_data(snapshot);
+  for (std::size_t i = 0; i < data->leaves.size(); ++i) {
+    if (v0::detail::place_of(snapshot.leaf(i))) {
+      data->leaves[i].provider = {&v0::detail::element_leaf_ops, snapshot.leaf(i).view().data(), 0};
+    }
+  }
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+}
+
+Result<LocalPart> prepare(const Snapshot& raw, PrecisionSpec precision, const SaveOptions& options, Report& report) {
+  for (std::size_t i = 0; i < raw.leaf_count(); ++i) {
+    if (v0::detail::place_of(raw.leaf(i)) && raw.leaf(i).byte_size() != 0 && raw.leaf(i).view().empty()) {
+      return Error(Errc::not_found, "the Sharded tensor has no elements").path(raw.leaf(i).path());
+    }
+  }
+  const Places places = places_of(raw);
+  LocalPart part;
+  const Snapshot plain = without_places(raw);
+  const SafetensorsFormat format;
+  STELE_TRY_ASSIGN(part.snapshot, v0::detail::prepare(format, precision, {nullptr, &plain}, "shard", options, report));
+  const LeafPaths paths(*part.snapshot.data());
+  STELE_TRY(safetensors::check(part.snapshot, paths));
+  STELE_TRY_ASSIGN(part.extras, v0::detail::flat_extras(part.snapshot));
+  for (std::uint32_t i = 0; i < part.snapshot.leaf_count(); ++i) {
+    const LeafView leaf = part.snapshot.leaf(i);
+    LocalTensor tensor{{std::string(paths[i]), leaf.dtype(), {}}, {}, i};
+    tensor.box.length.assign(leaf.shape().begin(), leaf.shape().end());
+    const auto place = places.find(tensor.whole.name);
+    if (place != places.end()) {
+      tensor.whole.shape.assign(place->second.global.begin(), place->second.global.end());
+      tensor.box.start.assign(place->second.start.begin(), place->second.start.end());
+    } else {
+      tensor.whole.shape = tensor.box.length;
+      tensor.box.start.resize(tensor.box.length.size());
+    }
+    part.tensors.push_back(std::move(tensor));
+  }
+  return part;
+}
+
+/// Gives all processes one table of tensors, and compares their values with those of process 0.
+Status exchange_tables(Exchange& exchange, const LocalPart& part, const SaveOptions& options, Plan& plan,
+                       Report& report) {
+  std::string of_root;
+  const std::uint64_t values = v0::detail::hash64(part.extras.data(), part.extras.size());
+  if (exchange.is_root()) {
+    add_number(of_root, values);
+    for (const LocalTensor& tensor : part.tensors) TensorTable::pack(of_root, tensor.whole);
+  }
+  STELE_TRY(exchange.broadcast(of_root));
+  Unpacker in(of_root);
+  const bool differs = in.number() != values;
+  Status status = plan.table.add(in.left());
+  std::string more;  // tensors that process 0 does not have
+  for (const LocalTensor& tensor : part.tensors) {
+    std::string packed;
+    TensorTable::pack(packed, tensor.whole);
+    if (plan.table.find(tensor.whole.name) == plan.table.tensors().size()) {
+      more += packed;
+    } else if (status) {
+      status = plan.table.add(packed);  // compares
+    }
+  }
+  if (differs) {
+    constexpr const char* lost = "values or ties that differ from those of process 0, which are saved";
+    if (!options.allow_loss && status) {
+      status = Error(Errc::not_representable, "the checkpoint cannot store this")
+                   .found(lost)
+                   .hint("make them equal in all processes, or set SaveOptions::allow_loss");
+    }
+    report.add(Report::What::lost, "", lost);
+  }
+  STELE_TRY(exchange.agree(std::move(status)));
+  STELE_TRY_ASSIGN(const std::vector<std::string> all, exchange.gather(more));
+  std::string added;
+  status = {};
+  if (exchange.is_root()) {
+    TensorTable merged;
+    for (const std::string& one : all) {
+      if (status) status = merged.add(one);
+    }
+    for (const GlobalTensor& tensor : merged.tensors()) TensorTable::pack(added, tensor);
+  }
+  STELE_TRY(exchange.agree(std::move(status)));
+  STELE_TRY(exchange.broadcast(added));
+  return plan.table.add(added);
+}
+
+/// Gathers all boxes, checks them, and tells each process which ones it writes.
+Status exchange_boxes(Exchange& exchange, const LocalPart& part, const Options& options, Plan& plan) {
+  const auto count = static_cast<std::uint32_t>(plan.table.tensors().size());
+  plan.mine.assign(count, nullptr);
+  plan.hashes.assign(count, 0);
+  std::vector<std::uint32_t> leaves, numbers;
+  for (const LocalTensor& tensor : part.tensors) {
+    const std::uint32_t number = plan.table.find(tensor.whole.name);
+    plan.mine[number] = &tensor;
+    numbers.push_back(number);
+    leaves.push_back(tensor.leaf);
+  }
+  if (options.verify_replicas) {
+    Status status;
+    auto hashes = hash_leaves(part.snapshot, leaves, v0::detail::workers_of(options.save));
+    if (hashes) {
+      for (std::size_t i = 0; i < numbers.size(); ++i) plan.hashes[numbers[i]] = (*hashes)[i];
+    } else {
+      status = std::move(hashes).error();
+    }
+    STELE_TRY(exchange.agree(std::move(status)));
+  }
+  Planner planner(plan.table);
+  Status status;
+  const std::uint32_t step = batch_size(static_cast<std::size_t>(exchange.size()));
+  for (std::uint32_t first = 0; first < count; first += step) {
+    const std::uint32_t end = std::min(count, first + step);
+    STELE_TRY_ASSIGN(const std::vector<std::string> all,
+                     exchange.gather(pack_boxes(plan.mine, first, end,
+                                                options.verify_replicas ? plan.hashes : std::vector<std::uint64_t>())));
+    std::vector<std::string> writes(static_cast<std::size_t>(exchange.size()));
+    if (exchange.is_root() && status) {
+      auto added = planner.add(first, end, all, options.verify_replicas);
+      added ? static_cast<void>(writes = *std::move(added)) : static_cast<void>(status = std::move(added).error());
+    }
+    STELE_TRY_ASSIGN(const std::string mine, exchange.scatter(std::move(writes)));
+    for (Unpacker in(mine); !in.empty();) plan.writes.push_back(first + static_cast<std::uint32_t>(in.number()));
+  }
+  plan.index = planner.take();
+  return exchange.agree(std::move(status));
+}
+
+/// Writes the shard of this process; no file if it has no boxes.
+Result<WrittenFile> write_own_shard(const Exchange& exchange, const LocalPart& part, const Plan& plan,
+                                    const Options& options, const std::string& folder) {
+  if (plan.writes.empty()) return WrittenFile();
+  std::vector<const LocalTensor*> tensors;
+  std::vector<std::uint64_t> hashes;
+  std::vector<std::uint32_t> leaves;
+  for (const std::uint32_t number : plan.writes) {
+    tensors.push_back(plan.mine[number]);
+    hashes.push_back(plan.hashes[number]);
+    leaves.push_back(plan.mine[number]->leaf);
+  }
+  if (!options.verify_replicas) {
+    STELE_TRY_ASSIGN(hashes, hash_leaves(part.snapshot, leaves, v0::detail::workers_of(options.save)));
+  }
+  return write_shard(part.snapshot, tensors, hashes, folder, shard_name(exchange.rank()), options.save);
+}
+
+/// Writes the index; of process 0.
+Result<PartFiles> write_index(ShardIndex index, const std::vector<std::string>& packed, const LocalPart& part,
+                              const std::string& folder, const SaveOptions& options) {
+  PartFiles files;
+  std::vector<std::uint32_t> numbers;
+  for (const std::string& one : packed) {
+    numbers.push_back(static_cast<std::uint32_t>(index.files.size()));
+    if (one.empty()) continue;
+    Unpacker in(one);
+    WrittenFile file;
+    file.name = in.text();
+    file.bytes = in.number();
+    file.header = in.number();
+    file.xxh3 = in.number();
+    index.files.push_back({file.name, file.bytes, file.header});
+    files.push_back({file.name, file.bytes, file.xxh3});
+  }
+  renumber(index, numbers);
+  index.metadata = part.snapshot.metadata();
+  index.extras = part.extras;
+  const std::string text = safetensors::to_text(index);
+  STELE_TRY_ASSIGN(const auto sink, file_sink(folder + "/" + std::string(safetensors::shard_index_name), options.file));
+  STELE_TRY(sink->write(std::as_bytes(std::span(text))));
+  STELE_TRY(sink->commit());
+  files.push_back(
+      {std::string(safetensors::shard_index_name), text.size(), v0::detail::hash64(text.data(), text.size())});
+  return files;
+}
+
+Result<PartFiles> write_shards(Exchange& exchange, const LocalPart& part, Plan& plan, const Options& options,
+                               const std::string& folder) {
+  auto written = v0::detail::guarded([&] { return write_own_shard(exchange, part, plan, options, folder); });
+  Status status;
+  if (!written) status = written.error();
+  STELE_TRY(exchange.agree(std::move(status)));
+  std::string packed;
+  if (!written->name.empty()) {
+    add_text(packed, written->name);
+    for (const std::uint64_t n : {written->bytes, written->header, written->xxh3}) add_number(packed, n);
+  }
+  STELE_TRY_ASSIGN(const std::vector<std::string> all, exchange.gather(packed));
+  PartFiles files;
+  status = {};
+  if (exchange.is_root()) {
+    auto indexed =
+        v0::detail::guarded([&] { return write_index(std::move(plan.index), all, part, folder, options.save); });
+    indexed ? static_cast<void>(files = *std::move(indexed)) : static_cast<void>(status = std::move(indexed).error());
+  }
+  STELE_TRY(exchange.agree(std::move(status)));
+  return files;
+}
+
+/// Files that a distributed checkpoint consists of, so that another one may replace them.
+Status may_replace(const Bundle& folder) {
+  STELE_TRY_ASSIGN(const std::vector<std::string> names, folder.names());
+  for (const std::string& name : names) {
+    if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) continue;
+    if (name == safetensors::shard_index_name) continue;
+    return Error(Errc::exists, "the folder contains a file that is no part of a checkpoint").file(name);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<PartFiles> write_part(Exchange& exchange, const Result<Snapshot>& snapshot, PrecisionSpec precision,
+                             const Options& options, const std::string& folder, Report& report) {
+  Status status;
+  LocalPart part;
+  if (snapshot) {
+    auto made = v0::detail::guarded([&] { return prepare(*snapshot, precision, options.save, report); });
+    made ? static_cast<void>(part = *std::move(made)) : static_cast<void>(status = std::move(made).error());
+  } else {
+    status = snapshot.error();
+  }
+  STELE_TRY(exchange.agree(std::move(status)));
+  Plan plan;
+  STELE_TRY(exchange_tables(exchange, part, options.save, plan, report));
+  STELE_TRY(exchange_boxes(exchange, part, options, plan));
+  if (options.save.dry_run) return PartFiles();
+  return options.files == 0 ? write_shards(exchange, part, plan, options, folder)
+                            : write_whole_files(exchange, part, plan, options, folder);
+}
+
+Result<Report> save(const Result<Snapshot>& snapshot, const std::string& folder, MPI_Comm comm,
+                    const Options& options) {
+  return v0::detail::guarded([&]() -> Result<Report> {
+    Exchange exchange(options.timeout_seconds);
+    STELE_TRY(exchange.start(comm));
+    std::unique_ptr<Sink> sink;
+    std::string temporary;
+    Status status;
+    if (exchange.is_root() && !options.save.dry_run) {
+      auto made = folder_sink(folder, options.save.file, may_replace);
+      made ? static_cast<void>(sink = *std::move(made)) : static_cast<void>(status = std::move(made).error());
+      if (sink != nullptr) temporary = v0::detail::temporary_path(*sink);
+    }
+    STELE_TRY(exchange.agree(std::move(status)));
+    STELE_TRY(exchange.broadcast(temporary));
+    Report report;
+    STELE_TRY(write_part(exchange, snapshot, options.precision, options, temporary, report));
+    status = sink != nullptr ? sink->commit() : Status();
+    STELE_TRY(exchange.agree(std::move(status)));
+    return report;
+  });
+}
+
+Result<Snapshot> open_boxes(const std::string& path, const Snapshot& live, const LoadOptions& options) {
+  const Places places = places_of(live);
+  Status status;
+  const auto wanted = [&](std::string_view name, std::span<const Extent> shape) -> std::optional<Box> {
+    const auto place = places.find(std::string(name));
+    if (place == places.end()) return std::nullopt;
+    if (place->second.global != Shape(shape)) {
+      if (status) {
+        status = Error(Errc::shape_mismatch, "the tensor has another global shape in the checkpoint")
+                     .path(name)
+                     .expected(to_string(place->second.global.span()))
+                     .found(to_string(shape));
+      }
+      return std::nullopt;
+    }
+    const Shape& start = place->second.start;
+    const auto leaf = live.find(name);
+    return Box{{start.begin(), start.end()}, {leaf->shape().begin(), leaf->shape().end()}};
+  };
+  // The folder of a checkpoint of ours has an index, from which only the files of these boxes are opened.
+  if (auto folder = open_folder(path)) {
+    STELE_TRY_ASSIGN(const bool ours, (*folder)->bundle()->contains(safetensors::shard_index_name));
+    if (ours) {
+      auto opened = safetensors::open_shards(**folder, OpenContext(options, {}), wanted);
+      if (opened && !status) return std::move(status).error();
+      return opened;
+    }
+  }
+  STELE_TRY_ASSIGN(const Snapshot whole, v0::open(path, options));
+  auto data = v0::detail::derived_data(whole);
+  auto regions = std::make_shared<std::deque<v0::detail::RegionLeaf>>();
+  const LeafPaths paths(*whole.data());
+  for (std::size_t i = 0; i < data->leaves.size(); ++i) {
+    const LeafView leaf = whole.leaf(i);
+    const auto box = wanted(paths[i], leaf.shape());
+    if (!box || std::equal(box->length.begin(), box->length.end(), leaf.shape().begin())) continue;
+    auto& changed = data->leaves[i];
+    changed.bytes = element_count(box->length).value_or(0) * element_size(leaf.dtype());
+    changed.shape = static_cast<std::uint32_t>(data->extents.size());
+    data->extents.insert(data->extents.end(), box->length.begin(), box->length.end());
+    changed.provider =
+        regions->emplace_back(leaf.provider(), leaf.shape(), element_size(leaf.dtype()), *box).provider();
+  }
+  if (!status) return std::move(status).error();
+  data->keepers.push_back(std::move(regions));
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+}
+
+Result<LoadOptions> verify_boxes(const Snapshot& opened, const Snapshot& live, const LoadOptions& options) {
+  if (options.trust_data) return options;
+  std::unordered_map<std::string, DType> wanted;
+  const LeafPaths names(*live.data());
+  for (std::size_t i = 0; i < live.leaf_count(); ++i) wanted.emplace(names[i], live.leaf(i).dtype());
+  const LeafPaths paths(*opened.data());
+  std::vector<bool> chosen(opened.leaf_count());
+  bool equal = true;
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    const auto found = wanted.find(std::string(paths[i]));
+    chosen[i] = found != wanted.end();
+    equal = equal && (!chosen[i] || found->second == opened.leaf(i).dtype());
+  }
+  v0::detail::Meter unmetered(options.progress, 0);
+  std::size_t next = 0;
+  STELE_TRY(v0::detail::check_leaves(opened, options, unmetered, [&](const LeafView&) { return chosen[next++]; }));
+  LoadOptions checked = options;
+  // Numbers that do not fit the module's dtype are found by the load's own pass.
+  checked.trust_data = equal;
+  return checked;
+}
+
+Status load(Result<Target> target, const std::string& path, MPI_Comm comm, const Options& options) {
+  return v0::detail::guarded([&]() -> Status {
+    Exchange exchange(options.timeout_seconds);
+    STELE_TRY(exchange.start(comm));
+    Snapshot opened;
+    LoadOptions checked;
+    auto prepared = v0::detail::guarded([&]() -> Status {
+      if (!target) return std::move(target).error();
+      STELE_TRY_ASSIGN(opened, open_boxes(path, target->live, options.load));
+      STELE_TRY(target->check(*target, opened, options.load));
+      STELE_TRY_ASSIGN(checked, verify_boxes(opened, target->live, options.load));
+      return {};
+    });
+    STELE_TRY(exchange.agree(std::move(prepared)));
+    Status loaded = target->load(*target, opened, checked);
+    const bool mine = loaded.has_value();
+    loaded = exchange.agree(std::move(loaded));
+    // Another process failed: this one has changed its module.
+    if (!loaded && mine) return std::move(loaded).error().partially_applied(true);
+    return loaded;
+  });
+}
+
+}  // namespace detail
+}  // namespace mpi
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,40 @@
+// The file of one process: its boxes, as PyTorch's HuggingFaceStorageWriter lays them out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "plan.hpp"
+#include "stele/options.hpp"
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace mpi {
+namespace detail {
+
+/// A file of a part, as its writer describes it to process 0.
+struct WrittenFile {
+  std::string name;
+  std::uint64_t bytes = 0;
+  std::uint64_t header = 0;  // XXH3-64 of the length and the header
+  std::uint64_t xxh3 = 0;    // of all bytes
+};
+
+/// Returns the XXH3-64 of the bytes of these leaves.
+Result<std::vector<std::uint64_t>> hash_leaves(const Snapshot& snapshot, const std::vector<std::uint32_t>& leaves,
+                                               const v0::detail::Workers& workers);
+
+/// Returns the name of a process's file.
+std::string shard_name(int process);
+
+/// Writes these tensors, whose checksums are `hashes`, to `folder`/`name`.
+Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<const LocalTensor*>& tensors,
+                                const std::vector<std::uint64_t>& hashes, const std::string& folder,
+                                const std::string& name, const SaveOptions& options);
+
+}  // namespace detail
+}  // namespace mpi
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,161 @@
+// Checkpoints of a program that runs as several processes: stele::mpi.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "stele/checkpoints/manager.hpp"
+#include "stele/checkpoints/sharded.hpp"
+#include "stele/options.hpp"
+#include "stele/record.hpp"
+#include "stele/report.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace mpi {
+
+struct Options {
+  SaveOptions save{};
+  LoadOptions load{};
+  PrecisionSpec precision{};  ///< of saved parameters; optimizer state is unchanged
+  /// The number of files. 0: one for each process, with its boxes, as torch.distributed.checkpoint writes them
+  /// (HuggingFaceStorageWriter). Otherwise files of whole tensors and an index as transformers writes them, to which
+  /// all processes write together by MPI-IO.
+  unsigned files = 0;
+  /// Compares the bytes of replicas by their checksums: a difference is an error (malformed) with the tensor's path.
+  bool verify_replicas = false;
+  /// Resuming: each process checks its share of the step's files before the step is used.
+  bool verify_files = true;
+  /// Maximum seconds that a process waits for another one; then the call is an error (timed_out), and the communicator
+  /// is not used again. Longer than the slowest write of a process.
+  double timeout_seconds = 600;
+};
+
+namespace detail {
+
+using v0::detail::Object;
+
+/// One tree of tensors to save: the parameters, or a kind of optimizer state.
+struct Part {
+  std::string key;  // of the optimizer state; empty: the parameters
+  Snapshot snapshot;
+};
+/// A part to load: its target in memory.
+struct Target {
+  std::string key;
+  Snapshot live;
+  void* object = nullptr;
+  Status (*check)(const Target& target, const Snapshot& snapshot, const LoadOptions& options) = nullptr;
+  Status (*load)(const Target& target, const Snapshot& snapshot, const LoadOptions& options) = nullptr;
+};
+
+/// Optimizer state of one kind; its module's values are not part of it.
+inline OptimizerState state_of(const std::string& key, const Snapshot& arrays) {
+  OptimizerState state;
+  state.set_snapshot(key, arrays);
+  return state;
+}
+
+template <class M>
+Result<Target> target_of(std::string_view key, M& module) {
+  v0::detail::check_writable<M>();
+  Target target{std::string(key), {}, &module, nullptr, nullptr};
+  STELE_TRY_ASSIGN(target.live, snapshot_of(std::as_const(module)));
+  target.check = [](const Target& to, const Snapshot& snapshot, const LoadOptions& options) -> Status {
+    const M& object = *static_cast<const M*>(to.object);
+    if (to.key.empty()) {
+      STELE_TRY(dry_run(object, snapshot, options));
+    } else {
+      STELE_TRY(state_of(to.key, snapshot).dry_run(to.key, object, options));
+    }
+    return {};
+  };
+  target.load = [](const Target& to, const Snapshot& snapshot, const LoadOptions& options) -> Status {
+    M& object = *static_cast<M*>(to.object);
+    if (to.key.empty()) return load_snapshot(object, snapshot, options);
+    STELE_TRY(state_of(to.key, snapshot).load_into(to.key, object, options));
+    return {};
+  };
+  return target;
+}
+
+STELE_EXPORT Result<Report> save(const Result<Snapshot>& snapshot, const std::string& folder, MPI_Comm comm,
+                                 const Options& options);
+STELE_EXPORT Status load(Result<Target> target, const std::string& path, MPI_Comm comm, const Options& options);
+class Manager;
+
+}  // namespace detail
+
+/// Saves a module of all processes of `comm` as one folder. Collective. The boxes of each Sharded field must cover its
+/// tensor exactly; a box that several processes own is written by the lowest of them, and so are all other fields. The
+/// folder appears, or replaces an older checkpoint, in one step. All processes get the same error. Errors: malformed
+/// (boxes that overlap, or leave a part out), mismatched dtypes and shapes (shape_mismatch), not_representable (values
+/// that differ from those of process 0, without allow_loss), timed_out, those of Recorder::record().
+template <class M>
+Result<Report> save(const M& module, const std::string& folder, MPI_Comm comm, const Options& options = {}) {
+  return detail::save(snapshot_of(module), folder, comm, options);
+}
+
+/// Loads into a module of every process; each reads the bytes of its own boxes. Collective. `path`: a checkpoint of any
+/// number of processes, a distributed checkpoint of PyTorch, or any other file or folder that stele opens. All
+/// processes get an error if one does; a module is unchanged unless Error::partially_applied().
+template <class M>
+Status load_into(M& module, const std::string& path, MPI_Comm comm, const Options& options = {}) {
+  return detail::load(detail::target_of("", module), path, comm, options);
+}
+
+/// The steps of a distributed run, in a folder that all processes see. Like stele::CheckpointManager, which opens such
+/// steps too (with a ShardedSafetensorsRecorder). All members are collective.
+class STELE_EXPORT CheckpointManager {
+ public:
+  /// Opens the folder. Policies and budgets are those of process 0.
+  static Result<CheckpointManager> open(const std::string& folder, MPI_Comm comm, ManagerOptions manager = {},
+                                        Options options = {});
+  CheckpointManager(CheckpointManager&&) noexcept;
+  CheckpointManager& operator=(CheckpointManager&&) noexcept;
+  ~CheckpointManager();
+
+  /// Returns the decision of process 0's save policy. Errors: timed_out.
+  Result<bool> due(std::int64_t step);
+  /// Saves a step. Metrics and state are those of process 0; if states differ, the state of each process is kept too.
+  template <class M, class... Kinds>
+  Result<SavedStep> save(std::int64_t step, const M& module, const StepValues& values,
+                         const StateKind<Kinds>&... kinds) {
+    STELE_TRY_ASSIGN(const Checkpoint checkpoint, checkpoint_of(module, kinds...));
+    return save(step, checkpoint, values);
+  }
+  /// Saves a step of borrowed Snapshots. Errors: those of mpi::save() and of stele::CheckpointManager::save().
+  Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values);
+  /// Loads the newest step that verifies; nullopt if there is none. `info.state` is the state that this process saved,
+  /// or process 0's if there was no such process; `checkpoint` is empty.
+  template <class M, class... Kinds>
+  Result<std::optional<OpenedStep>> resume(M& module, const StateKind<Kinds>&... kinds) {
+    std::vector<detail::Target> targets;
+    Status status;
+    const auto add = [&](std::string_view key, auto& object) {
+      if (!status) return;
+      auto target = detail::target_of(key, object);
+      target ? targets.push_back(*std::move(target)) : static_cast<void>(status = std::move(target).error());
+    };
+    add("", module);
+    (add(kinds.key, kinds.arrays), ...);
+    return resume(std::move(status), std::move(targets));
+  }
+
+ private:
+  explicit CheckpointManager(std::unique_ptr<detail::Manager> state) noexcept;
+  Result<std::optional<OpenedStep>> resume(Status status, std::vector<detail::Target> targets);
+  std::unique_ptr<detail::Manager> state_;
+};
+
+}  // namespace mpi
+}  // namespace v0
+}  // namespace stele

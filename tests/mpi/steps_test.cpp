@@ -1,0 +1,75 @@
+// The steps of a distributed run.
+#include <stele/checkpoints/random.hpp>
+
+#include <random>
+
+#include <doctest/doctest.h>
+
+#include "mpi/support.hpp"
+
+namespace {
+
+using namespace mpi_test;
+
+mpi::CheckpointManager manager_in(const std::string& folder, MPI_Comm comm, ManagerOptions manager = {}) {
+  auto opened = mpi::CheckpointManager::open(folder, comm, std::move(manager), quick());
+  REQUIRE_MESSAGE(opened, why(opened));
+  return *std::move(opened);
+}
+
+TEST_CASE("steps: saved by all, resumed by fewer, opened by one") {
+  const SharedDir dir;
+  const int world = size_of(MPI_COMM_WORLD), rank = rank_of(MPI_COMM_WORLD);
+  {
+    auto manager =
+        manager_in(dir / "run", MPI_COMM_WORLD, {.keep = keep::latest(2), .save = save_when::every_steps(5)});
+    Model nothing = placed(Cut::rows, MPI_COMM_WORLD);
+    CHECK_FALSE(manager.resume(nothing).value());
+    CHECK(manager.due(5).value());
+    CHECK_FALSE(manager.due(6).value());
+    Model model = filled(Cut::rows, MPI_COMM_WORLD), moments = filled(Cut::columns, MPI_COMM_WORLD);
+    std::mt19937 random(static_cast<unsigned>(rank));
+    for (const std::int64_t step : {5, 10, 15}) {
+      const auto saved =
+          manager.save(step, model, {{{"loss", 0.5}}, {{"random", random_state(random)}}}, StateKind("M", moments));
+      REQUIRE_MESSAGE(saved, why(saved));
+      CHECK(saved->info.step == step);
+    }
+  }
+  // The newest step is damaged.
+  on_root([&] {
+    const std::string file = dir / "run/step-00000015/optimizer-0/stele-shards.json";
+    std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  });
+  for (int readers = 1; readers <= world; readers += 2) {
+    const First loading(readers);
+    if (!loading) continue;
+    auto manager = manager_in(dir / "run", *loading);
+    Model model = placed(Cut::grid, *loading), moments = placed(Cut::rows, *loading);
+    auto resumed = manager.resume(model, StateKind("M", moments));
+    REQUIRE_MESSAGE(resumed, why(resumed));
+    REQUIRE(*resumed);
+    CHECK((*resumed)->info.step == 10);
+    CHECK((*resumed)->info.metrics.at("loss") == 0.5);
+    CHECK((*resumed)->skipped.size() == (rank_of(*loading) == 0 ? 1 : 0));
+    CHECK(is_filled(model));
+    moments.count = 77;  // a value, which is no optimizer state
+    CHECK(is_filled(moments));
+    std::mt19937 random;
+    CHECK(set_random_state(random, (*resumed)->info.state.find("random")));
+    CHECK(random == std::mt19937(static_cast<unsigned>(rank)));
+    CHECK(code_of(manager.resume(model, StateKind("V", moments))) == Errc::not_found);
+  }
+  on_root([&] {
+    const auto manager = CheckpointManager::open(dir / "run", ShardedSafetensorsRecorder<>()).value();
+    CHECK(manager.steps().value().size() == 1);  // step 15 has a file of another size
+    Model model = placed(Cut::replicated, MPI_COMM_SELF), moments = placed(Cut::replicated, MPI_COMM_SELF);
+    const auto resumed = manager.resume(model, StateKind("M", moments));
+    REQUIRE_MESSAGE(resumed, why(resumed));
+    CHECK(is_filled(model));
+    moments.count = 77;  // a value, which is no optimizer state
+    CHECK(is_filled(moments));
+  });
+}
+
+}  // namespace
