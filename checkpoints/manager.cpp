@@ -23,8 +23,8 @@ Result<CheckpointManager> CheckpointManager::open(const std::string& folder, std
   });
 }
 
-bool CheckpointManager::due(std::int64_t step) const { return state_->due(step); }
-bool CheckpointManager::signalled(int signal) const noexcept { return state_->signalled(signal); }
+bool CheckpointManager::due(std::int64_t step) const { return state_->due(step, state_->signals().pending()); }
+bool CheckpointManager::signalled(int signal) const noexcept { return state_->signals().arrived(signal); }
 const LoadOptions& CheckpointManager::load_options() const noexcept { return state_->options().load; }
 
 Result<SavedStep> CheckpointManager::save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
@@ -97,6 +97,7 @@ Result<std::optional<OpenedStep>> CheckpointManager::open_latest() const {
       if (!manifest) {
         // Not broken: an older step would lose the ones since.
         if (manifest.error().code() == Errc::unsupported) return std::move(manifest).error();
+        state_->note_broken(numbers[i]);
         skipped.push_back({numbers[i], std::move(manifest).error()});
         continue;
       }

@@ -34,7 +34,6 @@ ManagerState::~ManagerState() {
     thread_.join();
   }
   if (error_) std::fprintf(stderr, "stele: a background save failed: %s\n", error_->to_string().c_str());
-  for (const Caught& caught : caught_) os::release_signal(caught.signal);
 }
 
 Status ManagerState::start() {
@@ -47,35 +46,16 @@ Status ManagerState::start() {
     if (auto found = manifest(step, false)) known_.push_back(std::move(found->info));
   }
   if (!known_.empty()) last_step_ = known_.back().step;
-  for (const int signal : options_.save.signals()) {
-    STELE_TRY(os::catch_signal(signal));
-    const std::uint64_t count = os::signal_count(signal);
-    caught_.push_back({signal, count, count});
-  }
-  return {};
+  return signals_.start(options_.save.signals());
 }
 
-int ManagerState::pending_signal() const noexcept {
-  for (const Caught& caught : caught_) {
-    if (os::signal_count(caught.signal) != caught.answered) return caught.signal;
-  }
-  return 0;
-}
-
-bool ManagerState::signalled(int signal) const noexcept {
-  return std::any_of(caught_.begin(), caught_.end(), [&](const Caught& caught) {
-    return caught.signal == signal && os::signal_count(signal) != caught.before;
-  });
-}
-
-bool ManagerState::due(std::int64_t step) const {
+bool ManagerState::due(std::int64_t step, int signal) const {
   const std::chrono::duration<double> since = std::chrono::steady_clock::now() - last_time_;
-  return options_.save({step, last_step_, since.count(), pending_signal()});
+  return options_.save({step, last_step_, since.count(), signal});
 }
 
 int ManagerState::begin(std::int64_t step) {
-  const int signal = pending_signal();
-  for (Caught& caught : caught_) caught.answered = os::signal_count(caught.signal);
+  const int signal = signals_.answer();
   last_time_ = std::chrono::steady_clock::now();
   last_step_ = step;
   return signal;
@@ -255,7 +235,17 @@ Result<SavedStep> ManagerState::write(std::int64_t step, int signal, const Check
   return commit_step(std::move(made), std::move(report));
 }
 
+void ManagerState::note_broken(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  broken_.insert(step);
+}
+
 void ManagerState::apply_policy(SavedStep& saved) {
+  {
+    const std::lock_guard lock(mutex_);
+    broken_.erase(saved.info.step);
+    std::erase_if(known_, [&](const StepInfo& info) { return broken_.count(info.step) != 0; });
+  }
   auto kept = guarded([&]() -> Result<std::vector<bool>> { return options_.keep(known_); });
   if (!kept) {
     saved.not_removed = std::move(kept).error();

@@ -8,12 +8,14 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "io/os/os.hpp"
 #include "manifest.hpp"
+#include "signals.hpp"
 #include "staging.hpp"
 #include "stele/checkpoints/manager.hpp"
 
@@ -29,8 +31,9 @@ class ManagerState {
 
   /// Prepares the folder, and finds its steps.
   Status start();
-  bool due(std::int64_t step) const;
-  bool signalled(int signal) const noexcept;
+  /// Asks the save policy. `signal`: one that no save has answered, or 0.
+  bool due(std::int64_t step, int signal) const;
+  const CaughtSignals& signals() const noexcept { return signals_; }
 
   Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values);
   Status save_async(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values);
@@ -43,6 +46,8 @@ class ManagerState {
   Result<steps::Manifest> manifest(std::int64_t step, bool contents) const;
   Result<OpenedStep> open(const steps::Manifest& manifest) const;
   Status remove(std::int64_t step);
+  /// Notes that a step does not verify: no policy counts or removes it, until its number is saved again.
+  void note_broken(std::int64_t step);
   std::string path(std::int64_t step) const { return folder_ + "/" + steps::folder_name(step); }
 
   /// A step that is being written.
@@ -61,11 +66,6 @@ class ManagerState {
   const std::string& folder() const noexcept { return folder_; }
 
  private:
-  struct Caught {
-    int signal;
-    std::uint64_t before;    // arrivals before the manager was opened
-    std::uint64_t answered;  // arrivals before the last save began
-  };
   struct Task {
     std::int64_t step = 0;
     int signal = 0;
@@ -74,8 +74,6 @@ class ManagerState {
     StepValues values{};
   };
 
-  /// Returns a signal that no save has answered, or 0.
-  int pending_signal() const noexcept;
   /// Returns the place of a step in the list, or of the first one after it.
   std::vector<StepInfo>::iterator find(std::int64_t step);
   /// Returns the error of a background save, once.
@@ -94,7 +92,7 @@ class ManagerState {
   PrecisionSpec precision_;
   ManagerOptions options_;
   os::Folder root_;
-  std::vector<Caught> caught_;
+  CaughtSignals signals_;
   std::vector<StepInfo> known_;            // steps with valid manifests, sorted; used by the saving thread only
   std::optional<std::int64_t> last_step_;  // the last save that began, or the newest step that was found
   std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
@@ -106,6 +104,7 @@ class ManagerState {
   bool working_ = false, ending_ = false;
   std::optional<Error> error_;  // of the first background save that failed
   std::vector<SavedStep> saved_;
+  std::set<std::int64_t> broken_;  // steps that were found not to verify
   std::thread thread_;
 };
 

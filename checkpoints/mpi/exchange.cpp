@@ -5,8 +5,6 @@
 #include <thread>
 #include <utility>
 
-#include "packing.hpp"
-
 namespace stele {
 inline namespace v0 {
 namespace mpi {
@@ -18,6 +16,24 @@ constexpr std::size_t max_message = std::size_t{1} << 30;
 constexpr int tag = 7;
 
 }  // namespace
+
+void add_error(std::string& to, const Error& error) {
+  add_number(to, static_cast<std::uint64_t>(error.code()));
+  for (const std::string_view part :
+       {error.message(), error.path(), error.file(), error.expected(), error.found(), error.hint()}) {
+    add_text(to, part);
+  }
+}
+
+Error read_error(Unpacker& in, const std::string& prefix) {
+  const auto code = static_cast<Errc>(in.number());
+  Error error(code, prefix + std::string(in.text()));
+  error = std::move(error).path(in.text());
+  error = std::move(error).file(in.text());
+  error = std::move(error).expected(in.text());
+  error = std::move(error).found(in.text());
+  return std::move(error).hint(in.text());
+}
 
 /// The requests of one step and the memory that they use. Kept for ever if they do not end: MPI may still write to it.
 struct Exchange::Pending {
@@ -184,15 +200,20 @@ Result<std::string> Exchange::scatter(std::vector<std::string> entries) {
   return std::move(pending->buffers[0]);
 }
 
+Result<std::uint64_t> Exchange::first_of(std::uint64_t mine) {
+  std::string packed;
+  if (mine != 0) add_number(packed, mine);
+  STELE_TRY_ASSIGN(const std::vector<std::string> all, gather(packed));
+  const auto first = std::find_if(all.begin(), all.end(), [](const std::string& one) { return !one.empty(); });
+  std::string found = first != all.end() ? *first : std::string();
+  STELE_TRY(broadcast(found));
+  return Unpacker(found).number();
+}
+
 Status Exchange::agree(Status mine) {
   std::string text;
   if (!mine) {
-    const Error& error = mine.error();
-    add_number(text, static_cast<std::uint64_t>(error.code()));
-    for (const std::string_view part :
-         {error.message(), error.path(), error.file(), error.expected(), error.found(), error.hint()}) {
-      add_text(text, part);
-    }
+    add_error(text, mine.error());
     if (!usable()) return mine;
   }
   STELE_TRY_ASSIGN(const std::vector<std::string> all, gather(text));
@@ -207,14 +228,7 @@ Status Exchange::agree(Status mine) {
   Unpacker in(verdict);
   const std::uint64_t process = in.number();
   if (!mine && process == static_cast<std::uint64_t>(rank_)) return mine;
-  const auto code = static_cast<Errc>(in.number());
-  const std::string message = "process " + std::to_string(process) + ": " + std::string(in.text());
-  Error error(code, message);
-  error = std::move(error).path(in.text());
-  error = std::move(error).file(in.text());
-  error = std::move(error).expected(in.text());
-  error = std::move(error).found(in.text());
-  return std::move(error).hint(in.text());
+  return read_error(in, "process " + std::to_string(process) + ": ");
 }
 
 }  // namespace detail

@@ -9,12 +9,18 @@
 #include <string_view>
 #include <vector>
 
+#include "packing.hpp"
 #include "stele/result.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace mpi {
 namespace detail {
+
+/// Appends an error to a message.
+void add_error(std::string& to, const Error& error);
+/// Reads such an error; its message begins with `prefix`.
+Error read_error(Unpacker& in, const std::string& prefix);
 
 /// A communicator of its own. Process 0 is the root. After an error (timed_out, io) no member communicates again.
 class Exchange {
@@ -37,6 +43,8 @@ class Exchange {
   Result<std::vector<std::string>> gather(std::string_view bytes);
   /// Gives each process its entry of the root's list.
   Result<std::string> scatter(std::vector<std::string> entries);
+  /// Returns the first number of the processes that is not 0, or 0.
+  Result<std::uint64_t> first_of(std::uint64_t mine);
   /// Returns an error to all processes if one of them has one: that of the first. Its message names the process.
   Status agree(Status mine);
 

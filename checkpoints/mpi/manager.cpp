@@ -49,13 +49,30 @@ class Manager {
   Exchange exchange;
   std::unique_ptr<v0::detail::ManagerState> root;  // of process 0
 
+  /// Catches the signals of the policy; those of process 0 are caught by `root`.
+  Status catch_signals(const SavePolicy& policy) { return signals_.start(policy.signals()); }
+  Result<bool> due(std::int64_t step) {
+    STELE_TRY_ASSIGN(const std::uint64_t signal, exchange.first_of(static_cast<std::uint64_t>(own().pending())));
+    signal_ = static_cast<int>(signal);
+    STELE_TRY_ASSIGN(const std::uint64_t decision,
+                     exchange.first_of(exchange.is_root() && root->due(step, signal_) ? 1 : 0));
+    return decision != 0;
+  }
+  Result<bool> signalled(int signal) {
+    STELE_TRY_ASSIGN(const std::uint64_t arrived, exchange.first_of(own().arrived(signal) ? 1 : 0));
+    return arrived != 0;
+  }
+
   /// Runs a step on process 0; all processes get its error.
   template <class Work>
   Status on_root(const Work& work) {
     return exchange.agree(exchange.is_root() ? v0::detail::guarded(work) : Status());
   }
 
-  Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
+  Result<SavedStep> save(std::int64_t step, const Result<Checkpoint>& made_checkpoint, const StepValues& values) {
+    STELE_TRY(exchange.agree(made_checkpoint ? Status() : Status(made_checkpoint.error())));
+    const Checkpoint& checkpoint = *made_checkpoint;
+    STELE_TRY(check_call(step, checkpoint));
     v0::detail::ManagerState::NewStep made;
     std::string folder;
     STELE_TRY(on_root([&]() -> Status {
@@ -64,7 +81,8 @@ class Manager {
       }
       std::uint64_t bytes = global_bytes(checkpoint.parameters, options.precision);
       for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) bytes += global_bytes(arrays, {});
-      STELE_TRY_ASSIGN(made, root->begin_step(step, root->begin(step), bytes, values));
+      const int signal = root->begin(step);
+      STELE_TRY_ASSIGN(made, root->begin_step(step, signal != 0 ? signal : signal_, bytes, values));
       if (made.sink == nullptr) return {};
       folder = v0::detail::temporary_path(*made.sink);
       for (std::size_t i = 0; i <= checkpoint.optimizer.kinds().size(); ++i) {
@@ -72,6 +90,8 @@ class Manager {
       }
       return {};
     }));
+    signals_.answer();
+    signal_ = 0;
     STELE_TRY(exchange.broadcast(folder));
     SavedStep saved;
     if (checkpoint.graph) saved.report.add(Report::What::lost, "", "the graph");
@@ -118,6 +138,7 @@ class Manager {
       Status verified = verify(*candidate);
       if (!verified) {
         if (verified.error().code() == Errc::timed_out) return std::move(verified).error();
+        if (root != nullptr) root->note_broken(candidate->info.step);
         skipped.push_back({candidate->info.step, std::move(verified).error()});
         continue;
       }
@@ -133,6 +154,23 @@ class Manager {
   }
 
  private:
+  const v0::detail::CaughtSignals& own() const noexcept { return root != nullptr ? root->signals() : signals_; }
+
+  /// Checks that all processes save the same step with the same kinds of state: later exchanges are one for each kind.
+  Status check_call(std::int64_t step, const Checkpoint& checkpoint) {
+    std::string call = "step " + std::to_string(step);
+    for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) call += ", \"" + key + "\"";
+    std::string of_root = exchange.is_root() ? call : std::string();
+    STELE_TRY(exchange.broadcast(of_root));
+    Status status;
+    if (call != of_root) {
+      status = Error(Errc::invalid_argument, "the processes save other steps or kinds of state")
+                   .expected(of_root)
+                   .found(call);
+    }
+    return exchange.agree(std::move(status));
+  }
+
   static std::string part_folder(std::size_t number) {
     return number == 0 ? "parameters" : "optimizer-" + std::to_string(number - 1);
   }
@@ -158,15 +196,17 @@ class Manager {
     return {};
   }
 
-  /// Gives all processes the manifest of the newest step that is left; nullopt if there is none.
+  /// Gives all processes the manifest of the newest step that is left, and the steps that were skipped before it;
+  /// nullopt if there is none.
   Result<std::optional<steps::Manifest>> next(std::vector<std::int64_t>& numbers, std::vector<BrokenStep>& skipped) {
-    std::string message;
+    std::string message, bad;
     STELE_TRY(on_root([&]() -> Status {
       for (; !numbers.empty() && message.empty(); numbers.pop_back()) {
         auto manifest = root->manifest(numbers.back(), false);
         if (!manifest) {
           if (manifest.error().code() == Errc::unsupported) return std::move(manifest).error();
-          skipped.push_back({numbers.back(), std::move(manifest).error()});
+          add_number(bad, static_cast<std::uint64_t>(numbers.back()));
+          add_error(bad, manifest.error());
           continue;
         }
         STELE_TRY_ASSIGN(const std::string text, steps::to_text(*manifest));
@@ -175,7 +215,12 @@ class Manager {
       }
       return {};
     }));
+    STELE_TRY(exchange.broadcast(bad));
     STELE_TRY(exchange.broadcast(message));
+    for (Unpacker in(bad); !in.empty();) {
+      const auto step = static_cast<std::int64_t>(in.number());
+      skipped.push_back({step, read_error(in, {})});
+    }
     if (message.empty()) return std::optional<steps::Manifest>();
     Unpacker in(message);
     const std::string folder(in.text());
@@ -226,6 +271,9 @@ class Manager {
     if (!loaded && changed) return std::move(loaded).error().partially_applied(true);
     return loaded;
   }
+
+  v0::detail::CaughtSignals signals_;  // of a process other than 0
+  int signal_ = 0;                     // of any process, at the last due()
 };
 
 }  // namespace detail
@@ -246,18 +294,22 @@ Result<CheckpointManager> CheckpointManager::open(const std::string& folder, MPI
                                                                state->options.precision, std::move(manager));
       return state->root->start();
     }));
+    const bool is_root = state->exchange.is_root();
+    STELE_TRY(state->exchange.agree(is_root ? Status() : state->catch_signals(manager.save)));
     return CheckpointManager(std::move(state));
   });
 }
 
 Result<bool> CheckpointManager::due(std::int64_t step) {
-  std::string decision;
-  if (state_->exchange.is_root() && state_->root->due(step)) decision = "due";
-  STELE_TRY(state_->exchange.broadcast(decision));
-  return !decision.empty();
+  return v0::detail::guarded([&] { return state_->due(step); });
 }
 
-Result<SavedStep> CheckpointManager::save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
+Result<bool> CheckpointManager::signalled(int signal) {
+  return v0::detail::guarded([&] { return state_->signalled(signal); });
+}
+
+Result<SavedStep> CheckpointManager::save(std::int64_t step, const Result<Checkpoint>& checkpoint,
+                                          const StepValues& values) {
   return v0::detail::guarded([&] { return state_->save(step, checkpoint, values); });
 }
 

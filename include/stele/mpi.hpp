@@ -113,27 +113,33 @@ Status load_into(M& module, const std::string& path, MPI_Comm comm, const Option
 }
 
 /// The steps of a distributed run, in a folder that all processes see. Like stele::CheckpointManager, which opens such
-/// steps too (with a ShardedSafetensorsRecorder). All members are collective.
+/// steps too (with a ShardedSafetensorsRecorder). All members are collective: all processes call them with the same
+/// step and kinds of state, and get the same result and error.
 class STELE_EXPORT CheckpointManager {
  public:
-  /// Opens the folder. Policies and budgets are those of process 0.
+  /// Opens the folder. Policies and budgets are those of process 0. Each process catches the signals of its policy.
   static Result<CheckpointManager> open(const std::string& folder, MPI_Comm comm, ManagerOptions manager = {},
                                         Options options = {});
   CheckpointManager(CheckpointManager&&) noexcept;
   CheckpointManager& operator=(CheckpointManager&&) noexcept;
   ~CheckpointManager();
 
-  /// Returns the decision of process 0's save policy. Errors: timed_out.
+  /// Returns the decision of process 0's save policy. A signal counts in whichever process it arrives. Errors:
+  /// timed_out.
   Result<bool> due(std::int64_t step);
+  /// Returns true if this signal of the save policy has arrived in any process since the manager was opened. Errors:
+  /// timed_out.
+  Result<bool> signalled(int signal);
   /// Saves a step. Metrics and state are those of process 0; if states differ, the state of each process is kept too.
+  /// Errors: those of mpi::save() and of stele::CheckpointManager::save(); invalid_argument (processes with other steps
+  /// or kinds of state).
   template <class M, class... Kinds>
   Result<SavedStep> save(std::int64_t step, const M& module, const StepValues& values,
                          const StateKind<Kinds>&... kinds) {
-    STELE_TRY_ASSIGN(const Checkpoint checkpoint, checkpoint_of(module, kinds...));
-    return save(step, checkpoint, values);
+    return save(step, checkpoint_of(module, kinds...), values);
   }
-  /// Saves a step of borrowed Snapshots. Errors: those of mpi::save() and of stele::CheckpointManager::save().
-  Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values);
+  /// Saves a step of borrowed Snapshots. `checkpoint`: one process's error is that of all.
+  Result<SavedStep> save(std::int64_t step, const Result<Checkpoint>& checkpoint, const StepValues& values);
   /// Loads the newest step that verifies; nullopt if there is none. `info.state` is the state that this process saved,
   /// or process 0's if there was no such process; `checkpoint` is empty.
   template <class M, class... Kinds>

@@ -124,6 +124,13 @@ TEST_CASE("resume takes the newest step that verifies, and reports the others") 
     CHECK(model.bias[0] == 41.5F);
     CHECK(stele_test::names_in(dir / "run").size() == 6);
   }
+  SUBCASE("a step that was skipped is neither counted nor removed by a policy") {
+    auto keeping = manager_in(dir / "run", {.keep = keep::latest(2)});
+    CHECK(keeping.resume(model).value()->info.step == 2);
+    for (const std::int64_t step : {5, 6, 7}) save(keeping, step, 1);
+    CHECK(stele_test::names_in(dir / "run") ==
+          std::vector<std::string>{"step-00000003", "step-00000004", "step-00000006", "step-00000007"});
+  }
   SUBCASE("without any step that verifies, resume is an error") {
     for (const char* step : {"1", "2"})
       std::filesystem::remove(dir / ("run/step-0000000" + std::string(step) + "/manifest.json"));

@@ -1,6 +1,7 @@
 // The steps of a distributed run.
 #include <stele/checkpoints/random.hpp>
 
+#include <csignal>
 #include <random>
 
 #include <doctest/doctest.h>
@@ -51,7 +52,9 @@ TEST_CASE("steps: saved by all, resumed by fewer, opened by one") {
     REQUIRE(*resumed);
     CHECK((*resumed)->info.step == 10);
     CHECK((*resumed)->info.metrics.at("loss") == 0.5);
-    CHECK((*resumed)->skipped.size() == (rank_of(*loading) == 0 ? 1 : 0));
+    REQUIRE((*resumed)->skipped.size() == 1);
+    CHECK((*resumed)->skipped[0].step == 15);
+    CHECK((*resumed)->skipped[0].error.code() == Errc::truncated);
     CHECK(is_filled(model));
     moments.count = 77;  // a value, which is no optimizer state
     CHECK(is_filled(moments));
@@ -70,6 +73,43 @@ TEST_CASE("steps: saved by all, resumed by fewer, opened by one") {
     moments.count = 77;  // a value, which is no optimizer state
     CHECK(is_filled(moments));
   });
+}
+
+TEST_CASE("all processes get the error of one: no step verifies, other calls, a checkpoint that cannot be made") {
+  const SharedDir dir;
+  const int rank = rank_of(MPI_COMM_WORLD), last = size_of(MPI_COMM_WORLD) - 1;
+  auto manager = manager_in(dir / "run", MPI_COMM_WORLD);
+  Model model = filled(Cut::rows, MPI_COMM_WORLD);
+  REQUIRE(manager.save(1, model, {}));
+  on_root([&] { std::filesystem::remove(dir / "run/step-00000001/manifest.json"); });
+  CHECK(code_of(manager.resume(model)) == Errc::checksum);
+  CHECK(is_filled(model));
+
+  Result<Checkpoint> checkpoint = checkpoint_of(model);
+  if (rank == last) checkpoint = Error(Errc::duplicate, "made by the test");
+  CHECK(code_of(manager.save(2, checkpoint, {})) == Errc::duplicate);
+  if (last != 0) {
+    CHECK(code_of(manager.save(rank == last ? 4 : 3, model, {})) == Errc::invalid_argument);
+    const auto other = rank == last ? manager.save(3, model, {}, StateKind("M", model)) : manager.save(3, model, {});
+    CHECK(code_of(other) == Errc::invalid_argument);
+  }
+  CHECK(manager.save(3, model, {}));
+  on_root([&] { CHECK_FALSE(std::filesystem::exists(dir / "run/step-00000002")); });
+}
+
+TEST_CASE("a signal in one process makes the step due in all") {
+  const SharedDir dir;
+  auto manager = manager_in(dir / "run", MPI_COMM_WORLD, {.save = save_when::on_signal({SIGUSR1})});
+  Model model = filled(Cut::rows, MPI_COMM_WORLD);
+  CHECK_FALSE(manager.due(1).value());
+  CHECK_FALSE(manager.signalled(SIGUSR1).value());
+  if (rank_of(MPI_COMM_WORLD) == size_of(MPI_COMM_WORLD) - 1) ::raise(SIGUSR1);
+  CHECK(manager.signalled(SIGUSR1).value());
+  CHECK(manager.due(1).value());
+  CHECK(manager.save(1, model, {}).value().info.signal == SIGUSR1);
+  CHECK_FALSE(manager.due(2).value());
+  CHECK(manager.signalled(SIGUSR1).value());
+  CHECK(manager.save(2, model, {}).value().info.signal == 0);
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ struct StepInfo {
 /// The better one of two values of a metric.
 enum class Better : std::uint8_t { lower, higher };
 
-/// Selects the saved steps to keep. The newest step is always kept, and steps that do not verify are never removed.
+/// Selects the saved steps to keep. The newest step is always kept. Steps without a valid manifest, and those that a
+/// resume has skipped because they do not verify, are never removed.
 class STELE_EXPORT KeepPolicy {
  public:
   /// Sets `keep[i]` for each step to keep; leaves the others unchanged. `steps` is sorted by step.
