@@ -78,7 +78,7 @@ for program in "$work"/find_package/use_*; do
 done
 # No header is left out, but those for other libraries' types.
 (cd "$work/prefix/include" && find stele -name '*.hpp' -not -path 'stele/detail/*') |
-  grep -vE '^stele/(cereal|detail/value_archive|eigen|mdspan|torch|xtensor)[.]hpp$' | while read -r header; do
+  grep -vE '^stele/(cereal|detail/value_archive|eigen|mdspan|mpi|torch|xtensor)[.]hpp$' | while read -r header; do
   grep -qF "#include <$header>" "$consumer"/*.cpp "$consumer"/*.hpp || fail "no program of packaging/consumer uses $header"
 done
 refused find_package-unknown "stele_FOUND to FALSE" "${package[@]}" -D COMPONENTS=unknown
