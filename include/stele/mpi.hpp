@@ -138,7 +138,11 @@ class STELE_EXPORT CheckpointManager {
                          const StateKind<Kinds>&... kinds) {
     return save(step, checkpoint_of(module, kinds...), values);
   }
-  /// Saves a step of borrowed Snapshots. `checkpoint`: one process's error is that of all.
+  /// Saves a step of borrowed Snapshots.
+  Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
+    return save(step, Result<Checkpoint>(checkpoint), values);
+  }
+  /// Saves a step, unless a process passes an error, which all processes then get.
   Result<SavedStep> save(std::int64_t step, const Result<Checkpoint>& checkpoint, const StepValues& values);
   /// Loads the newest step that verifies; nullopt if there is none. `info.state` is the state that this process saved,
   /// or process 0's if there was no such process; `checkpoint` is empty.

@@ -50,27 +50,35 @@ std::uint64_t maker_of(std::string_view name, std::string_view prefix) noexcept 
   return second.ec == std::errc() && second.ptr == last ? process : 0;
 }
 
-}  // namespace
-
-bool is_temporary(std::string_view name) noexcept {
+/// Returns the process that made a temporary for any target; 0 for other names.
+std::uint64_t maker_of_any(std::string_view name) noexcept {
   const std::size_t at = name.rfind(mark);
-  return name.starts_with('.') && at != name.npos && maker_of(name, name.substr(0, at + mark.size())) != 0;
+  return name.starts_with('.') && at != name.npos ? maker_of(name, name.substr(0, at + mark.size())) : 0;
 }
 
-void remove_leftover_folders(const os::Folder& folder) {
+/// Removes the temporaries of killed processes; `maker` returns the process of a name, or 0. Returns the number of
+/// names in the folder.
+///
+/// Requires both: no such process, and no lock. This process's id may be that of an earlier process (in containers
+/// every run has an equal id): then only the lock decides.
+template <class Maker>
+std::size_t remove_abandoned(const os::Folder& folder, os::Kind kind, Maker maker) {
   std::vector<std::string> leftovers;
-  os::list(folder, [&](std::string_view name) {
-    const std::size_t at = name.rfind(mark);
-    if (!name.starts_with('.') || at == name.npos) return;
-    const std::uint64_t maker = maker_of(name, name.substr(0, at + mark.size()));
-    if (maker == 0 || (maker != os::process_id() && os::process_lives(maker))) return;
+  const std::size_t count = os::list(folder, [&](std::string_view name) {
+    const std::uint64_t process = maker(name);
+    if (process == 0 || (process != os::process_id() && os::process_lives(process))) return;
     leftovers.emplace_back(name);
   });
-  for (const std::string& leaf : leftovers) os::remove_abandoned(folder, leaf, os::Kind::folder);
+  for (const std::string& leaf : leftovers) os::remove_abandoned(folder, leaf, kind);
+  return count;
 }
 
-// Requires both: no such process, and no lock. This process's id may be that of an earlier process (in containers every
-// run has an equal id): then only the lock decides.
+}  // namespace
+
+bool is_temporary(std::string_view name) noexcept { return maker_of_any(name) != 0; }
+
+void remove_leftover_folders(const os::Folder& folder) { remove_abandoned(folder, os::Kind::folder, maker_of_any); }
+
 void remove_leftovers(const os::Folder& folder, const std::string& folder_path, const std::string& prefix,
                       os::Kind kind) {
   // State of the folder that this thread saved into last.
@@ -81,13 +89,8 @@ void remove_leftovers(const os::Folder& folder, const std::string& folder_path, 
     --saves_to_skip;
     return;
   }
-  std::vector<std::string> leftovers;
-  const std::size_t count = os::list(folder, [&](std::string_view name) {
-    const std::uint64_t maker = maker_of(name, prefix);
-    if (maker == 0 || (maker != os::process_id() && os::process_lives(maker))) return;
-    leftovers.emplace_back(name);
-  });
-  for (const std::string& leaf : leftovers) os::remove_abandoned(folder, leaf, kind);
+  const std::size_t count =
+      remove_abandoned(folder, kind, [&](std::string_view name) { return maker_of(name, prefix); });
   saves_to_skip = count / listed_per_save;
 }
 

@@ -12,9 +12,8 @@ namespace stele {
 inline namespace v0 {
 
 /// Returns the state of an engine or a distribution of the standard header `random`, as the text that its operator<<
-/// writes
-/// ([rand.req.eng], [rand.req.dist] of the C++ standard). Engines of equal type read each other's text on every
-/// machine; the text of a distribution is that of one standard library.
+/// writes ([rand.req.eng], [rand.req.dist] of the C++ standard). Engines of equal type read each other's text on every
+/// machine; the text of a distribution is specific to the standard library.
 template <class Random>
 Value random_state(const Random& random) {
   std::ostringstream text;
