@@ -32,6 +32,7 @@
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-pytorch      files both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB) and 1.13 (Debian's)
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
+#   make interop-gguf         GGUF files both ways against gguf-py, llama.cpp and transformers (Python, in build/interop-gguf, 6 GB)
 #   make interop              check files against the programs of others (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -45,7 +46,7 @@ FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel mpi bench-mpi interop-dcp
+.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -60,13 +61,14 @@ ALL ?=
 BURN ?=
 demo: deps-build
 	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target digits resume import_model stele_command $(if $(BURN),mnist)
+	cmake --build --preset release -j $(JOBS) --target digits resume import_model llama_to_gguf stele_command $(if $(BURN),mnist)
 	@rm -rf build/demo
 	build/release/examples/digits examples/data --files build/demo $(if $(ALL),--all)
 	build/release/examples/resume examples/data
 	$(if $(BURN),build/release/examples/mnist examples/data $(BURN))
 	build/release/examples/import_model tests/data/onnx/mlp.onnx build/demo
 	build/release/examples/import_model tests/data/tensorflow/run_mlp_saved_open build/demo/tensorflow
+	build/release/examples/llama_to_gguf examples/data/llama build/demo/llama.gguf Q8_0
 	build/release/tools/stele/stele inspect build/demo/binary-native.stele
 	build/release/tools/stele/stele convert build/demo/binary-native.stele build/demo/half.safetensors --precision f16
 	build/release/tools/stele/stele diff build/demo/binary-native.stele build/demo/half.safetensors --ignore-dtype --rtol 1e-3
@@ -321,6 +323,17 @@ interop-dcp: deps build/interop-pytorch/installed
 	cmake --preset dev -B build/mpi -D STELE_MPI=ON -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF -D STELE_COMMAND=OFF
 	cmake --build build/mpi -j $(JOBS) --target mpi_interop
 	build/interop-pytorch/bin/python tests/interop/dcp.py build/mpi
+
+# llama-cpp-python is built from its sources: 12 minutes on two cores.
+build/interop-gguf/installed: tests/interop/gguf-requirements.txt
+	python3 -m venv build/interop-gguf
+	CMAKE_ARGS="-DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF" \
+		build/interop-gguf/bin/pip install --disable-pip-version-check -q -r $<
+	touch $@
+interop-gguf: deps build/interop-gguf/installed
+	cmake --preset release
+	cmake --build --preset release -j $(JOBS) --target stele_command llama_to_gguf
+	build/interop-gguf/bin/python tests/interop/gguf.py build/release build/interop-gguf/work
 
 format: deps
 	tools/format.sh -i

@@ -13,10 +13,11 @@
 #include "snapshot/module_leaf.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/format.hpp"
-#include "stele/quantize.hpp"
 #include "stele/schema.hpp"
 #include "steps/precision.hpp"
 #include "steps/progress.hpp"
+#include "steps/quantize.hpp"
+#include "steps/recode.hpp"
 #include "steps/untie.hpp"
 
 namespace stele {
@@ -96,11 +97,14 @@ bool loses_annotations(const LeafView& leaf, const Capabilities& can) {
 }
 
 constexpr std::string_view set_allow_loss = "set SaveOptions::allow_loss";
+constexpr std::string_view set_precision =
+    "save at a precision with a Float (FullPrecision), which makes floats of it, or set SaveOptions::allow_loss";
 
-Error cannot_hold(const Format& format, std::string_view path, std::string_view what, std::size_t count) {
+Error cannot_hold(const Format& format, std::string_view path, std::string_view what, std::size_t count,
+                  std::string_view hint = set_allow_loss) {
   std::string text = std::string(format.name()) + " files cannot store this";
   if (count > 1) text += " (and " + std::to_string(count - 1) + " more)";
-  return Error(Errc::not_representable, text).path(path).found(what).hint(set_allow_loss);
+  return Error(Errc::not_representable, text).path(path).found(what).hint(hint);
 }
 
 /// Asks the format for the parts of a fitting snapshot that its writer omits.
@@ -112,6 +116,17 @@ Result<Snapshot> without_losses(const Format& format, Snapshot snapshot, std::st
   return cannot_hold(format, snapshot.path(losses[0].node), losses[0].what, losses.size());
 }
 
+/// Adds a row for the properties that are not in the metadata too.
+void note_properties(const Snapshot& snapshot, Report& report) {
+  if (snapshot.properties().as_map() == nullptr) return;
+  std::string names;
+  for (const auto& [key, value] : *snapshot.properties().as_map()) {
+    if (value.as_string() != nullptr && snapshot.metadata().contains(key)) continue;
+    if (names.size() < Report::max_part_bytes) names += (names.empty() ? "" : ", ") + key;
+  }
+  if (!names.empty()) report.add(Report::What::lost, "", "the properties " + names);
+}
+
 /// Returns the part of the snapshot that the format can hold. Without `allow_loss`, returns an error with the first
 /// unsupported node and the count of the others.
 Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string_view file, bool allow_loss,
@@ -120,6 +135,7 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   std::vector<bool> dropped;
   std::string first_path;
   std::string first_reason;
+  std::string_view hint = set_allow_loss;
   std::size_t count = 0;
   const auto drop = [&](std::uint32_t node, std::string reason) {
     std::string path = snapshot.path(node);
@@ -133,11 +149,10 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
   };
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
-    if (loses_quantization(leaf, can)) {
-      drop(leaf.node(), "a quantized tensor: the format cannot store its range");
-      continue;
-    }
-    if (std::string reason = obstacle(leaf, can); !reason.empty()) {
+    const bool range_lost = loses_quantization(leaf, can);
+    std::string reason = range_lost ? "a quantized tensor: the format cannot store its range" : obstacle(leaf, can);
+    if (!reason.empty()) {
+      if (count == 0 && (range_lost || is_block(leaf.dtype()))) hint = set_precision;
       drop(leaf.node(), std::move(reason));
       continue;
     }
@@ -185,8 +200,9 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
     }
     report.add(Report::What::lost, "", "the metadata");
   }
+  if (!can.properties) note_properties(snapshot, report);
   if (count != 0 && !allow_loss) {
-    return cannot_hold(format, first_path, first_reason, count);
+    return cannot_hold(format, first_path, first_reason, count, hint);
   }
   Snapshot left = count != 0 ? without(snapshot, dropped) : snapshot;
   if (tied) {
@@ -244,7 +260,10 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   STELE_TRY(check_places(format, snapshot, options.allow_loss, report));
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
   if (precision.quantized_bits != 0) {
-    STELE_TRY_ASSIGN(snapshot, quantize(snapshot, {.bits = precision.quantized_bits}, &report));
+    STELE_TRY_ASSIGN(snapshot, quantize(snapshot, {.bits = precision.quantized_bits}));
+  }
+  if (!precision.block_rules.empty()) {
+    STELE_TRY_ASSIGN(snapshot, with_blocks(snapshot, first_rule(precision.block_rules), &report));
   }
   STELE_TRY_ASSIGN(snapshot, fit(format, snapshot, file, options.allow_loss, report));
   // A byte of a bool that is neither 0 nor 1 could be saved, but not loaded.
@@ -268,16 +287,19 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
 
 namespace {
 
-/// Adds a row for each tensor with numbers that became infinite. A dry run has not read them yet.
-Status count_overflows(const Snapshot& snapshot, const SaveOptions& options, bool dry_run, Report& report) {
-  if (!options.convert.allow_overflow) return {};
+/// Adds a row for each tensor with numbers that became infinite, and for each quantized one. A dry run has not read
+/// them yet.
+Status report_numbers(const Snapshot& snapshot, const SaveOptions& options, bool dry_run, Report& report) {
   if (dry_run) {
     LoadOptions reading;
     reading.threads = options.threads;
     reading.executor = options.executor;
     Meter unmetered(reading.progress, 0);
-    STELE_TRY(check_leaves(snapshot, reading, unmetered));
+    STELE_TRY(check_leaves(snapshot, reading, unmetered,
+                           [&](const LeafView& leaf) { return options.convert.allow_overflow || is_encoded(leaf); }));
   }
+  add_quantized_rows(snapshot, report);
+  if (!options.convert.allow_overflow) return {};
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
     if (const std::uint64_t count = overflowed(leaf); count != 0) {
@@ -302,7 +324,7 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
     auto snapshot = prepare(format, precision, object, sink.name(), options, report);
     if (!snapshot) return failed(std::move(snapshot).error());
     if (options.dry_run) {
-      STELE_TRY(count_overflows(*snapshot, options, true, report));
+      STELE_TRY(report_numbers(*snapshot, options, true, report));
       return report;
     }
     if (sink.is_folder() != format.makes_folder(sink.name())) return failed(wrong_kind(sink.is_folder(), sink.name()));
@@ -313,7 +335,7 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
     auto written = guarded([&] { return write(*snapshot, meter); });
     if (!written) return failed(std::move(written).error());
     if (auto r = sink.commit(); !r) return failed(std::move(r).error(), true);
-    STELE_TRY(count_overflows(*snapshot, options, false, report));
+    STELE_TRY(report_numbers(*snapshot, options, false, report));
     return report;
   });
 }

@@ -3,10 +3,13 @@
 #include <cstring>
 #include <numeric>
 
+#include "snapshot/data.hpp"
 #include "snapshot/items.hpp"
+#include "stele/quantize.hpp"
 #include "stele/transform.hpp"
 #include "steps/blocks.hpp"
 #include "steps/precision.hpp"
+#include "steps/quantize.hpp"
 #include "steps/transpose.hpp"
 
 namespace stele {
@@ -186,6 +189,37 @@ Result<Snapshot> transpose(const Snapshot& snapshot, std::string_view pattern, s
   return Error(Errc::not_found, "the pattern matches no tensor").path(std::string(pattern));
 }
 
+Result<Snapshot> reshape(const Snapshot& snapshot, std::string_view pattern, std::span<const Extent> shape) {
+  return detail::guarded([&]() -> Result<Snapshot> {
+    auto data = detail::derived_data(snapshot);
+    const auto count = element_count(shape);
+    bool found = false;
+    for (std::size_t i = 0; i < data->leaves.size(); ++i) {
+      const LeafView base = snapshot.leaf(i);
+      if (!matches(pattern, base.path())) continue;
+      found = true;
+      if (element_size(base.dtype()) == 0) return detail::packed(base.path(), base.dtype());
+      if (!count || *count != base.size()) {
+        return Error(Errc::shape_mismatch, "the new shape has another number of elements")
+            .path(base.path())
+            .expected(std::to_string(base.size()) + " elements")
+            .found(to_string(shape));
+      }
+      const Annotations* const notes = base.annotations();
+      const auto note = notes != nullptr ? notes->find(std::string(quantization_key)) : Annotations::const_iterator();
+      if (notes != nullptr && note != notes->end() && note->second.find("axis") != nullptr) {
+        return Error(Errc::unsupported, "a tensor that is quantized along an axis cannot be reshaped")
+            .path(base.path());
+      }
+      data->leaves[i].shape = static_cast<std::uint32_t>(data->extents.size());
+      data->leaves[i].rank = static_cast<std::uint16_t>(shape.size());
+      data->extents.insert(data->extents.end(), shape.begin(), shape.end());
+    }
+    if (!found) return Error(Errc::not_found, "the pattern matches no tensor").path(std::string(pattern));
+    return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
+  });
+}
+
 Result<Snapshot> split(const Snapshot& snapshot, std::string_view path, std::size_t axis, std::span<const Part> parts) {
   return detail::guarded([&]() -> Result<Snapshot> {
     Items items(snapshot);
@@ -291,14 +325,19 @@ Result<Snapshot> concatenate(const Snapshot& snapshot, std::span<const std::stri
   });
 }
 
-Snapshot with_precision(const Snapshot& snapshot, std::span<const PrecisionRule> rules, ConvertRules convert) {
-  std::vector<DType> to;
-  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
-    const LeafView leaf = snapshot.leaf(i);
+Snapshot with_precision(const Snapshot& stored, std::span<const PrecisionRule> rules, ConvertRules convert) {
+  const auto spec_of = [&](const LeafView& leaf) {
     const std::string path = leaf.path();
     const auto rule =
         std::find_if(rules.begin(), rules.end(), [&](const PrecisionRule& r) { return matches(r.pattern, path); });
-    to.push_back(rule != rules.end() ? rule->precision.apply(leaf.dtype()) : leaf.dtype());
+    return rule != rules.end() ? rule->precision : PrecisionSpec{};
+  };
+  const Snapshot snapshot =
+      detail::with_floats(stored, [&](const LeafView& leaf) { return spec_of(leaf).floating != DType::none; });
+  std::vector<DType> to;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    to.push_back(spec_of(leaf).apply(leaf.dtype()));
   }
   return detail::with_dtypes(snapshot, std::move(to), convert);
 }

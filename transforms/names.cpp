@@ -88,6 +88,39 @@ Result<Snapshot> with_prefix(const Snapshot& snapshot, std::string_view path) {
   });
 }
 
+namespace {
+
+using detail::Properties;
+
+/// Combines two sets of properties. `replace`: an equal key of `more` wins; else different values are an error.
+Status join(std::shared_ptr<const Properties>& all, const std::shared_ptr<const Properties>& more, bool replace) {
+  if (more == nullptr || more == all) return {};
+  const Value::Map* const from = more->values.as_map();
+  if (all == nullptr || all->values.as_map() == nullptr) all = more;
+  if (all == more || from == nullptr) return {};
+  Properties joined = *all;
+  Value::Map& to = *joined.values.as_map();
+  std::map<std::string_view, std::size_t> places;
+  for (std::size_t i = 0; i < all->values.as_map()->size(); ++i) places.emplace((*all->values.as_map())[i].first, i);
+  for (const auto& [key, value] : *from) {
+    const auto same = places.find(key);
+    if (same != places.end() && !replace && !(to[same->second].second == value)) {
+      return Error(Errc::duplicate, "the snapshots have different properties for one key").path(key);
+    }
+    if (same == places.end()) {
+      to.emplace_back(key, value);
+    } else {
+      to[same->second].second = value;
+    }
+    joined.types.erase(key);
+    if (const auto type = more->types.find(key); type != more->types.end()) joined.types.insert(*type);
+  }
+  all = std::make_shared<const Properties>(std::move(joined));
+  return {};
+}
+
+}  // namespace
+
 Result<Snapshot> merge(std::span<const Snapshot> snapshots) {
   return detail::guarded([&]() -> Result<Snapshot> {
     Items all;
@@ -97,6 +130,7 @@ Result<Snapshot> merge(std::span<const Snapshot> snapshots) {
       std::erase_if(items.list, [](const Item& item) { return item.path.empty() && !item.is_tensor(); });
       std::move(items.list.begin(), items.list.end(), std::back_inserter(all.list));
       all.keep(items);
+      STELE_TRY(join(all.properties, items.properties, false));
       for (const auto& [key, text] : items.metadata) {
         const auto [same, fresh] = all.metadata.emplace(key, text);
         if (fresh || same->second == text) continue;
@@ -123,6 +157,7 @@ class Overlay {
     for (Item& item : upper.list) STELE_TRY(item.target ? tie(item) : put(item));
     lower_.keep(upper);
     for (auto& [key, text] : upper.metadata) lower_.metadata.insert_or_assign(key, std::move(text));
+    STELE_TRY(join(lower_.properties, upper.properties, true));
     // An absent optional becomes present when there is an item below it.
     const std::vector<Item> list = lower_.list;
     const detail::ItemIndex index(list);

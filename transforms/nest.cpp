@@ -34,6 +34,7 @@ class Nester {
     for (const auto& keeper : items_.keepers) to_.keep(keeper);
     if (items_.in_order) to_.set_in_order();
     to_.set_metadata(items_.metadata);
+    to_.data().properties = items_.properties;
     to_.set_unknown_kinds({.all = true});
     return to_.finish();
   }

@@ -21,6 +21,7 @@
 
 #include "stele/recorders/archive.hpp"
 #include "stele/recorders/burn.hpp"
+#include "stele/recorders/gguf.hpp"
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/paddle.hpp"
 #include "stele/recorders/pytorch.hpp"
@@ -276,7 +277,7 @@ int main(int argc, char** argv) try {
   demo.rows("paddle folder",
             []<class P>(P) { return stele::PaddleRecorder<P>(stele::PaddleFormat({.folder = true})); });
   demo.options.layout.reset();
-  // NNEF has no bfloat16. It stores quantized tensors with their range.
+  // NNEF has no bfloat16. It stores quantized tensors with their range, GGUF in blocks.
   demo.options.dequantize = true;
   const auto nnef = [&](const char* name, stele::NnefOptions how) {
     const stele::NnefFormat format(how);
@@ -287,6 +288,10 @@ int main(int argc, char** argv) try {
     demo.row(name, "8 bits", stele::NnefRecorder<stele::Quantized8>(format));
     demo.row(name, "4 bits", stele::NnefRecorder<stele::Quantized4>(format));
   };
+  demo.rows("gguf", []<class P>(P) { return stele::GgufRecorder<P>(); });
+  demo.row("gguf", "q8_0", stele::GgufRecorder<stele::GgufPrecision<stele::ggml::q8_0>>());
+  // Rows of 64 are not whole blocks of q4_K: the report tells that q5_0 takes its place.
+  demo.row("gguf", "q4_K", stele::GgufRecorder<stele::GgufPrecision<stele::ggml::q4_K>>());
   nnef("nnef", {});
   nnef("nnef.tgz", {.container = stele::NnefContainer::tgz});
   if (kept.empty()) std::filesystem::remove_all(demo.folder);

@@ -1,8 +1,9 @@
-// Quantization: tensors of floats as small integers, and back. Snapshot -> Snapshot, lazily.
+// Quantization: tensors of floats as small integers or blocks, and back. Snapshot -> Snapshot, lazily.
 //
-// A quantized tensor is one of integers (u8 … i64) with an annotation `quantization`, a map that contains their
-// formula. The integers are "bits" wide, whatever the dtype. "scheme" is one of these (NNEF 1.0.5, section 4.9.5, has
-// the formulas; r is the number of steps):
+// A quantized tensor has a block dtype (q8_0, q4_K, …; stele/precision/blocks.hpp), whose blocks contain their scales.
+// Or it is one of integers (u8 … i64) with an annotation `quantization`, a map that contains their formula. The
+// integers are "bits" wide, whatever the dtype. "scheme" is one of these (NNEF 1.0.5, section 4.9.5, has the formulas;
+// r is the number of steps):
 //
 // - "linear": "min" and "max", "signed", "symmetric": (q + p) / r * (max - min) + min. r is 2^bits - 1 (one less if
 //   signed and symmetric). p is 0, or 2^(bits - 1) if signed (one less if symmetric too).
@@ -12,6 +13,7 @@
 //   and the other bits are q.
 #pragma once
 
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -37,6 +39,15 @@ struct Quantize {
 /// range and the maximum and mean square error. Errors: invalid_argument (bits), out_of_range (a number that is not
 /// finite), those of reading.
 STELE_EXPORT Result<Snapshot> quantize(const Snapshot& snapshot, const Quantize& how = {}, Report* report = nullptr);
+
+/// Stores each tensor of floats at the dtype of the first rule that matches it; other tensors are unchanged. Only
+/// tensors of rank 2 and more become blocks. If the rows of one are not whole blocks, it gets the nearest dtype with
+/// smaller blocks (q4_K: q5_0, q5_K: q5_1, q6_K: q8_0; q2_K, q3_K and tq: q4_0), or f16. `report` may be null;
+/// else the tensors are read now, and it gets a row for each, with the largest, the mean and the mean square error, and
+/// one for each that got another dtype. Errors: unsupported (a dtype that is neither encodable() nor a plain float);
+/// later, when it is read, out_of_range (a number that is not finite).
+STELE_EXPORT Result<Snapshot> quantize_blocks(const Snapshot& snapshot, std::span<const BlockRule> rules,
+                                              Report* report = nullptr);
 
 /// Converts the matching quantized tensors to f32. Errors: unsupported (an annotation with another scheme, or with
 /// lists or an axis that do not fit the tensor).

@@ -212,6 +212,9 @@ class STELE_EXPORT Snapshot {
   std::string_view type_name(const Node& node) const noexcept;
   std::uint32_t version(const Node& node) const noexcept;
   const std::map<std::string, std::string>& metadata() const noexcept;
+  /// Returns the typed properties of a model, such as GGUF's key-value pairs: an ordered map, or null. Its strings are
+  /// in metadata() too. Formats without typed properties drop the others, with a row in the Report.
+  const Value& properties() const noexcept;
   /// Returns true if the names are whole paths, as in flat files.
   bool flat() const noexcept;
   UnknownKinds unknown_kinds() const noexcept;
@@ -265,6 +268,7 @@ class STELE_EXPORT SnapshotBuilder {
   void set_id(const ParamId& id);
   void annotate(std::string key, Value value);
   void set_metadata(std::map<std::string, std::string> metadata);
+  void set_properties(Value properties);
   /// Sets a property of the file that its own format needs to write an equal file. Other formats ignore it.
   void set_origin(std::string key, std::string value);
   /// Declares that the leaves are slow to read except one after the other, in the order of the nodes: one thread then
@@ -296,10 +300,16 @@ class STELE_EXPORT SnapshotBuilder {
 };
 
 /// Stores the tensors at another precision: returns a Snapshot whose leaves convert piece by piece as they are read.
+/// With a `floating`, quantized tensors become floats again. (quantize() and quantize_blocks() apply `quantized_bits`
+/// and `block_rules`.)
 STELE_EXPORT Snapshot with_precision(const Snapshot& snapshot, PrecisionSpec precision, ConvertRules rules = {});
 
 /// Returns the Snapshot with this metadata added (replacing equal keys).
 STELE_EXPORT Snapshot with_metadata(const Snapshot& snapshot, const std::map<std::string, std::string>& metadata);
+
+/// Returns the Snapshot with these properties (a map; null: none) instead of its own. Strings in metadata() stay, and a
+/// file gets both; where they differ, it gets the one in metadata().
+STELE_EXPORT Snapshot with_properties(const Snapshot& snapshot, Value properties);
 
 /// Returns a table of a Snapshot's parameters: path, dtype, shape, elements; and totals.
 STELE_EXPORT std::string summary(const Snapshot& snapshot);

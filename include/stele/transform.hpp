@@ -50,12 +50,13 @@ inline Result<Snapshot> rename(const Snapshot& snapshot, const std::vector<Renam
 STELE_EXPORT Result<Snapshot> part(const Snapshot& snapshot, std::string_view path);
 /// Puts everything below `path`; the inverse of part().
 STELE_EXPORT Result<Snapshot> with_prefix(const Snapshot& snapshot, std::string_view path);
-/// Combines several Snapshots. Errors: duplicate (a name in two of them, or a metadata key with different strings).
+/// Combines several Snapshots. Errors: duplicate (a name in two of them, or a metadata key or
+/// property with different values).
 STELE_EXPORT Result<Snapshot> merge(std::span<const Snapshot> snapshots);
-/// Combines several Snapshots; a tensor, value or metadata string of a later one replaces that of an earlier one at its
-/// path or key. The version of a class is the first one stored. Ties stay: replacing one name of a tied tensor replaces
-/// it under all. Errors: invalid_argument (two names of a tied tensor are replaced by different tensors, or a later
-/// Snapshot ties tensors that an earlier one has apart).
+/// Combines several Snapshots; a tensor, value, metadata string or property of a later one replaces that of an earlier
+/// one at its path or key. The version of a class is the first one stored. Ties stay: replacing one name of a tied
+/// tensor replaces it under all. Errors: invalid_argument (two names of a tied tensor are replaced by different
+/// tensors, or a later Snapshot ties tensors that an earlier one has apart).
 STELE_EXPORT Result<Snapshot> overlay(std::span<const Snapshot> snapshots);
 /// Makes a Snapshot flat: its names become whole paths.
 STELE_EXPORT Result<Snapshot> flatten(const Snapshot& snapshot);
@@ -68,6 +69,12 @@ STELE_EXPORT Result<Snapshot> nest(const Snapshot& snapshot);
 /// (packed dtypes), not_found (nothing matches).
 STELE_EXPORT Result<Snapshot> transpose(const Snapshot& snapshot, std::string_view pattern,
                                         std::span<const std::size_t> axes = {});
+
+/// Gives the matching tensors another shape with as many elements, which stay in row-major order. Errors:
+/// shape_mismatch (another number of elements), unsupported (a packed or block dtype, a quantization along an axis),
+/// not_found (nothing matches).
+STELE_EXPORT Result<Snapshot> reshape(const Snapshot& snapshot, std::string_view pattern,
+                                      std::span<const Extent> shape);
 
 /// A part of a tensor along an axis.
 struct Part {

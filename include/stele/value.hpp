@@ -71,6 +71,11 @@ class STELE_EXPORT Value {
 /// begins with $ gets another $ before it. Errors: limit (more than 64 levels), duplicate (a map with equal keys).
 STELE_EXPORT Result<std::string> to_json(const Value& value);
 
+/// Parses a JSON document of any program: keys that begin with $ mean themselves. Numbers with a fraction or an
+/// exponent are f64, others i64 or u64. Errors: malformed, duplicate (a key that occurs twice in an object), limit
+/// (more than 64 levels), out_of_range (an integer of more than 64 bits).
+STELE_EXPORT Result<Value> parse_json(std::string_view text);
+
 /// Returns the kind's name: "null", "bool", "i64", …
 constexpr std::string_view name(Value::Kind kind) noexcept {
   constexpr std::string_view names[] = {"null", "bool", "i64", "u64", "f64", "string", "bytes", "list", "map"};

@@ -10,6 +10,7 @@
 #include "stele/recorders/archive.hpp"
 #include "stele/recorders/binary.hpp"
 #include "stele/recorders/burn.hpp"
+#include "stele/recorders/gguf.hpp"
 #include "stele/recorders/json.hpp"
 #include "stele/recorders/nnef.hpp"
 #include "stele/recorders/onnx.hpp"
@@ -27,6 +28,7 @@ namespace {
 const SteleFormat stele_format;
 const SafetensorsFormat safetensors_format;
 const ShardedSafetensorsFormat sharded_format;
+const GgufFormat gguf_format;
 const ArchiveFormat archive_format;
 const SameDiffFormat samediff_format({.container = SameDiffContainer::fb});
 const SameDiffFormat sdnb_format({.container = SameDiffContainer::sdnb});
@@ -51,14 +53,19 @@ const JsonFormat json_zstd_format({.encoding = JsonEncoding::zstd});
 const JsonFormat json_gzip_format({.encoding = JsonEncoding::gzip});
 
 /// The only list of formats.
-constexpr std::array<const Format*, 25> all = {
-    &stele_format,     &safetensors_format,    &sharded_format,   &archive_format,
-    &samediff_format,  &sdnb_format,           &sdz_format,       &nnef_format,
-    &nnef_tgz_format,  &nnef_tensor_format,    &paddle_format,    &paddle_folder_format,
-    &json_format,      &json_zstd_format,      &json_gzip_format, &burnpack_format,
-    &burn_mpk_format,  &burn_mpk_gzip_format,  &burn_bin_format,  &burn_bin_gzip_format,
-    &burn_json_format, &burn_json_gzip_format, &onnx_format,      &tensor_bundle_format,
-    &pytorch_format};
+constexpr std::array<const Format*, 26> all = {&stele_format,     &safetensors_format,
+                                               &sharded_format,   &archive_format,
+                                               &samediff_format,  &sdnb_format,
+                                               &sdz_format,       &nnef_format,
+                                               &nnef_tgz_format,  &nnef_tensor_format,
+                                               &paddle_format,    &paddle_folder_format,
+                                               &json_format,      &json_zstd_format,
+                                               &json_gzip_format, &burnpack_format,
+                                               &burn_mpk_format,  &burn_mpk_gzip_format,
+                                               &burn_bin_format,  &burn_bin_gzip_format,
+                                               &burn_json_format, &burn_json_gzip_format,
+                                               &onnx_format,      &tensor_bundle_format,
+                                               &pytorch_format,   &gguf_format};
 
 /// A further extension of a format.
 struct Extension {
@@ -91,20 +98,16 @@ std::string_view zip_entry(std::string_view head) {
 }
 
 bool is_pickle(std::string_view head) { return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5; }
-bool is_gguf(std::string_view head) { return head.starts_with("GGUF"); }
 bool is_numpy(std::string_view head) { return zip_entry(head).ends_with(".npy") || head.starts_with("\x93NUMPY"); }
 bool is_hdf5(std::string_view head) { return head.starts_with("\x89HDF\r\n\x1a\n"); }
 bool is_tensorflow(std::string_view head) { return head.starts_with("\x08\x01\x12"); }
 
-constexpr std::string_view gguf_extensions[] = {".gguf", ".ggml"};
 constexpr std::string_view hdf5_extensions[] = {".h5", ".hdf5", ".keras"};
 constexpr std::string_view numpy_extensions[] = {".npz", ".npy"};
 constexpr std::string_view tensorflow_extensions[] = {".pb", ".tflite"};
 constexpr std::string_view pickle_extensions[] = {".pkl", ".pickle", ".pdparams", ".pdopt"};
 
-constexpr std::array<Foreign, 5> foreign = {{
-    {"a GGUF file; its gguf package reads the tensors, safetensors.numpy.save_file writes them", gguf_extensions,
-     is_gguf, never},
+constexpr std::array<Foreign, 4> foreign = {{
     {"an HDF5 or Keras file; safetensors.numpy.save_file writes its arrays", hdf5_extensions, is_hdf5, never},
     {"a NumPy file; safetensors.numpy.save_file writes its arrays", numpy_extensions, is_numpy, never},
     {"a TensorFlow file; safetensors.tensorflow.save_file writes its variables", tensorflow_extensions, never,

@@ -185,8 +185,10 @@ Status write_value(Writer& writer, const Value& value);
 /// Reads the next value. `memory` bounds the heap that the Value takes while it is read, growth and allocator overhead
 /// included: beyond it the error is `limit`. Not counted: a copy of the longest string with escapes. Without a bound,
 /// the heap stays below kMaxValueBytesPerByte times the text (a Value is 40 bytes, "0," are two, and a vector that
-/// doubles holds three times its elements for a moment) and a KiB. Sets `out` only on success.
-Status read_value(Reader& reader, Value& out, std::size_t memory);
+/// doubles holds three times its elements for a moment) and a KiB. Sets `out` only on success. `plain`: keys that begin
+/// with $ mean themselves.
+Status read_value(Reader& reader, Value& out, std::size_t memory, bool plain = false);
+inline constexpr std::size_t unbounded = static_cast<std::size_t>(-1);
 inline constexpr std::size_t kMaxValueBytesPerByte = 64;
 
 }  // namespace json

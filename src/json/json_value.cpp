@@ -89,7 +89,7 @@ Status write_map(Writer& writer, const Value::Map& map) {
 // Recursion ends at the reader's maximum depth.
 class ValueReader {
  public:
-  ValueReader(Reader& reader, std::size_t memory) : reader_(reader), left_(memory) {}
+  ValueReader(Reader& reader, std::size_t memory, bool plain) : reader_(reader), left_(memory), plain_(plain) {}
 
   bool read(Value& out) {
     switch (reader_.peek()) {
@@ -149,12 +149,12 @@ class ValueReader {
     Value::Map map;
     std::string_view key;
     for (reader_.begin_object(); reader_.next_key(key, scratch_);) {
-      const bool coded = key.starts_with(kStringKey);
-      if (key.starts_with('$') && !coded && !key.starts_with("$$")) {
+      const bool coded = !plain_ && key.starts_with(kStringKey);
+      if (!plain_ && key.starts_with('$') && !coded && !key.starts_with("$$")) {
         return map.empty() ? read_special(key, out)
                            : reader_.fail(Errc::malformed, "}", "an object with a $ key has another key");
       }
-      if (key.starts_with('$')) key.remove_prefix(coded ? kStringKey.size() : 1);
+      if (!plain_ && key.starts_with('$')) key.remove_prefix(coded ? kStringKey.size() : 1);
       if (!grow(map) || !take(key.size())) return false;
       auto& [name, value] = map.emplace_back(key, Value());
       if ((coded && !decode_into(name, key)) || !read(value)) return false;
@@ -219,6 +219,7 @@ class ValueReader {
 
   Reader& reader_;
   std::size_t left_;
+  bool plain_;
   std::string scratch_;
 };
 
@@ -265,9 +266,9 @@ Status write_value(Writer& writer, const Value& value) {
   return {};
 }
 
-Status read_value(Reader& reader, Value& out, std::size_t memory) {
+Status read_value(Reader& reader, Value& out, std::size_t memory, bool plain) {
   Value value;
-  if (!ValueReader(reader, memory).read(value)) return reader.error();
+  if (!ValueReader(reader, memory, plain).read(value)) return reader.error();
   out = std::move(value);
   return {};
 }
@@ -280,6 +281,14 @@ Result<std::string> to_json(const Value& value) {
   detail::json::Writer writer(text);
   STELE_TRY(detail::json::write_value(writer, value));
   return text;
+}
+
+Result<Value> parse_json(std::string_view text) {
+  detail::json::Reader reader(text);
+  Value value;
+  STELE_TRY(detail::json::read_value(reader, value, detail::json::unbounded, true));
+  if (!reader.finish()) return reader.error();
+  return value;
 }
 
 }  // namespace v0

@@ -190,7 +190,10 @@ bool Matcher::dtype_fits(const TensorOps& ops, const LeafView& leaf) {
   other_kinds.allow_kind_change = true;
   const bool allowable = element_size(leaf.dtype()) != 0 && convertible(leaf.dtype(), ops.dtype, other_kinds);
   mismatch(Errc::dtype_mismatch, "the dtypes do not convert", std::string(name(ops.dtype)),
-           std::string(name(leaf.dtype())), allowable ? "set LoadOptions::convert.allow_kind_change" : "");
+           std::string(name(leaf.dtype())),
+           allowable                ? "set LoadOptions::convert.allow_kind_change"
+           : is_block(leaf.dtype()) ? "set LoadOptions::dequantize"
+                                    : "");
   return false;
 }
 

@@ -110,6 +110,9 @@ void SnapshotBuilder::annotate(std::string key, Value value) {
 void SnapshotBuilder::set_metadata(std::map<std::string, std::string> metadata) {
   data_->metadata = std::move(metadata);
 }
+void SnapshotBuilder::set_properties(Value properties) {
+  data_->properties = std::make_shared<const detail::Properties>(detail::Properties{std::move(properties), {}});
+}
 void SnapshotBuilder::set_origin(std::string key, std::string value) {
   data_->origin.insert_or_assign(std::move(key), std::move(value));
 }

@@ -97,6 +97,12 @@ class Arena final : public std::pmr::memory_resource {
   std::size_t used_ = 0;
 };
 
+/// The typed properties of a file.
+struct Properties {
+  Value values;                              // a map
+  std::map<std::string, std::string> types;  // the type in the file, of keys for which the Value does not show it
+};
+
 struct SnapshotData {
   Arena arena;
   std::pmr::vector<Node> nodes{&arena};
@@ -109,6 +115,7 @@ struct SnapshotData {
   NamePool names;
   std::vector<std::uint32_t> name_order;  // flat only, if known: all nodes except the root, in the order of names
   std::map<std::string, std::string> metadata;
+  std::shared_ptr<const Properties> properties;
   std::vector<std::shared_ptr<const void>> keepers;  // own the memory that providers and names point into
   bool flat = false;                                 // node names are whole paths
   UnknownKinds unknown_kinds;                        // nested by nest(), or from a file without kinds

@@ -40,7 +40,10 @@ std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const 
 }
 
 Items::Items(const Snapshot& snapshot)
-    : keepers{snapshot.data()}, in_order(snapshot.in_order()), metadata(snapshot.metadata()) {
+    : keepers{snapshot.data()},
+      in_order(snapshot.in_order()),
+      metadata(snapshot.metadata()),
+      properties(snapshot.data()->properties) {
   const SnapshotData& data = *snapshot.data();
   list.reserve(data.nodes.size());
   std::vector<std::pair<std::uint32_t, std::size_t>> open;  // end of a container, length of its parent's path
@@ -139,6 +142,7 @@ Result<Snapshot> Items::build() const {
   for (const auto& keeper : keepers) to.keep(keeper);
   if (in_order) to.set_in_order();
   to.set_metadata(metadata);
+  to.data().properties = properties;
   return to.finish();
 }
 

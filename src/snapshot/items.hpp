@@ -49,6 +49,7 @@ struct Items {
   std::vector<std::shared_ptr<const void>> keepers;
   bool in_order = false;  // SnapshotData::in_order
   std::map<std::string, std::string> metadata;
+  std::shared_ptr<const Properties> properties;
 
   explicit Items(const Snapshot& snapshot);
   /// Keeps alive the data that the items of `other` point into.

@@ -268,6 +268,10 @@ const Value& Snapshot::value(const Node& node) const noexcept {
   return node.kind == NodeKind::value ? data_->values[node.index] : null;
 }
 const std::map<std::string, std::string>& Snapshot::metadata() const noexcept { return data_->metadata; }
+const Value& Snapshot::properties() const noexcept {
+  static const Value null;
+  return data_->properties != nullptr ? data_->properties->values : null;
+}
 bool Snapshot::flat() const noexcept { return data_->flat; }
 UnknownKinds Snapshot::unknown_kinds() const noexcept { return data_->unknown_kinds; }
 bool Snapshot::in_order() const noexcept { return data_->in_order; }
@@ -297,6 +301,14 @@ Snapshot with_metadata(const Snapshot& snapshot, const std::map<std::string, std
   if (metadata.empty()) return snapshot;
   auto data = detail::derived_data(snapshot);
   for (const auto& [key, text] : metadata) data->metadata.insert_or_assign(key, text);
+  return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
+}
+
+Snapshot with_properties(const Snapshot& snapshot, Value properties) {
+  auto data = detail::derived_data(snapshot);
+  data->properties = properties.is_null()
+                         ? nullptr
+                         : std::make_shared<const detail::Properties>(detail::Properties{std::move(properties), {}});
   return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
 }
 

@@ -13,13 +13,13 @@ namespace detail {
 
 /// Size of the block in which data is assembled out of order. Each block takes one pass over the source tensors: large
 /// enough for nearly every tensor to need one pass, small compared to a model.
-inline constexpr std::size_t block_size = std::size_t{32} << 20;
+inline constexpr std::size_t assembly_bytes = std::size_t{32} << 20;
 
 /// Streams the output of `step.fill(first, block, context)`, block by block.
 template <class Step>
 Status stream_blocks(const void* at, std::uint64_t size, PieceSink& sink, ReadContext& context) {
   const Step& step = *static_cast<const Step*>(at);
-  Bytes block(static_cast<std::size_t>(std::min<std::uint64_t>(size, block_size)));
+  Bytes block(static_cast<std::size_t>(std::min<std::uint64_t>(size, assembly_bytes)));
   for (std::uint64_t done = 0; done < size;) {
     const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(size - done, block.size()));
     STELE_TRY(step.fill(done, block.span().first(n), context));

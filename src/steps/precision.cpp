@@ -7,6 +7,7 @@
 
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
+#include "steps/quantize.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -84,8 +85,8 @@ Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRul
 
 }  // namespace detail
 
-Snapshot with_precision(const Snapshot& snapshot, PrecisionSpec precision, ConvertRules rules) {
-  if (precision == PrecisionSpec{}) return snapshot;
+Snapshot with_precision(const Snapshot& stored, PrecisionSpec precision, ConvertRules rules) {
+  const Snapshot snapshot = precision.floating != DType::none ? detail::with_floats(stored) : stored;
   std::vector<DType> to;
   bool changes = false;
   for (const detail::LeafData& leaf : snapshot.data()->leaves) {

@@ -34,6 +34,7 @@ class AliasExpander {
     builder_.set_unknown_kinds(from_.unknown_kinds());
     builder_.data().type = from_.data()->type;
     builder_.data().origin = from_.data()->origin;
+    builder_.data().properties = from_.data()->properties;
     builder_.keep(from_.data());
     return builder_.finish();
   }

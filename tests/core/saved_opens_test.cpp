@@ -49,14 +49,14 @@ struct Plain {
   static F make() { return F(); }
 };
 
-#define EVERY_FORMAT                                                                                                  \
-  Plain<SteleFormat>, Plain<CompressedSteleFormat>, Plain<SafetensorsFormat>, Shards, Plain<PlainJsonFormat>,         \
-      Plain<ReadableJsonFormat>, Plain<ZstdJsonFormat>, Plain<GzipJsonFormat>, Plain<ArchiveFormat>, DeflatedArchive, \
-      Plain<BurnpackFormat>, Plain<OnnxFormat>, Burn<BurnEncoding::mpk>, Burn<BurnEncoding::mpk, true>,               \
-      Burn<BurnEncoding::bin>, Burn<BurnEncoding::bin, true>, Burn<BurnEncoding::json>,                               \
-      Burn<BurnEncoding::json, true>, SameDiff<SameDiffContainer::fb>, SameDiff<SameDiffContainer::sdnb>,             \
-      SameDiff<SameDiffContainer::sdz>, SameDiff<SameDiffContainer::sdnb, 100'000>, Nnef<NnefContainer::folder>,      \
-      Nnef<NnefContainer::tgz>, Paddle<PaddleFraming::none>, Paddle<PaddleFraming::sized>,                            \
+#define EVERY_FORMAT                                                                                                   \
+  Plain<SteleFormat>, Plain<CompressedSteleFormat>, Plain<SafetensorsFormat>, Shards, Plain<PlainJsonFormat>,          \
+      Plain<ReadableJsonFormat>, Plain<ZstdJsonFormat>, Plain<GzipJsonFormat>, Plain<ArchiveFormat>, DeflatedArchive,  \
+      Plain<BurnpackFormat>, Plain<OnnxFormat>, Plain<GgufFormat>, Burn<BurnEncoding::mpk>,                            \
+      Burn<BurnEncoding::mpk, true>, Burn<BurnEncoding::bin>, Burn<BurnEncoding::bin, true>, Burn<BurnEncoding::json>, \
+      Burn<BurnEncoding::json, true>, SameDiff<SameDiffContainer::fb>, SameDiff<SameDiffContainer::sdnb>,              \
+      SameDiff<SameDiffContainer::sdz>, SameDiff<SameDiffContainer::sdnb, 100'000>, Nnef<NnefContainer::folder>,       \
+      Nnef<NnefContainer::tgz>, Paddle<PaddleFraming::none>, Paddle<PaddleFraming::sized>,                             \
       Paddle<PaddleFraming::named>, Paddle<PaddleFraming::none, true>
 
 /// Files in memory, saved by one format. Each can open the others, as in a folder.

@@ -209,7 +209,7 @@ class RandomTree {
     do {
       dtype = all_dtypes[random_.below(std::size(all_dtypes))];
     } while (can_.holds != nullptr && !can_.holds(dtype));
-    std::vector<stele::Extent> shape(random_.below(random_.chance(90) ? 4 : 10));
+    std::vector<stele::Extent> shape(std::min<std::size_t>(random_.below(random_.chance(90) ? 4 : 10), can_.max_rank));
     for (auto& e : shape)
       e = random_.chance(random_.chance(10) ? 60 : 2) ? 0 : 1 + random_.below(shape.size() > 3 ? 2 : 5);
     // Flat files store whole bytes only.

@@ -3,6 +3,7 @@
 
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/burn.hpp>
+#include <stele/recorders/gguf.hpp>
 #include <stele/recorders/onnx.hpp>
 #include <stele/recorders/pytorch.hpp>
 #include <stele/stele.hpp>
@@ -21,12 +22,13 @@
   stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::CompressedRecorder<>, stele::SafetensorsRecorder<>, \
       stele::MemoryRecorder<stele::SafetensorsFormat>, stele::JsonRecorder<>,                                 \
       stele::Recorder<stele_test::ReadableJsonFormat>, stele::ArchiveRecorder<>, stele::BurnpackRecorder<>,   \
-      stele::OnnxRecorder<>, stele::PytorchRecorder<>
+      stele::OnnxRecorder<>, stele::PytorchRecorder<>, stele::GgufRecorder<>
 
 /// The formats whose files are read in parts.
 #define STELE_TEST_FORMATS                                                                                 \
   stele::SteleFormat, stele::CompressedSteleFormat, stele::SafetensorsFormat, stele_test::PlainJsonFormat, \
-      stele_test::ZstdJsonFormat, stele::ArchiveFormat, stele::BurnpackFormat, stele::OnnxFormat, stele::PytorchFormat
+      stele_test::ZstdJsonFormat, stele::ArchiveFormat, stele::BurnpackFormat, stele::OnnxFormat,          \
+      stele::PytorchFormat, stele::GgufFormat
 
 namespace stele_test {
 

@@ -134,7 +134,9 @@ void Commands::add_writing() {
   convert_.app->add_option("in", c.in, "A file or folder of any format")->required();
   convert_.app->add_option("out", c.out, "The file or folder to write; the extension is its format")->required();
   convert_.app->add_option("--to", c.to, "The name of the format, if the extension is another");
-  convert_.app->add_option("--precision", c.precision, "Store floats as f64, f32, f16 or bf16");
+  convert_.app->add_option("--precision", c.precision,
+                           "Store floats as f64, f32, f16 or bf16, or matrices as blocks: q8_0, q4_K, "
+                           "..., or mixed like llama.cpp: Q4_K_M, ...");
   convert_.app->add_option("--quantize", c.quantize, "Store floats as integers of 2 to 8 bits")
       ->check(CLI::Range(2, 8));
   convert_.app->add_option("--only", c.only, "Keep only tensors that match a pattern");

@@ -124,7 +124,10 @@ struct Embed {
 };
 Result<int> embed(const Embed& options, Terminal& terminal);
 
-/// Returns the precision of a name: native, f64, f32, f16, bf16. Errors: invalid_argument.
+/// Returns true for a name in the style of llama.cpp's mixtures, which begin with a capital letter: Q4_K_M.
+bool names_mixture(const std::string& precision) noexcept;
+
+/// Returns the precision of a name: native, f64, f32, f16, bf16, or a block dtype. Errors: invalid_argument.
 Result<PrecisionSpec> parse_precision(const std::string& name);
 
 /// Writes a snapshot to a file of any format and reports losses.

@@ -9,6 +9,7 @@
 #include <stele/quantize.hpp>
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/binary.hpp>
+#include <stele/recorders/gguf.hpp>
 #include <stele/recorders/safetensors.hpp>
 #include <stele/transform.hpp>
 
@@ -228,10 +229,17 @@ Result<Report> write(const Convert& options, const Destination& to, const Conten
   save_options.file.overwrite = !options.no_clobber;
   save_options.threads = terminal.common().threads;
   save_options.progress = progress.callback();
-  STELE_TRY_ASSIGN(PrecisionSpec precision, parse_precision(options.precision));
+  const bool mixture = names_mixture(options.precision);
+  PrecisionSpec precision;
+  if (!mixture) {
+    STELE_TRY_ASSIGN(precision, parse_precision(options.precision));
+  }
   precision.quantized_bits = options.quantize;
   Checkpoint result = content.checkpoint;
   STELE_TRY_ASSIGN(result.parameters, transformed(options, result.parameters, false));
+  if (mixture) {
+    STELE_TRY_ASSIGN(result.parameters, quantize_gguf(result.parameters, options.precision));
+  }
   OptimizerState optimizer;
   for (const auto& [kind, state] : result.optimizer.kinds()) {
     STELE_TRY_ASSIGN(Snapshot changed, transformed(options, state, true));

@@ -292,6 +292,7 @@ void print_json(const Model& model, const std::vector<Named>& names, const std::
     if (nodes[i].kind == NodeKind::value) values.emplace_back(model.snapshot.path(i), model.snapshot.value(nodes[i]));
   }
   document.member("metadata", Value(std::move(metadata)));
+  if (!model.snapshot.properties().is_null()) document.member("properties", model.snapshot.properties());
   document.member("values", Value(std::move(values)));
   document.member("origin", Value(std::move(origin)));
   for (const auto& [key, text] : facts) document.member(key, Value(text));
@@ -308,6 +309,16 @@ void print_json(const Model& model, const std::vector<Named>& names, const std::
   document.member("by_module", Value(std::move(by_module)));
 }
 
+/// Returns a property as JSON, a long list as its first elements and their number.
+std::string property_text(const Value& value) {
+  constexpr std::size_t shown = 4;
+  const Value::List* const list = value.as_list();
+  if (list == nullptr || list->size() <= shown) return to_json(value).value_or("");
+  std::string text = to_json(Value(Value::List(list->begin(), list->begin() + shown))).value_or("[]");
+  text.pop_back();
+  return text + ", ...] (" + grouped(list->size()) + ")";
+}
+
 void print_heading(const Model& model, const Facts& facts, Terminal& terminal) {
   terminal.print(terminal.paint(Style::heading, safe(model.path)) + "  " + std::string(model.format->name()) + "\n");
   const auto line = [&](const std::string& key, std::string_view text) {
@@ -315,6 +326,11 @@ void print_heading(const Model& model, const Facts& facts, Terminal& terminal) {
   };
   for (const auto& [key, text] : model.snapshot.origin()) line(key, text);
   for (const auto& [key, text] : model.snapshot.metadata()) line(key, text);
+  if (const Value::Map* const properties = model.snapshot.properties().as_map()) {
+    for (const auto& [key, value] : *properties) {
+      if (value.as_string() == nullptr) line(key, property_text(value));
+    }
+  }
   for (const auto& [key, text] : facts) line(key, text);
   if (const std::size_t values = value_count(model.snapshot); values != 0) {
     line("values", grouped(values) + " (numbers, strings and the like; --json prints them)");

@@ -1,6 +1,8 @@
 // Precision settings: the types of a model's numbers in a saved file. They never convert values on load.
 #pragma once
 
+#include <span>
+#include <string_view>
 #include <type_traits>
 
 #include "stele/dtype.hpp"
@@ -48,9 +50,22 @@ struct Quantized4 : NativePrecision {
   static constexpr unsigned quantized_bits = 4;
 };
 
+/// The dtype of floats in tensors whose path matches a pattern (stele/pattern.hpp): a block dtype or a plain float.
+struct BlockRule {
+  std::string_view pattern;
+  DType dtype = DType::none;
+};
+
+/// Saves the floats of matrices as blocks of a dtype (stele/quantize.hpp), those of vectors unchanged. Only some
+/// formats hold blocks (GGUF, .stele).
+template <DType Blocks>
+struct BlockPrecision : NativePrecision {
+  static constexpr BlockRule block_rules[] = {{"*", Blocks}};
+};
+
 /// A settings type names a `Float` and a signed `Int` element type; void leaves that kind unchanged. User settings may
 /// combine any two: `struct Mine { using Float = stele::bfloat16; using Int = std::int32_t; };`. They may have
-/// `quantized_bits`, 2 to 8.
+/// `quantized_bits`, 2 to 8, or `block_rules`, an array of BlockRule.
 template <class T>
 concept PrecisionSettings = requires {
   typename T::Float;
@@ -61,7 +76,8 @@ concept PrecisionSettings = requires {
 struct PrecisionSpec {
   DType floating = DType::none;
   DType integer = DType::none;
-  unsigned quantized_bits = 0;  // 0: floats stay floats
+  unsigned quantized_bits = 0;               // 0: floats stay floats
+  std::span<const BlockRule> block_rules{};  // applied to floats, the first rule that matches; not owned
 
   /// Returns the dtype to save `stored` as. Only f64 f32 f16 bf16 and i64 i32 i16 i8 can change.
   constexpr DType apply(DType stored) const noexcept {
@@ -70,7 +86,11 @@ struct PrecisionSpec {
     return stored;
   }
 
-  friend constexpr bool operator==(PrecisionSpec, PrecisionSpec) noexcept = default;
+  /// Compares the rules by address.
+  friend constexpr bool operator==(PrecisionSpec a, PrecisionSpec b) noexcept {
+    return a.floating == b.floating && a.integer == b.integer && a.quantized_bits == b.quantized_bits &&
+           a.block_rules.data() == b.block_rules.data() && a.block_rules.size() == b.block_rules.size();
+  }
 };
 
 template <PrecisionSettings Settings>
@@ -85,8 +105,11 @@ constexpr PrecisionSpec precision_spec() noexcept {
     static_assert(Settings::quantized_bits >= 2 && Settings::quantized_bits <= 8,
                   "quantized_bits of a precision settings type must be 2 to 8");
     return {floating, integer, Settings::quantized_bits};
+  } else if constexpr (requires { Settings::block_rules; }) {
+    return {floating, integer, 0, Settings::block_rules};
+  } else {
+    return {floating, integer};
   }
-  return {floating, integer};
 }
 
 }  // namespace v0

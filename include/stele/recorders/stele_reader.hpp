@@ -305,7 +305,7 @@ class Index {
     for (std::uint32_t d = 0; d < entry.rank; ++d) counter.add(extent(entry, d));
     const auto count = counter.count();
     if (!count) return false;
-    if (bits(entry.dtype) == 0) return *count == 0 || is_known(entry.dtype);
+    if (bits(entry.dtype) == 0 && !is_block(entry.dtype)) return *count == 0 || is_known(entry.dtype);
     return byte_length(entry.dtype, *count) == entry.length;
   }
 

@@ -1,0 +1,50 @@
+// One GGUF file: its header, before tensors become leaves.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/limits.hpp"
+#include "snapshot/data.hpp"
+#include "stele/snapshot.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace gguf {
+
+inline constexpr std::size_t max_rank = 4;
+
+struct TensorEntry {
+  std::string_view name;          // interned in the builder
+  Extent extents[max_rank] = {};  // outermost first
+  std::uint8_t rank = 0;
+  DType dtype = DType::none;
+  std::uint64_t bytes = 0;
+  std::uint64_t offset = 0;  // in the file
+};
+
+/// The place of a file in a split set.
+struct Split {
+  std::uint64_t count = 1;    // number of files
+  std::uint64_t number = 0;   // from 0
+  std::uint64_t tensors = 0;  // of all files
+};
+
+struct File {
+  SourcePtr source;
+  Properties pairs;
+  Split split;
+  std::vector<TensorEntry> tensors;
+};
+
+/// Reads and checks a file's header, up to the end of its data. Names are interned in `builder`. Errors: bad_magic,
+/// unsupported (version, byte order, types), malformed, duplicate, truncated, limit.
+Result<File> read_file(SourcePtr source, SnapshotBuilder& builder, IndexBudget& memory);
+
+}  // namespace gguf
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

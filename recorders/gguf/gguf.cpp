@@ -1,0 +1,197 @@
+#include "stele/recorders/gguf.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <deque>
+#include <set>
+#include <utility>
+
+#include "base/limits.hpp"
+#include "base/name_order.hpp"
+#include "file.hpp"
+#include "io/files.hpp"
+#include "pairs.hpp"
+#include "snapshot/flat.hpp"
+#include "stele/bundle.hpp"
+#include "stele/detail/little_endian.hpp"
+#include "steps/byte_order.hpp"
+#include "types.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace {
+
+namespace gguf = detail::gguf;
+
+// A leaf refers to its source and its offset there.
+constexpr LeafOps leaf_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
+  return {static_cast<const Source*>(at), number};
+}};
+
+class GgufReader {
+ public:
+  GgufReader(SourcePtr source, const Limits& limits) : source_(std::move(source)), memory_(limits, source_->size()) {}
+
+  Result<Snapshot> run() {
+    STELE_TRY_ASSIGN(gguf::File first, gguf::read_file(source_, builder_, memory_));
+    if (first.split.count > 1) {
+      STELE_TRY(open_set(first.split));
+    } else {
+      files_.push_back(std::move(first));
+    }
+    return build();
+  }
+
+ private:
+  /// Opens all files of a set. The opened one may be any of them.
+  Status open_set(const gguf::Split& split) {
+    char ending[40];
+    std::snprintf(ending, sizeof ending, "-%05u-of-%05u.gguf", static_cast<unsigned>(split.number + 1),
+                  static_cast<unsigned>(split.count));
+    const std::string_view name = file_name(source_->name());
+    const auto bundle = source_->bundle();
+    if (bundle == nullptr || !name.ends_with(ending)) {
+      return Error(bundle == nullptr ? Errc::unsupported : Errc::malformed,
+                   bundle == nullptr ? "the source of a split file cannot open the other files"
+                                     : "the name of a split file does not show its place in the set")
+          .file(source_->name())
+          .expected("a name that ends in " + std::string(ending))
+          .hint("open the file by its path, under its original name");
+    }
+    const std::string_view prefix = name.substr(0, name.size() - std::strlen(ending));
+    std::uint64_t tensors = 0;
+    for (std::uint64_t i = 0; i < split.count; ++i) {
+      std::snprintf(ending, sizeof ending, "-%05u-of-%05u.gguf", static_cast<unsigned>(i + 1),
+                    static_cast<unsigned>(split.count));
+      STELE_TRY_ASSIGN(SourcePtr part,
+                       detail::open_of_set(bundle, std::string(prefix) + ending, static_cast<std::size_t>(i)));
+      memory_.admit(part->size(), detail::index_rate::file);
+      STELE_TRY_ASSIGN(gguf::File file, gguf::read_file(std::move(part), builder_, memory_));
+      if (file.split.count != split.count || file.split.number != i || file.split.tensors != split.tensors) {
+        return Error(Errc::malformed, "a file of the split set belongs to another one")
+            .file(file.source->name())
+            .expected("split.no " + std::to_string(i) + ", split.count " + std::to_string(split.count) +
+                      ", split.tensors.count " + std::to_string(split.tensors))
+            .found(std::to_string(file.split.number) + ", " + std::to_string(file.split.count) + ", " +
+                   std::to_string(file.split.tensors));
+      }
+      tensors += file.tensors.size();
+      files_.push_back(std::move(file));
+      if (i != 0) STELE_TRY(add_pairs(files_.back()));
+    }
+    if (tensors == split.tensors) return {};
+    return Error(Errc::malformed, "the files of the split set have another number of tensors than they declare")
+        .file(source_->name())
+        .expected(std::to_string(split.tensors))
+        .found(std::to_string(tensors));
+  }
+
+  /// Adds the pairs of a later file, which only some programs write. A key of an earlier file must have an equal value.
+  Status add_pairs(gguf::File& file) {
+    auto& all = *files_[0].pairs.values.as_map();
+    for (auto& [key, value] : *file.pairs.values.as_map()) {
+      const Value* const known = files_[0].pairs.values.find(key);
+      if (known != nullptr && *known == value) continue;
+      if (known != nullptr) {
+        return Error(Errc::malformed, "two files of the split set have different values for one key")
+            .path(key)
+            .file(file.source->name());
+      }
+      all.emplace_back(std::move(key), std::move(value));
+    }
+    files_[0].pairs.types.merge(file.pairs.types);
+    file.pairs = {};
+    return {};
+  }
+
+  Result<Snapshot> build() {
+    std::vector<const gguf::TensorEntry*> entries;
+    for (const gguf::File& file : files_) {
+      for (const gguf::TensorEntry& entry : file.tensors) entries.push_back(&entry);
+    }
+    auto by_name = detail::order_by_name(static_cast<std::uint32_t>(entries.size()),
+                                         [&](std::uint32_t i) { return entries[i]->name; });
+    const auto same = std::adjacent_find(by_name.begin(), by_name.end(), [&](std::uint32_t a, std::uint32_t b) {
+      return entries[a]->name == entries[b]->name;
+    });
+    if (same != by_name.end()) {
+      return Error(Errc::duplicate, "two tensors have the same name").path(std::string(entries[*same]->name));
+    }
+    builder_.set_flat();
+    builder_.reserve(entries.size() + 1, entries.size(), 2 * entries.size());
+    std::vector<std::uint32_t> nodes;
+    nodes.reserve(entries.size());
+    for (const gguf::File& file : files_) {
+      for (const gguf::TensorEntry& e : file.tensors) {
+        nodes.push_back(builder_.tensor(e.name, e.dtype, std::span(e.extents, e.rank), e.bytes,
+                                        {&leaf_ops, file.source.get(), e.offset}));
+      }
+      builder_.keep(file.source);
+    }
+    detail::Properties pairs = std::move(files_[0].pairs);
+    auto& map = *pairs.values.as_map();
+    const auto extras = std::find_if(map.begin(), map.end(), [](const auto& p) { return p.first == detail::flat_key; });
+    if (extras != map.end() && extras->second.as_string() == nullptr) {
+      return Error(Errc::malformed, "the key stele is not a string").path(std::string(detail::flat_key));
+    }
+    if (extras != map.end()) {
+      const std::string text = *extras->second.as_string();
+      map.erase(extras);
+      const auto find = [&](std::string_view name) {
+        const auto at = std::lower_bound(by_name.begin(), by_name.end(), name,
+                                         [&](std::uint32_t e, std::string_view n) { return entries[e]->name < n; });
+        return at != by_name.end() && entries[*at]->name == name ? nodes[*at] : no_index;
+      };
+      STELE_TRY(detail::add_flat_extras(text, builder_, find, memory_));
+    } else {
+      for (std::uint32_t& i : by_name) i = nodes[i];
+      builder_.set_name_order(std::move(by_name));
+    }
+    std::erase_if(map, [](const auto& pair) {  // written because GGUF requires one
+      return pair.first == gguf::architecture_key && pair.second == Value(gguf::own_architecture);
+    });
+    std::map<std::string, std::string> metadata;
+    for (const auto& [key, value] : map) {
+      const std::string* const text = value.as_string();
+      if (text == nullptr) continue;
+      if (!memory_.take(sizeof(std::pair<std::string, std::string>) + 64 + key.size() + text->size())) {
+        return detail::index_error("the strings of the key-value pairs need more memory than the file's size allows");
+      }
+      metadata.emplace(key, *text);
+    }
+    builder_.set_metadata(std::move(metadata));
+    builder_.data().properties = std::make_shared<const detail::Properties>(std::move(pairs));
+    return builder_.finish();
+  }
+
+  SourcePtr source_;
+  SnapshotBuilder builder_;
+  detail::IndexBudget memory_;
+  std::deque<gguf::File> files_;  // their entries are referred to
+};
+
+bool holds(DType dtype) { return gguf::type_of(dtype) != gguf::no_type; }
+
+}  // namespace
+
+const Capabilities& GgufFormat::capabilities() const noexcept {
+  static constexpr Capabilities can{.values = true,
+                                    .aliases = true,
+                                    .metadata = true,
+                                    .properties = true,
+                                    .max_rank = gguf::max_rank,
+                                    .holds = holds};
+  return can;
+}
+
+bool GgufFormat::recognises(std::span<const std::byte> head, std::uint64_t /*size*/) const noexcept {
+  return head.size() >= 4 && std::memcmp(head.data(), "GGUF", 4) == 0;
+}
+
+Result<Snapshot> GgufFormat::open(SourcePtr source, const OpenContext& context) const {
+  return detail::in_host_order(GgufReader(std::move(source), context.options().limits).run());
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,216 @@
+#include <algorithm>
+#include <bit>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/parallel.hpp"
+#include "pairs.hpp"
+#include "snapshot/flat.hpp"
+#include "snapshot/leaf_gather.hpp"
+#include "snapshot/paths.hpp"
+#include "stele/recorders/gguf.hpp"
+#include "steps/byte_order.hpp"
+#include "types.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace {
+
+namespace gguf = detail::gguf;
+
+/// Returns the part of the properties that GGUF can hold, without those that the library owns.
+bool is_written(std::string_view key, const Value& value) {
+  return key != detail::flat_key && gguf::bad_name(key) == nullptr && key.size() <= 0xffff &&
+         gguf::usual_type(value).has_value();
+}
+
+/// Returns the dtype of most matrices' elements, DType::none without any.
+DType most_used(const Snapshot& snapshot) {
+  std::map<DType, std::uint64_t> counts;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    if (snapshot.leaf(i).shape().size() >= 2) ++counts[snapshot.leaf(i).dtype()];
+  }
+  const auto most =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most != counts.end() ? most->first : DType::none;
+}
+
+bool any_blocks(const Snapshot& snapshot) {
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    if (is_block(snapshot.leaf(i).dtype())) return true;
+  }
+  return false;
+}
+
+/// Collects the key-value pairs of a file.
+class Pairs {
+ public:
+  explicit Pairs(const Snapshot& snapshot) : snapshot_(snapshot) {
+    const auto& properties = snapshot.data()->properties;
+    if (properties == nullptr) return;
+    types_ = &properties->types;
+    if (const Value::Map* const map = properties->values.as_map()) map_ = map;
+  }
+
+  Status run(std::string extras) {
+    const auto& metadata = snapshot_.metadata();
+    if (metadata.contains(std::string(detail::flat_key))) {
+      return Error(Errc::not_representable, "the metadata key stele is reserved for the library");
+    }
+    if (find(gguf::architecture_key) == nullptr && !metadata.contains(std::string(gguf::architecture_key))) {
+      add(gguf::architecture_key, Value(gguf::own_architecture));
+    }
+    std::map<std::string_view, bool> used;
+    static const Value::Map none;
+    for (const auto& [key, value] : map_ != nullptr ? *map_ : none) {
+      if (!is_written(key, value)) continue;
+      if (!used.emplace(key, true).second) {
+        return Error(Errc::duplicate, "two properties have the same key").path(key);
+      }
+      const auto text = metadata.find(key);
+      if (text != metadata.end()) {
+        add(key, Value(text->second));
+      } else if (value.as_string() == nullptr || key == gguf::architecture_key) {
+        add_property(key, value);
+      } else {
+        add(key, value);
+      }
+    }
+    for (const auto& [key, text] : metadata) {
+      if (const char* const why = gguf::bad_name(key); why != nullptr || key.size() > 0xffff) {
+        return Error(Errc::not_representable, "GGUF files cannot store this metadata key")
+            .expected("1 to 65535 bytes of UTF-8 without a zero byte")
+            .found(why != nullptr ? why : std::to_string(key.size()) + " bytes");
+      }
+      if (!used.contains(key)) add(key, Value(text));
+    }
+    if (any_blocks(snapshot_)) {
+      if (!used.contains(gguf::quantization_version_key)) {
+        add(gguf::quantization_version_key, Value(std::int64_t{gguf::quantization_version}));
+      }
+      const std::uint32_t type = gguf::file_type_of(most_used(snapshot_));
+      if (!used.contains(gguf::file_type_key) && type != gguf::no_type) {
+        add(gguf::file_type_key, Value(std::int64_t{type}));
+      }
+    }
+    if (!extras.empty()) add(detail::flat_key, Value(std::move(extras)));
+    return {};
+  }
+
+  std::uint64_t count() const { return count_; }
+  const std::string& bytes() const { return bytes_; }
+  std::uint64_t alignment() const { return alignment_; }
+
+ private:
+  const Value* find(std::string_view key) const {
+    if (map_ == nullptr) return nullptr;
+    const auto at = std::find_if(map_->begin(), map_->end(), [&](const auto& p) { return p.first == key; });
+    return at != map_->end() ? &at->second : nullptr;
+  }
+
+  void add(std::string_view key, const Value& value) {
+    std::string_view type;
+    if (types_ != nullptr) {
+      if (const auto had = types_->find(std::string(key)); had != types_->end()) type = had->second;
+    }
+    gguf::write_pair(bytes_, key, value, type);
+    ++count_;
+  }
+
+  /// Adds a property, unless the tensors have made it wrong.
+  void add_property(std::string_view key, const Value& value) {
+    const std::int64_t number = value.as_i64() != nullptr ? *value.as_i64() : -1;
+    if (key == gguf::alignment_key) {
+      if (number < 8 || number > (std::int64_t{1} << 31) || !std::has_single_bit(static_cast<std::uint64_t>(number))) {
+        return;
+      }
+      alignment_ = static_cast<std::uint64_t>(number);
+    } else if (key == gguf::file_type_key && number >= 0) {
+      const DType most = most_used(snapshot_);
+      const DType declared = gguf::dtype_of_file_type(static_cast<std::uint64_t>(number));
+      const std::uint32_t type = gguf::file_type_of(most);
+      if (declared != DType::none && declared != most && type != gguf::no_type) {
+        return add(key, Value(std::int64_t{type}));
+      }
+    }
+    add(key, value);
+  }
+
+  const Snapshot& snapshot_;
+  const Value::Map* map_ = nullptr;
+  const std::map<std::string, std::string>* types_ = nullptr;
+  std::string bytes_;
+  std::uint64_t count_ = 0;
+  std::uint64_t alignment_ = gguf::default_alignment;
+};
+
+}  // namespace
+
+Result<std::vector<Loss>> GgufFormat::losses(const Snapshot& snapshot, std::string_view /*file*/) const {
+  std::vector<Loss> losses;
+  if (const Value::Map* const map = snapshot.properties().as_map()) {
+    for (const auto& [key, value] : *map) {
+      if (!is_written(key, value)) losses.push_back({0, "the property " + key + ", which GGUF cannot hold"});
+    }
+  }
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    const std::uint64_t row = block_size(leaf.dtype()).elements;
+    if (row == 0) continue;
+    if (leaf.shape().empty() || leaf.shape().back() % row != 0) {
+      losses.push_back({leaf.node(), "rows that are not whole blocks of " + std::to_string(row) + " elements"});
+    }
+  }
+  return losses;
+}
+
+Status GgufFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
+  const detail::LeafPaths paths(*snapshot.data());
+  STELE_TRY_ASSIGN(std::string extras, detail::flat_extras(snapshot));
+  Pairs pairs(snapshot);
+  STELE_TRY(pairs.run(std::move(extras)));
+  const auto aligned = [&](std::uint64_t n) {
+    return (n + pairs.alignment() - 1) / pairs.alignment() * pairs.alignment();
+  };
+
+  std::string head = "GGUF";
+  gguf::write_number(head, std::uint32_t{3});
+  gguf::write_number(head, std::uint64_t{snapshot.leaf_count()});
+  gguf::write_number(head, pairs.count());
+  head += pairs.bytes();
+  std::uint64_t at = 0;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    const std::string_view name = paths[i];
+    if (const char* const why = gguf::bad_name(name); why != nullptr || name.size() > max_name_bytes_) {
+      return Error(Errc::not_representable, "GGUF files cannot store this name")
+          .path(std::string(name))
+          .expected("1 to " + std::to_string(max_name_bytes_) + " bytes of UTF-8 without a zero byte")
+          .found(why != nullptr ? why : std::to_string(name.size()) + " bytes")
+          .hint("rename the tensor, or raise max_name_bytes of GgufFormat");
+    }
+    gguf::write_string(head, name);
+    gguf::write_number(head, static_cast<std::uint32_t>(leaf.shape().size()));
+    for (std::size_t k = leaf.shape().size(); k-- > 0;) gguf::write_number(head, leaf.shape()[k]);
+    gguf::write_number(head, gguf::type_of(leaf.dtype()));
+    gguf::write_number(head, at);
+    at += aligned(leaf.byte_size());
+  }
+  if (snapshot.leaf_count() != 0) head.resize(static_cast<std::size_t>(aligned(head.size())));
+
+  STELE_TRY(sink.reserve(head.size() + at));
+  detail::LeafGather gather(sink);
+  STELE_TRY(gather.write(std::as_bytes(std::span(head))));
+  ReadContext context(detail::workers_of(options));
+  const Snapshot ordered = detail::in_file_order(snapshot);
+  for (std::size_t i = 0; i < ordered.leaf_count(); ++i) {
+    const LeafView leaf = ordered.leaf(i);
+    STELE_TRY(gather.leaf(leaf, context));
+    STELE_TRY(gather.zeros(aligned(leaf.byte_size()) - leaf.byte_size()));
+  }
+  return gather.flush();
+}
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,13 @@
+// One recorder alone: GGUF, with a matrix in blocks.
+#include <stele/precision/blocks.hpp>
+#include <stele/record.hpp>
+#include <stele/recorders/gguf.hpp>
+
+#include "model.hpp"
+
+int main() {
+  const stele::GgufRecorder<> recorder;
+  recorder.record(make_model(), "one.gguf").value();
+  check(stele::from_record<Model>(recorder.load_record<Model>("one.gguf").value()).value(), "gguf");
+  return stele::encodable(stele::ggml::q4_K) ? 0 : 1;
+}
