@@ -42,12 +42,95 @@ enum class DType : std::uint16_t {
   c64 = 33,   // two f32: real, imaginary
   c128 = 34,  // two f64
   string = 40,
-  opaque = 41,  // blocks in a vendor's own encoding; the leaf's annotations name it
+  opaque = 41,  // a vendor's own encoding; the leaf's annotations name it
+  // Blocks: 64 + the number of the type in ggml (GGUF). A block holds consecutive elements of the last axis, with their
+  // scales (stele/precision/blocks.hpp).
+  q4_0 = 66,
+  q4_1 = 67,
+  q5_0 = 70,
+  q5_1 = 71,
+  q8_0 = 72,
+  q8_1 = 73,
+  q2_k = 74,
+  q3_k = 75,
+  q4_k = 76,
+  q5_k = 77,
+  q6_k = 78,
+  q8_k = 79,
+  iq2_xxs = 80,
+  iq2_xs = 81,
+  iq3_xxs = 82,
+  iq1_s = 83,
+  iq4_nl = 84,
+  iq3_s = 85,
+  iq2_s = 86,
+  iq4_xs = 87,
+  iq1_m = 93,
+  tq1_0 = 98,
+  tq2_0 = 99,
+  mxfp4 = 103,
+  nvfp4 = 104,
+  q1_0 = 105,
+  q2_0 = 106,
 };
 
-enum class DTypeClass : std::uint8_t { none, floating, signed_int, unsigned_int, boolean, complex, string, opaque };
+enum class DTypeClass : std::uint8_t {
+  none,
+  floating,
+  signed_int,
+  unsigned_int,
+  boolean,
+  complex,
+  string,
+  opaque,
+  blocks,
+};
 
-/// Returns the width of one element in bits; 0 if elements have no fixed width (string, opaque, none).
+/// The block of a block dtype: `elements` consecutive numbers in `bytes` bytes.
+struct BlockSize {
+  std::uint16_t elements = 0;
+  std::uint16_t bytes = 0;
+};
+
+namespace detail {
+
+struct BlockType {
+  std::string_view name;
+  BlockSize size;
+};
+
+// From the first block dtype on. Sizes: ggml-common.h of ggml d99724f.
+inline constexpr BlockType block_types[] = {
+    {"q4_0", {32, 18}},     {"q4_1", {32, 20}},    {},
+    {},                     {"q5_0", {32, 22}},    {"q5_1", {32, 24}},
+    {"q8_0", {32, 34}},     {"q8_1", {32, 36}},    {"q2_K", {256, 84}},
+    {"q3_K", {256, 110}},   {"q4_K", {256, 144}},  {"q5_K", {256, 176}},
+    {"q6_K", {256, 210}},   {"q8_K", {256, 292}},  {"iq2_xxs", {256, 66}},
+    {"iq2_xs", {256, 74}},  {"iq3_xxs", {256, 98}}, {"iq1_s", {256, 50}},
+    {"iq4_nl", {32, 18}},   {"iq3_s", {256, 110}}, {"iq2_s", {256, 82}},
+    {"iq4_xs", {256, 136}}, {},                    {},
+    {},                     {},                    {},
+    {"iq1_m", {256, 56}},   {},                    {},
+    {},                     {},                    {"tq1_0", {256, 54}},
+    {"tq2_0", {256, 66}},   {},                    {},
+    {},                     {"mxfp4", {32, 17}},   {"nvfp4", {64, 36}},
+    {"q1_0", {128, 18}},    {"q2_0", {64, 18}},
+};
+static_assert(sizeof(block_types) / sizeof(BlockType) == std::size_t{106 - 66 + 1});
+
+constexpr BlockType block_type(DType d) noexcept {
+  const auto code = static_cast<unsigned>(d);
+  return code >= 66 && code <= 106 ? block_types[code - 66] : BlockType{};
+}
+
+}  // namespace detail
+
+/// Returns the size of a block; {0, 0} for a dtype that is not one of blocks.
+constexpr BlockSize block_size(DType d) noexcept { return detail::block_type(d).size; }
+constexpr bool is_block(DType d) noexcept { return block_size(d).elements != 0; }
+
+
+/// Returns the width of one element in bits; 0 if elements have no fixed width (string, opaque, blocks, none).
 constexpr unsigned bits(DType d) noexcept {
   switch (d) {
     case DType::c128:
@@ -82,15 +165,12 @@ constexpr unsigned bits(DType d) noexcept {
     case DType::i4:
     case DType::u4:
       return 4;
-    case DType::none:
-    case DType::string:
-    case DType::opaque:
+    default:
       return 0;
   }
-  return 0;
 }
 
-/// Returns the size of one element in bytes; 0 for packed (sub-byte) and unsized dtypes.
+/// Returns the size of one element in bytes; 0 for packed (sub-byte), block and unsized dtypes.
 constexpr unsigned element_size(DType d) noexcept { return bits(d) % 8 == 0 ? bits(d) / 8 : 0; }
 
 /// Returns the size in bytes of the unit that is byte-swapped between little- and big-endian machines. A complex number
@@ -104,6 +184,7 @@ constexpr unsigned swap_unit(DType d) noexcept {
 constexpr DTypeClass dtype_class(DType d) noexcept {
   const auto code = static_cast<unsigned>(d);
   if (d == DType::none || bits(d) == 0) {
+    if (is_block(d)) return DTypeClass::blocks;
     return d == DType::string ? DTypeClass::string : d == DType::opaque ? DTypeClass::opaque : DTypeClass::none;
   }
   if (code < 16) return DTypeClass::floating;
@@ -118,7 +199,7 @@ constexpr bool is_plain_float(DType d) noexcept { return d >= DType::f64 && d <=
 /// Returns true for codes that this version knows.
 constexpr bool is_known(DType d) noexcept { return dtype_class(d) != DTypeClass::none; }
 
-/// Returns "f32", "i64", "bool", …; "none" for an unknown code.
+/// Returns "f32", "i64", "bool", "q4_K", …; "none" for an unknown code.
 constexpr std::string_view name(DType d) noexcept {
   switch (d) {
     case DType::f64:
@@ -175,10 +256,9 @@ constexpr std::string_view name(DType d) noexcept {
       return "string";
     case DType::opaque:
       return "opaque";
-    case DType::none:
-      break;
+    default:
+      return is_block(d) ? detail::block_type(d).name : std::string_view("none");
   }
-  return "none";
 }
 
 /// Returns a * b, or nullopt if the product does not fit 64 bits.
@@ -217,9 +297,12 @@ class ElementCounter {
   bool fits_ = true;
 };
 
-/// Returns the size in bytes of `count` packed elements (the last byte may be partly used); nullopt if it does not fit
-/// 64 bits or `d` is unsized.
+/// Returns the size in bytes of `count` packed elements (the last byte may be partly used) or of whole blocks of them;
+/// nullopt if it does not fit 64 bits, `count` is not a number of whole blocks, or `d` is unsized.
 constexpr std::optional<std::uint64_t> byte_length(DType d, std::uint64_t count) noexcept {
+  if (const BlockSize block = block_size(d); block.elements != 0) {
+    return count % block.elements == 0 ? checked_mul(count / block.elements, block.bytes) : std::nullopt;
+  }
   if (bits(d) == 0) return std::nullopt;
   if (element_size(d) != 0) return checked_mul(count, element_size(d));
   const auto all = checked_mul(count, bits(d));

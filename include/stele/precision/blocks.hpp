@@ -1,0 +1,30 @@
+// Blocks of quantized numbers, as ggml (llama.cpp) and GGUF files define them: a fixed number of elements with their
+// common scales. Compiled once, uses SIMD, gives identical bits on every machine. Layouts: docs/formats/gguf.md.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "stele/config.hpp"
+#include "stele/dtype.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// Returns true if `encode_blocks` supports the dtype: q8_0, q4_0, q4_1, q5_0, q5_1, q2_K to q6_K, iq4_nl, tq1_0, tq2_0,
+/// mxfp4, nvfp4, q1_0 and q2_0. Every block dtype can be decoded.
+STELE_EXPORT bool encodable(DType d) noexcept;
+
+/// Decodes `blocks` blocks of a block dtype to block_size(d).elements floats each. `src` may be unaligned and does not
+/// overlap `dst`. Any bytes are valid blocks; scales that are not finite give numbers that are not finite. Does nothing
+/// for other dtypes.
+STELE_EXPORT void decode_blocks(DType d, const std::byte* src, float* dst, std::size_t blocks) noexcept;
+
+/// Encodes `blocks` blocks of block_size(d).elements floats each, as ggml's reference functions do without an
+/// importance matrix. `dst` may be unaligned and does not overlap `src`. Returns the index of the first number that is
+/// not finite (its block and all others are unspecified then), or blocks * block_size(d).elements. Does nothing, and
+/// returns 0, for dtypes that are not encodable().
+STELE_EXPORT std::size_t encode_blocks(DType d, const float* src, std::byte* dst, std::size_t blocks) noexcept;
+
+}  // namespace v0
+}  // namespace stele
