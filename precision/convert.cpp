@@ -3,12 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
+#include "float_modes.hpp"
 #include "kernels.hpp"
 #include "reference.hpp"
-
-#if defined(__SSE2__)
-#include <xmmintrin.h>
-#endif
 
 namespace stele {
 inline namespace v0 {
@@ -18,34 +15,6 @@ namespace pd = precision_detail;
 
 // Elements per block: 4 KiB of f32 between two steps, and the range in which the failing element is searched.
 constexpr std::size_t kBlock = 1024;
-
-// Kernels use the float unit. A caller with another rounding mode, flushed subnormals (common in inference) or traps
-// must get equal bits, and keeps its own modes and flags.
-class DefaultFloatModes {
- public:
-#if defined(__SSE2__)
-  DefaultFloatModes() noexcept : saved_(_mm_getcsr()) { _mm_setcsr(0x1F80); }
-  ~DefaultFloatModes() { _mm_setcsr(saved_); }
-
- private:
-  unsigned saved_;
-#elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
-  DefaultFloatModes() noexcept {
-    __asm__ volatile("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control_), "=r"(status_));
-    __asm__ volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}));
-  }
-  ~DefaultFloatModes() { __asm__ volatile("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control_), "r"(status_)); }
-
- private:
-  std::uint64_t control_;
-  std::uint64_t status_;
-#else
-  DefaultFloatModes() noexcept {}  // the scalar kernels compute in integers
-#endif
- public:
-  DefaultFloatModes(const DefaultFloatModes&) = delete;
-  DefaultFloatModes& operator=(const DefaultFloatModes&) = delete;
-};
 
 bool is_number(DType d) noexcept { return pd::is_float(d) || pd::is_integer(d); }
 
@@ -136,7 +105,7 @@ Route route(DType from, DType to) noexcept {
 
 ConvertOutcome convert_floats(DType from, const std::byte* src, DType to, std::byte* dst, std::size_t count,
                               bool allow_overflow) noexcept {
-  const DefaultFloatModes modes;
+  const pd::DefaultFloatModes modes;
   const Route way = route(from, to);
   const std::size_t in = element_size(from);
   const std::size_t out = element_size(to);

@@ -1,0 +1,46 @@
+// The modes of the float unit that the kernels need.
+#pragma once
+
+#include <cstdint>
+
+#include "stele/config.hpp"
+
+#if defined(__SSE2__)
+#include <xmmintrin.h>
+#endif
+
+namespace stele {
+inline namespace v0 {
+namespace precision_detail {
+
+// Kernels use the float unit. A caller with another rounding mode, flushed subnormals (common in inference) or traps
+// must get equal bits, and keeps its own modes and flags.
+class DefaultFloatModes {
+ public:
+#if defined(__SSE2__)
+  DefaultFloatModes() noexcept : saved_(_mm_getcsr()) { _mm_setcsr(0x1F80); }
+  ~DefaultFloatModes() { _mm_setcsr(saved_); }
+
+ private:
+  unsigned saved_;
+#elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
+  DefaultFloatModes() noexcept {
+    __asm__ volatile("mrs %0, fpcr\n\tmrs %1, fpsr" : "=r"(control_), "=r"(status_));
+    __asm__ volatile("msr fpcr, %0" : : "r"(std::uint64_t{0}));
+  }
+  ~DefaultFloatModes() { __asm__ volatile("msr fpcr, %0\n\tmsr fpsr, %1" : : "r"(control_), "r"(status_)); }
+
+ private:
+  std::uint64_t control_;
+  std::uint64_t status_;
+#else
+  DefaultFloatModes() noexcept {}  // the scalar kernels compute in integers
+#endif
+ public:
+  DefaultFloatModes(const DefaultFloatModes&) = delete;
+  DefaultFloatModes& operator=(const DefaultFloatModes&) = delete;
+};
+
+}  // namespace precision_detail
+}  // namespace v0
+}  // namespace stele
