@@ -229,7 +229,7 @@ struct Q2_0 {
   static HWY_INLINE HWY_ATTR bool decode(const U8* src, float* HWY_RESTRICT dst) {
     alignas(64) I8 codes[64];
     for (std::size_t k = 0; k < 16; ++k) {
-      for (unsigned s = 0; s < 4; ++s) codes[4 * k + s] = static_cast<I8>((src[2 + k] >> (2 * s) & 3) - 1);
+      for (std::size_t s = 0; s < 4; ++s) codes[4 * k + s] = static_cast<I8>((src[2 + k] >> (2 * s) & 3) - 1);
     }
     const float d = f16(src);
     scale<64>(codes, d, dst);
@@ -300,7 +300,7 @@ struct Tq1_0 {
 
 // Unpacks fields of 2 bits, at bits 2s of each of 32 bytes for s = 0 to 3.
 HWY_INLINE HWY_ATTR void two_bits(const U8* HWY_RESTRICT q, I8* HWY_RESTRICT codes, int zero = 0) {
-  for (unsigned s = 0; s < 4; ++s) {
+  for (std::size_t s = 0; s < 4; ++s) {
     for (std::size_t l = 0; l < 32; ++l) codes[32 * s + l] = static_cast<I8>((q[l] >> (2 * s) & 3) - zero);
   }
 }
@@ -342,7 +342,7 @@ struct Q3K {
     alignas(64) I8 codes[256];
     two_bits(src + 32, codes);
     two_bits(src + 64, codes + 128);
-    for (unsigned s = 0; s < 8; ++s) {
+    for (std::size_t s = 0; s < 8; ++s) {
       I8* run = codes + 32 * s;
       for (std::size_t l = 0; l < 32; ++l) run[l] = static_cast<I8>((run[l] | (src[l] >> s & 1) << 2) - 4);
     }
@@ -385,7 +385,7 @@ struct Q5K {
     alignas(64) I8 codes[256];
     const U8* high = src + 16;
     for (std::size_t g = 0; g < 4; ++g) nibbles<32>(src + 48 + 32 * g, codes + 64 * g, codes + 64 * g + 32);
-    for (unsigned k = 0; k < 8; ++k) {
+    for (std::size_t k = 0; k < 8; ++k) {
       I8* run = codes + 32 * k;
       for (std::size_t l = 0; l < 32; ++l) run[l] = static_cast<I8>(run[l] | (high[l] >> k & 1) << 4);
     }
@@ -401,7 +401,7 @@ struct Q6K {
       I8* half = codes + 128 * h;
       nibbles<64>(src + 64 * h, half, half + 64);
       const U8* high = src + 128 + 32 * h;
-      for (unsigned p = 0; p < 4; ++p) {
+      for (std::size_t p = 0; p < 4; ++p) {
         I8* run = half + 32 * p;
         for (std::size_t l = 0; l < 32; ++l) run[l] = static_cast<I8>((run[l] | (high[l] >> (2 * p) & 3) << 4) - 32);
       }
