@@ -348,7 +348,8 @@ inline U8 ue4m3(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x);
   const int exponent = static_cast<int>(bits >> 23) - 127 + 7;
   if (exponent <= 0) {
-    const int fraction = static_cast<int>(x * 512 + 0.5F);
+    float fraction = x * 512;
+    fraction += 0.5F;
     return static_cast<U8>(fraction < 7 ? fraction : 7);
   }
   const std::uint32_t rounded = static_cast<std::uint32_t>(exponent) << 4 | (bits >> 19 & 15);

@@ -59,8 +59,11 @@ HWY_INLINE HWY_ATTR int clamp(int x, int least, int greatest) {
   return x < least ? least : x > greatest ? greatest : x;
 }
 
+// Stores the NaN of x86 for every NaN: the sums of numbers above 1e12 overflow, and the sign of inf / inf depends on
+// the machine.
 HWY_INLINE HWY_ATTR void store_f16(float value, U8* at) {
-  detail::store_le(reinterpret_cast<std::byte*>(at), detail::f16_from_f32_bits(std::bit_cast<std::uint32_t>(value)));
+  const std::uint16_t bits = detail::f16_from_f32_bits(std::bit_cast<std::uint32_t>(value));
+  detail::store_le(reinterpret_cast<std::byte*>(at), std::isnan(value) ? std::uint16_t{0xFE00} : bits);
 }
 // Returns the number as a decoder will read it.
 HWY_INLINE HWY_ATTR float stored_f16(const U8* at) {

@@ -16,14 +16,17 @@ inline namespace v0 {
 STELE_EXPORT bool encodable(DType d) noexcept;
 
 /// Decodes `blocks` blocks of a block dtype to block_size(d).elements floats each. `src` may be unaligned and does not
-/// overlap `dst`. Any bytes are valid blocks; scales that are not finite give numbers that are not finite. Does nothing
-/// for other dtypes.
+/// overlap `dst`. Any bytes are valid blocks. An f16 or f32 scale that is not finite gives numbers that are not finite,
+/// in which every NaN is 7FC00000. Does nothing for other dtypes.
 STELE_EXPORT void decode_blocks(DType d, const std::byte* src, float* dst, std::size_t blocks) noexcept;
 
-/// Encodes `blocks` blocks of block_size(d).elements floats each, as ggml's reference functions do without an
-/// importance matrix. `dst` may be unaligned and does not overlap `src`. Returns the index of the first number that is
-/// not finite (its block and all others are unspecified then), or blocks * block_size(d).elements. Does nothing, and
-/// returns 0, for dtypes that are not encodable().
+/// Encodes `blocks` blocks of block_size(d).elements floats each. `dst` may be unaligned and does not overlap `src`.
+/// Returns the index of the first number that is not finite (its block and all others are unspecified then), or
+/// blocks * block_size(d).elements. Does nothing, and returns 0, for dtypes that are not encodable().
+///
+/// The bytes are those that ggml, built without fused multiply-add, writes without an importance matrix. There is one
+/// exception: for mxfp4, ggml wraps a negative exponent around to a large one; here it becomes 0, and numbers near
+/// 2^-127 are kept. As in ggml, a scale below the range of f16 becomes 0, and a scale above it infinite.
 STELE_EXPORT std::size_t encode_blocks(DType d, const float* src, std::byte* dst, std::size_t blocks) noexcept;
 
 }  // namespace v0
