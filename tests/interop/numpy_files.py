@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Write the golden files of tests/data/numpy with NumPy.
+"""Write the golden files of tests/data/numpy with NumPy, and read files of stele with it.
 
     pip install -r tests/interop/requirements.txt
-    python3 tests/interop/numpy_files.py FOLDER
+    python3 tests/interop/numpy_files.py write FOLDER   the golden files, always with the same bytes
+    python3 tests/interop/numpy_files.py check FOLDER   files that interop_numpy wrote
 
 Element k of every array, counted in C order, is k % 7 for unsigned numbers,
 k % 2 for bools, and k % 7 - 2 for all others (the imaginary part is 0). The
-script always makes the same bytes.
+dtypes that NumPy does not have are bytes that count up.
 """
 
+import io
+import json
 import pathlib
 import sys
 
@@ -38,8 +41,7 @@ def write(path, array, version=None):
         np.lib.format.write_array(file, array, version=version, allow_pickle=True)
 
 
-def main(folder):
-    folder = pathlib.Path(folder)
+def make(folder):
     folder.mkdir(parents=True, exist_ok=True)
     write(folder / "f4.npy", values("<f4"))
     write(folder / "version2.npy", values("<f4"), (2, 0))
@@ -72,7 +74,52 @@ def main(folder):
     np.savez(folder / "objects.npz", fine=values("<f4"), objects=np.array([None, 1]))
 
 
+def require(condition, what):
+    if not condition:
+        sys.exit(f"numpy: {what}")
+
+
+def check_array(name, array, dtype, shape=SHAPE):
+    require(array.dtype == np.dtype(dtype) and array.shape == shape, f"{name} is {array.dtype} {array.shape}")
+    require(array.tobytes() == values(dtype, shape).tobytes(), f"{name} has other values")
+
+
+def check(folder):
+    """Files of stele: all arrays, by numpy.load without pickles; mapped; and the same bytes as NumPy's."""
+    for dtype in NUMBERS:
+        name = dtype.replace("?", "b1")
+        path = folder / f"{name}.npy"
+        check_array(path, np.load(path), dtype)
+        check_array(path, np.load(path, mmap_mode="r"), dtype)
+        again = io.BytesIO()
+        np.save(again, values(dtype))
+        require(path.read_bytes() == again.getvalue(), f"{path} has other bytes than numpy.save writes")
+    check_array("scalar", np.load(folder / "scalar.npy"), "<f4", ())
+    check_array("hollow", np.load(folder / "hollow.npy"), "<f4", (3, 0, 2))
+    check_array("axes", np.load(folder / "axes.npy"), "<f4", (1,) * 64)
+
+    with np.load(folder / "numbers.npz") as file:
+        require(sorted(file.files) == sorted(d.replace("?", "b1") for d in NUMBERS), f"numbers.npz: {file.files}")
+        for dtype in NUMBERS:
+            check_array(dtype, file[dtype.replace("?", "b1")], dtype)
+    with np.load(folder / "voids.npz") as file:
+        own = json.loads(file["__stele__"].tobytes())
+        require(sorted(own["dtypes"]) == sorted(VOIDS), f"voids.npz: {own}")
+        for name in VOIDS:
+            array = file[name]
+            require(array.dtype.kind == "V" and array.shape == SHAPE, f"{name} is {array.dtype}")
+            typed = array.view(getattr(ml_dtypes, name))
+            require(typed.tobytes() == voids(name).tobytes(), f"{name} has other bytes")
+    with np.load(folder / "names.npz") as file:
+        own = json.loads(file["__stele__"].tobytes())
+        paths = {own["names"].get(key, key): key for key in file.files if key != "__stele__"}
+        require(paths.keys() == set(json.loads((folder / "names.json").read_text())), f"names.npz: {paths}")
+        for key in paths.values():
+            check_array(key, file[key], "<f4", (2,))
+    print("numpy: ok")
+
+
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 3 or sys.argv[1] not in ("write", "check"):
         sys.exit(__doc__)
-    main(sys.argv[1])
+    (make if sys.argv[1] == "write" else check)(pathlib.Path(sys.argv[2]))
