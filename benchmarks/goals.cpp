@@ -303,6 +303,7 @@ void add_workload(const std::string& name, int count, Make make) {
   add_recorder<stele::SafetensorsRecorder, stele::MemoryRecorder<stele::SafetensorsFormat>, M>(name, "safetensors",
                                                                                                count, shared);
   add_recorder<stele::PytorchRecorder, stele::MemoryRecorder<stele::PytorchFormat>, M>(name, "pytorch", count, shared);
+  add_recorder<stele::NpzRecorder, stele::MemoryRecorder<stele::NpzFormat>, M>(name, "npz", count, shared);
 }
 
 // W4 is values alone, so there is no limit to hold it to.

@@ -66,6 +66,8 @@ int run(const std::string& library, const M& model) {
     obey_recorder<stele::SafetensorsRecorder<>>(model);
   } else if (library == "stele-pytorch") {
     obey_recorder<stele::PytorchRecorder<>>(model);
+  } else if (library == "stele-npz") {
+    obey_recorder<stele::NpzRecorder<>>(model);
   } else if (library == "shapes") {
     const stele::Snapshot snapshot = stele::snapshot_of(model).value();
     for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {

@@ -72,7 +72,7 @@ def measure(folder, ours, python, rust):
     # Name, and how to start it for a workload whose shapes stand in a file.
     peers = [(name, lambda workload, _, name=library: [ours, name, workload]) for name, library in (
         ("stele", "stele"), ("stele, safetensors", "stele-safetensors"), ("stele, PyTorch's zip", "stele-pytorch"),
-        ("cereal, C++", "cereal"))]
+        ("stele, NumPy's zip", "stele-npz"), ("cereal, C++", "cereal"))]
     for name, library in (("numpy", "numpy"), ("h5py", "h5py"), ("safetensors, Python", "safetensors"),
                           ("gguf, Python", "gguf"), ("torch, Python", "torch")):
         peers.append((name, lambda _, shapes, name=library: [python, script, name, shapes]))

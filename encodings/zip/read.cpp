@@ -248,6 +248,8 @@ const char* bad_name(std::string_view name) noexcept {
   return nullptr;
 }
 
+bool valid_name(std::string_view name) noexcept { return bad_name(name) == nullptr; }
+
 std::optional<FirstName> first_name(std::span<const std::byte> head) noexcept {
   for (;;) {
     if (head.size() <= local_size || u32(head.data()) != local_magic) return std::nullopt;
@@ -366,6 +368,34 @@ Result<std::uint64_t> Directory::data(const Entry& entry, std::span<const std::b
     }
     return entry.header + size;
   });
+}
+
+Result<std::span<const std::byte>> HeadReader::head(const Entry& entry) {
+  constexpr std::uint64_t small_entry = 4096;
+  constexpr std::uint64_t window_size = std::uint64_t{64} << 10;
+  const Source& source = *directory_->source();
+  const std::uint64_t size = entry.end - entry.header;
+  if (const auto all = source.view(); !all.empty()) {
+    return all.subspan(static_cast<std::size_t>(entry.header), static_cast<std::size_t>(size));
+  }
+  const auto within = [&]() -> std::span<const std::byte> {
+    if (entry.header < begin_ || entry.header >= begin_ + window_.size()) return {};
+    const auto bytes = window_.span().subspan(static_cast<std::size_t>(entry.header - begin_));
+    return bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), size)));
+  };
+  const std::uint64_t wanted = std::min(size, local_size + entry.name.size() + size_);
+  if (within().size() >= wanted) return within();
+  // Include the small entries that follow.
+  const auto entries = directory_->entries();
+  std::uint64_t end = entry.header + wanted;
+  for (auto e = static_cast<std::size_t>(&entry - entries.data()); e < entries.size(); ++e) {
+    if (entries[e].end - entries[e].header > small_entry || entries[e].end - entry.header > window_size) break;
+    end = std::max(end, entries[e].end);
+  }
+  if (window_.size() != end - entry.header) window_ = Bytes(static_cast<std::size_t>(end - entry.header));
+  begin_ = entry.header;
+  STELE_TRY(source.read_at(entry.header, window_.span()));
+  return within();
 }
 
 }  // namespace zip

@@ -1,5 +1,6 @@
 // The writer: local headers, the directory, the end.
 #include <algorithm>
+#include <initializer_list>
 #include <utility>
 
 #include "encodings/gzip/deflate.hpp"
@@ -46,6 +47,36 @@ bool ascii(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
 }
 
+/// The variable part of a local header: its extra fields.
+struct Extra {
+  bool big;             // the sizes need zip64's field
+  std::uint64_t sizes;  // length of that field
+  std::uint64_t pad;    // length of the field that aligns the data
+};
+Extra extra_of(std::uint64_t header, std::size_t name, std::uint64_t size, std::uint64_t aligned,
+               std::uint64_t alignment) {
+  const bool big = size >= wide;
+  Extra extra{big, big ? zip64_header + 16 : 0, 0};
+  if (alignment > 1) {
+    const std::uint64_t over = (header + local_size + name + extra.sizes + aligned) % alignment;
+    extra.pad = over == 0 ? 0 : alignment - over;
+    while (extra.pad != 0 && extra.pad < zip64_header) extra.pad += alignment;
+  }
+  return extra;
+}
+
+/// Returns the length of zip64's field in a record of the directory.
+std::uint64_t wide_field(std::initializer_list<std::uint64_t> numbers) {
+  const auto missing =
+      static_cast<std::uint64_t>(std::count_if(numbers.begin(), numbers.end(), [](auto n) { return n >= wide; }));
+  return missing == 0 ? 0 : zip64_header + 8 * missing;
+}
+
+/// Returns true if the end of the directory needs zip64's records.
+bool wide_end(std::uint64_t count, std::uint64_t size, std::uint64_t offset) {
+  return count >= wide_count || size >= wide || offset >= wide;
+}
+
 /// Returns the deflated bytes if that makes them smaller, or else none.
 Bytes deflate_smaller(std::span<const std::byte> bytes) {
   if (bytes.size() < 2) return {};
@@ -66,15 +97,8 @@ Status Writer::begin(std::string_view name, std::uint16_t method, std::uint64_t 
   if (alignment > max_alignment) wrong = "an alignment of more than 32 KiB";
   if (wrong != nullptr) return Error(Errc::not_representable, wrong).path(std::string(name));
 
-  const bool big = compressed >= wide || size >= wide;
-  const std::size_t sizes = big ? zip64_header + 16 : 0;
   const std::uint64_t header = out_.position();
-  std::uint64_t pad = 0;
-  if (alignment > 1) {
-    const std::uint64_t over = (header + local_size + name.size() + sizes + aligned) % alignment;
-    pad = over == 0 ? 0 : alignment - over;
-    while (pad != 0 && pad < zip64_header) pad += alignment;
-  }
+  const auto [big, sizes, pad] = extra_of(header, name.size(), std::max(compressed, size), aligned, alignment);
   Entry entry;
   entry.header = header;
   entry.compressed = compressed;
@@ -122,26 +146,23 @@ Status Writer::finish() {
   const std::uint64_t offset = out_.position();
   Record record;
   for (const auto& [name, entry] : entries_) {
-    const std::uint64_t numbers[] = {entry.size, entry.compressed, entry.header};
-    const auto missing = std::count_if(std::begin(numbers), std::end(numbers), [](auto n) { return n >= wide; });
-    const auto extra =
-        static_cast<std::uint16_t>(missing == 0 ? 0 : zip64_header + 8 * static_cast<std::size_t>(missing));
-    const std::uint16_t version = std::max(entry.version, missing == 0 ? version_narrow : version_wide);
+    const auto extra = static_cast<std::uint16_t>(wide_field({entry.size, entry.compressed, entry.header}));
+    const std::uint16_t version = std::max(entry.version, extra == 0 ? version_narrow : version_wide);
     record.clear();
     record.put(central_magic).put(version).put(version).put(entry.flags).put(entry.method).put(entry.modified);
     record.put(entry.crc).put(narrow(entry.compressed)).put(narrow(entry.size));
     record.put(static_cast<std::uint16_t>(name.size())).put(extra).put(std::uint16_t{0});  // no comment
     record.put(std::uint16_t{0}).put(std::uint16_t{0}).put(std::uint32_t{0});              // disk and attributes
     record.put(narrow(entry.header)).put(std::string_view(name));
-    if (missing != 0) record.put(zip64_id).put(static_cast<std::uint16_t>(extra - zip64_header));
-    for (const std::uint64_t number : numbers) {
+    if (extra != 0) record.put(zip64_id).put(static_cast<std::uint16_t>(extra - zip64_header));
+    for (const std::uint64_t number : {entry.size, entry.compressed, entry.header}) {
       if (number >= wide) record.put(number);
     }
     STELE_TRY(out_.write(record.bytes()));
   }
   const std::uint64_t end = out_.position(), size = end - offset, count = entries_.size();
   record.clear();
-  if (count >= wide_count || size >= wide || offset >= wide) {
+  if (wide_end(count, size, offset)) {
     record.put(wide_end_magic).put(std::uint64_t{wide_end_size - 12}).put(version_wide).put(version_wide);
     record.put(std::uint32_t{0}).put(std::uint32_t{0}).put(count).put(count).put(size).put(offset);
     record.put(locator_magic).put(std::uint32_t{0}).put(end).put(std::uint32_t{1});
@@ -150,6 +171,17 @@ Status Writer::finish() {
   record.put(end_magic).put(std::uint16_t{0}).put(std::uint16_t{0}).put(few).put(few);
   record.put(narrow(size)).put(narrow(offset)).put(std::uint16_t{0});
   return out_.write(record.bytes());
+}
+
+void Plan::add(std::string_view name, std::uint64_t size, std::uint64_t aligned, std::uint64_t alignment) {
+  const Extra extra = extra_of(at_, name.size(), size, aligned, alignment);
+  directory_ += central_size + name.size() + wide_field({size, size, at_});
+  at_ += local_size + name.size() + extra.sizes + extra.pad + size;
+  ++count_;
+}
+
+std::uint64_t Plan::size() const {
+  return at_ + directory_ + end_size + (wide_end(count_, directory_, at_) ? wide_end_size + locator_size : 0);
 }
 
 }  // namespace zip

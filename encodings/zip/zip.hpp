@@ -23,6 +23,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/meter.hpp"
@@ -43,6 +44,9 @@ inline constexpr std::uint16_t deflated = 8;
 
 using gzip::crc32;
 using gzip::crc32_joined;
+
+/// Returns true if Directory accepts an entry of this name.
+bool valid_name(std::string_view name) noexcept;
 
 /// The name in the first local header of a file that is not a folder's.
 struct FirstName {
@@ -111,6 +115,23 @@ class Directory {
   std::vector<std::uint32_t> by_name_;
 };
 
+/// Reads the first bytes of entries. Reads small entries that follow each other together.
+class HeadReader {
+ public:
+  /// `size`: number of bytes of an entry's data that a caller usually needs.
+  HeadReader(std::shared_ptr<const Directory> directory, std::uint64_t size)
+      : directory_(std::move(directory)), size_(size) {}
+  /// Returns bytes of the file from the entry's local header on: the header and `size` bytes of data if the entry has
+  /// as many. Valid until the next call. Errors: io.
+  Result<std::span<const std::byte>> head(const Entry& entry);
+
+ private:
+  std::shared_ptr<const Directory> directory_;
+  std::uint64_t size_;
+  Bytes window_;
+  std::uint64_t begin_ = 0;  // offset of the window
+};
+
 /// Writes a zip file forward: a stored entry has its sizes and CRC-32 before its bytes (Java refuses a stored entry
 /// with a descriptor). Dates are 1980-01-01, so that equal content makes equal bytes.
 class Writer {
@@ -138,6 +159,18 @@ class Writer {
   };
   Gather& out_;
   std::vector<Written> entries_;
+};
+
+/// Computes the size of a file of stored entries before a Writer writes it.
+class Plan {
+ public:
+  /// Adds an entry; the arguments are those of Writer::begin.
+  void add(std::string_view name, std::uint64_t size, std::uint64_t aligned = 0, std::uint64_t alignment = 0);
+  /// Returns the size of the file.
+  std::uint64_t size() const;
+
+ private:
+  std::uint64_t at_ = 0, directory_ = 0, count_ = 0;
 };
 
 }  // namespace zip

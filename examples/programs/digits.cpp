@@ -23,6 +23,7 @@
 #include "stele/recorders/burn.hpp"
 #include "stele/recorders/gguf.hpp"
 #include "stele/recorders/nnef.hpp"
+#include "stele/recorders/numpy.hpp"
 #include "stele/recorders/paddle.hpp"
 #include "stele/recorders/pytorch.hpp"
 #include "stele/recorders/samediff.hpp"
@@ -245,6 +246,7 @@ int main(int argc, char** argv) try {
   demo.rows("sharded", []<class P>(P) {
     return stele::ShardedSafetensorsRecorder<P>(stele::ShardedSafetensorsFormat(8000));  // bytes in a file
   });
+  demo.rows("npz", []<class P>(P) { return stele::NpzRecorder<P>(); });
   demo.rows("json.zst", []<class P>(P) { return stele::JsonRecorder<P>(); });
   demo.rows("json.gz", []<class P>(P) {
     return stele::JsonRecorder<P>(stele::JsonFormat({.encoding = stele::JsonEncoding::gzip}));

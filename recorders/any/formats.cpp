@@ -13,6 +13,7 @@
 #include "stele/recorders/gguf.hpp"
 #include "stele/recorders/json.hpp"
 #include "stele/recorders/nnef.hpp"
+#include "stele/recorders/numpy.hpp"
 #include "stele/recorders/onnx.hpp"
 #include "stele/recorders/paddle.hpp"
 #include "stele/recorders/pytorch.hpp"
@@ -29,6 +30,8 @@ const SteleFormat stele_format;
 const SafetensorsFormat safetensors_format;
 const ShardedSafetensorsFormat sharded_format;
 const GgufFormat gguf_format;
+const NpyFormat npy_format;
+const NpzFormat npz_format;
 const ArchiveFormat archive_format;
 const SameDiffFormat samediff_format({.container = SameDiffContainer::fb});
 const SameDiffFormat sdnb_format({.container = SameDiffContainer::sdnb});
@@ -53,19 +56,14 @@ const JsonFormat json_zstd_format({.encoding = JsonEncoding::zstd});
 const JsonFormat json_gzip_format({.encoding = JsonEncoding::gzip});
 
 /// The only list of formats.
-constexpr std::array<const Format*, 26> all = {&stele_format,     &safetensors_format,
-                                               &sharded_format,   &archive_format,
-                                               &samediff_format,  &sdnb_format,
-                                               &sdz_format,       &nnef_format,
-                                               &nnef_tgz_format,  &nnef_tensor_format,
-                                               &paddle_format,    &paddle_folder_format,
-                                               &json_format,      &json_zstd_format,
-                                               &json_gzip_format, &burnpack_format,
-                                               &burn_mpk_format,  &burn_mpk_gzip_format,
-                                               &burn_bin_format,  &burn_bin_gzip_format,
-                                               &burn_json_format, &burn_json_gzip_format,
-                                               &onnx_format,      &tensor_bundle_format,
-                                               &pytorch_format,   &gguf_format};
+constexpr std::array<const Format*, 28> all = {
+    &stele_format,     &safetensors_format,   &sharded_format,   &npy_format,
+    &npz_format,       &archive_format,       &samediff_format,  &sdnb_format,
+    &sdz_format,       &nnef_format,          &nnef_tgz_format,  &nnef_tensor_format,
+    &paddle_format,    &paddle_folder_format, &json_format,      &json_zstd_format,
+    &json_gzip_format, &burnpack_format,      &burn_mpk_format,  &burn_mpk_gzip_format,
+    &burn_bin_format,  &burn_bin_gzip_format, &burn_json_format, &burn_json_gzip_format,
+    &onnx_format,      &tensor_bundle_format, &pytorch_format,   &gguf_format};
 
 /// A further extension of a format.
 struct Extension {
@@ -89,27 +87,16 @@ struct Foreign {
 
 bool never(std::string_view) { return false; }
 
-/// Returns the name of the first entry, possibly cut off; empty if this is not a zip file.
-std::string_view zip_entry(std::string_view head) {
-  if (head.size() < 30 || !head.starts_with(std::string_view("PK\3\4", 4))) return {};
-  const auto length =
-      static_cast<std::size_t>(static_cast<unsigned char>(head[26]) | static_cast<unsigned char>(head[27]) << 8);
-  return head.substr(30, length);
-}
-
 bool is_pickle(std::string_view head) { return head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5; }
-bool is_numpy(std::string_view head) { return zip_entry(head).ends_with(".npy") || head.starts_with("\x93NUMPY"); }
 bool is_hdf5(std::string_view head) { return head.starts_with("\x89HDF\r\n\x1a\n"); }
 bool is_tensorflow(std::string_view head) { return head.starts_with("\x08\x01\x12"); }
 
 constexpr std::string_view hdf5_extensions[] = {".h5", ".hdf5", ".keras"};
-constexpr std::string_view numpy_extensions[] = {".npz", ".npy"};
 constexpr std::string_view tensorflow_extensions[] = {".pb", ".tflite"};
 constexpr std::string_view pickle_extensions[] = {".pkl", ".pickle", ".pdparams", ".pdopt"};
 
-constexpr std::array<Foreign, 4> foreign = {{
+constexpr std::array<Foreign, 3> foreign = {{
     {"an HDF5 or Keras file; safetensors.numpy.save_file writes its arrays", hdf5_extensions, is_hdf5, never},
-    {"a NumPy file; safetensors.numpy.save_file writes its arrays", numpy_extensions, is_numpy, never},
     {"a TensorFlow file; safetensors.tensorflow.save_file writes its variables", tensorflow_extensions, never,
      is_tensorflow},
     {"a Python pickle, which is a program; safetensors.numpy.save_file writes its arrays", pickle_extensions, never,

@@ -12,9 +12,6 @@ namespace archive {
 using samediff::ArrayHead;
 using samediff::too_much;
 
-// Headers of neighbouring small entries are read together.
-constexpr std::uint64_t small_entry = 4096;
-constexpr std::uint64_t window_size = std::uint64_t{64} << 10;
 // Bytes of an entry's first read: its header, and the head of an array with a few axes.
 constexpr std::uint64_t first_read = 512;
 // Maximum size of a head, with many axes. If it does not suffice, the whole entry is read.
@@ -35,6 +32,7 @@ Result<std::shared_ptr<File>> File::open(SourcePtr source, const Limits& limits)
   auto file = std::make_shared<File>();
   file->memory_ = IndexBudget(limits, source->size(), index_rate::entry);
   STELE_TRY_ASSIGN(file->directory_, zip::Directory::open(std::move(source), file->memory_.left()));
+  file->heads_.emplace(file->directory_, first_read);
   std::uint64_t taken = 0;
   bool compressed = false;
   for (const zip::Entry& e : file->directory_->entries()) {
@@ -109,35 +107,8 @@ Result<std::vector<Line>> File::lines(std::string_view tag, Kind kind) {
   return lines;
 }
 
-/// Returns bytes of the file from the entry's local header on.
-Result<std::span<const std::byte>> File::window(const zip::Entry& entry) {
-  const Source& source = *directory_->source();
-  const std::uint64_t size = entry.end - entry.header;
-  if (const auto all = source.view(); !all.empty()) {
-    return all.subspan(static_cast<std::size_t>(entry.header), static_cast<std::size_t>(size));
-  }
-  const auto within = [&]() -> std::span<const std::byte> {
-    if (entry.header < window_begin_ || entry.header >= window_begin_ + window_.size()) return {};
-    const auto bytes = window_.span().subspan(static_cast<std::size_t>(entry.header - window_begin_));
-    return bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(bytes.size(), size)));
-  };
-  const std::uint64_t wanted = std::min(size, 30 + entry.name.size() + first_read);
-  if (within().size() >= wanted) return within();
-  // Include the small entries that follow.
-  const auto entries = directory_->entries();
-  std::uint64_t end = entry.header + wanted;
-  for (auto e = static_cast<std::size_t>(&entry - entries.data()); e < entries.size(); ++e) {
-    if (entries[e].end - entries[e].header > small_entry || entries[e].end - entry.header > window_size) break;
-    end = std::max(end, entries[e].end);
-  }
-  if (window_.size() != end - entry.header) window_ = Bytes(static_cast<std::size_t>(end - entry.header));
-  window_begin_ = entry.header;
-  STELE_TRY(source.read_at(entry.header, window_.span()));
-  return within();
-}
-
 Result<std::uint64_t> File::place(const zip::Entry& entry) {
-  STELE_TRY_ASSIGN(const auto bytes, window(entry));
+  STELE_TRY_ASSIGN(const auto bytes, heads_->head(entry));
   return directory_->data(entry, bytes);
 }
 
@@ -154,7 +125,7 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
     STELE_TRY_ASSIGN(const std::uint64_t data, place(entry));
     out.source = directory_->source();
     out.offset = data;
-    STELE_TRY_ASSIGN(auto bytes, window(entry));
+    STELE_TRY_ASSIGN(auto bytes, heads_->head(entry));
     const auto known = bytes.size() - std::min<std::uint64_t>(bytes.size(), data - entry.header);
     bytes = bytes.last(static_cast<std::size_t>(known));
     bytes = bytes.first(static_cast<std::size_t>(std::min<std::uint64_t>(known, entry.size)));

@@ -81,7 +81,6 @@ class File : public std::enable_shared_from_this<File> {
   Status add(samediff::Arrays& to, const std::string& name, const Stored& array);
   /// Opens the optimizer state of a tag. `state_keys`: the kinds of lines that name none.
   Result<OptimizerState> states(std::string_view tag, const Checkpoint& model, std::vector<std::string> state_keys);
-  Result<std::span<const std::byte>> window(const zip::Entry& entry);
   Result<std::uint64_t> place(const zip::Entry& entry);
 
   std::shared_ptr<const zip::Directory> directory_;
@@ -96,8 +95,7 @@ class File : public std::enable_shared_from_this<File> {
   std::deque<Stored> arrays_;
   std::unordered_set<const zip::Entry*> checked_;
   IndexBudget memory_;
-  Bytes window_;  // bytes of the file, for headers that are close to each other
-  std::uint64_t window_begin_ = 0;
+  std::optional<zip::HeadReader> heads_;
 };
 
 }  // namespace archive

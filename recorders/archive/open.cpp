@@ -198,7 +198,7 @@ const Capabilities& ArchiveFormat::capabilities() const noexcept {
 bool ArchiveFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
   const auto first = detail::zip::first_name(head);
   // Archives store entries in folders, except tags.txt. DL4J's SDZ files contain `model`, or shards of it.
-  if (!first || detail::is_pytorch_zip_entry(first->name)) return false;
+  if (!first || detail::is_pytorch_zip_entry(first->name) || detail::is_numpy_zip_entry(first->name)) return false;
   return first->name == "tags.txt" || first->name.find('/') != first->name.npos ||
          (!first->complete && !first->name.starts_with("model.shard"));
 }

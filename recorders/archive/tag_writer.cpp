@@ -18,19 +18,6 @@ namespace archive {
 
 namespace {
 
-// A computed (converted, decompressed) array of up to this size is held in memory to find its CRC-32. For a larger one,
-// the CRC-32 is patched in after its bytes, or the array is computed twice.
-constexpr std::uint64_t held = std::uint64_t{1} << 20;
-
-class HoldSink final : public PieceSink {
- public:
-  Status piece(std::span<const std::byte> bytes) override {
-    all.insert(all.end(), bytes.begin(), bytes.end());
-    return {};
-  }
-  std::vector<std::byte> all;
-};
-
 /// Returns the graph with its variables' dtypes and shapes set to those stored.
 Graph stored_graph(Graph graph, const Snapshot& parameters, const LeafPaths& paths) {
   std::map<std::string_view, std::uint32_t> leaves;
@@ -241,31 +228,20 @@ Status TagWriter::write_leaf(const std::string& name, const std::string& head, c
   const std::uint64_t size = leaf.byte_size();
   const std::uint64_t all = head.size() + size;
   const std::uint32_t head_crc = zip::crc32(0, head.data(), head.size());
-  const auto begin = [&](std::uint32_t of_content) {
-    return zip_.begin(name, zip::stored, all, all, zip::crc32_joined(head_crc, of_content, size), head.size(),
-                      alignment);
+  const auto begin = [&](std::uint32_t of_content) -> Status {
+    STELE_TRY(
+        zip_.begin(name, zip::stored, all, all, zip::crc32_joined(head_crc, of_content, size), head.size(), alignment));
+    return out_.write(bytes_of(head));
   };
-  if (!crc && size <= held && !LeafGather::passes_by(leaf)) {
-    HoldSink sink;
-    sink.all.reserve(static_cast<std::size_t>(size));
-    STELE_TRY(leaf.stream(sink, context_));
-    STELE_TRY(begin(zip::crc32(0, sink.all.data(), sink.all.size())));
-    STELE_TRY(out_.write(bytes_of(head)));
-    return out_.write(sink.all);
+  if (crc) {
+    STELE_TRY(begin(*crc));
+    return out_.leaf(leaf, context_);
   }
-  if (!crc && size <= held) {
-    crc = zip::crc32(0, leaf.view().data(), leaf.view().size());
-  } else if (!crc && !out_.can_patch()) {
-    CrcSink sink;
-    STELE_TRY(leaf.stream(sink, context_));
-    crc = sink.crc;
-  }
-  STELE_TRY(begin(crc.value_or(0)));
-  STELE_TRY(out_.write(bytes_of(head)));
-  std::uint64_t found = 0;
-  STELE_TRY(out_.leaf(leaf, context_, crc ? nullptr : &found));
-  if (crc) return {};
-  return zip_.set_crc(zip::crc32_joined(head_crc, static_cast<std::uint32_t>(found), size));
+  return out_.leaf_after_hash(
+      leaf, context_, [&](std::uint64_t found) { return begin(static_cast<std::uint32_t>(found)); },
+      [&](std::uint64_t found) {
+        return zip_.set_crc(zip::crc32_joined(head_crc, static_cast<std::uint32_t>(found), size));
+      });
 }
 
 }  // namespace archive

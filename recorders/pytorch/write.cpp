@@ -27,10 +27,6 @@ namespace {
 
 constexpr std::uint64_t alignment = 64;  // as PyTorch's writer; enough for every dtype and cache line
 
-// A computed (converted, decompressed) tensor of up to this size is held in memory to find its CRC-32. For a larger
-// one, the CRC-32 is patched in after its bytes, or the tensor is computed twice.
-constexpr std::uint64_t held = std::uint64_t{1} << 20;
-
 /// The entries of a snapshot in order: each tensor under each of its names, and the values if the file has containers.
 struct Names {
   Snapshot untied;  // owns the values
@@ -362,39 +358,11 @@ class FileWriter {
   }
 
   Status write_leaf(std::string_view name, const LeafView& leaf) {
-    const std::uint64_t size = leaf.byte_size();
-    if (size == 0) return begin(name, 0, 0);
-    if (size <= held && LeafGather::passes_by(leaf)) {
-      STELE_TRY(begin(name, size, zip::crc32(0, leaf.view().data(), leaf.view().size())));
-      return out_.leaf(leaf, context_);
-    }
-    if (size <= held) {
-      HoldSink sink;
-      sink.all.reserve(static_cast<std::size_t>(size));
-      STELE_TRY(leaf.stream(sink, context_));
-      STELE_TRY(begin(name, size, zip::crc32(0, sink.all.data(), sink.all.size())));
-      return out_.write(sink.all);
-    }
-    if (!out_.can_patch()) {
-      CrcSink sink;
-      STELE_TRY(leaf.stream(sink, context_));
-      STELE_TRY(begin(name, size, sink.crc));
-      return out_.leaf(leaf, context_);
-    }
-    STELE_TRY(begin(name, size, 0));
-    std::uint64_t crc = 0;
-    STELE_TRY(out_.leaf(leaf, context_, &crc));
-    return zip_.set_crc(static_cast<std::uint32_t>(crc));
+    return out_.leaf_after_hash(
+        leaf, context_,
+        [&](std::uint64_t crc) { return begin(name, leaf.byte_size(), static_cast<std::uint32_t>(crc)); },
+        [&](std::uint64_t crc) { return zip_.set_crc(static_cast<std::uint32_t>(crc)); });
   }
-
-  class HoldSink final : public PieceSink {
-   public:
-    Status piece(std::span<const std::byte> bytes) override {
-      all.insert(all.end(), bytes.begin(), bytes.end());
-      return {};
-    }
-    std::vector<std::byte> all;
-  };
 
   LeafGather out_;
   zip::Writer zip_;

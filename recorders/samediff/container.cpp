@@ -2,6 +2,7 @@
 
 #include <charconv>
 
+#include "base/entry_names.hpp"
 #include "dl4j/arrays.hpp"
 #include "encodings/zip/zip.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -64,8 +65,9 @@ bool SameDiffFormat::recognises(std::span<const std::byte> head, std::uint64_t s
   if (options_.container == SameDiffContainer::sdnb) return text.starts_with(detail::samediff::sdnb_magic);
   if (options_.container == SameDiffContainer::sdz) {
     const auto first = detail::zip::first_name(head);
-    return first && (first->name == "model" || (first->complete && first->name.ends_with(".sdnb")) ||
-                     first->name.starts_with("model.shard"));
+    return first && !detail::is_numpy_zip_entry(first->name) &&
+           (first->name == "model" || (first->complete && first->name.ends_with(".sdnb")) ||
+            first->name.starts_with("model.shard"));
   }
   // There is no magic number. Require a root table near the beginning, after a vtable with a plausible size for a graph
   // of 9 to 12 fields.

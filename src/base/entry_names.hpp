@@ -7,10 +7,17 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
+/// Returns true if a zip file that begins with an entry of this name was written by NumPy. TorchScript's files may
+/// begin with any file, in FOLDER/extra/.
+constexpr bool is_numpy_zip_entry(std::string_view name) noexcept {
+  const auto slash = name.find('/');
+  return name.ends_with(".npy") && !(slash != name.npos && name.substr(slash).starts_with("/extra/"));
+}
+
 /// Returns true if a zip file with an entry of this name was written by PyTorch: all its entries are in one folder.
 constexpr bool is_pytorch_zip_entry(std::string_view name) noexcept {
   const auto slash = name.find('/');
-  if (slash == name.npos) return false;
+  if (slash == name.npos || is_numpy_zip_entry(name)) return false;
   name.remove_prefix(slash + 1);
   for (const std::string_view file :
        {"data.pkl", "version", "byteorder", ".format_version", ".storage_alignment", "constants.pkl", "archive_format",

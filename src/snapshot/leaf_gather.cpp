@@ -62,6 +62,50 @@ Status LeafGather::leaf(const LeafView& leaf, ReadContext& context, std::uint64_
   return {};
 }
 
+Status LeafGather::leaf_after_hash(const LeafView& leaf, ReadContext& context,
+                                   const std::function<Status(std::uint64_t)>& begin,
+                                   const std::function<Status(std::uint64_t)>& patch) {
+  const std::uint64_t size = leaf.byte_size();
+  if (size <= max_held_bytes && (size == 0 || passes_by(leaf))) {
+    STELE_TRY(begin(hasher_.of(leaf.view().data(), static_cast<std::size_t>(size))));
+    return size == 0 ? Status() : this->leaf(leaf, context);
+  }
+  if (size <= max_held_bytes) {
+    class Hold final : public PieceSink {
+     public:
+      Status piece(std::span<const std::byte> bytes) override {
+        all.insert(all.end(), bytes.begin(), bytes.end());
+        return {};
+      }
+      std::vector<std::byte> all;
+    } held;
+    held.all.reserve(static_cast<std::size_t>(size));
+    STELE_TRY(leaf.stream(held, context));
+    STELE_TRY(begin(hasher_.of(held.all.data(), held.all.size())));
+    return write(held.all);
+  }
+  if (can_patch()) {
+    STELE_TRY(begin(0));
+    std::uint64_t hash = 0;
+    STELE_TRY(this->leaf(leaf, context, &hash));
+    return patch(hash);
+  }
+  class Hash final : public PieceSink {
+   public:
+    explicit Hash(Hasher& hasher) : hasher_(hasher) { hasher.reset(); }
+    Status piece(std::span<const std::byte> bytes) override {
+      hasher_.update(bytes.data(), bytes.size());
+      return {};
+    }
+
+   private:
+    Hasher& hasher_;
+  } hash(hasher_);
+  STELE_TRY(leaf.stream(hash, context));
+  STELE_TRY(begin(hasher_.digest()));
+  return this->leaf(leaf, context);
+}
+
 }  // namespace detail
 }  // namespace v0
 }  // namespace stele

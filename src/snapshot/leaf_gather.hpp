@@ -1,6 +1,8 @@
 // Gathers a format's own bytes and the bytes of leaves on their way to a sink.
 #pragma once
 
+#include <functional>
+
 #include "base/hash.hpp"
 #include "io/gather.hpp"
 #include "stele/snapshot.hpp"
@@ -16,6 +18,10 @@ class STELE_EXPORT LeafGather final : public Gather {
 
   /// Writes a leaf's bytes and, unless `hash` is null, hashes them. Errors: those of LeafView::stream and of the sink.
   Status leaf(const LeafView& leaf, ReadContext& context, std::uint64_t* hash = nullptr);
+  /// Writes a leaf whose hash precedes its bytes. Calls `begin(hash)` once, before the bytes; for a large leaf of a
+  /// sink that can patch with 0, and `patch(hash)` after the bytes. Errors: those of leaf(), `begin` and `patch`.
+  Status leaf_after_hash(const LeafView& leaf, ReadContext& context, const std::function<Status(std::uint64_t)>& begin,
+                         const std::function<Status(std::uint64_t)>& patch);
   /// Returns true if leaf() writes the leaf directly from a module in memory, without reading the bytes.
   static bool passes_by(const LeafView& leaf) noexcept;
 
@@ -23,6 +29,8 @@ class STELE_EXPORT LeafGather final : public Gather {
   class LeafSink;
   /// Leaves with fewer bytes are copied: that costs the system less than one more piece.
   static constexpr std::size_t min_referred_bytes = 256;
+  /// Maximum size of a computed (converted, decompressed) leaf that leaf_after_hash() holds in memory (1 MiB).
+  static constexpr std::size_t max_held_bytes = std::size_t{1} << 20;
   /// Bytes of a tensor in memory that a second thread hashes while they are written: starting it takes a hundredth of
   /// that time.
   static constexpr std::size_t min_parallel_hash_bytes = std::size_t{4} << 20;

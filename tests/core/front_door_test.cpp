@@ -32,7 +32,8 @@ TEST_CASE("front door: every format by its ending, and by content under another 
   for (const stele::Format* format : stele::formats()) {
     CAPTURE(format->name());
     if (!format->writes()) continue;
-    if (format->extension().empty() || format->name() == "nnef-tensor") continue;
+    if (format->extension().empty()) continue;
+    if (format->name() == "nnef-tensor" || format->name() == "npy") continue;  // hold one tensor
     const TempDir dir;
     const std::string path = dir / ("model" + std::string(format->extension()));
     good(stele::save(Two(), path, quick()));
@@ -59,6 +60,8 @@ TEST_CASE("front door: a file of one tensor") {
   const TempDir dir;
   good(stele::save(std::vector<float>{1, 2, 3}, dir / "w.dat", quick()));
   CHECK(good(stele::load<std::vector<float>>(dir / "w.dat"))[2] == 3);
+  good(stele::save(std::vector<float>{1, 2, 3}, dir / "w.npy", quick()));
+  CHECK(good(stele::load<std::vector<float>>(dir / "w.npy"))[2] == 3);
 }
 
 TEST_CASE("front door: files of others, by content") {
@@ -69,6 +72,12 @@ TEST_CASE("front door: files of others, by content") {
       {"/nnef/model.nnef.tar", "nnef-tgz"},
       {"/nnef/types/f32.dat", "nnef-tensor"},
       {"/nnef/by_hand/provisional_signed_16.dat", "nnef-tensor"},
+      {"/numpy/fortran.npy", "npy"},
+      {"/numpy/version3.npy", "npy"},
+      {"/numpy/objects.npy", "npy"},
+      {"/numpy/compressed.npz", "npz"},
+      {"/numpy/names.npz", "npz"},
+      {"/numpy/empty.npz", "npz"},
       {"/paddle/lenet.pdiparams", "paddle"},
       {"/paddle/lenet_params/__params__", "paddle"},
       {"/paddle/single_f32.pdtensor", "paddle"},
@@ -103,10 +112,8 @@ TEST_CASE("front door: extensions that no format has") {
   CHECK(error("/none/m.json.zstd").hint() == "use the extension .json.zst, or see stele::formats()");
   CHECK(error("/none/m.somethingelse").hint() == "see stele::formats()");
   CHECK(error("/none.stele/m").hint() == "see stele::formats()");
-  for (const std::pair<const char*, const char*>& other : {std::pair("m.h5", "an HDF5 or Keras file"),
-                                                           {"m.npz", "a NumPy file"},
-                                                           {"m.pb", "a TensorFlow file"},
-                                                           {"m.pdparams", "a Python pickle"}}) {
+  for (const std::pair<const char*, const char*>& other :
+       {std::pair("m.h5", "an HDF5 or Keras file"), {"m.pb", "a TensorFlow file"}, {"m.pdparams", "a Python pickle"}}) {
     CAPTURE(other.first);
     CHECK(error(other.first).found().starts_with(other.second));
   }
@@ -123,16 +130,8 @@ TEST_CASE("front door: files of formats that are not read") {
     CHECK(e.to_string().size() < 300);
     return std::string(e.found());
   };
-  const auto zip = [](const std::string& entry) {
-    std::string head("PK\3\4", 4);
-    head.resize(30, '\0');
-    head[26] = static_cast<char>(entry.size());
-    return head + entry;
-  };
   using namespace std::string_literals;
   CHECK(found("f", "\x89HDF\r\n\x1a\n"s).starts_with("an HDF5 or Keras file"));
-  CHECK(found("g", zip("arr_0.npy")).starts_with("a NumPy file"));
-  CHECK(found("h", "\x93NUMPY\1\0"s).starts_with("a NumPy file"));
   CHECK(found("i", "\x08\x01\x12\x05"s).starts_with("a TensorFlow file"));
   CHECK(found("j", "\x80\x04\x95"s).starts_with("a Python pickle"));
   CHECK(found("k.h5", "nothing known").starts_with("by its name an HDF5 or Keras file"));

@@ -208,7 +208,7 @@ TEST_CASE("losses: a dry run, a save and a look into the file say the same, in e
   for (const Format* format : formats()) {
     if (!format->writes()) continue;
     lose(*format, Single());
-    if (format->name() == "nnef-tensor") continue;
+    if (format->name() == "nnef-tensor" || format->name() == "npy") continue;  // hold one tensor
     lose(*format, Everything());
     lose(*format, Wide());
   }

@@ -57,7 +57,7 @@ struct Plain {
       Burn<BurnEncoding::json, true>, SameDiff<SameDiffContainer::fb>, SameDiff<SameDiffContainer::sdnb>,              \
       SameDiff<SameDiffContainer::sdz>, SameDiff<SameDiffContainer::sdnb, 100'000>, Nnef<NnefContainer::folder>,       \
       Nnef<NnefContainer::tgz>, Paddle<PaddleFraming::none>, Paddle<PaddleFraming::sized>,                             \
-      Paddle<PaddleFraming::named>, Paddle<PaddleFraming::none, true>
+      Paddle<PaddleFraming::named>, Paddle<PaddleFraming::none, true>, Plain<NpzFormat>
 
 /// Files in memory, saved by one format. Each can open the others, as in a folder.
 template <class Case>
@@ -250,7 +250,7 @@ std::uint64_t bound_of(std::string_view format, std::uint64_t size) {
     if (format.starts_with("json") || format == "burn-json") return detail::index_rate::character;
     if (format.starts_with("burn-")) return detail::index_rate::token;
     if (format.starts_with("paddle") || format == "onnx") return detail::index_rate::record;
-    if (format == "archive" || format == "samediff" || format == "sdnb" || format == "nnef")
+    if (format == "archive" || format == "samediff" || format == "sdnb" || format == "nnef" || format == "npz")
       return detail::index_rate::entry;
     if (format.starts_with("safetensors") || format == "burnpack") return detail::index_rate::index;
     return detail::index_rate::file;

@@ -27,6 +27,18 @@ safetensors_written() {
   "$PYTHON" tests/interop/check_safetensors.py "$work"/ours/*.safetensors
 }
 
+numpy_written() {
+  program interop_numpy || return
+  "$STELE_BUILD/tests/interop_numpy" write "$work/numpy" || return
+  "$PYTHON" tests/interop/numpy_files.py check "$work/numpy"
+}
+
+numpy_read() {
+  "$PYTHON" -W ignore tests/interop/numpy_files.py write "$work/their-numpy" || return
+  diff -r --exclude README.md "$work/their-numpy" tests/data/numpy || return
+  "$STELE_BUILD/tests/interop_numpy" read "$work/their-numpy"
+}
+
 shards_written() {
   program interop_shards || return
   "$STELE_BUILD/tests/interop_shards" write "$work/shards" || return
@@ -115,6 +127,8 @@ step "safetensors: files that we write" safetensors_written
 step "safetensors: golden files" safetensors_golden
 step "safetensors: shards that we write" shards_written
 step "safetensors: shards that huggingface_hub splits" shards_read
+step "NumPy: files that we write" numpy_written
+step "NumPy: files that it writes, and golden files" numpy_read
 step "ONNX: golden files" onnx_golden
 step "ONNX: models read, written and saved into" onnx_written
 step "archives: golden files" archive_golden

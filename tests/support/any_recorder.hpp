@@ -78,7 +78,8 @@ inline bool is_json_file(const AnyRecorder& recorder) {
 inline bool is_zip_file(const AnyRecorder& recorder) {
   const stele::Format& format = recorder.format().target();
   return dynamic_cast<const stele::ArchiveFormat*>(&format) != nullptr ||
-         dynamic_cast<const stele::PytorchFormat*>(&format) != nullptr;
+         dynamic_cast<const stele::PytorchFormat*>(&format) != nullptr ||
+         dynamic_cast<const stele::NpzFormat*>(&format) != nullptr;
 }
 
 }  // namespace stele_test

@@ -4,6 +4,7 @@
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/burn.hpp>
 #include <stele/recorders/gguf.hpp>
+#include <stele/recorders/numpy.hpp>
 #include <stele/recorders/onnx.hpp>
 #include <stele/recorders/pytorch.hpp>
 #include <stele/stele.hpp>
@@ -22,13 +23,13 @@
   stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::CompressedRecorder<>, stele::SafetensorsRecorder<>, \
       stele::MemoryRecorder<stele::SafetensorsFormat>, stele::JsonRecorder<>,                                 \
       stele::Recorder<stele_test::ReadableJsonFormat>, stele::ArchiveRecorder<>, stele::BurnpackRecorder<>,   \
-      stele::OnnxRecorder<>, stele::PytorchRecorder<>, stele::GgufRecorder<>
+      stele::OnnxRecorder<>, stele::PytorchRecorder<>, stele::GgufRecorder<>, stele::NpzRecorder<>
 
 /// The formats whose files are read in parts.
 #define STELE_TEST_FORMATS                                                                                 \
   stele::SteleFormat, stele::CompressedSteleFormat, stele::SafetensorsFormat, stele_test::PlainJsonFormat, \
       stele_test::ZstdJsonFormat, stele::ArchiveFormat, stele::BurnpackFormat, stele::OnnxFormat,          \
-      stele::PytorchFormat, stele::GgufFormat
+      stele::PytorchFormat, stele::GgufFormat, stele::NpzFormat
 
 namespace stele_test {
 
@@ -54,7 +55,8 @@ inline constexpr bool is_json = is_json_format<typename R::format_type>;
 /// True for zip files, in which some bits do not matter: dates, versions and attributes.
 template <class R>
 inline constexpr bool is_zip = std::is_same_v<typename R::format_type, stele::ArchiveFormat> ||
-                               std::is_same_v<typename R::format_type, stele::PytorchFormat>;
+                               std::is_same_v<typename R::format_type, stele::PytorchFormat> ||
+                               std::is_same_v<typename R::format_type, stele::NpzFormat>;
 
 /// The recorder R with another precision.
 template <class R, class Settings>

@@ -1,0 +1,75 @@
+// NumPy's files. Byte layout of a .npy file, which holds one array
+// (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html):
+//
+//  1. 93 'NUMPY', u8 major, u8 0: version 1.0, 2.0 or 3.0.
+//  2. N, little-endian: u16 in version 1.0, u32 in 2.0 and 3.0.
+//  3. Header, N bytes: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }, a literal of Python, then spaces
+//  and
+//     a line end, so that the elements begin at a multiple of 64. Latin-1 in versions 1.0 and 2.0, UTF-8 in 3.0.
+//  4. The elements, to the end of the file: the last axis varies fastest, or with fortran_order the first.
+//
+// A .npz file is a zip file (encodings/zip/zip.hpp) with one entry NAME.npy for each array. The entry `__stele__.npy`,
+// an array of bytes, contains as JSON all that NumPy has no place for (docs/formats/numpy.md).
+#pragma once
+
+#include "stele/recorder.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// NumPy has no dtypes for bfloat16 and the 8-bit floats: its files declare such elements as V2 and V1, bytes without a
+/// type. These options are the dtypes with which a load reads them, where the file itself does not name one.
+struct NpyOptions {
+  DType void1 = DType::none;  // of V1, for example DType::f8_e4m3fn
+  DType void2 = DType::none;  // of V2, for example DType::bf16
+};
+
+/// One array without a name: for a model with one tensor. A load gives it the name of the only tensor that the module
+/// or Layout has, else the name of the file. A save of more tensors, of values or of metadata is an error
+/// (not_representable); NpzFormat stores them. So is a tensor of a dtype that NumPy does not have (bf16, f8), because
+/// the file has no place for its name.
+///
+/// Reads arrays of either byte order and in Fortran order; the axes and bytes change their order as the data is read.
+/// Arrays of Python objects are pickles and refused (unsupported), and so are structured dtypes, strings and dates.
+class STELE_EXPORT NpyFormat final : public Format {
+ public:
+  explicit NpyFormat(NpyOptions options = {}) : options_(options) {}
+  std::string_view name() const noexcept override { return "npy"; }
+  std::string_view extension() const noexcept override { return ".npy"; }
+  const Capabilities& capabilities() const noexcept override;
+  bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
+  const NpyOptions& options() const noexcept { return options_; }
+
+ private:
+  NpyOptions options_;
+};
+
+template <PrecisionSettings Settings = NativePrecision>
+using NpyRecorder = Recorder<NpyFormat, Settings>;
+
+/// Several arrays with names, as numpy.savez writes them. Reads stored and deflated entries; writes stored ones whose
+/// elements begin at multiples of 64 bytes of the file. Every entry must be an array: any other entry is an error
+/// (unsupported), where numpy.load would return its bytes.
+class STELE_EXPORT NpzFormat final : public Format {
+ public:
+  explicit NpzFormat(NpyOptions options = {}) : options_(options) {}
+  std::string_view name() const noexcept override { return "npz"; }
+  std::string_view extension() const noexcept override { return ".npz"; }
+  const Capabilities& capabilities() const noexcept override;
+  bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
+  Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
+  Result<Report> verify(SourcePtr source, const OpenContext& context) const override;
+  Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
+  const NpyOptions& options() const noexcept { return options_; }
+
+ private:
+  NpyOptions options_;
+};
+
+template <PrecisionSettings Settings = NativePrecision>
+using NpzRecorder = Recorder<NpzFormat, Settings>;
+
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,56 @@
+// Builds the flat Snapshot of arrays in any byte order and axis order.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "header.hpp"
+#include "stele/snapshot.hpp"
+#include "steps/byte_order.hpp"
+#include "steps/transpose.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace numpy {
+
+class Arrays {
+ public:
+  SnapshotBuilder& builder() noexcept { return builder_; }
+
+  /// Adds a tensor with the elements at `provider`. Returns its node.
+  std::uint32_t add(std::string_view name, const Array& array, const Provider& provider) {
+    std::vector<Extent> shape = array.shape;
+    // Without two axes to exchange, both orders are the same bytes, which a load can then use unchanged.
+    const bool reversed = array.fortran && array.bytes != 0 &&
+                          std::count_if(shape.begin(), shape.end(), [](Extent e) { return e != 1; }) > 1;
+    if (reversed) std::reverse(shape.begin(), shape.end());
+    reversed_.push_back(reversed);
+    swapped_.push_back(array.big_endian != (std::endian::native == std::endian::big));
+    return builder_.tensor(name, array.dtype, shape, array.bytes, provider);
+  }
+
+  Result<Snapshot> finish() {
+    Snapshot snapshot = builder_.finish();
+    const auto any = [](const std::vector<bool>& list) {
+      return std::find(list.begin(), list.end(), true) != list.end();
+    };
+    if (any(swapped_)) snapshot = with_bytes_swapped(snapshot, &swapped_);
+    if (!any(reversed_)) return snapshot;
+    return transpose_where(snapshot, [&, leaf = std::size_t{0}](const LeafView&) mutable {
+      return reversed_[leaf++] ? std::optional(std::vector<std::size_t>()) : std::nullopt;
+    });
+  }
+
+ private:
+  SnapshotBuilder builder_;
+  std::vector<bool> swapped_, reversed_;
+};
+
+}  // namespace numpy
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

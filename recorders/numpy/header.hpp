@@ -1,0 +1,65 @@
+// The header of one array. stele/recorders/numpy.hpp describes the bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "stele/bytes.hpp"
+#include "stele/dtype.hpp"
+#include "stele/recorders/numpy.hpp"
+#include "stele/result.hpp"
+#include "stele/shape.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace numpy {
+
+/// Maximum size of a header in bytes: the default of numpy.load's max_header_size.
+inline constexpr std::uint64_t max_header = 10'000;
+/// Maximum number of dimensions on save: NPY_MAXDIMS of NumPy 2.
+inline constexpr std::uint32_t max_rank = 64;
+/// The elements begin at a multiple of this, as in files of NumPy from 1.14 on.
+inline constexpr std::uint64_t alignment = 64;
+
+/// The contents of a header.
+struct Array {
+  DType dtype = DType::none;  // none: elements of element_size bytes without a type
+  unsigned element_size = 0;
+  bool big_endian = false;
+  bool fortran = false;
+  std::vector<Extent> shape;
+  std::uint64_t data = 0;   // offset of the elements
+  std::uint64_t bytes = 0;  // size of the elements
+};
+
+/// Returns the bytes before the elements of an array that is stored in `size` bytes at `offset`. `known` are bytes of
+/// it that the caller has; `buffer` holds the header if they are too few. Offsets of errors count from `offset`.
+/// Errors: bad_magic, truncated, unsupported (the version), limit (max_header), io.
+Result<std::span<const std::byte>> header_of(const Source& source, std::uint64_t offset, std::uint64_t size,
+                                             std::span<const std::byte> known, Bytes& buffer);
+/// Parses these bytes, and compares the size of the elements with the rest of `size`. Errors: malformed, truncated,
+/// unsupported (elements that are no numbers).
+Result<Array> parse(std::span<const std::byte> header, std::uint64_t size);
+/// Sets the dtype of elements without a type, to `own` or else as the options say. Errors: malformed (`own` does not
+/// fit), unsupported (no option), invalid_argument (the option does not fit).
+Status set_dtype(Array& array, DType own, const NpyOptions& options);
+
+/// Returns true for dtypes that NumPy has.
+bool has(DType dtype) noexcept;
+/// Returns true for dtypes whose elements NumPy stores without a type.
+bool is_void(DType dtype) noexcept;
+/// Returns the dtype of is_void() with this name, or none.
+DType void_named(std::string_view name) noexcept;
+/// Returns the bytes before the elements of an array: those that NumPy writes, for dtypes of has() or is_void().
+std::string header_text(DType dtype, std::span<const Extent> shape);
+
+}  // namespace numpy
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,256 @@
+// Opens .npz files.
+#include <algorithm>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "arrays.hpp"
+#include "base/entry_names.hpp"
+#include "base/limits.hpp"
+#include "base/meter.hpp"
+#include "base/name_order.hpp"
+#include "encodings/zip/zip.hpp"
+#include "io/os/os.hpp"
+#include "own_entry.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/fill.hpp"
+#include "snapshot/flat.hpp"
+#include "stele/recorders/numpy.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace numpy {
+namespace {
+
+/// Bytes of an entry's data that are read with its local header: NumPy's headers of arrays with up to a dozen axes.
+constexpr std::uint64_t usual_header = 256;
+
+/// The elements of an array in a file.
+struct Stored {
+  SourcePtr inflated;        // a deflated entry, else null
+  std::uint64_t offset = 0;  // of the elements, in the entry or else in the file
+  std::uint32_t crc = 0;     // of the elements, if the entry is stored
+};
+
+struct File {
+  std::shared_ptr<const zip::Directory> directory;
+  std::deque<Stored> arrays;
+};
+
+// A leaf's number is that of its array.
+constexpr LeafOps leaf_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
+  const File& file = *static_cast<const File*>(at);
+  const Stored& array = file.arrays[static_cast<std::size_t>(number)];
+  if (array.inflated != nullptr) return {array.inflated.get(), array.offset};
+  return {file.directory->source().get(), array.offset, 0, array.crc, true, zip::crc32};
+}};
+
+class NpzReader {
+ public:
+  NpzReader(SourcePtr source, const Limits& limits, const NpyOptions& options)
+      : source_(std::move(source)),
+        options_(options),
+        file_(std::make_shared<File>()),
+        memory_(limits, source_->size(), index_rate::entry) {}
+
+  Result<Snapshot> run() {
+    STELE_TRY(open_directory());
+    STELE_TRY(read_own_entry());
+    arrays_.builder().set_flat();
+    zip::HeadReader heads(file_->directory, usual_header);
+    for (const zip::Entry& entry : file_->directory->entries()) {
+      if (entry.name == own_entry) continue;
+      STELE_TRY(read_array(entry, heads));
+    }
+    STELE_TRY(check_names());
+    return finish();
+  }
+
+ private:
+  static Error too_much() { return index_error("the arrays' names and shapes need more memory than the file allows"); }
+
+  Status open_directory() {
+    STELE_TRY_ASSIGN(file_->directory, zip::Directory::open(source_, memory_.left()));
+    std::uint64_t taken = 0;
+    for (const zip::Entry& entry : file_->directory->entries()) {
+      taken += sizeof entry + 64 + entry.name.size();
+      compressed_ = compressed_ || entry.method != zip::stored;
+    }
+    if (compressed_) memory_.admit_compressed();
+    return memory_.take(taken) ? Status() : Status(too_much());
+  }
+
+  /// Adds the entry to an error about its array, whose offset counts from the beginning of the entry's data.
+  Error of_entry(Error error, const zip::Entry& entry) const {
+    if (!error.file().empty()) return error;
+    return std::move(error).file(source_->name() + ": " + std::string(entry.name));
+  }
+
+  Status read_own_entry() {
+    const zip::Entry* entry = file_->directory->find(own_entry);
+    if (entry == nullptr) return {};
+    memory_.admit(entry->compressed, index_rate::index);
+    if (!memory_.take(entry->size)) return too_much();
+    STELE_TRY_ASSIGN(own_bytes_, file_->directory->read(*entry, entry->size));
+    const auto refuse = [&](Error error) { return of_entry(std::move(error), *entry); };
+    Bytes buffer;
+    auto header = header_of(*source_, 0, entry->size, own_bytes_.span(), buffer);
+    if (!header) return refuse(std::move(header).error());
+    auto array = parse(*header, entry->size);
+    if (!array) return refuse(std::move(array).error());
+    if (array->dtype != DType::u8 || array->shape.size() != 1) {
+      return refuse(Error(Errc::malformed, "the entry is not a list of bytes").offset(0).expected("|u1, one axis"));
+    }
+    const auto bytes = own_bytes_.span().subspan(static_cast<std::size_t>(array->data));
+    auto own = parse_own_entry({reinterpret_cast<const char*>(bytes.data()), bytes.size()}, memory_);
+    if (!own) return refuse(std::move(own).error());
+    own_ = *std::move(own);
+    return {};
+  }
+
+  Status read_array(const zip::Entry& entry, zip::HeadReader& heads) {
+    if (!entry.name.ends_with(ending)) {
+      return Error(Errc::unsupported, "the zip file has an entry that is not an array")
+          .file(source_->name())
+          .offset(entry.header)
+          .expected("NAME.npy")
+          .found(std::string(entry.name.substr(0, 200)))
+          .hint("remove the entry");
+    }
+    const std::string_view key = entry.name.substr(0, entry.name.size() - ending.size());
+    std::string_view name = key;
+    if (const auto own = own_.names.find(key); own != own_.names.end()) {
+      name = arrays_.builder().intern(own->second);
+      ++names_used_;
+    }
+    DType dtype = DType::none;
+    if (const auto own = own_.dtypes.find(key); own != own_.dtypes.end()) {
+      dtype = own->second;
+      ++dtypes_used_;
+    }
+    auto added = add_array(entry, heads, name, dtype);
+    if (added) return {};
+    Error error = of_entry(std::move(added).error(), entry);
+    return error.path().empty() ? std::move(error).path(std::string(name)) : std::move(error);
+  }
+
+  Status add_array(const zip::Entry& entry, zip::HeadReader& heads, std::string_view name, DType dtype) {
+    const zip::Directory& directory = *file_->directory;
+    Stored stored;
+    Array array;
+    if (entry.method == zip::stored) {
+      STELE_TRY_ASSIGN(const auto head, heads.head(entry));
+      STELE_TRY_ASSIGN(const std::uint64_t data, directory.data(entry, head));
+      const std::uint64_t before = data - entry.header;
+      auto known = head.subspan(static_cast<std::size_t>(std::min<std::uint64_t>(head.size(), before)));
+      known = known.first(static_cast<std::size_t>(std::min<std::uint64_t>(known.size(), entry.size)));
+      STELE_TRY_ASSIGN(const auto header, header_of(*source_, data, entry.size, known, buffer_));
+      STELE_TRY_ASSIGN(array, parse(header, entry.size));
+      // The CRC-32 of the elements follows from those of the header and of both.
+      const std::uint32_t crc = zip::crc32(0, header.data(), header.size());
+      stored.offset = data + array.data;
+      stored.crc = zip::crc32_joined(crc, entry.crc, array.bytes);
+      if (array.bytes == 0 && crc != entry.crc) {
+        return Error(Errc::checksum, "the CRC-32 of the array does not match").file(source_->name()).offset(data);
+      }
+    } else {
+      // Inflating keeps state: read the header from a separate source, which is then freed.
+      STELE_TRY_ASSIGN(const SourcePtr once, directory.open(entry));
+      STELE_TRY_ASSIGN(const auto header, header_of(*once, 0, entry.size, {}, buffer_));
+      STELE_TRY_ASSIGN(array, parse(header, entry.size));
+      STELE_TRY_ASSIGN(stored.inflated, directory.open(entry));
+      stored.offset = array.data;
+    }
+    STELE_TRY(set_dtype(array, dtype, options_));
+    const std::uint64_t inflates = stored.inflated != nullptr ? 512 + 2 * entry.name.size() : 0;
+    constexpr std::uint64_t per_array =
+        2 * sizeof(Stored) + sizeof(Node) + sizeof(LeafData) + 4 * sizeof(std::uint32_t) + 2;
+    if (!memory_.take(per_array + inflates + 4 * sizeof(Extent) * array.shape.size())) return too_much();
+    nodes_.push_back(arrays_.add(name, array, {&leaf_ops, file_.get(), file_->arrays.size()}));
+    file_->arrays.push_back(std::move(stored));
+    return {};
+  }
+
+  std::string_view name_of(std::uint32_t array) {
+    const Node& node = arrays_.builder().nodes()[nodes_[array]];
+    return {node.name, node.name_size};
+  }
+
+  Status check_names() {
+    if (names_used_ != own_.names.size() || dtypes_used_ != own_.dtypes.size()) {
+      return Error(Errc::malformed, "__stele__ names an array that the file does not have").file(source_->name());
+    }
+    by_name_ = order_by_name(static_cast<std::uint32_t>(nodes_.size()), [&](std::uint32_t i) { return name_of(i); });
+    const auto same = std::adjacent_find(by_name_.begin(), by_name_.end(),
+                                         [&](std::uint32_t a, std::uint32_t b) { return name_of(a) == name_of(b); });
+    if (same == by_name_.end()) return {};
+    return Error(Errc::duplicate, "two arrays have the same name")
+        .file(source_->name())
+        .path(std::string(name_of(*same)));
+  }
+
+  Result<Snapshot> finish() {
+    SnapshotBuilder& builder = arrays_.builder();
+    std::map<std::string, std::string>& metadata = own_.metadata;
+    if (const auto extras = metadata.find(std::string(flat_key)); extras != metadata.end()) {
+      const auto find = [&](std::string_view name) {
+        const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
+                                            [&](std::uint32_t i, std::string_view n) { return name_of(i) < n; });
+        return found != by_name_.end() && name_of(*found) == name ? nodes_[*found] : no_index;
+      };
+      STELE_TRY(add_flat_extras(extras->second, builder, find, memory_));
+      metadata.erase(extras);
+    } else {
+      for (std::uint32_t& i : by_name_) i = nodes_[i];
+      builder.set_name_order(std::move(by_name_));
+    }
+    builder.set_metadata(std::move(metadata));
+    if (compressed_) builder.set_in_order();
+    builder.keep(file_);
+    return arrays_.finish();
+  }
+
+  SourcePtr source_;
+  const NpyOptions& options_;
+  std::shared_ptr<File> file_;
+  IndexBudget memory_;
+  Arrays arrays_;
+  OwnEntry own_;
+  Bytes own_bytes_, buffer_;
+  std::size_t names_used_ = 0, dtypes_used_ = 0;
+  std::vector<std::uint32_t> nodes_, by_name_;
+  bool compressed_ = false;
+};
+
+}  // namespace
+}  // namespace numpy
+}  // namespace detail
+
+bool NpzFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
+  constexpr std::uint64_t empty_size = 22;  // a zip file without entries is its end record
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  if (size == empty_size && text.starts_with(std::string_view("PK\5\6", 4))) return true;
+  const auto first = detail::zip::first_name(head);
+  return first && first->complete && detail::is_numpy_zip_entry(first->name);
+}
+
+Result<Snapshot> NpzFormat::open(SourcePtr source, const OpenContext& context) const {
+  return detail::guarded(source->name(), [&]() -> Result<Snapshot> {
+    return detail::numpy::NpzReader(source, context.options().limits, options_).run();
+  });
+}
+
+Result<Report> NpzFormat::verify(SourcePtr source, const OpenContext& context) const {
+  return detail::guarded(source->name(), [&]() -> Result<Report> {
+    STELE_TRY_ASSIGN(const Snapshot snapshot, open(source, context));
+    detail::Meter meter(context.options().progress, snapshot.byte_size());
+    STELE_TRY(detail::check_leaves(snapshot, context.options(), meter));
+    // Reading the leaves has checked every entry: the directory only adds its row to the report.
+    STELE_TRY_ASSIGN(const auto directory, detail::zip::Directory::open(source, UINT64_MAX));
+    return directory->check(meter, [](const detail::zip::Entry&) { return true; });
+  });
+}
+
+}  // namespace v0
+}  // namespace stele

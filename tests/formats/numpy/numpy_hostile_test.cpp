@@ -1,0 +1,335 @@
+// NumPy's files that are damaged, that lie, or that hold what is no tensor.
+#include <doctest/doctest.h>
+
+#include <stele/recorders/numpy.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/archive.hpp"
+#include "support/models.hpp"
+#include "support/recorders.hpp"
+#include "support/sanitizers.hpp"
+#include "support/stele_file.hpp"
+#include "support/temp_dir.hpp"
+
+namespace {
+
+using namespace stele;
+using namespace stele_test;
+using namespace std::string_literals;
+
+const NpyRecorder<> npy;
+const NpzRecorder<> npz;
+
+std::string golden(const std::string& name) { return read_text(test_data() + "/numpy/" + name); }
+
+/// A file of version 1.0 whose header is exactly `literal`.
+std::string array_of(std::string_view literal, std::string_view data = {}) {
+  std::string file = "\x93NUMPY\1\0"s;
+  put(file, static_cast<std::uint16_t>(literal.size()));
+  return file + std::string(literal) + std::string(data);
+}
+std::string array_of_type(const std::string& descr, std::string_view data = {}) {
+  return array_of("{'descr': " + descr + ", 'fortran_order': False, 'shape': (1,), }", data);
+}
+const std::string good_array = array_of_type("'|u1'", "x");
+
+/// The error of a header; a ^ in it marks the place that the error must name.
+void check_refused(std::string literal, Errc code, std::string_view data = "x") {
+  CAPTURE(literal);
+  const std::size_t mark = literal.find('^');
+  if (mark != literal.npos) literal.erase(mark, 1);
+  const std::string file = array_of(literal, data);
+  const auto opened = npy.open(bytes_of(file));
+  REQUIRE(!opened);
+  CHECK(name(opened.error().code()) == name(code));
+  CHECK(opened.error().file() == "memory");
+  if (mark != literal.npos) CHECK(opened.error().offset() == 10 + mark);
+  // In a .npz file, the same error names the entry.
+  for (const std::uint16_t method : {zip::stored, zip::deflated}) {
+    const auto entry = npz.open(bytes_of(zipped({{"layer/w.npy", file}}, method)));
+    REQUIRE(!entry);
+    CHECK(name(entry.error().code()) == name(code));
+    CHECK(entry.error().path() == "layer/w");
+    CHECK(entry.error().file() == "memory: layer/w.npy");
+    CHECK(entry.error().offset() == opened.error().offset());
+  }
+}
+
+void check_accepted(const std::string& literal, std::string_view data = "x") {
+  CAPTURE(literal);
+  const auto opened = npy.open(bytes_of(array_of(literal, data)));
+  CHECK_MESSAGE(opened, why(opened));
+}
+
+/// The error of opening a .npz file with these entries, or of reading its arrays.
+Error error_of(const std::string& file) {
+  const auto opened = npz.open(bytes_of(file));
+  if (!opened) return opened.error();
+  for (std::size_t i = 0; i < opened->leaf_count(); ++i) {
+    if (const auto all = content(opened->leaf(i)); !all) return all.error();
+  }
+  return Error(Errc::none, "");
+}
+
+std::string own(const std::string& text) {
+  return array_of("{'descr': '|u1', 'fortran_order': False, 'shape': (" + std::to_string(text.size()) + ",), }", text);
+}
+
+}  // namespace
+
+TEST_CASE("numpy: headers") {
+  const std::string order = "'fortran_order': False", shape = "'shape': (1,)", u1 = "'descr': '|u1'";
+  check_accepted("{" + u1 + "," + order + "," + shape + "}");
+  check_accepted("{" + shape + ", " + order + ", " + u1 + ", }   \n");
+  check_accepted(" {\n'descr'\t: \"|u1\", " + order + ", " + shape + ",} \r\n ");
+  check_accepted("{'descr': '<u1', " + order + ", 'shape': (1L,), }");  // Python 2; cnpy
+  check_accepted("{'descr': '>u1', " + order + ", 'shape': (1, 1), }");
+  check_accepted("{'descr': '|u1', 'fortran_order': True, 'shape': (1, 1,), }");
+  check_accepted("{" + u1 + ", " + order + ", 'shape': (), }");
+
+  check_refused("^", Errc::malformed);
+  check_refused("^[]", Errc::malformed);
+  check_refused("{^", Errc::malformed);
+  check_refused("{}^", Errc::malformed);
+  check_refused("{" + u1 + "," + order + "}^", Errc::malformed);
+  check_refused("{" + u1 + "," + shape + "}^", Errc::malformed);
+  check_refused("{" + order + "," + shape + "}^", Errc::malformed);
+  check_refused("{" + u1 + "," + order + "," + shape + "}^x", Errc::malformed);
+  check_refused("{" + u1 + "," + order + "," + shape + "}\n^\0"s, Errc::malformed);
+  check_refused("{" + u1 + "," + order + "," + shape + "}^{}", Errc::malformed);
+  check_refused("{" + u1 + " ^" + order + "," + shape + "}", Errc::malformed);
+  check_refused("{^," + u1 + "," + order + "," + shape + "}", Errc::malformed);
+  check_refused("{" + u1 + ",^," + order + "," + shape + "}", Errc::malformed);
+  check_refused("{" + u1 + "," + order + "," + shape + ",^,}", Errc::malformed);
+  check_refused("{" + u1 + ",^'x': 1," + order + "," + shape + "}", Errc::malformed);
+  check_refused("{" + u1 + ",^" + u1 + "," + order + "," + shape + "}", Errc::duplicate);
+  check_refused("{" + u1 + "," + shape + "," + order + ",^" + shape + "}", Errc::duplicate);
+  check_refused("{^descr: '|u1'," + order + "," + shape + "}", Errc::malformed);
+  check_refused("{^'descr\": '|u1}", Errc::malformed);
+  check_refused("{'descr'^; '|u1'," + order + "," + shape + "}", Errc::malformed);
+  check_refused("{'descr': ^u1," + order + "," + shape + "}", Errc::malformed);
+  check_refused("{'descr': ^'|u\\x31'," + order + "," + shape + "}", Errc::malformed);
+  check_refused("{" + u1 + ",'fortran_order': ^0," + shape + "}", Errc::malformed);
+  check_refused("{" + u1 + ",'fortran_order': ^None," + shape + "}", Errc::malformed);
+  check_refused("{" + u1 + ",'fortran_order': True^ish," + shape + "}", Errc::malformed);
+}
+
+TEST_CASE("numpy: shapes") {
+  const auto with = [](const std::string& shape) {
+    return "{'descr': '|u1', 'fortran_order': False, 'shape': " + shape + "}";
+  };
+  check_refused(with("^1"), Errc::malformed);
+  check_refused(with("^[1]"), Errc::malformed);
+  check_refused(with("(1^)"), Errc::malformed);
+  check_refused(with("(^,)"), Errc::malformed);
+  check_refused(with("(1,^,1)"), Errc::malformed);
+  check_refused(with("(1, 1,^,)"), Errc::malformed);
+  check_refused(with("(1 ^1)"), Errc::malformed);
+  check_refused(with("(^-1,)"), Errc::malformed);
+  check_refused(with("(^+1,)"), Errc::malformed);
+  check_refused(with("(^01,)"), Errc::malformed);
+  check_refused(with("(0^x1,)"), Errc::malformed);
+  check_refused(with("(1^.0,)"), Errc::malformed);
+  check_refused(with("(1^e0,)"), Errc::malformed);
+  check_refused(with("(1L^L,)"), Errc::malformed);
+  check_refused(with("(^True,)"), Errc::malformed);
+  check_refused(with("(^(1,),)"), Errc::malformed);
+  check_refused(with("(^18446744073709551616,)"), Errc::malformed);
+  check_refused(with("(1,"), Errc::malformed);
+  check_refused(with("(1, 1"), Errc::malformed);
+  // Sizes.
+  check_refused(with("(2,)"), Errc::truncated);
+  check_refused(with("(0,)"), Errc::malformed);
+  check_refused(with("(18446744073709551615,)"), Errc::truncated);
+  check_refused(with("(4294967296, 4294967296)"), Errc::malformed);
+  check_refused(with("(4294967296, 4294967296, 0)"), Errc::malformed);
+  check_refused("{'descr': '<c16', 'fortran_order': False, 'shape': (1152921504606846976,)}", Errc::malformed);
+  check_refused("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}", Errc::truncated, "1234567");
+  check_refused("{'descr': '<f8', 'fortran_order': False, 'shape': (1,)}", Errc::malformed, "123456789");
+}
+
+TEST_CASE("numpy: elements that are no numbers") {
+  const auto refused = [](const std::string& descr, std::string_view text) {
+    CAPTURE(descr);
+    const auto opened = npy.open(bytes_of(array_of_type(descr, "12345678")));
+    REQUIRE(!opened);
+    CHECK(opened.error().code() == Errc::unsupported);
+    CHECK(opened.error().to_string().find(text) != std::string::npos);
+    CHECK(opened.error().to_string().size() < 400);
+  };
+  refused("'|O'", "the array contains pickled Python objects");
+  refused("'|S5'", "the array contains strings");
+  refused("'<U2'", "the array contains strings");
+  refused("'|T16'", "the array contains strings");
+  refused("'<M8[ns]'", "the array contains dates or durations");
+  refused("'<m8'", "the array contains dates or durations");
+  refused("[('a', '<f4'), ('b', '|O')]", "the array has a structured dtype");
+  refused("[" + std::string(5000, '('), "the array has a structured dtype");
+  for (const char* descr :
+       {"''",    "'<'",   "'f4'",  "'=f4'", "'|f4'", "'|i2'", "'<f16'", "'<f3'",  "'<c32'",  "'<i16'",
+        "'<b2'", "'|V3'", "'|V0'", "'|V'",  "'<x4'", "'<F4'", "'<f4 '", "'<f04'", "'<f4f4'", "'(2,)<f4'"}) {
+    refused(descr, "stele has no such dtype");
+  }
+  for (const char* name : {"objects", "strings", "bytes", "dates", "structured", "structured_names"}) {
+    CAPTURE(name);
+    CHECK(code_of(npy.open(bytes_of(golden(name + ".npy"s)))) == Errc::unsupported);
+  }
+  const auto objects = npz.open(bytes_of(golden("objects.npz")));
+  REQUIRE(!objects);
+  CHECK(objects.error().code() == Errc::unsupported);
+  CHECK(objects.error().path() == "objects");
+}
+
+TEST_CASE("numpy: the beginning of an array") {
+  const auto error = [](const std::string& file) { return npy.open(bytes_of(file)).error(); };
+  CHECK(error("").code() == Errc::truncated);
+  CHECK(error("\x93NUM").code() == Errc::truncated);
+  CHECK(error("\x93NUMPY\1\0v"s).code() == Errc::truncated);
+  CHECK(error("\x93NUMPY\2\0\1\0\0"s).code() == Errc::truncated);
+  CHECK(error("\x93NUMPX\1\0\0\0"s).code() == Errc::bad_magic);
+  CHECK(error("PK").code() == Errc::bad_magic);
+  for (const std::string& version : {"\0\0"s, "\1\1"s, "\4\0"s, "\xff\0"s}) {
+    CHECK(error("\x93NUMPY" + version + std::string(100, ' ')).code() == Errc::unsupported);
+  }
+  CHECK(error("\x93NUMPY\4\2\0\0"s).found() == "4.2");
+  // The length of the header.
+  CHECK(error("\x93NUMPY\1\0\5\0{}"s).code() == Errc::truncated);
+  const std::string rest = good_array.substr(10);
+  const std::size_t data = good_array.size() - 1;
+  const auto padded = [&](std::size_t length, bool wide) {
+    std::string file = wide ? "\x93NUMPY\2\0"s : "\x93NUMPY\1\0"s;
+    wide ? put(file, static_cast<std::uint32_t>(length)) : put(file, static_cast<std::uint16_t>(length));
+    return file + good_array.substr(10, data - 10) + std::string(length - (data - 10), ' ') + "x";
+  };
+  for (const bool wide : {false, true}) {
+    CHECK(npy.open(bytes_of(padded(10'000, wide))));
+    const Error large = error(padded(10'001, wide));
+    CHECK(large.code() == Errc::limit);
+    CHECK(large.expected() == "at most 10000 bytes, as numpy.load");
+    CHECK(large.found() == "10001");
+    CHECK(large.offset() == 8U);
+  }
+  CHECK(error("\x93NUMPY\2\0\xff\xff\xff\xff{}"s).code() == Errc::limit);
+  // An extent for every two characters.
+  std::string many = "{'descr': '|u1', 'fortran_order': True, 'shape': (";
+  while (many.size() < 9'990) many += "1,";
+  check_accepted(many + ")}");
+}
+
+TEST_CASE("numpy: each truncation and each flipped byte") {
+  for (const char* name : {"f4.npy", "version2.npy", "big_endian_fortran.npy"}) {
+    const std::string whole = golden(name);
+    for (std::size_t size = 0; size < whole.size(); ++size) CHECK(!npy.open(bytes_of(whole.substr(0, size))));
+    CHECK(!npy.open(bytes_of(whole + "x")));
+  }
+  constexpr std::size_t step = sanitizers ? 7 : 1;
+  for (const char* name : {"names.npz", "compressed.npz"}) {
+    CAPTURE(name);
+    const std::string whole = golden(name);
+    const Arrays before = arrays_of(good(npz.open(bytes_of(whole))));
+    for (std::size_t size = 0; size < whole.size(); size += step) CHECK(!npz.open(bytes_of(whole.substr(0, size))));
+    for (std::size_t at = 0; at < whole.size(); at += step) {
+      CAPTURE(at);
+      std::string damaged = whole;
+      damaged[at] = static_cast<char>(damaged[at] ^ 0x41);
+      const auto opened = npz.open(bytes_of(damaged));
+      if (!opened) continue;
+      for (std::size_t i = 0; i < opened->leaf_count(); ++i) {
+        const LeafView leaf = opened->leaf(i);
+        const auto all = content(leaf);
+        if (!all) continue;
+        const Array now{leaf.dtype(), {leaf.shape().begin(), leaf.shape().end()}, *all};
+        const auto same =
+            std::find_if(before.begin(), before.end(), [&](const auto& pair) { return pair.second == now; });
+        CHECK(same != before.end());
+      }
+    }
+  }
+}
+
+TEST_CASE("numpy: entries of a .npz file") {
+  CHECK(error_of(zipped({{"a.npy", good_array}, {"b.npy", good_array}})).code() == Errc::none);
+  CHECK(error_of(zipped({{"folder/", ""}, {"folder/a.npy", good_array}})).code() == Errc::none);
+  const Error other = error_of(zipped({{"a.npy", good_array}, {"notes.txt", "x"}}));
+  CHECK(other.code() == Errc::unsupported);
+  CHECK(other.found() == "notes.txt");
+  CHECK(other.offset().has_value());
+  CHECK(error_of(zipped({{"a.npy", good_array}, {"a.npy", good_array}})).code() == Errc::duplicate);
+  CHECK(error_of(zipped({{"a.npy", "x"}})).code() == Errc::bad_magic);
+  CHECK(error_of(zipped({{"a.npy", ""}})).code() == Errc::truncated);
+  CHECK(error_of(zipped({{"a.NPY", good_array}})).code() == Errc::unsupported);
+  for (const std::string& bad : {"../a.npy"s, "/a.npy"s, "a//b.npy"s, "a\\b.npy"s, "a\xff.npy"s}) {
+    CAPTURE(bad);
+    std::string file = zipped({{std::string(bad.size(), 'n'), good_array}});
+    for (std::size_t at = file.find("nn"); at != file.npos; at = file.find("nn")) file.replace(at, bad.size(), bad);
+    CHECK(error_of(file).code() == Errc::malformed);
+  }
+  // A CRC-32 covers the header too.
+  std::string damaged = zipped({{"a.npy", array_of("{'descr': '|u1', 'fortran_order': False, 'shape': (0,), }")}});
+  const std::size_t at = damaged.find("False");
+  damaged.replace(at, 5, "True ");
+  CHECK(error_of(damaged).code() == Errc::checksum);
+}
+
+TEST_CASE("numpy: the entry of stele") {
+  const std::string v2 = array_of_type("'<V2'", "xy");
+  const auto error = [&](const std::string& text) {
+    CAPTURE(text);
+    return error_of(
+        zipped({{"a.npy", good_array}, {"v.npy", v2}, {"__stele__/0.npy", good_array}, {"__stele__.npy", own(text)}}));
+  };
+  const std::string rest = R"("dtypes":{"v":"bf16"}})";
+  CHECK(error(R"({"version":1,)" + rest).code() == Errc::none);
+  CHECK(error(R"({"version":1,"names":{"__stele__/0":"../x"},)" + rest).code() == Errc::none);
+  CHECK(error("").code() == Errc::truncated);
+  CHECK(error("[]").code() == Errc::malformed);
+  CHECK(error("{}").code() == Errc::malformed);
+  CHECK(error("{" + rest).code() == Errc::malformed);
+  CHECK(error(R"({"version":2,)" + rest).code() == Errc::unsupported);
+  CHECK(error(R"({"version":1,"other":{},)" + rest).code() == Errc::unsupported);
+  CHECK(error(R"({"version":1,"dtypes":{},)" + rest).code() == Errc::duplicate);
+  CHECK(error(R"({"version":1,"dtypes":{"v":"bf16","v":"bf16"}})").code() == Errc::duplicate);
+  CHECK(error(R"({"version":1,"dtypes":{"v":"f32"}})").code() == Errc::unsupported);
+  CHECK(error(R"({"version":1,"dtypes":{"v":1}})").code() == Errc::malformed);
+  CHECK(error(R"({"version":1,"dtypes":{"v":"f8_e5m2"}})").code() == Errc::malformed);  // of one byte
+  CHECK(error(R"({"version":1,"dtypes":{"v":"bf16","a":"f8_e5m2"}})").code() == Errc::malformed);
+  CHECK(error(R"({"version":1,"dtypes":{"v":"bf16","w":"bf16"}})").code() == Errc::malformed);
+  CHECK(error(R"({"version":1,"names":{"w":"x"},)" + rest).code() == Errc::malformed);
+  CHECK(error(R"({"version":1,"names":{"__stele__/0":"a"},)" + rest).code() == Errc::duplicate);
+  CHECK(error(R"({"version":1,"metadata":{"stele":"{}"},)" + rest).code() == Errc::malformed);
+  CHECK(error(R"({"version":1,"metadata":{"stele":"{\"version\":1,\"values\":{\"a\":1}}"},)" + rest).code() ==
+        Errc::duplicate);
+  CHECK(error(R"({"version":1,)" + rest + "x").code() == Errc::malformed);
+  CHECK(error(R"({"version":1})").code() == Errc::unsupported);
+  CHECK(error(std::string(100'000, '[')).code() == Errc::malformed);
+  CHECK(error_of(zipped({{"__stele__.npy", array_of_type("'<f4'", "1234")}})).code() == Errc::malformed);
+  CHECK(error_of(zipped({{"__stele__.npy", "x"}})).code() == Errc::bad_magic);
+}
+
+TEST_CASE("numpy: deflated arrays do not take more memory than the file's size allows") {
+  // 64 MiB of zeros in 64 KiB: opening inflates the header only.
+  constexpr std::size_t size = std::size_t{64} << 20;
+  const std::string bomb = array_of(
+      "{'descr': '|u1', 'fortran_order': False, 'shape': (" + std::to_string(size) + ",), }", std::string(size, '\0'));
+  const std::string file = zipped({{"a.npy", bomb}}, zip::deflated);
+  CHECK(file.size() < 100'000);
+  const Snapshot opened = good(npz.open(bytes_of(file)));
+  CHECK(opened.byte_size() == size);
+  LoadOptions options;
+  options.limits.total_bytes = 1 << 20;
+  struct Model {
+    Tensor<std::uint8_t> a;
+  };
+  CHECK(code_of(npz.load<Model>(bytes_of(file), options)) == Errc::limit);
+  // Text that becomes values.
+  options = {};
+  options.limits.index_bytes = 1 << 20;
+  std::string values = R"({"version":1,"metadata":{"stele":"{\"version\":1,\"values\":{\"x\":[0)";
+  for (int i = 0; i < 200'000; ++i) values += ",0";
+  const std::string text = zipped({{"__stele__.npy", own(values + "]}}\"}}")}}, zip::deflated);
+  CHECK(code_of(npz.open(bytes_of(text), options)) == Errc::limit);
+  CHECK(npz.open(bytes_of(text)));
+}
