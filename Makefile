@@ -32,7 +32,8 @@
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-pytorch      files both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB) and 1.13 (Debian's)
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
-#   make interop-gguf         GGUF files both ways against gguf-py, llama.cpp and transformers (Python, in build/interop-gguf, 6 GB)
+#   make interop-gguf         GGUF files both ways against gguf-py, llama.cpp and transformers (Python, in build/interop-gguf, 6 GB);
+#                             bench-gguf: codecs of blocks beside those of ggml and gguf-py
 #   make interop              check files against the programs of others (Python, in build/interop)
 #   make format format-check tidy deps clean
 
@@ -46,7 +47,7 @@ FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-gguf bench-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -333,7 +334,12 @@ build/interop-gguf/installed: tests/interop/gguf-requirements.txt
 interop-gguf: deps build/interop-gguf/installed
 	cmake --preset release
 	cmake --build --preset release -j $(JOBS) --target stele_command llama_to_gguf
-	build/interop-gguf/bin/python tests/interop/gguf.py build/release build/interop-gguf/work
+	build/interop-gguf/bin/python tests/interop/gguf_both_ways.py build/release build/interop-gguf/work
+
+bench-gguf: deps build/interop-gguf/installed
+	cmake --preset release -D STELE_BENCHMARKS=ON
+	cmake --build --preset release -j $(JOBS) --target bench_blocks
+	build/interop-gguf/bin/python benchmarks/blocks.py build/release/benchmarks/bench_blocks
 
 format: deps
 	tools/format.sh -i

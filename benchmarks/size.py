@@ -12,7 +12,7 @@ import sys
 
 from tables import table
 
-PROGRAMS = ("binary", "safetensors", "numpy", "json", "archive", "samediff", "paddle", "nnef", "burn", "all")
+PROGRAMS = ("binary", "safetensors", "gguf", "numpy", "json", "archive", "samediff", "paddle", "nnef", "burn", "all")
 
 
 def kib(program):

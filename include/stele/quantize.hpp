@@ -13,6 +13,7 @@
 //   and the other bits are q.
 #pragma once
 
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -52,6 +53,9 @@ STELE_EXPORT Result<Snapshot> quantize_blocks(const Snapshot& snapshot, std::spa
 /// Converts the matching quantized tensors to f32. Errors: unsupported (an annotation with another scheme, or with
 /// lists or an axis that do not fit the tensor).
 STELE_EXPORT Result<Snapshot> dequantize(const Snapshot& snapshot, const std::vector<std::string>& patterns = {"*"});
+/// Converts those quantized tensors to f32 for which `which` returns true. Errors: those of dequantize().
+STELE_EXPORT Result<Snapshot> dequantize_if(const Snapshot& snapshot,
+                                            const std::function<bool(const LeafView&)>& which);
 
 }  // namespace v0
 }  // namespace stele

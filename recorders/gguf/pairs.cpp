@@ -99,10 +99,10 @@ class Reader {
   Status pair(Value::Map& map) {
     const std::uint64_t start = in_.position();
     STELE_TRY_ASSIGN(std::string key, read_string(in_, memory_, "a key"));
-    if (const char* const why = bad_name(key); why != nullptr || key.size() > max_key_bytes) {
+    if (const char* const why = bad_key(key)) {
       return Error(Errc::malformed, "a key of the key-value pairs is invalid")
           .expected("1 to 65535 bytes of UTF-8 without a zero byte")
-          .found(why != nullptr ? why : std::to_string(key.size()) + " bytes")
+          .found(why)
           .offset(start);
     }
     auto read = [&]() -> Result<std::pair<PairType, Value>> {
@@ -334,8 +334,12 @@ std::optional<PairType> usual_type(const Value& value) {
   return std::nullopt;
 }
 
-const char* bad_name(std::string_view text) noexcept {
+const char* bad_key(std::string_view text) noexcept {
   if (text.empty()) return "no characters";
+  return text.size() <= max_key_bytes ? bad_name(text) : "more than 65535 bytes";
+}
+
+const char* bad_name(std::string_view text) noexcept {
   if (text.find('\0') != text.npos) return "a zero byte";
   return json::valid_utf8(text) ? nullptr : "bytes that are not UTF-8";
 }

@@ -53,8 +53,10 @@ void write_number(std::string& out, T number) {
 /// Reads a string of any length, counting its memory.
 Result<std::string> read_string(Cursor& in, IndexBudget& memory, const char* what);
 
-/// Returns the reason why text cannot be a name or key, or nullptr: empty, not UTF-8, or with a zero byte.
+/// Returns the reason why text cannot be a tensor's name, or nullptr: not UTF-8, or with a zero byte.
 const char* bad_name(std::string_view text) noexcept;
+/// Returns the reason why text cannot be a key, or nullptr: as for a name, or it is empty or too long.
+const char* bad_key(std::string_view text) noexcept;
 
 }  // namespace gguf
 }  // namespace detail

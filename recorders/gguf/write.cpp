@@ -21,8 +21,7 @@ namespace gguf = detail::gguf;
 
 /// Returns the part of the properties that GGUF can hold, without those that the library owns.
 bool is_written(std::string_view key, const Value& value) {
-  return key != detail::flat_key && gguf::bad_name(key) == nullptr && key.size() <= 0xffff &&
-         gguf::usual_type(value).has_value();
+  return key != detail::flat_key && gguf::bad_key(key) == nullptr && gguf::usual_type(value).has_value();
 }
 
 /// Returns the dtype of most matrices' elements, DType::none without any.
@@ -78,10 +77,10 @@ class Pairs {
       }
     }
     for (const auto& [key, text] : metadata) {
-      if (const char* const why = gguf::bad_name(key); why != nullptr || key.size() > 0xffff) {
+      if (const char* const why = gguf::bad_key(key)) {
         return Error(Errc::not_representable, "GGUF files cannot store this metadata key")
             .expected("1 to 65535 bytes of UTF-8 without a zero byte")
-            .found(why != nullptr ? why : std::to_string(key.size()) + " bytes");
+            .found(why);
       }
       if (!used.contains(key)) add(key, Value(text));
     }
@@ -186,7 +185,7 @@ Status GgufFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
     if (const char* const why = gguf::bad_name(name); why != nullptr || name.size() > max_name_bytes_) {
       return Error(Errc::not_representable, "GGUF files cannot store this name")
           .path(std::string(name))
-          .expected("1 to " + std::to_string(max_name_bytes_) + " bytes of UTF-8 without a zero byte")
+          .expected("at most " + std::to_string(max_name_bytes_) + " bytes of UTF-8 without a zero byte")
           .found(why != nullptr ? why : std::to_string(name.size()) + " bytes")
           .hint("rename the tensor, or raise max_name_bytes of GgufFormat");
     }

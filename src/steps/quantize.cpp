@@ -221,14 +221,14 @@ Result<Snapshot> quantize_blocks(const Snapshot& snapshot, std::span<const Block
   return detail::guarded([&] { return detail::quantize_as(snapshot, detail::first_rule(rules), report); });
 }
 
-Result<Snapshot> dequantize(const Snapshot& snapshot, const std::vector<std::string>& patterns) {
+Result<Snapshot> dequantize_if(const Snapshot& snapshot, const std::function<bool(const LeafView&)>& which) {
   return detail::guarded([&]() -> Result<Snapshot> {
     std::vector<Recoding> leaves(snapshot.leaf_count());
     bool any = false;
     for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
       const LeafView leaf = snapshot.leaf(i);
       if (!is_block(leaf.dtype()) && leaf.annotations() == nullptr) continue;
-      if (!any_matches(patterns, leaf)) continue;
+      if (!which(leaf)) continue;
       auto recoding = to_floats(leaf);
       if (!recoding) return std::move(recoding).error().path(leaf.path());
       any = any || recoding->to != DType::none;
@@ -236,6 +236,10 @@ Result<Snapshot> dequantize(const Snapshot& snapshot, const std::vector<std::str
     }
     return any ? detail::recoded(snapshot, std::move(leaves)) : snapshot;
   });
+}
+
+Result<Snapshot> dequantize(const Snapshot& snapshot, const std::vector<std::string>& patterns) {
+  return dequantize_if(snapshot, [&](const LeafView& leaf) { return any_matches(patterns, leaf); });
 }
 
 namespace detail {

@@ -130,6 +130,11 @@ Status encode_any(DType from, std::span<const std::byte> in, std::uint64_t first
     }
     decode_blocks(to, out, decoded, blocks);
     for (std::size_t i = 0; i < n; ++i) {
+      if (!std::isfinite(decoded[i])) {
+        return Error(Errc::out_of_range, "the tensor has a number that is too large for its block's scale")
+            .expected("a scale in the range of f16")
+            .found("element " + std::to_string(first + i));
+      }
       differences.add(static_cast<double>(decoded[i]) - static_cast<double>(numbers[i]));
     }
     out += blocks * block.bytes;

@@ -90,9 +90,45 @@ class Ties(InFolder):
             self.assertIn(b"limit", err)
 
 
+class Blocks(InFolder):
+    """Quantized blocks of GGUF files."""
+
+    def setUp(self):
+        super().setUp()
+        succeed("convert", DIGITS_PT, self.path("q.gguf"), "--precision", "q8_0")
+
+    def test_convert_and_look_at(self):
+        dtypes = {t["name"]: t["dtype"] for t in document("inspect", self.path("q.gguf"))["tensors"]}
+        self.assertEqual(dtypes["hidden.0.weight"], "q8_0")
+        self.assertEqual(dtypes["hidden.0.bias"], "f32")
+        properties = document("inspect", self.path("q.gguf"))["properties"]
+        self.assertEqual(properties, {"general.quantization_version": 2, "general.file_type": 7})
+        rows = document("convert", DIGITS_PT, self.path("again.gguf"), "--precision", "Q8_0")["rows"]
+        self.assertTrue(any(row["what"] == "quantized" and "largest error" in row["detail"] for row in rows))
+        # Statistics, values and differences are those of the numbers.
+        statistics = {t["name"]: t for t in document("inspect", self.path("q.gguf"), "--stats")["tensors"]}
+        self.assertLess(abs(statistics["hidden.0.weight"]["stats"]["mean"]), 1)
+        self.assertIn(".", succeed("inspect", self.path("q.gguf"), "--values", "hidden.0.weight[0,:4]"))
+        self.assertEqual(run("diff", DIGITS_PT, self.path("q.gguf"), "--ignore-dtype")[0], 1)
+        succeed("diff", DIGITS_PT, self.path("q.gguf"), "--ignore-dtype", "--atol", "0.05")
+
+    def test_other_formats(self):
+        status, _, err = run("convert", self.path("q.gguf"), self.path("q.safetensors"))
+        self.assertEqual(status, 2)
+        self.assertIn("dtype q8_0", err)
+        succeed("convert", self.path("q.gguf"), self.path("q.stele"))
+        succeed("diff", self.path("q.gguf"), self.path("q.stele"))
+        succeed("convert", self.path("q.gguf"), self.path("q.safetensors"), "--precision", "f16")
+        status, _, err = run("convert", DIGITS_PT, self.path("x.gguf"), "--precision", "iq1_s")
+        self.assertEqual(status, 2)
+        status, _, err = run("convert", DIGITS_PT, self.path("x.gguf"), "--precision", "Q9_9")
+        self.assertEqual(status, 2)
+        self.assertIn("Q4_K_M", err)
+
+
 class Convert(InFolder):
     def test_losses_are_errors(self):
-        status, _, err = run("convert", DIGITS_PT, self.path("x.gguf"))
+        status, _, err = run("convert", DIGITS_PT, self.path("x.h5"))
         self.assertEqual(status, 2)
         model = next(p for p in (DATA / "archive").glob("*.zip") if "optimizer" in document("inspect", p))
         status, _, err = run("convert", model, self.path("x.safetensors"))

@@ -228,7 +228,7 @@ TEST_CASE("quantize: each tensor between its least and its largest number") {
     const double r = std::pow(2.0, bits) - 1;
     const auto q = numbers<std::uint8_t>(leaf);
     const auto back = decoded(s);
-    double largest = 0, squares = 0;
+    double largest = 0, sum = 0, squares = 0;
     for (std::size_t i = 0; i < q.size(); ++i) {
       // q = round((z - min) / (max - min) * r)
       CHECK(q[i] == std::nearbyint((numbers_in[i] + 1) / 3 * r));
@@ -236,14 +236,16 @@ TEST_CASE("quantize: each tensor between its least and its largest number") {
       CHECK(error <= 1.5 / r + 1e-9);
       CHECK(back[i] == doctest::Approx(static_cast<double>(q[i]) / r * 3 - 1).epsilon(1e-6));
       largest = std::max(largest, error);
+      sum += error;
       squares += error * error;
     }
     REQUIRE(report.size() == 1);
     CHECK(report[0].what == Report::What::quantized);
     CHECK(report[0].path == "w");
     char text[200];
-    std::snprintf(text, sizeof text, "f64 -> %u bits in [-1, 2]; largest error %.3g, root mean square %.3g", bits,
-                  largest, std::sqrt(squares / static_cast<double>(q.size())));
+    const auto count = static_cast<double>(q.size());
+    std::snprintf(text, sizeof text, "f64 -> %u bits in [-1, 2]; largest error %.3g, mean %.3g, root mean square %.3g",
+                  bits, largest, sum / count, std::sqrt(squares / count));
     CHECK(report[0].detail == text);
     // Again: the same integers.
     CHECK(numbers<std::uint8_t>(good(stele::quantize(good(stele::dequantize(s)), {.bits = bits})).leaf(0)) == q);

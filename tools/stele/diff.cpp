@@ -93,7 +93,9 @@ Result<Differences> differences(const Diff& options, const Snapshot& a, const Sn
     if (by_name.contains(named.name))
       found.rows.push_back({Kind::only_b, named.name, "", type_text(b.leaf(named.leaf))});
   }
-  STELE_TRY(compare_all(options, a, b, pairs, terminal));
+  STELE_TRY_ASSIGN(const Snapshot numbers_a, with_numbers(a));
+  STELE_TRY_ASSIGN(const Snapshot numbers_b, with_numbers(b));
+  STELE_TRY(compare_all(options, numbers_a, numbers_b, pairs, terminal));
   found.tensors = pairs.size();
   for (const Pair& pair : pairs) {
     const LeafView left = a.leaf(pair.a->leaf);

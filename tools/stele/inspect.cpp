@@ -343,7 +343,8 @@ void print_heading(const Model& model, const Facts& facts, Terminal& terminal) {
 Result<int> inspect(const Inspect& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(const Model model, open_model(options.file, options.opening, terminal.common().threads));
   if (!options.values.empty()) {
-    STELE_TRY(print_elements(model.snapshot, options.values, options.max_values, terminal));
+    STELE_TRY_ASSIGN(const Snapshot numbers, with_numbers(model.snapshot));
+    STELE_TRY(print_elements(numbers, options.values, options.max_values, terminal));
     return exit_ok;
   }
   std::vector<std::string> patterns;
@@ -360,7 +361,8 @@ Result<int> inspect(const Inspect& options, Terminal& terminal) {
   }
   std::vector<Statistics> statistics;
   if (options.stats) {
-    STELE_TRY_ASSIGN(statistics, statistics_of(model.snapshot, names, terminal));
+    STELE_TRY_ASSIGN(const Snapshot numbers, with_numbers(model.snapshot));
+    STELE_TRY_ASSIGN(statistics, statistics_of(numbers, names, terminal));
   }
   const Facts facts = training_facts(model, options, terminal.common().threads);
   if (terminal.json()) {

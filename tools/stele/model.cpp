@@ -8,6 +8,7 @@
 #include <thread>
 #include <utility>
 
+#include <stele/quantize.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/paddle.hpp>
@@ -74,6 +75,10 @@ Result<Model> open_model(const std::string& path, const Opening& opening, unsign
     STELE_TRY_ASSIGN(snapshot, part(snapshot, opening.part));
   }
   return Model{path, std::move(format), std::move(snapshot)};
+}
+
+Result<Snapshot> with_numbers(const Snapshot& snapshot) {
+  return dequantize_if(snapshot, [](const LeafView& leaf) { return is_block(leaf.dtype()); });
 }
 
 Result<std::shared_ptr<const Format>> target_format(const std::string& name, const std::string& path) {

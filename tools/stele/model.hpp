@@ -31,6 +31,8 @@ struct Model {
 
 /// Opens a file or folder of any format. Errors: those of format_of_content() and of opening.
 Result<Model> open_model(const std::string& path, const Opening& opening = {}, unsigned threads = 0);
+/// Returns the snapshot with tensors of blocks as f32. Leaves keep their numbers.
+Result<Snapshot> with_numbers(const Snapshot& snapshot);
 /// Returns the load options for `opening`: the layout of its names. Errors: those of reading them.
 Result<LoadOptions> load_options(const Opening& opening, unsigned threads);
 /// Returns the format of `name`, or of the extension of `path` if `name` is empty. Errors: unsupported.

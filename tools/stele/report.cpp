@@ -121,7 +121,9 @@ Result<std::vector<Change>> changes_of(const Snapshot& a, const std::vector<Name
   for (const Named& named : names_b) {
     if (by_name.contains(named.name)) only_b.emplace_back(named.name, type_text(b.leaf(named.leaf)));
   }
-  Progress progress(terminal, "comparing", a.byte_size());
+  STELE_TRY_ASSIGN(const Snapshot numbers_a, with_numbers(a));
+  STELE_TRY_ASSIGN(const Snapshot numbers_b, with_numbers(b));
+  Progress progress(terminal, "comparing", numbers_a.byte_size());
   const unsigned threads = b.in_order() ? 1 : terminal.common().threads;
   STELE_TRY(for_each_leaf(a, names.size(), threads, [&](std::size_t i, ReadContext& context) -> Status {
     if (!partner[i]) return {};
@@ -133,7 +135,8 @@ Result<std::vector<Change>> changes_of(const Snapshot& a, const std::vector<Name
       change.kind = "shape";
       return {};
     }
-    const auto result = compare_leaves(left, right, 0, 0, context, progress);
+    const auto result =
+        compare_leaves(numbers_a.leaf(names[i].leaf), numbers_b.leaf(*partner[i]), 0, 0, context, progress);
     if (!result) {
       if (result.error().code() == Errc::cancelled) return result.error();
       change.kind = "damaged";
@@ -379,7 +382,8 @@ Result<int> report(const ReportPage& options, Terminal& terminal) {
   }
   Content content;
   STELE_TRY_ASSIGN(content.names, names_of(a.snapshot));
-  STELE_TRY_ASSIGN(content.facts, facts_of(a.snapshot, terminal));
+  STELE_TRY_ASSIGN(const Snapshot numbers, with_numbers(a.snapshot));
+  STELE_TRY_ASSIGN(content.facts, facts_of(numbers, terminal));
   bool damaged = false;
   for (const LeafFacts& facts : content.facts) {
     content.flagged += flags_of(facts).empty() ? 0 : 1;

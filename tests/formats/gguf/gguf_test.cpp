@@ -272,7 +272,7 @@ TEST_CASE("gguf: malformed files") {
       {"an array beyond the file", meta(pair("k", 9, gguf::array(0, std::uint64_t{1} << 40, ""))), Errc::truncated},
       {"an array whose size wraps", meta(pair("k", 9, gguf::array(10, std::uint64_t{1} << 61, ""))), Errc::truncated},
       {"strings beyond the file", meta(pair("k", 9, gguf::array(8, std::uint64_t{1} << 60, ""))), Errc::truncated},
-      {"an empty tensor name", plain(tensor("", {8}, 0, 0), zeros32), Errc::malformed},
+      {"an empty tensor name", plain(tensor("", {8}, 0, 0), zeros32), Errc::none},
       {"a tensor name with NUL", plain(tensor("a\0"s, {8}, 0, 0), zeros32), Errc::malformed},
       {"a tensor name that is not UTF-8", plain(tensor("\xc0\x80", {8}, 0, 0), zeros32), Errc::malformed},
       {"2^64-1 tensors", "GGUF\3\0\0\0"s + std::string(8, '\xff') + std::string(8, '\0'), Errc::truncated},
@@ -387,6 +387,15 @@ TEST_CASE("gguf: split sets") {
   CHECK(stele::open(dir / "x-00002-of-00003.gguf").value().leaf_count() == 3);
 }
 
+namespace {
+
+struct Long {
+  std::vector<float> a_name_that_is_longer_than_the_sixty_three_bytes_of_llama_cpp_x86{1};
+  STELE_MODULE(Long, a_name_that_is_longer_than_the_sixty_three_bytes_of_llama_cpp_x86)
+};
+
+}  // namespace
+
 TEST_CASE("gguf: what cannot be stored") {
   const auto refused = [](const Snapshot& snapshot) {
     const auto bytes = saved(GgufRecorder<>(), snapshot);
@@ -398,11 +407,7 @@ TEST_CASE("gguf: what cannot be stored") {
   CHECK(refused(snapshot_of(bytes).value()).found() == "dtype u8");
   const Tensor<float, 5> five({1, 1, 1, 1, 1}, {1});
   CHECK(refused(snapshot_of(five).value()).found() == "rank 5");
-  struct Long {
-    std::vector<float> a_name_that_is_longer_than_the_sixty_three_bytes_of_llama_cpp_{1};
-    STELE_MODULE(Long, a_name_that_is_longer_than_the_sixty_three_bytes_of_llama_cpp_)
-  };
   const Long module;
   const Error error = refused(snapshot_of(module).value());
-  CHECK(error.found() == "62 bytes");
+  CHECK(error.found() == "65 bytes");
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """GGUF files both ways against gguf-py, llama.cpp and transformers.
 
-    gguf.py BUILD WORK    BUILD: folder with the programs; WORK: for files
+    gguf_both_ways.py BUILD WORK    BUILD: folder with the programs; WORK: for files
 
 1. stele reads what gguf-py writes: values, key-value pairs, split sets; copies of stele are read by gguf-py.
 2. gguf-py reads every block dtype that stele writes.
@@ -65,7 +65,7 @@ def read_theirs():
         source = files / f"{name}.gguf"
         wanted = files / (name.split("-")[0] + ".safetensors")
         # As stele decodes it, and as gguf-py decodes stele's copy.
-        stele("convert", source, work / f"{name}.safetensors", "--precision", "f32", "--allow-loss", "--overwrite")
+        stele("convert", source, work / f"{name}.safetensors", "--precision", "f32", "--allow-loss")
         python("gguf_check.py", source, work / f"{name}.safetensors")
         stele("convert", source, work / f"{name}-copy.gguf")
         metadata = ["--metadata", files / "metadata.json"] if name in ("v2", "v3") else []
