@@ -34,4 +34,4 @@ int main() {
 // half.stele    512 KiB, element 1: 0.84131
 // bf16.stele    512 KiB, element 1: 0.83984
 // 8bits.stele   256 KiB, element 1: 0.84314
-//   f32 -> 8 bits in [-1, 1]; largest error 0.00392, root mean square 0.00224
+//   f32 -> 8 bits in [-1, 1]; largest error 0.00392, mean 0.00193, root mean square 0.00224

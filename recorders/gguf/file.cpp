@@ -1,7 +1,6 @@
 #include "file.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <string>
 
@@ -86,7 +85,7 @@ class FileReader {
   Status settings() {
     STELE_TRY_ASSIGN(const auto alignment, integer(alignment_key));
     if (alignment) {
-      if (!std::has_single_bit(*alignment) || *alignment < 8 || *alignment > (std::uint64_t{1} << 31)) {
+      if (!valid_alignment(*alignment)) {
         return Error(Errc::malformed, "the alignment is invalid")
             .path(std::string(alignment_key))
             .expected("a power of two of at least 8")
@@ -105,8 +104,8 @@ class FileReader {
     }
     file_.split = {*count, *number, *tensors};
     auto& map = *file_.pairs.values.as_map();
-    std::erase_if(map, [](const auto& pair) { return pair.first.starts_with("split."); });
-    std::erase_if(file_.pairs.types, [](const auto& pair) { return pair.first.starts_with("split."); });
+    std::erase_if(map, [](const auto& pair) { return pair.first.starts_with(split_prefix); });
+    std::erase_if(file_.pairs.types, [](const auto& pair) { return pair.first.starts_with(split_prefix); });
     return {};
   }
 
@@ -211,7 +210,7 @@ class FileReader {
 
 }  // namespace
 
-Result<File> read_file(SourcePtr source, SnapshotBuilder& builder, IndexBudget& memory) {
+Result<File> read_file(const SourcePtr& source, SnapshotBuilder& builder, IndexBudget& memory) {
   auto file = FileReader(source, builder, memory).run();
   if (file || !file.error().file().empty()) return file;
   return std::move(file).error().file(source->name());

@@ -42,7 +42,7 @@ struct File {
 
 /// Reads and checks a file's header, up to the end of its data. Names are interned in `builder`. Errors: bad_magic,
 /// unsupported (version, byte order, types), malformed, duplicate, truncated, limit.
-Result<File> read_file(SourcePtr source, SnapshotBuilder& builder, IndexBudget& memory);
+Result<File> read_file(const SourcePtr& source, SnapshotBuilder& builder, IndexBudget& memory);
 
 }  // namespace gguf
 }  // namespace detail

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <cstring>
 #include <deque>
-#include <set>
+#include <map>
 #include <utility>
 
 #include "base/limits.hpp"
@@ -67,7 +67,7 @@ class GgufReader {
       STELE_TRY_ASSIGN(SourcePtr part,
                        detail::open_of_set(bundle, std::string(prefix) + ending, static_cast<std::size_t>(i)));
       memory_.admit(part->size(), detail::index_rate::file);
-      STELE_TRY_ASSIGN(gguf::File file, gguf::read_file(std::move(part), builder_, memory_));
+      STELE_TRY_ASSIGN(gguf::File file, gguf::read_file(part, builder_, memory_));
       if (file.split.count != split.count || file.split.number != i || file.split.tensors != split.tensors) {
         return Error(Errc::malformed, "a file of the split set belongs to another one")
             .file(file.source->name())
@@ -90,15 +90,23 @@ class GgufReader {
   /// Adds the pairs of a later file, which only some programs write. A key of an earlier file must have an equal value.
   Status add_pairs(gguf::File& file) {
     auto& all = *files_[0].pairs.values.as_map();
-    for (auto& [key, value] : *file.pairs.values.as_map()) {
-      const Value* const known = files_[0].pairs.values.find(key);
-      if (known != nullptr && *known == value) continue;
-      if (known != nullptr) {
+    auto& more = *file.pairs.values.as_map();
+    if (more.empty()) return {};
+    if (!memory_.take(128 * (more.size() + (known_.empty() ? all.size() : 0)))) {
+      return detail::index_error("the key-value pairs need more memory than the file's size allows");
+    }
+    if (known_.empty()) {
+      for (std::size_t i = 0; i < all.size(); ++i) known_.emplace(all[i].first, i);
+    }
+    for (auto& [key, value] : more) {
+      const auto [known, is_new] = known_.emplace(key, all.size());
+      if (is_new) {
+        all.emplace_back(std::move(key), std::move(value));
+      } else if (!(all[known->second].second == value)) {
         return Error(Errc::malformed, "two files of the split set have different values for one key")
             .path(key)
             .file(file.source->name());
       }
-      all.emplace_back(std::move(key), std::move(value));
     }
     files_[0].pairs.types.merge(file.pairs.types);
     file.pairs = {};
@@ -168,7 +176,8 @@ class GgufReader {
   SourcePtr source_;
   SnapshotBuilder builder_;
   detail::IndexBudget memory_;
-  std::deque<gguf::File> files_;  // their entries are referred to
+  std::deque<gguf::File> files_;              // their entries are referred to
+  std::map<std::string, std::size_t> known_;  // places in the first file's pairs, once another file has some
 };
 
 bool holds(DType dtype) { return gguf::type_of(dtype) != gguf::no_type; }

@@ -1,6 +1,7 @@
 // Numbers and names of GGUF's types.
 #pragma once
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <string_view>
@@ -29,6 +30,11 @@ std::string_view type_name(Type type) noexcept;
 
 inline constexpr std::uint32_t default_alignment = 32;
 inline constexpr std::string_view alignment_key = "general.alignment";
+constexpr bool valid_alignment(std::uint64_t bytes) noexcept {
+  return std::has_single_bit(bytes) && bytes >= 8 && bytes <= (std::uint64_t{1} << 31);
+}
+/// Prefix of the keys that give a file its place in a split set.
+inline constexpr std::string_view split_prefix = "split.";
 inline constexpr std::string_view architecture_key = "general.architecture";
 inline constexpr std::string_view file_type_key = "general.file_type";
 inline constexpr std::string_view quantization_version_key = "general.quantization_version";

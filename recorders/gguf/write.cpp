@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <map>
 #include <optional>
 #include <string>
@@ -19,9 +18,22 @@ namespace {
 
 namespace gguf = detail::gguf;
 
-/// Returns the part of the properties that GGUF can hold, without those that the library owns.
+bool is_alignment(const Value& value) {
+  const std::int64_t* const n = value.as_i64();
+  return n != nullptr && *n > 0 && gguf::valid_alignment(static_cast<std::uint64_t>(*n));
+}
+
+/// Returns false for properties that GGUF cannot hold, and for those that would change how the file is read.
 bool is_written(std::string_view key, const Value& value) {
-  return key != detail::flat_key && gguf::bad_key(key) == nullptr && gguf::usual_type(value).has_value();
+  if (key == detail::flat_key || key.starts_with(gguf::split_prefix)) return false;
+  if (key == gguf::alignment_key) return is_alignment(value);
+  return gguf::bad_key(key) == nullptr && gguf::usual_type(value).has_value();
+}
+
+/// Returns the reason why a metadata key cannot be stored, or nullptr.
+const char* bad_metadata_key(std::string_view key) {
+  const bool layout = key == gguf::alignment_key || key.starts_with(gguf::split_prefix);
+  return layout ? "a key of the file's layout" : gguf::bad_key(key);
 }
 
 /// Returns the dtype of most matrices' elements, DType::none without any.
@@ -70,14 +82,12 @@ class Pairs {
       const auto text = metadata.find(key);
       if (text != metadata.end()) {
         add(key, Value(text->second));
-      } else if (value.as_string() == nullptr || key == gguf::architecture_key) {
-        add_property(key, value);
       } else {
-        add(key, value);
+        add_property(key, value);
       }
     }
     for (const auto& [key, text] : metadata) {
-      if (const char* const why = gguf::bad_key(key)) {
+      if (const char* const why = bad_metadata_key(key)) {
         return Error(Errc::not_representable, "GGUF files cannot store this metadata key")
             .expected("1 to 65535 bytes of UTF-8 without a zero byte")
             .found(why);
@@ -117,13 +127,10 @@ class Pairs {
     ++count_;
   }
 
-  /// Adds a property, unless the tensors have made it wrong.
+  /// Adds a property; the file type with a new value if the tensors have made it wrong.
   void add_property(std::string_view key, const Value& value) {
     const std::int64_t number = value.as_i64() != nullptr ? *value.as_i64() : -1;
     if (key == gguf::alignment_key) {
-      if (number < 8 || number > (std::int64_t{1} << 31) || !std::has_single_bit(static_cast<std::uint64_t>(number))) {
-        return;
-      }
       alignment_ = static_cast<std::uint64_t>(number);
     } else if (key == gguf::file_type_key && number >= 0) {
       const DType most = most_used(snapshot_);

@@ -29,7 +29,7 @@ struct Counted {
 TEST_SUITE_BEGIN("checkpoints");
 
 TEST_CASE_TEMPLATE("a step comes back from every recorder: parameters, optimizer state, values", R,
-                   STELE_TEST_RECORDERS, NnefRecorder<>, ShardedSafetensorsRecorder<>) {
+                   STELE_TEST_RECORDERS, GgufRecorder<>, NnefRecorder<>, ShardedSafetensorsRecorder<>) {
   const TempDir dir;
   auto manager = manager_in<R>(dir / "run");
   CHECK_FALSE(manager.latest().value());

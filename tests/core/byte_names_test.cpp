@@ -102,7 +102,7 @@ void check_all(const R& recorder) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("byte names: refused, or they come back", R, STELE_TEST_RECORDERS, BurnRecorder<>) {
+TEST_CASE_TEMPLATE("byte names: refused, or they come back", R, STELE_TEST_RECORDERS, BurnRecorder<>, GgufRecorder<>) {
   check_all(R());
 }
 

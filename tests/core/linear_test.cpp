@@ -142,7 +142,7 @@ TEST_CASE("linear: records whose leaves come from as many places") {
 }
 
 TEST_CASE_TEMPLATE("linear: a map of modules in another order than the file's is loaded in place", R,
-                   STELE_TEST_RECORDERS) {
+                   STELE_TEST_RECORDERS, stele::GgufRecorder<>) {
   struct Entry {
     Tensor<float, 1> weight;
   };

@@ -319,7 +319,8 @@ STELE_TEST_EACH_RECORDER("recorders: from one format to another without a module
   REQUIRE(original);
   for (const Format* format : formats()) {
     CAPTURE(format->name());
-    if (!format->capabilities().values || !format->capabilities().aliases) continue;  // not for all of it
+    const Capabilities& has = format->capabilities();
+    if (!has.values || !has.aliases || has.max_rank < 9) continue;  // not for all of it
     const TempDir dir;
     const std::string path = dir / ("model" + std::string(format->extension()));
     const auto report = save(*opened, path, quick());

@@ -42,8 +42,8 @@ std::string safetensors(std::string_view header, std::size_t data = 0) {
 
 }  // namespace
 
-TEST_CASE_TEMPLATE("uncountable shapes: saves refuse them", R, STELE_TEST_RECORDERS, stele::NnefRecorder<>,
-                   stele::PaddleRecorder<>, stele::SameDiffRecorder<>) {
+TEST_CASE_TEMPLATE("uncountable shapes: saves refuse them", R, STELE_TEST_RECORDERS, stele::GgufRecorder<>,
+                   stele::NnefRecorder<>, stele::PaddleRecorder<>, stele::SameDiffRecorder<>) {
   const R recorder;
   for (const std::vector<Extent>& shape :
        {std::vector<Extent>{far, far, 0}, {far, 0, far}, {0, far, far}, {far, far, far}}) {

@@ -147,8 +147,9 @@ struct NnefFolder : stele::NnefRecorder<> {};
 struct PaddleFolder : stele::Recorder<stele::PaddleFormat> {
   PaddleFolder() : Recorder(stele::PaddleFormat({.folder = true})) {}
 };
-#define STELE_TEST_MEMORY_RECORDERS \
-  STELE_TEST_RECORDERS, stele::SameDiffRecorder<>, stele::BurnRecorder<>, NnefFolder, PaddleFolder
+#define STELE_TEST_MEMORY_RECORDERS                                                                          \
+  STELE_TEST_RECORDERS, stele::GgufRecorder<>, stele::SameDiffRecorder<>, stele::BurnRecorder<>, NnefFolder, \
+      PaddleFolder
 
 }  // namespace
 

@@ -23,13 +23,13 @@
   stele::BinaryRecorder<>, stele::BytesRecorder<>, stele::CompressedRecorder<>, stele::SafetensorsRecorder<>, \
       stele::MemoryRecorder<stele::SafetensorsFormat>, stele::JsonRecorder<>,                                 \
       stele::Recorder<stele_test::ReadableJsonFormat>, stele::ArchiveRecorder<>, stele::BurnpackRecorder<>,   \
-      stele::OnnxRecorder<>, stele::PytorchRecorder<>, stele::GgufRecorder<>, stele::NpzRecorder<>
+      stele::OnnxRecorder<>, stele::PytorchRecorder<>, stele::NpzRecorder<>
 
 /// The formats whose files are read in parts.
 #define STELE_TEST_FORMATS                                                                                 \
   stele::SteleFormat, stele::CompressedSteleFormat, stele::SafetensorsFormat, stele_test::PlainJsonFormat, \
       stele_test::ZstdJsonFormat, stele::ArchiveFormat, stele::BurnpackFormat, stele::OnnxFormat,          \
-      stele::PytorchFormat, stele::GgufFormat, stele::NpzFormat
+      stele::PytorchFormat, stele::NpzFormat
 
 namespace stele_test {
 

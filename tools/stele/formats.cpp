@@ -17,13 +17,14 @@ std::string abilities(const Capabilities& can) {
   add(can.aliases, "ties");
   add(can.ids, "ids");
   add(can.metadata, "metadata");
+  add(can.properties, "properties");
   add(can.checksums, "checksums");
   return text;
 }
 
 std::string dtypes(const Capabilities& can) {
   std::string text;
-  for (unsigned code = 0; code < 64; ++code) {
+  for (unsigned code = 0; code < 256; ++code) {
     const auto dtype = static_cast<DType>(code);
     if (is_known(dtype) && (can.holds == nullptr || can.holds(dtype)))
       text += (text.empty() ? "" : " ") + std::string(name(dtype));

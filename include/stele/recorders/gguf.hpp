@@ -43,8 +43,8 @@ inline constexpr DType q2_0 = DType::q2_0;
 /// (`x-00001-of-00003.gguf`) opens the whole set, if its source has a bundle.
 ///
 /// Refuses more than ggml does: extents whose product overflows, trailing bytes, bools other than 0 and 1, names and
-/// keys that are empty, not UTF-8 or contain NUL, alignments that are no power of two of at least 8. Big-endian files
-/// are refused.
+/// keys that are not UTF-8 or contain NUL, empty keys, alignments that are no power of two of at least 8. Big-endian
+/// files are refused.
 class STELE_EXPORT GgufFormat final : public Format {
  public:
   /// `max_name_bytes`: names that are longer are an error on save. llama.cpp refuses names of more than 63 bytes,

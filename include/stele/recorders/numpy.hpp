@@ -4,8 +4,7 @@
 //  1. 93 'NUMPY', u8 major, u8 0: version 1.0, 2.0 or 3.0.
 //  2. N, little-endian: u16 in version 1.0, u32 in 2.0 and 3.0.
 //  3. Header, N bytes: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }, a literal of Python, then spaces
-//  and
-//     a line end, so that the elements begin at a multiple of 64. Latin-1 in versions 1.0 and 2.0, UTF-8 in 3.0.
+//     and a line end, so that the elements begin at a multiple of 64. Latin-1 in versions 1.0 and 2.0, UTF-8 in 3.0.
 //  4. The elements, to the end of the file: the last axis varies fastest, or with fortran_order the first.
 //
 // A .npz file is a zip file (encodings/zip/zip.hpp) with one entry NAME.npy for each array. The entry `__stele__.npy`,
