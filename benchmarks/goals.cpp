@@ -304,6 +304,7 @@ void add_workload(const std::string& name, int count, Make make) {
                                                                                                count, shared);
   add_recorder<stele::PytorchRecorder, stele::MemoryRecorder<stele::PytorchFormat>, M>(name, "pytorch", count, shared);
   add_recorder<stele::NpzRecorder, stele::MemoryRecorder<stele::NpzFormat>, M>(name, "npz", count, shared);
+  add_recorder<stele::GgufRecorder, stele::MemoryRecorder<stele::GgufFormat>, M>(name, "gguf", count, shared);
 }
 
 // W4 is values alone, so there is no limit to hold it to.

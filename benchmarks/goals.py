@@ -141,7 +141,7 @@ def main():
         rows.append([operation, "normal", f"≥ {goal} {unit}", "-" if value is None else f"{value:.2f}", "",
                      verdict([("binary", value)], lambda value, goal=goal: value >= goal)])
     for operation, benchmark, counter, goal, unit in ZIPS:
-        for name, recorder in (("PyTorch's zip", "pytorch"), ("NumPy's zip", "npz")):
+        for name, recorder in (("PyTorch's zip", "pytorch"), ("NumPy's zip", "npz"), ("GGUF", "gguf")):
             run = runs.get(f"W1/{benchmark}/{recorder}")
             rows.append([f"{name}: {operation}", "W1", f"≤ {goal:.2f} {unit}", figure(run, counter), "",
                          verdict([(recorder, run and run[counter])], lambda value, goal=goal: value <= goal)])

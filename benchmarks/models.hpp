@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "stele/recorders/gguf.hpp"
 #include "stele/recorders/numpy.hpp"
 #include "stele/recorders/pytorch.hpp"
 #include "stele/stele.hpp"

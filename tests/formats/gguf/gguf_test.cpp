@@ -189,19 +189,19 @@ TEST_CASE("gguf: properties of a program, and metadata beside them") {
     CHECK(saved(GgufRecorder<>(), with(bad), lossy));
   }
   // What would change how the file is read is not written.
-  for (const auto& [key, value] : Value::Map{{"split.count", Value(std::int64_t{3})},
-                                             {"general.alignment", Value("64")},
-                                             {"general.alignment", Value(std::int64_t{24})},
-                                             {"stele", Value(std::int64_t{1})}}) {
-    CAPTURE(key);
-    const Snapshot bad = with_properties(plain, Value(Value::Map{{key, value}}));
+  for (const auto& pair : Value::Map{{"split.count", Value(std::int64_t{3})},
+                                     {"general.alignment", Value("64")},
+                                     {"general.alignment", Value(std::int64_t{24})},
+                                     {"stele", Value(std::int64_t{1})}}) {
+    CAPTURE(pair.first);
+    const Snapshot bad = with_properties(plain, Value(Value::Map{pair}));
     CHECK(code_of(saved(GgufRecorder<>(), bad)) == Errc::not_representable);
     SaveOptions lossy;
     lossy.allow_loss = true;
     BufferSink sink;
     const Report report = GgufRecorder<>().record(bad, sink, lossy).value();
     CHECK(report.count(Report::What::lost) == 1);
-    CHECK(GgufRecorder<>().open(sink.take()).value().properties().find(key) == nullptr);
+    CHECK(GgufRecorder<>().open(sink.take()).value().properties().find(pair.first) == nullptr);
   }
   for (const char* const key : {"split.count", "general.alignment", "stele"}) {
     SaveOptions options;
