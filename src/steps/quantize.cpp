@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/meter.hpp"
+#include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/pattern.hpp"
@@ -98,6 +99,8 @@ Result<Recoding> integers_of(const LeafView& leaf, const Value& note) {
   STELE_TRY_ASSIGN(auto coding, detail::integer_coding(note, leaf.shape()));
   return Recoding{DType::f32, std::move(coding)};
 }
+
+bool may_be_quantized(const detail::LeafData& leaf) { return is_block(leaf.dtype) || leaf.extra != no_index; }
 
 /// Returns the way to dequantize the leaf, if it is quantized.
 Result<Recoding> to_floats(const LeafView& leaf) {
@@ -223,18 +226,19 @@ Result<Snapshot> quantize_blocks(const Snapshot& snapshot, std::span<const Block
 
 Result<Snapshot> dequantize_if(const Snapshot& snapshot, const std::function<bool(const LeafView&)>& which) {
   return detail::guarded([&]() -> Result<Snapshot> {
-    std::vector<Recoding> leaves(snapshot.leaf_count());
-    bool any = false;
-    for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    std::vector<Recoding> leaves;
+    const auto& all = snapshot.data()->leaves;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (!may_be_quantized(all[i])) continue;
       const LeafView leaf = snapshot.leaf(i);
-      if (!is_block(leaf.dtype()) && leaf.annotations() == nullptr) continue;
       if (!which(leaf)) continue;
       auto recoding = to_floats(leaf);
       if (!recoding) return std::move(recoding).error().path(leaf.path());
-      any = any || recoding->to != DType::none;
+      if (recoding->to == DType::none) continue;
+      leaves.resize(all.size());
       leaves[i] = *std::move(recoding);
     }
-    return any ? detail::recoded(snapshot, std::move(leaves)) : snapshot;
+    return leaves.empty() ? snapshot : detail::recoded(snapshot, std::move(leaves));
   });
 }
 
@@ -245,18 +249,18 @@ Result<Snapshot> dequantize(const Snapshot& snapshot, const std::vector<std::str
 namespace detail {
 
 Snapshot with_floats(const Snapshot& snapshot, const std::function<bool(const LeafView&)>& which) {
-  std::vector<Recoding> leaves(snapshot.leaf_count());
-  bool any = false;
-  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+  std::vector<Recoding> leaves;
+  const auto& all = snapshot.data()->leaves;
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (!may_be_quantized(all[i])) continue;
     const LeafView leaf = snapshot.leaf(i);
-    if (!is_block(leaf.dtype()) && leaf.annotations() == nullptr) continue;
     if (which && !which(leaf)) continue;
-    if (auto recoding = to_floats(leaf)) {
-      any = any || recoding->to != DType::none;
-      leaves[i] = *std::move(recoding);
-    }
+    auto recoding = to_floats(leaf);
+    if (!recoding || recoding->to == DType::none) continue;
+    leaves.resize(all.size());
+    leaves[i] = *std::move(recoding);
   }
-  return any ? recoded(snapshot, std::move(leaves)) : snapshot;
+  return leaves.empty() ? snapshot : recoded(snapshot, std::move(leaves));
 }
 
 }  // namespace detail
