@@ -218,7 +218,9 @@ TEST_CASE("numpy: elements without a type") {
   CHECK(refused.error().file() == golden_path("voids.npz") + ": bfloat16.npy");
   CHECK(npy.open(golden_path("bfloat16.npy")).error().hint() == refused.error().hint());
 
-  for (const auto& [name, dtype] : voids) {
+  for (const auto& entry : voids) {
+    const std::string name = entry.first;
+    const DType dtype = entry.second;
     CAPTURE(name);
     if (dtype == DType::f8_e5m2) continue;
     NpyOptions options{DType::f8_e8m0, DType::bf16};
@@ -369,12 +371,12 @@ TEST_CASE("numpy: names that a zip file cannot store") {
   CHECK(arrays_of(good(npz.open(file))) == before);
   CHECK(npz.verify(file));
   // Each alone, found by its content.
-  for (const auto& [path, array] : before) {
-    CAPTURE(path.substr(0, 50));
-    const Bytes one = good(saved(npz, snapshot({{path, array}})));
+  for (const auto& entry : before) {
+    CAPTURE(entry.first.substr(0, 50));
+    const Bytes one = good(saved(npz, snapshot({entry})));
     const auto opened = stele::open(one);
     REQUIRE_MESSAGE(opened, why(opened));
-    CHECK(arrays_of(*opened) == Arrays{{path, array}});
+    CHECK(arrays_of(*opened) == Arrays{entry});
   }
   const auto refused = saved(npz, snapshot({{"\xff", {DType::u8, {1}, "x"}}}));
   REQUIRE(!refused);
