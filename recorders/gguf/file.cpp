@@ -94,18 +94,18 @@ class FileReader {
       alignment_ = *alignment;
     }
     STELE_TRY_ASSIGN(const auto count, integer(split_count));
-    if (!count) return {};
     STELE_TRY_ASSIGN(const auto number, integer(split_number));
     STELE_TRY_ASSIGN(const auto tensors, integer(split_tensors));
+    auto& map = *file_.pairs.values.as_map();
+    std::erase_if(map, [](const auto& pair) { return pair.first.starts_with(split_prefix); });
+    std::erase_if(file_.pairs.types, [](const auto& pair) { return pair.first.starts_with(split_prefix); });
+    if (!count) return {};
     if (*count == 0 || *count > 0xffff || !number || *number >= *count || !tensors) {
       return Error(Errc::malformed, "the file's place in its split set is invalid")
           .path(std::string(split_count))
           .expected("split.count, split.no below it, split.tensors.count");
     }
     file_.split = {*count, *number, *tensors};
-    auto& map = *file_.pairs.values.as_map();
-    std::erase_if(map, [](const auto& pair) { return pair.first.starts_with(split_prefix); });
-    std::erase_if(file_.pairs.types, [](const auto& pair) { return pair.first.starts_with(split_prefix); });
     return {};
   }
 

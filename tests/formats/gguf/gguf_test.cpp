@@ -398,6 +398,10 @@ TEST_CASE("gguf: split sets") {
   CHECK(code_of(open_set(set({a, b, part(later, {tensor("u", {8}, 0, 0)})}))) == Errc::malformed);
   later.back() = pair("more", 7, "\1");
   CHECK(*open_set(set({a, b, part(later, {tensor("u", {8}, 0, 0)})})).value().properties().find("more") == Value(true));
+  // Without a count, the file is whole, and what remains of a set is not shown.
+  const std::string whole =
+      gguf::file({pair("split.no", 2, number(std::uint16_t{0}))}, {tensor("w", {8}, 0, 0)}, zeros32);
+  CHECK(gguf::open(saved_text(gguf::open(whole).value())).value().properties() == Value(Value::Map()));
   // By another name, or alone in memory, the other files cannot be found.
   auto renamed = memory_bundle();
   auto sink = renamed->create("m.gguf").value();
