@@ -30,8 +30,8 @@ GOALS = [
     ("to bytes", "W1", "to bytes", "ratio", 1.10, "of copy, fresh memory"),
     ("to own memory", "W1", "to span", "ratio", 1.15, "of copy, warm"),
 ]
-# The goals of PyTorch's and NumPy's files, all of W1.
-ZIPS = [
+# The goals of the files of PyTorch, NumPy and llama.cpp, all of W1.
+FOREIGN = [
     ("save f32", "save", "ratio", 1.10, "of write"),
     ("load, 1 thread", "load, 1 thread", "ratio", 1.15, "of read"),
     ("open + first tensor", "open", "ms", 0.3, "ms"),
@@ -140,7 +140,7 @@ def main():
             value *= run["real_time"] / run["cpu_time"] / 1e9
         rows.append([operation, "normal", f"≥ {goal} {unit}", "-" if value is None else f"{value:.2f}", "",
                      verdict([("binary", value)], lambda value, goal=goal: value >= goal)])
-    for operation, benchmark, counter, goal, unit in ZIPS:
+    for operation, benchmark, counter, goal, unit in FOREIGN:
         for name, recorder in (("PyTorch's zip", "pytorch"), ("NumPy's zip", "npz"), ("GGUF", "gguf")):
             run = runs.get(f"W1/{benchmark}/{recorder}")
             rows.append([f"{name}: {operation}", "W1", f"≤ {goal:.2f} {unit}", figure(run, counter), "",

@@ -17,6 +17,9 @@ namespace {
 constexpr std::string_view split_number = "split.no", split_count = "split.count",
                            split_tensors = "split.tensors.count";
 
+/// Maximum of split.count, which is a u16 in the files of llama.cpp.
+constexpr std::uint64_t max_split_files = 0xffff;
+
 class FileReader {
  public:
   FileReader(SourcePtr source, SnapshotBuilder& builder, IndexBudget& memory)
@@ -94,18 +97,24 @@ class FileReader {
       alignment_ = *alignment;
     }
     STELE_TRY_ASSIGN(const auto count, integer(split_count));
-    STELE_TRY_ASSIGN(const auto number, integer(split_number));
-    STELE_TRY_ASSIGN(const auto tensors, integer(split_tensors));
+    if (count) STELE_TRY(place_in_set(*count));
     auto& map = *file_.pairs.values.as_map();
     std::erase_if(map, [](const auto& pair) { return pair.first.starts_with(split_prefix); });
     std::erase_if(file_.pairs.types, [](const auto& pair) { return pair.first.starts_with(split_prefix); });
-    if (!count) return {};
-    if (*count == 0 || *count > 0xffff || !number || *number >= *count || !tensors) {
+    return {};
+  }
+
+  Status place_in_set(std::uint64_t count) {
+    STELE_TRY_ASSIGN(const auto number, integer(split_number));
+    STELE_TRY_ASSIGN(const auto tensors, integer(split_tensors));
+    if (count == 0 || count > max_split_files || !number || *number >= count || !tensors) {
+      const auto shown = [](const std::optional<std::uint64_t>& n) { return n ? std::to_string(*n) : "none"; };
       return Error(Errc::malformed, "the file's place in its split set is invalid")
           .path(std::string(split_count))
-          .expected("split.count, split.no below it, split.tensors.count");
+          .expected("split.count from 1 to 65535, split.no below it, split.tensors.count")
+          .found(std::to_string(count) + ", " + shown(number) + ", " + shown(tensors));
     }
-    file_.split = {*count, *number, *tensors};
+    file_.split = {count, *number, *tensors};
     return {};
   }
 

@@ -36,7 +36,7 @@ class GgufReader {
   Result<Snapshot> run() {
     STELE_TRY_ASSIGN(gguf::File first, gguf::read_file(source_, builder_, memory_));
     if (first.split.count > 1) {
-      STELE_TRY(open_set(first.split));
+      STELE_TRY(open_set(std::move(first)));
     } else {
       files_.push_back(std::move(first));
     }
@@ -44,8 +44,9 @@ class GgufReader {
   }
 
  private:
-  /// Opens all files of a set. The opened one may be any of them.
-  Status open_set(const gguf::Split& split) {
+  /// Opens the other files of a set. The opened one may be any of them.
+  Status open_set(gguf::File opened) {
+    const gguf::Split split = opened.split;
     char ending[40];
     std::snprintf(ending, sizeof ending, "-%05u-of-%05u.gguf", static_cast<unsigned>(split.number + 1),
                   static_cast<unsigned>(split.count));
@@ -64,10 +65,15 @@ class GgufReader {
     for (std::uint64_t i = 0; i < split.count; ++i) {
       std::snprintf(ending, sizeof ending, "-%05u-of-%05u.gguf", static_cast<unsigned>(i + 1),
                     static_cast<unsigned>(split.count));
-      STELE_TRY_ASSIGN(SourcePtr part,
-                       detail::open_of_set(bundle, std::string(prefix) + ending, static_cast<std::size_t>(i)));
-      memory_.admit(part->size(), detail::index_rate::file);
-      STELE_TRY_ASSIGN(gguf::File file, gguf::read_file(part, builder_, memory_));
+      gguf::File file;
+      if (i == split.number) {
+        std::swap(file, opened);
+      } else {
+        STELE_TRY_ASSIGN(const SourcePtr part,
+                         detail::open_of_set(bundle, std::string(prefix) + ending, static_cast<std::size_t>(i)));
+        memory_.admit(part->size(), detail::index_rate::file);
+        STELE_TRY_ASSIGN(file, gguf::read_file(part, builder_, memory_));
+      }
       if (file.split.count != split.count || file.split.number != i || file.split.tensors != split.tensors) {
         return Error(Errc::malformed, "a file of the split set belongs to another one")
             .file(file.source->name())
@@ -92,14 +98,15 @@ class GgufReader {
     auto& all = *files_[0].pairs.values.as_map();
     auto& more = *file.pairs.values.as_map();
     if (more.empty()) return {};
-    if (!memory_.take(128 * (more.size() + (known_.empty() ? all.size() : 0)))) {
-      return detail::index_error("the key-value pairs need more memory than the file's size allows");
-    }
-    if (known_.empty()) {
-      for (std::size_t i = 0; i < all.size(); ++i) known_.emplace(all[i].first, i);
-    }
+    bool fits = true;
+    const auto place = [&](const std::string& key, std::size_t i) {
+      fits = fits && memory_.take(sizeof(*known_.begin()) + 64 + key.size());
+      return known_.emplace(key, i);
+    };
+    for (std::size_t i = 0; fits && known_.size() < all.size(); ++i) place(all[i].first, i);
     for (auto& [key, value] : more) {
-      const auto [known, is_new] = known_.emplace(key, all.size());
+      const auto [known, is_new] = place(key, all.size());
+      if (!fits) return detail::index_error("the key-value pairs need more memory than the file's size allows");
       if (is_new) {
         all.emplace_back(std::move(key), std::move(value));
       } else if (!(all[known->second].second == value)) {

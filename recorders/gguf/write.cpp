@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <map>
-#include <optional>
+#include <set>
 #include <string>
 
 #include "base/parallel.hpp"
@@ -32,8 +32,8 @@ bool is_written(std::string_view key, const Value& value) {
 
 /// Returns the reason why a metadata key cannot be stored, or nullptr.
 const char* bad_metadata_key(std::string_view key) {
-  const bool layout = key == gguf::alignment_key || key.starts_with(gguf::split_prefix);
-  return layout ? "a key of the file's layout" : gguf::bad_key(key);
+  const bool reserved = key == detail::flat_key || key == gguf::alignment_key || key.starts_with(gguf::split_prefix);
+  return reserved ? "a reserved key" : gguf::bad_key(key);
 }
 
 /// Returns the dtype of most matrices' elements, DType::none without any.
@@ -66,17 +66,18 @@ class Pairs {
 
   Status run(std::string extras) {
     const auto& metadata = snapshot_.metadata();
-    if (metadata.contains(std::string(detail::flat_key))) {
-      return Error(Errc::not_representable, "the metadata key stele is reserved for the library");
-    }
-    if (find(gguf::architecture_key) == nullptr && !metadata.contains(std::string(gguf::architecture_key))) {
+    static const Value::Map none;
+    const Value::Map& map = map_ != nullptr ? *map_ : none;
+    const bool named = std::any_of(map.begin(), map.end(), [](const auto& pair) {
+      return pair.first == gguf::architecture_key && is_written(pair.first, pair.second);
+    });
+    if (!named && !metadata.contains(std::string(gguf::architecture_key))) {
       add(gguf::architecture_key, Value(gguf::own_architecture));
     }
-    std::map<std::string_view, bool> used;
-    static const Value::Map none;
-    for (const auto& [key, value] : map_ != nullptr ? *map_ : none) {
+    std::set<std::string_view> used;
+    for (const auto& [key, value] : map) {
       if (!is_written(key, value)) continue;
-      if (!used.emplace(key, true).second) {
+      if (!used.insert(key).second) {
         return Error(Errc::duplicate, "two properties have the same key").path(key);
       }
       const auto text = metadata.find(key);
@@ -89,10 +90,11 @@ class Pairs {
     for (const auto& [key, text] : metadata) {
       if (const char* const why = bad_metadata_key(key)) {
         return Error(Errc::not_representable, "GGUF files cannot store this metadata key")
-            .expected("1 to 65535 bytes of UTF-8 without a zero byte")
+            .path(key)
+            .expected("1 to 65535 bytes of UTF-8 without a zero byte; not stele, general.alignment or split.*")
             .found(why);
       }
-      if (!used.contains(key)) add(key, Value(text));
+      if (used.insert(key).second) add(key, Value(text));
     }
     if (any_blocks(snapshot_)) {
       if (!used.contains(gguf::quantization_version_key)) {
@@ -112,12 +114,6 @@ class Pairs {
   std::uint64_t alignment() const { return alignment_; }
 
  private:
-  const Value* find(std::string_view key) const {
-    if (map_ == nullptr) return nullptr;
-    const auto at = std::find_if(map_->begin(), map_->end(), [&](const auto& p) { return p.first == key; });
-    return at != map_->end() ? &at->second : nullptr;
-  }
-
   void add(std::string_view key, const Value& value) {
     std::string_view type;
     if (types_ != nullptr) {
@@ -203,11 +199,12 @@ Status GgufFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
     gguf::write_number(head, at);
     at += aligned(leaf.byte_size());
   }
-  if (snapshot.leaf_count() != 0) head.resize(static_cast<std::size_t>(aligned(head.size())));
+  const std::uint64_t data = snapshot.leaf_count() != 0 ? aligned(head.size()) : head.size();
 
-  STELE_TRY(sink.reserve(head.size() + at));
+  STELE_TRY(sink.reserve(data + at));
   detail::LeafGather gather(sink);
   STELE_TRY(gather.write(std::as_bytes(std::span(head))));
+  STELE_TRY(gather.zeros(static_cast<std::size_t>(data - head.size())));
   ReadContext context(detail::workers_of(options));
   const Snapshot ordered = detail::in_file_order(snapshot);
   for (std::size_t i = 0; i < ordered.leaf_count(); ++i) {

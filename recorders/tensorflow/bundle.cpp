@@ -81,6 +81,10 @@ std::string shown(std::string_view key) { return key.starts_with('\0') ? name_of
 
 }  // namespace
 
+bool holds(DType dtype) noexcept {
+  return std::any_of(types.begin(), types.end(), [&](const TfType& type) { return type.dtype == dtype; });
+}
+
 const TfType* type_of(std::uint64_t code) noexcept {
   return code != 0 && code <= types.size() ? &types[static_cast<std::size_t>(code - 1)] : nullptr;
 }

@@ -42,6 +42,8 @@ struct TfType {
 };
 /// Returns nullptr for an unknown code.
 const TfType* type_of(std::uint64_t code) noexcept;
+/// Returns true if checkpoints can hold elements of this dtype.
+bool holds(DType dtype) noexcept;
 inline constexpr std::uint64_t string_code = 7, variant_code = 21;
 
 /// The annotation with the name of the TfType, for leaves whose dtype does not tell it.

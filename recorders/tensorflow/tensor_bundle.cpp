@@ -109,7 +109,7 @@ Result<Checkpoint> open_all(SourcePtr source, const LoadOptions& options, Tensor
 }  // namespace
 
 const Capabilities& TensorBundleFormat::capabilities() const noexcept {
-  static constexpr Capabilities can{.checksums = true};
+  static constexpr Capabilities can{.checksums = true, .holds = holds};
   return can;
 }
 

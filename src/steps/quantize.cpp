@@ -100,8 +100,6 @@ Result<Recoding> integers_of(const LeafView& leaf, const Value& note) {
   return Recoding{DType::f32, std::move(coding)};
 }
 
-bool may_be_quantized(const detail::LeafData& leaf) { return is_block(leaf.dtype) || leaf.extra != no_index; }
-
 /// Returns the way to dequantize the leaf, if it is quantized.
 Result<Recoding> to_floats(const LeafView& leaf) {
   if (is_block(leaf.dtype())) return Recoding{DType::f32};
@@ -109,6 +107,25 @@ Result<Recoding> to_floats(const LeafView& leaf) {
   if (notes == nullptr) return Recoding{};
   const auto note = notes->find(std::string(quantization_key));
   return note != notes->end() ? integers_of(leaf, note->second) : Recoding{};
+}
+
+/// Returns the ways to dequantize the leaves for which `which` returns true (all if it is empty); an empty list if no
+/// leaf is quantized. A leaf with an unknown scheme is an error, or with `skip_unknown` stays as it is.
+Result<std::vector<Recoding>> all_to_floats(const Snapshot& snapshot, const std::function<bool(const LeafView&)>& which,
+                                            bool skip_unknown) {
+  std::vector<Recoding> recodings;
+  const auto& leaves = snapshot.data()->leaves;
+  for (std::size_t i = 0; i < leaves.size(); ++i) {
+    if (!is_block(leaves[i].dtype) && leaves[i].extra == no_index) continue;  // most leaves: LeafView costs more
+    const LeafView leaf = snapshot.leaf(i);
+    if (which && !which(leaf)) continue;
+    auto recoding = to_floats(leaf);
+    if (!recoding && !skip_unknown) return std::move(recoding).error().path(leaf.path());
+    if (!recoding || recoding->to == DType::none) continue;
+    recodings.resize(leaves.size());
+    recodings[i] = *std::move(recoding);
+  }
+  return recodings;
 }
 
 /// Returns the dtype for a leaf whose rows are not whole blocks: the nearest with smaller blocks, as in llama.cpp
@@ -226,18 +243,7 @@ Result<Snapshot> quantize_blocks(const Snapshot& snapshot, std::span<const Block
 
 Result<Snapshot> dequantize_if(const Snapshot& snapshot, const std::function<bool(const LeafView&)>& which) {
   return detail::guarded([&]() -> Result<Snapshot> {
-    std::vector<Recoding> leaves;
-    const auto& all = snapshot.data()->leaves;
-    for (std::size_t i = 0; i < all.size(); ++i) {
-      if (!may_be_quantized(all[i])) continue;
-      const LeafView leaf = snapshot.leaf(i);
-      if (!which(leaf)) continue;
-      auto recoding = to_floats(leaf);
-      if (!recoding) return std::move(recoding).error().path(leaf.path());
-      if (recoding->to == DType::none) continue;
-      leaves.resize(all.size());
-      leaves[i] = *std::move(recoding);
-    }
+    STELE_TRY_ASSIGN(std::vector<Recoding> leaves, all_to_floats(snapshot, which, false));
     return leaves.empty() ? snapshot : detail::recoded(snapshot, std::move(leaves));
   });
 }
@@ -249,18 +255,8 @@ Result<Snapshot> dequantize(const Snapshot& snapshot, const std::vector<std::str
 namespace detail {
 
 Snapshot with_floats(const Snapshot& snapshot, const std::function<bool(const LeafView&)>& which) {
-  std::vector<Recoding> leaves;
-  const auto& all = snapshot.data()->leaves;
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    if (!may_be_quantized(all[i])) continue;
-    const LeafView leaf = snapshot.leaf(i);
-    if (which && !which(leaf)) continue;
-    auto recoding = to_floats(leaf);
-    if (!recoding || recoding->to == DType::none) continue;
-    leaves.resize(all.size());
-    leaves[i] = *std::move(recoding);
-  }
-  return leaves.empty() ? snapshot : recoded(snapshot, std::move(leaves));
+  auto leaves = all_to_floats(snapshot, which, true);
+  return leaves && !leaves->empty() ? recoded(snapshot, *std::move(leaves)) : snapshot;
 }
 
 }  // namespace detail

@@ -188,7 +188,7 @@ TEST_CASE("gguf: properties of a program, and metadata beside them") {
     lossy.allow_loss = true;
     CHECK(saved(GgufRecorder<>(), with(bad), lossy));
   }
-  // What would change how the file is read is not written.
+  // Properties that would change how the file is read are not written.
   for (const auto& pair : Value::Map{{"split.count", Value(std::int64_t{3})},
                                      {"general.alignment", Value("64")},
                                      {"general.alignment", Value(std::int64_t{24})},
@@ -206,11 +206,24 @@ TEST_CASE("gguf: properties of a program, and metadata beside them") {
   for (const char* const key : {"split.count", "general.alignment", "stele"}) {
     SaveOptions options;
     options.metadata = {{key, "1"}};
-    CHECK(code_of(saved(GgufRecorder<>(), plain, options)) == Errc::not_representable);
+    const auto refused = saved(GgufRecorder<>(), plain, options);
+    CHECK(code_of(refused) == Errc::not_representable);
+    CHECK(refused.error().path() == key);
   }
   {
     const Snapshot wide = with_properties(plain, Value(Value::Map{{"general.alignment", Value(std::int64_t{128})}}));
     CHECK(saved_text(wide).size() % 128 == 0);
+  }
+  {
+    // No key is written twice: metadata replaces the pairs that files with blocks get.
+    const Tensor<float, 2> matrix = Tensor<float, 2>::filled({2, 32}, 1);
+    SaveOptions options;
+    options.metadata = {{"general.file_type", "x"}, {"general.quantization_version", "y"}};
+    const auto bytes = saved(GgufRecorder<GgufPrecision<ggml::q8_0>>(), matrix, options);
+    REQUIRE_MESSAGE(bytes, why(bytes));
+    const auto opened = GgufRecorder<>().open(*bytes);
+    REQUIRE_MESSAGE(opened, why(opened));
+    CHECK(opened->metadata().at("general.file_type") == "x");
   }
   // A string of SaveOptions replaces a property; other strings are added.
   SaveOptions options;
@@ -398,10 +411,11 @@ TEST_CASE("gguf: split sets") {
   CHECK(code_of(open_set(set({a, b, part(later, {tensor("u", {8}, 0, 0)})}))) == Errc::malformed);
   later.back() = pair("more", 7, "\1");
   CHECK(*open_set(set({a, b, part(later, {tensor("u", {8}, 0, 0)})})).value().properties().find("more") == Value(true));
-  // Without a count, the file is whole, and what remains of a set is not shown.
-  const std::string whole =
-      gguf::file({pair("split.no", 2, number(std::uint16_t{0}))}, {tensor("w", {8}, 0, 0)}, zeros32);
-  CHECK(gguf::open(saved_text(gguf::open(whole).value())).value().properties() == Value(Value::Map()));
+  // Without split.count, the file is whole, and the other keys of a set are ignored.
+  for (const std::string& ignored : {pair("split.no", 2, number(std::uint16_t{0})), pair("split.no", 8, text("x"))}) {
+    const std::string whole = gguf::file({ignored}, {tensor("w", {8}, 0, 0)}, zeros32);
+    CHECK(gguf::open(saved_text(gguf::open(whole).value())).value().properties() == Value(Value::Map()));
+  }
   // By another name, or alone in memory, the other files cannot be found.
   auto renamed = memory_bundle();
   auto sink = renamed->create("m.gguf").value();
