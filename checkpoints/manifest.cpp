@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ctime>
 #include <limits>
+#include <set>
 
 #include "base/hash.hpp"
 #include "json/json.hpp"
@@ -206,13 +207,36 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   return step;
 }
 
+namespace {
+
+Result<Manifest> parse_manifest(const Source& source) {
+  std::string text(static_cast<std::size_t>(source.size()), '\0');
+  STELE_TRY(source.read_at(0, std::as_writable_bytes(std::span(text))));
+  return steps::parse_manifest(text);
+}
+
+}  // namespace
+
+Status check_nothing_else(const Bundle& folder) {
+  STELE_TRY_ASSIGN(const SourcePtr source, folder.open(manifest_name));
+  STELE_TRY_ASSIGN(const Manifest manifest, parse_manifest(*source));
+  STELE_TRY_ASSIGN(const std::vector<std::string> names, folder.names());
+  std::set<std::string_view> known{manifest_name};
+  for (const ManifestFile& file : manifest.files) known.insert(file.name);
+  for (const std::string& name : names) {
+    if (known.contains(name)) continue;
+    return Error(Errc::exists, "the folder of the step contains a file that is not of the step")
+        .found(name)
+        .hint("move the file elsewhere");
+  }
+  return {};
+}
+
 Result<Manifest> read_manifest(const std::string& folder, std::int64_t step) {
   const std::string path = folder + "/" + std::string(manifest_name);
   return guarded([&]() -> Result<Manifest> {
     STELE_TRY_ASSIGN(const SourcePtr source, open_file(path));
-    std::string text(static_cast<std::size_t>(source->size()), '\0');
-    STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(text))));
-    auto manifest = parse_manifest(text);
+    auto manifest = parse_manifest(*source);
     if (!manifest) return std::move(manifest).error().file(path);
     if (manifest->info.step != step) {
       return Error(Errc::malformed, "the manifest belongs to another step")

@@ -55,6 +55,10 @@ Result<std::vector<ManifestFile>> list_files(const Bundle& folder);
 /// not_found, truncated, checksum, io.
 Status check_files(const std::string& folder, const Manifest& manifest, bool contents);
 
+/// Checks that a step's folder contains only its manifest and the files that it lists. Errors: exists, those of
+/// parse_manifest().
+Status check_nothing_else(const Bundle& folder);
+
 }  // namespace steps
 }  // namespace detail
 }  // namespace v0

@@ -197,8 +197,7 @@ Result<ManagerState::NewStep> ManagerState::begin_step(std::int64_t step, int si
                         .state = Value(values.state)};
   if (options_.parts.dry_run) return made;
   STELE_TRY(put_aside_broken(step));
-  STELE_TRY_ASSIGN(made.sink,
-                   folder_sink(path(step), {options_.parts.file.durability}, [](const Bundle&) { return Status(); }));
+  STELE_TRY_ASSIGN(made.sink, folder_sink(path(step), {options_.parts.file.durability}, steps::check_nothing_else));
   return made;
 }
 
@@ -257,7 +256,8 @@ void ManagerState::apply_policy(SavedStep& saved) {
     if (!(*kept)[i] && known_[i].step != saved.info.step) unwanted.push_back(known_[i].step);
   }
   for (const std::int64_t step : unwanted) {
-    auto removed = remove(step);
+    auto removed = steps::check_nothing_else(*v0::folder_bundle(path(step)));
+    if (removed) removed = remove(step);
     if (removed) {
       saved.removed.push_back(step);
     } else if (!saved.not_removed) {

@@ -27,7 +27,10 @@ Format::~Format() = default;
 bool Format::is_folder() const noexcept { return false; }
 bool Format::makes_folder(std::string_view /*path*/) const noexcept { return is_folder(); }
 bool Format::recognises_folder(const Bundle& /*folder*/) const { return false; }
-Status Format::may_replace(const Bundle& /*folder*/) const { return {}; }
+Status Format::may_replace(const Bundle& /*folder*/) const {
+  return Error(Errc::exists, "the target folder is not empty, and the format does not recognise its own folders")
+      .hint("save to another path, set FileSinkOptions::allow_nonatomic, or define Format::may_replace");
+}
 Result<std::vector<Loss>> Format::losses(const Snapshot& /*snapshot*/, std::string_view /*file*/) const {
   return std::vector<Loss>();
 }

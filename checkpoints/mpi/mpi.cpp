@@ -246,17 +246,6 @@ Result<PartFiles> write_shards(Exchange& exchange, const LocalPart& part, Plan& 
   return files;
 }
 
-/// Files that a distributed checkpoint consists of, so that another one may replace them.
-Status may_replace(const Bundle& folder) {
-  STELE_TRY_ASSIGN(const std::vector<std::string> names, folder.names());
-  for (const std::string& name : names) {
-    if (name.ends_with(".safetensors") || name.ends_with(".safetensors.index.json")) continue;
-    if (name == safetensors::shard_index_name) continue;
-    return Error(Errc::exists, "the folder contains a file that is no part of a checkpoint").file(name);
-  }
-  return {};
-}
-
 }  // namespace
 
 Result<PartFiles> write_part(Exchange& exchange, const Result<Snapshot>& snapshot, PrecisionSpec precision,
@@ -287,7 +276,7 @@ Result<Report> save(const Result<Snapshot>& snapshot, const std::string& folder,
     std::string temporary;
     Status status;
     if (exchange.is_root() && !options.save.dry_run) {
-      auto made = folder_sink(folder, options.save.file, may_replace);
+      auto made = folder_sink(folder, options.save.file, safetensors::check_whole);
       made ? static_cast<void>(sink = *std::move(made)) : static_cast<void>(status = std::move(made).error());
       if (sink != nullptr) temporary = v0::detail::temporary_path(*sink);
     }

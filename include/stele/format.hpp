@@ -98,10 +98,10 @@ class STELE_EXPORT Format {
   virtual bool makes_folder(std::string_view path) const noexcept;
   /// Returns true if open() accepts a folder (`folder`) or a file (not `folder`).
   virtual bool opens(bool folder) const noexcept { return folder == is_folder(); }
-  /// Returns true if a folder has this format, judging by the names of its files and the content of a small one.
+  /// Returns true if a folder is one model of this format, by the format's own marks at its top.
   virtual bool recognises_folder(const Bundle& folder) const;
-  /// Checks that a folder contains only files that this format writes, so that it may be replaced whole. Errors:
-  /// exists.
+  /// Checks that a folder is a complete model of this format and contains nothing else, so that a save may replace it
+  /// whole: its files are lost then. The default refuses every folder. Errors: exists.
   virtual Status may_replace(const Bundle& folder) const;
   /// Reads headers and index only; the leaves keep the source. Memory is bounded by the source's size (docs/faults.md),
   /// or by Limits::index_bytes.

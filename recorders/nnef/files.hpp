@@ -26,6 +26,10 @@ std::string lower(std::string_view text);
 /// Reads a file of text. Errors: limit, those of the bundle.
 Result<std::string> read_text(const Bundle& bundle, std::string_view name);
 
+/// Checks that a folder is one whole model and nothing else: a tensor file for each label of the graph, or if there is
+/// no graph, tensor files alone. Errors: exists (found() is another file), those of NnefFormat::open.
+Status check_whole(const Bundle& folder);
+
 /// Returns the container for a path.
 NnefContainer container_at(NnefContainer container, std::string_view path) noexcept;
 

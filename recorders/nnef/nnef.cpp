@@ -89,27 +89,27 @@ bool NnefFormat::makes_folder(std::string_view path) const noexcept {
 
 bool NnefFormat::recognises_folder(const Bundle& folder) const {
   if (!is_folder()) return false;  // other NnefFormats open the other containers
-  const auto described = folder.contains(nnef::graph_file);
-  if (described && *described) return true;
-  const auto files = folder.names();
-  return files &&
-         std::any_of(files->begin(), files->end(), [](const std::string& f) { return f.ends_with(nnef::ending); });
+  if (folder.open(nnef::graph_file)) return true;
+  return nnef::check_whole(folder).has_value();
 }
 
 Status NnefFormat::may_replace(const Bundle& folder) const {
-  STELE_TRY_ASSIGN(const auto files, folder.names());
-  for (const std::string& file : files) {
-    bool ours = file.ends_with(nnef::ending) || file == nnef::quant_file;
-    if (file == nnef::graph_file) {
-      STELE_TRY_ASSIGN(const std::string text, nnef::read_text(folder, file));
-      ours = text.starts_with(nnef::made_here);
-    }
-    if (ours) continue;
-    return Error(Errc::exists, "the folder contains a file that is not a parameter")
-        .hint("choose another path, or set FileSinkOptions::allow_nonatomic")
-        .found(file);
-  }
-  return {};
+  const Status known = [&]() -> Status {
+    STELE_TRY(nnef::check_whole(folder));
+    STELE_TRY_ASSIGN(const bool described, folder.contains(nnef::graph_file));
+    if (!described && !options_.graph) return {};
+    STELE_TRY_ASSIGN(const std::string graph, nnef::read_text(folder, nnef::graph_file));
+    if (graph.starts_with(nnef::made_here)) return {};
+    return Error(Errc::exists, "another program wrote its graph").found(nnef::graph_file);
+  }();
+  if (known || known.error().code() == Errc::out_of_memory) return known;
+  const Error& why = known.error();
+  return Error(Errc::exists, "the target folder is not just a model that stele saved: " + std::string(why.message()))
+      .path(why.path())
+      .file(why.file())
+      .expected(why.expected())
+      .found(why.found())
+      .hint("save to another path, or set FileSinkOptions::allow_nonatomic");
 }
 
 }  // namespace v0

@@ -62,8 +62,16 @@ class NnefReader {
     return builder_.finish();
   }
 
+  /// Returns true if the model that run() read has a file of this name.
+  bool has(std::string_view file) const {
+    if (file == nnef::graph_file || file == nnef::quant_file) return described_;
+    return file.ends_with(nnef::ending) &&
+           shapes_.find(file.substr(0, file.size() - nnef::ending.size())) != shapes_.end();
+  }
+
  private:
   Status read_described() {
+    described_ = true;
     STELE_TRY_ASSIGN(const std::string graph, nnef::read_text(*bundle_, nnef::graph_file));
     auto variables = nnef::read_graph(graph);
     if (!variables) return std::move(variables).error().file(std::string(nnef::graph_file));
@@ -126,6 +134,7 @@ class NnefReader {
   std::map<std::string, std::string> labels_;  // by lower-case label
   std::map<std::string, std::vector<Extent>, std::less<>> shapes_;
   std::size_t count_ = 0;
+  bool described_ = false;  // by a graph
 };
 
 /// Opens one file. Its tensor gets the name of the only tensor that the layout has, else the file's name.
@@ -143,6 +152,21 @@ Result<Snapshot> open_tensor(SourcePtr source, const OpenContext& context) {
 }
 
 }  // namespace
+
+Status nnef::check_whole(const Bundle& folder) {
+  STELE_TRY_ASSIGN(const auto files, folder.names());
+  // First by name: a large folder of something else has mostly other files.
+  for (const std::string& file : files) {
+    if (file.ends_with(ending) || file == graph_file || file == quant_file) continue;
+    return Error(Errc::exists, "a file of it is not a tensor").found(file);
+  }
+  NnefReader reader({std::shared_ptr<const Bundle>(), &folder}, Limits());
+  STELE_TRY(reader.run());
+  for (const std::string& file : files) {
+    if (!reader.has(file)) return Error(Errc::exists, "a file of it belongs to no tensor of the graph").found(file);
+  }
+  return {};
+}
 
 Result<Report> NnefFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
                                   const OpenContext& context) const {

@@ -35,7 +35,8 @@ bool PaddleFormat::recognises(std::span<const std::byte> head, std::uint64_t siz
 
 namespace {
 
-/// Returns the name of the first file in the folder that is not a record; nullopt if all are records.
+/// Returns the name of the first file in the folder that is not a record; nullopt if all are records, "" if there are
+/// no files.
 Result<std::optional<std::string>> foreign_file(const Bundle& folder) {
   STELE_TRY_ASSIGN(const auto files, folder.names());
   for (const std::string& file : files) {
@@ -44,7 +45,7 @@ Result<std::optional<std::string>> foreign_file(const Bundle& folder) {
     const auto record = read_record(*source, 0, source->size(), memory);
     if (!record || record->end() != source->size()) return std::optional(file);
   }
-  return std::optional<std::string>();
+  return files.empty() ? std::optional<std::string>("") : std::nullopt;
 }
 
 }  // namespace
@@ -55,16 +56,15 @@ bool PaddleFormat::recognises_folder(const Bundle& folder) const {
     const auto contained = folder.contains(program);
     if (contained && *contained) return true;
   }
-  const auto files = folder.names();
   const auto foreign = foreign_file(folder);
-  return files && !files->empty() && foreign && !*foreign;
+  return foreign && !*foreign;
 }
 
 Status PaddleFormat::may_replace(const Bundle& folder) const {
   STELE_TRY_ASSIGN(const auto foreign, foreign_file(folder));
   if (!foreign) return {};
-  return Error(Errc::exists, "the folder contains a file that is not a parameter")
-      .hint("choose another path, or set FileSinkOptions::allow_nonatomic")
+  return Error(Errc::exists, "the target folder contains something other than parameters")
+      .hint("save to another path, or set FileSinkOptions::allow_nonatomic")
       .found(*foreign);
 }
 

@@ -43,6 +43,10 @@ Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const s
 /// Returns true if the folder itself has an index, or if its first safetensors file has boxes of tensors.
 bool recognises_folder(const Bundle& folder);
 
+/// Checks that a folder is one complete set of files with an index, as stele::mpi writes them, and contains nothing
+/// else. Errors: exists, those of opening it.
+STELE_EXPORT Status check_whole(const Bundle& folder);
+
 /// Returns the index of a folder, or null and the names of its safetensors files. Errors: malformed (several indexes),
 /// not_found.
 Result<SourcePtr> find_index(const Source& folder, std::vector<std::string>& files);

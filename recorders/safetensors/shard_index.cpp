@@ -416,15 +416,20 @@ Result<ShardIndex> parse_shard_index(std::string_view text, IndexBudget& memory)
   return Parser(text, memory).run();
 }
 
-Result<Snapshot> open_shards(const Source& folder, const OpenContext& context, const WantedBox& wanted) {
-  STELE_TRY_ASSIGN(const SourcePtr source, folder.bundle()->open(shard_index_name));
-  std::string text(static_cast<std::size_t>(source->size()), '\0');
-  STELE_TRY(source->read_at(0, std::as_writable_bytes(std::span(text))));
-  IndexBudget memory(context.options().limits, text.size());
+Result<ShardIndex> read_shard_index(const Source& source, IndexBudget& memory) {
+  std::string text(static_cast<std::size_t>(source.size()), '\0');
+  STELE_TRY(source.read_at(0, std::as_writable_bytes(std::span(text))));
   memory.admit(text.size(), index_rate::index);
   auto index = parse_shard_index(text, memory);
-  if (!index) return std::move(index).error().file(source->name());
-  return Opener(folder, *std::move(index), context, memory, wanted).run();
+  if (!index) return std::move(index).error().file(source.name());
+  return index;
+}
+
+Result<Snapshot> open_shards(const Source& folder, const OpenContext& context, const WantedBox& wanted) {
+  STELE_TRY_ASSIGN(const SourcePtr source, folder.bundle()->open(shard_index_name));
+  IndexBudget memory(context.options().limits, source->size());
+  STELE_TRY_ASSIGN(ShardIndex index, read_shard_index(*source, memory));
+  return Opener(folder, std::move(index), context, memory, wanted).run();
 }
 
 }  // namespace safetensors

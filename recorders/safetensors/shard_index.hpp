@@ -60,6 +60,8 @@ STELE_EXPORT std::string to_text(const ShardIndex& index);
 /// Parses an index and checks that each layout covers its shape. Errors: truncated, checksum, malformed, unsupported,
 /// limit.
 STELE_EXPORT Result<ShardIndex> parse_shard_index(std::string_view text, IndexBudget& memory);
+/// Reads the whole index of a folder. Errors: those of parse_shard_index() and of reading.
+Result<ShardIndex> read_shard_index(const Source& source, IndexBudget& memory);
 
 /// Returns the box of a tensor that the caller wants, or nullopt for the whole tensor.
 using WantedBox = std::function<std::optional<Box>(std::string_view name, std::span<const Extent> shape)>;

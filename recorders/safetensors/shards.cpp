@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <deque>
 #include <map>
+#include <set>
 
 #include "base/limits.hpp"
 #include "base/parallel.hpp"
@@ -56,6 +57,9 @@ class ShardsReader {
     builder_.set_metadata(std::move(metadata_));
     return builder_.finish();
   }
+
+  /// Returns the names of the files that the index lists.
+  const std::vector<std::string>& files() const noexcept { return files_; }
 
  private:
   struct Entry {
@@ -264,6 +268,32 @@ Result<std::string> index_of(const Snapshot& snapshot, std::uint64_t total,
 }
 
 }  // namespace
+
+Status detail::safetensors::check_whole(const Bundle& folder) {
+  STELE_TRY_ASSIGN(const std::vector<std::string> names, folder.names());
+  std::set<std::string, std::less<>> known;
+  STELE_TRY_ASSIGN(const bool boxes, folder.contains(shard_index_name));
+  std::string index_name(boxes ? shard_index_name : "model.safetensors.index.json");
+  auto index = folder.open(index_name);
+  if (!index) return Error(Errc::exists, "the target folder has no index of stele").expected(index_name);
+  if (boxes) {
+    IndexBudget memory(Limits(), (*index)->size());
+    STELE_TRY_ASSIGN(const ShardIndex shards, read_shard_index(**index, memory));
+    for (const ShardFile& file : shards.files) known.insert(file.name);
+  } else {
+    const OpenContext context(default_load_options(), {});
+    ShardsReader reader(*std::move(index), context);
+    STELE_TRY(reader.run());
+    known.insert(reader.files().begin(), reader.files().end());
+  }
+  known.insert(std::move(index_name));
+  for (const std::string& name : names) {
+    if (!known.contains(name)) {
+      return Error(Errc::exists, "the target folder contains a file that its index does not list").found(name);
+    }
+  }
+  return {};
+}
 
 const Capabilities& ShardedSafetensorsFormat::capabilities() const noexcept {
   return SafetensorsFormat().capabilities();

@@ -88,6 +88,24 @@ TEST_CASE("the keep policy removes steps after each save") {
   CHECK(stele_test::names_in(dir / "run") == std::vector<std::string>{"step-00000004", "step-00000005"});
 }
 
+TEST_CASE("a file that someone put into a step is not removed with it") {
+  const TempDir dir;
+  auto manager = manager_in(dir / "run", {.keep = keep::latest(1)});
+  save(manager, 1, 1);
+  stele_test::write_text(dir / "run/step-00000001/notes.txt", "mine");
+  const SavedStep saved = save(manager, 2, 2);
+  CHECK(saved.removed.empty());
+  REQUIRE(saved.not_removed);
+  CHECK(saved.not_removed->code() == Errc::exists);
+  CHECK(saved.not_removed->found() == "notes.txt");
+  const Net model = net(3);
+  const auto again = manager.save(1, checkpoint_of(model).value());
+  CHECK(code_of(again) == Errc::exists);
+  CHECK(stele_test::read_text(dir / "run/step-00000001/notes.txt") == "mine");
+  std::filesystem::remove(dir / "run/step-00000001/notes.txt");
+  CHECK(save(manager, 3, 3).removed == std::vector<std::int64_t>{1, 2});
+}
+
 TEST_CASE("resume takes the newest step that verifies, and reports the others") {
   const TempDir dir;
   auto manager = manager_in(dir / "run");

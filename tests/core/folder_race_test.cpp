@@ -203,6 +203,9 @@ TEST_CASE("folder race: links that lead out of a folder") {
     CHECK(fault_of(good(recorder.load<RaceModel>(outside)), few) == "");
     CHECK(good(recorder.load<RaceModel>(outside)).layers[0].weight[0] == 2);
   }
+  // Such a link is not the recorder's own.
+  CHECK(bad(recorder.record(race_model(1, few), path, quick())).code() == Errc::exists);
+  fs::remove_all(path);
   good(recorder.record(race_model(1, few), path, quick()));
   put_link("../1/weight.dat");
   CHECK(fault_of(good(recorder.load<RaceModel>(path)), few) == "");

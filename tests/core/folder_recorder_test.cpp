@@ -112,6 +112,39 @@ TEST_CASE("folders: a recorder whose files are folders") {
   CHECK(image(good(recorder.load<Mlp>(stele::bundle_source(memory)))) == image(small_mlp(4)));
 }
 
+TEST_CASE("folders: a format that does not know its own folders replaces none") {
+  struct Unaware final : stele::Format {
+    std::string_view name() const noexcept override { return "unaware"; }
+    std::string_view extension() const noexcept override { return ".unaware"; }
+    const stele::Capabilities& capabilities() const noexcept override { return FolderFormat().capabilities(); }
+    bool recognises(std::span<const std::byte>, std::uint64_t) const noexcept override { return false; }
+    bool is_folder() const noexcept override { return true; }
+    Result<stele::Snapshot> open(SourcePtr, const stele::OpenContext&) const override {
+      return stele::Error(Errc::unsupported);
+    }
+    Status write(const stele::Snapshot&, Sink& sink, const stele::SaveOptions&) const override {
+      return put(*sink.bundle(), "tensors", "none");
+    }
+  };
+  const TempDir dir;
+  const stele::Recorder<Unaware> recorder;
+  std::filesystem::create_directories(dir / "thesis/chapter");
+  write_text(dir / "thesis/chapter/text", "years");
+  const auto save = [&](const std::string& path, bool beside = false) {
+    stele::SaveOptions options = quick();
+    options.file.allow_nonatomic = beside;
+    return code_of(recorder.record(small_mlp(1), path, options));
+  };
+  CHECK(save(dir / "thesis") == Errc::exists);
+  CHECK(names_of(dir / "thesis") == Names{"chapter/text"});
+  CHECK(save(dir / "new") == Errc::none);
+  CHECK(save(dir / "new") == Errc::exists);
+  CHECK(save(dir / "thesis", true) == Errc::none);
+  CHECK(names_of(dir / "thesis") == Names{"chapter/text", "tensors"});
+  std::filesystem::create_directory(dir / "empty");
+  CHECK(save(dir / "empty") == Errc::none);
+}
+
 TEST_CASE("folders: a folder is no file, and a file no folder") {
   const TempDir dir;
   const FolderRecorder folders;

@@ -302,10 +302,21 @@ TEST_CASE("nnef: folders are replaced when all in them is known") {
   CHECK(save(3, fresh) == Errc::exists);
   check(2);
   // Tensors that are not in the new model go.
-  write_text(path + "/old.dat", text_in(*good(folder_of(recorder, named({"old"}))), "old.dat"));
+  good(recorder.record(named({"old", "layers.0.weight"}), path, quick()));
   CHECK(save(4) == Errc::none);
   CHECK(names_of(*stele::folder_bundle(path)) == files_of_net);
-  // Texts of somebody else, and files that nobody knows, stay.
+  // Tensors that the graph does not name, damaged ones, texts of somebody else, and files that nobody knows, stay.
+  const std::string tensor = text_in(*good(folder_of(recorder, named({"old"}))), "old.dat");
+  write_text(path + "/layers/old.dat", tensor);
+  CHECK(save(5) == Errc::exists);
+  fs::remove(path + "/layers/old.dat");
+  const std::string steps = read_text(path + "/steps.dat");
+  for (const std::string& other : {"3.3 3.2\n"s, steps + 'x', tensor}) {
+    write_text(path + "/steps.dat", other);
+    CHECK(save(5) == Errc::exists);
+    CHECK(read_text(path + "/steps.dat") == other);
+  }
+  write_text(path + "/steps.dat", steps);
   write_text(path + "/notes.txt", "mine");
   const auto refused = recorder.record(net(5), path, quick());
   REQUIRE(code_of(refused) == Errc::exists);
@@ -327,6 +338,54 @@ TEST_CASE("nnef: folders are replaced when all in them is known") {
   fs::copy(golden("model.nnef"), dir / "theirs.nnef", fs::copy_options::recursive);
   CHECK(code_of(recorder.record(net(), dir / "theirs.nnef", quick())) == Errc::exists);
   CHECK(names_of(*stele::folder_bundle(dir / "theirs.nnef")) == names_of(*stele::folder_bundle(golden("model.nnef"))));
+}
+
+TEST_CASE("nnef: a save into a folder of other data deletes nothing") {
+  const TempDir dir;
+  const std::string tensor = text_in(*good(folder_of(folders, named({"a"}))), "a.dat");
+  const auto check_kept = [&](const Names& files, const std::string& content) {
+    for (const std::string& file : files) {
+      fs::create_directories(fs::path(dir / ("results/" + file)).parent_path());
+      write_text(dir / ("results/" + file), content);
+    }
+    for (const bool graph : {true, false}) {
+      if (!graph && content == tensor) continue;  // such a folder is all that this recorder writes
+      CHECK(code_of(in(NnefContainer::folder, graph).record(net(), dir / "results", quick())) == Errc::exists);
+      CHECK(code_of(in(NnefContainer::by_name, graph).record(net(), dir / "results", quick())) == Errc::exists);
+    }
+    CHECK(names_of(*stele::folder_bundle(dir / "results")) == files);
+    fs::remove_all(dir / "results");
+  };
+  check_kept({"2024/voltage.dat"}, "3.3 3.2\n");
+  check_kept({"voltage.dat"}, "");
+  check_kept({"a.dat", "b/c.dat"}, tensor);  // of another program: it has no graph
+  check_kept({"graph.nnef", "voltage.dat"}, std::string(graph_of_net));
+  check_kept({"graph.quant"}, "");
+  check_kept({"graph.nnef"}, "# Variables alone, by stele.\n");
+  fs::create_directories(dir / "results/empty");
+  CHECK(code_of(folders.record(net(), dir / "results", quick())) == Errc::exists);
+  // What a recorder without graphs has written, it replaces.
+  const auto plain = in(NnefContainer::folder, false);
+  for (const float first : {1.0F, 2.0F}) good(plain.record(net(first), dir / "plain.nnef", quick()));
+  CHECK(code_of(folders.record(net(), dir / "plain.nnef", quick())) == Errc::exists);
+}
+
+TEST_CASE("nnef: a folder is one model by the marks at its top") {
+  const TempDir dir;
+  const auto front = [&](const std::string& path) { return code_of(stele::open(path)); };
+  // The name of a folder of stele's own is also that of a graph.
+  fs::create_directory(dir / "zoo");
+  good(folders.record(net(), dir / "zoo/graph", quick()));
+  good(folders.record(net(), dir / "zoo/other", quick()));
+  write_text(dir / "zoo/weights.safetensors", "");
+  CHECK(front(dir / "zoo") == Errc::bad_magic);
+  fs::remove(dir / "zoo/weights.safetensors");
+  CHECK(front(dir / "zoo") == Errc::bad_magic);
+  CHECK(front(dir / "zoo/graph.nnef") == Errc::none);
+  good(in(NnefContainer::folder, false).record(net(), dir / "plain", quick()));
+  CHECK(front(dir / "plain.nnef") == Errc::none);
+  write_text(dir / "plain.nnef/notes.dat", "3.3 3.2\n");
+  CHECK(front(dir / "plain.nnef") == Errc::bad_magic);
 }
 
 namespace {

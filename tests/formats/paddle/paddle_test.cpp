@@ -247,6 +247,11 @@ TEST_CASE("paddle: what is there and what replaces it") {
   CHECK(image(good(folders.load<Fc>(dir / "folder"))) == image(other));
 
   // Anything else that lies there is not thrown away.
+  std::filesystem::create_directories(dir / "data/2024");
+  CHECK(code_of(folders.record(other, dir / "data", quick())) == Errc::exists);
+  write_text(dir / "data/2024/voltage", std::string(64, '\0'));
+  CHECK(code_of(folders.record(other, dir / "data", quick())) == Errc::exists);
+  CHECK(names_in(dir / "data/2024") == std::vector<std::string>{"voltage"});
   write_text(dir / "folder/__model__", program_desc({var_desc("b", tensor_desc(5, {1}))}));
   const stele::Error error = bad(folders.record(net(), dir / "folder", quick()));
   CHECK(error.code() == Errc::exists);

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "recorders/safetensors/file.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -155,6 +156,25 @@ TEST_CASE("shards: a set that is there is not replaced unasked") {
   other.label = "other";
   good(small.record(other, path, options));
   CHECK(good(stele::load<Tied>(path)).label == "other");
+}
+
+TEST_CASE("shards: a folder is a whole set and nothing else") {
+  const TempDir dir;
+  const auto check = [&] {
+    return code_of(stele::detail::safetensors::check_whole(*stele::folder_bundle(dir.path())));
+  };
+  CHECK(check() == Errc::exists);
+  write_text(dir / "model.safetensors", "another model");
+  CHECK(check() == Errc::exists);
+  std::filesystem::remove(dir / "model.safetensors");
+  good(small.record(tied(), dir / "model", quick()));
+  CHECK(check() == Errc::none);
+  write_text(dir / "other.safetensors", "another model");
+  CHECK(check() == Errc::exists);
+  std::filesystem::remove(dir / "other.safetensors");
+  CHECK(check() == Errc::none);
+  std::filesystem::remove(dir / "model.safetensors.index.json");
+  CHECK(check() == Errc::exists);
 }
 
 TEST_CASE("shards: a save that fails leaves nothing in a new place") {
