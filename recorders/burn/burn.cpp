@@ -9,6 +9,7 @@
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
+#include "snapshot/tree.hpp"
 #include "steps/byte_order.hpp"
 
 namespace stele {
@@ -249,7 +250,13 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
 
 Result<std::vector<Loss>> BurnFormat::losses(const Snapshot& snapshot, std::string_view file) const {
   const BurnOptions how = resolved(options_, file);
-  if (how.encoding != BurnEncoding::bin) return std::vector<Loss>();
+  if (how.encoding != BurnEncoding::bin) {
+    std::vector<Loss> losses;
+    for (const std::uint32_t node : detail::Tree(snapshot).hidden()) {
+      losses.push_back({node, "the whole entry: nested names cannot express its name"});
+    }
+    return losses;
+  }
   STELE_TRY_ASSIGN(const BurnEra era, era_to_write(how, snapshot));
   return bincode_losses(snapshot, era, how);
 }

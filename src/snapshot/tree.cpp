@@ -6,6 +6,7 @@
 
 #include "base/name_order.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/items.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -31,6 +32,21 @@ bool first_segment(std::string_view path, std::string_view& raw, std::string& pl
   raw = path.substr(0, i);
   return raw.empty() ? false : raw == "\\e" || !plain.empty();
 }
+
+namespace {
+
+/// Returns true if each segment of the path is valid.
+bool is_path(std::string_view path) {
+  std::string_view raw;
+  std::string plain;
+  while (first_segment(path, raw, plain)) {
+    if (raw.size() == path.size()) return true;
+    path.remove_prefix(raw.size() + 1);
+  }
+  return false;
+}
+
+}  // namespace
 
 bool parse_index(std::string_view text, std::size_t& number) {
   if (text.empty() || (text[0] == '0' && text.size() > 1)) return false;
@@ -254,6 +270,30 @@ bool Tree::count(const Place& list, std::size_t& n, std::size_t& gap) const {
     if (!present[gap]) return false;
   }
   return true;
+}
+
+std::vector<std::uint32_t> Tree::hidden() const {
+  const auto size = static_cast<std::uint32_t>(order_.size());
+  const auto is_leaf = [&](std::uint32_t i) { return !is_container(node(order_[i]).kind); };
+  // How many leaves' paths more or less than the name before are a beginning of the name at a position.
+  std::vector<std::int32_t> change(size + 1);
+  for (std::uint32_t i = 0; i < size; ++i) {
+    if (!is_leaf(i)) continue;
+    std::string path(name_at(i));
+    path += '.';
+    const std::uint32_t low = lower_bound(path, i, size, i + 1);
+    path.back() = '/';  // the character after '.'
+    ++change[low];
+    --change[lower_bound(path, low, size, low)];
+  }
+  std::vector<std::uint32_t> found;
+  std::int32_t above = 0;
+  for (std::uint32_t i = 0; i < size; ++i) {
+    above += change[i];
+    if (is_leaf(i) && (above != 0 || !is_path(name_at(i)))) found.push_back(order_[i]);
+  }
+  std::sort(found.begin(), found.end());
+  return found;
 }
 
 void Tree::each(const Place& map, const std::function<void(std::string_view, const Place&)>& visit) const {

@@ -44,6 +44,10 @@ class Tree {
   /// Visits the children of a map with their keys, in the file's order.
   void each(const Place& map, const std::function<void(std::string_view key, const Place& place)>& visit) const;
 
+  /// Flat only: returns the tensors, values and nones that each() shows at no depth, because their names are not paths
+  /// (`a..b`), or begin with the path of another one and a dot.
+  std::vector<std::uint32_t> hidden() const;
+
   const Node& node(std::uint32_t i) const { return snapshot_.nodes()[i]; }
   /// Returns true if there is nothing, or a none.
   bool absent(const Place& place) const {
