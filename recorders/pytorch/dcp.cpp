@@ -14,6 +14,7 @@
 #include "io/files.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/provider.hpp"
+#include "stele/detail/little_endian.hpp"
 #include "stele/value.hpp"
 #include "steps/boxes.hpp"
 #include "tree.hpp"
@@ -220,6 +221,7 @@ class DcpReader {
       const DcpItem* item;
     };
     std::vector<Used> used;
+    std::vector<bool> begun(all_->files.size());
     for (const DcpItem& item : all_->index.items) {
       for (std::size_t i = 0; i < item.slices.size(); ++i) {
         const Slice& slice = item.slices[i];
@@ -232,6 +234,8 @@ class DcpReader {
               .expected(std::to_string(slice.length) + " bytes at " + std::to_string(slice.offset))
               .found(std::to_string(file.size()) + " bytes");
         }
+        if (slice.offset == 0 && !begun[slice.file]) STELE_TRY(check_begin(file));
+        if (slice.offset == 0) begun[slice.file] = true;
         const std::uint64_t bytes = item.type != nullptr ? *element_count(item.boxes[i].length) * item.type->size : 0;
         if (bytes > slice.length) {
           return wrong(Errc::malformed, "the slice has fewer bytes than its chunk")
@@ -254,6 +258,17 @@ class DcpReader {
           .expected("an offset after the slice of " + used[i - 1].item->name);
     }
     return {};
+  }
+
+  /// Refuses a file of SerializationFormat.SAFETENSORS: its slices have no places.
+  static Status check_begin(const Source& file) {
+    std::byte head[9]{};
+    if (file.size() < sizeof head) return {};
+    STELE_TRY(file.read_at(0, head));
+    if (head[8] != std::byte{'{'} || load_le<std::uint64_t>(head) > file.size() - 8) return {};
+    return Error(Errc::unsupported, "the checkpoint's tensors are serialized as safetensors, which stele does not read")
+        .file(file.name())
+        .hint("save with SerializationFormat.TORCH_SAVE, or open the file as safetensors");
   }
 
   /// Adds an object that is no tensor: as a value, or if it contains tensors as its parts.

@@ -59,6 +59,41 @@ std::string digits(std::string_view bytes) {
   return text;
 }
 
+/// Maximum length of a key that is a tuple: many dicts may share it.
+constexpr std::size_t max_tuple_bytes = 1000;
+
+/// Appends a key as Python shows it: (1, 'a'). Returns false for objects, and for keys that are too long.
+bool append_shown(const pickle::Objects& objects, Ref key, std::string& text) {
+  switch (objects.kind(key)) {
+    case Kind::string:
+      if (objects.text(key).size() > max_tuple_bytes) return false;
+      text.append("'").append(objects.text(key)) += '\'';
+      break;
+    case Kind::tuple: {
+      const auto items = objects.items(key);
+      text += '(';
+      if (text.size() > max_tuple_bytes) return false;  // bounds the depth
+      for (std::size_t i = 0; i < items.size(); ++i) {
+        if (i != 0) text += ", ";
+        if (!append_shown(objects, items[i], text)) return false;
+      }
+      text += items.size() == 1 ? ",)" : ")";
+      break;
+    }
+    case Kind::none:
+    case Kind::boolean:
+    case Kind::integer:
+    case Kind::real: {
+      bool exact = true;
+      text += key_text(objects, key, exact);
+      break;
+    }
+    default:
+      return false;
+  }
+  return text.size() <= max_tuple_bytes;
+}
+
 class Values {
  public:
   Values(File& file, IndexBudget& memory) : objects_(file.objects), tensors_(file, memory), memory_(memory) {}
@@ -224,16 +259,20 @@ std::string key_text(const pickle::Objects& objects, Ref key, bool& exact) {
       return digits(objects.text(key));
     case Kind::global:
       return global_name(objects, key);
-    default: {
+    case Kind::real: {
       std::string text;
-      json::Writer(text).f64(
-          objects.is(key, Kind::real) && objects.real(key) - objects.real(key) == 0 ? objects.real(key) : 0);
-      return objects.is(key, Kind::real) ? text : "object " + std::to_string(key);
+      json::Writer(text).f64(objects.real(key) - objects.real(key) == 0 ? objects.real(key) : 0);
+      return text;
     }
+    case Kind::tuple:
+      if (std::string text; append_shown(objects, key, text)) return text;
+      [[fallthrough]];
+    default:
+      return "object " + std::to_string(key);
   }
 }
 
-Result<Ref> find_part(const pickle::Objects& objects, std::string_view path) {
+Result<Ref> find_part(const pickle::Objects& objects, std::string_view path, std::vector<Ref>* way) {
   Ref r = objects.root();
   const std::string_view whole = path;
   for (bool found = true; !path.empty() && found;) {
@@ -245,6 +284,7 @@ Result<Ref> find_part(const pickle::Objects& objects, std::string_view path) {
       found = true;
     };
     const Ref in = r;
+    if (way != nullptr) way->push_back(in);
     const auto items = objects.is(in, Kind::object) ? objects.entries(in) : objects.items(in);
     if (objects.is(in, Kind::dict) || objects.is(in, Kind::object)) {
       for (std::size_t i = 0; i + 1 < items.size() && !found; i += 2) {

@@ -1,10 +1,10 @@
 #include "tree.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <set>
 #include <tuple>
-#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -102,10 +102,29 @@ class TreeBuilder {
 
   Status add_root(Ref root) {
     const Ref r = tensors_.unwrapped(root);
-    bare_ = tensors_.form(r) == Tensors::Form::dense || !(objects_.is(r, Kind::dict) || objects_.is(r, Kind::list) ||
-                                                          objects_.is(r, Kind::tuple) || objects_.is(r, Kind::object));
-    if (bare_) STELE_TRY(note_container(std::string(1, container::bare)));
+    STELE_TRY_ASSIGN(const bool value, is_value(r));
+    bare_ = value || tensors_.form(r) == Tensors::Form::dense || tensors_.form(r) == Tensors::Form::storage;
+    if (bare_ && !objects_.is(r, Kind::tuple)) STELE_TRY(note_container(std::string(1, container::bare)));
     return add(root, 0);
+  }
+
+  /// Returns true if an object becomes one value.
+  Result<bool> is_value(Ref r) {
+    if (r == no_ref || tensors_.form(r) != Tensors::Form::other) return false;
+    STELE_TRY_ASSIGN(const bool tensors, contents_.has_tensor(r));
+    switch (objects_.kind(r)) {
+      case Kind::dict:
+        return false;
+      case Kind::list:
+      case Kind::tuple:
+        return !tensors && levels_of(r, 0) <= max_plain_levels;
+      case Kind::object:
+        return !tensors && !is_script(r) && !is_module(r);
+      case Kind::set:
+        return !tensors;
+      default:
+        return true;
+    }
   }
 
   Status add(Ref r, int depth) {
@@ -125,35 +144,27 @@ class TreeBuilder {
       case Tensors::Form::other:
         break;
     }
-    STELE_TRY_ASSIGN(const bool tensors, contents_.has_tensor(r));
+    // Each visit looks through the attributes.
+    const Ref state = objects_.state(r);
+    if (objects_.is(state, Kind::dict) && !memory_.take(4 * objects_.items(state).size())) {
+      return index_error("the file's objects need too much memory");
+    }
+    STELE_TRY_ASSIGN(const bool value, is_value(r));
+    if (value) return add_value(r);
     switch (objects_.kind(r)) {
       case Kind::dict:
         return add_dict(r, objects_.items(r), depth, true);
       case Kind::list:
       case Kind::tuple:
-        if (!tensors && levels_of(r, 0) <= max_plain_levels) break;
         STELE_TRY(note_container(std::string(1, objects_.is(r, Kind::list) ? container::list : container::tuple)));
         return add_list(objects_.items(r), depth);
       case Kind::object:
-        // Each visit looks through the attributes.
-        if (const Ref state = objects_.state(r);
-            objects_.is(state, Kind::dict) && !memory_.take(4 * objects_.items(state).size())) {
-          return index_error("the file's objects need too much memory");
-        }
         if (is_script(r)) return add_script(r, depth);
-        if (is_module(r)) return add_module(r, depth);
-        if (tensors) return add_object(r, depth);
-        break;
-      case Kind::set:
-        if (tensors) {
-          STELE_TRY(add_class("set"));
-          return add_list(objects_.items(r), depth);
-        }
-        break;
-      default:
-        break;
+        return is_module(r) ? add_module(r, depth) : add_object(r, depth);
+      default:  // a set
+        STELE_TRY(add_class("set"));
+        return add_list(objects_.items(r), depth);
     }
-    return add_value(r);
   }
 
   Status add_value(Ref r) {
@@ -302,7 +313,7 @@ class TreeBuilder {
     const bool outer = in_script_list_;
     for (const bool lists : {false, true}) {
       for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
-        const Ref attribute = items[i + 1];
+        const Ref attribute = tensors_.unwrapped(items[i + 1]);
         STELE_TRY_ASSIGN(const bool tensors, contents_.has_tensor(attribute));
         const bool list =
             script_ && tensors && (objects_.is(attribute, Kind::list) || objects_.is(attribute, Kind::tuple));
@@ -408,20 +419,42 @@ class TreeBuilder {
       }
       in.begin_object();
       while (in.next_key(key, scratch)) {
-        tied_.emplace(key);
+        STELE_TRY(tie(key));
         in.skip_value();
       }
     }
     return {};  // add_flat_extras() reports what is wrong
   }
 
+  /// Adds a path that the extras tie.
+  Status tie(std::string_view whole) {
+    constexpr std::uint64_t each_segment = 128;  // a node of the map
+    const std::string_view path = tied_paths_.emplace_back(whole);
+    std::uint32_t node = 0;
+    for (std::size_t begin = 0; begin <= path.size();) {
+      const std::string_view segment = path.substr(begin, path.find('.', begin) - begin);
+      if (!memory_.take(each_segment)) return index_error("the file's ties need too much memory");
+      node = tied_.try_emplace({node, segment}, static_cast<std::uint32_t>(tied_.size() + 1)).first->second;
+      begin += segment.size() + 1;
+    }
+    tied_ends_.resize(tied_.size() + 1);
+    tied_ends_[node] = true;
+    return {};
+  }
+
   /// Returns true if the extras tie the present path, or a container of it.
   bool is_tied_elsewhere() const {
-    if (tied_.empty()) return false;
-    for (std::size_t dot = path_.find('.'); dot != path_.npos; dot = path_.find('.', dot + 1)) {
-      if (tied_.contains(path_.substr(0, dot))) return true;
+    const std::string_view path = path_;
+    std::uint32_t node = 0;
+    for (std::size_t begin = 0; begin <= path.size() && !tied_.empty();) {
+      const std::string_view segment = path.substr(begin, path.find('.', begin) - begin);
+      const auto found = tied_.find({node, segment});
+      if (found == tied_.end()) return false;
+      node = found->second;
+      if (tied_ends_[node]) return true;
+      begin += segment.size() + 1;
     }
-    return tied_.contains(path_);
+    return false;
   }
 
   Result<Snapshot> finish() {
@@ -483,7 +516,10 @@ class TreeBuilder {
   std::vector<std::uint8_t> levels_;  // by object; 0: unknown
   std::map<std::string, std::string> metadata_;
   Value::Map versions_;  // of modules, by the paths of state_dicts
-  std::unordered_set<std::string> tied_;
+  // The paths that the extras tie; their segments: (node, segment) -> node; by node, the end of a path.
+  std::deque<std::string> tied_paths_;
+  std::map<std::pair<std::uint32_t, std::string_view>, std::uint32_t> tied_;
+  std::vector<bool> tied_ends_;
   bool has_values_ = false;
   bool bare_ = false;  // the file is no container
   bool in_script_list_ = false;

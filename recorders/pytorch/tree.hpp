@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "file.hpp"
 
@@ -31,8 +32,10 @@ inline constexpr std::string_view class_annotation = "pytorch.class";
 /// The key of an object's class in Python.
 inline constexpr std::string_view class_key = "__class__";
 
-/// Returns the object at a path of keys joined by dots; the root for "". Errors: not_found.
-Result<pickle::Ref> find_part(const pickle::Objects& objects, std::string_view path);
+/// Returns the object at a path of keys joined by dots; the root for "". Appends the objects on the way to it to `way`.
+/// Errors: not_found.
+Result<pickle::Ref> find_part(const pickle::Objects& objects, std::string_view path,
+                              std::vector<pickle::Ref>* way = nullptr);
 
 /// Returns the Snapshot of `part`, in the byte order of files. Errors: those of Format::open.
 Result<Snapshot> build(File& file, pickle::Ref part, IndexBudget& memory);

@@ -1,5 +1,6 @@
 // Nested containers of a file that a snapshot was opened from: written again, with the entries that it has now.
 #include "pytorch_written.hpp"
+#include "support/pytorch_outcome.hpp"
 
 namespace {
 
@@ -134,6 +135,40 @@ TEST_CASE("pytorch containers: a list, a tuple and a tensor have no attributes")
   // With another name, or beside another tensor, it needs a dict.
   CHECK(object_of(file_of(Flat().tensor("x").origin("containers", R"({"":"x"})").snapshot())) ==
         "O{'x': T(Float '0' 2, (2), (1))}");
+}
+
+TEST_CASE("pytorch containers: a value alone stays alone") {
+  using namespace pytorch_files;
+  const auto again = [](const std::string& object) { return object_of(file_of(good(opened(zip_file(object))))); };
+  CHECK(again(empty_list) == "[]");
+  CHECK(again(empty_tuple) == "()");
+  CHECK(again(empty_dict) == "{}");
+  CHECK(again(pytorch_files::list({number(1), text("a")})) == "[1, 'a']");
+  CHECK(again(tuple({number(1), real(0.5)})) == "(1, f0.5)");
+  CHECK(again(none) == "None");
+  CHECK(again(pytorch_files::list({dict({{"a", number(1)}})})) == "[{'a': 1}]");
+  // An object of Python is a loss, not an empty dict.
+  const Snapshot arguments =
+      good(opened(zip_file(built(call("argparse", "Namespace", {}), dict({{"lr", real(0.1)}})))));
+  const Error error = refused(arguments);
+  CHECK(error.code() == Errc::not_representable);
+  CHECK(error.path() == "tensor");
+  CHECK(error.found() == "an object of Python: argparse.Namespace");
+}
+
+TEST_CASE("pytorch containers: keys that are tuples") {
+  using namespace pytorch_files;
+  const auto paths = [](const std::string& key) {
+    const Snapshot file = good(opened(zip_file("}" + key + floats() + "s")));
+    return file.leaf(0).path();
+  };
+  CHECK(paths(tuple({number(1), text("a"), tuple({real(0.5)})})) == "(1, 'a', (0.5,))");
+  CHECK(paths(tuple({none, yes, empty_tuple})) == "(None, True, ())");
+  CHECK(paths(tuple({text(std::string(2000, 'a'))})).starts_with("object "));
+  CHECK(paths(tuple({empty_list})).starts_with("object "));
+  std::string deep = empty_tuple;
+  for (int i = 0; i < 400; ++i) deep += "\x85";
+  CHECK(paths(deep).starts_with("object "));
 }
 
 TEST_CASE("pytorch containers: an invalid property is refused") {

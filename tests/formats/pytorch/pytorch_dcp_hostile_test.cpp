@@ -126,6 +126,21 @@ TEST_CASE("pytorch dcp: slices that lie") {
   CHECK(outcome(object) != Errc::none);
 }
 
+TEST_CASE("pytorch dcp: tensors serialized as safetensors are unsupported") {
+  // As FileSystemWriter writes them: one file, in which each slice begins at 0 and has the tensor's length.
+  Metadata metadata = two_chunks();
+  for (Place& place : metadata.places) place.at = 0, place.length = 24;
+  const std::string header = R"({"w":{"dtype":"F32","shape":[4,3],"data_offsets":[0,48]}}       )";
+  auto bundle = memory_bundle();
+  put_file(*bundle, ".metadata", metadata.pickled());
+  std::string file(8, '\0');
+  file[0] = static_cast<char>(header.size());
+  put_file(*bundle, "a.distcp", file + header + std::string(48, '\0'));
+  const Error error = bad(recorder.open(source_of(bundle)));
+  CHECK(error.code() == Errc::unsupported);
+  CHECK(error.file().ends_with("a.distcp"));
+}
+
 TEST_CASE("pytorch dcp: damaged metadata never crash") {
   const std::string text = read_text(golden("dcp4") + "/.metadata");
   const auto folder = copied("dcp4");
