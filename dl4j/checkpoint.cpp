@@ -35,6 +35,18 @@ Result<Report> record_checkpoint(const Format& format, PrecisionSpec precision, 
 
 Result<Report> record_checkpoint(const CheckpointFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint,
                                  Sink& sink, const SaveOptions& options) {
+  if (checkpoint.graph && !format.stores_graphs()) {
+    if (!options.allow_loss) {
+      return Error(Errc::not_representable, "the format cannot store a graph")
+          .file(sink.name())
+          .found(format.name())
+          .hint("save to an archive, or set SaveOptions::allow_loss");
+    }
+    const Checkpoint rest{checkpoint.parameters, std::nullopt, checkpoint.training, checkpoint.optimizer};
+    STELE_TRY_ASSIGN(Report report, record_checkpoint(format, precision, rest, sink, options));
+    report.add(Report::What::lost, "", "the graph");
+    return report;
+  }
   return record_checkpoint(
       format, precision, checkpoint, sink, options,
       [&](const Checkpoint& prepared, const Snapshot&) { return format.write_checkpoint(prepared, sink, options); });

@@ -20,6 +20,8 @@ struct Checkpoint {
   std::optional<Graph> graph{};
   std::optional<TrainingConfig> training{};
   OptimizerState optimizer{};
+  /// Rows Report::What::lost: parts of the opened file that this checkpoint does not contain. Not saved.
+  Report left_out{};
 };
 
 /// A format whose files store checkpoints.
@@ -28,6 +30,8 @@ class STELE_EXPORT CheckpointFormat : public Format {
   ~CheckpointFormat() override;
   /// Opens a file like open(), with its graph, training configuration and optimizer state. All arrays stay lazy.
   virtual Result<Checkpoint> open_checkpoint(SourcePtr source, const OpenContext& context) const = 0;
+  /// Returns false if the files have no place for a graph: a loss then.
+  virtual bool stores_graphs() const noexcept { return true; }
   /// Writes a checkpoint like write(). The capabilities and the precision concern its parameters alone.
   virtual Status write_checkpoint(const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options) const = 0;
   /// Writes a checkpoint that has parameters only.

@@ -13,9 +13,11 @@
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/detail/little_endian.hpp"
+#include "stele/precision/convert.hpp"
 #include "steps/byte_order.hpp"
 #include "tensors.hpp"
 #include "tree.hpp"
+#include "values.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -27,10 +29,24 @@ using pickle::Kind;
 using pickle::no_ref;
 using pickle::Ref;
 
+/// A part of the file.
+struct Part {
+  Ref object = no_ref;
+  std::string path{};
+  std::vector<Ref> way{};  // the containers around it, from the root on
+};
+
 /// Finds the parts of a checkpoint by their structure, if the options do not name them.
 class Parts {
  public:
   Parts(const File& file, const Tensors& tensors) : objects_(file.objects), tensors_(tensors) {}
+
+  /// Returns the part at a path. Errors: not_found.
+  Result<Part> at(const std::string& path) const {
+    Part part{no_ref, path};
+    STELE_TRY_ASSIGN(part.object, find_part(objects_, path, &part.way));
+    return part;
+  }
 
   /// Returns true for the state of an optimizer.
   bool is_optimizer(Ref r) const {
@@ -39,51 +55,56 @@ class Parts {
   }
 
   /// Returns the only optimizer of the root's entries, or no_ref. Errors: invalid_argument (several).
-  Result<Ref> optimizer() const {
+  Result<Part> optimizer() const {
     Found found;
     std::vector<bool> seen(objects_.size());
     each_entry(seen, [&](Ref key, Ref value) {
-      if (is_optimizer(value)) add(found, key, {}, value);
+      if (is_optimizer(value)) add(found, {value, text_of(key), {objects_.root()}});
       if (!objects_.is(value, Kind::list)) return;
       const auto items = objects_.items(value);  // Lightning's `optimizer_states`
       for (std::size_t i = 0; i < items.size(); ++i) {
-        if (is_new(seen, items[i]) && is_optimizer(items[i])) add(found, key, '.' + std::to_string(i), items[i]);
+        if (!is_new(seen, items[i]) || !is_optimizer(items[i])) continue;
+        add(found, {items[i], text_of(key) + '.' + std::to_string(i), {objects_.root(), value}});
       }
     });
     if (found.size() > 1) return several(found, "optimizers", "PytorchOptions::optimizer");
-    return found.empty() ? no_ref : found[0].second;
+    return found.empty() ? Part() : std::move(found[0]);
   }
 
   /// Returns the only state_dict of the root's entries, or the root. Errors: invalid_argument (several), not_found.
-  Result<Ref> model() const {
+  Result<Part> model() const {
     const Ref root = objects_.root();
-    if (!objects_.is(root, Kind::dict)) return root;
+    if (!objects_.is(root, Kind::dict)) return Part{root};
+    if (is_optimizer(root)) return Error(Errc::not_found, "the file is the state of an optimizer, without a model");
     const auto optimizer = this->optimizer();
     // A tensor beside an optimizer is another part of a checkpoint: the state of a generator of random numbers, a loss.
-    if (optimizer && *optimizer == no_ref && has_direct_tensor(root)) return root;
+    if (optimizer && optimizer->object == no_ref && has_direct_tensor(root)) return Part{root};
     Found direct, other;
     std::vector<bool> seen(objects_.size());
     each_entry(seen, [&](Ref key, Ref value) {
       if (is_optimizer(value)) return;
       if (objects_.is(value, Kind::dict) && has_direct_tensor(value)) {
-        add(direct, key, {}, value);
+        add(direct, {value, text_of(key), {root}});
       } else if (objects_.is(value, Kind::dict) || objects_.is(value, Kind::object)) {
-        add(other, key, {}, value);
+        add(other, {value, text_of(key), {root}});
       }
     });
     if (direct.empty()) std::swap(direct, other);
     if (direct.size() > 1) return several(direct, "state_dicts", "PytorchOptions::part");
     if (direct.empty()) return Error(Errc::not_found, "the file has no state_dict").hint("set PytorchOptions::part");
-    return direct[0].second;
+    return std::move(direct[0]);
   }
 
  private:
-  using Found = std::vector<std::pair<std::string, Ref>>;
+  using Found = std::vector<Part>;
   static constexpr std::size_t max_named = 8;  // in a message
 
-  void add(Found& to, Ref key, const std::string& after, Ref part) const {
+  std::string text_of(Ref key) const {
     bool exact = true;
-    if (to.size() < max_named) to.emplace_back(key_text(objects_, key, exact) + after, part);
+    return key_text(objects_, key, exact);
+  }
+  static void add(Found& to, Part part) {
+    if (to.size() < max_named) to.push_back(std::move(part));
   }
   static bool is_new(std::vector<bool>& seen, Ref r) {
     const bool fresh = !seen[r];
@@ -109,7 +130,7 @@ class Parts {
   }
   static Error several(const Found& found, const char* what, const char* option) {
     std::string names;
-    for (const auto& [key, part] : found) names += (names.empty() ? "" : ", ") + key.substr(0, 200);
+    for (const Part& part : found) names += (names.empty() ? "" : ", ") + part.path.substr(0, 200);
     return Error(Errc::invalid_argument, "the file has several parts of one kind")
         .expected("one of the " + std::string(what))
         .found(names)
@@ -134,6 +155,10 @@ class StateReader {
   /// Reads the groups: settings, and the names of the parameters by their numbers.
   Status read_groups(Ref groups) {
     for (const Ref group : objects_.items(groups)) {
+      // Many groups may be one large dict.
+      if (objects_.is(group, Kind::dict) && !memory_.take(4 * objects_.items(group).size())) {
+        return index_error("the optimizer's groups need too much memory");
+      }
       const Ref params = objects_.is(group, Kind::dict) ? objects_.find(group, "params") : no_ref;
       if (!objects_.is(params, Kind::list)) return Error(Errc::malformed, "a group of the optimizer has no parameters");
       const Ref names = objects_.find(group, "param_names");
@@ -157,25 +182,32 @@ class StateReader {
     return all && options_.parameters.empty() ? Status() : name_by_order(objects_.items(groups).size());
   }
 
-  /// Returns the groups as JSON, with the names of the parameters.
-  Result<std::string> groups_text(Ref groups) {
+  /// Returns the groups' settings, with the names of the parameters in `params`. Those that are objects of Python are
+  /// left out, and listed below `path`.
+  Result<Value> settings(Ref groups, const std::string& path, Report& left_out) {
     Value::List all;
     std::size_t next = 0;
     for (const Ref group : objects_.items(groups)) {
-      STELE_TRY_ASSIGN(Value settings, to_value(file_, group, memory_));
-      Value::Map* map = settings.as_map();
-      for (auto& [key, value] : *map) {
-        if (key != "params") continue;
-        Value::List names;
-        for (std::size_t i = 0; i < value.as_list()->size(); ++i) names.emplace_back(names_[next++]);
-        value = Value(std::move(names));
+      STELE_TRY_ASSIGN(const Value settings, to_value(file_, group, memory_));
+      const auto items = objects_.items(group);
+      Value::Map kept;
+      for (std::size_t i = 0; i < settings.as_map()->size(); ++i) {
+        auto [key, value] = (*settings.as_map())[i];
+        if (key == "param_names") continue;  // names_, or they are malformed
+        if (key == "params") {
+          for (Value& name : *value.as_list()) name = Value(names_[next++]);
+        } else {
+          STELE_TRY(replace_numbers(value, items[2 * i + 1]));
+        }
+        if (const std::string why = obstacle(value); !why.empty()) {
+          left_out.add(Report::What::lost, path + ".param_groups." + std::to_string(all.size()) + '.' + key, why);
+        } else {
+          kept.emplace_back(std::move(key), std::move(value));
+        }
       }
-      all.push_back(std::move(settings));
+      all.emplace_back(std::move(kept));
     }
-    std::string text;
-    json::Writer out(text);
-    STELE_TRY(json::write_value(out, Value(std::move(all))));
-    return text;
+    return Value(std::move(all));
   }
 
   Result<OptimizerState> run(Ref state) {
@@ -212,6 +244,35 @@ class StateReader {
     SnapshotBuilder builder;
     std::vector<std::string_view> names;
   };
+
+  /// Replaces tensors of one element by numbers: learning rates and betas may be tensors.
+  Status replace_numbers(Value& value, Ref object) {
+    if (tensors_.form(object) == Tensors::Form::dense) {
+      STELE_TRY_ASSIGN(const Dense dense, tensors_.dense(object));
+      return dense.quantization.is_null() ? replace_number(value, dense.view) : Status();
+    }
+    Value::List* const list = value.as_list();
+    if (list == nullptr || !(objects_.is(object, Kind::list) || objects_.is(object, Kind::tuple))) return {};
+    const auto items = objects_.items(object);
+    for (std::size_t i = 0; i < list->size(); ++i) STELE_TRY(replace_numbers((*list)[i], items[i]));
+    return {};
+  }
+  static Status replace_number(Value& value, const View& view) {
+    const DType dtype = view.type->dtype;
+    const std::uint64_t size = leaf_bytes(view);
+    if (view.shape.element_count() != 1 || size > sizeof(double)) return {};
+    std::byte bytes[sizeof(double)];
+    ReadContext context;
+    STELE_TRY(Gathered(view).fill(0, std::span(bytes).first(static_cast<std::size_t>(size)), context));
+    if constexpr (std::endian::native == std::endian::big) std::reverse(bytes, bytes + size);
+    const auto read = [&]<class T>(T number) {
+      const auto outcome = convert(dtype, bytes, dtype_of_v<T>, reinterpret_cast<std::byte*>(&number), 1);
+      if (outcome.status == ConvertStatus::ok) value = Value(number);
+      return outcome.status == ConvertStatus::ok;
+    };
+    static_cast<void>(read(double()) || read(std::int64_t()) || read(bool()));
+    return {};
+  }
 
   /// Names the parameters by the order of the model's tensors.
   Status name_by_order(std::size_t groups) {
@@ -256,10 +317,10 @@ class StateReader {
   }
 
   Status add(const std::string& name, const std::string& kind, Ref value) {
-    if (objects_.is(value, Kind::none)) return {};  // SGD's buffer before the first step
     if (!memory_.take(512 + name.size() + kind.size())) {
       return index_error("the optimizer's state needs too much memory");
     }
+    if (objects_.is(value, Kind::none)) return {};  // SGD's buffer before the first step
     const auto [known, fresh] = kind_numbers_.try_emplace(kind, kinds_.size());
     if (fresh) kinds_.emplace_back(kind, Kept());
     auto* const found = &kinds_[known->second];
@@ -365,25 +426,93 @@ std::optional<std::int64_t> count_of(const pickle::Objects& objects, std::string
   return objects.is(value, Kind::integer) ? std::optional(objects.integer(value)) : std::nullopt;
 }
 
-/// Reads the configuration that stele wrote, or that of the first group.
-Result<std::optional<TrainingConfig>> training_of(File& file, Ref groups, std::int64_t steps, IndexBudget& memory) {
-  const pickle::Objects& objects = file.objects;
-  const Ref text = objects.find(objects.root(), "training_config");
+/// Reads the configuration that stele wrote, or that of the first group; nullopt if there is neither.
+Result<std::optional<TrainingConfig>> training_of(const pickle::Objects& objects, const Value& groups,
+                                                  std::int64_t steps, IndexBudget& memory) {
+  const Ref text = objects.is(objects.root(), Kind::dict) ? objects.find(objects.root(), "training_config") : no_ref;
   if (objects.is(text, Kind::string)) {
     if (!memory.take(2 * objects.text(text).size()))
       return index_error("the training configuration needs too much memory");
     STELE_TRY_ASSIGN(TrainingConfig config, TrainingConfig::parse(objects.text(text)));
     return std::optional(std::move(config));
   }
+  if (groups.as_list() == nullptr) return std::optional<TrainingConfig>();
   TrainingConfig config;
-  if (!objects.items(groups).empty()) {
-    STELE_TRY_ASSIGN(const Value group, to_value(file, objects.items(groups)[0], memory));
-    config.updater = updater_of(group);
-  }
+  if (!groups.as_list()->empty()) config.updater = updater_of(groups.as_list()->front());
   config.epoch_count = count_of(objects, "epoch").value_or(0);
   config.iteration_count =
       std::max({steps, count_of(objects, "iteration").value_or(0), count_of(objects, "global_step").value_or(0)});
   return std::optional(std::move(config));
+}
+
+/// Lists what a checkpoint lacks of its file.
+class LeftOut {
+ public:
+  LeftOut(const pickle::Objects& objects, const Part& model, const Part& optimizer, Checkpoint& to, IndexBudget& memory)
+      : objects_(objects), training_(to.training), rows_(to.left_out), memory_(memory) {
+    for (const Part* part : {&model, &optimizer}) {
+      if (part->object == no_ref) continue;
+      unseen_.emplace(part->object, part == &model ? Use::whole : Use::optimizer);
+      for (const Ref r : part->way) unseen_.emplace(r, Use::around);
+    }
+  }
+
+  /// Lists the entries of a container around the parts, or of the optimizer.
+  Status list(Ref in, const std::string& path) {
+    const auto found = unseen_.find(in);
+    const Use use = found->second;
+    unseen_.erase(found);  // another name of the same object is left out
+    if (use == Use::whole) return {};
+    const bool dict = objects_.is(in, Kind::dict) || objects_.is(in, Kind::object);
+    const auto items = objects_.is(in, Kind::object) ? objects_.entries(in) : objects_.items(in);
+    for (std::size_t i = 0; i < items.size(); i += dict ? 2 : 1) {
+      const Ref value = items[dict ? i + 1 : i];
+      // Many objects may share a long key.
+      if (dict && objects_.is(items[i], Kind::string) && !memory_.take(objects_.text(items[i]).size())) {
+        return index_error("the file's objects need too much memory");
+      }
+      bool exact = true;
+      const std::string key = dict ? key_text(objects_, items[i], exact) : std::to_string(i);
+      if (use == Use::optimizer ? key == "state" || key == "param_groups"
+                                : in == objects_.root() && is_count(key, value))
+        continue;
+      const std::string name = path.empty() ? key : path + '.' + key;
+      if (use == Use::around && unseen_.contains(value)) {
+        STELE_TRY(list(value, name));
+      } else {
+        rows_.add(Report::What::lost, name, "not part of the checkpoint");
+      }
+    }
+    return {};
+  }
+
+ private:
+  enum class Use : std::uint8_t { around, whole, optimizer };
+
+  /// Returns true if the training configuration has an entry of the root.
+  bool is_count(const std::string& key, Ref value) const {
+    if (!training_) return false;
+    if (key == "training_config") return objects_.is(value, Kind::string);
+    const bool iteration = key == "iteration" || key == "global_step";
+    if ((!iteration && key != "epoch") || !objects_.is(value, Kind::integer)) return false;
+    return objects_.integer(value) == (iteration ? training_->iteration_count : training_->epoch_count);
+  }
+
+  const pickle::Objects& objects_;
+  const std::optional<TrainingConfig>& training_;
+  Report& rows_;
+  IndexBudget& memory_;
+  std::map<Ref, Use> unseen_;
+};
+
+/// Returns the snapshot with the groups of the optimizer as a property of its file.
+Result<Snapshot> with_groups(const Snapshot& parameters, const Value& groups) {
+  std::string text;
+  json::Writer out(text);
+  STELE_TRY(json::write_value(out, groups));
+  auto data = derived_data(parameters);
+  data->origin.emplace(groups_origin, std::move(text));
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
 }  // namespace
@@ -391,27 +520,28 @@ Result<std::optional<TrainingConfig>> training_of(File& file, Ref groups, std::i
 Result<Checkpoint> checkpoint_of(File& file, const PytorchOptions& options, IndexBudget& memory) {
   const Tensors tensors(file, memory);
   const Parts parts(file, tensors);
-  const auto chosen = [&](const std::string& path, auto find) -> Result<Ref> {
-    return path.empty() ? find() : find_part(file.objects, path);
-  };
-  STELE_TRY_ASSIGN(const Ref model, chosen(options.part, [&] { return parts.model(); }));
-  STELE_TRY_ASSIGN(const Ref optimizer, chosen(options.optimizer, [&] { return parts.optimizer(); }));
-  STELE_TRY_ASSIGN(Snapshot parameters, build(file, model, memory));
-  if (optimizer == no_ref) {
-    STELE_TRY_ASSIGN(parameters, in_host_order(std::move(parameters)));
-    return Checkpoint{std::move(parameters)};
+  STELE_TRY_ASSIGN(const Part model, options.part.empty() ? parts.model() : parts.at(options.part));
+  STELE_TRY_ASSIGN(const Part optimizer, options.optimizer.empty() ? parts.optimizer() : parts.at(options.optimizer));
+  Checkpoint made;
+  STELE_TRY_ASSIGN(made.parameters, build(file, model.object, memory));
+  Value groups;
+  std::int64_t steps = 0;
+  if (optimizer.object != no_ref) {
+    if (!parts.is_optimizer(optimizer.object)) {
+      return Error(Errc::malformed, "the part is not the state of an optimizer").path(optimizer.path);
+    }
+    StateReader reader(file, made.parameters, options, memory);
+    const Ref list = file.objects.find(optimizer.object, "param_groups");
+    STELE_TRY(reader.read_groups(list));
+    STELE_TRY_ASSIGN(groups, reader.settings(list, optimizer.path, made.left_out));
+    STELE_TRY_ASSIGN(made.optimizer, reader.run(file.objects.find(optimizer.object, "state")));
+    steps = reader.steps();
+    STELE_TRY_ASSIGN(made.parameters, with_groups(made.parameters, groups));
   }
-  if (!parts.is_optimizer(optimizer)) return Error(Errc::malformed, "the part is not the state of an optimizer");
-  const Ref groups = file.objects.find(optimizer, "param_groups");
-  StateReader reader(file, parameters, options, memory);
-  STELE_TRY(reader.read_groups(groups));
-  STELE_TRY_ASSIGN(std::string text, reader.groups_text(groups));
-  STELE_TRY_ASSIGN(OptimizerState state, reader.run(file.objects.find(optimizer, "state")));
-  STELE_TRY_ASSIGN(auto training, training_of(file, groups, reader.steps(), memory));
-  auto with_groups = derived_data(parameters);
-  with_groups->origin.emplace(groups_origin, std::move(text));
-  STELE_TRY_ASSIGN(parameters, in_host_order(Snapshot(std::shared_ptr<const SnapshotData>(std::move(with_groups)))));
-  return Checkpoint{std::move(parameters), std::nullopt, std::move(training), std::move(state)};
+  STELE_TRY_ASSIGN(made.training, training_of(file.objects, groups, steps, memory));
+  STELE_TRY(LeftOut(file.objects, model, optimizer, made, memory).list(file.objects.root(), {}));
+  STELE_TRY_ASSIGN(made.parameters, in_host_order(std::move(made.parameters)));
+  return made;
 }
 
 }  // namespace pytorch

@@ -44,7 +44,7 @@ Result<std::vector<FileGroup>> parse_groups(std::string_view json) {
       made.names.push_back(*name.as_string());
     }
     for (auto& [key, setting] : *group.as_map()) {
-      if (key == "params") continue;
+      if (key == "params" || key == "param_names") continue;
       if (const std::string why = obstacle(setting); !why.empty() || !json::valid_utf8(key)) {
         return Error(Errc::not_representable, "a setting of the optimizer is no value of Python")
             .path(key)
@@ -86,8 +86,10 @@ class Planner {
     return found != leaves_.end() ? found->second : no_index;
   }
 
-  void number(std::uint32_t leaf) {
-    if (leaf != no_index && numbers_[leaf] == no_index) numbers_[leaf] = count_++;
+  void number(const std::string& name, std::uint32_t leaf) {
+    if (leaf == no_index || numbers_[leaf] != no_index) return;
+    numbers_[leaf] = static_cast<std::uint32_t>(plan_.names.size());
+    plan_.names.push_back(name);
   }
 
   Status number_parameters(const std::vector<FileGroup>& groups) {
@@ -99,18 +101,18 @@ class Planner {
                                                    : "PytorchOptions::parameters names no tensor of the model")
             .path(name);
       }
-      number(leaf);
+      number(name, leaf);
     }
     if (!options_.parameters.empty()) return {};
     for (const FileGroup& group : groups) {
-      for (const std::string& name : group.names) number(leaf_of(name));
+      for (const std::string& name : group.names) number(name, leaf_of(name));
     }
     // All parameters may have new names: those of one group are known nevertheless.
-    if (count_ != 0) return {};
+    if (!plan_.names.empty()) return {};
     const Patterns buffers(options_.buffers);
     for (const Entry& e : names_) {
       const bool tensor = e.leaf != no_index && can_be_parameter(checkpoint_.parameters.leaf(e.leaf).dtype());
-      if (tensor && !buffers.match(e.name)) number(e.leaf);
+      if (tensor && !buffers.match(e.name)) number(e.name, e.leaf);
     }
     return {};
   }
@@ -129,7 +131,7 @@ class Planner {
       if (!settings.is_null()) plan_.groups.push_back({std::move(settings), {}});
     }
     if (plan_.groups.size() == 1 && plan_.groups[0].parameters.empty()) {
-      for (std::uint32_t i = 0; i < count_; ++i) plan_.groups[0].parameters.push_back(i);
+      for (std::uint32_t i = 0; i < plan_.names.size(); ++i) plan_.groups[0].parameters.push_back(i);
     }
     if (!plan_.groups.empty() || checkpoint_.optimizer.empty()) return {};
     const TrainingConfig* const training = checkpoint_.training ? &*checkpoint_.training : nullptr;
@@ -180,9 +182,26 @@ class Planner {
   const PytorchOptions& options_;
   std::unordered_map<std::string_view, std::uint32_t> leaves_;
   std::vector<std::uint32_t> numbers_;  // of the parameters, by leaf
-  std::uint32_t count_ = 0;
   OptimizerPlan plan_;
 };
+
+}  // namespace
+
+namespace {
+
+std::optional<double> number_of(const Value& value) {
+  if (const double* f = value.as_f64()) return *f;
+  if (const std::int64_t* i = value.as_i64()) return static_cast<double>(*i);
+  return std::nullopt;
+}
+
+/// Returns true if two settings are equal; numbers are, whatever their kinds.
+bool equal(const Value& a, const Value& b) {
+  if (const auto number = number_of(a)) return number == number_of(b);
+  const Value::List *x = a.as_list(), *y = b.as_list();
+  if (x == nullptr || y == nullptr) return a == b;
+  return std::equal(x->begin(), x->end(), y->begin(), y->end(), equal);
+}
 
 }  // namespace
 
@@ -243,13 +262,17 @@ void write_optimizer(pickle::Writer& out, std::string& text, TensorWriter& tenso
       const ContainerKinds tuple = {{"", {'v'}}};
       write_value(out, text, setting, is_tuple(key) ? &tuple : nullptr);
     }
-    out.string("params");
-    out.empty_list();
-    if (!group.parameters.empty()) {
+    const auto list = [&](std::string_view key, auto write) {
+      out.string(key);
+      out.empty_list();
+      if (group.parameters.empty()) return;
       out.mark();
-      for (const std::uint32_t number : group.parameters) out.integer(number);
+      for (const std::uint32_t number : group.parameters) write(number);
       out.appends();
-    }
+    };
+    list("params", [&](std::uint32_t number) { out.integer(number); });
+    // PyTorch loads by the numbers, and keeps the names.
+    list("param_names", [&](std::uint32_t number) { out.string(plan.names[number]); });
     out.set_items();
   }
   out.appends();
@@ -258,5 +281,25 @@ void write_optimizer(pickle::Writer& out, std::string& text, TensorWriter& tenso
 
 }  // namespace pytorch
 }  // namespace detail
+
+Result<std::vector<std::string>> settings_of_pytorch_alone(const Checkpoint& checkpoint) {
+  namespace pt = detail::pytorch;
+  std::vector<std::string> alone;
+  const auto found = checkpoint.parameters.origin().find(pt::groups_origin);
+  if (found == checkpoint.parameters.origin().end()) return alone;
+  STELE_TRY_ASSIGN(const auto groups, pt::parse_groups(found->second));
+  Value kept;
+  if (checkpoint.training) {
+    STELE_TRY_ASSIGN(kept, pt::group_of(*checkpoint.training));
+  }
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    for (const auto& [key, value] : groups[i].settings) {
+      const Value* const same = kept.find(key);
+      if (same == nullptr || !pt::equal(value, *same)) alone.push_back("param_groups." + std::to_string(i) + '.' + key);
+    }
+  }
+  return alone;
+}
+
 }  // namespace v0
 }  // namespace stele

@@ -29,6 +29,7 @@ struct StateTensor {
 
 struct OptimizerPlan {
   std::vector<Group> groups;
+  std::vector<std::string> names;   // of the parameters, by number
   std::vector<StateTensor> states;  // in the order of the parameters, and for each of the kinds
 };
 

@@ -409,10 +409,6 @@ Result<std::vector<Loss>> PytorchFormat::losses(const Snapshot& snapshot, std::s
 }
 
 Status PytorchFormat::write_checkpoint(const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options) const {
-  if (checkpoint.graph) {
-    return Error(Errc::not_representable, "PyTorch's files cannot store a graph")
-        .hint("reset Checkpoint::graph, or save to an archive");
-  }
   STELE_TRY_ASSIGN(const pt::StateDict dict, pt::state_dict_of(checkpoint.parameters));
   STELE_TRY(pt::check(dict, checkpoint.parameters));
   std::string object;

@@ -147,9 +147,10 @@ class Convert(InFolder):
         adam = DATA / "pytorch" / "adam.pt"
         status, _, err = run("convert", adam, self.path("a.zip"), "--checkpoint")
         self.assertEqual(status, 2)
-        self.assertIn(b"loss: ", err)  # a tensor beside model and optimizer
+        self.assertIn(b"not part of the checkpoint", err)
         rows = document("convert", adam, self.path("a.zip"), "--checkpoint", "--allow-loss")["rows"]
-        self.assertIn("loss", [r["path"] for r in rows])
+        self.assertEqual([r["path"] for r in rows if r["what"] == "lost"],
+                         ["scheduler", "loss", "param_groups.0.initial_lr"])
         self.assertNotIn("step", [r["path"] for r in rows])  # all are the iteration count
         found = document("inspect", self.path("a.zip"))
         self.assertEqual([t["name"] for t in found["tensors"]], ["fc1.weight", "fc1.bias", "fc2.weight"])

@@ -2,7 +2,6 @@
 #include <array>
 #include <memory>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include <stele/pytorch.hpp>
@@ -10,6 +9,7 @@
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/binary.hpp>
 #include <stele/recorders/gguf.hpp>
+#include <stele/recorders/pytorch.hpp>
 #include <stele/recorders/safetensors.hpp>
 #include <stele/transform.hpp>
 
@@ -107,27 +107,6 @@ Result<Snapshot> transformed(const Convert& options, Snapshot snapshot, bool sta
   return snapshot;
 }
 
-/// The first segments of the names in a file that a checkpoint opened from it does not contain.
-std::set<std::string> beside_checkpoint(const Snapshot& all, const Checkpoint& checkpoint) {
-  static const std::set<std::string_view> known{"epoch", "iteration", "global_step", "training_config"};
-  std::set<std::string> heads, covered;
-  std::string first;  // a parameter's name
-  if (checkpoint.parameters.leaf_count() != 0) first = checkpoint.parameters.leaf(0).path();
-  const auto nodes = all.nodes();
-  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-    if (nodes[i].kind != NodeKind::tensor && nodes[i].kind != NodeKind::value && nodes[i].kind != NodeKind::alias)
-      continue;
-    const std::string path = all.path(i);
-    const std::string head = path.substr(0, path.find('.'));
-    heads.insert(head);
-    const std::string_view rest = std::string_view(path).substr(std::min(path.size(), head.size() + 1));
-    if (rest == first || rest.starts_with("param_groups") || rest.starts_with("0.param_groups")) covered.insert(head);
-  }
-  for (const std::string& head : covered) heads.erase(head);
-  std::erase_if(heads, [](const std::string& head) { return known.contains(head); });
-  return heads;
-}
-
 /// Returns true if each tensor of `kind` is one number, equal to `count`.
 Result<bool> all_equal(const Snapshot& kind, std::int64_t count) {
   for (std::size_t i = 0; i < kind.leaf_count(); ++i) {
@@ -160,6 +139,13 @@ Status drop_steps(Checkpoint& checkpoint, Report& losses) {
   return {};
 }
 
+/// Lists the settings of the optimizer that only PyTorch's files hold.
+Status drop_settings(const Checkpoint& checkpoint, Report& losses) {
+  STELE_TRY_ASSIGN(const auto settings, settings_of_pytorch_alone(checkpoint));
+  for (const std::string& name : settings) losses.add(Report::What::lost, name, "a setting of the optimizer");
+  return {};
+}
+
 /// What is read: parameters, and what makes a checkpoint of them.
 struct Content {
   Checkpoint checkpoint;
@@ -170,36 +156,35 @@ struct Content {
 
 Result<Content> read(const Convert& options, const Model& model, const Format& target, unsigned threads) {
   Content content{{model.snapshot}, false, {}, {}};
-  const CheckpointFormat* const format = as_checkpoints(*model.format);
-  if (format == nullptr || !options.opening.part.empty()) {
-    if (options.checkpoint)
-      return Error(Errc::invalid_argument, "the file's format has no checkpoints").file(options.in);
-    return content;
+  const CheckpointFormat* format = as_checkpoints(*model.format);
+  // The names of PyTorch's files contain all parts of a checkpoint; those of the others only the parameters.
+  const bool in_names = dynamic_cast<const PytorchFormat*>(format) != nullptr;
+  const bool part = !options.opening.part.empty();
+  if (options.checkpoint && (format == nullptr || (part && !in_names))) {
+    return Error(Errc::invalid_argument, format == nullptr
+                                             ? "the file's format has no checkpoints"
+                                             : "only PyTorch's files have several models to choose with --part")
+        .file(options.in)
+        .found(model.format->name());
   }
+  if (format == nullptr || (part && !options.checkpoint)) return content;
   STELE_TRY_ASSIGN(const LoadOptions load, load_options(options.opening, threads));
+  const PytorchFormat chosen(PytorchOptions{.part = options.opening.part});
+  if (in_names) format = &chosen;
   auto opened = open_checkpoint(*format, options.in, load);
-  if (!opened) {
-    const Errc code = opened.error().code();
-    const bool no_parts = code == Errc::not_found || code == Errc::invalid_argument;  // then open() has everything
-    if (options.checkpoint || !no_parts) return std::move(opened).error();
-    return content;
-  }
-  Checkpoint& checkpoint = *opened;
-  const bool has_more = checkpoint.graph || checkpoint.training || !checkpoint.optimizer.empty();
-  const bool in_names = checkpoint.parameters.leaf_count() < model.snapshot.leaf_count();  // PyTorch's files
   if (in_names && !options.checkpoint) {
-    if (has_more)
+    if (opened && opened->training)
       content.note = "the file is a training checkpoint: --checkpoint writes its model and optimizer as such";
     return content;
   }
+  STELE_TRY_ASSIGN(Checkpoint checkpoint, std::move(opened));
   if (as_checkpoints(target) != nullptr) {
-    if (in_names) {
-      for (const std::string& head : beside_checkpoint(model.snapshot, checkpoint)) {
-        content.losses.add(Report::What::lost, head, "not part of the checkpoint");
-      }
+    content.losses = checkpoint.left_out;
+    if (target.name() != "pytorch") {
+      STELE_TRY(drop_settings(checkpoint, content.losses));
+      STELE_TRY(drop_steps(checkpoint, content.losses));
     }
-    if (target.name() != "pytorch") STELE_TRY(drop_steps(checkpoint, content.losses));
-    content.whole = has_more || options.checkpoint;
+    content.whole = options.checkpoint || checkpoint.graph || checkpoint.training || !checkpoint.optimizer.empty();
     content.checkpoint = std::move(checkpoint);
     return content;
   }

@@ -64,16 +64,21 @@ class STELE_EXPORT PytorchFormat final : public CheckpointFormat {
   /// state have PyTorch's names ("exp_avg", "exp_avg_sq", "momentum_buffer"); `step` is one, too: a number for each
   /// parameter. `training.updater` has the settings of the first group: Adam, Sgd, RmsProp, AdaGrad, with DL4J's names.
   /// Errors: not_found (no such part), invalid_argument (parameters that do not fit the file), malformed.
+  /// Checkpoint::left_out lists everything else that the file contains.
   Result<Checkpoint> open_checkpoint(SourcePtr source, const OpenContext& context) const override;
+  bool stores_graphs() const noexcept override { return false; }
   /// Writes {"model_state_dict": …, "optimizer_state_dict": …, "epoch": …}; without optimizer state and training
   /// configuration, a state_dict. The settings of the groups are those of the file that the parameters were opened
-  /// from, or those of `training.updater`. Errors: missing (optimizer state without settings), not_representable (a
-  /// graph).
+  /// from, or those of `training.updater`. Errors: missing (optimizer state without settings).
   Status write_checkpoint(const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options) const override;
 
  private:
   PytorchOptions options_;
 };
+
+/// Returns the settings of an opened checkpoint's optimizer that `training` does not have, such as
+/// "param_groups.1.lr": only PyTorch's files store them.
+STELE_EXPORT Result<std::vector<std::string>> settings_of_pytorch_alone(const Checkpoint& checkpoint);
 
 template <PrecisionSettings Settings = NativePrecision>
 using PytorchRecorder = CheckpointRecorder<PytorchFormat, Settings>;

@@ -44,7 +44,7 @@ TEST_CASE("pytorch checkpoints: the layout of the whole") {
         "{'stele_metadata': {'k': 'v'}}, "
         "'optimizer_state_dict': {'state': {1: {'momentum_buffer': T(Float '2' 2, (2), (1))}}, "
         "'param_groups': [" +
-            group + "[0, 1]}]}, 'epoch': 3, 'iteration': 70000, ");
+            group + "[0, 1], 'param_names': ['w', 'b']}]}, 'epoch': 3, 'iteration': 70000, ");
   const PytorchOptions keys{.part = "model", .optimizer = "opt"};
   CHECK(object_of(file_of(c, keys)).starts_with("{'model': O{"));
   CHECK(object_of(file_of(c, keys)).find("}}, 'opt': {'state'") != std::string::npos);
@@ -69,7 +69,18 @@ TEST_CASE("pytorch checkpoints: training without state, state of no kind") {
   CHECK(optimizer_of(c).empty());
   CHECK(object_of(file_of(c)).find("'epoch': 0") != std::string::npos);
   c.training->updater = updaters::nesterovs(0.1, 0.9);
-  CHECK(optimizer_of(c) == "{'state': {}, 'param_groups': [" + group + "[0]}]}");
+  CHECK(optimizer_of(c) == "{'state': {}, 'param_groups': [" + group + "[0], 'param_names': ['w']}]}");
+  // The configuration comes back without a state.
+  const auto recorder = PytorchRecorder<>();
+  for (const char* type : {"Nesterovs", "AdaBelief"}) {
+    c.training->updater.type = type;
+    c.training->epoch_count = 7;
+    const std::string file = file_of(c);
+    const Checkpoint again = good(recorder.open_checkpoint(bytes_of(file)));
+    REQUIRE(again.training);
+    CHECK(*again.training == *c.training);
+    CHECK(again.left_out.empty());
+  }
 }
 
 TEST_CASE("pytorch checkpoints: buffers have no numbers, ties have one") {
@@ -79,7 +90,7 @@ TEST_CASE("pytorch checkpoints: buffers have no numbers, ties have one") {
   CHECK(optimizer_of(with_state(s, {"w", "b"})) ==
         "{'state': {0: {'momentum_buffer': T(Float '4' 2, (2), (1))}, 1: {'momentum_buffer': "
         "T(Float '5' 2, (2), (1))}}, 'param_groups': [" +
-            group + "[0, 1]}]}");
+            group + "[0, 1], 'param_names': ['w', 'b']}]}");
   CHECK(optimizer_of(with_state(s, {"tied"})).starts_with("{'state': {0: {"));
   CHECK(optimizer_of(with_state(s, {"b"}), {.buffers = {}}).starts_with("{'state': {3: {"));
   const Error error = refused(with_state(s, {"bn.running_mean"}));
@@ -95,7 +106,7 @@ TEST_CASE("pytorch checkpoints: the order of the parameters may be set") {
   CHECK(optimizer_of(c, {.parameters = {"c", "a"}}) ==
         "{'state': {0: {'momentum_buffer': T(Float '3' 2, (2), (1))}, 1: {'momentum_buffer': "
         "T(Float '4' 2, (2), (1))}}, 'param_groups': [" +
-            group + "[0, 1]}]}");
+            group + "[0, 1], 'param_names': ['c', 'a']}]}");
   CHECK(entry_of(file_of(c, {.parameters = {"c", "a"}}), "data/3") == entry_of(file_of(c), "data/4"));
   CHECK(entry_of(file_of(c), "data/3") == "\0\0\xc2\x42\0\0\xc4\x42"s);  // 97 is the letter a
   const Error unknown = refused(with_state(s, {"a"}), {.parameters = {"a", "x"}});
@@ -113,17 +124,18 @@ TEST_CASE("pytorch checkpoints: groups of the file that the parameters were open
                                        R"({"lr":1,"params":["a","gone"],"name":null}])"),
                                 {"a"}, false)) ==
         "{'state': {1: {'momentum_buffer': T(Float '3' 2, (2), (1))}}, 'param_groups': "
-        "[{'lr': f0.5, 'betas': (f0.5, 1), 'x': [1], 'params': [0]}, {'lr': 1, 'name': None, 'params': [1]}]}");
+        "[{'lr': f0.5, 'betas': (f0.5, 1), 'x': [1], 'params': [0], 'param_names': ['c']}, "
+        "{'lr': 1, 'name': None, 'params': [1], 'param_names': ['a']}]}");
   // Not the training configuration's.
   CHECK(optimizer_of(with_state(opened(R"([{"lr":0.5,"params":["a","b","c"]}])"), {"b"})) ==
         "{'state': {1: {'momentum_buffer': T(Float '3' 2, (2), (1))}}, 'param_groups': "
-        "[{'lr': f0.5, 'params': [0, 1, 2]}]}");
+        "[{'lr': f0.5, 'params': [0, 1, 2], 'param_names': ['a', 'b', 'c']}]}");
   // All parameters of one group have new names.
   CHECK(optimizer_of(with_state(opened(R"([{"lr":0.5,"params":["x.a","x.b","x.c"]}])"), {"b"})) ==
         "{'state': {1: {'momentum_buffer': T(Float '3' 2, (2), (1))}}, 'param_groups': "
-        "[{'lr': f0.5, 'params': [0, 1, 2]}]}");
+        "[{'lr': f0.5, 'params': [0, 1, 2], 'param_names': ['a', 'b', 'c']}]}");
   CHECK(optimizer_of(with_state(opened(R"([{"lr":0.5,"params":["a","b"]}])"), {"b"}), {.parameters = {"c", "b", "a"}})
-            .find("{'lr': f0.5, 'params': [2, 1]}") != std::string::npos);
+            .find("{'lr': f0.5, 'params': [2, 1], 'param_names': ['a', 'b']}") != std::string::npos);
   CHECK(refused(with_state(opened(R"([{"lr":0.5,"params":["a"]}])"), {"b"})).code() == Errc::not_representable);
   for (const char* invalid : {"", "{}", "[1]", "[{}]", R"([{"params":"a"}])", R"([{"params":[1]}])", "[] []"}) {
     CAPTURE(invalid);
@@ -131,6 +143,24 @@ TEST_CASE("pytorch checkpoints: groups of the file that the parameters were open
   }
   CHECK(refused(with_state(opened(R"([{"lr":{"__class__":"torch.device"},"params":["a"]}])"), {"a"})).code() ==
         Errc::not_representable);
+}
+
+TEST_CASE("pytorch checkpoints: names find the parameters, whatever their order") {
+  // A class of C++ whose fields are in another order than Python's.
+  Checkpoint c = with_state(Flat().tensor("norm.bias", 1).tensor("norm.weight", 2).snapshot(), {"norm.weight"});
+  const std::string file = file_of(c);
+  CHECK(object_of(file).find("'param_names': ['norm.bias', 'norm.weight']") != std::string::npos);
+  const PytorchRecorder<> recorder;
+  const Checkpoint opened = good(recorder.open_checkpoint(bytes_of(file)));
+  CHECK(opened.optimizer.find("momentum_buffer")->leaf(0).path() == "norm.weight");
+  // The numbers are those of the file that the parameters were opened from.
+  c.parameters = Flat()
+                     .tensor("norm.bias")
+                     .tensor("norm.weight")
+                     .origin("param_groups", R"([{"lr":1,"params":["norm.weight","norm.bias"]}])")
+                     .snapshot();
+  CHECK(optimizer_of(c).starts_with("{'state': {0: {'momentum_buffer': "));
+  CHECK(optimizer_of(c).find("'param_names': ['norm.weight', 'norm.bias']") != std::string::npos);
 }
 
 TEST_CASE("pytorch checkpoints: state needs settings that PyTorch knows") {
@@ -151,6 +181,15 @@ TEST_CASE("pytorch checkpoints: what cannot be stored") {
   Checkpoint graph{s};
   graph.graph.emplace();
   CHECK(refused(graph).code() == Errc::not_representable);
+  for (const bool dry : {false, true}) {
+    SaveOptions options;
+    options.allow_loss = true;
+    options.dry_run = dry;
+    BufferSink sink;
+    const Report report = good(PytorchRecorder<>().record(graph, sink, options));
+    CHECK(report.count(Report::What::lost) == 1);
+    if (!dry) CHECK(object_of(text_of(sink.take().span())) == "O{'a': T(Float '0' 2, (2), (1))}");
+  }
   Checkpoint kind{s};
   kind.training.emplace().updater = updaters::sgd();
   kind.optimizer.set_snapshot("v", Flat().tensor("a", DType::i4, {2}, "x").snapshot());

@@ -338,6 +338,15 @@ TEST_CASE("pytorch hostile: scripts and modules without their parts") {
   CHECK(good(opened(zip_file(call("__torch__.Net", "M", {})))).leaf_count() == 0);
   CHECK(good(opened(zip_file(built(call("__torch__.Net", "M", {}), none)))).leaf_count() <= 1);
   CHECK(good(opened(zip_file(built(call("__torch__.Net", "M", {}), dict({{"w", floats()}}))))).leaf_count() == 1);
+  // The list of an nn.LSTM's weights, with its type and before them: no further names.
+  const std::string weight = put(floats(), 7);
+  const std::string typed = call("torch.jit._pickle", "restore_type_tag", {list({weight}), text("List[Tensor]")});
+  for (const std::string& flat : {typed, call("torch.jit._pickle", "build_tensorlist", {list({weight})})}) {
+    const Snapshot script =
+        good(opened(zip_file(built(call("__torch__.Net", "M", {}), dict({{"_flat_weights", flat}, {"w", get(7)}})))));
+    CHECK(script.nodes().size() == 2);
+    CHECK(script.leaf(0).path() == "w");
+  }
   CHECK(code_of(opened(zip_file(built(call("__torch__.Net", "M", {}), floats())))) != Errc::out_of_memory);
 }
 
@@ -352,6 +361,17 @@ TEST_CASE("pytorch hostile: time is linear where one object has many names") {
   const std::string root = built(call("__torch__.Net", "M", {}),
                                  "}" + text("l") + "](" + script + repeated(get(0), 30'000) + floats() + "es");
   CHECK_REFUSED(zip_file(root), Errc::limit, "memory");
+  // A state with 30,000 attributes, of 30,000 dicts.
+  const std::string state = put(dict(attributes), 0) + "0";
+  CHECK_REFUSED(zip_file(state + "](" + repeated("}" + get(0) + "b", 30'000) + floats() + "e"), Errc::limit, "memory");
+  // A tied path of a megabyte of dots, beside names that begin alike.
+  const std::string dots(1 << 20, '.');
+  const std::string tied = R"({"version":1,"aliases":{")" + dots + R"(a":"w"}})";
+  const Snapshot file =
+      good(opened(zip_file(built(ordered({{"w", floats()}, {dots, floats("1")}, {dots + "b", floats()}}),
+                                 dict({{"stele_metadata", dict({{"stele", text(tied)}})}})),
+                           {{"data/0", eight}, {"data/1", eight}})));
+  CHECK(file.leaf_count() == 2);
   // A key of a megabyte, which a script has below itself.
   const std::string key = put(text(std::string(1 << 20, 'k')), 0) + "0";
   CHECK_REFUSED(
@@ -372,6 +392,27 @@ TEST_CASE("pytorch hostile: optimizers whose parameters share a long name") {
   CHECK(unlike(checkpoint_of(file(dict({{"params", ids}, {"param_names", many}}))), Errc::limit, "memory") == "");
   const std::string states = "}(" + repeated(get(0) + dict({}), 1000) + "u";
   CHECK(unlike(checkpoint_of(file(dict({{"params", list({get(0)})}}), states)), Errc::limit, "memory") == "");
+  // A group of 30,000 settings, 30,000 times; a state of 30,000 Nones, of 30,000 parameters.
+  Items settings{{"params", list({})}}, nones;
+  Values ids_of_all;
+  std::string states_of_all = "}(";
+  for (int i = 0; i < 30'000; ++i) {
+    settings.emplace_back(std::to_string(i), none);
+    nones.emplace_back(std::to_string(i), none);
+    ids_of_all.push_back(number(i));
+    states_of_all += number(i) + get(1);
+  }
+  const std::string groups = "](" + put(dict(settings), 1) + repeated(get(1), 30'000) + "e";
+  const auto optimizer = [](const std::string& state, const std::string& list) {
+    return zip_file(
+        dict({{"model", ordered({{"w", floats()}})}, {"optimizer", dict({{"state", state}, {"param_groups", list}})}}));
+  };
+  CHECK(unlike(checkpoint_of(optimizer(dict({}), groups)), Errc::limit, "memory") == "");
+  const std::string shared = put(dict(nones), 1) + "0";
+  const PytorchOptions named{.parameters = std::vector<std::string>(30'000, "w")};
+  CHECK(unlike(
+            checkpoint_of(optimizer(shared + states_of_all + "u", list({dict({{"params", list(ids_of_all)}})})), named),
+            Errc::limit, "memory") == "");
   // The same optimizer, and a large dict, under 20,000 keys.
   Items keys;
   for (int i = 0; i < 20'000; ++i) keys.emplace_back(std::to_string(i), none);

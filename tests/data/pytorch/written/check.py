@@ -45,6 +45,7 @@ for how in [{"weights_only": True}, {"weights_only": True, "mmap": True}] if new
     assert optimizer.state[w]["step"].item() == 2
     if new:
         fresh = torch.optim.Adam([torch.nn.Parameter(torch.zeros(2))]).state_dict()["param_groups"][0]
-        assert list(loaded["optimizer_state_dict"]["param_groups"][0]) == list(fresh)
+        assert list(loaded["optimizer_state_dict"]["param_groups"][0]) == [*fresh, "param_names"]
+    assert optimizer.param_groups[0]["param_names"] == ["w", "b"]
     assert (loaded["epoch"], loaded["iteration"]) == (0, 0)
 print("torch", torch.__version__, "loads both files")
