@@ -270,7 +270,7 @@ class GraphReader {
 
 Result<Graph> read_onnx(SourcePtr source, const LoadOptions& options) {
   Graph model;
-  STELE_TRY_ASSIGN(Model tensors, read_model(source, options, Wanted::attributes));
+  STELE_TRY_ASSIGN(Model tensors, read_model(source, options, Wanted::graph));
   model.tensors = std::move(tensors.snapshot);
   model.onnx = true;
   const std::string name = source->name();

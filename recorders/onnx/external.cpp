@@ -1,80 +1,12 @@
 #include "external.hpp"
 
-#include <algorithm>
-#include <array>
-
-#include "encodings/protobuf/fields.hpp"
 #include "json/json.hpp"
-#include "model.hpp"
 #include "snapshot/leaf_gather.hpp"
 
 namespace stele {
 inline namespace v0 {
 namespace detail {
 namespace onnx {
-namespace {
-
-using protobuf::Fields;
-
-enum class Message : std::uint8_t { model, graph, node, attribute, function, training, sparse_tensor, tensor };
-
-/// A field with a message that may contain tensors.
-struct Below {
-  Message in;
-  std::uint32_t field;
-  Message of;
-};
-constexpr std::array<Below, 19> below = {{
-    {Message::model, model_field::graph, Message::graph},
-    {Message::model, model_field::training_info, Message::training},
-    {Message::model, model_field::functions, Message::function},
-    {Message::graph, graph_field::node, Message::node},
-    {Message::graph, graph_field::initializer, Message::tensor},
-    {Message::graph, graph_field::sparse_initializer, Message::sparse_tensor},
-    {Message::node, node_field::attribute, Message::attribute},
-    {Message::attribute, attribute_field::t, Message::tensor},
-    {Message::attribute, attribute_field::g, Message::graph},
-    {Message::attribute, attribute_field::tensors, Message::tensor},
-    {Message::attribute, attribute_field::graphs, Message::graph},
-    {Message::attribute, attribute_field::sparse_tensor, Message::sparse_tensor},
-    {Message::attribute, attribute_field::sparse_tensors, Message::sparse_tensor},
-    {Message::function, function_field::node, Message::node},
-    {Message::function, function_field::attribute_proto, Message::attribute},
-    {Message::training, training_field::initialization, Message::graph},
-    {Message::training, training_field::algorithm, Message::graph},
-    {Message::sparse_tensor, sparse_field::values, Message::tensor},
-    {Message::sparse_tensor, sparse_field::indices, Message::tensor},
-}};
-
-/// Maximum nesting of messages: the default recursion limit of protocol buffers.
-constexpr int max_nesting = 100;
-
-/// Checks a message at this depth; that of the model is 0.
-Status check_message(Fields fields, Message message, int depth) {
-  for (;;) {
-    STELE_TRY_ASSIGN(const bool more, fields.next());
-    if (!more) return {};
-    if (message == Message::tensor && fields.field() == tensor_field::data_location &&
-        fields.number() == external_location) {
-      return Error(Errc::unsupported,
-                   "a tensor that is not an initializer of the graph has its elements in another file")
-          .offset(fields.tag())
-          .hint("save without OnnxOptions::external in the model's folder, or store the tensors of nodes in the model");
-    }
-    const auto found = std::find_if(below.begin(), below.end(),
-                                    [&](const Below& b) { return b.in == message && b.field == fields.field(); });
-    const bool initializer = depth == 1 && message == Message::graph && fields.field() == graph_field::initializer;
-    if (found == below.end() || !fields.has_length() || initializer) continue;
-    if (depth == max_nesting) {
-      return Error(Errc::limit, "the messages of the model nest too deep")
-          .offset(fields.tag())
-          .expected("at most " + std::to_string(max_nesting) + " levels");
-    }
-    STELE_TRY(check_message(fields.message(), found->of, depth + 1));
-  }
-}
-
-}  // namespace
 
 Status check_external_name(std::string_view name, std::string_view model_path) {
   constexpr std::string_view not_in_names("/\\\0", 3);
@@ -89,13 +21,6 @@ Status check_external_name(std::string_view name, std::string_view model_path) {
   if (!json::valid_utf8(name)) return refuse("a name in UTF-8");
   if (name == file_name(model_path)) return refuse("another name than the model's");
   return {};
-}
-
-Status check_no_other_external(const SourcePtr& model) {
-  Cursor in(model);
-  Status status = check_message(Fields(in, model->size()), Message::model, 0);
-  if (!status && status.error().file().empty()) return std::move(status).error().file(model->name());
-  return status;
 }
 
 Status ExternalFile::prepare(Sink& model, const SaveOptions& options) {

@@ -21,10 +21,6 @@ namespace onnx {
 /// Checks OnnxOptions::external. Errors: invalid_argument.
 Status check_external_name(std::string_view name, std::string_view model_path);
 
-/// Checks that no tensor besides the graph's initializers has its elements in another file: a save copies those tensors
-/// as they are, with references to the old model's files. Errors: unsupported, malformed, io.
-Status check_no_other_external(const SourcePtr& model);
-
 /// Writes the second file. It gets its name after both files are complete, so that the old one of this name may be a
 /// source of the save.
 class ExternalFile {

@@ -1,4 +1,4 @@
-// The parts of an ONNX model that stele reads: its initializers and metadata. Field numbers: stele/recorders/onnx.hpp.
+// The parts of an ONNX model that stele reads: its tensors and metadata. Field numbers: stele/recorders/onnx.hpp.
 #pragma once
 
 #include <cstdint>
@@ -65,19 +65,38 @@ struct Range {
   std::uint64_t begin = 0, end = 0;
 };
 
-struct Initializer {
-  std::string_view name;
+/// A message that contains tensors.
+struct Message {
+  std::uint32_t field = 0;         // its number in the message around it
+  Range range;                     // from the tag on
+  std::uint64_t begin = 0;         // of its content
+  std::uint32_t outer = no_index;  // the message around it; no_index: the model
+};
+
+/// The place of a tensor in the file.
+struct Place {
+  enum class Form : std::uint8_t {
+    initializer,  // of the graph
+    tensor,       // another TensorProto
+    numbers,      // an attribute that holds the numbers itself: value_floats of a Constant
+    unreadable,   // no tensor that stele reads
+  };
+  std::string_view name{};
   std::uint32_t leaf = 0;
-  Range field{};              // from the tag on
-  bool external = false;      // the elements are in another file
-  std::vector<Range> kept{};  // the fields besides dims, data_type, name and those of the elements
+  Form form = Form::initializer;
+  std::uint32_t field = 0;           // its number in the message
+  Range range{};                     // from the tag on
+  std::uint32_t message = no_index;  // that contains it
+  bool external = false;             // the elements are in another file
+  std::vector<Range> kept{};         // the fields besides dims, data_type and those of the elements
 };
 
 struct Model {
-  Snapshot snapshot;                     // flat; the leaves are the initializers in the file's order
-  Range graph;                           // the field, from the tag on
-  std::uint64_t graph_begin = 0;         // of the message in it
-  std::deque<Initializer> initializers;  // only if asked for
+  Snapshot snapshot;  // flat; the leaves are the tensors in the file's order
+  Range graph;        // the field, from the tag on
+  // Only if asked for:
+  std::deque<Message> messages;
+  std::deque<Place> places;
   struct Property {
     std::string key;
     Range field;
@@ -86,9 +105,9 @@ struct Model {
 };
 
 enum class Wanted : std::uint8_t {
-  tensors,     // the snapshot
-  places,      // and initializers and properties, for a save into the model
-  attributes,  // and, as leaves, the tensors of the attributes of nodes
+  tensors,  // the snapshot
+  places,   // and the places of tensors and properties, for a save into the model
+  graph,  // the graph's initializers, and the tensors of its and its functions' nodes as leaves of leaf_of_attribute()
 };
 
 /// Reads a model.

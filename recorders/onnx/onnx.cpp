@@ -1,6 +1,7 @@
 #include "stele/recorders/onnx.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -54,7 +55,6 @@ class OnnxWriter {
     } else {
       STELE_TRY_ASSIGN(source_, open_file(model_path_));
       STELE_TRY_ASSIGN(model_, read_model(source_, default_load_options(), Wanted::places));
-      if (!external_.name().empty()) STELE_TRY(check_no_other_external(source_));
       STELE_TRY(make_from_model());
     }
     return write(sink);
@@ -107,40 +107,53 @@ class OnnxWriter {
   /// Ends a piece with the bytes that were appended to bytes_ so far.
   void flush() { pieces_.push_back({std::exchange(begin_, bytes_.size()), bytes_.size()}); }
 
-  /// Returns the number of bytes of the file so far, without the graph's tag and length.
+  /// Returns the number of bytes of the file so far, without the tags and lengths of open messages.
   std::uint64_t position() const { return size_ + bytes_.size(); }
+
+  /// A message that is written: its tag and length become a piece when it ends.
+  struct Open {
+    std::uint32_t field = 0;
+    std::size_t piece = 0;
+    std::uint64_t begin = 0;
+  };
+  Open begin_message(std::uint32_t field) {
+    flush();
+    pieces_.emplace_back();
+    return {field, pieces_.size() - 1, position()};
+  }
+  void end_message(const Open& open) {
+    flush();
+    const std::uint64_t size = position() - open.begin;
+    protobuf::put_length(bytes_, open.field, size);
+    pieces_[open.piece].begin = std::exchange(begin_, bytes_.size());
+    pieces_[open.piece].end = bytes_.size();
+  }
 
   void put_leaf(const Snapshot& from, std::uint32_t leaf) {
     pieces_.push_back({std::exchange(begin_, bytes_.size()), bytes_.size(), {}, &from, leaf});
     size_ += from.leaf(leaf).byte_size();
   }
 
-  /// Appends an initializer: dims, data_type, name, `kept` fields of the model, and the elements or their place in the
-  /// other file.
-  Status put_tensor(std::string_view name, const Snapshot& from, std::uint32_t number, std::span<const Range> kept) {
+  /// Appends the elements of a leaf, or their place in the other file, to the TensorProto that is open.
+  Status put_elements(const Snapshot& from, std::uint32_t number, bool external) {
     const LeafView leaf = from.leaf(number);
-    std::vector<std::byte> head, tail;
-    for (const Extent e : leaf.shape()) protobuf::put_number(head, tensor_field::dims, e);
-    protobuf::put_number(head, tensor_field::data_type, code_of(leaf.dtype()));
-    protobuf::put_text(head, tensor_field::name, name);
-    const bool external = external_.takes(leaf.byte_size());
-    if (external) {
-      STELE_TRY_ASSIGN(const std::uint64_t offset, external_.add(from, number));
-      put_entry(tail, tensor_field::external_data, "location", external_.name());
-      put_entry(tail, tensor_field::external_data, "offset", std::to_string(offset));
-      put_entry(tail, tensor_field::external_data, "length", std::to_string(leaf.byte_size()));
-      protobuf::put_number(tail, tensor_field::data_location, external_location);
-    } else {
-      protobuf::put_length(tail, tensor_field::raw_data, leaf.byte_size());
+    if (!external) {
+      protobuf::put_length(bytes_, tensor_field::raw_data, leaf.byte_size());
+      put_leaf(from, number);
+      return {};
     }
-    std::uint64_t size = head.size() + tail.size() + (external ? 0 : leaf.byte_size());
-    for (const Range& range : kept) size += range.end - range.begin;
-    protobuf::put_length(bytes_, graph_field::initializer, size);
-    bytes_.insert(bytes_.end(), head.begin(), head.end());
-    for (const Range& range : kept) copy(range);
-    bytes_.insert(bytes_.end(), tail.begin(), tail.end());
-    if (!external) put_leaf(from, number);
+    STELE_TRY_ASSIGN(const std::uint64_t offset, external_.add(from, number));
+    put_entry(bytes_, tensor_field::external_data, "location", external_.name());
+    put_entry(bytes_, tensor_field::external_data, "offset", std::to_string(offset));
+    put_entry(bytes_, tensor_field::external_data, "length", std::to_string(leaf.byte_size()));
+    put_number(tensor_field::data_location, external_location);
     return {};
+  }
+
+  /// Appends the shape and the dtype of a leaf to the TensorProto that is open.
+  void put_type(const LeafView& leaf) {
+    for (const Extent e : leaf.shape()) put_number(tensor_field::dims, e);
+    put_number(tensor_field::data_type, code_of(leaf.dtype()));
   }
 
   /// Appends a field with a StringStringEntryProto.
@@ -161,67 +174,109 @@ class OnnxWriter {
     protobuf::put_length(bytes_, model_field::opset_import, 2);
     put_number(2, structure_ != nullptr ? structure_->opset : new_opset);  // OperatorSetIdProto.version
     put_metadata();
-    begin_graph();
+    const Open graph = begin_message(model_field::graph);
     if (structure_ != nullptr) bytes_.insert(bytes_.end(), structure_->nodes.begin(), structure_->nodes.end());
     protobuf::put_text(bytes_, graph_field::name, "stele");
-    for (std::uint32_t i = 0; i < snapshot_.leaf_count(); ++i) STELE_TRY(put_tensor(paths_[i], ordered_, i, {}));
+    for (std::uint32_t i = 0; i < snapshot_.leaf_count(); ++i) {
+      const LeafView leaf = ordered_.leaf(i);
+      const Open tensor = begin_message(graph_field::initializer);
+      put_type(leaf);
+      protobuf::put_text(bytes_, tensor_field::name, paths_[i]);
+      STELE_TRY(put_elements(ordered_, i, external_.takes(leaf.byte_size())));
+      end_message(tensor);
+    }
     if (structure_ != nullptr) bytes_.insert(bytes_.end(), structure_->values.begin(), structure_->values.end());
-    end_graph();
+    end_message(graph);
     return {};
   }
   void put_number(std::uint32_t field, std::uint64_t number) { protobuf::put_number(bytes_, field, number); }
-
-  /// The graph's tag and length are a piece of their own, which end_graph() fills.
-  void begin_graph() {
-    flush();
-    graph_ = pieces_.size();
-    pieces_.emplace_back();
-    graph_begin_ = position();
-  }
-  void end_graph() {
-    flush();
-    graph_size_ = position() - graph_begin_;
-  }
 
   Status make_from_model() {
     std::unordered_map<std::string_view, std::uint32_t> leaves;
     for (std::uint32_t i = 0; i < snapshot_.leaf_count(); ++i) leaves.emplace(paths_[i], i);
     theirs_ = detail::in_file_order(model_.snapshot);
-    copy_without_properties({0, model_.graph.begin});
-    put_metadata();
-    begin_graph();
-    std::uint64_t at = model_.graph_begin;
-    for (const Initializer& place : model_.initializers) {
+    bool metadata = false;
+    const auto put_metadata_before = [&](std::uint64_t offset) {
+      if (metadata || offset < model_.graph.begin) return;
+      go_to(no_index);
+      copy_until(model_.graph.begin);
+      put_metadata();
+      metadata = true;
+    };
+    for (const Place& place : model_.places) {
       const auto leaf = leaves.find(place.name);
       const LeafView theirs = model_.snapshot.leaf(place.leaf);
       const bool ours = leaf != leaves.end();
+      const bool moves =
+          (place.form == Place::Form::initializer || place.external) && external_.takes(theirs.byte_size());
       // Elements in another file of the model move into a file of this save.
-      if (!ours && !place.external && !external_.takes(theirs.byte_size())) continue;
-      copy({at, place.field.begin});
-      at = place.field.end;
+      if (!ours && !place.external && !moves) continue;
       if (ours) STELE_TRY(same_type(snapshot_.leaf(leaf->second), theirs));
-      STELE_TRY(put_tensor(place.name, ours ? ordered_ : theirs_, ours ? leaf->second : place.leaf, place.kept));
+      put_metadata_before(place.range.begin);
+      go_to(place.message);
+      copy_until(place.range.begin);
+      at_ = place.range.end;
+      STELE_TRY(put_tensor(place, ours ? ordered_ : theirs_, ours ? leaf->second : place.leaf, moves));
     }
-    copy({at, model_.graph.end});
-    end_graph();
-    copy_without_properties({model_.graph.end, source_->size()});
+    put_metadata_before(source_->size());
+    go_to(no_index);
+    copy_until(source_->size());
     return {};
   }
 
-  /// Copies fields of the model, without the properties that are written anew.
-  void copy_without_properties(Range range) {
-    for (const Model::Property& property : model_.properties) {
-      const bool anew = property.key == detail::flat_key || metadata_.contains(property.key);
-      if (!anew || property.field.begin < range.begin || property.field.begin >= range.end) continue;
-      copy({range.begin, property.field.begin});
-      range.begin = property.field.end;
+  /// Appends a tensor of the model with the elements of a leaf.
+  Status put_tensor(const Place& place, const Snapshot& from, std::uint32_t number, bool external) {
+    const bool numbers = place.form == Place::Form::numbers;
+    std::optional<Open> attribute;
+    if (numbers) {
+      constexpr std::uint64_t tensor_type = 4;  // AttributeProto.AttributeType.TENSOR
+      attribute = begin_message(place.field);
+      protobuf::put_text(bytes_, attribute_field::name, "value");
+      put_number(attribute_field::type, tensor_type);
     }
-    copy(range);
+    const Open tensor = begin_message(numbers ? attribute_field::t : place.field);
+    put_type(from.leaf(number));
+    for (const Range& range : place.kept) copy(range);
+    STELE_TRY(put_elements(from, number, external));
+    end_message(tensor);
+    if (attribute) end_message(*attribute);
+    return {};
+  }
+
+  /// Ends the messages of the model that do not contain this one, and begins those that do.
+  void go_to(std::uint32_t message) {
+    std::vector<std::uint32_t> chain;
+    for (; message != no_index; message = model_.messages[message].outer) chain.push_back(message);
+    std::reverse(chain.begin(), chain.end());
+    std::size_t same = 0;
+    while (same < open_.size() && same < chain.size() && open_[same].first == chain[same]) ++same;
+    for (; open_.size() > same; open_.pop_back()) {
+      copy_until(model_.messages[open_.back().first].range.end);
+      end_message(open_.back().second);
+    }
+    for (; same < chain.size(); ++same) {
+      const Message& next = model_.messages[chain[same]];
+      copy_until(next.range.begin);
+      open_.emplace_back(chain[same], begin_message(next.field));
+      at_ = next.begin;
+    }
+  }
+
+  /// Copies fields of the model up to an offset, without the properties that are written anew.
+  void copy_until(std::uint64_t end) {
+    for (; property_ < model_.properties.size() && model_.properties[property_].field.begin < end; ++property_) {
+      const Model::Property& property = model_.properties[property_];
+      if (property.key != detail::flat_key && !metadata_.contains(property.key)) continue;
+      copy({at_, property.field.begin});
+      at_ = property.field.end;
+    }
+    copy({at_, end});
+    at_ = end;
   }
 
   static Status same_type(const LeafView& ours, const LeafView& theirs) {
     if (ours.dtype() != theirs.dtype()) {
-      return Error(Errc::dtype_mismatch, "the model's initializer has another dtype")
+      return Error(Errc::dtype_mismatch, "the model's tensor has another dtype")
           .path(ours.path())
           .expected(stele::name(theirs.dtype()))
           .found(stele::name(ours.dtype()))
@@ -229,16 +284,15 @@ class OnnxWriter {
     }
     const auto a = ours.shape(), b = theirs.shape();
     if (std::equal(a.begin(), a.end(), b.begin(), b.end())) return {};
-    return Error(Errc::shape_mismatch, "the model's initializer has another shape")
+    return Error(Errc::shape_mismatch, "the model's tensor has another shape")
         .path(ours.path())
         .expected(to_string(b))
         .found(to_string(a));
   }
 
   Status write(Sink& sink) {
-    std::vector<std::byte> graph;
-    protobuf::put_length(graph, model_field::graph, graph_size_);
-    const std::uint64_t total = position() + graph.size();
+    flush();
+    const std::uint64_t total = position();
     if (total > max_message) {
       Error error = Error(Errc::not_representable, "the model exceeds the limit of protocol buffers")
                         .expected("at most 2147483647 bytes")
@@ -250,9 +304,7 @@ class OnnxWriter {
     STELE_TRY(external_.write(sink, options_, context_));
     STELE_TRY(sink.reserve(total));
     detail::LeafGather gather(sink);
-    for (std::size_t i = 0; i < pieces_.size(); ++i) {
-      const Piece& piece = pieces_[i];
-      if (i == graph_) STELE_TRY(gather.write(graph));
+    for (const Piece& piece : pieces_) {
       STELE_TRY(gather.write(std::span(bytes_).subspan(piece.begin, piece.end - piece.begin)));
       if (piece.leaf_of != nullptr) {
         STELE_TRY(gather.leaf(piece.leaf_of->leaf(piece.leaf), context_));
@@ -280,8 +332,11 @@ class OnnxWriter {
   std::size_t begin_ = 0;  // of the bytes that no piece has
   std::vector<Piece> pieces_;
   std::uint64_t size_ = 0;  // of copies and leaves
-  std::size_t graph_ = 0;   // the piece of its tag
-  std::uint64_t graph_begin_ = 0, graph_size_ = 0;
+  // Of a save into the model: the offset up to which it is copied, the messages that are open there, and the number of
+  // the next property.
+  std::uint64_t at_ = 0;
+  std::vector<std::pair<std::uint32_t, Open>> open_;
+  std::size_t property_ = 0;
 };
 
 }  // namespace
@@ -337,7 +392,7 @@ Result<std::vector<Loss>> OnnxFormat::losses(const Snapshot& snapshot, std::stri
   STELE_TRY_ASSIGN(const SourcePtr source, open_file(options_.model));
   STELE_TRY_ASSIGN(const Model model, read_model(source, default_load_options(), Wanted::places));
   std::unordered_map<std::string_view, std::uint32_t> names;
-  for (const Initializer& place : model.initializers) names.emplace(place.name, place.leaf);
+  for (const Place& place : model.places) names.emplace(place.name, place.leaf);
   const detail::LeafPaths paths(*snapshot.data());
   for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) {
     if (!names.contains(paths[i])) losses.push_back({snapshot.leaf(i).node(), "a tensor that the model does not have"});

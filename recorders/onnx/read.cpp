@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <charconv>
 #include <limits>
 #include <mutex>
@@ -23,6 +24,7 @@ namespace detail {
 namespace onnx {
 namespace {
 
+using protobuf::each;
 using protobuf::Fields;
 
 constexpr std::array<std::pair<std::uint32_t, DType>, 23> dtypes = {{
@@ -175,11 +177,18 @@ class Varints {
 
 constexpr LeafOps varints{.read = Varints::read, .stream = Varints::stream};
 
-/// Owns the sources that the leaves point to.
+constexpr LeafOps in_memory{
+    .view = [](const void* at, std::uint64_t) -> const std::byte* { return static_cast<const std::byte*>(at); }};
+
+/// Owns what the leaves point to.
 struct Files : ModelFile {
   std::unordered_map<std::string, SourcePtr> others;  // by location
   std::deque<Varints> varints;
+  std::deque<std::vector<std::byte>> numbers;
 };
+
+/// Maximum nesting of messages: the default recursion limit of protocol buffers.
+constexpr int max_nesting = 100;
 
 class ModelReader {
  public:
@@ -188,7 +197,7 @@ class ModelReader {
         in_(source),
         memory_(options.limits, source->size()),
         places_(wanted == Wanted::places),
-        attributes_(wanted == Wanted::attributes) {
+        graph_only_(wanted == Wanted::graph) {
     files_->model = std::move(source);
   }
 
@@ -204,13 +213,15 @@ class ModelReader {
         if (graph) return bad(Errc::malformed, "the model has two graphs", fields.tag());
         graph = true;
         model_.graph = {fields.tag(), fields.end()};
-        model_.graph_begin = fields.begin();
-        STELE_TRY(read_graph(fields.message()));
+        STELE_TRY(read_graph(fields));
       } else if (fields.field() == model_field::metadata_props && fields.has_length()) {
         STELE_TRY(read_property(fields));
-      } else if (attributes_ && fields.field() == model_field::functions && fields.has_length()) {
-        STELE_TRY(read_nodes(fields.message()));
+      } else if (fields.field() == model_field::functions && fields.has_length()) {
+        STELE_TRY(read_function(fields));
+      } else if (fields.field() == model_field::training_info && fields.has_length() && !graph_only_) {
+        STELE_TRY(read_training(fields));
       }
+      STELE_TRY(add_found());
     }
     if (!graph) return bad(Errc::malformed, "the model has no graph", source.size());
     STELE_TRY(finish_names());
@@ -241,77 +252,266 @@ class ModelReader {
                                : index_error("the model's index needs more memory than the file's size allows");
   }
 
-  Status read_graph(Fields graph) {
-    for (;;) {
-      STELE_TRY_ASSIGN(const bool more, graph.next());
-      if (!more) return {};
+  /// A tensor whose name is not complete: names of tensors in nodes and subgraphs begin with those around them, which
+  /// may follow in the file.
+  struct Found {
+    std::string name;
+    bool is_value = false;  // of the current node's attribute itself, not of a subgraph in it
+    DType dtype = DType::none;
+    std::vector<Extent> shape{};
+    std::uint64_t bytes = 0;
+    Provider provider{};
+    Place place{};
+  };
+
+  /// Reads the fields that have a length or a number, of a message inside the model.
+  template <class Take>
+  Status each_in(Fields& in, Take take) {
+    if (open_.size() == max_nesting) {
+      return bad(Errc::limit, "the messages of the model nest too deep", in.tag())
+          .expected("at most " + std::to_string(max_nesting) + " levels");
+    }
+    open_.push_back({{in.field(), {in.tag(), in.end()}, in.begin()}});
+    STELE_TRY(each(in.message(), take));
+    open_.pop_back();
+    return {};
+  }
+
+  /// Puts `text` before the names of the tensors found since the `first`.
+  Status put_before(std::size_t first, const std::string& text) {
+    for (std::size_t i = first; i < found_.size(); ++i) {
+      std::string& name = found_[i].name;
+      STELE_TRY(spend(3 * (text.size() + 1)));
+      name = name.empty() ? text : text + '.' + name;
+    }
+    return {};
+  }
+
+  /// Makes leaves of the tensors, whose names are complete.
+  Status add_found() {
+    for (Found& found : found_) {
+      const std::string_view name = builder_.intern(found.name);
+      nodes_.push_back(builder_.tensor(name, found.dtype, found.shape, found.bytes, found.provider));
+      names_.push_back(name);
+      if (!places_) continue;
+      found.place.name = name;
+      found.place.leaf = static_cast<std::uint32_t>(names_.size() - 1);
+      model_.places.push_back(std::move(found.place));
+    }
+    found_.clear();
+    return {};
+  }
+
+  Status read_graph(Fields& in) {
+    const bool main = open_.empty();
+    return each_in(in, [&](Fields& graph) -> Status {
+      if (!graph.has_length()) return {};
       if (graph.field() == graph_field::sparse_initializer) {
         return bad(Errc::unsupported, "the model has sparse initializers", graph.tag());
       }
-      if (attributes_ && graph.field() == graph_field::node && graph.has_length()) {
-        STELE_TRY(read_attributes(graph.message()));
+      if (graph.field() == graph_field::node) STELE_TRY(read_node(graph));
+      if (graph.field() == graph_field::initializer) {
+        STELE_TRY(read_tensor(graph, main ? Place::Form::initializer : Place::Form::tensor));
+        if (found_.back().name.empty()) return bad(Errc::malformed, "an initializer has no name", graph.tag());
       }
-      if (graph.field() != graph_field::initializer || !graph.has_length()) continue;
-      STELE_TRY(read_tensor(graph));
-    }
+      return main ? add_found() : Status();
+    });
   }
 
-  /// Reads the tensors of the attributes of a function's nodes.
-  Status read_nodes(Fields function) {
-    for (;;) {
-      STELE_TRY_ASSIGN(const bool more, function.next());
-      if (!more) return {};
-      if (function.field() == function_field::node && function.has_length()) {
-        STELE_TRY(read_attributes(function.message()));
+  Status read_node(Fields& in) {
+    const std::size_t first = found_.size();
+    std::string output, name, op, domain;
+    bool has_output = false;
+    STELE_TRY(each_in(in, [&](Fields& node) -> Status {
+      switch (node.field()) {
+        case node_field::output:
+          return std::exchange(has_output, true) ? Status() : read_text(node, output);
+        case node_field::name:
+          return read_text(node, name);
+        case node_field::op_type:
+          return read_text(node, op);
+        case node_field::domain:
+          return read_text(node, domain);
+        case node_field::attribute:
+          return node.has_length() ? read_attribute(node) : Status();
+        default:
+          return {};
       }
+    }));
+    if (graph_only_ || found_.size() == first) return {};
+    memory_.admit(output.size() + name.size() + op.size(), index_rate::index);
+    const auto begin = found_.begin() + static_cast<std::ptrdiff_t>(first);
+    const bool constant = op == "Constant" && (domain.empty() || domain == "ai.onnx");
+    // Numbers of other operators are their settings.
+    const auto is_setting = [&](const Found& f) {
+      return !constant && f.is_value && f.place.form == Place::Form::numbers;
+    };
+    found_.erase(std::remove_if(begin, found_.end(), is_setting), found_.end());
+    for (std::size_t i = first; i < found_.size(); ++i) {
+      if (constant && found_[i].is_value) found_[i].name.clear();
+      found_[i].is_value = false;
     }
+    return put_before(first, !output.empty() ? output : !name.empty() ? name : op);
   }
 
-  Status read_attributes(Fields node) {
-    for (;;) {
-      STELE_TRY_ASSIGN(const bool more, node.next());
-      if (!more) return {};
-      if (node.field() != node_field::attribute || !node.has_length()) continue;
-      for (Fields attribute = node.message();;) {
-        STELE_TRY_ASSIGN(const bool another, attribute.next());
-        if (!another) break;
-        if (attribute.field() == attribute_field::t && attribute.has_length()) {
-          STELE_TRY(read_tensor(attribute, leaf_of_attribute(attribute.begin())));
-        }
+  Status read_attribute(Fields& in) {
+    const std::size_t first = found_.size();
+    std::string name;
+    Numbers numbers;
+    std::size_t tensors = 0, graphs = 0;
+    STELE_TRY(each_in(in, [&](Fields& attribute) -> Status {
+      const std::size_t before = found_.size();
+      switch (attribute.field()) {
+        case attribute_field::name:
+          return read_text(attribute, name);
+        case attribute_field::t:
+          if (!attribute.has_length()) return {};
+          STELE_TRY(read_tensor(attribute, Place::Form::tensor));
+          found_.back().name = graph_only_ ? leaf_of_attribute(attribute.begin()) : std::string();
+          found_.back().is_value = true;
+          return {};
+        case attribute_field::tensors:
+          if (graph_only_ || !attribute.has_length()) return {};
+          STELE_TRY(read_tensor(attribute, Place::Form::tensor));
+          found_.back().name = std::to_string(tensors++);
+          return {};
+        case attribute_field::g:
+        case attribute_field::graphs:
+          if (graph_only_ || !attribute.has_length()) return {};
+          STELE_TRY(read_graph(attribute));
+          return attribute.field() == attribute_field::g ? Status() : put_before(before, std::to_string(graphs++));
+        case attribute_field::f:
+        case attribute_field::floats:
+        case attribute_field::i:
+        case attribute_field::ints:
+          return graph_only_ || !(name.empty() || name.starts_with("value_")) ? Status()
+                                                                              : read_numbers(attribute, numbers);
+        default:
+          return {};
       }
-    }
+    }));
+    if (graph_only_) return {};
+    STELE_TRY(add_numbers(in, name, numbers));
+    return put_before(first, name);
   }
 
-  /// Reads an initializer, or a tensor that gets another name.
-  Status read_tensor(Fields& in, std::string name_instead = {}) {
-    const Range field{in.tag(), in.end()};
+  /// The numbers of an attribute.
+  struct Numbers {
+    std::vector<float> floats;
+    std::vector<std::int64_t> ints;
+  };
+
+  Status read_numbers(Fields& in, Numbers& numbers) {
+    const std::uint64_t bytes = in.end() - in.tag();
+    memory_.admit(bytes, index_rate::index);
+    STELE_TRY(spend(4 * sizeof(std::int64_t) * bytes));
+    const bool floats = in.field() == attribute_field::f || in.field() == attribute_field::floats;
+    return floats ? in.floats(numbers.floats) : in.integers(numbers.ints);
+  }
+
+  /// Makes a tensor of an attribute `value_float`, `value_floats`, `value_int` or `value_ints`.
+  Status add_numbers(const Fields& in, const std::string& name, Numbers& numbers) {
+    const bool floats = name == "value_float" || name == "value_floats";
+    const bool scalar = name == "value_float" || name == "value_int";
+    if (!floats && !scalar && name != "value_ints") return {};
+    if (scalar) numbers.floats.resize(1), numbers.ints.resize(1);  // a writer may leave out a 0
+    auto& bytes = files_->numbers.emplace_back();
+    const auto put = [&]<class Bits>(const auto& list, Bits) {
+      bytes.resize(sizeof(Bits) * list.size());
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        store_le(bytes.data() + i * sizeof(Bits), std::bit_cast<Bits>(list[i]));
+      }
+    };
+    floats ? put(numbers.floats, std::uint32_t()) : put(numbers.ints, std::uint64_t());
+    Found found;
+    found.is_value = true;
+    found.dtype = floats ? DType::f32 : DType::i64;
+    if (!scalar) found.shape = {floats ? numbers.floats.size() : numbers.ints.size()};
+    found.bytes = bytes.size();
+    found.provider = {&in_memory, bytes.data(), 0};
+    found.place.form = Place::Form::numbers;
+    return add(std::move(found), in);
+  }
+
+  Status read_function(Fields& in) {
+    std::string name, domain, overload;
+    STELE_TRY(each_in(in, [&](Fields& function) -> Status {
+      switch (function.field()) {
+        case function_field::name:
+          return read_text(function, name);
+        case function_field::domain:
+          return read_text(function, domain);
+        case function_field::overload:
+          return read_text(function, overload);
+        case function_field::node:
+          return function.has_length() ? read_node(function) : Status();
+        case function_field::attribute_proto:
+          return function.has_length() && !graph_only_ ? read_attribute(function) : Status();
+        default:
+          return {};
+      }
+    }));
+    if (graph_only_) return {};
+    if (!domain.empty()) name = domain + '.' + name;
+    if (!overload.empty()) name += '.' + overload;
+    return put_before(0, name);
+  }
+
+  Status read_training(Fields& in) {
+    STELE_TRY(each_in(in, [&](Fields& training) -> Status {
+      const bool initial = training.field() == training_field::initialization;
+      if ((!initial && training.field() != training_field::algorithm) || !training.has_length()) return {};
+      const std::size_t first = found_.size();
+      STELE_TRY(read_graph(training));
+      return put_before(first, initial ? "initialization" : "algorithm");
+    }));
+    return put_before(0, "training_info." + std::to_string(trainings_++));
+  }
+
+  /// Reads a TensorProto.
+  Status read_tensor(Fields& in, Place::Form form) {
     Parsed tensor;
-    std::vector<Range> kept;
-    STELE_TRY(parse(in.message(), tensor, kept));
-    if (!name_instead.empty()) tensor.name = std::move(name_instead);
-    if (tensor.name.empty()) return bad(Errc::malformed, "an initializer has no name", field.begin);
-    const DType dtype = dtype_of(tensor.code);
-    if (dtype == DType::none) {
-      return bad(Errc::unsupported, "stele does not know the initializer's dtype", field.begin, tensor.name)
+    Found found;
+    found.place.form = form;
+    STELE_TRY(parse(in.message(), tensor, found.place.kept));
+    found.dtype = dtype_of(tensor.code);
+    if (found.dtype == DType::none) {
+      return bad(Errc::unsupported, "stele does not know the initializer's dtype", in.tag(), tensor.name)
           .found("TensorProto.DataType " + std::to_string(tensor.code));
     }
     const auto elements = element_count(tensor.shape);
-    const auto bytes = elements ? byte_length(dtype, *elements) : std::nullopt;
-    if (!bytes) return bad(Errc::malformed, "the initializer's shape exceeds 2^64 bytes", field.begin, tensor.name);
-    memory_.admit(field.end - field.begin - (tensor.elements.end - tensor.elements.begin), index_rate::record);
-    STELE_TRY(spend(sizeof(Node) + sizeof(LeafData) + 3 * (tensor.name.size() + sizeof(Extent) * tensor.shape.size()) +
-                    32 + (places_ ? 3 * (sizeof(Initializer) + sizeof(Range) * kept.size()) : 0)));
-    STELE_TRY_ASSIGN(const Provider provider, provider_of(tensor, dtype, *bytes, field.begin));
-    const std::string_view name = builder_.intern(tensor.name);
-    nodes_.push_back(builder_.tensor(name, dtype, tensor.shape, *bytes, provider));
-    names_.push_back(name);
-    if (!places_) return {};
-    Initializer& place = model_.initializers.emplace_back();
-    place.name = name;
-    place.leaf = static_cast<std::uint32_t>(names_.size() - 1);
-    place.field = field;
-    place.external = tensor.external;
-    place.kept = std::move(kept);
+    const auto bytes = elements ? byte_length(found.dtype, *elements) : std::nullopt;
+    if (!bytes) return bad(Errc::malformed, "the initializer's shape exceeds 2^64 bytes", in.tag(), tensor.name);
+    found.bytes = *bytes;
+    memory_.admit(in.end() - in.tag() - (tensor.elements.end - tensor.elements.begin),
+                  form == Place::Form::initializer ? index_rate::record : index_rate::index);
+    STELE_TRY_ASSIGN(found.provider, provider_of(tensor, found.dtype, *bytes, in.tag()));
+    found.place.external = tensor.external;
+    found.name = std::move(tensor.name);
+    found.shape = std::move(tensor.shape);
+    return add(std::move(found), in);
+  }
+
+  /// Adds the tensor of a field, and pays for its leaf.
+  Status add(Found found, const Fields& in) {
+    Place& place = found.place;
+    STELE_TRY(spend(sizeof(Node) + sizeof(LeafData) + 3 * (found.name.size() + sizeof(Extent) * found.shape.size()) +
+                    32 + (place.form == Place::Form::initializer ? 0 : sizeof(Found)) +
+                    (places_ ? 3 * (sizeof(Place) + sizeof(Range) * place.kept.size()) : 0)));
+    if (places_) {
+      place.field = in.field();
+      place.range = {in.tag(), in.end()};
+      for (Open& open : open_) {
+        if (open.number == no_index) {
+          STELE_TRY(spend(sizeof(Message)));
+          open.number = static_cast<std::uint32_t>(model_.messages.size());
+          open.message.outer = place.message;
+          model_.messages.push_back(open.message);
+        }
+        place.message = open.number;
+      }
+    }
+    found_.push_back(std::move(found));
     return {};
   }
 
@@ -328,6 +528,7 @@ class ModelReader {
           break;
         case tensor_field::name:
           STELE_TRY(read_text(in, tensor.name));
+          if (places_) kept.push_back({in.tag(), in.end()});
           break;
         case tensor_field::segment:
           return bad(Errc::unsupported, "an initializer is a segment of a tensor", in.tag(), tensor.name);
@@ -528,9 +729,17 @@ class ModelReader {
   std::shared_ptr<const Bundle> bundle_;
   Cursor in_;
   IndexBudget memory_;
-  bool places_, attributes_;
+  bool places_, graph_only_;
   SnapshotBuilder builder_;
   Model model_;
+  /// A message around the current field, and its number in the model if it contains a tensor.
+  struct Open {
+    Message message;
+    std::uint32_t number = no_index;
+  };
+  std::vector<Open> open_;
+  std::deque<Found> found_;      // whose names are not complete
+  std::uint64_t trainings_ = 0;  // messages of training_info so far
   std::vector<std::string_view> names_;
   std::vector<std::uint32_t> nodes_;  // of the names
   std::map<std::string, std::string> metadata_;

@@ -1,7 +1,7 @@
-// ONNX: the initializers of a model file. Protocol buffers (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto):
+// ONNX: the tensors of a model file. Protocol buffers (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto):
 //
 //  1. ModelProto: ir_version 1, producer_name 2, graph 7, opset_import 8, metadata_props 14 (key 1, value 2).
-//  2. GraphProto: node 1, name 2, initializer 5 (the tensors).
+//  2. GraphProto: node 1 (a Constant has a tensor in an attribute), name 2, initializer 5 (the tensors).
 //  3. TensorProto: dims 1, data_type 2, name 8, and the elements: raw_data 9 (row-major, little-endian; two 4-bit
 //     elements in a byte, the first in the low half), or float_data 4, int32_data 5, int64_data 7, double_data 10,
 //     uint64_data 11, or external_data 13 (location, offset, length) with data_location 14 = 1.
@@ -15,16 +15,17 @@ namespace stele {
 inline namespace v0 {
 
 struct OnnxOptions {
-  /// The path of a model for saves: they copy it with the module's tensors in place of the initializers that have their
-  /// names. Empty: saves make a model without operations.
+  /// The path of a model for saves: they copy it with the module's tensors in place of those that have their names.
+  /// Empty: saves make a model without operations.
   std::string model{};
   /// The name of a second file, in the folder of the saved model, for the elements of tensors of 1024 bytes or more:
   /// "net.onnx.data". Empty: all elements are in the model, which has at most 2^31 - 1 bytes.
   std::string external{};
 };
 
-/// The initializers of an ONNX model, by name. Other parts of a model are not read; a save into OnnxOptions::model
-/// copies them. Elements in other files (external_data) are read from the model's folder and the folders in it.
+/// The tensors of an ONNX model, by name: initializers, and those of nodes, subgraphs, functions and training
+/// (docs/formats/onnx.md has the names). Other parts of a model are not read; a save into OnnxOptions::model copies
+/// them. Elements in other files (external_data) are read from the model's folder and the folders in it.
 ///
 /// With OnnxOptions::external, the second file gets its name before the model does, so that a new model appears whole
 /// or not at all. An existing file of that name is not replaced, unless FileSinkOptions::allow_nonatomic; it may be a
@@ -32,9 +33,9 @@ struct OnnxOptions {
 ///
 /// Errors of open, besides those of all formats: unsupported (strings, sparse initializers, dtypes that stele does not
 /// know), malformed (a location outside of the folder). Errors of write: dtype_mismatch and shape_mismatch (the model's
-/// initializer differs), not_representable (more than 2^31 - 1 bytes without the external elements: the limit of
-/// protocol buffers), and with OnnxOptions::external invalid_argument (no plain file name), exists, unsupported (a sink
-/// of one file; a model in which other tensors than the graph's initializers are in other files).
+/// tensor differs), not_representable (more than 2^31 - 1 bytes without the external elements: the limit of protocol
+/// buffers), and with OnnxOptions::external invalid_argument (no plain file name), exists, unsupported (a sink of one
+/// file).
 class STELE_EXPORT OnnxFormat final : public Format {
  public:
   explicit OnnxFormat(OnnxOptions options = {}) : options_(std::move(options)) {}

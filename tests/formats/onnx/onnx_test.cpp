@@ -63,11 +63,12 @@ struct Dense {
   std::optional<Tensor<float, 1>> bias;
   STELE_MODULE(Dense, weight, bias)
 };
-/// mlp.onnx: names as of PyTorch's Sequential.
+/// mlp.onnx: names as of PyTorch's Sequential, and a Constant.
 struct Network {
   std::map<std::string, Dense> net;
   Tensor<std::int64_t, 1> shape;
-  STELE_MODULE(Network, net, shape)
+  Tensor<float, 1> c;
+  STELE_MODULE(Network, net, shape, c)
 };
 
 template <class T, int Rank>
@@ -188,7 +189,7 @@ TEST_CASE("onnx: a module that does not fit the model") {
   Network mlp = good(stele::load<Network>(golden("mlp.onnx")));
   stele::Error e = error(mlp, OnnxRecorder<stele::HalfPrecision>(into));
   CHECK(e.code() == Errc::dtype_mismatch);
-  CHECK(e.path() == "net.0.weight");
+  CHECK(e.path() == "c");
   CHECK(e.expected() == "f32");
   mlp.net.at("0").weight = Tensor<float, 2>::filled({4, 9}, 1);
   e = error(mlp, OnnxRecorder<>(into));
@@ -207,7 +208,7 @@ TEST_CASE("onnx: a module that does not fit the model") {
   const stele::Report report = good(OnnxRecorder<>(into).record(more, dir / "x.onnx", lossy));
   REQUIRE(report.size() == 1);
   CHECK(report[0].path == "extra");
-  CHECK(good(stele::open(dir / "x.onnx")).leaf_count() == 4);
+  CHECK(good(stele::open(dir / "x.onnx")).leaf_count() == 5);
   CHECK(bad(OnnxRecorder<>(OnnxFormat({.model = dir / "none"})).record(more, dir / "y.onnx")).code() ==
         Errc::not_found);
 }
