@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -14,106 +15,52 @@ namespace ir {
 
 namespace {
 
-bool is_real(DType dtype) noexcept { return dtype_class(dtype) == DTypeClass::floating; }
+constexpr std::size_t any_count = std::numeric_limits<std::int64_t>::max();
 
 Error bad(std::string_view message) { return Error(Errc::invalid_argument, message); }
+
+}  // namespace
 
 class Folder {
  public:
   explicit Folder(const FoldNode& node) : node_(node) {}
 
-  Result<Folded> run() {
-    const std::string_view op = node_.op;
-    const TensorInfo* const first = node_.inputs.empty() ? nullptr : node_.inputs[0];
-    if (op == "Shape" || op == "Size") return first != nullptr ? shape(*first) : Folded();
-    for (std::size_t i = 0; i < node_.inputs.size(); ++i) {
-      const TensorInfo* const input = node_.inputs[i];
-      if (input == nullptr || input->constant) continue;
-      if (!input->partial || !takes_partial(i)) return Folded();
+  Result<Folded> elementwise() const {
+    Constant result = at(0);
+    for (std::size_t i = 1; i < node_.inputs.size(); ++i) {  // Min and Max take any number
+      if (!has(i)) return Folded();
+      STELE_TRY_ASSIGN(auto next, binary(node_.op, result, at(i)));
+      if (!next) return Folded();
+      result = std::move(next->front());
     }
-    if (op == "Range") return range();
-    if (first == nullptr) return Folded();
-    if (op == "ConstantOfShape") return filled();
-    if (op == "Cast") return cast();
-    if (op == "Gather") return gather();
-    if (op == "Unsqueeze" || op == "Squeeze" || op == "Reshape" || op == "Flatten") return reshaped();
-    if (op == "Concat") return concat();
-    if (op == "Slice") return slice();
-    if (op == "Where") return where();
-    if (op == "Expand") return expand();
-    if (op == "Transpose") return transpose();
-    if (op == "ReduceProd" || op == "ReduceSum") return reduced();
-    if (is_arithmetic(op) || is_comparison(op)) {
-      Constant sum = at(0);
-      if (node_.inputs.size() == 1) return one(std::move(sum));
-      for (std::size_t i = 1; i < node_.inputs.size(); ++i) {  // Min and Max take any number
-        if (!has(i)) return Folded();
-        STELE_TRY_ASSIGN(auto next, binary(op, sum, at(i)));
-        if (!next) return Folded();
-        sum = std::move(next->front());
-      }
-      return one(std::move(sum));
-    }
-    return node_.inputs.size() == 1 ? unary(op, at(0)) : Folded();
+    return one(std::move(result));
   }
+  Result<Folded> modulus() const { return remainder(at(0), at(1), integer("fmod", 0) != 0); }
+  Result<Folded> changed() const { return unary(node_.op, at(0)); }
 
- private:
-  /// Tells whether elements of an input only move to the output, or are operands.
-  bool takes_partial(std::size_t input) const {
-    const std::string_view op = node_.op;
-    if (op == "Range" || op == "ConstantOfShape" || is_comparison(op)) return false;
-    if (op == "Where") return input != 0;
-    return input == 0 || op == "Concat" || is_arithmetic(op);
-  }
-  bool has(std::size_t i) const { return i < node_.inputs.size() && node_.inputs[i] != nullptr; }
-  const Constant& at(std::size_t i) const {
-    const TensorInfo& input = *node_.inputs[i];
-    return input.constant ? *input.constant : *input.partial;
-  }
-
-  const ExpressionValue* attribute(const std::string& name) const {
-    const auto found = node_.attributes->find(name);
-    return found != node_.attributes->end() ? &found->second : nullptr;
-  }
-  std::int64_t integer(const std::string& name, std::int64_t otherwise) const {
-    const auto* value = attribute(name);
-    const auto* i = value != nullptr ? std::get_if<std::int64_t>(value) : nullptr;
-    return i != nullptr ? *i : otherwise;
-  }
-  /// Integers of an attribute, or of an input.
-  std::optional<Ints> integers(const std::string& name, std::size_t input) const {
-    const auto* value = attribute(name);
-    if (const auto* list = value != nullptr ? std::get_if<Ints>(value) : nullptr) return *list;
-    if (has(input) && at(input).ints() != nullptr) return *at(input).ints();
-    return std::nullopt;
-  }
-
-  static Result<std::size_t> axis(std::int64_t value, std::size_t rank) {
-    const auto n = static_cast<std::int64_t>(rank);
-    if (value < 0) value += n;
-    if (value < 0 || value >= n) return bad("an axis is outside the tensor's rank");
-    return static_cast<std::size_t>(value);
-  }
-
-  Result<Folded> shape(const TensorInfo& input) {
+  Result<Folded> shape() const {
+    const TensorInfo& input = *node_.inputs[0];
     if (!input.shape) return Folded();
     const auto rank = static_cast<std::int64_t>(input.shape->size());
     const auto place = [&](std::int64_t p) { return std::clamp<std::int64_t>(p < 0 ? p + rank : p, 0, rank); };
     const std::int64_t from = place(integer("start", 0)), to = std::max(from, place(integer("end", rank)));
     Ints extents(input.shape->begin() + from, input.shape->begin() + to);
-    if (node_.op == "Size") {
-      const auto count = small_count(extents);
-      if (!count) return Folded();
-      Constant c = of_ints({static_cast<std::int64_t>(*count)});
-      c.shape.clear();
-      return one(std::move(c));
-    }
     return one(of_ints(std::move(extents)));
   }
 
-  Result<Folded> filled() {
-    if (at(0).ints() == nullptr) return Folded();
-    const Ints extents = *at(0).ints();
+  Result<Folded> size() const {
+    const TensorInfo& input = *node_.inputs[0];
+    const auto count = input.shape ? small_count(*input.shape, any_count) : std::nullopt;
+    if (!count) return Folded();
+    Constant c = of_ints({static_cast<std::int64_t>(*count)});
+    c.shape.clear();
+    return one(std::move(c));
+  }
+
+  Result<Folded> filled() const {
+    const Ints* const wanted = at(0).ints();
+    if (wanted == nullptr) return Folded();
+    const Ints& extents = *wanted;
     const auto count = small_count(extents);
     if (!count) return Folded();
     Constant c{.dtype = DType::f32, .shape = extents, .elements = Reals(*count, 0.0)};
@@ -124,46 +71,36 @@ class Folder {
     return one(std::move(c));
   }
 
-  Result<Folded> cast() {
-    const auto* to = attribute("to");
-    const auto* code = to != nullptr ? std::get_if<std::int64_t>(to) : nullptr;
-    if (code == nullptr) return Folded();
-    Constant out = at(0);
-    if (is_partial(out) && *code != 6 && *code != 7) return Folded();
+  /// `saturate` is for 8-bit floats, which are not made here.
+  Result<Folded> cast() const {
+    const std::int64_t code = integer("to", 0);
     constexpr std::array<std::pair<std::int64_t, DType>, 5> dtypes = {
         {{1, DType::f32}, {6, DType::i32}, {7, DType::i64}, {9, DType::boolean}, {11, DType::f64}}};
-    const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.first == *code; });
+    const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.first == code; });
     if (found == dtypes.end()) return Folded();
+    Constant out = at(0);
     out.dtype = found->second;
-    if (is_real(out.dtype) && out.ints() != nullptr) {
-      Reals reals;
-      for (const std::int64_t e : *out.ints()) reals.push_back(rounded(out.dtype, static_cast<double>(e)));
-      out.elements = std::move(reals);
-    } else if (!is_real(out.dtype) && out.reals() != nullptr) {
-      Ints ints;
-      for (const double e : *out.reals()) {
-        if (out.dtype == DType::boolean) {
-          ints.push_back(e != 0);
-        } else if (std::abs(e) < 2147483648.0) {
-          ints.push_back(static_cast<std::int64_t>(e));
-        } else {
-          return Folded();
-        }
-      }
-      out.elements = std::move(ints);
-    } else if (auto* ints = std::get_if<Ints>(&out.elements)) {
-      for (std::int64_t& e : *ints) {
-        if (out.dtype == DType::boolean) e = e != 0 ? 1 : 0;
-        if (out.dtype == DType::i32 && e != static_cast<std::int32_t>(e)) return Folded();
+    const bool whole = out.dtype == DType::i32 || out.dtype == DType::i64;
+    if (is_partial(out) && !whole) return Folded();
+    if (dtype_class(out.dtype) == DTypeClass::floating) {
+      round_elements(out);
+      return one(std::move(out));
+    }
+    Ints ints;
+    if (const Reals* const reals = out.reals()) {
+      for (const double e : *reals) {
+        if (whole && !(std::abs(e) < 2147483648.0)) return Folded();
+        ints.push_back(whole ? static_cast<std::int64_t>(e) : e != 0);
       }
     } else {
-      for (double& e : std::get<Reals>(out.elements)) e = rounded(out.dtype, e);
+      for (const std::int64_t e : *out.ints()) ints.push_back(whole ? e : e != 0);
     }
+    out.elements = std::move(ints);
     return one(std::move(out));
   }
 
-  Result<Folded> gather() {
-    if (!has(1) || at(1).ints() == nullptr) return Folded();
+  Result<Folded> gather() const {
+    if (at(1).ints() == nullptr) return Folded();
     const Constant& data = at(0);
     const Ints& indices = *at(1).ints();
     STELE_TRY_ASSIGN(const std::size_t on, axis(integer("axis", 0), data.shape.size()));
@@ -185,7 +122,7 @@ class Folder {
     return one(taken(data, std::move(shape), positions));
   }
 
-  Result<Folded> reshaped() {
+  Result<Folded> reshaped() const {
     Constant out = at(0);
     Ints shape = out.shape;
     if (node_.op == "Flatten") {
@@ -198,9 +135,8 @@ class Folder {
       return one(std::move(out));
     }
     if (node_.op == "Reshape") {
-      const auto wanted = integers("shape", 1);
-      if (!wanted) return Folded();
-      out.shape = *wanted;
+      if (at(1).ints() == nullptr) return Folded();
+      out.shape = *at(1).ints();
       std::int64_t known = 1;
       std::int64_t* open = nullptr;
       for (std::size_t i = 0; i < out.shape.size(); ++i) {
@@ -217,7 +153,7 @@ class Folder {
         }
       }
       if (open != nullptr) *open = known == 0 ? 0 : static_cast<std::int64_t>(out.size()) / known;
-      if (small_count(out.shape) != out.size()) return bad("Reshape changes the number of elements");
+      if (small_count(out.shape, any_count) != out.size()) return bad("Reshape changes the number of elements");
       return one(std::move(out));
     }
     auto axes = integers("axes", 1);
@@ -233,6 +169,7 @@ class Folder {
       if (std::adjacent_find(axes->begin(), axes->end()) != axes->end()) return bad("Unsqueeze names an axis twice");
       for (const std::int64_t a : *axes) shape.insert(shape.begin() + a, 1);
     } else {
+      if (axes && axes->empty()) return Folded();  // programs differ: no axis, or all of extent 1
       Ints kept;
       std::vector<bool> gone(shape.size());
       for (std::size_t i = 0; i < shape.size(); ++i) gone[i] = !axes && shape[i] == 1;
@@ -250,11 +187,12 @@ class Folder {
     return one(std::move(out));
   }
 
-  Result<Folded> concat() {
+  Result<Folded> concat() const {
     Constant out = at(0);
     if (out.shape.size() != 1) return Folded();
+    STELE_TRY(axis(integer("axis", 0), 1));
     for (std::size_t i = 1; i < node_.inputs.size(); ++i) {
-      if (!has(i) || at(i).elements.index() != out.elements.index() || at(i).shape.size() != 1) return Folded();
+      if (!has(i) || at(i).dtype != out.dtype || at(i).shape.size() != 1) return Folded();
       std::visit(
           [&]<class T>(std::vector<T>& elements) {
             const auto& more = std::get<std::vector<T>>(at(i).elements);
@@ -267,7 +205,7 @@ class Folder {
     return one(std::move(out));
   }
 
-  Result<Folded> slice() {
+  Result<Folded> slice() const {
     const Constant& data = at(0);
     const auto starts = integers("starts", 1), ends = integers("ends", 2);
     if (!starts || !ends || starts->size() != ends->size() || data.shape.size() > static_cast<std::size_t>(max_rank))
@@ -275,7 +213,10 @@ class Folder {
     Ints axes(starts->size()), steps(starts->size(), 1);
     std::iota(axes.begin(), axes.end(), 0);
     if (const auto given = integers("axes", 3)) axes = *given;
-    if (has(4) && at(4).ints() != nullptr) steps = *at(4).ints();
+    if (has(4)) {
+      if (at(4).ints() == nullptr) return Folded();
+      steps = *at(4).ints();
+    }
     if (axes.size() != starts->size() || steps.size() != starts->size())
       return bad("the inputs of Slice differ in length");
     Constant out = data;
@@ -283,16 +224,14 @@ class Folder {
       STELE_TRY_ASSIGN(const std::size_t on, axis(axes[k], data.shape.size()));
       const std::int64_t extent = out.shape[on], step = steps[k];
       if (step == 0) return bad("a step of Slice is 0");
-      const auto place = [&](std::int64_t p) {
-        if (p < 0) p = p < -extent ? -1 : p + extent;
-        return step > 0 ? std::clamp<std::int64_t>(p, 0, extent) : std::clamp<std::int64_t>(p, -1, extent - 1);
+      // Negative places count from the last element; a negative step begins at an element, and may end before the
+      // first.
+      const auto place = [&](std::int64_t p, std::int64_t least) {
+        return std::clamp(p < 0 ? p + extent : p, least, std::max(least, step > 0 ? extent : extent - 1));
       };
-      const std::int64_t from = place((*starts)[k]);
-      // A negative end counts from the last element, except one before the first.
-      const std::int64_t end = (*ends)[k];
-      const std::int64_t to = step < 0 && end < -extent ? -1 : place(end);
+      const std::int64_t from = place((*starts)[k], 0), to = place((*ends)[k], step > 0 ? 0 : -1);
       Ints picked;
-      for (std::int64_t i = from; step > 0 ? i < to : i > to; i += step) {
+      for (std::int64_t i = from; extent != 0 && (step > 0 ? i < to : i > to); i += step) {
         picked.push_back(i);
         if (step > extent || step < -extent) break;
       }
@@ -313,8 +252,8 @@ class Folder {
     return one(std::move(out));
   }
 
-  Result<Folded> range() {
-    if (!has(0) || !has(1) || !has(2) || at(0).size() != 1 || at(1).size() != 1 || at(2).size() != 1) return Folded();
+  Result<Folded> range() const {
+    if (at(0).size() != 1 || at(1).size() != 1 || at(2).size() != 1) return Folded();
     if (at(0).ints() == nullptr || at(1).ints() == nullptr || at(2).ints() == nullptr) return Folded();
     const std::int64_t from = at(0).ints()->front(), to = at(1).ints()->front(), step = at(2).ints()->front();
     if (step == 0) return bad("the step of Range is 0");
@@ -327,9 +266,8 @@ class Folder {
     return one(of_ints(std::move(out), at(0).dtype));
   }
 
-  Result<Folded> where() {
-    if (!has(1) || !has(2) || at(0).ints() == nullptr || at(1).elements.index() != at(2).elements.index())
-      return Folded();
+  Result<Folded> where() const {
+    if (at(0).dtype != DType::boolean || at(1).dtype != at(2).dtype) return Folded();
     STELE_TRY_ASSIGN(const Ints both, broadcast_shape(at(1).shape, at(2).shape));
     STELE_TRY_ASSIGN(const Ints shape, broadcast_shape(at(0).shape, both));
     if (!small_count(shape) || shape.size() > static_cast<std::size_t>(max_rank)) return Folded();
@@ -347,21 +285,21 @@ class Folder {
     return one(std::move(out));
   }
 
-  Result<Folded> expand() {
-    if (!has(1) || at(1).ints() == nullptr) return Folded();
+  Result<Folded> expand() const {
+    if (at(1).ints() == nullptr) return Folded();
     STELE_TRY_ASSIGN(const Ints shape, broadcast_shape(at(0).shape, *at(1).ints()));
     if (!small_count(shape) || shape.size() > static_cast<std::size_t>(max_rank)) return Folded();
     STELE_TRY_ASSIGN(Constant out, aligned(at(0), shape));
     return one(std::move(out));
   }
 
-  Result<Folded> transpose() {
+  Result<Folded> transpose() const {
     const Constant& data = at(0);
     const std::size_t rank = data.shape.size();
     if (rank > static_cast<std::size_t>(max_rank)) return Folded();
     Ints order(rank);
     std::iota(order.rbegin(), order.rend(), 0);
-    if (const auto given = integers("perm", 1)) order = *given;
+    if (const auto given = integers("perm", 0)) order = *given;
     Ints sorted = order, all(rank);
     std::sort(sorted.begin(), sorted.end());
     std::iota(all.begin(), all.end(), 0);
@@ -382,30 +320,160 @@ class Folder {
     return one(taken(data, std::move(shape), positions));
   }
 
-  /// A list to a number, as chains of shapes have it.
-  Result<Folded> reduced() {
+  /// A list of integers to a number, as chains of shapes have it.
+  Result<Folded> reduced() const {
     const Constant& data = at(0);
-    if (data.shape.size() != 1 || data.ints() == nullptr) return Folded();
-    std::int64_t total = node_.op == "ReduceProd" ? 1 : 0;
+    if (data.shape.size() != 1 || data.ints() == nullptr || data.dtype == DType::boolean) return Folded();
+    const Ints axes = integers("axes", 1).value_or(Ints());
+    if (axes.empty() && integer("noop_with_empty_axes", 0) != 0) return one(data);
+    for (const std::int64_t a : axes) STELE_TRY(axis(a, 1));
+    const bool multiplies = node_.op == "ReduceProd";
+    std::int64_t total = multiplies ? 1 : 0;
     for (const std::int64_t e : *data.ints()) {
-      const auto r = integer_result(node_.op == "ReduceProd" ? "Mul" : "Add", total, e);
-      if (!r) return Folded();
-      total = *r;
+      const auto next = (multiplies ? product_of : sum_of)(total, e);
+      if (!next) return Folded();
+      total = *next;
     }
     Constant out = of_ints({total}, data.dtype);
     if (integer("keepdims", 1) == 0) out.shape.clear();
     return one(std::move(out));
   }
 
+ private:
+  bool has(std::size_t i) const { return i < node_.inputs.size() && node_.inputs[i] != nullptr; }
+  const Constant& at(std::size_t i) const {
+    const TensorInfo& input = *node_.inputs[i];
+    return input.constant ? *input.constant : *input.partial;
+  }
+
+  const ExpressionValue* attribute(const std::string& name) const {
+    const auto found = node_.attributes->find(name);
+    return found != node_.attributes->end() ? &found->second : nullptr;
+  }
+  std::int64_t integer(const std::string& name, std::int64_t otherwise) const {
+    const auto* const value = attribute(name);
+    return value != nullptr ? std::get<std::int64_t>(*value) : otherwise;
+  }
+  /// Integers of an attribute, or of the input that later versions of the operator have instead.
+  std::optional<Ints> integers(const std::string& name, std::size_t input) const {
+    if (const auto* const value = attribute(name)) return std::get<Ints>(*value);
+    return input != 0 && has(input) ? std::optional(*at(input).ints()) : std::nullopt;
+  }
+
+  static Result<std::size_t> axis(std::int64_t value, std::size_t rank) {
+    const auto n = static_cast<std::int64_t>(rank);
+    if (value < 0) value += n;
+    if (value < 0 || value >= n) return bad("an axis is outside the tensor's rank");
+    return static_cast<std::size_t>(value);
+  }
+
   const FoldNode& node_;
 };
 
+namespace {
+
+constexpr std::uint32_t none = 0, first = 1, all = ~std::uint32_t{0};
+constexpr std::size_t any = 1 << 16;
+constexpr FoldAttribute axis{"axis"}, axes{"axes", AttributeType::integers, 1};
+constexpr FoldAttribute keepdims{"keepdims"}, noop{"noop_with_empty_axes"};
+
+constexpr auto operators = std::to_array<FoldOperator>({
+    {"Abs", 1, 1, first, &Folder::changed},
+    {"Add", 2, 2, all, &Folder::elementwise},
+    {"And", 2, 2, none, &Folder::elementwise},
+    {"Cast", 1, 1, first, &Folder::cast, {{{"to"}, {"saturate"}}}},
+    {"Ceil", 1, 1, first, &Folder::changed},
+    {"Concat", 1, any, all, &Folder::concat, {axis}},
+    {"ConstantOfShape", 1, 1, none, &Folder::filled, {{{"value", AttributeType::tensor}}}},
+    {"Div", 2, 2, all, &Folder::elementwise},
+    {"Equal", 2, 2, none, &Folder::elementwise},
+    {"Expand", 2, 2, first, &Folder::expand},
+    {"Flatten", 1, 1, first, &Folder::reshaped, {axis}},
+    {"Floor", 1, 1, first, &Folder::changed},
+    {"Gather", 2, 2, first, &Folder::gather, {axis}},
+    {"Greater", 2, 2, none, &Folder::elementwise},
+    {"GreaterOrEqual", 2, 2, none, &Folder::elementwise},
+    {"Identity", 1, 1, first, &Folder::changed},
+    {"Less", 2, 2, none, &Folder::elementwise},
+    {"LessOrEqual", 2, 2, none, &Folder::elementwise},
+    {"Max", 1, any, all, &Folder::elementwise},
+    {"Min", 1, any, all, &Folder::elementwise},
+    {"Mod", 2, 2, all, &Folder::modulus, {{{"fmod"}}}},
+    {"Mul", 2, 2, all, &Folder::elementwise},
+    {"Neg", 1, 1, first, &Folder::changed},
+    {"Not", 1, 1, none, &Folder::changed},
+    {"Or", 2, 2, none, &Folder::elementwise},
+    {"Pow", 2, 2, none, &Folder::elementwise},
+    {"Range", 3, 3, none, &Folder::range},
+    {"ReduceProd", 1, 2, first, &Folder::reduced, {axes, keepdims, noop}},
+    {"ReduceSum", 1, 2, first, &Folder::reduced, {axes, keepdims, noop}},
+    {"Reshape", 2, 2, first, &Folder::reshaped, {{{"allowzero"}}}},
+    {"Shape", 1, 1, all, &Folder::shape, {{{"start"}, {"end"}}}},
+    {"Size", 1, 1, all, &Folder::size},
+    {"Slice",
+     1,
+     5,
+     first,
+     &Folder::slice,
+     {{{"starts", AttributeType::integers, 1},
+       {"ends", AttributeType::integers, 2},
+       {"axes", AttributeType::integers, 3}}}},
+    {"Sqrt", 1, 1, none, &Folder::changed},
+    {"Squeeze", 1, 2, first, &Folder::reshaped, {axes}},
+    {"Sub", 2, 2, all, &Folder::elementwise},
+    {"Transpose", 1, 1, first, &Folder::transpose, {{{"perm", AttributeType::integers}}}},
+    {"Unsqueeze", 1, 2, first, &Folder::reshaped, {axes}},
+    {"Where", 3, 3, all & ~first, &Folder::where},
+    {"Xor", 2, 2, none, &Folder::elementwise},
+});
+
+/// Tells whether the operator takes an attribute of a node as it is.
+bool takes(const FoldOperator& op, const FoldNode& node, const std::string& name, const ExpressionValue& value) {
+  const auto found =
+      std::find_if(op.attributes.begin(), op.attributes.end(), [&](const auto& a) { return a.name == name; });
+  if (found == op.attributes.end() || value.index() != static_cast<std::size_t>(found->type)) return false;
+  if (found->type == AttributeType::tensor) return node.value != nullptr;
+  const std::size_t input = found->input;
+  return input == 0 || input >= node.inputs.size() || node.inputs[input] == nullptr;
+}
+
+/// Tells whether the elements of an input are known as far as the operator needs them.
+bool takes(const FoldOperator& op, const TensorInfo* input, std::size_t i) {
+  if (op.run == &Folder::shape || op.run == &Folder::size) return input != nullptr;
+  if (input == nullptr) return i != 0;
+  if (!input->constant && (!input->partial || (op.partial >> std::min<std::size_t>(i, 31) & 1) == 0)) return false;
+  const bool list = std::any_of(op.attributes.begin(), op.attributes.end(),
+                                [&](const auto& a) { return !a.name.empty() && a.input == i && i != 0; });
+  return !list || (input->constant && input->constant->ints() != nullptr && input->constant->shape.size() <= 1);
+}
+
+/// Tells whether the known elements are values of the dtype.
+bool fits(Constant constant) {
+  if (auto* const ints = std::get_if<Ints>(&constant.elements)) {
+    std::replace(ints->begin(), ints->end(), unknown_extent, std::int64_t{0});
+  }
+  return bytes_of(constant).has_value();
+}
+
 }  // namespace
 
+std::span<const FoldOperator> fold_operators() noexcept { return operators; }
+
 Result<Folded> folded(const FoldNode& node) {
-  STELE_TRY_ASSIGN(Folded results, Folder(node).run());
+  const auto op = std::lower_bound(operators.begin(), operators.end(), node.op,
+                                   [](const FoldOperator& o, std::string_view name) { return o.name < name; });
+  if (op == operators.end() || op->name != node.op) return Folded();
+  if (node.inputs.size() < op->least_inputs || node.inputs.size() > op->most_inputs) return Folded();
+  for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+    if (!takes(*op, node.inputs[i], i) || (i < op->least_inputs && node.inputs[i] == nullptr)) return Folded();
+  }
+  for (const auto& [name, value] : *node.attributes) {
+    if (!takes(*op, node, name, value)) return Folded();
+  }
+  STELE_TRY_ASSIGN(Folded results, (Folder(node).*op->run)());
   for (const Constant& result : results ? *results : std::vector<Constant>()) {
-    if (!is_partial(result) && !bytes_of(result)) return Folded();  // DL4J has its own rules for what overflows
+    // DL4J has its own rules for what overflows, and computes what is large.
+    if (result.size() > max_folded || !fits(result)) return Folded();
   }
   return results;
 }

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <utility>
+
+#include "stele/precision/convert.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -32,32 +35,118 @@ std::vector<std::size_t> broadcast_positions(const Ints& from, const Ints& to) {
   return positions;
 }
 
-std::optional<double> real_result(std::string_view op, double a, double b) {
-  if (op == "Add") return a + b;
-  if (op == "Sub") return a - b;
-  if (op == "Mul") return a * b;
-  if (op == "Div") return a / b;
-  if (op == "Pow") return std::pow(a, b);
-  if (op == "Min") return std::min(a, b);
-  if (op == "Max") return std::max(a, b);
-  return std::nullopt;
+/// Returns the result of an operator that checks for overflow.
+template <class Checked>
+std::optional<std::int64_t> checked(std::int64_t a, std::int64_t b, Checked overflows) {
+  if (a == unknown_extent || b == unknown_extent) return unknown_extent;
+  std::int64_t r = 0;
+  return overflows(a, b, &r) ? std::nullopt : std::optional(r);
+}
+bool divides(std::int64_t a, std::int64_t b, std::int64_t* r) {
+  if (b == 0 || (b == -1 && a == std::numeric_limits<std::int64_t>::min())) return false;
+  *r = a / b;
+  return true;
+}
+template <bool truncated>
+std::optional<std::int64_t> rest_of(std::int64_t a, std::int64_t b) {
+  return checked(a, b, [](std::int64_t x, std::int64_t y, std::int64_t* r) {
+    if (!divides(x, y, r)) return true;
+    *r = x % y;
+    if (!truncated && *r != 0 && (*r < 0) != (y < 0)) *r += y;
+    return false;
+  });
 }
 
-template <class T>
-bool comparison(std::string_view op, T a, T b) {
-  if (op == "Equal") return a == b;
-  if (op == "Less") return a < b;
-  if (op == "LessOrEqual") return a <= b;
-  if (op == "Greater") return a > b;
-  if (op == "GreaterOrEqual") return a >= b;
-  if (op == "And") return (a != T()) && (b != T());
-  if (op == "Or") return (a != T()) || (b != T());
-  return (a != T()) != (b != T());
+struct Arithmetic {
+  std::string_view name;
+  IntegerOperator integers;  // nullptr: not computed
+  double (*reals)(double, double);
+};
+constexpr std::array<Arithmetic, 7> arithmetic_operators = {{
+    {"Add", sum_of, [](double a, double b) { return a + b; }},
+    {"Sub",
+     [](std::int64_t a, std::int64_t b) {
+       return checked(a, b, [](auto x, auto y, auto* r) { return __builtin_sub_overflow(x, y, r); });
+     },
+     [](double a, double b) { return a - b; }},
+    {"Mul", product_of, [](double a, double b) { return a * b; }},
+    {"Div",
+     [](std::int64_t a, std::int64_t b) {
+       return checked(a, b, [](auto x, auto y, auto* r) { return !divides(x, y, r); });
+     },
+     [](double a, double b) { return a / b; }},
+    {"Pow", nullptr, [](double a, double b) { return std::pow(a, b); }},
+    {"Min",
+     [](std::int64_t a, std::int64_t b) {
+       return checked(a, b, [](auto x, auto y, auto* r) { return *r = std::min(x, y), false; });
+     },
+     [](double a, double b) { return std::isnan(a) || a < b ? a : b; }},
+    {"Max",
+     [](std::int64_t a, std::int64_t b) {
+       return checked(a, b, [](auto x, auto y, auto* r) { return *r = std::max(x, y), false; });
+     },
+     [](double a, double b) { return std::isnan(a) || a > b ? a : b; }},
+}};
+
+struct Comparison {
+  std::string_view name;
+  bool (*integers)(std::int64_t, std::int64_t);
+  bool (*reals)(double, double);  // nullptr: of bools alone
+};
+template <template <class> class Compare>
+constexpr Comparison comparison(std::string_view name) {
+  return {name, [](std::int64_t a, std::int64_t b) { return Compare<std::int64_t>()(a, b); },
+          [](double a, double b) { return Compare<double>()(a, b); }};
+}
+constexpr std::array<Comparison, 8> comparison_operators = {{
+    comparison<std::equal_to>("Equal"),
+    comparison<std::less>("Less"),
+    comparison<std::less_equal>("LessOrEqual"),
+    comparison<std::greater>("Greater"),
+    comparison<std::greater_equal>("GreaterOrEqual"),
+    {"And", [](std::int64_t a, std::int64_t b) { return a != 0 && b != 0; }, nullptr},
+    {"Or", [](std::int64_t a, std::int64_t b) { return a != 0 || b != 0; }, nullptr},
+    {"Xor", [](std::int64_t a, std::int64_t b) { return (a != 0) != (b != 0); }, nullptr},
+}};
+
+template <class Table>
+auto find_operator(const Table& table, std::string_view name) {
+  const auto found = std::find_if(table.begin(), table.end(), [&](const auto& op) { return op.name == name; });
+  return found != table.end() ? &*found : nullptr;
 }
 
-constexpr std::array<std::string_view, 8> arithmetic_ops = {"Add", "Sub", "Mul", "Div", "Mod", "Min", "Max", "Pow"};
-constexpr std::array<std::string_view, 8> comparison_ops = {"Equal",          "Less", "LessOrEqual", "Greater",
-                                                            "GreaterOrEqual", "And",  "Or",          "Xor"};
+/// Two tensors that are broadcast to one shape.
+struct Operands {
+  Constant a, b;
+};
+Result<std::optional<Operands>> operands(const Constant& left, const Constant& right) {
+  if (left.dtype != right.dtype) return std::optional<Operands>();
+  STELE_TRY_ASSIGN(const Ints shape, broadcast_shape(left.shape, right.shape));
+  if (!small_count(shape) || shape.size() > static_cast<std::size_t>(max_rank)) return std::optional<Operands>();
+  STELE_TRY_ASSIGN(Constant a, aligned(left, shape));
+  STELE_TRY_ASSIGN(Constant b, aligned(right, shape));
+  return std::optional(Operands{std::move(a), std::move(b)});
+}
+
+Result<Folded> arithmetic(const Constant& left, const Constant& right, const Arithmetic& op) {
+  STELE_TRY_ASSIGN(auto both, operands(left, right));
+  if (!both || left.dtype == DType::boolean) return Folded();
+  auto& [a, b] = *both;
+  if (auto* const ints = std::get_if<Ints>(&a.elements)) {
+    if (op.integers == nullptr) return Folded();
+    for (std::size_t i = 0; i < ints->size(); ++i) {
+      const auto r = op.integers((*ints)[i], (*b.ints())[i]);
+      if (!r) return Folded();
+      (*ints)[i] = *r;
+    }
+    return one(std::move(a));
+  }
+  if (op.reals == nullptr) return Folded();
+  auto& reals = std::get<Reals>(a.elements);
+  for (std::size_t i = 0; i < reals.size(); ++i) reals[i] = op.reals(reals[i], (*b.reals())[i]);
+  round_elements(a);
+  return one(std::move(a));
+}
 
 }  // namespace
 
@@ -109,91 +198,65 @@ Result<Constant> aligned(const Constant& from, const Ints& shape) {
   return taken(from, shape, broadcast_positions(from.shape, shape));
 }
 
-double rounded(DType dtype, double value) { return dtype == DType::f64 ? value : static_cast<float>(value); }
-
-std::optional<std::int64_t> integer_result(std::string_view op, std::int64_t a, std::int64_t b) {
-  if (a == unknown_extent || b == unknown_extent) return unknown_extent;
-  std::int64_t r = 0;
-  if (op == "Add") return __builtin_add_overflow(a, b, &r) ? std::nullopt : std::optional(r);
-  if (op == "Sub") return __builtin_sub_overflow(a, b, &r) ? std::nullopt : std::optional(r);
-  if (op == "Mul") return __builtin_mul_overflow(a, b, &r) ? std::nullopt : std::optional(r);
-  const bool divides = b != 0 && !(b == -1 && a == std::numeric_limits<std::int64_t>::min());
-  if (op == "Div") return divides ? std::optional(a / b) : std::nullopt;
-  if (op == "Mod") {
-    if (!divides) return std::nullopt;
-    const std::int64_t rest = a % b;
-    return rest != 0 && (rest < 0) != (b < 0) ? rest + b : rest;
+void round_elements(Constant& constant) {
+  if (dtype_class(constant.dtype) != DTypeClass::floating) return;
+  const auto bytes = bytes_of(constant);
+  Reals reals(constant.size());
+  if (bytes) {
+    convert(constant.dtype, bytes->data(), DType::f64, reinterpret_cast<std::byte*>(reals.data()), reals.size());
+    constant.elements = std::move(reals);
   }
-  if (op == "Min") return std::min(a, b);
-  return std::max(a, b);
 }
 
-bool is_arithmetic(std::string_view op) noexcept {
-  return std::find(arithmetic_ops.begin(), arithmetic_ops.end(), op) != arithmetic_ops.end();
+std::optional<std::int64_t> sum_of(std::int64_t a, std::int64_t b) {
+  return checked(a, b, [](auto x, auto y, auto* r) { return __builtin_add_overflow(x, y, r); });
 }
-bool is_comparison(std::string_view op) noexcept {
-  return std::find(comparison_ops.begin(), comparison_ops.end(), op) != comparison_ops.end();
+std::optional<std::int64_t> product_of(std::int64_t a, std::int64_t b) {
+  return checked(a, b, [](auto x, auto y, auto* r) { return __builtin_mul_overflow(x, y, r); });
 }
 
 Result<Folded> binary(std::string_view op, const Constant& left, const Constant& right) {
-  if (left.elements.index() != right.elements.index()) return Folded();
-  STELE_TRY_ASSIGN(const Ints shape, broadcast_shape(left.shape, right.shape));
-  if (!small_count(shape) || shape.size() > static_cast<std::size_t>(max_rank)) return Folded();
-  STELE_TRY_ASSIGN(const Constant a, aligned(left, shape));
-  STELE_TRY_ASSIGN(const Constant b, aligned(right, shape));
-  Constant out{.dtype = left.dtype, .shape = shape};
-  const std::size_t count = a.size();
-  if (is_comparison(op)) {
-    out.dtype = DType::boolean;
-    Ints& bits = out.elements.emplace<Ints>();
-    for (std::size_t i = 0; i < count; ++i) {
-      bits.push_back(a.ints() != nullptr ? comparison(op, (*a.ints())[i], (*b.ints())[i])
-                                         : comparison(op, (*a.reals())[i], (*b.reals())[i]));
-    }
-    return one(std::move(out));
-  }
-  if (a.ints() != nullptr) {
-    if (op == "Pow") return Folded();
-    Ints& results = out.elements.emplace<Ints>();
-    for (std::size_t i = 0; i < count; ++i) {
-      const auto r = integer_result(op, (*a.ints())[i], (*b.ints())[i]);
-      if (!r) return Folded();
-      results.push_back(*r);
-    }
-    return one(std::move(out));
-  }
-  Reals& results = out.elements.emplace<Reals>();
-  for (std::size_t i = 0; i < count; ++i) {
-    const auto r = real_result(op, (*a.reals())[i], (*b.reals())[i]);
-    if (!r) return Folded();
-    results.push_back(rounded(left.dtype, *r));
+  if (const Arithmetic* const found = find_operator(arithmetic_operators, op)) return arithmetic(left, right, *found);
+  const Comparison* const compare = find_operator(comparison_operators, op);
+  STELE_TRY_ASSIGN(const auto both, operands(left, right));
+  const bool logical = compare != nullptr && compare->reals == nullptr;
+  if (compare == nullptr || !both || (logical && left.dtype != DType::boolean)) return Folded();
+  const auto& [a, b] = *both;
+  Constant out{.dtype = DType::boolean, .shape = a.shape};
+  Ints& bits = out.elements.emplace<Ints>();
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    bits.push_back(a.ints() != nullptr ? compare->integers((*a.ints())[i], (*b.ints())[i])
+                                       : compare->reals((*a.reals())[i], (*b.reals())[i]));
   }
   return one(std::move(out));
 }
 
-Result<Folded> unary(std::string_view op, const Constant& in) {
+Result<Folded> remainder(const Constant& left, const Constant& right, bool truncated) {
+  return arithmetic(left, right,
+                    truncated ? Arithmetic{"Mod", rest_of<true>, [](double a, double b) { return std::fmod(a, b); }}
+                              : Arithmetic{"Mod", rest_of<false>, nullptr});
+}
+
+Folded unary(std::string_view op, const Constant& in) {
   Constant out = in;
   if (op == "Identity") return one(std::move(out));
-  const bool known_op = op == "Neg" || op == "Abs" || op == "Not" || op == "Floor" || op == "Ceil" || op == "Sqrt";
-  if (!known_op) return Folded();
   if (auto* ints = std::get_if<Ints>(&out.elements)) {
+    if ((op == "Not") != (in.dtype == DType::boolean) || op == "Floor" || op == "Ceil" || op == "Sqrt") return Folded();
     for (std::int64_t& e : *ints) {
-      if (e == std::numeric_limits<std::int64_t>::min()) return Folded();
-      if (op == "Neg") e = -e;
-      if (op == "Abs") e = std::abs(e);
-      if (op == "Not") e = e == 0 ? 1 : 0;
-      if (op == "Sqrt") return Folded();
+      if (e == unknown_extent) continue;
+      e = op == "Not" ? 1 - e : op == "Neg" ? -e : std::abs(e);
     }
     return one(std::move(out));
   }
+  if (op == "Not") return Folded();
   for (double& e : std::get<Reals>(out.elements)) {
     if (op == "Neg") e = -e;
     if (op == "Abs") e = std::abs(e);
     if (op == "Floor") e = std::floor(e);
     if (op == "Ceil") e = std::ceil(e);
-    if (op == "Sqrt") e = rounded(out.dtype, std::sqrt(e));
-    if (op == "Not") return Folded();
+    if (op == "Sqrt") e = std::sqrt(e);
   }
+  round_elements(out);
   return one(std::move(out));
 }
 
