@@ -431,10 +431,16 @@ constexpr auto operators = std::to_array<FoldOperator>({
 bool takes(const FoldOperator& op, const FoldNode& node, const std::string& name, const ExpressionValue& value) {
   const auto found =
       std::find_if(op.attributes.begin(), op.attributes.end(), [&](const auto& a) { return a.name == name; });
-  if (found == op.attributes.end() || value.index() != static_cast<std::size_t>(found->type)) return false;
-  if (found->type == AttributeType::tensor) return node.value != nullptr;
-  const std::size_t input = found->input;
-  return input == 0 || input >= node.inputs.size() || node.inputs[input] == nullptr;
+  if (found == op.attributes.end()) return false;
+  const bool given = found->input != 0 && found->input < node.inputs.size() && node.inputs[found->input] != nullptr;
+  switch (found->type) {
+    case AttributeType::integer:
+      return std::holds_alternative<std::int64_t>(value);
+    case AttributeType::integers:
+      return std::holds_alternative<Ints>(value) && !given;
+    default:
+      return node.value != nullptr;
+  }
 }
 
 /// Tells whether the elements of an input are known as far as the operator needs them.
@@ -463,9 +469,9 @@ Result<Folded> folded(const FoldNode& node) {
   const auto op = std::lower_bound(operators.begin(), operators.end(), node.op,
                                    [](const FoldOperator& o, std::string_view name) { return o.name < name; });
   if (op == operators.end() || op->name != node.op) return Folded();
-  if (node.inputs.size() < op->least_inputs || node.inputs.size() > op->most_inputs) return Folded();
+  if (node.inputs.size() < op->min_inputs || node.inputs.size() > op->max_inputs) return Folded();
   for (std::size_t i = 0; i < node.inputs.size(); ++i) {
-    if (!takes(*op, node.inputs[i], i) || (i < op->least_inputs && node.inputs[i] == nullptr)) return Folded();
+    if (!takes(*op, node.inputs[i], i) || (i < op->min_inputs && node.inputs[i] == nullptr)) return Folded();
   }
   for (const auto& [name, value] : *node.attributes) {
     if (!takes(*op, node, name, value)) return Folded();

@@ -46,8 +46,7 @@ Result<Folded> remainder(const Constant& left, const Constant& right, bool trunc
 Folded unary(std::string_view op, const Constant& in);
 
 class Folder;
-/// What an attribute of a node has to be for the node to be computed. Alternatives of ExpressionValue.
-enum class AttributeType : std::uint8_t { integer = 2, tensor = 5, integers = 6 };
+enum class AttributeType : std::uint8_t { integer, integers, tensor };
 struct FoldAttribute {
   std::string_view name;  // empty: none
   AttributeType type = AttributeType::integer;
@@ -56,7 +55,7 @@ struct FoldAttribute {
 /// An operator of ONNX that can be computed. One with another attribute is not: the table lists all that it may have.
 struct FoldOperator {
   std::string_view name;
-  std::size_t least_inputs, most_inputs;
+  std::size_t min_inputs, max_inputs;
   std::uint32_t partial;  // a bit for each input, of which some elements may be unknown
   Result<Folded> (Folder::*run)() const;
   std::array<FoldAttribute, 3> attributes{};

@@ -1,7 +1,9 @@
 #include "ir/node_scope.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <limits>
 #include <type_traits>
 #include <utility>
 
@@ -52,6 +54,28 @@ Value integers_of(const TensorInfo& info) {
   return Value();
 }
 
+/// The lowest or highest number of a dtype; nullopt: DL4J has no such dtype.
+std::optional<double> limit_of(DType dtype, bool lowest) {
+  const int bits = static_cast<int>(8 * element_size(dtype));
+  switch (dtype_class(dtype)) {
+    case DTypeClass::signed_int:
+      return lowest ? -std::ldexp(1, bits - 1) : std::ldexp(1, bits - 1) - 1;
+    case DTypeClass::unsigned_int:
+      return lowest ? 0 : std::ldexp(1, bits) - 1;
+    case DTypeClass::boolean:
+      return lowest ? 0 : 1;
+    default:
+      break;
+  }
+  constexpr std::array<std::pair<DType, double>, 4> largest = {{{DType::f16, 65504},
+                                                                {DType::bf16, 0x1.fep127},
+                                                                {DType::f32, std::numeric_limits<float>::max()},
+                                                                {DType::f64, std::numeric_limits<double>::max()}}};
+  const auto found = std::find_if(largest.begin(), largest.end(), [&](const auto& row) { return row.first == dtype; });
+  if (found == largest.end()) return std::nullopt;
+  return lowest ? -found->second : found->second;
+}
+
 }  // namespace
 
 Result<std::optional<Value>> NodeScope::call(std::string_view function, std::span<const Value> operands) const {
@@ -62,6 +86,13 @@ Result<std::optional<Value>> NodeScope::call(std::string_view function, std::spa
     if (dtype == DType::none)
       return not_covered("a dtype is unknown, or DL4J has no such dtype").found(to_text(operands[0]));
     return std::optional(Value(static_cast<std::int64_t>(samediff::type_of(dtype))));
+  }
+  if ((function == "lowest" || function == "highest") && operands.size() == 1) {
+    const auto* code = std::get_if<std::int64_t>(&operands[0]);
+    const DType dtype = code != nullptr ? onnx::dtype_of(static_cast<std::uint64_t>(*code)) : DType::none;
+    const auto limit = limit_of(dtype, function == "lowest");
+    if (!limit) return not_covered("a dtype is unknown, or DL4J has no such dtype").found(to_text(operands[0]));
+    return std::optional(Value(*limit));
   }
   if (function == "onnx_dtype" && operands.size() == 1) {
     const auto* number = std::get_if<std::int64_t>(&operands[0]);

@@ -1,4 +1,4 @@
-// Nodes of constants that the import computes: onnxruntime computed the same ones (tests/interop/make_golden_fold.py).
+// Nodes of constants that the import computes: onnxruntime computed the same ones (tests/interop/make_golden_nodes.py).
 #include <stele/import.hpp>
 #include <stele/recorders/onnx.hpp>
 
@@ -101,13 +101,13 @@ TEST_CASE("fold: every operator and attribute computes what onnxruntime computes
 TEST_CASE("fold: an attribute that an operator does not have is not ignored") {
   for (const ir::FoldOperator& op : ir::fold_operators()) {
     CAPTURE(op.name);
-    CHECK(!computed(op, {{"broadcast", std::int64_t{1}}}, op.least_inputs));
+    CHECK(!computed(op, {{"broadcast", std::int64_t{1}}}, op.min_inputs));
     for (const ir::FoldAttribute& attribute : op.attributes) {
       if (attribute.name.empty()) continue;
       CAPTURE(attribute.name);
       const std::string name(attribute.name);
-      CHECK(!computed(op, {{name, std::string("text")}}, op.least_inputs));
-      CHECK(!computed(op, {{name, 0.5}}, op.least_inputs));
+      CHECK(!computed(op, {{name, std::string("text")}}, op.min_inputs));
+      CHECK(!computed(op, {{name, 0.5}}, op.min_inputs));
       if (attribute.input != 0) CHECK(!computed(op, {{name, ir::Ints{0}}}, attribute.input + 1));  // is an input, too
     }
   }

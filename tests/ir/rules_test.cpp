@@ -230,8 +230,7 @@ TEST_CASE("rules: ONNX's operators of one operation and back") {
     REQUIRE(there.graph->operations.size() == 1);
     return good(rules.inverted(there.graph->operations.at(0), 17));
   };
-  for (const char* op :
-       {"Sigmoid", "Tanh", "Exp", "Relu", "Erf", "Abs", "Sqrt", "Floor", "Softplus", "Sign", "Identity"}) {
+  for (const char* op : {"Sigmoid", "Tanh", "Exp", "Relu", "Erf", "Abs", "Sqrt", "Floor", "Sign", "Identity"}) {
     CAPTURE(op);
     const FrameworkNode node = back(op, "", {"x"});
     CHECK(node.op == op);
@@ -239,7 +238,7 @@ TEST_CASE("rules: ONNX's operators of one operation and back") {
     CHECK(node.outputs == std::vector<std::string>{"y"});
     CHECK(node.attributes.empty());
   }
-  for (const char* op : {"Add", "Sub", "Mul", "Div", "Pow"}) {
+  for (const char* op : {"Add", "Sub", "Mul", "Div"}) {
     CAPTURE(op);
     const FrameworkNode node = back(op, "", {"x", "z"});
     CHECK(node.op == op);

@@ -1,12 +1,15 @@
 // Imported models compute what the originals do: the interpreter of the tests runs them, onnxruntime ran the originals.
 #include <stele/import.hpp>
+#include <stele/recorders/onnx.hpp>
 #include <stele/recorders/samediff.hpp>
 #include <stele/stele.hpp>
 
 #include <doctest/doctest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <string>
+#include <utility>
 
 #include "support/golden_run.hpp"
 #include "support/models.hpp"
@@ -32,4 +35,31 @@ TEST_CASE("import: models compute what onnxruntime computes, also when they were
     ++models;
   }
   CHECK(models == 12);
+}
+
+TEST_CASE("import: single nodes compute what onnxruntime computes") {
+  for (const char* file : {"/onnx/nodes_11.onnx", "/onnx/nodes_21.onnx"}) {
+    CAPTURE(file);
+    const stele::Snapshot golden = good(stele::OnnxRecorder<>().open(test_data() + file));
+    Arrays inputs, expected;
+    for (std::size_t i = 0; i < golden.leaf_count(); ++i) {
+      const stele::LeafView leaf = golden.leaf(i);
+      const std::string name = leaf.path();
+      if (name.starts_with("value ")) inputs.emplace(name.substr(6), read_array(leaf));
+      if (name.starts_with("want ")) expected.emplace(name.substr(5), read_array(leaf));
+    }
+    const Arrays found = run_graph(good(stele::import_onnx(test_data() + file)), std::move(inputs));
+    CHECK(expected.size() > 90);
+    for (const auto& [name, want] : expected) {
+      CAPTURE(name);
+      const Array& got = found.at(name);
+      REQUIRE(got.shape == want.shape);
+      for (std::size_t i = 0; i < want.values.size(); ++i) {
+        CAPTURE(i);
+        const double a = want.values[i], b = got.values[i];
+        const bool same = a == b || (std::isnan(a) && std::isnan(b));
+        CHECK_MESSAGE((same || std::abs(a - b) <= 1e-5 * std::abs(a) + 4e-7), a, " ", b);
+      }
+    }
+  }
 }

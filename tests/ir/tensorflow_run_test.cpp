@@ -7,6 +7,8 @@
 
 #include <doctest/doctest.h>
 
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "support/models.hpp"
 #include "support/sanitizers.hpp"
 #include "support/temp_dir.hpp"
+#include "support/tensorflow_bytes.hpp"
 
 using namespace stele_test;
 using namespace stele_test::interpreter;
@@ -113,4 +116,26 @@ TEST_CASE("export: models that were imported compute the same as ONNX models") {
     }
   }
   CHECK(models == 19);
+}
+
+TEST_CASE("import: TensorFlow's operators at numbers that overflow") {
+  namespace tf = stele_test::tensorflow;
+  const auto ran = [](const std::string& op, const Array& x, std::uint64_t dtype, const std::string& attributes = {}) {
+    const Checkpoint model = good(tf::import_of(tf::placeholder("x", x.shape, dtype) +
+                                                tf::node("y", op, {"x"}, tf::type("T", dtype) + attributes)));
+    return run_graph(model, {{"x", x}}).at("y").values;
+  };
+  const auto near = [](const std::vector<double>& found, const std::vector<double>& expected) {
+    REQUIRE(found.size() == expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) CHECK(found[i] == doctest::Approx(expected[i]).epsilon(1e-6));
+  };
+  near(ran("Softplus", {{3}, {-1, 89, 1e5}}, tf::f32), {std::log1p(std::exp(-1)), 89, 1e5});
+  near(ran("Asinh", {{4}, {-1e5, -2, 2, 1e30}}, tf::f32),
+       {std::asinh(-1e5), std::asinh(-2), std::asinh(2), std::asinh(1e30)});
+  near(ran("LogSoftmax", {{1, 3}, {0, 1000, 3000}}, tf::f32), {-3000, -2000, 0});
+  near(ran("Softmax", {{1, 2}, {-5000, -5000}}, tf::f64), {0.5, 0.5});
+  // A maximum of numbers that are all below the lowest 32-bit float.
+  const std::string pool = tf::list("ksize", {1, 2, 2, 1}) + tf::list("strides", {1, 1, 1, 1}) +
+                           tf::text("padding", "EXPLICIT") + tf::list("explicit_paddings", {0, 0, 0, 1, 0, 1, 0, 0});
+  near(ran("MaxPool", {{1, 1, 2, 1}, {-1e300, -2e300}}, tf::f64, pool), {-1e300, -2e300});
 }

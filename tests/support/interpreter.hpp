@@ -34,8 +34,11 @@ inline Operator binary(double (*f)(double, double)) {
 }
 inline const std::map<std::string_view, Operator>& operators() {
   static const std::map<std::string_view, Operator> table = {
+      {"abs", unary([](double x) { return std::abs(x); })},
       {"add", binary(sum)},
       {"argmax", argmax},
+      // libnd4j's formula, which fails for large and for negative numbers.
+      {"asinh", unary([](double x) { return std::log(x + std::sqrt(x * x + 1)); })},
       {"avgpool2d", [](const Call& c) { return pool(c, true); }},
       {"batchnorm", batchnorm},
       {"boolean_and", binary([](double x, double y) { return x != 0 && y != 0 ? 1.0 : 0.0; })},
@@ -64,14 +67,22 @@ inline const std::map<std::string_view, Operator>& operators() {
       {"expand_dims",
        [](const Call& c) { return with_axis(c.in(0), axis_of(c.integer("dimensions"), c.in(0).shape.size() + 1)); }},
       {"fill", [](const Call& c) { return make(integers(c.in(0)), [&](const Extents&) { return c.real("value"); }); }},
+      {"floor", unary([](double x) { return std::floor(x); })},
       {"floormod", binary([](double x, double y) { return x - std::floor(x / y) * y; })},
+      {"fmod",
+       [](const Call& c) {
+         require(c.in(0).shape == c.in(1).shape, "fmod that broadcasts");
+         return zip(c.in(0), c.in(1), [](double x, double y) { return std::fmod(x, y); });
+       }},
       {"gather", gather},
+      {"gather_nd", gather_nd},
       {"greater", binary([](double x, double y) { return x > y ? 1.0 : 0.0; })},
       {"identity", unary([](double x) { return x; })},
       {"leakyrelu",
        [](const Call& c) { return mapped(c.in(0), [a = c.scalar()](double v) { return v < 0 ? a * v : v; }); }},
       {"less", binary([](double x, double y) { return x < y ? 1.0 : 0.0; })},
       {"log", unary([](double x) { return std::log(x); })},
+      {"log1p", unary([](double x) { return std::log1p(x); })},
       {"log_softmax", [](const Call& c) { return softmax(c, true); }},
       {"lrn", lrn},
       {"matmul", matmul},
@@ -89,6 +100,12 @@ inline const std::map<std::string_view, Operator>& operators() {
       {"reduce_max", [](const Call& c) { return reduce(c, -infinity, larger); }},
       {"reduce_mean", [](const Call& c) { return reduce(c, 0, sum, true); }},
       {"reduce_min", [](const Call& c) { return reduce(c, infinity, smaller); }},
+      {"reduce_norm1", [](const Call& c) { return reduce(c, 0, [](double a, double b) { return a + std::abs(b); }); }},
+      {"reduce_norm2",
+       [](const Call& c) {
+         return mapped(reduce(c, 0, [](double a, double b) { return a + b * b; }),
+                       [](double total) { return std::sqrt(total); });
+       }},
       {"reduce_prod", [](const Call& c) { return reduce(c, 1, product); }},
       {"reduce_sum", [](const Call& c) { return reduce(c, 0, sum); }},
       {"relu", unary([](double x) { return std::max(x, 0.0); })},
@@ -99,6 +116,9 @@ inline const std::map<std::string_view, Operator>& operators() {
       {"select", select},
       {"shape_of", [](const Call& c) { return list_of(c.in(0).shape); }},
       {"sigmoid", unary(sigmoid)},
+      {"sign", unary([](double x) { return x > 0   ? 1.0
+                                           : x < 0 ? -1.0
+                                                   : 0.0; })},
       {"size_at",
        [](const Call& c) {
          const Extents& shape = c.in(0).shape;
@@ -111,6 +131,7 @@ inline const std::map<std::string_view, Operator>& operators() {
       {"strided_slice", strided_slice},
       {"subtract", binary([](double x, double y) { return x - y; })},
       {"tanh", unary(tanh)},
+      {"truncatediv", binary([](double x, double y) { return std::trunc(x / y); })},
   };
   return table;
 }
@@ -126,15 +147,26 @@ inline Outputs run(const std::string& name, const Call& call) {
   return split(x, axis, Extents(static_cast<std::size_t>(parts), x.shape.at(axis_of(axis, x.shape.size())) / parts));
 }
 
-/// Checks the shape that the graph declares; rounds to the dtype if it is one of integers, as a division does.
+/// Returns a number as a dtype holds it: an integer outside the dtype is 0. Those of 64 bits are kept: doubles round
+/// them.
+inline double held(double value, stele::DType dtype) {
+  if (dtype == stele::DType::f32) return static_cast<float>(value);
+  const auto kind = stele::dtype_class(dtype);
+  const bool is_signed = kind == stele::DTypeClass::signed_int;
+  if (!is_signed && kind != stele::DTypeClass::unsigned_int) return value;
+  if (stele::element_size(dtype) == 8) return std::trunc(value);
+  const int bits = static_cast<int>(8 * stele::element_size(dtype)) - (is_signed ? 1 : 0);
+  const double whole = std::trunc(value);
+  return whole < std::ldexp(1, bits) && whole >= (is_signed ? -std::ldexp(1, bits) : 0) ? whole : 0;
+}
+
+/// Checks the shape that the graph declares; rounds to the dtype.
 inline Array declared(const Array& a, const stele::GraphVariable& variable) {
   const auto fits = [](std::int64_t extent, std::int64_t found) { return extent == -1 || extent == found; };
   const Extents& shape = variable.shape ? *variable.shape : a.shape;
   require(std::equal(shape.begin(), shape.end(), a.shape.begin(), a.shape.end(), fits),
           "another shape than that of the variable " + variable.name);
-  const auto kind = stele::dtype_class(variable.dtype);
-  const bool whole = kind == stele::DTypeClass::signed_int || kind == stele::DTypeClass::unsigned_int;
-  return mapped(a, [&](double v) { return whole ? std::trunc(v) : v; });
+  return mapped(a, [&](double v) { return held(v, variable.dtype); });
 }
 
 template <class T>
@@ -150,6 +182,7 @@ inline Array read_array(const stele::LeafView& leaf) {
   if (dtype == stele::DType::f32) return read_as<float>(leaf);
   if (dtype == stele::DType::i64) return read_as<std::int64_t>(leaf);
   if (dtype == stele::DType::i32) return read_as<std::int32_t>(leaf);
+  if (dtype == stele::DType::i8) return read_as<std::int8_t>(leaf);
   require(dtype == stele::DType::boolean || dtype == stele::DType::u8, "a dtype that the interpreter does not know");
   return read_as<std::uint8_t>(leaf);
 }

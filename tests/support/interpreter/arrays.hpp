@@ -145,8 +145,9 @@ Array mapped(Array a, F f) {
 }
 inline double sum(double a, double b) { return a + b; }
 inline double product(double a, double b) { return a * b; }
-inline double larger(double a, double b) { return std::max(a, b); }
-inline double smaller(double a, double b) { return std::min(a, b); }
+// They drop a NaN, as libnd4j does.
+inline double larger(double a, double b) { return std::fmax(a, b); }
+inline double smaller(double a, double b) { return std::fmin(a, b); }
 inline double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 inline double tanh(double x) { return std::tanh(x); }
 

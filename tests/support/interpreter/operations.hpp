@@ -92,6 +92,25 @@ inline Array gather(const Call& call) {
   shape.insert(after, indices.shape.begin(), indices.shape.end());
   return reshaped(joined(parts, axis), shape);
 }
+/// An index outside is an error: libnd4j reads other memory.
+inline Array gather_nd(const Call& call) {
+  const Array &x = call.in(0), &indices = call.in(1);
+  const auto depth = static_cast<std::size_t>(indices.shape.back());
+  Extents shape(indices.shape.begin(), indices.shape.end() - 1);
+  const std::size_t outer = shape.size();
+  shape.insert(shape.end(), x.shape.begin() + indices.shape.back(), x.shape.end());
+  return make(shape, [&](const Extents& i) {
+    Extents place(i.begin(), i.begin() + static_cast<std::ptrdiff_t>(outer)), from;
+    for (std::size_t k = 0; k < depth; ++k) {
+      place.push_back(static_cast<std::int64_t>(k));
+      from.push_back(static_cast<std::int64_t>(indices(place)));
+      require(from[k] >= 0 && from[k] < x.shape[k], "an index outside of an array");
+      place.pop_back();
+    }
+    from.insert(from.end(), i.begin() + static_cast<std::ptrdiff_t>(outer), i.end());
+    return x(from);
+  });
+}
 inline Array strided_slice(const Call& call) {
   const Array& x = call.in(0);
   require(call.integer("ellipsis_mask") == 0 && call.integer("new_axis_mask") == 0, "masks of strided_slice");

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Write tests/data/onnx/fold_OPSET.onnx: nodes of constants, and what onnxruntime computes from them.
+"""Write fold_OPSET.onnx and nodes_OPSET.onnx of tests/data/onnx: nodes, and what onnxruntime computes from them.
 
     pip install onnx==1.23.2 onnxruntime==1.32.0
-    python3 tests/interop/make_golden_fold.py [FOLDER]
+    python3 tests/interop/make_golden_nodes.py [FOLDER]
 
-Each operator that the import computes, with each of its attributes, on random constants. The outputs are OPERATOR.NUMBER;
-the initializer "want OPERATOR.NUMBER" is the expected result.
+fold: each operator that the import computes, with each of its attributes, on random constants.
+nodes: operators whose obvious translation gives a wrong result in DL4J, on inputs that show it. Input NUMBER.I has the
+initializer "value NUMBER.I".
+The outputs are OPERATOR.NUMBER; the initializer "want OPERATOR.NUMBER" is the expected result.
 """
 import itertools
 import pathlib
@@ -175,35 +177,113 @@ def cases(opset):
     yield from reductions(opset)
 
 
-def model_of(nodes, initializers, outputs, opset):
-    graph = helper.make_graph(nodes, "fold", [], outputs, initializers)
+def f32(*values):
+    return np.array(values, np.float32)
+
+
+def rules(opset):
+    """Yields the operator, its attributes, its inputs, which of them are constants, and whether extents are open."""
+    wide = f32(-np.inf, -3e4, -1000, -90, -20, -1, -0.5, 0, 0.5, 1, 20, 88, 89, 1000, 3e4, np.inf, np.nan)
+    if opset >= 18:
+        for op in ("Softplus", "Asinh", "ThresholdedRelu", "Shrink"):
+            yield op, {}, [wide[5:] if op == "Softplus" else wide], (), False
+        yield "Mish", {}, [wide[5:-2]], (), False
+        for op in ("Max", "Min"):
+            yield op, {}, [wide, wide[:, None]], (), False
+            yield op, {}, [wide, f32(1)[0]], (1,), False
+            yield op, {}, [wide, wide[::-1].copy(), f32(np.inf)[0]], (), True
+            yield op, {}, [ints(1, 5), ints(3, 2)], (), False
+        for bounds in ((None, 5), (-5, None), (None, None), (-5, 5), (5, -5)):
+            bounds = [None if b is None else np.array(b, np.float64) for b in bounds]
+            yield "Clip", {}, [np.array([-1e300, -7, 1, 7, 1e300])] + bounds, (1, 2), False
+        for base, exponent in ((np.int64, np.float32), (np.int32, np.float64), (np.float32, np.int64)):
+            yield "Pow", {}, [np.array([1, 2, 3, 5], base), np.array([2, 3, 0.5, 1.5]).astype(exponent)], (), False
+        for dtype, is_open in itertools.product((np.float32, np.int64), (False, True)):
+            yield "Mod", {"fmod": 1}, [np.array([7, -7, 100, 1e6], dtype), np.array([[2.3], [-3]]).astype(dtype)], (), is_open
+        data = numbers(np.float32, (2, 3, 2))
+        for indices, is_open in itertools.product(([[0, 1], [1, 2]], [[-1, -1], [0, -3]], [[-2], [1]], [[1, -2, -1]]),
+                                                  (False, True)):
+            for constants in ((), (1,)):
+                yield "GatherND", {}, [data, ints(*indices)], constants, is_open
+        for start, limit, step in ((5, -4, -3), (10, 0, -3), (-3, 4, 2), (0, 5, 2), (3, 3, -1)):
+            for dtype in (np.int64, np.int32, np.float32):
+                yield "Range", {}, [np.array(v, dtype) for v in (start, limit, step)], (), False
+        yield "Range", {}, [f32(v)[0] for v in (1, -1, -0.75)], (0, 1, 2), False
+    for axis in (0, 1, -1):
+        for dtype, most in ((np.float32, 50), (np.float32, 3000), (np.float64, -5000)):
+            x = numbers(dtype, (2, 3, 4)) * 10 + most
+            if opset >= 18:
+                yield "LogSoftmax", {"axis": axis}, [x], (), False
+                yield "Softmax", {"axis": axis}, [x], (), False
+            elif axis >= 0:
+                yield "LogSoftmax", {"axis": axis}, [x], (), False
+                yield "Softmax", {"axis": axis}, [x], (), False
+    for dtype in (np.int8, np.uint8, np.float32, np.float64):
+        x = -(np.arange(25).reshape(1, 1, 5, 5) + 1) if dtype is not np.uint8 else np.arange(25).reshape(1, 1, 5, 5)
+        x = (x * (1e100 if dtype is np.float64 else 1e37 if dtype is np.float32 else 1)).astype(dtype)
+        if opset >= 18:
+            yield "MaxPool", {"kernel_shape": [3, 3], "pads": [0, 0, 1, 1]}, [x], (), False
+            yield "MaxPool", {"kernel_shape": [2, 2], "strides": [2, 2], "ceil_mode": 1}, [x], (), False
+            yield "MaxPool", {"kernel_shape": [3], "pads": [0, 1]}, [x[0]], (), False
+    for op in ("Mean", "L1", "L2", "SumSquare", "LogSum", "LogSumExp", "Sum", "Max", "Min", "Prod"):
+        for dtype, keepdims in itertools.product((np.float32, np.int32), (0, 1)):
+            x = numbers(dtype, (2, 3, 2))
+            if op == "LogSum" or dtype is np.int32 and op == "LogSumExp":
+                x = abs(x)
+            for axes in ([-1], [0, 2]):
+                if opset >= 18:
+                    yield "Reduce" + op, {"keepdims": keepdims}, [x, ints(*axes)], (1,), False
+                else:
+                    yield "Reduce" + op, {"keepdims": keepdims, "axes": axes}, [x], (), False
+            if opset >= 18:
+                yield "Reduce" + op, {"keepdims": keepdims, "noop_with_empty_axes": 1}, [x], (), False
+    for dtype, large in ((np.float32, 1000), (np.float64, 1e5), (np.float32, 89)):
+        x = np.array([[large, large - 1], [-large, -large], [large, -large]], dtype)
+        yield (("ReduceLogSumExp", {}, [x, ints(1)], (1,), False) if opset >= 18 else
+               ("ReduceLogSumExp", {"axes": [1], "keepdims": 0}, [x], (), True))
+    if opset >= 18:
+        x = f32(-np.inf, -np.inf, np.inf, 1, -np.inf, 3, np.nan, 1).reshape(4, 2)
+        yield "ReduceLogSumExp", {}, [x, ints(-1)], (1,), False
+
+
+def model_of(nodes, initializers, inputs, outputs, opset):
+    graph = helper.make_graph(nodes, "nodes", inputs, outputs, initializers)
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)], ir_version=8, producer_name="")
+
+
+def type_of(name, value, is_open=False):
+    shape = [f"{name}.{i}" for i in range(value.ndim)] if is_open else value.shape
+    return helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(value.dtype), shape)
 
 
 def computed(node, tensors, opset):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    model = model_of([node], tensors, [onnx.ValueInfoProto(name=node.output[0])], opset)
+    model = model_of([node], tensors, [], [onnx.ValueInfoProto(name=node.output[0])], opset)
     session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return session.run(None, {})[0]
+    return np.asarray(session.run(None, {})[0])
 
 
-def golden(opset):
-    nodes, initializers, outputs, left_out = [], [], [], []
-    for number, (op, attributes, inputs) in enumerate(cases(opset)):
+def golden(rows, opset):
+    nodes, initializers, inputs, outputs = [], [], [], []
+    for number, (op, attributes, values, constants, is_open) in enumerate(rows):
         name = f"{op}.{number}"
-        tensors = [numpy_helper.from_array(np.asarray(x), f"{number}.{i}") for i, x in enumerate(inputs)]
-        node = helper.make_node(op, [t.name for t in tensors], [name], **attributes)
-        try:
-            want = np.asarray(computed(node, tensors, opset))
-        except onnxruntime.capi.onnxruntime_pybind11_state.NotImplemented:
-            left_out.append(f"{op} of {inputs[0].dtype}")
-            continue
+        values = {f"{number}.{i}": None if x is None else np.asarray(x) for i, x in enumerate(values)}
+        node = helper.make_node(op, ["" if x is None else n for n, x in values.items()], [name], **attributes)
+        tensors = [numpy_helper.from_array(x, n) for n, x in values.items() if x is not None]
+        want = computed(node, tensors, opset)
+        for tensor in tensors:
+            if constants is None or int(tensor.name.split(".")[1]) in constants:
+                initializers.append(tensor)
+            else:
+                inputs.append(type_of(tensor.name, values[tensor.name], is_open))
+                tensor.name = "value " + tensor.name
+                initializers.append(tensor)
         nodes.append(node)
-        initializers += tensors + [numpy_helper.from_array(want, "want " + name)]
-        outputs.append(helper.make_tensor_value_info(name, helper.np_dtype_to_tensor_dtype(want.dtype), want.shape))
-    print(f"opset {opset}: {len(nodes)} nodes; onnxruntime has no {', '.join(sorted(set(left_out)))}")
-    return model_of(nodes, initializers, outputs, opset)
+        initializers.append(numpy_helper.from_array(want, "want " + name))
+        outputs.append(type_of(name, want, is_open))
+    print(f"opset {opset}: {len(nodes)} nodes")
+    return model_of(nodes, initializers, inputs, outputs, opset)
 
 
 def main():
@@ -211,7 +291,9 @@ def main():
     folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else root / "data/onnx"
     onnxruntime.set_default_logger_severity(4)
     for opset in (9, 21):
-        onnx.save(golden(opset), folder / f"fold_{opset}.onnx")
+        onnx.save(golden(((*case, None, False) for case in cases(opset)), opset), folder / f"fold_{opset}.onnx")
+    for opset in (11, 21):
+        onnx.save(golden(rules(opset), opset), folder / f"nodes_{opset}.onnx")
 
 
 if __name__ == "__main__":
