@@ -15,6 +15,9 @@ namespace ir {
 namespace {
 
 constexpr int max_depth = 64;
+/// Maximum number of operands and operators of a text: an expression is evaluated and freed as deep as its chains are
+/// long.
+constexpr std::size_t max_parts = 2000;
 
 bool is_letter(char c) noexcept { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
@@ -96,6 +99,13 @@ class Parser {
     return found;
   }
 
+  Status count_part() {
+    if (++parts_ <= max_parts) return {};
+    return Error(Errc::limit, "the expression is too long")
+        .expected("at most " + std::to_string(max_parts) + " operands and operators")
+        .offset(at_);
+  }
+
   Result<Expression> expression() {
     if (depth_ == max_depth) return Error(Errc::limit, "the expression is nested more than 64 deep").offset(at_);
     ++depth_;
@@ -134,11 +144,11 @@ class Parser {
     }};
     if (level == levels.size()) return unary();
     STELE_TRY_ASSIGN(Expression left, binary(level + 1));
-    for (int count = 0;; ++count) {
+    for (;;) {
       const auto op = std::find_if(levels[level].begin(), levels[level].end(),
                                    [&](std::string_view o) { return !o.empty() && take(o); });
       if (op == levels[level].end()) return left;
-      if (count == 1000) return Error(Errc::limit, "the expression has more than 1000 operators").offset(at_);
+      STELE_TRY(count_part());
       STELE_TRY_ASSIGN(left, binary_of(*op, std::move(left), binary(level + 1)));
     }
   }
@@ -161,6 +171,7 @@ class Parser {
   Result<Expression> postfix() {
     STELE_TRY_ASSIGN(Expression e, primary());
     while (take("[")) {
+      STELE_TRY(count_part());
       const Expression none;
       Expression outer{.kind = Expression::Kind::index};
       outer.operands.push_back(std::move(e));
@@ -189,6 +200,7 @@ class Parser {
 
   Result<Expression> primary() {
     if (at_ == text_.size()) return bad("the expression ends early");
+    STELE_TRY(count_part());
     if (take("(")) {
       STELE_TRY_ASSIGN(Expression e, expression());
       STELE_TRY(expect(")"));
@@ -261,6 +273,7 @@ class Parser {
   std::string_view text_;
   std::size_t at_ = 0;
   int depth_ = 0;
+  std::size_t parts_ = 0;
 };
 
 }  // namespace

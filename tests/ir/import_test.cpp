@@ -163,6 +163,28 @@ TEST_CASE("import: expressions") {
   for (const auto& row : rows) CHECK_MESSAGE(evaluated(row.first) == row.second, row.first);
 }
 
+TEST_CASE("import: expressions are bounded") {
+  const auto repeated = [](std::string_view first, std::string_view part, std::size_t count,
+                           std::string_view last = "") {
+    std::string text(first);
+    for (std::size_t i = 0; i < count; ++i) text += part;
+    return text + std::string(last);
+  };
+  constexpr std::size_t million = 1000000;
+  for (const std::string& text :
+       {repeated("1", "+1", million), repeated("list", "[0]", million), repeated("list", "[0:]", million),
+        repeated("", "-", million, "1"), repeated("", "!", million, "true"), repeated("", "(", million),
+        repeated("", "true?", million, "1"), repeated("1", " else 1", million), repeated("[1", ",1", million, "]"),
+        repeated("join(1", ",1", million, ")"), repeated("", "[", million), repeated("", "max(", million),
+        repeated(repeated("", "(", 60) + "1", repeated("", "+1", 100) + ")", 60)}) {
+    CAPTURE(text.substr(0, 12));
+    CHECK(bad(ir::parse_expression(text)).code() == Errc::limit);
+    CHECK(bad(ir::parse_step("y = abs(input: " + text + ")")).code() == Errc::limit);
+    CHECK(bad(ir::parse_step("y = abs(input: x) if " + text)).code() == Errc::limit);
+  }
+  CHECK(evaluated(repeated("1", "+1", 999)) == "1000");
+}
+
 TEST_CASE("import: the rules name operators and arguments that exist") {
   MappingSet rules = MappingSet::onnx();
   CHECK(rules.size() > 100);
