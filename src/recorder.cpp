@@ -12,6 +12,7 @@
 #include "snapshot/flat.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/unreadable.hpp"
 #include "stele/format.hpp"
 #include "stele/schema.hpp"
 #include "steps/precision.hpp"
@@ -55,6 +56,10 @@ namespace {
 
 /// Returns the reason why the format cannot hold a leaf, or an empty string if it can.
 std::string obstacle(const LeafView& leaf, const Capabilities& can) {
+  if (const std::string_view reason = unreadable(leaf); !reason.empty()) {
+    const bool kept = can.annotations || (can.keeps != nullptr && can.keeps(unreadable_key));
+    if (!kept || (can.holds != nullptr && !can.holds(leaf.dtype()))) return shown_unreadable(reason);
+  }
   if (can.holds != nullptr && !can.holds(leaf.dtype())) return "dtype " + std::string(name(leaf.dtype()));
   if (!element_count(leaf.shape()))
     return "the shape " + to_string(leaf.shape()) + ", whose elements cannot be counted";
@@ -443,9 +448,7 @@ const SaveOptions& default_save_options() noexcept {
 
 Result<Report> Format::verify(SourcePtr source, const OpenContext& context) const {
   STELE_TRY_ASSIGN(const Snapshot snapshot, open(std::move(source), context));
-  detail::Meter meter(context.options().progress, snapshot.byte_size());
-  STELE_TRY(detail::check_leaves(snapshot, context.options(), meter));
-  Report report;
+  STELE_TRY_ASSIGN(Report report, detail::verify_leaves(snapshot, context.options()));
   if (!capabilities().checksums) detail::add_unchecked_contents(report);
   return report;
 }

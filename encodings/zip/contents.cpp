@@ -66,11 +66,15 @@ Result<Bytes> Directory::read(const Entry& entry, std::uint64_t limit) const {
   });
 }
 
+void add_unchecked_records(Report& report) {
+  report.add(Report::What::unchecked, "zip records",
+             "times, versions, attributes, comments, padding: no load reads them");
+}
+
 Result<Report> Directory::check(Meter& meter, const std::function<bool(const Entry&)>& skip) const {
   return guarded(source_->name(), [&]() -> Result<Report> {
     Report report;
-    report.add(Report::What::unchecked, "zip records",
-               "times, versions, attributes, comments, padding: no load reads them");
+    add_unchecked_records(report);
     Bytes buffer(piece_size);
     for (const Entry& entry : entries_) {
       if (skip && skip(entry)) continue;

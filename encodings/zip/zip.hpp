@@ -115,6 +115,9 @@ class Directory {
   std::vector<std::uint32_t> by_name_;
 };
 
+/// Adds the row of a verification for the parts of a zip file that no checksum covers.
+void add_unchecked_records(Report& report);
+
 /// Reads the first bytes of entries. Reads small entries that follow each other together.
 class HeadReader {
  public:

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "header.hpp"
+#include "snapshot/unreadable.hpp"
 #include "stele/snapshot.hpp"
 #include "steps/byte_order.hpp"
 #include "steps/transpose.hpp"
@@ -31,6 +32,14 @@ class Arrays {
     reversed_.push_back(reversed);
     swapped_.push_back(array.big_endian != (std::endian::native == std::endian::big));
     return builder_.tensor(name, array.dtype, shape, array.bytes, provider);
+  }
+
+  /// Adds an entry that is not a tensor. Returns its node.
+  std::uint32_t add_unreadable(std::string_view name, std::string_view reason, std::uint64_t bytes,
+                               const Provider& provider) {
+    reversed_.push_back(false);
+    swapped_.push_back(false);
+    return detail::add_unreadable(builder_, name, reason, bytes, provider);
   }
 
   Result<Snapshot> finish() {

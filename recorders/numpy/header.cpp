@@ -133,6 +133,25 @@ class Literal {
     return text_.substr(begin, end - begin);
   }
 
+  /// Returns the text of the list that begins here, up to its bracket.
+  std::string_view list() const {
+    std::size_t depth = 0;
+    char quote = '\0';
+    for (std::size_t i = at_; i < text_.size(); ++i) {
+      const char c = text_[i];
+      if (quote != '\0') {
+        if (c == quote) quote = '\0';
+      } else if (c == '\'' || c == '"') {
+        quote = c;
+      } else if (c == '[') {
+        ++depth;
+      } else if (c == ']' && --depth == 0) {
+        return text_.substr(at_, i + 1 - at_);
+      }
+    }
+    return text_.substr(at_);
+  }
+
   Status item(Array& array) {
     peek();
     const std::size_t begin = at_;
@@ -155,7 +174,7 @@ class Literal {
       return Error(Errc::unsupported, "the array has a structured dtype")
           .offset(base_ + at_)
           .expected("a dtype of numbers")
-          .found(shown(text_.substr(at_)))
+          .found(shown(list()))
           .hint("save each field as an array of its own");
     }
     const std::size_t begin = at_;

@@ -7,7 +7,6 @@
 #include "arrays.hpp"
 #include "base/entry_names.hpp"
 #include "base/limits.hpp"
-#include "base/meter.hpp"
 #include "base/name_order.hpp"
 #include "encodings/zip/zip.hpp"
 #include "io/os/os.hpp"
@@ -110,15 +109,8 @@ class NpzReader {
   }
 
   Status read_array(const zip::Entry& entry, zip::HeadReader& heads) {
-    if (!entry.name.ends_with(ending)) {
-      return Error(Errc::unsupported, "the zip file has an entry that is not an array")
-          .file(source_->name())
-          .offset(entry.header)
-          .expected("NAME.npy")
-          .found(std::string(entry.name.substr(0, 200)))
-          .hint("remove the entry");
-    }
-    const std::string_view key = entry.name.substr(0, entry.name.size() - ending.size());
+    const bool is_array = entry.name.ends_with(ending);
+    const std::string_view key = entry.name.substr(0, entry.name.size() - (is_array ? ending.size() : 0));
     std::string_view name = key;
     if (const auto own = own_.names.find(key); own != own_.names.end()) {
       name = arrays_.builder().intern(own->second);
@@ -129,15 +121,17 @@ class NpzReader {
       dtype = own->second;
       ++dtypes_used_;
     }
-    auto added = add_array(entry, heads, name, dtype);
+    Stored stored;
+    auto array =
+        is_array ? find_array(entry, heads, dtype, stored) : Error(Errc::bad_magic, "the entry is not an array");
+    auto added = array ? add_array(entry, name, *array, std::move(stored)) : add_unreadable(entry, name, array.error());
     if (added) return {};
     Error error = of_entry(std::move(added).error(), entry);
     return error.path().empty() ? std::move(error).path(std::string(name)) : std::move(error);
   }
 
-  Status add_array(const zip::Entry& entry, zip::HeadReader& heads, std::string_view name, DType dtype) {
+  Result<Array> find_array(const zip::Entry& entry, zip::HeadReader& heads, DType dtype, Stored& stored) {
     const zip::Directory& directory = *file_->directory;
-    Stored stored;
     Array array;
     if (entry.method == zip::stored) {
       STELE_TRY_ASSIGN(const auto head, heads.head(entry));
@@ -163,12 +157,42 @@ class NpzReader {
       stored.offset = array.data;
     }
     STELE_TRY(set_dtype(array, dtype, options_));
+    return array;
+  }
+
+  /// Takes the memory of a leaf. Returns its provider.
+  Result<Provider> provider_of(const zip::Entry& entry, Stored stored, std::uint64_t more_memory) {
     const std::uint64_t inflates = stored.inflated != nullptr ? 512 + 2 * entry.name.size() : 0;
     constexpr std::uint64_t per_array =
         2 * sizeof(Stored) + sizeof(Node) + sizeof(LeafData) + 4 * sizeof(std::uint32_t) + 2;
-    if (!memory_.take(per_array + inflates + 4 * sizeof(Extent) * array.shape.size())) return too_much();
-    nodes_.push_back(arrays_.add(name, array, {&leaf_ops, file_.get(), file_->arrays.size()}));
+    if (!memory_.take(per_array + inflates + more_memory)) return too_much();
     file_->arrays.push_back(std::move(stored));
+    return Provider{&leaf_ops, file_.get(), file_->arrays.size() - 1};
+  }
+
+  Status add_array(const zip::Entry& entry, std::string_view name, const Array& array, Stored stored) {
+    STELE_TRY_ASSIGN(const Provider provider,
+                     provider_of(entry, std::move(stored), 4 * sizeof(Extent) * array.shape.size()));
+    nodes_.push_back(arrays_.add(name, array, provider));
+    return {};
+  }
+
+  /// Adds an entry for which find_array() failed, with all its bytes. Returns errors that mean damage.
+  Status add_unreadable(const zip::Entry& entry, std::string_view name, const Error& error) {
+    const Errc code = error.code();
+    if (code != Errc::bad_magic && code != Errc::unsupported && code != Errc::limit) return error;
+    std::string reason(error.message());
+    if (!error.found().empty()) reason += ": " + std::string(error.found());
+    if (!error.hint().empty()) reason += "; " + std::string(error.hint());
+    Stored stored{nullptr, 0, entry.crc};
+    const bool has_bytes = entry.method == zip::stored || entry.method == zip::deflated;
+    STELE_TRY_ASSIGN(const std::uint64_t data, file_->directory->data(entry));
+    if (entry.method == zip::stored) stored.offset = data;
+    if (entry.method == zip::deflated) {
+      STELE_TRY_ASSIGN(stored.inflated, file_->directory->open(entry));
+    }
+    STELE_TRY_ASSIGN(const Provider provider, provider_of(entry, std::move(stored), unreadable_memory + reason.size()));
+    nodes_.push_back(arrays_.add_unreadable(name, reason, entry.size, has_bytes ? provider : Provider()));
     return {};
   }
 
@@ -244,11 +268,9 @@ Result<Snapshot> NpzFormat::open(SourcePtr source, const OpenContext& context) c
 Result<Report> NpzFormat::verify(SourcePtr source, const OpenContext& context) const {
   return detail::guarded(source->name(), [&]() -> Result<Report> {
     STELE_TRY_ASSIGN(const Snapshot snapshot, open(source, context));
-    detail::Meter meter(context.options().progress, snapshot.byte_size());
-    STELE_TRY(detail::check_leaves(snapshot, context.options(), meter));
-    // Reading the leaves has checked every entry: the directory only adds its row to the report.
-    STELE_TRY_ASSIGN(const auto directory, detail::zip::Directory::open(source, UINT64_MAX));
-    return directory->check(meter, [](const detail::zip::Entry&) { return true; });
+    STELE_TRY_ASSIGN(Report report, detail::verify_leaves(snapshot, context.options()));
+    detail::zip::add_unchecked_records(report);
+    return report;
   });
 }
 

@@ -6,6 +6,7 @@
 
 #include "base/limits.hpp"
 #include "module/matcher.hpp"
+#include "snapshot/unreadable.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -95,6 +96,10 @@ void Matcher::visit_tensor(const TensorOps& ops, void* object, const Place& plac
     return mismatch(Errc::kind_mismatch, "the file has another kind of node", "tensor", std::string(name(node.kind)));
   }
   const LeafView leaf = one ? one->leaf(0) : tree_.snapshot().leaf(node.index);
+  if (const std::string_view reason = unreadable(leaf); !reason.empty()) {
+    return mismatch(Errc::unsupported, "the entry of the file is not a tensor that can be read", "tensor",
+                    shown_unreadable(reason));
+  }
   if (ops.bind != nullptr) {
     if (object != nullptr && tie_.first == PathStore::none) {
       ops.bind(object, one ? one->data() : tree_.snapshot().data(), one ? 0 : node.index);

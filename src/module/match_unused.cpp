@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "module/matcher.hpp"
+#include "snapshot/unreadable.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -50,10 +51,15 @@ void Matcher::find_unused() {
         }
       }
     }
-    row(Report::What::unused, path);
+    const std::string_view reason =
+        nodes[i].kind == NodeKind::tensor ? unreadable(tree_.snapshot().leaf(nodes[i].index)) : std::string_view();
+    const std::string found = reason.empty() ? std::string() : shown_unreadable(reason);
+    row(Report::What::unused, path, found);
     compare_later(unused_, path);
     if (!failed_ && !allow_unused_.match(path)) {
-      fail(Error(Errc::unused, "the file has an entry that the module does not use").path(std::string(path)));
+      fail(Error(Errc::unused, "the file has an entry that the module does not use")
+               .path(std::string(path))
+               .found(found));
     }
   }
 }

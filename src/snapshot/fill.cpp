@@ -12,6 +12,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/meter_sink.hpp"
 #include "snapshot/source_range.hpp"
+#include "snapshot/unreadable.hpp"
 #include "stele/quantize.hpp"
 
 namespace stele {
@@ -308,7 +309,9 @@ void add_unchecked_contents(Report& report) {
 Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& options) {
   Meter meter(options.progress, snapshot.byte_size());
   STELE_TRY(check_leaves(snapshot, options, meter));
-  return Report();
+  Report report;
+  add_unreadable_rows(snapshot, report);
+  return report;
 }
 
 }  // namespace detail

@@ -43,7 +43,8 @@ Status check_leaves(const Snapshot& snapshot, const LoadOptions& options, Meter&
 
 /// Adds the row of a verification for a file without checksums.
 void add_unchecked_contents(Report& report);
-/// Checks the leaves of an opened file. The format adds rows for what its checksums, if any, leave out.
+/// Checks the leaves of an opened file. The report lists unreadable entries; the format adds rows for what its
+/// checksums, if any, leave out.
 Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& options);
 
 }  // namespace detail

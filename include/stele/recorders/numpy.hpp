@@ -49,8 +49,8 @@ template <PrecisionSettings Settings = NativePrecision>
 using NpyRecorder = Recorder<NpyFormat, Settings>;
 
 /// Several arrays with names, as numpy.savez writes them. Reads stored and deflated entries; writes stored ones whose
-/// elements begin at multiples of 64 bytes of the file. Every entry must be an array: any other entry is an error
-/// (unsupported), where numpy.load would return its bytes.
+/// elements begin at multiples of 64 bytes of the file. An entry that is no array of numbers becomes an opaque tensor
+/// with the annotation `unreadable` (the reason); a load or save that needs it fails.
 class STELE_EXPORT NpzFormat final : public Format {
  public:
   explicit NpzFormat(NpyOptions options = {}) : options_(options) {}
