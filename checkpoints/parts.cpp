@@ -1,10 +1,13 @@
 #include "parts.hpp"
 
+#include <array>
+#include <memory>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "recorder.hpp"
+#include "stele/record.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -81,7 +84,36 @@ Result<const CheckpointFormat*> checkpoint_format(const Format& format, const Ma
   return whole;
 }
 
+/// A module to try a format with.
+struct Trial {
+  std::array<float, 1> weight{};
+};
+
 }  // namespace
+
+Status check_format(const Format* format, PrecisionSpec precision, const LoadOptions& options) {
+  if (format == nullptr) return Error(Errc::invalid_argument, "the manager has no format");
+  const auto refuse = [&](Errc code, const char* why) {
+    return Error(code, why).found(format->name()).hint("open the manager with another recorder");
+  };
+  if (!format->writes()) return refuse(Errc::unsupported, "steps cannot be saved in a format that is only read");
+  const auto memory = memory_bundle();
+  const std::string file = "trial" + std::string(format->extension());
+  std::unique_ptr<Sink> sink = bundle_sink(memory);
+  if (!format->makes_folder(file)) {
+    STELE_TRY_ASSIGN(sink, memory->create(file));
+  }
+  const Trial trial;
+  STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(trial));
+  if (!record(*format, precision, {nullptr, &snapshot}, *sink, {})) return {};  // the model may fit where this does not
+  SourcePtr source = bundle_source(memory);
+  if (!sink->is_folder()) {
+    STELE_TRY_ASSIGN(source, memory->open(file));
+  }
+  const auto opened = v0::open(*format, source, options);
+  if (opened || opened.error().code() != Errc::needs_layout) return {};
+  return refuse(Errc::needs_layout, "steps in this format could not be opened again: its files have no names");
+}
 
 Result<Report> write_parts(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint, Bundle* folder,
                            const std::string& path, const SaveOptions& options, Manifest& manifest) {

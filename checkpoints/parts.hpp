@@ -14,6 +14,10 @@ inline namespace v0 {
 namespace detail {
 namespace steps {
 
+/// Checks that steps in this format can be saved and opened again without a type. Errors: invalid_argument,
+/// unsupported, needs_layout.
+Status check_format(const Format* format, PrecisionSpec precision, const LoadOptions& options);
+
 /// Writes the parts into `folder` (null on a dry run) and adds their names to the manifest; `path` is the folder's path
 /// for messages. A CheckpointFormat gets one file for all; other formats one for each part. Errors: those of record(),
 /// not_representable (a graph, which only a CheckpointFormat stores).

@@ -38,6 +38,7 @@ ManagerState::~ManagerState() {
 
 Status ManagerState::start() {
   if (folder_.empty()) return Error(Errc::invalid_argument, "the path is empty");
+  STELE_TRY(steps::check_format(format_.get(), precision_, options_.load));
   if (!options_.parts.dry_run) STELE_TRY(os::make_folder(folder_));
   STELE_TRY_ASSIGN(root_, os::open_folder(folder_));
   if (!options_.parts.dry_run) remove_leftover_folders(root_);

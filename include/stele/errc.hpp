@@ -38,6 +38,7 @@ enum class Errc : std::uint16_t {
   value_mismatch = 25,    // the value has another type than the field
   exists = 26,            // a set of files already exists and cannot be replaced in one step
   timed_out = 27,         // another process did not answer in time
+  nothing_applied = 28,   // the module uses no entry of the file
 };
 
 }  // namespace v0

@@ -80,6 +80,9 @@ struct LoadOptions {
   ConvertRules convert{};
   /// Reads quantized tensors as f32 (stele/quantize.hpp), not as integers.
   bool dequantize = false;
+  /// Accepts a load that uses no entry of the file. Otherwise that is an error (nothing_applied), even if allow_missing
+  /// and allow_unused allow every name: the names of the file mostly differ by a prefix.
+  bool allow_nothing = false;
   Limits limits{};
   /// The names of the file's tensors, for formats that store none. If unset, they come from the module's present state
   /// when it is loaded in place, else from its type, if the type determines them.

@@ -17,7 +17,7 @@ namespace stele {
 inline namespace v0 {
 
 std::string_view name(Errc code) noexcept {
-  static constexpr std::array<std::string_view, 28> names = {"none",
+  static constexpr std::array<std::string_view, 29> names = {"none",
                                                              "io",
                                                              "not_found",
                                                              "truncated",
@@ -44,7 +44,8 @@ std::string_view name(Errc code) noexcept {
                                                              "not_loadable",
                                                              "value_mismatch",
                                                              "exists",
-                                                             "timed_out"};
+                                                             "timed_out",
+                                                             "nothing_applied"};
   const auto i = static_cast<std::size_t>(code);
   return i < names.size() ? names[i] : "unknown";
 }

@@ -21,6 +21,7 @@ constexpr std::uint64_t max_outdated_bytes = std::uint64_t{64} << 20;
 Status Matcher::run(const TypeInfo& type, void* object) {
   visit(type, object, tree_.root(), 0);
   if (!plan_.outdated.empty()) return {};
+  finish_unnamed(0);
   if (!quiet_) {
     // In the order of names: the table of shared objects has none.
     std::vector<std::string> never;
@@ -31,6 +32,7 @@ Status Matcher::run(const TypeInfo& type, void* object) {
     std::sort(never.begin(), never.end());
     for (const std::string& path : never) missing(path);
     find_unused();
+    if (!failed_ && !options_.allow_nothing) refuse_nothing();
     if (failed_ && !missing_.empty() && !unused_.empty()) suggest();
   }
   return failed_ ? Status(std::move(*failed_)) : Status();

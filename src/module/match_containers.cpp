@@ -1,5 +1,6 @@
 // Lists, maps, variants, pointers and ties.
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "module/matcher.hpp"
@@ -109,7 +110,9 @@ bool Matcher::visit_hooked(const TypeInfo& type, void* container, std::size_t wh
   const std::unique_ptr<void, void (*)(void*)> record(hook.create(), hook.destroy);
   // Ties hold within the record; it is gone before another object could share with it.
   auto outside = std::exchange(from_file_, {});
+  const std::size_t unnamed = unnamed_.size();
   visit(*hook.record, record.get(), at, depth + 1);
+  finish_unnamed(unnamed);
   from_file_ = std::move(outside);
   // The hook is not shown a record that is not whole.
   if (!plan_.outdated.empty()) return true;
@@ -291,13 +294,17 @@ void Matcher::visit_shared(const TypeInfo& type, void* object, const Place& plac
     }
     // Objects that the constructor tied and the file stores separately are made separate.
     if (type.container->size(object) != 0 &&
-        !shared_.try_emplace(type.container->at(object, 0), Shared{true, keep_path()}).second) {
+        !shared_.try_emplace(type.container->at(object, 0), Shared{true, keep_path(), object, type.container}).second) {
       visit_only(type, object, 0, place, depth);
     } else {
       visit_holder(type, object, place, depth);
     }
     if (const auto made = from_file_.find(key); made != from_file_.end()) made->second.open = false;
     return;
+  }
+  if (makes && !place.exists && !present) {
+    unnamed_.push_back({object, &type, keep_path()});
+    if (type.container->size(object) != 0) return;
   }
   if (object == nullptr || makes || replaces) return visit_holder(type, object, place, depth);
   if (type.container->size(object) == 0) return visit_holder(type, object, place, depth);
@@ -323,6 +330,27 @@ void Matcher::visit_shared(const TypeInfo& type, void* object, const Place& plac
   tie_ = outer;
   mutate_ = mutating;
   row(Report::What::tied, path_);
+}
+
+void Matcher::finish_unnamed(std::size_t first) {
+  std::set<const TypeInfo*> loaded;
+  for (const auto& [key, from] : from_file_) loaded.insert(key.type);
+  for (std::size_t i = first; i < unnamed_.size(); ++i) {
+    const Unnamed& pointer = unnamed_[i];
+    const ContainerOps& ops = *pointer.type->container;
+    if (ops.size(pointer.object) != 0) {
+      const auto other = shared_.find(ops.at(pointer.object, 0));
+      if (other != shared_.end()) {  // the constructor tied it to an object that the file has
+        ops.share(pointer.object, other->second.ops->owner(other->second.object));
+        row(Report::What::tied, plan_.paths.shown(pointer.path));
+        continue;
+      }
+      ops.clear(pointer.object);
+    }
+    // Nothing in the file tells an absent object from a further name of another one.
+    if (loaded.contains(pointer.type->element)) left_null_.push_back(pointer.path);
+  }
+  unnamed_.resize(first);
 }
 
 void Matcher::note_tie(const TensorOps* ops, const Value* value, std::uint32_t number) {

@@ -62,6 +62,61 @@ void Matcher::find_unused() {
                .found(found));
     }
   }
+  if (renamed) return;  // they are among left_empty_
+  for (const std::uint32_t null : left_null_) row(Report::What::missing, plan_.paths.shown(null));
+}
+
+namespace {
+
+/// The first segment that several paths have in common, if each has more than one.
+class CommonPrefix {
+ public:
+  void add(std::string_view path) {
+    std::string_view raw;
+    std::string plain;
+    if (!first_segment(path, raw, plain) || raw.size() == path.size() || (!segment_.empty() && raw != segment_)) {
+      differs_ = true;
+    } else if (segment_.empty()) {
+      segment_ = raw;
+    }
+  }
+  /// Returns the segment; empty if the paths have none in common.
+  std::string segment() const { return differs_ ? std::string() : segment_; }
+
+ private:
+  std::string segment_;
+  bool differs_ = false;
+};
+
+}  // namespace
+
+void Matcher::refuse_nothing() {
+  const auto nodes = tree_.snapshot().nodes();
+  RunningPath paths(*tree_.snapshot().data());
+  CommonPrefix file, module;
+  bool entries = false;
+  for (std::uint32_t i = 0; i < nodes.size(); ++i) {
+    const std::string_view path = paths.of(i);
+    const NodeKind kind = nodes[i].kind;
+    if (kind != NodeKind::tensor && kind != NodeKind::value && kind != NodeKind::alias) continue;
+    if (used_[i]) return;
+    entries = true;
+    file.add(path);
+  }
+  if (!entries) return;
+  for (const std::string& path : missing_) module.add(path);
+  Error error(Errc::nothing_applied, "the load would apply nothing: the module uses no entry of the file");
+  const std::string in_file = file.segment(), in_module = module.segment();
+  if (!in_file.empty() && in_file != in_module) {
+    error = std::move(error).hint("every name of the file begins with \"" + in_file + ".\": load stele::part(file, \"" +
+                                  in_file + "\")");
+  } else if (!in_module.empty() && in_file != in_module) {
+    error = std::move(error).hint("every name of the module begins with \"" + in_module +
+                                  ".\": load stele::with_prefix(file, \"" + in_module + "\")");
+  } else {
+    error = std::move(error).hint("compare the names, or set LoadOptions::allow_nothing");
+  }
+  fail(std::move(error));
 }
 
 }  // namespace detail

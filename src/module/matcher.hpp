@@ -174,10 +174,22 @@ class Matcher {
 
   struct Shared {
     bool loaded = false;
-    std::uint32_t path = 0;  // in LoadPlan::paths
+    std::uint32_t path = 0;        // in LoadPlan::paths
+    const void* object = nullptr;  // in a new module: the first shared pointer to it
+    const ContainerOps* ops = nullptr;
+  };
+  /// A shared pointer of a new module that the file does not name.
+  struct Unnamed {
+    void* object;
+    const TypeInfo* type;
+    std::uint32_t path;  // in LoadPlan::paths
   };
 
   void visit_shared(const TypeInfo& type, void* object, const Place& place, int depth);
+
+  /// Ties the shared pointers from `first` in unnamed_ on to the objects that the constructor tied them to, if the file
+  /// names those, and clears the others.
+  void finish_unnamed(std::size_t first);
 
   /// Notes that the file's data here must equal those loaded under the first name of the shared object.
   void note_tie(const TensorOps* ops, const Value* value, std::uint32_t number);
@@ -212,6 +224,7 @@ class Matcher {
   void suggest();
 
   void find_unused();
+  void refuse_nothing();
 
   struct FileKey {
     std::uint32_t node;
@@ -259,6 +272,8 @@ class Matcher {
   std::uint64_t total_ = 0, stored_ = 0;  // bytes of the tensors visited, in the module and in the file
   std::optional<std::uint64_t> capacity_;
   std::unordered_map<const void*, Shared> shared_;
+  std::vector<Unnamed> unnamed_;
+  std::vector<std::uint32_t> left_null_;  // paths in LoadPlan::paths: pointers that may be names of a tie
   struct FromFile {
     const void* object;  // the first shared pointer to it
     const ContainerOps* ops;

@@ -2,9 +2,12 @@
 #include <stele/checkpoints/manager.hpp>
 #include <stele/checkpoints/random.hpp>
 #include <stele/recorders/archive.hpp>
+#include <stele/recorders/burn.hpp>
 #include <stele/recorders/nnef.hpp>
+#include <stele/recorders/numpy.hpp>
 #include <stele/recorders/paddle.hpp>
 #include <stele/recorders/pytorch.hpp>
+#include <stele/recorders/tensorflow.hpp>
 #include <stele/stele.hpp>
 
 #include <doctest/doctest.h>
@@ -247,7 +250,7 @@ TEST_CASE("a signal makes the next step due, and the save says so") {
 TEST_CASE("losses of a step are errors, or rows with the part's name") {
   const TempDir dir;
   const Counted model{{1, 2}, 3};
-  auto strict = manager_in<PaddleRecorder<>>(dir / "run");
+  auto strict = manager_in<NnefRecorder<>>(dir / "run");
   CHECK(code_of(strict.save(1, checkpoint_of(model).value())) == Errc::not_representable);
   const Net plain = net(1);
   Checkpoint with_graph = checkpoint_of(plain).value();
@@ -261,6 +264,24 @@ TEST_CASE("losses of a step are errors, or rows with the part's name") {
   saved = manager_in(dir / "graph", lossy).save(2, with_graph).value();
   CHECK(saved.report.count(Report::What::lost) == 1);
   CHECK(stele_test::names_in(dir / "graph") == std::vector<std::string>{"step-00000001"});
+}
+
+TEST_CASE("a recorder whose steps could not be saved or opened is refused when the manager is opened") {
+  const TempDir dir;
+  const auto open = [&](std::shared_ptr<const Format> format, ManagerOptions options = {}) {
+    return code_of(CheckpointManager::open(dir / "run", std::move(format), {}, std::move(options)));
+  };
+  CHECK(open(nullptr) == Errc::invalid_argument);
+  CHECK(open(std::make_shared<TensorBundleFormat>()) == Errc::unsupported);
+  CHECK(open(std::make_shared<PaddleFormat>()) == Errc::needs_layout);
+  CHECK(open(std::make_shared<BurnFormat>(BurnOptions{.encoding = BurnEncoding::bin})) == Errc::needs_layout);
+  CHECK_FALSE(std::filesystem::exists(dir / "run"));
+  const Net model = net(1);
+  ManagerOptions options;
+  options.load.layout = layout_of(snapshot_of(model).value()).value();
+  CHECK(open(std::make_shared<PaddleFormat>(), options) == Errc::none);
+  CHECK(open(std::make_shared<PaddleFormat>(PaddleOptions{.folder = true})) == Errc::none);
+  CHECK(open(std::make_shared<NpyFormat>()) == Errc::none);  // steps of one tensor
 }
 
 TEST_CASE("steps in another format are read if the manager has the format") {

@@ -3,6 +3,7 @@
 #include <stele/record.hpp>
 #include <stele/snapshot.hpp>
 #include <stele/tensor.hpp>
+#include <stele/transform.hpp>
 
 #include <doctest/doctest.h>
 
@@ -30,6 +31,11 @@ struct Node {
   Vec w;
   std::unique_ptr<Node> next;
   STELE_MODULE(Node, w, next)
+};
+
+struct Step {
+  std::int64_t step = 0;
+  STELE_MODULE(Step, step)
 };
 
 }  // namespace
@@ -130,6 +136,57 @@ TEST_CASE("load: what is missing, unused or of another form, in a new module") {
     CHECK(e.code() == Errc::kind_mismatch);
     CHECK(e.expected() == "0 or Mlp");
   }
+}
+
+TEST_CASE("load: a load that would apply nothing is an error") {
+  struct Layers {
+    std::vector<Vec> layers;
+    std::map<std::string, Vec> heads;
+  };
+  struct Wrapped {
+    Layers model;
+  };
+  struct Other {
+    Vec weight;
+  };
+  LoadOptions any;
+  any.allow_missing = any.allow_unused = {"*"};
+  const Wrapped wrapped{{{vec({1, 2}), vec({3})}, {{"a", vec({4})}}}};
+  const Snapshot file = good(stele::flatten(good(stele::snapshot_of(wrapped))));
+  const auto check = [](const stele::Error& error, std::string_view hint) {
+    CHECK(error.code() == Errc::nothing_applied);
+    CHECK(error.hint().find(hint) != std::string_view::npos);
+    REQUIRE(error.report());
+    CHECK(error.report()->count(Report::What::applied) == 0);
+  };
+  const char* in_file = "every name of the file begins with \"model.\": load stele::part(file, \"model\")";
+  check(bad(stele::from_snapshot<Layers>(file, any)), in_file);
+  Layers live{{vec({7})}, {}};
+  check(bad(stele::load_snapshot(live, file, any)), in_file);
+  CHECK(image(live.layers[0]) == image(vec({7})));
+  CHECK(good(stele::from_snapshot<Layers>(good(stele::part(file, "model")), any)).layers.size() == 2);
+
+  const Layers bare = wrapped.model;
+  const Snapshot other = good(stele::flatten(good(stele::snapshot_of(bare))));
+  struct Fixed {
+    std::array<Vec, 1> encoder;
+  };
+  check(bad(stele::from_snapshot<Fixed>(other, any)),
+        "every name of the module begins with \"encoder.\": load stele::with_prefix(file, \"encoder\")");
+  check(bad(stele::from_snapshot<Other>(other, any)), "set LoadOptions::allow_nothing");
+
+  any.allow_nothing = true;
+  Report report;
+  CHECK(good(stele::from_snapshot<Layers>(file, any, &report)).layers.empty());
+  CHECK(report.count(Report::What::unused) == 3);
+  any.allow_nothing = false;
+  // One entry is enough, also a value; and a file without entries has none to apply.
+  stele::SnapshotBuilder builder;
+  builder.set_flat();
+  builder.value("step", stele::Value(std::int64_t{3}), true);
+  CHECK(good(stele::from_snapshot<Step>(builder.finish(), any)).step == 3);
+  const Layers empty;
+  CHECK(good(stele::from_snapshot<Layers>(good(stele::snapshot_of(empty)), any)).layers.empty());
 }
 
 TEST_CASE("load: several faults are all in the report") {

@@ -42,6 +42,13 @@ struct Nothing {
   Weights embedding;
 };
 
+/// The constructor ties two of them.
+struct Made {
+  Made() : embedding(std::make_shared<Weights>()), output(embedding), head(std::make_shared<Weights>()) {}
+  std::shared_ptr<Weights> embedding, output, head;
+  STELE_MODULE(Made, embedding, output, head)
+};
+
 Weights numbers(std::size_t count, float first) {
   Weights t({count});
   std::iota(t.begin(), t.end(), first);
@@ -222,4 +229,44 @@ TEST_CASE("ties: tensors of other dtypes are compared as the module has them") {
   good(stele::load_snapshot(live, good(stele::snapshot_of(file))));
   file.output[1] = stele::float16(2.5F);
   CHECK(stele::load_snapshot(live, good(stele::snapshot_of(file))).error().path() == "output");
+}
+
+TEST_CASE("ties: a file with one name of an object that the constructor ties") {
+  struct First {
+    Weights embedding;
+  };
+  struct Second {
+    Weights output;
+  };
+  const First first{numbers(3, 1)};
+  const Second second{numbers(3, 1)};
+  for (const auto& file : {good(stele::snapshot_of(first)), good(stele::snapshot_of(second))}) {
+    Report report;
+    const auto made = good(stele::from_snapshot<Made>(file, {}, &report));
+    REQUIRE(made.embedding);
+    CHECK(made.embedding == made.output);
+    CHECK(image(*made.output) == image(numbers(3, 1)));
+    CHECK(report.count(Report::What::tied) == 1);
+    // The file has nothing of this one.
+    CHECK(made.head == nullptr);
+    CHECK(report.paths(Report::What::missing) == std::vector<std::string>{"head"});
+  }
+}
+
+TEST_CASE("ties: a file with one name of a tie leaves the other pointer null, with a row") {
+  const Nothing file{numbers(3, 1)};
+  const auto snapshot = good(stele::snapshot_of(file));
+  Report report;
+  const Head head = good(stele::from_snapshot<Head>(snapshot, {}, &report));
+  CHECK(head.embedding != nullptr);
+  CHECK(head.output == nullptr);
+  CHECK(report.paths(Report::What::missing) == std::vector<std::string>{"output"});
+  // An absent object of another type is none of its names, nor is one that the file declares absent.
+  struct Two {
+    std::shared_ptr<Weights> embedding;
+    std::shared_ptr<Tensor<double, 1>> other;
+  };
+  Report none;
+  CHECK(good(stele::from_snapshot<Two>(snapshot, {}, &none)).other == nullptr);
+  CHECK(none.count(Report::What::missing) == 0);
 }

@@ -104,7 +104,8 @@ class ManagerState;
 class STELE_EXPORT CheckpointManager {
  public:
   /// Opens the folder, which is created if it is missing (not its parent), and removes what killed processes left.
-  /// `recorder` writes the parts. Errors: io, not_found.
+  /// `recorder` writes the parts. Errors: io, not_found, unsupported (a format that is only read), needs_layout (one
+  /// whose files have no names, without ManagerOptions::load.layout).
   template <class FormatType, PrecisionSettings Settings>
   static Result<CheckpointManager> open(const std::string& folder, const Recorder<FormatType, Settings>& recorder,
                                         ManagerOptions options = {}) {
