@@ -159,9 +159,13 @@ class Namer {
     graph_ = *std::move(graph);
     if (graph_.size() == 0) return {};
     find_objects();
+    values_.resize(graph_.size());
     for (std::uint32_t node = 0; node < graph_.size(); ++node) {
       for (const ObjectGraph::Attribute& a : graph_.attributes(node)) {
-        if (const Entry* const entry = bundle_.find(a.key)) attributes_.emplace(entry, std::pair(node, &a));
+        const Entry* const entry = bundle_.find(a.key);
+        if (entry == nullptr) continue;
+        attributes_.emplace(entry, std::pair(node, &a));
+        if (values_[node] == nullptr && a.name == value_attribute) values_[node] = entry;
       }
     }
     for (const std::uint32_t optimizer : optimizer_nodes_) STELE_TRY(find_slots(optimizer));
@@ -214,35 +218,30 @@ class Namer {
 
   bool reached(std::uint32_t node) const { return above_[node].node != no_index; }
 
-  /// Returns the entry with the value of a variable; nullptr if the object is none.
-  const Entry* value_of(std::uint32_t node) const {
-    for (const ObjectGraph::Attribute& a : graph_.attributes(node)) {
-      if (a.name == value_attribute) return bundle_.find(a.key);
-    }
-    return nullptr;
-  }
-
   Status find_slots(std::uint32_t optimizer) {
     STELE_TRY(spend(length_of(optimizer)));
     const std::string path = path_of_object(optimizer);
     for (const ObjectGraph::Slot& slot : graph_.slots(optimizer)) {
       STELE_TRY(spend(sizeof(Place) + 96 + path.size() + slot.name.size()));
-      add_slot(value_of(slot.slot), value_of(slot.variable), path, slot.name);
+      add_slot(values_[slot.slot], values_[slot.variable], path, slot.name);
     }
     const auto* const trained = graph_.find(optimizer, trained_list);
     const auto* const own = graph_.find(optimizer, own_list);
     if (trained == nullptr || own == nullptr) return {};
-    // Keras 3: the k-th element of a list of slots belongs to the k-th trained variable.
+    // Keras 3: the k-th element of a list of slots belongs to the k-th trained variable. Optimizers may share lists.
+    constexpr std::uint64_t each_child = 64;
+    STELE_TRY(spend(each_child * (graph_.children(trained->node).size() + graph_.children(own->node).size())));
     std::map<std::string_view, std::uint32_t> variables;
     for (const ObjectGraph::Child& child : graph_.children(trained->node)) variables.emplace(child.name, child.node);
     std::set<std::uint32_t> owned;
     for (const ObjectGraph::Child& child : graph_.children(own->node)) owned.insert(child.node);
     for (const ObjectGraph::Child& list : graph_.children(optimizer)) {
       if (list.node == trained->node || list.node == own->node) continue;
+      STELE_TRY(spend(each_child * graph_.children(list.node).size()));
       for (const ObjectGraph::Child& child : graph_.children(list.node)) {
         const auto variable = variables.find(child.name);
         if (variable == variables.end() || !owned.contains(child.node)) continue;
-        const Entry *const of = value_of(variable->second), *const slot = value_of(child.node);
+        const Entry *const of = values_[variable->second], *const slot = values_[child.node];
         if (of == nullptr || slot == nullptr || of->shape != slot->shape) continue;
         STELE_TRY(spend(sizeof(Place) + 96 + path.size() + list.name.size()));
         std::string_view kind = list.name;
@@ -294,7 +293,7 @@ class Namer {
       if (!reached(node) || lists.contains(node)) continue;
       for (const ObjectGraph::Child& child : graph_.children(node)) {
         const bool tree = above_[child.node].node == node && above_[child.node].name == child.name;
-        const Entry* const entry = tree ? nullptr : value_of(child.node);
+        const Entry* const entry = tree ? nullptr : values_[child.node];
         const auto parameter = entry != nullptr ? numbers_.find(entry) : numbers_.end();
         if (parameter == numbers_.end()) continue;
         STELE_TRY(spend(3 * (length_of(node) + 2 * child.name.size() + sizeof(Named::Tie))));
@@ -319,6 +318,7 @@ class Namer {
   ObjectGraph graph_;
   std::vector<Above> above_;
   std::vector<std::uint32_t> optimizer_nodes_;
+  std::vector<const Entry*> values_;  // by node: the value of a variable, or nullptr
   std::unordered_map<const Entry*, std::pair<std::uint32_t, const ObjectGraph::Attribute*>> attributes_;
   std::unordered_map<const Entry*, std::size_t> numbers_;  // of the parameters
   std::map<const Entry*, Place> slots_;

@@ -239,6 +239,28 @@ TEST_CASE("tensor bundle hostile: long ways and many names take bounded memory a
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(60));
 }
 
+TEST_CASE("tensor bundle hostile: objects and lists that others share are read once, or counted") {
+  constexpr std::uint64_t many = 20000;
+  const auto children = [](std::uint64_t of, std::uint64_t count, std::uint64_t step) {
+    std::string node;
+    for (std::uint64_t i = 0; i < count; ++i) node += child(of + i * step, std::to_string(i));
+    return node;
+  };
+  // An object with as many attributes as it has names.
+  std::string attributes;
+  for (std::uint64_t i = 0; i < many; ++i) attributes += message(2, message(1, "a") + message(3, std::to_string(i)));
+  CHECK(good(open(with_graph({children(1, many, 0), attributes}, {"w"}))).leaf_count() == 1);
+  // Optimizers of Keras 3 with the same lists.
+  std::vector<std::string> nodes{children(3, many, 1), children(0, many, 0), children(0, many, 0)};
+  const std::string optimizer = child(1, "_variables") + child(2, "_trainable_variables");
+  for (std::uint64_t i = 0; i < many; ++i) nodes.push_back(optimizer);
+  CHECK(code_of(open(with_graph(nodes, {"w"}))) == Errc::limit);
+  // One optimizer, whose slots are one list.
+  nodes = {child(3, "optimizer"), children(0, many, 0), children(0, many, 0), optimizer + children(4, many, 0),
+           children(0, many, 0)};
+  CHECK(code_of(open(with_graph(nodes, {"w"}))) == Errc::limit);
+}
+
 TEST_CASE("tensor bundle hostile: lists of checkpoints") {
   const auto refused = [](const std::string& text) {
     const auto bundle = two().bundle();
