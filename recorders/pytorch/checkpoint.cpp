@@ -188,18 +188,20 @@ class StateReader {
     Value::List all;
     std::size_t next = 0;
     for (const Ref group : objects_.items(groups)) {
-      STELE_TRY_ASSIGN(const Value settings, to_value(file_, group, memory_));
+      STELE_TRY_ASSIGN(Value settings, to_value(file_, group, memory_));
       const auto items = objects_.items(group);
       Value::Map kept;
       for (std::size_t i = 0; i < settings.as_map()->size(); ++i) {
-        auto [key, value] = (*settings.as_map())[i];
+        auto& [key, value] = (*settings.as_map())[i];
         if (key == "param_names") continue;  // names_, or they are malformed
+        std::string why;
         if (key == "params") {
           for (Value& name : *value.as_list()) name = Value(names_[next++]);
         } else {
           STELE_TRY(replace_numbers(value, items[2 * i + 1]));
+          why = obstacle(value);
         }
-        if (const std::string why = obstacle(value); !why.empty()) {
+        if (!why.empty()) {
           left_out.add(Report::What::lost, path + ".param_groups." + std::to_string(all.size()) + '.' + key, why);
         } else {
           kept.emplace_back(std::move(key), std::move(value));

@@ -170,10 +170,22 @@ class TreeBuilder {
   Status add_value(Ref r) {
     auto value = to_value(file_, r, memory_);
     if (!value) return in_path(std::move(value).error());
-    if (objects_.is(r, Kind::tuple)) STELE_TRY(note_container(std::string(1, container::tuple_value)));
+    STELE_TRY(note_tuples(r));
     STELE_TRY_ASSIGN(const std::string_view name, this->name());
     to_.value(name, *std::move(value));
     has_values_ = true;
+    return {};
+  }
+
+  /// Notes which lists of a value are tuples.
+  Status note_tuples(Ref r) {
+    if (objects_.is(r, Kind::tuple)) STELE_TRY(note_container(std::string(1, container::tuple_value)));
+    if (!(objects_.is(r, Kind::list) || objects_.is(r, Kind::tuple)) || levels_of(r, 0) == 1) return {};
+    const auto items = objects_.items(r);
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      const Segment below(path_, std::to_string(i));
+      STELE_TRY(note_tuples(items[i]));
+    }
     return {};
   }
 

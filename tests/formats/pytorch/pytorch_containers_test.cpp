@@ -143,7 +143,8 @@ TEST_CASE("pytorch containers: a value alone stays alone") {
   CHECK(again(empty_list) == "[]");
   CHECK(again(empty_tuple) == "()");
   CHECK(again(empty_dict) == "{}");
-  CHECK(again(pytorch_files::list({number(1), text("a")})) == "[1, 'a']");
+  CHECK(again(pytorch_files::list({number(1), tuple({text("a"), empty_tuple})})) == "[1, ('a', ())]");
+  CHECK(again(dict({{"a", pytorch_files::list({tuple({number(1)}), empty_list})}})) == "{'a': [(1), []]}");
   CHECK(again(tuple({number(1), real(0.5)})) == "(1, f0.5)");
   CHECK(again(none) == "None");
   CHECK(again(pytorch_files::list({dict({{"a", number(1)}})})) == "[{'a': 1}]");
