@@ -91,11 +91,29 @@ Snapshot without(const Snapshot& snapshot, const std::vector<bool>& dropped) {
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
+bool keeps_ranges(const Capabilities& can) {
+  return can.annotations || (can.keeps != nullptr && can.keeps(quantization_key));
+}
+
 /// Returns true if the format stores the integers of a quantized tensor without its range, which makes them useless.
 bool loses_quantization(const LeafView& leaf, const Capabilities& can) {
-  if (can.annotations || leaf.annotations() == nullptr) return false;
-  return leaf.annotations()->contains(std::string(quantization_key)) &&
-         (can.keeps == nullptr || !can.keeps(quantization_key));
+  return !keeps_ranges(can) && leaf.annotations() != nullptr &&
+         leaf.annotations()->contains(std::string(quantization_key));
+}
+
+/// Quantizes all floats, unless the format cannot store their ranges and this is an error: reading them takes a while.
+Result<Snapshot> quantize_for(const Format& format, const Snapshot& snapshot, unsigned bits,
+                              const SaveOptions& options) {
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    if (options.allow_loss || keeps_ranges(format.capabilities()) || !is_plain_float(leaf.dtype())) continue;
+    return Error(Errc::not_representable,
+                 std::string(format.name()) + " files cannot store the ranges of quantized tensors")
+        .path(leaf.path())
+        .hint("save to a format that stores annotations, for example a .stele file");
+  }
+  Meter meter(options.progress, snapshot.byte_size());
+  return quantized(snapshot, bits, with_progress(snapshot, meter));
 }
 
 bool loses_annotations(const LeafView& leaf, const Capabilities& can) {
@@ -268,7 +286,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   STELE_TRY(check_places(format, snapshot, options.allow_loss, report));
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
   if (precision.quantized_bits != 0) {
-    STELE_TRY_ASSIGN(snapshot, quantize(snapshot, {.bits = precision.quantized_bits}));
+    STELE_TRY_ASSIGN(snapshot, quantize_for(format, snapshot, precision.quantized_bits, options));
   }
   if (!precision.block_rules.empty()) {
     STELE_TRY_ASSIGN(snapshot, with_blocks(snapshot, first_rule(precision.block_rules), &report));

@@ -161,33 +161,42 @@ Error cannot_encode(DType dtype) {
       .found(std::string(name(dtype)));
 }
 
+/// Returns the snapshot with the matching floats as integers. Their ranges are read from `reading`.
+Result<Snapshot> as_integers(const Snapshot& snapshot, const Quantize& how, const Snapshot& reading) {
+  if (how.bits < 2 || how.bits > 8) {
+    return Error(Errc::invalid_argument, "the width for quantization is out of range")
+        .expected("2 to 8 bits")
+        .found(std::to_string(how.bits));
+  }
+  std::vector<Recoding> leaves(snapshot.leaf_count());
+  ReadContext context;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    if (!is_plain_float(leaf.dtype()) || leaf.size() == 0 || !any_matches(how.patterns, leaf)) continue;
+    detail::IntegerCoding coding;
+    coding.bits = how.bits;
+    coding.finish();
+    STELE_TRY(find_range(reading.leaf(i), context, coding));
+    leaves[i] = {DType::u8, std::move(coding)};
+  }
+  return detail::recoded(snapshot, std::move(leaves));
+}
+
 }  // namespace
 
 Result<Snapshot> quantize(const Snapshot& snapshot, const Quantize& how, Report* report) {
   return detail::guarded([&]() -> Result<Snapshot> {
-    if (how.bits < 2 || how.bits > 8) {
-      return Error(Errc::invalid_argument, "the width for quantization is out of range")
-          .expected("2 to 8 bits")
-          .found(std::to_string(how.bits));
-    }
-    std::vector<Recoding> leaves(snapshot.leaf_count());
-    ReadContext context;
-    for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
-      const LeafView leaf = snapshot.leaf(i);
-      if (!is_plain_float(leaf.dtype()) || leaf.size() == 0 || !any_matches(how.patterns, leaf)) continue;
-      detail::IntegerCoding coding;
-      coding.bits = how.bits;
-      coding.finish();
-      STELE_TRY(find_range(leaf, context, coding));
-      leaves[i] = {DType::u8, std::move(coding)};
-    }
-    Snapshot quantized = detail::recoded(snapshot, std::move(leaves));
+    STELE_TRY_ASSIGN(Snapshot quantized, as_integers(snapshot, how, snapshot));
     STELE_TRY(report_errors(quantized, report));
     return quantized;
   });
 }
 
 namespace detail {
+
+Result<Snapshot> quantized(const Snapshot& snapshot, unsigned bits, const Snapshot& reading) {
+  return as_integers(snapshot, {.bits = bits}, reading);
+}
 
 std::function<DType(const LeafView&)> first_rule(std::span<const BlockRule> rules) {
   return [rules](const LeafView& leaf) {

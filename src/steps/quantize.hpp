@@ -9,6 +9,9 @@ namespace stele {
 inline namespace v0 {
 namespace detail {
 
+/// quantize() for all tensors of floats. Their ranges are read from `reading`, which has the same leaves.
+Result<Snapshot> quantized(const Snapshot& snapshot, unsigned bits, const Snapshot& reading);
+
 /// Returns the choice of the first rule that matches a leaf's path. `rules` must outlive it.
 STELE_EXPORT std::function<DType(const LeafView&)> first_rule(std::span<const BlockRule> rules);
 
