@@ -83,6 +83,8 @@ struct Foreign {
   /// Checks the first bytes of a file: `certain` leaves no doubt; `likely` applies if no format claims the file.
   bool (*certain)(std::string_view head);
   bool (*likely)(std::string_view head);
+  /// Errc::unsupported: not a model at all, whatever the file's name is.
+  Errc code = Errc::bad_magic;
 };
 
 bool never(std::string_view) { return false; }
@@ -91,11 +93,44 @@ bool is_pickle(std::string_view head) { return head.size() > 2 && head[0] == '\x
 bool is_hdf5(std::string_view head) { return head.starts_with("\x89HDF\r\n\x1a\n"); }
 bool is_tensorflow(std::string_view head) { return head.starts_with("\x08\x01\x12"); }
 
+/// Compares text in the case of ASCII letters.
+bool begins_with(std::string_view text, std::string_view lower_case) {
+  const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
+  return text.size() >= lower_case.size() &&
+         std::equal(lower_case.begin(), lower_case.end(), text.begin(), [&](char b, char a) { return same(a, b); });
+}
+
+/// Returns text without the byte order mark and the white space that it begins with.
+std::string_view begin_of(std::string_view head) {
+  if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
+  const std::size_t at = head.find_first_not_of(" \t\r\n");
+  return head.substr(std::min(at, head.size()));
+}
+
+bool is_lfs_pointer(std::string_view head) { return head.starts_with("version https://git-lfs.github.com/spec/"); }
+bool is_web_page(std::string_view head) {
+  const std::string_view text = begin_of(head);
+  const bool answer = text.find("<Error>") != text.npos || text.find("<html") != text.npos;  // of S3; XHTML
+  return begins_with(text, "<!doctype html") || begins_with(text, "<html") || begins_with(text, "<error>") ||
+         (begins_with(text, "<?xml") && answer);
+}
+/// The body of a server's answer: {"error": ...}. No format's JSON begins with these keys.
+bool is_error_body(std::string_view head) {
+  std::string_view text = begin_of(head);
+  if (!text.starts_with('{')) return false;
+  text = begin_of(text.substr(1));
+  constexpr std::string_view keys[] = {"\"error\"", "\"errors\"", "\"message\"", "\"detail\"", "\"errorcode\""};
+  return std::any_of(std::begin(keys), std::end(keys), [&](std::string_view key) { return begins_with(text, key); });
+}
+
 constexpr std::string_view hdf5_extensions[] = {".h5", ".hdf5", ".keras"};
 constexpr std::string_view tensorflow_extensions[] = {".pb", ".tflite"};
 constexpr std::string_view pickle_extensions[] = {".pkl", ".pickle", ".pdparams", ".pdopt"};
 
-constexpr std::array<Foreign, 3> foreign = {{
+constexpr std::array<Foreign, 6> foreign = {{
+    {"a git-lfs pointer: run git lfs pull", {}, is_lfs_pointer, never, Errc::unsupported},
+    {"an HTML or XML page: the download has failed", {}, is_web_page, never, Errc::unsupported},
+    {"a JSON error message: the download has failed", {}, never, is_error_body, Errc::unsupported},
     {"an HDF5 or Keras file; safetensors.numpy.save_file writes its arrays", hdf5_extensions, is_hdf5, never},
     {"a TensorFlow file; safetensors.tensorflow.save_file writes its variables", tensorflow_extensions, never,
      is_tensorflow},
@@ -154,8 +189,17 @@ Result<const Format*> format_of_path(const std::string& path) {
 
 namespace {
 
-Error not_read(const Source& source, std::string_view found) {
-  return Error(Errc::bad_magic, "the file has no known format").file(source.name()).found(found).hint(formats_hint);
+Error not_read(const Source& source, std::string_view found, Errc code = Errc::bad_magic) {
+  return Error(code, "the file has no known format").file(source.name()).found(found).hint(formats_hint);
+}
+
+/// Returns true if a folder contains files of models, each of which could be opened.
+bool has_models(const Bundle& folder) {
+  const auto names = folder.names();
+  if (!names) return false;
+  return std::any_of(names->begin(), names->end(), [](const std::string& name) {
+    return name.find('/') == name.npos && !name.ends_with(".json") && format_of_path(name);
+  });
 }
 
 }  // namespace
@@ -168,7 +212,7 @@ Result<const Format*> format_of_content(const Source& source) {
   const std::string_view text(reinterpret_cast<const char*>(head), size);
   const Format* found = nullptr;
   for (const Foreign& other : foreign) {
-    if (other.certain(text)) return not_read(source, other.what);
+    if (other.certain(text)) return not_read(source, other.what, other.code);
   }
   for (const Format* f : all) {
     const bool fits = folder != nullptr ? f->recognises_folder(*folder) : f->recognises({head, size}, source.size());
@@ -181,9 +225,16 @@ Result<const Format*> format_of_content(const Source& source) {
     found = f;
   }
   if (found != nullptr) return found;
-  if (folder != nullptr) return Error(Errc::bad_magic, "the folder has no known format").file(source.name());
+  if (folder != nullptr) {
+    Error error = Error(Errc::bad_magic, "the folder has no known format").file(source.name());
+    if (!has_models(*folder)) return error;
+    return std::move(error).found("files of models, without an index of them").hint("join them with stele::merge");
+  }
+  const auto named = format_of_path(source.name());
+  // Of all formats, Paddle's writes nothing for no tensors.
+  if (size == 0 && !(named && *named == &paddle_format)) return not_read(source, "an empty file", Errc::unsupported);
   for (const Foreign& other : foreign) {
-    if (other.likely(text)) return not_read(source, other.what);
+    if (other.likely(text)) return not_read(source, other.what, other.code);
   }
   if (const Foreign* const other = foreign_of_path(source.name())) {
     return not_read(source, "by its name " + std::string(other->what));
@@ -195,8 +246,7 @@ Result<const Format*> format_of_content(const Source& source) {
     const auto b = static_cast<unsigned>(head[i]);
     seen += {' ', digits[b >> 4], digits[b & 15U]};
   }
-  if (const auto named = format_of_path(source.name()))
-    seen += ", with the name of a " + std::string((*named)->name()) + " file";
+  if (named) seen += ", with the name of a " + std::string((*named)->name()) + " file";
   return not_read(source, seen);
 }
 

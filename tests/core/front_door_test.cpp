@@ -140,6 +140,41 @@ TEST_CASE("front door: files of formats that are not read") {
   CHECK(found("m", "nothing known") == "64 bytes that begin with 6e 6f 74 68 69 6e 67 20");
 }
 
+TEST_CASE("front door: files that are no models, whatever their names are") {
+  const TempDir dir;
+  const std::pair<std::string, const char*> files[] = {
+      {"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 5\n", "a git-lfs pointer"},
+      {"\xef\xbb\xbf \r\n<!DocType HTML><title>404</title>", "an HTML or XML page"},
+      {"<html lang=\"en\">", "an HTML or XML page"},
+      {"<?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code></Error>", "an HTML or XML page"},
+      {"{\"error\": \"Repository not found\"}", "a JSON error message"},
+      {"{\n  \"message\": \"Not Found\"}", "a JSON error message"},
+      {"", "an empty file"},
+  };
+  for (const char* extension : {"", ".safetensors", ".pt", ".bin", ".json", ".gguf", ".mpk", ".h5"}) {
+    for (const auto& file : files) {
+      CAPTURE(extension);
+      CAPTURE(file.first);
+      const std::string path = dir / ("f" + std::string(extension));
+      std::ofstream(path, std::ios::binary) << file.first;
+      const stele::Error e = bad(stele::open(path));
+      CHECK(e.code() == stele::Errc::unsupported);
+      CHECK(e.found().starts_with(file.second));
+    }
+  }
+  std::ofstream(dir / "f.txt") << "<?xml version=\"1.0\"?><net/>";
+  CHECK(code_of(stele::open(dir / "f.txt")) == stele::Errc::bad_magic);
+}
+
+TEST_CASE("front door: a folder of models without an index") {
+  const TempDir dir;
+  good(stele::save(Two(), dir / "model-00001-of-00002.safetensors", quick()));
+  good(stele::save(Two(), dir / "model-00002-of-00002.safetensors", quick()));
+  const stele::Error e = bad(stele::open(dir.path()));
+  CHECK(e.code() == stele::Errc::bad_magic);
+  CHECK(e.hint() == "join them with stele::merge");
+}
+
 TEST_CASE("front door: recorders whose files follow the path's extension") {
   const TempDir dir;
   const auto check = [&](const auto& recorder, const std::string& name, std::string_view format) {
