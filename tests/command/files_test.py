@@ -26,7 +26,7 @@ def through(path):
         status, out, err = run("convert", path, copy, "--allow-loss")
         if status != 0:
             return f"{path}: convert: {err.decode()}"
-        status, out, err = run("diff", path, copy)
+        status, out, err = run("diff", path, copy, "--tensors")
         if status != 0:
             return f"{path}: diff: {out.decode()}{err.decode()}"
         digests = [document("hash", f, "--total")["files"][0]["digest"] for f in (path, copy)]

@@ -1,7 +1,9 @@
 #include "arguments.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include <CLI/CLI.hpp>
@@ -51,6 +53,14 @@ class Commands {
     sub.add_option("--tag", to.tag, "The tag to open in an archive (default: the newest)");
     sub.add_option("--part", to.part, "Open only the part below this path");
   }
+  static void parts_of_checkpoints(CLI::App& sub, Opening& to) {
+    sub.add_option("--optimizer", to.optimizer, "The path of the optimizer in a PyTorch checkpoint that has several");
+    sub.add_option("--parameters", to.parameters,
+                   "The names in the order of Python's parameters(): a text with one a line, or a model");
+    sub.add_option("--buffers", to.buffers,
+                   "Tensors of a PyTorch checkpoint that are no parameters (*running_mean, *running_var, "
+                   "*num_batches_tracked)");
+  }
   void add_looking();
   void add_checking();
   void add_writing();
@@ -60,6 +70,8 @@ class Commands {
   Arguments& arguments_;
 };
 
+constexpr const char* tensors_text = "Compare tensors alone: no ties, plain values or metadata";
+constexpr const char* overflow_text = "Numbers beyond the range become infinite, and are counted";
 constexpr const char* loss_text = "Drop and list what the target cannot hold, instead of failing";
 
 void Commands::add_looking() {
@@ -77,6 +89,7 @@ void Commands::add_looking() {
   inspect_.app->add_option("--values", inspect_.options->values, "Print the elements of NAME, or of NAME[0:2, :, -1]");
   inspect_.app->add_option("--max-values", inspect_.options->max_values, "Maximum number of printed elements (1000)");
   opening(*inspect_.app, inspect_.options->opening);
+  parts_of_checkpoints(*inspect_.app, inspect_.options->opening);
 
   add<Formats>("formats", "List the formats, and what their files hold", formats, "  stele formats\n");
 
@@ -103,7 +116,7 @@ void Commands::add_checking() {
   hash_.app->add_flag("--total", hash_.options->total_only, "Print one line for each file");
   opening(*hash_.app, hash_.options->opening);
 
-  const auto diff_ = add<Diff>("diff", "Compare two files: names, shapes, dtypes, values", diff,
+  const auto diff_ = add<Diff>("diff", "Compare two files: tensors, values, metadata, ties", diff,
                                "  stele diff a.safetensors b.pt\n"
                                "  stele diff f32.stele f16.stele --ignore-dtype --rtol 1e-3");
   diff_.app->add_option("a", diff_.options->a, "A file or folder of any format")->required();
@@ -112,7 +125,8 @@ void Commands::add_checking() {
   diff_.app->add_option("--rtol", diff_.options->rtol, "Allowed |a - b| relative to |b|")
       ->check(CLI::NonNegativeNumber);
   diff_.app->add_flag("--ignore-dtype", diff_.options->ignore_dtype, "Another dtype is no difference");
-  diff_.app->add_option("--only", diff_.options->only, "Compare only tensors that match a pattern");
+  diff_.app->add_flag("--tensors", diff_.options->tensors, tensors_text);
+  diff_.app->add_option("--only", diff_.options->only, "Compare only tensors and values that match a pattern");
   diff_.app->add_option("--largest", diff_.options->largest,
                         "Show at most N differences, the largest first; 0: all (20)");
   diff_.app->add_option("--names-a", diff_.options->opening_a.names, "Names for A, if it has none");
@@ -152,11 +166,11 @@ void Commands::add_writing() {
   convert_.app->add_option("--to-tag", c.to_tag, "The tag to write to an archive");
   convert_.app->add_flag("--append", c.append, "Add the tag to an existing archive");
   convert_.app->add_flag("--allow-loss", c.allow_loss, loss_text);
-  convert_.app->add_flag("--allow-overflow", c.allow_overflow,
-                         "Numbers beyond the range become infinite, and are counted");
+  convert_.app->add_flag("--allow-overflow", c.allow_overflow, overflow_text);
   convert_.app->add_flag("--dry-run", c.dry_run, "Write nothing; list what would be lost");
   convert_.app->add_flag("-n,--no-clobber", c.no_clobber, "Fail if the target exists");
   opening(*convert_.app, c.opening);
+  parts_of_checkpoints(*convert_.app, c.opening);
 
   const auto repair_ = add<Repair>("repair", "Write what is whole of a damaged file, and list what is lost", repair,
                                    "  stele repair damaged.safetensors whole.safetensors");
@@ -192,6 +206,7 @@ void Commands::add_writing() {
   extract_.app->add_option("name", extract_.options->name, "The tensor's name")->required();
   extract_.app->add_option("-o,--out", extract_.options->out, "The file to write")->required();
   extract_.app->add_option("--precision", extract_.options->precision, "Store floats as f64, f32, f16 or bf16");
+  extract_.app->add_flag("--allow-overflow", extract_.options->allow_overflow, overflow_text);
   opening(*extract_.app, extract_.options->opening);
 }
 
@@ -202,6 +217,7 @@ void Commands::add_pages() {
   report_.app->add_option("file", report_.options->a, "A file or folder of any format")->required();
   report_.app->add_option("b", report_.options->b, "A second file, to compare with");
   report_.app->add_option("-o,--out", report_.options->out, "The page to write (report.html)");
+  report_.app->add_flag("--tensors", report_.options->tensors, tensors_text);
   report_.app->add_option("--title", report_.options->title, "The page's title");
   opening(*report_.app, report_.options->opening);
 
@@ -212,6 +228,7 @@ void Commands::add_pages() {
   embed_.app->add_option("-o,--out", embed_.options->out, "The header to write (model.hpp)");
   embed_.app->add_option("--name", embed_.options->name, "The constant's name (model)");
   embed_.app->add_option("--precision", embed_.options->precision, "Store floats as f64, f32, f16 or bf16");
+  embed_.app->add_flag("--allow-overflow", embed_.options->allow_overflow, overflow_text);
   embed_.app->add_option("--only", embed_.options->only, "Keep only tensors that match a pattern");
   embed_.app->add_option("--except", embed_.options->except, "Drop tensors that match a pattern");
   embed_.app->add_flag("--object", embed_.options->object,
@@ -246,6 +263,13 @@ std::optional<Arguments> parse_arguments(int argc, const char* const* argv, int&
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    const bool help = error.get_exit_code() == static_cast<int>(CLI::ExitCodes::Success);
+    if (!help && std::any_of(argv, argv + argc, [](const std::string_view word) { return word == "--json"; })) {
+      Terminal terminal({.json = true});
+      Document(terminal, "stele.error/1").member("error", to_value(Error(Errc::invalid_argument, error.what())));
+      status = exit_failed;
+      return std::nullopt;
+    }
     status = app.exit(error) == 0 ? exit_ok : exit_failed;
     return std::nullopt;
   }

@@ -68,6 +68,7 @@ struct Diff {
   Opening opening_a{}, opening_b{};
   double atol = 0, rtol = 0;
   bool ignore_dtype = false;
+  bool tensors = false;  // no ties, values, metadata
   std::vector<std::string> only{};
   std::size_t largest = 20;
 };
@@ -95,6 +96,7 @@ struct Extract {
   std::string file, name, out;
   Opening opening{};
   std::string precision{};
+  bool allow_overflow = false;
 };
 Result<int> extract(const Extract& options, Terminal& terminal);
 
@@ -111,6 +113,7 @@ struct ReportPage {
   std::string a, b{}, out = "report.html";
   Opening opening{};
   std::string title{};
+  bool tensors = false;  // compares tensors alone
 };
 Result<int> report(const ReportPage& options, Terminal& terminal);
 
@@ -120,6 +123,7 @@ struct Embed {
   std::string name = "model";
   std::string precision{};
   std::vector<std::string> only{}, except{};
+  bool allow_overflow = false;
   bool object = false;  // an assembler file with .incbin, and a header that declares it
 };
 Result<int> embed(const Embed& options, Terminal& terminal);
@@ -130,13 +134,20 @@ bool names_mixture(const std::string& precision) noexcept;
 /// Returns the precision of a name: native, f64, f32, f16, bf16, or a block dtype. Errors: invalid_argument.
 Result<PrecisionSpec> parse_precision(const std::string& name);
 
-/// Writes a snapshot to a file of any format and reports losses.
+/// Writes a snapshot to a file of any format and reports losses. `path` becomes that of the file.
 struct Target {
   std::string path;
   std::string to{};
   PrecisionSpec precision{};
   SaveOptions save{};
+  Report losses{};  // what the snapshot already lacks of the file
 };
-Result<Report> save_to(const Target& target, const Snapshot& snapshot, Terminal& terminal);
+/// Returns a row for each part of a checkpoint that is in no name of its snapshot: graph, training, optimizer.
+Report losses_of(const Checkpoint& checkpoint);
+Result<Report> losses_of(const Model& model, const Opening& opening, unsigned threads);
+/// Errors: not_representable, with the first row.
+Status check_losses(bool allow_loss, const Report& losses);
+void add_rows(Report& to, const Report& from);
+Result<Report> save_to(Target& target, const Snapshot& snapshot, Terminal& terminal);
 
 }  // namespace stele::command

@@ -40,9 +40,15 @@ Result<Destination> destination(const Convert& options) {
     return Destination{std::make_shared<ShardedSafetensorsFormat>(bytes), std::move(path)};
   }
   STELE_TRY_ASSIGN(auto format, target_format(options.to, options.out));
+  STELE_TRY_ASSIGN(std::string path, output_path(*format, options.out));
   const bool archive = format->name() == "archive";
   if ((options.append || !options.to_tag.empty()) && !archive) {
     return Error(Errc::invalid_argument, "only archives have tags").file(options.out).found(format->name());
+  }
+  if (format->name() == "pytorch") {
+    STELE_TRY_ASSIGN(PytorchOptions parts, pytorch_options(options.opening));
+    parts.optimizer.clear();  // names a part of the input
+    format = std::make_shared<PytorchFormat>(std::move(parts));
   }
   if (archive) {
     format = std::make_shared<ArchiveFormat>(ArchiveOptions{.tag = options.to_tag, .deflate = options.compress});
@@ -53,7 +59,7 @@ Result<Destination> destination(const Convert& options) {
         .found(format->name())
         .hint("write a .stele, .zip or .json.zst file");
   }
-  return Destination{std::move(format), options.out};
+  return Destination{std::move(format), std::move(path)};
 }
 
 /// Splits REGEX=TEXT at its last '='. Errors: invalid_argument.
@@ -67,6 +73,25 @@ Result<std::vector<Rename>> rename_rules(const std::vector<std::string>& texts) 
     rules.push_back({text.substr(0, equals), text.substr(equals + 1)});
   }
   return rules;
+}
+
+/// Returns a note for each rule without which the names would be the same.
+Result<std::vector<std::string>> idle_rules(const Snapshot& snapshot, const std::vector<Rename>& rules) {
+  const auto paths = [&](const std::vector<Rename>& by) -> Result<std::vector<std::string>> {
+    STELE_TRY_ASSIGN(const Snapshot renamed, rename(snapshot, by));
+    std::vector<std::string> all;
+    for (std::uint32_t i = 0; i < renamed.nodes().size(); ++i) all.push_back(renamed.path(i));
+    return all;
+  };
+  STELE_TRY_ASSIGN(const auto all, paths(rules));
+  std::vector<std::string> notes;
+  for (std::size_t i = 0; i < rules.size(); ++i) {
+    std::vector<Rename> others = rules;
+    others.erase(others.begin() + static_cast<std::ptrdiff_t>(i));
+    const auto without = paths(others);
+    if (without && *without == all) notes.push_back("--rename " + safe(rules[i].pattern) + " changes no name");
+  }
+  return notes;
 }
 
 /// The classes whose weights PyTorch has transposed, or under other names; those of Burn and of most C++ libraries.
@@ -151,11 +176,19 @@ struct Content {
   Checkpoint checkpoint;
   bool whole = false;  // written as a checkpoint
   Report losses;
-  std::string note;
+  std::vector<std::string> notes;
+  std::size_t other_tags = 0;  // of the archive, which are not read
 };
 
 Result<Content> read(const Convert& options, const Model& model, const Format& target, unsigned threads) {
-  Content content{{model.snapshot}, false, {}, {}};
+  Content content{{model.snapshot}, false, {}, {}, 0};
+  if (model.format->name() == "archive") {
+    const auto tags = archive_tags(input_of(options.in));
+    content.other_tags = tags && !tags->empty() ? tags->size() - 1 : 0;
+    if (content.other_tags != 0 && options.opening.tag.empty()) {
+      content.notes.push_back("the archive has " + counted(content.other_tags, "older tag") + ", see stele tags");
+    }
+  }
   const CheckpointFormat* format = as_checkpoints(*model.format);
   // The names of PyTorch's files contain all parts of a checkpoint; those of the others only the parameters.
   const bool in_names = dynamic_cast<const PytorchFormat*>(format) != nullptr;
@@ -169,12 +202,17 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
   }
   if (format == nullptr || (part && !options.checkpoint)) return content;
   STELE_TRY_ASSIGN(const LoadOptions load, load_options(options.opening, threads));
-  const PytorchFormat chosen(PytorchOptions{.part = options.opening.part});
+  PytorchOptions parts;
+  if (in_names) {
+    STELE_TRY_ASSIGN(parts, pytorch_options(options.opening));
+    parts.part = options.opening.part;
+  }
+  const PytorchFormat chosen(std::move(parts));
   if (in_names) format = &chosen;
-  auto opened = open_checkpoint(*format, options.in, load);
+  auto opened = open_checkpoint(*format, input_of(options.in), load);
   if (in_names && !options.checkpoint) {
     if (opened && opened->training)
-      content.note = "the file is a training checkpoint: --checkpoint writes its model and optimizer as such";
+      content.notes.push_back("the file is a training checkpoint: --checkpoint writes its model and optimizer as such");
     return content;
   }
   STELE_TRY_ASSIGN(Checkpoint checkpoint, std::move(opened));
@@ -188,24 +226,23 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
     content.checkpoint = std::move(checkpoint);
     return content;
   }
-  if (checkpoint.graph) content.losses.add(Report::What::lost, "", "the graph");
-  if (checkpoint.training) content.losses.add(Report::What::lost, "", "the training configuration");
-  for (const auto& [kind, state] : checkpoint.optimizer.kinds()) {
-    content.losses.add(Report::What::lost, kind,
-                       "optimizer state of " + std::to_string(state.leaf_count()) + " tensors");
-  }
+  add_rows(content.losses, losses_of(checkpoint));
   return content;
 }
 
-Status check_losses(const Convert& options, const Report& losses) {
-  if (options.allow_loss || losses.empty()) return {};
-  return Error(Errc::not_representable, "the target would not hold all of the file")
-      .path(losses[0].path)
-      .found(losses[0].detail)
-      .hint("pass --allow-loss to leave it out");
+/// Checks the path to write. A model may replace itself if all of it stays: a failure, or a loss, would leave neither.
+Status check_target(const Convert& options, const Destination& to, const Content& content) {
+  if (overlap_of(to.path) != Overlap::whole) return check_output(to.path);
+  if (!options.opening.part.empty() || !content.losses.empty() || (content.other_tags != 0 && !options.append)) {
+    return Error(Errc::invalid_argument, "the output would replace the model, of which it is a part")
+        .file(to.path)
+        .hint("choose another name");
+  }
+  return {};
 }
 
-Result<Report> write(const Convert& options, const Destination& to, const Content& content, Terminal& terminal) {
+Result<Report> write(const Convert& options, const Destination& to, Content& content, Terminal& terminal) {
+  STELE_TRY(check_target(options, to, content));
   Progress progress(terminal, "converting");
   SaveOptions save_options;
   save_options.allow_loss = options.allow_loss;
@@ -221,6 +258,11 @@ Result<Report> write(const Convert& options, const Destination& to, const Conten
   }
   precision.quantized_bits = options.quantize;
   Checkpoint result = content.checkpoint;
+  if (!options.rename.empty()) {
+    STELE_TRY_ASSIGN(const auto rules, rename_rules(options.rename));
+    STELE_TRY_ASSIGN(const auto idle, idle_rules(result.parameters, rules));
+    content.notes.insert(content.notes.end(), idle.begin(), idle.end());
+  }
   STELE_TRY_ASSIGN(result.parameters, transformed(options, result.parameters, false));
   if (mixture) {
     STELE_TRY_ASSIGN(result.parameters, quantize_gguf(result.parameters, options.precision));
@@ -236,14 +278,37 @@ Result<Report> write(const Convert& options, const Destination& to, const Conten
     if (archive == nullptr || options.to_tag.empty()) {
       return Error(Errc::invalid_argument, "--append adds a tag to an archive").hint("pass --to-tag TAG");
     }
-    result.parameters = with_precision(result.parameters, precision, save_options.convert);
-    if (options.quantize != 0) {
-      STELE_TRY_ASSIGN(result.parameters, quantize(result.parameters, {.bits = options.quantize}));
+    if (options.quantize != 0 || mixture || !precision.block_rules.empty()) {
+      return Error(Errc::not_representable, "archives cannot store quantized tensors").file(to.path);
     }
+    result.parameters = with_precision(result.parameters, precision, save_options.convert);
     return ArchiveRecorder<>(*archive).edit(result, to.path, options.to_tag, ArchiveEdit::append, save_options);
   }
-  if (!content.whole) return save(*to.format, precision, result.parameters, to.path, save_options);
-  return save(*as_checkpoints(*to.format), precision, result, to.path, save_options);
+  const auto saved = [&](const SaveOptions& how) {
+    if (!content.whole) return save(*to.format, precision, result.parameters, to.path, how);
+    return save(*as_checkpoints(*to.format), precision, result, to.path, how);
+  };
+  if (overlap_of(to.path) == Overlap::whole) {
+    SaveOptions dry = save_options;
+    dry.dry_run = true;
+    dry.allow_loss = false;
+    STELE_TRY_ASSIGN(const Report losses, saved(dry));
+    if (losses.count(Report::What::lost) != 0) {
+      return Error(Errc::not_representable, "the output would replace the model, and lose a part of it")
+          .path(losses[0].path)
+          .found(losses[0].detail)
+          .file(to.path)
+          .hint("choose another name");
+    }
+  }
+  STELE_TRY_ASSIGN(Report report, saved(save_options));
+  const bool blocks = mixture || options.quantize != 0 || !precision.block_rules.empty();
+  if (blocks && report.count(Report::What::quantized) == 0) {
+    content.notes.push_back("no tensor is quantized: " + (options.quantize != 0
+                                                              ? std::string("the file has no floats")
+                                                              : options.precision + " applies to matrices of floats"));
+  }
+  return report;
 }
 
 }  // namespace
@@ -254,24 +319,25 @@ Result<int> convert(const Convert& options, Terminal& terminal) {
   if (options.checkpoint && as_checkpoints(*to.format) == nullptr) {
     return Error(Errc::invalid_argument, "the target's format has no checkpoints").found(to.format->name());
   }
-  STELE_TRY_ASSIGN(const Content content, read(options, model, *to.format, terminal.common().threads));
-  STELE_TRY(check_losses(options, content.losses));
+  STELE_TRY_ASSIGN(Content content, read(options, model, *to.format, terminal.common().threads));
+  STELE_TRY(check_losses(options.allow_loss, content.losses));
   STELE_TRY_ASSIGN(const Report report, write(options, to, content, terminal));
+  Report rows = content.losses;
+  add_rows(rows, report);
   if (terminal.json()) {
     Document document(terminal, "stele.convert/1");
     document.member("in", Value(options.in));
     document.member("out", Value(to.path));
     document.member("format", Value(to.format->name()));
     document.member("written", Value(!options.dry_run));
-    Value rows = to_value(content.losses);
-    const Value more = to_value(report);
-    rows.as_list()->insert(rows.as_list()->end(), more.as_list()->begin(), more.as_list()->end());
-    document.member("rows", rows);
+    document.member("rows", to_value(rows));
+    Value::List notes;
+    for (const std::string& note : content.notes) notes.emplace_back(note);
+    document.member("notes", Value(std::move(notes)));
     return exit_ok;
   }
-  print_rows(terminal, content.losses);
-  print_rows(terminal, report);
-  if (!content.note.empty()) terminal.note("note: " + content.note);
+  print_rows(terminal, rows);
+  for (const std::string& note : content.notes) terminal.note("note: " + note);
   terminal.note((options.dry_run ? "would write " : "wrote ") + safe(to.path) + ", " + std::string(to.format->name()));
   return exit_ok;
 }

@@ -8,24 +8,33 @@
 
 #include "commands.hpp"
 #include "compare.hpp"
+#include "other_differences.hpp"
 
 namespace stele::command {
 
 namespace {
 
-enum class Kind : std::uint8_t { only_a, only_b, shape, values, dtype };
-
-constexpr const char* kind_name(Kind kind) {
-  constexpr const char* names[] = {"only in A", "only in B", "shape", "values", "dtype"};
-  return names[static_cast<std::size_t>(kind)];
-}
+enum class Kind : std::uint8_t { only_a, only_b, shape, other, values, dtype };
 
 struct Row {
   Kind kind;
   std::string name;
-  std::string a, b;  // dtype and shape
+  std::string a, b;  // dtype and shape, or the text of a value
   std::optional<Comparison> numbers{};
+  std::string other{};  // the kind of an OtherDifference
+
+  std::string kind_name() const {
+    constexpr const char* names[] = {"only in A", "only in B", "shape", "", "values", "dtype"};
+    return kind == Kind::other ? other : names[static_cast<std::size_t>(kind)];
+  }
 };
+
+/// Maximum length of a value's text in a table; --json has all of it.
+constexpr std::size_t max_cell_bytes = 40;
+
+std::string cell(const std::string& text) {
+  return text.size() <= max_cell_bytes ? safe(text) : safe(text.substr(0, max_cell_bytes)) + "…";
+}
 
 std::string type_text(const LeafView& leaf) { return std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()); }
 
@@ -40,6 +49,7 @@ struct Differences {
   std::uint64_t tensors = 0;      // that both have
   std::uint64_t equal = 0;        // of these, within the tolerance
   std::uint64_t other_dtype = 0;  // of these, with another dtype
+  std::uint64_t others = 0;       // OtherDifferences
 };
 
 /// Compares the tensors that both files have with one shape; names with one pair of leaves, once.
@@ -63,9 +73,12 @@ Status compare_all(const Diff& options, const Snapshot& a, const Snapshot& b, st
   });
 }
 
-Result<Differences> differences(const Diff& options, const Snapshot& a, const Snapshot& b, Terminal& terminal) {
+Result<Differences> differences(const Diff& options, const Model& model_a, const Model& model_b, Terminal& terminal) {
+  const Snapshot& a = model_a.snapshot;
+  const Snapshot& b = model_b.snapshot;
   STELE_TRY_ASSIGN(auto names_a, names_of(a));
   STELE_TRY_ASSIGN(auto names_b, names_of(b));
+  pair_unnamed(model_a, names_a, model_b, names_b);
   const auto drop = [&](std::vector<Named>& names) {
     std::erase_if(names, [&](const Named& named) {
       return !options.only.empty() && std::none_of(options.only.begin(), options.only.end(),
@@ -79,6 +92,13 @@ Result<Differences> differences(const Diff& options, const Snapshot& a, const Sn
   std::map<std::string_view, const Named*> by_name;
   for (const Named& named : names_b) by_name.emplace(named.name, &named);
   Differences found;
+  if (!options.tensors) {
+    for (OtherDifference& other : other_differences(a, names_a, b, names_b, options.only, options.atol, options.rtol)) {
+      found.rows.push_back({Kind::other, std::move(other.name), std::move(other.a), std::move(other.b), std::nullopt,
+                            std::move(other.kind)});
+      ++found.others;
+    }
+  }
   std::vector<Pair> pairs;
   for (const Named& named : names_a) {
     const auto other = by_name.find(named.name);
@@ -129,10 +149,11 @@ void print_json(const Diff& options, const Differences& found, Terminal& termina
   document.member("tensors", number(found.tensors));
   document.member("equal_tensors", number(found.equal));
   document.member("other_dtype", number(found.other_dtype));
+  document.member("other_differences", number(found.others));
   document.begin_list("differences");
   for (const Row& row : found.rows) {
     Value::Map map{
-        {"kind", Value(kind_name(row.kind))}, {"name", Value(row.name)}, {"a", Value(row.a)}, {"b", Value(row.b)}};
+        {"kind", Value(row.kind_name())}, {"name", Value(row.name)}, {"a", Value(row.a)}, {"b", Value(row.b)}};
     if (row.numbers) {
       map.emplace_back("max_abs", number(row.numbers->max_abs));
       map.emplace_back("max_rel", number(row.numbers->max_rel));
@@ -158,7 +179,7 @@ void print_text(const Diff& options, const Differences& found, Terminal& termina
   const std::size_t shown = options.largest == 0 ? found.rows.size() : std::min(options.largest, found.rows.size());
   for (std::size_t i = 0; i < shown; ++i) {
     const Row& row = found.rows[i];
-    std::vector<std::string> cells{kind_name(row.kind), safe(row.name), row.a, row.a == row.b ? "" : row.b};
+    std::vector<std::string> cells{row.kind_name(), safe(row.name), cell(row.a), row.a == row.b ? "" : cell(row.b)};
     if (row.kind == Kind::values) {
       const Comparison& c = *row.numbers;
       cells.insert(cells.end(), {short_number(c.max_abs), short_number(c.max_rel), short_number(rms(c)),
@@ -174,6 +195,8 @@ void print_text(const Diff& options, const Differences& found, Terminal& termina
   if (options.atol != 0 || options.rtol != 0) {
     line += " within " + short_number(options.atol) + " + " + short_number(options.rtol) + " * |b|";
   }
+  if (found.tensors == 0) line = "the files have no tensor in common";
+  if (found.others != 0) line += "; " + counted(found.others, "other difference");
   if (found.other_dtype != 0) line += "; " + grouped(found.other_dtype) + " have another dtype";
   terminal.print(terminal.paint(found.rows.empty() ? Style::good : Style::warning, line) + "\n");
 }
@@ -183,7 +206,7 @@ void print_text(const Diff& options, const Differences& found, Terminal& termina
 Result<int> diff(const Diff& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(const Model a, open_model(options.a, options.opening_a, terminal.common().threads));
   STELE_TRY_ASSIGN(const Model b, open_model(options.b, options.opening_b, terminal.common().threads));
-  STELE_TRY_ASSIGN(const Differences found, differences(options, a.snapshot, b.snapshot, terminal));
+  STELE_TRY_ASSIGN(const Differences found, differences(options, a, b, terminal));
   terminal.json() ? print_json(options, found, terminal) : print_text(options, found, terminal);
   return found.rows.empty() ? exit_ok : exit_no;
 }

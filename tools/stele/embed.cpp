@@ -1,9 +1,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <filesystem>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include <stele/bundle.hpp>
@@ -21,7 +19,8 @@ constexpr std::size_t listed_tensors = 20;
 /// A compiler takes some seconds for an array of this size.
 constexpr std::uint64_t large_bytes = std::uint64_t{16} << 20;
 
-/// Returns true for a C++ identifier that a program may use: no keyword, nothing reserved.
+/// Returns true for a C++ identifier that a program may use as a function: no keyword, nothing reserved, no other
+/// thing's name in a program that includes the header and the reader.
 bool is_identifier(const std::string& name) {
   static const std::set<std::string_view> keywords{
       "alignas",     "alignof",   "and",        "and_eq",    "asm",      "auto",         "bitand",
@@ -37,19 +36,19 @@ bool is_identifier(const std::string& name) {
       "static_cast", "struct",    "switch",     "template",  "this",     "thread_local", "throw",
       "true",        "try",       "typedef",    "typeid",    "typename", "union",        "unsigned",
       "using",       "virtual",   "void",       "volatile",  "wchar_t",  "while",        "xor",
-      "xor_eq"};
+      "xor_eq",      "main",      "std",        "stele",     "NULL",     "linux",        "unix"};
   const auto is_word = [](unsigned char c) { return c < 0x80 && (std::isalnum(c) != 0 || c == '_'); };
   const bool reserved = name.starts_with('_') || name.find("__") != name.npos;
   return !name.empty() && std::isdigit(static_cast<unsigned char>(name[0])) == 0 && !reserved &&
          !keywords.contains(name) && std::all_of(name.begin(), name.end(), is_word);
 }
 
-/// Returns text for a `//` comment: safe, on one line, and no line continuation at its end (for GCC and Clang, spaces
-/// may follow the backslash of one).
+/// Returns text for a `//` comment: safe, on one line, and no line continuation at its end: a backslash or its trigraph
+/// (for GCC and Clang, spaces may follow).
 std::string comment(std::string_view text) {
   std::string line = safe(text);
-  const std::size_t last = line.find_last_not_of(' ');
-  if (last != line.npos && line[last] == '\\') line += '.';
+  const std::string_view end = std::string_view(line).substr(0, line.find_last_not_of(' ') + 1);
+  if (end.ends_with('\\') || end.ends_with("?\?/")) line += '.';
   return line;
 }
 
@@ -77,13 +76,13 @@ std::string heading(const Embed& options, const Snapshot& snapshot, std::uint64_
 
 /// Writes text files that appear in one step each.
 Status write_file(const std::string& path, std::string_view text) {
-  STELE_TRY_ASSIGN(const auto sink, file_sink(path));
+  STELE_TRY_ASSIGN(const auto sink, open_output(path));
   STELE_TRY(sink->write(std::as_bytes(std::span(text))));
   return sink->commit();
 }
 
 Status write_array(const Embed& options, const std::string& head, std::span<const std::byte> bytes) {
-  STELE_TRY_ASSIGN(const auto sink, file_sink(options.out));
+  STELE_TRY_ASSIGN(const auto sink, open_output(options.out));
   std::string text = head + "alignas(64) inline constexpr unsigned char " + options.name + "_bytes[] = {";
   static constexpr char digits[] = "0123456789";
   for (std::size_t i = 0; i < bytes.size(); ++i) {
@@ -147,7 +146,7 @@ Status write_object(const Embed& options, const std::string& head, const std::st
 }
 
 /// Returns the files to write: the header, or the bytes, the assembler file and the header. Errors: invalid_argument
-/// (two of them are one file, or one is the model itself, which would be lost).
+/// (two of them are one file).
 Result<std::vector<std::string>> targets(const Embed& options) {
   std::vector<std::string> paths{options.out};
   if (options.object) {
@@ -161,14 +160,6 @@ Result<std::vector<std::string>> targets(const Embed& options) {
           .found(options.out);
     }
   }
-  for (const std::string& path : paths) {
-    std::error_code none;
-    if (std::filesystem::equivalent(path, options.file, none)) {
-      return Error(Errc::invalid_argument, "the output would replace the model itself")
-          .file(path)
-          .hint("choose another -o");
-    }
-  }
   return paths;
 }
 
@@ -180,13 +171,14 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
   }
   STELE_TRY_ASSIGN(const auto paths, targets(options));
   STELE_TRY_ASSIGN(const Model model, open_model(options.file, options.opening, terminal.common().threads));
+  for (const std::string& path : paths) STELE_TRY(check_output(path));  // before the first of them is written
   STELE_TRY_ASSIGN(const PrecisionSpec precision, parse_precision(options.precision));
   Snapshot snapshot = model.snapshot;
   if (!options.only.empty() || !options.except.empty()) {
     STELE_TRY_ASSIGN(snapshot, filter(snapshot, {options.only, options.except, {}}));
   }
-  snapshot = with_precision(snapshot, precision);
-  Report report;
+  snapshot = with_precision(snapshot, precision, {.allow_overflow = options.allow_overflow});
+  STELE_TRY_ASSIGN(Report report, losses_of(model, options.opening, terminal.common().threads));
   Bytes bytes;
   {
     Progress progress(terminal, "reading");
@@ -194,7 +186,8 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
     save.threads = terminal.common().threads;
     save.progress = progress.callback();
     BufferSink sink;
-    STELE_TRY_ASSIGN(report, BinaryRecorder<>().record(snapshot, sink, save));
+    STELE_TRY_ASSIGN(const Report saved, BinaryRecorder<>().record(snapshot, sink, save));
+    add_rows(report, saved);
     bytes = sink.take();
   }
   const std::string head = heading(options, snapshot, bytes.size());

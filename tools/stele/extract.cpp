@@ -26,7 +26,7 @@ class WriteSink final : public PieceSink {
 };
 
 Status write_elements(const LeafView& leaf, const std::string& path, Terminal& terminal) {
-  STELE_TRY_ASSIGN(const auto sink, file_sink(path));
+  STELE_TRY_ASSIGN(const auto sink, open_output(path));
   STELE_TRY(sink->reserve(leaf.byte_size()));
   Progress progress(terminal, "writing", leaf.byte_size());
   WriteSink pieces(*sink, progress);
@@ -48,7 +48,8 @@ Status write_npy(const Snapshot& converted, const Named& tensor, const std::stri
   builder.set_flat();
   builder.keep(converted.data());
   builder.tensor(builder.intern(tensor.name), leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
-  STELE_TRY(save_to({path, "npy", {}, {}}, builder.finish(), terminal));
+  Target target{path, "npy", {}, {}};
+  STELE_TRY(save_to(target, builder.finish(), terminal));
   return {};
 }
 
@@ -65,17 +66,23 @@ Result<int> extract(const Extract& options, Terminal& terminal) {
   const bool numpy = options.out.ends_with(".npy");
   const bool raw = options.out.ends_with(".bin") || options.out.ends_with(".raw");
   Report report;
+  SaveOptions save;
+  save.convert.allow_overflow = options.allow_overflow;
   if (numpy || raw) {
     static_assert(std::endian::native == std::endian::little);
-    const Snapshot converted = with_precision(model.snapshot, precision);
+    const Snapshot converted = with_precision(model.snapshot, precision, save.convert);
     STELE_TRY(numpy ? write_npy(converted, *found, options.out, terminal)
                     : write_elements(converted.leaf(found->leaf), options.out, terminal));
+    if (converted.leaf(found->leaf).annotations() != nullptr) {
+      report.add(Report::What::lost, options.name, "its annotations");
+    }
   } else {
     STELE_TRY_ASSIGN(const Snapshot one,
                      filter(model.snapshot, {.keep = [&](std::string_view path, const LeafView* leaf) {
                               return leaf != nullptr && path == options.name;
                             }}));
-    STELE_TRY_ASSIGN(report, save_to({options.out, {}, precision, {}}, one, terminal));
+    Target target{options.out, {}, precision, save};
+    STELE_TRY_ASSIGN(report, save_to(target, one, terminal));
   }
   if (terminal.json()) {
     Document document(terminal, "stele.extract/1");

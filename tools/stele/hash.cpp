@@ -39,12 +39,13 @@ Result<std::vector<std::string>> leaf_digests(const Snapshot& snapshot, const st
 
 }  // namespace
 
-// The digest of all tensors is that of the text that has a line for each name, sorted by bytes:
-// "HEX  DTYPE  [2, 3]  NAME\n". It does not depend on the order of tensors in the file, or on ties.
+// The digest of all tensors is that of a text, version 2: the line "stele hash 2\n", then one for each name, sorted by
+// bytes: "HEX  DTYPE  [2, 3]  BYTES  NAME\n". BYTES is the length of NAME, so that no name looks like several lines. It
+// does not depend on the order of tensors in the file, or on ties.
 Result<int> hash(const Hash& options, Terminal& terminal) {
   std::optional<Document> document;
   if (terminal.json()) {
-    document.emplace(terminal, "stele.hash/1");
+    document.emplace(terminal, "stele.hash/2");
     document->member("algorithm", Value(options.algorithm));
     document->begin_list("files");
   }
@@ -58,10 +59,11 @@ Result<int> hash(const Hash& options, Terminal& terminal) {
     std::iota(order.begin(), order.end(), std::size_t{0});
     std::sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return names[a].name < names[b].name; });
     STELE_TRY_ASSIGN(Digest total, Digest::make(options.algorithm));
+    total.update("stele hash 2\n");
     for (const std::size_t i : order) {
       const LeafView leaf = model.snapshot.leaf(names[i].leaf);
       total.update(digests[names[i].leaf] + "  " + std::string(name(leaf.dtype())) + "  " + to_string(leaf.shape()) +
-                   "  " + names[i].name + "\n");
+                   "  " + std::to_string(names[i].name.size()) + "  " + names[i].name + "\n");
     }
     const std::string all = total.finish();
     if (document) {

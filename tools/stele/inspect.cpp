@@ -51,9 +51,9 @@ Facts training_facts(const Model& model, const Inspect& options, unsigned thread
   if (format == nullptr) return facts;
   const auto settings = load_options(options.opening, threads);
   if (!settings) return facts;
-  const auto checkpoint = open_checkpoint(*format, model.path, *settings);
+  const auto checkpoint = open_checkpoint(*format, input_of(model.path), *settings);
   if (!checkpoint) {
-    if (checkpoint.error().code() != Errc::not_found) facts.emplace_back("training", checkpoint.error().to_string());
+    if (checkpoint.error().code() != Errc::not_found) facts.emplace_back("training", error_text(checkpoint.error()));
     return facts;
   }
   if (checkpoint->graph) {
@@ -88,7 +88,10 @@ Value tensor_value(const Snapshot& snapshot, const Named& named, const Statistic
     map.emplace_back("checksum", Value(place->hashed));
   }
   if (!leaf.encoding().empty()) map.emplace_back("encoding", Value(leaf.encoding()));
-  if (named.tied) map.emplace_back("tied", Value(true));
+  if (named.tied) {
+    map.emplace_back("tied", Value(true));
+    map.emplace_back("tied_to", Value(leaf.path()));
+  }
   if (const Annotations* annotations = leaf.annotations()) {
     Value::Map all;
     for (const auto& [key, value] : *annotations) all.emplace_back(key, value);
@@ -107,6 +110,8 @@ Value tensor_value(const Snapshot& snapshot, const Named& named, const Statistic
   }
   return Value(std::move(map));
 }
+
+constexpr std::array<const char*, 8> statistics_titles{"min", "max", "mean", "std", "norm", "zeros", "nan", "inf"};
 
 std::vector<std::string> statistics_cells(const Statistics& s) {
   if (s.count == 0) return {"", "", "", "", "", "", "", ""};
@@ -137,8 +142,7 @@ void print_table(const Snapshot& snapshot, const std::vector<Named>& names, cons
   if (statistics.empty()) {
     columns.insert(columns.end(), {{"offset", true}, {"align", true}, {"stored"}});
   } else {
-    for (const char* title : {"min", "max", "mean", "std", "norm", "zeros", "nan", "inf"})
-      columns.push_back({title, true});
+    for (const char* title : statistics_titles) columns.push_back({title, true});
   }
   Table table(std::move(columns));
   for (std::size_t i = 0; i < names.size(); ++i) {
@@ -182,7 +186,18 @@ struct Branch {
   const Named* tensor = nullptr;
 };
 
-void print_tree(const Snapshot& snapshot, const std::vector<Named>& names, Terminal& terminal) {
+/// Returns statistics for the end of a line: "  min -1  max 1 ...".
+std::string statistics_text(const Statistics& s) {
+  std::string text;
+  const auto cells = statistics_cells(s);
+  for (std::size_t i = 0; i < cells.size(); ++i) {
+    if (!cells[i].empty()) text += "  " + std::string(statistics_titles.at(i)) + " " + cells[i];
+  }
+  return text;
+}
+
+void print_tree(const Snapshot& snapshot, const std::vector<Named>& names, const std::vector<Statistics>& statistics,
+                Terminal& terminal) {
   std::vector<Branch> branches(1);
   for (const Named& named : names) {
     std::size_t at = 0;
@@ -217,6 +232,8 @@ void print_tree(const Snapshot& snapshot, const std::vector<Named>& names, Termi
       const LeafView leaf = snapshot.leaf(branch.tensor->leaf);
       line += safe(part) + "  " + std::string(name(leaf.dtype())) + " " + shape_text(leaf) + "  " +
               terminal.paint(Style::dim, branch.tensor->tied ? "tied" : human_bytes(leaf.byte_size()));
+      if (!statistics.empty())
+        line += statistics_text(statistics[static_cast<std::size_t>(branch.tensor - names.data())]);
     } else {
       line += terminal.paint(Style::heading, safe(part)) + "  " +
               terminal.paint(Style::dim, counted(branch.totals.tensors, "tensor") + ", " +
@@ -371,7 +388,7 @@ Result<int> inspect(const Inspect& options, Terminal& terminal) {
   }
   print_heading(model, facts, terminal);
   if (options.tree) {
-    print_tree(model.snapshot, names, terminal);
+    print_tree(model.snapshot, names, statistics, terminal);
   } else {
     print_table(model.snapshot, names, statistics, terminal);
   }

@@ -5,24 +5,26 @@
 namespace stele::command {
 
 Result<int> merge(const Merge& options, Terminal& terminal) {
+  Target target{options.out, options.to};
   std::vector<Snapshot> snapshots;
   for (const std::string& file : options.files) {
     STELE_TRY_ASSIGN(Model model, open_model(file, {}, terminal.common().threads));
+    STELE_TRY_ASSIGN(const Report losses, losses_of(model, {}, terminal.common().threads));
+    add_rows(target.losses, losses);
     snapshots.push_back(std::move(model.snapshot));
   }
   STELE_TRY_ASSIGN(const Snapshot joined, options.overlay ? overlay(snapshots) : stele::merge(snapshots));
-  Target target{options.out, options.to};
   target.save.allow_loss = options.allow_loss;
   STELE_TRY_ASSIGN(const Report report, save_to(target, joined, terminal));
   if (terminal.json()) {
     Document document(terminal, "stele.merge/1");
-    document.member("out", Value(options.out));
+    document.member("out", Value(target.path));
     document.member("tensors", number(static_cast<std::uint64_t>(joined.leaf_count())));
     document.member("rows", to_value(report));
     return exit_ok;
   }
   print_rows(terminal, report);
-  terminal.note("wrote " + safe(options.out) + ", " + counted(joined.leaf_count(), "tensor"));
+  terminal.note("wrote " + safe(target.path) + ", " + counted(joined.leaf_count(), "tensor"));
   return exit_ok;
 }
 

@@ -3,8 +3,12 @@
 #include <algorithm>
 #include <atomic>
 #include <charconv>
+#include <filesystem>
+#include <iostream>
 #include <map>
 #include <mutex>
+#include <set>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -20,13 +24,59 @@ namespace {
 
 /// A file of names is text; a larger one is not read as text.
 constexpr std::uint64_t max_names_bytes = std::uint64_t{64} << 20;
+/// Maximum size of a model on standard input (64 GiB): it is kept in memory.
+constexpr std::uint64_t max_stream_bytes = std::uint64_t{64} << 30;
+
+/// A model that the command reads: its path, and other files that its tensors or names are in.
+struct Read {
+  std::filesystem::path path;
+  std::set<std::string> others;
+};
+
+/// The models that are open. A command opens and writes them on one thread.
+std::vector<Read>& all_read() {
+  static std::vector<Read> all;
+  return all;
+}
+
+void remember(Read& read, const Snapshot& snapshot) {
+  const Source* last = nullptr;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const auto place = snapshot.leaf(i).location();
+    if (!place || place->source == last) continue;
+    last = place->source;
+    if (last->name() != read.path) read.others.insert(last->name());
+  }
+}
+
+bool same_file(const std::filesystem::path& a, const std::filesystem::path& b) {
+  std::error_code none;
+  return std::filesystem::equivalent(a, b, none);
+}
+
+/// Returns true if a path is in a folder, or in folders of it.
+bool is_below(const std::filesystem::path& path, const std::filesystem::path& folder) {
+  std::error_code failed;
+  const auto whole = std::filesystem::canonical(path, failed);
+  if (failed || !std::filesystem::is_directory(folder, failed)) return false;
+  for (auto at = whole; at.has_relative_path();) {
+    at = at.parent_path();
+    if (same_file(at, folder)) return true;
+  }
+  return false;
+}
+
+/// The content of standard input, once it is read.
+SourcePtr& standard_input() {
+  static SourcePtr all;
+  return all;
+}
 
 /// Returns a format of the library's list, which lasts as long as the program.
 std::shared_ptr<const Format> borrowed(const Format* format) { return {std::shared_ptr<const Format>(), format}; }
 
 Result<Layout> layout_of_file(const std::string& path) {
-  const LoadOptions options;
-  STELE_TRY_ASSIGN(const SourcePtr source, Input(path).open("", options));
+  STELE_TRY_ASSIGN(const SourcePtr source, open_input(path));
   if (const auto format = format_of_content(*source)) {
     STELE_TRY_ASSIGN(const Snapshot snapshot, open(**format, source));
     return layout_of(snapshot);
@@ -45,6 +95,27 @@ Result<Layout> layout_of_file(const std::string& path) {
 
 }  // namespace
 
+Result<PytorchOptions> pytorch_options(const Opening& opening) {
+  PytorchOptions options;
+  options.optimizer = opening.optimizer;
+  if (!opening.buffers.empty()) options.buffers = opening.buffers;
+  if (!opening.parameters.empty()) {
+    STELE_TRY_ASSIGN(const Layout names, layout_of_file(opening.parameters));
+    for (const Layout::Tensor& tensor : names.tensors) options.parameters.push_back(tensor.path);
+  }
+  return options;
+}
+
+Result<SourcePtr> open_input(const std::string& path, const LoadOptions& options) {
+  if (path != "-") return Input(path).open("", options);
+  if (standard_input() == nullptr) {
+    STELE_TRY_ASSIGN(standard_input(), spool(std::cin, max_stream_bytes, "standard input"));
+  }
+  return standard_input();
+}
+
+Input input_of(const std::string& path) { return path == "-" ? Input(standard_input()) : Input(path); }
+
 Result<LoadOptions> load_options(const Opening& opening, unsigned threads) {
   LoadOptions options;
   options.threads = threads;
@@ -54,27 +125,85 @@ Result<LoadOptions> load_options(const Opening& opening, unsigned threads) {
   return options;
 }
 
+namespace {
+
+/// Returns the error of a file without a format, which no damage explains.
+Error not_a_model(Error error) {
+  if (error.code() != Errc::bad_magic && error.code() != Errc::unsupported) return error;
+  return Error(Errc::unsupported, not_a_model_text).file(error.file()).found(error.found()).hint(error.hint());
+}
+
+}  // namespace
+
 Result<Model> open_model(const std::string& path, const Opening& opening, unsigned threads) {
+  const std::size_t number = all_read().size();
+  all_read().push_back({path, {}});
+  for (const std::string& names : {opening.names, opening.parameters}) {
+    if (!names.empty()) all_read().back().others.insert(names);
+  }
   STELE_TRY_ASSIGN(const LoadOptions options, load_options(opening, threads));
-  STELE_TRY_ASSIGN(const SourcePtr source, Input(path).open("", options));
+  STELE_TRY_ASSIGN(const SourcePtr source, open_input(path, options));
   auto found = format_of_content(*source);
   if (!found) {  // a positional format is not recognized by its content
     auto named = format_of_path(path);
-    if (!named) return std::move(found).error();
+    if (!named || found.error().code() == Errc::unsupported) return not_a_model(std::move(found).error());
     found = std::move(named);
   }
   std::shared_ptr<const Format> format = borrowed(*found);
+  if (format->name() == "pytorch") {
+    STELE_TRY_ASSIGN(PytorchOptions parts, pytorch_options(opening));
+    format = std::make_shared<PytorchFormat>(std::move(parts));
+  }
   if (!opening.tag.empty()) {
     if (format->name() != "archive") {
       return Error(Errc::invalid_argument, "only archives have tags").file(path).found(format->name());
     }
     format = std::make_shared<ArchiveFormat>(ArchiveOptions{.tag = opening.tag});
   }
-  STELE_TRY_ASSIGN(Snapshot snapshot, open(*format, path, options));
+  STELE_TRY_ASSIGN(Snapshot snapshot, open(*format, input_of(path), options));
+  remember(all_read()[number], snapshot);
   if (!opening.part.empty()) {
     STELE_TRY_ASSIGN(snapshot, part(snapshot, opening.part));
   }
   return Model{path, std::move(format), std::move(snapshot)};
+}
+
+Overlap overlap_of(const std::string& out) {
+  for (const Read& read : all_read()) {
+    if (same_file(read.path, out)) return Overlap::whole;
+    const bool other = std::any_of(read.others.begin(), read.others.end(), [&](const std::string& file) {
+      return same_file(file, out) || is_below(file, out);
+    });
+    if (other || is_below(out, read.path) || is_below(read.path, out)) return Overlap::part;
+  }
+  return Overlap::none;
+}
+
+namespace {
+
+Status check_is_file(const std::string& out) {
+  if (out != "-") return {};
+  return Error(Errc::invalid_argument, "an output cannot be standard output").hint("name a file; ./- has this name");
+}
+
+}  // namespace
+
+Result<std::string> output_path(const Format& format, const std::string& out) {
+  STELE_TRY(check_is_file(out));
+  return detail::with_extension(out, format.extension());
+}
+
+Status check_output(const std::string& out) {
+  STELE_TRY(check_is_file(out));
+  if (overlap_of(out) == Overlap::none) return {};
+  return Error(Errc::invalid_argument, "the output would replace a file that is read")
+      .file(out)
+      .hint("choose another name");
+}
+
+Result<std::unique_ptr<Sink>> open_output(const std::string& out) {
+  STELE_TRY(check_output(out));
+  return file_sink(out);
 }
 
 Result<Snapshot> with_numbers(const Snapshot& snapshot) {

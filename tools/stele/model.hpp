@@ -9,6 +9,8 @@
 
 #include <stele/checkpoint.hpp>
 #include <stele/format.hpp>
+#include <stele/recorders/pytorch.hpp>
+#include <stele/sink.hpp>
 #include <stele/snapshot.hpp>
 
 #include "terminal.hpp"
@@ -20,6 +22,10 @@ struct Opening {
   std::string names{};  // of a positional format: a text of layout_of(), a Paddle program, or a model
   std::string tag{};    // of an archive; empty: the newest
   std::string part{};   // a path in the file; empty: all
+  // Of PyTorch's checkpoints: PytorchOptions.
+  std::string optimizer{};
+  std::string parameters{};  // a file of names
+  std::vector<std::string> buffers{};
 };
 
 /// An open file.
@@ -29,7 +35,17 @@ struct Model {
   Snapshot snapshot;
 };
 
-/// Opens a file or folder of any format. Errors: those of format_of_content() and of opening.
+/// Returns the options for a PyTorch file. Errors: those of reading the names.
+Result<PytorchOptions> pytorch_options(const Opening& opening);
+/// Opens a file or folder; "-" is standard input, which is read once and kept. Errors: those of Input::open() and
+/// spool().
+Result<SourcePtr> open_input(const std::string& path, const LoadOptions& options = {});
+/// Returns the input of an open model.
+Input input_of(const std::string& path);
+/// The message of the error (unsupported) for a file that has no format.
+inline constexpr std::string_view not_a_model_text = "not a model file";
+/// Opens a file or folder of any format, and remembers its files: no output may replace them. Errors: unsupported
+/// (not_a_model_text), those of format_of_content() and of opening.
 Result<Model> open_model(const std::string& path, const Opening& opening = {}, unsigned threads = 0);
 /// Returns the snapshot with tensors of blocks as f32. Leaves keep their numbers.
 Result<Snapshot> with_numbers(const Snapshot& snapshot);
@@ -37,6 +53,23 @@ Result<Snapshot> with_numbers(const Snapshot& snapshot);
 Result<LoadOptions> load_options(const Opening& opening, unsigned threads);
 /// Returns the format of `name`, or of the extension of `path` if `name` is empty. Errors: unsupported.
 Result<std::shared_ptr<const Format>> target_format(const std::string& name, const std::string& path);
+
+/// The parts of the opened models that an output would replace.
+enum class Overlap : std::uint8_t {
+  none,
+  whole,  // the path of a model
+  part,   // one of several files of a model, names given to it, or a folder with other files
+};
+Overlap overlap_of(const std::string& out);
+/// Returns the path of the file that a save to `out` writes: with the format's extension, if it has none. Errors:
+/// invalid_argument ("-").
+Result<std::string> output_path(const Format& format, const std::string& out);
+/// Checks a path to write before it is opened: every output of the command passes here. Errors: invalid_argument (it
+/// would replace a file that was read, or is "-").
+Status check_output(const std::string& out);
+/// Checks a path and opens it. Errors: those of check_output() and file_sink().
+Result<std::unique_ptr<Sink>> open_output(const std::string& out);
+
 /// Returns nullptr if the format has no checkpoints.
 const CheckpointFormat* as_checkpoints(const Format& format);
 

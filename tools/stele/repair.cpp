@@ -48,10 +48,14 @@ Result<Snapshot> open_truncated(const Format& format, const SourcePtr& source, E
   return with_size(declared);
 }
 
-Result<Snapshot> open_damaged(const Repair& options, std::string& format_name, std::string& note, unsigned threads) {
+Result<Snapshot> open_damaged(const Repair& options, std::string& format_name, std::string& note, Report& losses,
+                              unsigned threads) {
   auto model = open_model(options.in, options.opening, threads);
   if (model) {
     format_name = model->format->name();
+    auto beside = losses_of(*model, options.opening, threads);
+    if (beside) losses = std::move(*beside);
+    if (!beside) losses.add(Report::What::lost, "", "the checkpoint: " + error_text(beside.error()));
     return std::move(model->snapshot);
   }
   if (model.error().code() != Errc::truncated) return std::move(model).error();
@@ -66,7 +70,9 @@ Result<Snapshot> open_damaged(const Repair& options, std::string& format_name, s
 
 Result<int> repair(const Repair& options, Terminal& terminal) {
   std::string format, note;
-  STELE_TRY_ASSIGN(const Snapshot snapshot, open_damaged(options, format, note, terminal.common().threads));
+  Target target{options.out};
+  STELE_TRY_ASSIGN(const Snapshot snapshot,
+                   open_damaged(options, format, note, target.losses, terminal.common().threads));
   STELE_TRY_ASSIGN(const auto errors, damaged_leaves(snapshot, terminal));
   STELE_TRY_ASSIGN(const auto rows, damages(snapshot, errors));
   std::set<std::string, std::less<>> lost;
@@ -77,13 +83,12 @@ Result<int> repair(const Repair& options, Terminal& terminal) {
         whole,
         filter(snapshot, {.keep = [&](std::string_view path, const LeafView*) { return !lost.contains(path); }}));
   }
-  Target target{options.out};
   target.save.allow_loss = options.allow_loss;
   STELE_TRY_ASSIGN(const Report report, save_to(target, whole, terminal));
   if (terminal.json()) {
     Document document(terminal, "stele.repair/1");
     document.member("in", Value(options.in));
-    document.member("out", Value(options.out));
+    document.member("out", Value(target.path));
     document.member("format", Value(format));
     document.member("recovered", number(static_cast<std::uint64_t>(whole.leaf_count())));
     document.begin_list("lost");
@@ -101,7 +106,7 @@ Result<int> repair(const Repair& options, Terminal& terminal) {
     }
     print_rows(terminal, report);
     terminal.print("recovered " + grouped(whole.leaf_count()) + " of " + grouped(snapshot.leaf_count()) +
-                   " tensors to " + safe(options.out) + "\n");
+                   " tensors to " + safe(target.path) + "\n");
   }
   return rows.empty() ? exit_ok : exit_no;
 }

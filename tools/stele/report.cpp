@@ -10,6 +10,7 @@
 #include "commands.hpp"
 #include "compare.hpp"
 #include "histogram.hpp"
+#include "other_differences.hpp"
 #include "page_parts.hpp"
 
 namespace stele::command {
@@ -46,6 +47,10 @@ std::string html(std::string_view text) {
     }
   }
   return out;
+}
+
+std::string shortened(const std::string& text) {
+  return text.size() <= max_metadata_bytes ? text : text.substr(0, max_metadata_bytes) + "…";
 }
 
 /// The page, written in pieces.
@@ -85,6 +90,7 @@ struct Content {
   std::vector<LeafFacts> facts;
   std::vector<Change> changes;                                // of each name, with a second file
   std::vector<std::pair<std::string, std::string>> only_b{};  // name, dtype and shape
+  std::vector<OtherDifference> others{};
   std::size_t flagged = 0;
 };
 
@@ -103,8 +109,8 @@ std::string flags_of(const LeafFacts& facts) {
 
 /// Compares the names of both files. A damaged tensor counts as different.
 Result<std::vector<Change>> changes_of(const Snapshot& a, const std::vector<Named>& names, const Snapshot& b,
+                                       const std::vector<Named>& names_b,
                                        std::vector<std::pair<std::string, std::string>>& only_b, Terminal& terminal) {
-  STELE_TRY_ASSIGN(const auto names_b, names_of(b));
   std::map<std::string_view, std::uint32_t> by_name;
   for (const Named& named : names_b) by_name.emplace(named.name, named.leaf);
   std::vector<Change> changes(names.size());
@@ -240,7 +246,7 @@ void write_summary(Page& page, const Model& a, const Content& content, bool two)
   if (two) {
     const auto other = static_cast<std::uint64_t>(
         std::count_if(content.changes.begin(), content.changes.end(), [](const Change& c) { return !c.kind.empty(); }));
-    card(page, grouped(other + content.only_b.size()), "differences");
+    card(page, grouped(other + content.only_b.size() + content.others.size()), "differences");
   }
   page << "</div>\n<h2>Dtypes</h2>\n";
   write_bar(page, shares(a.snapshot, content.names, true), a.snapshot.byte_size());
@@ -263,8 +269,7 @@ void write_summary(Page& page, const Model& a, const Content& content, bool two)
   if (a.snapshot.metadata().empty()) return;
   page << "<h2>Metadata</h2>\n<div class=scroll><table>\n";
   for (const auto& [key, text] : a.snapshot.metadata()) {
-    page << "<tr><th>" << html(key) << "</th><td class=n>" << html(std::string_view(text).substr(0, max_metadata_bytes))
-         << (text.size() > max_metadata_bytes ? "…" : "") << "</td></tr>\n";
+    page << "<tr><th>" << html(key) << "</th><td class=n>" << html(shortened(text)) << "</td></tr>\n";
   }
   page << "</table></div>\n";
 }
@@ -275,7 +280,7 @@ void write_differences(Page& page, const Model& a, const Content& content) {
   for (std::size_t i = 0; i < content.changes.size(); ++i) {
     if (!content.changes[i].kind.empty()) rows.push_back(i);
   }
-  if (rows.empty() && content.only_b.empty()) {
+  if (rows.empty() && content.only_b.empty() && content.others.empty()) {
     page << "<p class=ok>All tensors are equal.</p>\n";
     return;
   }
@@ -288,6 +293,11 @@ void write_differences(Page& page, const Model& a, const Content& content) {
           "|a-b|</th><th class=r>max relative</th><th class=r>rms</th><th class=r>changed</th></tr></thead>\n<tbody>\n";
   for (const auto& [path, type] : content.only_b) {
     page << "<tr><td class=n>" << html(path) << "</td><td class=flag>only in B</td><td></td><td class=m>" << type
+         << "</td><td></td><td></td><td></td><td></td></tr>\n";
+  }
+  for (const OtherDifference& other : content.others) {
+    page << "<tr><td class=n>" << html(other.name) << "</td><td class=flag>" << other.kind << "</td><td class=n>"
+         << html(shortened(other.a)) << "</td><td class=n>" << html(shortened(other.b))
          << "</td><td></td><td></td><td></td><td></td></tr>\n";
   }
   for (const std::size_t i : rows) {
@@ -380,6 +390,7 @@ Result<int> report(const ReportPage& options, Terminal& terminal) {
   if (!options.b.empty()) {
     STELE_TRY_ASSIGN(b, open_model(options.b, {}, terminal.common().threads));
   }
+  STELE_TRY(check_output(options.out));  // before the tensors are read
   Content content;
   STELE_TRY_ASSIGN(content.names, names_of(a.snapshot));
   STELE_TRY_ASSIGN(const Snapshot numbers, with_numbers(a.snapshot));
@@ -390,9 +401,15 @@ Result<int> report(const ReportPage& options, Terminal& terminal) {
     damaged = damaged || facts.error.has_value();
   }
   if (b) {
-    STELE_TRY_ASSIGN(content.changes, changes_of(a.snapshot, content.names, b->snapshot, content.only_b, terminal));
+    STELE_TRY_ASSIGN(auto names_b, names_of(b->snapshot));
+    auto names_a = content.names;
+    pair_unnamed(a, names_a, *b, names_b);
+    STELE_TRY_ASSIGN(content.changes, changes_of(a.snapshot, names_a, b->snapshot, names_b, content.only_b, terminal));
+    if (!options.tensors) {
+      content.others = other_differences(a.snapshot, names_a, b->snapshot, names_b, {}, 0, 0);
+    }
   }
-  STELE_TRY_ASSIGN(const auto sink, file_sink(options.out));
+  STELE_TRY_ASSIGN(const auto sink, open_output(options.out));
   Page page(*sink);
   write_head(page, options, a, b ? &*b : nullptr);
   write_summary(page, a, content, b.has_value());

@@ -41,13 +41,52 @@ Result<PrecisionSpec> parse_precision(const std::string& name) {
       .found(name);
 }
 
-Result<Report> save_to(const Target& target, const Snapshot& snapshot, Terminal& terminal) {
+Report losses_of(const Checkpoint& checkpoint) {
+  Report losses;
+  if (checkpoint.graph) losses.add(Report::What::lost, "", "the graph");
+  if (checkpoint.training) losses.add(Report::What::lost, "", "the training configuration");
+  for (const auto& [kind, state] : checkpoint.optimizer.kinds()) {
+    losses.add(Report::What::lost, kind, "optimizer state of " + std::to_string(state.leaf_count()) + " tensors");
+  }
+  return losses;
+}
+
+Result<Report> losses_of(const Model& model, const Opening& opening, unsigned threads) {
+  const CheckpointFormat* const format = as_checkpoints(*model.format);
+  // PyTorch's files have names for all of their content.
+  if (format == nullptr || format->name() == "pytorch" || !opening.part.empty()) return Report();
+  STELE_TRY_ASSIGN(const LoadOptions options, load_options(opening, threads));
+  const auto checkpoint = open_checkpoint(*format, input_of(model.path), options);
+  if (checkpoint) return losses_of(*checkpoint);
+  if (checkpoint.error().code() == Errc::not_found) return Report();
+  return checkpoint.error();
+}
+
+Status check_losses(bool allow_loss, const Report& losses) {
+  if (allow_loss || losses.empty()) return {};
+  return Error(Errc::not_representable, "the target would not hold all of the file")
+      .path(losses[0].path)
+      .found(losses[0].detail)
+      .hint("pass --allow-loss to leave it out");
+}
+
+void add_rows(Report& to, const Report& from) {
+  for (std::size_t i = 0; i < from.size(); ++i) to.add(from[i].what, from[i].path, from[i].detail);
+}
+
+Result<Report> save_to(Target& target, const Snapshot& snapshot, Terminal& terminal) {
   STELE_TRY_ASSIGN(const auto format, target_format(target.to, target.path));
+  STELE_TRY_ASSIGN(target.path, output_path(*format, target.path));
+  STELE_TRY(check_output(target.path));
+  STELE_TRY(check_losses(target.save.allow_loss, target.losses));
   Progress progress(terminal, "writing");
   SaveOptions options = target.save;
   options.threads = terminal.common().threads;
   options.progress = progress.callback();
-  return save(*format, target.precision, snapshot, target.path, options);
+  STELE_TRY_ASSIGN(const Report report, save(*format, target.precision, snapshot, target.path, options));
+  Report rows = target.losses;
+  add_rows(rows, report);
+  return rows;
 }
 
 }  // namespace stele::command

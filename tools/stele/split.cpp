@@ -89,17 +89,12 @@ Result<std::string> piece_path(const Split& options, const std::string& label) {
 
 Result<int> split(const Split& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(const Model model, open_model(options.in, options.opening, terminal.common().threads));
-  STELE_TRY_ASSIGN(const auto pieces, pieces_of(options, model.snapshot));
-  std::optional<Document> document;
-  if (terminal.json()) {
-    document.emplace(terminal, "stele.split/1");
-    document->member("in", Value(options.in));
-    document->begin_list("files");
-  }
-  std::vector<std::string_view> heads;
-  for (const Piece& piece : pieces) {
+  STELE_TRY_ASSIGN(auto pieces, pieces_of(options, model.snapshot));
+  if (pieces.empty()) pieces.push_back({options.size.empty() ? "top" : "1-of-1", {}});  // values and metadata remain
+  STELE_TRY_ASSIGN(const Report losses, losses_of(model, options.opening, terminal.common().threads));
+  const auto write = [&](const Piece& piece, bool dry_run, Target& target, Snapshot& part) -> Result<Report> {
     if (interrupted()) return Progress::cancelled();
-    STELE_TRY_ASSIGN(const std::string path, piece_path(options, piece.label));
+    STELE_TRY_ASSIGN(target.path, piece_path(options, piece.label));
     // Values go with the tensors below the same head; all others into the first file.
     const bool first = &piece == &pieces.front();
     const auto keep = [&](std::string_view name, const LeafView* leaf) {
@@ -109,19 +104,36 @@ Result<int> split(const Split& options, Terminal& terminal) {
       const bool owned = std::any_of(pieces.begin(), pieces.end(), [&](const Piece& p) { return p.label == label; });
       return owned ? piece.label == label : first;
     };
-    STELE_TRY_ASSIGN(const Snapshot part, filter(model.snapshot, {.keep = keep}));
-    Target target{path};
+    STELE_TRY_ASSIGN(part, filter(model.snapshot, {.keep = keep}));
     target.save.allow_loss = options.allow_loss;
-    STELE_TRY_ASSIGN(const Report report, save_to(target, part, terminal));
+    target.save.dry_run = dry_run;
+    if (first) target.losses = losses;
+    return save_to(target, part, terminal);
+  };
+  for (const Piece& piece : pieces) {  // no file is written if one of them cannot be
+    Target target;
+    Snapshot part;
+    STELE_TRY(write(piece, true, target, part));
+  }
+  std::optional<Document> document;
+  if (terminal.json()) {
+    document.emplace(terminal, "stele.split/1");
+    document->member("in", Value(options.in));
+    document->begin_list("files");
+  }
+  for (const Piece& piece : pieces) {
+    Target target;
+    Snapshot part;
+    STELE_TRY_ASSIGN(const Report report, write(piece, false, target, part));
     if (document) {
-      document->item(Value(Value::Map{{"file", Value(path)},
+      document->item(Value(Value::Map{{"file", Value(target.path)},
                                       {"tensors", number(static_cast<std::uint64_t>(part.leaf_count()))},
                                       {"bytes", number(part.byte_size())},
                                       {"rows", to_value(report)}}));
     } else {
       print_rows(terminal, report);
-      terminal.print(safe(path) + "  " + counted(part.leaf_count(), "tensor") + ", " + human_bytes(part.byte_size()) +
-                     "\n");
+      terminal.print(safe(target.path) + "  " + counted(part.leaf_count(), "tensor") + ", " +
+                     human_bytes(part.byte_size()) + "\n");
     }
   }
   if (document) document->end_list();

@@ -74,6 +74,61 @@ bool obeyed(unsigned code) {
 
 }  // namespace
 
+namespace {
+
+/// The library's options in messages, and what the command offers instead. "": nothing; the clause is left out.
+struct Spelling {
+  std::string_view library, command;
+};
+constexpr Spelling spellings[] = {
+    {"set SaveOptions::allow_loss", "pass --allow-loss"},
+    {"set LoadOptions::layout, or load into a type", "pass --names FILE"},
+    {"set LoadOptions::layout, or load into an existing module", "pass --names FILE"},
+    {"ConvertRules::allow_overflow", "--allow-overflow"},
+    {"set PytorchOptions::parameters", "pass --parameters"},
+    {"set PytorchOptions::part", "pass --part PATH"},
+    {"PytorchOptions::buffers", "--buffers"},
+    {"PytorchOptions::optimizer", "--optimizer"},
+    {"PytorchOptions::parameters", "--parameters"},
+    {"PytorchOptions::part", "--part"},
+    {"see stele::formats()", "see stele formats"},
+    {"join them with stele::merge", "join them with stele merge"},
+    {"read a FIFO or device as a stream, with stele::spool", "pass it as standard input: - instead of the name"},
+};
+
+/// Replaces the library's names of options in a message by the command's.
+std::string spelled(std::string_view text) {
+  std::string out(text);
+  for (const auto& [library, command] : spellings) {
+    for (std::size_t at = out.find(library); at != out.npos; at = out.find(library, at + command.size())) {
+      out.replace(at, library.size(), command);
+    }
+  }
+  return out;
+}
+
+/// Returns a value as JSON in which strings have escapes for all that a terminal obeys.
+std::string json_text(const Value& value) {
+  const std::string text = to_json(value).value_or("null");
+  std::string out;
+  out.reserve(text.size());
+  for (std::string_view rest = text; !rest.empty();) {
+    const auto [length, code] = code_point(rest);
+    const std::size_t taken = std::max<std::size_t>(length, 1);
+    if (obeyed(code) && length != 0) {
+      out += "\\u" + hex(code, 4);
+    } else {
+      out += rest.substr(0, taken);
+    }
+    rest.remove_prefix(taken);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string error_text(const Error& error) { return safe(spelled(error.to_string())); }
+
 std::string safe(std::string_view text) {
   std::string out;
   out.reserve(text.size());
@@ -125,6 +180,11 @@ Terminal::Terminal(const Common& common) : common_(common) {
                         std::string_view(std::getenv("TERM") != nullptr ? std::getenv("TERM") : "") != "dumb";
   colour_ = common.colour == "always" || (common.colour == "auto" && terminal);
   bars_ = !common.quiet && isatty(STDERR_FILENO) != 0;
+}
+
+Terminal::~Terminal() {
+  if (document_) print("}\n");
+  flush();
 }
 
 void Terminal::print(std::string_view text) {
@@ -193,33 +253,39 @@ void Table::print(Terminal& terminal) const {
 }
 
 Document::Document(Terminal& terminal, std::string_view schema) : terminal_(terminal) {
-  terminal_.print("{\"schema\": " + to_json(Value(schema)).value_or("null"));
+  if (std::exchange(terminal_.document_, true)) return;
+  terminal_.print("{\"schema\": " + json_text(Value(schema)));
 }
 
-Document::~Document() { terminal_.print("}\n"); }
+Document::~Document() {
+  if (in_list_) end_list();
+}
 
 void Document::member(std::string_view key, const Value& value) {
-  terminal_.print(",\n " + to_json(Value(key)).value_or("\"\"") + ": " + to_json(value).value_or("null"));
+  terminal_.print(",\n " + json_text(Value(key)) + ": " + json_text(value));
 }
 
 void Document::begin_list(std::string_view key) {
-  terminal_.print(",\n " + to_json(Value(key)).value_or("\"\"") + ": [");
-  first_ = true;
+  terminal_.print(",\n " + json_text(Value(key)) + ": [");
+  in_list_ = first_ = true;
 }
 
 void Document::item(const Value& value) {
-  terminal_.print((first_ ? "\n  " : ",\n  ") + to_json(value).value_or("null"));
+  terminal_.print((first_ ? "\n  " : ",\n  ") + json_text(value));
   first_ = false;
 }
 
-void Document::end_list() { terminal_.print(first_ ? "]" : "\n ]"); }
+void Document::end_list() {
+  terminal_.print(first_ ? "]" : "\n ]");
+  in_list_ = false;
+}
 
 Value number(double d) { return std::isfinite(d) ? Value(d) : Value(); }
 
 Value to_value(const Error& error) {
   Value::Map map;
   const auto add = [&](const char* key, std::string_view text) {
-    if (!text.empty()) map.emplace_back(key, Value(text));
+    if (!text.empty()) map.emplace_back(key, Value(spelled(text)));
   };
   add("code", name(error.code()));
   add("message", error.message());
@@ -253,8 +319,12 @@ void print_rows(Terminal& terminal, const Report& report) {
 void install_signals() {
   struct sigaction action {};
   action.sa_handler = on_signal;
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaction(signal, &action, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction before {};
+    sigaction(signal, nullptr, &before);
+    if (before.sa_handler != SIG_IGN) sigaction(signal, &action, nullptr);
+  }
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);
 }
 
 bool interrupted() noexcept { return interrupt != 0; }

@@ -39,6 +39,8 @@ struct Common {
 std::string safe(std::string_view text);
 /// Returns the number of columns that safe text takes: one for each code point.
 std::size_t columns(std::string_view text) noexcept;
+/// Returns an error as one line of safe() text, with the options of the command instead of the library's.
+std::string error_text(const Error& error);
 /// Formats a number of bytes: "17 B", "1.2 MiB".
 std::string human_bytes(std::uint64_t bytes);
 /// Formats with groups of three digits: "1,234,567".
@@ -53,7 +55,7 @@ class Terminal {
   explicit Terminal(const Common& common);
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
-  ~Terminal() { flush(); }
+  ~Terminal();
 
   const Common& common() const noexcept { return common_; }
   bool json() const noexcept { return common_.json; }
@@ -67,9 +69,11 @@ class Terminal {
   bool progress_bars() const noexcept { return bars_; }
 
  private:
+  friend class Document;
   Common common_;
   bool colour_ = false;
   bool bars_ = false;
+  bool document_ = false;  // begun; the destructor ends it
   std::string buffer_;
 };
 
@@ -92,10 +96,11 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-/// Writes one JSON object to standard output, member by member, so that long lists are not kept in memory.
+/// Writes the members of the JSON object on standard output, one by one, so that long lists are not kept in memory. A
+/// command prints one object: an error adds its member to one that is begun.
 class Document {
  public:
-  /// `schema` is the first member: "stele.inspect/1".
+  /// `schema` is the first member of a new object: "stele.inspect/1".
   Document(Terminal& terminal, std::string_view schema);
   Document(const Document&) = delete;
   Document& operator=(const Document&) = delete;
@@ -107,6 +112,7 @@ class Document {
 
  private:
   Terminal& terminal_;
+  bool in_list_ = false;
   bool first_ = true;
 };
 
@@ -120,7 +126,8 @@ Value to_value(const Report& report);
 /// Prints the rows of a report as notes.
 void print_rows(Terminal& terminal, const Report& report);
 
-/// Makes SIGINT and SIGTERM end the command in an orderly way, and SIGPIPE an error of write().
+/// Makes SIGINT, SIGTERM and SIGHUP end the command in an orderly way, except those that its parent ignores (nohup),
+/// and SIGPIPE and SIGXFSZ errors of write().
 void install_signals();
 bool interrupted() noexcept;
 

@@ -11,11 +11,12 @@ namespace stele::command {
 
 namespace {
 
-/// Returns true for errors that tell nothing about the file's bytes.
+/// Returns true for errors that do not mean damage.
 bool not_about_content(Errc code) {
   switch (code) {
     case Errc::io:
     case Errc::not_found:
+    case Errc::unsupported:
     case Errc::invalid_argument:
     case Errc::needs_layout:
     case Errc::out_of_memory:
@@ -50,7 +51,7 @@ Verdict check(const std::string& file, const Opening& opening, Terminal& termina
   {
     Progress progress(terminal, "verifying");
     options->progress = progress.callback();
-    auto report = stele::verify(*model->format, file, *options);
+    auto report = stele::verify(*model->format, input_of(file), *options);
     if (report) {
       verdict.report = std::move(*report);
       return verdict;
@@ -75,9 +76,11 @@ void print(const Verdict& verdict, Terminal& terminal) {
     }
     return;
   }
-  terminal.print(file + ": " +
-                 terminal.paint(Style::bad, not_about_content(verdict.error->code()) ? "failed" : "damaged") + ", " +
-                 safe(verdict.error->to_string()) + "\n");
+  const char* const word = verdict.error->message() == not_a_model_text ? "not checked"
+                           : verdict.error->code() == Errc::unsupported ? "unsupported"
+                           : not_about_content(verdict.error->code())   ? "failed"
+                                                                        : "damaged";
+  terminal.print(file + ": " + terminal.paint(Style::bad, word) + ", " + error_text(*verdict.error) + "\n");
   for (const Damage& damage : verdict.damaged) {
     terminal.print("  " + safe(damage.name) + ": " + damage.range + (damage.range.empty() ? "" : ": ") +
                    safe(damage.error) + "\n");
