@@ -196,7 +196,9 @@ class StateReader {
         if (key == "param_names") continue;  // names_, or they are malformed
         std::string why;
         if (key == "params") {
-          for (Value& name : *value.as_list()) name = Value(names_[next++]);
+          Value::List names(objects_.items(objects_.find(group, "params")).size());
+          for (Value& name : names) name = Value(names_[next++]);
+          value = Value(std::move(names));
         } else {
           STELE_TRY(replace_numbers(value, items[2 * i + 1]));
           why = obstacle(value);

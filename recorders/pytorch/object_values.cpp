@@ -182,14 +182,21 @@ class Values {
       STELE_TRY_ASSIGN(Value value, make(items[i + 1], depth + 1));
       all.emplace_back(std::move(key), std::move(value));
     }
-    // The last of equal keys counts in Python.
+    // Different keys may have one text: 1 and "1". The later ones become objects, which are never written.
     std::vector<std::size_t> order(all.size());
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(),
                      [&](std::size_t a, std::size_t b) { return all[a].first < all[b].first; });
-    for (std::size_t i = 0; i + 1 < order.size(); ++i) {
-      if (all[order[i]].first == all[order[i + 1]].first) {
-        return Error(Errc::duplicate, "two keys of a dict are equal").found(all[order[i]].first);
+    for (std::size_t begin = 0, end = 0; begin < order.size(); begin = end) {
+      for (end = begin + 1; end < order.size() && all[order[end]].first == all[order[begin]].first; ++end) {
+        if (!memory_.take(512 + all[order[end]].first.size())) {
+          return index_error("the file's objects need too much memory");
+        }
+      }
+      for (std::size_t i = begin + 1; i < end; ++i) {
+        auto& [key, value] = all[order[i]];
+        value = object("an entry whose key another one has", Value(Value::List{std::move(value)}));
+        key += later_name(i - begin);
       }
     }
     return Value(std::move(all));

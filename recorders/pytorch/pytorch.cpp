@@ -13,6 +13,7 @@
 #include "io/os/os.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/items.hpp"
+#include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "steps/byte_order.hpp"
 #include "tree.hpp"
@@ -158,12 +159,16 @@ Result<Report> PytorchFormat::verify(SourcePtr source, const OpenContext& contex
     STELE_TRY(source->read_at(0, buffer));
     if (!py::is_zip(buffer) || options_.ignore_checksums) {
       Report report;
+      detail::add_unreadable_rows(snapshot, report);
       detail::add_unchecked_contents(report);
       return report;
     }
     STELE_TRY_ASSIGN(const auto directory, detail::zip::Directory::open(source, UINT64_MAX));
-    return directory->check(
-        meter, [&](const detail::zip::Entry& entry) { return file != nullptr && file->storages->has(entry); });
+    STELE_TRY_ASSIGN(Report report, directory->check(meter, [&](const detail::zip::Entry& entry) {
+      return file != nullptr && file->storages->has(entry);
+    }));
+    detail::add_unreadable_rows(snapshot, report);
+    return report;
   });
 }
 

@@ -13,6 +13,7 @@
 #include "json/json.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/unreadable.hpp"
 #include "tensors.hpp"
 
 namespace stele {
@@ -31,10 +32,22 @@ constexpr std::string_view module_dicts[] = {"_parameters", "_buffers", "_module
 /// Levels of lists that are one value.
 constexpr unsigned max_plain_levels = 16;
 
+/// A node whose name an earlier one has, too.
+struct Later {
+  std::size_t number = 0;   // of the node, without the root
+  std::size_t earlier = 0;  // number of nodes with the name before it
+};
+
 class TreeBuilder {
  public:
-  TreeBuilder(File& file, IndexBudget& memory)
-      : file_(file), objects_(file.objects), memory_(memory), tensors_(file, memory), contents_(objects_, tensors_) {}
+  /// `later`: the nodes that become unreadable entries, as a build of the same file found them.
+  TreeBuilder(File& file, IndexBudget& memory, std::vector<Later> later)
+      : file_(file),
+        objects_(file.objects),
+        memory_(memory),
+        tensors_(file, memory),
+        contents_(objects_, tensors_),
+        later_(std::move(later)) {}
 
   Result<Snapshot> run(Ref root) {
     to_.set_flat();
@@ -47,17 +60,39 @@ class TreeBuilder {
     return finish();
   }
 
+  /// Returns the nodes whose names others have before them, by number, if run() failed because of them.
+  std::vector<Later> later() {
+    std::sort(found_.begin(), found_.end(), [](const Later& a, const Later& b) { return a.number < b.number; });
+    return found_;
+  }
+
  private:
   // ---- names
 
   Error in_path(Error error) const { return error.path().empty() ? std::move(error).path(path_) : std::move(error); }
 
-  /// Returns the present path as the name of a node.
-  Result<std::string_view> name() {
+  /// Adds a node with the present path as its name: calls `add` with it, or makes an unreadable entry of the node, with
+  /// the bytes of `tensor` if it is not null.
+  template <class Add>
+  Status add_node(const View* tensor, Add add) {
     constexpr std::uint64_t each = sizeof(Node) + sizeof(LeafData) + 16 * sizeof(std::uint32_t);
     if (!memory_.take(each + 2 * path_.size())) return index_error("the file's objects need too much memory");
-    names_.push_back(to_.intern(bare_ && path_.empty() ? bare_name : std::string_view(path_)));
-    return names_.back();
+    std::string_view name = bare_ && path_.empty() ? bare_name : std::string_view(path_);
+    if (!is_later()) {
+      name = names_.emplace_back(to_.intern(name));
+      add(name);
+      return {};
+    }
+    if (!memory_.take(unreadable_memory)) return index_error("the file's objects need too much memory");
+    name = names_.emplace_back(to_.intern(std::string(name) + later_name(later_[next_later_++].earlier)));
+    add_unreadable(to_, name, "an object whose name another one has", tensor != nullptr ? leaf_bytes(*tensor) : 0,
+                   tensor != nullptr ? provider_of(*tensor) : Provider());
+    return {};
+  }
+  /// Returns true if an earlier node has the name of the next one.
+  bool is_later() const { return next_later_ < later_.size() && later_[next_later_].number == names_.size(); }
+  Provider provider_of(const View& view) {
+    return is_plain(view) ? plain_provider(view) : gathered_provider(file_.storages->add(view));
   }
   class Segment {
    public:
@@ -171,10 +206,8 @@ class TreeBuilder {
     auto value = to_value(file_, r, memory_);
     if (!value) return in_path(std::move(value).error());
     STELE_TRY(note_tuples(r));
-    STELE_TRY_ASSIGN(const std::string_view name, this->name());
-    to_.value(name, *std::move(value));
     has_values_ = true;
-    return {};
+    return add_node(nullptr, [&](std::string_view name) { to_.value(name, *std::move(value)); });
   }
 
   /// Notes which lists of a value are tuples.
@@ -184,7 +217,7 @@ class TreeBuilder {
     const auto items = objects_.items(r);
     for (std::size_t i = 0; i < items.size(); ++i) {
       const Segment below(path_, std::to_string(i));
-      STELE_TRY(note_tuples(items[i]));
+      STELE_TRY(note_tuples(tensors_.unwrapped(items[i])));
     }
     return {};
   }
@@ -252,10 +285,8 @@ class TreeBuilder {
 
   Status add_class(const std::string& name) {
     const Segment below(path_, class_key);
-    STELE_TRY_ASSIGN(const std::string_view node, this->name());
-    to_.value(node, Value(name));
     has_values_ = true;
-    return {};
+    return add_node(nullptr, [&](std::string_view node) { to_.value(node, Value(name)); });
   }
 
   /// Adds the tensors in an object of an unknown class.
@@ -357,23 +388,20 @@ class TreeBuilder {
     const std::uint64_t each = sizeof(Gathered) + 256 + 40 * view.shape.rank();
     if (!memory_.take(each)) return index_error("the file's tensors need too much memory");
     const bool empty = leaf_bytes(view) == 0;
-    const auto [known, fresh] = empty
-                                    ? std::pair(known_.end(), true)
-                                    : known_.try_emplace(key_of(view), static_cast<std::uint32_t>(to_.nodes().size()));
+    Key key = key_of(view);
+    const auto known = empty ? known_.end() : known_.find(key);
+    const bool fresh = known == known_.end();
     // Tensors without elements share none: their ties are in the extras.
     if ((!fresh || empty) && is_tied_elsewhere()) return {};
     if (!fresh && in_script_list_) return {};
-    STELE_TRY_ASSIGN(const std::string_view name, this->name());
-    if (!fresh) {
-      to_.alias(name, known->second);
-      return {};
-    }
-    const Provider provider = is_plain(view) ? plain_provider(view) : gathered_provider(file_.storages->add(view));
-    to_.tensor(name, view.type->dtype, leaf_shape(view).span(), leaf_bytes(view), provider);
-    if (view.type->dtype == DType::opaque) to_.annotate(std::string(dtype_key), Value(view.type->name));
-    if (!tensor.quantization.is_null()) to_.annotate("quantization", tensor.quantization);
-    if (!tensor.class_name.empty()) to_.annotate(std::string(class_annotation), Value(tensor.class_name));
-    return {};
+    if (!fresh) return add_node(&view, [&](std::string_view name) { to_.alias(name, known->second); });
+    if (!empty && !is_later()) known_.emplace(std::move(key), static_cast<std::uint32_t>(to_.nodes().size()));
+    return add_node(&view, [&](std::string_view name) {
+      to_.tensor(name, view.type->dtype, leaf_shape(view).span(), leaf_bytes(view), provider_of(view));
+      if (view.type->dtype == DType::opaque) to_.annotate(std::string(dtype_key), Value(view.type->name));
+      if (!tensor.quantization.is_null()) to_.annotate("quantization", tensor.quantization);
+      if (!tensor.class_name.empty()) to_.annotate(std::string(class_annotation), Value(tensor.class_name));
+    });
   }
 
   /// Adds a sparse or nested tensor as a group.
@@ -383,9 +411,8 @@ class TreeBuilder {
     STELE_TRY(note_container(std::string(1, container::dict)));
     {
       const Segment below(path_, "layout");
-      STELE_TRY_ASSIGN(const std::string_view node, name());
-      to_.value(node, Value(tensors_.layout(r)));
       has_values_ = true;
+      STELE_TRY(add_node(nullptr, [&](std::string_view name) { to_.value(name, Value(tensors_.layout(r))); }));
     }
     for (const Tensors::Part& part : *parts) STELE_TRY(below(part.name, part.object, depth));
     return {};
@@ -471,10 +498,15 @@ class TreeBuilder {
 
   Result<Snapshot> finish() {
     auto order = order_by_name(static_cast<std::uint32_t>(names_.size()), [&](std::uint32_t i) { return names_[i]; });
-    const auto same = std::adjacent_find(order.begin(), order.end(),
-                                         [&](std::uint32_t a, std::uint32_t b) { return names_[a] == names_[b]; });
-    if (same != order.end()) {
-      return Error(Errc::duplicate, "two objects of the file have the same name").path(std::string(names_[*same]));
+    for (std::size_t i = 1, earlier = 0; i < order.size(); ++i) {
+      earlier = names_[order[i]] == names_[order[i - 1]] ? earlier + 1 : 0;
+      if (earlier == 0) continue;
+      if (!memory_.take(3 * sizeof(Later))) return index_error("the file's objects need too much memory");
+      found_.push_back({order[i], earlier});
+    }
+    if (!found_.empty()) {
+      return Error(Errc::duplicate, "two objects of the file have the same name")
+          .path(std::string(names_[found_.front().number]));
     }
     if (const auto extras = metadata_.find(std::string(flat_key)); extras != metadata_.end()) {
       const auto find = [&](std::string_view name) {
@@ -532,6 +564,8 @@ class TreeBuilder {
   std::deque<std::string> tied_paths_;
   std::map<std::pair<std::uint32_t, std::string_view>, std::uint32_t> tied_;
   std::vector<bool> tied_ends_;
+  std::vector<Later> later_, found_;  // by number; those of this build
+  std::size_t next_later_ = 0;
   bool has_values_ = false;
   bool bare_ = false;  // the file is no container
   bool in_script_list_ = false;
@@ -547,7 +581,16 @@ std::uint64_t Storages::bytes() const noexcept {
   return all;
 }
 
-Result<Snapshot> build(File& file, Ref part, IndexBudget& memory) { return TreeBuilder(file, memory).run(part); }
+Result<Snapshot> build(File& file, Ref part, IndexBudget& memory) {
+  std::vector<Later> later;
+  {
+    TreeBuilder first(file, memory, {});
+    auto made = first.run(part);
+    later = first.later();
+    if (made || later.empty()) return made;
+  }
+  return TreeBuilder(file, memory, std::move(later)).run(part);
+}
 
 }  // namespace pytorch
 }  // namespace detail

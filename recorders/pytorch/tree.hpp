@@ -32,6 +32,9 @@ inline constexpr std::string_view class_annotation = "pytorch.class";
 /// The key of an object's class in Python.
 inline constexpr std::string_view class_key = "__class__";
 
+/// Returns what follows a name that `earlier` objects or keys before have, too: " (2)".
+inline std::string later_name(std::size_t earlier) { return " (" + std::to_string(earlier + 1) + ')'; }
+
 /// Returns the object at a path of keys joined by dots; the root for "". Appends the objects on the way to it to `way`.
 /// Errors: not_found.
 Result<pickle::Ref> find_part(const pickle::Objects& objects, std::string_view path,

@@ -119,17 +119,19 @@ struct StateDict {
   }
 };
 
-/// Parses the property with the versions of modules. Errors: malformed.
-Result<Value> parse_modules(std::string_view json) {
+/// Parses the property with the versions of modules; null if they are not written, with the reason in `why`. Errors:
+/// malformed.
+Result<Value> parse_modules(std::string_view json, std::string& why) {
   json::Reader in(json);
   Value modules;
   const bool read = json::read_value(in, modules, json::kMaxValueBytesPerByte * json.size() + 1024) && in.finish();
   const auto is_dict = [](const auto& item) { return item.second.as_map() != nullptr; };
-  if (read && modules.as_map() != nullptr && obstacle(modules).empty() &&
-      std::all_of(modules.as_map()->begin(), modules.as_map()->end(), is_dict)) {
-    return modules;
+  if (read && modules.as_map() != nullptr) {
+    why = std::all_of(modules.as_map()->begin(), modules.as_map()->end(), is_dict) ? obstacle(modules)
+                                                                                   : "those of a module are no dict";
+    return why.empty() ? std::move(modules) : Value();
   }
-  return Error(Errc::malformed, "the property pytorch.metadata is invalid").expected("a JSON object of objects");
+  return Error(Errc::malformed, "the property pytorch.metadata is invalid").expected("a JSON object");
 }
 
 Result<StateDict> state_dict_of(const Snapshot& snapshot) {
@@ -139,7 +141,8 @@ Result<StateDict> state_dict_of(const Snapshot& snapshot) {
     STELE_TRY_ASSIGN(made.containers, parse_containers(found->second));
   }
   if (const auto found = origin.find(metadata_origin); found != origin.end()) {
-    STELE_TRY_ASSIGN(made.modules, parse_modules(found->second));
+    std::string why;  // in losses()
+    STELE_TRY_ASSIGN(made.modules, parse_modules(found->second, why));
   }
   const bool values = made.containers.has_value();
   STELE_TRY_ASSIGN(made.names, names_of(snapshot, values));
@@ -388,6 +391,11 @@ Result<std::vector<Loss>> PytorchFormat::losses(const Snapshot& snapshot, std::s
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
     const LeafView leaf = snapshot.leaf(i);
     if (std::string why = pt::obstacle(leaf); !why.empty()) losses.push_back({leaf.node(), std::move(why)});
+  }
+  if (const auto found = snapshot.origin().find(pt::metadata_origin); found != snapshot.origin().end()) {
+    std::string why;
+    STELE_TRY_ASSIGN(const Value modules, pt::parse_modules(found->second, why));
+    if (modules.is_null()) losses.push_back({0, "the versions of modules: " + why});
   }
   if (!snapshot.origin().contains(pt::containers_origin)) return losses;
   STELE_TRY_ASSIGN(const pt::StateDict dict, pt::state_dict_of(snapshot));

@@ -1,7 +1,9 @@
 // Objects of PyTorch's zip files that lie, or that are made to take long or much.
+#include <algorithm>
 #include <string>
 #include <vector>
 
+#include "snapshot/unreadable.hpp"
 #include "support/pytorch_outcome.hpp"
 
 namespace {
@@ -329,9 +331,50 @@ TEST_CASE("pytorch hostile: calls of unknown names are values, whatever they are
 }
 
 TEST_CASE("pytorch hostile: names that meet") {
-  CHECK_REFUSED(zip_file(dict({{"a.b", floats()}, {"a", dict({{"b", floats()}})}})), Errc::duplicate, "a.b");
-  CHECK_REFUSED(zip_file(dict({{"a", floats()}, {"a", floats()}})), Errc::duplicate, "a");
-  CHECK_REFUSED(zip_file(dict({{"a", dict({{"b", floats()}, {"b", number(1)}})}})), Errc::duplicate, "a.b");
+  using Names = std::vector<std::string>;
+  const auto names = [](const Snapshot& file) {
+    Names all;
+    for (std::uint32_t i = 1; i < file.nodes().size(); ++i) all.push_back(file.path(i));
+    return all;
+  };
+  const auto is_unreadable = [](const LeafView& leaf) { return !detail::unreadable(leaf).empty(); };
+  const std::string meeting = zip_file(dict({{"a.b", floats()}, {"a", dict({{"b", floats("1")}})}, {"c", floats("1")}}),
+                                       {{"data/0", eight}, {"data/1", eight}});
+  const Snapshot file = good(opened(meeting));
+  CHECK(names(file) == Names{"a.b", "a.b (2)", "c"});
+  CHECK_FALSE(is_unreadable(file.leaf(0)));
+  REQUIRE(is_unreadable(file.leaf(1)));
+  CHECK(file.leaf(1).shape()[0] == 8);
+  CHECK(good(content(file.leaf(1))) == eight);
+  CHECK_FALSE(is_unreadable(file.leaf(2)));  // the same tensor under a name of its own
+  // A load and a save of the rest; the entry is unchecked.
+  const PytorchRecorder<> recorder;
+  const Report checked = good(recorder.verify(source_of(meeting)));
+  const Names rows = checked.paths(Report::What::unchecked);
+  CHECK(std::count(rows.begin(), rows.end(), "a.b (2)") == 1);
+  BufferSink sink;
+  const Error lost = bad(recorder.record(file, sink));
+  CHECK(lost.code() == Errc::not_representable);
+  CHECK(lost.path() == "a.b (2)");
+  SaveOptions options;
+  options.allow_loss = true;
+  CHECK(good(recorder.record(file, sink, options)).paths(Report::What::lost) == Names{"a.b (2)"});
+  // Three of one name, values, and a name that is taken.
+  const std::string pair = "}(" + number(1) + number(5) + text("1") + number(6) + "u";
+  CHECK(names(good(opened(zip_file(dict({{"seen", pair}, {"seen.1", none}}))))) ==
+        Names{"seen.1", "seen.1 (2)", "seen.1 (3)"});
+  CHECK(names(good(opened(zip_file(dict({{"a", dict({{"b", floats()}, {"b", number(1)}})}}))))) ==
+        Names{"a.b", "a.b (2)"});
+  CHECK_REFUSED(zip_file(dict({{"a", none}, {"a", none}, {"a (2)", none}})), Errc::duplicate, "a (2)");
+  // Keys of a value: in a list, an object, the versions of modules.
+  const Snapshot value = good(opened(zip_file(dict({{"l", built(call("my", "Config", {}), pair)}}))));
+  CHECK(value.value(value.nodes()[1]).find("state")->find("1 (2)")->find("__class__") != nullptr);
+  CHECK(good(opened(zip_file(built(ordered({{"w", floats()}}), dict({{"_metadata", pair}}))))).leaf_count() == 1);
+  // Settings of an optimizer whose keys meet.
+  const std::string group = dict({{"params", list({text("w"), text("w")})}, {"params", list({text("w")})}});
+  const Checkpoint settings = good(checkpoint_of(zip_file(dict(
+      {{"m", ordered({{"w", floats()}})}, {"o", dict({{"state", empty_dict}, {"param_groups", list({group})}})}}))));
+  CHECK(settings.left_out.paths(Report::What::lost) == Names{"o.param_groups.0.params (2)"});
 }
 
 TEST_CASE("pytorch hostile: scripts and modules without their parts") {
