@@ -4,7 +4,7 @@ import unittest
 from collections import OrderedDict
 
 from pytorch_files import Tensor, load, number, plain, save
-from support import InFolder, document, run, succeed
+from support import DATA, InFolder, document, run, succeed
 
 MODEL = OrderedDict([("fc.weight", Tensor(1, 2, 3, 4, shape=(2, 2))), ("fc.bias", Tensor(5, 6))])
 ADAM = {"lr": 0.25, "betas": (0.5, 0.75), "eps": 1e-6, "weight_decay": 0, "amsgrad": False, "maximize": False,
@@ -122,6 +122,18 @@ class Checkpoints(InFolder):
         self.assertEqual(load(self.path("c.pt"))["optimizer_state_dict"]["state"], {})
         self.assertEqual(self.lost(FILES["never_stepped"], "b.pt"), [])
         self.assertEqual(load(self.path("b.pt"))["optimizer_state_dict"]["param_groups"][0]["lr"], 0.25)
+
+
+class Graphs(InFolder):
+    def test_a_graph_is_a_loss(self):
+        model = DATA / "samediff" / "convolution_trained.fb"
+        for dry in ([], ["--dry-run"]):
+            status, _, err = run("convert", model, self.path("g.pt"), *dry)
+            self.assertEqual(status, 2)
+            self.assertIn(b"pass --allow-loss", err)
+            rows = document("convert", model, self.path("g.pt"), "--allow-loss", *dry)["rows"]
+            self.assertEqual([(row["what"], row["detail"]) for row in rows], [("lost", "the graph")])
+        self.assertIn("optimizer_state_dict", load(self.path("g.pt")))
 
 
 class Settings(InFolder):

@@ -64,7 +64,8 @@ Result<Report> losses_of(const Model& model, const Opening& opening, unsigned th
 
 Status check_losses(bool allow_loss, const Report& losses) {
   if (allow_loss || losses.empty()) return {};
-  return Error(Errc::not_representable, "the target would not hold all of the file")
+  const std::string more = losses.size() > 1 ? " (and " + std::to_string(losses.size() - 1) + " more)" : "";
+  return Error(Errc::not_representable, "the target would not hold all of the file" + more)
       .path(losses[0].path)
       .found(losses[0].detail)
       .hint("pass --allow-loss to leave it out");
