@@ -1,5 +1,7 @@
 // Saves and edits archives.
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "base/parallel.hpp"
 #include "dl4j/checkpoint.hpp"
@@ -46,6 +48,38 @@ struct Addition {
   const OptimizerState& optimizer;
 };
 
+/// An archive that is edited. Other edits of it wait until this object is destroyed.
+struct Edited {
+  os::File lock;
+  std::shared_ptr<File> old;
+
+  /// Returns an error if the file at the path is another one by now: a save does not wait for edits.
+  Status check_current(const std::string& path) const {
+    STELE_TRY_ASSIGN(const bool same, os::leads_to(path, lock));
+    return same ? Status() : Error(Errc::io, "the archive was replaced while it was edited").hint("edit it again");
+  }
+};
+
+Result<Edited> open_to_edit(const std::string& path, const SaveOptions& options) {
+  constexpr std::chrono::milliseconds pause(5);
+  for (;;) {
+    STELE_TRY_ASSIGN(os::File lock, os::open_locked(path));
+    if (lock.is_open()) {
+      STELE_TRY_ASSIGN(SourcePtr source, open_file(path));
+      STELE_TRY_ASSIGN(const os::Info locked, os::status(lock));
+      STELE_TRY_ASSIGN(const os::Info opened, os::status(*source->file()));
+      // Otherwise the edit that had the lock has replaced the file.
+      if (opened.id == locked.id) {
+        STELE_TRY_ASSIGN(auto old, File::open(std::move(source), {}));
+        return Edited{std::move(lock), std::move(old)};
+      }
+    } else {
+      std::this_thread::sleep_for(pause);
+    }
+    if (!options.progress({})) return Error(Errc::cancelled, "cancelled while waiting for another edit of the archive");
+  }
+}
+
 /// Rewrites `old`: without `dropped` (if it is not empty), with `added` (if it is not null).
 Status rewrite(const ArchiveOptions& archive, File& old, const std::string& dropped, const Addition* added,
                const std::vector<std::string>& tags, Sink& sink, const SaveOptions& options) {
@@ -75,8 +109,8 @@ Result<Report> edit_archive(const ArchiveFormat& format, PrecisionSpec precision
                             const SaveOptions& options) {
   const std::string full = with_extension(path, format.extension());
   return guarded(full, [&]() -> Result<Report> {
-    STELE_TRY_ASSIGN(SourcePtr source, open_file(full));
-    STELE_TRY_ASSIGN(const auto old, archive::File::open(std::move(source), {}));
+    STELE_TRY_ASSIGN(const archive::Edited edited, archive::open_to_edit(full, options));
+    const auto& old = edited.old;
     std::string name(tag);
     STELE_TRY(archive::check_tag(name));
     std::vector<std::string> tags = old->tags();
@@ -95,11 +129,13 @@ Result<Report> edit_archive(const ArchiveFormat& format, PrecisionSpec precision
       if (edit == ArchiveEdit::touch) std::rotate(at, at + 1, tags.end());
     }
     STELE_TRY_ASSIGN(const auto sink, sink_for(format, full, options));
-    return record_checkpoint(format, precision, checkpoint, *sink, options,
-                             [&](const Checkpoint& prepared, const Snapshot& parameters) {
-                               const archive::Addition added{name, prepared, parameters, checkpoint.optimizer};
-                               return archive::rewrite(format.options(), *old, dropped, &added, tags, *sink, options);
-                             });
+    return record_checkpoint(
+        format, precision, checkpoint, *sink, options,
+        [&](const Checkpoint& prepared, const Snapshot& parameters) -> Status {
+          const archive::Addition added{name, prepared, parameters, checkpoint.optimizer};
+          STELE_TRY(archive::rewrite(format.options(), *old, dropped, &added, tags, *sink, options));
+          return edited.check_current(full);
+        });
   });
 }
 
@@ -112,8 +148,8 @@ Status ArchiveFormat::write_checkpoint(const Checkpoint& checkpoint, Sink& sink,
 Status remove_archive_tag(const std::string& path, std::string_view tag, const SaveOptions& options) {
   const std::string full = detail::with_extension(path, ".zip");
   return detail::guarded(full, [&]() -> Status {
-    STELE_TRY_ASSIGN(SourcePtr source, open_file(full));
-    STELE_TRY_ASSIGN(const auto old, detail::archive::File::open(std::move(source), {}));
+    STELE_TRY_ASSIGN(const detail::archive::Edited edited, detail::archive::open_to_edit(full, options));
+    const auto& old = edited.old;
     if (tag.empty()) return Error(Errc::invalid_argument, "the tag is empty");
     STELE_TRY_ASSIGN(const std::string dropped, old->find_tag(tag));
     std::vector<std::string> tags = old->tags();
@@ -122,6 +158,7 @@ Status remove_archive_tag(const std::string& path, std::string_view tag, const S
       return Error(Errc::invalid_argument, "an archive needs at least one tag").found(dropped).hint("remove the file");
     STELE_TRY_ASSIGN(const auto sink, detail::sink_for(ArchiveFormat(), full, options));
     STELE_TRY(detail::archive::rewrite({}, *old, dropped, nullptr, tags, *sink, options));
+    STELE_TRY(edited.check_current(full));
     return sink->commit();
   });
 }

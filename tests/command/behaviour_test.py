@@ -388,6 +388,16 @@ class Convert(InFolder):
         self.assertEqual(succeed("tags", archive), "one\n")
         self.assertEqual(run("tags", archive, "--remove", "one")[0], 2)
 
+    def test_edits_at_the_same_time(self):
+        archive = self.path("a.zip")
+        succeed("convert", DIGITS_PT, archive, "--to-tag", "t0")
+        tags = [f"t{i}" for i in range(1, 7)]
+        running = [
+            subprocess.Popen([STELE, "convert", DIGITS_PT, archive, "--append", "--to-tag", tag, "-q"]) for tag in tags
+        ]
+        self.assertEqual([process.wait(240) for process in running], [0] * 6)
+        self.assertEqual(sorted(document("tags", archive)["tags"]), ["t0"] + tags)
+
     def test_names_of_positional_files(self):
         paddle = self.path("digits.pdiparams")
         status, _, err = run("convert", DIGITS_ST, paddle)

@@ -92,6 +92,7 @@ class ArchiveRecorder : public CheckpointRecorder<ArchiveFormat, Settings> {
  public:
   using Base::Base;
   /// Puts a tag into an existing archive. The other content is moved, not decoded; the file is replaced in one step.
+  /// Waits for other edits of the file; the progress callback can cancel that too.
   /// Arrays that were opened lazily from this file are not written again but referred to.
   Result<Report> edit(const Checkpoint& checkpoint, const std::string& path, std::string_view tag,
                       ArchiveEdit edit = ArchiveEdit::append,

@@ -44,6 +44,20 @@ bool lacks_flags(int code) noexcept { return code == EINVAL || code == ENOSYS ||
 
 }  // namespace
 
+Result<File> open_locked(const Path& path) {
+  STELE_TRY(check_path(path));
+  std::string name = path.name;
+  const auto open = [&](int how) { return open_path(path, how | O_NONBLOCK | O_NOCTTY | O_CLOEXEC); };
+  int fd = open(O_RDWR);  // NFS locks no file that is open for reading only
+  if (fd < 0 && (errno == EACCES || errno == EPERM || errno == EROFS || errno == EISDIR)) fd = open(O_RDONLY);
+  if (fd < 0) return cannot_open("cannot open", path);
+  File file(fd, std::move(name));
+  if (retry([&] { return ::flock(fd, LOCK_EX | LOCK_NB); }) == 0) return file;
+  if (errno == EWOULDBLOCK) return File();
+  if (errno == ENOLCK || errno == EBADF || errno == EOPNOTSUPP || lacks_flags(errno)) return file;
+  return failed("cannot lock", path.name);
+}
+
 Result<File> create(const Folder& folder, const std::string& leaf, bool secret, const std::string& name) {
   std::string file_name = name;
   const int fd = retry([&] {

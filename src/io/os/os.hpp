@@ -180,6 +180,9 @@ Status flush(const File& file);
 
 // ---- replacing a file
 
+/// Opens an existing file, and locks it against other calls of this function, by any process or thread, until it is
+/// closed. Returns a File that is not open if it is locked. A file system without locks locks nothing.
+Result<File> open_locked(const Path& path);
 Result<Folder> open_folder(const Path& path);
 /// Returns the maximum length of a file name in the folder.
 std::size_t longest_name(const Folder& folder) noexcept;

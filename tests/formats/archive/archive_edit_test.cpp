@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 
 #include "recorders/archive/graph_fb.hpp"
 #include "recorders/archive/lines.hpp"
@@ -278,6 +279,60 @@ TEST_CASE("archive: A7 numbers, and arrays beside their table") {
     CHECK_FALSE(remove_archive_tag(path, "gone", quick()).has_value());
     CHECK(read_text(path) == before);
   }
+}
+
+TEST_CASE("archive: edits at the same time all take effect") {
+  const TempDir dir;
+  const std::string path = dir / "m.zip";
+  record(checkpoint({{"w", floats({0})}}), path, "gone");
+  append(checkpoint({{"w", floats({0})}}), path, "kept");
+  std::vector<std::thread> threads;
+  std::vector<Errc> codes(7, Errc::none);
+  for (int i = 0; i < 7; ++i) {
+    threads.emplace_back([&, i] {
+      const std::string tag = "t" + std::to_string(i);
+      const Checkpoint c = checkpoint({{"w", floats({static_cast<float>(i)})}});
+      for (const ArchiveEdit how : {ArchiveEdit::append, ArchiveEdit::replace}) {
+        const Errc code =
+            i == 6 ? how == ArchiveEdit::append ? code_of(remove_archive_tag(path, "gone", quick())) : Errc::none
+                   : code_of(recorder.edit(c, path, tag, how, quick()));
+        if (code != Errc::none) codes[static_cast<std::size_t>(i)] = code;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const Errc code : codes) CHECK(code == Errc::none);
+  Names tags = good(archive_tags(path));
+  std::sort(tags.begin(), tags.end());
+  CHECK(tags == Names{"kept", "t0", "t1", "t2", "t3", "t4", "t5"});
+  CHECK(dir.names() == Names{"m.zip"});
+}
+
+TEST_CASE("archive: an edit never replaces a file that was saved meanwhile, and waits no longer than its caller") {
+  const TempDir dir;
+  const std::string path = dir / "m.zip";
+  record(checkpoint({{"w", floats({1})}}), path, "one");
+  SaveOptions options = quick();
+  options.progress = [&](const Progress&) {
+    record(checkpoint({{"w", floats({2})}}), path, "newer");
+    return true;
+  };
+  const Checkpoint c = checkpoint({{"w", floats({3})}});
+  CHECK(code_of(recorder.edit(c, path, "two", ArchiveEdit::append, options)) == Errc::io);
+  CHECK(good(archive_tags(path)) == Names{"newer"});
+  // An edit within an edit waits for a lock that this thread has.
+  Errc inner = Errc::none;
+  int calls = 0;
+  options.progress = [&](const Progress&) {
+    SaveOptions nested = quick();
+    nested.progress = [&](const Progress&) { return ++calls < 3; };
+    inner = code_of(recorder.edit(c, path, "inner", ArchiveEdit::append, nested));
+    return true;
+  };
+  good(recorder.edit(c, path, "two", ArchiveEdit::append, options));
+  CHECK(inner == Errc::cancelled);
+  CHECK(calls == 3);
+  CHECK(good(archive_tags(path)) == Names{"newer", "two"});
 }
 
 TEST_CASE("archive: edits that cannot be") {
