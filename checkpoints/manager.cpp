@@ -47,6 +47,8 @@ Result<std::vector<StepInfo>> CheckpointManager::steps(std::vector<BrokenStep>* 
       auto manifest = state_->manifest(step, false);
       if (manifest) {
         found.push_back(std::move(manifest->info));
+      } else if (detail::steps::is_of_machine(manifest.error())) {
+        return std::move(manifest).error();
       } else if (broken != nullptr) {
         broken->push_back({step, std::move(manifest).error()});
       }
@@ -96,7 +98,8 @@ Result<std::optional<OpenedStep>> CheckpointManager::open_latest() const {
       auto manifest = state_->manifest(numbers[i], true);
       if (!manifest) {
         // Not broken: an older step would lose the ones since.
-        if (manifest.error().code() == Errc::unsupported) return std::move(manifest).error();
+        const Error& error = manifest.error();
+        if (error.code() == Errc::unsupported || detail::steps::is_of_machine(error)) return error;
         state_->note_broken(numbers[i]);
         skipped.push_back({numbers[i], std::move(manifest).error()});
         continue;

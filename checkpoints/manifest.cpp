@@ -130,6 +130,13 @@ Result<Manifest> from_value(const Value& root) {
   return manifest;
 }
 
+/// Checks that a file of a step is one, in the step's folder: after this, an error (io) of opening it is the machine's.
+Status check_regular(const Location& place) {
+  STELE_TRY_ASSIGN(const os::Info info, os::status_beneath(place.os()));
+  if (info.kind == os::Kind::regular || info.kind == os::Kind::missing) return {};
+  return Error(Errc::malformed, "a file of the step is no regular file in its folder").file(place.name);
+}
+
 }  // namespace
 
 Result<ManifestFile> hash_file(const Bundle& folder, const std::string& name) {
@@ -179,6 +186,12 @@ Result<std::string> to_text(const Manifest& manifest) {
   }
   STELE_TRY(member("files", Value(std::move(files))));
   json::seal(text);
+  if (text.size() > max_manifest) {
+    return Error(Errc::limit, "the manifest of the step would be too large")
+        .expected("at most " + std::to_string(max_manifest) + " bytes")
+        .found(std::to_string(text.size()))
+        .hint("keep large states as tensors of a kind of optimizer state");
+  }
   return text;
 }
 
@@ -210,6 +223,11 @@ std::optional<std::int64_t> step_of(std::string_view name) {
 namespace {
 
 Result<Manifest> parse_manifest(const Source& source) {
+  if (source.size() > max_manifest) {
+    return Error(Errc::limit, "the manifest is too large")
+        .expected("at most " + std::to_string(max_manifest) + " bytes")
+        .found(std::to_string(source.size()));
+  }
   std::string text(static_cast<std::size_t>(source.size()), '\0');
   STELE_TRY(source.read_at(0, std::as_writable_bytes(std::span(text))));
   return steps::parse_manifest(text);
@@ -232,10 +250,21 @@ Status check_nothing_else(const Bundle& folder) {
   return {};
 }
 
-Result<Manifest> read_manifest(const std::string& folder, std::int64_t step) {
-  const std::string path = folder + "/" + std::string(manifest_name);
-  return guarded([&]() -> Result<Manifest> {
-    STELE_TRY_ASSIGN(const SourcePtr source, open_file(path));
+Result<Location> open_folder(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  STELE_TRY_ASSIGN(const os::Folder above,
+                   os::open_folder({nullptr, path.substr(0, slash + 1), path.substr(0, slash)}));
+  auto folder = os::open_below(above, path.substr(slash + 1));
+  if (!folder) return std::move(folder).error().file(path);
+  return Location{std::make_shared<const os::Folder>(*std::move(folder)), "", path};
+}
+
+Result<Manifest> read_manifest(const Location& folder, std::int64_t step) {
+  const Location place = folder / manifest_name;
+  const std::string& path = place.name;
+  return guarded(path, [&]() -> Result<Manifest> {
+    STELE_TRY(check_regular(place));
+    STELE_TRY_ASSIGN(const SourcePtr source, detail::open_file(place, false));
     auto manifest = parse_manifest(*source);
     if (!manifest) return std::move(manifest).error().file(path);
     if (manifest->info.step != step) {
@@ -244,7 +273,8 @@ Result<Manifest> read_manifest(const std::string& folder, std::int64_t step) {
           .expected(std::to_string(step))
           .found(std::to_string(manifest->info.step));
     }
-    manifest->info.folder = folder;
+    manifest->info.folder = folder.name;
+    manifest->folder = folder;
     return manifest;
   });
 }
@@ -259,9 +289,10 @@ Result<std::vector<ManifestFile>> list_files(const Bundle& folder) {
   return files;
 }
 
-Status check_files(const std::string& folder, const Manifest& manifest, bool contents) {
-  const auto bundle = folder_bundle(folder);
+Status check_files(const Location& folder, const Manifest& manifest, bool contents) {
+  const auto bundle = folder_bundle(folder, {}, false);
   for (const ManifestFile& file : manifest.files) {
+    STELE_TRY(check_regular(folder / file.name));
     STELE_TRY_ASSIGN(const SourcePtr source, bundle->open(file.name));
     if (source->size() != file.bytes) {
       return Error(Errc::truncated, "a file of the step has another size than in its manifest")

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "io/files.hpp"
 #include "stele/bundle.hpp"
 #include "stele/checkpoints/policies.hpp"
 #include "stele/result.hpp"
@@ -18,6 +19,9 @@ namespace detail {
 namespace steps {
 
 inline constexpr std::string_view manifest_name = "manifest.json";
+/// Maximum size of a manifest (64 MiB), for reading and writing: bounds the memory for its values. The states of ten
+/// thousand processes, each with a std::mt19937, fit.
+inline constexpr std::uint64_t max_manifest = std::uint64_t{64} << 20;
 
 struct ManifestFile {
   std::string name;
@@ -27,6 +31,7 @@ struct ManifestFile {
 
 struct Manifest {
   StepInfo info;
+  Location folder{};                                             // of a step that was read
   std::string checkpoint{};                                      // the one file of a CheckpointFormat; else empty
   std::string parameters{};                                      // file or folder of the parameters; else empty
   std::vector<std::pair<std::string, std::string>> optimizer{};  // key and file of each kind of state
@@ -47,13 +52,22 @@ std::string folder_name(std::int64_t step);
 /// Returns the step of a folder of that name; nullopt for other names.
 std::optional<std::int64_t> step_of(std::string_view folder_name);
 
-/// Reads the manifest of a step's folder. Errors: not_found, those of parse_manifest().
-Result<Manifest> read_manifest(const std::string& folder, std::int64_t step);
+/// Returns true for errors of the machine (too many open files, no memory, a disk that does not answer), after which
+/// the step may well be whole; false for faults of the step.
+inline bool is_of_machine(const Error& error) {
+  return error.code() == Errc::io || error.code() == Errc::out_of_memory;
+}
+
+/// Opens the folder of a step, no link. Its files are looked up from there: a link that leads out of it is an error.
+/// Errors: not_found, io.
+Result<Location> open_folder(const std::string& path);
+/// Reads the manifest of a step's folder. Errors: not_found, limit, io, those of parse_manifest().
+Result<Manifest> read_manifest(const Location& folder, std::int64_t step);
 /// Lists the files of a step, except the manifest, with their checksums.
 Result<std::vector<ManifestFile>> list_files(const Bundle& folder);
 /// Checks that the step has the files of the manifest, at their sizes; `contents`: and with their checksums. Errors:
-/// not_found, truncated, checksum, io.
-Status check_files(const std::string& folder, const Manifest& manifest, bool contents);
+/// not_found, truncated, checksum, malformed (no regular file), io.
+Status check_files(const Location& folder, const Manifest& manifest, bool contents);
 
 /// Checks that a step's folder contains only its manifest and the files that it lists. Errors: exists, those of
 /// parse_manifest().

@@ -147,15 +147,21 @@ Result<Report> write_parts(const Format& format, PrecisionSpec precision, const 
 }
 
 Result<Checkpoint> open_parts(const Format& format, const Manifest& manifest, const LoadOptions& options) {
-  const std::string folder = manifest.info.folder + "/";
+  // Looked up from the folder that was verified.
+  const auto part = [&](const std::string& name) {
+    return detail::open_any(manifest.folder / name, options.storage == Storage::view);
+  };
   if (!manifest.checkpoint.empty()) {
     STELE_TRY_ASSIGN(const CheckpointFormat* whole, checkpoint_format(format, manifest));
-    return v0::open_checkpoint(*whole, folder + manifest.checkpoint, options);
+    STELE_TRY_ASSIGN(const SourcePtr source, part(manifest.checkpoint));
+    return v0::open_checkpoint(*whole, source, options);
   }
   Checkpoint checkpoint;
-  STELE_TRY_ASSIGN(checkpoint.parameters, v0::open(format, folder + manifest.parameters, options));
+  STELE_TRY_ASSIGN(const SourcePtr parameters, part(manifest.parameters));
+  STELE_TRY_ASSIGN(checkpoint.parameters, v0::open(format, parameters, options));
   for (const auto& [key, file] : manifest.optimizer) {
-    STELE_TRY_ASSIGN(Snapshot arrays, v0::open(format, folder + file, options));
+    STELE_TRY_ASSIGN(const SourcePtr source, part(file));
+    STELE_TRY_ASSIGN(Snapshot arrays, v0::open(format, source, options));
     checkpoint.optimizer.set_snapshot(key, std::move(arrays));
   }
   if (!manifest.training.empty()) {

@@ -76,7 +76,9 @@ KeepPolicy every_seconds(double seconds) {
   return KeepPolicy([seconds](std::span<const StepInfo> steps, std::vector<bool>& kept) {
     std::optional<std::int64_t> last;
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      if (last && static_cast<double>(steps[i].time_ms - *last) < seconds * 1000) continue;
+      // A clock that was ahead, and was set back, makes no step too early.
+      const double since = last ? static_cast<double>(steps[i].time_ms) - static_cast<double>(*last) : -1;
+      if (since >= 0 && since < seconds * 1000) continue;
       kept[i] = true;
       last = steps[i].time_ms;
     }

@@ -17,16 +17,21 @@ Status CaughtSignals::start(const std::vector<int>& signals) {
   for (const int signal : signals) {
     STELE_TRY(os::catch_signal(signal));
     const std::uint64_t count = os::signal_count(signal);
-    caught_.push_back({signal, count, count});
+    caught_.push_back({signal, count, count, count});
   }
   return {};
 }
 
-int CaughtSignals::pending() const noexcept {
+int CaughtSignals::pending_locked() const noexcept {
   for (const Caught& caught : caught_) {
-    if (os::signal_count(caught.signal) != caught.answered) return caught.signal;
+    if (os::signal_count(caught.signal) != caught.taken) return caught.signal;
   }
   return 0;
+}
+
+int CaughtSignals::pending() const {
+  const std::lock_guard lock(mutex_);
+  return pending_locked();
 }
 
 bool CaughtSignals::arrived(int signal) const noexcept {
@@ -35,10 +40,21 @@ bool CaughtSignals::arrived(int signal) const noexcept {
   });
 }
 
-int CaughtSignals::answer() noexcept {
-  const int signal = pending();
-  for (Caught& caught : caught_) caught.answered = os::signal_count(caught.signal);
-  return signal;
+CaughtSignals::Answer CaughtSignals::begin() {
+  const std::lock_guard lock(mutex_);
+  Answer answer{pending_locked(), {}};
+  for (const Caught& caught : caught_) answer.counts.push_back(os::signal_count(caught.signal));
+  for (std::size_t i = 0; i < caught_.size(); ++i) caught_[i].taken = answer.counts[i];
+  return answer;
+}
+
+void CaughtSignals::end(const Answer& answer, bool saved) {
+  const std::lock_guard lock(mutex_);
+  for (std::size_t i = 0; i < caught_.size(); ++i) {
+    Caught& caught = caught_[i];
+    if (saved) caught.answered = std::max(caught.answered, answer.counts[i]);
+    caught.taken = saved ? std::max(caught.taken, caught.answered) : caught.answered;
+  }
 }
 
 }  // namespace detail

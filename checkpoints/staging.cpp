@@ -94,11 +94,15 @@ Bytes StagingMemory::take(std::uint64_t bytes) {
   return block;
 }
 
-void StagingMemory::give_back(Bytes block) {
+void StagingMemory::give_back(Bytes block) noexcept {
   {
     const std::lock_guard lock(mutex_);
     used_ -= block.size();
-    free_.push_back(std::move(block));
+    // Without memory for the list, the block is released.
+    static_cast<void>(guarded([&]() -> Status {
+      free_.push_back(std::move(block));
+      return {};
+    }));
   }
   freed_.notify_all();
 }

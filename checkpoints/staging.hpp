@@ -14,7 +14,7 @@ inline namespace v0 {
 namespace detail {
 namespace steps {
 
-/// Memory for copies, of which at most `max_bytes` are in use. Blocks that are given back are used again, because the
+/// Memory for copies: at most `max_bytes`, in use or kept. Blocks that are given back are used again, because the
 /// page faults of fresh memory take longer than the copy.
 class StagingMemory {
  public:
@@ -24,7 +24,7 @@ class StagingMemory {
   bool admits(std::uint64_t bytes) const noexcept { return max_bytes_ == 0 || bytes <= max_bytes_; }
   /// Waits until a block of that size is free. Throws std::bad_alloc.
   Bytes take(std::uint64_t bytes);
-  void give_back(Bytes block);
+  void give_back(Bytes block) noexcept;
 
  private:
   std::uint64_t max_bytes_;

@@ -40,34 +40,64 @@ Status ManagerState::start() {
   if (folder_.empty()) return Error(Errc::invalid_argument, "the path is empty");
   STELE_TRY(steps::check_format(format_.get(), precision_, options_.load));
   if (!options_.parts.dry_run) STELE_TRY(os::make_folder(folder_));
-  STELE_TRY_ASSIGN(root_, os::open_folder(folder_));
-  if (!options_.parts.dry_run) remove_leftover_folders(root_);
-  STELE_TRY_ASSIGN(const std::vector<std::int64_t> all, numbers());
-  for (const std::int64_t step : all) {
-    if (auto found = manifest(step, false)) known_.push_back(std::move(found->info));
-  }
+  STELE_TRY_ASSIGN(const os::Folder folder, root());
+  if (!options_.parts.dry_run) remove_leftover_folders(folder);
+  STELE_TRY(refresh(folder));
   if (!known_.empty()) last_step_ = known_.back().step;
   return signals_.start(options_.save.signals());
 }
 
-bool ManagerState::due(std::int64_t step, int signal) const {
-  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - last_time_;
-  return options_.save({step, last_step_, since.count(), signal});
+Status ManagerState::refresh(const os::Folder& root) {
+  STELE_TRY_ASSIGN(const os::Info info, os::status(root.file));
+  if (std::exchange(root_id_, info.id) != info.id) known_.clear();
+  STELE_TRY_ASSIGN(const std::vector<std::int64_t> all, numbers_in(root));
+  std::vector<StepInfo> found;
+  for (const std::int64_t step : all) {
+    if (const auto at = find(step); at != known_.end() && at->step == step) {
+      found.push_back(*at);
+    } else if (auto read = manifest(step, false)) {
+      found.push_back(std::move(read->info));
+    } else if (steps::is_of_machine(read.error())) {
+      return std::move(read).error();
+    }
+  }
+  known_ = std::move(found);
+  return {};
 }
 
-int ManagerState::begin(std::int64_t step) {
-  const int signal = signals_.answer();
+bool ManagerState::due(std::int64_t step, int signal) const {
+  const std::chrono::duration<double> since = std::chrono::steady_clock::now() - last_time_;
+  std::unique_lock lock(mutex_);
+  const auto last_step = last_step_;
+  lock.unlock();
+  return options_.save({step, last_step, since.count(), signal});
+}
+
+ManagerState::Begun ManagerState::begin(std::int64_t step) {
   last_time_ = std::chrono::steady_clock::now();
-  last_step_ = step;
-  return signal;
+  const std::lock_guard lock(mutex_);
+  return {signals_.begin(), step, std::exchange(last_step_, step)};
+}
+
+void ManagerState::end(const Begun& begun, bool saved) {
+  const bool answered = saved && !options_.parts.dry_run;
+  signals_.end(begun.answer, answered);
+  const std::lock_guard lock(mutex_);
+  if (answered) last_step_ = begun.step;
+  if (!answered && last_step_ == begun.step) last_step_ = begun.last_step;
 }
 
 // ---- saving
 
 Result<SavedStep> ManagerState::save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
   STELE_TRY(idle());
-  const int signal = begin(step);
-  return write(step, signal, checkpoint, values);
+  return finish(begin(step), checkpoint, values);
+}
+
+Result<SavedStep> ManagerState::finish(const Begun& begun, const Checkpoint& checkpoint, const StepValues& values) {
+  auto saved = guarded([&] { return write(begun.step, begun.answer.signal, checkpoint, values); });
+  end(begun, saved.has_value());
+  return saved;
 }
 
 Status ManagerState::save_async(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values) {
@@ -83,20 +113,23 @@ Status ManagerState::save_async(std::int64_t step, const Checkpoint& checkpoint,
     return {};
   }
   Task task;
-  task.step = step;
-  task.signal = begin(step);
   task.values = values;
-  task.block = memory_.take(bytes);
-  auto copy = guarded([&] { return steps::staged(checkpoint, task.block.span(), workers_of(options_.parts)); });
-  if (!copy) {
+  task.begun = begin(step);
+  auto added = guarded([&]() -> Status {
+    task.block = memory_.take(bytes);
+    STELE_TRY_ASSIGN(task.checkpoint, steps::staged(checkpoint, task.block.span(), workers_of(options_.parts)));
+    const std::lock_guard lock(mutex_);
+    tasks_.push_back(std::move(task));
+    return {};
+  });
+  if (added) {
+    changed_.notify_all();
+  } else {
+    task.checkpoint = {};
     memory_.give_back(std::move(task.block));
-    return std::move(copy).error();
+    end(task.begun, false);
   }
-  task.checkpoint = *std::move(copy);
-  const std::lock_guard lock(mutex_);
-  tasks_.push_back(std::move(task));
-  changed_.notify_all();
-  return {};
+  return added;
 }
 
 bool ManagerState::start_thread() noexcept {
@@ -118,13 +151,17 @@ void ManagerState::work() {
     tasks_.pop_front();
     working_ = true;
     lock.unlock();
-    auto saved = guarded([&] { return write(task.step, task.signal, task.checkpoint, task.values); });
+    auto saved = finish(task.begun, task.checkpoint, task.values);
     task.checkpoint = {};
     memory_.give_back(std::move(task.block));
     lock.lock();
     working_ = false;
     if (saved) {
-      saved_.push_back(*std::move(saved));
+      auto noted = guarded([&]() -> Status {
+        saved_.push_back(*std::move(saved));
+        return {};
+      });
+      if (!noted && !error_) error_ = std::move(noted).error();
     } else if (!error_) {
       error_ = std::move(saved).error();
     }
@@ -151,7 +188,7 @@ Result<std::vector<SavedStep>> ManagerState::wait() {
   return std::exchange(saved_, {});
 }
 
-Status ManagerState::check_space(std::int64_t step, std::uint64_t bytes) const {
+Status ManagerState::check_space(const os::Folder& root, std::int64_t step, std::uint64_t bytes) const {
   if (options_.max_bytes != 0) {
     std::uint64_t all = bytes;
     for (const StepInfo& info : known_) all += info.step != step ? info.bytes : 0;
@@ -163,7 +200,7 @@ Status ManagerState::check_space(std::int64_t step, std::uint64_t bytes) const {
           .hint("keep fewer steps, or raise ManagerOptions::max_bytes");
     }
   }
-  STELE_TRY_ASSIGN(const std::uint64_t free, os::free_bytes(root_));
+  STELE_TRY_ASSIGN(const std::uint64_t free, os::free_bytes(root));
   if (free >= bytes && free - bytes >= options_.spare_bytes) return {};
   return Error(Errc::no_space, "the file system has too little free space for the step")
       .file(folder_)
@@ -171,12 +208,14 @@ Status ManagerState::check_space(std::int64_t step, std::uint64_t bytes) const {
       .found(std::to_string(free));
 }
 
-Status ManagerState::put_aside_broken(std::int64_t step) {
+Status ManagerState::put_aside_broken(const os::Folder& root, std::int64_t step) {
+  const auto found = manifest(step, true);
+  if (found) return {};
+  if (steps::is_of_machine(found.error())) return found.error();
   const std::string name = steps::folder_name(step);
-  STELE_TRY_ASSIGN(const os::Info info, os::status({&root_, name, path(step)}));
-  if (info.kind == os::Kind::missing || manifest(step, true)) return {};
   for (int i = 1;; ++i) {
-    auto moved = os::rename_new(root_, name, name + ".broken-" + std::to_string(i), path(step));
+    auto moved = os::rename_new(root, name, name + ".broken-" + std::to_string(i), path(step));
+    if (!moved && moved.error().code() == Errc::not_found) return {};  // there is no such step
     if (moved || moved.error().code() != Errc::exists || i == max_tries) return moved;
   }
 }
@@ -184,7 +223,9 @@ Status ManagerState::put_aside_broken(std::int64_t step) {
 Result<ManagerState::NewStep> ManagerState::begin_step(std::int64_t step, int signal, std::uint64_t bytes,
                                                        const StepValues& values) {
   if (step < 0) return Error(Errc::invalid_argument, "the step is negative").found(std::to_string(step));
-  STELE_TRY(check_space(step, bytes));
+  STELE_TRY_ASSIGN(const os::Folder folder, root());
+  STELE_TRY(refresh(folder));
+  STELE_TRY(check_space(folder, step, bytes));
   using std::chrono::milliseconds;
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   NewStep made;
@@ -197,7 +238,7 @@ Result<ManagerState::NewStep> ManagerState::begin_step(std::int64_t step, int si
                         .signal = signal,
                         .state = Value(values.state)};
   if (options_.parts.dry_run) return made;
-  STELE_TRY(put_aside_broken(step));
+  STELE_TRY(put_aside_broken(folder, step));
   STELE_TRY_ASSIGN(made.sink, folder_sink(path(step), {options_.parts.file.durability}, steps::check_nothing_else));
   return made;
 }
@@ -274,29 +315,37 @@ std::vector<StepInfo>::iterator ManagerState::find(std::int64_t step) {
 
 Status ManagerState::remove(std::int64_t step) {
   const std::string name = steps::folder_name(step);
-  const std::string temporary = temporary_name(temporary_prefix(name, os::longest_name(root_)));
-  STELE_TRY(os::rename_new(root_, name, temporary, path(step)));
+  STELE_TRY_ASSIGN(const os::Folder folder, root());
+  STELE_TRY(os::open_below(folder, name));  // a link is no step
+  const std::string temporary = temporary_name(temporary_prefix(name, os::longest_name(folder)));
+  STELE_TRY(os::rename_new(folder, name, temporary, path(step)));
   if (const auto at = find(step); at != known_.end() && at->step == step) known_.erase(at);
-  os::remove_tree(root_, temporary, os::max_depth);
+  os::remove_tree(folder, temporary, os::max_depth);
   return {};
 }
 
 // ---- finding steps
 
 Result<std::vector<std::int64_t>> ManagerState::numbers() const {
+  STELE_TRY_ASSIGN(const os::Folder folder, root());
+  return numbers_in(folder);
+}
+
+Result<std::vector<std::int64_t>> ManagerState::numbers_in(const os::Folder& folder) {
   std::vector<std::int64_t> found;
-  STELE_TRY_ASSIGN(const auto entries, os::entries(root_, static_cast<std::size_t>(-1)));
+  STELE_TRY_ASSIGN(const auto entries, os::entries(folder, static_cast<std::size_t>(-1)));
   for (const os::Entry& entry : entries) {
     const auto step = steps::step_of(entry.name);
-    if (step && entry.kind == os::Kind::folder) found.push_back(*step);
+    if (step && entry.kind == os::Kind::folder && !entry.link) found.push_back(*step);
   }
   std::sort(found.begin(), found.end());
   return found;
 }
 
 Result<steps::Manifest> ManagerState::manifest(std::int64_t step, bool contents) const {
-  STELE_TRY_ASSIGN(steps::Manifest found, steps::read_manifest(path(step), step));
-  STELE_TRY(steps::check_files(path(step), found, contents));
+  STELE_TRY_ASSIGN(const Location folder, steps::open_folder(path(step)));
+  STELE_TRY_ASSIGN(steps::Manifest found, steps::read_manifest(folder, step));
+  STELE_TRY(steps::check_files(folder, found, contents));
   return found;
 }
 

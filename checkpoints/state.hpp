@@ -31,7 +31,7 @@ class ManagerState {
 
   /// Prepares the folder, and finds its steps.
   Status start();
-  /// Asks the save policy. `signal`: one that no save has answered, or 0.
+  /// Asks the save policy. `signal`: one that no save answers, or 0.
   bool due(std::int64_t step, int signal) const;
   const CaughtSignals& signals() const noexcept { return signals_; }
 
@@ -55,8 +55,15 @@ class ManagerState {
     steps::Manifest manifest;
     std::unique_ptr<Sink> sink;  // of its folder; null on a dry run
   };
-  /// Notes that a save begins; returns the signal that it answers.
-  int begin(std::int64_t step);
+  /// A save that has begun.
+  struct Begun {
+    CaughtSignals::Answer answer{};
+    std::int64_t step = 0;
+    std::optional<std::int64_t> last_step{};  // before it
+  };
+  Begun begin(std::int64_t step);
+  /// Notes the end of a save. Only a step on disk answers signals and is the last one.
+  void end(const Begun& begun, bool saved);
   /// Checks the space for `bytes` of tensors, and makes the folder of a step.
   Result<NewStep> begin_step(std::int64_t step, int signal, std::uint64_t bytes, const StepValues& values);
   /// Writes the manifest, whose files are listed, and makes the step visible.
@@ -67,20 +74,27 @@ class ManagerState {
 
  private:
   struct Task {
-    std::int64_t step = 0;
-    int signal = 0;
+    Begun begun{};
     Bytes block{};
     Checkpoint checkpoint{};
     StepValues values{};
   };
 
+  /// Opens the folder. Its path is the one truth about it: the folder may be moved away and made again.
+  Result<os::Folder> root() const { return os::open_folder(folder_); }
+  /// Brings the list of steps up to date with the folder, whose steps others may remove or add.
+  Status refresh(const os::Folder& root);
+  static Result<std::vector<std::int64_t>> numbers_in(const os::Folder& folder);
+  /// Runs a save that has begun, and notes its end.
+  Result<SavedStep> finish(const Begun& begun, const Checkpoint& checkpoint, const StepValues& values);
   /// Returns the place of a step in the list, or of the first one after it.
   std::vector<StepInfo>::iterator find(std::int64_t step);
   /// Returns the error of a background save, once.
   Status take_error();
-  Status check_space(std::int64_t step, std::uint64_t bytes) const;
-  /// Renames a step that does not verify, so that its number can be saved again.
-  Status put_aside_broken(std::int64_t step);
+  Status check_space(const os::Folder& root, std::int64_t step, std::uint64_t bytes) const;
+  /// Renames a step that does not verify, so that its number can be saved again. Errors: those of the machine, after
+  /// which the step may verify.
+  Status put_aside_broken(const os::Folder& root, std::int64_t step);
   Result<SavedStep> write(std::int64_t step, int signal, const Checkpoint& checkpoint, const StepValues& values);
   void apply_policy(SavedStep& saved);
   /// Returns false if the system has no thread for background saves.
@@ -91,10 +105,10 @@ class ManagerState {
   std::shared_ptr<const Format> format_;
   PrecisionSpec precision_;
   ManagerOptions options_;
-  os::Folder root_;
   CaughtSignals signals_;
   std::vector<StepInfo> known_;            // steps with valid manifests, sorted; used by the saving thread only
-  std::optional<std::int64_t> last_step_;  // the last save that began, or the newest step that was found
+  decltype(os::Info::id) root_id_;         // of the folder that has them
+  std::optional<std::int64_t> last_step_;  // the last save that began and has not failed, or the newest step found
   std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
 
   steps::StagingMemory memory_;

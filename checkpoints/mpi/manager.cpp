@@ -39,6 +39,11 @@ Result<Value> value_of(std::string_view text) {
   return value;
 }
 
+/// Returns true for errors after which no older step is resumed: the step may be whole.
+bool not_skipped(const Error& error) {
+  return error.code() == Errc::timed_out || error.code() == Errc::unsupported || steps::is_of_machine(error);
+}
+
 }  // namespace
 
 class Manager {
@@ -73,6 +78,18 @@ class Manager {
     STELE_TRY(exchange.agree(made_checkpoint ? Status() : Status(made_checkpoint.error())));
     const Checkpoint& checkpoint = *made_checkpoint;
     STELE_TRY(check_call(step, checkpoint));
+    // Each process notes that its signals are answered if the step is on disk.
+    v0::detail::ManagerState::Begun begun;
+    root != nullptr ? static_cast<void>(begun = root->begin(step)) : static_cast<void>(begun.answer = signals_.begin());
+    auto saved = v0::detail::guarded(
+        [&] { return write_step(step, begun.answer.signal != 0 ? begun.answer.signal : signal_, checkpoint, values); });
+    root != nullptr ? root->end(begun, saved.has_value())
+                    : signals_.end(begun.answer, saved.has_value() && !options.save.dry_run);
+    if (saved) signal_ = 0;
+    return saved;
+  }
+
+  Result<SavedStep> write_step(std::int64_t step, int signal, const Checkpoint& checkpoint, const StepValues& values) {
     v0::detail::ManagerState::NewStep made;
     std::string folder;
     STELE_TRY(on_root([&]() -> Status {
@@ -81,8 +98,7 @@ class Manager {
       }
       std::uint64_t bytes = global_bytes(checkpoint.parameters, options.precision);
       for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) bytes += global_bytes(arrays, {});
-      const int signal = root->begin(step);
-      STELE_TRY_ASSIGN(made, root->begin_step(step, signal != 0 ? signal : signal_, bytes, values));
+      STELE_TRY_ASSIGN(made, root->begin_step(step, signal, bytes, values));
       if (made.sink == nullptr) return {};
       folder = v0::detail::temporary_path(*made.sink);
       for (std::size_t i = 0; i <= checkpoint.optimizer.kinds().size(); ++i) {
@@ -90,8 +106,6 @@ class Manager {
       }
       return {};
     }));
-    signals_.answer();
-    signal_ = 0;
     STELE_TRY(exchange.broadcast(folder));
     SavedStep saved;
     if (checkpoint.graph) saved.report.add(Report::What::lost, "", "the graph");
@@ -137,7 +151,7 @@ class Manager {
       if (!candidate) break;
       Status verified = verify(*candidate);
       if (!verified) {
-        if (verified.error().code() == Errc::timed_out) return std::move(verified).error();
+        if (not_skipped(verified.error())) return std::move(verified).error();
         if (root != nullptr) root->note_broken(candidate->info.step);
         skipped.push_back({candidate->info.step, std::move(verified).error()});
         continue;
@@ -204,7 +218,7 @@ class Manager {
       for (; !numbers.empty() && message.empty(); numbers.pop_back()) {
         auto manifest = root->manifest(numbers.back(), false);
         if (!manifest) {
-          if (manifest.error().code() == Errc::unsupported) return std::move(manifest).error();
+          if (not_skipped(manifest.error())) return std::move(manifest).error();
           add_number(bad, static_cast<std::uint64_t>(numbers.back()));
           add_error(bad, manifest.error());
           continue;
@@ -237,7 +251,11 @@ class Manager {
          i += static_cast<std::size_t>(exchange.size())) {
       share.files.push_back(files[i]);
     }
-    return exchange.agree(v0::detail::guarded([&] { return steps::check_files(candidate.info.folder, share, true); }));
+    return exchange.agree(v0::detail::guarded([&]() -> Status {
+      if (share.files.empty()) return {};
+      STELE_TRY_ASSIGN(const v0::detail::Location folder, steps::open_folder(candidate.info.folder));
+      return steps::check_files(folder, share, true);
+    }));
   }
 
   Status load(const steps::Manifest& manifest, const std::vector<Target>& targets) {

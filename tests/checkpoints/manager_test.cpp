@@ -14,6 +14,7 @@
 
 #include <cmath>
 #include <csignal>
+#include <optional>
 #include <random>
 
 #include "checkpoints/steps.hpp"
@@ -245,6 +246,110 @@ TEST_CASE("a signal makes the next step due, and the save says so") {
   CHECK((now.sa_handler == SIG_DFL));
   CHECK(code_of(CheckpointManager::open(dir / "run", BinaryRecorder<>(), {.save = save_when::on_signal({SIGKILL})})) ==
         Errc::invalid_argument);
+}
+
+TEST_CASE("only a step on disk answers a signal") {
+  const TempDir dir;
+  std::optional<std::int64_t> last;
+  const SavePolicy policy([&](const SaveMoment& moment) { return last = moment.last_step, moment.signal == SIGUSR1; },
+                          {SIGUSR1});
+  auto manager = manager_in(dir / "run", {.save = policy, .max_bytes = 1000, .staging_bytes = 100'000});
+  const Net small = net(1), large = net(1, 400);
+  const Checkpoint fits = checkpoint_of(small).value(), exceeds = checkpoint_of(large).value();
+  ::raise(SIGUSR1);
+  CHECK(manager.due(1));
+  CHECK(code_of(manager.save(1, exceeds)) == Errc::no_space);
+  CHECK(manager.due(2));
+  CHECK_FALSE(last);
+  // In the background: not due while the save runs, due again when it has failed.
+  REQUIRE(manager.save_async(3, exceeds));
+  CHECK(code_of(manager.wait()) == Errc::no_space);
+  CHECK(manager.due(4));
+  CHECK_FALSE(last);
+  REQUIRE(manager.save_async(5, fits));
+  CHECK_FALSE(manager.due(6));
+  CHECK(manager.wait()->back().info.signal == SIGUSR1);
+  CHECK_FALSE(manager.due(7));
+  CHECK(last == 5);
+  ::raise(SIGUSR1);
+  CHECK(manager.save(8, fits).value().info.signal == SIGUSR1);
+  CHECK_FALSE(manager.due(9));
+  CHECK(code_of(manager.save(9, exceeds)) == Errc::no_space);
+  CHECK_FALSE(manager.due(9));
+  CHECK(last == 8);
+}
+
+TEST_CASE("steps that someone removes, adds or moves away while a manager is open") {
+  const TempDir dir;
+  auto manager = manager_in(dir / "run", {.keep = keep::best(1, "loss") | keep::latest(1), .max_bytes = 4000});
+  const auto save_loss = [&](std::int64_t step, double loss) { save(manager, step, 1, {{{"loss", loss}}, {}}); };
+  save_loss(1, 0.5);
+  save_loss(2, 0.1);
+  save_loss(3, 0.7);
+  CHECK(numbers(manager) == std::vector<std::int64_t>{2, 3});
+  // The best step is gone: the best of the others counts, not its memory.
+  std::filesystem::remove_all(dir / "run/step-00000002");
+  save_loss(4, 0.8);
+  CHECK(numbers(manager) == std::vector<std::int64_t>{3, 4});
+  // The folder is moved away and made again; then it gets a step of the old one back.
+  std::filesystem::rename(dir / "run", dir / "old");
+  const Net model = net(1);
+  CHECK(code_of(manager.save(5, checkpoint_of(model).value())) == Errc::not_found);
+  std::filesystem::create_directory(dir / "run");
+  save_loss(5, 0.9);
+  CHECK(numbers(manager) == std::vector<std::int64_t>{5});
+  std::filesystem::rename(dir / "old/step-00000003", dir / "run/step-00000003");
+  save_loss(6, 0.95);
+  CHECK(numbers(manager) == std::vector<std::int64_t>{3, 6});
+  CHECK(manager.remove(3));
+  CHECK(stele_test::names_in(dir / "old") == std::vector<std::string>{"step-00000004"});
+  CHECK(stele_test::names_in(dir / "run") == std::vector<std::string>{"step-00000006"});
+}
+
+TEST_CASE("links: a symlinked step is no step, and no link leads out of a step") {
+  const TempDir dir;
+  auto manager = manager_in(dir / "run");
+  save(manager, 1, 1);
+  save(manager, 2, 2);
+  std::filesystem::rename(dir / "run/step-00000002", dir / "elsewhere");
+  std::filesystem::create_directory_symlink(dir / "elsewhere", dir / "run/step-00000002");
+  CHECK(numbers(manager) == std::vector<std::int64_t>{1});
+  CHECK(code_of(manager.open_step(2)) == Errc::not_found);
+  CHECK(code_of(manager.remove(2)) == Errc::not_found);
+  Net model;
+  CHECK(manager.resume(model).value()->info.step == 1);
+  save(manager, 2, 20);  // the link is put aside, its target stays
+  CHECK(stele_test::names_in(dir / "run") ==
+        std::vector<std::string>{"step-00000001", "step-00000002", "step-00000002.broken-1"});
+  CHECK(std::filesystem::is_symlink(dir / "run/step-00000002.broken-1"));
+  CHECK(stele_test::names_in(dir / "elsewhere").size() == 3);
+  // A file of the step is a link: into the step it is followed, out of it the step does not verify.
+  const std::string file = dir / "run/step-00000002/parameters.stele";
+  std::filesystem::rename(file, dir / "run/step-00000002/real");
+  std::filesystem::create_symlink("real", file);
+  CHECK(manager.verify(2));
+  std::filesystem::rename(dir / "run/step-00000002/real", dir / "real");
+  std::filesystem::remove(file);
+  std::filesystem::create_symlink(dir / "real", file);
+  CHECK(code_of(manager.verify(2)) == Errc::malformed);
+  auto resumed = manager.resume(model).value();
+  CHECK(resumed->info.step == 1);
+  CHECK(resumed->skipped.size() == 1);
+  std::filesystem::remove(file);
+  std::filesystem::create_directory(file);
+  CHECK(code_of(manager.verify(2)) == Errc::malformed);
+}
+
+TEST_CASE("manifests have a bound, for reading and writing") {
+  const TempDir dir;
+  auto manager = manager_in(dir / "run");
+  save(manager, 1, 1);
+  std::filesystem::resize_file(dir / "run/step-00000001/manifest.json", std::uint64_t{1} << 40);
+  CHECK(code_of(manager.verify(1)) == Errc::limit);
+  const Net model = net(1);
+  const StepValues values{{}, {{"text", Value(std::string(std::size_t{64} << 20, 'x'))}}};
+  CHECK(code_of(manager.save(2, checkpoint_of(model).value(), values)) == Errc::limit);
+  CHECK(stele_test::names_in(dir / "run") == std::vector<std::string>{"step-00000001"});
 }
 
 TEST_CASE("losses of a step are errors, or rows with the part's name") {

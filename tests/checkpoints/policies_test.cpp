@@ -60,6 +60,16 @@ TEST_CASE("keep: every_seconds keeps the same steps again after the others are g
   CHECK(kept(policy, steps) == first);
 }
 
+TEST_CASE("keep: every_seconds after a clock that was ahead, or has turned over") {
+  const auto at = [](std::initializer_list<std::int64_t> seconds) {
+    std::vector<StepInfo> steps;
+    for (const std::int64_t s : seconds) steps.push_back({.step = std::ssize(steps) + 1, .time_ms = s * 1000});
+    return steps;
+  };
+  CHECK(kept(keep::every_seconds(10), at({9000, 9010, 20, 25, 30, 41})) == Numbers{1, 2, 3, 5, 6});
+  CHECK(kept(keep::every_seconds(10), at({INT64_MIN / 1000, INT64_MAX / 1000, 0})) == Numbers{1, 2, 3});
+}
+
 TEST_CASE("save: every so many steps and seconds, on a signal, and unions of them") {
   CHECK(save_when::every_steps(10)({.step = 20}));
   CHECK_FALSE(save_when::every_steps(10)({.step = 21}));

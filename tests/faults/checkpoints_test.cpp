@@ -160,6 +160,64 @@ TEST_CASE_TEMPLATE("a run that is killed 300 times ends bit for bit like one tha
   ::munmap(memory, sizeof(Shared));
 }
 
+TEST_CASE("errors of the machine are returned: no older step is resumed, and no good step is put aside") {
+  using stele_faults::Fault;
+  const TempDir dir;
+  const std::string folder = dir / "run";
+  Run run;
+  const auto manager_of = [&]() -> Result<CheckpointManager> {
+    ManagerOptions options;
+    options.parts.file.durability = Durability::process;
+    options.parts.threads = options.load.threads = 1;
+    return CheckpointManager::open(folder, BinaryRecorder<>(), options);
+  };
+  for (run.step = 1; run.step <= 3; ++run.step)
+    manager_of().value().save(run.step, run.checkpoint(), run.values()).value();
+  const auto resume = [&]() -> Status {
+    STELE_TRY_ASSIGN(const CheckpointManager manager, manager_of());
+    STELE_TRY_ASSIGN(const auto all, manager.steps());
+    CHECK(all.size() == 3);
+    STELE_TRY_ASSIGN(const auto opened, manager.resume(run.weights, StateKind("M", run.moments)));
+    CHECK(opened->info.step == 3);
+    return {};
+  };
+  const auto save = [&]() -> Status {
+    STELE_TRY_ASSIGN(CheckpointManager manager, manager_of());
+    STELE_TRY(manager.save(3, run.checkpoint(), run.values()));
+    return {};
+  };
+  for (const std::function<Status()>& work : {std::function<Status()>(resume), std::function<Status()>(save)}) {
+    stele_faults::Calls calls;
+    {
+      const stele_faults::Watch watch(folder);
+      work().value();
+      calls = stele_faults::Watch::calls();
+    }
+    CHECK(calls.size() > 20);
+    std::size_t failed = 0;
+    for (std::size_t i = 0; i < calls.size(); ++i) {
+      for (const int code : {EIO, EMFILE, ENOMEM}) {
+        const stele_faults::Spoiled spoiled{static_cast<std::uint32_t>(i + 1), Fault::fail, code};
+        CAPTURE(spoiled.text());
+        CAPTURE(calls[i].name);
+        CAPTURE(calls[i].subject);
+        Status status;
+        {
+          const stele_faults::Watch watch(folder, spoiled);
+          status = work();
+        }
+        if (!status) {
+          ++failed;
+          CHECK(status.error().code() == (code == ENOMEM ? Errc::out_of_memory : Errc::io));
+        }
+        for (const std::string& name : stele_test::names_in(folder)) CHECK(name.find("broken") == std::string::npos);
+        CHECK(manager_of().value().verify(3));
+      }
+    }
+    CHECK(failed > calls.size());  // most calls matter
+  }
+}
+
 TEST_SUITE_END();
 
 }  // namespace

@@ -139,7 +139,7 @@ class STELE_EXPORT CheckpointManager {
   Result<std::vector<SavedStep>> wait();
 
   /// Returns the steps with a valid manifest and files of the right sizes, sorted by step. `broken` receives the
-  /// others.
+  /// others. Errors of the machine (io, out_of_memory) are returned, and make no step a broken one.
   Result<std::vector<StepInfo>> steps(std::vector<BrokenStep>* broken = nullptr) const;
   /// Returns the newest of steps().
   Result<std::optional<StepInfo>> latest() const;
@@ -154,7 +154,8 @@ class STELE_EXPORT CheckpointManager {
   /// Opens a step after verifying it. Errors: those of verify() and of opening its parts.
   Result<OpenedStep> open_step(std::int64_t step) const;
   /// Opens the newest step that verifies; nullopt if the folder has no step. Errors: checksum (the folder has steps,
-  /// but none verifies), unsupported (the newest is of a later version, or of a format that the manager does not have).
+  /// but none verifies), unsupported (the newest is of a later version, or of a format that the manager does not have),
+  /// io and out_of_memory (the machine failed while the newest was read: it may be whole).
   Result<std::optional<OpenedStep>> open_latest() const;
   /// Loads the newest step that verifies into a module and its optimizer state: all of them, or on error none (unless
   /// Error::partially_applied()). nullopt if the folder has no step. Errors: those of open_latest() and of any load;

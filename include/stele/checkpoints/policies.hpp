@@ -61,7 +61,7 @@ STELE_EXPORT KeepPolicy best(std::size_t count, std::string metric, Better bette
 /// Keeps the steps that are multiples of `steps` (0: none).
 STELE_EXPORT KeepPolicy every_steps(std::int64_t steps);
 /// Keeps the oldest step, and from there on each step that was saved at least so many seconds after the previous kept
-/// one.
+/// one, or before it (the clock was set back).
 STELE_EXPORT KeepPolicy every_seconds(double seconds);
 /// Keeps the steps for which `predicate` returns true.
 STELE_EXPORT KeepPolicy matching(std::function<bool(const StepInfo&)> predicate);
@@ -71,9 +71,9 @@ STELE_EXPORT KeepPolicy matching(std::function<bool(const StepInfo&)> predicate)
 /// The situation in which a SavePolicy decides.
 struct SaveMoment {
   std::int64_t step = 0;
-  std::optional<std::int64_t> last_step{};  ///< the newest saved step
+  std::optional<std::int64_t> last_step{};  ///< the last step that was saved, or is being saved in the background
   double seconds = 0;                       ///< since the last save began, or else since the manager was opened
-  int signal = 0;                           ///< a signal of the policy that no save has answered yet; 0: none
+  int signal = 0;  ///< a signal that no step on disk, or being saved in the background, has answered; 0: none
 };
 
 /// Decides whether a step is saved (CheckpointManager::due).

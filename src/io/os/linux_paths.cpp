@@ -74,6 +74,15 @@ Result<Info> status(const File& file) {
   return info_of(status);
 }
 
+Result<Info> status_beneath(const Path& path) {
+  STELE_TRY(check_path(path));
+  const int fd = open_path(path, O_PATH | O_CLOEXEC);
+  if (fd >= 0) return status(File(fd, path.name));
+  if (errno == ENOENT || errno == ENOTDIR) return Info{};
+  if (errno == EXDEV || errno == ELOOP) return Info{Kind::other};
+  return failed("cannot look up", path.name);
+}
+
 Result<bool> leads_to(const Path& path, const File& file) {
   STELE_TRY_ASSIGN(const Info own, status(file));
   const auto found = status(path);

@@ -127,6 +127,8 @@ struct Info {
 /// Returns the status of the target of `path`, links followed. A missing target is no error (Kind::missing).
 Result<Info> status(const Path& path);
 Result<Info> status(const File& file);
+/// Returns the status of a path from an open folder. A target outside of that folder is Kind::other.
+Result<Info> status_beneath(const Path& path);
 /// Returns true if `path` leads to exactly this file or folder, links followed.
 Result<bool> leads_to(const Path& path, const File& file);
 /// Returns true if both are one file, under any names.
