@@ -36,9 +36,17 @@ Error read_error(Unpacker& in, const std::string& prefix) {
 }
 
 /// The requests of one step and the memory that they use. Kept for ever if they do not end: MPI may still write to it.
+/// All of the memory is there before the first request begins.
 struct Exchange::Pending {
+  struct Message {
+    char* bytes;
+    int size, peer;
+    bool send;
+  };
+  std::vector<Message> messages;
   std::vector<MPI_Request> requests;
   std::vector<int> peers;  // of each request
+  MPI_Comm comm = MPI_COMM_NULL;
   std::vector<std::string> buffers;
   std::vector<std::uint64_t> sizes;
 };
@@ -60,6 +68,11 @@ Status Exchange::check(int code, const char* what) {
                std::string("MPI failed while ") + what + ": " + std::string(text, static_cast<std::size_t>(size)));
 }
 
+Status Exchange::keep(std::unique_ptr<Pending>& pending, int code, const char* what) {
+  static_cast<void>(pending.release());  // other requests may be under way
+  return check(code, what);
+}
+
 Status Exchange::wait(std::unique_ptr<Pending>& pending, const char* what) {
   using Clock = std::chrono::steady_clock;
   const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(timeout_));
@@ -68,23 +81,20 @@ Status Exchange::wait(std::unique_ptr<Pending>& pending, const char* what) {
     int done = 0;
     const int code =
         MPI_Testall(static_cast<int>(pending->requests.size()), pending->requests.data(), &done, MPI_STATUSES_IGNORE);
-    if (code != MPI_SUCCESS) {
-      static_cast<void>(pending.release());
-      return check(code, what);
-    }
+    if (code != MPI_SUCCESS) return keep(pending, code, what);
     if (done != 0) return {};
     if (Clock::now() > end) break;
     std::this_thread::sleep_for(pause);
     pause = std::min(pause + std::chrono::microseconds(5), std::chrono::microseconds(500));
   }
-  std::string late;
-  for (std::size_t i = 0; i < pending->requests.size() && late.size() < 100; ++i) {
-    int done = 0;
-    MPI_Request_get_status(pending->requests[i], &done, MPI_STATUS_IGNORE);
-    if (done == 0) late += (late.empty() ? "process " : ", ") + std::to_string(pending->peers[i]);
-  }
-  static_cast<void>(pending.release());  // see Pending
   broken_ = true;
+  const Pending& kept = *pending.release();
+  std::string late;
+  for (std::size_t i = 0; i < kept.requests.size() && late.size() < 100; ++i) {
+    int done = 0;
+    MPI_Request_get_status(kept.requests[i], &done, MPI_STATUS_IGNORE);
+    if (done == 0) late += (late.empty() ? "process " : ", ") + std::to_string(kept.peers[i]);
+  }
   return Error(Errc::timed_out, std::string("another process did not answer while ") + what)
       .expected("an answer within " + std::to_string(timeout_) + " s")
       .found("none from " + late)
@@ -93,32 +103,37 @@ Status Exchange::wait(std::unique_ptr<Pending>& pending, const char* what) {
 
 Status Exchange::start(MPI_Comm comm) {
   auto pending = std::make_unique<Pending>();
-  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
   MPI_Comm_rank(comm, &rank_);
   MPI_Comm_size(comm, &size_);
   pending->requests.resize(1);
   pending->peers.push_back(0);
-  STELE_TRY(check(MPI_Comm_idup(comm, &comm_, pending->requests.data()), "duplicating the communicator"));
+  STELE_TRY(check(MPI_Comm_idup(comm, &pending->comm, pending->requests.data()), "duplicating the communicator"));
   STELE_TRY(wait(pending, "duplicating the communicator"));
+  comm_ = pending->comm;
+  // The caller's communicator keeps its handler.
   return check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "setting the error handler");
 }
 
-void Exchange::add_send(Pending& pending, std::string_view bytes, int to) const {
+void Exchange::add(Pending& pending, std::string& bytes, int peer, bool send) {
   for (std::size_t at = 0; at < bytes.size(); at += max_message) {
     const auto n = static_cast<int>(std::min(max_message, bytes.size() - at));
-    pending.requests.push_back(MPI_REQUEST_NULL);
-    pending.peers.push_back(to);
-    MPI_Isend(bytes.data() + at, n, MPI_BYTE, to, tag, comm_, &pending.requests.back());
+    pending.messages.push_back({bytes.data() + at, n, peer, send});
   }
 }
 
-void Exchange::add_receive(Pending& pending, std::string& bytes, int from) const {
-  for (std::size_t at = 0; at < bytes.size(); at += max_message) {
-    const auto n = static_cast<int>(std::min(max_message, bytes.size() - at));
-    pending.requests.push_back(MPI_REQUEST_NULL);
-    pending.peers.push_back(from);
-    MPI_Irecv(bytes.data() + at, n, MPI_BYTE, from, tag, comm_, &pending.requests.back());
+Status Exchange::run(std::unique_ptr<Pending>& pending, const char* what) {
+  const auto& messages = pending->messages;
+  pending->requests.assign(messages.size(), MPI_REQUEST_NULL);
+  pending->peers.clear();
+  for (const Pending::Message& message : messages) pending->peers.push_back(message.peer);
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const auto& [bytes, size, peer, send] = messages[i];
+    MPI_Request& request = pending->requests[i];
+    const int code = send ? MPI_Isend(bytes, size, MPI_BYTE, peer, tag, comm_, &request)
+                          : MPI_Irecv(bytes, size, MPI_BYTE, peer, tag, comm_, &request);
+    if (code != MPI_SUCCESS) return keep(pending, code, what);
   }
+  return wait(pending, what);
 }
 
 Status Exchange::usable() const {
@@ -156,21 +171,19 @@ Result<std::vector<std::string>> Exchange::gather(std::string_view bytes) {
                               pending->requests.data()),
                   "sending a size"));
   STELE_TRY(wait(pending, "gathering sizes"));
-  pending->requests.clear();
-  pending->peers.clear();
   if (!is_root()) {
     pending->buffers.emplace_back(bytes);
-    add_send(*pending, pending->buffers[0], 0);
-    STELE_TRY(wait(pending, "sending to process 0"));
+    add(*pending, pending->buffers[0], 0, true);
+    STELE_TRY(run(pending, "sending to process 0"));
     return std::vector<std::string>();
   }
   pending->buffers.resize(static_cast<std::size_t>(size_));
   for (int from = 1; from < size_; ++from) {
     auto& buffer = pending->buffers[static_cast<std::size_t>(from)];
     buffer.resize(static_cast<std::size_t>(pending->sizes[static_cast<std::size_t>(from)]));
-    add_receive(*pending, buffer, from);
+    add(*pending, buffer, from, false);
   }
-  STELE_TRY(wait(pending, "gathering"));
+  STELE_TRY(run(pending, "gathering"));
   pending->buffers[0] = bytes;
   return std::move(pending->buffers);
 }
@@ -187,17 +200,27 @@ Result<std::string> Exchange::scatter(std::vector<std::string> entries) {
                                comm_, pending->requests.data()),
                   "sending sizes"));
   STELE_TRY(wait(pending, "receiving a size"));
-  pending->requests.clear();
-  pending->peers.clear();
   if (!is_root()) {
     pending->buffers.assign(1, std::string(static_cast<std::size_t>(pending->sizes.back()), '\0'));
-    add_receive(*pending, pending->buffers[0], 0);
+    add(*pending, pending->buffers[0], 0, false);
   }
   for (int to = 1; is_root() && to < size_; ++to) {
-    add_send(*pending, pending->buffers[static_cast<std::size_t>(to)], to);
+    add(*pending, pending->buffers[static_cast<std::size_t>(to)], to, true);
   }
-  STELE_TRY(wait(pending, "receiving from process 0"));
+  STELE_TRY(run(pending, "receiving from process 0"));
   return std::move(pending->buffers[0]);
+}
+
+Result<std::uint64_t> Exchange::largest(std::uint64_t mine) {
+  std::string packed;
+  add_number(packed, mine);
+  STELE_TRY_ASSIGN(const std::vector<std::string> all, gather(packed));
+  std::uint64_t found = 0;
+  for (const std::string& one : all) found = std::max(found, Unpacker(one).number());
+  packed.clear();
+  add_number(packed, found);
+  STELE_TRY(broadcast(packed));
+  return Unpacker(packed).number();
 }
 
 Result<std::uint64_t> Exchange::first_of(std::uint64_t mine) {

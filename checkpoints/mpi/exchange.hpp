@@ -36,6 +36,8 @@ class Exchange {
   int size() const noexcept { return size_; }
   bool is_root() const noexcept { return rank_ == 0; }
   MPI_Comm comm() const noexcept { return comm_; }
+  /// Returns true after an error that ends all communication.
+  bool broken() const noexcept { return broken_; }
 
   /// Gives every process the root's bytes.
   Status broadcast(std::string& bytes);
@@ -43,6 +45,8 @@ class Exchange {
   Result<std::vector<std::string>> gather(std::string_view bytes);
   /// Gives each process its entry of the root's list.
   Result<std::string> scatter(std::vector<std::string> entries);
+  /// Returns the largest number of the processes.
+  Result<std::uint64_t> largest(std::uint64_t mine);
   /// Returns the first number of the processes that is not 0, or 0.
   Result<std::uint64_t> first_of(std::uint64_t mine);
   /// Returns an error to all processes if one of them has one: that of the first. Its message names the process.
@@ -54,8 +58,12 @@ class Exchange {
   Status wait(std::unique_ptr<Pending>& pending, const char* what);
   Status usable() const;
   Status check(int code, const char* what);
-  void add_send(Pending& pending, std::string_view bytes, int to) const;
-  void add_receive(Pending& pending, std::string& bytes, int from) const;
+  /// Returns the error of a call; the memory of the other requests is never freed.
+  Status keep(std::unique_ptr<Pending>& pending, int code, const char* what);
+  /// Adds the messages that send or receive these bytes.
+  static void add(Pending& pending, std::string& bytes, int peer, bool send);
+  /// Sends and receives all messages that were added.
+  Status run(std::unique_ptr<Pending>& pending, const char* what);
 
   double timeout_;
   MPI_Comm comm_ = MPI_COMM_NULL;

@@ -89,25 +89,25 @@ Result<MPI_Datatype> box_type(const LocalTensor& tensor, std::size_t element) {
 }
 
 /// Writes the box of this process, if it has one. Collective. A local error is returned after all writes, so that no
-/// process waits.
-Status write_tensor(MPI_File file, MPI_Comm comm, std::uint64_t at, const LocalPart& part, const LocalTensor* tensor,
-                    const std::string& path) {
-  Status status;
+/// process waits. MPI-IO knows no time limit: all processes meet in an exchange, which has one, before its calls.
+Status write_tensor(Exchange& exchange, MPI_File file, std::uint64_t at, const LocalPart& part,
+                    const LocalTensor* tensor, const std::string& path) {
   MPI_Datatype type = MPI_BYTE;
   std::uint64_t bytes = 0;
-  if (tensor != nullptr && part.snapshot.leaf(tensor->leaf).byte_size() != 0) {
+  Bytes buffer;
+  Status status = v0::detail::guarded([&]() -> Status {
+    if (tensor == nullptr || part.snapshot.leaf(tensor->leaf).byte_size() == 0) return {};
     const LeafView leaf = part.snapshot.leaf(tensor->leaf);
-    auto made = box_type(*tensor, element_size(leaf.dtype()));
-    made ? static_cast<void>(type = *made) : static_cast<void>(status = std::move(made).error());
-    if (status) bytes = leaf.byte_size();
-  }
-  std::uint64_t longest = 0;
-  MPI_Allreduce(&bytes, &longest, 1, MPI_UINT64_T, MPI_MAX, comm);
+    buffer = Bytes(static_cast<std::size_t>(std::min(leaf.byte_size(), chunk_size)));
+    STELE_TRY_ASSIGN(type, box_type(*tensor, element_size(leaf.dtype())));
+    bytes = leaf.byte_size();
+    return {};
+  });
+  STELE_TRY_ASSIGN(const std::uint64_t longest, exchange.largest(bytes));
   // A view whose filetype has no bytes is invalid.
   int code = MPI_File_set_view(file, static_cast<MPI_Offset>(at), MPI_BYTE, bytes != 0 ? type : MPI_BYTE, "native",
                                MPI_INFO_NULL);
   if (status) status = failed(code, "cannot set the view of the file", path);
-  Bytes buffer(static_cast<std::size_t>(std::min(bytes, chunk_size)));
   for (std::uint64_t done = 0; done < longest; done += chunk_size) {
     const auto n = static_cast<std::size_t>(done < bytes ? std::min(chunk_size, bytes - done) : 0);
     if (n != 0 && status) {
@@ -124,9 +124,12 @@ Status write_tensor(MPI_File file, MPI_Comm comm, std::uint64_t at, const LocalP
 
 Status write_file(Exchange& exchange, const LocalPart& part, const Plan& plan, const Snapshot& whole,
                   const std::vector<std::uint32_t>& leaves, const std::string& path) {
-  const v0::detail::LeafPaths paths(*whole.data());
-  STELE_TRY_ASSIGN(const safetensors::FilePlan layout,
-                   safetensors::plan_file(whole, paths, leaves, {{"format", "pt"}}));
+  safetensors::FilePlan layout;
+  STELE_TRY(exchange.agree(v0::detail::guarded([&]() -> Status {
+    const v0::detail::LeafPaths paths(*whole.data());
+    STELE_TRY_ASSIGN(layout, safetensors::plan_file(whole, paths, leaves, {{"format", "pt"}}));
+    return {};
+  })));
   MPI_File file = MPI_FILE_NULL;
   STELE_TRY(exchange.agree(
       failed(MPI_File_open(exchange.comm(), path.c_str(), MPI_MODE_CREATE | MPI_MODE_WRONLY, MPI_INFO_NULL, &file),
@@ -144,10 +147,13 @@ Status write_file(Exchange& exchange, const LocalPart& part, const Plan& plan, c
   for (const std::uint32_t number : plan.writes) written[number] = true;
   std::uint64_t at = 8 + layout.header.size();
   for (const std::uint32_t number : layout.order) {
-    auto done = write_tensor(file, exchange.comm(), at, part, written[number] ? plan.mine[number] : nullptr, path);
+    auto done = write_tensor(exchange, file, at, part, written[number] ? plan.mine[number] : nullptr, path);
+    if (exchange.broken()) return done;  // closing the file would wait for the others
     if (status) status = std::move(done);
     at += whole.leaf(number).byte_size();
   }
+  status = exchange.agree(std::move(status));
+  if (exchange.broken()) return status;
   if (status) status = failed(MPI_File_sync(file), "cannot sync", path);
   const int closed = MPI_File_close(&file);
   if (status) status = failed(closed, "cannot close", path);

@@ -99,6 +99,47 @@ TEST_CASE("all processes get the error of one: no step verifies, other calls, a 
   on_root([&] { CHECK_FALSE(std::filesystem::exists(dir / "run/step-00000002")); });
 }
 
+TEST_CASE("a save that fails answers the signal of no process") {
+  const SharedDir dir;
+  auto manager =
+      manager_in(dir / "run", MPI_COMM_WORLD, {.save = save_when::on_signal({SIGUSR1}), .max_bytes = 100'000});
+  const Model model = filled(Cut::rows, MPI_COMM_WORLD);
+  struct {
+    std::vector<float> weight = std::vector<float>(100'000);
+  } large;
+  if (rank_of(MPI_COMM_WORLD) == size_of(MPI_COMM_WORLD) - 1) ::raise(SIGUSR1);
+  CHECK(manager.due(1).value());
+  CHECK(code_of(manager.save(1, large, {})) == Errc::no_space);
+  CHECK(manager.due(2).value());
+  CHECK(manager.save(2, model, {}).value().info.signal == SIGUSR1);
+  CHECK_FALSE(manager.due(3).value());
+}
+
+TEST_CASE("the caller's communicator keeps its error handler") {
+  const SharedDir dir;
+  const auto handler = [] {
+    MPI_Errhandler found = MPI_ERRHANDLER_NULL;
+    MPI_Comm_get_errhandler(MPI_COMM_WORLD, &found);
+    const bool fatal = found == MPI_ERRORS_ARE_FATAL;
+    MPI_Errhandler_free(&found);
+    return fatal;
+  };
+  REQUIRE(handler());
+  Model model = filled(Cut::rows, MPI_COMM_WORLD);
+  auto manager = manager_in(dir / "run", MPI_COMM_WORLD);
+  CHECK(handler());
+  CHECK(manager.save(1, model, {}));
+  CHECK(manager.resume(model));
+  CHECK(handler());
+  for (const unsigned files : {0U, 1U}) {
+    mpi::Options options = quick();
+    options.files = files;
+    CHECK(mpi::save(model, dir / "model", MPI_COMM_WORLD, options));
+    CHECK(mpi::load_into(model, dir / "model", MPI_COMM_WORLD, quick()));
+  }
+  CHECK(handler());
+}
+
 TEST_CASE("a signal in one process makes the step due in all") {
   const SharedDir dir;
   auto manager = manager_in(dir / "run", MPI_COMM_WORLD, {.save = save_when::on_signal({SIGUSR1})});
