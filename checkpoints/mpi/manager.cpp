@@ -259,7 +259,7 @@ class Manager {
   }
 
   Status load(const steps::Manifest& manifest, const std::vector<Target>& targets) {
-    std::vector<Snapshot> opened(targets.size());
+    std::vector<OpenedBoxes> opened(targets.size());
     std::vector<LoadOptions> checked(targets.size());
     STELE_TRY(exchange.agree(v0::detail::guarded([&]() -> Status {
       for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -274,15 +274,15 @@ class Manager {
           part = kind->second;
         }
         STELE_TRY_ASSIGN(opened[i], open_boxes(manifest.info.folder + "/" + part, target.live, options.load));
-        STELE_TRY(target.check(target, opened[i], options.load));
-        STELE_TRY_ASSIGN(checked[i], verify_boxes(opened[i], target.live, options.load));
+        STELE_TRY(target.check(target, opened[i].snapshot, options.load));
+        STELE_TRY_ASSIGN(checked[i], verify_boxes(opened[i], target.live, options.load, options.verify_files));
       }
       return {};
     })));
     Status loaded;
     bool changed = false;
     for (std::size_t i = 0; i < targets.size() && loaded; ++i) {
-      loaded = targets[i].load(targets[i], opened[i], checked[i]);
+      loaded = targets[i].load(targets[i], opened[i].snapshot, checked[i]);
       changed = changed || loaded;
     }
     loaded = exchange.agree(std::move(loaded));

@@ -138,7 +138,7 @@ Status exchange_tables(Exchange& exchange, const LocalPart& part, const SaveOpti
 Status exchange_boxes(Exchange& exchange, const LocalPart& part, const Options& options, Plan& plan) {
   const auto count = static_cast<std::uint32_t>(plan.table.tensors().size());
   plan.mine.assign(count, nullptr);
-  plan.hashes.assign(count, 0);
+  plan.hashes.assign(count, {});
   std::vector<std::uint32_t> leaves, numbers;
   for (const LocalTensor& tensor : part.tensors) {
     const std::uint32_t number = plan.table.find(tensor.whole.name);
@@ -150,7 +150,7 @@ Status exchange_boxes(Exchange& exchange, const LocalPart& part, const Options& 
     Status status;
     auto hashes = hash_leaves(part.snapshot, leaves, v0::detail::workers_of(options.save));
     if (hashes) {
-      for (std::size_t i = 0; i < numbers.size(); ++i) plan.hashes[numbers[i]] = (*hashes)[i];
+      for (std::size_t i = 0; i < numbers.size(); ++i) plan.hashes[numbers[i]] = std::move((*hashes)[i]);
     } else {
       status = std::move(hashes).error();
     }
@@ -163,7 +163,7 @@ Status exchange_boxes(Exchange& exchange, const LocalPart& part, const Options& 
     const std::uint32_t end = std::min(count, first + step);
     STELE_TRY_ASSIGN(const std::vector<std::string> all,
                      exchange.gather(pack_boxes(plan.mine, first, end,
-                                                options.verify_replicas ? plan.hashes : std::vector<std::uint64_t>())));
+                                                options.verify_replicas ? plan.hashes : std::vector<BoxHashes>())));
     std::vector<std::string> writes(static_cast<std::size_t>(exchange.size()));
     if (exchange.is_root() && status) {
       auto added = planner.add(first, end, all, options.verify_replicas);
@@ -181,7 +181,7 @@ Result<WrittenFile> write_own_shard(const Exchange& exchange, const LocalPart& p
                                     const Options& options, const std::string& folder) {
   if (plan.writes.empty()) return WrittenFile();
   std::vector<const LocalTensor*> tensors;
-  std::vector<std::uint64_t> hashes;
+  std::vector<BoxHashes> hashes;
   std::vector<std::uint32_t> leaves;
   for (const std::uint32_t number : plan.writes) {
     tensors.push_back(plan.mine[number]);
@@ -290,7 +290,7 @@ Result<Report> save(const Result<Snapshot>& snapshot, const std::string& folder,
   });
 }
 
-Result<Snapshot> open_boxes(const std::string& path, const Snapshot& live, const LoadOptions& options) {
+Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, const LoadOptions& options) {
   const Places places = places_of(live);
   Status status;
   const auto wanted = [&](std::string_view name, std::span<const Extent> shape) -> std::optional<Box> {
@@ -313,8 +313,10 @@ Result<Snapshot> open_boxes(const std::string& path, const Snapshot& live, const
   if (auto folder = open_folder(path)) {
     STELE_TRY_ASSIGN(const bool ours, (*folder)->bundle()->contains(safetensors::shard_index_name));
     if (ours) {
-      auto opened = safetensors::open_shards(**folder, OpenContext(options, {}), wanted);
-      if (opened && !status) return std::move(status).error();
+      OpenedBoxes opened;
+      STELE_TRY_ASSIGN(opened.snapshot,
+                       safetensors::open_shards(**folder, OpenContext(options, {}), wanted, &opened.check));
+      if (!status) return std::move(status).error();
       return opened;
     }
   }
@@ -335,10 +337,12 @@ Result<Snapshot> open_boxes(const std::string& path, const Snapshot& live, const
   }
   if (!status) return std::move(status).error();
   data->keepers.push_back(std::move(regions));
-  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+  return OpenedBoxes{Snapshot(std::shared_ptr<const SnapshotData>(std::move(data))), {}};
 }
 
-Result<LoadOptions> verify_boxes(const Snapshot& opened, const Snapshot& live, const LoadOptions& options) {
+Result<LoadOptions> verify_boxes(const OpenedBoxes& boxes, const Snapshot& live, const LoadOptions& options,
+                                 bool whole_files) {
+  const Snapshot& opened = boxes.snapshot;
   if (options.trust_data) return options;
   std::unordered_map<std::string, DType> wanted;
   const LeafPaths names(*live.data());
@@ -353,7 +357,14 @@ Result<LoadOptions> verify_boxes(const Snapshot& opened, const Snapshot& live, c
   }
   v0::detail::Meter unmetered(options.progress, 0);
   std::size_t next = 0;
-  STELE_TRY(v0::detail::check_leaves(opened, options, unmetered, [&](const LeafView&) { return chosen[next++]; }));
+  if (boxes.check && !whole_files) {
+    const auto which = [&](std::string_view name) { return wanted.find(std::string(name)) != wanted.end(); };
+    STELE_TRY(boxes.check(which, unmetered, v0::detail::workers_of(options)));
+  }
+  // Boxes that are checked have no other rules than those of bools.
+  STELE_TRY(v0::detail::check_leaves(opened, options, unmetered, [&](const LeafView& leaf) {
+    return chosen[next++] && (!boxes.check || leaf.dtype() == DType::boolean);
+  }));
   LoadOptions checked = options;
   // Numbers that do not fit the module's dtype are found by the load's own pass.
   checked.trust_data = equal;
@@ -364,17 +375,17 @@ Status load(Result<Target> target, const std::string& path, MPI_Comm comm, const
   return v0::detail::guarded([&]() -> Status {
     Exchange exchange(options.timeout_seconds);
     STELE_TRY(exchange.start(comm));
-    Snapshot opened;
+    OpenedBoxes opened;
     LoadOptions checked;
     auto prepared = v0::detail::guarded([&]() -> Status {
       if (!target) return std::move(target).error();
       STELE_TRY_ASSIGN(opened, open_boxes(path, target->live, options.load));
-      STELE_TRY(target->check(*target, opened, options.load));
-      STELE_TRY_ASSIGN(checked, verify_boxes(opened, target->live, options.load));
+      STELE_TRY(target->check(*target, opened.snapshot, options.load));
+      STELE_TRY_ASSIGN(checked, verify_boxes(opened, target->live, options.load, false));
       return {};
     });
     STELE_TRY(exchange.agree(std::move(prepared)));
-    Status loaded = target->load(*target, opened, checked);
+    Status loaded = target->load(*target, opened.snapshot, checked);
     const bool mine = loaded.has_value();
     loaded = exchange.agree(std::move(loaded));
     // Another process failed: this one has changed its module.

@@ -30,7 +30,7 @@ struct Plan {
   TensorTable table;
   std::vector<const LocalTensor*> mine;  // by the table's numbers; null: this process has no part of it
   std::vector<std::uint32_t> writes;     // the tensors whose boxes this process writes, by the table's numbers
-  std::vector<std::uint64_t> hashes;     // of `mine`
+  std::vector<BoxHashes> hashes;         // of `mine`
   ShardIndex index;                      // of process 0 only
 };
 
@@ -42,12 +42,19 @@ Result<PartFiles> write_part(Exchange& exchange, const Result<Snapshot>& snapsho
 Result<PartFiles> write_whole_files(Exchange& exchange, const LocalPart& part, const Plan& plan, const Options& options,
                                     const std::string& folder);
 
-/// Opens a checkpoint of any kind, with the boxes of `live` instead of whole tensors. Not collective.
-Result<Snapshot> open_boxes(const std::string& path, const Snapshot& live, const LoadOptions& options);
+/// An opened checkpoint, with boxes instead of whole tensors.
+struct OpenedBoxes {
+  Snapshot snapshot;
+  v0::detail::safetensors::CheckBoxes check;  // of a folder of ours; else null
+};
+/// Opens a checkpoint of any kind, with the boxes of `live`. Not collective.
+Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, const LoadOptions& options);
 
-/// Checks the bytes of the opened tensors, so that a damaged file changes no module of any process. Returns the options
-/// with which they are then loaded. Not collective.
-Result<LoadOptions> verify_boxes(const Snapshot& opened, const Snapshot& live, const LoadOptions& options);
+/// Checks the bytes of the opened tensors, so that a damaged file changes no module of any process; `whole_files`: the
+/// processes have compared all files with their checksums, each its share. Returns the options with which they are then
+/// loaded. Not collective.
+Result<LoadOptions> verify_boxes(const OpenedBoxes& opened, const Snapshot& live, const LoadOptions& options,
+                                 bool whole_files);
 
 }  // namespace detail
 }  // namespace mpi

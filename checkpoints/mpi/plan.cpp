@@ -69,7 +69,7 @@ std::uint32_t batch_size(std::size_t processes) {
 }
 
 std::string pack_boxes(const std::vector<const LocalTensor*>& local, std::uint32_t first, std::uint32_t end,
-                       const std::vector<std::uint64_t>& hashes) {
+                       const std::vector<BoxHashes>& hashes) {
   std::string message;
   std::string box;
   for (std::uint32_t i = first; i < end; ++i) {
@@ -80,7 +80,7 @@ std::string pack_boxes(const std::vector<const LocalTensor*>& local, std::uint32
       if (box.empty()) box.push_back('\0');  // rank 0: there is a box, but no number
     }
     add_text(message, box);
-    if (!hashes.empty() && local[i] != nullptr) add_number(message, hashes[i]);
+    if (!hashes.empty() && local[i] != nullptr) add_number(message, hashes[i].all);
   }
   return message;
 }

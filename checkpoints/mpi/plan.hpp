@@ -36,6 +36,12 @@ struct LocalTensor {
   std::uint32_t leaf = 0;  // of the snapshot
 };
 
+/// Checksums (XXH3-64) of a box's bytes.
+struct BoxHashes {
+  std::uint64_t all = 0;
+  std::vector<std::uint64_t> pieces{};  // of safetensors::piece_bytes each; empty if the box is one piece
+};
+
 /// All tensors of all processes, in the order of their names.
 class TensorTable {
  public:
@@ -58,7 +64,7 @@ std::uint32_t batch_size(std::size_t processes);
 /// Returns the message of a process for the tensors [first, end) of the table: its boxes (`local` by number; null:
 /// none) and, if `hashes` is not empty, their checksums.
 std::string pack_boxes(const std::vector<const LocalTensor*>& local, std::uint32_t first, std::uint32_t end,
-                       const std::vector<std::uint64_t>& hashes);
+                       const std::vector<BoxHashes>& hashes);
 
 /// Checks the boxes of all processes, batch by batch, and assigns each to one process.
 class Planner {

@@ -1,6 +1,8 @@
 #include "shard_file.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <map>
 #include <optional>
 
 #include "base/hash.hpp"
@@ -22,10 +24,34 @@ namespace keys = v0::detail::safetensors;
 
 class HashSink final : public PieceSink {
  public:
+  explicit HashSink(bool pieces) : pieces_(pieces) {}
   Status piece(std::span<const std::byte> bytes) override {
-    return hasher.update(bytes.data(), bytes.size()), Status();
+    all_.update(bytes.data(), bytes.size());
+    while (pieces_ && !bytes.empty()) {
+      const auto n = static_cast<std::size_t>(std::min<std::uint64_t>(keys::piece_bytes - in_piece_, bytes.size()));
+      piece_.update(bytes.data(), n);
+      in_piece_ += n;
+      bytes = bytes.subspan(n);
+      if (in_piece_ == keys::piece_bytes) end_piece();
+    }
+    return {};
   }
-  Hasher hasher;
+  BoxHashes take() {
+    if (in_piece_ != 0) end_piece();
+    hashes_.all = all_.digest();
+    return std::move(hashes_);
+  }
+
+ private:
+  void end_piece() {
+    hashes_.pieces.push_back(piece_.digest());
+    piece_.reset();
+    in_piece_ = 0;
+  }
+  bool pieces_;
+  Hasher all_, piece_;
+  std::uint64_t in_piece_ = 0;
+  BoxHashes hashes_;
 };
 
 /// Computes the checksums of all bytes, and of the header, as they are written to a file.
@@ -65,15 +91,16 @@ class HashingSink final : public Sink {
 
 }  // namespace
 
-Result<std::vector<std::uint64_t>> hash_leaves(const Snapshot& snapshot, const std::vector<std::uint32_t>& leaves,
-                                               const v0::detail::Workers& workers) {
-  std::vector<std::uint64_t> hashes(leaves.size());
+Result<std::vector<BoxHashes>> hash_leaves(const Snapshot& snapshot, const std::vector<std::uint32_t>& leaves,
+                                           const v0::detail::Workers& workers) {
+  std::vector<BoxHashes> hashes(leaves.size());
   std::vector<Status> failed(leaves.size());
   v0::detail::parallel(workers, leaves.size(), [&](std::size_t i) {
-    HashSink sink;
+    const LeafView leaf = snapshot.leaf(leaves[i]);
+    HashSink sink(leaf.byte_size() > keys::piece_bytes);
     ReadContext context;
-    failed[i] = snapshot.leaf(leaves[i]).stream(sink, context);
-    hashes[i] = sink.hasher.digest();
+    failed[i] = leaf.stream(sink, context);
+    hashes[i] = sink.take();
   });
   for (std::size_t i = 0; i < leaves.size(); ++i) {
     if (!failed[i]) return std::move(failed[i]).error().path(snapshot.leaf(leaves[i]).path());
@@ -88,12 +115,18 @@ std::string shard_name(int process) {
 }
 
 Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<const LocalTensor*>& tensors,
-                                const std::vector<std::uint64_t>& hashes, const std::string& folder,
+                                const std::vector<BoxHashes>& hashes, const std::string& folder,
                                 const std::string& name, const SaveOptions& options) {
-  std::string places, sums;
-  json::Writer place(places), sum(sums);
+  std::string places, sums, pieces;
+  json::Writer place(places), sum(sums), piece(pieces);
   place.begin_object();
   sum.begin_object();
+  piece.begin_object();
+  piece.key("bytes");
+  piece.u64(keys::piece_bytes);
+  piece.key("boxes");
+  piece.begin_object();
+  std::string joined;
   SnapshotBuilder builder;
   builder.set_flat();
   builder.keep(snapshot.data());
@@ -112,12 +145,21 @@ Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<cons
     place.end_array();
     place.end_object();
     sum.key(tensor.whole.name);
-    sum.string(json::hex(hashes[i]));
+    sum.string(json::hex(hashes[i].all));
+    if (hashes[i].pieces.empty()) continue;
+    joined.clear();
+    for (const std::uint64_t hash : hashes[i].pieces) joined += json::hex(hash);
+    piece.key(tensor.whole.name);
+    piece.string(joined);
   }
   place.end_object();
   sum.end_object();
-  builder.set_metadata(
-      {{keys::sharding_key, places}, {keys::version_key, "1.0"}, {keys::hashes_key, sums}, {"format", "pt"}});
+  piece.end_object();
+  piece.end_object();
+  std::map<std::string, std::string> metadata{
+      {keys::sharding_key, places}, {keys::version_key, "1.0"}, {keys::hashes_key, sums}, {"format", "pt"}};
+  if (!joined.empty()) metadata.emplace(keys::pieces_key, pieces);
+  builder.set_metadata(std::move(metadata));
   STELE_TRY_ASSIGN(const auto file, file_sink(folder + "/" + name, options.file));
   HashingSink hashing(*file);
   STELE_TRY(SafetensorsFormat().write(builder.finish(), hashing, options));

@@ -22,16 +22,16 @@ struct WrittenFile {
   std::uint64_t xxh3 = 0;    // of all bytes
 };
 
-/// Returns the XXH3-64 of the bytes of these leaves.
-Result<std::vector<std::uint64_t>> hash_leaves(const Snapshot& snapshot, const std::vector<std::uint32_t>& leaves,
-                                               const v0::detail::Workers& workers);
+/// Returns the checksums of these leaves.
+Result<std::vector<BoxHashes>> hash_leaves(const Snapshot& snapshot, const std::vector<std::uint32_t>& leaves,
+                                           const v0::detail::Workers& workers);
 
 /// Returns the name of a process's file.
 std::string shard_name(int process);
 
 /// Writes these tensors, whose checksums are `hashes`, to `folder`/`name`.
 Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<const LocalTensor*>& tensors,
-                                const std::vector<std::uint64_t>& hashes, const std::string& folder,
+                                const std::vector<BoxHashes>& hashes, const std::string& folder,
                                 const std::string& name, const SaveOptions& options);
 
 }  // namespace detail

@@ -10,6 +10,8 @@
 #include "json/json.hpp"
 #include "json/sealed.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/meter_sink.hpp"
+#include "snapshot/source_range.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/safetensors.hpp"
@@ -184,6 +186,59 @@ struct OpenShard {
   Snapshot snapshot;
   std::unordered_map<std::string_view, std::uint32_t> leaves;  // by name
   std::unordered_map<std::string, std::uint64_t> hashes;       // by name
+  std::unordered_map<std::string, std::string> pieces;         // by name: hexadecimal checksums
+  std::uint64_t piece_bytes = 0;
+};
+
+/// Reads the checksums in a shard's metadata.
+class ChecksumReader {
+ public:
+  ChecksumReader(OpenShard& shard, const char* key, const std::string& text) : shard_(shard), key_(key), in_(text) {}
+
+  Status boxes() {
+    names([&](std::string name, std::string_view text) {
+      const auto hash = json::from_hex(text);
+      if (!hash) in_.fail(Errc::malformed, "16 hexadecimal digits");
+      if (hash) shard_.hashes.emplace(std::move(name), *hash);
+    });
+    return finish();
+  }
+  Status pieces() {
+    std::string_view key;
+    in_.begin_object();
+    while (in_.next_key(key, scratch_)) {
+      if (key == "bytes") {
+        in_.read_u64(shard_.piece_bytes);
+      } else if (key == "boxes") {
+        names([&](std::string name, std::string_view text) { shard_.pieces.emplace(std::move(name), text); });
+      } else {
+        in_.skip_value();
+      }
+    }
+    if (in_.ok() && shard_.piece_bytes == 0) in_.fail(Errc::malformed, "bytes");
+    return finish();
+  }
+
+ private:
+  template <class Visit>
+  void names(Visit&& visit) {
+    std::string scratch, text_scratch;
+    std::string_view key, text;
+    in_.begin_object();
+    while (in_.next_key(key, scratch)) {
+      std::string name(key);
+      if (in_.read_string(text, text_scratch)) visit(std::move(name), text);
+    }
+  }
+  Status finish() {
+    if (in_.finish()) return {};
+    return in_.error().file(shard_.source->name()).found(std::string("in the metadata ") + key_);
+  }
+
+  OpenShard& shard_;
+  const char* key_;
+  json::Reader in_;
+  std::string scratch_;
 };
 
 Result<OpenShard> open_shard(const std::shared_ptr<const Bundle>& bundle, const ShardFile& file, std::size_t number,
@@ -212,20 +267,13 @@ Result<OpenShard> open_shard(const std::shared_ptr<const Bundle>& bundle, const 
     const Node& node = shard.snapshot.nodes()[shard.snapshot.leaf(i).node()];
     shard.leaves.emplace(std::string_view(node.name, node.name_size), i);
   }
-  const auto found = shard.snapshot.metadata().find(hashes_key);
-  if (found == shard.snapshot.metadata().end()) return shard;
-  json::Reader in(found->second);
-  std::string scratch, text_scratch;
-  std::string_view key, text;
-  in.begin_object();
-  while (in.next_key(key, scratch)) {
-    const std::string name(key);
-    if (!in.read_string(text, text_scratch)) break;
-    const auto hash = json::from_hex(text);
-    if (!hash) in.fail(Errc::malformed, "16 hexadecimal digits");
-    if (hash) shard.hashes.emplace(name, *hash);
+  const auto& metadata = shard.snapshot.metadata();
+  if (const auto found = metadata.find(hashes_key); found != metadata.end()) {
+    STELE_TRY(ChecksumReader(shard, hashes_key, found->second).boxes());
   }
-  if (!in.finish()) return in.error().file(source.name()).found("in the metadata stele_xxh3");
+  if (const auto found = metadata.find(pieces_key); found != metadata.end()) {
+    STELE_TRY(ChecksumReader(shard, pieces_key, found->second).pieces());
+  }
   return shard;
 }
 
@@ -236,22 +284,81 @@ struct StoredBox {
 constexpr LeafOps stored_ops{
     .locate = [](const void* at, std::uint64_t) { return static_cast<const StoredBox*>(at)->range; }};
 
+/// A box that a wanted one meets, for its check.
+struct MetBox {
+  std::string_view tensor;
+  SourceRange range;  // of the whole box, with its checksum
+  std::uint64_t bytes = 0;
+  const RegionLeaf* region = nullptr;  // the part that is needed; null: all
+  std::string_view pieces{};           // their checksums; empty: the box has none
+  std::uint64_t piece_bytes = 0;
+
+  Status check(Meter& meter) const {
+    struct Discard final : PieceSink {
+      Status piece(std::span<const std::byte>) override { return {}; }
+    };
+    Discard discard;
+    MeterSink sink(discard, meter);
+    ReadContext context;
+    if (region == nullptr || pieces.empty()) {
+      return range.hashed ? stream_range(range, bytes, sink, context) : Status();
+    }
+    std::uint64_t next = 0;  // the first piece that is not checked yet
+    for (std::uint64_t run = 0; run < region->runs(); ++run) {
+      const std::uint64_t begin = region->place(run), end = begin + region->run_bytes();
+      for (next = std::max(next, begin / piece_bytes); next * piece_bytes < end; ++next) {
+        SourceRange piece{range.source, range.offset + next * piece_bytes};
+        const auto hash = json::from_hex(pieces.substr(static_cast<std::size_t>(next) * hex_digits, hex_digits));
+        if (!hash) return Error(Errc::malformed, "the checksum of a piece is none").file(range.source->name());
+        piece.hash = *hash;
+        piece.hashed = true;
+        STELE_TRY(stream_range(piece, std::min(piece_bytes, bytes - next * piece_bytes), sink, context));
+      }
+    }
+    return {};
+  }
+  static constexpr std::size_t hex_digits = 16;
+};
+
 /// The objects that the leaves of an opened folder refer to.
 struct Opened {
   std::vector<std::optional<OpenShard>> shards;
   std::deque<StoredBox> stored;
   std::deque<RegionLeaf> regions;
   std::deque<JoinedBoxes> joined;
+  std::vector<MetBox> met;
+
+  Status check(const WhichTensors& which, Meter& meter, const Workers& workers) const {
+    std::vector<Status> done(met.size());
+    parallel(workers, met.size(), [&](std::size_t i) {
+      if (!which || which(met[i].tensor)) done[i] = guarded([&] { return met[i].check(meter); });
+    });
+    for (std::size_t i = 0; i < met.size(); ++i) {
+      if (!done[i]) return std::move(done[i]).error().path(met[i].tensor);
+    }
+    return {};
+  }
 };
 
 class Opener {
  public:
+  /// `checked`: check() will be called.
   Opener(const Source& folder, ShardIndex index, const OpenContext& context, IndexBudget& memory,
-         const WantedBox& wanted)
-      : bundle_(folder.bundle()), index_(std::move(index)), context_(context), memory_(memory), wanted_(wanted) {
+         const WantedBox& wanted, bool checked)
+      : bundle_(folder.bundle()),
+        index_(std::move(index)),
+        context_(context),
+        memory_(memory),
+        wanted_(wanted),
+        checked_(checked) {
     opened_->shards.resize(index_.files.size());
   }
 
+  CheckBoxes check() const {
+    return [opened = opened_](const WhichTensors& which, Meter& meter, const Workers& workers) {
+      return opened->check(which, meter, workers);
+    };
+  }
   Result<Snapshot> run() {
     builder_.set_flat();
     for (const ShardTensor& tensor : index_.tensors) {
@@ -293,7 +400,9 @@ class Opener {
       if (!intersect(box, all, in_wanted, within)) continue;
       STELE_TRY_ASSIGN(Provider part, stored(tensor, layout, i));
       if (within.length != box.length) {
-        part = opened_->regions.emplace_back(part, box.length, element, within).provider();
+        const RegionLeaf& region = opened_->regions.emplace_back(part, box.length, element, within);
+        part = region.provider();
+        if (checked_) opened_->met.back().region = &region;
       }
       boxes.push_back(in_wanted);
       parts.push_back(part);
@@ -331,13 +440,32 @@ class Opener {
           .found(std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()));
     }
     const auto range = leaf.location();
+    if (checked_) opened_->met.push_back({found->first, {}, leaf.byte_size()});
     if (!range) return leaf.provider();  // on a big-endian machine
     StoredBox& stored = opened_->stored.emplace_back(StoredBox{*range});
     if (const auto hash = shard->hashes.find(tensor.name); hash != shard->hashes.end()) {
       stored.range.hash = hash->second;
       stored.range.hashed = true;
     }
+    if (checked_) STELE_TRY(add_checksums(opened_->met.back(), *shard, stored.range, tensor.name));
     return Provider{&stored_ops, &stored, 0};
+  }
+
+  Status add_checksums(MetBox& met, const OpenShard& shard, const SourceRange& range, const std::string& name) {
+    if (!memory_.take(2 * sizeof met)) {
+      return index_error("the list of boxes needs more memory than the size of the index allows");
+    }
+    met.range = range;
+    const auto found = shard.pieces.find(name);
+    if (found == shard.pieces.end()) return {};
+    met.pieces = found->second;
+    met.piece_bytes = shard.piece_bytes;
+    const std::uint64_t count = met.bytes / met.piece_bytes + (met.bytes % met.piece_bytes != 0 ? 1 : 0);
+    if (met.pieces.size() == count * MetBox::hex_digits) return {};
+    return Error(Errc::malformed, "the shard has another number of checksums than the box has pieces")
+        .file(shard.source->name())
+        .expected(std::to_string(count))
+        .found(std::to_string(met.pieces.size() / MetBox::hex_digits));
   }
 
   std::shared_ptr<const Bundle> bundle_;
@@ -345,6 +473,7 @@ class Opener {
   const OpenContext& context_;
   IndexBudget& memory_;
   const WantedBox& wanted_;
+  bool checked_;
   SnapshotBuilder builder_;
   std::shared_ptr<Opened> opened_ = std::make_shared<Opened>();
   std::unordered_map<std::string_view, std::uint32_t> nodes_;
@@ -425,11 +554,14 @@ Result<ShardIndex> read_shard_index(const Source& source, IndexBudget& memory) {
   return index;
 }
 
-Result<Snapshot> open_shards(const Source& folder, const OpenContext& context, const WantedBox& wanted) {
+Result<Snapshot> open_shards(const Source& folder, const OpenContext& context, const WantedBox& wanted,
+                             CheckBoxes* check) {
   STELE_TRY_ASSIGN(const SourcePtr source, folder.bundle()->open(shard_index_name));
   IndexBudget memory(context.options().limits, source->size());
   STELE_TRY_ASSIGN(ShardIndex index, read_shard_index(*source, memory));
-  return Opener(folder, std::move(index), context, memory, wanted).run();
+  Opener opener(folder, std::move(index), context, memory, wanted, check != nullptr);
+  if (check != nullptr) *check = opener.check();
+  return opener.run();
 }
 
 }  // namespace safetensors

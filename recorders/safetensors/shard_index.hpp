@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "base/meter.hpp"
+#include "base/parallel.hpp"
 #include "stele/format.hpp"
 #include "stele/snapshot.hpp"
 #include "steps/boxes.hpp"
@@ -20,9 +22,13 @@ namespace detail {
 namespace safetensors {
 
 inline constexpr std::string_view shard_index_name = "stele-shards.json";
-/// Keys of a shard's metadata. The first two are PyTorch's; the third maps names to XXH3-64 in hexadecimal.
+/// Keys of a shard's metadata. The first two are PyTorch's. The others have checksums (XXH3-64 in hexadecimal): of each
+/// box, and of the pieces of boxes that are larger than a piece.
 inline constexpr const char *sharding_key = "DCP_SHARDING_INFO", *version_key = "DCP_VERSION",
-                            *hashes_key = "stele_xxh3";
+                            *hashes_key = "stele_xxh3", *pieces_key = "stele_xxh3_pieces";
+/// Bytes of a piece (1 MiB): a process that needs a part of a box reads at most so many bytes more at each end of it,
+/// and the checksums take 16 bytes of each MiB.
+inline constexpr std::uint64_t piece_bytes = std::uint64_t{1} << 20;
 
 struct ShardFile {
   std::string name;
@@ -65,10 +71,17 @@ Result<ShardIndex> read_shard_index(const Source& source, IndexBudget& memory);
 
 /// Returns the box of a tensor that the caller wants, or nullopt for the whole tensor.
 using WantedBox = std::function<std::optional<Box>(std::string_view name, std::span<const Extent> shape)>;
-/// Opens a folder with an index. Reads the headers of the files that the wanted boxes meet, and no others. Errors:
-/// those of the index and of its files; checksum (a file of another set).
+/// Returns true for the tensors to check.
+using WhichTensors = std::function<bool(std::string_view name)>;
+/// Compares all boxes that the wanted ones meet with their checksums; of a box that is needed in part, the pieces that
+/// have this part. Reads the bytes for it alone. Errors: checksum, those of reading, cancelled.
+using CheckBoxes = std::function<Status(const WhichTensors& which, Meter& meter, const Workers& workers)>;
+
+/// Opens a folder with an index. Reads the headers of the files that the wanted boxes meet, and no others. `check`
+/// receives the check of their bytes: streams of the leaves check only boxes that are read as a whole. Errors: those of
+/// the index and of its files; checksum (a file of another set).
 STELE_EXPORT Result<Snapshot> open_shards(const Source& folder, const OpenContext& context,
-                                          const WantedBox& wanted = {});
+                                          const WantedBox& wanted = {}, CheckBoxes* check = nullptr);
 
 }  // namespace safetensors
 }  // namespace detail

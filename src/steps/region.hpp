@@ -22,9 +22,12 @@ class STELE_EXPORT RegionLeaf {
   RegionLeaf(const Provider& base, std::span<const Extent> shape, std::size_t element, const Box& box);
   /// The region must outlive the provider, and not move.
   Provider provider() const noexcept;
+  /// The region's bytes in the base: `runs()` runs of `run_bytes()`, each after the one before.
+  std::uint64_t runs() const noexcept { return runs_; }
+  std::uint64_t run_bytes() const noexcept { return run_; }
+  std::uint64_t place(std::uint64_t run) const noexcept;
 
  private:
-  std::uint64_t place(std::uint64_t run) const noexcept;
   Status read(std::uint64_t offset, std::span<std::byte> out, ReadContext& context) const;
 
   Provider base_;

@@ -63,6 +63,61 @@ TEST_CASE("boxes that overlap or leave a part out, and processes that differ") {
   CHECK(saved->count(Report::What::lost) == (rank == 0 ? 0 : 1));
 }
 
+struct Boxes {
+  Sharded<float> large, small;  // the first has pieces with checksums, the second is one
+  Sharded<bool> flags;
+};
+
+TEST_CASE("every flipped bit of a shard is an error for any boxes that need it, and for no others") {
+  const SharedDir dir;
+  const int rank = rank_of(MPI_COMM_WORLD), size = size_of(MPI_COMM_WORLD);
+  const auto placed_boxes = [&](Cut cut) {
+    return Boxes{box_of<float>({4096, 512}, cut, rank, size), box_of<float>({64, 31}, cut, rank, size),
+                 box_of<bool>({40, 16}, cut, rank, size)};
+  };
+  for (const Cut saved_as : {Cut::rows, Cut::columns}) {
+    Boxes model = placed_boxes(saved_as);
+    fill(model.large, 1);
+    fill(model.small, 2);
+    model.flags.fill(true);
+    REQUIRE(mpi::save(model, dir / "model", MPI_COMM_WORLD, quick()));
+    const std::string last = dir / ("model/shard-0000" + std::to_string(size) + "-model-00001-of-00001.safetensors");
+    const auto file_size = static_cast<std::streamoff>(std::filesystem::file_size(last));
+    const auto header = [&] {
+      std::ifstream in(last, std::ios::binary);
+      std::uint64_t length = 0;
+      in.read(reinterpret_cast<char*>(&length), sizeof length);
+      return static_cast<std::streamoff>(8 + length);
+    }();
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i < 12; ++i) {
+      const std::streamoff at = i == 0 ? header : i == 1 ? file_size - 1 : header + (file_size - header) * i / 12;
+      const auto flip = [&] {
+        on_root([&] {
+          std::fstream file(last, std::ios::in | std::ios::out | std::ios::binary);
+          file.seekg(at);
+          const int c = file.get();
+          file.seekp(at);
+          file.put(static_cast<char>(c ^ 16));
+        });
+      };
+      flip();
+      for (const Cut cut : {Cut::rows, Cut::columns, Cut::grid, Cut::replicated, Cut::uneven}) {
+        CAPTURE(i);
+        CAPTURE(static_cast<int>(cut));
+        Boxes loaded = placed_boxes(cut);
+        CHECK(code_of(mpi::load_into(loaded, dir / "model", MPI_COMM_WORLD, quick())) == Errc::checksum);
+        CHECK_FALSE(loaded.large.local().is_set());
+      }
+      flip();
+    }
+    Boxes loaded = placed_boxes(Cut::grid);
+    CHECK(mpi::load_into(loaded, dir / "model", MPI_COMM_WORLD, quick()));
+    CHECK(has(loaded.large, 1));
+    CHECK(has(loaded.small, 2));
+  }
+}
+
 TEST_CASE("a shard that is missing, cut, swapped, damaged or of another checkpoint is an error in all processes") {
   const SharedDir dir;
   const int size = size_of(MPI_COMM_WORLD);
