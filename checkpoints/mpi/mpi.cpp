@@ -336,8 +336,9 @@ Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, co
         regions->emplace_back(leaf.provider(), leaf.shape(), element_size(leaf.dtype()), *box).provider();
   }
   if (!status) return std::move(status).error();
+  const bool cut = !regions->empty();
   data->keepers.push_back(std::move(regions));
-  return OpenedBoxes{Snapshot(std::shared_ptr<const SnapshotData>(std::move(data))), {}};
+  return OpenedBoxes{Snapshot(std::shared_ptr<const SnapshotData>(std::move(data))), {}, whole, cut};
 }
 
 Result<LoadOptions> verify_boxes(const OpenedBoxes& boxes, const Snapshot& live, const LoadOptions& options,
@@ -371,6 +372,24 @@ Result<LoadOptions> verify_boxes(const OpenedBoxes& boxes, const Snapshot& live,
   return checked;
 }
 
+Status verify_whole(Exchange& exchange, const OpenedBoxes& opened, const Snapshot& live, const LoadOptions& options) {
+  STELE_TRY_ASSIGN(const std::uint64_t cut, exchange.first_of(opened.cut && !options.trust_data ? 1 : 0));
+  if (cut == 0) return {};
+  return exchange.agree(v0::detail::guarded([&]() -> Status {
+    const auto size = static_cast<std::size_t>(exchange.size());
+    const LeafPaths paths(*opened.whole.data());
+    v0::detail::Meter unmetered(options.progress, 0);
+    std::size_t next = 0;
+    return v0::detail::check_leaves(opened.whole, options, unmetered, [&](const LeafView& leaf) {
+      const std::size_t i = next++;
+      const auto range = leaf.location();
+      if (range && !range->hashed) return false;  // there is no checksum to compare
+      // Several processes may need other tensors than this one.
+      return size == 1 ? live.find(paths[i]).has_value() : i % size == static_cast<std::size_t>(exchange.rank());
+    });
+  }));
+}
+
 Status load(Result<Target> target, const std::string& path, MPI_Comm comm, const Options& options) {
   return v0::detail::guarded([&]() -> Status {
     Exchange exchange(options.timeout_seconds);
@@ -385,6 +404,7 @@ Status load(Result<Target> target, const std::string& path, MPI_Comm comm, const
       return {};
     });
     STELE_TRY(exchange.agree(std::move(prepared)));
+    STELE_TRY(verify_whole(exchange, opened, target->live, options.load));
     Status loaded = target->load(*target, opened.snapshot, checked);
     const bool mine = loaded.has_value();
     loaded = exchange.agree(std::move(loaded));

@@ -46,6 +46,8 @@ Result<PartFiles> write_whole_files(Exchange& exchange, const LocalPart& part, c
 struct OpenedBoxes {
   Snapshot snapshot;
   v0::detail::safetensors::CheckBoxes check;  // of a folder of ours; else null
+  Snapshot whole;                             // of any other file, and
+  bool cut = false;                           // true if a box is a part of a tensor of it
 };
 /// Opens a checkpoint of any kind, with the boxes of `live`. Not collective.
 Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, const LoadOptions& options);
@@ -55,6 +57,10 @@ Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, co
 /// loaded. Not collective.
 Result<LoadOptions> verify_boxes(const OpenedBoxes& opened, const Snapshot& live, const LoadOptions& options,
                                  bool whole_files);
+
+/// Checks the tensors of a file of which a process needs parts, each in one process: their checksums are those of the
+/// whole. `live`: the tensors of the module. Collective.
+Status verify_whole(Exchange& exchange, const OpenedBoxes& opened, const Snapshot& live, const LoadOptions& options);
 
 }  // namespace detail
 }  // namespace mpi

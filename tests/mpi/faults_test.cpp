@@ -68,53 +68,79 @@ struct Boxes {
   Sharded<bool> flags;
 };
 
-TEST_CASE("every flipped bit of a shard is an error for any boxes that need it, and for no others") {
+Boxes boxes(Cut cut, int rank, int size) {
+  return {box_of<float>({4096, 512}, cut, rank, size), box_of<float>({64, 31}, cut, rank, size),
+          box_of<bool>({40, 16}, cut, rank, size)};
+}
+void flip(const std::string& path, std::uint64_t at) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekg(static_cast<std::streamoff>(at));
+  const int c = file.get();
+  file.seekp(static_cast<std::streamoff>(at));
+  file.put(static_cast<char>(c ^ 16));
+}
+
+TEST_CASE("every flipped bit of a shard is an error for any boxes that need it") {
   const SharedDir dir;
   const int rank = rank_of(MPI_COMM_WORLD), size = size_of(MPI_COMM_WORLD);
-  const auto placed_boxes = [&](Cut cut) {
-    return Boxes{box_of<float>({4096, 512}, cut, rank, size), box_of<float>({64, 31}, cut, rank, size),
-                 box_of<bool>({40, 16}, cut, rank, size)};
-  };
   for (const Cut saved_as : {Cut::rows, Cut::columns}) {
-    Boxes model = placed_boxes(saved_as);
+    Boxes model = boxes(saved_as, rank, size);
     fill(model.large, 1);
     fill(model.small, 2);
     model.flags.fill(true);
     REQUIRE(mpi::save(model, dir / "model", MPI_COMM_WORLD, quick()));
     const std::string last = dir / ("model/shard-0000" + std::to_string(size) + "-model-00001-of-00001.safetensors");
-    const auto file_size = static_cast<std::streamoff>(std::filesystem::file_size(last));
+    const std::uint64_t file_size = std::filesystem::file_size(last);
     const auto header = [&] {
       std::ifstream in(last, std::ios::binary);
       std::uint64_t length = 0;
       in.read(reinterpret_cast<char*>(&length), sizeof length);
-      return static_cast<std::streamoff>(8 + length);
+      return 8 + length;
     }();
     MPI_Barrier(MPI_COMM_WORLD);
-    for (int i = 0; i < 12; ++i) {
-      const std::streamoff at = i == 0 ? header : i == 1 ? file_size - 1 : header + (file_size - header) * i / 12;
-      const auto flip = [&] {
-        on_root([&] {
-          std::fstream file(last, std::ios::in | std::ios::out | std::ios::binary);
-          file.seekg(at);
-          const int c = file.get();
-          file.seekp(at);
-          file.put(static_cast<char>(c ^ 16));
-        });
-      };
-      flip();
+    for (std::uint64_t i = 0; i < 12; ++i) {
+      const std::uint64_t at = i == 0 ? header : i == 1 ? file_size - 1 : header + (file_size - header) * i / 12;
+      on_root([&] { flip(last, at); });
       for (const Cut cut : {Cut::rows, Cut::columns, Cut::grid, Cut::replicated, Cut::uneven}) {
         CAPTURE(i);
         CAPTURE(static_cast<int>(cut));
-        Boxes loaded = placed_boxes(cut);
+        Boxes loaded = boxes(cut, rank, size);
         CHECK(code_of(mpi::load_into(loaded, dir / "model", MPI_COMM_WORLD, quick())) == Errc::checksum);
         CHECK_FALSE(loaded.large.local().is_set());
       }
-      flip();
+      on_root([&] { flip(last, at); });
     }
-    Boxes loaded = placed_boxes(Cut::grid);
+    Boxes loaded = boxes(Cut::grid, rank, size);
     CHECK(mpi::load_into(loaded, dir / "model", MPI_COMM_WORLD, quick()));
     CHECK(has(loaded.large, 1));
     CHECK(has(loaded.small, 2));
+  }
+}
+
+TEST_CASE("a flipped bit of a file of whole tensors is an error for any boxes") {
+  const SharedDir dir;
+  const int rank = rank_of(MPI_COMM_WORLD), size = size_of(MPI_COMM_WORLD);
+  on_root([&] {
+    Boxes whole = boxes(Cut::replicated, 0, 1);
+    fill(whole.large, 1);
+    fill(whole.small, 2);
+    whole.flags.fill(true);
+    CHECK(save(whole, dir / "model.stele"));
+  });
+  const auto file_size = std::filesystem::file_size(dir / "model.stele");
+  MPI_Barrier(MPI_COMM_WORLD);
+  for (const std::uint64_t from_end : {0, 1'000'000, 8'300'000}) {
+    if (from_end != 0) on_root([&] { flip(dir / "model.stele", file_size - from_end); });
+    for (const Cut cut : {Cut::rows, Cut::columns, Cut::one}) {
+      CAPTURE(from_end);
+      CAPTURE(static_cast<int>(cut));
+      Boxes loaded = boxes(cut, rank, size);
+      const Errc code = code_of(mpi::load_into(loaded, dir / "model.stele", MPI_COMM_WORLD, quick()));
+      CHECK(code == (from_end == 0 ? Errc::none : Errc::checksum));
+      CHECK(loaded.large.local().is_set() == (from_end == 0));
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (from_end != 0) on_root([&] { flip(dir / "model.stele", file_size - from_end); });
   }
 }
 
