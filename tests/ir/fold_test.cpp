@@ -1,4 +1,5 @@
-// Nodes of constants that the import computes: onnxruntime computed the same ones (tests/interop/make_golden_nodes.py).
+// Nodes of constants that the import computes: onnxruntime computed the same ones
+// (tests/interop/make_golden_operators.py).
 #include <stele/import.hpp>
 #include <stele/recorders/onnx.hpp>
 

@@ -37,8 +37,8 @@ TEST_CASE("import: models compute what onnxruntime computes, also when they were
   CHECK(models == 12);
 }
 
-TEST_CASE("import: single nodes compute what onnxruntime computes") {
-  for (const char* file : {"/onnx/nodes_11.onnx", "/onnx/nodes_21.onnx"}) {
+TEST_CASE("import: operators that DL4J computes otherwise give what onnxruntime gives") {
+  for (const char* file : {"/onnx/operators_11.onnx", "/onnx/operators_21.onnx"}) {
     CAPTURE(file);
     const stele::Snapshot golden = good(stele::OnnxRecorder<>().open(test_data() + file));
     Arrays inputs, expected;

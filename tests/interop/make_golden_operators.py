@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""Write fold_OPSET.onnx and nodes_OPSET.onnx of tests/data/onnx: nodes, and what onnxruntime computes from them.
+"""Write fold_OPSET.onnx and operators_OPSET.onnx of tests/data/onnx: nodes, and what onnxruntime computes from them.
 
     pip install onnx==1.23.2 onnxruntime==1.32.0
-    python3 tests/interop/make_golden_nodes.py [FOLDER]
+    python3 tests/interop/make_golden_operators.py [FOLDER]
 
 fold: each operator that the import computes, with each of its attributes, on random constants.
-nodes: operators whose obvious translation gives a wrong result in DL4J, on inputs that show it. Input NUMBER.I has the
+operators: operators whose obvious translation gives a wrong result in DL4J, on inputs that show it. Input NUMBER.I has the
 initializer "value NUMBER.I".
 The outputs are OPERATOR.NUMBER; the initializer "want OPERATOR.NUMBER" is the expected result.
 """
@@ -293,7 +293,7 @@ def main():
     for opset in (9, 21):
         onnx.save(golden(((*case, None, False) for case in cases(opset)), opset), folder / f"fold_{opset}.onnx")
     for opset in (11, 21):
-        onnx.save(golden(rules(opset), opset), folder / f"nodes_{opset}.onnx")
+        onnx.save(golden(rules(opset), opset), folder / f"operators_{opset}.onnx")
 
 
 if __name__ == "__main__":
