@@ -50,9 +50,9 @@ TEST_CASE("import: operators that DL4J computes otherwise give what onnxruntime 
     }
     const Arrays found = run_graph(good(stele::import_onnx(test_data() + file)), std::move(inputs));
     CHECK(expected.size() > 90);
-    for (const auto& [name, want] : expected) {
-      CAPTURE(name);
-      const Array& got = found.at(name);
+    for (const auto& output : expected) {
+      CAPTURE(output.first);
+      const Array &want = output.second, &got = found.at(output.first);
       REQUIRE(got.shape == want.shape);
       for (std::size_t i = 0; i < want.values.size(); ++i) {
         CAPTURE(i);
