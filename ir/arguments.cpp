@@ -13,6 +13,7 @@ using Value = ExpressionValue;
 
 Status ArgumentList::add(const std::string& name, const Value& value) {
   if (!known(value)) return {};  // not given
+  if (open(value)) return not_known().path(descriptor_.name + '.' + name);
   if (const auto* tensor = std::get_if<TensorName>(&value)) {
     if (!tensor->name.empty()) arguments.inputs.emplace_back(name, tensor->name);
     return {};
@@ -43,9 +44,6 @@ Status ArgumentList::add(const std::string& name, const Value& value) {
 }
 
 Status ArgumentList::add_integers(const std::string& name, const Ints& list) {
-  if (std::find(list.begin(), list.end(), unknown_extent) != list.end()) {
-    return not_covered("an argument depends on an extent that is not known").path(descriptor_.name + '.' + name);
-  }
   const bool integer = has(ArgumentType::integer, name);
   for (const std::int64_t i : list) {
     if (integer ||

@@ -14,6 +14,10 @@ namespace ir {
 
 /// Returns the error of a node that a rule does not cover.
 inline Error not_covered(std::string_view message) { return Error(Errc::unsupported, message); }
+/// Something that a rule needs depends on what the model does not tell.
+inline Error not_known() { return not_covered("the rule needs what the model does not tell"); }
+/// The message in place of it where inputs have open extents.
+inline constexpr std::string_view needs_extents = "it needs extents that the model leaves open";
 
 /// Adds each argument under the type that its value has.
 class ArgumentList {

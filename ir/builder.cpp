@@ -36,13 +36,30 @@ DType named_dtype(const GraphOperation& operation, std::string_view argument) {
   return dtype ? *dtype : DType::none;
 }
 
+/// DL4J takes `name:0` for an output of the operation `name`.
+std::string without_colons(std::string name) {
+  std::replace(name.begin(), name.end(), ':', '_');
+  return name;
+}
+
+/// Operators that libnd4j does not run on bools.
+constexpr std::array<std::string_view, 13> no_bools = {
+    "dynamic_partition", "embedding_lookup",  "fill",  "gather",  "gather_nd", "reverse_sequence",
+    "scatter_nd",        "scatter_nd_update", "split", "split_v", "unique",    "unstack",
+    "unique_with_counts"};
+
+/// Returns true for outputs that are positions or counts.
+bool is_index(const OperatorDescriptor& op, std::size_t output) {
+  constexpr std::array<std::string_view, 4> with_indices = {"top_k", "unique", "unique_with_counts", "listdiff"};
+  return output != 0 && is_one_of(with_indices, op.name);
+}
+
 /// Returns the dtype of an operator's output.
 DType output_dtype(const OperatorDescriptor& op, const GraphOperation& operation, std::size_t output, DType first) {
   if (op.name == "cast") return named_dtype(operation, "dst");
   if (op.name == "fill") return named_dtype(operation, "dtype");
   if (op.name.starts_with("non_max_suppression")) return DType::i32;
-  constexpr std::array<std::string_view, 4> with_indices = {"top_k", "unique", "unique_with_counts", "listdiff"};
-  if (output != 0 && is_one_of(with_indices, op.name)) return DType::i64;
+  if (is_index(op, output)) return DType::i64;
   constexpr std::array<std::string_view, 8> indices = {"shape_of", "size", "size_at",  "argmax",
                                                        "argmin",   "rank", "where_np", "Where"};
   if (op.declaration == OperatorDeclaration::broadcastable_bool || op.family == OpFamily::transform_bool ||
@@ -211,12 +228,65 @@ Result<NamedArguments> GraphBuilder::lifted(const OperatorDescriptor& descriptor
   return arguments;
 }
 
+bool GraphBuilder::moves_bools(const OperatorDescriptor& descriptor, const NamedArguments& arguments) const {
+  if (!is_one_of(no_bools, descriptor.name)) return false;
+  constexpr auto boolean = static_cast<std::int64_t>(stele_fb::Type::boolean);
+  return std::any_of(arguments.inputs.begin(), arguments.inputs.end(),
+                     [&](const auto& input) {
+                       const TensorInfo* const info = find(input.second);
+                       return info != nullptr && info->dtype == DType::boolean;
+                     }) ||
+         std::find(arguments.ints.begin(), arguments.ints.end(), std::pair(std::string("dtype"), boolean)) !=
+             arguments.ints.end();
+}
+
+Status GraphBuilder::emit_on_bytes(const OperatorDescriptor& descriptor, NamedArguments arguments,
+                                   const std::string& node) {
+  for (auto& [argument, name] : arguments.inputs) {
+    const TensorInfo* const info = find(name);
+    if (info == nullptr || info->dtype != DType::boolean) continue;
+    std::string bytes = fresh(name + "/bytes");
+    STELE_TRY(emit_cast(name, bytes, DType::i8, node));
+    name = std::move(bytes);
+  }
+  for (auto& [argument, value] : arguments.ints) {
+    if (argument == "dtype") value = static_cast<std::int64_t>(samediff::type_of(DType::i8));
+  }
+  const auto outputs = arguments.outputs;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!is_index(descriptor, i)) arguments.outputs[i].second = fresh(outputs[i].second + "/bytes");
+  }
+  STELE_TRY(emit(descriptor, arguments, node));
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (is_index(descriptor, i)) continue;
+    refine(arguments.outputs[i].second, DType::i8, std::nullopt);
+    STELE_TRY(emit_cast(arguments.outputs[i].second, outputs[i].second, DType::boolean, node));
+  }
+  return {};
+}
+
+Status GraphBuilder::emit_cast(const std::string& from, const std::string& to, DType dtype, const std::string& node) {
+  STELE_TRY_ASSIGN(const OperatorDescriptor* const cast, descriptor_of("cast"));
+  NamedArguments arguments;
+  arguments.inputs = {{"input", from}};
+  arguments.outputs = {{"outputs", to}};
+  arguments.ints = {{"dst", static_cast<std::int64_t>(samediff::type_of(dtype))}};
+  return emit(*cast, arguments, node);
+}
+
 Status GraphBuilder::emit(const OperatorDescriptor& descriptor, const NamedArguments& given, const std::string& node) {
+  if (moves_bools(descriptor, given)) return emit_on_bytes(descriptor, given, node);
   STELE_TRY(count_operation(graph_.operations.size()));
   STELE_TRY_ASSIGN(const NamedArguments arguments, lifted(descriptor, given, node));
   for (const auto& [argument, name] : arguments.inputs) STELE_TRY(use(name));
+  for (const auto& [argument, value] : arguments.ints) {
+    if (value == static_cast<std::int32_t>(value)) continue;
+    return not_covered("libnd4j takes integers of 32 bits")
+        .path(descriptor.name + '.' + argument)
+        .found(std::to_string(value));
+  }
   STELE_TRY_ASSIGN(GraphOperation operation, ordered(descriptor, arguments));
-  operation.name = unique_operation(node);
+  operation.name = unique_operation(without_colons(node));
   STELE_TRY(make_legacy(operation, descriptor));
   // The input with the dtype of the outputs.
   const std::size_t typed = descriptor.name == "select" || descriptor.name == "lstmBlock" ? 1 : 0;
@@ -285,7 +355,10 @@ Result<Checkpoint> GraphBuilder::finish() {
   }
   for (GraphOperation& operation : graph_.operations) {
     // DL4J takes the variable of an operation's name as its output.
-    if (known_.contains(operation.name) && !operation.outputs.empty()) operation.name = operation.outputs.front();
+    if (known_.contains(operation.name) && !operation.outputs.empty()) {
+      const std::string& first = operation.outputs.front();
+      operation.name = first.find(':') == first.npos ? first : fresh(operation.name);
+    }
     for (std::size_t i = 0; i < operation.outputs.size(); ++i) {
       operation.output_dtypes[i] = known_[operation.outputs[i]].info.dtype;
     }

@@ -47,6 +47,9 @@ class GraphBuilder final : public Target {
   void take(const std::string& name, const Tensor& tensor) override;
   Result<NamedArguments> lifted(const OperatorDescriptor& descriptor, NamedArguments arguments,
                                 const std::string& node);
+  bool moves_bools(const OperatorDescriptor& descriptor, const NamedArguments& arguments) const;
+  Status emit_on_bytes(const OperatorDescriptor& descriptor, NamedArguments arguments, const std::string& node);
+  Status emit_cast(const std::string& from, const std::string& to, DType dtype, const std::string& node);
   void drop_unused();
   Status make_legacy(GraphOperation& operation, const OperatorDescriptor& descriptor) const;
 

@@ -34,6 +34,15 @@ class Runner {
   }
 
   Status run() {
+    Status done = run_declaration();
+    if (done || done.error().message() != not_known().message()) return done;
+    const std::string open = to_.list_open(node_.inputs);
+    if (open.empty()) return done;
+    return not_covered(needs_extents).found(open);
+  }
+
+ private:
+  Status run_declaration() {
     STELE_TRY(bind());
     STELE_TRY_ASSIGN(const bool computed, compute());
     if (computed) return {};
@@ -41,9 +50,8 @@ class Runner {
       STELE_TRY_ASSIGN(const Value value, requirement.evaluate(scope_));
       const auto* truth = std::get_if<bool>(&value);
       if (truth != nullptr && *truth) continue;
-      return not_covered(truth != nullptr ? "the rule does not cover this use of the operator"
-                                          : "the rule needs what the model does not tell")
-          .expected(text);
+      if (truth == nullptr || asks_what_is_known(requirement)) return not_known().expected(text);
+      return not_covered("the rule does not cover this use of the operator").expected(text);
     }
     if (declaration_.op_name.empty()) {
       for (std::size_t i = 0; i < declaration_.steps.size();) {
@@ -53,6 +61,7 @@ class Runner {
     } else {
       STELE_TRY(run_rules());
     }
+    STELE_TRY(check_outputs());
     STELE_TRY(infer());
     for (auto& [name, constant] : computed_) {
       if (is_partial(constant)) to_.refine(name, std::move(constant));
@@ -60,11 +69,41 @@ class Runner {
     return {};
   }
 
- private:
+  /// Returns true if the value depends on known() or given(), by the rule's definitions, too.
+  bool asks_what_is_known(const Expression& e) const {
+    std::unordered_set<std::string_view> seen;
+    return asks_what_is_known(e, seen);
+  }
+  bool asks_what_is_known(const Expression& e, std::unordered_set<std::string_view>& seen) const {
+    if (e.kind == Expression::Kind::call && (e.text == "known" || e.text == "given")) return true;
+    const auto below = [&](const Expression& part) { return asks_what_is_known(part, seen); };
+    if (e.kind == Expression::Kind::name) {
+      if (!seen.insert(e.text).second) return false;  // definitions may refer to each other
+      const auto define = std::find_if(declaration_.defines.begin(), declaration_.defines.end(),
+                                       [&](const auto& d) { return d.name == e.text; });
+      return define != declaration_.defines.end() && below(*define->value);
+    }
+    return std::any_of(e.operands.begin(), e.operands.end(), below);
+  }
+
   Status bind() {
     STELE_TRY(bind_inputs());
     STELE_TRY(bind_attributes());
     return bind_outputs();
+  }
+
+  /// A rule's own mistake is not taken for one of the model.
+  Status check_outputs() const {
+    for (const auto& [port, output] : outputs_) {
+      const auto* const one = std::get_if<TensorName>(&output);
+      for (const TensorName& tensor : one != nullptr ? Tensors{*one} : std::get<Tensors>(output)) {
+        if (tensor.name.empty() || to_.find(tensor.name) != nullptr) continue;
+        return Error(Errc::malformed, "the mapping rule has no step that makes an output here")
+            .path(port)
+            .expected("a step for " + tensor.name);
+      }
+    }
+    return {};
   }
 
   /// Computes the elements of the outputs that the declaration tells. Returns true if all of them are known, and became
@@ -104,7 +143,8 @@ class Runner {
       return found->value->evaluate(scope_);
     };
     STELE_TRY_ASSIGN(const Value value, value_in(declaration_.elements));
-    const auto elements = list_of<std::int64_t>(value);
+    const auto open_elements = open_list_of(value);
+    const auto elements = open_elements ? extents_of(value_of(*open_elements)) : std::nullopt;
     if (!elements || elements->size() > max_folded) return std::optional<Constant>();
     STELE_TRY_ASSIGN(const Value shape, value_in(declaration_.shapes));
     const auto* const extents = std::get_if<Ints>(&shape);
@@ -195,7 +235,8 @@ class Runner {
       STELE_TRY_ASSIGN(const Value value, output.count->evaluate(scope_));
       const auto* n = std::get_if<std::int64_t>(&value);
       if (n == nullptr || *n < 0 || *n > static_cast<std::int64_t>(max_list)) {
-        return not_covered("the number of a step's outputs is not known").path(output.name).found(to_text(value));
+        if (n == nullptr) return not_known().path(output.name);
+        return not_covered("a step has too many outputs, or a negative number").path(output.name).found(to_text(value));
       }
       count = static_cast<std::size_t>(*n);
     }
@@ -230,7 +271,7 @@ class Runner {
     STELE_TRY_ASSIGN(const Value value, step.condition->evaluate(scope_));
     if (const auto* b = std::get_if<bool>(&value)) return *b;
     if (const auto* i = std::get_if<std::int64_t>(&value)) return *i != 0;
-    return not_covered("the rule needs what the model does not tell").path(step.op_name).found(to_text(value));
+    return not_known().path(step.op_name);
   }
 
   /// Runs a step, or several that follow each other and have one variable: pass by pass. Returns their number.
@@ -272,7 +313,7 @@ class Runner {
     scope_.set(step.variable, Value());
     STELE_TRY_ASSIGN(const bool wanted, holds(step));
     if (!wanted) return 0;
-    return not_covered("the number of repeats is not known").path(step.op_name).found(to_text(value));
+    return not_known().path(step.op_name);
   }
 
   /// Appends to a list of tensors; the first of a loop begins it.
@@ -375,7 +416,7 @@ class Runner {
       const TensorName* const tensor = tensor_of(shape.name);
       if (tensor == nullptr) continue;
       STELE_TRY_ASSIGN(const Value value, shape.value->evaluate(scope_));
-      if (const auto* extents = std::get_if<Ints>(&value)) to_.refine(tensor->name, DType::none, *extents);
+      if (auto extents = extents_of(value)) to_.refine(tensor->name, DType::none, *std::move(extents));
     }
     for (const Declaration::Named& dtype : declaration_.dtypes) {
       if (dtype.name.ends_with("[i]")) {
@@ -399,9 +440,9 @@ class Runner {
     for (std::size_t i = 0; tensors != nullptr && i < tensors->size(); ++i) {
       scope_.set("i", static_cast<std::int64_t>(i));
       STELE_TRY_ASSIGN(const Value value, named.value->evaluate(scope_));
-      const auto* const extents = std::get_if<Ints>(&value);
+      auto extents = extents_of(value);
       const auto* const code = std::get_if<std::int64_t>(&value);
-      if (shapes && extents != nullptr) to_.refine((*tensors)[i].name, DType::none, *extents);
+      if (shapes && extents) to_.refine((*tensors)[i].name, DType::none, *std::move(extents));
       if (!shapes && code != nullptr) {
         to_.refine((*tensors)[i].name, onnx::dtype_of(static_cast<std::uint64_t>(*code)), std::nullopt);
       }

@@ -31,8 +31,11 @@ Result<Value> elementwise(char op, const std::vector<T>& a, const std::vector<T>
     STELE_TRY_ASSIGN(const T element, arithmetic(op, a[a.size() == 1 ? 0 : i], b[b.size() == 1 ? 0 : i]));
     out.push_back(element);
   }
-  if (list) return Value(std::move(out));
-  return Value(out.front());
+  if constexpr (std::is_same_v<T, double>) {
+    return list ? Value(std::move(out)) : Value(out.front());
+  } else {
+    return list ? value_of(std::move(out)) : value_of(out.front());
+  }
 }
 
 Result<Value> compute(std::string_view op, const Value& a, const Value& b) {
@@ -41,24 +44,22 @@ Result<Value> compute(std::string_view op, const Value& a, const Value& b) {
     if (const auto* x = std::get_if<std::string>(&a), *y = std::get_if<std::string>(&b); x && y) return Value(*x + *y);
   }
   const bool list = is_list(a) || is_list(b);
-  const auto x = list_of<std::int64_t>(a), y = list_of<std::int64_t>(b);
+  const auto x = open_list_of(a), y = open_list_of(b);
   const auto fits = [&](std::size_t m, std::size_t n) { return m == n || m == 1 || n == 1; };
   if (x && y) {
     if (!fits(x->size(), y->size())) return bad_operands(op, a, b);
     return elementwise(op[0], *x, *y, list);
   }
+  if (open(a) || open(b)) return Value();  // the other has reals
   const auto u = list_of<double>(a), v = list_of<double>(b);
   if (u && v && fits(u->size(), v->size())) return elementwise(op[0], *u, *v, list);
   return bad_operands(op, a, b);
 }
 
 Result<Value> compare(std::string_view op, const Value& a, const Value& b) {
-  if (!known(a) || !known(b)) return Value();
+  if (!known(a) || !known(b) || open(a) || open(b)) return Value();
   const bool equality = op == "==" || op == "!=";
   if (const auto x = list_of<std::int64_t>(a), y = list_of<std::int64_t>(b); x && y) {
-    // An unknown extent makes the answer unknown.
-    if (std::find(x->begin(), x->end(), unknown_extent) != x->end()) return Value();
-    if (std::find(y->begin(), y->end(), unknown_extent) != y->end()) return Value();
     if (equality) return Value((*x == *y) == (op == "=="));
   } else if (equality && a.index() == b.index()) {
     return Value((a == b) == (op == "=="));
@@ -76,7 +77,7 @@ Result<Value> compare(std::string_view op, const Value& a, const Value& b) {
 Result<Value> sliced(const Value& list, const Value* from, const Value* to) {
   if (!known(list)) return Value();
   for (const Value* bound : {from, to}) {
-    if (bound != nullptr && (!known(*bound) || *bound == Value(unknown_extent))) return Value();
+    if (bound != nullptr && (!known(*bound) || open(*bound))) return Value();
   }
   return std::visit(
       [&]<class T>(const T& elements) -> Result<Value> {
@@ -88,7 +89,9 @@ Result<Value> sliced(const Value& list, const Value* from, const Value* to) {
             return std::clamp<std::int64_t>(i, 0, count);
           };
           const std::int64_t first = place(from, 0), last = std::max(first, place(to, count));
-          return Value(T(elements.begin() + first, elements.begin() + last));
+          T part(elements.begin() + first, elements.begin() + last);
+          if constexpr (std::is_same_v<T, OpenInts>) return value_of(std::move(part));
+          if constexpr (!std::is_same_v<T, OpenInts>) return Value(std::move(part));
         }
         return bad_operands("[:]", list);
       },
@@ -106,11 +109,7 @@ Result<Value> call(const Expression& e, const Scope& scope) {
     const auto* tensor = std::get_if<TensorName>(&values[0]);
     if (e.text == "given") return Value(known(values[0]) && (tensor == nullptr || !tensor->name.empty()));
     if (e.text == "tensor") return Value(tensor != nullptr && !tensor->name.empty());
-    if (e.text == "known") {
-      const auto* list = std::get_if<Ints>(&values[0]);
-      const bool unknown = list != nullptr && std::find(list->begin(), list->end(), unknown_extent) != list->end();
-      return Value(known(values[0]) && !unknown && values[0] != Value(unknown_extent));
-    }
+    if (e.text == "known") return Value(known(values[0]) && !open(values[0]));
   }
   STELE_TRY_ASSIGN(std::optional<Value> of_tensors, scope.call(e.text, values));
   if (of_tensors) return *std::move(of_tensors);
@@ -138,7 +137,7 @@ class WithVariable final : public Scope {
 
 Result<Value> each(const Expression& e, const Scope& scope) {
   STELE_TRY_ASSIGN(const Value count, e.operands[1].evaluate(scope));
-  if (!known(count) || count == Value(unknown_extent)) return Value();
+  if (!known(count) || open(count)) return Value();
   const auto* n = std::get_if<std::int64_t>(&count);
   if (n == nullptr) return bad_operands("for", count);
   if (*n > static_cast<std::int64_t>(max_each)) {
@@ -191,8 +190,10 @@ Result<double> arithmetic(char op, double a, double b) {
   }
 }
 
-Result<std::int64_t> arithmetic(char op, std::int64_t a, std::int64_t b) {
-  if (a == unknown_extent || b == unknown_extent) return unknown_extent;
+Result<std::optional<std::int64_t>> arithmetic(char op, std::optional<std::int64_t> left,
+                                               std::optional<std::int64_t> right) {
+  if (!left || !right) return std::optional<std::int64_t>();
+  const std::int64_t a = *left, b = *right;
   std::int64_t result = 0;
   bool overflow = false;
   if (op == '+') overflow = __builtin_add_overflow(a, b, &result);
@@ -206,8 +207,35 @@ Result<std::int64_t> arithmetic(char op, std::int64_t a, std::int64_t b) {
     const bool down = rest != 0 && (rest < 0) != (b < 0);
     if (!overflow) result = op == '/' ? a / b - (down ? 1 : 0) : rest + (down ? b : 0);
   }
-  if (overflow || result == unknown_extent) return Error(Errc::invalid_argument, "an expression overflows 64 bits");
-  return result;
+  if (overflow) return Error(Errc::invalid_argument, "an expression overflows 64 bits");
+  return std::optional(result);
+}
+
+Value value_of(std::optional<std::int64_t> integer) { return integer ? Value(*integer) : Value(Unknown()); }
+Value value_of(OpenInts list) {
+  if (std::find(list.begin(), list.end(), std::nullopt) != list.end()) return Value(std::move(list));
+  Ints known;
+  for (const auto& e : list) known.push_back(*e);
+  return Value(std::move(known));
+}
+Value value_of_extents(const Ints& extents) {
+  OpenInts list;
+  for (const std::int64_t e : extents) list.push_back(e == unknown_extent ? std::nullopt : std::optional(e));
+  return value_of(std::move(list));
+}
+std::optional<Ints> extents_of(const Value& value) {
+  if (const auto* ints = std::get_if<Ints>(&value)) return *ints;
+  const auto* list = std::get_if<OpenInts>(&value);
+  if (list == nullptr) return std::nullopt;
+  Ints extents;
+  for (const auto& e : *list) extents.push_back(e.value_or(unknown_extent));
+  return extents;
+}
+std::optional<OpenInts> open_list_of(const Value& value) {
+  if (std::holds_alternative<Unknown>(value)) return OpenInts{std::nullopt};
+  if (const auto* list = std::get_if<OpenInts>(&value)) return *list;
+  if (const auto list = list_of<std::int64_t>(value)) return OpenInts(list->begin(), list->end());
+  return std::nullopt;
 }
 
 Result<Value> joined(const std::vector<Value>& parts) {
@@ -224,6 +252,16 @@ Result<Value> joined(const std::vector<Value>& parts) {
     }
     return out;
   };
+  if (std::any_of(parts.begin(), parts.end(), open)) {
+    OpenInts list;
+    for (const Value& part : parts) {
+      const auto more = open_list_of(part);
+      if (!more) return Value();  // of numbers with an unknown one among them
+      list.insert(list.end(), more->begin(), more->end());
+      if (list.size() > max_list) return Error(Errc::limit, "a list has more than 65536 elements");
+    }
+    return value_of(std::move(list));
+  }
   if (auto ints = all(std::int64_t())) return Value(*std::move(ints));
   if (auto reals = all(double())) return Value(*std::move(reals));
   if (auto strings = all(std::string())) return Value(*std::move(strings));
@@ -242,7 +280,7 @@ bool is_list(const Value& value) noexcept {
 }
 
 Result<Value> element(const Value& list, const Value& at) {
-  if (!known(list) || !known(at)) return Value();
+  if (!known(list) || !known(at) || open(at)) return Value();
   const auto* number = std::get_if<std::int64_t>(&at);
   return std::visit(
       [&]<class T>(const T& elements) -> Result<Value> {
@@ -250,7 +288,12 @@ Result<Value> element(const Value& list, const Value& at) {
           if (number != nullptr) {
             const auto count = static_cast<std::int64_t>(elements.size());
             const std::int64_t i = *number < 0 ? *number + count : *number;
-            if (i >= 0 && i < count) return Value(elements[static_cast<std::size_t>(i)]);
+            const auto k = static_cast<std::size_t>(i);
+            if constexpr (std::is_same_v<T, OpenInts>) {
+              if (i >= 0 && i < count) return value_of(elements[k]);
+            } else {
+              if (i >= 0 && i < count) return Value(elements[k]);
+            }
           }
         }
         return Error(Errc::invalid_argument, "an index is outside its list")
@@ -260,14 +303,20 @@ Result<Value> element(const Value& list, const Value& at) {
 }
 
 std::string to_text(const Value& value) {
+  const auto element_value = []<class T>(const T& e) {
+    if constexpr (std::is_same_v<T, std::optional<std::int64_t>>) return value_of(e);
+    if constexpr (!std::is_same_v<T, std::optional<std::int64_t>>) return Value(e);
+  };
   return std::visit(
-      []<class T>(const T& v) -> std::string {
+      [&]<class T>(const T& v) -> std::string {
         if constexpr (std::is_same_v<T, std::monostate>) {
           return "unknown";
         } else if constexpr (std::is_same_v<T, bool>) {
           return v ? "true" : "false";
         } else if constexpr (std::is_same_v<T, std::int64_t>) {
-          return v == unknown_extent ? "?" : std::to_string(v);
+          return std::to_string(v);
+        } else if constexpr (std::is_same_v<T, Unknown>) {
+          return "?";
         } else if constexpr (std::is_same_v<T, double>) {
           std::array<char, 32> text;
           return {text.data(), std::to_chars(text.data(), text.data() + text.size(), v).ptr};
@@ -277,7 +326,8 @@ std::string to_text(const Value& value) {
           return v.name.substr(0, 80);
         } else {
           std::string text = "[";
-          for (std::size_t i = 0; i < v.size() && i < 16; ++i) text += (i != 0 ? ", " : "") + to_text(Value(v[i]));
+          for (std::size_t i = 0; i < v.size() && i < 16; ++i)
+            text += (i != 0 ? ", " : "") + to_text(element_value(v[i]));
           return text + (v.size() > 16 ? ", …]" : "]");
         }
       },
@@ -328,6 +378,7 @@ Result<Value> Expression::evaluate(const Scope& scope) const {
     case Kind::unary: {
       if (!known(first)) return first;
       if (text == "-") return compute("*", first, Value(std::int64_t{-1}));
+      if (open(first)) return Value();
       const auto truth = truth_of(first);
       if (!truth) return bad_operands(text, first);
       return Value(!*truth);
@@ -335,6 +386,7 @@ Result<Value> Expression::evaluate(const Scope& scope) const {
     case Kind::choice: {
       const auto truth = truth_of(first);
       if (!known(first)) return first;
+      if (open(first)) return Value();
       if (!truth) return bad_operands("?", first);
       return operands[*truth ? 1 : 2].evaluate(scope);
     }

@@ -18,8 +18,12 @@ inline namespace v0 {
 namespace detail {
 namespace ir {
 
-/// An extent that the model does not tell. Arithmetic with it yields it again.
+/// An open extent of a shape, or an element that is computed from one: where those are plain integers.
 inline constexpr std::int64_t unknown_extent = std::numeric_limits<std::int64_t>::min();
+/// An integer that the model does not tell. Arithmetic with it yields it again.
+struct Unknown {
+  friend bool operator==(Unknown, Unknown) = default;
+};
 
 /// The name of a tensor of the model or of a step; empty: an input that is not given.
 struct TensorName {
@@ -27,19 +31,30 @@ struct TensorName {
   friend bool operator==(const TensorName&, const TensorName&) = default;
 };
 
+using Ints = std::vector<std::int64_t>;
+using Reals = std::vector<double>;
+using Tensors = std::vector<TensorName>;
+/// A list of integers of which at least one is not known.
+using OpenInts = std::vector<std::optional<std::int64_t>>;
 /// The value of an expression. std::monostate: nothing is known or given. Lists have at most max_list elements.
 using ExpressionValue =
     std::variant<std::monostate, bool, std::int64_t, double, std::string, TensorName, std::vector<std::int64_t>,
-                 std::vector<double>, std::vector<std::string>, std::vector<TensorName>>;
+                 std::vector<double>, std::vector<std::string>, std::vector<TensorName>, Unknown, OpenInts>;
 
 inline constexpr std::size_t max_list = 1 << 16;
 inline constexpr std::size_t max_each = 4096;  // of `[... for i in n]`
 
-using Ints = std::vector<std::int64_t>;
-using Reals = std::vector<double>;
-using Tensors = std::vector<TensorName>;
-
 inline bool known(const ExpressionValue& value) noexcept { return !std::holds_alternative<std::monostate>(value); }
+/// Returns true for an integer that is not known, and for a list that has one.
+inline bool open(const ExpressionValue& value) noexcept {
+  return std::holds_alternative<Unknown>(value) || std::holds_alternative<OpenInts>(value);
+}
+/// Return integers as a value, and as plain integers with unknown_extent; the reverse.
+ExpressionValue value_of(std::optional<std::int64_t> integer);
+ExpressionValue value_of(OpenInts list);
+ExpressionValue value_of_extents(const Ints& extents);
+/// nullopt: the value is no list of integers.
+std::optional<Ints> extents_of(const ExpressionValue& value);
 bool is_list(const ExpressionValue& value) noexcept;
 /// Returns the value as text, for messages.
 std::string to_text(const ExpressionValue& value);

@@ -16,15 +16,22 @@ namespace {
 
 using Value = ExpressionValue;
 
-/// A function of values that are all known.
+using Integer = std::optional<std::int64_t>;  // nullopt: not known
+
+/// A function of values that are given. Those that are not `partial` get no unknown integers, either.
 struct Function {
   std::string_view name;
   std::size_t operands;
   Result<Value> (*call)(const std::vector<Value>&);
+  bool partial = false;
 };
 
 Result<Ints> ints(const Value& value) {
   if (auto list = list_of<std::int64_t>(value)) return *std::move(list);
+  return bad_operands("an integer is expected", value);
+}
+Result<OpenInts> extents(const Value& value) {
+  if (auto list = open_list_of(value)) return *std::move(list);
   return bad_operands("an integer is expected", value);
 }
 Result<std::int64_t> integer(const Value& value) {
@@ -49,49 +56,47 @@ Result<Value> call_size(const std::vector<Value>& v) {
 
 template <class Take>
 Result<Value> folded(const Value& list, std::int64_t start, Take take) {
-  STELE_TRY_ASSIGN(const Ints elements, ints(list));
-  std::int64_t result = start;
-  for (const std::int64_t e : elements) {
+  STELE_TRY_ASSIGN(const OpenInts elements, extents(list));
+  Integer result = start;
+  for (const Integer& e : elements) {
     STELE_TRY_ASSIGN(result, take(result, e));
   }
-  return Value(result);
+  return value_of(result);
 }
 Result<Value> call_sum(const std::vector<Value>& v) {
-  return folded(v[0], 0, [](std::int64_t a, std::int64_t b) { return arithmetic('+', a, b); });
+  return folded(v[0], 0, [](Integer a, Integer b) { return arithmetic('+', a, b); });
 }
 Result<Value> call_product(const std::vector<Value>& v) {
-  return folded(v[0], 1, [](std::int64_t a, std::int64_t b) -> Result<std::int64_t> {
-    return a == 0 || b == 0 ? 0 : arithmetic('*', a, b);
+  return folded(v[0], 1, [](Integer a, Integer b) -> Result<Integer> {
+    return a == 0 || b == 0 ? Integer(0) : arithmetic('*', a, b);
   });
 }
 template <bool greater>
 Result<Value> extreme(const std::vector<Value>& v) {
-  const auto a = list_of<std::int64_t>(v[0]), b = list_of<std::int64_t>(v[1]);
+  const auto a = open_list_of(v[0]), b = open_list_of(v[1]);
   const char* const name = greater ? "max" : "min";
   if (!a || !b) {
+    if (open(v[0]) || open(v[1])) return Value();
     const auto x = list_of<double>(v[0]), y = list_of<double>(v[1]);
     if (!x || !y || x->size() != 1 || y->size() != 1) return bad_operands(name, v[0], v[1]);
     return Value(greater ? std::max(x->front(), y->front()) : std::min(x->front(), y->front()));
   }
   if (a->size() != b->size() && a->size() != 1 && b->size() != 1) return bad_operands(name, v[0], v[1]);
-  Ints out;
+  OpenInts out;
   const std::size_t count = a->size() == 1 ? b->size() : a->size();
   for (std::size_t i = 0; i < count; ++i) {
-    const std::int64_t x = (*a)[a->size() == 1 ? 0 : i], y = (*b)[b->size() == 1 ? 0 : i];
-    const bool unknown = x == unknown_extent || y == unknown_extent;
-    out.push_back(unknown ? unknown_extent : greater ? std::max(x, y) : std::min(x, y));
+    const Integer x = (*a)[a->size() == 1 ? 0 : i], y = (*b)[b->size() == 1 ? 0 : i];
+    out.push_back(!x || !y ? Integer() : greater ? std::max(*x, *y) : std::min(*x, *y));
   }
-  if (is_list(v[0]) || is_list(v[1])) return Value(std::move(out));
-  return Value(out.front());
+  if (is_list(v[0]) || is_list(v[1])) return value_of(std::move(out));
+  return value_of(out.front());
 }
 template <bool greater>
 Result<Value> extreme_of(const std::vector<Value>& v) {
   return std::visit(
       [&]<class T>(const T& list) -> Result<Value> {
+        if constexpr (std::is_same_v<T, OpenInts>) return Value(Unknown());
         if constexpr (std::is_same_v<T, Ints> || std::is_same_v<T, Reals>) {
-          if constexpr (std::is_same_v<T, Ints>) {
-            if (std::find(list.begin(), list.end(), unknown_extent) != list.end()) return Value(unknown_extent);
-          }
           if (!list.empty()) {
             return Value(greater ? *std::max_element(list.begin(), list.end())
                                  : *std::min_element(list.begin(), list.end()));
@@ -102,7 +107,9 @@ Result<Value> extreme_of(const std::vector<Value>& v) {
       v[0]);
 }
 Result<Value> call_filled(const std::vector<Value>& v) {
+  if (open(v[0])) return Value();
   STELE_TRY_ASSIGN(const std::size_t n, list_size(v[0]));
+  if (open(v[1])) return value_of(OpenInts(n));
   if (const auto* i = std::get_if<std::int64_t>(&v[1])) return Value(Ints(n, *i));
   if (const auto* d = std::get_if<double>(&v[1])) return Value(Reals(n, *d));
   return bad_operands("filled", v[1]);
@@ -118,9 +125,9 @@ Result<Value> call_range(const std::vector<Value>& v) {
   return Value(std::move(out));
 }
 Result<Value> call_reversed(const std::vector<Value>& v) {
-  STELE_TRY_ASSIGN(Ints out, ints(v[0]));
+  STELE_TRY_ASSIGN(OpenInts out, extents(v[0]));
   std::reverse(out.begin(), out.end());
-  return Value(std::move(out));
+  return value_of(std::move(out));
 }
 Result<Value> call_sorted(const std::vector<Value>& v) {
   STELE_TRY_ASSIGN(Ints out, ints(v[0]));
@@ -178,18 +185,18 @@ Result<Value> call_axes(const std::vector<Value>& v) {
 }
 /// without(list, axes), with(list, axes, value): extents of reductions.
 Result<Value> call_without(const std::vector<Value>& v) {
-  STELE_TRY_ASSIGN(const Ints list, ints(v[0]));
+  STELE_TRY_ASSIGN(const OpenInts list, extents(v[0]));
   STELE_TRY_ASSIGN(const Ints axes, ints(v[1]));
-  Ints out;
+  OpenInts out;
   for (std::size_t i = 0; i < list.size(); ++i) {
     if (std::find(axes.begin(), axes.end(), static_cast<std::int64_t>(i)) == axes.end()) out.push_back(list[i]);
   }
-  return Value(std::move(out));
+  return value_of(std::move(out));
 }
 Result<Value> call_with(const std::vector<Value>& v) {
-  STELE_TRY_ASSIGN(Ints list, ints(v[0]));
+  STELE_TRY_ASSIGN(OpenInts list, extents(v[0]));
   STELE_TRY_ASSIGN(const Ints axes, ints(v[1]));
-  STELE_TRY_ASSIGN(const Ints values, ints(v[2]));
+  STELE_TRY_ASSIGN(const OpenInts values, extents(v[2]));
   for (std::size_t k = 0; k < axes.size(); ++k) {
     const std::int64_t axis = axes[k];
     if (axis < 0 || static_cast<std::size_t>(axis) >= list.size() || (values.size() != 1 && k >= values.size())) {
@@ -197,75 +204,75 @@ Result<Value> call_with(const std::vector<Value>& v) {
     }
     list[static_cast<std::size_t>(axis)] = values[values.size() == 1 ? 0 : k];
   }
-  return Value(std::move(list));
+  return value_of(std::move(list));
 }
 /// inserted(list, axes): extents of 1 at these axes of the result.
 Result<Value> call_inserted(const std::vector<Value>& v) {
-  STELE_TRY_ASSIGN(Ints list, ints(v[0]));
+  STELE_TRY_ASSIGN(OpenInts list, extents(v[0]));
   STELE_TRY_ASSIGN(Ints axes, ints(v[1]));
   std::sort(axes.begin(), axes.end());
   for (const std::int64_t axis : axes) {
     if (axis < 0 || static_cast<std::size_t>(axis) > list.size()) return bad_operands("inserted", v[0], v[1]);
     list.insert(list.begin() + axis, 1);
   }
-  return Value(std::move(list));
+  return value_of(std::move(list));
 }
 /// picked(list, positions).
 Result<Value> call_picked(const std::vector<Value>& v) {
-  STELE_TRY_ASSIGN(const Ints list, ints(v[0]));
+  STELE_TRY_ASSIGN(const OpenInts list, extents(v[0]));
   STELE_TRY_ASSIGN(const Ints positions, ints(v[1]));
-  Ints out;
+  OpenInts out;
   for (const std::int64_t i : positions) {
     if (i < 0 || static_cast<std::size_t>(i) >= list.size()) return bad_operands("picked", v[0], v[1]);
     out.push_back(list[static_cast<std::size_t>(i)]);
   }
-  return Value(std::move(out));
+  return value_of(std::move(out));
 }
 /// pairs(list): [b0, b1, e0, e1] becomes [b0, e0, b1, e1].
 Result<Value> call_pairs(const std::vector<Value>& v) {
-  STELE_TRY_ASSIGN(const Ints list, ints(v[0]));
+  STELE_TRY_ASSIGN(const OpenInts list, extents(v[0]));
   if (list.size() % 2 != 0) return bad_operands("pairs", v[0]);
-  Ints out;
+  OpenInts out;
   for (std::size_t i = 0; i < list.size() / 2; ++i) {
     out.push_back(list[i]);
     out.push_back(list[i + list.size() / 2]);
   }
-  return Value(std::move(out));
+  return value_of(std::move(out));
 }
 /// opened(shape): an extent that is not known becomes -1; unknown if there are two.
 Result<Value> call_opened(const std::vector<Value>& v) {
-  STELE_TRY_ASSIGN(Ints out, ints(v[0]));
-  std::size_t open = 0;
-  for (std::int64_t& e : out) {
-    if (e != unknown_extent && e != -1) continue;
+  STELE_TRY_ASSIGN(OpenInts out, extents(v[0]));
+  std::size_t count = 0;
+  for (Integer& e : out) {
+    if (e && *e != -1) continue;
     e = -1;
-    ++open;
+    ++count;
   }
-  return open > 1 ? Value() : Value(std::move(out));
+  return count > 1 ? Value() : value_of(std::move(out));
 }
 /// copied(shape, from): a 0 becomes the extent of `from` at that axis.
 Result<Value> call_copied(const std::vector<Value>& v) {
-  STELE_TRY_ASSIGN(Ints out, ints(v[0]));
-  STELE_TRY_ASSIGN(const Ints from, ints(v[1]));
+  STELE_TRY_ASSIGN(OpenInts out, extents(v[0]));
+  STELE_TRY_ASSIGN(const OpenInts from, extents(v[1]));
   for (std::size_t i = 0; i < out.size(); ++i) {
     if (out[i] != 0) continue;
     if (i >= from.size()) return bad_operands("copied", v[0], v[1]);
     out[i] = from[i];
   }
-  return Value(std::move(out));
+  return value_of(std::move(out));
 }
 /// solved(shape, count): -1 becomes the extent that gives this number of elements.
 Result<Value> call_solved(const std::vector<Value>& v) {
-  STELE_TRY_ASSIGN(Ints out, ints(v[0]));
-  STELE_TRY_ASSIGN(const std::int64_t count, integer(v[1]));
-  const auto open = std::find(out.begin(), out.end(), -1);
-  if (open == out.end()) return Value(std::move(out));
-  *open = 1;
-  STELE_TRY_ASSIGN(const Value others, call_product({Value(out)}));
-  const std::int64_t product = std::get<std::int64_t>(others);
-  const bool known_product = count != unknown_extent && product != unknown_extent && product != 0;
-  *open = known_product ? count / product : unknown_extent;
-  return Value(std::move(out));
+  STELE_TRY_ASSIGN(OpenInts out, extents(v[0]));
+  const auto rest = std::find(out.begin(), out.end(), -1);
+  if (rest == out.end()) return value_of(std::move(out));
+  *rest = 1;
+  STELE_TRY_ASSIGN(const Value others, call_product({value_of(out)}));
+  const auto* const product = std::get_if<std::int64_t>(&others);
+  const auto* const count = std::get_if<std::int64_t>(&v[1]);
+  const bool known_product = product != nullptr && count != nullptr && *product != 0;
+  *rest = known_product ? Integer(*count / *product) : Integer();
+  return value_of(std::move(out));
 }
 /// bits(positions): a mask.
 Result<Value> call_bits(const std::vector<Value>& v) {
@@ -281,16 +288,16 @@ Result<Value> call_bits(const std::vector<Value>& v) {
 /// One axis of a slice of ONNX, as a slice with a positive step of the axis or its reverse.
 struct SliceAxis {
   std::int64_t begin = 0, end = 0, step = 1;
-  std::int64_t extent = unknown_extent;  // of the result
-  bool open_end = true;                  // the end is that of the axis
+  Integer extent{};      // of the result
+  bool open_end = true;  // the end is that of the axis
   bool reversed = false;
 };
 
 /// nullopt: it depends on the extent, which is not known.
-std::optional<SliceAxis> slice_axis(std::int64_t extent, std::int64_t begin, std::int64_t end, std::int64_t step) {
+std::optional<SliceAxis> slice_axis(Integer open_extent, std::int64_t begin, std::int64_t end, std::int64_t step) {
   SliceAxis to{.begin = begin, .end = end, .step = std::abs(step), .reversed = step < 0};
   constexpr std::int64_t far = std::numeric_limits<std::int32_t>::max();
-  if (extent == unknown_extent) {
+  if (!open_extent) {
     to.open_end = step > 0 ? end >= far : end <= -far;
     if (step < 0 && !((begin == -1 || begin >= far) && to.open_end)) return std::nullopt;
     if (step < 0) to.begin = 0;
@@ -299,6 +306,7 @@ std::optional<SliceAxis> slice_axis(std::int64_t extent, std::int64_t begin, std
       to.extent = std::max<std::int64_t>(0, end - begin);
     return to;
   }
+  const std::int64_t extent = *open_extent;
   const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
   const auto place = [&](std::int64_t p) {
     return std::clamp(p < 0 ? std::max(p, -extent - 1) + extent : p, low, high);
@@ -316,7 +324,8 @@ std::optional<SliceAxis> slice_axis(std::int64_t extent, std::int64_t begin, std
 
 /// Operands: shape, axes, starts, ends, steps. Returns one entry for each axis of the tensor.
 Result<std::optional<std::vector<SliceAxis>>> slice_axes(const std::vector<Value>& v) {
-  STELE_TRY_ASSIGN(const Ints shape, ints(v[0]));
+  if (std::any_of(v.begin() + 1, v.end(), open)) return std::optional<std::vector<SliceAxis>>();
+  STELE_TRY_ASSIGN(const OpenInts shape, extents(v[0]));
   STELE_TRY_ASSIGN(const Ints axes, ints(v[1]));
   STELE_TRY_ASSIGN(const Ints starts, ints(v[2]));
   STELE_TRY_ASSIGN(const Ints ends, ints(v[3]));
@@ -327,8 +336,8 @@ Result<std::optional<std::vector<SliceAxis>>> slice_axes(const std::vector<Value
   std::vector<SliceAxis> all(shape.size());
   for (std::size_t i = 0; i < shape.size(); ++i) all[i].extent = shape[i];
   for (std::size_t k = 0; k < axes.size(); ++k) {
-    if (axes[k] < 0 || static_cast<std::size_t>(axes[k]) >= shape.size() || steps[k] == 0 ||
-        steps[k] == unknown_extent) {
+    constexpr std::int64_t lowest = std::numeric_limits<std::int64_t>::min();  // has no absolute value
+    if (axes[k] < 0 || static_cast<std::size_t>(axes[k]) >= shape.size() || steps[k] == 0 || steps[k] == lowest) {
       return bad_operands("slice", v[1], v[4]);
     }
     const auto axis = static_cast<std::size_t>(axes[k]);
@@ -342,31 +351,31 @@ template <class Take>
 Result<Value> sliced_axes(const std::vector<Value>& v, Take take) {
   STELE_TRY_ASSIGN(const auto axes, slice_axes(v));
   if (!axes) return Value();
-  Ints out;
+  OpenInts out;
   for (std::size_t i = 0; i < axes->size(); ++i) take(out, (*axes)[i], static_cast<std::int64_t>(i));
-  return Value(std::move(out));
+  return value_of(std::move(out));
 }
 Result<Value> call_slice_begin(const std::vector<Value>& v) {
-  return sliced_axes(v, [](Ints& out, const SliceAxis& a, std::int64_t) { out.push_back(a.begin); });
+  return sliced_axes(v, [](OpenInts& out, const SliceAxis& a, std::int64_t) { out.push_back(a.begin); });
 }
 Result<Value> call_slice_end(const std::vector<Value>& v) {
-  return sliced_axes(v, [](Ints& out, const SliceAxis& a, std::int64_t) { out.push_back(a.open_end ? 0 : a.end); });
+  return sliced_axes(v, [](OpenInts& out, const SliceAxis& a, std::int64_t) { out.push_back(a.open_end ? 0 : a.end); });
 }
 Result<Value> call_slice_steps(const std::vector<Value>& v) {
-  return sliced_axes(v, [](Ints& out, const SliceAxis& a, std::int64_t) { out.push_back(a.step); });
+  return sliced_axes(v, [](OpenInts& out, const SliceAxis& a, std::int64_t) { out.push_back(a.step); });
 }
 Result<Value> call_slice_open(const std::vector<Value>& v) {
-  return sliced_axes(v, [](Ints& out, const SliceAxis& a, std::int64_t i) {
+  return sliced_axes(v, [](OpenInts& out, const SliceAxis& a, std::int64_t i) {
     if (a.open_end) out.push_back(i);
   });
 }
 Result<Value> call_slice_reversed(const std::vector<Value>& v) {
-  return sliced_axes(v, [](Ints& out, const SliceAxis& a, std::int64_t i) {
+  return sliced_axes(v, [](OpenInts& out, const SliceAxis& a, std::int64_t i) {
     if (a.reversed) out.push_back(i);
   });
 }
 Result<Value> call_slice_shape(const std::vector<Value>& v) {
-  return sliced_axes(v, [](Ints& out, const SliceAxis& a, std::int64_t) { out.push_back(a.extent); });
+  return sliced_axes(v, [](OpenInts& out, const SliceAxis& a, std::int64_t) { out.push_back(a.extent); });
 }
 
 /// index(list, value): the position of the value; -1: the list, or text, does not have it.
@@ -377,7 +386,9 @@ Result<Value> call_index(const std::vector<Value>& v) {
   }
   return std::visit(
       [&]<class T>(const T& elements) -> Result<Value> {
-        if constexpr (requires { elements.begin(); } && !std::is_same_v<T, std::string>) {
+        if constexpr (std::is_same_v<T, OpenInts>) return Value();
+        if constexpr (requires { elements.begin(); } && !std::is_same_v<T, std::string> &&
+                      !std::is_same_v<T, OpenInts>) {
           const auto found =
               std::find_if(elements.begin(), elements.end(), [&](const auto& e) { return Value(e) == v[1]; });
           return Value(found == elements.end() ? std::int64_t{-1} : std::int64_t{found - elements.begin()});
@@ -395,7 +406,6 @@ Result<Value> call_int(const std::vector<Value>& v) {
   return Value(i);
 }
 Result<Value> call_float(const std::vector<Value>& v) {
-  if (v[0] == Value(unknown_extent)) return Value();
   if (const auto reals = list_of<double>(v[0]); reals && reals->size() == 1) return Value(reals->front());
   return bad_operands("float", v[0]);
 }
@@ -405,60 +415,60 @@ Result<Value> call_sqrt(const std::vector<Value>& v) {
 }
 /// broadcast(a, b): the shape of an elementwise operation.
 Result<Value> call_broadcast(const std::vector<Value>& v) {
-  STELE_TRY_ASSIGN(Ints a, ints(v[0]));
-  STELE_TRY_ASSIGN(Ints b, ints(v[1]));
+  STELE_TRY_ASSIGN(OpenInts a, extents(v[0]));
+  STELE_TRY_ASSIGN(OpenInts b, extents(v[1]));
   if (a.size() < b.size()) std::swap(a, b);
   b.insert(b.begin(), a.size() - b.size(), 1);
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (a[i] == b[i] || b[i] == 1) continue;
     if (a[i] == 1) {
       a[i] = b[i];
-    } else if (a[i] == unknown_extent || b[i] == unknown_extent) {
-      a[i] = a[i] == unknown_extent ? b[i] : a[i];  // the other is 1 or the same
+    } else if (!a[i] || !b[i]) {
+      a[i] = !a[i] ? b[i] : a[i];  // the other is 1 or the same
     } else {
       return Error(Errc::shape_mismatch, "two shapes do not broadcast").expected(to_text(v[0])).found(to_text(v[1]));
     }
   }
-  return Value(std::move(a));
+  return value_of(std::move(a));
 }
 
 constexpr std::array<Function, 36> functions = {{
-    {"size", 1, call_size},
-    {"sum", 1, call_sum},
-    {"product", 1, call_product},
-    {"max", 2, extreme<true>},
-    {"min", 2, extreme<false>},
-    {"max", 1, extreme_of<true>},
-    {"min", 1, extreme_of<false>},
-    {"filled", 2, call_filled},
+    {"size", 1, call_size, true},
+    {"sum", 1, call_sum, true},
+    {"product", 1, call_product, true},
+    {"max", 2, extreme<true>, true},
+    {"min", 2, extreme<false>, true},
+    {"max", 1, extreme_of<true>, true},
+    {"min", 1, extreme_of<false>, true},
+    {"filled", 2, call_filled, true},
     {"range", 2, call_range},
     {"sorted", 1, call_sorted},
     {"terms", 1, call_terms},
     {"labels", 2, call_labels},
     {"resize_positions", 2, resize_positions},
     {"resize_weights", 2, resize_weights},
-    {"reversed", 1, call_reversed},
+    {"reversed", 1, call_reversed, true},
     {"axes", 2, call_axes},
-    {"without", 2, call_without},
-    {"with", 3, call_with},
-    {"inserted", 2, call_inserted},
-    {"picked", 2, call_picked},
-    {"pairs", 1, call_pairs},
-    {"opened", 1, call_opened},
-    {"copied", 2, call_copied},
-    {"solved", 2, call_solved},
+    {"without", 2, call_without, true},
+    {"with", 3, call_with, true},
+    {"inserted", 2, call_inserted, true},
+    {"picked", 2, call_picked, true},
+    {"pairs", 1, call_pairs, true},
+    {"opened", 1, call_opened, true},
+    {"copied", 2, call_copied, true},
+    {"solved", 2, call_solved, true},
     {"bits", 1, call_bits},
-    {"slice_begin", 5, call_slice_begin},
-    {"slice_end", 5, call_slice_end},
-    {"slice_steps", 5, call_slice_steps},
-    {"slice_open", 5, call_slice_open},
-    {"slice_reversed", 5, call_slice_reversed},
-    {"slice_shape", 5, call_slice_shape},
-    {"index", 2, call_index},
+    {"slice_begin", 5, call_slice_begin, true},
+    {"slice_end", 5, call_slice_end, true},
+    {"slice_steps", 5, call_slice_steps, true},
+    {"slice_open", 5, call_slice_open, true},
+    {"slice_reversed", 5, call_slice_reversed, true},
+    {"slice_shape", 5, call_slice_shape, true},
+    {"index", 2, call_index, true},
     {"int", 1, call_int},
     {"float", 1, call_float},
     {"sqrt", 1, call_sqrt},
-    {"broadcast", 2, call_broadcast},
+    {"broadcast", 2, call_broadcast, true},
 }};
 
 }  // namespace
@@ -472,6 +482,7 @@ Result<Value> call_function(std::string_view name, const std::vector<Value>& ope
         .found(std::to_string(operands.size()) + " operands");
   }
   if (std::any_of(operands.begin(), operands.end(), [](const Value& v) { return !known(v); })) return Value();
+  if (!found->partial && std::any_of(operands.begin(), operands.end(), open)) return Value();
   return found->call(operands);
 }
 

@@ -236,7 +236,7 @@ class Parser {
     STELE_TRY_ASSIGN(std::string word, name());
     if (word == "true" || word == "false") return constant(word == "true");
     if (word == "none") return constant({});
-    if (word == "unknown") return constant(unknown_extent);
+    if (word == "unknown") return constant(Unknown());
     if (word == "infinity") return constant(std::numeric_limits<double>::infinity());
     Expression e{.kind = Expression::Kind::name, .text = std::move(word)};
     if (!take("(")) return e;

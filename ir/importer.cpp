@@ -5,6 +5,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "ir/arguments.hpp"
 #include "ir/builder.hpp"
 #include "ir/engine.hpp"
 #include "ir/refused.hpp"
@@ -50,10 +51,7 @@ class Importer {
       if (seen.insert(output.name).second) outputs.push_back(output.name);
     }
     STELE_TRY(add_nodes(model_.nodes, model_.opsets, outputs, nullptr, 0));
-    if (!refused_.empty()) {
-      return refused_.error("the model has nodes that stele cannot import")
-          .hint("add rules for them with ImportOptions::mappings");
-    }
+    if (!refused_.empty()) return refused_.error("the model has nodes that stele cannot import").hint(remedy());
     for (const std::string& output : outputs) {
       if (to_.find(output) == nullptr && !leaves_.contains(output)) {
         return Error(options_.outputs.empty() ? Errc::malformed : Errc::missing, "no node makes an output of the graph")
@@ -86,6 +84,21 @@ class Importer {
       options_.report->add(Report::What::unused, name,
                            to_.find(name) == nullptr ? "no node reads it" : "no operation needs it at run time");
     }
+  }
+
+  std::string remedy() const {
+    std::string text;
+    if (lacks_extents_) {
+      text = "give the shapes of inputs with ImportOptions::shapes";
+      std::vector<std::string> inputs;
+      for (const model::ValueInfo& input : model_.inputs) inputs.push_back(input.name);
+      const std::string list = to_.list_open(inputs);
+      if (!list.empty()) text += " (open: " + list + ')';
+    }
+    if (lacks_rules_) {
+      text += (text.empty() ? "" : "; ") + std::string("add rules for them with ImportOptions::mappings");
+    }
+    return text;
   }
 
   static std::string key_of(const std::string& domain, const std::string& name, const std::string& overload) {
@@ -150,7 +163,8 @@ class Importer {
                    const std::vector<std::string>& outputs, const Call* call, int depth) {
     std::unordered_set<std::string_view> used(outputs.begin(), outputs.end());
     for (const model::Node& node : nodes) used.insert(node.inputs.begin(), node.inputs.end());
-    for (const model::Node& node : nodes) {
+    for (const std::size_t place : sorted(nodes)) {
+      const model::Node& node = nodes[place];
       STELE_TRY(spend(1 + node.inputs.size() + node.outputs.size() + node.attributes.size()));
       const Status done = add_node(node, opsets, used, call, depth);
       if (done) continue;
@@ -162,6 +176,38 @@ class Importer {
       note_unsupported(node, opsets, call, error);
     }
     return {};
+  }
+
+  /// Returns the places of the nodes in an order in which each comes after those that make its inputs: the model's own
+  /// as far as possible. Nodes that need each other keep their places, and fail.
+  static std::vector<std::size_t> sorted(const std::vector<model::Node>& nodes) {
+    std::unordered_map<std::string_view, std::size_t> makers;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      for (const std::string& output : nodes[i].outputs) {
+        if (!output.empty()) makers.try_emplace(output, i);
+      }
+    }
+    enum : std::uint8_t { untouched, begun, placed };
+    std::vector<std::uint8_t> state(nodes.size(), untouched);
+    std::vector<std::size_t> order;
+    std::vector<std::pair<std::size_t, std::size_t>> path;  // nodes, and the next input of each
+    for (std::size_t first = 0; first < nodes.size(); ++first) {
+      if (state[first] == untouched) path.emplace_back(first, 0);
+      while (!path.empty()) {
+        auto& [at, next] = path.back();
+        state[at] = begun;
+        const std::vector<std::string>& inputs = nodes[at].inputs;
+        const auto maker = next < inputs.size() ? makers.find(inputs[next]) : makers.end();
+        if (next == inputs.size()) {
+          state[at] = placed;
+          order.push_back(at);
+          path.pop_back();
+        } else if (++next; maker != makers.end() && state[maker->second] == untouched) {
+          path.emplace_back(maker->second, 0);
+        }
+      }
+    }
+    return order;
   }
 
   Status spend(std::uint64_t parts) {
@@ -198,6 +244,9 @@ class Importer {
             return ExpressionValue(double{value});
           } else if constexpr (std::is_same_v<T, std::vector<float>>) {
             return ExpressionValue(std::vector<double>(value.begin(), value.end()));
+          } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+            // TensorFlow's lists may be shapes.
+            return model_.onnx ? ExpressionValue(value) : value_of_extents(value);
           } else if constexpr (std::is_same_v<T, model::TensorValue>) {
             return ExpressionValue(TensorName{value.leaf});
           } else {
@@ -365,6 +414,7 @@ class Importer {
   void note_unsupported(const model::Node& node, const std::map<std::string, std::int64_t>& opsets, const Call* call,
                         const Error& error) {
     const auto version = opsets.find(node.domain);
+    (error.message() == needs_extents ? lacks_extents_ : lacks_rules_) = true;
     // A node that reads its outputs is not reported for that.
     for (const std::string& output : node.outputs) {
       if (output.empty()) continue;
@@ -386,6 +436,7 @@ class Importer {
   std::unordered_map<std::string, const model::ValueInfo*> values_;
   std::unordered_map<std::string, const model::Function*> functions_;
   Refused refused_;
+  bool lacks_extents_ = false, lacks_rules_ = false;
   std::uint64_t parts_ = 0;
   std::size_t folded_elements_ = 0;
   std::vector<Constant> partial_;  // outputs of the node, of which some elements are known

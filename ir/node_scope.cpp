@@ -35,11 +35,11 @@ namespace {
 /// The elements of a list of integers, as far as they are known.
 Value elements_of(const TensorInfo& info) {
   if (info.constant) return std::visit([](const auto& list) { return Value(list); }, info.constant->elements);
-  if (info.partial) return std::visit([](const auto& list) { return Value(list); }, info.partial->elements);
+  if (info.partial && info.partial->ints() != nullptr) return value_of_extents(*info.partial->ints());
   if (!info.shape || info.shape->size() != 1) return Value();
   const std::int64_t count = info.shape->front();
   if (count < 0 || count > max_rank) return Value();  // lists of extents
-  return Value(Ints(static_cast<std::size_t>(count), unknown_extent));
+  return value_of(OpenInts(static_cast<std::size_t>(count)));
 }
 
 /// The same of a list or a number, if its elements are i32, i64 or bool; a bool is known or unknown as a whole.
@@ -48,7 +48,7 @@ Value integers_of(const TensorInfo& info) {
   if (info.dtype != DType::i32 && info.dtype != DType::i64 && !flags) return Value();
   if (!info.shape || info.shape->size() > 1) return Value();
   if (info.constant || !flags) {
-    if (info.shape->empty() && !info.constant && !info.partial) return Value(Ints{unknown_extent});
+    if (info.shape->empty() && !info.constant && !info.partial) return Value(OpenInts{std::nullopt});
     return elements_of(info);
   }
   return Value();
@@ -107,7 +107,7 @@ Result<std::optional<Value>> NodeScope::call(std::string_view function, std::spa
     return std::optional<Value>(std::move(shape));
   }
   const bool query = function == "rank" || function == "shape" || function == "dtype" || function == "value" ||
-                     function == "elements" || function == "integers";
+                     function == "elements" || function == "integers" || function == "traced";
   if (!query || operands.size() != 1) return std::optional<Value>();
   const auto* tensor = std::get_if<TensorName>(&operands[0]);
   if (tensor == nullptr) {
@@ -123,11 +123,12 @@ Result<std::optional<Value>> NodeScope::call(std::string_view function, std::spa
     if (!info->constant) return std::optional(Value());
     return std::optional(std::visit([](const auto& list) { return Value(list); }, info->constant->elements));
   }
+  if (function == "traced") return std::optional(Value(info->constant.has_value() || info->partial.has_value()));
   if (function == "elements") return std::optional(elements_of(*info));
   if (function == "integers") return std::optional(integers_of(*info));
   if (!info->shape) return std::optional(Value());
   if (function == "rank") return std::optional(Value(static_cast<std::int64_t>(info->shape->size())));
-  return std::optional(Value(*info->shape));
+  return std::optional(value_of_extents(*info->shape));
 }
 
 Result<Value> NodeScope::call(std::string_view function, const Value& operand) const {
@@ -147,7 +148,7 @@ Result<std::optional<Value>> NodeScope::joined_extent(std::span<const Value> ope
     }
     const std::int64_t extent = (*info->shape)[static_cast<std::size_t>(*axis)];
     if (extent == unknown_extent || __builtin_add_overflow(total, extent, &total))
-      return std::optional(Value(unknown_extent));
+      return std::optional(Value(Unknown()));
   }
   return std::optional(Value(total));
 }
@@ -156,15 +157,14 @@ Result<std::optional<Value>> NodeScope::joined_extent(std::span<const Value> ope
 Result<Value> NodeScope::broadcast(const Value& operand) const {
   const auto* tensors = std::get_if<Tensors>(&operand);
   if (tensors == nullptr) return Value();
-  Ints shape;
+  Value shape = Ints();
   for (const TensorName& tensor : *tensors) {
     STELE_TRY_ASSIGN(const Value more, call("shape", Value(tensor)));
-    STELE_TRY_ASSIGN(const Value both, call_function("broadcast", {Value(shape), more}));
-    const auto* const extents = std::get_if<Ints>(&both);
-    if (extents == nullptr) return Value();
-    shape = *extents;
+    STELE_TRY_ASSIGN(const Value both, call_function("broadcast", {shape, more}));
+    if (!known(both)) return Value();
+    shape = both;
   }
-  return Value(std::move(shape));
+  return shape;
 }
 
 /// constant(value, dtype [, shape]): a tensor of these elements; a scalar, unless the value is a list.
@@ -198,12 +198,11 @@ Result<std::optional<Value>> NodeScope::make_constant(std::span<const Value> ope
   } else if (const auto* d = std::get_if<double>(&operands[0])) {
     fits = fill(Reals{*d}, true);
   } else if (const auto* is = std::get_if<Ints>(&operands[0])) {
-    if (std::find(is->begin(), is->end(), unknown_extent) != is->end()) return not_covered("an extent is not known");
     fits = fill(*is, false);
   } else if (const auto* ds = std::get_if<Reals>(&operands[0])) {
     fits = fill(*ds, false);
   } else {
-    return not_covered("the elements of a constant are not known");
+    return not_known();
   }
   if (!fits) return not_covered("an element of a constant is not an integer").found(to_text(operands[0]));
   if (constant.dtype == DType::none) return not_covered("the dtype of a constant is not known");

@@ -15,8 +15,9 @@ namespace ir {
 
 Error bad_operands(std::string_view what, const ExpressionValue& a, const ExpressionValue& b = {});
 
-/// Computes + - * / or %; integers round down. Errors: invalid_argument (overflow, division by 0).
-Result<std::int64_t> arithmetic(char op, std::int64_t a, std::int64_t b);
+/// Computes + - * / or %; integers round down, and are unknown if an operand is. Errors: invalid_argument (overflow,
+/// division by 0).
+Result<std::optional<std::int64_t>> arithmetic(char op, std::optional<std::int64_t> a, std::optional<std::int64_t> b);
 Result<double> arithmetic(char op, double a, double b);
 
 /// Returns a list, or a list of one element. nullopt: the value is of another type.
@@ -34,6 +35,9 @@ std::optional<std::vector<T>> list_of(const ExpressionValue& value) {
   if (const auto* list = std::get_if<Ints>(&value); list != nullptr && list->empty()) return std::vector<T>();
   return std::nullopt;
 }
+
+/// Returns a list of integers, or one integer as a list. nullopt: the value is of another type.
+std::optional<OpenInts> open_list_of(const ExpressionValue& value);
 
 /// Returns the elements as one list. Integers become doubles beside doubles. Unknown if one of them is.
 Result<ExpressionValue> joined(const std::vector<ExpressionValue>& parts);

@@ -21,6 +21,21 @@ const TensorInfo* Target::find(const std::string& name) const {
   return found != known_.end() ? &found->second.info : nullptr;
 }
 
+std::string Target::list_open(const std::vector<std::string>& names) const {
+  constexpr std::size_t max_listed = 8;
+  std::string list;
+  std::size_t count = 0;
+  for (const std::string& name : names) {
+    const TensorInfo* const info = find(name);
+    if (info == nullptr || info->constant) continue;
+    const auto& shape = info->shape;
+    if (shape && std::find(shape->begin(), shape->end(), unknown_extent) == shape->end()) continue;
+    if (++count > max_listed) return list + ", …";
+    list += (list.empty() ? "" : ", ") + name + (shape ? " " + to_text(value_of_extents(*shape)) : " without a shape");
+  }
+  return list;
+}
+
 Status Target::add(const std::string& name, TensorInfo info) {
   if (Status done = check(info); !done) return std::move(done).error().path(name);
   if (!known_.try_emplace(name, Tensor{.info = std::move(info)}).second) {

@@ -41,6 +41,8 @@ class Target {
 
   /// Returns what is known of a tensor; nullptr: there is none.
   const TensorInfo* find(const std::string& name) const;
+  /// Lists those of these tensors whose shapes are not known in full, with the shapes: at most eight.
+  std::string list_open(const std::vector<std::string>& names) const;
   /// Makes a tensor known. Errors: duplicate, unsupported.
   Status add(const std::string& name, TensorInfo info);
   /// Makes a tensor of the model known, whose elements are a leaf of the snapshot. Small ones are constants.

@@ -63,7 +63,6 @@ Result<std::optional<Constant>> constant_of(const LeafView& leaf) {
   } else {
     read(Ints());
   }
-  if (is_partial(out)) return std::optional<Constant>();  // an element is the number that stands for an open extent
   return std::optional(std::move(out));
 }
 

@@ -69,12 +69,7 @@ Status OnnxBuilder::emit(const StepOperation& step) {
     } else if (attribute) {
       const auto* const truth = std::get_if<bool>(&value);
       node.attributes[name] = truth != nullptr ? ExpressionValue(std::int64_t{*truth ? 1 : 0}) : value;
-      const auto* const ints = std::get_if<Ints>(&value);
-      const auto* const number = std::get_if<std::int64_t>(&value);
-      if ((ints != nullptr && std::find(ints->begin(), ints->end(), unknown_extent) != ints->end()) ||
-          (number != nullptr && *number == unknown_extent)) {
-        return not_covered("an attribute depends on an extent that is not known").path(node.op + '.' + name);
-      }
+      if (open(value)) return not_known().path(node.op + '.' + name);
     } else {
       return unknown(name);
     }

@@ -1,5 +1,6 @@
 #include "ir/importer.hpp"
 #include "ir/onnx/graph.hpp"
+#include "ir/onnx/rewrite.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -10,6 +11,7 @@ Result<Checkpoint> import_onnx(const Input& model, const ImportOptions& options)
     const std::uint64_t bytes = source->size();
     auto graph = detail::ir::read_onnx(std::move(source), options.load);
     if (!graph) return std::move(graph).error();
+    detail::ir::rewrite(*graph, bytes);
     if (!options.outputs.empty()) graph->outputs.clear();
     for (const std::string& name : options.outputs) graph->outputs.push_back({.name = name, .shape = {}});
     auto imported = detail::ir::import_graph(*std::move(graph), MappingSet::onnx(), options, bytes);

@@ -52,10 +52,10 @@ std::uint64_t key(const stele_fb::IntPair* pair) {
                                static_cast<std::uint32_t>(pair->second());
 }
 
-Result<GraphVariable> read_variable(const stele_fb::Variable& from, Dialect hint) {
+/// `scalars`: an empty list is the shape of a scalar.
+Result<GraphVariable> read_variable(const stele_fb::Variable& from, Dialect hint, bool scalars) {
   STELE_TRY_ASSIGN(GraphVariable out, read_variable_head(from));
-  // DL4J writes an empty list in .fb files for a variable without a shape.
-  if (from.shape() != nullptr && (hint == Dialect::b || from.shape()->size() != 0)) {
+  if (from.shape() != nullptr && (scalars || from.shape()->size() != 0)) {
     out.shape = numbers_of<std::int64_t>(from.shape());
   } else if (from.array() != nullptr && out.kind != VariableKind::placeholder) {
     auto facts = facts_of(*from.array(), hint, out.dtype);
@@ -121,10 +121,13 @@ Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth) {
   if (depth > max_graph_depth) return Error(Errc::limit, "graphs are nested too deep").expected("at most 16 levels");
   Graph graph;
   std::unordered_map<std::uint64_t, std::size_t> by_id;
+  // DL4J writes an empty list in .fb files for a variable without a shape, but no outputs of the graph; stele writes no
+  // list.
+  const bool scalars = hint == Dialect::b || (from.outputs() != nullptr && from.outputs()->size() != 0);
   if (from.variables() != nullptr) {
     graph.variables.reserve(from.variables()->size());
     for (const auto* v : *from.variables()) {
-      STELE_TRY_ASSIGN(GraphVariable out, read_variable(*v, hint));
+      STELE_TRY_ASSIGN(GraphVariable out, read_variable(*v, hint, scalars));
       if (v->id() != nullptr && !by_id.emplace(key(v->id()), graph.variables.size()).second) {
         return Error(Errc::duplicate, "two variables have the same id").path(out.name);
       }

@@ -431,6 +431,76 @@ class Convert(InFolder):
         self.assertEqual(status, 2, err)
 
 
+class Graphs(InFolder):
+    def open_model(self):
+        return DATA / "onnx" / "idioms" / "lp_pool_pads_open.onnx"
+
+    def test_convert_writes_the_graph_or_says_so(self):
+        model, fb = DATA / "onnx" / "mlp.onnx", self.path("m.fb")
+        self.assertIn("unused: shape", run("convert", model, fb)[2].decode())
+        names = {t["name"] for t in document("inspect", fb)["tensors"]}
+        self.assertIn("net.0.weight", names)
+        succeed("import", fb, self.path("again.onnx"))
+        self.assertEqual(document("import", self.path("again.onnx"), self.path("b.fb"))["operations"], 6)
+        weights = self.path("w.fb")
+        succeed("convert", model, weights, "--weights")
+        self.assertIn(b"has no graph", run("import", weights, self.path("x.onnx"))[2])
+
+    def test_a_graph_that_is_not_covered(self):
+        model = DATA / "onnx" / "package" / "test_slice.onnx"
+        status, _, err = run("convert", model, self.path("m.fb"))
+        self.assertEqual(status, 2)
+        self.assertIn(b"--mappings FILE; stele import has the options of graphs; --weights writes the tensors alone", err)
+        self.assertNotIn(b"ImportOptions", err)
+        self.assertFalse(self.path("m.fb").exists())
+
+    def test_open_extents_are_given_with_an_option(self):
+        def field(number, payload):
+            return bytes([number << 3 | 2, len(payload)]) + payload
+
+        equation = field(1, b"equation") + field(4, b"ii->i") + b"\xa0\x01\x03"
+        node = field(1, b"x") + field(2, b"y") + field(4, b"Einsum") + field(5, equation)
+        square = field(1, b"x") + field(2, field(1, b"\x08\x01" + field(2, 2 * field(1, b""))))
+        graph = field(1, node) + field(11, square) + field(12, field(1, b"y"))
+        self.path("m.onnx").write_bytes(b"\x08\x08" + field(7, graph) + field(8, b"\x10\x0c"))
+        status, _, err = run("import", self.path("m.onnx"), self.path("m.fb"))
+        self.assertEqual(status, 2)
+        self.assertIn(b"give the shapes of inputs with --shape NAME=1,3,? (open: x [?, ?])", err)
+        self.assertEqual(document("import", self.path("m.onnx"), self.path("m.fb"), "--shape", "x=3,3")["operations"], 4)
+
+    def test_import(self):
+        for target in ("m.fb", "m.zip", "m.sdz", "m.onnx"):
+            found = document("import", self.open_model(), self.path(target), "--shape", "x=2,3,?,8")
+            self.assertEqual((found["written"], found["operations"]), (True, 5))
+            self.assertTrue(self.path(target).exists())
+        saved = DATA / "tensorflow" / "run_mlp_saved_open"
+        self.assertGreater(document("import", saved, self.path("tf.fb"))["operations"], 3)
+        frozen = DATA / "tensorflow" / "run_cnn_open.pb"
+        self.assertGreater(document("import", frozen, self.path("tf.onnx"), "--opset", "18")["operations"], 3)
+        for shape in ("x", "x=", "=1", "x=1,,2", "x=1,2,3,4,", "x=a,b,c,d", "x=-1,2,3,4"):
+            status, _, err = run("import", self.open_model(), self.path("x.fb"), "--shape", shape)
+            self.assertEqual(status, 2, shape)
+        self.assertEqual(run("import", self.open_model(), self.path("x.safetensors"))[0], 2)
+        self.assertEqual(run("import", DIGITS / "digits.safetensors", self.path("x.fb"))[0], 2)
+        self.assertEqual(run("import", DATA / "onnx" / "types.onnx", self.path("x.fb"))[0], 2)
+        self.assertFalse(self.path("x.fb").exists())
+        self.assertEqual(run("import", self.path("m.fb"), self.path("x.onnx"), "--shape", "x=2,3,7,8")[0], 2)
+        before = self.path("m.fb").read_bytes()
+        self.assertEqual(run("import", self.open_model(), self.path("m.fb"), "-n")[0], 2)
+        succeed("import", frozen, self.path("m.fb"), "--dry-run")
+        self.assertEqual(self.path("m.fb").read_bytes(), before)
+
+    def test_slots_of_optimizers_are_kept_or_listed(self):
+        adam = DATA / "tensorflow" / "adam"
+        status, _, err = run("convert", adam, self.path("a.safetensors"))
+        self.assertEqual(status, 2)
+        self.assertIn(b"optimizer state of 6 tensors", err)
+        rows = document("convert", adam, self.path("a.safetensors"), "--allow-loss")["rows"]
+        self.assertEqual([row["path"] for row in rows], ["momentums", "velocities"])
+        succeed("convert", adam, self.path("a.zip"))
+        self.assertIn("optimizer", document("inspect", self.path("a.zip")))
+
+
 class Check(InFolder):
     def test_verify_and_repair(self):
         file = self.path("d.stele")

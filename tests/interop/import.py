@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Models, inputs and expected outputs for import.sh, the runs of the imported models, and the tables of the results.
 
-import.py prepare WORK            writes WORK/cases and WORK/list.txt (import_cases.py)
+import.py prepare WORK [FOLDER]   writes WORK/cases and WORK/list.txt (import_cases.py); FOLDER: of own models, and no others
 import.py run WORK JAVA...        runs DL4J, and onnxruntime on exported models; starts each again if it ends in between
 import.py exported LIST           runs onnxruntime on exported.onnx of the cases of a list
 import.py table WORK [PAGE [TENSORFLOW_PAGE]]    prints the tables, and writes them into the pages; fails if a result
                                                  is wrong
 
 The cases: the node tests, light models and tests of PyTorch's operators that the onnx package has, with its results;
-models of WORK/torch (torch_models.py: MODEL_torchVERSION.onnx) and tests/data, with onnxruntime's results; models and
+models of WORK/torch (torch_models.py: MODEL_torchVERSION.onnx) and tests/data/onnx, with onnxruntime's results; models and
 operators of WORK/tensorflow (tensorflow_models.py), with TensorFlow's results. Each node test is imported twice: with
 the shapes of its inputs, and with open extents. The inputs of node tests that are arguments (shapes, axes, limits) or
 weights become initializers, as models have them. A case may have exported.onnx, the imported model written as ONNX.
@@ -252,7 +252,7 @@ def table(work, pages):
 
 
 if sys.argv[1] == "prepare":
-    import_cases.prepare(pathlib.Path(sys.argv[2]))
+    import_cases.prepare(*map(pathlib.Path, sys.argv[2:]))
 elif sys.argv[1] == "run":
     run(pathlib.Path(sys.argv[2]), sys.argv[3:])
 elif sys.argv[1] == "exported":

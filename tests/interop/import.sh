@@ -5,17 +5,20 @@
 #   import.sh BUILD [PAGE [TENSORFLOW_PAGE]]    BUILD: a build folder with tests/interop_import; PAGE, TENSORFLOW_PAGE:
 #                                               Markdown files for the tables of ONNX and of TensorFlow
 #
-# In the environment: TORCH=1: with models that PyTorch exports, the newest (a gigabyte) and, if it is installed,
+# In the environment: MODELS=FOLDER: only the models of this folder, MODEL.onnx with their inputs as MODEL.npz, and no pages.
+# TORCH=1: with models that PyTorch exports, the newest (a gigabyte) and, if it is installed,
 # Debian's. TENSORFLOW=1: with models and operators of TensorFlow (two gigabytes).
 set -euo pipefail
 build=$(cd "$1" && pwd)
 pages=("${@:2}")
+own=()
+[ -z "${MODELS:-}" ] || own=("$(cd "$MODELS" && pwd)") pages=()
 cd "$(dirname "$0")/../.."
 work=$PWD/build/interop/import
 mkdir -p "$work/torch"
 mvn -q -B -f tests/interop/dl4j/pom.xml package -DbuildDirectory="$PWD/build/interop/dl4j"
 [ -x "$work/venv/bin/python" ] || python3 -m venv "$work/venv"
-"$work/venv/bin/pip" install -q onnx==1.23.2 onnxruntime==1.32.0 Pillow ml_dtypes
+"$work/venv/bin/pip" install -q onnx==1.23.2 onnxruntime==1.32.0 safetensors==0.8.0 Pillow ml_dtypes
 if [ -n "${TORCH:-}" ]; then
   rm -f "$work"/torch/*
   "$work/venv/bin/pip" install -q torch==2.15.0 onnxscript
@@ -32,7 +35,7 @@ if [ -n "${TENSORFLOW:-}" ]; then  # its NumPy and protobuf are not onnx's
     { tail -n 30 "$work/tensorflow.log" >&2; exit 1; }
 fi
 python=("$work/venv/bin/python" -W ignore tests/interop/import.py)
-"${python[@]}" prepare "$work"
+"${python[@]}" prepare "$work" "${own[@]}"
 "$build/tests/interop_import" "$work/list.txt" > "$work/imported.txt"
 "${python[@]}" run "$work" java -cp "build/interop/dl4j/classes:build/interop/dl4j/lib/*" stele.RunGraphs
 "${python[@]}" table "$work" "${pages[@]}"

@@ -177,9 +177,23 @@ def whole_models(work):
     random = numpy.random.default_rng(1)
     path = pathlib.Path("tests/data/onnx/mlp.onnx").absolute()
     yield path, [("x", random.standard_normal((2, 4)).astype(numpy.float32))]
-    for path in sorted((work / "torch").glob("*.onnx")):
-        with numpy.load(path.with_suffix(".npz")) as arrays:
-            yield path, [(name, arrays[name]) for name in arrays.files]
+    yield from models_in(work / "torch")
+
+
+def models_in(folder):
+    """Yields each model of a folder, with the inputs that a file beside it has: MODEL.npz, or in.NAME of MODEL.safetensors
+    (that of MODEL_open.onnx, too)."""
+    import numpy
+    for path in sorted(folder.absolute().glob("*.onnx")):
+        archive, tensors = path.with_suffix(".npz"), path.with_suffix(".safetensors")
+        if archive.exists():
+            with numpy.load(archive) as arrays:
+                yield path, [(name, arrays[name]) for name in arrays.files]
+            continue
+        from safetensors.numpy import load_file
+        if not tensors.exists():
+            tensors = tensors.with_stem(path.stem.removesuffix("_open"))
+        yield path, [(name[3:], value) for name, value in load_file(tensors).items() if name.startswith("in.")]
 
 
 def tensorflow_cases(work):
@@ -222,7 +236,8 @@ def exported_error(case):
     return str(error_of([v for _, v in outputs], found)) if names else "failed: " + found
 
 
-def prepare(work):
+def prepare(work, own=None):
+    """Writes the cases and their list; own: a folder of models, which are then all."""
     import onnx
     listing, cases = [], work / "cases"
 
@@ -234,11 +249,20 @@ def prepare(work):
         write(case, "outputs", outputs)
         listing.append(f"{path}\t{case / 'model.fb'}\t{group}\t{error}\n")
 
-    for path, inputs in whole_models(work):
-        names, outputs = run_onnxruntime(str(path), inputs, None)
-        if names is None:
-            sys.exit(f"onnxruntime does not run {path}: {outputs}")
-        add(path.stem, "(models)", path, inputs, list(zip(names, outputs)), 0.0)
+    def add_models(models, group):
+        for path, inputs in models:
+            names, outputs = run_onnxruntime(str(path), inputs, None)
+            if names is None:
+                sys.exit(f"onnxruntime does not run {path}: {outputs}")
+            kind = "open" if group != "(models)" and path.stem.endswith("_open") else ""
+            add(path.stem, group + kind, path, inputs, list(zip(names, outputs)), 0.0)
+
+    if own:
+        add_models(models_in(own), "(models)")
+        (work / "list.txt").write_text("".join(listing))
+        return
+    add_models(whole_models(work), "(models)")
+    add_models(models_in(pathlib.Path("tests/data/onnx/idioms")), "(idioms)")
     for path, inputs, outputs in light_models():
         _, found = run_onnxruntime(str(path), inputs, outputs)
         add(path.stem, "(models)", path, inputs, outputs, error_of([outputs[0][1]], found))

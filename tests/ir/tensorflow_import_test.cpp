@@ -285,3 +285,13 @@ TEST_CASE("import: an input that follows a list of inputs") {
   CHECK(bad(import_of(placeholder("a") + node("y", "ConcatV2", {"a"}, integer("N", 0)))).code() != Errc::none);
   CHECK(bad(import_of(placeholder("a") + node("y", "ConcatV2", {}, integer("N", 0)))).code() == Errc::missing);
 }
+
+TEST_CASE("import: bools are cast around operators of libnd4j that take none") {
+  const std::string x = placeholder("x", {2, 3}, boolean);
+  const Checkpoint parts =
+      good(import_of(x + node("y", "Unpack", {"x"}, integer("num", 2)), {.outputs = {"y", "y:1"}}));
+  CHECK(operations(parts) ==
+        "cast(x -> x/bytes)\nunstack(x/bytes -> y/bytes y:1/bytes)\ncast(y/bytes -> y)\ncast(y:1/bytes -> y:1)\n");
+  CHECK(parts.graph->find_variable("y:1")->dtype == stele::DType::boolean);
+  CHECK(parts.graph->find_variable("y:1/bytes")->dtype == stele::DType::i8);
+}

@@ -42,6 +42,8 @@ inline const std::map<std::string_view, Operator>& operators() {
       {"avgpool2d", [](const Call& c) { return pool(c, true); }},
       {"batchnorm", batchnorm},
       {"boolean_and", binary([](double x, double y) { return x != 0 && y != 0 ? 1.0 : 0.0; })},
+      {"boolean_or", binary([](double x, double y) { return x != 0 || y != 0 ? 1.0 : 0.0; })},
+      {"boolean_xor", binary([](double x, double y) { return (x != 0) != (y != 0) ? 1.0 : 0.0; })},
       {"boolean_not", unary([](double x) { return x == 0 ? 1.0 : 0.0; })},
       {"broadcast_dynamic_shape",
        [](const Call& c) { return list_of(broadcast(integers(c.in(0)), integers(c.in(1)))); }},
@@ -76,6 +78,7 @@ inline const std::map<std::string_view, Operator>& operators() {
        }},
       {"gather", gather},
       {"gather_nd", gather_nd},
+      {"greater_equal", binary([](double x, double y) { return x >= y ? 1.0 : 0.0; })},
       {"greater", binary([](double x, double y) { return x > y ? 1.0 : 0.0; })},
       {"identity", unary([](double x) { return x; })},
       {"leakyrelu",
@@ -108,6 +111,9 @@ inline const std::map<std::string_view, Operator>& operators() {
        }},
       {"reduce_prod", [](const Call& c) { return reduce(c, 1, product); }},
       {"reduce_sum", [](const Call& c) { return reduce(c, 0, sum); }},
+      {"reverse_sequence", reverse_sequence},
+      {"rint", unary([](double x) { return std::nearbyint(x); })},
+      {"scatter_nd_update", scatter_nd_update},
       {"relu", unary([](double x) { return std::max(x, 0.0); })},
       {"reshape", [](const Call& c) { return reshaped(c.in(0), integers(c.in(1))); }},
       {"resize_bilinear", [](const Call& c) { return resized(c, "halfPixelCenters", true); }},
@@ -131,9 +137,18 @@ inline const std::map<std::string_view, Operator>& operators() {
       {"strided_slice", strided_slice},
       {"subtract", binary([](double x, double y) { return x - y; })},
       {"tanh", unary(tanh)},
+      {"tile", tile},
+      {"Where", where},
       {"truncatediv", binary([](double x, double y) { return std::trunc(x / y); })},
   };
   return table;
+}
+
+inline bool takes_no_bools(std::string_view name) {
+  static constexpr std::string_view names[] = {
+      "dynamic_partition", "gather", "gather_nd", "reverse_sequence", "scatter_nd",
+      "scatter_nd_update", "split",  "split_v",   "unique",           "unstack"};
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
 }
 
 inline Outputs run(const std::string& name, const Call& call) {
@@ -200,7 +215,11 @@ inline Arrays run_graph(const stele::Checkpoint& model, Arrays arrays) {
       const stele::OperatorDescriptor* descriptor = stele::OperatorSet::nd4j().find(operation.op_name);
       require(descriptor != nullptr, "no operation of DL4J");
       Call call{{}, named(*descriptor, operation).value()};
-      for (const std::string& input : operation.inputs) call.inputs.push_back(&arrays.at(input));
+      for (const std::string& input : operation.inputs) {
+        const bool flags = graph.find_variable(input)->dtype == stele::DType::boolean;
+        require(!flags || !takes_no_bools(operation.op_name), "libnd4j does not run this on bools");
+        call.inputs.push_back(&arrays.at(input));
+      }
       const Outputs outputs = run(operation.op_name, call);
       for (std::size_t i = 0; i < operation.outputs.size(); ++i) {
         const std::string& output = operation.outputs[i];

@@ -159,6 +159,7 @@ void Commands::add_writing() {
   convert_.app->add_option("--transpose", c.transpose, "Reverse the axes of tensors that match a pattern");
   convert_.app->add_option("--adapt", c.adapt, "pytorch: PyTorch's names and axes for Linear and norm layers")
       ->check(CLI::IsMember({"pytorch"}));
+  convert_.app->add_flag("--weights", c.weights, "Leave out the graph of an ONNX or TensorFlow model: tensors alone");
   convert_.app->add_flag("--checkpoint", c.checkpoint,
                          "Write a training checkpoint (PyTorch, DL4J) as such: model, optimizer, counts");
   convert_.app->add_flag("--compress", c.compress, "Compress a .stele, .json or .zip file");
@@ -171,6 +172,25 @@ void Commands::add_writing() {
   convert_.app->add_flag("-n,--no-clobber", c.no_clobber, "Fail if the target exists");
   opening(*convert_.app, c.opening);
   parts_of_checkpoints(*convert_.app, c.opening);
+
+  const auto import_ =
+      add<Import>("import", "Write the graph of an ONNX or TensorFlow model for DL4J, or as ONNX", import_model,
+                  "  stele import model.onnx model.fb --shape x=1,3,224,224\n"
+                  "  stele import saved_model model.zip\n"
+                  "  stele import model.fb model.onnx --opset 18");
+  Import& i = *import_.options;
+  import_.app->add_option("in", i.in, "An ONNX model, a SavedModel, a frozen graph (.pb), or a model of DL4J")
+      ->required();
+  import_.app->add_option("out", i.out, "The file to write: .fb, .sdz, .sdnb, .zip or .onnx")->required();
+  import_.app->add_option("--shape", i.choice.shapes, "NAME=1,3,?: the shape of an input; ? stays open");
+  import_.app->add_option("--output", i.choice.outputs, "The tensors that become outputs (default: the model's)");
+  import_.app->add_option("--signature", i.choice.signature, "The function of a SavedModel (serving_default)");
+  import_.app->add_option("--mappings", i.choice.mappings, "A file of mapping rules that go before stele's");
+  import_.app->add_option("--to", i.to, "The name of the format, if the extension is another");
+  import_.app->add_option("--opset", i.opset, "The version of ONNX's operators to write: 13 to 22 (17)");
+  import_.app->add_flag("--allow-loss", i.allow_loss, loss_text);
+  import_.app->add_flag("--dry-run", i.dry_run, "Write nothing; list what would be lost");
+  import_.app->add_flag("-n,--no-clobber", i.no_clobber, "Fail if the target exists");
 
   const auto repair_ = add<Repair>("repair", "Write what is whole of a damaged file, and list what is lost", repair,
                                    "  stele repair damaged.safetensors whole.safetensors");

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "graphs.hpp"
 #include "model.hpp"
 #include "terminal.hpp"
 
@@ -30,6 +31,7 @@ struct Convert {
   unsigned quantize = 0;  // bits
   std::vector<std::string> only{}, except{}, rename{}, transpose{};
   std::string adapt{};
+  bool weights = false;     // without the graph
   bool checkpoint = false;  // model and optimizer as such, not as names
   bool compress = false;
   std::string shard{};  // a size
@@ -41,6 +43,17 @@ struct Convert {
   bool no_clobber = false;
 };
 Result<int> convert(const Convert& options, Terminal& terminal);
+
+struct Import {
+  std::string in, out;
+  GraphChoice choice{};
+  std::string to{};
+  std::int64_t opset = 17;  // of an ONNX model
+  bool allow_loss = false;
+  bool dry_run = false;
+  bool no_clobber = false;
+};
+Result<int> import_model(const Import& options, Terminal& terminal);
 
 struct Verify {
   std::vector<std::string> files;

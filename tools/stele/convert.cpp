@@ -11,6 +11,7 @@
 #include <stele/recorders/gguf.hpp>
 #include <stele/recorders/pytorch.hpp>
 #include <stele/recorders/safetensors.hpp>
+#include <stele/recorders/tensorflow.hpp>
 #include <stele/transform.hpp>
 
 #include "commands.hpp"
@@ -180,6 +181,13 @@ struct Content {
   std::size_t other_tags = 0;  // of the archive, which are not read
 };
 
+/// Adds the way around the graph to the hint of an error of import.
+Error without_graph(Error error) {
+  const std::string own(error.hint());
+  return std::move(error).hint(own + (own.empty() ? "" : "; ") +
+                               "stele import has the options of graphs; --weights writes the tensors alone");
+}
+
 Result<Content> read(const Convert& options, const Model& model, const Format& target, unsigned threads) {
   Content content{{model.snapshot}, false, {}, {}, 0};
   if (model.format->name() == "archive") {
@@ -189,18 +197,31 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
       content.notes.push_back("the archive has " + counted(content.other_tags, "older tag") + ", see stele tags");
     }
   }
+  const bool part = !options.opening.part.empty();
+  if (!options.weights && !part && holds_graphs(target) && has_foreign_graph(model)) {
+    auto imported = open_graph(options.in, {}, content.losses, threads);
+    if (!imported) return without_graph(imported.error());
+    if (!imported->graph->operations.empty()) {
+      content.checkpoint = *std::move(imported);
+      content.whole = true;
+      return content;
+    }
+    content.losses = {};  // a file of tensors alone
+  }
   const CheckpointFormat* format = as_checkpoints(*model.format);
+  // A format that is only read, and has optimizer state beside the names of its tensors.
+  const auto* const bundle = dynamic_cast<const TensorBundleFormat*>(model.format.get());
+  const bool has_checkpoints = format != nullptr || bundle != nullptr;
   // The names of PyTorch's files contain all parts of a checkpoint; those of the others only the parameters.
   const bool in_names = dynamic_cast<const PytorchFormat*>(format) != nullptr;
-  const bool part = !options.opening.part.empty();
-  if (options.checkpoint && (format == nullptr || (part && !in_names))) {
-    return Error(Errc::invalid_argument, format == nullptr
-                                             ? "the file's format has no checkpoints"
-                                             : "only PyTorch's files have several models to choose with --part")
+  if (options.checkpoint && (!has_checkpoints || (part && !in_names))) {
+    return Error(Errc::invalid_argument, has_checkpoints
+                                             ? "only PyTorch's files have several models to choose with --part"
+                                             : "the file's format has no checkpoints")
         .file(options.in)
         .found(model.format->name());
   }
-  if (format == nullptr || (part && !options.checkpoint)) return content;
+  if (!has_checkpoints || (part && !options.checkpoint)) return content;
   STELE_TRY_ASSIGN(const LoadOptions load, load_options(options.opening, threads));
   PytorchOptions parts;
   if (in_names) {
@@ -209,7 +230,13 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
   }
   const PytorchFormat chosen(std::move(parts));
   if (in_names) format = &chosen;
-  auto opened = open_checkpoint(*format, input_of(options.in), load);
+  auto opened = bundle != nullptr ? TensorBundleRecorder<>(*bundle).open_checkpoint(options.in, load)
+                                  : open_checkpoint(*format, input_of(options.in), load);
+  if (!opened && bundle != nullptr && !options.checkpoint) {
+    const Errc code = opened.error().code();
+    if (code == Errc::not_found || code == Errc::invalid_argument)
+      return content;  // it has no objects, or several models
+  }
   if (in_names && !options.checkpoint) {
     if (opened && opened->training)
       content.notes.push_back("the file is a training checkpoint: --checkpoint writes its model and optimizer as such");

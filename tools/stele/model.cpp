@@ -168,6 +168,11 @@ Result<Model> open_model(const std::string& path, const Opening& opening, unsign
   return Model{path, std::move(format), std::move(snapshot)};
 }
 
+void note_input(const std::string& path, const Snapshot& snapshot) {
+  all_read().push_back({path, {}});
+  remember(all_read().back(), snapshot);
+}
+
 Overlap overlap_of(const std::string& out) {
   for (const Read& read : all_read()) {
     if (same_file(read.path, out)) return Overlap::whole;

@@ -47,6 +47,8 @@ inline constexpr std::string_view not_a_model_text = "not a model file";
 /// Opens a file or folder of any format, and remembers its files: no output may replace them. Errors: unsupported
 /// (not_a_model_text), those of format_of_content() and of opening.
 Result<Model> open_model(const std::string& path, const Opening& opening = {}, unsigned threads = 0);
+/// Remembers the files of a model that is opened otherwise.
+void note_input(const std::string& path, const Snapshot& snapshot);
 /// Returns the snapshot with tensors of blocks as f32. Leaves keep their numbers.
 Result<Snapshot> with_numbers(const Snapshot& snapshot);
 /// Returns the load options for `opening`: the layout of its names. Errors: those of reading them.

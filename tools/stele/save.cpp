@@ -63,12 +63,17 @@ Result<Report> losses_of(const Model& model, const Opening& opening, unsigned th
 }
 
 Status check_losses(bool allow_loss, const Report& losses) {
-  if (allow_loss || losses.empty()) return {};
-  const std::string more = losses.size() > 1 ? " (and " + std::to_string(losses.size() - 1) + " more)" : "";
-  return Error(Errc::not_representable, "the target would not hold all of the file" + more)
-      .path(losses[0].path)
-      .found(losses[0].detail)
-      .hint("pass --allow-loss to leave it out");
+  if (allow_loss) return {};
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    if (losses[i].what == Report::What::unused) continue;  // by an imported graph, which is whole
+    const std::size_t others = losses.count(Report::What::lost) - (losses[i].what == Report::What::lost ? 1 : 0);
+    const std::string more = others != 0 ? " (and " + std::to_string(others) + " more)" : "";
+    return Error(Errc::not_representable, "the target would not hold all of the file" + more)
+        .path(losses[i].path)
+        .found(losses[i].detail)
+        .hint("pass --allow-loss to leave it out");
+  }
+  return {};
 }
 
 void add_rows(Report& to, const Report& from) {

@@ -71,8 +71,7 @@ void print(const Verdict& verdict, Terminal& terminal) {
     terminal.print(file + ": " + terminal.paint(Style::good, "ok") + ", " + verdict.format + "\n");
     for (std::size_t i = 0; i < verdict.report.size(); ++i) {
       const Report::Row row = verdict.report[i];
-      terminal.print("  not checked: " + safe(row.path) + (row.detail.empty() ? "" : ": ") + safe(row.detail) +
-                     "\n");
+      terminal.print("  not checked: " + safe(row.path) + (row.detail.empty() ? "" : ": ") + safe(row.detail) + "\n");
     }
     return;
   }

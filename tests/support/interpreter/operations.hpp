@@ -111,6 +111,62 @@ inline Array gather_nd(const Call& call) {
     return x(from);
   });
 }
+/// Calls work(i, row) for each row of `indices`, where it begins in `x`: the last axis has coordinates.
+template <class F>
+void each_row(const Array& x, const Array& indices, F work) {
+  const auto depth = static_cast<std::size_t>(indices.shape.back());
+  const Array rest =
+      make({x.shape.begin() + static_cast<std::ptrdiff_t>(depth), x.shape.end()}, [](auto&) { return 0; });
+  for (std::size_t i = 0; i < indices.values.size() / depth; ++i) {
+    std::size_t row = 0;
+    for (std::size_t k = 0; k < depth; ++k) {
+      const double at = indices.values[i * depth + k];
+      require(at >= 0 && at < static_cast<double>(x.shape[k]), "outside of an array");
+      row = row * static_cast<std::size_t>(x.shape[k]) + static_cast<std::size_t>(at);
+    }
+    work(i * rest.values.size(), row * rest.values.size(), rest.values.size());
+  }
+}
+inline Array scatter_nd_update(const Call& call) {
+  Array out = call.in(0);
+  each_row(out, call.in(1), [&](std::size_t from, std::size_t to, std::size_t n) {
+    for (std::size_t k = 0; k < n; ++k) out.values[to + k] = call.in(2).values.at(from + k);
+  });
+  return out;
+}
+inline Array reverse_sequence(const Call& call) {
+  const Array& x = call.in(0);
+  const std::size_t time = axis_of(call.integer("seqDim"), x.shape.size());
+  const std::size_t batch = axis_of(call.integer("batchDim"), x.shape.size());
+  return make(x.shape, [&](Extents i) {
+    const auto length = static_cast<std::int64_t>(call.in(1)({i[batch]}));
+    if (i[time] < length) i[time] = length - 1 - i[time];
+    return x(i);
+  });
+}
+inline Array tile(const Call& call) {
+  const Array& x = call.in(0);
+  Extents shape = integers(call.in(1));
+  for (std::size_t k = 0; k < shape.size(); ++k) shape[k] *= x.shape.at(k);
+  return make(shape, [&](Extents i) {
+    for (std::size_t k = 0; k < i.size(); ++k) i[k] %= x.shape[k];
+    return x(i);
+  });
+}
+/// The coordinates of what is not 0.
+inline Array where(const Call& call) {
+  const Array& x = call.in(0);
+  Array out{{0, static_cast<std::int64_t>(x.shape.size())}, {}};
+  Extents index(x.shape.size());
+  for (const double value : x.values) {
+    if (value != 0) {
+      out.values.insert(out.values.end(), index.begin(), index.end());
+      ++out.shape[0];
+    }
+    advance(index, x.shape);
+  }
+  return out;
+}
 inline Array strided_slice(const Call& call) {
   const Array& x = call.in(0);
   require(call.integer("ellipsis_mask") == 0 && call.integer("new_axis_mask") == 0, "masks of strided_slice");
