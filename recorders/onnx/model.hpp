@@ -79,7 +79,6 @@ struct Place {
     initializer,  // of the graph
     tensor,       // another TensorProto
     numbers,      // an attribute that holds the numbers itself: value_floats of a Constant
-    unreadable,   // no tensor that stele reads
   };
   std::string_view name{};
   std::uint32_t leaf = 0;
@@ -88,6 +87,7 @@ struct Place {
   Range range{};                     // from the tag on
   std::uint32_t message = no_index;  // that contains it
   bool external = false;             // the elements are in another file
+  bool unreadable = false;           // the leaf is no tensor
   std::vector<Range> kept{};         // the fields besides dims, data_type and those of the elements
 };
 

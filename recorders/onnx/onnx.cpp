@@ -14,6 +14,7 @@
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/unreadable.hpp"
 #include "steps/byte_order.hpp"
 #include "structure.hpp"
 
@@ -207,6 +208,13 @@ class OnnxWriter {
       const auto leaf = leaves.find(place.name);
       const LeafView theirs = model_.snapshot.leaf(place.leaf);
       const bool ours = leaf != leaves.end();
+      if (place.unreadable) {
+        if (!ours && (!place.external || external_.name().empty())) continue;
+        return Error(Errc::unsupported, ours ? "the model's tensor cannot be replaced"
+                                             : "a tensor of the model cannot be moved into the other file")
+            .path(theirs.path())
+            .found(detail::shown_unreadable(detail::unreadable(theirs)));
+      }
       const bool moves =
           (place.form == Place::Form::initializer || place.external) && external_.takes(theirs.byte_size());
       // Elements in another file of the model move into a file of this save.

@@ -15,6 +15,7 @@
 #include "model.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 
@@ -134,6 +135,11 @@ class Varints {
         return within(std::int8_t());
       case DType::boolean:
         return value <= 1;
+      case DType::i4:
+      case DType::u4:
+      case DType::f4_e2m1:
+        // The onnx package 1.16 writes the byte of two elements as a signed number.
+        return value <= 0xff || within(std::int8_t());
       default:
         return value >> (8 * unit_of(dtype_)) == 0;
     }
@@ -188,7 +194,9 @@ struct Files : ModelFile {
 };
 
 /// Maximum nesting of messages: the default recursion limit of protocol buffers.
-constexpr int max_nesting = 100;
+constexpr std::size_t max_nesting = 100;
+/// TensorProto.DataType.STRING.
+constexpr std::uint64_t string_code = 8;
 
 class ModelReader {
  public:
@@ -237,6 +245,7 @@ class ModelReader {
     std::string name;
     std::vector<Extent> shape;
     std::uint64_t code = 0;
+    std::string unreadable{};  // the reason
     bool external = false;
     std::uint32_t field = 0;  // that holds the elements; 0: none
     Range elements{};
@@ -261,6 +270,7 @@ class ModelReader {
     std::vector<Extent> shape{};
     std::uint64_t bytes = 0;
     Provider provider{};
+    std::string unreadable{};  // the reason
     Place place{};
   };
 
@@ -291,7 +301,9 @@ class ModelReader {
   Status add_found() {
     for (Found& found : found_) {
       const std::string_view name = builder_.intern(found.name);
-      nodes_.push_back(builder_.tensor(name, found.dtype, found.shape, found.bytes, found.provider));
+      nodes_.push_back(found.unreadable.empty()
+                           ? builder_.tensor(name, found.dtype, found.shape, found.bytes, found.provider)
+                           : add_unreadable(builder_, name, found.unreadable, found.bytes, found.provider));
       names_.push_back(name);
       if (!places_) continue;
       found.place.name = name;
@@ -306,12 +318,11 @@ class ModelReader {
     const bool main = open_.empty();
     return each_in(in, [&](Fields& graph) -> Status {
       if (!graph.has_length()) return {};
-      if (graph.field() == graph_field::sparse_initializer) {
-        return bad(Errc::unsupported, "the model has sparse initializers", graph.tag());
-      }
       if (graph.field() == graph_field::node) STELE_TRY(read_node(graph));
-      if (graph.field() == graph_field::initializer) {
-        STELE_TRY(read_tensor(graph, main ? Place::Form::initializer : Place::Form::tensor));
+      const bool sparse = graph.field() == graph_field::sparse_initializer;
+      if (sparse || graph.field() == graph_field::initializer) {
+        STELE_TRY(sparse ? read_sparse(graph)
+                         : read_tensor(graph, main ? Place::Form::initializer : Place::Form::tensor));
         if (found_.back().name.empty()) return bad(Errc::malformed, "an initializer has no name", graph.tag());
       }
       return main ? add_found() : Status();
@@ -375,6 +386,13 @@ class ModelReader {
           STELE_TRY(read_tensor(attribute, Place::Form::tensor));
           found_.back().name = std::to_string(tensors++);
           return {};
+        case attribute_field::sparse_tensor:
+        case attribute_field::sparse_tensors:
+          if (graph_only_ || !attribute.has_length()) return {};
+          STELE_TRY(read_sparse(attribute));
+          found_.back().is_value = attribute.field() == attribute_field::sparse_tensor;
+          found_.back().name = found_.back().is_value ? std::string() : std::to_string(tensors++);
+          return {};
         case attribute_field::g:
         case attribute_field::graphs:
           if (graph_only_ || !attribute.has_length()) return {};
@@ -391,6 +409,10 @@ class ModelReader {
       }
     }));
     if (graph_only_) return {};
+    if (name == "value_string" || name == "value_strings") {
+      STELE_TRY(add_unread(in, Place::Form::numbers, "strings", {}));
+      found_.back().is_value = true;
+    }
     STELE_TRY(add_numbers(in, name, numbers));
     return put_before(first, name);
   }
@@ -475,9 +497,15 @@ class ModelReader {
     found.place.form = form;
     STELE_TRY(parse(in.message(), tensor, found.place.kept));
     found.dtype = dtype_of(tensor.code);
-    if (found.dtype == DType::none) {
-      return bad(Errc::unsupported, "stele does not know the initializer's dtype", in.tag(), tensor.name)
-          .found("TensorProto.DataType " + std::to_string(tensor.code));
+    if (tensor.code == string_code) tensor.unreadable = "strings";
+    if (found.dtype == DType::none && tensor.unreadable.empty()) {
+      tensor.unreadable = "elements of TensorProto.DataType " + std::to_string(tensor.code);
+    }
+    if (!tensor.unreadable.empty()) {
+      STELE_TRY(add_unread(in, form, std::move(tensor.unreadable), std::move(tensor.name)));
+      found_.back().place.external = tensor.external;
+      if (tensor.external) found_.back().provider = {};
+      return {};
     }
     const auto elements = element_count(tensor.shape);
     const auto bytes = elements ? byte_length(found.dtype, *elements) : std::nullopt;
@@ -489,6 +517,37 @@ class ModelReader {
     found.place.external = tensor.external;
     found.name = std::move(tensor.name);
     found.shape = std::move(tensor.shape);
+    return add(std::move(found), in);
+  }
+
+  /// Reads a SparseTensorProto, which has the name of its values.
+  Status read_sparse(Fields& in) {
+    std::string name;
+    bool external = false;
+    STELE_TRY(each_in(in, [&](Fields& sparse) -> Status {
+      const bool values = sparse.field() == sparse_field::values;
+      if ((!values && sparse.field() != sparse_field::indices) || !sparse.has_length()) return {};
+      return each(sparse.message(), [&](Fields& tensor) -> Status {
+        if (tensor.field() == tensor_field::data_location) external |= tensor.number() == external_location;
+        return values && tensor.field() == tensor_field::name ? read_text(tensor, name) : Status();
+      });
+    }));
+    STELE_TRY(add_unread(in, Place::Form::tensor, "a sparse tensor", std::move(name)));
+    found_.back().place.external = external;
+    return {};
+  }
+
+  /// Adds a field that is no tensor of a known kind; the leaf has its bytes.
+  Status add_unread(const Fields& in, Place::Form form, std::string reason, std::string name) {
+    memory_.admit(std::min<std::uint64_t>(in.end() - in.tag(), unreadable_memory), index_rate::token);
+    STELE_TRY(spend(unreadable_memory + 3 * reason.size()));
+    Found found;
+    found.name = std::move(name);
+    found.bytes = in.size();
+    found.provider = {&stored, files_->model.get(), in.begin()};
+    found.unreadable = std::move(reason);
+    found.place.form = form;
+    found.place.unreadable = true;
     return add(std::move(found), in);
   }
 
@@ -530,10 +589,11 @@ class ModelReader {
           STELE_TRY(read_text(in, tensor.name));
           if (places_) kept.push_back({in.tag(), in.end()});
           break;
+        case tensor_field::string_data:  // data_type says it, too
+          break;
         case tensor_field::segment:
-          return bad(Errc::unsupported, "an initializer is a segment of a tensor", in.tag(), tensor.name);
-        case tensor_field::string_data:
-          return bad(Errc::unsupported, "an initializer holds strings", in.tag(), tensor.name);
+          tensor.unreadable = "a segment of a tensor";
+          break;
         case tensor_field::float_data:
         case tensor_field::int32_data:
         case tensor_field::int64_data:
@@ -541,8 +601,8 @@ class ModelReader {
         case tensor_field::double_data:
         case tensor_field::uint64_data:
           if (!in.has_length()) {
-            return bad(Errc::unsupported, "an initializer's elements are fields of their own", in.tag(), tensor.name)
-                .hint("save the model with a version of protocol buffers after 2.1, which packs them");
+            tensor.unreadable = "elements that are not packed";
+            break;
           }
           if (tensor.field != 0) {
             return bad(Errc::malformed, "an initializer has its elements twice", in.tag(), tensor.name);
@@ -588,7 +648,11 @@ class ModelReader {
       if (in.field() == 1) STELE_TRY(in.text(key));
       if (in.field() == 2) STELE_TRY(in.text(value));
     }
-    if (key == "location") tensor.location = value;
+    if (key == "location") {
+      std::size_t begin = 0;
+      while (value.compare(begin, 2, "./") == 0) begin += 2;
+      tensor.location = value.substr(begin);
+    }
     if (key == "offset") tensor.offset = value;
     if (key == "length") tensor.length = value;
     return {};
@@ -688,7 +752,7 @@ class ModelReader {
       return bad(Errc::malformed, "the offset or length of the elements is not a number", at, tensor.name)
           .found(tensor.offset + ", " + tensor.length);
     }
-    if (length != bytes) {
+    if (length != bytes && length != 0) {  // 0: none is given
       return bad(Errc::malformed, "the length of the initializer does not match its dtype and shape", at, tensor.name)
           .expected(std::to_string(bytes) + " bytes")
           .found(std::to_string(length));

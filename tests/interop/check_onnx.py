@@ -23,8 +23,15 @@ from onnx import TensorProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 
+def constants(model):
+    """Return the tensors of Constant nodes, by the name of the output."""
+    return {node.output[0]: node.attribute[0].t for node in model.graph.node
+            if node.op_type == "Constant" and node.attribute[0].name == "value"}
+
+
 def tensors(model):
-    return {t.name: (t.data_type, numpy_helper.to_array(t)) for t in model.graph.initializer}
+    all_of = {t.name: t for t in model.graph.initializer} | constants(model)
+    return {name: (t.data_type, numpy_helper.to_array(t)) for name, t in all_of.items()}
 
 
 def same(a, b):
@@ -33,8 +40,8 @@ def same(a, b):
 
 
 def normal(model):
-    """The model with its initializers in raw_data, the way stele writes them."""
-    for tensor in model.graph.initializer:
+    """The model with its tensors in raw_data, the way stele writes them."""
+    for tensor in [*model.graph.initializer, *constants(model).values()]:
         raw = numpy_helper.from_array(numpy_helper.to_array(tensor), tensor.name)
         raw.doc_string = tensor.doc_string
         if not tensor.HasField("doc_string"):

@@ -451,6 +451,11 @@ TEST_CASE("onnx external: models in which other tensors are in files") {
       CHECK(content_of(good(stele::open(dir / "n.onnx")), name) == pattern(large, 1));
     }
   }
+  // A sparse tensor cannot be moved; without the other file it is copied, and refers to the old one.
+  write_text(dir / "m.onnx", onnx::model(bytes(15, bytes(1, bytes(8, "s") + in_file("x.data", 0, large)))));
+  CHECK(code_of(recorder_of("n.data", dir / "m.onnx").record(Snapshot(), dir / "n.onnx", over())) == Errc::unsupported);
+  good(recorder_of("", dir / "m.onnx").record(Snapshot(), dir / "n.onnx", over()));
+  CHECK(read_text(dir / "n.onnx") == read_text(dir / "m.onnx"));
   // What is in the model stays there.
   write_text(
       dir / "m.onnx",
