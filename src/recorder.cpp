@@ -12,6 +12,7 @@
 #include "snapshot/flat.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/properties.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/format.hpp"
 #include "stele/schema.hpp"
@@ -142,17 +143,6 @@ Result<Snapshot> without_losses(const Format& format, Snapshot snapshot, std::st
   return cannot_hold(format, snapshot.path(losses[0].node), losses[0].what, losses.size());
 }
 
-/// Adds a row for the properties that are not in the metadata too.
-void note_properties(const Snapshot& snapshot, Report& report) {
-  if (snapshot.properties().as_map() == nullptr) return;
-  std::string names;
-  for (const auto& [key, value] : *snapshot.properties().as_map()) {
-    if (value.as_string() != nullptr && snapshot.metadata().contains(key)) continue;
-    if (names.size() < Report::max_part_bytes) names += (names.empty() ? "" : ", ") + key;
-  }
-  if (!names.empty()) report.add(Report::What::lost, "", "the properties " + names);
-}
-
 /// Returns the part of the snapshot that the format can hold. Without `allow_loss`, returns an error with the first
 /// unsupported node and the count of the others.
 Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string_view file, bool allow_loss,
@@ -226,13 +216,20 @@ Result<Snapshot> fit(const Format& format, const Snapshot& snapshot, std::string
     }
     report.add(Report::What::lost, "", "the metadata");
   }
-  if (!can.properties) note_properties(snapshot, report);
+  const std::string properties = can.properties ? std::string() : properties_beside_metadata(snapshot);
+  if (!properties.empty() && !can.metadata) {
+    report.add(Report::What::lost, "", "the properties " + properties);
+    if (!allow_loss && count == 0) return cannot_hold(format, "", "the properties " + properties, 1);
+  }
   if (count != 0 && !allow_loss) {
     return cannot_hold(format, first_path, first_reason, count, hint);
   }
   Snapshot left = count != 0 ? without(snapshot, dropped) : snapshot;
   if (tied) {
     STELE_TRY_ASSIGN(left, untied(left));
+  }
+  if (!properties.empty() && can.metadata) {
+    STELE_TRY_ASSIGN(left, properties_to_metadata(left));
   }
   return without_losses(format, std::move(left), file, allow_loss, report);
 }
@@ -285,6 +282,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   }
   STELE_TRY(check_places(format, snapshot, options.allow_loss, report));
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
+  STELE_TRY_ASSIGN(snapshot, properties_from_metadata(snapshot, {}, UINT64_MAX));
   if (precision.quantized_bits != 0) {
     STELE_TRY_ASSIGN(snapshot, quantize_for(format, snapshot, precision.quantized_bits, options));
   }
@@ -407,7 +405,11 @@ Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadO
     STELE_TRY_ASSIGN(reader.format, reader.sniff(*source));
   }
   if (!reader.format->opens(source->is_folder())) return wrong_kind(source->is_folder(), source->name());
-  STELE_TRY_ASSIGN(const Snapshot snapshot, reader.format->open(source, OpenContext(options, target)));
+  STELE_TRY_ASSIGN(Snapshot snapshot, reader.format->open(source, OpenContext(options, target)));
+  if (!reader.format->capabilities().properties) {
+    STELE_TRY_ASSIGN(snapshot, properties_from_metadata(snapshot, options.limits,
+                                                        source->is_folder() ? UINT64_MAX : source->size()));
+  }
   return options.dequantize ? dequantize(snapshot) : snapshot;
 }
 

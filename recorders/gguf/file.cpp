@@ -6,6 +6,7 @@
 
 #include "io/cursor.hpp"
 #include "pairs.hpp"
+#include "snapshot/unreadable.hpp"
 #include "types.hpp"
 
 namespace stele {
@@ -148,10 +149,13 @@ class FileReader {
     STELE_TRY_ASSIGN(const std::uint32_t type, in_.little<std::uint32_t>());
     STELE_TRY_ASSIGN(entry.offset, in_.little<std::uint64_t>());
     entry.dtype = dtype_of(type);
-    const std::span<const Extent> shape(entry.extents, rank);
-    if (entry.dtype == DType::none) {
-      return bad(Errc::unsupported, "the tensor has an unknown type").found(std::to_string(type));
+    entry.type = type;
+    memory_.admit(in_.position() - start_ - name_.size(), index_rate::index);  // read_string() has admitted the name
+    if (entry.dtype == DType::none) {                                          // place() finds its size
+      if (memory_.take(unreadable_memory + unknown_type(type).size())) return {};
+      return index_error("the tensors' names and shapes need more memory than the file's size allows");
     }
+    const std::span<const Extent> shape(entry.extents, rank);
     if (const std::uint64_t row = block_size(entry.dtype).elements; row != 0) {
       const Extent last = rank != 0 ? entry.extents[rank - 1] : 1;
       if (last % row != 0) {
@@ -166,7 +170,6 @@ class FileReader {
       return bad(Errc::malformed, "the tensor's size overflows 64 bits").found(to_string(shape));
     }
     entry.bytes = *bytes;
-    memory_.admit(in_.position() - start_, index_rate::index);
     return {};
   }
 
@@ -181,7 +184,8 @@ class FileReader {
     }
     const std::uint64_t data = aligned(in_.position());
     std::uint64_t at = 0;
-    for (TensorEntry& entry : file_.tensors) {
+    for (std::size_t i = 0; i < file_.tensors.size(); ++i) {
+      TensorEntry& entry = file_.tensors[i];
       name_ = entry.name;
       start_ = data + at;
       if (entry.offset != at) {
@@ -189,7 +193,12 @@ class FileReader {
             .expected(std::to_string(at))
             .found(std::to_string(entry.offset));
       }
-      const std::uint64_t padded = aligned(entry.bytes);
+      const bool last = i + 1 == file_.tensors.size();
+      if (entry.dtype == DType::none) {  // up to the next tensor
+        const std::uint64_t end = !last ? file_.tensors[i + 1].offset : size > data ? size - data : 0;
+        entry.bytes = end > at ? end - at : 0;
+      }
+      const std::uint64_t padded = last && entry.dtype == DType::none ? entry.bytes : aligned(entry.bytes);
       if (data > size || at > size - data || padded > size - data - at) {
         return bad(Errc::truncated, "the file ends before the tensor and its padding do")
             .expected(std::to_string(padded) + " bytes")

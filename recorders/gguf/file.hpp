@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct TensorEntry {
   std::string_view name;          // interned in the builder
   Extent extents[max_rank] = {};  // outermost first
   std::uint8_t rank = 0;
-  DType dtype = DType::none;
+  DType dtype = DType::none;  // none: of an unknown type
+  std::uint32_t type = 0;     // ggml's number
   std::uint64_t bytes = 0;
   std::uint64_t offset = 0;  // in the file
 };
@@ -40,8 +42,11 @@ struct File {
   std::vector<TensorEntry> tensors;
 };
 
+/// Returns the reason why a tensor of an unknown type cannot be read.
+inline std::string unknown_type(std::uint32_t type) { return "elements of ggml's type " + std::to_string(type); }
+
 /// Reads and checks a file's header, up to the end of its data. Names are interned in `builder`. Errors: bad_magic,
-/// unsupported (version, byte order, types), malformed, duplicate, truncated, limit.
+/// unsupported (version, byte order, types of pairs), malformed, duplicate, truncated, limit.
 Result<File> read_file(const SourcePtr& source, SnapshotBuilder& builder, IndexBudget& memory);
 
 }  // namespace gguf

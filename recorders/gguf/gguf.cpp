@@ -13,6 +13,7 @@
 #include "io/files.hpp"
 #include "pairs.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "steps/byte_order.hpp"
@@ -139,8 +140,10 @@ class GgufReader {
     nodes.reserve(entries.size());
     for (const gguf::File& file : files_) {
       for (const gguf::TensorEntry& e : file.tensors) {
-        nodes.push_back(builder_.tensor(e.name, e.dtype, std::span(e.extents, e.rank), e.bytes,
-                                        {&leaf_ops, file.source.get(), e.offset}));
+        const Provider provider{&leaf_ops, file.source.get(), e.offset};
+        nodes.push_back(e.dtype != DType::none
+                            ? builder_.tensor(e.name, e.dtype, std::span(e.extents, e.rank), e.bytes, provider)
+                            : detail::add_unreadable(builder_, e.name, gguf::unknown_type(e.type), e.bytes, provider));
       }
       builder_.keep(file.source);
     }
@@ -176,8 +179,11 @@ class GgufReader {
       metadata.emplace(key, *text);
     }
     builder_.set_metadata(std::move(metadata));
-    builder_.data().properties = std::make_shared<const detail::Properties>(std::move(pairs));
-    return builder_.finish();
+    auto properties = std::make_shared<detail::Properties>(std::move(pairs));
+    builder_.data().properties = properties;
+    Snapshot snapshot = builder_.finish();
+    properties->types[std::string(gguf::dtypes_key)] = gguf::dtypes_of(snapshot);
+    return snapshot;
   }
 
   SourcePtr source_;

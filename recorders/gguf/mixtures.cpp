@@ -225,6 +225,10 @@ Result<Snapshot> quantize_gguf(const Snapshot& snapshot, std::string_view mixtur
     std::erase_if(map, [](const auto& pair) { return pair.first == gguf::file_type_key; });
     map.emplace_back(gguf::file_type_key, Value(std::int64_t{found->file_type}));
     properties.types.erase(std::string(gguf::file_type_key));
+    if (properties.values.find(gguf::quantization_version_key) == nullptr) {
+      map.emplace_back(gguf::quantization_version_key, Value(std::int64_t{gguf::quantization_version}));
+    }
+    properties.types[std::string(gguf::dtypes_key)] = gguf::dtypes_of(quantized);
     data->properties = std::make_shared<const detail::Properties>(std::move(properties));
     return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
   });

@@ -77,10 +77,7 @@ class Reader {
   Status run(std::uint64_t count) {
     Value::Map map;
     for (std::uint64_t i = 0; i < count; ++i) {
-      const std::uint64_t start = in_.position();
-      auto read = pair(map);
-      if (!read) return std::move(read).error();
-      memory_.admit(in_.position() - start, index_rate::index);
+      STELE_TRY(pair(map));
     }
     const auto order = order_by_name(static_cast<std::uint32_t>(map.size()),
                                      [&](std::uint32_t i) -> std::string_view { return map[i].first; });
@@ -109,6 +106,8 @@ class Reader {
       STELE_TRY_ASSIGN(const std::uint32_t code, in_.little<std::uint32_t>());
       const auto type = type_of_code(code);
       if (!type) return unknown_type(code);
+      const std::size_t length = sizeof(std::uint64_t);  // of a string; read_string() admits its bytes
+      memory_.admit(length + sizeof code + (*type == Type::string ? length : size_of(*type)), index_rate::index);
       if (*type != Type::array) {
         STELE_TRY_ASSIGN(Value value, single(*type));
         return std::pair(PairType{*type}, std::move(value));
@@ -155,7 +154,7 @@ class Reader {
           .expected(std::to_string(count) + " elements")
           .found(std::to_string(in_.left()) + " bytes");
     }
-    memory_.admit(count * size, index_rate::index);
+    memory_.admit(sizeof(std::uint32_t) + sizeof count + count * size, index_rate::index);
     if (type == Type::u8) {
       STELE_TRY(spend(count));
       Value::Bytes bytes(static_cast<std::size_t>(count));

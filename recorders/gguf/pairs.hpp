@@ -50,7 +50,7 @@ void write_number(std::string& out, T number) {
   out.append(bytes, sizeof bytes);
 }
 
-/// Reads a string of any length, counting its memory.
+/// Reads a string of any length, counting its memory. The budget is raised for its bytes, not for those of its length.
 Result<std::string> read_string(Cursor& in, IndexBudget& memory, const char* what);
 
 /// Returns the reason why text cannot be a tensor's name, or nullptr: not UTF-8, or with a zero byte.

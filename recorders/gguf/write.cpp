@@ -61,6 +61,8 @@ class Pairs {
     const auto& properties = snapshot.data()->properties;
     if (properties == nullptr) return;
     types_ = &properties->types;
+    const auto described = types_->find(std::string(gguf::dtypes_key));
+    unchanged_ = described != types_->end() && described->second == gguf::dtypes_of(snapshot);
     if (const Value::Map* const map = properties->values.as_map()) map_ = map;
   }
 
@@ -96,7 +98,7 @@ class Pairs {
       }
       if (used.insert(key).second) add(key, Value(text));
     }
-    if (any_blocks(snapshot_)) {
+    if (!unchanged_ && any_blocks(snapshot_)) {
       if (!used.contains(gguf::quantization_version_key)) {
         add(gguf::quantization_version_key, Value(std::int64_t{gguf::quantization_version}));
       }
@@ -128,7 +130,7 @@ class Pairs {
     const std::int64_t number = value.as_i64() != nullptr ? *value.as_i64() : -1;
     if (key == gguf::alignment_key) {
       alignment_ = static_cast<std::uint64_t>(number);
-    } else if (key == gguf::file_type_key && number >= 0) {
+    } else if (key == gguf::file_type_key && number >= 0 && !unchanged_) {
       const DType most = most_used(snapshot_);
       const DType declared = gguf::dtype_of_file_type(static_cast<std::uint64_t>(number));
       const std::uint32_t type = gguf::file_type_of(most);
@@ -142,6 +144,7 @@ class Pairs {
   const Snapshot& snapshot_;
   const Value::Map* map_ = nullptr;
   const std::map<std::string, std::string>* types_ = nullptr;
+  bool unchanged_ = false;  // the properties describe these tensors: they are written as they are
   std::string bytes_;
   std::uint64_t count_ = 0;
   std::uint64_t alignment_ = gguf::default_alignment;

@@ -1,16 +1,22 @@
 // GGUF files: their layout, key-value pairs, split sets, what cannot be stored.
 #include <stele/bundle.hpp>
+#include <stele/recorders/any.hpp>
 #include <stele/recorders/gguf.hpp>
 #include <stele/transform.hpp>
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string>
+#include <tuple>
 #include <vector>
 
+#include "io/cursor.hpp"
+#include "recorders/gguf/pairs.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
@@ -73,17 +79,35 @@ TEST_CASE("gguf: a file of ggml") {
   CHECK(content(b).value() == std::string(34, '\1'));
   CHECK(opened->metadata().at("general.architecture") == "test");
   CHECK(*opened->properties().find("general.architecture") == Value("test"));
-  // The f32 tensor alone is written with the same bytes; the block type adds the version of quantization.
+  // A file that is saved unchanged keeps its bytes: it has neither a type of the file nor a version of quantization.
+  CHECK(saved_text(*opened) == golden());
+  CHECK(saved_text(rename(*opened, {{"^b$", "c"}}).value()).size() == golden().size());
+  // With other tensors, it gets them.
+  const auto b_alone = gguf::open(saved_text(filter(*opened, {.include = {"b"}}).value())).value();
+  CHECK(*b_alone.properties().find("general.quantization_version") == Value(std::int64_t{2}));
   const auto first = filter(*opened, {.include = {"a"}}).value();
   std::string wanted = gguf::file({architecture()}, {tensor("a", {4, 2}, 0, 0)}, std::string(32, '\1'));
   CHECK(saved_text(first) == wanted);
-  const std::string both = saved_text(*opened);
-  const auto again = gguf::open(both);
-  REQUIRE_MESSAGE(again, why(again));
-  CHECK(content(again->leaf(1)).value() == std::string(34, '\1'));
-  CHECK(*again->properties().find("general.quantization_version") == Value(std::int64_t{2}));
-  CHECK(*again->properties().find("general.file_type") == Value(std::int64_t{0}));
-  CHECK(saved_text(*again) == both);
+}
+
+TEST_CASE("gguf: the type of the file changes with its tensors alone") {
+  // Most matrices are f32, but the file declares Q4_K_M: as mixtures of experts do.
+  const std::vector<std::string> pairs = {architecture(), pair("general.file_type", 4, number(std::uint32_t{15}))};
+  const std::string file =
+      gguf::file(pairs, {tensor("a", {4, 2}, 0, 0), tensor("b", {256, 2}, 12, 32)}, std::string(32 + 288, '\1'));
+  const Snapshot opened = gguf::open(file).value();
+  CHECK(saved_text(opened) == file);
+  // Through another format, too.
+  const auto text = saved(BinaryRecorder<>(), opened).value();
+  CHECK(saved_text(BinaryRecorder<>().open(text).value()) == file);
+  const auto changed =
+      gguf::open(std::string(text_of(saved(GgufRecorder<FullPrecision>(), opened).value().span()))).value();
+  CHECK(*changed.properties().find("general.file_type") == Value(std::int64_t{0}));
+  // A mixture is declared as the caller named it.
+  const Snapshot mixed = quantize_gguf(opened, "Q5_K_M").value();
+  const auto reopened = gguf::open(saved_text(mixed)).value();
+  CHECK(*reopened.properties().find("general.file_type") == Value(std::int64_t{17}));
+  CHECK(*reopened.properties().find("general.quantization_version") == Value(std::int64_t{2}));
 }
 
 TEST_CASE("gguf: key-value pairs of every type keep it") {
@@ -138,18 +162,99 @@ TEST_CASE("gguf: key-value pairs of every type keep it") {
   CHECK(opened->metadata().size() == 2);
   CHECK(opened->metadata().at("a.string").size() == 24);
   CHECK(saved_text(*opened) == bytes);
-  // New names keep them; other formats drop them, with a row.
+  // New names keep them.
   const std::vector<Rename> rules = {{"^w$", "v"}};
   const auto renamed = rename(*opened, rules).value();
   std::string wanted = bytes;
   wanted[wanted.find(text("w")) + 8] = 'v';
   CHECK(saved_text(renamed) == wanted);
-  SaveOptions dry;
-  dry.dry_run = true;
-  BufferSink sink;
-  const auto report = BinaryRecorder<>().record(renamed, sink, dry).value();
-  REQUIRE(report.count(Report::What::lost) == 1);
-  CHECK(std::string(report[0].detail).find("a.u8") != std::string::npos);
+  // Other formats keep them in the metadata, if they have some.
+  std::vector<std::string> utf8 = pairs;
+  std::replace(utf8.begin(), utf8.end(), pairs[10], pair("a.string", 8, text("é")));
+  wanted = gguf::file(utf8, {tensor("v", {1}, 0, 0)}, std::string(32, '\0'));
+  const Snapshot model = gguf::open(wanted).value();
+  const TempDir dir;
+  std::size_t with_metadata = 0;
+  for (const Format* const format : formats()) {
+    if (!format->writes() || format->capabilities().properties || !format->capabilities().metadata) continue;
+    if (format->name().starts_with("burn-bin")) continue;  // needs a layout
+    CAPTURE(format->name());
+    const std::string path = dir / ("m" + std::to_string(++with_metadata) + std::string(format->extension()));
+    const auto report = save(*format, {}, model, path, quick());
+    REQUIRE_MESSAGE(report, why(report));
+    CHECK(report->count(Report::What::lost) == 0);
+    const auto back = open(*format, path);
+    REQUIRE_MESSAGE(back, why(back));
+    CHECK(back->metadata() == model.metadata());
+    CHECK(back->properties() == model.properties());
+    CHECK(saved_text(filter(*back, {.include = {"v"}}).value()) == wanted);
+  }
+  CHECK(with_metadata > 8);
+}
+
+TEST_CASE("gguf: properties are a loss where a format has no metadata") {
+  struct Module {
+    std::vector<float> weight{1, 2};
+  };
+  const Module module;
+  const Snapshot model =
+      with_properties(snapshot_of(module).value(), Value(Value::Map{{"rate", Value(0.5)}, {"layers", Value(true)}}));
+  const TempDir dir;
+  std::size_t without_metadata = 0;
+  for (const Format* const format : formats()) {
+    const Capabilities& can = format->capabilities();
+    if (!format->writes() || can.properties || can.metadata) continue;
+    CAPTURE(format->name());
+    for (const bool dry : {false, true}) {
+      SaveOptions options = quick();
+      options.dry_run = dry;
+      const std::string path = dir / ("m" + std::to_string(++without_metadata) + std::string(format->extension()));
+      const auto refused = save(*format, {}, model, path, options);
+      REQUIRE(!refused);
+      CHECK(refused.error().code() == Errc::not_representable);
+      CHECK(refused.error().found() == "the properties rate, layers");
+      CHECK(refused.error().hint().find("allow_loss") != std::string_view::npos);
+      options.allow_loss = true;
+      const auto report = save(*format, {}, model, path, options);
+      REQUIRE_MESSAGE(report, why(report));
+      CHECK(report->count(Report::What::lost) >= 1);
+    }
+  }
+  CHECK(without_metadata > 4);
+}
+
+TEST_CASE("properties: the text in the metadata is checked, and bounded") {
+  const auto opened = [](const std::string& properties, const std::map<std::string, std::string>& more = {}) {
+    SaveOptions options;
+    options.metadata = more;
+    options.metadata["stele.properties"] = properties;
+    const std::vector<float> weight{1, 2};
+    // Written without the checks of a save.
+    BufferSink sink;
+    const Snapshot snapshot = with_metadata(snapshot_of(weight).value(), options.metadata);
+    REQUIRE(SteleFormat().write(snapshot, sink, options));
+    return BinaryRecorder<>().open(sink.take());
+  };
+  const auto good = opened(R"({"values":{"a":1,"b":"x"},"types":{"a":"u8"}})", {{"b", "y"}});
+  REQUIRE_MESSAGE(good, why(good));
+  CHECK(good->properties() == Value(Value::Map{{"a", Value(std::int64_t{1})}, {"b", Value("y")}}));
+  CHECK(good->metadata() == std::map<std::string, std::string>{{"b", "y"}});
+  for (const char* const bad : {"", "1", "{}", "[]", R"({"values":[]})", R"({"values":1})", R"({"values":{"a":1})",
+                                R"({"values":{"a":1,"a":2}})", R"({"values":{},"types":{"a":1}})",
+                                R"({"values":{},"types":{"a":"u8","a":"u8"}})",
+                                R"({"values":{}} )"
+                                "x"}) {
+    CAPTURE(bad);
+    const auto refused = opened(bad);
+    REQUIRE(!refused);
+    CHECK(refused.error().path() == "stele.properties");
+  }
+  CHECK(code_of(opened(R"({"more":1})")) == Errc::unsupported);
+  // A save does not write such a text as it is.
+  const std::vector<float> weight{1, 2};
+  SaveOptions options;
+  options.metadata["stele.properties"] = "x";
+  CHECK_FALSE(saved(BinaryRecorder<>(), snapshot_of(weight).value(), options));
 }
 
 TEST_CASE("gguf: properties of a program, and metadata beside them") {
@@ -213,6 +318,8 @@ TEST_CASE("gguf: properties of a program, and metadata beside them") {
   {
     const Snapshot wide = with_properties(plain, Value(Value::Map{{"general.alignment", Value(std::int64_t{128})}}));
     CHECK(saved_text(wide).size() % 128 == 0);
+    const Snapshot kept = BinaryRecorder<>().open(saved(BinaryRecorder<>(), wide).value()).value();
+    CHECK(saved_text(kept) == saved_text(wide));
   }
   {
     // No key is written twice: metadata replaces the pairs that files with blocks get.
@@ -289,10 +396,6 @@ TEST_CASE("gguf: malformed files") {
       {"padding that wraps", plain(tensor("w", {(std::uint64_t{1} << 62) - 1}, 0, 0), ""), Errc::malformed},
       {"q8_0 of 33", plain(tensor("w", {33}, 8, 0), zeros32 + zeros32), Errc::malformed},
       {"q8_0 of no dimension", plain(tensor("w", {}, 8, 0), zeros32 + zeros32), Errc::malformed},
-      {"type 4", plain(tensor("w", {8}, 4, 0), zeros32), Errc::unsupported},
-      {"type 36", plain(tensor("w", {8}, 36, 0), zeros32), Errc::unsupported},
-      {"type 99", plain(tensor("w", {8}, 99, 0), zeros32), Errc::unsupported},
-      {"type 2^32-1", plain(tensor("w", {8}, 0xffffffff, 0), zeros32), Errc::unsupported},
       {"an array of arrays", meta(pair("k", 9, gguf::array(9, 1, gguf::array(4, 0, "")))), Errc::unsupported},
       {"a key's unknown type", meta(pair("k", 13, "")), Errc::unsupported},
       {"an array's unknown type", meta(pair("k", 9, gguf::array(13, 1, ""))), Errc::unsupported},
@@ -340,6 +443,53 @@ TEST_CASE("gguf: malformed files") {
     REQUIRE_MESSAGE(reopened, why(reopened));
     CHECK(reopened->properties() == opened->properties());
   }
+}
+
+TEST_CASE("gguf: tensors of an unknown type are unreadable, and all others are read") {
+  const std::vector<std::string> tensors = {tensor("new", {8, 2}, 99, 0), tensor("w", {8}, 0, 64),
+                                            tensor("last", {3, 3}, 4, 96)};
+  const std::string bytes = gguf::file({architecture()}, tensors, std::string(64, 'n') + std::string(32, 'w') + "tail");
+  const auto opened = gguf::open(bytes);
+  REQUIRE_MESSAGE(opened, why(opened));
+  REQUIRE(opened->leaf_count() == 3);
+  for (const auto& [at, text, reason] : {std::tuple(0, std::string(64, 'n'), "elements of ggml's type 99"),
+                                         std::tuple(2, "tail"s, "elements of ggml's type 4")}) {
+    const LeafView leaf = opened->leaf(static_cast<std::size_t>(at));
+    CHECK(leaf.dtype() == DType::opaque);
+    CHECK(content(leaf).value() == text);
+    CHECK(leaf.annotations()->at("unreadable") == Value(reason));
+  }
+  CHECK(content(opened->leaf(1)).value() == std::string(32, 'w'));
+  // .stele keeps them; GGUF cannot, as their shapes are unknown.
+  const auto kept = BinaryRecorder<>().open(saved(BinaryRecorder<>(), *opened).value()).value();
+  CHECK(kept.leaf(0).annotations()->at("unreadable") == Value("elements of ggml's type 99"));
+  CHECK(code_of(saved(GgufRecorder<>(), *opened)) == Errc::not_representable);
+  CHECK(saved_text(filter(*opened, {.include = {"w"}}).value()) ==
+        gguf::file({architecture()}, {tensor("w", {8}, 0, 0)}, std::string(32, 'w')));
+  // Their place must make sense: after the tensor before, and inside the file.
+  const auto broken = [&](const std::string& second, const std::string& data) {
+    return code_of(gguf::open(gguf::file({architecture()}, {tensors[0], second}, data)));
+  };
+  CHECK(broken(tensor("w", {8}, 0, 40), std::string(96, '\0')) == Errc::malformed);
+  CHECK(broken(tensor("w", {8}, 0, std::uint64_t{1} << 63), std::string(96, '\0')) == Errc::truncated);
+  CHECK(broken(tensor("w", {8}, 0, 64), std::string(64, '\0')) == Errc::truncated);
+}
+
+TEST_CASE("gguf: each byte of the pairs raises the budget once") {
+  // Long strings take about their bytes, so that what is left shows what was admitted.
+  std::string strings, pairs;
+  for (int i = 0; i < 100; ++i) strings += text(std::string(1000, 's'));
+  pairs += pair("list", 9, gguf::array(8, 100, strings)) + pair("text", 8, text(std::string(100'000, 't')));
+  pairs += pair("numbers", 9, gguf::array(4, 1000, std::string(4000, '\1'))) +
+           pair("bytes", 9, gguf::array(0, 9, "123456789"));
+  detail::IndexBudget memory(Limits(), 0);
+  const std::uint64_t before = memory.left();
+  detail::Cursor in(gguf::source(pairs));
+  detail::Properties properties;
+  REQUIRE(detail::gguf::read_pairs(in, 4, properties, memory));
+  const std::uint64_t admitted = detail::index_rate::index * pairs.size(), taken = 40 * 1101 + pairs.size() + 10'000;
+  CHECK(memory.left() < before + admitted);
+  CHECK(memory.left() > before + admitted - taken);
 }
 
 TEST_CASE("gguf: every cut and every changed byte is opened or refused") {
