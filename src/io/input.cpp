@@ -27,9 +27,11 @@ Result<SourcePtr> Input::open(std::string_view extension, const LoadOptions& opt
   };
   const std::string path = detail::with_extension(path_, extension);
   auto source = open(path);
-  if (!source && source.error().code() == Errc::not_found && !path.ends_with(extension)) {
-    // A dot in a name ("model.ckpt-100") need not begin an extension.
-    if (auto longer = open(path + std::string(extension))) source = std::move(longer);
+  // A dot in a name ("model.ckpt-100") need not begin an extension. In any format, the name may be the prefix of a
+  // TensorFlow checkpoint.
+  const std::string_view more = extension.empty() ? ".index" : extension;
+  if (!source && source.error().code() == Errc::not_found && !path.ends_with(more)) {
+    if (auto longer = open(path + std::string(more))) source = std::move(longer);
   }
   if (source) folder_ = (*source)->is_folder() ? *source : nullptr;
   return source;

@@ -298,6 +298,10 @@ TEST_CASE("tensor bundle: paths with and without extension, and content") {
   write_text(dir / "model.ckpt-7.data-00000-of-00001", files.shards[0]);
   CHECK(good(recorder.open(dir / "model.ckpt-7")).leaf_count() == 2);
   CHECK(good(stele::open(dir / "model.ckpt-7.index")).leaf_count() == 2);
+  CHECK(good(stele::open(dir / "model.ckpt-7")).leaf_count() == 2);  // the prefix, as TensorFlow has it
+  const stele::Error none = bad(stele::open(dir / "model.ckpt-8"));
+  CHECK(none.code() == Errc::not_found);
+  CHECK(none.file() == dir / "model.ckpt-8");
   CHECK(good(recorder.open(dir.path())).leaf_count() == 2);
   CHECK(code_of(recorder.open(dir / "model.ckpt-8")) == Errc::not_found);
   CHECK(code_of(recorder.open(dir / "model.ckpt-7.data-00000-of-00001")) == Errc::truncated);
