@@ -4,18 +4,26 @@
 //
 // MIXTURE is one of quantize_gguf(): F32, F16, Q8_0, Q4_K_M, …. The weights are never in memory as a whole: names,
 // shapes and dtypes change now, and each tensor is read, permuted and quantized while the file is written.
+//
+// The key-value pairs are those of llama.cpp's convert_hf_to_gguf.py, without general.name and what else describes the
+// model's page. tests/command/llama_test.py has a table of them.
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <optional>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
+#include <stele/pattern.hpp>
 #include <stele/quantize.hpp>
 #include <stele/recorders/gguf.hpp>
 #include <stele/stele.hpp>
@@ -52,12 +60,32 @@ double number(const Value& value, double otherwise) {
   return value.as_i64() != nullptr ? static_cast<double>(*value.as_i64()) : otherwise;
 }
 
+std::string text(const Value& map, std::string_view key) {
+  const std::string* const found = member(map, key).as_string();
+  return found != nullptr ? *found : std::string();
+}
+
+bool flag(const Value& map, std::string_view key) {
+  const bool* const found = member(map, key).as_bool();
+  return found != nullptr && *found;
+}
+
+const Value::List& list(const Value& map, std::string_view key) {
+  static const Value::List none;
+  const Value::List* const found = member(map, key).as_list();
+  return found != nullptr ? *found : none;
+}
+
+/// GGUF has f32: a number that is not exact in it would be stored as f64, which llama.cpp refuses.
+Value f32(double value) { return Value(static_cast<double>(static_cast<float>(value))); }
+
 // ---- metadata
 
 struct Config {
   std::int64_t layers, width, hidden, heads, key_heads, head_size, vocabulary, context;
   double epsilon, rope_base;
-  Value rope;  // of scaled rotary embeddings
+  Value rope;             // of scaled rotary embeddings
+  std::string rope_type;  // "default", "linear", …; older files call it "type"
 
   explicit Config(const Value& json)
       : layers(integer(json, "num_hidden_layers")),
@@ -67,104 +95,295 @@ struct Config {
         key_heads(member(json, "num_key_value_heads").is_null() ? heads : integer(json, "num_key_value_heads")),
         head_size(member(json, "head_dim").is_null() ? width / heads : integer(json, "head_dim")),
         vocabulary(integer(json, "vocab_size")),
-        context(integer(json, "max_position_embeddings")),
-        epsilon(number(member(json, "rms_norm_eps"), 1e-5)),
-        rope_base(10000) {
-    const std::string* const type = member(json, "model_type").as_string();
-    if (type == nullptr || *type != "llama") throw std::runtime_error("config.json: model_type is not llama");
-    for (const char* key : {"rope_scaling", "rope_parameters"}) {
-      if (member(json, key).as_map() != nullptr) rope = member(json, key);
-    }
+        context(member(json, "max_position_embeddings").is_null() ? 2048 : integer(json, "max_position_embeddings")),
+        epsilon(number(member(json, "rms_norm_eps"), 1e-6)),
+        rope(member(json, member(json, "rope_parameters").is_null() ? "rope_scaling" : "rope_parameters")),
+        rope_type(text(rope, member(rope, "rope_type").is_null() ? "type" : "rope_type")) {
+    if (text(json, "model_type") != "llama") throw std::runtime_error("config.json: model_type is not llama");
     rope_base = number(member(rope, "rope_theta"), number(member(json, "rope_theta"), 10000));
+    for (const std::string_view known : {"", "default", "linear", "yarn", "dynamic", "llama3"}) {
+      if (rope_type == known) return;
+    }
+    throw std::runtime_error("config.json: unknown rope_type " + rope_type);
   }
 
   void add_to(Value::Map& pairs) const {
-    const auto add = [&](const char* key, Value value) {
-      pairs.emplace_back("llama." + std::string(key), std::move(value));
-    };
+    const auto add = [&](const std::string& key, Value value) { pairs.emplace_back("llama." + key, std::move(value)); };
     add("block_count", Value(layers));
     add("context_length", Value(context));
     add("embedding_length", Value(width));
     add("feed_forward_length", Value(hidden));
     add("attention.head_count", Value(heads));
     add("attention.head_count_kv", Value(key_heads));
+    add_scaling(add);
+    add("rope.freq_base", f32(rope_base));
+    add("attention.layer_norm_rms_epsilon", f32(epsilon));
     add("attention.key_length", Value(head_size));
     add("attention.value_length", Value(head_size));
-    // GGUF has f32: a number that is not exact in it would be stored as f64, which llama.cpp refuses.
-    add("attention.layer_norm_rms_epsilon", Value(static_cast<double>(static_cast<float>(epsilon))));
-    add("rope.freq_base", Value(static_cast<double>(static_cast<float>(rope_base))));
-    add("rope.dimension_count", Value(head_size));
     add("vocab_size", Value(vocabulary));
+    add("rope.dimension_count", Value(head_size));
+  }
+
+ private:
+  /// llama.cpp has no key for "dynamic"; the factors of "llama3" are a tensor.
+  template <class Add>
+  void add_scaling(Add add) const {
+    const bool yarn = rope_type == "yarn";
+    if ((!yarn && rope_type != "linear") || member(rope, "factor").is_null()) return;
+    add("rope.scaling.type", Value(rope_type));
+    add("rope.scaling.factor", f32(number(member(rope, "factor"), 1)));
+    if (!yarn) return;
+    add("rope.scaling.original_context_length", Value(integer(rope, "original_max_position_embeddings")));
+    const bool renamed = member(rope, "attention_factor").is_null();
+    for (const auto& [key, name] : {std::pair("extrapolation_factor", "yarn_ext_factor"),
+                                    {renamed ? "attn_factor" : "attention_factor", "yarn_attn_factor"},
+                                    {"beta_fast", "yarn_beta_fast"},
+                                    {"beta_slow", "yarn_beta_slow"}}) {
+      const Value& value = member(rope, key);
+      if (!value.is_null()) add("rope.scaling." + std::string(name), f32(number(value, 1)));
+    }
   }
 };
 
-/// A byte-level BPE tokenizer, as GPT-2 and Llama 3 have it.
-void add_tokenizer(const Value& json, const Value& settings, std::int64_t vocabulary, Value::Map& pairs) {
-  const Value& model = member(json, "model");
-  const Value::Map* const words = member(model, "vocab").as_map();
-  const std::string* const type = member(model, "type").as_string();
-  if (words == nullptr || type == nullptr || *type != "BPE")
-    throw std::runtime_error("tokenizer.json: not a BPE model");
-  enum : std::int64_t { normal = 1, control = 3, user_defined = 4, unused = 5 };
-  const auto count = static_cast<std::size_t>(vocabulary);
-  Value::List tokens(count, Value("")), types(count, Value(std::int64_t{unused}));
-  const auto put = [&](const std::int64_t* id, const std::string& token, std::int64_t kind) {
-    if (id == nullptr || *id < 0 || *id >= vocabulary)
-      throw std::runtime_error("tokenizer.json: an id is out of range");
-    tokens[static_cast<std::size_t>(*id)] = Value(token);
-    types[static_cast<std::size_t>(*id)] = Value(kind);
+// ---- tokenizers
+
+/// Types of tokens in llama.cpp.
+enum : std::int64_t { normal = 1, control = 3, user_defined = 4, unused = 5, byte = 6 };
+
+/// llama.cpp knows the ways to cut text into words by name. Throws for others.
+std::string words_of(const Value& tokenizer) {
+  constexpr std::string_view llama3 =
+      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+  const Value& first = member(tokenizer, "pre_tokenizer");
+  const Value::List parts = text(first, "type") == "Sequence" ? list(first, "pretokenizers") : Value::List{first};
+  const auto is_bytes = [&](std::size_t i, bool regex) {
+    return i + 1 == parts.size() && text(parts[i], "type") == "ByteLevel" && flag(parts[i], "use_regex") == regex;
   };
-  for (std::size_t i = 0; i < count; ++i) tokens[i] = Value("[PAD" + std::to_string(i) + "]");
-  for (const auto& [token, id] : *words) put(id.as_i64(), token, normal);
-  std::int64_t bos = -1, eos = -1;
-  const auto text_of = [](const Value& token) -> const std::string* {
-    return token.as_map() != nullptr ? member(token, "content").as_string() : token.as_string();
-  };
-  const std::string* const begin = text_of(member(settings, "bos_token"));
-  const std::string* const end = text_of(member(settings, "eos_token"));
-  static const Value::List none;
-  const Value::List* const added = member(json, "added_tokens").as_list();
-  for (const Value& token : added != nullptr ? *added : none) {
-    const std::string* const text = member(token, "content").as_string();
-    const bool* const special = member(token, "special").as_bool();
-    if (text == nullptr) throw std::runtime_error("tokenizer.json: an added token has no content");
-    put(member(token, "id").as_i64(), *text, special != nullptr && *special ? control : user_defined);
-    if (begin != nullptr && *begin == *text) bos = *member(token, "id").as_i64();
-    if (end != nullptr && *end == *text) eos = *member(token, "id").as_i64();
+  if (is_bytes(0, true)) return "gpt-2";
+  if (parts.size() == 2 && text(parts[0], "type") == "Digits" && flag(parts[0], "individual_digits") &&
+      is_bytes(1, true)) {
+    return "smollm";
   }
-  Value::List merges;
-  const Value::List* const pairs_of = member(model, "merges").as_list();
-  for (const Value& merge : pairs_of != nullptr ? *pairs_of : none) {
-    const Value::List* const parts = merge.as_list();  // older files: one string
-    merges.push_back(parts != nullptr ? Value(*parts->at(0).as_string() + " " + *parts->at(1).as_string()) : merge);
+  if (parts.size() == 2 && text(member(parts[0], "pattern"), "Regex") == llama3 && is_bytes(1, false)) {
+    return "llama-bpe";
   }
-  pairs.emplace_back("tokenizer.ggml.model", Value("gpt2"));
-  // The way to cut text into words, which llama.cpp knows by name.
-  pairs.emplace_back("tokenizer.ggml.pre", Value("llama-bpe"));
-  pairs.emplace_back("tokenizer.ggml.tokens", Value(std::move(tokens)));
-  pairs.emplace_back("tokenizer.ggml.token_type", Value(std::move(types)));
-  pairs.emplace_back("tokenizer.ggml.merges", Value(std::move(merges)));
-  if (bos >= 0) pairs.emplace_back("tokenizer.ggml.bos_token_id", Value(bos));
-  if (eos >= 0) pairs.emplace_back("tokenizer.ggml.eos_token_id", Value(eos));
-  if (const std::string* const chat = member(settings, "chat_template").as_string()) {
-    pairs.emplace_back("tokenizer.chat_template", Value(*chat));
-  }
+  throw std::runtime_error("tokenizer.json: an unknown way to cut text into words (pre_tokenizer)");
 }
+
+/// Tokens that some models mark as ordinary, although they are control tokens.
+bool looks_special(const std::string& token) {
+  const auto within = [&](std::string_view begin, std::string_view end) {
+    return token.size() >= begin.size() + end.size() && token.starts_with(begin) && token.ends_with(end);
+  };
+  return token == "<pad>" || token == "<mask>" || token == "<2mass>" || token == "[@BOS@]" || within("<|", "|>") ||
+         within("<｜", "｜>") || within("<unused", ">");
+}
+
+std::string without_word_marks(std::string token) {
+  const std::string mark = "▁";
+  for (std::size_t at; (at = token.find(mark)) != token.npos;) token.replace(at, mark.size(), " ");
+  return token;
+}
+
+class Tokenizer {
+ public:
+  Tokenizer(const std::string& folder, const Value& config, std::int64_t vocabulary)
+      : json_(read_json(folder + "/tokenizer.json")),
+        settings_(read_json(folder + "/tokenizer_config.json")),
+        config_(config),
+        model_(member(json_, "model")),
+        size_(vocabulary) {
+    if (text(model_, "type") != "BPE" || member(model_, "vocab").as_map() == nullptr)
+      throw std::runtime_error("tokenizer.json: not a BPE model");
+    const std::filesystem::path chat = folder + "/chat_template.jinja";
+    chat_ = text(settings_, "chat_template");
+    if (!chat_.empty() || !std::filesystem::exists(chat)) return;
+    std::ifstream in(chat, std::ios::binary);
+    chat_.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+
+  void add_to(Value::Map& pairs) {
+    // SentencePiece's tokenizers spell unknown characters in bytes, <0x00> to <0xFF>; GPT-2's have an alphabet for
+    // them.
+    const bool sentencepiece = flag(model_, "byte_fallback");
+    add_tokens(sentencepiece);
+    const auto add = [&](const std::string& key, Value value) {
+      pairs.emplace_back("tokenizer." + key, std::move(value));
+    };
+    if (const bool* const space = member(settings_, "add_prefix_space").as_bool()) {
+      add("ggml.add_space_prefix", Value(*space));
+    }
+    add("ggml.model", Value(sentencepiece ? "llama" : "gpt2"));
+    add("ggml.pre", Value(sentencepiece ? "default" : words_of(json_)));
+    add("ggml.tokens", Value(std::move(tokens_)));
+    if (sentencepiece) add("ggml.scores", Value(std::move(scores_)));
+    add("ggml.token_type", Value(std::move(types_)));
+    if (!sentencepiece) add("ggml.merges", merges());
+    for (const auto& [name, key] : {std::pair("bos", "bos"),
+                                    {"eos", "eos"},
+                                    {"unk", "unknown"},
+                                    {"sep", "seperator"},
+                                    {"pad", "padding"},
+                                    {"cls", "cls"},
+                                    {"mask", "mask"}}) {
+      if (const auto id = special(name)) add("ggml." + std::string(key) + "_token_id", Value(*id));
+    }
+    read_template();
+    for (const auto& [name, added] : added_) add("ggml.add_" + name + "_token", Value(added));
+    if (!chat_.empty()) add("chat_template", Value(chat_));
+    if (size_ == 32016) {  // CodeLlama
+      for (const auto& [name, id] :
+           {std::pair("prefix", 32007), {"suffix", 32008}, {"middle", 32009}, {"eot", 32010}}) {
+        add("ggml." + std::string(name) + "_token_id", Value(std::int64_t{id}));
+      }
+    }
+  }
+
+ private:
+  void put(const std::int64_t* id, const std::string& token, std::int64_t type) {
+    if (id == nullptr || *id < 0 || *id >= size_) throw std::runtime_error("tokenizer.json: an id is out of range");
+    tokens_[static_cast<std::size_t>(*id)] = Value(token);
+    types_[static_cast<std::size_t>(*id)] = Value(type);
+  }
+
+  void add_tokens(bool sentencepiece) {
+    const auto count = static_cast<std::size_t>(size_);
+    for (std::size_t i = 0; i < count; ++i) tokens_.emplace_back("[PAD" + std::to_string(i) + "]");
+    types_.assign(count, Value(std::int64_t{unused}));
+    const Value::Map& words = *member(model_, "vocab").as_map();
+    for (const auto& [token, id] : words) {
+      const bool in_bytes = sentencepiece && token.size() == 6 && token.starts_with("<0x") && token.ends_with('>');
+      put(id.as_i64(), token, in_bytes ? byte : normal);
+    }
+    for (const Value& token : list(json_, "added_tokens")) {
+      const std::string content = text(token, "content");
+      const std::int64_t* const id = member(token, "id").as_i64();
+      const bool special = flag(token, "special") || (!sentencepiece && looks_special(content));
+      const bool known = sentencepiece && id != nullptr && *id < static_cast<std::int64_t>(words.size());
+      if (known && !special) continue;
+      put(id, special || sentencepiece ? content : without_word_marks(content), special ? control : user_defined);
+    }
+    if (sentencepiece) add_scores(words);
+  }
+
+  /// llama.cpp merges the pair with the highest score: the first in the list of merges. (Its own converter writes -1000
+  /// for every token if there is no tokenizer.model, with which it would merge from left to right.)
+  void add_scores(const Value::Map& words) {
+    scores_.assign(static_cast<std::size_t>(size_), f32(-1000));
+    std::map<std::string_view, std::size_t> ids;
+    for (const auto& [token, id] : words) ids.emplace(token, static_cast<std::size_t>(*id.as_i64()));
+    const Value merged = merges(false);
+    for (std::size_t i = merged.as_list()->size(); i-- > 0;) {  // the first one of a token is the last one here
+      const auto id = ids.find(*(*merged.as_list())[i].as_string());
+      if (id != ids.end()) scores_[id->second] = f32(-static_cast<double>(i));
+    }
+    // Single characters come after all pairs.
+    const double last = -static_cast<double>(merged.as_list()->size());
+    for (std::size_t i = 0; i < scores_.size(); ++i) {
+      if (types_[i] == Value(std::int64_t{normal}) && scores_[i] == f32(-1000)) scores_[i] = f32(last);
+    }
+  }
+
+  /// The pairs of pieces that are merged, with a space between them, or joined.
+  Value merges(bool spaced = true) const {
+    Value::List out;
+    for (const Value& merge : list(model_, "merges")) {
+      std::string one, other;
+      if (const Value::List* const parts = merge.as_list()) {
+        one = *parts->at(0).as_string(), other = *parts->at(1).as_string();
+      } else {  // older files: one string
+        const std::string& both = *merge.as_string();
+        one = both.substr(0, both.find(' ')), other = both.substr(both.find(' ') + 1);
+      }
+      if (spaced) replace_spaces(one), replace_spaces(other);
+      out.emplace_back(one + (spaced ? " " : "") + other);
+    }
+    return Value(std::move(out));
+  }
+  /// The space between the pieces must be the only one.
+  static void replace_spaces(std::string& piece) {
+    for (std::size_t at; (at = piece.find(' ')) != piece.npos;) piece.replace(at, 1, "Ġ");
+  }
+
+  /// Returns the text of a special token: "bos", "eos", …
+  std::string special_text(const std::string& name) const {
+    const Value& token = member(settings_, name + "_token");
+    return token.as_map() != nullptr ? text(token, "content") : text(settings_, name + "_token");
+  }
+
+  /// Returns the id of a special token: by its text, or as the model's configuration has it.
+  std::optional<std::int64_t> special(const std::string& name) const {
+    const std::string content = special_text(name);
+    for (const Value& token : list(json_, "added_tokens")) {
+      if (!content.empty() && text(token, "content") == content) return *member(token, "id").as_i64();
+    }
+    const std::int64_t* const id = member(config_, name + "_token_id").as_i64();
+    return id != nullptr && *id >= 0 && *id < size_ ? std::optional(*id) : std::nullopt;
+  }
+
+  /// Finds which special tokens are added to a text.
+  void read_template() {
+    const Value& post = member(json_, "post_processor");
+    const Value::List& processors = member(post, "processors").is_null() ? Value::List{post} : list(post, "processors");
+    const auto token = [](const Value& part) { return text(member(part, "SpecialToken"), "id"); };
+    const std::string bos = special_text("bos"), eos = special_text("eos"), sep = special_text("sep");
+    for (const Value& processor : processors) {
+      if (text(processor, "type") != "TemplateProcessing") continue;
+      const Value::List &single = list(processor, "single"), &pair = list(processor, "pair");
+      std::string first, last;
+      if (single.size() > 1) first = token(single.front()), last = token(single.back());
+      if (!first.empty()) added_["bos"] = first == bos;
+      if (!last.empty()) added_["eos"] = last == eos;
+      // Between the two texts of a pair.
+      std::vector<std::string> between;
+      for (std::size_t i = 1; i + 1 < pair.size(); ++i) {
+        const std::string id = token(pair[i]);
+        const bool texts = token(pair[i - 1]).empty() || !between.empty();
+        if (!id.empty() && texts) between.push_back(id);
+      }
+      if (!between.empty()) {
+        const auto separates = [&](const std::string& id) { return !id.empty() && (id == sep || id == eos); };
+        added_["sep"] = (last.empty() && separates(between[0])) || (between.size() == 2 && separates(between[1]));
+      }
+    }
+    for (const char* const name : {"bos", "eos", "sep"}) {
+      const bool* const set = member(settings_, "add_" + std::string(name) + "_token").as_bool();
+      if (set != nullptr) added_[name] = *set;
+    }
+    if (size_ == 49152) added_["bos"] = false;  // small Granite models and SmolLM
+  }
+
+  const Value json_, settings_;
+  const Value& config_;
+  const Value& model_;
+  std::int64_t size_;
+  std::string chat_;
+  Value::List tokens_, types_, scores_;
+  std::map<std::string, bool> added_;
+};
 
 // ---- tensors
 
 /// transformers rotates the first half of a head's rows with the second, llama.cpp neighbours: rows of [heads, 2, half]
-/// become [heads, half, 2].
+/// become [heads, half, 2]. The same for the elements of a bias.
 stele::Snapshot interleave(stele::Snapshot model, const std::string& pattern, std::int64_t heads,
                            const Config& config) {
   const auto extent = [](std::int64_t n) { return static_cast<stele::Extent>(n); };
-  const stele::Extent half = extent(config.head_size / 2);
-  const stele::Extent rows[] = {extent(heads), 2, half, extent(config.width)};
-  const stele::Extent matrix[] = {extent(heads * config.head_size), extent(config.width)};
+  const stele::Extent half = extent(config.head_size / 2), width = extent(config.width);
+  const stele::Extent rows[] = {extent(heads), 2, half, width}, matrix[] = {extent(heads * config.head_size), width};
   const std::size_t axes[] = {0, 2, 1, 3};
-  model = stele::reshape(model, pattern, rows).value();
-  model = stele::transpose(model, pattern, axes).value();
-  return stele::reshape(model, pattern, matrix).value();
+  const auto permuted = [&](std::string_view of, std::size_t rank) {  // of a matrix without its columns, for a bias
+    model = stele::reshape(model, of, std::span(rows, rank + 2)).value();
+    model = stele::transpose(model, of, std::span(axes, rank + 2)).value();
+    model = stele::reshape(model, of, std::span(matrix, rank)).value();
+  };
+  permuted(pattern + ".weight", 2);
+  for (std::size_t i = 0; i < model.leaf_count(); ++i) {
+    if (!stele::matches(pattern + ".bias", model.leaf(i).path())) continue;
+    permuted(pattern + ".bias", 1);
+    break;
+  }
+  return model;
 }
 
 struct RopeFactors {
@@ -212,25 +431,31 @@ stele::Snapshot convert(const std::string& folder, const std::string& mixture, R
       {R"(\.mlp\.(gate|up|down)_proj\.)", R"(.ffn_\1.)"},
   };
   model = stele::rename(model, names).value();
-  model = interleave(model, "blk.*.attn_q.weight", config.heads, config);
-  model = interleave(model, "blk.*.attn_k.weight", config.key_heads, config);
-  const stele::PrecisionRule norms[] = {{"*_norm.weight", {.floating = stele::DType::f32}}};
-  model = stele::with_precision(model, norms);
-  if (const std::string* const type = member(config.rope, "rope_type").as_string();
-      type != nullptr && *type == "llama3") {
+  // Buffers of old files, which llama.cpp computes.
+  model = stele::filter(model, {.exclude = {"*.rotary_emb.inv_freq", "*.attention.bias", "*.attention.masked_bias"}})
+              .value();
+  model = interleave(model, "blk.*.attn_q", config.heads, config);
+  model = interleave(model, "blk.*.attn_k", config.key_heads, config);
+  std::vector<stele::PrecisionRule> vectors;
+  for (std::size_t i = 0; i < model.leaf_count(); ++i) {
+    const stele::LeafView leaf = model.leaf(i);
+    const std::string path = leaf.path();
+    if (!path.starts_with("blk.") && !path.starts_with("token_embd.") && !path.starts_with("output"))
+      throw std::runtime_error("a tensor that a Llama does not have: " + path);
+    if (leaf.shape().size() < 2) vectors.push_back({path, {.floating = stele::DType::f32}});
+  }
+  model = stele::with_precision(model, vectors);
+  if (config.rope_type == "llama3") {
     rope.rope_freqs.weight = rope_factors(config);
     const stele::Snapshot parts[] = {model, stele::snapshot_of(rope).value()};
     model = stele::merge(parts).value();
-  } else if (type != nullptr && *type != "default") {
-    throw std::runtime_error("config.json: unknown rope_type " + *type);
   }
 
   Value::Map pairs;
   pairs.emplace_back("general.architecture", Value("llama"));
   pairs.emplace_back("general.type", Value("model"));
   config.add_to(pairs);
-  add_tokenizer(read_json(folder + "/tokenizer.json"), read_json(folder + "/tokenizer_config.json"), config.vocabulary,
-                pairs);
+  Tokenizer(folder, json, config.vocabulary).add_to(pairs);
   model =
       stele::with_metadata(stele::with_properties(model, Value(std::move(pairs))), {{"general.architecture", "llama"}});
   return stele::quantize_gguf(model, mixture).value();
