@@ -89,6 +89,7 @@ Result<Snapshot> properties_from_metadata(const Snapshot& snapshot, const Limits
   const auto found = snapshot.metadata().find(std::string(properties_key));
   if (found == snapshot.metadata().end()) return snapshot;
   IndexBudget memory(limits, std::min<std::uint64_t>(found->second.size(), file_bytes), index_rate::index);
+  if (found->second.size() > file_bytes) memory.admit_compressed();
   auto read = read_properties(found->second, memory);
   if (!read) return std::move(read).error().path(std::string(properties_key));
   Properties& properties = *read;

@@ -223,6 +223,23 @@ TEST_CASE("gguf: properties are a loss where a format has no metadata") {
   CHECK(without_metadata > 4);
 }
 
+TEST_CASE("properties: long ones open again, compressed or not") {
+  struct Module {
+    std::vector<float> weight{1, 2};
+  };
+  const Module module;
+  const Value zeros(Value::List(300'000, Value(std::int64_t{0})));
+  const Snapshot model = with_properties(snapshot_of(module).value(), Value(Value::Map{{"zeros", zeros}}));
+  const TempDir dir;
+  for (const char* const name : {"m.stele", "m.json", "m.json.gz", "m.json.zst", "m.onnx"}) {
+    CAPTURE(name);
+    REQUIRE(save(model, dir / name, quick()));
+    const auto back = open(dir / name);
+    REQUIRE_MESSAGE(back, why(back));
+    CHECK(*back->properties().find("zeros") == zeros);
+  }
+}
+
 TEST_CASE("properties: the text in the metadata is checked, and bounded") {
   const auto opened = [](const std::string& properties, const std::map<std::string, std::string>& more = {}) {
     SaveOptions options;
