@@ -179,7 +179,13 @@ class StateReader {
       }
     }
     const bool all = std::none_of(names_.begin(), names_.end(), [](const std::string& name) { return name.empty(); });
-    return all && options_.parameters.empty() ? Status() : name_by_order(objects_.items(groups).size());
+    // The option has an order; names in the file that are the same ones are not taken by their order.
+    const auto sorted = [](std::vector<std::string> names) {
+      std::sort(names.begin(), names.end());
+      return names;
+    };
+    if (all && (options_.parameters.empty() || sorted(names_) == sorted(options_.parameters))) return {};
+    return name_by_order(objects_.items(groups).size());
   }
 
   /// Returns the groups' settings, with the names of the parameters in `params`. Those that are objects of Python are

@@ -153,6 +153,11 @@ TEST_CASE("pytorch checkpoints: names find the parameters, whatever their order"
   const PytorchRecorder<> recorder;
   const Checkpoint opened = good(recorder.open_checkpoint(bytes_of(file)));
   CHECK(opened.optimizer.find("momentum_buffer")->leaf(0).path() == "norm.weight");
+  const PytorchRecorder<> ordered(PytorchFormat({.parameters = {"norm.weight", "norm.bias"}}));
+  CHECK(good(ordered.open_checkpoint(bytes_of(file))).optimizer.find("momentum_buffer")->leaf(0).path() ==
+        "norm.weight");
+  const PytorchRecorder<> renamed(PytorchFormat({.parameters = {"norm.weight", "other"}}));
+  CHECK(code_of(renamed.open_checkpoint(bytes_of(file))) == Errc::invalid_argument);
   // The numbers are those of the file that the parameters were opened from.
   c.parameters = Flat()
                      .tensor("norm.bias")
