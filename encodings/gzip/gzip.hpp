@@ -47,7 +47,7 @@ class Gzip {
 /// those of the sink below.
 class GzipSink final : public Sink {
  public:
-  /// `level`: 1 to 9; `strategy`: zlib's, 0 is the usual one. Throws std::bad_alloc.
+  /// `level`: 0 (stored) to 9; `strategy`: zlib's, 0 is the usual one. Throws std::bad_alloc.
   GzipSink(Sink& below, int level, int strategy = 0);
   ~GzipSink() override;
   Status write(std::span<const std::span<const std::byte>> pieces) override;

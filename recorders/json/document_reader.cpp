@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/value_memory.hpp"
 #include "numbers.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/tree.hpp"
@@ -162,7 +163,7 @@ bool DocumentReader::read_metadata() {
   if (all.as_map() == nullptr) return fail(Errc::malformed, "an object whose values are strings");
   for (auto& [key, text] : *all.as_map()) {
     if (text.as_string() == nullptr) return fail(Errc::malformed, "an object whose values are strings");
-    metadata_.emplace(std::move(key), *text.as_string());
+    metadata_.emplace(std::move(key), std::move(*text.as_string()));
   }
   return true;
 }
@@ -171,12 +172,12 @@ bool DocumentReader::read_metadata() {
 bool DocumentReader::read_value(Value& out) {
   std::string_view raw;
   if (in_->peek() == Kind::none) return fail(Errc::malformed, "a value");
-  if (!in_->skip_value(&raw) || !take(raw.size() * (raw.starts_with('"') ? 2 : index_rate::character / 2)))
-    return false;
+  // A string with escapes is decoded into a buffer of its own before it is copied.
+  if (!in_->skip_value(&raw) || !take(raw.size())) return false;
   const auto base = static_cast<std::uint64_t>(raw.data() - document_->skeleton.text.data());
   Reader inner(raw, {base, true, kMaxDepth});
   auto r = json::read_value(inner, out, kMaxValueBytesPerByte * raw.size() + 1024);
-  return r || fail(std::move(r).error());
+  return r ? take(heap_of(out)) : fail(std::move(r).error());
 }
 
 bool DocumentReader::read_record() {

@@ -7,7 +7,8 @@
 //  3. a skippable frame, u32 0x184D2A5D and u32 size of the rest: "stelejsn"; u64 XXH3-64 of the entries (5) of (1)
 //     and (2), and of all that follows in this frame; u64 plain size of the index; and the index as a zstd frame: u64
 //     XXH3-64 of each frame (2) as it is stored, u64 number of leaves, u64 of nodes, for each leaf u64 where its data
-//     begin in the text and u64 their length (bit 63: numbers), then the document without data
+//     begin in the text and u64 their length (bit 63: numbers), then the document without data. (If it compresses so
+//     well that a reader would not admit the memory for it, the frame has raw blocks.)
 //  4. a skippable frame, u32 0x184D2A5E and u32 size: zstd's seek table, which is
 //  5. for each frame of (1) to (3): u32 its size and u32 its plain size (0 for (1) and (3)),
 //  6. u32 number of the entries, u8 0, u32 0x8F92EAB1
@@ -23,6 +24,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/limits.hpp"
 #include "stele/source.hpp"
 
 namespace stele {
@@ -37,6 +39,12 @@ inline constexpr std::uint32_t table_magic = 0x184d2a5e;
 inline constexpr std::uint32_t table_end = 0x8f92eab1;
 inline constexpr char index_tag[] = "stelejsn";
 inline constexpr std::uint64_t numbers_bit = std::uint64_t{1} << 63;
+
+/// Returns true if a compressed file of `stored` bytes may have a structure (a document without data) of that many
+/// characters: opening it takes up to index_rate::character bytes of memory for each.
+inline bool admits(std::uint64_t stored, std::uint64_t structure) noexcept {
+  return structure <= add_scaled(compressed_index_base, stored, index_rate::compressed) / index_rate::character;
+}
 
 /// The characters of a document.
 class Text {

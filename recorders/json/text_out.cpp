@@ -129,6 +129,34 @@ struct Packed {
   }
 };
 
+// The header of a zstd frame in one segment, with a content size of 8 bytes; and a block's.
+constexpr std::size_t frame_head = 13, block_head = 3;
+constexpr std::size_t max_block = std::size_t{128} << 10;
+
+constexpr std::size_t raw_frame_size(std::size_t text) {
+  return frame_head + text + block_head * (text / max_block + 1);
+}
+
+/// Writes a zstd frame of raw blocks (RFC 8878), of raw_frame_size() bytes at most. Returns its size.
+std::size_t raw_frame(std::string_view text, std::byte* out) {
+  std::byte* p = out;
+  store_le(p, std::uint32_t{ZSTD_MAGICNUMBER});
+  p[4] = std::byte{0xe0};
+  store_le(p + 5, std::uint64_t{text.size()});
+  p += frame_head;
+  bool last = false;
+  while (!last) {
+    const std::size_t n = std::min(text.size(), max_block);
+    last = n == text.size();
+    const auto head = static_cast<std::uint32_t>(n << 3 | (last ? 1 : 0));
+    for (unsigned i = 0; i < block_head; ++i) *p++ = static_cast<std::byte>(head >> 8 * i & 0xff);
+    std::memcpy(p, text.data(), n);
+    p += n;
+    text.remove_prefix(n);
+  }
+  return static_cast<std::size_t>(p - out);
+}
+
 class ZstdOut final : public TextOut {
  public:
   ZstdOut(Sink& sink, int level, const Workers& workers)
@@ -190,6 +218,7 @@ class ZstdOut final : public TextOut {
     }
   }
   void entry(std::size_t stored, std::size_t plain) {
+    stored_ += stored;
     std::byte bytes[8];
     store_le(bytes, static_cast<std::uint32_t>(stored));
     store_le(bytes + 4, static_cast<std::uint32_t>(plain));
@@ -207,9 +236,13 @@ class ZstdOut final : public TextOut {
     packed = Bytes(head + ZSTD_compressBound(index.size()));
     const Compressor context(ZSTD_createCCtx());
     if (context == nullptr) throw std::bad_alloc();
-    const std::size_t n =
+    std::size_t n =
         ZSTD_compress2(context.get(), packed.data() + head, packed.size() - head, index.data(), index.size());
     if (ZSTD_isError(n)) throw std::bad_alloc();
+    if (!admits(stored_ + n, index.size())) {
+      packed = Bytes(head + raw_frame_size(index.size()));
+      n = raw_frame(index, packed.data() + head);
+    }
     const std::size_t size = head + n;
     if (size - 8 > 0xffffffffU) return Error(Errc::limit, "the index exceeds 4 GiB");
     store_le(packed.data(), index_magic);
@@ -233,19 +266,24 @@ class ZstdOut final : public TextOut {
   std::byte head_[16];
   std::vector<std::span<const std::byte>> pieces_;  // not written yet
   std::vector<std::byte> table_;
-  std::string hashes_;  // hashes of the frames
+  std::string hashes_;        // hashes of the frames
+  std::uint64_t stored_ = 0;  // bytes of all frames
 };
 
 }  // namespace
 
 std::unique_ptr<TextOut> counted_text() { return std::make_unique<CountedOut>(); }
 
-std::unique_ptr<TextOut> text_out(Coding coding, int level, bool noise, const Workers& workers, Sink& sink) {
+std::unique_ptr<TextOut> text_out(Coding coding, int level, bool noise, bool stored, const Workers& workers,
+                                  Sink& sink) {
   if (coding == Coding::zstd) {
     return std::make_unique<ZstdOut>(sink, level == 0 ? 1 : std::clamp(level, -50, 19), workers);
   }
   if (coding == Coding::gzip) {
-    return std::make_unique<GzipOut>(sink, level == 0 ? 1 : std::clamp(level, 1, 9),
+    return std::make_unique<GzipOut>(sink,
+                                     stored       ? 0
+                                     : level == 0 ? 1
+                                                  : std::clamp(level, 1, 9),
                                      level == 0 && noise ? Z_HUFFMAN_ONLY : Z_DEFAULT_STRATEGY);
   }
   return std::make_unique<PlainOut>(sink);

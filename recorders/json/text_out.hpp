@@ -43,8 +43,10 @@ class TextOut {
 std::unique_ptr<TextOut> counted_text();
 
 /// `level` 0: the default. For `noise`, text that is nearly all base64, zlib then skips the search for repetitions: the
-/// numbers of a tensor hardly ever repeat, and the search would take three quarters of the time.
-std::unique_ptr<TextOut> text_out(Coding coding, int level, bool noise, const Workers& workers, Sink& sink);
+/// numbers of a tensor hardly ever repeat, and the search would take three quarters of the time. `stored`: gzip does
+/// not compress.
+std::unique_ptr<TextOut> text_out(Coding coding, int level, bool noise, bool stored, const Workers& workers,
+                                  Sink& sink);
 
 }  // namespace json
 }  // namespace detail

@@ -359,6 +359,31 @@ class Writer {
   json::Skeleton skeleton_;
 };
 
+/// Counts bytes.
+class CountingSink final : public Sink {
+ public:
+  CountingSink() : Sink(std::string()) {}
+  Status write(std::span<const std::span<const std::byte>> pieces) override {
+    for (const auto piece : pieces) size += piece.size();
+    return {};
+  }
+  std::uint64_t size = 0;
+};
+
+/// Returns true if the structure of the snapshot's document compresses so well that a reader would not admit the memory
+/// for it.
+Result<bool> compresses_too_well(const Snapshot& snapshot, const JsonOptions& options, bool noise,
+                                 const detail::Workers& workers) {
+  CountingSink sink;
+  const auto out = json::text_out(json::Coding::gzip, options.level, noise, false, workers, sink);
+  STELE_TRY(Writer(snapshot, options, *out, workers, true).run());
+  std::uint64_t data = 0;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
+    data += base64_size(static_cast<std::size_t>(snapshot.leaf(i).byte_size()));
+  }
+  return !json::admits(sink.size, out->position() - data);
+}
+
 json::Coding coding_of(const JsonOptions& options, std::string_view name) {
   switch (options.encoding) {
     case JsonEncoding::plain:
@@ -392,7 +417,11 @@ Status JsonFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
     STELE_TRY(Writer(snapshot, options_, *count, workers, true).run());
     STELE_TRY(sink.reserve(count->position()));
   }
-  const auto out = json::text_out(coding, options_.level, noise, workers, sink);
+  bool stored = false;
+  if (coding == json::Coding::gzip) {
+    STELE_TRY_ASSIGN(stored, compresses_too_well(snapshot, options_, noise, workers));
+  }
+  const auto out = json::text_out(coding, options_.level, noise, stored, workers, sink);
   return Writer(detail::in_file_order(snapshot), options_, *out, workers).run();
 }
 

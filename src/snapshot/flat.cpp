@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "base/value_memory.hpp"
 #include "json/json.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/items.hpp"
@@ -163,20 +164,6 @@ Result<std::string> flat_extras(const Snapshot& snapshot,
 }
 
 namespace {
-
-/// Returns the approximate heap memory of a Value.
-std::uint64_t heap_of(const Value& value) {
-  std::uint64_t bytes = 0;
-  if (const auto* s = value.as_string()) bytes = s->size();
-  if (const auto* b = value.as_bytes()) bytes = b->size();
-  if (const auto* list = value.as_list()) {
-    for (const Value& v : *list) bytes += sizeof v + heap_of(v);
-  }
-  if (const auto* map = value.as_map()) {
-    for (const auto& item : *map) bytes += sizeof item + item.first.size() + heap_of(item.second);
-  }
-  return bytes;
-}
 
 class ExtrasReader {
  public:
