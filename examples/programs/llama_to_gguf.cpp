@@ -296,7 +296,7 @@ class Tokenizer {
         one = both.substr(0, both.find(' ')), other = both.substr(both.find(' ') + 1);
       }
       if (spaced) replace_spaces(one), replace_spaces(other);
-      out.emplace_back(one + (spaced ? " " : "") + other);
+      out.emplace_back(one.append(spaced ? " " : "").append(other));
     }
     return Value(std::move(out));
   }

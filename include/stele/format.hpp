@@ -33,7 +33,7 @@ struct Capabilities {
   bool type_names = false;   // soft, and a loss is not reported
   bool annotations = false;  // soft
   bool metadata = false;     // string -> string
-  bool properties = false;   // typed; soft
+  bool properties = false;   // typed; else they are kept in the metadata
   bool checksums = false;    // detects damage to a tensor's bytes
   std::uint32_t max_rank = 0xffff;
   bool (*holds)(DType dtype) = nullptr;

@@ -213,7 +213,8 @@ class STELE_EXPORT Snapshot {
   std::uint32_t version(const Node& node) const noexcept;
   const std::map<std::string, std::string>& metadata() const noexcept;
   /// Returns the typed properties of a model, such as GGUF's key-value pairs: an ordered map, or null. Its strings are
-  /// in metadata() too. Formats without typed properties drop the others, with a row in the Report.
+  /// in metadata() too. Formats without typed properties keep them in their metadata, under the key `stele.properties`;
+  /// without metadata, they are lost.
   const Value& properties() const noexcept;
   /// Returns true if the names are whole paths, as in flat files.
   bool flat() const noexcept;

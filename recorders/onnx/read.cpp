@@ -292,7 +292,8 @@ class ModelReader {
     for (std::size_t i = first; i < found_.size(); ++i) {
       std::string& name = found_[i].name;
       STELE_TRY(spend(3 * (text.size() + 1)));
-      name = name.empty() ? text : text + '.' + name;
+      if (!name.empty()) name.insert(0, 1, '.');
+      name.insert(0, text);
     }
     return {};
   }

@@ -39,6 +39,7 @@ inline constexpr DType q2_0 = DType::q2_0;
 }  // namespace ggml
 
 /// GGUF. Reads every dtype of ggml; tensors of blocks keep their bytes and load as floats with LoadOptions::dequantize.
+/// Tensors of other types are opaque, with the annotation `unreadable`.
 /// All key-value pairs are in Snapshot::properties(), strings in metadata() too. A file of a split set
 /// (`x-00001-of-00003.gguf`) opens the whole set, if its source has a bundle.
 ///

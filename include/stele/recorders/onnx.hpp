@@ -31,11 +31,12 @@ struct OnnxOptions {
 /// or not at all. An existing file of that name is not replaced, unless FileSinkOptions::allow_nonatomic; it may be a
 /// file of OnnxOptions::model. The sink must know its bundle (a file, or one of memory_bundle()).
 ///
-/// Errors of open, besides those of all formats: unsupported (strings, sparse initializers, dtypes that stele does not
-/// know), malformed (a location outside of the folder). Errors of write: dtype_mismatch and shape_mismatch (the model's
-/// tensor differs), not_representable (more than 2^31 - 1 bytes without the external elements: the limit of protocol
-/// buffers), and with OnnxOptions::external invalid_argument (no plain file name), exists, unsupported (a sink of one
-/// file).
+/// Strings, sparse tensors and dtypes that stele does not know are opaque tensors with the annotation `unreadable`.
+///
+/// Errors of open, besides those of all formats: malformed (a location outside of the folder). Errors of write:
+/// dtype_mismatch and shape_mismatch (the model's tensor differs), not_representable (more than 2^31 - 1 bytes without
+/// the external elements: the limit of protocol buffers), and with OnnxOptions::external invalid_argument (no plain
+/// file name), exists, unsupported (a sink of one file).
 class STELE_EXPORT OnnxFormat final : public Format {
  public:
   explicit OnnxFormat(OnnxOptions options = {}) : options_(std::move(options)) {}
