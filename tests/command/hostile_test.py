@@ -31,6 +31,7 @@ def commands(file, folder):
     yield "diff", file, file
     yield "convert", file, folder / "c.stele", "--allow-loss"
     yield "convert", file, folder / "c.safetensors", "--allow-loss", "--dry-run"
+    yield "import", file, folder / "i.fb"
     yield "repair", file, folder / "r.stele", "--allow-loss"
     yield "merge", file, "-o", folder / "m.stele", "--allow-loss"
     yield "split", file, folder / "s.stele", "--allow-loss"
