@@ -35,7 +35,7 @@ struct Options {
   /// Resuming: each process checks its share of the step's files before the step is used.
   bool verify_files = true;
   /// Maximum seconds that a process waits for another one; then the call is an error (timed_out), and the communicator
-  /// is not used again. Longer than the slowest write of a process. Within a call of MPI-IO (`files`), it does not apply.
+  /// is not used again. Longer than the slowest write of a process. Does not apply within a call of MPI-IO (`files`).
   double timeout_seconds = 600;
 };
 
