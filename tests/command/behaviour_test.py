@@ -246,6 +246,29 @@ class Errors(InFolder):
             self.assertNotIn(b"::", err)
             self.assertNotIn(b"::", run(*arguments, "--json")[1])
 
+    def test_parts_of_checkpoints(self):
+        adam, names = DATA / "pytorch" / "adam.pt", self.path("names.txt")
+
+        def convert(*options):
+            return run("convert", adam, self.path("a.zip"), "--checkpoint", "--allow-loss", *options)
+        for text, options, expected in (("fc1.weight\nfc1.bias\nfc2.weight\n", (), None),
+                                        ("fc2.weight\nfc1.bias\nfc1.weight\n", (), b"shape of its parameter"),
+                                        ("", ("--buffers", "fc2*"), b"another number of parameters"),
+                                        ("", ("--optimizer", "optimizer_state_dict"), None), ("", ("--optimizer", "none"), b"no such part")):
+            names.write_text(text)
+            status, _, err = convert(*options, *(("--parameters", names) if text else ()))
+            self.assertEqual(status, 0 if expected is None else 2, err)
+            self.assertIn(expected or b"", err)
+            self.assertNotIn(b"::", err)
+
+    def test_a_remedy_that_the_command_lacks(self):
+        status, _, err = run("convert", DIGITS_PT, self.path("s.safetensors"), "--shard", "10k")
+        self.assertEqual(status, 0, err)
+        status, _, err = run("convert", DIGITS_PT, self.path("s.safetensors"), "--shard", "10k")
+        self.assertEqual(status, 2)
+        self.assertIn(b"choose another name", err)
+        self.assertNotIn(b"::", err)
+
     def test_every_option_of_the_library_has_a_spelling(self):
         table = (ROOT / "tools" / "stele" / "terminal.cpp").read_text(encoding="utf-8")
         for folder, option in (("recorders/pytorch", "PytorchOptions"), ("src", "SaveOptions"), ("src", "ConvertRules")):
@@ -640,6 +663,21 @@ class Diff(InFolder):
         for out, options in (("p.html", ()), ("q.html", ("--tensors",))):
             succeed("report", a, b, "-o", self.path(out), *options)
             self.assertEqual("plain value" in self.path(out).read_text(), not options)
+
+    def test_checkpoints(self):
+        adam, one, same = DATA / "pytorch" / "adam.pt", self.path("one.zip"), self.path("same.zip")
+        for out in (one, same):
+            succeed("convert", adam, out, "--checkpoint", "--allow-loss")
+        self.assertEqual(document("diff", one, same)["differences"], [])
+        succeed("convert", adam, same, "--checkpoint", "--allow-loss", "--transpose", "fc2.weight")
+        kinds = {(d["kind"], d["name"]) for d in document("diff", one, same, status=1)["differences"]}
+        self.assertIn(("optimizer", "exp_avg of fc2.weight"), kinds)
+        self.assertNotIn(("optimizer", "exp_avg of fc1.weight"), kinds)
+        plain = self.path("plain.stele")
+        succeed("convert", one, plain, "--allow-loss")
+        kinds = {(d["kind"], d["name"]) for d in document("diff", one, plain, status=1)["differences"]}
+        self.assertLessEqual({("checkpoint", "training"), ("optimizer", "exp_avg of fc1.weight")}, kinds)
+        succeed("diff", one, plain, "--tensors")
 
     def test_the_tensors_of_two_npy_files(self):
         one = safetensors(self.path("s.safetensors"), {"x": ("F32", [2], floats(1, 2)), "y": ("F32", [2], floats(1, 3))})

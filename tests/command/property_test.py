@@ -266,7 +266,8 @@ class Case:
                 self.fault(command, target, "error without a message")
             if any(out.parent.iterdir()):
                 self.fault(command, target, "a failed run leaves a file")
-            status, found = document(*arguments, "--allow-loss")
+            arguments += ("--allow-loss",)
+            status, found = document(*arguments)
             if status == 2:
                 return
         rows = found.get("rows", []) + [row for file in found.get("files", []) for row in file["rows"]]
@@ -275,6 +276,10 @@ class Case:
             self.fault(command, target, f"reported, but not there: {missing}")
             return
         self.check(command, target, outputs, rows, before)
+        if command == "convert" and not self.source.is_relative_to(DATA):
+            dry = document(*arguments, "--dry-run")
+            if dry != (0, dict(found, written=False)):
+                self.fault(command, target, f"a dry run is unlike: {dry}")
 
     def run(self):
         before = look_at(self.source)

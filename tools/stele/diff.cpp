@@ -93,10 +93,16 @@ Result<Differences> differences(const Diff& options, const Model& model_a, const
   for (const Named& named : names_b) by_name.emplace(named.name, &named);
   Differences found;
   if (!options.tensors) {
-    for (OtherDifference& other : other_differences(a, names_a, b, names_b, options.only, options.atol, options.rtol)) {
+    auto others = other_differences(a, names_a, b, names_b, options.only, options.atol, options.rtol);
+    if (options.only.empty()) {
+      STELE_TRY_ASSIGN(const auto more, checkpoint_differences(model_a, options.opening_a, model_b, options.opening_b,
+                                                               options.atol, options.rtol, terminal));
+      others.insert(others.end(), more.begin(), more.end());
+    }
+    found.others = others.size();
+    for (OtherDifference& other : others) {
       found.rows.push_back({Kind::other, std::move(other.name), std::move(other.a), std::move(other.b), std::nullopt,
                             std::move(other.kind)});
-      ++found.others;
     }
   }
   std::vector<Pair> pairs;

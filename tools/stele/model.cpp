@@ -228,6 +228,17 @@ Result<std::shared_ptr<const Format>> target_format(const std::string& name, con
 
 const CheckpointFormat* as_checkpoints(const Format& format) { return dynamic_cast<const CheckpointFormat*>(&format); }
 
+Result<std::optional<Checkpoint>> checkpoint_of(const Model& model, const Opening& opening, unsigned threads) {
+  const CheckpointFormat* const format = as_checkpoints(*model.format);
+  // PyTorch's files have names for all of their content.
+  if (format == nullptr || format->name() == "pytorch" || !opening.part.empty()) return std::optional<Checkpoint>();
+  STELE_TRY_ASSIGN(const LoadOptions options, load_options(opening, threads));
+  auto opened = open_checkpoint(*format, input_of(model.path), options);
+  if (opened) return std::optional<Checkpoint>(std::move(*opened));
+  if (opened.error().code() == Errc::not_found) return std::optional<Checkpoint>();
+  return std::move(opened).error();
+}
+
 namespace {
 
 /// Lists names, and those of tensors in tied modules under each name of the module. A few aliases of aliases can name

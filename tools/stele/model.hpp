@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,6 +75,9 @@ Result<std::unique_ptr<Sink>> open_output(const std::string& out);
 
 /// Returns nullptr if the format has no checkpoints.
 const CheckpointFormat* as_checkpoints(const Format& format);
+/// Returns the checkpoint of a file with parts that have no names in its snapshot: graph, training, optimizer. nullopt:
+/// there are none, or they are not chosen. Errors: those of open_checkpoint().
+Result<std::optional<Checkpoint>> checkpoint_of(const Model& model, const Opening& opening, unsigned threads);
 
 /// A tensor's name, with the number of its leaf; ties have several.
 struct Named {

@@ -59,7 +59,7 @@ Result<Snapshot> open_damaged(const Repair& options, std::string& format_name, s
     return std::move(model->snapshot);
   }
   if (model.error().code() != Errc::truncated) return std::move(model).error();
-  STELE_TRY_ASSIGN(const SourcePtr source, Input(options.in).open("", LoadOptions{}));
+  STELE_TRY_ASSIGN(const SourcePtr source, open_input(options.in));
   STELE_TRY_ASSIGN(const Format* const format, format_of_content(*source));
   format_name = format->name();
   note = "the file ends early";

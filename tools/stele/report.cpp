@@ -407,6 +407,8 @@ Result<int> report(const ReportPage& options, Terminal& terminal) {
     STELE_TRY_ASSIGN(content.changes, changes_of(a.snapshot, names_a, b->snapshot, names_b, content.only_b, terminal));
     if (!options.tensors) {
       content.others = other_differences(a.snapshot, names_a, b->snapshot, names_b, {}, 0, 0);
+      STELE_TRY_ASSIGN(const auto more, checkpoint_differences(a, options.opening, *b, {}, 0, 0, terminal));
+      content.others.insert(content.others.end(), more.begin(), more.end());
     }
   }
   STELE_TRY_ASSIGN(const auto sink, open_output(options.out));

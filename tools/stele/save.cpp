@@ -52,14 +52,8 @@ Report losses_of(const Checkpoint& checkpoint) {
 }
 
 Result<Report> losses_of(const Model& model, const Opening& opening, unsigned threads) {
-  const CheckpointFormat* const format = as_checkpoints(*model.format);
-  // PyTorch's files have names for all of their content.
-  if (format == nullptr || format->name() == "pytorch" || !opening.part.empty()) return Report();
-  STELE_TRY_ASSIGN(const LoadOptions options, load_options(opening, threads));
-  const auto checkpoint = open_checkpoint(*format, input_of(model.path), options);
-  if (checkpoint) return losses_of(*checkpoint);
-  if (checkpoint.error().code() == Errc::not_found) return Report();
-  return checkpoint.error();
+  STELE_TRY_ASSIGN(const auto checkpoint, checkpoint_of(model, opening, threads));
+  return checkpoint ? losses_of(*checkpoint) : Report();
 }
 
 Status check_losses(bool allow_loss, const Report& losses) {

@@ -76,7 +76,7 @@ bool obeyed(unsigned code) {
 
 namespace {
 
-/// The library's options in messages, and what the command offers instead. "": nothing; the clause is left out.
+/// The library's options in messages, and what the command offers instead.
 struct Spelling {
   std::string_view library, command;
 };
@@ -96,6 +96,7 @@ constexpr Spelling spellings[] = {
     {"PytorchOptions::part", "--part"},
     {"see stele::formats()", "see stele formats"},
     {"join them with stele::merge", "join them with stele merge"},
+    {"save to another path, or set FileSinkOptions::allow_nonatomic", "choose another name"},
     {"read a FIFO or device as a stream, with stele::spool", "pass it as standard input: - instead of the name"},
 };
 
@@ -108,6 +109,12 @@ std::string spelled(std::string_view text) {
     }
   }
   return out;
+}
+
+/// Returns a hint without names that only a C++ program can use.
+std::string spelled_hint(std::string_view hint) {
+  std::string text = spelled(hint);
+  return text.find("::") == text.npos ? text : "only a C++ program can: " + text;
 }
 
 /// Returns a value as JSON in which strings have escapes for all that a terminal obeys.
@@ -130,7 +137,10 @@ std::string json_text(const Value& value) {
 
 }  // namespace
 
-std::string error_text(const Error& error) { return safe(spelled(error.to_string())); }
+std::string error_text(const Error& error) {
+  Error copy = error;
+  return safe(spelled(std::move(copy).hint(spelled_hint(error.hint())).to_string()));
+}
 
 std::string safe(std::string_view text) {
   std::string out;
@@ -296,7 +306,7 @@ Value to_value(const Error& error) {
   add("file", error.file());
   add("expected", error.expected());
   add("found", error.found());
-  add("hint", error.hint());
+  add("hint", spelled_hint(error.hint()));
   if (error.offset()) map.emplace_back("offset", Value(*error.offset()));
   return Value(std::move(map));
 }

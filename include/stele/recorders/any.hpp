@@ -13,7 +13,9 @@ STELE_EXPORT std::span<const Format* const> formats();
 STELE_EXPORT const Format* find_format(std::string_view name);
 /// Returns the format for the path's extension. Errors: unsupported, with the known extensions.
 STELE_EXPORT Result<const Format*> format_of_path(const std::string& path);
-/// Detects the format from the content. Errors: bad_magic, with the first bytes; malformed if several formats match.
+/// Detects the format from the content. Errors: bad_magic, with the first bytes; unsupported for what no model is
+/// whatever its name (a git-lfs pointer, a web page, an error message, an empty file); malformed if several formats
+/// match.
 STELE_EXPORT Result<const Format*> format_of_content(const Source& source);
 
 /// Saves a module (or a Record, or a Snapshot) in the format of the path's extension.
