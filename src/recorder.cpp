@@ -1,6 +1,7 @@
 // The parts that all recorders share: precision, capabilities, files.
 #include <algorithm>
 
+#include "base/limits.hpp"
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
 #include "io/files.hpp"
@@ -14,6 +15,7 @@
 #include "snapshot/paths.hpp"
 #include "snapshot/properties.hpp"
 #include "snapshot/unreadable.hpp"
+#include "stele/expansion.hpp"
 #include "stele/format.hpp"
 #include "stele/schema.hpp"
 #include "steps/precision.hpp"
@@ -280,6 +282,7 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
       report.add(Report::What::constant, constant_path(*snapshot.data(), field), constant_text);
     }
   }
+  STELE_TRY(check_expansion(snapshot));
   STELE_TRY(check_places(format, snapshot, options.allow_loss, report));
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);
   STELE_TRY_ASSIGN(snapshot, properties_from_metadata(snapshot, {}, UINT64_MAX));
@@ -409,6 +412,12 @@ Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadO
   if (!reader.format->capabilities().properties) {
     STELE_TRY_ASSIGN(snapshot, properties_from_metadata(snapshot, options.limits,
                                                         source->is_folder() ? UINT64_MAX : source->size()));
+  }
+  const std::uint64_t capacity = snapshot.data()->capacity, admitted = options.limits.total_bytes / max_tied_copies + 1;
+  if (options.limits.total_bytes != 0 && capacity != 0 && capacity < admitted) {
+    auto data = derived_data(snapshot);
+    data->capacity = admitted;
+    snapshot = Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
   }
   return options.dequantize ? dequantize(snapshot) : snapshot;
 }

@@ -87,20 +87,27 @@ class EndFinder {
  private:
   Error bad(std::uint64_t offset, const char* why) const { return refused(source_, Errc::malformed, offset, why); }
 
-  /// Returns the position of the end record. If two records fit, readers differ in their choice, so that each could
+  /// Returns the position of the end record: the one whose comment ends with the file, or else the one that other bytes
+  /// follow, which Python and PyTorch accept. If two records fit, readers differ in their choice, so that each could
   /// hide content.
   Result<std::size_t> find(std::span<const std::byte> tail) const {
     constexpr std::string_view magic = "PK\x05\x06";
     const std::string_view all = text(tail);
-    std::optional<std::size_t> found;
+    struct Found {
+      std::size_t at = 0, count = 0;
+    };
+    Found last, followed;
     for (std::size_t at = all.find(magic); at != all.npos && all.size() - at >= end_size;
          at = all.find(magic, at + 1)) {
-      if (u16(tail.data() + at + 20) != all.size() - at - end_size) continue;
-      if (found) return bad(source_.size() - all.size() + at, "the file has two valid end records");
-      found = at;
+      const std::size_t comment = u16(tail.data() + at + 20), rest = all.size() - at - end_size;
+      if (comment > rest) continue;
+      Found& found = comment == rest ? last : followed;
+      found = {at, found.count + 1};
     }
-    if (!found) return bad(source_.size(), "the file has no end record: it is truncated or not a zip file");
-    return *found;
+    const Found& found = last.count != 0 ? last : followed;
+    if (found.count > 1) return bad(source_.size() - all.size() + found.at, "the file has two valid end records");
+    if (found.count == 0) return bad(source_.size(), "the file has no end record: it is truncated or not a zip file");
+    return found.at;
   }
 
   /// Applies zip64's end record, which may differ from the other only in numbers that do not fit there.
@@ -235,7 +242,9 @@ const char* bad_name(std::string_view name) noexcept {
   if (name.empty()) return "the entry name is empty";
   if (name.find('\0') != name.npos || name.find('\\') != name.npos)
     return "the entry name contains a backslash or a zero byte";
-  if (name.front() == '/' || (name.size() > 1 && name[1] == ':')) return "the entry name is absolute";
+  // `W:0` is a name of TensorFlow's variables, `C:/` a drive.
+  const bool drive = name.size() > 1 && name[1] == ':' && (name.size() == 2 || name[2] == '/');
+  if (name.front() == '/' || drive) return "the entry name is absolute";
   if (!json::valid_utf8(name)) return "the entry name is not valid UTF-8";
   if (name.back() == '/') name.remove_suffix(1);
   for (bool more = true; more;) {
@@ -256,11 +265,11 @@ std::optional<FirstName> first_name(std::span<const std::byte> head) noexcept {
     const std::size_t length = u16(head.data() + 26);
     const auto name = head.subspan(local_size, std::min(length, head.size() - local_size));
     const FirstName found{text(name), name.size() == length};
-    // Folders, which some programs write, have no content.
-    const std::size_t size = local_size + length + u16(head.data() + 28);
-    if (!found.complete || !found.name.ends_with('/') || u32(head.data() + 18) != 0 || size >= head.size())
-      return found;
-    head = head.subspan(size);
+    if (!found.complete || !found.name.ends_with('/') || u32(head.data() + 22) != 0) return found;
+    // Folders, which some programs write, have no content, but may have deflated bytes and a descriptor.
+    const std::size_t next = text(head).find("PK\3\4", local_size + length);
+    if (next == std::string_view::npos) return found;
+    head = head.subspan(next);
   }
 }
 

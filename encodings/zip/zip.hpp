@@ -73,12 +73,12 @@ struct Entry {
 /// The central directory of a zip file. Immutable; all members are safe from several threads.
 ///
 /// Refuses, as malformed unless another error is given:
-/// - no end record exactly at the end of the file, or two
+/// - no end record in the last 64 KiB of the file, or two. Bytes after it are allowed, and not read
 /// - a directory that is not directly before the end record; several disks; counts and sizes that differ
 /// - zip64's end record or extra field that is not needed and has other numbers
 /// - encrypted entries (unsupported); two entries of one name (duplicate)
-/// - names that are empty, not UTF-8, absolute, with a backslash, a NUL, a colon after the first letter, or a part that
-///   is empty, `.` or `..`. A name with a trailing slash is a folder, which must have no bytes, and is omitted
+/// - names that are empty, not UTF-8, absolute (also `C:/`), with a backslash, a NUL, or a part that is empty, `.` or
+///   `..`. A name with a trailing slash is a folder, which must have no bytes, and is omitted
 /// - entries that overlap, or reach into the directory
 /// - a size that DEFLATE cannot reach from so few bytes (limit; 1032:1); stored entries whose two sizes differ
 /// Bytes before the first entry, between entries and after their data are allowed, and not read.

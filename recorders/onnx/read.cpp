@@ -234,6 +234,10 @@ class ModelReader {
     if (!graph) return bad(Errc::malformed, "the model has no graph", source.size());
     STELE_TRY(finish_names());
     builder_.set_metadata(std::move(metadata_));
+    // Any number of initializers may refer to one range of a file. A number of one byte may be an element of eight.
+    std::uint64_t held = add_scaled(0, source.size(), sizeof(std::uint64_t));
+    for (const auto& [location, file] : files_->others) held = checked_add(held, file->size()).value_or(UINT64_MAX);
+    builder_.set_capacity(std::max<std::uint64_t>(held, 1));
     builder_.keep(files_);
     model_.snapshot = builder_.finish();
     return std::move(model_);

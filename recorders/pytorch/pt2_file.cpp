@@ -93,7 +93,7 @@ class ProgramReader {
   Status read_list(const std::string& folder, const std::string& prefix, const Entry& entry) {
     memory_.admit(entry.compressed, index_rate::index);
     if (!memory_.take(entry.size)) return index_error("the list of weights needs too much memory");
-    STELE_TRY_ASSIGN(const Bytes bytes, directory_->read(entry, entry.size));
+    STELE_TRY_ASSIGN(const Bytes bytes, read_record(*directory_, entry, entry.size, options_));
     json::Reader in({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     Value list;
     if (!json::read_value(in, list, static_cast<std::size_t>(memory_.left())) || !in.finish()) {
@@ -260,7 +260,7 @@ class ProgramReader {
 
 Result<Snapshot> open_pt2(const std::shared_ptr<const Directory>& directory, std::string_view root,
                           const PytorchOptions& options, IndexBudget& memory) {
-  STELE_TRY_ASSIGN(const bool big_endian, is_big_endian(*directory, root));
+  STELE_TRY_ASSIGN(const bool big_endian, is_big_endian(*directory, root, options));
   return ProgramReader(directory, root, options, big_endian, memory).run();
 }
 

@@ -13,8 +13,10 @@
 #include "io/os/os.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/items.hpp"
+#include "snapshot/shard_set.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
+#include "stele/expansion.hpp"
 #include "steps/byte_order.hpp"
 #include "tree.hpp"
 
@@ -38,6 +40,7 @@ bool is_stream(std::span<const std::byte> head) {
   return pickle::protocol(head) && at != text.npos && at <= 12;
 }
 bool is_zip(std::span<const std::byte> head) { return text_of(head).starts_with(std::string_view("PK\3\4", 4)); }
+bool is_index(std::span<const std::byte> head) { return is_shard_index(head) && lists_pickles(head); }
 bool is_tar(std::span<const std::byte> head) {
   const std::string_view text = text_of(head).substr(0, 100);
   return tar::looks_like_tar(head) && is_pytorch_tar_entry(text.substr(0, text.find('\0')));
@@ -69,6 +72,15 @@ Result<Opened> open_any(const SourcePtr& source, const PytorchOptions& options, 
   if (is_stream(head)) {
     STELE_TRY_ASSIGN(File file, open_legacy(source, memory));
     return Opened(std::move(file));
+  }
+  if (kinds == Kinds::all && is_index(head)) {
+    PytorchOptions whole = options;  // the part is one of the model, not of each shard
+    whole.part.clear();
+    STELE_TRY_ASSIGN(Snapshot set, open_shard_set(source, limits, [&](const SourcePtr& shard) {
+                       IndexBudget own(limits, shard->size());
+                       return open_file(shard, whole, limits, own, Kinds::saved);
+                     }));
+    return Opened(std::move(set));
   }
   if (tar::looks_like_tar(head)) {
     STELE_TRY_ASSIGN(File file, open_tar(source, limits, memory));
@@ -121,7 +133,7 @@ bool PytorchFormat::recognises(std::span<const std::byte> head, std::uint64_t /*
     const auto first = detail::zip::first_name(head);
     return first && detail::is_pytorch_zip_entry(first->name);
   }
-  return py::is_stream(head) || py::is_tar(head);
+  return py::is_stream(head) || py::is_tar(head) || py::is_index(head);
 }
 
 bool PytorchFormat::recognises_folder(const Bundle& folder) const { return py::is_dcp(folder); }
@@ -154,7 +166,9 @@ Result<Report> PytorchFormat::verify(SourcePtr source, const OpenContext& contex
     }();
     STELE_TRY_ASSIGN(const Snapshot snapshot, detail::in_host_order(py::in_file(parts, source->name())));
     detail::Meter meter(options.progress, source->size());
-    STELE_TRY(detail::check_leaves(snapshot, options, meter));
+    // The storages of expanded tensors are read once each, as entries of the zip file; the tensors would take too long.
+    const bool expanded = !check_expansion(snapshot);
+    if (!expanded) STELE_TRY(detail::check_leaves(snapshot, options, meter));
     std::byte buffer[4]{};
     STELE_TRY(source->read_at(0, buffer));
     if (!py::is_zip(buffer) || options_.ignore_checksums) {
@@ -165,7 +179,7 @@ Result<Report> PytorchFormat::verify(SourcePtr source, const OpenContext& contex
     }
     STELE_TRY_ASSIGN(const auto directory, detail::zip::Directory::open(source, UINT64_MAX));
     STELE_TRY_ASSIGN(Report report, directory->check(meter, [&](const detail::zip::Entry& entry) {
-      return file != nullptr && file->storages->has(entry);
+      return !expanded && file != nullptr && file->storages->has(entry);
     }));
     detail::add_unreadable_rows(snapshot, report);
     return report;

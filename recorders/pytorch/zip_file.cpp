@@ -14,19 +14,19 @@ using zip::Directory;
 using zip::Entry;
 
 /// Reads a small record as text.
-Result<std::string> text_of(const Directory& directory, const Entry& entry) {
+Result<std::string> text_of(const Directory& directory, const Entry& entry, const PytorchOptions& options) {
   constexpr std::uint64_t max_text = 4096;
-  STELE_TRY_ASSIGN(const Bytes bytes, directory.read(entry, max_text));
+  STELE_TRY_ASSIGN(const Bytes bytes, read_record(directory, entry, max_text, options));
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
 /// Checks the version of the container: caffe2/serialize/versions.h has 1 to 10.
-Status check_version(const Directory& directory, std::string_view root) {
+Status check_version(const Directory& directory, std::string_view root, const PytorchOptions& options) {
   constexpr unsigned newest = 10;
   const Entry* entry = find_entry(directory, root, "version");
   if (entry == nullptr) entry = find_entry(directory, root, ".data/version");
   if (entry == nullptr) return {};
-  STELE_TRY_ASSIGN(const std::string text, text_of(directory, *entry));
+  STELE_TRY_ASSIGN(const std::string text, text_of(directory, *entry, options));
   unsigned version = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), version);
   const std::string_view rest(end, static_cast<std::size_t>(text.data() + text.size() - end));
@@ -74,10 +74,24 @@ Result<Storage*> ZipStorages::storage(const Entry& entry) {
   return known;
 }
 
-Result<bool> is_big_endian(const Directory& directory, std::string_view root) {
+Result<Bytes> read_record(const Directory& directory, const Entry& entry, std::uint64_t limit,
+                          const PytorchOptions& options) {
+  if (!options.ignore_checksums || entry.size > limit) {
+    auto read = directory.read(entry, limit);
+    if (read || read.error().code() != Errc::checksum) return read;
+    return std::move(read).error().hint(
+        "set PytorchOptions::ignore_checksums if torch.serialization.set_crc32_options(False) preceded the save");
+  }
+  STELE_TRY_ASSIGN(const SourcePtr content, directory.open(entry));
+  Bytes bytes(static_cast<std::size_t>(entry.size));
+  STELE_TRY(content->read_at(0, bytes.span()));
+  return bytes;
+}
+
+Result<bool> is_big_endian(const Directory& directory, std::string_view root, const PytorchOptions& options) {
   const Entry* entry = find_entry(directory, root, "byteorder");
   if (entry == nullptr) return false;
-  STELE_TRY_ASSIGN(const std::string text, text_of(directory, *entry));
+  STELE_TRY_ASSIGN(const std::string text, text_of(directory, *entry, options));
   if (text == "little" || text == "big") return text == "big";
   return Error(Errc::malformed, "the byte order is unknown")
       .path(std::string(entry->name))
@@ -110,18 +124,11 @@ Result<File> open_zip(const std::shared_ptr<const Directory>& directory, std::st
   if (pickled == nullptr) {
     return Error(Errc::malformed, "the file has no data.pkl").file(directory->source()->name());
   }
-  STELE_TRY(check_version(*directory, root));
-  STELE_TRY_ASSIGN(const bool big_endian, is_big_endian(*directory, root));
+  STELE_TRY(check_version(*directory, root, options));
+  STELE_TRY_ASSIGN(const bool big_endian, is_big_endian(*directory, root, options));
   memory.admit(pickled->compressed, index_rate::token);
   if (!memory.take(pickled->size)) return index_error("data.pkl needs too much memory");
-  Bytes bytes;
-  if (options.ignore_checksums) {
-    STELE_TRY_ASSIGN(const SourcePtr content, directory->open(*pickled));
-    bytes = Bytes(static_cast<std::size_t>(pickled->size));
-    STELE_TRY(content->read_at(0, bytes.span()));
-  } else {
-    STELE_TRY_ASSIGN(bytes, directory->read(*pickled, pickled->size));
-  }
+  STELE_TRY_ASSIGN(Bytes bytes, read_record(*directory, *pickled, pickled->size, options));
   const std::string& name = directory->source()->name();
   Cursor cursor(own_bytes(std::move(bytes), name + ": data.pkl"));
   auto objects = pickle::read(cursor, memory);

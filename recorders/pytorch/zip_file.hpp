@@ -53,7 +53,11 @@ class ZipStorages final : public Storages {
 const zip::Entry* find_entry(const zip::Directory& directory, std::string_view root, std::string_view name);
 
 /// Reads the record `byteorder`. Errors: malformed.
-Result<bool> is_big_endian(const zip::Directory& directory, std::string_view root);
+Result<bool> is_big_endian(const zip::Directory& directory, std::string_view root, const PytorchOptions& options);
+/// Returns the bytes of a record of at most `limit` bytes, checked unless the options say otherwise. Errors: those of
+/// Directory::read.
+Result<Bytes> read_record(const zip::Directory& directory, const zip::Entry& entry, std::uint64_t limit,
+                          const PytorchOptions& options);
 
 }  // namespace pytorch
 }  // namespace detail

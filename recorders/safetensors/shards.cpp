@@ -1,18 +1,16 @@
 #include <algorithm>
 #include <cstdio>
-#include <deque>
 #include <map>
 #include <set>
 
-#include "base/limits.hpp"
 #include "base/parallel.hpp"
 #include "file.hpp"
-#include "io/files.hpp"
 #include "json/json.hpp"
 #include "shard_index.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/shard_set.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/safetensors.hpp"
 
@@ -26,198 +24,6 @@ using detail::safetensors::max_header;
 constexpr std::string_view total_size = "total_size";
 /// Metadata that transformers requires in each file.
 constexpr std::pair<const char*, const char*> framework("format", "pt");
-
-// ---- reading --------------------------------------------------------------------------------------------------------
-
-class ShardsReader {
- public:
-  ShardsReader(SourcePtr source, const OpenContext& context) : source_(std::move(source)), context_(context) {}
-
-  Result<Snapshot> run() {
-    const auto bundle = source_->bundle();
-    if (bundle == nullptr) {
-      return Error(Errc::unsupported, "the source of the index cannot open other files")
-          .file(source_->name())
-          .hint("open a path, or a source with a bundle");
-    }
-    STELE_TRY(parse());
-    STELE_TRY(check_names());
-    builder_.set_flat();
-    for (std::uint32_t i = 0; i < files_.size(); ++i) STELE_TRY(add_file(bundle, i));
-    if (found_ != entries_.size()) return missing();
-    std::sort(nodes_.begin(), nodes_.end());
-    if (const auto extras = metadata_.find(std::string(detail::flat_key)); extras != metadata_.end()) {
-      const auto find = [&](std::string_view name) {
-        const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), std::pair(name, std::uint32_t{0}));
-        return at != nodes_.end() && at->first == name ? at->second : no_index;
-      };
-      STELE_TRY(detail::add_flat_extras(extras->second, builder_, find, memory_));
-      metadata_.erase(extras);
-    }
-    builder_.set_metadata(std::move(metadata_));
-    return builder_.finish();
-  }
-
-  /// Returns the names of the files that the index lists.
-  const std::vector<std::string>& files() const noexcept { return files_; }
-
- private:
-  struct Entry {
-    std::string_view name;
-    std::uint32_t file;
-  };
-
-  Status parse() {
-    if (source_->size() > max_header) {
-      return Error(Errc::limit, "the index is too large")
-          .file(source_->name())
-          .expected("at most " + std::to_string(max_header) + " bytes")
-          .found(std::to_string(source_->size()));
-    }
-    memory_ = detail::IndexBudget(context_.options().limits, source_->size());
-    memory_.admit(source_->size(), detail::index_rate::index);
-    text_.resize(static_cast<std::size_t>(source_->size()));
-    STELE_TRY(source_->read_at(0, std::as_writable_bytes(std::span(text_))));
-    json::Reader in(text_);
-    std::string scratch;
-    std::string_view key;
-    bool map_seen = false;
-    bool metadata_seen = false;
-    in.begin_object();
-    while (in.next_key(key, scratch)) {
-      bool& seen = key == "weight_map" ? map_seen : metadata_seen;
-      if (key != "weight_map" && key != "metadata") {
-        in.skip_value();
-        continue;
-      }
-      if (seen) in.fail(Errc::duplicate, "", "metadata or weight_map occurs twice");
-      seen = true;
-      key == "weight_map" ? read_map(in) : read_metadata(in);
-    }
-    if (in.ok() && !map_seen) in.fail(Errc::malformed, "a weight_map");
-    if (in.finish()) return {};
-    return in.error().file(source_->name());
-  }
-
-  /// Counts memory that this reader takes, against the bound of Format::open.
-  bool spend(json::Reader& in, std::uint64_t bytes) {
-    if (!memory_.take(bytes)) return in.fail(Errc::limit, "", "the index needs more memory than its size allows");
-    return true;
-  }
-
-  void read_map(json::Reader& in) {
-    std::string scratch;
-    std::string file_scratch;
-    std::string_view key;
-    std::string_view file;
-    if (!in.begin_object()) return;
-    while (in.next_key(key, scratch)) {
-      const bool inside = key.data() >= text_.data() && key.data() <= text_.data() + text_.size();
-      if (!spend(in, sizeof(Entry) + (inside ? 0 : 3 * key.size()))) return;
-      entries_.push_back({inside ? key : builder_.intern(key), 0});
-      if (!in.read_string(file, file_scratch)) return;
-      const auto [known, fresh] = numbers_.try_emplace(std::string(file), static_cast<std::uint32_t>(files_.size()));
-      if (fresh) {
-        if (!spend(in, 2 * (sizeof(std::string) + 48 + file.size()))) return;
-        files_.push_back(known->first);
-      }
-      entries_.back().file = known->second;
-      // Otherwise, an index could open one file for every few bytes.
-      if (files_.size() > max_files) in.fail(Errc::limit, "at most 100000 files");
-    }
-  }
-
-  void read_metadata(json::Reader& in) {
-    std::string key_scratch;
-    std::string scratch;
-    std::string_view key;
-    std::string_view text;
-    if (!in.begin_object()) return;
-    while (in.next_key(key, key_scratch)) {
-      if (in.peek() != json::Kind::string) {
-        in.skip_value();  // total_size, which ties make wrong, and additions of other writers
-        continue;
-      }
-      std::string name(key);
-      if (!in.read_string(text, scratch)) return;
-      if (!spend(in, sizeof(std::pair<std::string, std::string>) + 64 + name.size() + text.size())) return;
-      if (!metadata_.emplace(std::move(name), std::string(text)).second) {
-        in.fail(Errc::duplicate, "", "a key of metadata occurs twice");
-      }
-    }
-  }
-
-  Status check_names() {
-    std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
-    const auto same = std::adjacent_find(entries_.begin(), entries_.end(),
-                                         [](const Entry& a, const Entry& b) { return a.name == b.name; });
-    if (same == entries_.end()) return {};
-    return Error(Errc::duplicate, "the index lists the tensor twice").path(std::string(same->name));
-  }
-
-  Status add_file(const std::shared_ptr<const Bundle>& bundle, std::uint32_t number) {
-    const auto not_plain = [&]() -> Error {
-      return Error(Errc::malformed, "the index lists a name that is not a plain file name")
-          .file(source_->name())
-          .found(files_[number]);
-    };
-    // The files of a set are in the folder of its index.
-    if (files_[number].find('/') != std::string::npos) return not_plain();
-    auto source = detail::open_of_set(bundle, files_[number], number);
-    if (!source) {
-      if (source.error().code() != Errc::invalid_argument) return std::move(source).error();
-      return not_plain();
-    }
-    STELE_TRY_ASSIGN(const Snapshot shard, SafetensorsFormat().open(*source, context_));
-    const std::string& file = (*source)->name();
-    if (shard.nodes().size() != shard.leaf_count() + 1) {
-      return Error(Errc::unsupported, "a shard has the metadata key stele, which belongs in the index").file(file);
-    }
-    for (std::size_t i = 0; i < shard.leaf_count(); ++i) {
-      const LeafView leaf = shard.leaf(i);
-      const Node& node = shard.nodes()[leaf.node()];
-      const std::string_view name(node.name, node.name_size);
-      const auto entry = std::lower_bound(entries_.begin(), entries_.end(), name,
-                                          [](const Entry& e, std::string_view n) { return e.name < n; });
-      if (entry == entries_.end() || entry->name != name || entry->file != number) {
-        return Error(Errc::malformed, "the index does not list the tensor for this file")
-            .path(std::string(name))
-            .file(file);
-      }
-      ++found_;
-      nodes_.emplace_back(name, builder_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider()));
-    }
-    builder_.keep(shard.data());
-    return {};
-  }
-
-  /// Returns the error for the first tensor that the index lists and no file has.
-  Error missing() {
-    std::sort(nodes_.begin(), nodes_.end());
-    for (const Entry& e : entries_) {
-      const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), std::pair(e.name, std::uint32_t{0}));
-      if (at != nodes_.end() && at->first == e.name) continue;
-      return Error(Errc::malformed, "the tensor is not in the file that the index lists for it")
-          .path(std::string(e.name))
-          .file(source_->name())
-          .expected(files_[e.file]);
-    }
-    return Error(Errc::malformed, "the index does not match its files").file(source_->name());
-  }
-
-  static constexpr std::size_t max_files = 100'000;
-  SourcePtr source_;
-  const OpenContext& context_;
-  std::string text_;
-  SnapshotBuilder builder_;
-  std::deque<Entry> entries_;
-  std::vector<std::string> files_;
-  std::map<std::string, std::uint32_t> numbers_;
-  std::map<std::string, std::string> metadata_;
-  std::vector<std::pair<std::string_view, std::uint32_t>> nodes_;
-  std::size_t found_ = 0;
-  detail::IndexBudget memory_;
-};
 
 /// Distributes the leaves over files of at most `shard_bytes` of data, unless a single leaf is larger.
 std::vector<std::vector<std::uint32_t>> split(const Snapshot& snapshot, std::uint64_t shard_bytes,
@@ -282,9 +88,10 @@ Status detail::safetensors::check_whole(const Bundle& folder) {
     for (const ShardFile& file : shards.files) known.insert(file.name);
   } else {
     const OpenContext context(default_load_options(), {});
-    ShardsReader reader(*std::move(index), context);
-    STELE_TRY(reader.run());
-    known.insert(reader.files().begin(), reader.files().end());
+    STELE_TRY(open_shard_set(*std::move(index), context.options().limits, [&](const SourcePtr& shard) {
+      known.insert(shard->name().substr(shard->name().rfind('/') + 1));
+      return SafetensorsFormat().open(shard, context);
+    }));
   }
   known.insert(std::move(index_name));
   for (const std::string& name : names) {
@@ -300,17 +107,7 @@ const Capabilities& ShardedSafetensorsFormat::capabilities() const noexcept {
 }
 
 bool ShardedSafetensorsFormat::recognises(std::span<const std::byte> head, std::uint64_t) const noexcept {
-  std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  const auto skip = [&](std::string_view token) {
-    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
-    if (!text.starts_with(token)) return false;
-    text.remove_prefix(token.size());
-    return true;
-  };
-  if (!skip("{")) return false;
-  if (skip("\"weight_map\"")) return true;
-  // Burn's records have metadata, too.
-  return skip("\"metadata\"") && !(skip(":") && skip("{") && skip("\"float\""));
+  return detail::is_shard_index(head) && !detail::lists_pickles(head);
 }
 
 Result<Snapshot> ShardedSafetensorsFormat::open(SourcePtr source, const OpenContext& context) const {
@@ -322,7 +119,8 @@ Result<Snapshot> ShardedSafetensorsFormat::open(SourcePtr source, const OpenCont
     if (index == nullptr) return detail::safetensors::open_files(*source, std::move(files), context);
     source = std::move(index);
   }
-  return ShardsReader(std::move(source), context).run();
+  return detail::open_shard_set(std::move(source), context.options().limits,
+                                [&](const SourcePtr& shard) { return SafetensorsFormat().open(shard, context); });
 }
 
 bool ShardedSafetensorsFormat::recognises_folder(const Bundle& folder) const {

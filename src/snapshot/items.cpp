@@ -1,6 +1,7 @@
 #include "snapshot/items.hpp"
 
 #include <algorithm>
+#include <set>
 
 #include "base/limits.hpp"
 #include "snapshot/data.hpp"
@@ -85,6 +86,29 @@ void Items::keep(const Items& other) {
   in_order = in_order || other.in_order;
 }
 
+namespace {
+
+/// Returns the capacity of the snapshots together; 0 if none differs from the sum of its leaves.
+std::uint64_t capacity_of(const std::vector<Item>& list) {
+  std::set<const SnapshotData*> all;
+  for (const Item& item : list) {
+    if (item.from != nullptr) all.insert(item.from);
+  }
+  const auto has_capacity = [](const SnapshotData* data) { return data->capacity != 0; };
+  if (std::none_of(all.begin(), all.end(), has_capacity)) return 0;
+  std::uint64_t sum = 0;
+  for (const SnapshotData* data : all) {
+    std::uint64_t bytes = data->capacity;
+    for (std::size_t i = 0; data->capacity == 0 && i < data->leaves.size(); ++i) {
+      bytes = checked_add(bytes, data->leaves[i].bytes).value_or(UINT64_MAX);
+    }
+    sum = checked_add(sum, bytes).value_or(UINT64_MAX);
+  }
+  return sum;
+}
+
+}  // namespace
+
 Result<Snapshot> Items::build() const {
   const ItemIndex index(list);
   if (const auto same = index.duplicate()) {
@@ -140,6 +164,7 @@ Result<Snapshot> Items::build() const {
     to.alias(to.intern(item.path), target, true);
   }
   for (const auto& keeper : keepers) to.keep(keeper);
+  to.set_capacity(capacity_of(list));
   if (in_order) to.set_in_order();
   to.set_metadata(metadata);
   to.data().properties = properties;

@@ -52,6 +52,9 @@ class Commands {
                    "Names for a file without names: a layout (.txt), a Paddle program, or a model");
     sub.add_option("--tag", to.tag, "The tag to open in an archive (default: the newest)");
     sub.add_option("--part", to.part, "Open only the part below this path");
+    sub.add_flag("--ignore-checksums", to.ignore_checksums, "Do not compare the checksums of a PyTorch file");
+    sub.add_option("--limit", to.limit,
+                   "Allow tensors of up to this size together, for example 5G, if they share elements");
   }
   static void parts_of_checkpoints(CLI::App& sub, Opening& to) {
     sub.add_option("--optimizer", to.optimizer, "The path of the optimizer in a PyTorch checkpoint that has several");

@@ -2,6 +2,7 @@
 #include <bit>
 #include <utility>
 
+#include <stele/expansion.hpp>
 #include <stele/recorders/numpy.hpp>
 #include <stele/sink.hpp>
 #include <stele/transform.hpp>
@@ -70,6 +71,7 @@ Result<int> extract(const Extract& options, Terminal& terminal) {
   save.convert.allow_overflow = options.allow_overflow;
   if (numpy || raw) {
     static_assert(std::endian::native == std::endian::little);
+    STELE_TRY(check_expansion(model.snapshot));
     const Snapshot converted = with_precision(model.snapshot, precision, save.convert);
     STELE_TRY(numpy ? write_npy(converted, *found, options.out, terminal)
                     : write_elements(converted.leaf(found->leaf), options.out, terminal));

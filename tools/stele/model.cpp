@@ -12,10 +12,12 @@
 #include <thread>
 #include <utility>
 
+#include <stele/expansion.hpp>
 #include <stele/quantize.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/paddle.hpp>
+#include <stele/recorders/pytorch.hpp>
 #include <stele/transform.hpp>
 
 namespace stele::command {
@@ -98,6 +100,7 @@ Result<Layout> layout_of_file(const std::string& path) {
 Result<PytorchOptions> pytorch_options(const Opening& opening) {
   PytorchOptions options;
   options.optimizer = opening.optimizer;
+  options.ignore_checksums = opening.ignore_checksums;
   if (!opening.buffers.empty()) options.buffers = opening.buffers;
   if (!opening.parameters.empty()) {
     STELE_TRY_ASSIGN(const Layout names, layout_of_file(opening.parameters));
@@ -121,6 +124,10 @@ Result<LoadOptions> load_options(const Opening& opening, unsigned threads) {
   options.threads = threads;
   if (!opening.names.empty()) {
     STELE_TRY_ASSIGN(options.layout, layout_of_file(opening.names));
+  }
+  if (!opening.limit.empty()) {
+    STELE_TRY_ASSIGN(options.limits.total_bytes, parse_size(opening.limit));
+    options.limits.tensor_bytes = options.limits.total_bytes;
   }
   return options;
 }
@@ -159,6 +166,11 @@ Result<Model> open_model(const std::string& path, const Opening& opening, unsign
       return Error(Errc::invalid_argument, "only archives have tags").file(path).found(format->name());
     }
     format = std::make_shared<ArchiveFormat>(ArchiveOptions{.tag = opening.tag});
+  }
+  if (opening.ignore_checksums && format->name() != "pytorch") {
+    return Error(Errc::invalid_argument, "only the checksums of PyTorch's files can be ignored")
+        .file(path)
+        .found(format->name());
   }
   STELE_TRY_ASSIGN(Snapshot snapshot, open(*format, input_of(path), options));
   remember(all_read()[number], snapshot);
@@ -345,6 +357,7 @@ Result<std::vector<Named>> names_of(const Snapshot& snapshot, const std::vector<
 
 Status for_each_leaf(const Snapshot& snapshot, std::size_t count, unsigned threads,
                      const std::function<Status(std::size_t, ReadContext&)>& work) {
+  STELE_TRY(check_expansion(snapshot));
   if (threads == 0) threads = std::max(1U, std::thread::hardware_concurrency());
   if (snapshot.in_order()) threads = 1;
   threads = static_cast<unsigned>(std::min<std::size_t>(threads, count));

@@ -23,10 +23,12 @@ struct Opening {
   std::string names{};  // of a positional format: a text of layout_of(), a Paddle program, or a model
   std::string tag{};    // of an archive; empty: the newest
   std::string part{};   // a path in the file; empty: all
-  // Of PyTorch's checkpoints: PytorchOptions.
+  std::string limit{};  // a size: the maximum of all tensors; empty: by the file's size
+  // Of PyTorch's files: PytorchOptions.
   std::string optimizer{};
   std::string parameters{};  // a file of names
   std::vector<std::string> buffers{};
+  bool ignore_checksums = false;
 };
 
 /// An open file.

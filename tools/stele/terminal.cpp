@@ -87,6 +87,8 @@ constexpr Spelling spellings[] = {
     {"ConvertRules::allow_overflow", "--allow-overflow"},
     {"set PytorchOptions::parameters", "pass --parameters"},
     {"set PytorchOptions::part", "pass --part PATH"},
+    {"set PytorchOptions::ignore_checksums", "pass --ignore-checksums"},
+    {"raise LoadOptions::limits.tensor_bytes and total_bytes", "pass --limit SIZE"},
     {"with ImportOptions::shapes", "with --shape NAME=1,3,?"},
     {"with ImportOptions::mappings", "with stele import --mappings FILE"},
     {"set ImportOptions::outputs", "pass --output NAME to stele import"},

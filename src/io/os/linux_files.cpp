@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 
 #include <algorithm>
@@ -156,6 +157,12 @@ Status write_at(const File& file, std::uint64_t offset, std::span<const std::byt
 
 Status reserve(const File& file, std::uint64_t total) {
   if (total < min_reserved || total > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return {};
+  // Where the space is too small, a file system may take all of it before it fails.
+  struct ::statvfs disk {};
+  if (retry([&] { return ::fstatvfs(file.handle(), &disk); }) == 0 && disk.f_blocks != 0 &&
+      total / std::max<std::uint64_t>(disk.f_frsize, 1) > disk.f_bavail) {
+    return failed("cannot write", file.name(), ENOSPC);
+  }
   // The size stays, so that the file's size always equals the bytes written.
   if (retry([&] { return ::fallocate(file.handle(), FALLOC_FL_KEEP_SIZE, 0, static_cast<off_t>(total)); }) == 0)
     return {};

@@ -1,4 +1,8 @@
 // PyTorch's zip files whose containers lie: entries, checksums, compression, version, byte order.
+#include <stele/expansion.hpp>
+#include <stele/recorders/binary.hpp>
+#include <stele/transform.hpp>
+
 #include <string>
 #include <vector>
 
@@ -225,4 +229,28 @@ TEST_CASE("pytorch hostile zip: expanded tensors load only as far as the limits 
   std::string names = put(tensor(floats_storage("0", 2), {0, {1 << 18}, {0}}), 1) + "0}(";
   for (int i = 0; i < 1000; ++i) names += text("w" + std::to_string(i)) + get(1);
   CHECK(code_of(recorder.load<Map>(bytes_of(zip_file(names + "u")))) == Errc::limit);
+
+  // Saves, dry runs and renamed parts are bounded too; the open's limits raise the bound.
+  const BinaryRecorder<> binary;
+  const auto refused = saved(binary, large);
+  REQUIRE_FALSE(refused);
+  CHECK(refused.error().code() == Errc::limit);
+  CHECK(refused.error().path() == "w");
+  SaveOptions dry;
+  dry.dry_run = true;
+  CHECK(code_of(saved(binary, large, dry)) == Errc::limit);
+  CHECK(code_of(saved(binary, good(with_prefix(large, "part")))) == Errc::limit);
+  CHECK(code_of(check_expansion(large)) == Errc::limit);
+  CHECK(code_of(check_expansion(good(opened(file(1 << 23))))) == Errc::limit);
+  CHECK(check_expansion(good(opened(file(1 << 22)))));
+  LoadOptions options;
+  options.limits.total_bytes = options.limits.tensor_bytes = std::uint64_t{33} << 20;
+  const std::string above = file(1 << 23);
+  CHECK(check_expansion(good(recorder.open(bytes_of(above), options))));
+  CHECK(good(recorder.load<Map>(bytes_of(above), options)).at("w").size() == 1 << 23);
+  // A verification reads the storages once, and still finds damage.
+  std::string bytes = file(tera);
+  CHECK(recorder.verify(bytes_of(bytes)));
+  bytes[bytes.find("1234")] ^= 1;
+  CHECK(code_of(recorder.verify(bytes_of(bytes))) == Errc::checksum);
 }

@@ -1,0 +1,18 @@
+// The bound of tensors that share their bytes in a file.
+#pragma once
+
+#include "stele/result.hpp"
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+/// Checks that the tensors of an opened file take at most 16 MiB and 64 bytes for each byte that the file holds for
+/// tensors. A file stores the elements of an expanded tensor (a stride of 0), or of tensors at one offset, once: a
+/// kilobyte can declare terabytes. Compressed bytes count as what they expand to. Every save calls this function;
+/// programs that read all elements of a file from elsewhere should too. Limits::total_bytes of the open raises the
+/// bound. Errors: limit.
+STELE_EXPORT Status check_expansion(const Snapshot& snapshot);
+
+}  // namespace v0
+}  // namespace stele

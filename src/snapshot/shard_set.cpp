@@ -1,0 +1,256 @@
+#include "snapshot/shard_set.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/limits.hpp"
+#include "io/files.hpp"
+#include "json/json.hpp"
+#include "snapshot/data.hpp"
+#include "snapshot/flat.hpp"
+#include "stele/bundle.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace {
+
+class SetReader {
+ public:
+  SetReader(SourcePtr source, const Limits& limits, const OpenShard& open)
+      : source_(std::move(source)), limits_(limits), open_(open) {}
+
+  Result<Snapshot> run() {
+    const auto bundle = source_->bundle();
+    if (bundle == nullptr) {
+      return Error(Errc::unsupported, "the source of the index cannot open other files")
+          .file(source_->name())
+          .hint("open a path, or a source with a bundle");
+    }
+    STELE_TRY(parse());
+    STELE_TRY(check_names());
+    builder_.set_flat();
+    for (std::uint32_t i = 0; i < files_.size(); ++i) STELE_TRY(add_file(bundle, i));
+    if (found_ != entries_.size()) return missing();
+    std::sort(nodes_.begin(), nodes_.end());
+    if (const auto extras = metadata_.find(std::string(flat_key)); extras != metadata_.end()) {
+      const auto find = [&](std::string_view name) {
+        const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), std::pair(name, std::uint32_t{0}));
+        return at != nodes_.end() && at->first == name ? at->second : no_index;
+      };
+      STELE_TRY(add_flat_extras(extras->second, builder_, find, memory_));
+      metadata_.erase(extras);
+    }
+    builder_.set_metadata(std::move(metadata_));
+    if (shared_) builder_.set_capacity(capacity_);
+    return builder_.finish();
+  }
+
+ private:
+  struct Entry {
+    std::string_view name;
+    std::uint32_t file;
+  };
+
+  Status parse() {
+    if (source_->size() > max_index) {
+      return Error(Errc::limit, "the index is too large")
+          .file(source_->name())
+          .expected("at most " + std::to_string(max_index) + " bytes")
+          .found(std::to_string(source_->size()));
+    }
+    memory_ = IndexBudget(limits_, source_->size());
+    memory_.admit(source_->size(), index_rate::index);
+    text_.resize(static_cast<std::size_t>(source_->size()));
+    STELE_TRY(source_->read_at(0, std::as_writable_bytes(std::span(text_))));
+    json::Reader in(text_);
+    std::string scratch;
+    std::string_view key;
+    bool map_seen = false;
+    bool metadata_seen = false;
+    in.begin_object();
+    while (in.next_key(key, scratch)) {
+      bool& seen = key == "weight_map" ? map_seen : metadata_seen;
+      if (key != "weight_map" && key != "metadata") {
+        in.skip_value();
+        continue;
+      }
+      if (seen) in.fail(Errc::duplicate, "", "metadata or weight_map occurs twice");
+      seen = true;
+      key == "weight_map" ? read_map(in) : read_metadata(in);
+    }
+    if (in.ok() && !map_seen) in.fail(Errc::malformed, "a weight_map");
+    if (in.finish()) return {};
+    return in.error().file(source_->name());
+  }
+
+  /// Counts memory that this reader takes, against the bound of Format::open.
+  bool spend(json::Reader& in, std::uint64_t bytes) {
+    if (!memory_.take(bytes)) return in.fail(Errc::limit, "", "the index needs more memory than its size allows");
+    return true;
+  }
+
+  void read_map(json::Reader& in) {
+    std::string scratch;
+    std::string file_scratch;
+    std::string_view key;
+    std::string_view file;
+    if (!in.begin_object()) return;
+    while (in.next_key(key, scratch)) {
+      const bool inside = key.data() >= text_.data() && key.data() <= text_.data() + text_.size();
+      if (!spend(in, sizeof(Entry) + (inside ? 0 : 3 * key.size()))) return;
+      entries_.push_back({inside ? key : builder_.intern(key), 0});
+      if (!in.read_string(file, file_scratch)) return;
+      const auto [known, fresh] = numbers_.try_emplace(std::string(file), static_cast<std::uint32_t>(files_.size()));
+      if (fresh) {
+        if (!spend(in, 2 * (sizeof(std::string) + 48 + file.size()))) return;
+        files_.push_back(known->first);
+      }
+      entries_.back().file = known->second;
+      // Otherwise, an index could open one file for every few bytes.
+      if (files_.size() > max_files) in.fail(Errc::limit, "at most 100000 files");
+    }
+  }
+
+  void read_metadata(json::Reader& in) {
+    std::string key_scratch;
+    std::string scratch;
+    std::string_view key;
+    std::string_view text;
+    if (!in.begin_object()) return;
+    while (in.next_key(key, key_scratch)) {
+      if (in.peek() != json::Kind::string) {
+        in.skip_value();  // total_size, which ties make wrong, and additions of other writers
+        continue;
+      }
+      std::string name(key);
+      if (!in.read_string(text, scratch)) return;
+      if (!spend(in, sizeof(std::pair<std::string, std::string>) + 64 + name.size() + text.size())) return;
+      if (!metadata_.emplace(std::move(name), std::string(text)).second) {
+        in.fail(Errc::duplicate, "", "a key of metadata occurs twice");
+      }
+    }
+  }
+
+  Status check_names() {
+    std::sort(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.name < b.name; });
+    const auto same = std::adjacent_find(entries_.begin(), entries_.end(),
+                                         [](const Entry& a, const Entry& b) { return a.name == b.name; });
+    if (same == entries_.end()) return {};
+    return Error(Errc::duplicate, "the index lists the tensor twice").path(std::string(same->name));
+  }
+
+  Status add_file(const std::shared_ptr<const Bundle>& bundle, std::uint32_t number) {
+    const auto not_plain = [&]() -> Error {
+      return Error(Errc::malformed, "the index lists a name that is not a plain file name")
+          .file(source_->name())
+          .found(files_[number]);
+    };
+    // The files of a set are in the folder of its index.
+    if (files_[number].find('/') != std::string::npos) return not_plain();
+    auto source = open_of_set(bundle, files_[number], number);
+    if (!source) {
+      if (source.error().code() != Errc::invalid_argument) return std::move(source).error();
+      return not_plain();
+    }
+    STELE_TRY_ASSIGN(const Snapshot shard, open_(*source));
+    const auto nodes = shard.nodes();
+    std::vector<std::uint32_t> added(nodes.size(), no_index);
+    for (std::uint32_t i = 1; i < nodes.size(); ++i) {
+      const Node& node = nodes[i];
+      const std::string_view name(node.name, node.name_size);
+      const auto entry = std::lower_bound(entries_.begin(), entries_.end(), name,
+                                          [](const Entry& e, std::string_view n) { return e.name < n; });
+      if (entry == entries_.end() || entry->name != name || entry->file != number) {
+        return Error(Errc::malformed, "the index does not list the tensor for this file")
+            .path(std::string(name))
+            .file((*source)->name());
+      }
+      if (node.kind == NodeKind::tensor) {
+        const LeafView leaf = shard.leaf(node.index);
+        added[i] = builder_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
+        if (leaf.annotations() != nullptr) {
+          for (const auto& [key, value] : *leaf.annotations()) builder_.annotate(key, value);
+        }
+      } else if (node.kind == NodeKind::alias && added[node.index] != no_index) {
+        added[i] = builder_.alias(name, added[node.index]);
+      } else {
+        return Error(Errc::unsupported, "a shard has values or containers, which belong in the index")
+            .path(std::string(name))
+            .file((*source)->name());
+      }
+      ++found_;
+      nodes_.emplace_back(name, added[i]);
+    }
+    const SnapshotData& data = *shard.data();
+    capacity_ = checked_add(capacity_, data.capacity != 0 ? data.capacity : shard.byte_size()).value_or(UINT64_MAX);
+    shared_ = shared_ || data.capacity != 0;
+    if (shard.in_order()) builder_.set_in_order();
+    builder_.keep(shard.data());
+    return {};
+  }
+
+  /// Returns the error for the first tensor that the index lists and no file has.
+  Error missing() {
+    std::sort(nodes_.begin(), nodes_.end());
+    for (const Entry& e : entries_) {
+      const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), std::pair(e.name, std::uint32_t{0}));
+      if (at != nodes_.end() && at->first == e.name) continue;
+      return Error(Errc::malformed, "the tensor is not in the file that the index lists for it")
+          .path(std::string(e.name))
+          .file(source_->name())
+          .expected(files_[e.file]);
+    }
+    return Error(Errc::malformed, "the index does not match its files").file(source_->name());
+  }
+
+  static constexpr std::size_t max_files = 100'000;
+  SourcePtr source_;
+  const Limits& limits_;
+  const OpenShard& open_;
+  std::string text_;
+  SnapshotBuilder builder_;
+  std::deque<Entry> entries_;
+  std::vector<std::string> files_;
+  std::map<std::string, std::uint32_t> numbers_;
+  std::map<std::string, std::string> metadata_;
+  std::vector<std::pair<std::string_view, std::uint32_t>> nodes_;
+  std::size_t found_ = 0;
+  std::uint64_t capacity_ = 0;
+  bool shared_ = false;  // a shard has a capacity of its own
+  IndexBudget memory_;
+};
+
+}  // namespace
+
+bool is_shard_index(std::span<const std::byte> head) noexcept {
+  std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  const auto skip = [&](std::string_view token) {
+    text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
+    if (!text.starts_with(token)) return false;
+    text.remove_prefix(token.size());
+    return true;
+  };
+  if (!skip("{")) return false;
+  if (skip("\"weight_map\"")) return true;
+  // Burn's records have metadata, too.
+  return skip("\"metadata\"") && !(skip(":") && skip("{") && skip("\"float\""));
+}
+
+bool lists_pickles(std::span<const std::byte> head) noexcept {
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  const std::size_t map = text.find("\"weight_map\"");
+  return map != text.npos && text.find(".bin\"", map) < text.find(".safetensors\"", map);
+}
+
+Result<Snapshot> open_shard_set(SourcePtr index, const Limits& limits, const OpenShard& open) {
+  return SetReader(std::move(index), limits, open).run();
+}
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

@@ -1,0 +1,35 @@
+// Models in several files ("shards") with an index, as transformers writes them:
+// {"metadata": {…}, "weight_map": {tensor: file, …}}.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "stele/options.hpp"
+#include "stele/result.hpp"
+#include "stele/snapshot.hpp"
+#include "stele/source.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+
+/// Maximum size of an index: that of a header of safetensors.
+inline constexpr std::uint64_t max_index = 100'000'000;
+
+/// Returns true if the first bytes of a file are those of an index.
+bool is_shard_index(std::span<const std::byte> head) noexcept;
+/// Returns true if an index with these first bytes lists files of PyTorch (.bin).
+bool lists_pickles(std::span<const std::byte> head) noexcept;
+
+/// Opens one shard.
+using OpenShard = std::function<Result<Snapshot>(const SourcePtr& shard)>;
+/// Opens the files of an index, which are in its folder. Errors: malformed, duplicate, limit, unsupported (a source
+/// without a bundle; values in a shard), those of `open`.
+Result<Snapshot> open_shard_set(SourcePtr index, const Limits& limits, const OpenShard& open);
+
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele
