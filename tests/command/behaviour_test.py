@@ -12,6 +12,7 @@ import struct
 import subprocess
 import time
 import unittest
+import zipfile
 
 from support import DATA, DIGITS, ROOT, STELE, InFolder, document, floats, run, safetensors, succeed
 
@@ -554,6 +555,73 @@ class Check(InFolder):
             if found["recovered"]:
                 only_a = document("diff", DIGITS_ST, self.path("r.safetensors"), status=1)
                 self.assertEqual(only_a["equal_tensors"], found["recovered"])
+
+    def test_repair_of_a_zip_file_without_its_end(self):
+        for name in ("t.npz", "t.pt", "t.zip"):
+            whole, cut = self.path(name), self.path("cut-" + name)
+            succeed("convert", DIGITS_ST, whole, "--allow-loss")
+            content = whole.read_bytes()
+            cut.write_bytes(content[: content.index(b"PK\x01\x02")])
+            self.assertNotEqual(run("inspect", cut)[0], 0)
+            found = document("repair", cut, self.path("r.safetensors"), status=1)
+            self.assertEqual((found["recovered"], found["lost"], len(found["notes"])), (7, [], 1), name)
+            self.assertEqual(document("diff", DIGITS_ST, self.path("r.safetensors"))["equal_tensors"], 7)
+
+    def test_repair_of_an_npz_file_with_other_entries(self):
+        file = self.path("t.npz")
+        succeed("convert", DIGITS_ST, file, "--allow-loss")
+        with zipfile.ZipFile(file, "a") as archive:
+            archive.writestr("README.md", "how to use it")
+        verdict = document("verify", file)["files"][0]
+        self.assertIn("README.md", [row["path"] for row in verdict["unchecked"]])
+        found = document("repair", file, self.path("r.npz"), status=1)
+        self.assertEqual([row["name"] for row in found["lost"]], ["README.md"])
+        self.assertEqual(found["recovered"], 7)
+
+    def test_repair_of_shards(self):
+        succeed("convert", DIGITS_ST, self.path("m.safetensors.index.json"), "--shard", "8k")
+        shards = sorted(self.path(".").glob("m-*.safetensors"))
+        self.assertGreater(len(shards), 1)
+        held = len(document("inspect", shards[0])["tensors"])
+        shards[0].unlink()
+        found = document("repair", self.path("m.safetensors.index.json"), self.path("r.safetensors"), status=1)
+        self.assertEqual((found["recovered"], len(found["lost"])), (7 - held, held))
+
+    def test_shards_of_pytorch(self):
+        tensors = [t["name"] for t in document("inspect", DIGITS_ST)["tensors"]]
+        weight_map = {}
+        for number, names in enumerate((tensors[:3], tensors[3:]), 1):
+            part = f"pytorch_model-{number:05}-of-00002.bin"
+            only = [word for name in names for word in ("--only", name)]
+            succeed("convert", DIGITS_ST, self.path(part), "--to", "pytorch", "--allow-loss", *only)
+            weight_map.update({name: part for name in names})
+        index = self.path("pytorch_model.bin.index.json")
+        index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}))
+        self.assertEqual(document("inspect", index)["format"], "pytorch")
+        self.assertEqual(run("verify", index)[0], 0)
+        self.assertEqual(document("diff", DIGITS_ST, index)["equal_tensors"], 7)
+        self.path("pytorch_model-00002-of-00002.bin").unlink()
+        self.assertNotEqual(run("inspect", index)[0], 0)
+        found = document("repair", index, self.path("r.safetensors"), status=1)
+        self.assertEqual((found["recovered"], len(found["lost"])), (3, 4))
+
+    def test_checksums_that_are_wrong(self):
+        file = self.path("t.pt")
+        succeed("convert", DIGITS_ST, file, "--allow-loss")
+        content = bytearray(file.read_bytes())
+        with zipfile.ZipFile(file) as archive:
+            for entry in archive.infolist():
+                crc = entry.CRC.to_bytes(4, "little")
+                for at in (i for i in range(len(content)) if content[i : i + 4] == crc):
+                    content[at] ^= 1
+        file.write_bytes(content)
+        status, _, err = run("convert", file, self.path("x.safetensors"))
+        self.assertNotEqual(status, 0)
+        self.assertIn(b"pass --ignore-checksums", err)
+        succeed("convert", file, self.path("x.safetensors"), "--ignore-checksums")
+        self.assertEqual(document("diff", DIGITS_ST, self.path("x.safetensors"))["equal_tensors"], 7)
+        self.assertEqual(run("verify", file, "--ignore-checksums")[0], 0)
+        self.assertEqual(run("inspect", DIGITS_ST, "--ignore-checksums")[0], 2)
 
     def test_verify_of_several(self):
         self.assertEqual(run("verify", DIGITS_ST, DIGITS_PT)[0], 0)

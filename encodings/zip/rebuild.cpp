@@ -1,0 +1,205 @@
+#include "rebuild.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <set>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "records.hpp"
+#include "stele/bytes.hpp"
+#include "stele/detail/little_endian.hpp"
+
+namespace stele {
+inline namespace v0 {
+namespace detail {
+namespace zip {
+namespace {
+
+constexpr std::string_view local_signature = "PK\3\4", descriptor_signature = "PK\7\10";
+constexpr std::size_t narrow_descriptor = 16, wide_descriptor = 24;
+
+/// The beginning of a source, followed by other bytes.
+class Continued final : public Source {
+ public:
+  Continued(SourcePtr source, std::uint64_t size, std::string tail)
+      : Source(source->name()), source_(std::move(source)), size_(size), tail_(std::move(tail)) {}
+  std::uint64_t size() const noexcept override { return size_ + tail_.size(); }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
+    if (offset > size() || out.size() > size() - offset) return Error(Errc::truncated, "the read is outside the file");
+    const auto first = static_cast<std::size_t>(std::min<std::uint64_t>(size_ - std::min(offset, size_), out.size()));
+    if (first != 0) STELE_TRY(source_->read_at(offset, out.first(first)));
+    if (first == out.size()) return {};
+    const auto from = static_cast<std::size_t>(offset + first - size_);
+    const auto rest = std::as_bytes(std::span(tail_)).subspan(from, out.size() - first);
+    std::copy(rest.begin(), rest.end(), out.begin() + static_cast<std::ptrdiff_t>(first));
+    return {};
+  }
+  std::shared_ptr<const Bundle> bundle() const override { return source_->bundle(); }
+
+ private:
+  SourcePtr source_;
+  std::uint64_t size_;
+  std::string tail_;
+};
+
+template <class T>
+T number(std::string_view text, std::size_t at) {
+  return load_le<T>(reinterpret_cast<const std::byte*>(text.data()) + at);
+}
+template <class T>
+void put(std::string& to, T value) {
+  std::byte bytes[sizeof value];
+  store_le(bytes, value);
+  to.append(reinterpret_cast<const char*>(bytes), sizeof value);
+}
+
+/// What a local header and a descriptor tell about an entry.
+struct Found {
+  std::uint16_t flags = 0, method = 0;
+  std::uint32_t time = 0, crc = 0;
+  std::uint64_t compressed = 0, size = 0;
+  std::string name{};
+  std::uint64_t data = 0, end = 0;  // offsets of its bytes, and of what follows the entry; end 0: bytes are missing
+};
+
+class Scanner {
+ public:
+  explicit Scanner(const Source& source) : source_(source) {}
+
+  /// Returns the offset of the signature at or after `at`; nothing if there is none.
+  Result<std::optional<std::uint64_t>> find(std::string_view signature, std::uint64_t at) {
+    constexpr std::uint64_t window = std::uint64_t{1} << 20;
+    while (at < source_.size() && source_.size() - at >= signature.size()) {
+      STELE_TRY_ASSIGN(const std::string_view text, bytes(at, std::min(window, source_.size() - at)));
+      if (const std::size_t found = text.find(signature); found != text.npos) return std::optional(at + found);
+      at += text.size() - (signature.size() - 1);
+    }
+    return std::optional<std::uint64_t>();
+  }
+
+  /// Reads the entry at `at`; nothing if its header is incomplete.
+  Result<std::optional<Found>> entry(std::uint64_t at) {
+    const std::uint64_t left = source_.size() - at;
+    if (left < local_size) return std::optional<Found>();
+    STELE_TRY_ASSIGN(std::string_view head, bytes(at, local_size));
+    const std::size_t name = number<std::uint16_t>(head, 26), extra = number<std::uint16_t>(head, 28);
+    if (left - local_size < name + extra) return std::optional<Found>();
+    STELE_TRY_ASSIGN(head, bytes(at, local_size + name + extra));
+    Found found;
+    found.flags = number<std::uint16_t>(head, 6);
+    found.method = number<std::uint16_t>(head, 8);
+    found.time = number<std::uint32_t>(head, 10);
+    found.crc = number<std::uint32_t>(head, 14);
+    found.compressed = number<std::uint32_t>(head, 18);
+    found.size = number<std::uint32_t>(head, 22);
+    found.name = head.substr(local_size, name);
+    found.data = at + head.size();
+    std::string_view fields = head.substr(local_size + name);
+    while (fields.size() >= 4) {
+      const std::size_t length = number<std::uint16_t>(fields, 2);
+      if (length > fields.size() - 4) break;
+      if (number<std::uint16_t>(fields, 0) == zip64_id && length >= 16) {
+        if (found.size == wide) found.size = number<std::uint64_t>(fields, 4);
+        if (found.compressed == wide) found.compressed = number<std::uint64_t>(fields, 12);
+      }
+      fields.remove_prefix(4 + length);
+    }
+    if ((found.flags & descriptor_flag) != 0 && found.compressed == 0) return described(std::move(found));
+    if (found.compressed <= source_.size() - found.data) found.end = found.data + found.compressed;
+    return std::optional(std::move(found));
+  }
+
+ private:
+  /// Completes an entry by the descriptor after its bytes, which is the one that contains their number.
+  Result<std::optional<Found>> described(Found found) {
+    for (std::uint64_t from = found.data;;) {
+      STELE_TRY_ASSIGN(const auto at, find(descriptor_signature, from));
+      if (!at || source_.size() - *at < narrow_descriptor) return std::optional(std::move(found));
+      const std::uint64_t length = *at - found.data;
+      STELE_TRY_ASSIGN(const std::string_view text,
+                       bytes(*at, std::min<std::uint64_t>(wide_descriptor, source_.size() - *at)));
+      const bool is_wide = text.size() == wide_descriptor && number<std::uint64_t>(text, 8) == length;
+      if (is_wide || number<std::uint32_t>(text, 8) == length) {
+        found.crc = number<std::uint32_t>(text, 4);
+        found.compressed = length;
+        found.size = is_wide ? number<std::uint64_t>(text, 16) : number<std::uint32_t>(text, 12);
+        found.end = *at + (is_wide ? wide_descriptor : narrow_descriptor);
+        return std::optional(std::move(found));
+      }
+      from = *at + 1;
+    }
+  }
+
+  /// Valid until the next call.
+  Result<std::string_view> bytes(std::uint64_t at, std::uint64_t count) {
+    if (at < begin_ || at + count > begin_ + used_) {
+      begin_ = at;
+      used_ = static_cast<std::size_t>(std::min(std::max(count, std::uint64_t{64} << 10), source_.size() - at));
+      if (buffer_.size() < used_) buffer_ = Bytes(used_);
+      STELE_TRY(source_.read_at(at, buffer_.span().first(used_)));
+    }
+    return std::string_view(reinterpret_cast<const char*>(buffer_.data()) + (at - begin_),
+                            static_cast<std::size_t>(count));
+  }
+
+  const Source& source_;
+  Bytes buffer_;
+  std::uint64_t begin_ = 0;
+  std::size_t used_ = 0;
+};
+
+/// Appends a record of the directory, with all numbers in zip64's field.
+void put_record(std::string& to, const Found& entry, std::uint64_t header) {
+  constexpr std::uint16_t version = 45;
+  put(to, central_magic), put(to, version), put(to, version), put(to, entry.flags), put(to, entry.method);
+  put(to, entry.time), put(to, entry.crc), put(to, wide), put(to, wide);
+  put(to, static_cast<std::uint16_t>(entry.name.size())), put(to, std::uint16_t{28}), put(to, std::uint16_t{0});
+  put(to, std::uint16_t{0}), put(to, std::uint16_t{0}), put(to, std::uint32_t{0}), put(to, wide);
+  to += entry.name;
+  put(to, zip64_id), put(to, std::uint16_t{24}), put(to, entry.size), put(to, entry.compressed), put(to, header);
+}
+
+/// Appends the end of a file whose directory is at `offset`.
+void put_end(std::string& to, std::uint64_t offset, std::uint64_t count) {
+  const std::uint64_t size = to.size();
+  constexpr std::uint16_t version = 45;
+  put(to, wide_end_magic), put(to, std::uint64_t{wide_end_size - 12}), put(to, version), put(to, version);
+  put(to, std::uint32_t{0}), put(to, std::uint32_t{0}), put(to, count), put(to, count), put(to, size);
+  put(to, offset);
+  put(to, locator_magic), put(to, std::uint32_t{0}), put(to, offset + size), put(to, std::uint32_t{1});
+  put(to, end_magic), put(to, std::uint16_t{0}), put(to, std::uint16_t{0}), put(to, wide_count), put(to, wide_count);
+  put(to, wide), put(to, wide), put(to, std::uint16_t{0});
+}
+
+}  // namespace
+
+Result<SourcePtr> with_new_directory(SourcePtr source, std::string& cut) {
+  Scanner scanner(*source);
+  std::string directory;
+  std::set<std::string, std::less<>> names;
+  std::uint64_t end = 0;
+  for (std::uint64_t at = 0;;) {
+    STELE_TRY_ASSIGN(const auto header, scanner.find(local_signature, at));
+    if (!header) break;
+    STELE_TRY_ASSIGN(const auto entry, scanner.entry(*header));
+    if (!entry) break;
+    if (entry->end == 0) {
+      cut = entry->name;
+      break;
+    }
+    at = end = entry->end;
+    constexpr std::uint16_t encrypted = 1;
+    const bool usable = bad_name(entry->name) == nullptr && (entry->flags & encrypted) == 0;
+    if (usable && names.insert(entry->name).second) put_record(directory, *entry, *header);
+  }
+  if (names.empty()) return Error(Errc::malformed, "the zip file has no complete entry").file(source->name());
+  put_end(directory, end, names.size());
+  return SourcePtr(std::make_shared<Continued>(std::move(source), end, std::move(directory)));
+}
+
+}  // namespace zip
+}  // namespace detail
+}  // namespace v0
+}  // namespace stele

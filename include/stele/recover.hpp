@@ -1,0 +1,33 @@
+// Opens what is left of damaged files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "stele/input.hpp"
+#include "stele/options.hpp"
+#include "stele/result.hpp"
+#include "stele/snapshot.hpp"
+
+namespace stele {
+inline namespace v0 {
+
+struct Recovered {
+  Snapshot snapshot;
+  std::string format{};              // name
+  std::vector<std::string> notes{};  // what is wrong with the file
+};
+
+/// Opens a file that open() may refuse. A tensor that is known to be lost is an opaque leaf with the annotation
+/// `unreadable`; the others are checked when they are read, except the padding after them. Beyond open(), it reads:
+///
+/// - zip files (.npz, .pt, archives, .sdz) without their end: from the local headers of the entries
+/// - files that end early, of formats with the index at the beginning
+/// - files that other bytes follow
+/// - indexes of shards (x.index.json) with missing files, or names that no file has
+///
+/// Errors: those of open(), if nothing can be read.
+STELE_EXPORT Result<Recovered> recover(const Input& from, const LoadOptions& options = default_load_options());
+
+}  // namespace v0
+}  // namespace stele

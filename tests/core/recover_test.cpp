@@ -1,0 +1,175 @@
+// recover(): what remains of files that lost their end, a shard or a name, or that other bytes follow.
+#include <stele/recorders/any.hpp>
+#include <stele/recorders/archive.hpp>
+#include <stele/recorders/binary.hpp>
+#include <stele/recorders/gguf.hpp>
+#include <stele/recorders/numpy.hpp>
+#include <stele/recorders/pytorch.hpp>
+#include <stele/recorders/safetensors.hpp>
+#include <stele/recover.hpp>
+
+#include <doctest/doctest.h>
+
+#include <filesystem>
+#include <string>
+
+#include "support/models.hpp"
+#include "support/recorders.hpp"
+#include "support/temp_dir.hpp"
+
+namespace {
+
+using namespace stele;
+using namespace stele_test;
+using namespace std::string_literals;
+
+struct Net {
+  Tensor<float> first{{3}, {1, 2, 3}};
+  Tensor<std::int32_t, 2> second{{2, 2}, {4, 5, 6, 7}};
+  Tensor<float> third{{5}, {8, 9, 10, 11, 12}};
+  STELE_MODULE(Net, first, second, third)
+};
+
+template <class R>
+std::string file_of(const R& recorder) {
+  const Bytes bytes = good(saved(recorder, Net()));
+  return std::string(text_of(bytes.span()));
+}
+
+std::string unreadable_reason(const LeafView& leaf) {
+  if (leaf.annotations() == nullptr || !leaf.annotations()->contains("unreadable")) return {};
+  return *leaf.annotations()->at("unreadable").as_string();
+}
+
+/// Checks that each recovered tensor has its bytes or fails to read. Returns the number of whole ones.
+std::size_t whole_tensors(const Snapshot& recovered) {
+  const Net net;
+  const Snapshot expected = snapshot(net);
+  std::size_t whole = 0;
+  for (std::size_t i = 0; i < recovered.leaf_count(); ++i) {
+    const LeafView leaf = recovered.leaf(i);
+    const auto bytes = content(leaf);
+    if (!bytes || !unreadable_reason(leaf).empty()) continue;
+    const auto original = expected.find(leaf.path());
+    REQUIRE_MESSAGE(original, leaf.path());
+    CHECK(*bytes == good(content(*original)));
+    ++whole;
+  }
+  return whole;
+}
+
+template <class R>
+void check_lost_end(const R& recorder) {
+  const std::string file = file_of(recorder);
+  CAPTURE(file.size());
+  const std::size_t directory = file.find("PK\1\2");
+  REQUIRE(directory != file.npos);
+  for (const std::size_t size : {directory, directory + 10, file.size() - 22, file.size() - 1}) {
+    CAPTURE(size);
+    const std::string cut = file.substr(0, size);
+    CHECK_FALSE(recorder.open(bytes_of(cut)));
+    const Recovered made = good(recover(bytes_of(cut)));
+    CHECK(made.format == recorder.format().name());
+    CHECK(made.notes.size() == 1);
+    CHECK(whole_tensors(made.snapshot) == 3);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("recover: zip files without their end") {
+  check_lost_end(NpzRecorder<>());
+  check_lost_end(PytorchRecorder<>());
+  check_lost_end(ArchiveRecorder<>());
+}
+
+TEST_CASE("recover: each truncation of an npz file") {
+  const std::string file = file_of(NpzRecorder<>());
+  std::size_t last = 0;
+  for (std::size_t size = 0; size <= file.size(); ++size) {
+    CAPTURE(size);
+    const std::string cut = file.substr(0, size);
+    const auto made = recover(bytes_of(cut));
+    const std::size_t whole = made ? whole_tensors(made->snapshot) : 0;
+    CHECK(whole >= last);
+    last = whole;
+  }
+  CHECK(last == 3);
+  const std::string cut = file.substr(0, file.find("third.npy") + 100);
+  const Recovered made = good(recover(bytes_of(cut)));
+  CHECK(whole_tensors(made.snapshot) == 2);
+  REQUIRE(made.notes.size() == 2);
+  CHECK(made.notes[1] == "the file ends inside the entry third.npy");
+}
+
+TEST_CASE("recover: files that other bytes follow") {
+  const auto followed = [](const std::string& file, std::size_t notes) {
+    const std::string longer = file + "other bytes";
+    const Recovered made = good(recover(bytes_of(longer)));
+    CHECK(made.notes.size() == notes);
+    CHECK(whole_tensors(made.snapshot) == 3);
+  };
+  followed(file_of(SafetensorsRecorder<>()), 1);
+  followed(file_of(GgufRecorder<>()), 1);
+  followed(file_of(NpzRecorder<>()), 0);     // which readers of zip files ignore
+  followed(file_of(BinaryRecorder<>()), 0);  // the header has the size
+  const Bytes one = good(saved(NpyRecorder<>(), Net().first));
+  const std::string npy = std::string(text_of(one.span())) + "x";
+  CHECK(good(recover(bytes_of(npy))).snapshot.leaf(0).byte_size() == 12);
+}
+
+TEST_CASE("recover: files that end early") {
+  const std::string file = file_of(SafetensorsRecorder<>());
+  const std::string cut = file.substr(0, file.size() - 4);
+  const Recovered made = good(recover(bytes_of(cut)));
+  CHECK(made.snapshot.leaf_count() == 3);
+  CHECK(whole_tensors(made.snapshot) == 2);
+  CHECK(made.notes == std::vector<std::string>{"the file ends early"});
+  CHECK_FALSE(recover(bytes_of(""s)));
+  CHECK_FALSE(recover(bytes_of("no model"s)));
+}
+
+TEST_CASE("recover: a flipped byte of padding costs no tensor") {
+  std::string file = file_of(BinaryRecorder<>());
+  file[64 + 12] = 'x';  // after the first tensor
+  const Snapshot opened = good(BinaryRecorder<>().open(bytes_of(file)));
+  CHECK(whole_tensors(opened) == 2);
+  CHECK(whole_tensors(good(recover(bytes_of(file))).snapshot) == 3);
+  file[64] = 'x';
+  CHECK(whole_tensors(good(recover(bytes_of(file))).snapshot) == 2);
+}
+
+TEST_CASE("recover: shards and names that are missing") {
+  const TempDir dir;
+  const std::string index = dir.path() + "/m.safetensors.index.json";
+  REQUIRE(ShardedSafetensorsRecorder<>(ShardedSafetensorsFormat(8)).record(Net(), index, quick()));
+  CHECK(whole_tensors(good(recover(index)).snapshot) == 3);
+  std::string text = read_text(index);
+
+  SUBCASE("a name that no file has") {
+    const std::size_t map = text.find("\"weight_map\":{") + 14;
+    text.insert(map, R"("lost":"m-00001-of-00003.safetensors",)");
+    write_text(index, text);
+    CHECK_FALSE(open(index));
+    const Recovered made = good(recover(index));
+    CHECK(whole_tensors(made.snapshot) == 3);
+    REQUIRE(made.snapshot.find("lost"));
+    CHECK(unreadable_reason(*made.snapshot.find("lost")) ==
+          "the tensor is not in its file m-00001-of-00003.safetensors");
+  }
+  SUBCASE("a shard that is missing, and one that ends early") {
+    std::filesystem::remove(dir.path() + "/m-00002-of-00003.safetensors");
+    const std::string third = dir.path() + "/m-00003-of-00003.safetensors";
+    write_text(third, read_text(third) + "x");
+    const Recovered made = good(recover(index));
+    CHECK(made.snapshot.leaf_count() == 3);
+    CHECK(whole_tensors(made.snapshot) == 2);
+  }
+  SUBCASE("an index of itself") {
+    write_text(index, R"({"weight_map":{"a":"m.safetensors.index.json","b":"../x","c":"none"}})");
+    const Recovered made = good(recover(index));
+    CHECK(made.snapshot.leaf_count() == 3);
+    CHECK(made.notes.size() == 3);
+    CHECK(whole_tensors(made.snapshot) == 0);
+  }
+}
