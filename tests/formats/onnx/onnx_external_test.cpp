@@ -194,6 +194,19 @@ stele::Result<stele::Report> save_until(const std::string& dir, Steps steps, con
 
 }  // namespace
 
+TEST_CASE("onnx external: many tensors at one offset are bounded on save") {
+  const TempDir dir;
+  constexpr std::size_t size = std::size_t{1} << 18;
+  write_text(dir.path() + "/w.bin", pattern(size, 1));
+  std::string tensors;
+  for (int i = 0; i < 200; ++i) tensors += bytes(5, head("w" + std::to_string(i), 2, size) + in_file("w.bin", 0, size));
+  write_text(dir.path() + "/m.onnx", onnx::model(tensors));
+  const Snapshot file = good(stele::open(dir.path() + "/m.onnx"));
+  CHECK(file.leaf_count() == 200);
+  CHECK(OnnxRecorder<>().verify(dir.path() + "/m.onnx"));
+  CHECK(code_of(saved(OnnxRecorder<>(), file)) == Errc::limit);
+}
+
 TEST_CASE("onnx external: every byte of both files") {
   struct Tensors {
     Octets below, first, second, mapped;
