@@ -6,7 +6,6 @@ Input and output are compared by what `inspect`, `hash` and `diff` print.
 """
 
 import base64
-import fnmatch
 import hashlib
 import json
 import os
@@ -19,14 +18,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from support import DATA, STELE, floats, run, safetensors
-
-# Faults that are known: (command, input, target, lost part) as patterns, and a reason. A fault that is cured is removed here: an entry
-# without a fault fails the test.
-KNOWN = {
-    ("convert", "segments.safetensors", "burn-*", "tensor: *"): "empty segments of names vanish in nested formats",
-    ("convert", "names.safetensors", "burn-*", "tensor: *"): "so do names such as ../up",
-    ("convert", "inside.safetensors", "burn-*", "tensor: *"): "so do tensors below the name of a tensor",
-}
 
 # Formats of one tensor, whose name is that of the file.
 UNNAMED = {"npy", "nnef-tensor"}
@@ -345,15 +336,7 @@ class Property(unittest.TestCase):
             self.assertGreater(len(inputs), 40)
             with ThreadPoolExecutor(WORKERS) as pool:
                 faults = [fault for found in pool.map(lambda path: Case(path, formats).run(), inputs) for fault in found]
-        used = set()
-        unknown = []
-        for fault in faults:
-            entry = next((k for k in KNOWN if all(fnmatch.fnmatchcase(part, pattern) for part, pattern in zip(fault, k))), None)
-            used.add(entry)
-            if entry is None:
-                unknown.append(" | ".join(fault))
-        self.assertEqual(unknown, [], "\n" + "\n".join(unknown))
-        self.assertEqual(set(KNOWN) - used, set(), "these faults are cured")
+        self.assertEqual(faults, [], "\n" + "\n".join(" | ".join(fault) for fault in faults))
 
 
 if __name__ == "__main__":

@@ -12,8 +12,8 @@ namespace stele::command {
 
 namespace {
 
-/// Opens the file as far as it can be read, and lists what its format keeps beside the tensors. A choice of a part or of
-/// names needs the format, which recover() chooses by itself.
+/// Opens the file as far as it can be read, and lists what its format keeps beside the tensors. A choice of a part or
+/// of names needs the format, which recover() chooses by itself.
 Result<Recovered> open_damaged(const Repair& options, Report& losses, unsigned threads) {
   auto model = open_model(options.in, options.opening, threads);
   if (model) {
