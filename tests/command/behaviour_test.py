@@ -197,7 +197,8 @@ class Outputs(InFolder):
         ties.write_text(json.dumps({"format": "stele-json", "version": 1, "record": {
             "a": {"$dtype": "F32", "shape": [1], "data": "AAAAAA=="}, "b": {"$ref": "a"}, "c": 5}}))
         before = ties.read_bytes()
-        for options in (("--to", "burn-json"), ("--to", "npz", "--only", "x"), ("--to", "gguf", "--allow-loss", "--part", "a")):
+        for options in (("--to", "burn-json"), ("--to", "npz", "--only", "x"), ("--only", "a"), ("--except", "a"), ("--precision", "f16"),
+                        ("--quantize", "8"), ("--to", "gguf", "--allow-loss", "--part", "a")):
             self.assertEqual(run("convert", ties, ties, *options)[0], 2, options)
             self.assertEqual(ties.read_bytes(), before, options)
         archive = self.path("a.zip")
@@ -599,7 +600,7 @@ class Check(InFolder):
         index.write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": weight_map}))
         self.assertEqual(document("inspect", index)["format"], "pytorch")
         self.assertEqual(run("verify", index)[0], 0)
-        self.assertEqual(document("diff", DIGITS_ST, index)["equal_tensors"], 7)
+        self.assertEqual(document("diff", DIGITS_ST, index, "--tensors")["equal_tensors"], 7)
         self.path("pytorch_model-00002-of-00002.bin").unlink()
         self.assertNotEqual(run("inspect", index)[0], 0)
         found = document("repair", index, self.path("r.safetensors"), status=1)

@@ -145,12 +145,13 @@ def contains(annotations, part):
     return annotations == part
 
 
-def lacks(before, after):
-    """Yield (kind, name) for each part of `before` that `after` lacks."""
+def lacks(before, after, lost=()):
+    """Yield (kind, name) for each part of `before` that `after` lacks. The tensors of `lost` are known to be missing."""
     found = {t["name"]: t for t in after["tensors"]}
     digests = after["digests"]
-    if after["format"] in UNNAMED and len(before["tensors"]) == 1 == len(found):
-        name = before["tensors"][0]["name"]
+    kept = [t["name"] for t in before["tensors"] if t["name"] not in lost]
+    if after["format"] in UNNAMED and len(kept) == 1 == len(found):
+        name = kept[0]
         found, digests = {name: dict(next(iter(found.values())), name=name)}, {name: next(iter(digests.values()))}
     for t in before["tensors"]:
         name, other = t["name"], found.get(t["name"])
@@ -244,7 +245,7 @@ class Case:
                 after[key].update(facts[key])
         if after is None:
             return self.fault(command, target, "no output")
-        for kind, name in lacks(before, after):
+        for kind, name in lacks(before, after, lost):
             if not is_listed(kind, name, rows):
                 self.fault(command, target, f"{kind}: {name}")
         return None
@@ -262,6 +263,7 @@ class Case:
             if status == 2:
                 return
         rows = found.get("rows", []) + [row for file in found.get("files", []) for row in file["rows"]]
+        rows += [{"what": "lost", "path": t["name"], "detail": t["error"]} for t in found.get("lost", [])]  # of repair
         outputs = [Path(f["file"]) for f in found["files"]] if "files" in found else [Path(found["out"])]
         if missing := [o for o in outputs if not o.exists()]:
             self.fault(command, target, f"reported, but not there: {missing}")

@@ -262,8 +262,10 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
 /// Checks the path to write. A model may replace itself if all of it stays: a failure, or a loss, would leave neither.
 Status check_target(const Convert& options, const Destination& to, const Content& content) {
   if (overlap_of(to.path) != Overlap::whole) return check_output(to.path);
-  if (!options.opening.part.empty() || !content.losses.empty() || (content.other_tags != 0 && !options.append)) {
-    return Error(Errc::invalid_argument, "the output would replace the model, of which it is a part")
+  const bool less = content.other_tags != 0 || !options.only.empty() || !options.except.empty() ||
+                    options.quantize != 0 || !(options.precision.empty() || options.precision == "native");
+  if (!options.opening.part.empty() || !content.losses.empty() || (less && !options.append)) {
+    return Error(Errc::invalid_argument, "the output would replace the model, and have less than all of it")
         .file(to.path)
         .hint("choose another name");
   }
