@@ -156,7 +156,7 @@ class IndexRecovery {
     if (file.find('/') != std::string::npos) return Error(Errc::malformed, "not a plain file name");
     STELE_TRY_ASSIGN(const SourcePtr source, detail::open_of_set(bundle, file, number));
     STELE_TRY_ASSIGN(const Recovered shard, recover_file(source, options_, false));
-    for (const std::string& note : shard.notes) to_.notes.push_back(file + ": " + note);
+    for (const std::string& note : shard.notes) to_.notes.push_back(std::string(file).append(": ").append(note));
     for (std::size_t i = 0; i < shard.snapshot.leaf_count(); ++i) {
       const LeafView leaf = shard.snapshot.leaf(i);
       const std::string_view name = builder_.intern(leaf.path());

@@ -163,7 +163,7 @@ bool DocumentReader::read_metadata() {
   if (all.as_map() == nullptr) return fail(Errc::malformed, "an object whose values are strings");
   for (auto& [key, text] : *all.as_map()) {
     if (text.as_string() == nullptr) return fail(Errc::malformed, "an object whose values are strings");
-    metadata_.emplace(std::move(key), std::move(*text.as_string()));
+    metadata_.emplace(std::move(key), *text.as_string());
   }
   return true;
 }

@@ -94,7 +94,7 @@ bool NnefFormat::recognises_folder(const Bundle& folder) const {
 }
 
 Status NnefFormat::may_replace(const Bundle& folder) const {
-  const Status known = [&]() -> Status {
+  Status known = [&]() -> Status {
     STELE_TRY(nnef::check_whole(folder));
     STELE_TRY_ASSIGN(const bool described, folder.contains(nnef::graph_file));
     if (!described && !options_.graph) return {};

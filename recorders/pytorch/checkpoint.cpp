@@ -210,7 +210,8 @@ class StateReader {
           why = obstacle(value);
         }
         if (!why.empty()) {
-          left_out.add(Report::What::lost, path + ".param_groups." + std::to_string(all.size()) + '.' + key, why);
+          std::string setting = path + ".param_groups." + std::to_string(all.size());
+          left_out.add(Report::What::lost, setting.append(".").append(key), why);
         } else {
           kept.emplace_back(std::move(key), std::move(value));
         }
@@ -486,7 +487,7 @@ class LeftOut {
       if (use == Use::optimizer ? key == "state" || key == "param_groups"
                                 : in == objects_.root() && is_count(key, value))
         continue;
-      const std::string name = path.empty() ? key : path + '.' + key;
+      const std::string name = path.empty() ? key : std::string(path).append(".").append(key);
       if (use == Use::around && unseen_.contains(value)) {
         STELE_TRY(list(value, name));
       } else {
