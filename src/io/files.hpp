@@ -34,7 +34,7 @@ struct Location {
 inline Location location_of(const std::string& path) { return {nullptr, path, path}; }
 
 /// Returns the path with this extension, if its last part has none.
-std::string with_extension(const std::string& path, std::string_view extension);
+STELE_EXPORT std::string with_extension(const std::string& path, std::string_view extension);
 
 /// Durability of a committed file's name.
 enum class Names : std::uint8_t {

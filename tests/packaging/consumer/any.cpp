@@ -1,5 +1,6 @@
 // The front door alone.
 #include <stele/recorders/any.hpp>
+#include <stele/recover.hpp>
 
 #include "model.hpp"
 
@@ -9,5 +10,6 @@ int main() {
     stele::save(model, name).value();
     check(stele::load<Model>(name).value(), name);
   }
+  check(stele::from_snapshot<Model>(stele::recover("one.stele").value().snapshot).value(), "recovered");
   return stele::find_format("stele") != nullptr ? 0 : 1;
 }

@@ -10,6 +10,7 @@
 #include <stele/dtype.hpp>
 #include <stele/errc.hpp>
 #include <stele/executor.hpp>
+#include <stele/expansion.hpp>
 #include <stele/format.hpp>
 #include <stele/input.hpp>
 #include <stele/layout.hpp>
@@ -75,6 +76,7 @@ int main() {
   require(!stele::to_text(stele::layout_of(snapshot).value()).value().empty(), "layout.hpp");
   require(!stele::layout_of(stele::schema_of<Model>()).has_value(), "schema.hpp");
   require(!stele::Input("missing.stele").open(".stele", {}).has_value(), "input.hpp");
+  require(stele::check_expansion(snapshot).has_value(), "expansion.hpp");
   require(stele::matches("layers.*", "layers.0.weight"), "pattern.hpp");
   require(stele::to_string(stele::Shape{2, 3}.span()) == "[2, 3]", "shape.hpp");
   require(stele::name(stele::NodeKind::tensor) == "tensor" && stele::name(stele::DType::f32) == "f32", "names");
