@@ -39,7 +39,7 @@ void check(std::string_view file) {
     const auto all = content(leaf);
     require(!all || all->size() == leaf.byte_size());
     whole = whole && all && means_something(leaf.dtype(), *all);
-    fits = fits && all && leaf.shape().size() <= 64;
+    fits = fits && all && leaf.shape().size() <= 64 && leaf.dtype() != DType::opaque;  // an unreadable entry
   }
   require(recorder.verify(bytes_of(file)).has_value() == whole);
   if (fits) save_twice(NpzRecorder<>(), *opened);
