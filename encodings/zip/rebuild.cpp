@@ -55,7 +55,7 @@ void put(std::string& to, T value) {
   to.append(reinterpret_cast<const char*>(bytes), sizeof value);
 }
 
-/// What a local header and a descriptor tell about an entry.
+/// The fields of an entry, from its local header and its descriptor.
 struct Found {
   std::uint16_t flags = 0, method = 0;
   std::uint32_t time = 0, crc = 0;

@@ -21,7 +21,8 @@ inline namespace v0 {
 /// Bounds on the memory that a file can claim. The default, 0, allows the maximum that a valid file of its size and
 /// format can contain (docs/faults.md has the factors).
 struct Limits {
-  /// Memory of one tensor, and of all tensors of a load together, in bytes.
+  /// Memory of one tensor, and of all tensors of a load together, in bytes. `total_bytes` also raises the bound on
+  /// tensors that share bytes in the file (stele/expansion.hpp).
   std::uint64_t tensor_bytes = 0;
   std::uint64_t total_bytes = 0;
   /// Memory for names, shapes, values and metadata while a file is opened, in bytes. Tensors do not count.

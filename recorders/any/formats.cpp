@@ -234,7 +234,7 @@ Result<const Format*> format_of_content(const Source& source) {
     return std::move(error).found("files of models, without an index of them").hint("join them with stele::merge");
   }
   const auto named = format_of_path(source.name());
-  // Of all formats, Paddle's writes nothing for no tensors.
+  // Only Paddle's format writes an empty file for a model without tensors.
   if (size == 0 && !(named && *named == &paddle_format)) return not_read(source, "an empty file", Errc::unsupported);
   for (const Foreign& other : foreign) {
     if (other.likely(text)) return not_read(source, other.what, other.code);

@@ -340,7 +340,7 @@ class OnnxWriter {
   std::size_t begin_ = 0;  // of the bytes that no piece has
   std::vector<Piece> pieces_;
   std::uint64_t size_ = 0;  // of copies and leaves
-  // Of a save into the model: the offset up to which it is copied, the messages that are open there, and the number of
+  // On a save into the model: the offset up to which it is copied, the messages that are open there, and the number of
   // the next property.
   std::uint64_t at_ = 0;
   std::vector<std::pair<std::uint32_t, Open>> open_;

@@ -157,7 +157,7 @@ Status write_at(const File& file, std::uint64_t offset, std::span<const std::byt
 
 Status reserve(const File& file, std::uint64_t total) {
   if (total < min_reserved || total > static_cast<std::uint64_t>(std::numeric_limits<off_t>::max())) return {};
-  // Where the space is too small, a file system may take all of it before it fails.
+  // A file system whose free space is too small may fill it before fallocate fails.
   struct ::statvfs disk {};
   if (retry([&] { return ::fstatvfs(file.handle(), &disk); }) == 0 && disk.f_blocks != 0 &&
       total / std::max<std::uint64_t>(disk.f_frsize, 1) > disk.f_bavail) {

@@ -364,7 +364,7 @@ TEST_CASE("nnef: a save into a folder of other data deletes nothing") {
   check_kept({"graph.nnef"}, "# Variables alone, by stele.\n");
   fs::create_directories(dir / "results/empty");
   CHECK(code_of(folders.record(net(), dir / "results", quick())) == Errc::exists);
-  // What a recorder without graphs has written, it replaces.
+  // A recorder without graphs replaces its own folders.
   const auto plain = in(NnefContainer::folder, false);
   for (const float first : {1.0F, 2.0F}) good(plain.record(net(first), dir / "plain.nnef", quick()));
   CHECK(code_of(folders.record(net(), dir / "plain.nnef", quick())) == Errc::exists);

@@ -469,7 +469,7 @@ TEST_CASE("onnx external: models in which other tensors are in files") {
   CHECK(code_of(recorder_of("n.data", dir / "m.onnx").record(Snapshot(), dir / "n.onnx", over())) == Errc::unsupported);
   good(recorder_of("", dir / "m.onnx").record(Snapshot(), dir / "n.onnx", over()));
   CHECK(read_text(dir / "n.onnx") == read_text(dir / "m.onnx"));
-  // What is in the model stays there.
+  // Tensors that are in the model stay there.
   write_text(
       dir / "m.onnx",
       onnx::model(node(bytes(5, bytes(1, "value") + bytes(5, head("t", 2, large) + bytes(9, pattern(large, 2)))))));
