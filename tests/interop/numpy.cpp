@@ -10,6 +10,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -185,11 +186,17 @@ int read(const std::string& folder) {
     std::printf("%s: not refused as unsupported\n", file);
     ++wrong;
   }
-  for (const char* file : {"objects.npz", "voids.npz"}) {
+  // Arrays of numbers; f8_e5m2 is `<f1`, which no other dtype is.
+  wrong += check("objects.npz", open(path("objects.npz")).value().find("fine").value(), DType::f32, {3, 5});
+  wrong += check("voids.npz", open(path("voids.npz")).value().find("float8_e5m2").value(), DType::f8_e5m2, {3, 5});
+  for (const auto& [file, readable, leaves] :
+       {std::tuple("objects.npz", "fine", std::size_t{2}), std::tuple("voids.npz", "float8_e5m2", std::size(voids))}) {
     const Snapshot opened = open(path(file)).value();
+    if (opened.leaf_count() != leaves) ++wrong;
     for (std::size_t i = 0; i < opened.leaf_count(); ++i) {
-      if (opened.leaf(i).dtype() == DType::opaque) continue;
-      std::printf("%s: %s is not opaque\n", file, opened.leaf(i).path().c_str());
+      const auto leaf = opened.leaf(i);
+      if ((leaf.dtype() == DType::opaque) == (leaf.path() != readable)) continue;
+      std::printf("%s: %s is %sopaque\n", file, leaf.path().c_str(), leaf.path() == readable ? "" : "not ");
       ++wrong;
     }
   }
