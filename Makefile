@@ -45,6 +45,12 @@ export CCACHE_NOHASHDIR = 1
 export CCACHE_DEPEND = 1
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
+# $(call build,PRESET [OPTIONS],[TARGETS])
+define build
+	cmake --preset $(1)
+	cmake --build --preset $(firstword $(1)) -j $(JOBS)$(if $(2), --target $(2))
+endef
+
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
 .PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-gguf bench-gguf
@@ -61,8 +67,7 @@ deps-embedded:
 ALL ?=
 BURN ?=
 demo: deps-build
-	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target digits resume import_model llama_to_gguf stele_command $(if $(BURN),mnist)
+	$(call build,release,digits resume import_model llama_to_gguf stele_command $(if $(BURN),mnist))
 	@rm -rf build/demo
 	build/release/examples/digits examples/data --files build/demo $(if $(ALL),--all)
 	build/release/examples/resume examples/data
@@ -82,8 +87,7 @@ demo: deps-build
 test: check-dev
 
 check-%: deps
-	cmake --preset $*
-	cmake --build --preset $* -j $(JOBS)
+	$(call build,$*)
 	ctest --preset $* -j $(JOBS)
 
 # Files are written below build/, so that is what is measured.
@@ -91,8 +95,7 @@ ROUNDS ?= 9
 W3 ?=
 json = --benchmark_out=$(1).json --benchmark_out_format=json
 bench: deps
-	cmake --preset release -D STELE_BENCHMARKS=ON
-	cmake --build --preset release -j $(JOBS) --target benchmarks
+	$(call build,release -D STELE_BENCHMARKS=ON,benchmarks)
 	@mkdir -p build/bench
 	cd build/bench && ../release/benchmarks/bench_goals --rounds=$(ROUNDS) $(if $(W3),--w3) $(call json,goals)
 	cd build/bench && ../release/benchmarks/bench_compression $(call json,compression)
@@ -101,16 +104,14 @@ bench: deps
 	@benchmarks/goals.py build/bench
 
 growth: deps
-	cmake --preset release -D STELE_BENCHMARKS=ON
-	cmake --build --preset release -j $(JOBS) --target bench_growth
+	$(call build,release -D STELE_BENCHMARKS=ON,bench_growth)
 	@mkdir -p build/bench
 	cd build/bench && ../release/benchmarks/bench_growth $(call json,growth)
 	@benchmarks/growth.py build/bench/growth.json docs/growth.svg
 
 # Wants 5 GB of memory and as much disk below build/.
 memory: deps
-	cmake --preset release -D STELE_BENCHMARKS=ON
-	cmake --build --preset release -j $(JOBS) --target bench_memory
+	$(call build,release -D STELE_BENCHMARKS=ON,bench_memory)
 	@mkdir -p build/bench
 	@benchmarks/memory.py build/bench build/release/benchmarks/bench_memory
 
@@ -118,8 +119,7 @@ memory: deps
 # PyTorch, whose package is several gigabytes.
 TORCH ?=
 bench-peers: deps
-	cmake --preset release -D STELE_BENCHMARKS=ON
-	cmake --build --preset release -j $(JOBS) --target bench_peers
+	$(call build,release -D STELE_BENCHMARKS=ON,bench_peers)
 	@mkdir -p build/bench build/peers
 	-[ -x build/peers/venv/bin/python ] || python3 -m venv build/peers/venv
 	-build/peers/venv/bin/pip install --disable-pip-version-check -q -r benchmarks/peers/requirements.txt \
@@ -131,16 +131,14 @@ bench-peers: deps
 
 # Burn's own benchmark, by Burn 0.21 and by stele. Wants cargo.
 bench-burn: deps
-	cmake --preset release -D STELE_BENCHMARKS=ON
-	cmake --build --preset release -j $(JOBS) --target bench_burn
+	$(call build,release -D STELE_BENCHMARKS=ON,bench_burn)
 	CARGO_TARGET_DIR=$(CURDIR)/build/interop-burn/target cargo build --locked --release -q -j $(JOBS) \
 	    --manifest-path tests/interop/burn/v21/Cargo.toml --bin burn-bench-v21
 	@benchmarks/burn.py build/bench/burn build/release/benchmarks/bench_burn \
 	    build/interop-burn/target/release/burn-bench-v21
 
 size: deps
-	cmake --preset release -D STELE_BENCHMARKS=ON
-	cmake --build --preset release -j $(JOBS) --target sizes
+	$(call build,release -D STELE_BENCHMARKS=ON,sizes)
 	cmake --preset release -B build/minimal -D CMAKE_BUILD_TYPE=MinSizeRel -D STELE_BENCHMARKS=ON \
 	    -D STELE_EXAMPLES=OFF -D STELE_WERROR=OFF  # g++ warns of values that std::optional does not hold
 	cmake --build build/minimal -j $(JOBS) --target sizes
@@ -154,25 +152,21 @@ performance:
 
 # Counts of instructions do not depend on what else the machine does. UPDATE=--update writes the new ones down.
 instructions: deps
-	cmake --preset release -D STELE_BENCHMARKS=ON
-	cmake --build --preset release -j $(JOBS) --target bench_hot_paths
+	$(call build,release -D STELE_BENCHMARKS=ON,bench_hot_paths)
 	benchmarks/instructions.py build/release/benchmarks/bench_hot_paths $(UPDATE)
 
 fuzz: deps
-	cmake --preset fuzz
-	cmake --build --preset fuzz -j $(JOBS)
+	$(call build,fuzz)
 	TARGETS="$(TARGETS)" tools/fuzz.sh seconds $(FUZZ_SECONDS) $(JOBS)
 
 # The same commit gives the same verdict.
 FUZZ_RUNS ?= 2000
 fuzz-check: deps
-	cmake --preset fuzz
-	cmake --build --preset fuzz -j $(JOBS)
+	$(call build,fuzz)
 	tools/fuzz.sh runs $(FUZZ_RUNS) $(JOBS)
 
 docs: deps
-	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS) --target docs_blocks
+	$(call build,dev,docs_blocks)
 	ctest --preset dev -L docs -j $(JOBS)
 
 # A warning of doxygen is an error.
@@ -183,53 +177,54 @@ api:
 	doxygen docs/Doxyfile
 
 deb: deps
-	cmake --preset deb
-	cmake --build --preset deb -j $(JOBS)
+	$(call build,deb)
 	cpack --config build/deb/CPackConfig.cmake -B build/deb
 
 static: deps-build
-	cmake --preset static
-	cmake --build --preset static -j $(JOBS) --target stele_command
+	$(call build,static,stele_command)
 	@ls -l build/static/tools/stele/stele
 
 packaging: deb
-	cmake --preset release
-	cmake --build --preset release -j $(JOBS)
+	$(call build,release)
 	JOBS=$(JOBS) tests/packaging/run.sh
 
 # The same runs with `make test` where the compiler is there; here nothing is skipped. PRESET: of the host's half.
 embedded: PRESET = dev
 embedded: deps deps-embedded
-	cmake --preset $(PRESET)
-	cmake --build --preset $(PRESET) -j $(JOBS) --target embedded_host stele_command
+	$(call build,$(PRESET),embedded_host stele_command)
 	STELE_NEVER_SKIP=1 ctest --preset $(PRESET) -L embedded -V
 
 # The same tests run with `make test` where a browser is there; here nothing is skipped.
 report-test: PRESET = dev
 report-test: deps
 	@tools/deps.sh browser
-	cmake --preset $(PRESET)
-	cmake --build --preset $(PRESET) -j $(JOBS) --target stele_command
+	$(call build,$(PRESET),stele_command)
 	STELE_NEVER_SKIP=1 ctest --preset $(PRESET) -R '^command:report$$' -V
 
 big-endian: deps
 	@tools/deps.sh big-endian
 	tools/big-endian.sh $(JOBS)
 
-interop: deps build/interop/installed
-	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS)
-	STELE_BUILD=build/dev PYTHON=build/interop/bin/python tests/interop/run.sh
-
-build/interop/installed: tests/interop/requirements.txt
-	python3 -m venv build/interop
-	build/interop/bin/pip install --disable-pip-version-check -q -r $<
+# An environment of Python: build/interop of tests/interop/requirements.txt, build/interop-NAME of NAME-requirements.txt.
+define venv
+	python3 -m venv $(@D)
+	$(@D)/bin/pip install --disable-pip-version-check -q -r $<
 	touch $@
+endef
+build/interop/installed: tests/interop/requirements.txt
+	$(venv)
+build/interop-%/installed: tests/interop/%-requirements.txt
+	$(venv)
+build/torch/venv/installed: tests/interop/torch-requirements.txt
+	$(venv)
+
+interop: deps build/interop/installed
+	$(call build,dev)
+	STELE_BUILD=build/dev PYTHON=build/interop/bin/python tests/interop/run.sh
 
 interop-dl4j: deps
 	tools/deps.sh dl4j
-	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS) --target interop_samediff interop_operators
+	$(call build,dev,interop_samediff interop_operators)
 	tests/interop/dl4j.sh build/dev
 
 MODELS ?=
@@ -237,47 +232,27 @@ TORCH ?=
 TENSORFLOW ?=
 interop-ir: deps
 	tools/deps.sh dl4j
-	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS) --target interop_import
+	$(call build,dev,interop_import)
 	TORCH=$(TORCH) TENSORFLOW=$(TENSORFLOW) tests/interop/import.sh build/dev docs/onnx-operators.md \
 	    docs/tensorflow-operators.md
 
 interop-paddle: deps build/interop-paddle/installed
-	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS) --target interop_paddle
+	$(call build,dev,interop_paddle)
 	PYTHON=build/interop-paddle/bin/python tests/interop/paddle.sh build/dev
-
-build/interop-paddle/installed: tests/interop/paddle-requirements.txt
-	python3 -m venv build/interop-paddle
-	build/interop-paddle/bin/pip install --disable-pip-version-check -q -r $<
-	touch $@
 
 interop-pytorch: deps build/interop-pytorch/installed
 	tools/deps.sh torch
-	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS) --target interop_pytorch
+	$(call build,dev,interop_pytorch)
 	PYTHON=build/interop-pytorch/bin/python OLD_PYTHON=/usr/bin/python3 tests/interop/pytorch.sh build/dev
 
-build/interop-pytorch/installed: tests/interop/pytorch-requirements.txt
-	python3 -m venv build/interop-pytorch
-	build/interop-pytorch/bin/pip install --disable-pip-version-check -q -r $<
-	touch $@
-
 interop-tensorflow: deps build/interop-tensorflow/installed
-	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS) --target interop_tensorflow
+	$(call build,dev,interop_tensorflow)
 	build/interop-tensorflow/bin/python tests/interop/check_tensorflow.py build/dev
-
-build/interop-tensorflow/installed: tests/interop/tensorflow-requirements.txt
-	python3 -m venv build/interop-tensorflow
-	build/interop-tensorflow/bin/pip install --disable-pip-version-check -q -r $<
-	touch $@
 
 # The compiler of Rust is no package of the system: https://rustup.rs.
 interop-burn: deps
 	@cargo --version || { echo "make interop-burn: wants cargo 1.92 or later: https://rustup.rs" >&2; exit 1; }
-	cmake --preset dev
-	cmake --build --preset dev -j $(JOBS) --target interop_burn
+	$(call build,dev,interop_burn)
 	BURN_PROGRAM=$(CURDIR)/build/dev/tests/interop_burn tests/interop/burn.sh
 
 # Debian's libtorch 1.13, and the one of the newest Python package.
@@ -299,17 +274,17 @@ torch-wheel: deps build/torch/venv/installed
 	    -D CMAKE_PREFIX_PATH="$$(build/torch/venv/bin/python -c 'import torch; print(torch.utils.cmake_prefix_path)')"
 	JOBS=$(JOBS) STELE_BUILD=build/torch/wheel PYTHON=build/torch/venv/bin/python tests/interop/torch.sh
 
-build/torch/venv/installed: tests/interop/torch-requirements.txt
-	python3 -m venv build/torch/venv
-	build/torch/venv/bin/pip install --disable-pip-version-check -q -r $<
-	touch $@
+# $(call build_mpi,TARGETS)
+define build_mpi
+	cmake --preset dev -B build/mpi -D STELE_MPI=ON -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF -D STELE_COMMAND=OFF
+	cmake --build build/mpi -j $(JOBS) --target $(1)
+endef
 
 # Subset of the tests: the core is tested by `make test`.
 mpi: PROCESSES ?= 1 2 3 4 8
 mpi: deps
 	tools/deps.sh mpi
-	cmake --preset dev -B build/mpi -D STELE_MPI=ON -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF -D STELE_COMMAND=OFF
-	cmake --build build/mpi -j $(JOBS) --target mpi_tests mpi_run mpi_interop mpi_page
+	$(call build_mpi,mpi_tests mpi_run mpi_interop mpi_page)
 	tests/mpi/run.sh build/mpi $(PROCESSES)
 
 bench-mpi: deps build/interop-pytorch/installed
@@ -321,24 +296,18 @@ bench-mpi: deps build/interop-pytorch/installed
 
 interop-dcp: deps build/interop-pytorch/installed
 	tools/deps.sh mpi
-	cmake --preset dev -B build/mpi -D STELE_MPI=ON -D STELE_SOURCE_CHECKS=OFF -D STELE_EXAMPLES=OFF -D STELE_COMMAND=OFF
-	cmake --build build/mpi -j $(JOBS) --target mpi_interop
+	$(call build_mpi,mpi_interop)
 	build/interop-pytorch/bin/python tests/interop/dcp.py build/mpi
 
 # llama-cpp-python is built from its sources: 12 minutes on two cores.
-build/interop-gguf/installed: tests/interop/gguf-requirements.txt
-	python3 -m venv build/interop-gguf
-	CMAKE_ARGS="-DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF" \
-		build/interop-gguf/bin/pip install --disable-pip-version-check -q -r $<
-	touch $@
+build/interop-gguf/installed: export CMAKE_ARGS = -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF \
+    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF
 interop-gguf: deps build/interop-gguf/installed
-	cmake --preset release
-	cmake --build --preset release -j $(JOBS) --target stele_command llama_to_gguf
+	$(call build,release,stele_command llama_to_gguf)
 	build/interop-gguf/bin/python tests/interop/gguf_both_ways.py build/release build/interop-gguf/work
 
 bench-gguf: deps build/interop-gguf/installed
-	cmake --preset release -D STELE_BENCHMARKS=ON
-	cmake --build --preset release -j $(JOBS) --target bench_blocks
+	$(call build,release -D STELE_BENCHMARKS=ON,bench_blocks)
 	build/interop-gguf/bin/python benchmarks/blocks.py build/release/benchmarks/bench_blocks
 
 format: deps
