@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "stele/source.hpp"
+#include "support/left_out.hpp"
 #include "support/temp_dir.hpp"
 
 #include "sink_support.hpp"
@@ -306,7 +307,10 @@ TEST_CASE("file sink: room taken ahead") {
   // More than any disk has.
   auto sink = file_sink(path, quick).value();
   const Status status = sink->reserve(std::uint64_t{1} << 62);
-  if (status) return;  // a file system that cannot take room
+  if (status) {
+    stele_test::left_out("the file system reserves no room");
+    return;
+  }
   CHECK(status.error().code() == Errc::io);
   CHECK(status.error().file() == path);
   CHECK(sink->commit().error().code() == Errc::io);

@@ -18,6 +18,7 @@
 
 #include "support/any_recorder.hpp"
 #include "support/child.hpp"
+#include "support/left_out.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/sanitizers.hpp"
@@ -49,7 +50,7 @@ bool on_small_disk(std::string& problem, F&& f) {
     return f(dir.path());
   });
   if (problem != "no disk") return true;
-  MESSAGE("left out: nothing can be mounted here");
+  left_out("nothing can be mounted here");
   return false;
 }
 

@@ -14,6 +14,7 @@
 #include <tuple>
 #include <vector>
 
+#include "support/left_out.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -218,10 +219,7 @@ TEST_CASE("operators: the operations of DL4J's own files have names, and the sam
       if (operation.op_name == "enter") continue;
       CAPTURE(operation.name);
       const OperatorDescriptor* const o = OperatorSet::nd4j().find(operation.op_name);
-      if (o == nullptr) {
-        MESSAGE("no such operator: ", operation.op_name);
-        continue;
-      }
+      REQUIRE_MESSAGE(o != nullptr, operation.op_name);
       const auto names = named(*o, operation);
       CHECK_MESSAGE(names.has_value(), operation.op_name, " ", names ? "" : names.error().to_string());
       if (names) CHECK(same_positions(good(ordered(*o, *names)), operation));
@@ -304,13 +302,9 @@ TEST_CASE("operators: text that is wrong") {
 }
 
 TEST_CASE("operators: names, order and types of the table of facts") {
-  const char* const shared = std::getenv("STELE_SHARED");
-  std::ifstream table((shared != nullptr ? std::string(shared) : test_data() + "/../../../shared") +
-                      "/reference/nd4j-op-descriptors.tsv");
-  if (!table) {
-    MESSAGE("left out: no ../shared/reference/nd4j-op-descriptors.tsv");
-    return;
-  }
+  const auto path = shared_file("reference/nd4j-op-descriptors.tsv");
+  if (!path) return;
+  std::ifstream table(*path);
   std::size_t operators = 0, arguments = 0;
   for (std::string line; std::getline(table, line);) {
     if (line.starts_with('#')) continue;

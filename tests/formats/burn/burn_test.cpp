@@ -4,13 +4,13 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <vector>
 
 #include "encodings/gzip/gzip.hpp"
 #include "support/burn_net.hpp"
+#include "support/left_out.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -153,13 +153,9 @@ TEST_CASE("burn: plain values of a record") {
 }
 
 TEST_CASE("burn: a real model in MessagePack is written again byte for byte") {
-  const char* const shared = std::getenv("STELE_SHARED");
-  const std::string file = (shared != nullptr ? std::string(shared) : test_data() + "/../../../shared") +
-                           "/fixtures/burn/modern-lstm-2690895bd.mpk";
-  if (!std::filesystem::exists(file)) {
-    MESSAGE("left out: there is no " << file);
-    return;
-  }
+  const auto path = shared_file("fixtures/burn/modern-lstm-2690895bd.mpk");
+  if (!path) return;
+  const std::string& file = *path;
   const stele::MemoryRecorder<BurnFormat> recorder;
   const Snapshot opened = good(recorder.open(file));
   CHECK(stele::burn_header(opened)->version == "0.17.0");

@@ -3,7 +3,6 @@
 
 #include <bit>
 #include <cctype>
-#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <set>
@@ -14,6 +13,7 @@
 #include "support/burn_net.hpp"
 #include "support/burnpack.hpp"
 #include "support/golden_text.hpp"
+#include "support/left_out.hpp"
 #include "support/random_model.hpp"
 #include "support/temp_dir.hpp"
 
@@ -21,22 +21,13 @@ namespace {
 
 using namespace stele;
 using namespace stele_test;
-using namespace std::string_literals;
-
-std::string shared_file(const std::string& name) {
-  const char* const shared = std::getenv("STELE_SHARED");
-  return (shared != nullptr ? shared : test_data() + "/../../../shared"s) + "/fixtures/burn/" + name;
-}
 
 }  // namespace
 
 TEST_CASE("burnpack: a file of Burn's examples") {
-  const std::string path = shared_file("mnist-web-head.bpk");
-  if (!std::filesystem::exists(path)) {
-    MESSAGE("left out: there is no shared folder");
-    return;
-  }
-  const std::string file = read_text(path);
+  const auto path = shared_file("fixtures/burn/mnist-web-head.bpk");
+  if (!path) return;
+  const std::string file = read_text(*path);
   const Snapshot snapshot = opened(file);
   REQUIRE(snapshot.leaf_count() == 18);
   CHECK(snapshot.leaf(0).path() == "conv1.conv.weight");

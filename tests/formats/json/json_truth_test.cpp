@@ -6,10 +6,10 @@
 
 #include <cmath>
 #include <cstdint>
-#include <filesystem>
 #include <string>
 #include <vector>
 
+#include "support/left_out.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -75,12 +75,9 @@ TEST_CASE("json: the index of a compressed document is compared with the documen
 }
 
 TEST_CASE("json: an index that tells another story than the document is refused by verify") {
-  const auto file = std::filesystem::path(test_data()) / "../../../shared/repro/two-truths.json.zst";
-  if (!std::filesystem::exists(file)) {
-    MESSAGE("left out: no ../shared/repro");
-    return;
-  }
-  const auto r = stele::JsonRecorder<>().verify(file.string());
+  const auto file = shared_file("repro/two-truths.json.zst");
+  if (!file) return;
+  const auto r = stele::JsonRecorder<>().verify(*file);
   CAPTURE(why(r));
   CHECK(code_of(r) == Errc::malformed);
 }

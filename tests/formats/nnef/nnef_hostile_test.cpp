@@ -1,10 +1,9 @@
 // NNEF tensor files that are damaged, or whose headers are wrong.
-#include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <vector>
 
 #include "nnef_support.hpp"
+#include "support/left_out.hpp"
 
 namespace {
 
@@ -203,12 +202,9 @@ TEST_CASE("nnef: every truncation and every flipped bit of tensor files") {
 }
 
 TEST_CASE("nnef: files of another writer") {
-  const char* const shared = std::getenv("STELE_SHARED");
-  const std::string folder = (shared != nullptr ? shared : test_data() + "/../../../shared") + "/fixtures/nnef/"s;
-  if (!std::filesystem::exists(folder)) {
-    MESSAGE("left out: there is no shared folder");
-    return;
-  }
+  const auto shared = shared_file("fixtures/nnef/");
+  if (!shared) return;
+  const std::string& folder = *shared;
   const struct {
     const char* name;
     DType dtype;

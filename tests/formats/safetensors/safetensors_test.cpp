@@ -1,12 +1,11 @@
 // The safetensors format: files of the reference implementation.
 #include <doctest/doctest.h>
 
-#include <cstdlib>
-#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "support/left_out.hpp"
 #include "support/recorders.hpp"
 #include "support/stele_file.hpp"
 #include "support/temp_dir.hpp"
@@ -190,14 +189,9 @@ TEST_CASE("safetensors: a module gives the reference's bytes") {
 }
 
 TEST_CASE("safetensors: a file of another writer") {
-  const char* const shared = std::getenv("STELE_SHARED");
-  const std::string folder = shared != nullptr ? shared : test_data() + "/../../../shared";
-  const std::string path = folder + "/fixtures/safetensors/multi_layer.safetensors";
-  if (!std::filesystem::exists(path)) {
-    MESSAGE("left out: there is no shared folder");
-    return;
-  }
-  const auto opened = recorder.open(path);
+  const auto path = shared_file("fixtures/safetensors/multi_layer.safetensors");
+  if (!path) return;
+  const auto opened = recorder.open(*path);
   REQUIRE_MESSAGE(opened, why(opened));
   CHECK(opened->leaf_count() == 9);
   std::size_t longs = 0;
@@ -211,5 +205,5 @@ TEST_CASE("safetensors: a file of another writer") {
   CHECK(longs == 1);
   const auto again = saved(recorder, *opened);
   REQUIRE(again);
-  CHECK(text_of(again->span()) == read_text(path));
+  CHECK(text_of(again->span()) == read_text(*path));
 }

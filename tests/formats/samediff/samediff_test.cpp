@@ -14,6 +14,7 @@
 
 #include "samediff_support.hpp"
 #include "support/dl4j.hpp"
+#include "support/left_out.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -217,11 +218,9 @@ TEST_CASE("samediff: what DL4J wrote comes back from every container, and throug
 }
 
 TEST_CASE("samediff: the fixtures of DL4J's own tests") {
-  const fs::path folder = fs::path(test_data()) / "../../../shared/fixtures/samediff";
-  if (!fs::exists(folder)) {
-    MESSAGE("left out: no ../shared/fixtures/samediff");
-    return;
-  }
+  const auto shared = shared_file("fixtures/samediff");
+  if (!shared) return;
+  const fs::path folder = *shared;
   struct Expected {
     const char* file;
     std::size_t variables, operations, tensors, texts;

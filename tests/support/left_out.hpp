@@ -1,0 +1,35 @@
+// Tests that need what a checkout or a machine may lack: files of the shared folder, mounts, a file system's abilities.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "support/temp_dir.hpp"
+
+namespace stele_test {
+
+/// Prints that the rest of a test case does not run, and why. With STELE_NEVER_SKIP=1 the test case fails.
+inline void left_out(std::string_view why) {
+  const std::string text(why);
+  if (std::getenv("STELE_NEVER_SKIP") != nullptr) FAIL("left out: " << text);
+  MESSAGE("left out: " << text);
+}
+
+/// Returns the path of a file or folder of the shared folder: STELE_SHARED, or `shared` beside the checkout. Nothing,
+/// and left_out(), if it is missing.
+inline std::optional<std::string> shared_file(std::string_view name) {
+  const char* const shared = std::getenv("STELE_SHARED");
+  const auto path =
+      (shared != nullptr ? std::filesystem::path(shared) : std::filesystem::path(test_data()) / "../../../shared") /
+      name;
+  if (std::filesystem::exists(path)) return path.string();
+  left_out("there is no " + path.string());
+  return std::nullopt;
+}
+
+}  // namespace stele_test
