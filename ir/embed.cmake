@@ -2,7 +2,7 @@
 file(READ "${IN}" hex HEX)
 string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
 file(WRITE "${OUT}" "#include <span>\n\nnamespace stele {\ninline namespace v0 {\nnamespace detail {\n\n"
-     "static const unsigned char bytes[] = {${bytes}};\n"
+     "static const unsigned char bytes_of_${NAME}[] = {${bytes}};\n"
      "extern const std::span<const unsigned char> ${NAME};\n"
-     "const std::span<const unsigned char> ${NAME}(bytes);\n\n"
+     "const std::span<const unsigned char> ${NAME}(bytes_of_${NAME});\n\n"
      "}  // namespace detail\n}  // namespace v0\n}  // namespace stele\n")

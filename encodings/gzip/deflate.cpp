@@ -17,7 +17,7 @@ namespace gzip {
 namespace {
 
 /// Size of the pieces that zlib gets, independent of the caller's pieces.
-constexpr std::size_t piece_size = std::size_t{64} << 10;
+constexpr std::size_t buffer_size = std::size_t{64} << 10;
 
 }  // namespace
 
@@ -53,8 +53,8 @@ std::size_t Deflater::next(std::span<const std::byte>& in, std::span<std::byte> 
 struct GzipSink::State {
   State(int level, int strategy) : deflater(Deflater::Framing::gzip, level, strategy) {}
 
-  Bytes plain = Bytes(piece_size);
-  Bytes packed = Bytes(piece_size);
+  Bytes plain = Bytes(buffer_size);
+  Bytes packed = Bytes(buffer_size);
   std::size_t used = 0;
   Deflater deflater;
 };
@@ -67,11 +67,11 @@ GzipSink::~GzipSink() = default;
 Status GzipSink::write(std::span<const std::span<const std::byte>> pieces) {
   for (auto bytes : pieces) {
     while (!bytes.empty()) {
-      const std::size_t n = std::min(bytes.size(), piece_size - state_->used);
+      const std::size_t n = std::min(bytes.size(), buffer_size - state_->used);
       std::memcpy(state_->plain.data() + state_->used, bytes.data(), n);
       state_->used += n;
       bytes = bytes.subspan(n);
-      if (state_->used == piece_size) STELE_TRY(deflate_all(false));
+      if (state_->used == buffer_size) STELE_TRY(deflate_all(false));
     }
   }
   return {};

@@ -12,6 +12,7 @@ namespace detail {
 namespace tar {
 
 inline constexpr std::size_t block_size = 512;
+inline constexpr std::size_t piece_size = std::size_t{64} << 10;  // read at once
 
 struct Field {
   std::size_t at, size;

@@ -18,7 +18,6 @@ namespace {
 constexpr std::size_t max_entries = 1'000'000;
 // Maximum size of an extended header, and of the zeros after the end (1 MiB): bounds memory and time.
 constexpr std::uint64_t max_extra_bytes = std::uint64_t{1} << 20;
-constexpr std::size_t piece_size = std::size_t{64} << 10;
 
 bool is_zero(std::span<const std::byte> bytes) noexcept {
   return std::all_of(bytes.begin(), bytes.end(), [](std::byte b) { return b == std::byte{0}; });

@@ -21,7 +21,6 @@ constexpr std::uint64_t mebi = std::uint64_t{1} << 20;
 // A header's data twice, and the buffer for reads; the states that gzip::Gzip keeps.
 constexpr std::uint64_t plain_memory = 3 * mebi;
 constexpr std::uint64_t gzip_memory = 13 * mebi;
-constexpr std::size_t piece_size = std::size_t{64} << 10;
 
 class PlainInput final : public Input {
  public:

@@ -16,9 +16,9 @@ namespace {
 using Kind = Token::Kind;
 
 /// Reads bincode numbers as tokens.
-class Numbers final : public TokenReader {
+class BinaryNumbers final : public TokenReader {
  public:
-  Numbers(Cursor in, DType dtype) : in_(std::move(in)), dtype_(dtype) {}
+  BinaryNumbers(Cursor in, DType dtype) : in_(std::move(in)), dtype_(dtype) {}
   Status next(Token& token) override {
     token.kind = Kind::scalar;
     token.offset = in_.position();
@@ -30,7 +30,7 @@ class Numbers final : public TokenReader {
     }
     return {};
   }
-  std::unique_ptr<TokenReader> clone() const override { return std::make_unique<Numbers>(*this); }
+  std::unique_ptr<TokenReader> clone() const override { return std::make_unique<BinaryNumbers>(*this); }
   Provider provider(const Token&) const override { return {}; }
   std::shared_ptr<const void> keeper() const override { return in_.source(); }
   const Cursor& cursor() const { return in_; }
@@ -155,7 +155,7 @@ Result<std::shared_ptr<Elements>> read_elements(TokenReader& tokens, DType float
 Result<std::shared_ptr<Elements>> read_elements(Cursor& in, std::uint64_t count, DType dtype) {
   auto elements = std::make_shared<Elements>();
   elements->dtype = dtype;
-  Numbers numbers(in, dtype);
+  BinaryNumbers numbers(in, dtype);
   Token token;
   std::byte scratch[8];
   for (; elements->count < count; ++elements->count) {

@@ -22,7 +22,7 @@ constexpr std::size_t mark_step = std::size_t{64} << 10;
 constexpr std::size_t text_piece = std::size_t{256} << 10;
 
 /// Locates the bytes of a tensor in the text.
-struct Numbers {
+struct NumberList {
   std::uint64_t at = 0;    // offset of the first number, or after the bracket if there is none
   std::uint64_t size = 0;  // length of the text up to and including the bracket
   std::uint64_t count = 0;
@@ -34,12 +34,12 @@ struct Numbers {
 struct Document {
   SourcePtr source;
   std::string skeleton{};  // has [] in place of numbers
-  std::vector<Numbers> numbers{};
+  std::vector<NumberList> numbers{};
   std::vector<std::uint64_t> marks{};  // offsets of the numbers i * mark_step of each tensor, for i from 1
 
   std::uint64_t in_file(std::uint64_t place) const {
     const auto next =
-        std::partition_point(numbers.begin(), numbers.end(), [place](const Numbers& n) { return n.bracket < place; });
+        std::partition_point(numbers.begin(), numbers.end(), [place](const NumberList& n) { return n.bracket < place; });
     return next == numbers.begin() ? place : place + std::prev(next)->ahead;
   }
   Error error(Errc code, const char* text, std::uint64_t offset) const {
@@ -157,7 +157,7 @@ class DocumentReader {
       for (const char* p = text; p != text + n;) {
         STELE_TRY_ASSIGN(p, in_numbers_ ? numbers(text, p, text + n) : structure(text, p, text + n));
         // Growing vectors hold three times their content.
-        const std::uint64_t used = out_.skeleton.size() + sizeof(Numbers) * out_.numbers.size() + 8 * out_.marks.size();
+        const std::uint64_t used = out_.skeleton.size() + sizeof(NumberList) * out_.numbers.size() + 8 * out_.marks.size();
         if (used > memory_ / 3)
           return out_.error(Errc::limit, "the structure of the document takes too much memory", at_);
       }
@@ -210,7 +210,7 @@ class DocumentReader {
 
   /// Skips numbers.
   Result<const char*> numbers(const char* text, const char* p, const char* end) {
-    Numbers& now = out_.numbers.back();
+    NumberList& now = out_.numbers.back();
     p = reader_.read(p, end, to_, bytes_.data() + mark_step);
     if (reader_.wrong()) return not_numbers(out_, place(text, p));
     if (!reader_.ended() && p == end) return p;
@@ -271,7 +271,7 @@ class NumberCursor {
 
  private:
   const Document& in_;
-  const Numbers& numbers_;
+  const NumberList& numbers_;
   ReadContext::Piece piece_;
   NumberReader reader_;
   std::uint64_t at_ = 0;  // offset after the text that was read
@@ -381,7 +381,7 @@ class JsonReader final : public TokenReader {
     return {};
   }
   Status open(Token& token) {
-    const std::vector<Numbers>& numbers = document_->numbers;
+    const std::vector<NumberList>& numbers = document_->numbers;
     while (next_ != numbers.size() && numbers[next_].bracket < reader_.offset()) ++next_;
     if (next_ != numbers.size() && numbers[next_].bracket == reader_.offset()) {
       token.kind = Token::Kind::bytes;

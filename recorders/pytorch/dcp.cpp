@@ -59,7 +59,7 @@ Error in_slice(Error error, const Source& file, const Slice& slice) {
 }
 
 /// What the leaves of a checkpoint refer to.
-struct Checkpoint {
+struct DcpCheckpoint {
   DcpIndex index;
   std::vector<SourcePtr> files;
   PytorchOptions options;
@@ -72,7 +72,7 @@ struct Checkpoint {
 class OpenTensor {
  public:
   /// Errors: malformed (a slice that does not contain the chunk), those of open_file().
-  static Result<std::unique_ptr<const OpenTensor>> make(const Checkpoint& checkpoint, const DcpItem& item) {
+  static Result<std::unique_ptr<const OpenTensor>> make(const DcpCheckpoint& checkpoint, const DcpItem& item) {
     auto made = std::make_unique<OpenTensor>();
     std::vector<Provider> parts;
     parts.reserve(item.boxes.size());
@@ -92,7 +92,7 @@ class OpenTensor {
   const Provider& provider() const noexcept { return provider_; }
 
  private:
-  Result<Provider> open(const Checkpoint& checkpoint, const DcpItem& item, std::span<const Extent> shape,
+  Result<Provider> open(const DcpCheckpoint& checkpoint, const DcpItem& item, std::span<const Extent> shape,
                         const Slice& slice) {
     const SourcePtr source = checkpoint.source(slice);
     IndexBudget memory(checkpoint.limits, slice.length);
@@ -135,7 +135,7 @@ class OpenTensor {
 /// A tensor, whose chunks are opened when it is read: there may be very many, each with an index of its own.
 class Tensor {
  public:
-  Tensor(const Checkpoint& checkpoint, const DcpItem& item) : checkpoint_(checkpoint), item_(item) {}
+  Tensor(const DcpCheckpoint& checkpoint, const DcpItem& item) : checkpoint_(checkpoint), item_(item) {}
 
   Result<Provider> open() const {
     const std::lock_guard lock(mutex_);
@@ -147,7 +147,7 @@ class Tensor {
   std::uint64_t size() const noexcept { return *element_count(item_.shape) * item_.type->size; }
 
  private:
-  const Checkpoint& checkpoint_;
+  const DcpCheckpoint& checkpoint_;
   const DcpItem& item_;
   mutable std::mutex mutex_;
   mutable std::unique_ptr<const OpenTensor> open_;
@@ -169,7 +169,7 @@ constexpr LeafOps tensor_ops{.read = read_tensor, .stream = stream_tensor};
 class DcpReader {
  public:
   DcpReader(const SourcePtr& folder, const OpenContext& context, const PytorchOptions& options)
-      : folder_(folder), memory_(context.options().limits, 0), all_(std::make_shared<Checkpoint>()) {
+      : folder_(folder), memory_(context.options().limits, 0), all_(std::make_shared<DcpCheckpoint>()) {
     all_->options.ignore_checksums = options.ignore_checksums;
     all_->limits = context.options().limits;
   }
@@ -332,7 +332,7 @@ class DcpReader {
 
   const SourcePtr& folder_;
   IndexBudget memory_;
-  std::shared_ptr<Checkpoint> all_;
+  std::shared_ptr<DcpCheckpoint> all_;
   SnapshotBuilder to_;
   std::vector<std::string_view> names_;  // of the nodes, in order
 };

@@ -9,6 +9,7 @@
 #include "settings.hpp"
 #include "steps/untie.hpp"
 #include "tree.hpp"
+#include "values.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -188,12 +189,6 @@ class Planner {
 }  // namespace
 
 namespace {
-
-std::optional<double> number_of(const Value& value) {
-  if (const double* f = value.as_f64()) return *f;
-  if (const std::int64_t* i = value.as_i64()) return static_cast<double>(*i);
-  return std::nullopt;
-}
 
 /// Returns true if two settings are equal; numbers are, whatever their kinds.
 bool equal(const Value& a, const Value& b) {

@@ -8,6 +8,7 @@
 #include "stele/quantize.hpp"
 #include "stele/value.hpp"
 #include "storage.hpp"
+#include "values.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -26,12 +27,6 @@ const Value* quantization_of(const LeafView& leaf) {
   if (leaf.annotations() == nullptr) return nullptr;
   const auto found = leaf.annotations()->find(std::string(quantization_key));
   return found != leaf.annotations()->end() ? &found->second : nullptr;
-}
-
-std::optional<double> number_of(const Value& value) {
-  if (const double* f = value.as_f64()) return *f;
-  if (const std::int64_t* i = value.as_i64()) return static_cast<double>(*i);
-  return std::nullopt;
 }
 
 /// Returns the row-major strides, in elements, as PyTorch computes them: an extent of 0 counts as 1.

@@ -18,7 +18,6 @@ namespace pytorch {
 namespace {
 
 using zip::Directory;
-using zip::Entry;
 
 /// Returns the type of a number of torch._export.serde.schema.ScalarType, which are not those of c10::ScalarType.
 const TorchType* exported_type(std::int64_t number) {
@@ -62,9 +61,9 @@ class ProgramReader {
 
   Result<Snapshot> run() {
     to_.set_flat();
-    std::vector<std::pair<std::string, const Entry*>> lists;
+    std::vector<std::pair<std::string, const zip::Entry*>> lists;
     std::size_t programs = 0;
-    for (const Entry& entry : directory_->entries()) {
+    for (const zip::Entry& entry : directory_->entries()) {
       for (const std::string_view folder : {"weights", "constants"}) {
         const std::string begin = std::string(root_).append("/data/").append(folder).append("/");
         const std::string end = std::string("_").append(folder).append("_config.json");
@@ -86,11 +85,11 @@ class ProgramReader {
   }
 
  private:
-  Error bad(const Entry& entry, const char* what) const {
+  Error bad(const zip::Entry& entry, const char* what) const {
     return Error(Errc::malformed, what).file(directory_->source()->name() + ": " + std::string(entry.name));
   }
 
-  Status read_list(const std::string& folder, const std::string& prefix, const Entry& entry) {
+  Status read_list(const std::string& folder, const std::string& prefix, const zip::Entry& entry) {
     memory_.admit(entry.compressed, index_rate::index);
     if (!memory_.take(entry.size)) return index_error("the list of weights needs too much memory");
     STELE_TRY_ASSIGN(const Bytes bytes, read_record(*directory_, entry, entry.size, options_));
@@ -125,13 +124,13 @@ class ProgramReader {
     return true;
   }
 
-  Status add(const std::string& folder, const std::string& name, const Value& weight, const Entry& list) {
+  Status add(const std::string& folder, const std::string& name, const Value& weight, const zip::Entry& list) {
     const Value* path = weight.find("path_name");
     if (path == nullptr || path->as_string() == nullptr) return bad(list, "a weight has no path_name");
     if (path->as_string()->starts_with("custom_obj")) {
       return Error(Errc::unsupported, "an object of a custom class is no tensor").found(*path->as_string());
     }
-    const Entry* entry = directory_->find(folder + *path->as_string());
+    const zip::Entry* entry = directory_->find(folder + *path->as_string());
     if (entry == nullptr) return bad(list, "the file has no record of a weight").found(*path->as_string());
     const Value* pickled = weight.find("use_pickle");
     if (pickled != nullptr && pickled->as_bool() != nullptr && *pickled->as_bool()) return add_pickled(name, *entry);
@@ -174,14 +173,14 @@ class ProgramReader {
   }
 
   /// Adds a weight that is a file of torch.save.
-  Status add_pickled(const std::string& name, const Entry& entry) {
+  Status add_pickled(const std::string& name, const zip::Entry& entry) {
     STELE_TRY_ASSIGN(const Snapshot file, open_entry(entry));
     if (file.leaf_count() != 1 || file.nodes().size() != 2) return bad(entry, "a weight is not one tensor");
     return add_leaf(name, file, 0);
   }
 
   /// Opens a file of torch.save, once for all its names.
-  Result<Snapshot> open_entry(const Entry& entry) {
+  Result<Snapshot> open_entry(const zip::Entry& entry) {
     if (const auto known = opened_.find(&entry); known != opened_.end()) return known->second;
     STELE_TRY_ASSIGN(const SourcePtr source, directory_->open(entry));
     PytorchOptions options = options_;
@@ -210,7 +209,7 @@ class ProgramReader {
   /// Reads the weights of the first versions: one file of torch.save for each program.
   Status read_older() {
     const std::string begin = std::string(root_) + "/data/weights/";
-    for (const Entry& entry : directory_->entries()) {
+    for (const zip::Entry& entry : directory_->entries()) {
       if (!entry.name.starts_with(begin) || !entry.name.ends_with(".pt")) continue;
       STELE_TRY_ASSIGN(const Snapshot file, open_entry(entry));
       for (std::size_t i = 0; i < file.leaf_count(); ++i) {
@@ -249,7 +248,7 @@ class ProgramReader {
   std::shared_ptr<ZipStorages> storages_;
   SnapshotBuilder to_;
   std::vector<std::string_view> names_;
-  std::map<const Entry*, Snapshot> opened_;
+  std::map<const zip::Entry*, Snapshot> opened_;
   std::map<std::tuple<const Storage*, const TorchType*, std::uint64_t, std::vector<std::uint64_t>,
                       std::vector<std::uint64_t>>,
            std::uint32_t>

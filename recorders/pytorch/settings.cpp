@@ -5,6 +5,8 @@
 #include <cmath>
 #include <span>
 
+#include "values.hpp"
+
 namespace stele {
 inline namespace v0 {
 namespace detail {
@@ -154,13 +156,6 @@ constexpr std::array<Optimizer, 10> optimizers = {{
 constexpr std::string_view beta1 = "beta1", beta2 = "beta2";
 constexpr double beta1_preset = 0.9, beta2_preset = 0.999;
 
-std::optional<double> number_of(const Value* value) {
-  if (value == nullptr) return std::nullopt;
-  if (const double* f = value->as_f64()) return *f;
-  if (const std::int64_t* i = value->as_i64()) return static_cast<double>(*i);
-  return std::nullopt;
-}
-
 bool is_true(const Value* value) { return value != nullptr && value->as_bool() != nullptr && *value->as_bool(); }
 
 double member_or(const TrainingObject& updater, std::string_view name, double preset) {
@@ -211,15 +206,15 @@ void set_member(TrainingObject& updater, const Setting& setting, const Value* va
   switch (setting.form) {
     case Form::rate:
     case Form::number: {
-      const auto number = number_of(value);
+      const auto number = value != nullptr ? number_of(*value) : std::nullopt;
       if (number && (setting.always || *number != setting.preset)) updater.set(setting.member, *number);
       return;
     }
     case Form::betas: {
       const Value::List* const list = value != nullptr ? value->as_list() : nullptr;
       if (list == nullptr || list->size() != 2) return;
-      const auto first = number_of(&list->front());
-      const auto second = number_of(&list->back());
+      const auto first = number_of(list->front());
+      const auto second = number_of(list->back());
       if (first && second) updater.set(beta1, *first).set(beta2, *second);
       return;
     }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "json/json.hpp"
+#include "tree.hpp"
 
 namespace stele {
 inline namespace v0 {
@@ -13,7 +14,6 @@ namespace detail {
 namespace pytorch {
 namespace {
 
-constexpr std::string_view class_key = "__class__";
 constexpr std::size_t max_big_bytes = 255;   // of LONG1; PyTorch's safe loader knows no longer one
 constexpr std::size_t max_big_digits = 615;  // more do not fit
 
@@ -83,6 +83,12 @@ const std::string* big_of(const Value& value) {
 }
 
 }  // namespace
+
+std::optional<double> number_of(const Value& value) {
+  if (const double* f = value.as_f64()) return *f;
+  if (const std::int64_t* i = value.as_i64()) return static_cast<double>(*i);
+  return std::nullopt;
+}
 
 std::string obstacle(const Value& value) {
   if (const std::string* s = value.as_string()) return json::valid_utf8(*s) ? "" : "a string that is not UTF-8";

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -21,6 +22,9 @@ struct ContainerKind {
 };
 /// By path, which is not escaped.
 using ContainerKinds = std::map<std::string, ContainerKind, std::less<>>;
+
+/// Returns an f64 or i64 as a double, nullopt for other kinds.
+std::optional<double> number_of(const Value& value);
 
 /// Returns the reason why a value is not written as a value of Python, or an empty string.
 std::string obstacle(const Value& value);

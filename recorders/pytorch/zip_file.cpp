@@ -11,10 +11,9 @@ namespace pytorch {
 namespace {
 
 using zip::Directory;
-using zip::Entry;
 
 /// Reads a small record as text.
-Result<std::string> text_of(const Directory& directory, const Entry& entry, const PytorchOptions& options) {
+Result<std::string> text_of(const Directory& directory, const zip::Entry& entry, const PytorchOptions& options) {
   constexpr std::uint64_t max_text = 4096;
   STELE_TRY_ASSIGN(const Bytes bytes, read_record(directory, entry, max_text, options));
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
@@ -23,7 +22,7 @@ Result<std::string> text_of(const Directory& directory, const Entry& entry, cons
 /// Checks the version of the container: caffe2/serialize/versions.h has 1 to 10.
 Status check_version(const Directory& directory, std::string_view root, const PytorchOptions& options) {
   constexpr unsigned newest = 10;
-  const Entry* entry = find_entry(directory, root, "version");
+  const zip::Entry* entry = find_entry(directory, root, "version");
   if (entry == nullptr) entry = find_entry(directory, root, ".data/version");
   if (entry == nullptr) return {};
   STELE_TRY_ASSIGN(const std::string text, text_of(directory, *entry, options));
@@ -45,12 +44,12 @@ Status check_version(const Directory& directory, std::string_view root, const Py
 }  // namespace
 
 Result<Storage*> ZipStorages::find(std::string_view key) {
-  const Entry* entry = directory_->find(folder_ + std::string(key));
+  const zip::Entry* entry = directory_->find(folder_ + std::string(key));
   if (entry != nullptr) return storage(*entry);
   return Error(Errc::malformed, "the file has no record of the storage").found(std::string(key.substr(0, 200)));
 }
 
-Result<Storage*> ZipStorages::storage(const Entry& entry) {
+Result<Storage*> ZipStorages::storage(const zip::Entry& entry) {
   const std::size_t entries = directory_->entries().size();
   if (known_.empty() && memory_.take(entries * sizeof(void*))) known_.resize(entries);
   if (known_.empty()) return index_error("the file's storages need too much memory");
@@ -74,7 +73,7 @@ Result<Storage*> ZipStorages::storage(const Entry& entry) {
   return known;
 }
 
-Result<Bytes> read_record(const Directory& directory, const Entry& entry, std::uint64_t limit,
+Result<Bytes> read_record(const Directory& directory, const zip::Entry& entry, std::uint64_t limit,
                           const PytorchOptions& options) {
   if (!options.ignore_checksums || entry.size > limit) {
     auto read = directory.read(entry, limit);
@@ -89,7 +88,7 @@ Result<Bytes> read_record(const Directory& directory, const Entry& entry, std::u
 }
 
 Result<bool> is_big_endian(const Directory& directory, std::string_view root, const PytorchOptions& options) {
-  const Entry* entry = find_entry(directory, root, "byteorder");
+  const zip::Entry* entry = find_entry(directory, root, "byteorder");
   if (entry == nullptr) return false;
   STELE_TRY_ASSIGN(const std::string text, text_of(directory, *entry, options));
   if (text == "little" || text == "big") return text == "big";
@@ -99,7 +98,7 @@ Result<bool> is_big_endian(const Directory& directory, std::string_view root, co
       .found(text.substr(0, 40));
 }
 
-const Entry* find_entry(const Directory& directory, std::string_view root, std::string_view name) {
+const zip::Entry* find_entry(const Directory& directory, std::string_view root, std::string_view name) {
   return directory.find(std::string(root) + '/' + std::string(name));
 }
 
@@ -107,7 +106,7 @@ Result<std::string_view> root_of(const Directory& directory) {
   const auto entries = directory.entries();
   if (entries.empty()) return Error(Errc::malformed, "the zip file is empty").file(directory.source()->name());
   const std::string_view root = entries.front().name.substr(0, entries.front().name.find('/'));
-  for (const Entry& entry : entries) {
+  for (const zip::Entry& entry : entries) {
     if (entry.name.starts_with(root) && entry.name.size() > root.size() && entry.name[root.size()] == '/') continue;
     return Error(Errc::malformed, "an entry is not in the folder of the first one")
         .file(directory.source()->name())
@@ -120,7 +119,7 @@ Result<std::string_view> root_of(const Directory& directory) {
 
 Result<File> open_zip(const std::shared_ptr<const Directory>& directory, std::string_view root,
                       const PytorchOptions& options, IndexBudget& memory) {
-  const Entry* pickled = find_entry(*directory, root, "data.pkl");
+  const zip::Entry* pickled = find_entry(*directory, root, "data.pkl");
   if (pickled == nullptr) {
     return Error(Errc::malformed, "the file has no data.pkl").file(directory->source()->name());
   }

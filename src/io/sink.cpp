@@ -41,7 +41,7 @@ Status Sink::patch(std::uint64_t /*offset*/, std::span<const std::byte> /*bytes*
 
 namespace {
 
-Status check_range(const Source& from, std::uint64_t offset, std::uint64_t size) {
+Status check_copied(const Source& from, std::uint64_t offset, std::uint64_t size) {
   if (offset <= from.size() && size <= from.size() - offset) return {};
   return Error(Errc::truncated, "the range to copy exceeds the source").file(from.name()).offset(offset);
 }
@@ -51,7 +51,7 @@ Status check_range(const Source& from, std::uint64_t offset, std::uint64_t size)
 Status Sink::copy(const Source& from, std::uint64_t offset, std::uint64_t size) {
   return detail::guarded(name_, [&]() -> Status {
     constexpr std::size_t limit = std::size_t{1} << 20;
-    STELE_TRY(check_range(from, offset, size));
+    STELE_TRY(check_copied(from, offset, size));
     const auto all = from.view();
     Bytes staging(all.empty() ? static_cast<std::size_t>(std::min<std::uint64_t>(size, limit)) : 0);
     while (size != 0) {
@@ -161,7 +161,7 @@ class FileSink final : public Sink {
 
   Status copy(const Source& from, std::uint64_t offset, std::uint64_t size) override {
     if (from.file() == nullptr) return Sink::copy(from, offset, size);
-    STELE_TRY(check_range(from, offset, size));
+    STELE_TRY(check_copied(from, offset, size));
     std::uint64_t copied = 0;
     STELE_TRY(attempt([&]() -> Status {
       STELE_TRY_ASSIGN(copied, os::copy(*from.file(), offset, temporary_.file(), size, progress_));

@@ -11,6 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "json/characters.hpp"
+
 namespace stele {
 inline namespace v0 {
 namespace detail {
@@ -18,7 +20,6 @@ namespace json {
 
 namespace {
 
-constexpr char kHex[] = "0123456789abcdef";
 constexpr std::size_t kNone = static_cast<std::size_t>(-1);
 constexpr std::size_t kSmallMap = 16;  // up to this size, comparing all pairs is faster than sorting
 constexpr std::string_view kStringKey = "$str:";

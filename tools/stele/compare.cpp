@@ -132,4 +132,6 @@ Result<Comparison> compare_leaves(const LeafView& a, const LeafView& b, double a
   return result;
 }
 
+std::string type_text(const LeafView& leaf) { return std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()); }
+
 }  // namespace stele::command

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "model.hpp"
 
@@ -22,5 +23,8 @@ struct Comparison {
 /// cancelled.
 Result<Comparison> compare_leaves(const LeafView& a, const LeafView& b, double atol, double rtol, ReadContext& context,
                                   Progress& progress);
+
+/// Returns dtype and shape: `f32 [2, 3]`.
+std::string type_text(const LeafView& leaf);
 
 }  // namespace stele::command

@@ -36,8 +36,6 @@ std::string cell(const std::string& text) {
   return text.size() <= max_cell_bytes ? safe(text) : safe(text.substr(0, max_cell_bytes)) + "…";
 }
 
-std::string type_text(const LeafView& leaf) { return std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()); }
-
 struct Pair {
   const Named* a;
   const Named* b;

@@ -234,7 +234,7 @@ Result<std::shared_ptr<const Format>> target_format(const std::string& name, con
   }
   if (const Format* const format = find_format(name)) return borrowed(format);
   std::string known;
-  for (const Format* format : formats()) known += (known.empty() ? "" : " ") + std::string(format->name());
+  for (const Format* format : stele::formats()) known += (known.empty() ? "" : " ") + std::string(format->name());
   return Error(Errc::unsupported, "no format has this name").expected("one of " + known).found(name);
 }
 

@@ -114,8 +114,6 @@ std::vector<OtherDifference> other_differences(const Snapshot& a, const std::vec
 
 namespace {
 
-std::string type_text(const LeafView& leaf) { return std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()); }
-
 /// Compares the tensors of one kind of optimizer state.
 Status compare_kind(const std::string& kind, const Snapshot& a, const Snapshot& b, double atol, double rtol,
                     Progress& progress, std::vector<OtherDifference>& out) {

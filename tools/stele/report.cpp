@@ -94,8 +94,6 @@ struct Content {
   std::size_t flagged = 0;
 };
 
-std::string type_text(const LeafView& leaf) { return std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()); }
-
 std::string flags_of(const LeafFacts& facts) {
   std::string text;
   const auto add = [&](std::string_view flag) { text += (text.empty() ? "" : ", ") + std::string(flag); };
