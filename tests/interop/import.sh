@@ -21,11 +21,14 @@ mvn -q -B -f tests/interop/dl4j/pom.xml package -DbuildDirectory="$PWD/build/int
 "$work/venv/bin/pip" install -q onnx==1.23.2 onnxruntime==1.32.0 safetensors==0.8.0 Pillow ml_dtypes
 if [ -n "${TORCH:-}" ]; then
   rm -f "$work"/torch/*
-  "$work/venv/bin/pip" install -q torch==2.15.0 onnxscript
+  "$work/venv/bin/pip" install -q torch==2.15.0 onnxscript transformers
   "$work/venv/bin/python" -W ignore tests/interop/torch_models.py "$work/torch" torch2.15
   "$work/venv/bin/python" -W ignore tests/interop/torch_models.py "$work/torch" torch2.15-dynamo --dynamo
-  ! /usr/bin/python3 -c "import torch" 2>/dev/null ||
-    /usr/bin/python3 -W ignore tests/interop/torch_models.py "$work/torch" torch1.13
+  if /usr/bin/python3 -c "import torch" 2>/dev/null; then
+    [ -x "$work/oldvenv/bin/python" ] || /usr/bin/python3 -m venv --system-site-packages "$work/oldvenv"
+    "$work/oldvenv/bin/pip" install -q transformers==4.30.2
+    "$work/oldvenv/bin/python" -W ignore tests/interop/torch_models.py "$work/torch" torch1.13
+  fi
 fi
 if [ -n "${TENSORFLOW:-}" ]; then  # its NumPy and protobuf are not onnx's
   rm -rf "$work/tensorflow"

@@ -7,8 +7,9 @@ torch_models.py OUT --expect           writes .safetensors for each OUT/run_*.on
 
 Weights are random with a fixed seed. Each model is exported with fixed extents, and with a batch (and a length) that is
 open. The inputs of a tiny model that is open have other extents than those it was exported with. --expect needs
-onnxruntime and safetensors, and not torch: they can be in another environment.
+onnxruntime and safetensors, and not torch: they can be in another environment. bert_transformers needs transformers.
 """
+import importlib.util
 import pathlib
 import sys
 
@@ -134,6 +135,20 @@ class BertTiny(nn.Module):
         return x, torch.tanh(self.pooler(x[:, 0]))
 
 
+class TransformersBert(nn.Module):
+    """BertModel of transformers, with random weights."""
+
+    def __init__(self, words, places, width):
+        import transformers
+        super().__init__()
+        config = transformers.BertConfig(vocab_size=words, max_position_embeddings=places, hidden_size=width,
+                                         num_hidden_layers=2, num_attention_heads=4, intermediate_size=4 * width)
+        self.bert = transformers.BertModel(config)
+
+    def forward(self, ids, mask, kinds):
+        return self.bert(ids, mask, kinds, return_dict=False)[:2]
+
+
 class Gpt2Tiny(nn.Module):
     def __init__(self, words, places, width):
         super().__init__()
@@ -199,6 +214,8 @@ def models(sizes):
     words, text, tagger = {0: "batch", 1: "length"}, (sizes["words"], sizes["places"], sizes["width"]), sizes["tagger"]
     yield "resnet18", lambda: ResNet18(sizes["stages"]), {"image": {0: "batch"}}
     yield "bert_tiny", lambda: BertTiny(*text), {n: words for n in ("ids", "mask", "kinds")}
+    if importlib.util.find_spec("transformers") is not None and sizes is FULL:
+        yield "bert_transformers", lambda: TransformersBert(*text), {n: words for n in ("ids", "mask", "kinds")}
     yield "gpt2_tiny", lambda: Gpt2Tiny(*text), {"ids": words}
     yield "lstm_tagger", lambda: Tagger(nn.LSTM, sizes["words"], *tagger), {"ids": words}
     yield "gru_tagger", lambda: Tagger(nn.GRU, sizes["words"], *tagger), {"ids": {0: "batch"}}
