@@ -298,6 +298,7 @@ std::optional<SliceAxis> slice_axis(Integer open_extent, std::int64_t begin, std
   SliceAxis to{.begin = begin, .end = end, .step = std::abs(step), .reversed = step < 0};
   constexpr std::int64_t far = std::numeric_limits<std::int32_t>::max();
   if (!open_extent) {
+    if (to.step > far) return std::nullopt;  // libnd4j's own arithmetic overflows
     to.open_end = step > 0 ? end >= far : end <= -far;
     if (step < 0 && !((begin == -1 || begin >= far) && to.open_end)) return std::nullopt;
     if (step < 0) to.begin = 0;
@@ -307,6 +308,7 @@ std::optional<SliceAxis> slice_axis(Integer open_extent, std::int64_t begin, std
     return to;
   }
   const std::int64_t extent = *open_extent;
+  to.step = std::min(to.step, std::max<std::int64_t>(extent, 1));  // a longer one takes the first element alone, too
   const std::int64_t low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
   const auto place = [&](std::int64_t p) {
     return std::clamp(p < 0 ? std::max(p, -extent - 1) + extent : p, low, high);

@@ -379,7 +379,7 @@ class Importer {
     } else if (const auto* ds = std::get_if<std::vector<double>>(&value)) {
       fill(DType::f32, *ds, false);
     } else {
-      return Error(Errc::unsupported, "a Constant is not of numbers").path(name);
+      return Error(Errc::unsupported, "a Constant is not of numbers").path(name).found("strings");
     }
     STELE_TRY(to_.add_constant(node.outputs[0], std::move(constant)));
     return true;

@@ -4,6 +4,8 @@
 #include <deque>
 #include <memory>
 
+#include "snapshot/unreadable.hpp"
+
 namespace stele {
 inline namespace v0 {
 namespace detail {
@@ -45,6 +47,9 @@ Status Target::add(const std::string& name, TensorInfo info) {
 }
 
 Status Target::add_leaf(const std::string& name, LeafView leaf) {
+  if (const std::string_view content = unreadable(leaf); !content.empty()) {
+    return Error(Errc::unsupported, "a tensor is not of numbers that DL4J has").path(name).found(std::string(content));
+  }
   TensorInfo info{.dtype = leaf.dtype()};
   info.shape.emplace();
   for (const Extent e : leaf.shape()) info.shape->push_back(static_cast<std::int64_t>(e));

@@ -200,6 +200,14 @@ def fused():
     conv("sum", "x w b z", {"z": real(1, 3, 5, 4)}, activation="Relu")
 
 
+def slices():
+    low, far, x = np.iinfo(np.int64).min, 2**62, {"x": real(3, 5)}
+    for name, (start, end, step) in {"before": (-9, -20, -1), "before_all": (low, low, -2), "before_end": (-9, -5, -1),
+                                     "stride": (1, 4, far), "stride_back": (-2, low, -far)}.items():
+        case("slice_" + name, node("Slice", "x s e a t"), x,
+             {"s": ints(start), "e": ints(end), "a": ints(1), "t": ints(step)}, fixed=True)
+
+
 def write(folder):
     folder.mkdir(parents=True, exist_ok=True)
     onnxruntime.set_default_logger_severity(4)
@@ -222,7 +230,7 @@ def write_package(folder):
             (folder / f"{test.name}.onnx").write_bytes(test.model.SerializeToString(deterministic=True))
 
 
-for make in (bools, shapes, einsums, normal, grids, pools, fused):
+for make in (bools, shapes, einsums, normal, grids, pools, fused, slices):
     make()
 to = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "data/onnx")
 write(to / "idioms")

@@ -494,6 +494,45 @@ TEST_CASE("import: models of the onnx package") {
                                             "test_squeeze_negative_axes.onnx", "test_unsqueeze_two_axes.onnx"});
 }
 
+TEST_CASE("import: a stride that libnd4j cannot hold needs the extent") {
+  const std::int64_t far = std::int64_t{1} << 62, end = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t step : {far, -far}) {
+    for (const std::int64_t extent : {-1, 7}) {
+      CAPTURE(step);
+      CAPTURE(extent);
+      const std::string graph = floats(11, "x", {extent}) + integers("s", {step > 0 ? 0 : -1}) +
+                                integers("e", {step > 0 ? end : -end}) + integers("a", {0}) + integers("t", {step}) +
+                                node("Slice", {"x", "s", "e", "a", "t"}, "y") + floats(12, "y", {-1});
+      const auto result = imported(model(graph));
+      if (extent < 0) {
+        CHECK(bad(result).to_string().find("ImportOptions::shapes (open: x [?])") != std::string::npos);
+      } else {
+        CHECK(good(result).graph->find_variable("y")->shape == std::vector<std::int64_t>{1});
+      }
+    }
+  }
+}
+
+TEST_CASE("import: a refused string names the node and the reason") {
+  const auto message = [](const std::string& graph) {
+    return bad(imported(model(floats(11, "x", {2}) + graph + floats(12, "y", {2})))).to_string();
+  };
+  const std::string strings = number(1, 1) + number(2, 8) + bytes(6, "text");  // a TensorProto
+  const std::string use = node("Equal", {"words", "words"}, "y");
+  const std::string tensor = bytes(5, bytes(1, "value") + bytes(5, strings) + number(20, 4));
+  for (const std::string& graph :
+       {node("Constant", {}, "words", tensor) + use,
+        node("Constant", {}, "words", attribute("value_strings", std::vector<std::string>{"text"})) + use,
+        use + bytes(5, strings + bytes(8, "words"))}) {
+    const std::string text = message(graph);
+    CAPTURE(text);
+    CHECK((text.find("the Constant (Constant, version 17)") != std::string::npos ||
+           text.find("the Equal (Equal, version 17)") != std::string::npos));
+    CHECK(text.find("not of numbers") != std::string::npos);
+    CHECK(text.find("found strings") != std::string::npos);
+  }
+}
+
 TEST_CASE("import: a refusal over open extents names them and the option") {
   const std::string graph = floats(11, "x", {-1, 3}) + integers("s", {-1}) + integers("e", {-5}) + integers("a", {0}) +
                             node("Slice", {"x", "s", "e", "a", "s"}, "y") + floats(12, "y", {-1, 3});
