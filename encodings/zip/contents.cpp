@@ -78,6 +78,11 @@ Result<Report> Directory::check(Meter& meter, const std::function<bool(const Ent
     Bytes buffer(piece_size);
     for (const Entry& entry : entries_) {
       if (skip && skip(entry)) continue;
+      if (is_encrypted(entry)) {
+        if (const auto at = data(entry); !at && at.error().code() != Errc::unsupported) return at.error();
+        report.add(Report::What::unchecked, entry.name, "an encrypted zip entry");
+        continue;
+      }
       if (entry.method != stored && entry.method != deflated) {
         report.add(Report::What::unchecked, entry.name, "a zip entry that is neither stored nor deflated");
         continue;

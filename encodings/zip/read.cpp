@@ -19,7 +19,7 @@ namespace zip {
 namespace {
 
 // Encryption, patches, strong encryption, a masked directory.
-constexpr std::uint16_t refused_flags = 1U << 0 | 1U << 5 | 1U << 6 | 1U << 13;
+constexpr std::uint16_t encryption_flags = 1U << 0 | 1U << 5 | 1U << 6 | 1U << 13;
 
 std::uint16_t u16(const std::byte* at) noexcept { return load_le<std::uint16_t>(at); }
 std::uint32_t u32(const std::byte* at) noexcept { return load_le<std::uint32_t>(at); }
@@ -180,8 +180,8 @@ bool is_folder(const Entry& entry) { return entry.name.ends_with('/'); }
 
 /// Checks an entry by itself. Returns the error.
 std::pair<Errc, const char*> fault(const Entry& entry) {
-  if ((entry.flags & refused_flags) != 0) return {Errc::unsupported, "the entry is encrypted"};
   if (const char* why = bad_name(entry.name)) return {Errc::malformed, why};
+  if (is_encrypted(entry)) return {Errc::none, nullptr};  // with a key's bytes in front, and sizes of other bytes
   if (entry.method == stored && entry.size != entry.compressed) {
     return {Errc::malformed, "the stored entry has two different sizes"};
   }
@@ -256,6 +256,8 @@ const char* bad_name(std::string_view name) noexcept {
   }
   return nullptr;
 }
+
+bool is_encrypted(const Entry& entry) noexcept { return (entry.flags & encryption_flags) != 0; }
 
 bool valid_name(std::string_view name) noexcept { return bad_name(name) == nullptr; }
 
@@ -362,7 +364,7 @@ Result<std::uint64_t> Directory::data(const Entry& entry, std::span<const std::b
     STELE_TRY(want(size));
     const std::byte* p = head.data();
 
-    constexpr std::uint16_t same_flags = refused_flags | descriptor_flag;
+    constexpr std::uint16_t same_flags = encryption_flags | descriptor_flag;
     if (text(head.subspan(local_size, name)) != entry.name || u16(p + 8) != entry.method ||
         ((u16(p + 6) ^ entry.flags) & same_flags) != 0) {
       return bad("the local header differs from the directory");
@@ -374,6 +376,9 @@ Result<std::uint64_t> Directory::data(const Entry& entry, std::span<const std::b
     const auto agree = [&](std::uint64_t here, std::uint64_t value) { return here == value || (unknown && here == 0); };
     if (!agree(u32(p + 14), entry.crc) || !agree(fields[1], entry.compressed) || !agree(fields[0], entry.size)) {
       return bad("the local header differs from the directory");
+    }
+    if (is_encrypted(entry)) {
+      return refused(*source_, Errc::unsupported, entry.header, "the entry is encrypted").path(std::string(entry.name));
     }
     return entry.header + size;
   });

@@ -70,18 +70,22 @@ struct Entry {
   std::uint16_t version = 20;  // needed to extract
 };
 
+/// Returns true if the bytes of an entry cannot be read without a key, or are a patch of another file.
+bool is_encrypted(const Entry& entry) noexcept;
+
 /// The central directory of a zip file. Immutable; all members are safe from several threads.
 ///
 /// Refuses, as malformed unless another error is given:
 /// - no end record in the last 64 KiB of the file, or two. Bytes after it are allowed, and not read
 /// - a directory that is not directly before the end record; several disks; counts and sizes that differ
 /// - zip64's end record or extra field that is not needed and has other numbers
-/// - encrypted entries (unsupported); two entries of one name (duplicate)
+/// - two entries of one name (duplicate)
 /// - names that are empty, not UTF-8, absolute (also `C:/`), with a backslash, a NUL, or a part that is empty, `.` or
 ///   `..`. A name with a trailing slash is a folder, which must have no bytes, and is omitted
 /// - entries that overlap, or reach into the directory
 /// - a size that DEFLATE cannot reach from so few bytes (limit; 1032:1); stored entries whose two sizes differ
-/// Bytes before the first entry, between entries and after their data are allowed, and not read.
+/// Bytes before the first entry, between entries and after their data are allowed, and not read. An encrypted entry has
+/// a name and sizes; its bytes are refused (unsupported).
 class Directory {
  public:
   /// Opens a file. `memory` bounds the directory's memory (limit). Errors: io, and those of the class.
@@ -103,7 +107,7 @@ class Directory {
   /// from the nearest earlier one of some 256 states, which reading keeps (some 40 KiB each).
   Result<SourcePtr> open(const Entry& entry) const;
   /// Compares all bytes of every entry for which `skip` does not return true with its CRC-32. The returned report lists
-  /// the parts without a checksum. Errors: checksum, malformed, io, cancelled.
+  /// the parts without a checksum, and the entries that cannot be read. Errors: checksum, malformed, io, cancelled.
   Result<Report> check(Meter& meter, const std::function<bool(const Entry&)>& skip = nullptr) const;
 
  private:

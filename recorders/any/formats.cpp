@@ -4,7 +4,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/entry_names.hpp"
+#include "base/limits.hpp"
 #include "base/similar.hpp"
+#include "encodings/zip/zip.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/archive.hpp"
@@ -205,6 +208,18 @@ bool has_models(const Bundle& folder) {
   });
 }
 
+/// Returns true if a zip file of NumPy's begins with an entry that is no array, which other programs may add. Only
+/// files that no format recognizes, or archives without tags first, get here.
+bool is_npz_by_directory(const Source& source) {
+  const SourcePtr borrowed(SourcePtr(), &source);
+  const std::uint64_t memory = detail::add_scaled(detail::index_base, source.size(), detail::index_rate::file);
+  const auto directory = detail::zip::Directory::open(borrowed, memory);
+  if (!directory || (*directory)->find("tags.txt") != nullptr) return false;
+  const auto entries = (*directory)->entries();
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const detail::zip::Entry& entry) { return detail::is_numpy_zip_entry(entry.name); });
+}
+
 }  // namespace
 
 Result<const Format*> format_of_content(const Source& source) {
@@ -226,6 +241,11 @@ Result<const Format*> format_of_content(const Source& source) {
           .found(std::string(found->name()) + " and " + std::string(f->name()));
     }
     found = f;
+  }
+  if ((found == nullptr || found == &archive_format) && !source.is_folder()) {
+    const auto first = detail::zip::first_name({head, size});
+    const bool undecided = first ? first->name != "tags.txt" : text.starts_with("PK\3\4");
+    if (undecided && is_npz_by_directory(source)) return &npz_format;
   }
   if (found != nullptr) return found;
   if (folder != nullptr) {

@@ -111,13 +111,13 @@ class NpzReader {
   Status read_array(const zip::Entry& entry, zip::HeadReader& heads) {
     const bool is_array = entry.name.ends_with(ending);
     const std::string_view key = entry.name.substr(0, entry.name.size() - (is_array ? ending.size() : 0));
-    std::string_view name = key;
-    if (const auto own = own_.names.find(key); own != own_.names.end()) {
+    std::string_view name = is_array ? key : other_name(key);
+    if (const auto own = own_.names.find(key); is_array && own != own_.names.end()) {
       name = arrays_.builder().intern(own->second);
       ++names_used_;
     }
     DType dtype = DType::none;
-    if (const auto own = own_.dtypes.find(key); own != own_.dtypes.end()) {
+    if (const auto own = own_.dtypes.find(key); is_array && own != own_.dtypes.end()) {
       dtype = own->second;
       ++dtypes_used_;
     }
@@ -128,6 +128,20 @@ class NpzReader {
     if (added) return {};
     Error error = of_entry(std::move(added).error(), entry);
     return error.path().empty() ? std::move(error).path(std::string(name)) : std::move(error);
+  }
+
+  /// Returns the name of an entry that is no array: its own, or if an array has that name, with the first number from 2
+  /// on that makes it unique.
+  std::string_view other_name(std::string_view key) {
+    const zip::Directory& directory = *file_->directory;
+    const auto array_has = [&](const std::string& name) {
+      return directory.find(name + std::string(ending)) != nullptr;
+    };
+    if (!array_has(std::string(key))) return key;
+    for (std::size_t number = 2;; ++number) {
+      const std::string name = std::string(key).append(" (").append(std::to_string(number)).append(")");
+      if (!array_has(name) && directory.find(name) == nullptr) return arrays_.builder().intern(name);
+    }
   }
 
   Result<Array> find_array(const zip::Entry& entry, zip::HeadReader& heads, DType dtype, Stored& stored) {
@@ -185,13 +199,16 @@ class NpzReader {
     if (!error.found().empty()) reason += ": " + std::string(error.found());
     if (!error.hint().empty()) reason += "; " + std::string(error.hint());
     Stored stored{nullptr, 0, entry.crc};
-    const bool has_bytes = entry.method == zip::stored || entry.method == zip::deflated;
-    STELE_TRY_ASSIGN(const std::uint64_t data, file_->directory->data(entry));
-    if (entry.method == zip::stored) stored.offset = data;
-    if (entry.method == zip::deflated) {
+    const bool encrypted = zip::is_encrypted(entry);
+    const bool has_bytes = !encrypted && (entry.method == zip::stored || entry.method == zip::deflated);
+    const auto data = file_->directory->data(entry);  // checks the local header
+    if (!data && !(encrypted && data.error().code() == Errc::unsupported)) return data.error();
+    if (has_bytes && entry.method == zip::stored) stored.offset = *data;
+    if (has_bytes && entry.method == zip::deflated) {
       STELE_TRY_ASSIGN(stored.inflated, file_->directory->open(entry));
     }
-    STELE_TRY_ASSIGN(const Provider provider, provider_of(entry, std::move(stored), unreadable_memory + reason.size()));
+    STELE_TRY_ASSIGN(const Provider provider,
+                     provider_of(entry, std::move(stored), unreadable_memory + reason.size() + name.size()));
     nodes_.push_back(arrays_.add_unreadable(name, reason, entry.size, has_bytes ? provider : Provider()));
     return {};
   }

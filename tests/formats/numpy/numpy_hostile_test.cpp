@@ -1,6 +1,7 @@
 // NumPy's files that are damaged, that lie, or that hold what is no tensor.
 #include <doctest/doctest.h>
 
+#include <stele/recorders/any.hpp>
 #include <stele/recorders/binary.hpp>
 #include <stele/recorders/numpy.hpp>
 
@@ -274,6 +275,43 @@ TEST_CASE("numpy: entries that are no tensors do not hide the others") {
   CHECK(named(opened, "good").dtype() == DType::u8);
   CHECK(named(opened, "other").byte_size() == 0);
   CHECK(good(npz.verify(bytes_of(file))).count(Report::What::unchecked) == 2);
+}
+
+TEST_CASE("numpy: an encrypted entry is unreadable, and the others are read") {
+  std::string file = zipped({{"good.npy", good_array}, {"other.npy", good_array}});
+  const std::size_t local = file.rfind("PK\3\4"), central = file.rfind("PK\1\2");
+  file[local + 6] = file[central + 8] = '\1';
+  const Snapshot opened = good(npz.open(bytes_of(file)));
+  CHECK(good(content(named(opened, "good"))) == "x");
+  const LeafView other = named(opened, "other");
+  CHECK(*other.annotations()->at("unreadable").as_string() == "the entry is encrypted");
+  CHECK(other.byte_size() == 0);
+  CHECK(good(npz.verify(bytes_of(file))).count(Report::What::unchecked) == 2);
+}
+
+TEST_CASE("numpy: an entry with the name of an array gets another name") {
+  const std::string file =
+      zipped({{"a.npy", good_array}, {"a", "text"}, {"a (2).npy", good_array}, {"b", "x"}, {"b.NPY", "x"}});
+  const Snapshot opened = good(npz.open(bytes_of(file)));
+  CHECK(opened.leaf_count() == 5);
+  CHECK(good(content(named(opened, "a"))) == "x");
+  CHECK(named(opened, "a (2)").dtype() == DType::u8);
+  CHECK(good(content(named(opened, "a (3)"))) == "text");
+  CHECK(*named(opened, "a (3)").annotations()->at("unreadable").as_string() == "the entry is not an array");
+}
+
+TEST_CASE("numpy: open() finds a file whose first entry is no array") {
+  const auto leaves = [](const std::vector<std::pair<std::string, std::string>>& entries) {
+    const std::string file = zipped(entries);
+    const auto opened = stele::open(bytes_of(file));
+    return opened ? opened->leaf_count() : 0;
+  };
+  CHECK(leaves({{"README", "x"}, {"a.npy", good_array}}) == 2);
+  CHECK(leaves({{"docs/README", "x"}, {"a.npy", good_array}}) == 2);
+  CHECK(leaves({{"docs/", ""}, {"docs/README", "x"}, {"a.npy", good_array}}) == 2);
+  CHECK(leaves({{"text.npy", array_of_type("'<U1'", "1234")}, {"a.npy", good_array}}) == 2);
+  CHECK(leaves({{"model.sdnb", "x"}}) == 0);
+  CHECK(leaves({{"README", "x"}, {"b", "x"}}) == 0);
 }
 
 TEST_CASE("numpy: the beginning of an array") {
