@@ -101,6 +101,40 @@ Result<Snapshot> part_of(Snapshot snapshot, const std::string& path) {
   return items.build();
 }
 
+/// Returns the names of the folder's indexes of shards.
+Result<std::vector<std::string>> indexes_of(const Bundle& folder) {
+  STELE_TRY_ASSIGN(auto names, folder.names());
+  // A folder with an index of safetensors files is theirs: many models are published in both formats.
+  const auto is_theirs = [](const std::string& name) { return name.ends_with(".safetensors.index.json"); };
+  if (std::any_of(names.begin(), names.end(), is_theirs)) return std::vector<std::string>();
+  std::erase_if(
+      names, [](const std::string& name) { return !name.ends_with(".bin.index.json") || name.find('/') != name.npos; });
+  return names;
+}
+
+/// Opens a distributed checkpoint, or the shards of the folder's index. The byte order is that of files.
+Result<Snapshot> open_folder(const SourcePtr& folder, const OpenContext& context, const PytorchOptions& options) {
+  const auto bundle = folder->bundle();
+  if (is_dcp(*bundle)) {
+    STELE_TRY_ASSIGN(Snapshot whole, open_dcp(folder, context, options));
+    return part_of(std::move(whole), options.part);
+  }
+  STELE_TRY_ASSIGN(const auto indexes, indexes_of(*bundle));
+  if (indexes.size() > 1) {
+    return Error(Errc::malformed, "the folder has more than one index")
+        .file(folder->name())
+        .found(indexes[0] + " and " + indexes[1])
+        .hint("open one of them");
+  }
+  if (indexes.empty()) {
+    return Error(Errc::not_found, "the folder has no .metadata and no index of shards").file(folder->name());
+  }
+  STELE_TRY_ASSIGN(const SourcePtr index, bundle->open(indexes.front()));
+  const Limits& limits = context.options().limits;
+  IndexBudget memory(limits, index->size());
+  return open_file(index, options, limits, memory, Kinds::all);
+}
+
 /// Adds the file to an error that has none.
 template <class T>
 Result<T> in_file(Result<T> result, const std::string& name) {
@@ -136,13 +170,16 @@ bool PytorchFormat::recognises(std::span<const std::byte> head, std::uint64_t /*
   return py::is_stream(head) || py::is_tar(head) || py::is_index(head);
 }
 
-bool PytorchFormat::recognises_folder(const Bundle& folder) const { return py::is_dcp(folder); }
+bool PytorchFormat::recognises_folder(const Bundle& folder) const {
+  if (py::is_dcp(folder)) return true;
+  const auto indexes = py::indexes_of(folder);
+  return indexes && !indexes->empty();
+}
 
 Result<Snapshot> PytorchFormat::open(SourcePtr source, const OpenContext& context) const {
   return detail::guarded(source->name(), [&]() -> Result<Snapshot> {
     if (source->is_folder()) {
-      STELE_TRY_ASSIGN(Snapshot whole, py::open_dcp(source, context, options_));
-      return detail::in_host_order(py::part_of(std::move(whole), options_.part));
+      return detail::in_host_order(py::open_folder(source, context, options_));
     }
     detail::IndexBudget memory(context.options().limits, source->size());
     return detail::in_host_order(py::open_file(source, options_, context.options().limits, memory, py::Kinds::all));
