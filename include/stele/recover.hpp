@@ -2,8 +2,10 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "stele/format.hpp"
 #include "stele/input.hpp"
 #include "stele/options.hpp"
 #include "stele/result.hpp"
@@ -11,6 +13,9 @@
 
 namespace stele {
 inline namespace v0 {
+
+/// Returns the reason why a file's entry is no readable tensor; nothing for other leaves.
+STELE_EXPORT std::string_view unreadable_reason(const LeafView& leaf) noexcept;
 
 struct Recovered {
   Snapshot snapshot;
@@ -22,12 +27,15 @@ struct Recovered {
 /// `unreadable`; the others are checked when they are read, except the padding after them. Beyond open(), it reads:
 ///
 /// - zip files (.npz, .pt, archives, .sdz) without their end: from the local headers of the entries
-/// - files that end early, of formats with the index at the beginning
+/// - files that end early, of formats with the index at the beginning (not `.stele`: its index is at the end)
 /// - files that other bytes follow
 /// - indexes of shards (x.index.json) with missing files, or names that no file has
 ///
 /// Errors: those of open(), if nothing can be read.
 STELE_EXPORT Result<Recovered> recover(const Input& from, const LoadOptions& options = default_load_options());
+/// Opens a file in a format with settings of its own, such as the tag of an archive.
+STELE_EXPORT Result<Recovered> recover(const Format& format, const Input& from,
+                                       const LoadOptions& options = default_load_options());
 
 }  // namespace v0
 }  // namespace stele

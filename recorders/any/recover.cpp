@@ -62,6 +62,11 @@ Result<Snapshot> open_truncated(const Format& format, const SourcePtr& source, L
   }
   auto opened = open_resized(format, source, far, options);
   if (opened) return opened;
+  if (format.name() == "stele") {
+    return std::move(error).hint(
+        "the index at the end of the file has the names and places of its tensors: without "
+        "it, nothing can be recovered");
+  }
   const std::uint64_t declared = leading_number(opened.error().expected());
   if (declared <= source->size() || declared >= far) return error;
   return open_resized(format, source, declared, options);
@@ -101,6 +106,8 @@ Snapshot without_padding(const Snapshot& snapshot) {
 }
 
 Result<Recovered> recover_file(const SourcePtr& source, const LoadOptions& options, bool may_be_index);
+Result<Recovered> recover_as(const Format& format, const SourcePtr& source, const LoadOptions& options,
+                             bool may_be_index);
 
 /// Joins the shards that an index names and that can be opened.
 class IndexRecovery {
@@ -182,9 +189,14 @@ Result<Recovered> recover_file(const SourcePtr& source, const LoadOptions& optio
   const auto found = format_of_content(*source);
   const auto format = found ? found : format_of_path(source->name());
   if (!format) return found.error();
+  return recover_as(**format, source, options, may_be_index);
+}
+
+Result<Recovered> recover_as(const Format& format, const SourcePtr& source, const LoadOptions& options,
+                             bool may_be_index) {
   Recovered made;
-  made.format = (*format)->name();
-  auto opened = detail::open({*format}, source, options);
+  made.format = format.name();
+  auto opened = detail::open({&format}, source, options);
   if (!opened && !source->is_folder()) {
     Error error = std::move(opened).error();
     std::byte head[4]{};
@@ -193,7 +205,7 @@ Result<Recovered> recover_file(const SourcePtr& source, const LoadOptions& optio
     if (text == "PK\3\4") {
       std::string cut;
       STELE_TRY_ASSIGN(const SourcePtr rebuilt, detail::zip::with_new_directory(source, cut));
-      opened = detail::open({*format}, rebuilt, options);
+      opened = detail::open({&format}, rebuilt, options);
       if (!opened) return error;
       made.notes.emplace_back("the directory of the zip file is damaged: its entries were found by their headers");
       if (!cut.empty()) made.notes.push_back("the file ends inside the entry " + cut);
@@ -202,9 +214,9 @@ Result<Recovered> recover_file(const SourcePtr& source, const LoadOptions& optio
       return made;
     } else if (error.code() == Errc::truncated) {
       made.notes.emplace_back("the file ends early");
-      opened = open_truncated(**format, source, options, std::move(error));
+      opened = open_truncated(format, source, options, std::move(error));
     } else {
-      opened = open_followed(**format, source, options, std::move(error), made.notes);
+      opened = open_followed(format, source, options, std::move(error), made.notes);
     }
   }
   if (!opened) return std::move(opened).error();
@@ -214,10 +226,19 @@ Result<Recovered> recover_file(const SourcePtr& source, const LoadOptions& optio
 
 }  // namespace
 
+std::string_view unreadable_reason(const LeafView& leaf) noexcept { return detail::unreadable(leaf); }
+
 Result<Recovered> recover(const Input& from, const LoadOptions& options) {
   return detail::guarded(from.name(), [&]() -> Result<Recovered> {
     STELE_TRY_ASSIGN(const SourcePtr source, from.open("", options));
     return recover_file(source, options, true);
+  });
+}
+
+Result<Recovered> recover(const Format& format, const Input& from, const LoadOptions& options) {
+  return detail::guarded(from.name(), [&]() -> Result<Recovered> {
+    STELE_TRY_ASSIGN(const SourcePtr source, from.open(format.extension(), options));
+    return recover_as(format, source, options, true);
   });
 }
 

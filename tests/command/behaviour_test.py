@@ -579,6 +579,25 @@ class Check(InFolder):
         self.assertEqual([row["name"] for row in found["lost"]], ["README.md"])
         self.assertEqual(found["recovered"], 7)
 
+    def test_repair_of_a_part_of_a_damaged_file(self):
+        cut = self.path("t.safetensors")
+        cut.write_bytes(DIGITS_ST.read_bytes()[:-4])
+        whole = document("repair", cut, self.path("all.safetensors"), status=1)
+        part = document("repair", cut, self.path("part.safetensors"), "--part", "hidden", status=1)
+        self.assertEqual(part["notes"], whole["notes"])
+        self.assertGreater(whole["recovered"], part["recovered"])
+        self.assertGreater(part["recovered"], 0)
+        archive, pt = self.path("t.zip"), self.path("t.pt")
+        for file, arguments in ((archive, ("--tag", "latest")), (pt, ("--ignore-checksums",))):
+            succeed("convert", DIGITS_ST, file, "--allow-loss")
+            tags = json.loads(run("tags", file, "--json")[1])["tags"] if file == archive else []
+            if tags:
+                arguments = ("--tag", tags[0])
+            content = file.read_bytes()
+            file.write_bytes(content[: content.index(b"PK\x01\x02")])
+            found = document("repair", file, self.path("r.safetensors"), *arguments, status=1)
+            self.assertEqual((found["recovered"], found["lost"], len(found["notes"])), (7, [], 1))
+
     def test_repair_of_shards(self):
         succeed("convert", DIGITS_ST, self.path("m.safetensors.index.json"), "--shard", "8k")
         shards = sorted(self.path(".").glob("m-*.safetensors"))
@@ -601,6 +620,9 @@ class Check(InFolder):
         self.assertEqual(document("inspect", index)["format"], "pytorch")
         self.assertEqual(run("verify", index)[0], 0)
         self.assertEqual(document("diff", DIGITS_ST, index, "--tensors")["equal_tensors"], 7)
+        self.assertEqual(document("inspect", index.parent)["format"], "pytorch")
+        self.assertEqual(run("verify", index.parent)[0], 0)
+        self.assertEqual(document("diff", DIGITS_ST, index.parent, "--tensors")["equal_tensors"], 7)
         self.path("pytorch_model-00002-of-00002.bin").unlink()
         self.assertNotEqual(run("inspect", index)[0], 0)
         found = document("repair", index, self.path("r.safetensors"), status=1)

@@ -36,11 +36,6 @@ std::string file_of(const R& recorder) {
   return std::string(text_of(bytes.span()));
 }
 
-std::string unreadable_reason(const LeafView& leaf) {
-  if (leaf.annotations() == nullptr || !leaf.annotations()->contains("unreadable")) return {};
-  return *leaf.annotations()->at("unreadable").as_string();
-}
-
 /// Checks that each recovered tensor has its bytes or fails to read. Returns the number of whole ones.
 std::size_t whole_tensors(const Snapshot& recovered) {
   const Net net;
@@ -125,6 +120,12 @@ TEST_CASE("recover: files that end early") {
   CHECK(made.snapshot.leaf_count() == 3);
   CHECK(whole_tensors(made.snapshot) == 2);
   CHECK(made.notes == std::vector<std::string>{"the file ends early"});
+  const std::string stele = file_of(BinaryRecorder<>());
+  const std::string without_index = stele.substr(0, stele.size() - 70);
+  const auto nothing = recover(bytes_of(without_index));
+  REQUIRE(!nothing);
+  CHECK(nothing.error().code() == Errc::truncated);
+  CHECK(nothing.error().hint().find("the index at the end of the file") != std::string::npos);
   CHECK_FALSE(recover(bytes_of(""s)));
   CHECK_FALSE(recover(bytes_of("no model"s)));
 }

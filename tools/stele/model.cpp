@@ -142,13 +142,8 @@ Error not_a_model(Error error) {
 
 }  // namespace
 
-Result<Model> open_model(const std::string& path, const Opening& opening, unsigned threads) {
-  const std::size_t number = all_read().size();
-  all_read().push_back({path, {}});
-  for (const std::string& names : {opening.names, opening.parameters}) {
-    if (!names.empty()) all_read().back().others.insert(names);
-  }
-  STELE_TRY_ASSIGN(const LoadOptions options, load_options(opening, threads));
+Result<std::shared_ptr<const Format>> input_format(const std::string& path, const Opening& opening,
+                                                   const LoadOptions& options) {
   STELE_TRY_ASSIGN(const SourcePtr source, open_input(path, options));
   auto found = format_of_content(*source);
   if (!found) {  // a positional format is not recognized by its content
@@ -172,6 +167,17 @@ Result<Model> open_model(const std::string& path, const Opening& opening, unsign
         .file(path)
         .found(format->name());
   }
+  return format;
+}
+
+Result<Model> open_model(const std::string& path, const Opening& opening, unsigned threads) {
+  const std::size_t number = all_read().size();
+  all_read().push_back({path, {}});
+  for (const std::string& names : {opening.names, opening.parameters}) {
+    if (!names.empty()) all_read().back().others.insert(names);
+  }
+  STELE_TRY_ASSIGN(const LoadOptions options, load_options(opening, threads));
+  STELE_TRY_ASSIGN(std::shared_ptr<const Format> format, input_format(path, opening, options));
   STELE_TRY_ASSIGN(Snapshot snapshot, open(*format, input_of(path), options));
   remember(all_read()[number], snapshot);
   if (!opening.part.empty()) {

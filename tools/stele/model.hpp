@@ -47,6 +47,10 @@ Result<SourcePtr> open_input(const std::string& path, const LoadOptions& options
 Input input_of(const std::string& path);
 /// The message of the error (unsupported) for a file that has no format.
 inline constexpr std::string_view not_a_model_text = "not a model file";
+/// Returns the format of a file or folder, with the settings of `opening`. Errors: unsupported (not_a_model_text),
+/// those of format_of_content() and of open_input().
+Result<std::shared_ptr<const Format>> input_format(const std::string& path, const Opening& opening,
+                                                   const LoadOptions& options);
 /// Opens a file or folder of any format, and remembers its files: no output may replace them. Errors: unsupported
 /// (not_a_model_text), those of format_of_content() and of opening.
 Result<Model> open_model(const std::string& path, const Opening& opening = {}, unsigned threads = 0);

@@ -1,5 +1,6 @@
 #include <set>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <stele/recover.hpp>
@@ -12,35 +13,25 @@ namespace stele::command {
 
 namespace {
 
-/// Opens the file as far as it can be read, and lists what its format keeps beside the tensors. A choice of a part or
-/// of names needs the format, which recover() chooses by itself.
+/// Opens the file as far as it can be read, and lists what an undamaged file has beside the tensors.
 Result<Recovered> open_damaged(const Repair& options, Report& losses, unsigned threads) {
-  auto model = open_model(options.in, options.opening, threads);
-  if (model) {
-    auto beside = losses_of(*model, options.opening, threads);
+  const Opening& opening = options.opening;
+  STELE_TRY_ASSIGN(const LoadOptions reading, load_options(opening, threads));
+  STELE_TRY_ASSIGN(auto format, input_format(options.in, opening, reading));
+  STELE_TRY_ASSIGN(Recovered recovered, recover(*format, input_of(options.in), reading));
+  note_input(options.in, recovered.snapshot);
+  for (const std::string& names : {opening.names, opening.parameters}) {
+    if (!names.empty()) note_input(names, {});
+  }
+  if (recovered.notes.empty()) {
+    auto beside = losses_of(Model{options.in, std::move(format), recovered.snapshot}, opening, threads);
     if (beside) losses = std::move(*beside);
     if (!beside) losses.add(Report::What::lost, "", "the checkpoint: " + error_text(beside.error()));
   }
-  const Opening& opening = options.opening;
-  const bool chosen = !opening.names.empty() || !opening.tag.empty() || !opening.part.empty() ||
-                      opening.ignore_checksums || !opening.parameters.empty();
-  if (chosen) {
-    if (!model) return std::move(model).error();
-    return Recovered{std::move(model->snapshot), std::string(model->format->name()), {}};
+  if (!opening.part.empty()) {
+    STELE_TRY_ASSIGN(recovered.snapshot, part(recovered.snapshot, opening.part));
   }
-  if (!model && model.error().code() == Errc::unsupported) return std::move(model).error();
-  STELE_TRY_ASSIGN(const LoadOptions reading, load_options(opening, threads));
-  STELE_TRY_ASSIGN(Recovered recovered, recover(input_of(options.in), reading));
-  note_input(options.in, recovered.snapshot);
   return recovered;
-}
-
-/// Returns the reason why the file has no readable tensor under a name, or an empty string.
-std::string unreadable_reason(const LeafView& leaf) {
-  if (leaf.dtype() != DType::opaque || leaf.annotations() == nullptr) return {};
-  const auto found = leaf.annotations()->find("unreadable");
-  const std::string* const reason = found != leaf.annotations()->end() ? found->second.as_string() : nullptr;
-  return reason != nullptr ? *reason : std::string();
 }
 
 }  // namespace
@@ -53,8 +44,8 @@ Result<int> repair(const Repair& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(auto rows, damages(snapshot, errors));
   STELE_TRY_ASSIGN(const auto names, names_of(snapshot));
   for (const Named& named : names) {
-    std::string reason = unreadable_reason(snapshot.leaf(named.leaf));
-    if (!reason.empty() && !errors[named.leaf]) rows.push_back({named.name, "", std::move(reason)});
+    const std::string_view reason = unreadable_reason(snapshot.leaf(named.leaf));
+    if (!reason.empty() && !errors[named.leaf]) rows.push_back({named.name, "", std::string(reason)});
   }
   std::set<std::string, std::less<>> lost;
   for (const Damage& row : rows) lost.insert(row.name);
