@@ -190,9 +190,7 @@ Result<SourcePtr> with_new_directory(SourcePtr source, std::string& cut) {
       break;
     }
     at = end = entry->end;
-    constexpr std::uint16_t encrypted = 1;
-    const bool usable = bad_name(entry->name) == nullptr && (entry->flags & encrypted) == 0;
-    if (usable && names.insert(entry->name).second) put_record(directory, *entry, *header);
+    if (bad_name(entry->name) == nullptr && names.insert(entry->name).second) put_record(directory, *entry, *header);
   }
   if (names.empty()) return Error(Errc::malformed, "the zip file has no complete entry").file(source->name());
   put_end(directory, end, names.size());

@@ -12,7 +12,7 @@ namespace detail {
 namespace zip {
 
 /// Returns the file with a new directory of the entries whose local header and bytes are complete, found by reading the
-/// local headers in order. Entries that are encrypted, have an invalid name, or the name of an earlier one are left
+/// local headers in order. Entries that have an invalid name, or the name of an earlier one are left
 /// out. `cut` becomes the name of the entry at whose bytes the file ends, if there is one. Errors: malformed (no
 /// entry), io.
 Result<SourcePtr> with_new_directory(SourcePtr source, std::string& cut);

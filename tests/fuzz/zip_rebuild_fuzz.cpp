@@ -1,0 +1,62 @@
+// Makes a directory for bytes from their local headers. The result opens, and its entries are those of the bytes.
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "encodings/zip/rebuild.hpp"
+#include "encodings/zip/zip.hpp"
+#include "fuzz/require.hpp"
+
+namespace {
+
+using stele_test::require;
+
+using namespace stele;
+namespace zip = detail::zip;
+
+constexpr std::uint64_t most = std::uint64_t{1} << 22;
+
+/// The bytes without a view of them.
+class Unmapped final : public Source {
+ public:
+  explicit Unmapped(SourcePtr bytes) : Source("fuzz"), bytes_(std::move(bytes)) {}
+  std::uint64_t size() const noexcept override { return bytes_->size(); }
+  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override { return bytes_->read_at(offset, out); }
+
+ private:
+  SourcePtr bytes_;
+};
+
+Bytes all_of(const Source& source) {
+  Bytes bytes(static_cast<std::size_t>(source.size()));
+  require(source.read_at(0, bytes.span()).has_value());
+  return bytes;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const SourcePtr bytes = borrow_bytes(std::as_bytes(std::span(data, size)));
+  std::string cut, same_cut;
+  const auto rebuilt = zip::with_new_directory(bytes, cut);
+  const auto again = zip::with_new_directory(std::make_shared<Unmapped>(bytes), same_cut);
+  require(rebuilt.has_value() == again.has_value() && cut == same_cut);
+  if (!rebuilt) return 0;
+  const Bytes file = all_of(**rebuilt), other = all_of(**again);
+  require(std::ranges::equal(file.span(), other.span()));
+  require(!(*rebuilt)->read_at(file.size(), Bytes(1).span()));
+
+  // The scan takes what the headers declare, which the directory may refuse.
+  const auto directory = zip::Directory::open(*rebuilt, most);
+  if (!directory) return 0;
+  for (const zip::Entry& entry : (*directory)->entries()) {
+    require(entry.header < size && entry.end <= size);
+    if (const auto content = (*directory)->read(entry, most)) require(content->size() == entry.size);
+  }
+
+  // A directory made from a file that has one lists the same entries: those before the first fault.
+  std::string third_cut;
+  const auto third = zip::with_new_directory(*rebuilt, third_cut);
+  require(third.has_value());
+  return 0;
+}
