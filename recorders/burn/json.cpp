@@ -38,8 +38,8 @@ struct Document {
   std::vector<std::uint64_t> marks{};  // offsets of the numbers i * mark_step of each tensor, for i from 1
 
   std::uint64_t in_file(std::uint64_t place) const {
-    const auto next =
-        std::partition_point(numbers.begin(), numbers.end(), [place](const NumberList& n) { return n.bracket < place; });
+    const auto next = std::partition_point(numbers.begin(), numbers.end(),
+                                           [place](const NumberList& n) { return n.bracket < place; });
     return next == numbers.begin() ? place : place + std::prev(next)->ahead;
   }
   Error error(Errc code, const char* text, std::uint64_t offset) const {
@@ -157,7 +157,8 @@ class DocumentReader {
       for (const char* p = text; p != text + n;) {
         STELE_TRY_ASSIGN(p, in_numbers_ ? numbers(text, p, text + n) : structure(text, p, text + n));
         // Growing vectors hold three times their content.
-        const std::uint64_t used = out_.skeleton.size() + sizeof(NumberList) * out_.numbers.size() + 8 * out_.marks.size();
+        const std::uint64_t used =
+            out_.skeleton.size() + sizeof(NumberList) * out_.numbers.size() + 8 * out_.marks.size();
         if (used > memory_ / 3)
           return out_.error(Errc::limit, "the structure of the document takes too much memory", at_);
       }
