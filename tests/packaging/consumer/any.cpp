@@ -13,6 +13,5 @@ int main() {
   check(stele::from_snapshot<Model>(stele::recover("one.stele").value().snapshot).value(), "recovered");
   const auto recovered = stele::recover(*stele::find_format("stele"), "one.stele");
   check(stele::from_snapshot<Model>(recovered.value().snapshot).value(), "recovered in a format");
-  check(stele::unreadable_reason(recovered.value().snapshot.leaf(0)).empty(), "no reason");
-  return stele::find_format("stele") != nullptr ? 0 : 1;
+  return stele::unreadable_reason(recovered.value().snapshot.leaf(0)).empty() ? 0 : 1;
 }
