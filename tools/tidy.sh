@@ -7,10 +7,11 @@ cd "$(dirname "$0")/.."
 build=$1
 python3 - "$build" <<'END' |
 import json, os, sys
+build = os.path.relpath(sys.argv[1])
 folders = ("src", "precision", "transforms", "encodings", "dl4j", "recorders", "checkpoints", "ir", "tools/stele")
-for entry in json.load(open(sys.argv[1] + "/compile_commands.json", encoding="utf-8")):
+for entry in json.load(open(build + "/compile_commands.json", encoding="utf-8")):
     file = os.path.relpath(os.path.join(entry["directory"], entry["file"]))
-    unity = file.endswith("_cxx.cxx") and file.startswith(tuple(f"{sys.argv[1]}/{folder}/" for folder in folders))
+    unity = file.endswith("_cxx.cxx") and file.startswith(tuple(f"{build}/{folder}/" for folder in folders))
     if unity or file.startswith(tuple(f"{folder}/" for folder in folders)):
         print(file, end="\0")
 END

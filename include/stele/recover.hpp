@@ -5,7 +5,6 @@
 #include <string_view>
 #include <vector>
 
-#include "stele/format.hpp"
 #include "stele/input.hpp"
 #include "stele/options.hpp"
 #include "stele/result.hpp"
@@ -13,6 +12,8 @@
 
 namespace stele {
 inline namespace v0 {
+
+class Format;  // stele/format.hpp
 
 /// Returns the reason why a file's entry is no readable tensor; nothing for other leaves.
 STELE_EXPORT std::string_view unreadable_reason(const LeafView& leaf) noexcept;

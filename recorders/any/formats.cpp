@@ -208,8 +208,8 @@ bool has_models(const Bundle& folder) {
   });
 }
 
-/// Returns true if a zip file of NumPy's begins with an entry that is no array, which other programs may add. Only
-/// files that no format recognizes, or archives without tags first, get here.
+/// Returns true for a zip file of NumPy's whose first entry is no array; other programs may have added it. Reads the
+/// directory.
 bool is_npz_by_directory(const Source& source) {
   const SourcePtr borrowed(SourcePtr(), &source);
   const std::uint64_t memory = detail::add_scaled(detail::index_base, source.size(), detail::index_rate::file);
@@ -244,7 +244,7 @@ Result<const Format*> format_of_content(const Source& source) {
   }
   if ((found == nullptr || found == &archive_format) && !source.is_folder()) {
     const auto first = detail::zip::first_name({head, size});
-    const bool undecided = first ? first->name != "tags.txt" : text.starts_with("PK\3\4");
+    const bool undecided = first ? !detail::is_archive_zip_entry(first->name) : text.starts_with("PK\3\4");
     if (undecided && is_npz_by_directory(source)) return &npz_format;
   }
   if (found != nullptr) return found;

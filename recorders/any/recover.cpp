@@ -63,9 +63,7 @@ Result<Snapshot> open_truncated(const Format& format, const SourcePtr& source, L
   auto opened = open_resized(format, source, far, options);
   if (opened) return opened;
   if (format.name() == "stele") {
-    return std::move(error).hint(
-        "the index at the end of the file has the names and places of its tensors: without "
-        "it, nothing can be recovered");
+    return std::move(error).hint("the file has lost its index, without which no tensor can be found");
   }
   const std::uint64_t declared = leading_number(opened.error().expected());
   if (declared <= source->size() || declared >= far) return error;

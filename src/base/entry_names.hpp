@@ -30,6 +30,14 @@ constexpr bool is_pytorch_zip_entry(std::string_view name) noexcept {
   return false;
 }
 
+/// Returns true if the name is one that archives give (docs/formats/archive.md). They may have other entries.
+constexpr bool is_archive_zip_entry(std::string_view name) noexcept {
+  for (const std::string_view end : {"tags.txt", "/params.txt", "/updater.txt", "/metadata.json", ".fb", ".bin"}) {
+    if (name.ends_with(end)) return true;
+  }
+  return false;
+}
+
 /// Returns true if the name is that of a member of PyTorch's tar files (before 0.1.10).
 constexpr bool is_pytorch_tar_entry(std::string_view name) noexcept {
   if (name.starts_with("./")) name.remove_prefix(2);

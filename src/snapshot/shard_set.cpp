@@ -33,7 +33,6 @@ class SetReader {
     }
     STELE_TRY(parse());
     STELE_TRY(check_names());
-    pickles_ = lists_pickles(std::as_bytes(std::span(text_)));
     builder_.set_flat();
     for (std::uint32_t i = 0; i < files_.size(); ++i) STELE_TRY(add_file(bundle, i));
     if (found_ != entries_.size()) return missing();
@@ -187,7 +186,7 @@ class SetReader {
       ++found_;
       nodes_.emplace_back(name, added[i]);
     }
-    if (pickles_) STELE_TRY(add_metadata(shard, number));
+    STELE_TRY(add_metadata(shard, number));
     const SnapshotData& data = *shard.data();
     capacity_ = checked_add(capacity_, data.capacity != 0 ? data.capacity : shard.byte_size()).value_or(UINT64_MAX);
     shared_ = shared_ || data.capacity != 0;
@@ -196,18 +195,23 @@ class SetReader {
     return {};
   }
 
-  /// Keeps the metadata of a shard of PyTorch, whose index has none. A key that has another text already gets the name
-  /// of the file. (Files of safetensors repeat the metadata of their index, or have the name of a framework.)
+  /// Keeps the metadata of a file, except `format`, which only names a framework. A key that has another text already
+  /// gets the name of the file.
   Status add_metadata(const Snapshot& shard, std::uint32_t number) {
     for (const auto& [key, text] : shard.metadata()) {
+      if (key == "format") continue;
+      std::string name = key;
+      auto known = metadata_.find(name);
+      while (known != metadata_.end() && known->second != text) {
+        name.append(" (").append(files_[number]).append(")");
+        known = metadata_.find(name);
+      }
+      if (known != metadata_.end()) continue;
       constexpr std::uint64_t each = sizeof(std::pair<std::string, std::string>) + 64;
-      if (!memory_.take(each + key.size() + files_[number].size() + 3 + text.size())) {
+      if (!memory_.take(each + name.size() + text.size())) {
         return index_error("the metadata of the shards needs more memory than the index allows");
       }
-      const auto [known, fresh] = metadata_.try_emplace(key, text);
-      if (!fresh && known->second != text) {
-        metadata_.try_emplace(std::string(key).append(" (").append(files_[number]).append(")"), text);
-      }
+      metadata_.emplace(std::move(name), text);
     }
     return {};
   }
@@ -239,7 +243,6 @@ class SetReader {
   std::vector<std::pair<std::string_view, std::uint32_t>> nodes_;
   std::size_t found_ = 0;
   std::uint64_t capacity_ = 0;
-  bool pickles_ = false;
   bool shared_ = false;  // a shard has a capacity of its own
   IndexBudget memory_;
 };

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "fuzz/require.hpp"
+#include "fuzz/unmapped.hpp"
 #include "stele/recorders/archive.hpp"
 #include "support/recorders.hpp"
 
@@ -13,17 +14,6 @@ namespace {
 
 using namespace stele;
 using namespace stele_test;
-
-/// The bytes without a view of them.
-class Unmapped final : public Source {
- public:
-  explicit Unmapped(SourcePtr bytes) : Source("fuzz"), bytes_(std::move(bytes)) {}
-  std::uint64_t size() const noexcept override { return bytes_->size(); }
-  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override { return bytes_->read_at(offset, out); }
-
- private:
-  SourcePtr bytes_;
-};
 
 /// The largest array that is read: deflated ones stand for a thousand times their bytes.
 constexpr std::uint64_t most = 1U << 16U;

@@ -9,11 +9,13 @@
 #include "encodings/gzip/gzip.hpp"
 #include "encodings/tar/tar.hpp"
 #include "fuzz/require.hpp"
+#include "fuzz/unmapped.hpp"
 #include "stele/sink.hpp"
 
 namespace {
 
 using stele_test::require;
+using stele_test::Unmapped;
 
 using namespace stele;
 namespace gzip = detail::gzip;
@@ -24,17 +26,6 @@ constexpr std::uint64_t most = std::uint64_t{1} << 20;
 std::string_view text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
-
-/// The bytes without a view of them.
-class Unmapped final : public Source {
- public:
-  explicit Unmapped(SourcePtr bytes) : Source("fuzz"), bytes_(std::move(bytes)) {}
-  std::uint64_t size() const noexcept override { return bytes_->size(); }
-  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override { return bytes_->read_at(offset, out); }
-
- private:
-  SourcePtr bytes_;
-};
 
 std::string gzipped(std::span<const std::byte> bytes) {
   z_stream z{};

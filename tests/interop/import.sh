@@ -21,7 +21,7 @@ mvn -q -B -f tests/interop/dl4j/pom.xml package -DbuildDirectory="$PWD/build/int
 "$work/venv/bin/pip" install -q onnx==1.23.2 onnxruntime==1.32.0 safetensors==0.8.0 Pillow ml_dtypes
 if [ -n "${TORCH:-}" ]; then
   rm -f "$work"/torch/*
-  "$work/venv/bin/pip" install -q torch==2.15.0 onnxscript transformers
+  "$work/venv/bin/pip" install -q torch==2.15.0 onnxscript transformers==5.24.0
   "$work/venv/bin/python" -W ignore tests/interop/torch_models.py "$work/torch" torch2.15
   "$work/venv/bin/python" -W ignore tests/interop/torch_models.py "$work/torch" torch2.15-dynamo --dynamo
   if /usr/bin/python3 -c "import torch" 2>/dev/null; then

@@ -305,7 +305,19 @@ TEST_CASE("shards: written as transformers writes them") {
           text.substr(text.find("\"embedding\""), text.size() - 3 - text.find("\"embedding\"")) + "}\n}\n");
   const Snapshot s = good(stele::open(good(bundle->open(index))));
   CHECK(s.leaf_count() == 9);
-  CHECK(s.metadata().empty());
+  CHECK(s.metadata() == std::map<std::string, std::string>{{"made", "here"}});  // of the files
+}
+
+TEST_CASE("shards: metadata of a file that the index has otherwise") {
+  const auto bundle = saved_in_memory();
+  std::string text = text_in(*bundle, index);
+  text.replace(text.find("here"), 4, "there");
+  put(*bundle, index, text);
+  std::map<std::string, std::string> expected{{"made", "there"}};
+  for (const char number : {'1', '2', '3', '4'}) {
+    expected[std::string("made (m-0000") + number + "-of-00004.safetensors)"] = "here";
+  }
+  CHECK(good(small.open(good(bundle->open(index)))).metadata() == expected);
 }
 
 }  // namespace stele_test
