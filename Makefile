@@ -10,7 +10,8 @@
 #   make bench-peers          other libraries beside the same limits: a table
 #   make size                 size of a program with each recorder, and compile time beside cereal's: tables
 #   make performance          these five, and their tables into docs/performance.md; on a quiet machine
-#   make instructions         instructions of the hot paths, beside those in benchmarks/instructions.txt
+#   make instructions         instructions of the hot paths, beside those in benchmarks/instructions.txt;
+#                             every reader takes linear time
 #   make fuzz SECONDS=60      every fuzz target for that long each (TARGETS="json_fuzz stele_fuzz": these)
 #   make fuzz-check           every fuzz target: its seeds, and a fixed number of inputs made from them
 #   make docs                 compile the code blocks of README.md and docs/
@@ -152,8 +153,9 @@ performance:
 
 # Counts of instructions do not depend on what else the machine does. UPDATE=--update writes the new ones down.
 instructions: deps
-	$(call build,release -D STELE_BENCHMARKS=ON,bench_hot_paths)
+	$(call build,release -D STELE_BENCHMARKS=ON,bench_hot_paths bench_shared_parts)
 	benchmarks/instructions.py build/release/benchmarks/bench_hot_paths $(UPDATE)
+	benchmarks/shared_parts.py build/release/benchmarks/bench_shared_parts
 
 fuzz: deps
 	$(call build,fuzz)

@@ -26,7 +26,7 @@ def count(program):
         for path in sorted(glob.glob(f"{folder}/out.*"), key=lambda name: int(name.rsplit(".", 1)[1])):
             with open(path, encoding="utf-8") as file:
                 text = file.read()
-            name = re.search(r"^desc: Trigger: Client Request: (\w+)", text, re.M)
+            name = re.search(r"^desc: Trigger: Client Request: (.+)", text, re.M)
             if name:
                 counts[name[1]] = int(re.search(r"^(?:summary|totals): (\d+)", text, re.M)[1])
         return counts

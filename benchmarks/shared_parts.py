@@ -1,0 +1,41 @@
+#!/usr/bin/env python3
+"""Counts the instructions of reading files made of shared and repeated parts, under valgrind: linear time is a check.
+
+Usage: benchmarks/shared_parts.py PROGRAM
+
+PROGRAM is bench_shared_parts, release build. It makes each kind of file in three sizes, each four times the one before.
+The differences of two counts are free of the costs that do not depend on the size. The ratio of the two is 4 for linear
+time, up to 4.3 with a logarithm, and 16 for quadratic time. A ratio above 4.5 is an error.
+"""
+import sys
+
+from instructions import count
+
+LIMIT = 4.5
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    kinds = {}
+    for name, counted in count(sys.argv[1]).items():
+        kind, size = name.rsplit(": ", 1)
+        kinds.setdefault(kind, {})[int(size)] = counted
+    if not kinds:
+        sys.exit("shared_parts: valgrind counted nothing")
+    failed = []
+    print(f"{'kind of file':34} {'instructions, and of each part':>32} {'ratio':>6}")
+    for kind, counts in kinds.items():
+        small, middle, large = sorted(counts)
+        below, above = counts[middle] - counts[small], counts[large] - counts[middle]
+        # A refusal may take no time that depends on the size.
+        ratio = above / max(below, 1000)
+        failed += [kind] if ratio > LIMIT else []
+        print(f"{kind:34} {counts[large]:>20} {above // (large - middle):>11} {ratio:>6.2f}"
+              + ("  <--" if ratio > LIMIT else ""))
+    if failed:
+        sys.exit(f"shared_parts: reading takes more than linear time: {', '.join(failed)}")
+
+
+if __name__ == "__main__":
+    main()
