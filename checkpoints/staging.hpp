@@ -15,7 +15,8 @@ namespace detail {
 namespace steps {
 
 /// Memory for copies: at most `max_bytes`, in use or kept. Blocks that are given back are used again, because the
-/// page faults of fresh memory take longer than the copy.
+/// page faults of fresh memory take longer than the copy. A new block is only made when no other is kept, so that all
+/// blocks together are those in use and the new one.
 class StagingMemory {
  public:
   /// `max_bytes` 0: one block of any size.

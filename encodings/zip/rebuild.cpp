@@ -197,6 +197,8 @@ Result<SourcePtr> with_new_directory(SourcePtr source, std::string& cut) {
   return SourcePtr(std::make_shared<Continued>(std::move(source), end, std::move(directory)));
 }
 
+bool has_new_directory(const Source& source) noexcept { return dynamic_cast<const Continued*>(&source) != nullptr; }
+
 }  // namespace zip
 }  // namespace detail
 }  // namespace v0

@@ -16,6 +16,8 @@ namespace zip {
 /// out. `cut` becomes the name of the entry at whose bytes the file ends, if there is one. Errors: malformed (no
 /// entry), io.
 Result<SourcePtr> with_new_directory(SourcePtr source, std::string& cut);
+/// Returns true for such a file: entries of the original may be lost.
+bool has_new_directory(const Source& source) noexcept;
 
 }  // namespace zip
 }  // namespace detail

@@ -27,7 +27,8 @@ struct Recovered {
 /// Opens a file that open() may refuse. A tensor that is known to be lost is an opaque leaf with the annotation
 /// `unreadable`; the others are checked when they are read, except the padding after them. Beyond open(), it reads:
 ///
-/// - zip files (.npz, .pt, archives, .sdz) without their end: from the local headers of the entries
+/// - zip files (.npz, .pt, archives, .sdz) without their end: from the local headers of the entries. Tensors of a .pt
+///   whose storages were at that end are known to be lost
 /// - files that end early, of formats with the index at the beginning (not `.stele`: its index is at the end)
 /// - files that other bytes follow
 /// - indexes of shards (x.index.json) with missing files, or names that no file has

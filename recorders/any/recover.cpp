@@ -12,6 +12,7 @@
 #include "encodings/zip/rebuild.hpp"
 #include "io/files.hpp"
 #include "json/json.hpp"
+#include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
@@ -126,6 +127,7 @@ class IndexRecovery {
         detail::add_unreadable(builder_, builder_.intern(name), "the tensor is not in its file " + file);
       }
     }
+    builder_.set_capacity(held_);
     to_.snapshot = builder_.finish();
     return {};
   }
@@ -166,11 +168,9 @@ class IndexRecovery {
       const LeafView leaf = shard.snapshot.leaf(i);
       const std::string_view name = builder_.intern(leaf.path());
       if (!found_.insert(name).second) continue;
-      builder_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
-      for (const auto& [key, value] : leaf.annotations() != nullptr ? *leaf.annotations() : Annotations()) {
-        builder_.annotate(key, value);
-      }
+      detail::add_leaf(builder_, name, leaf);
     }
+    held_ = checked_add(held_, detail::held_bytes(*shard.snapshot.data())).value_or(UINT64_MAX);
     builder_.keep(shard.snapshot.data());
     return {};
   }
@@ -181,6 +181,7 @@ class IndexRecovery {
   SnapshotBuilder builder_;
   std::map<std::string, std::vector<std::string>> files_;
   std::set<std::string_view> found_;
+  std::uint64_t held_ = 0;  // bytes of the shards for tensors
 };
 
 Result<Recovered> recover_file(const SourcePtr& source, const LoadOptions& options, bool may_be_index) {

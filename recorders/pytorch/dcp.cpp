@@ -8,10 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/name_order.hpp"
 #include "dcp_metadata.hpp"
 #include "file.hpp"
 #include "io/files.hpp"
+#include "node_names.hpp"
+#include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/provider.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -168,8 +169,8 @@ constexpr LeafOps tensor_ops{.read = read_tensor, .stream = stream_tensor};
 
 class DcpReader {
  public:
-  DcpReader(const SourcePtr& folder, const OpenContext& context, const PytorchOptions& options)
-      : folder_(folder), memory_(context.options().limits, 0), all_(std::make_shared<DcpCheckpoint>()) {
+  DcpReader(const SourcePtr& folder, const OpenContext& context, const PytorchOptions& options, NodeNames& names)
+      : folder_(folder), memory_(context.options().limits, 0), all_(std::make_shared<DcpCheckpoint>()), names_(names) {
     all_->options.ignore_checksums = options.ignore_checksums;
     all_->limits = context.options().limits;
   }
@@ -203,9 +204,12 @@ class DcpReader {
       }
       const View whole{nullptr, item.type, 0, Shape(std::span<const Extent>(item.shape))};
       Tensor& tensor = tensors->emplace_back(*all_, item);
-      to_.tensor(named(item.name), item.type->dtype, leaf_shape(whole).span(), leaf_bytes(whole),
-                 {&tensor_ops, &tensor, 0});
-      if (item.type->dtype == DType::opaque) to_.annotate(std::string(dtype_key), Value(item.type->name));
+      const Provider provider{&tensor_ops, &tensor, 0};
+      held_ = checked_add(held_, leaf_bytes(whole)).value_or(UINT64_MAX);
+      STELE_TRY(names_.add(to_, item.name, memory_, leaf_bytes(whole), provider, [&](std::string_view name) {
+        to_.tensor(name, item.type->dtype, leaf_shape(whole).span(), leaf_bytes(whole), provider);
+        if (item.type->dtype == DType::opaque) to_.annotate(std::string(dtype_key), Value(item.type->name));
+      }));
     }
     to_.keep(all_);
     to_.keep(tensors);
@@ -281,8 +285,8 @@ class DcpReader {
     if (parts.leaf_count() == 0) {
       STELE_TRY_ASSIGN(Value value, to_value(file, file.objects.root(), memory_));
       if (!memory_.take(4 * sizeof(Node) + 128)) return index_error("the objects need too much memory");
-      to_.value(named(item.name), std::move(value));
-      return {};
+      return names_.add(to_, item.name, memory_, 0, {},
+                        [&](std::string_view name) { to_.value(name, std::move(value)); });
     }
     const auto nodes = parts.nodes();
     std::vector<std::uint32_t> numbers(nodes.size());
@@ -295,38 +299,34 @@ class DcpReader {
         return index_error("the objects need too much memory");
       }
       const std::string_view path =
-          named(bare ? std::string_view(item.name) : to_.intern(item.name + "." + std::string(name)));
-      if (node.kind == NodeKind::tensor) {
-        const LeafView leaf = parts.leaf(node.index);
-        numbers[i] = to_.tensor(path, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
-        if (const Annotations* notes = leaf.annotations()) {
-          for (const auto& [key, value] : *notes) to_.annotate(key, value);
-        }
-      } else if (node.kind == NodeKind::value) {
-        numbers[i] = to_.value(path, parts.value(node));
-      } else if (node.kind == NodeKind::alias) {
-        numbers[i] = to_.alias(path, numbers[node.index]);
-      }
+          bare ? std::string_view(item.name) : to_.intern(std::string(item.name).append(".").append(name));
+      // A tie whose first name became an unreadable entry has the tensor.
+      const bool tied = node.kind == NodeKind::alias && numbers[node.index] != 0;
+      const Node& target = node.kind == NodeKind::alias ? nodes[node.index] : node;
+      const std::optional<LeafView> leaf =
+          target.kind == NodeKind::tensor ? std::optional(parts.leaf(target.index)) : std::nullopt;
+      STELE_TRY(names_.add(to_, path, memory_, leaf ? leaf->byte_size() : 0, leaf ? leaf->provider() : Provider(),
+                           [&](std::string_view added) {
+                             if (tied) {
+                               numbers[i] = to_.alias(added, numbers[node.index]);
+                             } else if (leaf) {
+                               numbers[i] = add_leaf(to_, added, *leaf);
+                             } else if (node.kind == NodeKind::value) {
+                               numbers[i] = to_.value(added, parts.value(node));
+                             }
+                           }));
+      if (node.kind == NodeKind::alias && !tied) numbers[node.index] = numbers[i];
     }
+    held_ = checked_add(held_, held_bytes(*parts.data())).value_or(UINT64_MAX);
     to_.keep(parts.data());
     return {};
   }
 
-  /// Notes the name of the next node.
-  std::string_view named(std::string_view name) {
-    names_.push_back(name);
-    return name;
-  }
-
   Result<Snapshot> finish() {
-    auto order = order_by_name(static_cast<std::uint32_t>(names_.size()), [&](std::uint32_t i) { return names_[i]; });
-    const auto same = std::adjacent_find(order.begin(), order.end(),
-                                         [&](std::uint32_t a, std::uint32_t b) { return names_[a] == names_[b]; });
-    if (same != order.end()) {
-      return Error(Errc::duplicate, "two parts of the checkpoint have the same name").path(std::string(names_[*same]));
-    }
+    STELE_TRY_ASSIGN(auto order, names_.order(memory_));
     for (std::uint32_t& i : order) ++i;  // the numbers of nodes: the root is 0
     to_.set_name_order(std::move(order));
+    to_.set_capacity(held_);
     return to_.finish();
   }
 
@@ -334,7 +334,8 @@ class DcpReader {
   IndexBudget memory_;
   std::shared_ptr<DcpCheckpoint> all_;
   SnapshotBuilder to_;
-  std::vector<std::string_view> names_;  // of the nodes, in order
+  NodeNames& names_;
+  std::uint64_t held_ = 0;  // bytes of the files for tensors
 };
 
 }  // namespace
@@ -342,7 +343,8 @@ class DcpReader {
 bool is_dcp(const Bundle& folder) { return has_index(folder); }
 
 Result<Snapshot> open_dcp(const SourcePtr& folder, const OpenContext& context, const PytorchOptions& options) {
-  auto opened = DcpReader(folder, context, options).run();
+  NodeNames names;
+  auto opened = read_with_names(names, [&] { return DcpReader(folder, context, options, names).run(); });
   if (!opened && opened.error().file().empty()) return std::move(opened).error().file(folder->name());
   return opened;
 }

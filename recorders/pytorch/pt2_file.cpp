@@ -6,8 +6,9 @@
 #include <tuple>
 #include <utility>
 
-#include "base/name_order.hpp"
 #include "json/json.hpp"
+#include "node_names.hpp"
+#include "snapshot/adopt.hpp"
 #include "tree.hpp"
 #include "zip_file.hpp"
 
@@ -52,11 +53,12 @@ constexpr std::int64_t strided_layout = 7;
 class ProgramReader {
  public:
   ProgramReader(std::shared_ptr<const Directory> directory, std::string_view root, const PytorchOptions& options,
-                bool big_endian, IndexBudget& memory)
+                bool big_endian, IndexBudget& memory, NodeNames& names)
       : directory_(std::move(directory)),
         root_(root),
         options_(options),
         memory_(memory),
+        names_(names),
         storages_(std::make_shared<ZipStorages>(directory_, root, options, big_endian, memory)) {}
 
   Result<Snapshot> run() {
@@ -158,18 +160,18 @@ class ProgramReader {
     view.offset = static_cast<std::uint64_t>(*first);
     STELE_TRY_ASSIGN(view.storage, storages_->storage(*entry));
     STELE_TRY(check_view(view));
-    STELE_TRY_ASSIGN(const std::string_view node, keep_name(name));
+    STELE_TRY_ASSIGN(const std::string_view kept, keep_name(name));
     const bool empty = leaf_bytes(view) == 0;
     const auto same = std::tuple(view.storage, view.type, view.offset, extents, view.strides);
     if (const auto known = known_.find(same); !empty && known != known_.end()) {
-      to_.alias(node, known->second);
-      return {};
+      return names_.add(to_, kept, memory_, 0, {}, [&](std::string_view node) { to_.alias(node, known->second); });
     }
     const Provider provider = is_plain(view) ? plain_provider(view) : gathered_provider(storages_->add(view));
-    const std::uint32_t added = to_.tensor(node, view.type->dtype, leaf_shape(view).span(), leaf_bytes(view), provider);
-    if (view.type->dtype == DType::opaque) to_.annotate(std::string(dtype_key), Value(view.type->name));
-    if (!empty) known_.emplace(same, added);
-    return {};
+    return names_.add(to_, kept, memory_, leaf_bytes(view), provider, [&](std::string_view node) {
+      const auto number = to_.tensor(node, view.type->dtype, leaf_shape(view).span(), leaf_bytes(view), provider);
+      if (view.type->dtype == DType::opaque) to_.annotate(std::string(dtype_key), Value(view.type->name));
+      if (!empty) known_.emplace(same, number);
+    });
   }
 
   /// Adds a weight that is a file of torch.save.
@@ -198,12 +200,9 @@ class ProgramReader {
 
   Status add_leaf(std::string_view name, const Snapshot& file, std::size_t number) {
     const LeafView leaf = file.leaf(number);
-    STELE_TRY_ASSIGN(const std::string_view node, keep_name(name));
-    to_.tensor(node, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
-    if (leaf.annotations() != nullptr) {
-      for (const auto& [key, value] : *leaf.annotations()) to_.annotate(key, value);
-    }
-    return {};
+    STELE_TRY_ASSIGN(const std::string_view kept, keep_name(name));
+    return names_.add(to_, kept, memory_, leaf.byte_size(), leaf.provider(),
+                      [&](std::string_view node) { detail::add_leaf(to_, node, leaf); });
   }
 
   /// Reads the weights of the first versions: one file of torch.save for each program.
@@ -222,17 +221,11 @@ class ProgramReader {
 
   Result<std::string_view> keep_name(std::string_view name) {
     if (!memory_.take(512 + 2 * name.size())) return index_error("the list of weights needs too much memory");
-    names_.push_back(to_.intern(name));
-    return names_.back();
+    return to_.intern(name);
   }
 
   Result<Snapshot> finish() {
-    auto order = order_by_name(static_cast<std::uint32_t>(names_.size()), [&](std::uint32_t i) { return names_[i]; });
-    const auto same = std::adjacent_find(order.begin(), order.end(),
-                                         [&](std::uint32_t a, std::uint32_t b) { return names_[a] == names_[b]; });
-    if (same != order.end()) {
-      return Error(Errc::duplicate, "two weights have the same name").path(std::string(names_[*same]));
-    }
+    STELE_TRY_ASSIGN(auto order, names_.order(memory_));
     for (std::uint32_t& i : order) ++i;  // the numbers of nodes: the root is 0
     to_.set_name_order(std::move(order));
     to_.set_capacity(std::max<std::uint64_t>(storages_->bytes(), directory_->source()->size()));
@@ -245,9 +238,9 @@ class ProgramReader {
   std::string_view root_;
   const PytorchOptions& options_;
   IndexBudget& memory_;
+  NodeNames& names_;
   std::shared_ptr<ZipStorages> storages_;
   SnapshotBuilder to_;
-  std::vector<std::string_view> names_;
   std::map<const zip::Entry*, Snapshot> opened_;
   std::map<std::tuple<const Storage*, const TorchType*, std::uint64_t, std::vector<std::uint64_t>,
                       std::vector<std::uint64_t>>,
@@ -260,7 +253,9 @@ class ProgramReader {
 Result<Snapshot> open_pt2(const std::shared_ptr<const Directory>& directory, std::string_view root,
                           const PytorchOptions& options, IndexBudget& memory) {
   STELE_TRY_ASSIGN(const bool big_endian, is_big_endian(*directory, root, options));
-  return ProgramReader(directory, root, options, big_endian, memory).run();
+  NodeNames names;
+  return read_with_names(names,
+                         [&] { return ProgramReader(directory, root, options, big_endian, memory, names).run(); });
 }
 
 }  // namespace pytorch

@@ -52,6 +52,7 @@ struct Storage {
   std::uint32_t crc = 0;     // CRC-32 of the bytes, if `has_crc`
   bool has_crc = false;
   bool big_endian = false;
+  bool lost = false;                // a damaged file lacks it: reads fail
   const TorchType* type = nullptr;  // of its elements; null: untyped, or not used yet
 
   /// Compares the bytes with the CRC-32, once. Errors: checksum, io.

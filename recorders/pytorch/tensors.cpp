@@ -189,6 +189,7 @@ Result<Storage*> Tensors::storage(Ref id, const TorchType*& type, std::uint64_t&
   Storage& storage = **found;
   // Packed elements are counted by their bytes.
   const auto size = checked_mul(count, type == nullptr ? 1 : type->size);
+  if (size && storage.lost && storage.size == 0) storage.size = *size;
   if (!size || *size != storage.size) {
     return bad("the size of the storage differs from that of its record")
         .offset(storage.offset)

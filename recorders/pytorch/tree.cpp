@@ -8,12 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/name_order.hpp"
 #include "contents.hpp"
 #include "json/json.hpp"
+#include "node_names.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
-#include "snapshot/unreadable.hpp"
 #include "tensors.hpp"
 
 namespace stele {
@@ -32,22 +31,15 @@ constexpr std::string_view module_dicts[] = {"_parameters", "_buffers", "_module
 /// Levels of lists that are one value.
 constexpr unsigned max_plain_levels = 16;
 
-/// A node whose name an earlier one has, too.
-struct Later {
-  std::size_t number = 0;   // of the node, without the root
-  std::size_t earlier = 0;  // number of nodes with the name before it
-};
-
 class TreeBuilder {
  public:
-  /// `later`: the nodes that become unreadable entries, as a build of the same file found them.
-  TreeBuilder(File& file, IndexBudget& memory, std::vector<Later> later)
+  TreeBuilder(File& file, IndexBudget& memory, NodeNames& names)
       : file_(file),
         objects_(file.objects),
         memory_(memory),
         tensors_(file, memory),
         contents_(objects_, tensors_),
-        later_(std::move(later)) {}
+        names_(names) {}
 
   Result<Snapshot> run(Ref root) {
     to_.set_flat();
@@ -58,12 +50,6 @@ class TreeBuilder {
     STELE_TRY(add_attributes(root));
     STELE_TRY(add_root(root));
     return finish();
-  }
-
-  /// Returns the nodes whose names others have before them, by number, if run() failed because of them.
-  std::vector<Later> later() {
-    std::sort(found_.begin(), found_.end(), [](const Later& a, const Later& b) { return a.number < b.number; });
-    return found_;
   }
 
  private:
@@ -77,20 +63,11 @@ class TreeBuilder {
   Status add_node(const View* tensor, Add add) {
     constexpr std::uint64_t each = sizeof(Node) + sizeof(LeafData) + 16 * sizeof(std::uint32_t);
     if (!memory_.take(each + 2 * path_.size())) return index_error("the file's objects need too much memory");
-    std::string_view name = bare_ && path_.empty() ? bare_name : std::string_view(path_);
-    if (!is_later()) {
-      name = names_.emplace_back(to_.intern(name));
-      add(name);
-      return {};
-    }
-    if (!memory_.take(unreadable_memory)) return index_error("the file's objects need too much memory");
-    name = names_.emplace_back(to_.intern(std::string(name) + later_name(later_[next_later_++].earlier)));
-    add_unreadable(to_, name, "an object whose name another one has", tensor != nullptr ? leaf_bytes(*tensor) : 0,
-                   tensor != nullptr ? provider_of(*tensor) : Provider());
-    return {};
+    const std::string_view name = to_.intern(bare_ && path_.empty() ? bare_name : std::string_view(path_));
+    const bool shown = tensor != nullptr && names_.is_later();
+    return names_.add(to_, name, memory_, shown ? leaf_bytes(*tensor) : 0, shown ? provider_of(*tensor) : Provider(),
+                      std::move(add));
   }
-  /// Returns true if an earlier node has the name of the next one.
-  bool is_later() const { return next_later_ < later_.size() && later_[next_later_].number == names_.size(); }
   Provider provider_of(const View& view) {
     return is_plain(view) ? plain_provider(view) : gathered_provider(file_.storages->add(view));
   }
@@ -386,7 +363,9 @@ class TreeBuilder {
     const Dense& tensor = *read;
     const View& view = tensor.view;
     const std::uint64_t each = sizeof(Gathered) + 256 + 40 * view.shape.rank();
-    if (!memory_.take(each)) return index_error("the file's tensors need too much memory");
+    if (!memory_.take(each + unreadable_memory * (view.storage->lost ? 1 : 0))) {
+      return index_error("the file's tensors need too much memory");
+    }
     const bool empty = leaf_bytes(view) == 0;
     Key key = key_of(view);
     const auto known = empty ? known_.end() : known_.find(key);
@@ -395,7 +374,12 @@ class TreeBuilder {
     if ((!fresh || empty) && is_tied_elsewhere()) return {};
     if (!fresh && in_script_list_) return {};
     if (!fresh) return add_node(&view, [&](std::string_view name) { to_.alias(name, known->second); });
-    if (!empty && !is_later()) known_.emplace(std::move(key), static_cast<std::uint32_t>(to_.nodes().size()));
+    if (view.storage->lost) {
+      return add_node(nullptr, [&](std::string_view name) {
+        add_unreadable(to_, name, "a tensor whose storage is not in the file");
+      });
+    }
+    if (!empty && !names_.is_later()) known_.emplace(std::move(key), static_cast<std::uint32_t>(to_.nodes().size()));
     return add_node(&view, [&](std::string_view name) {
       to_.tensor(name, view.type->dtype, leaf_shape(view).span(), leaf_bytes(view), provider_of(view));
       if (view.type->dtype == DType::opaque) to_.annotate(std::string(dtype_key), Value(view.type->name));
@@ -497,17 +481,7 @@ class TreeBuilder {
   }
 
   Result<Snapshot> finish() {
-    auto order = order_by_name(static_cast<std::uint32_t>(names_.size()), [&](std::uint32_t i) { return names_[i]; });
-    for (std::size_t i = 1, earlier = 0; i < order.size(); ++i) {
-      earlier = names_[order[i]] == names_[order[i - 1]] ? earlier + 1 : 0;
-      if (earlier == 0) continue;
-      if (!memory_.take(3 * sizeof(Later))) return index_error("the file's objects need too much memory");
-      found_.push_back({order[i], earlier});
-    }
-    if (!found_.empty()) {
-      return Error(Errc::duplicate, "two objects of the file have the same name")
-          .path(std::string(names_[found_.front().number]));
-    }
+    STELE_TRY_ASSIGN(auto order, names_.order(memory_));
     if (const auto extras = metadata_.find(std::string(flat_key)); extras != metadata_.end()) {
       const auto find = [&](std::string_view name) {
         const auto at = std::lower_bound(order.begin(), order.end(), name,
@@ -554,7 +528,7 @@ class TreeBuilder {
   Contents contents_;
   SnapshotBuilder to_;
   std::string path_;
-  std::vector<std::string_view> names_;  // of the nodes, in order
+  NodeNames& names_;
   std::vector<std::pair<std::string, std::string>> containers_;
   std::map<Key, std::uint32_t> known_;
   std::vector<std::uint8_t> levels_;  // by object; 0: unknown
@@ -564,8 +538,6 @@ class TreeBuilder {
   std::deque<std::string> tied_paths_;
   std::map<std::pair<std::uint32_t, std::string_view>, std::uint32_t> tied_;
   std::vector<bool> tied_ends_;
-  std::vector<Later> later_, found_;  // by number; those of this build
-  std::size_t next_later_ = 0;
   bool has_values_ = false;
   bool bare_ = false;  // the file is no container
   bool in_script_list_ = false;
@@ -577,19 +549,13 @@ class TreeBuilder {
 
 std::uint64_t Storages::bytes() const noexcept {
   std::uint64_t all = 0;
-  for (const Storage& storage : all_) all += storage.size;
+  for (const Storage& storage : all_) all += storage.lost ? 0 : storage.size;
   return all;
 }
 
 Result<Snapshot> build(File& file, Ref part, IndexBudget& memory) {
-  std::vector<Later> later;
-  {
-    TreeBuilder first(file, memory, {});
-    auto made = first.run(part);
-    later = first.later();
-    if (made || later.empty()) return made;
-  }
-  return TreeBuilder(file, memory, std::move(later)).run(part);
+  NodeNames names;
+  return read_with_names(names, [&] { return TreeBuilder(file, memory, names).run(part); });
 }
 
 }  // namespace pytorch

@@ -2,6 +2,7 @@
 #include <charconv>
 #include <utility>
 
+#include "encodings/zip/rebuild.hpp"
 #include "zip_file.hpp"
 
 namespace stele {
@@ -41,12 +42,33 @@ Status check_version(const Directory& directory, std::string_view root, const Py
   return {};
 }
 
+/// The bytes of a storage that is not in the file.
+class LostSource final : public Source {
+ public:
+  explicit LostSource(std::string name) : Source(std::move(name)) {}
+  std::uint64_t size() const noexcept override { return 0; }
+  Status read_at(std::uint64_t, std::span<std::byte>) const override {
+    return Error(Errc::truncated, "the storage of the tensor is not in the file").file(name());
+  }
+};
+
 }  // namespace
 
 Result<Storage*> ZipStorages::find(std::string_view key) {
   const zip::Entry* entry = directory_->find(folder_ + std::string(key));
   if (entry != nullptr) return storage(*entry);
+  if (zip::has_new_directory(*directory_->source())) return lost(key);
   return Error(Errc::malformed, "the file has no record of the storage").found(std::string(key.substr(0, 200)));
+}
+
+Result<Storage*> ZipStorages::lost(std::string_view key) {
+  const auto [found, added] = lost_.try_emplace(std::string(key));
+  if (!added) return found->second;
+  if (!memory_.take(2 * storage_memory + key.size())) return index_error("the file's storages need too much memory");
+  found->second = &add();
+  found->second->lost = true;
+  found->second->source = std::make_shared<LostSource>(directory_->source()->name());
+  return found->second;
 }
 
 Result<Storage*> ZipStorages::storage(const zip::Entry& entry) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -27,7 +28,7 @@ class ZipStorages final : public Storages {
         memory_(memory) {}
 
   Result<Storage*> find(std::string_view key) override;
-  /// Returns the bytes of an entry.
+  /// Returns the bytes of an entry. Errors: limit; those of reading.
   Result<Storage*> storage(const zip::Entry& entry);
   bool in_order() const noexcept override { return in_order_; }
   bool has(const zip::Entry& entry) const noexcept override {
@@ -37,6 +38,7 @@ class ZipStorages final : public Storages {
   }
 
  private:
+  Result<Storage*> lost(std::string_view key);
   std::size_t index_of(const zip::Entry& entry) const noexcept {
     return static_cast<std::size_t>(&entry - directory_->entries().data());
   }
@@ -46,7 +48,8 @@ class ZipStorages final : public Storages {
   const bool check_, big_endian_;
   IndexBudget& memory_;
   bool in_order_ = false;
-  std::vector<Storage*> known_;  // those of the entries that were found; empty before the first
+  std::vector<Storage*> known_;           // those of the entries that were found; empty before the first
+  std::map<std::string, Storage*> lost_;  // those that a file without its end has no entries of
 };
 
 /// Returns the record `<root>/<name>`, or nullptr.

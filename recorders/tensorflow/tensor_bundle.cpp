@@ -9,6 +9,7 @@
 #include "bundle.hpp"
 #include "encodings/protobuf/protobuf.hpp"
 #include "names.hpp"
+#include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/tensorflow.hpp"
@@ -30,12 +31,7 @@ class Renamed {
     const std::string_view name = to_.intern(path);
     names_.push_back(name);
     if (node.kind == NodeKind::value) return to_.value(name, from_.value(node));
-    const LeafView leaf = from_.leaf(node.index);
-    const std::uint32_t added = to_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
-    if (leaf.annotations() != nullptr) {
-      for (const auto& [key, value] : *leaf.annotations()) to_.annotate(key, value);
-    }
-    return added;
+    return detail::add_leaf(to_, name, from_.leaf(node.index));
   }
 
   void add_tie(std::string_view path, std::uint32_t target) {

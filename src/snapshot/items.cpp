@@ -4,6 +4,7 @@
 #include <set>
 
 #include "base/limits.hpp"
+#include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/paths.hpp"
@@ -31,13 +32,7 @@ std::uint32_t add_tensor(SnapshotBuilder& to, SnapshotBuilder::Name name, const 
   if (const auto& d = item.derived) {  // id and annotations belong to the tensor that it replaces
     return to.tensor(name, d->dtype, d->shape.span(), d->bytes, d->provider, conditional);
   }
-  const std::uint32_t node =
-      to.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider(), conditional);
-  if (const auto id = leaf.id()) to.set_id(*id);
-  if (const Annotations* annotations = leaf.annotations()) {
-    for (const auto& [key, value] : *annotations) to.annotate(key, value);
-  }
-  return node;
+  return add_leaf(to, name, leaf, conditional);
 }
 
 Items::Items(const Snapshot& snapshot)
@@ -97,13 +92,7 @@ std::uint64_t capacity_of(const std::vector<Item>& list) {
   const auto has_capacity = [](const SnapshotData* data) { return data->capacity != 0; };
   if (std::none_of(all.begin(), all.end(), has_capacity)) return 0;
   std::uint64_t sum = 0;
-  for (const SnapshotData* data : all) {
-    std::uint64_t bytes = data->capacity;
-    for (std::size_t i = 0; data->capacity == 0 && i < data->leaves.size(); ++i) {
-      bytes = checked_add(bytes, data->leaves[i].bytes).value_or(UINT64_MAX);
-    }
-    sum = checked_add(sum, bytes).value_or(UINT64_MAX);
-  }
+  for (const SnapshotData* data : all) sum = checked_add(sum, held_bytes(*data)).value_or(UINT64_MAX);
   return sum;
 }
 

@@ -10,6 +10,7 @@
 #include "base/limits.hpp"
 #include "io/files.hpp"
 #include "json/json.hpp"
+#include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "stele/bundle.hpp"
@@ -37,6 +38,11 @@ class SetReader {
     for (std::uint32_t i = 0; i < files_.size(); ++i) STELE_TRY(add_file(bundle, i));
     if (found_ != entries_.size()) return missing();
     std::sort(nodes_.begin(), nodes_.end());
+    const auto same = std::adjacent_find(nodes_.begin(), nodes_.end(),
+                                         [](const auto& a, const auto& b) { return a.first == b.first; });
+    if (same != nodes_.end()) {
+      return Error(Errc::duplicate, "two shards have values of the same name").path(std::string(same->first));
+    }
     if (const auto extras = metadata_.find(std::string(flat_key)); extras != metadata_.end()) {
       const auto find = [&](std::string_view name) {
         const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), std::pair(name, std::uint32_t{0}));
@@ -46,7 +52,7 @@ class SetReader {
       metadata_.erase(extras);
     }
     builder_.set_metadata(std::move(metadata_));
-    if (shared_) builder_.set_capacity(capacity_);
+    builder_.set_capacity(capacity_);
     return builder_.finish();
   }
 
@@ -165,31 +171,29 @@ class SetReader {
       const std::string_view name(node.name, node.name_size);
       const auto entry = std::lower_bound(entries_.begin(), entries_.end(), name,
                                           [](const Entry& e, std::string_view n) { return e.name < n; });
-      if (entry == entries_.end() || entry->name != name || entry->file != number) {
+      const bool listed = entry != entries_.end() && entry->name == name;
+      // Indexes list tensors; a file of PyTorch may have other values.
+      if (listed ? entry->file != number : node.kind != NodeKind::value) {
         return Error(Errc::malformed, "the index does not list the tensor for this file")
             .path(std::string(name))
             .file((*source)->name());
       }
       if (node.kind == NodeKind::tensor) {
-        const LeafView leaf = shard.leaf(node.index);
-        added[i] = builder_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider());
-        if (leaf.annotations() != nullptr) {
-          for (const auto& [key, value] : *leaf.annotations()) builder_.annotate(key, value);
-        }
+        added[i] = add_leaf(builder_, name, shard.leaf(node.index));
       } else if (node.kind == NodeKind::alias && added[node.index] != no_index) {
         added[i] = builder_.alias(name, added[node.index]);
+      } else if (node.kind == NodeKind::value) {
+        added[i] = builder_.value(name, shard.value(node));
       } else {
-        return Error(Errc::unsupported, "a shard has values or containers, which belong in the index")
+        return Error(Errc::unsupported, "a shard has containers, which belong in the index")
             .path(std::string(name))
             .file((*source)->name());
       }
-      ++found_;
+      found_ += listed ? 1 : 0;
       nodes_.emplace_back(name, added[i]);
     }
     STELE_TRY(add_metadata(shard, number));
-    const SnapshotData& data = *shard.data();
-    capacity_ = checked_add(capacity_, data.capacity != 0 ? data.capacity : shard.byte_size()).value_or(UINT64_MAX);
-    shared_ = shared_ || data.capacity != 0;
+    capacity_ = checked_add(capacity_, held_bytes(*shard.data())).value_or(UINT64_MAX);
     if (shard.in_order()) builder_.set_in_order();
     builder_.keep(shard.data());
     return {};
@@ -243,7 +247,6 @@ class SetReader {
   std::vector<std::pair<std::string_view, std::uint32_t>> nodes_;
   std::size_t found_ = 0;
   std::uint64_t capacity_ = 0;
-  bool shared_ = false;  // a shard has a capacity of its own
   IndexBudget memory_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "base/limits.hpp"
 #include "base/name_order.hpp"
+#include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 
@@ -101,11 +102,7 @@ class AliasExpander {
     if (node.kind == NodeKind::value) return builder_.value(name, from_.value(node), conditional), true;
     if (node.kind != NodeKind::tensor) return false;
     tensors_.push_back(static_cast<std::uint32_t>(&node - nodes_.data()));
-    const LeafView leaf = from_.leaf(node.index);
-    builder_.tensor(name, leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider(), conditional);
-    if (leaf.id()) builder_.set_id(*leaf.id());
-    if (leaf.annotations() == nullptr) return true;
-    for (const auto& [key, value] : *leaf.annotations()) builder_.annotate(key, value);
+    add_leaf(builder_, name, from_.leaf(node.index), conditional);
     return true;
   }
 

@@ -1,4 +1,5 @@
 // recover(): what remains of files that lost their end, a shard or a name, or that other bytes follow.
+#include <stele/expansion.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/binary.hpp>
@@ -14,6 +15,7 @@
 #include <string>
 
 #include "support/models.hpp"
+#include "support/pytorch_file.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
@@ -76,6 +78,25 @@ TEST_CASE("recover: zip files without their end") {
   check_lost_end(NpzRecorder<>());
   check_lost_end(PytorchRecorder<>());
   check_lost_end(ArchiveRecorder<>());
+}
+
+TEST_CASE("recover: a PyTorch file that ends inside a storage") {
+  const std::string file = file_of(PytorchRecorder<>());
+  for (const auto& [entry, whole] : {std::pair("/data/2", 2U), std::pair("/data/1", 1U), std::pair("/data/0", 0U)}) {
+    const std::size_t header = file.find(entry);
+    REQUIRE(header != file.npos);
+    for (const std::size_t size : {header - 20, header + 10}) {
+      CAPTURE(size);
+      const Recovered made = good(recover(bytes_of(file.substr(0, size))));
+      CHECK(made.snapshot.leaf_count() == 3);
+      CHECK(whole_tensors(made.snapshot) == whole);
+      CHECK(unreadable_reason(*made.snapshot.find("third")) == "a tensor whose storage is not in the file");
+    }
+  }
+  // No other file may lack a storage.
+  std::string renamed = file;
+  for (std::size_t at = 0; (at = renamed.find("/data/2", at)) != renamed.npos;) renamed[at + 6] = '7';
+  CHECK(code_of(PytorchRecorder<>().open(bytes_of(renamed))) == Errc::malformed);
 }
 
 TEST_CASE("recover: each truncation of an npz file") {
@@ -165,6 +186,15 @@ TEST_CASE("recover: shards and names that are missing") {
     const Recovered made = good(recover(index));
     CHECK(made.snapshot.leaf_count() == 3);
     CHECK(whole_tensors(made.snapshot) == 2);
+  }
+  SUBCASE("a shard whose tensors share their elements") {
+    namespace files = pytorch_files;
+    const std::string wide = files::tensor(files::floats_storage("0", 2), {0, {std::int64_t{1} << 40}, {0}});
+    write_text(dir.path() + "/wide.bin", files::zip_file(files::dict({{"w", wide}})));
+    write_text(index, R"({"weight_map":{"w":"wide.bin","lost":"none"}})");
+    const Recovered made = good(recover(index));
+    CHECK(made.snapshot.leaf_count() == 2);
+    CHECK(code_of(check_expansion(made.snapshot)) == Errc::limit);
   }
   SUBCASE("an index of itself") {
     write_text(index, R"({"weight_map":{"a":"m.safetensors.index.json","b":"../x","c":"none"}})");

@@ -1,4 +1,5 @@
 // Folders of torch.distributed.checkpoint that lie: metadata, slices, chunks.
+#include <stele/expansion.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/pytorch.hpp>
 #include <stele/stele.hpp>
@@ -11,6 +12,8 @@
 #include <vector>
 
 #include "pytorch_dcp_support.hpp"
+#include "snapshot/unreadable.hpp"
+#include "support/pytorch_file.hpp"
 
 namespace stele_test {
 
@@ -124,6 +127,45 @@ TEST_CASE("pytorch dcp: slices that lie") {
     m.places = {{"v", std::nullopt, "a.distcp", 1, size}};
   };
   CHECK(outcome(object) != Errc::none);
+}
+
+TEST_CASE("pytorch dcp: names that meet") {
+  namespace files = pytorch_files;
+  // An object with three names of one tensor; the first meets the name of a tensor.
+  const std::string shared = files::put(files::floats(), 9);
+  const std::string object = files::zip_file(
+      files::dict({{"b", shared}, {"c", files::get(9)}, {"d", files::get(9)}, {"n", files::number(7)}}));
+  const std::uint64_t size = chunk_size();
+  Metadata metadata;
+  metadata.tensors = {{"a.b", "float32", {2, 3}, {{{0, 0}, {2, 3}}}}, {"a.n", "float32", {2, 3}, {{{0, 0}, {2, 3}}}}};
+  metadata.objects = {"a"};
+  metadata.places = {{"a.b", Extents{0, 0}, "a.distcp", 0, size},
+                     {"a.n", Extents{0, 0}, "a.distcp", size, size},
+                     {"a", std::nullopt, "b.distcp", 0, object.size()}};
+  const auto bundle = folder_of(metadata);
+  put_file(*bundle, "b.distcp", object);
+  const Snapshot opened = good(recorder.open(source_of(bundle)));
+  std::vector<std::string> names;
+  for (std::uint32_t i = 1; i < opened.nodes().size(); ++i) names.push_back(opened.path(i));
+  CHECK(names == std::vector<std::string>{"a.b", "a.n", "a.b (2)", "a.c", "a.d", "a.n (2)"});
+  CHECK(good(content(*opened.find("a.b"))) == chunk_elements());
+  CHECK_FALSE(detail::unreadable(*opened.find("a.b (2)")).empty());
+  CHECK(good(content(*opened.find("a.c"))) == files::eight);
+  CHECK(opened.leaf_count() == 5);  // a.d is a tie of a.c
+}
+
+TEST_CASE("pytorch dcp: an object with an expanded tensor") {
+  namespace files = pytorch_files;
+  const std::string wide = files::tensor(files::floats_storage("0", 2), {0, {std::int64_t{1} << 40}, {0}});
+  const std::string object = files::zip_file(files::dict({{"w", wide}}));
+  Metadata metadata;
+  metadata.objects = {"a"};
+  metadata.places = {{"a", std::nullopt, "b.distcp", 0, object.size()}};
+  const auto bundle = folder_of(metadata);
+  put_file(*bundle, "b.distcp", object);
+  const Snapshot opened = good(recorder.open(source_of(bundle)));
+  CHECK(opened.find("a.w")->byte_size() == std::uint64_t{4} << 40);
+  CHECK(code_of(check_expansion(opened)) == Errc::limit);
 }
 
 TEST_CASE("pytorch dcp: tensors serialized as safetensors are unsupported") {

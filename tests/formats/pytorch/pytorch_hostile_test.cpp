@@ -1,10 +1,14 @@
 // Objects of PyTorch's zip files that lie, or that are made to take long or much.
+#include <stele/recorders/any.hpp>
+
 #include <algorithm>
+#include <map>
 #include <string>
 #include <vector>
 
 #include "snapshot/unreadable.hpp"
 #include "support/pytorch_outcome.hpp"
+#include "support/temp_dir.hpp"
 
 namespace {
 
@@ -330,6 +334,28 @@ TEST_CASE("pytorch hostile: calls of unknown names are values, whatever they are
   CHECK(report.paths(Report::What::unused) == std::vector<std::string>{"evil", "name"});
 }
 
+TEST_CASE("pytorch hostile: values in the shards of an index") {
+  const TempDir dir;
+  const std::string index = dir.path() + "/pytorch_model.bin.index.json";
+  const auto write = [&](const std::string& second) {
+    write_text(dir.path() + "/1.bin", zip_file(dict({{"a", floats()}, {"epoch", number(3)}})));
+    write_text(dir.path() + "/2.bin", zip_file(dict({{"b", floats()}, {second, number(4)}})));
+    write_text(index, R"({"weight_map": {"a": "1.bin", "b": "2.bin"}})");
+  };
+  write("step");
+  const Snapshot model = good(open(index));
+  CHECK(model.leaf_count() == 2);
+  std::map<std::string, Value> values;
+  for (const Node& node : model.nodes()) {
+    if (node.kind == NodeKind::value) values.emplace(std::string(node.name, node.name_size), model.value(node));
+  }
+  CHECK(values == std::map<std::string, Value>{{"epoch", Value(std::int64_t{3})}, {"step", Value(std::int64_t{4})}});
+  write("epoch");
+  const Error same = bad(open(index));
+  CHECK(same.code() == Errc::duplicate);
+  CHECK(same.path() == "epoch");
+}
+
 TEST_CASE("pytorch hostile: names that meet") {
   using Names = std::vector<std::string>;
   const auto names = [](const Snapshot& file) {
@@ -370,6 +396,16 @@ TEST_CASE("pytorch hostile: names that meet") {
   const Snapshot value = good(opened(zip_file(dict({{"l", built(call("my", "Config", {}), pair)}}))));
   CHECK(value.value(value.nodes()[1]).find("state")->find("1 (2)")->find("__class__") != nullptr);
   CHECK(good(opened(zip_file(built(ordered({{"w", floats()}}), dict({{"_metadata", pair}}))))).leaf_count() == 1);
+  // Exported programs: a weight and a constant, and two names of one weight, one of which is taken.
+  const std::string one = Weight().json();
+  const Records constants{{"data/weights/weight_0", eight},
+                          {"data/constants/weight_0", eight},
+                          {"data/constants/model_constants_config.json", weights({{"w", one}, {"v", one}})}};
+  const Snapshot exported = good(opened(zipped(program(weights({{"u", one}, {"w", one}}), constants))));
+  CHECK(names(exported) == Names{"u", "w", "w (2)", "v"});
+  CHECK(is_unreadable(exported.leaf(1)));
+  CHECK_FALSE(is_unreadable(exported.leaf(2)));
+  CHECK(good(content(exported.leaf(2))) == eight);
   // Settings of an optimizer whose keys meet.
   const std::string group = dict({{"params", list({text("w"), text("w")})}, {"params", list({text("w")})}});
   const Checkpoint settings = good(checkpoint_of(zip_file(dict(

@@ -254,3 +254,35 @@ TEST_CASE("pytorch hostile zip: expanded tensors load only as far as the limits 
   bytes[bytes.find("1234")] ^= 1;
   CHECK(code_of(recorder.verify(bytes_of(bytes))) == Errc::checksum);
 }
+
+TEST_CASE("pytorch hostile zip: expanded tensors in every kind of file") {
+  constexpr std::int64_t tera = std::int64_t{1} << 40;
+  const std::string wide = tensor(floats_storage("0", 2), {0, {tera}, {0}});
+  LegacyFile legacy;
+  legacy.object = dict({{"w", wide}});
+  TarFile tar;
+  tar.tensors[0].size = {tera};
+  tar.tensors[0].stride = {0};
+  Weight weight;
+  weight.sizes = R"([{"as_int": 1099511627776}])";
+  weight.strides = R"([{"as_int": 0}])";
+  const std::pair<std::string, std::string> files[] = {
+      {"legacy", legacy.make()},
+      {"tar", tar.make()},
+      {"script", zip_file(built(call("__torch__.Net", "M", {}), dict({{"w", wide}})))},
+      {"exported program", zipped(program(weights({{"w", weight.json()}})))}};
+  for (const auto& file_of_kind : files) {
+    CAPTURE(file_of_kind.first);
+    const std::string& bytes = file_of_kind.second;
+    const Snapshot file = good(opened(bytes));
+    REQUIRE(file.leaf_count() == 1);
+    CHECK(file.leaf(0).byte_size() == std::uint64_t{4} << 40);
+    std::string part(8, '\0');
+    CHECK(file.leaf(0).read(std::uint64_t{3} << 40, std::as_writable_bytes(std::span(part))));
+    CHECK(part == "12341234");
+    CHECK(code_of(check_expansion(file)) == Errc::limit);
+    CHECK(code_of(saved(BinaryRecorder<>(), file)) == Errc::limit);
+    CHECK(code_of(PytorchRecorder<>().load<std::map<std::string, Tensor<float>>>(bytes_of(bytes))) == Errc::limit);
+    CHECK(PytorchRecorder<>().verify(bytes_of(bytes)));
+  }
+}
