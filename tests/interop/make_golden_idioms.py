@@ -208,6 +208,19 @@ def slices():
              {"s": ints(start), "e": ints(end), "a": ints(1), "t": ints(step)}, fixed=True)
 
 
+def nans():
+    """Operators that libnd4j alone would return a number from."""
+    x = {"x": np.array([np.nan, np.inf, -np.inf, 0, 1, -1, 0.5, -3, 8], np.float32)}
+    for op in ("Sign", "Selu", "Celu"):
+        case("nan_" + op.lower(), node(op, "x"), x)
+    case("nan_prelu", node("PRelu", "x s"), x, {"s": np.array([0.25], np.float32)})
+    low, high = {"l": np.array(-1, np.float32)}, {"h": np.array(2, np.float32)}
+    case("nan_clip", node("Clip", "x l h"), x | low | high)
+    case("nan_clip_low", node("Clip", "x l"), x | low)
+    case("nan_clip_high", helper.make_node("Clip", ["x", "", "h"], ["y"]), x | high)
+    case("nan_clip_reversed", node("Clip", "x h l"), x, low | high)
+
+
 def write(folder):
     folder.mkdir(parents=True, exist_ok=True)
     onnxruntime.set_default_logger_severity(4)
@@ -230,7 +243,7 @@ def write_package(folder):
             (folder / f"{test.name}.onnx").write_bytes(test.model.SerializeToString(deterministic=True))
 
 
-for make in (bools, shapes, einsums, normal, grids, pools, fused, slices):
+for make in (bools, shapes, einsums, normal, grids, pools, fused, slices, nans):
     make()
 to = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "data/onnx")
 write(to / "idioms")

@@ -60,6 +60,11 @@ for name, values in {"Rint": (-2.5, -1.5, -0.5, 0.5, 1.5, 2.5, 0.4, -0.6), "Roun
     case(name, x=V(values))
     case(name, "f64", x=V([values], "float64"))
 case("Round", "i32", x=X(5, dtype="int32"))
+SPECIAL = (NAN, INFINITY, -INFINITY, 0, 1, -1, 0.5, -3, 8)
+for name in ("Sign", "Selu"):
+    case(name, "nan", **{ARGUMENT.get(name, "x"): V(SPECIAL)}, _open=True)
+for name in ("Maximum", "Minimum"):
+    case(name, "nan", x=V(SPECIAL), y=V([[value] for value in SPECIAL]), _open=True)
 
 # Operators of two inputs: a range of the elements of each, and dtypes besides 32-bit floats.
 ANY, ABOVE = (-2, 2), (0.5, 3)

@@ -7,6 +7,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
@@ -138,4 +139,36 @@ TEST_CASE("import: TensorFlow's operators at numbers that overflow") {
   const std::string pool = tf::list("ksize", {1, 2, 2, 1}) + tf::list("strides", {1, 1, 1, 1}) +
                            tf::text("padding", "EXPLICIT") + tf::list("explicit_paddings", {0, 0, 0, 1, 0, 1, 0, 0});
   near(ran("MaxPool", {{1, 1, 2, 1}, {-1e300, -2e300}}, tf::f64, pool), {-1e300, -2e300});
+}
+
+TEST_CASE("import: TensorFlow's operators keep a NaN that libnd4j drops") {
+  namespace tf = stele_test::tensorflow;
+  const double nan = std::nan("");
+  const auto ran = [&](const std::string& op, const tf::Names& more, Arrays inputs) {
+    std::string file = tf::placeholder("x", {3});
+    for (const std::string& name : more) file += tf::placeholder(name, inputs.at(name).shape);
+    tf::Names names = {"x"};
+    names.insert(names.end(), more.begin(), more.end());
+    inputs["x"] = {{3}, {nan, -2, 3}};
+    const Checkpoint model = good(tf::import_of(file + tf::node("y", op, names, tf::type("T", tf::f32))));
+    return run_graph(model, inputs).at("y").values;
+  };
+  const auto equal = [](const std::vector<double>& found, double second, double third) {
+    REQUIRE(found.size() == 3);
+    CHECK(std::isnan(found[0]));
+    CHECK(found[1] == second);
+    CHECK(found[2] == third);
+  };
+  equal(ran("Sign", {}, {}), -1, 1);
+  CHECK(std::isnan(ran("Selu", {}, {})[0]));
+  for (const double other : {-7.0, 7.0}) {
+    const Arrays y = {{"other", {{3}, {other, nan, other}}}};
+    for (const char* op : {"Maximum", "Minimum"}) {
+      const std::vector<double> found = ran(op, {"other"}, y);
+      CHECK(std::isnan(found[0]));
+      CHECK(std::isnan(found[1]));
+      CHECK(found[2] == (op == std::string("Maximum") ? std::max(3.0, other) : std::min(3.0, other)));
+    }
+  }
+  equal(ran("ClipByValue", {"low", "high"}, {{"low", {{}, {-1}}}, {"high", {{}, {0.5}}}}), -1, 0.5);
 }

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "support/interpreter.hpp"
@@ -27,15 +28,18 @@ inline Arrays arrays_in(const std::string& path, const std::string& prefix) {
 }
 
 /// Returns the largest difference of an element, relative to it; at a limit of 1e-5, elements near 0 may differ by four
-/// spacings of 32-bit floats at the largest element.
+/// spacings of 32-bit floats at the largest element. Infinities and NaN must be equal; otherwise the result is not
+/// finite.
 inline double difference(const Array& expected, const Array& found) {
   double largest = 1e-30, worst = 0;
-  for (const double value : expected.values) largest = std::max(largest, std::abs(value));
+  for (const double value : expected.values) {
+    if (std::isfinite(value)) largest = std::max(largest, std::abs(value));
+  }
   for (std::size_t i = 0; i < expected.values.size(); ++i) {
-    const double apart = std::abs(expected.values[i] - found.values[i]);
-    const double error = apart / (std::abs(expected.values[i]) + 4 * 0x1p-23 / 1e-5 * largest);
-    worst = std::isnan(error) ? error : std::max(worst, error);
-    if (std::isnan(worst)) break;
+    const double a = expected.values[i], b = found.values[i];
+    if (a == b || (std::isnan(a) && std::isnan(b))) continue;
+    if (!std::isfinite(a) || !std::isfinite(b)) return std::numeric_limits<double>::infinity();
+    worst = std::max(worst, std::abs(a - b) / (std::abs(a) + 4 * 0x1p-23 / 1e-5 * largest));
   }
   return worst;
 }
