@@ -302,9 +302,6 @@ std::optional<SliceAxis> slice_axis(Integer open_extent, std::int64_t begin, std
     to.open_end = step > 0 ? end >= far : end <= -far;
     if (step < 0 && !((begin == -1 || begin >= far) && to.open_end)) return std::nullopt;
     if (step < 0) to.begin = 0;
-    const bool same_side = (begin < 0) == (end < 0);
-    if (step == 1 && begin < 0 && end < 0 && same_side && !to.open_end)
-      to.extent = std::max<std::int64_t>(0, end - begin);
     return to;
   }
   const std::int64_t extent = *open_extent;

@@ -89,11 +89,18 @@ for label, get in {
         "new_axis": lambda x: x[:, None, 2],
         "new_ellipsis_shrink": lambda x: x[None, ..., 1, tf.newaxis], "negative": lambda x: x[-2:, :-1, -4:-1],
         "backwards": lambda x: x[::-1, 3:0:-2, ::-1], "backwards_from": lambda x: x[:, -2::-1],
+        "backwards_beside_open": lambda x: x[:2, ::-1, ::-2], "backwards_shrink": lambda x: x[::-1, -3, :4],
+        "backwards_beyond": lambda x: x[9:-9:-1, :, 2:-9:-3], "backwards_before": lambda x: x[:, -9:-20:-1],
+        "before": lambda x: x[-9:2, -9:-3, -9::2], "long_steps": lambda x: x[::2 ** 30, 1::9, :-9:-(2 ** 30)],
         "empty": lambda x: x[2:2], "beyond": lambda x: x[1:99, -99:2]}.items():
     case("StridedSlice", label, _build=lambda input, get=get: get(input), input=X(3, 4, 5), _open=True)
 case("StridedSlice", "i64", input=X(6, dtype="int32"), begin=W(dtype="int64", value=[1]),
      end=W(dtype="int64", value=[5]), strides=W(dtype="int64", value=[2]))
 case("StridedSlice", "end_input", input=X(6), end=V([4], "int32"), begin=[1], strides=[1])
+case("StridedSlice", "before_inputs", input=X(3, 5), begin=V([-9, -9], "int32"), end=V([9, -3], "int32"),
+     strides=[1, 2], _open=True)
+case("StridedSlice", "far_i64", input=X(5), begin=W(dtype="int64", value=[2 ** 40]), _open=True,
+     end=W(dtype="int64", value=[-2 ** 63]), strides=W(dtype="int64", value=[-1]))
 case("StridedSlice", "of_shape", _open=True, x=X(3, 4), _build=lambda x: x[:tf.shape(x)[0] - 1, tf.shape(x)[1] - 2])
 case("TensorStridedSliceUpdate", input=X(4, 5), begin=[1, 0], end=[3, 4], strides=[1, 2], value=X(2, 2))
 case("Reverse", tensor=X(2, 3), dims=[False, True])

@@ -172,3 +172,21 @@ TEST_CASE("import: TensorFlow's operators keep a NaN that libnd4j drops") {
   }
   equal(ran("ClipByValue", {"low", "high"}, {{"low", {{}, {-1}}}, {"high", {{}, {0.5}}}}), -1, 0.5);
 }
+
+TEST_CASE("import: a slice of TensorFlow reverses an axis beside one that is open") {
+  namespace tf = stele_test::tensorflow;
+  const Array x{{3, 4}, {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11}};
+  const auto ran = [&](const tf::Ints& begin, const tf::Ints& end, const tf::Ints& steps, const std::string& masks) {
+    const std::string file = tf::placeholder("x", {-1, -1}) + tf::constant("b", tf::tensor(begin)) +
+                             tf::constant("e", tf::tensor(end)) + tf::constant("s", tf::tensor(steps)) +
+                             tf::node("y", "StridedSlice", {"x", "b", "e", "s"}, masks);
+    return run_graph(good(tf::import_of(file)), {{"x", x}}).at("y").values;
+  };
+  CHECK(ran({1, -1}, {3, 0}, {1, -1}, tf::integer("end_mask", 2)) == std::vector<double>{7, 6, 5, 4, 11, 10, 9, 8});
+  CHECK(ran({-9, 0}, {-1, 0}, {1, -3}, tf::integer("begin_mask", 2) + tf::integer("end_mask", 2)) ==
+        std::vector<double>{3, 0, 7, 4});
+  CHECK(ran({2, -1}, {0, 0}, {1, -2}, tf::integer("end_mask", 2) + tf::integer("shrink_axis_mask", 1)) ==
+        std::vector<double>{11, 9});
+  CHECK(ran({-1, -1}, {0, 0}, {1, -2}, tf::integer("end_mask", 2) + tf::integer("shrink_axis_mask", 1)) ==
+        std::vector<double>{11, 9});
+}

@@ -49,7 +49,8 @@ public final class RunGraphs {
   /** Writes version 1.0 of NumPy's format. */
   private static void write(Path file, INDArray found) throws Exception {
     boolean real = found.dataType().isFPType();
-    String shape = Arrays.toString(found.shape()).replace("[", "(").replace("]", found.rank() == 1 ? ",)" : ")");
+    long[] extents = found.isEmpty() && found.rank() == 0 ? new long[] {0} : found.shape();
+    String shape = Arrays.toString(extents).replace("[", "(").replace("]", extents.length == 1 ? ",)" : ")");
     String header = "{'descr': '" + (real ? "<f8" : "<i8") + "', 'fortran_order': False, 'shape': " + shape + "}\n";
     ByteBuffer bytes = ByteBuffer.allocate(10 + header.length() + Math.toIntExact(8 * found.length()));
     bytes.order(ByteOrder.LITTLE_ENDIAN);
