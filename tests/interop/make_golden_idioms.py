@@ -221,6 +221,14 @@ def nans():
     case("nan_clip_reversed", node("Clip", "x h l"), x, low | high)
 
 
+def volumes():
+    x = {"x": real(2, 2, 3, 4, 5), "g": (RANDOM.random((2, 2, 3, 4, 3)) * 3 - 1.5).astype(np.float32)}
+    for mode in ("linear", "nearest"):
+        for padding in ("zeros", "border", "reflection"):
+            case(f"grid_volume_{mode}_{padding}", node("GridSample", "x g", mode=mode, padding_mode=padding), x, opset=20)
+    case("grid_volume_corners", node("GridSample", "x g", align_corners=1), x, opset=20)
+
+
 def write(folder):
     folder.mkdir(parents=True, exist_ok=True)
     onnxruntime.set_default_logger_severity(4)
@@ -243,7 +251,7 @@ def write_package(folder):
             (folder / f"{test.name}.onnx").write_bytes(test.model.SerializeToString(deterministic=True))
 
 
-for make in (bools, shapes, einsums, normal, grids, pools, fused, slices, nans):
+for make in (bools, shapes, einsums, normal, grids, pools, fused, slices, nans, volumes):
     make()
 to = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent / "data/onnx")
 write(to / "idioms")
