@@ -23,8 +23,11 @@ import import_cases
 # Their results are not numbers of a certain value, or are decided by the last bit.
 UNSTABLE = {"op_Const_u32": "DL4J reads no such dtype from NumPy's files",
             "op_Const_u64": "DL4J reads no such dtype from NumPy's files",
-            "image": "4e-5: onnxruntime's Resize rounds its weights",
-            "image_saved": "4e-5: onnxruntime's Resize rounds its weights",
+            "op_Igammac": "1.2e-5, a series of 32-bit floats",
+            "op_Igammac_open": "1.2e-5, a series of 32-bit floats",
+            "image": "7e-5: Resize rounds its weights",
+            "image_saved": "7e-5: Resize rounds its weights",
+            "test_gridsample_bicubic": "the expected values have four digits",
             "op_GatherNd_open": "onnx.checker wants the rank of an output, which is not known",
             "op_Round_i32": "TensorFlow 2.21 rounds integers to 0",
             "light_squeezenet": "logits of 9e9, where the last bit decides Softmax",
@@ -82,17 +85,19 @@ def run_exported(path):
         print(folder, import_cases.exported_error(pathlib.Path(folder)), flush=True)
 
 
-def limit_of(case):
+def limit_of(case, group):
+    if group.endswith("(models)"):
+        return import_cases.LIMIT_MODEL
     half = any("f2" in pathlib.Path(line.split("\t")[1]).read_bytes()[:128].decode("latin-1")
                for line in (case / "outputs.txt").read_text().splitlines())
     return import_cases.LIMIT_HALF if half else import_cases.LIMIT
 
 
-def checked(case, note):
+def checked(case, group, note):
     """Returns an error as text, or a reason, and whether it is small enough."""
     if note.startswith("failed"):
         return note, False
-    return f"{float(note):.0e}", float(note) <= limit_of(case)
+    return f"{float(note):.0e}", float(note) <= limit_of(case, group)
 
 
 class Result:
@@ -109,12 +114,12 @@ class Result:
         if self.is_refused:
             return
         if self.imported:
-            self.note, self.equal = checked(self.case, ran.get(str(self.case), "failed: not run"))
+            self.note, self.equal = checked(self.case, self.group, ran.get(str(self.case), "failed: not run"))
         else:
             self.note = "not imported: " + imported.split(": found ")[-1][:100]
         if str(self.case) in exported:
             self.exported = True
-            self.exported_note, self.exported_equal = checked(self.case, exported[str(self.case)])
+            self.exported_note, self.exported_equal = checked(self.case, self.group, exported[str(self.case)])
 
     def wrong(self):
         """Yields what is wrong."""
@@ -148,7 +153,7 @@ def read_results(work):
             continue
         result = Result(row, next(imported), ran, exported)
         if result.theirs.replace(".", "").replace("e-", "").isdigit():
-            count["onnxruntime"] += float(result.theirs) <= limit_of(result.case)
+            count["onnxruntime"] += float(result.theirs) <= limit_of(result.case, result.group)
         count.update({k: getattr(result, k) for k in ("imported", "equal", "exported", "exported_equal")})
         results.append(result)
     return results, groups

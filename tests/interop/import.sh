@@ -24,7 +24,7 @@ if [ -n "${TORCH:-}" ]; then
   "$work/venv/bin/pip" install -q torch==2.15.0 onnxscript transformers==5.24.0
   "$work/venv/bin/python" -W ignore tests/interop/torch_models.py "$work/torch" torch2.15
   "$work/venv/bin/python" -W ignore tests/interop/torch_models.py "$work/torch" torch2.15-dynamo --dynamo
-  if /usr/bin/python3 -c "import torch" 2>/dev/null; then
+  if /usr/bin/python3 -I -c "import torch" 2>/dev/null; then  # -I: torch/ of this folder is not it
     [ -x "$work/oldvenv/bin/python" ] || /usr/bin/python3 -m venv --system-site-packages "$work/oldvenv"
     "$work/oldvenv/bin/pip" install -q transformers==4.30.2
     "$work/oldvenv/bin/python" -W ignore tests/interop/torch_models.py "$work/torch" torch1.13

@@ -4,6 +4,7 @@ import sys
 
 LIMIT = 1e-5
 LIMIT_HALF = 4e-3  # float16
+LIMIT_MODEL = 3e-5  # whole models: their layers add up roundings
 ROUNDINGS = 4
 
 ARGUMENTS = {
