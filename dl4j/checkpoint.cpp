@@ -8,6 +8,7 @@
 #include "recorder.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/properties.hpp"
 #include "steps/progress.hpp"
 
 namespace stele {
@@ -64,7 +65,10 @@ Result<Checkpoint> open_checkpoint(const CheckpointFormat& format, const Input& 
   return guarded([&]() -> Result<Checkpoint> {
     STELE_TRY_ASSIGN(SourcePtr source, from.open(format.extension(), options));
     if (!format.opens(source->is_folder())) STELE_TRY(check_kind(*source, !source->is_folder()));
-    return format.open_checkpoint(std::move(source), OpenContext(options, {}));
+    const std::uint64_t bytes = file_bytes(*source);
+    STELE_TRY_ASSIGN(Checkpoint checkpoint, format.open_checkpoint(std::move(source), OpenContext(options, {})));
+    STELE_TRY_ASSIGN(checkpoint.parameters, properties_from_metadata(checkpoint.parameters, options.limits, bytes));
+    return checkpoint;
   });
 }
 

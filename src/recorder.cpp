@@ -410,8 +410,7 @@ Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadO
   if (!reader.format->opens(source->is_folder())) return wrong_kind(source->is_folder(), source->name());
   STELE_TRY_ASSIGN(Snapshot snapshot, reader.format->open(source, OpenContext(options, target)));
   if (!reader.format->capabilities().properties) {
-    STELE_TRY_ASSIGN(snapshot, properties_from_metadata(snapshot, options.limits,
-                                                        source->is_folder() ? UINT64_MAX : source->size()));
+    STELE_TRY_ASSIGN(snapshot, properties_from_metadata(snapshot, options.limits, file_bytes(*source)));
   }
   const std::uint64_t capacity = snapshot.data()->capacity, admitted = options.limits.total_bytes / max_tied_copies + 1;
   if (options.limits.total_bytes != 0 && capacity != 0 && capacity < admitted) {

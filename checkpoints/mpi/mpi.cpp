@@ -17,6 +17,7 @@
 #include "snapshot/flat.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/properties.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/safetensors.hpp"
 #include "steps/region.hpp"
@@ -317,6 +318,8 @@ Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, co
       STELE_TRY_ASSIGN(opened.snapshot,
                        safetensors::open_shards(**folder, OpenContext(options, {}), wanted, &opened.check));
       if (!status) return std::move(status).error();
+      STELE_TRY_ASSIGN(opened.snapshot, v0::detail::properties_from_metadata(opened.snapshot, options.limits,
+                                                                             v0::detail::file_bytes(**folder)));
       return opened;
     }
   }

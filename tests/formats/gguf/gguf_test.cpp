@@ -1,5 +1,6 @@
 // GGUF files: their layout, key-value pairs, split sets, what cannot be stored.
 #include <stele/bundle.hpp>
+#include <stele/checkpoint.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/gguf.hpp>
 #include <stele/transform.hpp>
@@ -187,6 +188,12 @@ TEST_CASE("gguf: key-value pairs of every type keep it") {
     REQUIRE_MESSAGE(back, why(back));
     CHECK(back->metadata() == model.metadata());
     CHECK(back->properties() == model.properties());
+    if (const auto* const checkpoints = dynamic_cast<const CheckpointFormat*>(format)) {
+      const auto whole = open_checkpoint(*checkpoints, path);
+      REQUIRE_MESSAGE(whole, why(whole));
+      CHECK(whole->parameters.metadata() == model.metadata());
+      CHECK(whole->parameters.properties() == model.properties());
+    }
     CHECK(saved_text(filter(*back, {.include = {"v"}}).value()) == wanted);
   }
   CHECK(with_metadata > 8);
