@@ -23,6 +23,7 @@ Status Matcher::run(const TypeInfo& type, void* object) {
   if (!plan_.outdated.empty()) return {};
   finish_unnamed(0);
   if (!quiet_) {
+    report_early();
     // In the order of names: the table of shared objects has none.
     std::vector<std::string> never;
     for (const auto& [pointee, shared] : shared_) {

@@ -236,7 +236,8 @@ void Matcher::visit_variant(const TypeInfo& type, void* object, const Place& pla
 
 void Matcher::visit_holder(const TypeInfo& type, void* object, const Place& place, int depth) {
   const bool present = !tree_.absent(place) || moved_below();
-  if (const TypeInfo* tied = present ? nullptr : shared_pointee(type, object)) {
+  const bool may_change = mode_ == LoadMode::fresh || options_.rebuild;
+  if (const TypeInfo* tied = present || may_change ? nullptr : shared_pointee(type, object)) {
     // As below: one of the names is enough.
     return visit_shared(*tied, type.element->container->at(type.container->at(object, 0), 0), place, depth + 1);
   }
@@ -250,8 +251,11 @@ void Matcher::visit_holder(const TypeInfo& type, void* object, const Place& plac
   const bool have = type.container->size(object) != 0;
   if (have && present && type.element->writable)
     return visit(*type.element, type.container->at(object, 0), place, depth + 1);
+  if (may_change && !present && !place.exists && holds_shared(type)) {
+    unnamed_.push_back({object, &type, keep_path()});
+    return;
+  }
   if (!have && !present) return;
-  const bool may_change = mode_ == LoadMode::fresh || options_.rebuild;
   if (!present) {
     if (!may_change) return missing(path_);
     if (mutate_) type.container->clear(object);
@@ -265,9 +269,7 @@ void Matcher::visit_holder(const TypeInfo& type, void* object, const Place& plac
 }
 
 const TypeInfo* Matcher::shared_pointee(const TypeInfo& type, void* object) const {
-  const bool in_place = mode_ == LoadMode::in_place && !options_.rebuild;
-  if (object == nullptr || !in_place || type.element->kind != TypeKind::variant) return nullptr;
-  if (type.container->size(object) == 0) return nullptr;
+  if (object == nullptr || !holds_shared(type) || type.container->size(object) == 0) return nullptr;
   const std::size_t now = type.element->container->size(type.container->at(object, 0));
   if (now >= type.element->fields.size()) return nullptr;
   const TypeInfo* alternative = type.element->fields[now].type;
@@ -309,10 +311,10 @@ void Matcher::visit_shared(const TypeInfo& type, void* object, const Place& plac
   if (object == nullptr || makes || replaces) return visit_holder(type, object, place, depth);
   if (type.container->size(object) == 0) return visit_holder(type, object, place, depth);
   // Loading in place: one of the names is enough; the first in the module's order is used.
-  const auto [found, first] = shared_.try_emplace(type.container->at(object, 0), Shared{false, keep_path()});
-  Shared& shared = found->second;
+  Shared& shared = shared_.try_emplace(type.container->at(object, 0), Shared{false, keep_path()}).first->second;
   if (!present) {
-    if (!first && shared.loaded) row(Report::What::tied, path_);
+    if (shared.loaded) return row(Report::What::tied, path_);
+    early_.emplace_back(type.container->at(object, 0), keep_path());
     return;
   }
   if (!shared.loaded) {
@@ -332,23 +334,45 @@ void Matcher::visit_shared(const TypeInfo& type, void* object, const Place& plac
   row(Report::What::tied, path_);
 }
 
+bool Matcher::holds_shared(const TypeInfo& type) {
+  if (type.element->kind != TypeKind::variant) return false;
+  return std::any_of(type.element->fields.begin(), type.element->fields.end(),
+                     [](const FieldInfo& field) { return field.type->kind == TypeKind::shared; });
+}
+
+void Matcher::report_early() {
+  for (const auto& [object, path] : early_) {
+    if (shared_.at(object).loaded) row(Report::What::tied, plan_.paths.shown(path));
+  }
+}
+
 void Matcher::finish_unnamed(std::size_t first) {
   std::set<const TypeInfo*> loaded;
   for (const auto& [key, from] : from_file_) loaded.insert(key.type);
   for (std::size_t i = first; i < unnamed_.size(); ++i) {
     const Unnamed& pointer = unnamed_[i];
-    const ContainerOps& ops = *pointer.type->container;
-    if (ops.size(pointer.object) != 0) {
-      const auto other = shared_.find(ops.at(pointer.object, 0));
-      if (other != shared_.end()) {  // the constructor tied it to an object that the file has
-        ops.share(pointer.object, other->second.ops->owner(other->second.object));
+    const ContainerOps& outer = *pointer.type->container;
+    if (outer.size(pointer.object) != 0) {
+      const bool direct = pointer.type->kind == TypeKind::shared;
+      const TypeInfo* const tied = direct ? pointer.type : shared_pointee(*pointer.type, pointer.object);
+      void* const object =
+          direct ? pointer.object : pointer.type->element->container->at(outer.at(pointer.object, 0), 0);
+      const bool shares = tied != nullptr && tied->container->size(object) != 0;
+      const auto other = shares ? shared_.find(tied->container->at(object, 0)) : shared_.end();
+      if (other != shared_.end() && other->second.loaded) {  // the constructor tied it to an object that the file has
+        const Shared& made = other->second;
+        if (mutate_ && made.ops != nullptr) tied->container->share(object, made.ops->owner(made.object));
         row(Report::What::tied, plan_.paths.shown(pointer.path));
         continue;
       }
-      ops.clear(pointer.object);
+      if (mutate_) outer.clear(pointer.object);
     }
     // Nothing in the file tells an absent object from a further name of another one.
-    if (loaded.contains(pointer.type->element)) left_null_.push_back(pointer.path);
+    const auto held = [&](const FieldInfo& field) { return loaded.contains(field.type->element); };
+    const std::span<const FieldInfo> classes = pointer.type->element->fields;
+    const bool may_be_tied = pointer.type->kind == TypeKind::shared ? loaded.contains(pointer.type->element)
+                                                                    : std::any_of(classes.begin(), classes.end(), held);
+    if (may_be_tied) left_null_.push_back(pointer.path);
   }
   unnamed_.resize(first);
 }

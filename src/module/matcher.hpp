@@ -167,7 +167,9 @@ class Matcher {
 
   void visit_holder(const TypeInfo& type, void* object, const Place& place, int depth);
 
-  /// Returns the type of the shared pointer in a holder that is loaded in place and has a class's name; else null.
+  /// Returns true for a holder of shared pointers that have a class's name.
+  static bool holds_shared(const TypeInfo& type);
+  /// Returns the type of the shared pointer in such a holder; null if there is none.
   const TypeInfo* shared_pointee(const TypeInfo& type, void* object) const;
 
   // ---- ties ----
@@ -178,7 +180,7 @@ class Matcher {
     const void* object = nullptr;  // in a new module: the first shared pointer to it
     const ContainerOps* ops = nullptr;
   };
-  /// A shared pointer of a new module that the file does not name.
+  /// A shared pointer of a new module, or a holder of one, that the file does not name.
   struct Unnamed {
     void* object;
     const TypeInfo* type;
@@ -186,6 +188,9 @@ class Matcher {
   };
 
   void visit_shared(const TypeInfo& type, void* object, const Place& place, int depth);
+
+  /// Reports the names in early_ of objects that are loaded under another one.
+  void report_early();
 
   /// Ties the shared pointers from `first` in unnamed_ on to the objects that the constructor tied them to, if the file
   /// names those, and clears the others.
@@ -273,6 +278,7 @@ class Matcher {
   std::optional<std::uint64_t> capacity_;
   std::unordered_map<const void*, Shared> shared_;
   std::vector<Unnamed> unnamed_;
+  std::vector<std::pair<const void*, std::uint32_t>> early_;  // shared objects, and their names that the file lacks
   std::vector<std::uint32_t> left_null_;  // paths in LoadPlan::paths: pointers that may be names of a tie
   struct FromFile {
     const void* object;  // the first shared pointer to it

@@ -82,7 +82,7 @@ TEST_CASE("derived: ties, module tied, the file has one of the names") {
     good(stele::load_snapshot(m, good(stele::open(bytes)), {}, &report));
     CHECK((*m.both->w)[0] == 7);
     CHECK(m.first == m.both);
-    CHECK(report.paths(Report::What::tied) == Paths{"both"});
+    CHECK(report.paths(Report::What::tied) == Paths{"both", "first", "second"});
   }
   // A `none` under one of the names, and nothing under any.
   struct Nulls {
@@ -101,6 +101,57 @@ TEST_CASE("derived: ties, module tied, the file has one of the names") {
   // A second name of another class does not fit.
   Nulls other{file.tagged == nullptr ? nullptr : std::make_shared<Both>(1.0F), std::make_shared<Wide>(1.0F), nullptr};
   CHECK(bad(stele::load_snapshot(m, good(stele::snapshot_of(other)))).path() == "second.Wide");
+}
+
+namespace {
+/// The constructor ties three of them.
+struct Made {
+  Made() : first(std::make_shared<Both>(1.0F)), second(first), head(std::make_shared<Wide>(1.0F)) {
+    tagged = std::dynamic_pointer_cast<Both>(first);
+  }
+  std::shared_ptr<Block> first, second, head, none;
+  std::shared_ptr<Tagged> tagged;
+  STELE_MODULE(Made, first, second, head, none, tagged)
+};
+}  // namespace
+
+TEST_CASE("derived: a file with one name of a tie that the constructor makes") {
+  struct First {
+    std::shared_ptr<Block> first;
+  };
+  struct Tag {
+    std::shared_ptr<Tagged> tagged;
+  };
+  const First first{std::make_shared<Both>(7.0F)};
+  const Tag tag{std::make_shared<Both>(7.0F)};
+  const auto check = [](const auto& file, const Paths& tied) {
+    const stele::Bytes flat = good(saved(stele::SafetensorsRecorder<>{}, file));
+    for (const Snapshot& snapshot : {good(stele::snapshot_of(file)), good(stele::open(flat))}) {
+      Report report;
+      const Made made = good(stele::from_snapshot<Made>(snapshot, {}, &report));
+      REQUIRE(made.first != nullptr);
+      CHECK(made.first == made.second);
+      CHECK(dynamic_cast<const void*>(made.tagged.get()) == dynamic_cast<const void*>(made.first.get()));
+      CHECK((*made.first->w)[0] == 7);
+      CHECK(report.paths(Report::What::tied) == tied);
+      // The file has nothing of these, and they may be names of the object, too.
+      CHECK(made.head == nullptr);
+      CHECK(report.paths(Report::What::missing) == Paths{"head", "none"});
+
+      Made live;
+      const auto* object = live.first.get();
+      stele::LoadOptions rebuild;
+      rebuild.rebuild = true;
+      report = {};
+      good(stele::load_snapshot(live, snapshot, rebuild, &report));
+      CHECK(live.first.get() == object);
+      CHECK(live.first == live.second);
+      CHECK((*live.second->w)[0] == 7);
+      CHECK(report.paths(Report::What::tied) == tied);
+    }
+  };
+  check(first, {"second", "tagged"});
+  check(tag, {"first", "second"});
 }
 
 STELE_TEST_EACH_RECORDER("derived: ties hold between a field list and a plain aggregate") {
