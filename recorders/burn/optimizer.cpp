@@ -252,7 +252,9 @@ class OptimizerWriter {
       metadata_[id] = parameter.paths[0];
       to_.value(to_.intern(id + '.' + std::string(rank_key)), Value(std::uint64_t{parameter.rank}));
       for (const State& state : states_[i]) {
-        if (state.value != nullptr && (state.value->is_null() || is_empty(*state.value))) continue;
+        // The absence of a field shows an Option that is None, but the absence of an element would split its list.
+        const bool element = whole_number(state.field.substr(state.field.rfind('.') + 1)).has_value();
+        if (!element && state.value != nullptr && (state.value->is_null() || is_empty(*state.value))) continue;
         leaf(to_.intern(id + '.' + std::string(state.field)), state, &parameter.id);
       }
     }
@@ -294,9 +296,9 @@ class OptimizerWriter {
     if (state.tensor) {
       add_tensor(to_, name, *state.tensor, id, id == nullptr);
     } else if (state.value->is_null()) {
-      to_.none(name);
+      to_.none(name, true);
     } else if (is_empty(*state.value)) {
-      to_.begin(state.value->as_list() != nullptr ? NodeKind::list : NodeKind::module, name);
+      to_.begin(state.value->as_list() != nullptr ? NodeKind::list : NodeKind::module, name, true);
       to_.end();
     } else {
       to_.value(name, *state.value);

@@ -5,6 +5,7 @@
 #include "elements.hpp"
 #include "fields.hpp"
 #include "lookahead.hpp"
+#include "module/walk.hpp"
 #include "record_reader.hpp"
 #include "snapshot/data.hpp"
 
@@ -165,13 +166,6 @@ class NamedReader final : public RecordReader {
     return i < type->fields.size() ? type->fields[i].type : nullptr;
   }
 
-  /// Returns true if null is a value of the type.
-  static bool is_null(const TypeInfo& type) {
-    if (type.value->check == nullptr) return false;
-    const auto fits = guarded([&]() -> Result<bool> { return type.value->check(Value()).empty(); });
-    return fits && *fits;
-  }
-
   Status read_item() {
     auto era = options_.era != BurnEra::automatic ? Result<BurnEra>(options_.era) : era_of(header_.version);
     old_ = !era || *era == BurnEra::v0_13;
@@ -190,7 +184,8 @@ class NamedReader final : public RecordReader {
     STELE_TRY(budget_.node(0, 0, token.offset));
     // A field of type Value accepts any content.
     if (type != nullptr && type->kind == TypeKind::value && type->value->dtype == DType::none &&
-        (token.kind == Kind::list || token.kind == Kind::map || (token.kind == Kind::nil && !held && is_null(*type)))) {
+        (token.kind == Kind::list || token.kind == Kind::map ||
+         (token.kind == Kind::nil && !held && accepts_null(*type->value)))) {
       Value value;
       STELE_TRY(read_value(token, value));
       return builder_.value(name, std::move(value), conditional), Status();

@@ -203,7 +203,9 @@ bool Matcher::dtype_fits(const TensorOps& ops, const LeafView& leaf) {
 }
 
 void Matcher::visit_value(const ValueOps& ops, void* object, const Place& place) {
-  if (tree_.absent(place)) return missing(path_);
+  // A format without kinds writes a null value as an absent one.
+  const bool may_be_null = place.exists && ops.dtype == DType::none && tree_.guessed() && accepts_null(ops);
+  if (tree_.absent(place) && !may_be_null) return missing(path_);
   const Value* found = nullptr;
   if (place.node != no_index && tree_.node(place.node).kind == NodeKind::value) {
     found = &tree_.snapshot().value(tree_.node(place.node));

@@ -181,6 +181,12 @@ Error derived_error(const TypeInfo& type, const void* object) {
       .hint("list the class in stele::derived");
 }
 
+bool accepts_null(const ValueOps& ops) {
+  if (ops.check == nullptr) return false;
+  const auto fits = guarded([&]() -> Result<bool> { return ops.check(Value()).empty(); });  // code of the user
+  return fits && *fits;
+}
+
 Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::shared_ptr<const void> keeper,
                                  bool consumable) {
   return guarded([&]() -> Result<Snapshot> {

@@ -21,6 +21,9 @@ namespace detail {
 /// Returns the error of an object whose class `type` does not describe (TypeInfo::other_class), without its path.
 Error derived_error(const TypeInfo& type, const void* object);
 
+/// Returns true if null is a value of the type.
+bool accepts_null(const ValueOps& ops);
+
 /// Addresses of a module's fields, on the stack for up to 16.
 class FieldAddresses {
  public:

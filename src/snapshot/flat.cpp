@@ -75,18 +75,11 @@ bool needs_empty_entry(const SnapshotData& data, std::uint32_t i) {
 std::vector<bool> guessed_empties(const SnapshotData& data) {
   std::vector<bool> empties;
   if (!data.unknown_kinds.all || data.flat) return empties;
-  const std::size_t count = data.nodes.size();
-  std::vector<bool> has_tensor(count);
-  for (std::size_t i = count; i-- > 1;) {
-    const NodeKind kind = data.nodes[i].kind;
-    if (has_tensor[i] || kind == NodeKind::tensor || kind == NodeKind::alias) has_tensor[data.nodes[i].parent] = true;
-  }
-  empties.resize(count);
-  for (std::uint32_t i = 1; i < count; ++i) {
+  empties.resize(data.nodes.size());
+  for (std::uint32_t i = 1; i < empties.size(); ++i) {
     const Node& node = data.nodes[i];
-    const bool leaf = node.kind == NodeKind::tensor || node.kind == NodeKind::value || node.kind == NodeKind::alias;
-    empties[i] =
-        !leaf && node.end == i + 1 && node.parent != 0 && !has_tensor[node.parent] && !needs_empty_entry(data, i);
+    const bool empty = node.kind == NodeKind::none || (is_container(node.kind) && node.end == i + 1);
+    empties[i] = empty && !needs_empty_entry(data, i);
   }
   return empties;
 }

@@ -18,8 +18,8 @@ namespace detail {
 /// Returns true if names alone would not show this container or none.
 STELE_EXPORT bool needs_empty_entry(const SnapshotData& data, std::uint32_t node);
 
-/// Marks, by node, the nodes with guessed kinds that the file must list too: Nones and empty containers in a container
-/// without tensors, which may be an alternative of a variant, or a part of a value. Empty if no kind is guessed.
+/// Marks, by node, the nodes with guessed kinds that the file must list too: Nones and empty containers, which may be a
+/// null or a part of a value. Empty if no kind is guessed.
 STELE_EXPORT std::vector<bool> guessed_empties(const SnapshotData& data);
 
 inline constexpr std::string_view flat_key = "stele";

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <variant>
 #include <vector>
 
@@ -27,8 +28,21 @@ struct Lin {
 using Layer = std::variant<Relu, Lin>;
 using Nested = std::variant<Layer, Lin>;
 
+/// Nulls, empty lists and a mixed list beside tensors.
+struct Beside {
+  Vec w{{1}, {1}};
+  Value null;
+  Value list{Value::List()};
+  std::optional<Vec> none;
+  std::vector<Vec> rows;
+  Relu constant;
+  std::tuple<Vec, Value, std::optional<Vec>, Value> mixed{Vec({1}, {2}), Value(), std::nullopt, Value(Value::Map())};
+  STELE_MODULE(Beside, w, null, list, none, rows, constant, mixed)
+};
 struct Tree {
   Vec w{{1}, {1}};
+  Value null;
+  Beside beside;
   Value config;
   Value list;
   Value empty;
@@ -36,7 +50,7 @@ struct Tree {
   Layer alone;
   std::optional<Nested> deep;
   std::vector<std::optional<Lin>> gaps;
-  STELE_MODULE(Tree, w, config, list, empty, layers, alone, deep, gaps)
+  STELE_MODULE(Tree, w, null, beside, config, list, empty, layers, alone, deep, gaps)
 };
 
 /// All that a map can be confused with.

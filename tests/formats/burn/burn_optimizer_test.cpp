@@ -192,6 +192,27 @@ TEST_CASE("burn optimizers: a record is written again byte for byte") {
   }
 }
 
+TEST_CASE("burn optimizers: a null or empty element of a list stays") {
+  BurnOptimizer optimizer;
+  optimizer.fields = {"history.0", "history.1", "history.2"};
+  for (const char* path : {"weight", "bias"}) {
+    optimizer.values["history.0"][path] = Value();
+    optimizer.values["history.2"][path] = Value(Value::List());
+  }
+  good(optimizer.state.set("history.1", live));
+  const stele::MemoryRecorder<BurnpackFormat> packs_;
+  const Memory records{BurnFormat({.encoding = BurnEncoding::mpk})};
+  const Snapshot flat = good(stele::burnpack_optimizer_record(optimizer, model()));
+  const Snapshot nested = good(stele::burn_optimizer_record(optimizer, model()));
+  const stele::Bytes pack = good(packs_.record(flat)), record = good(records.record(nested));
+  for (const Snapshot& opened : {good(packs_.open(pack)), good(records.open(record))}) {
+    const BurnOptimizer back = good(stele::burn_optimizer(opened, model()));
+    CHECK(back.values == optimizer.values);
+    REQUIRE(back.state.find("history.1") != nullptr);
+    CHECK(back.state.find("history.1")->leaf_count() == 2);
+  }
+}
+
 TEST_CASE("burn optimizers: a pack is written again with the same content, and as a record of 0.21") {
   for (const auto& name : packs) {
     CAPTURE(name);
