@@ -282,6 +282,10 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
       report.add(Report::What::constant, constant_path(*snapshot.data(), field), constant_text);
     }
   }
+  for (const std::string& part : snapshot.data()->left_out) {
+    const Capabilities& can = format.capabilities();
+    if (can.keeps == nullptr || !can.keeps(part)) report.add(Report::What::lost, "", part);
+  }
   STELE_TRY(check_expansion(snapshot));
   STELE_TRY(check_places(format, snapshot, options.allow_loss, report));
   snapshot = with_metadata(with_precision(snapshot, precision, options.convert), options.metadata);

@@ -35,6 +35,7 @@ class Nester {
     if (items_.in_order) to_.set_in_order();
     to_.set_metadata(items_.metadata);
     to_.data().properties = items_.properties;
+    to_.data().left_out = items_.left_out;
     to_.set_unknown_kinds({.all = true});
     return to_.finish();
   }

@@ -7,6 +7,7 @@
 #include "encodings/tar/tar.hpp"
 #include "files.hpp"
 #include "io/files.hpp"
+#include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/bundle.hpp"
@@ -73,8 +74,9 @@ class NnefReader {
   Status read_described() {
     described_ = true;
     STELE_TRY_ASSIGN(const std::string graph, nnef::read_text(*bundle_, nnef::graph_file));
-    auto variables = nnef::read_graph(graph);
-    if (!variables) return std::move(variables).error().file(std::string(nnef::graph_file));
+    const auto described = nnef::read_graph(graph);
+    if (!described) return Error(described.error()).file(std::string(nnef::graph_file));
+    if (described->has_operations) builder_.data().left_out.emplace_back(detail::graph_part);
     std::string quant;
     STELE_TRY_ASSIGN(const bool quantized, bundle_->contains(nnef::quant_file));
     if (quantized) {
@@ -82,7 +84,7 @@ class NnefReader {
     }
     auto operations = nnef::read_quantizations(quant);
     if (!operations) return std::move(operations).error().file(std::string(nnef::quant_file));
-    for (const nnef::Variable& variable : *variables) {
+    for (const nnef::Variable& variable : described->variables) {
       const auto operation = variable.id.empty() ? operations->end() : operations->find(variable.id);
       std::string_view label = variable.label;
       if (label.starts_with('/')) label.remove_prefix(1);  // like NNEF's own reader

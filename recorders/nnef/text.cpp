@@ -175,7 +175,7 @@ Result<Variable> read_variable(Tokens& in, std::string_view id) {
 
 }  // namespace
 
-Result<std::vector<Variable>> read_graph(std::string_view text) {
+Result<GraphText> read_graph(std::string_view text) {
   Tokens in(text);
   if (in.now().text != "version") return in.expected("version 1.0;");
   in.next();
@@ -185,21 +185,26 @@ Result<std::vector<Variable>> read_graph(std::string_view text) {
         .expected("1.0")
         .found(std::string(in.now().text));
   }
-  std::vector<Variable> variables;
+  GraphText graph;
   std::string_view id;    // the identifier being assigned
   std::string_view word;  // the previous token, if it is a word
+  bool assigned = false;  // the previous token is =
   while (in.now().kind != Token::Kind::end) {
     const Token token = in.now();
     in.next();
-    if (token.kind == Token::Kind::word && token.text == "variable" && (in.is('(') || in.is('<'))) {
+    const bool called = token.kind == Token::Kind::word && (in.is('(') || in.is('<'));
+    if (called && token.text == "variable") {
       STELE_TRY_ASSIGN(Variable variable, read_variable(in, id));
-      variables.push_back(std::move(variable));
+      graph.variables.push_back(std::move(variable));
+    } else if (called && assigned && token.text != "external") {
+      graph.has_operations = true;
     }
-    id = token.kind == Token::Kind::symbol && token.text == "=" ? word : std::string_view();
+    assigned = token.kind == Token::Kind::symbol && token.text == "=";
+    id = assigned ? word : std::string_view();
     word = token.kind == Token::Kind::word ? token.text : std::string_view();
   }
   if (!in.ok()) return in.expected("the end of a string");
-  return variables;
+  return graph;
 }
 
 Result<std::map<std::string_view, std::string_view>> read_quantizations(std::string_view text) {

@@ -25,8 +25,12 @@ struct Variable {
   std::string_view label;
   std::optional<std::vector<std::uint64_t>> shape;  // absent if it is an expression
 };
+struct GraphText {
+  std::vector<Variable> variables{};
+  bool has_operations = false;  // besides variable() and external()
+};
 /// Reads the variables of a graph. Errors: malformed, unsupported (a version other than 1).
-Result<std::vector<Variable>> read_graph(std::string_view text);
+Result<GraphText> read_graph(std::string_view text);
 
 /// Reads lines `"id": operation(…);` and returns the operations by id. Errors: malformed, duplicate.
 Result<std::map<std::string_view, std::string_view>> read_quantizations(std::string_view text);

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "snapshot/data.hpp"
 #include "stele/format.hpp"
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
@@ -109,6 +110,9 @@ enum class Wanted : std::uint8_t {
   places,   // and the places of tensors and properties, for a save into the model
   graph,  // the graph's initializers, and the tensors of its and its functions' nodes as leaves of leaf_of_attribute()
 };
+
+/// Returns true for the part that a model has besides the snapshot's tensors.
+inline bool keeps_graph(std::string_view part) { return part == graph_part; }
 
 /// Reads a model.
 Result<Model> read_model(SourcePtr source, const LoadOptions& options, Wanted wanted);

@@ -356,7 +356,7 @@ Status detail::onnx::StructureFormat::write(const Snapshot& snapshot, Sink& sink
 const Capabilities& OnnxFormat::capabilities() const noexcept {
   static constexpr Capabilities can{.values = true, .aliases = true, .metadata = true, .holds = holds};
   // A model has an initializer for each name.
-  static constexpr Capabilities into_model{.values = true, .metadata = true, .holds = holds};
+  static constexpr Capabilities into_model{.values = true, .metadata = true, .holds = holds, .keeps = keeps_graph};
   return options_.model.empty() ? can : into_model;
 }
 

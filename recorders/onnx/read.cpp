@@ -239,6 +239,7 @@ class ModelReader {
     for (const auto& [location, file] : files_->others) held = checked_add(held, file->size()).value_or(UINT64_MAX);
     builder_.set_capacity(std::max<std::uint64_t>(held, 1));
     builder_.keep(files_);
+    if (has_operations_ && !graph_only_) builder_.data().left_out.emplace_back(graph_part);
     model_.snapshot = builder_.finish();
     return std::move(model_);
   }
@@ -336,6 +337,7 @@ class ModelReader {
 
   Status read_node(Fields& in) {
     const std::size_t first = found_.size();
+    has_operations_ = true;
     std::string output, name, op, domain;
     bool has_output = false;
     STELE_TRY(each_in(in, [&](Fields& node) -> Status {
@@ -809,6 +811,7 @@ class ModelReader {
   std::vector<Open> open_;
   std::deque<Found> found_;      // whose names are not complete
   std::uint64_t trainings_ = 0;  // messages of training_info so far
+  bool has_operations_ = false;
   std::vector<std::string_view> names_;
   std::vector<std::uint32_t> nodes_;  // of the names
   std::map<std::string, std::string> metadata_;

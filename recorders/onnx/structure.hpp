@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "model.hpp"
 #include "stele/recorders/onnx.hpp"
 
 namespace stele {
@@ -26,7 +27,7 @@ class StructureFormat final : public Format {
   std::string_view name() const noexcept override { return onnx_.name(); }
   std::string_view extension() const noexcept override { return onnx_.extension(); }
   const Capabilities& capabilities() const noexcept override {
-    static constexpr Capabilities can{.metadata = true, .holds = [](DType) { return true; }};
+    static constexpr Capabilities can{.metadata = true, .holds = [](DType) { return true; }, .keeps = keeps_graph};
     return can;
   }
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override {

@@ -229,6 +229,7 @@ class ProgramReader {
     for (std::uint32_t& i : order) ++i;  // the numbers of nodes: the root is 0
     to_.set_name_order(std::move(order));
     to_.set_capacity(std::max<std::uint64_t>(storages_->bytes(), directory_->source()->size()));
+    to_.data().left_out.emplace_back(program_part);
     if (storages_->in_order()) to_.set_in_order();
     to_.keep(storages_);
     return to_.finish();

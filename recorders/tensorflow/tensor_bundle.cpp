@@ -86,6 +86,10 @@ Result<OptimizerState> slots_of(const detail::tensorflow::Bundle& bundle, const 
 
 Result<Checkpoint> open_all(SourcePtr source, const LoadOptions& options, TensorBundleNames names, bool slots) {
   detail::IndexBudget memory(options.limits, 0);
+  bool graph = false;  // a SavedModel
+  if (source->is_folder()) {
+    STELE_TRY_ASSIGN(graph, source->bundle()->contains("saved_model.pb"));
+  }
   STELE_TRY_ASSIGN(const auto bundle, open_bundle(std::move(source), memory));
   const auto in_file = [&](Error error) {
     return error.file().empty() ? std::move(error).file(bundle.name()) : std::move(error);
@@ -94,6 +98,11 @@ Result<Checkpoint> open_all(SourcePtr source, const LoadOptions& options, Tensor
   if (!named) return in_file(named.error());
   auto parameters = parameters_of(bundle, *named);
   if (!parameters) return in_file(std::move(parameters).error());
+  if (graph) {
+    auto data = detail::derived_data(*parameters);
+    data->left_out.emplace_back(detail::graph_part);
+    parameters = Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
+  }
   Checkpoint out{*std::move(parameters)};
   if (!slots) return out;
   auto state = slots_of(bundle, *named);

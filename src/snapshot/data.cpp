@@ -61,6 +61,7 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   data->types = from.types;
   data->metadata = from.metadata;
   data->properties = from.properties;
+  data->left_out = from.left_out;
   data->name_order = from.name_order;
   data->flat = from.flat;
   data->unknown_kinds = from.unknown_kinds;

@@ -103,6 +103,11 @@ struct Properties {
   std::map<std::string, std::string> types;  // the type in the file, of keys for which the Value does not show it
 };
 
+/// The graph of operations, as a part in SnapshotData::left_out.
+inline constexpr std::string_view graph_part = "the graph: only its tensors are saved";
+/// The code of a module, likewise.
+inline constexpr std::string_view program_part = "the program: only its tensors are saved";
+
 struct SnapshotData {
   Arena arena;
   std::pmr::vector<Node> nodes{&arena};
@@ -116,6 +121,9 @@ struct SnapshotData {
   std::vector<std::uint32_t> name_order;  // flat only, if known: all nodes except the root, in the order of names
   std::map<std::string, std::string> metadata;
   std::shared_ptr<const Properties> properties;
+  // Parts of the file that no node shows, such as its graph. A save reports those for which Capabilities::keeps returns
+  // false.
+  std::vector<std::string> left_out;
   std::vector<std::shared_ptr<const void>> keepers;  // own the memory that providers and names point into
   bool flat = false;                                 // node names are whole paths
   UnknownKinds unknown_kinds;                        // nested by nest(), or from a file without kinds

@@ -39,7 +39,8 @@ Items::Items(const Snapshot& snapshot)
     : keepers{snapshot.data()},
       in_order(snapshot.in_order()),
       metadata(snapshot.metadata()),
-      properties(snapshot.data()->properties) {
+      properties(snapshot.data()->properties),
+      left_out(snapshot.data()->left_out) {
   const SnapshotData& data = *snapshot.data();
   list.reserve(data.nodes.size());
   std::vector<std::pair<std::uint32_t, std::size_t>> open;  // end of a container, length of its parent's path
@@ -79,6 +80,9 @@ Item* Items::find_tensor(std::string_view path) {
 void Items::keep(const Items& other) {
   keepers.insert(keepers.end(), other.keepers.begin(), other.keepers.end());
   in_order = in_order || other.in_order;
+  for (const std::string& part : other.left_out) {
+    if (std::find(left_out.begin(), left_out.end(), part) == left_out.end()) left_out.push_back(part);
+  }
 }
 
 namespace {
@@ -157,6 +161,7 @@ Result<Snapshot> Items::build() const {
   if (in_order) to.set_in_order();
   to.set_metadata(metadata);
   to.data().properties = properties;
+  to.data().left_out = left_out;
   return to.finish();
 }
 

@@ -50,6 +50,7 @@ struct Items {
   bool in_order = false;  // SnapshotData::in_order
   std::map<std::string, std::string> metadata;
   std::shared_ptr<const Properties> properties;
+  std::vector<std::string> left_out;  // SnapshotData::left_out
 
   explicit Items(const Snapshot& snapshot);
   /// Keeps alive the data that the items of `other` point into.

@@ -36,6 +36,7 @@ class AliasExpander {
     builder_.data().type = from_.data()->type;
     builder_.data().origin = from_.data()->origin;
     builder_.data().properties = from_.data()->properties;
+    builder_.data().left_out = from_.data()->left_out;
     builder_.keep(from_.data());
     return builder_.finish();
   }

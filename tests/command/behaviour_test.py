@@ -486,6 +486,24 @@ class Graphs(InFolder):
         equation = field(1, b"equation") + field(4, b"ii->i") + b"\xa0\x01\x03"
         node = field(1, b"x") + field(2, b"y") + field(4, b"Einsum") + field(5, equation)
         square = field(1, b"x") + field(2, field(1, b"\x08\x01" + field(2, 2 * field(1, b""))))
+    def test_a_graph_is_left_out_with_a_row(self):
+        model = DATA / "onnx" / "mlp.onnx"
+        graph = {"what": "lost", "path": "", "detail": "the graph: only its tensors are saved"}
+        for out, options in (("m.safetensors", ()), ("m.stele", ("--dry-run",)), ("m.onnx", ()), ("m.json", ("--rename", "^=x.")),
+                             ("m.npz", ("--precision", "f16")), ("w.fb", ("--weights",)), ("o.stele", ("--only", "net.*"))):
+            found = document("convert", model, self.path(out), *options)
+            self.assertEqual((found["rows"].count(graph), found["notes"]), (1, []), out)
+        self.assertEqual(document("convert", self.path("m.safetensors"), self.path("n.stele"))["rows"], [])
+        found = document("convert", model, self.path("m.fb"))
+        self.assertEqual([row["what"] for row in found["rows"]], ["unused"])
+        self.assertNotIn(graph, document("import", self.path("m.fb"), self.path("again.onnx"))["rows"])
+        # In place, it would be lost with the model.
+        own = self.path("own.onnx")
+        shutil.copy(model, own)
+        status, _, err = run("convert", own, own)
+        self.assertEqual((status, own.read_bytes()), (2, model.read_bytes()))
+        self.assertIn(b"the graph", err)
+
         graph = field(1, node) + field(11, square) + field(12, field(1, b"y"))
         self.path("m.onnx").write_bytes(b"\x08\x08" + field(7, graph) + field(8, b"\x10\x0c"))
         status, _, err = run("import", self.path("m.onnx"), self.path("m.fb"))

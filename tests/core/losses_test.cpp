@@ -298,3 +298,45 @@ TEST_CASE("losses: an optional that is null in JSON does not keep a model from f
   const TempDir dir;
   CHECK(code_of(stele::save(Named(), dir / "x.pdiparams", quick())) == Errc::not_representable);
 }
+
+TEST_CASE("losses: what a reader leaves out is a row of every save, and no error") {
+  const TempDir dir;
+  std::string record = read_text(test_data() + "/burn/0.21.0/net-full.json");
+  record.insert(record.find("\"item\""), "\"extra\": [1, {\"a\": null}], \"more\": 2,");
+  record.insert(record.find("\"int\""), "\"new\": \"x\", ");
+  write_text(dir / "record.json", record);
+  struct Case {
+    std::string file, row;
+  };
+  const Case cases[] = {
+      {test_data() + "/onnx/mlp.onnx", "the graph: only its tensors are saved"},
+      {test_data() + "/tensorflow/run_mlp_saved_open", "the graph: only its tensors are saved"},
+      {test_data() + "/nnef/model.nnef", "the graph: only its tensors are saved"},
+      {test_data() + "/pytorch/export.pt2", "the program: only its tensors are saved"},
+      {test_data() + "/pytorch/trace.pt", "the program: only its tensors are saved"},
+      {dir / "record.json", "unknown keys of the record: metadata.new, extra, more"},
+      {test_data() + "/onnx/types.onnx", ""},  // tensors alone
+      {test_data() + "/burn/0.21.0/net-full.json", ""},
+  };
+  for (const Case& c : cases) {
+    CAPTURE(c.file);
+    const auto opened = stele::open(c.file);
+    REQUIRE_MESSAGE(opened, why(opened));
+    const auto renamed = rename(*opened, {{"^", "x."}});
+    REQUIRE_MESSAGE(renamed, why(renamed));
+    const Snapshot pair[] = {*renamed, with_prefix(*opened, "y").value()};
+    for (const Snapshot& snapshot : {*opened, *renamed, merge(pair).value(), overlay(pair).value()}) {
+      for (const bool dry : {false, true}) {
+        SaveOptions options = quick();
+        options.dry_run = dry;
+        const auto report = save(snapshot, dir / "copy.stele", options);
+        REQUIRE_MESSAGE(report, why(report));
+        std::vector<std::string> rows;
+        for (std::size_t i = 0; i < report->size(); ++i) {
+          if ((*report)[i].what == What::lost && (*report)[i].path.empty()) rows.emplace_back((*report)[i].detail);
+        }
+        CHECK(rows == (c.row.empty() ? std::vector<std::string>() : std::vector<std::string>{c.row}));
+      }
+    }
+  }
+}

@@ -207,8 +207,6 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
       return content;
     }
     content.losses = {};  // a file of tensors alone
-  } else if (!options.weights && has_foreign_graph(model)) {
-    content.notes.push_back("the tensors are written without the graph that the model may have: see stele import");
   }
   const CheckpointFormat* format = as_checkpoints(*model.format);
   // A format that is only read, and has optimizer state beside the names of its tensors.

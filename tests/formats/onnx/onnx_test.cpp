@@ -137,6 +137,9 @@ TEST_CASE("onnx: a module is loaded, and saved into the model") {
   const std::string theirs = read_text(golden("mlp.onnx"));
   const OnnxRecorder<> into(OnnxFormat({.model = golden("mlp.onnx")}));
   good(into.record(mlp, dir / "same.onnx"));
+  const Snapshot file = good(stele::open(golden("mlp.onnx")));
+  CHECK(good(into.record(file, dir / "again.onnx")).count(stele::Report::What::lost) == 0);  // it has a graph
+  CHECK(good(OnnxRecorder<>().record(file, dir / "again.onnx")).count(stele::Report::What::lost) == 1);
   CHECK(equal(good(stele::load<Network>(dir / "same.onnx")).net.at("0").weight, mlp.net.at("0").weight));
   mlp.net.at("0").weight(0, 3) = 42;
   good(into.record(mlp, dir / "changed"));
