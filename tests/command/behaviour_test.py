@@ -362,7 +362,7 @@ class Convert(InFolder):
 
     def test_checkpoints_stay_whole(self):
         model = next(p for p in (DATA / "archive").glob("*.zip") if "optimizer" in document("inspect", p))
-        succeed("convert", model, self.path("copy.zip"))
+        succeed("convert", model, self.path("copy.zip"), "--tag", document("tags", model)["tags"][-1])
         self.assertEqual(document("inspect", model).get("optimizer"), document("inspect", self.path("copy.zip")).get("optimizer"))
 
     def test_a_checkpoint_of_pytorch_becomes_one_of_dl4j(self):
@@ -407,6 +407,21 @@ class Convert(InFolder):
         succeed("convert", DIGITS_PT, archive, "--to-tag", "one")
         succeed("convert", DIGITS_PT, archive, "--to-tag", "two", "--append", "--precision", "f16")
         self.assertEqual(document("tags", archive)["tags"], ["one", "two"])
+        for command in (("convert", archive), ("split", archive), ("repair", archive), ("merge", archive, "-o")):
+            out = self.path(command[0] + ".safetensors")
+            status, _, err = run(*command, out)
+            self.assertEqual((status, b"another tag of the archive" in err, out.exists()), (2, True, False), err)
+            succeed(*command, out, "--allow-loss")
+            if command[0] != "merge":
+                succeed(*command, out, "--tag", "two")
+        lost = {"what": "lost", "path": "one", "detail": "another tag of the archive; --tag chooses one"}
+        for options, rows in (((), [lost]), (("--tag", "one"), []), (("--tag", "two"), [])):
+            found = document("convert", archive, self.path("o.safetensors"), "--allow-loss", "--dry-run", *options)
+            self.assertEqual(found["rows"], rows)
+        other = self.path("other.zip")
+        succeed("convert", DIGITS_PT, other, "--to-tag", "one")
+        self.assertEqual(run("convert", archive, other, "--to-tag", "two", "--append")[0], 2)
+        self.assertEqual(document("tags", other)["tags"], ["one"])
         self.assertEqual(run("diff", DIGITS_PT, archive, "--tag-b", "one")[0], 0)
         self.assertEqual(run("diff", DIGITS_PT, archive)[0], 1)
         succeed("tags", archive, "--remove", "two")
@@ -471,21 +486,6 @@ class Graphs(InFolder):
         succeed("convert", model, weights, "--weights")
         self.assertIn(b"has no graph", run("import", weights, self.path("x.onnx"))[2])
 
-    def test_a_graph_that_is_not_covered(self):
-        model = DATA / "onnx" / "package" / "test_slice.onnx"
-        status, _, err = run("convert", model, self.path("m.fb"))
-        self.assertEqual(status, 2)
-        self.assertIn(b"--mappings FILE; stele import has the options of graphs; --weights writes the tensors alone", err)
-        self.assertNotIn(b"ImportOptions", err)
-        self.assertFalse(self.path("m.fb").exists())
-
-    def test_open_extents_are_given_with_an_option(self):
-        def field(number, payload):
-            return bytes([number << 3 | 2, len(payload)]) + payload
-
-        equation = field(1, b"equation") + field(4, b"ii->i") + b"\xa0\x01\x03"
-        node = field(1, b"x") + field(2, b"y") + field(4, b"Einsum") + field(5, equation)
-        square = field(1, b"x") + field(2, field(1, b"\x08\x01" + field(2, 2 * field(1, b""))))
     def test_a_graph_is_left_out_with_a_row(self):
         model = DATA / "onnx" / "mlp.onnx"
         graph = {"what": "lost", "path": "", "detail": "the graph: only its tensors are saved"}
@@ -504,6 +504,21 @@ class Graphs(InFolder):
         self.assertEqual((status, own.read_bytes()), (2, model.read_bytes()))
         self.assertIn(b"the graph", err)
 
+    def test_a_graph_that_is_not_covered(self):
+        model = DATA / "onnx" / "package" / "test_slice.onnx"
+        status, _, err = run("convert", model, self.path("m.fb"))
+        self.assertEqual(status, 2)
+        self.assertIn(b"--mappings FILE; stele import has the options of graphs; --weights writes the tensors alone", err)
+        self.assertNotIn(b"ImportOptions", err)
+        self.assertFalse(self.path("m.fb").exists())
+
+    def test_open_extents_are_given_with_an_option(self):
+        def field(number, payload):
+            return bytes([number << 3 | 2, len(payload)]) + payload
+
+        equation = field(1, b"equation") + field(4, b"ii->i") + b"\xa0\x01\x03"
+        node = field(1, b"x") + field(2, b"y") + field(4, b"Einsum") + field(5, equation)
+        square = field(1, b"x") + field(2, field(1, b"\x08\x01" + field(2, 2 * field(1, b""))))
         graph = field(1, node) + field(11, square) + field(12, field(1, b"y"))
         self.path("m.onnx").write_bytes(b"\x08\x08" + field(7, graph) + field(8, b"\x10\x0c"))
         status, _, err = run("import", self.path("m.onnx"), self.path("m.fb"))

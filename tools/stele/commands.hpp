@@ -155,8 +155,13 @@ struct Target {
   SaveOptions save{};
   Report losses{};  // what the snapshot already lacks of the file
 };
+/// Returns the tags of an archive that are not read.
+Result<std::vector<std::string>> other_tags(const Model& model, const Opening& opening);
+/// Returns a row for each of them, unless the user chose the tag.
+Result<Report> losses_of_tags(const Model& model, const Opening& opening);
 /// Returns a row for each part of a checkpoint that is in no name of its snapshot: graph, training, optimizer.
 Report losses_of(const Checkpoint& checkpoint);
+/// Returns those rows, and those of tags.
 Result<Report> losses_of(const Model& model, const Opening& opening, unsigned threads);
 /// Errors: not_representable, with the first row.
 Status check_losses(bool allow_loss, const Report& losses);

@@ -178,7 +178,6 @@ struct Content {
   bool whole = false;  // written as a checkpoint
   Report losses;
   std::vector<std::string> notes;
-  std::size_t other_tags = 0;  // of the archive, which are not read
 };
 
 /// Adds the way around the graph to the hint of an error of import.
@@ -189,14 +188,7 @@ Error without_graph(Error error) {
 }
 
 Result<Content> read(const Convert& options, const Model& model, const Format& target, unsigned threads) {
-  Content content{{model.snapshot}, false, {}, {}, 0};
-  if (model.format->name() == "archive") {
-    const auto tags = archive_tags(input_of(options.in));
-    content.other_tags = tags && !tags->empty() ? tags->size() - 1 : 0;
-    if (content.other_tags != 0 && options.opening.tag.empty()) {
-      content.notes.push_back("the archive has " + counted(content.other_tags, "older tag") + ", see stele tags");
-    }
-  }
+  Content content{{model.snapshot}, false, {}, {}};
   const bool part = !options.opening.part.empty();
   if (!options.weights && !part && holds_graphs(target) && has_foreign_graph(model)) {
     auto imported = open_graph(options.in, {}, content.losses, threads);
@@ -257,11 +249,18 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
   return content;
 }
 
-/// Checks the path to write. A model may replace itself if all of it stays: a failure, or a loss, would leave neither.
-Status check_target(const Convert& options, const Destination& to, const Content& content) {
-  if (overlap_of(to.path) != Overlap::whole) return check_output(to.path);
-  const bool less = content.other_tags != 0 || !options.only.empty() || !options.except.empty() ||
-                    options.quantize != 0 || !(options.precision.empty() || options.precision == "native");
+/// Checks the path to write, and adds the losses of tags. A model may replace itself if all of it stays: a failure, or
+/// a loss, would leave neither.
+Status check_target(const Convert& options, const Model& model, const Destination& to, Content& content) {
+  const bool in_place = overlap_of(to.path) == Overlap::whole;
+  if (!in_place) {
+    STELE_TRY_ASSIGN(const Report losses, losses_of_tags(model, options.opening));
+    add_rows(content.losses, losses);
+    return check_output(to.path);
+  }
+  STELE_TRY_ASSIGN(const auto tags, other_tags(model, options.opening));
+  const bool less = !tags.empty() || !options.only.empty() || !options.except.empty() || options.quantize != 0 ||
+                    !(options.precision.empty() || options.precision == "native");
   if (!options.opening.part.empty() || !content.losses.empty() || (less && !options.append)) {
     return Error(Errc::invalid_argument, "the output would replace the model, and have less than all of it")
         .file(to.path)
@@ -271,7 +270,6 @@ Status check_target(const Convert& options, const Destination& to, const Content
 }
 
 Result<Report> write(const Convert& options, const Destination& to, Content& content, Terminal& terminal) {
-  STELE_TRY(check_target(options, to, content));
   Progress progress(terminal, "converting");
   SaveOptions save_options;
   save_options.allow_loss = options.allow_loss;
@@ -349,6 +347,7 @@ Result<int> convert(const Convert& options, Terminal& terminal) {
     return Error(Errc::invalid_argument, "the target's format has no checkpoints").found(to.format->name());
   }
   STELE_TRY_ASSIGN(Content content, read(options, model, *to.format, terminal.common().threads));
+  STELE_TRY(check_target(options, model, to, content));
   STELE_TRY(check_losses(options.allow_loss, content.losses));
   STELE_TRY_ASSIGN(const Report report, write(options, to, content, terminal));
   Report rows = content.losses;

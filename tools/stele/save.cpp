@@ -2,6 +2,7 @@
 
 #include <stele/precision/blocks.hpp>
 #include <stele/recorder.hpp>
+#include <stele/recorders/archive.hpp>
 
 #include <vector>
 
@@ -51,9 +52,28 @@ Report losses_of(const Checkpoint& checkpoint) {
   return losses;
 }
 
+Result<std::vector<std::string>> other_tags(const Model& model, const Opening& opening) {
+  if (model.format->name() != "archive") return std::vector<std::string>();
+  STELE_TRY_ASSIGN(std::vector<std::string> tags, archive_tags(input_of(model.path)));
+  if (opening.tag.empty() && !tags.empty()) tags.pop_back();  // the last one is read
+  std::erase(tags, opening.tag);
+  return tags;
+}
+
+Result<Report> losses_of_tags(const Model& model, const Opening& opening) {
+  Report losses;
+  if (!opening.tag.empty()) return losses;
+  STELE_TRY_ASSIGN(const auto tags, other_tags(model, opening));
+  for (const std::string& tag : tags)
+    losses.add(Report::What::lost, tag, "another tag of the archive; --tag chooses one");
+  return losses;
+}
+
 Result<Report> losses_of(const Model& model, const Opening& opening, unsigned threads) {
+  STELE_TRY_ASSIGN(Report losses, losses_of_tags(model, opening));
   STELE_TRY_ASSIGN(const auto checkpoint, checkpoint_of(model, opening, threads));
-  return checkpoint ? losses_of(*checkpoint) : Report();
+  if (checkpoint) add_rows(losses, losses_of(*checkpoint));
+  return losses;
 }
 
 Status check_losses(bool allow_loss, const Report& losses) {
