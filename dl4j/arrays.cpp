@@ -4,7 +4,7 @@
 #include <bit>
 
 #include "snapshot/data.hpp"
-#include "snapshot/flat.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/value.hpp"
 #include "steps/byte_order.hpp"
@@ -114,7 +114,8 @@ Status Arrays::add(std::string_view name, const ArrayFacts& facts, Provider prov
   }
   big_endian_.push_back(facts.big_endian != (std::endian::native == std::endian::big));
   const std::string_view own = builder_.intern(name);
-  nodes_.emplace(own, builder_.tensor(own, facts.dtype, shape, facts.bytes, provider));
+  names_.insert(own);
+  builder_.tensor(own, facts.dtype, shape, facts.bytes, provider);
   return {};
 }
 
@@ -127,21 +128,13 @@ std::uint64_t Arrays::memory_of(std::string_view name, const ArrayFacts& facts) 
 Status Arrays::add_texts(std::string_view name, const ArrayFacts& facts, std::span<const std::byte> buffer) {
   STELE_TRY_ASSIGN(const auto texts, texts_of(facts, buffer));
   const std::string_view own = builder_.intern(name);
-  nodes_.emplace(own, builder_.value(own, value_of(texts, facts.shape)));
+  names_.insert(own);
+  builder_.value(own, value_of(texts, facts.shape));
   return {};
 }
 
 Status Arrays::set_metadata(std::map<std::string, std::string> metadata, IndexBudget& memory) {
-  if (const auto extras = metadata.find(std::string(flat_key)); extras != metadata.end()) {
-    const auto node = [this](std::string_view name) {
-      const auto found = nodes_.find(name);
-      return found != nodes_.end() ? found->second : no_index;
-    };
-    STELE_TRY(add_flat_extras(extras->second, builder_, node, memory));
-    metadata.erase(extras);
-  }
-  builder_.set_metadata(std::move(metadata));
-  return {};
+  return finish_names(builder_, std::move(metadata), memory);
 }
 
 Result<Snapshot> Arrays::finish(std::shared_ptr<const void> keeper) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -75,7 +76,7 @@ class Arrays {
   Status add(std::string_view name, const ArrayFacts& facts, Provider provider);
   /// Adds an array of strings as a value: a string, or lists of strings, nested by the shape. Errors: malformed.
   Status add_texts(std::string_view name, const ArrayFacts& facts, std::span<const std::byte> buffer);
-  bool contains(std::string_view name) const { return nodes_.contains(name); }
+  bool contains(std::string_view name) const { return names_.contains(name); }
   /// Sets the metadata, after all arrays; the key `stele` of it becomes values and ties (snapshot/flat.hpp). The caller
   /// has admitted its texts to `memory`. Errors: malformed, duplicate, limit.
   Status set_metadata(std::map<std::string, std::string> metadata, IndexBudget& memory);
@@ -83,7 +84,7 @@ class Arrays {
 
  private:
   SnapshotBuilder builder_;
-  std::map<std::string_view, std::uint32_t> nodes_;
+  std::set<std::string_view> names_;
   std::vector<bool> big_endian_;                            // for each leaf
   std::map<std::uint32_t, std::vector<std::size_t>> axes_;  // for each permuted leaf
 };

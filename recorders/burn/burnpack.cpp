@@ -6,7 +6,7 @@
 
 #include "base/limits.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/flat.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "steps/byte_order.hpp"
 #include "types.hpp"
@@ -139,7 +139,6 @@ class BurnpackReader {
     const std::uint64_t size = pack_->source->size() - data_;
     builder_.set_flat();
     builder_.reserve(index_.entries.size() + index_.scalars.size() + 1, index_.entries.size(), index_.extents.size());
-    nodes_.resize(index_.entries.size() + index_.scalars.size());
     pack_->places.reserve(index_.entries.size());
     std::uint64_t at = 0;
     for (const std::uint32_t i : order_) {
@@ -157,7 +156,6 @@ class BurnpackReader {
                     {shape, shape + static_cast<std::ptrdiff_t>(entry.rank)},
                     entry.end - entry.begin,
                     {&pack_ops, pack_.get(), pack_->places.size()}};
-      nodes_[i] = static_cast<std::uint32_t>(builder_.nodes().size());
       if (auto r = add(builder_, entry.name, std::move(tensor)); !r) {
         return std::move(r).error().path(std::string(entry.name)).offset(data_ + entry.begin);
       }
@@ -173,23 +171,8 @@ class BurnpackReader {
   }
 
   Result<Snapshot> finish() {
-    for (std::size_t i = 0; i < index_.scalars.size(); ++i) {
-      nodes_[index_.entries.size() + i] =
-          builder_.value(index_.scalars[i].name, std::move(index_.scalars[i].value), true);
-    }
-    if (const auto extras = index_.metadata.find(std::string(flat_key)); extras != index_.metadata.end()) {
-      const auto find = [&](std::string_view wanted) {
-        const auto found = std::lower_bound(index_.by_name.begin(), index_.by_name.end(), wanted,
-                                            [&](std::uint32_t i, std::string_view n) { return index_.name(i) < n; });
-        return found != index_.by_name.end() && index_.name(*found) == wanted ? nodes_[*found] : no_index;
-      };
-      STELE_TRY(add_flat_extras(extras->second, builder_, find, memory_));
-      index_.metadata.erase(extras);
-    } else {
-      for (std::uint32_t& i : index_.by_name) i = nodes_[i];
-      builder_.set_name_order(std::move(index_.by_name));
-    }
-    builder_.set_metadata(std::move(index_.metadata));
+    for (auto& scalar : index_.scalars) builder_.value(scalar.name, std::move(scalar.value), true);
+    STELE_TRY(finish_names(builder_, std::move(index_.metadata), memory_));
     builder_.keep(pack_);
     return builder_.finish();
   }
@@ -201,7 +184,6 @@ class BurnpackReader {
   bool packed_ = false;          // nothing is aligned
   PackIndex index_;
   std::vector<std::uint32_t> order_;  // entries in file order
-  std::vector<std::uint32_t> nodes_;  // nodes of the entries, then of the scalars
   const Limits& limits_;
   IndexBudget memory_;
 };

@@ -64,7 +64,6 @@ struct PackIndex {
   std::deque<Scalar> scalars;
   std::vector<Extent> extents;
   std::map<std::string, std::string> metadata;
-  std::vector<std::uint32_t> by_name;  // indexes of the entries, then of the scalars
 
   std::string_view name(std::size_t i) const {
     return i < entries.size() ? entries[i].name : scalars[i - entries.size()].name;

@@ -1,6 +1,5 @@
 #include <algorithm>
 
-#include "base/name_order.hpp"
 #include "burnpack.hpp"
 #include "encodings/cbor/cbor.hpp"
 #include "snapshot/data.hpp"
@@ -49,7 +48,6 @@ class DescriptionReader {
       Error error = in_.status().error();
       return blamed_.empty() ? error : std::move(error).path(std::string(blamed_));
     }
-    STELE_TRY(check_names());
     return std::move(index_);
   }
 
@@ -150,17 +148,6 @@ class DescriptionReader {
       in_.fail(Errc::unsupported, "the type of the scalar is not Int, UInt, Float or Bool");
     }
     index_.scalars.push_back({name, std::move(value)});
-  }
-
-  Status check_names() {
-    index_.by_name = order_by_name(static_cast<std::uint32_t>(index_.entries.size() + index_.scalars.size()),
-                                   [&](std::uint32_t i) { return index_.name(i); });
-    const auto same =
-        std::adjacent_find(index_.by_name.begin(), index_.by_name.end(),
-                           [&](std::uint32_t a, std::uint32_t b) { return index_.name(a) == index_.name(b); });
-    if (same == index_.by_name.end()) return {};
-    return Error(Errc::duplicate, "the name occurs twice among tensors and scalars")
-        .path(std::string(index_.name(*same)));
   }
 
   cbor::Reader in_;

@@ -8,11 +8,11 @@
 #include <utility>
 
 #include "base/limits.hpp"
-#include "base/name_order.hpp"
 #include "file.hpp"
 #include "io/files.hpp"
 #include "pairs.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -122,28 +122,18 @@ class GgufReader {
   }
 
   Result<Snapshot> build() {
-    std::vector<const gguf::TensorEntry*> entries;
-    for (const gguf::File& file : files_) {
-      for (const gguf::TensorEntry& entry : file.tensors) entries.push_back(&entry);
-    }
-    auto by_name = detail::order_by_name(static_cast<std::uint32_t>(entries.size()),
-                                         [&](std::uint32_t i) { return entries[i]->name; });
-    const auto same = std::adjacent_find(by_name.begin(), by_name.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return entries[a]->name == entries[b]->name;
-    });
-    if (same != by_name.end()) {
-      return Error(Errc::duplicate, "two tensors have the same name").path(std::string(entries[*same]->name));
-    }
+    std::size_t count = 0;
+    for (const gguf::File& file : files_) count += file.tensors.size();
     builder_.set_flat();
-    builder_.reserve(entries.size() + 1, entries.size(), 2 * entries.size());
-    std::vector<std::uint32_t> nodes;
-    nodes.reserve(entries.size());
+    builder_.reserve(count + 1, count, 2 * count);
     for (const gguf::File& file : files_) {
       for (const gguf::TensorEntry& e : file.tensors) {
         const Provider provider{&leaf_ops, file.source.get(), e.offset};
-        nodes.push_back(e.dtype != DType::none
-                            ? builder_.tensor(e.name, e.dtype, std::span(e.extents, e.rank), e.bytes, provider)
-                            : detail::add_unreadable(builder_, e.name, gguf::unknown_type(e.type), e.bytes, provider));
+        if (e.dtype != DType::none) {
+          builder_.tensor(e.name, e.dtype, std::span(e.extents, e.rank), e.bytes, provider);
+        } else {
+          detail::add_unreadable(builder_, e.name, gguf::unknown_type(e.type), e.bytes, provider);
+        }
       }
       builder_.keep(file.source);
     }
@@ -153,18 +143,10 @@ class GgufReader {
     if (extras != map.end() && extras->second.as_string() == nullptr) {
       return Error(Errc::malformed, "the key stele is not a string").path(std::string(detail::flat_key));
     }
+    STELE_TRY(detail::sort_names(builder_));
     if (extras != map.end()) {
-      const std::string text = *extras->second.as_string();
+      STELE_TRY(detail::add_extras(builder_, *extras->second.as_string(), memory_));
       map.erase(extras);
-      const auto find = [&](std::string_view name) {
-        const auto at = std::lower_bound(by_name.begin(), by_name.end(), name,
-                                         [&](std::uint32_t e, std::string_view n) { return entries[e]->name < n; });
-        return at != by_name.end() && entries[*at]->name == name ? nodes[*at] : no_index;
-      };
-      STELE_TRY(detail::add_flat_extras(text, builder_, find, memory_));
-    } else {
-      for (std::uint32_t& i : by_name) i = nodes[i];
-      builder_.set_name_order(std::move(by_name));
     }
     std::erase_if(map, [](const auto& pair) {  // written because GGUF requires one
       return pair.first == gguf::architecture_key && pair.second == Value(gguf::own_architecture);

@@ -7,13 +7,12 @@
 #include "arrays.hpp"
 #include "base/entry_names.hpp"
 #include "base/limits.hpp"
-#include "base/name_order.hpp"
 #include "encodings/zip/zip.hpp"
 #include "io/os/os.hpp"
 #include "own_entry.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
-#include "snapshot/flat.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "stele/recorders/numpy.hpp"
 
 namespace stele {
@@ -62,7 +61,7 @@ class NpzReader {
       if (entry.name == own_entry) continue;
       STELE_TRY(read_array(entry, heads));
     }
-    STELE_TRY(check_names());
+    STELE_TRY(check_own_entry());
     return finish();
   }
 
@@ -187,7 +186,7 @@ class NpzReader {
   Status add_array(const zip::Entry& entry, std::string_view name, const Array& array, Stored stored) {
     STELE_TRY_ASSIGN(const Provider provider,
                      provider_of(entry, std::move(stored), 4 * sizeof(Extent) * array.shape.size()));
-    nodes_.push_back(arrays_.add(name, array, provider));
+    arrays_.add(name, array, provider);
     return {};
   }
 
@@ -209,44 +208,20 @@ class NpzReader {
     }
     STELE_TRY_ASSIGN(const Provider provider,
                      provider_of(entry, std::move(stored), unreadable_memory + reason.size() + name.size()));
-    nodes_.push_back(arrays_.add_unreadable(name, reason, entry.size, has_bytes ? provider : Provider()));
+    arrays_.add_unreadable(name, reason, entry.size, has_bytes ? provider : Provider());
     return {};
   }
 
-  std::string_view name_of(std::uint32_t array) {
-    const Node& node = arrays_.builder().nodes()[nodes_[array]];
-    return {node.name, node.name_size};
-  }
-
-  Status check_names() {
+  Status check_own_entry() {
     if (names_used_ != own_.names.size() || dtypes_used_ != own_.dtypes.size()) {
       return Error(Errc::malformed, "__stele__ names an array that the file does not have").file(source_->name());
     }
-    by_name_ = order_by_name(static_cast<std::uint32_t>(nodes_.size()), [&](std::uint32_t i) { return name_of(i); });
-    const auto same = std::adjacent_find(by_name_.begin(), by_name_.end(),
-                                         [&](std::uint32_t a, std::uint32_t b) { return name_of(a) == name_of(b); });
-    if (same == by_name_.end()) return {};
-    return Error(Errc::duplicate, "two arrays have the same name")
-        .file(source_->name())
-        .path(std::string(name_of(*same)));
+    return {};
   }
 
   Result<Snapshot> finish() {
     SnapshotBuilder& builder = arrays_.builder();
-    std::map<std::string, std::string>& metadata = own_.metadata;
-    if (const auto extras = metadata.find(std::string(flat_key)); extras != metadata.end()) {
-      const auto find = [&](std::string_view name) {
-        const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
-                                            [&](std::uint32_t i, std::string_view n) { return name_of(i) < n; });
-        return found != by_name_.end() && name_of(*found) == name ? nodes_[*found] : no_index;
-      };
-      STELE_TRY(add_flat_extras(extras->second, builder, find, memory_));
-      metadata.erase(extras);
-    } else {
-      for (std::uint32_t& i : by_name_) i = nodes_[i];
-      builder.set_name_order(std::move(by_name_));
-    }
-    builder.set_metadata(std::move(metadata));
+    STELE_TRY(finish_names(builder, std::move(own_.metadata), memory_));
     if (compressed_) builder.set_in_order();
     builder.keep(file_);
     return arrays_.finish();
@@ -260,7 +235,6 @@ class NpzReader {
   OwnEntry own_;
   Bytes own_bytes_, buffer_;
   std::size_t names_used_ = 0, dtypes_used_ = 0;
-  std::vector<std::uint32_t> nodes_, by_name_;
   bool compressed_ = false;
 };
 

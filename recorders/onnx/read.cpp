@@ -9,12 +9,11 @@
 #include <utility>
 
 #include "base/limits.hpp"
-#include "base/name_order.hpp"
 #include "encodings/protobuf/fields.hpp"
 #include "io/files.hpp"
 #include "model.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/flat.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -232,8 +231,7 @@ class ModelReader {
       STELE_TRY(add_found());
     }
     if (!graph) return bad(Errc::malformed, "the model has no graph", source.size());
-    STELE_TRY(finish_names());
-    builder_.set_metadata(std::move(metadata_));
+    STELE_TRY(finish_names(builder_, std::move(metadata_), memory_));
     // Any number of initializers may refer to one range of a file. A number of one byte may be an element of eight.
     std::uint64_t held = add_scaled(0, source.size(), sizeof(std::uint64_t));
     for (const auto& [location, file] : files_->others) held = checked_add(held, file->size()).value_or(UINT64_MAX);
@@ -307,13 +305,14 @@ class ModelReader {
   Status add_found() {
     for (Found& found : found_) {
       const std::string_view name = builder_.intern(found.name);
-      nodes_.push_back(found.unreadable.empty()
-                           ? builder_.tensor(name, found.dtype, found.shape, found.bytes, found.provider)
-                           : add_unreadable(builder_, name, found.unreadable, found.bytes, found.provider));
-      names_.push_back(name);
+      if (found.unreadable.empty()) {
+        builder_.tensor(name, found.dtype, found.shape, found.bytes, found.provider);
+      } else {
+        add_unreadable(builder_, name, found.unreadable, found.bytes, found.provider);
+      }
       if (!places_) continue;
       found.place.name = name;
-      found.place.leaf = static_cast<std::uint32_t>(names_.size() - 1);
+      found.place.leaf = builder_.nodes().back().index;
       model_.places.push_back(std::move(found.place));
     }
     found_.clear();
@@ -774,28 +773,6 @@ class ModelReader {
     return Provider{&stored, file, offset};
   }
 
-  Status finish_names() {
-    auto order = order_by_name(static_cast<std::uint32_t>(names_.size()), [&](std::uint32_t i) { return names_[i]; });
-    const auto same = std::adjacent_find(order.begin(), order.end(),
-                                         [&](std::uint32_t a, std::uint32_t b) { return names_[a] == names_[b]; });
-    if (same != order.end()) {
-      return Error(Errc::duplicate, "two initializers have the same name").path(std::string(names_[*same]));
-    }
-    if (const auto extras = metadata_.find(std::string(flat_key)); extras != metadata_.end()) {
-      const auto find = [&](std::string_view name) {
-        const auto found = std::lower_bound(order.begin(), order.end(), name,
-                                            [&](std::uint32_t e, std::string_view n) { return names_[e] < n; });
-        return found != order.end() && names_[*found] == name ? nodes_[*found] : no_index;
-      };
-      STELE_TRY(add_flat_extras(extras->second, builder_, find, memory_));
-      metadata_.erase(extras);
-    } else {
-      for (std::uint32_t& i : order) i = nodes_[i];
-      builder_.set_name_order(std::move(order));
-    }
-    return {};
-  }
-
   std::shared_ptr<Files> files_;
   std::shared_ptr<const Bundle> bundle_;
   Cursor in_;
@@ -812,8 +789,6 @@ class ModelReader {
   std::deque<Found> found_;      // whose names are not complete
   std::uint64_t trainings_ = 0;  // messages of training_info so far
   bool has_operations_ = false;
-  std::vector<std::string_view> names_;
-  std::vector<std::uint32_t> nodes_;  // of the names
   std::map<std::string, std::string> metadata_;
 };
 

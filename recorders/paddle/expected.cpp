@@ -44,11 +44,8 @@ void sort_by_name(std::vector<Expected>& list) {
 Status check_unique(std::span<const Expected> sorted) {
   const auto same = std::adjacent_find(sorted.begin(), sorted.end(),
                                        [](const Expected& a, const Expected& b) { return a.name == b.name; });
-  return same == sorted.end() ? Status() : repeated_name(same->name);
-}
-
-Error repeated_name(std::string_view name) {
-  return Error(Errc::duplicate, "the tensor name occurs twice").path(std::string(name));
+  if (same == sorted.end()) return {};
+  return Error(Errc::duplicate, "the tensor name occurs twice").path(same->name);
 }
 
 bool fits(const Expected& expected, DType dtype, std::span<const Extent> shape) {

@@ -34,8 +34,6 @@ std::vector<Expected> expected_of(const Layout& layout, bool shapes);
 void sort_by_name(std::vector<Expected>& list);
 /// Checks that no two names are equal. `sorted` by name.
 Status check_unique(std::span<const Expected> sorted);
-/// Returns the error for a name that occurs twice.
-Error repeated_name(std::string_view name);
 
 bool fits(const Expected& expected, DType dtype, std::span<const Extent> shape);
 /// Returns the error for a tensor that does not fit.

@@ -2,13 +2,13 @@
 #include <algorithm>
 #include <memory>
 
-#include "base/name_order.hpp"
 #include "expected.hpp"
 #include "io/files.hpp"
 #include "program.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/source_range.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/paddle.hpp"
@@ -101,7 +101,7 @@ class PaddleReader {
           records[i], *source_);
     }
     if (names.empty()) return {};
-    STELE_TRY(unique());
+    STELE_TRY(detail::sort_names(builder_));
     return options_.names == PaddleNames::automatic ? check_named(names, records) : Status();
   }
 
@@ -234,16 +234,6 @@ class PaddleReader {
     builder_.tensor(builder_.intern(name), record.dtype, record.shape(), record.bytes,
                     {&detail::source_ops, &source, record.data});
     if (!record.lod.is_null()) builder_.annotate(std::string(lod_key), record.lod);
-  }
-
-  Status unique() {
-    const std::span<const Node> nodes = builder_.nodes();
-    const auto name = [&](std::uint32_t i) { return std::string_view(nodes[i + 1].name, nodes[i + 1].name_size); };
-    const auto order = detail::order_by_name(static_cast<std::uint32_t>(nodes.size() - 1), name);
-    const auto same = std::adjacent_find(order.begin(), order.end(),
-                                         [&](std::uint32_t a, std::uint32_t b) { return name(a) == name(b); });
-    if (same == order.end()) return {};
-    return repeated_name(name(*same));
   }
 
   /// Counts memory against the bound of Format::open.

@@ -6,12 +6,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/name_order.hpp"
 #include "base/patterns.hpp"
 #include "json/json.hpp"
 #include "settings.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/convert.hpp"
 #include "steps/byte_order.hpp"
@@ -235,9 +235,11 @@ class StateReader {
       STELE_TRY(add_parameter(names_[found->second], items[i + 1]));
     }
     OptimizerState made;
-    for (auto& [kind, kept] : kinds_) {
-      SnapshotBuilder& builder = kept.builder;
-      STELE_TRY(check_names(kind, kept));
+    for (auto& [kind, builder] : kinds_) {
+      if (auto sorted = sort_names(builder); !sorted) {
+        return Error(Errc::duplicate, "a parameter has one kind of state twice")
+            .path(std::string(sorted.error().path()).append(": ").append(kind));
+      }
       builder.set_capacity(std::max<std::uint64_t>(file_.storages->bytes(), 1));
       builder.keep(file_.storages);
       STELE_TRY_ASSIGN(Snapshot arrays, in_host_order(builder.finish()));
@@ -250,12 +252,6 @@ class StateReader {
   std::int64_t steps() const noexcept { return steps_; }
 
  private:
-  /// The arrays of one kind, with the names of their parameters.
-  struct Kept {
-    SnapshotBuilder builder;
-    std::vector<std::string_view> names;
-  };
-
   /// Replaces tensors of one element by numbers: learning rates and betas may be tensors.
   Status replace_numbers(Value& value, Ref object) {
     if (tensors_.form(object) == Tensors::Form::dense) {
@@ -333,9 +329,8 @@ class StateReader {
     }
     if (objects_.is(value, Kind::none)) return {};  // SGD's buffer before the first step
     const auto [known, fresh] = kind_numbers_.try_emplace(kind, kinds_.size());
-    if (fresh) kinds_.emplace_back(kind, Kept());
-    auto* const found = &kinds_[known->second];
-    SnapshotBuilder& to = found->second.builder;
+    if (fresh) kinds_.emplace_back(kind, SnapshotBuilder());
+    SnapshotBuilder& to = kinds_[known->second].second;
     if (fresh) to.set_flat();
     View view;
     const bool number = objects_.is(value, Kind::integer) || objects_.is(value, Kind::real);
@@ -350,20 +345,8 @@ class StateReader {
     if (kind == "step") STELE_TRY(count_step(view));
     STELE_TRY(check_shape(name, view));
     const Provider provider = is_plain(view) ? plain_provider(view) : gathered_provider(file_.storages->add(view));
-    found->second.names.push_back(to.intern(name));
-    to.tensor(found->second.names.back(), view.type->dtype, leaf_shape(view).span(), leaf_bytes(view), provider);
+    to.tensor(to.intern(name), view.type->dtype, leaf_shape(view).span(), leaf_bytes(view), provider);
     return {};
-  }
-
-  /// Checks that no parameter has a kind of state twice.
-  static Status check_names(const std::string& kind, Kept& kept) {
-    const auto& names = kept.names;
-    auto order = order_by_name(static_cast<std::uint32_t>(names.size()), [&](std::uint32_t i) { return names[i]; });
-    const auto same = std::adjacent_find(order.begin(), order.end(),
-                                         [&](std::uint32_t a, std::uint32_t b) { return names[a] == names[b]; });
-    if (same == order.end()) return {};
-    return Error(Errc::duplicate, "a parameter has one kind of state twice")
-        .path(std::string(names[*same]) + ": " + kind);
   }
 
   /// Returns a number as a tensor, which newer versions of PyTorch store: f32, or f64 if it needs that.
@@ -423,8 +406,8 @@ class StateReader {
   const PytorchOptions& options_;
   IndexBudget& memory_;
   Tensors tensors_;
-  std::vector<std::string> ids_, names_;            // of the parameters, in the order of the groups
-  std::deque<std::pair<std::string, Kept>> kinds_;  // in the order of the file
+  std::vector<std::string> ids_, names_;                       // of the parameters, in the order of the groups
+  std::deque<std::pair<std::string, SnapshotBuilder>> kinds_;  // in the order of the file
   std::map<std::string, std::size_t> kind_numbers_;
   std::map<std::string, std::size_t> shapes_;
   std::int64_t steps_ = 0;

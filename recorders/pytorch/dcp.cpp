@@ -323,9 +323,7 @@ class DcpReader {
   }
 
   Result<Snapshot> finish() {
-    STELE_TRY_ASSIGN(auto order, names_.order(memory_));
-    for (std::uint32_t& i : order) ++i;  // the numbers of nodes: the root is 0
-    to_.set_name_order(std::move(order));
+    STELE_TRY(names_.sort(to_, memory_));
     to_.set_capacity(held_);
     return to_.finish();
   }

@@ -225,9 +225,7 @@ class ProgramReader {
   }
 
   Result<Snapshot> finish() {
-    STELE_TRY_ASSIGN(auto order, names_.order(memory_));
-    for (std::uint32_t& i : order) ++i;  // the numbers of nodes: the root is 0
-    to_.set_name_order(std::move(order));
+    STELE_TRY(names_.sort(to_, memory_));
     to_.set_capacity(std::max<std::uint64_t>(storages_->bytes(), directory_->source()->size()));
     to_.data().left_out.emplace_back(program_part);
     if (storages_->in_order()) to_.set_in_order();

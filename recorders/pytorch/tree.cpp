@@ -13,6 +13,7 @@
 #include "node_names.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "tensors.hpp"
 
 namespace stele {
@@ -64,7 +65,7 @@ class TreeBuilder {
     constexpr std::uint64_t each = sizeof(Node) + sizeof(LeafData) + 16 * sizeof(std::uint32_t);
     if (!memory_.take(each + 2 * path_.size())) return index_error("the file's objects need too much memory");
     const std::string_view name = to_.intern(bare_ && path_.empty() ? bare_name : std::string_view(path_));
-    const bool shown = tensor != nullptr && names_.is_later();
+    const bool shown = tensor != nullptr && names_.is_later(to_);
     return names_.add(to_, name, memory_, shown ? leaf_bytes(*tensor) : 0, shown ? provider_of(*tensor) : Provider(),
                       std::move(add));
   }
@@ -379,7 +380,7 @@ class TreeBuilder {
         add_unreadable(to_, name, "a tensor whose storage is not in the file");
       });
     }
-    if (!empty && !names_.is_later()) known_.emplace(std::move(key), static_cast<std::uint32_t>(to_.nodes().size()));
+    if (!empty && !names_.is_later(to_)) known_.emplace(std::move(key), static_cast<std::uint32_t>(to_.nodes().size()));
     return add_node(&view, [&](std::string_view name) {
       to_.tensor(name, view.type->dtype, leaf_shape(view).span(), leaf_bytes(view), provider_of(view));
       if (view.type->dtype == DType::opaque) to_.annotate(std::string(dtype_key), Value(view.type->name));
@@ -481,18 +482,10 @@ class TreeBuilder {
   }
 
   Result<Snapshot> finish() {
-    STELE_TRY_ASSIGN(auto order, names_.order(memory_));
+    STELE_TRY(names_.sort(to_, memory_));
     if (const auto extras = metadata_.find(std::string(flat_key)); extras != metadata_.end()) {
-      const auto find = [&](std::string_view name) {
-        const auto at = std::lower_bound(order.begin(), order.end(), name,
-                                         [&](std::uint32_t i, std::string_view n) { return names_[i] < n; });
-        return at != order.end() && names_[*at] == name ? *at + 1 : no_index;
-      };
-      STELE_TRY(add_flat_extras(extras->second, to_, find, memory_));
+      STELE_TRY(add_extras(to_, extras->second, memory_));
       metadata_.erase(extras);
-    } else {
-      for (std::uint32_t& i : order) ++i;  // the numbers of nodes: the root is 0
-      to_.set_name_order(std::move(order));
     }
     to_.set_metadata(std::move(metadata_));
     const bool plain = containers_.size() == 1 && containers_[0].second[0] == container::ordered_dict && !has_values_;

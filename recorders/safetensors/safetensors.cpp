@@ -14,6 +14,7 @@
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "steps/byte_order.hpp"
 
@@ -78,7 +79,6 @@ class SafetensorsReader {
   Result<Snapshot> run() {
     STELE_TRY_ASSIGN(const std::string_view text, read_header());
     STELE_TRY(parse(text));
-    STELE_TRY(check_names());
     return build();
   }
 
@@ -221,16 +221,6 @@ class SafetensorsReader {
     return Error(code, text).path(std::string(entry.name)).offset(data_ + entry.begin);
   }
 
-  Status check_names() {
-    by_name_ = detail::order_by_name(static_cast<std::uint32_t>(entries_.size()),
-                                     [&](std::uint32_t i) { return entries_[i].name; });
-    const auto same = std::adjacent_find(by_name_.begin(), by_name_.end(), [&](std::uint32_t a, std::uint32_t b) {
-      return entries_[a].name == entries_[b].name;
-    });
-    if (same != by_name_.end()) return bad(Errc::duplicate, "two tensors have the same name", entries_[*same]);
-    return {};
-  }
-
   Result<Snapshot> build() {
     std::vector<std::uint32_t> order(entries_.size());
     for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
@@ -241,7 +231,6 @@ class SafetensorsReader {
 
     builder_.set_flat();
     builder_.reserve(entries_.size() + 1, entries_.size(), extents_.size());
-    std::vector<std::uint32_t> nodes(entries_.size());
     const std::uint64_t size = file_->source->size() - data_;
     std::uint64_t at = 0;
     for (const std::uint32_t i : order) {
@@ -266,8 +255,8 @@ class SafetensorsReader {
             .found(std::to_string(entry.end - entry.begin));
       }
       at = entry.end;
-      nodes[i] = builder_.tensor(entry.name, entry.dtype, shape, entry.end - entry.begin,
-                                 {&leaf_ops, file_.get(), data_ + entry.begin});
+      builder_.tensor(entry.name, entry.dtype, shape, entry.end - entry.begin,
+                      {&leaf_ops, file_.get(), data_ + entry.begin});
     }
     if (at != size) {
       return Error(Errc::malformed, "bytes follow the last tensor")
@@ -275,19 +264,7 @@ class SafetensorsReader {
           .found(std::to_string(data_ + size))
           .offset(data_ + at);
     }
-    if (const auto extras = metadata_.find(std::string(detail::flat_key)); extras != metadata_.end()) {
-      const auto find = [&](std::string_view name) {
-        const auto found = std::lower_bound(by_name_.begin(), by_name_.end(), name,
-                                            [&](std::uint32_t e, std::string_view n) { return entries_[e].name < n; });
-        return found != by_name_.end() && entries_[*found].name == name ? nodes[*found] : no_index;
-      };
-      STELE_TRY(detail::add_flat_extras(extras->second, builder_, find, memory_));
-      metadata_.erase(extras);
-    } else {
-      for (std::uint32_t& i : by_name_) i = nodes[i];
-      builder_.set_name_order(std::move(by_name_));
-    }
-    builder_.set_metadata(std::move(metadata_));
+    STELE_TRY(detail::finish_names(builder_, std::move(metadata_), memory_));
     builder_.keep(file_);
     return builder_.finish();
   }
@@ -297,7 +274,6 @@ class SafetensorsReader {
   std::uint64_t data_ = 0;     // offset of the tensors' bytes
   std::deque<Entry> entries_;  // grows without holding twice its size
   std::vector<Extent> extents_;
-  std::vector<std::uint32_t> by_name_;
   std::map<std::string, std::string> metadata_;
   const Limits& limits_;
   detail::IndexBudget memory_;

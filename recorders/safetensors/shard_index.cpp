@@ -9,9 +9,9 @@
 #include "io/files.hpp"
 #include "json/json.hpp"
 #include "json/sealed.hpp"
-#include "snapshot/flat.hpp"
 #include "snapshot/meter_sink.hpp"
 #include "snapshot/source_range.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/safetensors.hpp"
@@ -367,13 +367,10 @@ class Opener {
         return error.path().empty() ? std::move(error).path(tensor.name) : std::move(error);
       }
     }
+    STELE_TRY(sort_names(builder_));
     if (!index_.extras.empty()) {
       memory_.admit(index_.extras.size(), index_rate::index);
-      const auto find = [&](std::string_view name) {
-        const auto at = nodes_.find(name);
-        return at != nodes_.end() ? at->second : no_index;
-      };
-      STELE_TRY(add_flat_extras(index_.extras, builder_, find, memory_));
+      STELE_TRY(add_extras(builder_, index_.extras, memory_));
     }
     builder_.set_metadata(std::move(index_.metadata));
     builder_.keep(opened_);
@@ -413,8 +410,7 @@ class Opener {
       }
       parts.assign(1, opened_->joined.emplace_back(all.length, element, boxes, parts).provider());
     }
-    const std::uint32_t node = builder_.tensor(name, tensor.dtype, all.length, *bytes, parts.front());
-    if (!nodes_.emplace(name, node).second) return Error(Errc::duplicate, "the index lists the tensor twice");
+    builder_.tensor(name, tensor.dtype, all.length, *bytes, parts.front());
     return {};
   }
 
@@ -476,7 +472,6 @@ class Opener {
   bool checked_;
   SnapshotBuilder builder_;
   std::shared_ptr<Opened> opened_ = std::make_shared<Opened>();
-  std::unordered_map<std::string_view, std::uint32_t> nodes_;
 };
 
 }  // namespace

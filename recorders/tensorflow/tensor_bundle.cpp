@@ -5,12 +5,12 @@
 #include <utility>
 #include <vector>
 
-#include "base/name_order.hpp"
 #include "bundle.hpp"
 #include "encodings/protobuf/protobuf.hpp"
 #include "names.hpp"
 #include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/tensorflow.hpp"
 #include "steps/byte_order.hpp"
@@ -29,29 +29,17 @@ class Renamed {
   std::uint32_t add(const Entry& entry, std::string_view path) {
     const Node& node = from_.nodes()[entry.node];
     const std::string_view name = to_.intern(path);
-    names_.push_back(name);
     if (node.kind == NodeKind::value) return to_.value(name, from_.value(node));
     return detail::add_leaf(to_, name, from_.leaf(node.index));
   }
 
-  void add_tie(std::string_view path, std::uint32_t target) {
-    names_.push_back(to_.intern(path));
-    to_.alias(names_.back(), target);
-  }
+  void add_tie(std::string_view path, std::uint32_t target) { to_.alias(to_.intern(path), target); }
 
   /// Errors: duplicate.
   Result<Snapshot> finish() {
-    const auto name = [&](std::uint32_t i) { return names_[i]; };
-    auto order = detail::order_by_name(static_cast<std::uint32_t>(names_.size()), name);
-    const auto same = std::adjacent_find(order.begin(), order.end(),
-                                         [&](std::uint32_t a, std::uint32_t b) { return name(a) == name(b); });
-    if (same != order.end()) {
-      return Error(Errc::duplicate, "two tensors of the checkpoint have the same name")
-          .path(name(*same))
-          .hint("set TensorBundleOptions::names to TensorBundleNames::keys");
+    if (auto sorted = detail::sort_names(to_); !sorted) {
+      return std::move(sorted).error().hint("set TensorBundleOptions::names to TensorBundleNames::keys");
     }
-    for (std::uint32_t& i : order) ++i;  // the numbers of nodes: the root is 0
-    to_.set_name_order(std::move(order));
     to_.keep(from_.data());
     return detail::in_host_order(to_.finish());
   }
@@ -59,7 +47,6 @@ class Renamed {
  private:
   const Snapshot& from_;
   SnapshotBuilder to_;
-  std::vector<std::string_view> names_;
 };
 
 Result<Snapshot> parameters_of(const detail::tensorflow::Bundle& bundle, const Named& named) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <deque>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,7 +13,7 @@
 #include "json/json.hpp"
 #include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
-#include "snapshot/flat.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
 
 namespace stele {
@@ -37,21 +38,7 @@ class SetReader {
     builder_.set_flat();
     for (std::uint32_t i = 0; i < files_.size(); ++i) STELE_TRY(add_file(bundle, i));
     if (found_ != entries_.size()) return missing();
-    std::sort(nodes_.begin(), nodes_.end());
-    const auto same = std::adjacent_find(nodes_.begin(), nodes_.end(),
-                                         [](const auto& a, const auto& b) { return a.first == b.first; });
-    if (same != nodes_.end()) {
-      return Error(Errc::duplicate, "two shards have values of the same name").path(std::string(same->first));
-    }
-    if (const auto extras = metadata_.find(std::string(flat_key)); extras != metadata_.end()) {
-      const auto find = [&](std::string_view name) {
-        const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), std::pair(name, std::uint32_t{0}));
-        return at != nodes_.end() && at->first == name ? at->second : no_index;
-      };
-      STELE_TRY(add_flat_extras(extras->second, builder_, find, memory_));
-      metadata_.erase(extras);
-    }
-    builder_.set_metadata(std::move(metadata_));
+    STELE_TRY(finish_names(builder_, std::move(metadata_), memory_));
     builder_.set_capacity(capacity_);
     return builder_.finish();
   }
@@ -190,7 +177,6 @@ class SetReader {
             .file((*source)->name());
       }
       found_ += listed ? 1 : 0;
-      nodes_.emplace_back(name, added[i]);
     }
     STELE_TRY(add_metadata(shard, number));
     capacity_ = checked_add(capacity_, held_bytes(*shard.data())).value_or(UINT64_MAX);
@@ -222,10 +208,10 @@ class SetReader {
 
   /// Returns the error for the first tensor that the index lists and no file has.
   Error missing() {
-    std::sort(nodes_.begin(), nodes_.end());
+    std::set<std::string_view> all;
+    for (const Node& node : builder_.nodes()) all.insert({node.name, node.name_size});
     for (const Entry& e : entries_) {
-      const auto at = std::lower_bound(nodes_.begin(), nodes_.end(), std::pair(e.name, std::uint32_t{0}));
-      if (at != nodes_.end() && at->first == e.name) continue;
+      if (all.contains(e.name)) continue;
       return Error(Errc::malformed, "the tensor is not in the file that the index lists for it")
           .path(std::string(e.name))
           .file(source_->name())
@@ -244,7 +230,6 @@ class SetReader {
   std::vector<std::string> files_;
   std::map<std::string, std::uint32_t> numbers_;
   std::map<std::string, std::string> metadata_;
-  std::vector<std::pair<std::string_view, std::uint32_t>> nodes_;
   std::size_t found_ = 0;
   std::uint64_t capacity_ = 0;
   IndexBudget memory_;
