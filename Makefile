@@ -44,6 +44,8 @@ export CCACHE_BASEDIR = $(CURDIR)
 export CCACHE_NOHASHDIR = 1
 # Sources are not preprocessed to look them up: the compiler's lists of headers tell what they depend on.
 export CCACHE_DEPEND = 1
+# Sources of the tests, which use a precompiled header.
+export CCACHE_SLOPPINESS = pch_defines,time_macros
 FUZZ_SECONDS := $(if $(filter command line,$(origin SECONDS)),$(SECONDS),60)
 
 # $(call build,PRESET [OPTIONS],[TARGETS])
