@@ -6,8 +6,7 @@
 #include "ranking.hpp"
 #include "state.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 CheckpointManager::CheckpointManager(std::unique_ptr<detail::ManagerState> state) noexcept : state_(std::move(state)) {}
 CheckpointManager::CheckpointManager(CheckpointManager&&) noexcept = default;
@@ -114,5 +113,4 @@ Result<std::optional<OpenedStep>> CheckpointManager::open_latest() const {
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

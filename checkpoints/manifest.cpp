@@ -11,10 +11,7 @@
 #include "json/json.hpp"
 #include "json/sealed.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace steps {
+namespace stele::inline v0::detail::steps {
 namespace {
 
 constexpr std::int64_t version = 1;
@@ -312,7 +309,4 @@ Status check_files(const Location& folder, const Manifest& manifest, bool conten
   return {};
 }
 
-}  // namespace steps
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::steps

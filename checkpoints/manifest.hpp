@@ -13,10 +13,7 @@
 #include "stele/checkpoints/policies.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace steps {
+namespace stele::inline v0::detail::steps {
 
 inline constexpr std::string_view manifest_name = "manifest.json";
 /// Maximum size of a manifest (64 MiB), for reading and writing: bounds the memory for its values. The states of ten
@@ -73,7 +70,4 @@ Status check_files(const Location& folder, const Manifest& manifest, bool conten
 /// parse_manifest().
 Status check_nothing_else(const Bundle& folder);
 
-}  // namespace steps
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::steps

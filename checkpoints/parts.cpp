@@ -9,10 +9,7 @@
 #include "recorder.hpp"
 #include "stele/record.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace steps {
+namespace stele::inline v0::detail::steps {
 namespace {
 
 /// The files of a bundle below one of its folders.
@@ -176,7 +173,4 @@ std::uint64_t byte_size(const Checkpoint& checkpoint) {
   return bytes;
 }
 
-}  // namespace steps
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::steps

@@ -9,10 +9,7 @@
 #include "stele/bundle.hpp"
 #include "stele/checkpoint.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace steps {
+namespace stele::inline v0::detail::steps {
 
 /// Checks that steps in this format can be saved and opened again without a type. Errors: invalid_argument,
 /// unsupported, needs_layout.
@@ -30,7 +27,4 @@ Result<Checkpoint> open_parts(const Format& format, const Manifest& manifest, co
 /// Returns the bytes of all tensors.
 std::uint64_t byte_size(const Checkpoint& checkpoint);
 
-}  // namespace steps
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::steps

@@ -7,8 +7,7 @@
 
 #include "ranking.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace detail {
 
 double metric_of(const StepInfo& step, const std::string& metric) {
@@ -124,5 +123,4 @@ SavePolicy on_signal(std::initializer_list<int> signals) {
 
 }  // namespace save_when
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -8,15 +8,11 @@
 
 #include "stele/checkpoints/policies.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns the metric of a step; NaN if the step does not have it.
 double metric_of(const StepInfo& step, const std::string& metric);
 /// Returns the numbers of the steps, the best first: NaN last, of equal ones the newer first.
 std::vector<std::size_t> ranked(std::span<const StepInfo> steps, const std::string& metric, Better better);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

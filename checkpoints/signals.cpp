@@ -4,9 +4,7 @@
 
 #include "io/os/os.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 CaughtSignals::~CaughtSignals() {
   for (const Caught& caught : caught_) os::release_signal(caught.signal);
@@ -57,6 +55,4 @@ void CaughtSignals::end(const Answer& answer, bool saved) {
   }
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

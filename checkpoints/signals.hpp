@@ -7,9 +7,7 @@
 
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Catches signals, and releases them in the end. Members but start() are safe to call from several threads.
 class CaughtSignals {
@@ -47,6 +45,4 @@ class CaughtSignals {
   std::vector<Caught> caught_;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -8,10 +8,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/module_leaf.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace steps {
+namespace stele::inline v0::detail::steps {
 namespace {
 
 constexpr std::uint64_t alignment = 64;
@@ -125,7 +122,4 @@ Result<Checkpoint> staged(const Checkpoint& checkpoint, std::span<std::byte> blo
   return copy;
 }
 
-}  // namespace steps
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::steps

@@ -9,10 +9,7 @@
 #include "stele/bytes.hpp"
 #include "stele/checkpoint.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace steps {
+namespace stele::inline v0::detail::steps {
 
 /// Memory for copies: at most `max_bytes`, in use or kept. Blocks that are given back are used again, because the
 /// page faults of fresh memory take longer than the copy. A new block is only made when no other is kept, so that all
@@ -42,7 +39,4 @@ std::uint64_t staging_size(const Checkpoint& checkpoint);
 /// those of reading its tensors.
 Result<Checkpoint> staged(const Checkpoint& checkpoint, std::span<std::byte> block, const Workers& workers);
 
-}  // namespace steps
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::steps

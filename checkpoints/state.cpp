@@ -10,9 +10,7 @@
 #include "parts.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 ManagerState::ManagerState(std::string folder, std::shared_ptr<const Format> format, PrecisionSpec precision,
                            ManagerOptions options)
@@ -366,6 +364,4 @@ Result<OpenedStep> ManagerState::open(const steps::Manifest& manifest) const {
   return opened;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

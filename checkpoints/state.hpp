@@ -19,9 +19,7 @@
 #include "staging.hpp"
 #include "stele/checkpoints/manager.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 class ManagerState {
  public:
@@ -122,6 +120,4 @@ class ManagerState {
   std::thread thread_;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

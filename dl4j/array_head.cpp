@@ -5,10 +5,7 @@
 #include "arrays_fb.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 std::string array_head(DType dtype, std::span<const Extent> shape, std::uint64_t size) {
   // The layout depends only on the size modulo 8, so a small size can replace the real one. The content is written
   // last; it and its padding are left out.
@@ -127,7 +124,4 @@ Result<std::optional<ArrayHead>> read_head(std::span<const std::byte> head, std:
   return checked_head(fits ? head : aligned(head.size()), false, 0, 0);
 }
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

@@ -3,17 +3,14 @@
 #include <algorithm>
 #include <bit>
 
+#include "passes/byte_order.hpp"
+#include "passes/transpose.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/value.hpp"
-#include "steps/byte_order.hpp"
-#include "steps/transpose.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 namespace {
 
 /// Returns a string array as a Value: a string, or lists of strings, nested by the shape.
@@ -150,7 +147,4 @@ Result<Snapshot> Arrays::finish(std::shared_ptr<const void> keeper) {
   });
 }
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

@@ -17,10 +17,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 /// Arrays in these files are below 2 GiB: FlatBuffers' offsets have 32 bits, Java's lengths 31.
 inline constexpr std::uint64_t max_buffer = 0x7fffffff;
@@ -89,7 +86,4 @@ class Arrays {
   std::map<std::uint32_t, std::vector<std::size_t>> axes_;  // for each permuted leaf
 };
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

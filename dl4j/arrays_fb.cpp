@@ -7,10 +7,7 @@
 
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 namespace {
 
 using stele_fb::Type;
@@ -282,7 +279,4 @@ flatbuffers::Verifier verifier_of(std::span<const std::byte> buffer) {
   return {reinterpret_cast<const std::uint8_t*>(buffer.data()), buffer.size(), 64, tables};
 }
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

@@ -11,10 +11,7 @@
 #include "samediff_generated.h"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 /// Returns the dtype for a type; DType::none for INHERIT. Errors: unsupported (stele has no such dtype).
 Result<DType> dtype_of(stele_fb::Type type);
@@ -80,7 +77,4 @@ std::vector<T> numbers_of(const flatbuffers::Vector<From>* numbers) {
   return all;
 }
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

@@ -5,14 +5,13 @@
 
 #include "dl4j/arrays.hpp"
 #include "json/json.hpp"
+#include "passes/progress.hpp"
 #include "recorder.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/properties.hpp"
-#include "steps/progress.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 CheckpointFormat::~CheckpointFormat() = default;
 
@@ -121,5 +120,4 @@ Status check_names(const Snapshot& snapshot, std::span<const std::string_view> o
 }
 
 }  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -10,9 +10,7 @@
 #include "stele/sink.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Writes a prepared checkpoint, whose bytes are counted as they are read. `parameters`: its parameters as they were
 /// before that.
@@ -48,6 +46,4 @@ class CrcSink final : public PieceSink {
   std::uint32_t crc = 0;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

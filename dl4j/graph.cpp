@@ -4,8 +4,7 @@
 #include <array>
 #include <unordered_map>
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 Graph::Graph() = default;
 Graph::Graph(const Graph&) = default;
@@ -120,5 +119,4 @@ std::int64_t operation_hash(std::string_view op_name) noexcept {
   return static_cast<std::int64_t>(h);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -1,9 +1,6 @@
 #include "graph_parts.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 Result<std::vector<GraphProperty>> read_properties(
     const flatbuffers::Vector<flatbuffers::Offset<stele_fb::Property>>* properties, Dialect hint) {
@@ -51,7 +48,4 @@ flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<stele_fb::Property>>
   return to.CreateVector(all);
 }
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

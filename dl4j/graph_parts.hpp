@@ -9,10 +9,7 @@
 #include "arrays_fb.hpp"
 #include "stele/graph.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 /// Maximum nesting of graphs (loops, branches). Real models need a few levels; the verifier stops at 64 nested tables.
 inline constexpr unsigned max_graph_depth = 16;
@@ -73,7 +70,4 @@ Status read_operation_tail(const Fb& from, Dialect hint, GraphOperation& out) {
   return {};
 }
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

@@ -7,8 +7,7 @@
 #include "stele/training.hpp"
 #include "training_classes.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 using namespace detail::training;
@@ -149,5 +148,4 @@ Result<double> learning_rate(const TrainingConfig& config) {
   return learning_rate(config.updater, config.iteration_count, config.epoch_count);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -9,10 +9,7 @@
 #include "stele/detail/little_endian.hpp"
 #include "stele/graph.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 enum class FieldKind : std::uint8_t { text, texts, bytes, numbers, table, tables };
 
@@ -120,7 +117,4 @@ class SharedCount {
   std::uint64_t budget_;
 };
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

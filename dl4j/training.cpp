@@ -7,10 +7,8 @@
 
 #include "training_classes.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace training {
+namespace stele::inline v0 {
+namespace detail::training {
 namespace {
 
 constexpr std::string_view kUpdaters = "org.nd4j.linalg.learning.config.";
@@ -69,8 +67,7 @@ std::string class_name(const TrainingObject& object) {
   return std::string(one != nullptr ? one->package : std::string_view()) + object.type;
 }
 
-}  // namespace training
-}  // namespace detail
+}  // namespace detail::training
 
 namespace {
 
@@ -248,5 +245,4 @@ TrainingObject weight_decay(const TrainingRate& coefficient, bool apply_learning
 
 }  // namespace regularizations
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

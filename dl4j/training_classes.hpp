@@ -10,10 +10,7 @@
 
 #include "stele/training.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace training {
+namespace stele::inline v0::detail::training {
 
 /// Maximum nesting of objects.
 inline constexpr unsigned max_depth = 16;
@@ -45,7 +42,4 @@ auto* find(Members& members, std::string_view name) noexcept {
   return static_cast<decltype(&members.front().second)>(nullptr);
 }
 
-}  // namespace training
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::training

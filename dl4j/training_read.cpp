@@ -9,8 +9,7 @@
 #include "stele/training.hpp"
 #include "training_classes.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 using detail::json::Kind;
@@ -265,5 +264,4 @@ Result<TrainingConfig> TrainingConfig::parse(std::string_view json) {
   return config;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -9,10 +9,8 @@
 #include "stele/training.hpp"
 #include "training_classes.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace training {
+namespace stele::inline v0 {
+namespace detail::training {
 
 std::string java_text(double number) {
   if (std::isnan(number)) return "\"NaN\"";
@@ -36,8 +34,7 @@ std::string java_text(double number) {
   return text;
 }
 
-}  // namespace training
-}  // namespace detail
+}  // namespace detail::training
 
 namespace {
 
@@ -213,5 +210,4 @@ std::string TrainingConfig::json() const {
   return text.take();
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

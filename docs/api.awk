@@ -3,5 +3,4 @@
 FNR == 1 { file = FILENAME; sub(/.*include\//, "", file); head = 1 }
 head && /^\/\// { sub(/^\/\//, FNR == 1 ? "/// @file " file : "///") }
 !/^\/\// { head = 0 }
-/^inline namespace v0 \{$/ || /^\}  \/\/ namespace v0$/ { $0 = "" }
-{ gsub(/v0::/, ""); print }
+{ gsub(/::inline v0/, ""); gsub(/v0::/, ""); print }

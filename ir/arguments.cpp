@@ -4,10 +4,7 @@
 
 #include "recorders/onnx/model.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 using Value = ExpressionValue;
 
@@ -60,7 +57,4 @@ Status ArgumentList::add_integers(const std::string& name, const Ints& list) {
   return {};
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

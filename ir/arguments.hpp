@@ -7,10 +7,7 @@
 #include "ir/expression.hpp"
 #include "stele/operators.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 /// Returns the error of a node that a rule does not cover.
 inline Error not_covered(std::string_view message) { return Error(Errc::unsupported, message); }
@@ -37,7 +34,4 @@ class ArgumentList {
   const OperatorDescriptor& descriptor_;
 };
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

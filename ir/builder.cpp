@@ -11,10 +11,7 @@
 #include "ir/names.hpp"
 #include "stele/precision/convert.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -367,7 +364,4 @@ Result<Checkpoint> GraphBuilder::finish() {
   return Checkpoint{.parameters = std::move(parameters), .graph = std::move(graph_)};
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -10,10 +10,7 @@
 #include "stele/checkpoint.hpp"
 #include "stele/operators.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 /// Returns an operation with the arguments of its operator, as ordered() makes it: GraphBuilder::emit() moves those of
 /// legacy operators to where DL4J's files have them. Errors: malformed (a scalar without a value).
@@ -57,7 +54,4 @@ class GraphBuilder final : public Target {
   Graph graph_;
 };
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -10,10 +10,7 @@
 #include "ir/operands.hpp"
 #include "recorders/onnx/model.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -471,7 +468,4 @@ Status infer(const Declaration& declaration, const ModelNode& node, Target& to) 
   return Runner(declaration, node, to).run_inference();
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

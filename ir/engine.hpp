@@ -8,10 +8,7 @@
 #include "ir/mapping.hpp"
 #include "ir/target.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 /// A node of a framework's graph. Inputs and outputs that are not given have no name.
 struct ModelNode {
@@ -26,7 +23,4 @@ Status run(const Declaration& declaration, const ModelNode& node, Target& to);
 /// Sets what a declaration tells of the outputs of a node, which are there already.
 Status infer(const Declaration& declaration, const ModelNode& node, Target& to);
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

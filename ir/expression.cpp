@@ -8,10 +8,7 @@
 
 #include "ir/operands.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -404,7 +401,4 @@ Result<Value> Expression::evaluate(const Scope& scope) const {
   return comparison ? compare(text, first, second) : compute(text, first, second);
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -13,10 +13,7 @@
 
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 /// An open extent of a shape, or an element that is computed from one: where those are plain integers.
 inline constexpr std::int64_t unknown_extent = std::numeric_limits<std::int64_t>::min();
@@ -109,7 +106,4 @@ struct Step {
 Result<Expression> parse_expression(std::string_view text);
 Result<Step> parse_step(std::string_view text);
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

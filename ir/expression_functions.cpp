@@ -7,10 +7,7 @@
 
 #include "ir/operands.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -485,7 +482,4 @@ Result<Value> call_function(std::string_view name, const std::vector<Value>& ope
   return found->call(operands);
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

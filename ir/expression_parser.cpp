@@ -7,10 +7,7 @@
 
 #include "ir/expression.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -281,7 +278,4 @@ class Parser {
 Result<Expression> parse_expression(std::string_view text) { return Parser(text).whole_expression(); }
 Result<Step> parse_step(std::string_view text) { return Parser(text).whole_step(); }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

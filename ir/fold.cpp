@@ -8,10 +8,7 @@
 
 #include "ir/fold.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -484,7 +481,4 @@ Result<Folded> folded(const FoldNode& node) {
   return results;
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

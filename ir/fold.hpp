@@ -10,10 +10,7 @@
 
 #include "ir/tensors.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 /// The outputs of a node; nullopt: they cannot be computed at import.
 using Folded = std::optional<std::vector<Constant>>;
@@ -62,7 +59,4 @@ struct FoldOperator {
 };
 std::span<const FoldOperator> fold_operators() noexcept;
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -9,10 +9,7 @@
 
 #include "stele/precision/convert.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -260,7 +257,4 @@ Folded unary(std::string_view op, const Constant& in) {
   return one(std::move(out));
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -10,10 +10,7 @@
 #include "ir/engine.hpp"
 #include "ir/refused.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -449,7 +446,4 @@ Result<Checkpoint> import_graph(model::Graph graph, const MappingSet& rules, con
   return Importer(std::move(graph), rules, options, file_bytes).run();
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -6,10 +6,7 @@
 #include "ir/model_graph.hpp"
 #include "stele/import.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 inline constexpr int max_function_depth = 32;
 /// Bounds functions that are called many times. A part is a node or one of its inputs, outputs and attributes: at least
@@ -22,7 +19,4 @@ inline constexpr std::uint64_t bytes_of_part = 2;
 Result<Checkpoint> import_graph(model::Graph graph, const MappingSet& rules, const ImportOptions& options,
                                 std::uint64_t file_bytes);
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

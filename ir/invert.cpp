@@ -11,8 +11,7 @@
 #include "recorders/onnx/model.hpp"
 #include "stele/import.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace {
 
@@ -266,5 +265,4 @@ Result<FrameworkNode> MappingSet::inverted(const GraphOperation& operation, std:
   return std::move(error).path(error.path().empty() ? path : path + ": " + std::string(error.path()));
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

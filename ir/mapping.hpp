@@ -10,10 +10,7 @@
 
 #include "ir/expression.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 /// A rule of one of DL4J's kinds.
 struct Rule {
@@ -68,7 +65,4 @@ struct Declaration {
   std::vector<Named> shapes, dtypes, elements;  // of outputs
 };
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -9,8 +9,7 @@
 #include "json/json.hpp"
 #include "stele/import.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace {
 
@@ -274,5 +273,4 @@ const Declaration* MappingSet::find(const std::string& domain, const std::string
   return best != nullptr && (best->until == 0 || version <= best->until) ? best : nullptr;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -9,11 +9,7 @@
 
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
-namespace model {
+namespace stele::inline v0::detail::ir::model {
 
 /// The tensor of an attribute: a leaf of the model's snapshot.
 struct TensorValue {
@@ -60,8 +56,4 @@ struct Graph {
   bool onnx = false;  // the operators without a domain are ONNX's: fold.hpp computes them
 };
 
-}  // namespace model
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir::model

@@ -11,10 +11,7 @@
 #include "ir/operands.hpp"
 #include "recorders/onnx/model.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 using Value = ExpressionValue;
 
@@ -217,7 +214,4 @@ Result<std::optional<Value>> NodeScope::make_constant(std::span<const Value> ope
   return std::optional(Value(TensorName{std::move(name)}));
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -8,10 +8,7 @@
 #include "ir/mapping.hpp"
 #include "ir/target.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 class NodeScope final : public Scope {
  public:
@@ -43,7 +40,4 @@ class NodeScope final : public Scope {
 /// Adds the arguments that a rule of one of DL4J's kinds makes. Errors: unsupported, those of expressions.
 Status run_rule(const Rule& rule, const NodeScope& scope, ArgumentList& list);
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -8,10 +8,7 @@
 
 #include "ir/expression.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 Error bad_operands(std::string_view what, const ExpressionValue& a, const ExpressionValue& b = {});
 
@@ -53,7 +50,4 @@ Result<ExpressionValue> resize_weights(const std::vector<ExpressionValue>& opera
 /// the function.
 Result<ExpressionValue> call_function(std::string_view name, const std::vector<ExpressionValue>& operands);
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -5,8 +5,7 @@
 
 #include "base/similar.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 std::string_view name(ArgumentType type) noexcept {
   constexpr std::string_view names[] = {"input", "output", "integer", "real", "boolean", "dtype", "string"};
@@ -198,5 +197,4 @@ Result<NamedArguments> named(const OperatorDescriptor& descriptor, const GraphOp
   return out;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -12,8 +12,7 @@
 #include "json/json.hpp"
 #include "stele/operators.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace {
 
@@ -243,5 +242,4 @@ std::string OperatorSet::to_text(bool for_dl4j) const {
   return text;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -6,10 +6,7 @@
 
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 class Refused {
  public:
@@ -34,7 +31,4 @@ class Refused {
   std::size_t count_ = 0, listed_ = 0;
 };
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

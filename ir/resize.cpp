@@ -4,10 +4,7 @@
 
 #include "ir/operands.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -133,7 +130,4 @@ Result<Value> resize_weights(const std::vector<Value>& operands) {
   return Value(std::move(taps.weights));
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

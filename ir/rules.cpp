@@ -4,10 +4,7 @@
 #include "ir/node_scope.hpp"
 #include "ir/operands.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -197,7 +194,4 @@ Status run_rule(const Rule& rule, const NodeScope& scope, ArgumentList& list) {
   return {};
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -6,10 +6,7 @@
 
 #include "snapshot/unreadable.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -168,7 +165,4 @@ Result<Snapshot> Target::snapshot(const std::vector<std::string>& names) {
   return to.finish();
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

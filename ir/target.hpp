@@ -16,10 +16,7 @@
 #include "stele/result.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 class GraphBuilder;
 
@@ -107,7 +104,4 @@ class Target {
   std::unordered_map<std::string, std::uint64_t> next_;             // number for a name
 };
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

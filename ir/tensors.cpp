@@ -5,10 +5,7 @@
 
 #include "stele/precision/convert.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -88,7 +85,4 @@ bool is_partial(const Constant& constant) noexcept {
   return ints != nullptr && std::find(ints->begin(), ints->end(), unknown_extent) != ints->end();
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -15,10 +15,7 @@
 #include "stele/dtype.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 /// Elements of a small tensor, row-major. Integers and bools are integers, floats are doubles.
 struct Constant {
@@ -69,7 +66,4 @@ bool is_partial(const Constant& constant) noexcept;
 /// they cannot be computed at import. Errors: invalid_argument, shape_mismatch (the inputs do not fit).
 Result<std::optional<std::vector<Constant>>> folded(const FoldNode& node);
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -7,10 +7,7 @@
 #include <string>
 #include <utility>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -53,7 +50,4 @@ Status read_text(const Input& input, google::protobuf::Message& message) {
   return {};
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -9,10 +9,7 @@
 #include "stele/input.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 /// A message takes up to ten times the bytes of its text.
 inline constexpr std::uint64_t max_text_bytes = 1 << 20;
@@ -20,7 +17,4 @@ inline constexpr std::uint64_t max_text_bytes = 1 << 20;
 /// Reads a file of one message. Errors: malformed, limit (more than max_text_bytes), those of Input::open().
 Status read_text(const Input& input, google::protobuf::Message& message);
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

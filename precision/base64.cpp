@@ -19,10 +19,7 @@
 #include "stele/precision/base64.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
-namespace HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -104,16 +101,12 @@ HWY_ATTR std::size_t decode(const std::uint8_t*, std::size_t, std::uint8_t*) { r
 
 #endif
 
-}  // namespace HWY_NAMESPACE
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace precision_detail {
 
 HWY_EXPORT(encode);
@@ -201,7 +194,6 @@ bool base64_decode(std::string_view text, std::byte* out) noexcept {
   return seen < foreign;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0
 
 #endif  // HWY_ONCE

@@ -22,10 +22,7 @@
 #include "stele/precision/element.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
-namespace HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -613,24 +610,17 @@ BlockDecoder decoder(DType d) {
               Iq3S, Iq2S, Iq4Xs, Iq1M, Tq1_0, Tq2_0, Mxfp4, Nvfp4, Q1_0, Q2_0>(d);
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
+namespace stele::inline v0::precision_detail {
 
 HWY_EXPORT(decoder);
 
 BlockDecoder block_decoder(DType d) noexcept { return HWY_DYNAMIC_DISPATCH(decoder)(d); }
 
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail
 
 #endif  // HWY_ONCE

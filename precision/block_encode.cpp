@@ -21,10 +21,7 @@
 #include "stele/precision/element.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
-namespace HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -397,17 +394,12 @@ HWY_ATTR bool not_finite(const float* src, std::size_t count) {
   return largest >= 0x7F800000u;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
+namespace stele::inline v0::precision_detail {
 
 HWY_EXPORT(encoder);
 HWY_EXPORT(not_finite);
@@ -421,8 +413,6 @@ bool any_not_finite(const float* src, std::size_t count) noexcept {
   return HWY_DYNAMIC_DISPATCH(not_finite)(src, count);
 }
 
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail
 
 #endif  // HWY_ONCE

@@ -19,10 +19,7 @@
 #include "stele/precision/element.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
-namespace HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -642,24 +639,17 @@ BlockEncoder fits(DType d) {
   }
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
+namespace stele::inline v0::precision_detail {
 
 HWY_EXPORT(fits);
 
 BlockEncoder fitting_encoder(DType d) noexcept { return HWY_DYNAMIC_DISPATCH(fits)(d); }
 
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail
 
 #endif  // HWY_ONCE

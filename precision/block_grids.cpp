@@ -17,9 +17,7 @@
 // the low bits. Packed they take 9 KB instead of 35, and unpacking costs no more than reading the larger tables.
 #include "block_grids.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
+namespace stele::inline v0::precision_detail {
 
 const std::uint16_t iq2_xxs_grid[256] = {
     0x0,    0x2,    0x5,    0x8,    0xA,    0x11,   0x14,   0x20,   0x22,   0x28,   0x2A,   0x41,   0x44,   0x50,
@@ -364,6 +362,4 @@ const std::uint16_t iq3_s_grid[512] = {
     0xE98, 0xEA9, 0xEC2, 0xEDA, 0xEDD, 0xEEB, 0xF01, 0xF05, 0xF0B, 0xF10, 0xF28, 0xF52, 0xF62, 0xF82, 0xF99, 0xFC0,
 };
 
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail

@@ -6,9 +6,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
+namespace stele::inline v0::precision_detail {
 
 // Eight codes of 2 bits: 0, 1, 2 are the magnitudes 8, 25, 43; in iq1_s_grid the numbers -1, 0, 1.
 extern const std::uint16_t iq2_xxs_grid[256];
@@ -20,6 +18,4 @@ extern const std::uint16_t iq1_s_grid[2048];  // iq1_m, too
 extern const std::uint16_t iq3_xxs_grid[256];
 extern const std::uint16_t iq3_s_grid[512];
 
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail

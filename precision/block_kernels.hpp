@@ -7,9 +7,7 @@
 #include "stele/config.hpp"
 #include "stele/dtype.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
+namespace stele::inline v0::precision_detail {
 
 /// The numbers that the codes 0 to 15 of iq4_nl and iq4_xs stand for.
 inline constexpr std::int8_t iq4_values[16] = {-127, -104, -83, -65, -49, -35, -22, -10,
@@ -50,6 +48,4 @@ constexpr float half_ue4m3(std::uint8_t code) noexcept {
   return static_cast<float>((8 + fraction) << exponent) * 0x1p-11F;
 }
 
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail

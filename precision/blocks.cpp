@@ -6,8 +6,7 @@
 #include "block_kernels.hpp"
 #include "float_modes.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace pd = precision_detail;
 
@@ -41,5 +40,4 @@ std::size_t encode_blocks(DType d, const float* src, std::byte* dst, std::size_t
   return blocks * size.elements;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

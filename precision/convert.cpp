@@ -7,8 +7,7 @@
 #include "kernels.hpp"
 #include "reference.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 namespace pd = precision_detail;
@@ -192,5 +191,4 @@ ConvertOutcome convert(DType from, const std::byte* src, DType to, std::byte* ds
   return pd::convert_reference(from, src, to, dst, count, rules.allow_overflow);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

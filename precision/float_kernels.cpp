@@ -17,10 +17,7 @@
 #include "kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
-namespace HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
 
 #if (HWY_ARCH_X86 && HWY_TARGET <= HWY_SSSE3) || HWY_ARCH_ARM_A64
 
@@ -280,17 +277,12 @@ FloatKernels kernels() { return scalar_kernels(); }
 
 #endif
 
-}  // namespace HWY_NAMESPACE
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
+namespace stele::inline v0::precision_detail {
 
 HWY_EXPORT(kernels);
 
@@ -309,8 +301,6 @@ void force_target(std::int64_t target) noexcept {
 
 const char* target_name(std::int64_t target) noexcept { return hwy::TargetName(target); }
 
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail
 
 #endif  // HWY_ONCE

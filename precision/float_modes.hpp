@@ -9,9 +9,7 @@
 #include <xmmintrin.h>
 #endif
 
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
+namespace stele::inline v0::precision_detail {
 
 // Kernels use the float unit. A caller with another rounding mode, flushed subnormals (common in inference) or traps
 // must get equal bits, and keeps its own modes and flags.
@@ -41,6 +39,4 @@ class DefaultFloatModes {
   DefaultFloatModes& operator=(const DefaultFloatModes&) = delete;
 };
 
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail

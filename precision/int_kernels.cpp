@@ -18,10 +18,7 @@
 #include "kernels.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
-namespace HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
 
 constexpr std::size_t kIntBlock = 256;
 
@@ -130,17 +127,12 @@ HWY_ATTR bool any_of_mask(const std::byte* src, std::size_t bytes, std::uint64_t
   return (seen & mask) != 0;
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
+namespace stele::inline v0::precision_detail {
 
 HWY_EXPORT(any_of_mask);
 HWY_EXPORT(ints_from);
@@ -160,8 +152,6 @@ bool any_bad_bool(const std::byte* src, std::size_t count) noexcept {
   return HWY_DYNAMIC_DISPATCH(any_of_mask)(src, count, 0xFEFEFEFEFEFEFEFEu);
 }
 
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail
 
 #endif  // HWY_ONCE

@@ -7,9 +7,7 @@
 #include "stele/config.hpp"
 #include "stele/dtype.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
+namespace stele::inline v0::precision_detail {
 
 /// Converts `count` elements (unaligned, no overlap). Returns true if an element overflowed or did not fit; the scalar
 /// reference then finds the element. After a float overflow, the output is still correct.
@@ -52,6 +50,4 @@ STELE_EXPORT std::int64_t available_targets() noexcept;
 STELE_EXPORT const char* target_name(std::int64_t target) noexcept;
 STELE_EXPORT void force_target(std::int64_t target) noexcept;
 
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail

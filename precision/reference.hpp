@@ -11,9 +11,7 @@
 #include "stele/precision/convert.hpp"
 #include "stele/precision/element.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
+namespace stele::inline v0::precision_detail {
 
 enum class Specials : std::uint8_t {
   ieee,           // infinities and NaNs under the greatest exponent
@@ -271,6 +269,4 @@ inline ConvertOutcome convert_reference(DType from, const std::byte* src, DType 
   return result;
 }
 
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail

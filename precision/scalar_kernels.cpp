@@ -5,9 +5,7 @@
 #include "kernels.hpp"
 #include "reference.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
+namespace stele::inline v0::precision_detail {
 namespace {
 
 template <class From, class To, auto convert_bits>
@@ -118,6 +116,4 @@ FloatKernels scalar_kernels() noexcept {
           &each<std::uint64_t, std::uint32_t, &odd_f32_from_f64>};
 }
 
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail

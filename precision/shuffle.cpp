@@ -16,10 +16,7 @@
 #include "stele/precision/shuffle.hpp"
 
 HWY_BEFORE_NAMESPACE();
-namespace stele {
-inline namespace v0 {
-namespace precision_detail {
-namespace HWY_NAMESPACE {
+namespace stele::inline v0::precision_detail::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -131,16 +128,12 @@ HWY_ATTR void join(const std::byte* from, std::byte* to, std::size_t count, std:
   if (count != 0) std::memcpy(to, from, count * width);
 }
 
-}  // namespace HWY_NAMESPACE
-}  // namespace precision_detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::precision_detail::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace precision_detail {
 
 HWY_EXPORT(split);
@@ -163,7 +156,6 @@ void unshuffle_bytes(const std::byte* from, std::byte* to, std::size_t count, st
   precision_detail::join_best(from, to, count, width);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0
 
 #endif  // HWY_ONCE

@@ -7,6 +7,11 @@
 #include "io/files.hpp"
 #include "io/os/os.hpp"
 #include "module/walk.hpp"
+#include "passes/precision.hpp"
+#include "passes/progress.hpp"
+#include "passes/quantize.hpp"
+#include "passes/recode.hpp"
+#include "passes/untie.hpp"
 #include "recorder.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
@@ -18,14 +23,8 @@
 #include "stele/expansion.hpp"
 #include "stele/format.hpp"
 #include "stele/schema.hpp"
-#include "steps/precision.hpp"
-#include "steps/progress.hpp"
-#include "steps/quantize.hpp"
-#include "steps/recode.hpp"
-#include "steps/untie.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 Format::~Format() = default;
 bool Format::is_folder() const noexcept { return false; }
@@ -496,5 +495,4 @@ Result<Report> verify(const Format& format, const Input& from, const LoadOptions
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -9,9 +9,7 @@
 #include "base/meter.hpp"
 #include "stele/format.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Writes a prepared snapshot. `meter` must count the tensors' bytes (steps/progress.hpp).
 using WritePrepared = std::function<Status(const Snapshot& prepared, Meter& meter)>;
@@ -25,6 +23,4 @@ STELE_EXPORT Result<Report> record(const Format& format, PrecisionSpec precision
 STELE_EXPORT Result<std::unique_ptr<Sink>> sink_for(const Format& format, const std::string& path,
                                                     const SaveOptions& options);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -20,9 +20,7 @@
 #include "stele/record.hpp"
 #include "stele/torch.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace torch {
+namespace stele::inline v0::torch {
 namespace {
 
 namespace optim = ::torch::optim;
@@ -396,6 +394,4 @@ Result<Report> load_optimizer_state(optim::Optimizer& optimizer, const ::torch::
   });
 }
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::torch

@@ -8,10 +8,7 @@
 #include "stele/detail/strided.hpp"
 #include "stele/record.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace libtorch {
+namespace stele::inline v0::detail::libtorch {
 namespace {
 
 /// Looks up the dtype by name, because the set of dtypes depends on libtorch's version.
@@ -208,7 +205,4 @@ Snapshot snapshot_of(const std::shared_ptr<StateDict>& state, Ties ties) {
   return builder.finish();
 }
 
-}  // namespace libtorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::libtorch

@@ -17,10 +17,7 @@
 #include "stele/result.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace libtorch {
+namespace stele::inline v0::detail::libtorch {
 
 /// A parameter or buffer, described by the core's tables.
 struct Entry {
@@ -90,7 +87,4 @@ Snapshot snapshot_of(const std::shared_ptr<StateDict>& state, Ties ties = Ties::
 /// Returns the path of a member below `path`.
 std::string below(const std::string& path, const std::string& name);
 
-}  // namespace libtorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::libtorch

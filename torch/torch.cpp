@@ -8,9 +8,7 @@
 #include "state_dict.hpp"
 #include "stele/record.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace torch {
+namespace stele::inline v0::torch {
 
 using detail::libtorch::StateDict;
 
@@ -51,6 +49,4 @@ Result<Report> load_state_dict(::torch::nn::Module& module, const Snapshot& snap
   });
 }
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::torch

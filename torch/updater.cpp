@@ -11,9 +11,7 @@
 #include "stele/record.hpp"
 #include "stele/torch.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace torch {
+namespace stele::inline v0::torch {
 namespace {
 
 namespace optim = ::torch::optim;
@@ -208,6 +206,4 @@ Status set_updater(optim::Optimizer& optimizer, const TrainingObject& updater) {
   });
 }
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::torch

@@ -3,17 +3,16 @@
 #include <cstring>
 #include <numeric>
 
+#include "passes/blocks.hpp"
+#include "passes/precision.hpp"
+#include "passes/quantize.hpp"
+#include "passes/transpose.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/items.hpp"
 #include "stele/quantize.hpp"
 #include "stele/transform.hpp"
-#include "steps/blocks.hpp"
-#include "steps/precision.hpp"
-#include "steps/quantize.hpp"
-#include "steps/transpose.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 using detail::Item;
 using detail::Items;
@@ -342,5 +341,4 @@ Snapshot with_precision(const Snapshot& stored, std::span<const PrecisionRule> r
   return detail::with_dtypes(snapshot, std::move(to), convert);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

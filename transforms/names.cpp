@@ -8,8 +8,7 @@
 #include "snapshot/items.hpp"
 #include "stele/transform.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 using detail::Item;
 using detail::Items;
@@ -246,5 +245,4 @@ Result<Snapshot> flatten(const Snapshot& snapshot) {
   return detail::guarded([&] { return Items(snapshot).build(); });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -8,8 +8,7 @@
 #include "snapshot/tree.hpp"
 #include "stele/transform.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 using detail::Item;
 using detail::Items;
@@ -161,5 +160,4 @@ Result<Snapshot> nest(const Snapshot& snapshot) {
   return detail::guarded([&] { return Nester(Items(snapshot)).run(); });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

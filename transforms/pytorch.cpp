@@ -1,18 +1,16 @@
-#include "stele/pytorch.hpp"
+#include "stele/transforms/pytorch.hpp"
 
 #include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
 #include "base/limits.hpp"
+#include "passes/transpose.hpp"
 #include "snapshot/items.hpp"
 #include "snapshot/tree.hpp"
 #include "stele/transform.hpp"
-#include "steps/transpose.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace pytorch {
+namespace stele::inline v0::pytorch {
 
 using detail::Items;
 using detail::Place;
@@ -179,6 +177,4 @@ Result<Snapshot> restore(const Snapshot& module, std::span<const LayerRule> rule
   });
 }
 
-}  // namespace pytorch
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::pytorch

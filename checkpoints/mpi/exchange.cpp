@@ -5,10 +5,7 @@
 #include <thread>
 #include <utility>
 
-namespace stele {
-inline namespace v0 {
-namespace mpi {
-namespace detail {
+namespace stele::inline v0::mpi::detail {
 namespace {
 
 /// Maximum bytes of one message, whose size MPI counts with an int.
@@ -254,7 +251,4 @@ Status Exchange::agree(Status mine) {
   return read_error(in, "process " + std::to_string(process) + ": ");
 }
 
-}  // namespace detail
-}  // namespace mpi
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::mpi::detail

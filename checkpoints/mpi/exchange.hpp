@@ -12,10 +12,7 @@
 #include "packing.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace mpi {
-namespace detail {
+namespace stele::inline v0::mpi::detail {
 
 /// Appends an error to a message.
 void add_error(std::string& to, const Error& error);
@@ -71,7 +68,4 @@ class Exchange {
   bool broken_ = false;
 };
 
-}  // namespace detail
-}  // namespace mpi
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::mpi::detail

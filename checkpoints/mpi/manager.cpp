@@ -11,9 +11,7 @@
 #include "snapshot/module_leaf.hpp"
 #include "stele/recorders/safetensors.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace mpi {
+namespace stele::inline v0::mpi {
 namespace detail {
 namespace {
 
@@ -335,6 +333,4 @@ Result<std::optional<OpenedStep>> CheckpointManager::resume(Status status, std::
   return v0::detail::guarded([&] { return state_->resume(std::move(status), targets); });
 }
 
-}  // namespace mpi
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::mpi

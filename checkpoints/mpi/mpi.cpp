@@ -11,6 +11,7 @@
 #include "io/files.hpp"
 #include "packing.hpp"
 #include "part.hpp"
+#include "passes/region.hpp"
 #include "recorders/safetensors/file.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
@@ -20,12 +21,8 @@
 #include "snapshot/properties.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/recorders/safetensors.hpp"
-#include "steps/region.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace mpi {
-namespace detail {
+namespace stele::inline v0::mpi::detail {
 namespace {
 
 using v0::detail::LeafPaths;
@@ -417,7 +414,4 @@ Status load(Result<Target> target, const std::string& path, MPI_Comm comm, const
   });
 }
 
-}  // namespace detail
-}  // namespace mpi
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::mpi::detail

@@ -7,10 +7,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace mpi {
-namespace detail {
+namespace stele::inline v0::mpi::detail {
 
 inline void add_number(std::string& to, std::uint64_t number) {
   for (; number >= 0x80; number >>= 7U) to.push_back(static_cast<char>((number & 0x7fU) | 0x80U));
@@ -48,7 +45,4 @@ class Unpacker {
   std::string_view left_;
 };
 
-}  // namespace detail
-}  // namespace mpi
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::mpi::detail

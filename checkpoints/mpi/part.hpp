@@ -10,10 +10,7 @@
 #include "shard_file.hpp"
 #include "stele/mpi.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace mpi {
-namespace detail {
+namespace stele::inline v0::mpi::detail {
 
 /// The files that a part consists of, with whole-file checksums; of process 0 only.
 using PartFiles = std::vector<v0::detail::steps::ManifestFile>;
@@ -62,7 +59,4 @@ Result<LoadOptions> verify_boxes(const OpenedBoxes& opened, const Snapshot& live
 /// whole. `live`: the tensors of the module. Collective.
 Status verify_whole(Exchange& exchange, const OpenedBoxes& opened, const Snapshot& live, const LoadOptions& options);
 
-}  // namespace detail
-}  // namespace mpi
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::mpi::detail

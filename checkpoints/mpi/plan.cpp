@@ -7,10 +7,7 @@
 #include "json/sealed.hpp"
 #include "packing.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace mpi {
-namespace detail {
+namespace stele::inline v0::mpi::detail {
 namespace {
 
 using v0::detail::IndexBudget;
@@ -161,7 +158,4 @@ void renumber(ShardIndex& index, const std::vector<std::uint32_t>& numbers) {
   }
 }
 
-}  // namespace detail
-}  // namespace mpi
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::mpi::detail

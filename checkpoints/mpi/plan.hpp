@@ -13,10 +13,7 @@
 #include "stele/shape.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace mpi {
-namespace detail {
+namespace stele::inline v0::mpi::detail {
 
 using v0::detail::Box;
 using v0::detail::safetensors::ShardIndex;
@@ -89,7 +86,4 @@ class Planner {
 /// Numbers the files anew: `numbers` has the new number of each process's file.
 void renumber(ShardIndex& index, const std::vector<std::uint32_t>& numbers);
 
-}  // namespace detail
-}  // namespace mpi
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::mpi::detail

@@ -12,10 +12,7 @@
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/safetensors.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace mpi {
-namespace detail {
+namespace stele::inline v0::mpi::detail {
 namespace {
 
 using v0::detail::Hasher;
@@ -167,7 +164,4 @@ Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<cons
   return hashing.file(name);
 }
 
-}  // namespace detail
-}  // namespace mpi
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::mpi::detail

@@ -9,10 +9,7 @@
 #include "stele/options.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace mpi {
-namespace detail {
+namespace stele::inline v0::mpi::detail {
 
 /// A file of a part, as its writer describes it to process 0.
 struct WrittenFile {
@@ -34,7 +31,4 @@ Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<cons
                                 const std::vector<BoxHashes>& hashes, const std::string& folder,
                                 const std::string& name, const SaveOptions& options);
 
-}  // namespace detail
-}  // namespace mpi
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::mpi::detail

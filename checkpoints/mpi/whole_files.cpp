@@ -13,10 +13,7 @@
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace mpi {
-namespace detail {
+namespace stele::inline v0::mpi::detail {
 namespace {
 
 namespace json = v0::detail::json;
@@ -248,7 +245,4 @@ Result<PartFiles> write_whole_files(Exchange& exchange, const LocalPart& part, c
   return found;
 }
 
-}  // namespace detail
-}  // namespace mpi
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::mpi::detail

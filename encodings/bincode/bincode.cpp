@@ -6,10 +6,7 @@
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/element.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace bincode {
+namespace stele::inline v0::detail::bincode {
 namespace {
 
 std::int64_t from_zigzag(std::uint64_t n) {
@@ -143,7 +140,4 @@ bool append_scalar(std::vector<std::byte>& out, DType dtype, const Value& value)
   return true;
 }
 
-}  // namespace bincode
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::bincode

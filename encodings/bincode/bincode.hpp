@@ -20,10 +20,7 @@
 #include "stele/result.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace bincode {
+namespace stele::inline v0::detail::bincode {
 
 /// Reads a number in the encoding of 1. Errors: truncated, malformed, io.
 Result<std::uint64_t> read_number(Cursor& in);
@@ -41,7 +38,4 @@ void append_text(std::vector<std::byte>& out, std::string_view text);
 /// Appends what read_scalar() reads. Returns false if the value is not of the dtype.
 bool append_scalar(std::vector<std::byte>& out, DType dtype, const Value& value);
 
-}  // namespace bincode
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::bincode

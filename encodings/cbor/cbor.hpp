@@ -15,10 +15,7 @@
 #include "stele/result.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace cbor {
+namespace stele::inline v0::detail::cbor {
 
 /// Maximum nesting of lists and maps below a value.
 inline constexpr unsigned max_depth = 60;
@@ -102,7 +99,4 @@ class Writer {
   std::string& out_;
 };
 
-}  // namespace cbor
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::cbor

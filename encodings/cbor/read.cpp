@@ -6,10 +6,7 @@
 
 #include "json/json.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace cbor {
+namespace stele::inline v0::detail::cbor {
 namespace {
 
 constexpr const char* names[] = {
@@ -200,7 +197,4 @@ bool Reader::finish() {
   return ok() && (remaining() == 0 || fail(Errc::malformed, "bytes follow the CBOR value"));
 }
 
-}  // namespace cbor
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::cbor

@@ -3,10 +3,7 @@
 
 #include "cbor.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace cbor {
+namespace stele::inline v0::detail::cbor {
 namespace {
 
 struct Width {
@@ -111,7 +108,4 @@ void Writer::value(const Value& value) {
   }
 }
 
-}  // namespace cbor
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::cbor

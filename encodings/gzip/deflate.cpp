@@ -10,10 +10,7 @@
 #include "gzip.hpp"
 #include "stele/bytes.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gzip {
+namespace stele::inline v0::detail::gzip {
 namespace {
 
 /// Size of the pieces that zlib gets, independent of the caller's pieces.
@@ -88,7 +85,4 @@ Status GzipSink::deflate_all(bool finish) {
   return {};
 }
 
-}  // namespace gzip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gzip

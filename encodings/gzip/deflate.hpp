@@ -6,10 +6,7 @@
 #include <memory>
 #include <span>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gzip {
+namespace stele::inline v0::detail::gzip {
 
 /// Compresses bytes to DEFLATE data.
 class Deflater {
@@ -32,7 +29,4 @@ class Deflater {
   bool ended_ = false;
 };
 
-}  // namespace gzip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gzip

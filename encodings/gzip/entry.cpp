@@ -4,10 +4,7 @@
 
 #include "io/os/os.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gzip {
+namespace stele::inline v0::detail::gzip {
 
 Status EntrySource::read_at(std::uint64_t offset, std::span<std::byte> out) const {
   return guarded(name(), [&]() -> Status {
@@ -32,7 +29,4 @@ Status StoredSource::read(std::uint64_t offset, std::span<std::byte> out) const 
   return source_->read_at(data_.offset + offset, out);
 }
 
-}  // namespace gzip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gzip

@@ -9,10 +9,7 @@
 #include "stele/result.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gzip {
+namespace stele::inline v0::detail::gzip {
 
 /// An entry in a Source: `compressed` bytes at `offset` are, or inflate to, `size` bytes with this CRC-32. `gzip`:
 /// members of a gzip file, which contain their CRCs.
@@ -48,7 +45,4 @@ class StoredSource : public EntrySource {
   Status read(std::uint64_t offset, std::span<std::byte> out) const override;
 };
 
-}  // namespace gzip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gzip

@@ -7,10 +7,7 @@
 
 #include "inflate.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gzip {
+namespace stele::inline v0::detail::gzip {
 
 Gzip::Gzip(const SourcePtr& source, std::uint64_t max_size)
     : inflated_(std::make_shared<InflatedSource>(source, max_size)) {}
@@ -58,7 +55,4 @@ std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t lengt
   return static_cast<std::uint32_t>(::crc32_combine(a, b, static_cast<z_off_t>(length_of_b)));
 }
 
-}  // namespace gzip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gzip

@@ -17,10 +17,7 @@
 #include "stele/sink.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gzip {
+namespace stele::inline v0::detail::gzip {
 
 class InflatedSource;
 
@@ -80,7 +77,4 @@ std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexc
 /// Returns the CRC-32 of the bytes of `a` followed by the `length_of_b` bytes of `b`.
 std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept;
 
-}  // namespace gzip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gzip

@@ -10,10 +10,7 @@
 #include "gzip.hpp"
 #include "io/os/os.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gzip {
+namespace stele::inline v0::detail::gzip {
 namespace {
 
 constexpr std::size_t input_size = std::size_t{64} << 10;
@@ -247,7 +244,4 @@ void InflatedSource::keep(Inflater& inflater) const {
   step_ *= 2;
 }
 
-}  // namespace gzip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gzip

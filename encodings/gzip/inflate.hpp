@@ -15,10 +15,7 @@
 #include "stele/result.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gzip {
+namespace stele::inline v0::detail::gzip {
 
 // Bytes whose CRC is computed while they are in cache.
 inline constexpr std::size_t piece_size = std::size_t{128} << 10;
@@ -84,7 +81,4 @@ class InflatedSource final : public EntrySource {
   mutable std::vector<std::unique_ptr<Inflater::State>> kept_;  // index i: after (i + 1) * step_ bytes
 };
 
-}  // namespace gzip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gzip

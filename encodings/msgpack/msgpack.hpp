@@ -23,10 +23,7 @@
 #include "stele/source.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace msgpack {
+namespace stele::inline v0::detail::msgpack {
 
 /// Maximum nesting of lists and maps.
 inline constexpr unsigned max_depth = 64;
@@ -98,7 +95,4 @@ class Writer {
   std::uint64_t size_ = 0;
 };
 
-}  // namespace msgpack
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::msgpack

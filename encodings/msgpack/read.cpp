@@ -2,10 +2,7 @@
 
 #include "encodings/msgpack/msgpack.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace msgpack {
+namespace stele::inline v0::detail::msgpack {
 namespace {
 
 Status scalar(Token& token, Value value) {
@@ -128,7 +125,4 @@ Status Reader::open(Token& token, Token::Kind kind, std::uint64_t entries) {
   return {};
 }
 
-}  // namespace msgpack
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::msgpack

@@ -3,10 +3,7 @@
 
 #include "encodings/msgpack/msgpack.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace msgpack {
+namespace stele::inline v0::detail::msgpack {
 namespace {
 
 /// Returns the base-2 logarithm of the bytes that a number takes: 1, 2, 4 or 8.
@@ -100,7 +97,4 @@ Status Writer::sized(std::uint64_t n, unsigned small, unsigned few, unsigned lar
   return number(large + log - min_log, log, n);
 }
 
-}  // namespace msgpack
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::msgpack

@@ -2,10 +2,7 @@
 // few bytes may ask for many copies of one list.
 #include "encodings/pickle/machine.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pickle {
+namespace stele::inline v0::detail::pickle {
 namespace {
 
 struct Renamed {
@@ -283,7 +280,4 @@ Status Machine::copy_pairs(Ref list) {
   });
 }
 
-}  // namespace pickle
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pickle

@@ -1,9 +1,6 @@
 #include "encodings/pickle/machine.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pickle {
+namespace stele::inline v0::detail::pickle {
 
 Status Machine::mark() {
   STELE_TRY(room(marks_));
@@ -163,7 +160,4 @@ Status Machine::finish() {
   return {};
 }
 
-}  // namespace pickle
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pickle

@@ -12,10 +12,7 @@
 
 #include "encodings/pickle/pickle.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pickle {
+namespace stele::inline v0::detail::pickle {
 
 /// Maximum length of an integer (64 KiB): it is taken from the cursor at once.
 inline constexpr std::uint64_t max_integer_bytes = Cursor::max_taken_bytes;
@@ -176,7 +173,4 @@ Status Machine::each(Ref container, F f) const {
   return {};
 }
 
-}  // namespace pickle
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pickle

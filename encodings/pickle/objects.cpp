@@ -2,10 +2,7 @@
 
 #include "encodings/pickle/pickle.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pickle {
+namespace stele::inline v0::detail::pickle {
 namespace {
 
 std::uint64_t wide(std::uint32_t low, std::uint32_t high) { return low | std::uint64_t{high} << 32; }
@@ -64,7 +61,4 @@ std::optional<unsigned> protocol(std::span<const std::byte> head) noexcept {
   return version;
 }
 
-}  // namespace pickle
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pickle

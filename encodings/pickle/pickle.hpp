@@ -25,10 +25,7 @@
 #include "io/gather.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pickle {
+namespace stele::inline v0::detail::pickle {
 
 enum class Kind : std::uint8_t {
   none,
@@ -167,7 +164,4 @@ class Writer {
   std::uint32_t memo_ = 0;
 };
 
-}  // namespace pickle
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pickle

@@ -3,10 +3,7 @@
 #include "encodings/pickle/machine.hpp"
 #include "json/json.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pickle {
+namespace stele::inline v0::detail::pickle {
 namespace {
 
 constexpr const char* kind_names[] = {"None",     "a bool", "an integer", "an integer",     "a float",
@@ -335,7 +332,4 @@ Status Machine::stop() {
 
 Result<Objects> read(Cursor& in, IndexBudget& memory) { return Machine(in, memory).run(); }
 
-}  // namespace pickle
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pickle

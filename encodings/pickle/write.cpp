@@ -3,10 +3,7 @@
 
 #include "encodings/pickle/pickle.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pickle {
+namespace stele::inline v0::detail::pickle {
 namespace {
 
 void little(std::string& out, std::uint64_t n, unsigned size) {
@@ -126,7 +123,4 @@ void Writer::get(std::uint32_t memo) {
 
 void Writer::finish() { out_.push_back('.'); }
 
-}  // namespace pickle
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pickle

@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace protobuf {
+namespace stele::inline v0::detail::protobuf {
 
 Error Fields::bad(const char* message) const { return Error(Errc::malformed, message).offset(in_.position()); }
 
@@ -95,7 +92,4 @@ Status Fields::text(std::string& out) {
   return in_.text(size(), out);
 }
 
-}  // namespace protobuf
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::protobuf

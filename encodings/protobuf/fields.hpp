@@ -12,10 +12,7 @@
 #include "io/cursor.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace protobuf {
+namespace stele::inline v0::detail::protobuf {
 
 /// The fields of one message. A message inside a field is another Fields with the same cursor.
 class Fields {
@@ -80,7 +77,4 @@ constexpr std::uint64_t field_bytes(std::uint32_t field, std::uint64_t size) noe
   return varint_bytes(std::uint64_t{field} << 3) + varint_bytes(size) + size;
 }
 
-}  // namespace protobuf
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::protobuf

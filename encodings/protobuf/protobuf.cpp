@@ -4,10 +4,7 @@
 
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace protobuf {
+namespace stele::inline v0::detail::protobuf {
 namespace {
 
 void put_varint(std::vector<std::byte>& to, std::uint64_t value) {
@@ -115,7 +112,4 @@ void put_text(std::vector<std::byte>& message, std::uint32_t field, std::string_
   message.insert(message.end(), bytes.begin(), bytes.end());
 }
 
-}  // namespace protobuf
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::protobuf

@@ -11,10 +11,7 @@
 
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace protobuf {
+namespace stele::inline v0::detail::protobuf {
 
 /// Reads the fields of a message in order.
 class Reader {
@@ -67,7 +64,4 @@ void put_length(std::vector<std::byte>& message, std::uint32_t field, std::uint6
 /// Appends a field with a string.
 void put_text(std::vector<std::byte>& message, std::uint32_t field, std::string_view text);
 
-}  // namespace protobuf
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::protobuf

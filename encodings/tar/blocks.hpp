@@ -6,10 +6,7 @@
 #include <span>
 #include <string_view>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tar {
+namespace stele::inline v0::detail::tar {
 
 inline constexpr std::size_t block_size = 512;
 inline constexpr std::size_t piece_size = std::size_t{64} << 10;  // read at once
@@ -41,7 +38,4 @@ constexpr std::uint64_t padding(std::uint64_t size) noexcept { return (block_siz
 /// Returns the error in a file's name, or nullptr if it is valid.
 const char* bad_name(std::string_view name) noexcept;
 
-}  // namespace tar
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tar

@@ -9,10 +9,7 @@
 #include "blocks.hpp"
 #include "stele/bytes.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tar {
+namespace stele::inline v0::detail::tar {
 namespace {
 
 constexpr std::size_t max_entries = 1'000'000;
@@ -316,7 +313,4 @@ Result<std::vector<Entry>> read_headers(const Source& source, Input& input, cons
   return HeaderReader(source, input, budget).run();
 }
 
-}  // namespace tar
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tar

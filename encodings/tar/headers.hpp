@@ -11,10 +11,7 @@
 #include "stele/result.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tar {
+namespace stele::inline v0::detail::tar {
 
 /// The bytes of the archive in order, inflated if it is compressed.
 class Input {
@@ -36,7 +33,4 @@ struct Entry {
 /// takes the memory for the entries from `budget`. Errors: those of tar::open for headers, files and the end.
 Result<std::vector<Entry>> read_headers(const Source& source, Input& input, const IndexBudget& budget);
 
-}  // namespace tar
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tar

@@ -11,10 +11,7 @@
 #include "stele/bytes.hpp"
 #include "tar.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tar {
+namespace stele::inline v0::detail::tar {
 namespace {
 
 constexpr std::uint64_t mebi = std::uint64_t{1} << 20;
@@ -206,7 +203,4 @@ bool looks_like_tar(std::span<const std::byte> head) noexcept {
   return head.size() >= magic_field.at + 6 && text(head.subspan(magic_field.at)).starts_with("ustar");
 }
 
-}  // namespace tar
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tar

@@ -36,10 +36,7 @@
 #include "stele/sink.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tar {
+namespace stele::inline v0::detail::tar {
 
 /// Opens the regular files of a tar archive, plain or in gzip (if it begins with 1f 8b), as a Bundle that cannot be
 /// written to (unsupported). A file's Source is a part of the archive's, with its view(). In gzip it is inflated as it
@@ -104,7 +101,4 @@ class Writer final : public Bundle, public std::enable_shared_from_this<Writer> 
   std::shared_ptr<State> state_;
 };
 
-}  // namespace tar
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tar

@@ -10,10 +10,7 @@
 #include "io/os/os.hpp"
 #include "tar.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tar {
+namespace stele::inline v0::detail::tar {
 namespace {
 
 constexpr std::uint64_t max_octal = (std::uint64_t{1} << 33) - 1;  // eleven digits
@@ -349,7 +346,4 @@ Result<std::vector<std::string>> Writer::names() const {
 
 Status Writer::finish() { return state_->finish(); }
 
-}  // namespace tar
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tar

@@ -9,10 +9,7 @@
 #include "records.hpp"
 #include "zip.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace zip {
+namespace stele::inline v0::detail::zip {
 
 using gzip::Data;
 using gzip::Inflater;
@@ -121,7 +118,4 @@ Result<SourcePtr> Directory::open(const Entry& entry) const {
   });
 }
 
-}  // namespace zip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::zip

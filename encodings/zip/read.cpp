@@ -12,10 +12,7 @@
 #include "stele/detail/little_endian.hpp"
 #include "zip.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace zip {
+namespace stele::inline v0::detail::zip {
 namespace {
 
 // Encryption, patches, strong encryption, a masked directory.
@@ -412,7 +409,4 @@ Result<std::span<const std::byte>> HeadReader::head(const Entry& entry) {
   return within();
 }
 
-}  // namespace zip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::zip

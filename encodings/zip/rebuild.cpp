@@ -11,10 +11,7 @@
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace zip {
+namespace stele::inline v0::detail::zip {
 namespace {
 
 constexpr std::string_view local_signature = "PK\3\4", descriptor_signature = "PK\7\10";
@@ -199,7 +196,4 @@ Result<SourcePtr> with_new_directory(SourcePtr source, std::string& cut) {
 
 bool has_new_directory(const Source& source) noexcept { return dynamic_cast<const Continued*>(&source) != nullptr; }
 
-}  // namespace zip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::zip

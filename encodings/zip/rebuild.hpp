@@ -6,10 +6,7 @@
 #include "stele/result.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace zip {
+namespace stele::inline v0::detail::zip {
 
 /// Returns the file with a new directory of the entries whose local header and bytes are complete, found by reading the
 /// local headers in order. Entries that have an invalid name, or the name of an earlier one are left
@@ -19,7 +16,4 @@ Result<SourcePtr> with_new_directory(SourcePtr source, std::string& cut);
 /// Returns true for such a file: entries of the original may be lost.
 bool has_new_directory(const Source& source) noexcept;
 
-}  // namespace zip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::zip

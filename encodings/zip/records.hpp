@@ -5,10 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace zip {
+namespace stele::inline v0::detail::zip {
 
 inline constexpr std::uint32_t local_magic = 0x04034b50;
 inline constexpr std::uint32_t central_magic = 0x02014b50;
@@ -35,7 +32,4 @@ inline constexpr std::uint16_t utf8_flag = 1U << 11;
 /// Returns the error in a name, or nullptr if it is valid. A folder's name ends with a slash.
 const char* bad_name(std::string_view name) noexcept;
 
-}  // namespace zip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::zip

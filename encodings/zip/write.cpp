@@ -8,10 +8,7 @@
 #include "stele/detail/little_endian.hpp"
 #include "zip.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace zip {
+namespace stele::inline v0::detail::zip {
 namespace {
 
 constexpr std::uint16_t version_narrow = 20, version_wide = 45;
@@ -184,7 +181,4 @@ std::uint64_t Plan::size() const {
   return at_ + directory_ + end_size + (wide_end(count_, directory_, at_) ? wide_end_size + locator_size : 0);
 }
 
-}  // namespace zip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::zip

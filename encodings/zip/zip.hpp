@@ -34,10 +34,7 @@
 #include "stele/result.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace zip {
+namespace stele::inline v0::detail::zip {
 
 inline constexpr std::uint16_t stored = 0;
 inline constexpr std::uint16_t deflated = 8;
@@ -180,7 +177,4 @@ class Plan {
   std::uint64_t at_ = 0, directory_ = 0, count_ = 0;
 };
 
-}  // namespace zip
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::zip

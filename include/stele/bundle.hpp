@@ -11,8 +11,7 @@
 #include "stele/sink.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Names are relative paths ("a/b.dat") of at most 64 parts. A part is not empty, has no backslash or NUL, and is not
 /// "." or ".."; other names are an error (invalid_argument). An opened or created file knows its bundle (its folder's),
@@ -76,5 +75,4 @@ STELE_EXPORT Result<std::unique_ptr<Sink>> folder_sink(const std::string& path, 
 /// Returns the last part of a path.
 STELE_EXPORT std::string_view file_name(std::string_view path) noexcept;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -8,8 +8,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace detail {
 
@@ -57,5 +56,4 @@ class Bytes {
   std::size_t capacity_ = 0;
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

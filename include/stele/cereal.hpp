@@ -28,8 +28,7 @@
 #include "stele/detail/value_table.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 // The functions that cereal calls for each kind of type (its documented customisation points).
 template <detail::ArchiveNumber T>
@@ -224,8 +223,7 @@ requires(!detail::is_plain_value<T> && cereal::traits::is_output_serializable<T,
   }
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0
 
 #ifndef STELE_API_PAGES  // doxygen cannot parse a template of another namespace
 // Takes precedence over cereal's own function, which accepts every enum.

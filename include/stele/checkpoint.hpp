@@ -11,8 +11,7 @@
 #include "stele/recorder.hpp"
 #include "stele/training.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Everything that a training run needs to continue.
 struct Checkpoint {
@@ -85,5 +84,4 @@ class CheckpointRecorder : public Recorder<FormatType, Settings> {
   }
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -10,8 +10,7 @@
 #error "stele/derived.hpp: the class of an object is known by RTTI only"
 #endif
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Lists the classes of the objects that a std::unique_ptr or std::shared_ptr to `Base` may hold:
 ///
@@ -34,7 +33,6 @@ class SharedRecord : public std::shared_ptr<Record<M>> {
   explicit SharedRecord(std::shared_ptr<Record<M>> record) : std::shared_ptr<Record<M>>(std::move(record)) {}
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0
 
 #include "stele/detail/derived.hpp"

@@ -8,8 +8,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The type of a tensor's elements. The numbers are the codes of the `.stele` format (docs/formats/stele.md) and are
 /// never reused. Names follow the OCP/ML convention: f8_e4m3fn has 4 exponent and 3 mantissa bits, and "fn" means
@@ -335,5 +334,4 @@ constexpr std::optional<std::uint64_t> byte_length(DType d, std::uint64_t count)
   return all ? std::optional<std::uint64_t>(*all / 8 + (*all % 8 != 0)) : std::nullopt;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -13,8 +13,7 @@
 #include "stele/detail/strided.hpp"
 #include "stele/tensor.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace detail {
 /// Plain objects only: modules do not store expressions and maps.
@@ -72,5 +71,4 @@ struct tensor_traits<T>
   using element = typename T::Scalar;
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

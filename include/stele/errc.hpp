@@ -5,8 +5,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Error codes. Numbered; a number is never reused.
 enum class Errc : std::uint16_t {
@@ -41,5 +40,4 @@ enum class Errc : std::uint16_t {
   nothing_applied = 28,   // the module uses no entry of the file
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

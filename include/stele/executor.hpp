@@ -5,8 +5,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The user's thread pool. Without one, a save or load that uses several threads starts them, and ends them when done.
 class STELE_EXPORT Executor {
@@ -27,5 +26,4 @@ struct Workers {
 };
 }  // namespace detail
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

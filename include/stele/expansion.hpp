@@ -4,8 +4,7 @@
 #include "stele/result.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Checks that the tensors of an opened file take at most 16 MiB and 64 bytes for each byte that the file holds for
 /// tensors. A file stores the elements of an expanded tensor (a stride of 0), or of tensors at one offset, once: a
@@ -14,5 +13,4 @@ inline namespace v0 {
 /// bound. Errors: limit.
 STELE_EXPORT Status check_expansion(const Snapshot& snapshot);
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

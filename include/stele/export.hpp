@@ -13,8 +13,7 @@
 #include "stele/result.hpp"
 #include "stele/sink.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 struct ExportOptions {
   /// The version of ONNX's operators: 13 to 22.
@@ -41,5 +40,4 @@ STELE_EXPORT Result<Report> export_onnx(const Checkpoint& model, const std::stri
                                         const ExportOptions& options = {});
 STELE_EXPORT Result<Report> export_onnx(const Checkpoint& model, Sink& sink, const ExportOptions& options = {});
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

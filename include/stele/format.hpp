@@ -18,8 +18,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 class Bundle;  // stele/bundle.hpp
 
@@ -163,5 +162,4 @@ inline Result<Snapshot> open(const Format& format, const Input& from,
 STELE_EXPORT Result<Report> verify(const Format& format, const Input& from,
                                    const LoadOptions& options = default_load_options());
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -12,8 +12,7 @@
 #include "stele/dtype.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// A small array inside a graph: an operation's scalar or property. `bytes` are row-major and little-endian; for the
 /// dtype `string`, `strings` contains the elements instead.
@@ -142,5 +141,4 @@ struct STELE_EXPORT Graph {
 /// helpers/impl/OpTracker; docs/formats/samediff.md).
 STELE_EXPORT std::int64_t operation_hash(std::string_view op_name) noexcept;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

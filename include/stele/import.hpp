@@ -17,8 +17,7 @@
 #include "stele/report.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace detail::ir {
 struct Declaration;
@@ -114,5 +113,4 @@ STELE_EXPORT Result<Checkpoint> import_onnx(const Input& model, const ImportOpti
 /// missing (a signature, an output, the value of a variable). Control flow is unsupported.
 STELE_EXPORT Result<Checkpoint> import_tensorflow(const Input& model, const ImportOptions& options = {});
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -14,8 +14,7 @@
 #include "stele/result.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The input of a load: a path (a string, or std::filesystem::path), a Source, or bytes. Bytes that are passed as a
 /// temporary are owned by the objects opened from them; other bytes are borrowed and must outlive those objects.
@@ -58,5 +57,4 @@ class STELE_EXPORT Input {
   mutable int attempts_ = 0;
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -11,8 +11,7 @@
 #include "stele/result.hpp"
 #include "stele/shape.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 class Snapshot;
 
@@ -39,5 +38,4 @@ STELE_EXPORT Result<std::string> to_text(const Layout& layout);
 /// duplicate; offset() counts bytes.
 STELE_EXPORT Result<Layout> parse_layout(std::string_view text);
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

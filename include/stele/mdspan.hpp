@@ -13,8 +13,7 @@
 #include "stele/detail/strided.hpp"
 #include "stele/tensor.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace detail {
 template <class T>
@@ -98,5 +97,4 @@ struct tensor_traits<T>
   }
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

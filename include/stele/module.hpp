@@ -11,8 +11,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// An attribute of a class or of one of its fields, declared outside the class:
 ///
@@ -106,8 +105,7 @@ template <class Field>
 consteval bool recordable_field();
 }  // namespace detail
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0
 
 // clang-format off: generated lists of 52 names each, the most that one of Describe's lists takes
 #define STELE_DETAIL_PICK(                                                                                             \

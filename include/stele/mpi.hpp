@@ -18,9 +18,7 @@
 #include "stele/record.hpp"
 #include "stele/report.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace mpi {
+namespace stele::inline v0::mpi {
 
 struct Options {
   SaveOptions save{};
@@ -166,6 +164,4 @@ class STELE_EXPORT CheckpointManager {
   std::unique_ptr<detail::Manager> state_;
 };
 
-}  // namespace mpi
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::mpi

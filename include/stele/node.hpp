@@ -7,8 +7,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 enum class NodeKind : std::uint8_t {
   tensor = 0,
@@ -41,5 +40,4 @@ struct NodeName {
 /// The kind of a Value. Files store these numbers.
 enum class ValueKind : std::uint8_t { null, boolean, i64, u64, f64, string, bytes, list, map };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

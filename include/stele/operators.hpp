@@ -14,8 +14,7 @@
 #include "stele/input.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The type of an argument. Each has positions of its own, those of the list in GraphOperation: inputs, outputs, ints
 /// (DL4J's iArgs), doubles (tArgs), bools (bArgs), dtypes (dArgs), strings.
@@ -119,5 +118,4 @@ STELE_EXPORT Result<GraphOperation> ordered(const OperatorDescriptor& descriptor
 /// the same positions. Errors: missing, invalid_argument (more arguments than the operator has, or another operator).
 STELE_EXPORT Result<NamedArguments> named(const OperatorDescriptor& descriptor, const GraphOperation& operation);
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -8,8 +8,7 @@
 
 #include "stele/record.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The arrays that an optimizer keeps for each parameter, by kind: M and V of Adam, … Each kind is a Snapshot whose
 /// tensors have the paths and shapes of the parameters, so a moment stored as an object of the model's own class is
@@ -60,5 +59,4 @@ class STELE_EXPORT OptimizerState {
   std::vector<std::pair<std::string, Snapshot>> kinds_;
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -15,8 +15,7 @@
 #include "stele/precision/convert.hpp"
 #include "stele/sink.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Bounds on the memory that a file can claim. The default, 0, allows the maximum that a valid file of its size and
 /// format can contain (docs/faults.md has the factors).
@@ -116,5 +115,4 @@ struct SaveOptions {
 STELE_EXPORT const LoadOptions& default_load_options() noexcept;
 STELE_EXPORT const SaveOptions& default_save_options() noexcept;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

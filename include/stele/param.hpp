@@ -8,8 +8,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The identity of a parameter: 128 bits and their written form.
 struct ParamId {
@@ -42,5 +41,4 @@ struct Param {
   const T* operator->() const noexcept { return &value; }
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -5,13 +5,11 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Returns true if `path` matches `pattern`: `*` matches any characters, dots too, and `?` one character; every other
 /// character matches itself. `encoder.*` matches every path below encoder, `*.bias` every bias, `*` everything. Takes
 /// time linear in the length of `path` for each star.
 STELE_EXPORT bool matches(std::string_view pattern, std::string_view path) noexcept;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -23,8 +23,7 @@
 #include "stele/result.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 inline constexpr std::string_view quantization_key = "quantization";
 
@@ -57,5 +56,4 @@ STELE_EXPORT Result<Snapshot> dequantize(const Snapshot& snapshot, const std::ve
 STELE_EXPORT Result<Snapshot> dequantize_if(const Snapshot& snapshot,
                                             const std::function<bool(const LeafView&)>& which);
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -21,8 +21,7 @@
 #include "stele/result.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace detail {
 
@@ -469,5 +468,4 @@ std::string summary(const M& module) {
   return snapshot ? summary(*snapshot) : snapshot.error().to_string();
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -10,8 +10,7 @@
 #include "stele/precision/settings.hpp"
 #include "stele/record.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace detail {
 inline Object object_of(const Snapshot& snapshot) { return {nullptr, &snapshot}; }
@@ -137,5 +136,4 @@ class MemoryRecorder : public Recorder<FormatType, Settings> {
   }
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

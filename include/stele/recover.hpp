@@ -10,8 +10,7 @@
 #include "stele/result.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 class Format;  // stele/format.hpp
 
@@ -39,5 +38,4 @@ STELE_EXPORT Result<Recovered> recover(const Input& from, const LoadOptions& opt
 STELE_EXPORT Result<Recovered> recover(const Format& format, const Input& from,
                                        const LoadOptions& options = default_load_options());
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

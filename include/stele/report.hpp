@@ -9,8 +9,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The rows of a load describe each name of the module and of the file. The rows of a save describe the parts that the
 /// format lost. The rows of a verification describe the parts that could not be checked.
@@ -83,5 +82,4 @@ class STELE_EXPORT Report {
 /// Returns "applied", "converted", …
 STELE_EXPORT std::string_view name(Report::What what) noexcept;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -13,8 +13,7 @@
 #include "stele/config.hpp"
 #include "stele/errc.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 class Report;
 
@@ -226,8 +225,7 @@ auto guarded(F f) -> decltype(f()) {
 
 }  // namespace detail
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0
 
 /// Returns the error of `expr` from the enclosing function, if there is one.
 #define STELE_TRY(expr)                                                                \

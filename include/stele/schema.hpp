@@ -16,8 +16,7 @@
 #include "stele/result.hpp"
 #include "stele/shape.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The records of a module type, known before an object exists: names, dtypes, ranks. A view of a constant table;
 /// recursive types refer back to themselves, so a walk that follows element() must stop at a type that is open().
@@ -81,5 +80,4 @@ Result<Layout> layout_of(const M& module) {
   return layout_of(snapshot);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -13,8 +13,7 @@
 #include "stele/config.hpp"
 #include "stele/dtype.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The extent of a tensor along one axis, in elements.
 using Extent = std::uint64_t;
@@ -98,5 +97,4 @@ class Shape {
 /// Formats the extents as "[10, 4]"; "[]" for rank 0.
 STELE_EXPORT std::string to_string(std::span<const Extent> extents);
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

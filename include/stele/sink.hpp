@@ -12,8 +12,7 @@
 #include "stele/bytes.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 class Bundle;  // stele/bundle.hpp
 class Source;  // stele/source.hpp
@@ -134,5 +133,4 @@ class STELE_EXPORT StreamSink final : public Sink {
   std::ostream* stream_;
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -24,8 +24,7 @@
 #include "stele/result.hpp"
 #include "stele/shape.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 class Source;
 class Value;  // stele/value.hpp
@@ -315,5 +314,4 @@ STELE_EXPORT Snapshot with_properties(const Snapshot& snapshot, Value properties
 /// Returns a table of a Snapshot's parameters: path, dtype, shape, elements; and totals.
 STELE_EXPORT std::string summary(const Snapshot& snapshot);
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -13,8 +13,7 @@
 #include "stele/bytes.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 class Bundle;  // stele/bundle.hpp
 namespace detail::os {
@@ -86,5 +85,4 @@ STELE_EXPORT SourcePtr own_bytes(std::vector<std::byte> bytes, std::string name 
 /// Reads a stream to its end into memory, at most `limit` bytes. Errors: io, limit, out_of_memory.
 STELE_EXPORT Result<SourcePtr> spool(std::istream& stream, std::uint64_t limit, std::string name = "stream");
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

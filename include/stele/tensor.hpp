@@ -18,8 +18,7 @@
 #include "stele/precision/element.hpp"
 #include "stele/shape.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The rank of a tensor type whose rank is known only at run time.
 inline constexpr int dynamic_rank = -1;
@@ -328,5 +327,4 @@ requires(detail::nested_array<T>::value && sizeof(T) > 0) struct tensor_traits<T
   static element* data(T& t) { return reinterpret_cast<element*>(&t); }
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -21,9 +21,7 @@ class Optimizer;
 }
 }  // namespace torch
 
-namespace stele {
-inline namespace v0 {
-namespace torch {
+namespace stele::inline v0::torch {
 
 /// Returns the parameters and buffers of a module, under PyTorch's dotted names. A tensor with several names becomes
 /// one tensor and aliases. Copies only tensors of other devices and conjugated views; the tensors stay alive with the
@@ -71,6 +69,4 @@ Result<TrainingObject> updater_of(const ::torch::optim::Optimizer& optimizer);
 /// of another optimizer), out_of_range (a number that PyTorch does not accept).
 Status set_updater(::torch::optim::Optimizer& optimizer, const TrainingObject& updater);
 
-}  // namespace torch
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::torch

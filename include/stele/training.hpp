@@ -17,8 +17,7 @@
 #include "stele/config.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace detail {
 template <class T>
@@ -272,5 +271,4 @@ STELE_EXPORT TrainingObject weight_decay(const TrainingRate& coefficient, bool a
 
 }  // namespace regularizations
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

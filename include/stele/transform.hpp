@@ -16,8 +16,7 @@
 #include "stele/result.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 struct Filter {
   /// Patterns (stele/pattern.hpp) of the parameters to keep; none: all.
@@ -99,5 +98,4 @@ struct PrecisionRule {
 STELE_EXPORT Snapshot with_precision(const Snapshot& snapshot, std::span<const PrecisionRule> rules,
                                      ConvertRules convert = {});
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -15,8 +15,7 @@
 #include "stele/node.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// A null, bool, i64, u64, f64, string, bytes, list or ordered map. Numbers keep their kind. A u64 is used only for
 /// numbers above the range of i64, so that equal numbers are equal Values. Maps keep the order of insertion.
@@ -82,5 +81,4 @@ constexpr std::string_view name(Value::Kind kind) noexcept {
   return names[static_cast<std::size_t>(kind)];
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -15,8 +15,7 @@
 #include "stele/detail/strided.hpp"
 #include "stele/tensor.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace detail {
 template <class T, int Rank>
@@ -86,5 +85,4 @@ struct tensor_traits<xt::xfixed_container<T, xt::fixed_shape<N...>, L, Sharable>
   using element = T;
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

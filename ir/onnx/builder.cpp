@@ -10,10 +10,7 @@
 #include "ir/names.hpp"
 #include "recorders/onnx/model.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -182,7 +179,4 @@ void OnnxBuilder::drop_unused(const std::vector<std::string>& outputs) {
   std::erase_if(order_, [&](const std::string& name) { return !needed.contains(name); });
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

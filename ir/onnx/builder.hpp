@@ -13,10 +13,7 @@
 #include "ir/target.hpp"
 #include "stele/import.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 class OnnxBuilder final : public Target {
  public:
@@ -52,7 +49,4 @@ class OnnxBuilder final : public Target {
   std::vector<ModelNode> nodes_, first_;  // first_: before all others
 };
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

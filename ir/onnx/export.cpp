@@ -15,8 +15,7 @@
 #include "recorders/onnx/model.hpp"
 #include "recorders/onnx/structure.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace {
 
@@ -402,5 +401,4 @@ Result<Report> export_onnx(const Checkpoint& model, Sink& sink, const ExportOpti
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -8,10 +8,7 @@
 #include "recorders/onnx/model.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 namespace {
 
 using namespace onnx;
@@ -280,7 +277,4 @@ Result<Graph> read_onnx(SourcePtr source, const LoadOptions& options) {
   return error.file().empty() ? std::move(error).file(name) : std::move(error);
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

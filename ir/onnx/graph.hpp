@@ -5,15 +5,9 @@
 #include "stele/options.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 /// Errors: malformed, unsupported, limit, duplicate, those of the tensors.
 Result<model::Graph> read_onnx(SourcePtr source, const LoadOptions& options);
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -2,8 +2,7 @@
 #include "ir/onnx/graph.hpp"
 #include "ir/onnx/rewrite.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 Result<Checkpoint> import_onnx(const Input& model, const ImportOptions& options) {
   return detail::guarded([&]() -> Result<Checkpoint> {
@@ -20,5 +19,4 @@ Result<Checkpoint> import_onnx(const Input& model, const ImportOptions& options)
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

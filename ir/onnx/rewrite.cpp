@@ -9,10 +9,7 @@
 
 #include "ir/tensors.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
+namespace stele::inline v0::detail::ir {
 
 namespace {
 
@@ -267,7 +264,4 @@ void rewrite(model::Graph& graph, std::uint64_t file_bytes) {
   }
 }
 
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir

@@ -8,11 +8,7 @@
 #include "snapshot/source_range.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
-namespace tensorflow {
+namespace stele::inline v0::detail::ir::tensorflow {
 
 namespace {
 
@@ -228,8 +224,4 @@ Result<std::vector<std::string>> Constants::strings(Place place) {
   return std::move(parsed.strings);
 }
 
-}  // namespace tensorflow
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir::tensorflow

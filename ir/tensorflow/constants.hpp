@@ -12,11 +12,7 @@
 #include "stele/shape.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
-namespace tensorflow {
+namespace stele::inline v0::detail::ir::tensorflow {
 
 /// Elements that are written one by one. The last stands for all that follow; none at all: zeros.
 struct Listed {
@@ -54,8 +50,4 @@ class Constants {
   std::deque<Listed> listed_;
 };
 
-}  // namespace tensorflow
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir::tensorflow

@@ -13,11 +13,7 @@
 #include "ir/tensorflow/references.hpp"
 #include "recorders/onnx/model.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
-namespace tensorflow {
+namespace stele::inline v0::detail::ir::tensorflow {
 
 namespace {
 
@@ -492,8 +488,4 @@ Result<model::Graph> flatten(const GraphDef& graph, const SourcePtr& source, Ind
   return Flattener(graph, source, memory, options).run();
 }
 
-}  // namespace tensorflow
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir::tensorflow

@@ -12,11 +12,7 @@
 #include "ir/tensorflow/graph_def.hpp"
 #include "stele/import.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
-namespace tensorflow {
+namespace stele::inline v0::detail::ir::tensorflow {
 
 /// A variable's value; nullopt: it has none here.
 using FindVariable = std::function<Result<std::optional<Constants::Tensor>>(const std::string& node)>;
@@ -36,8 +32,4 @@ struct FlattenOptions {
 Result<model::Graph> flatten(const GraphDef& graph, const SourcePtr& source, IndexBudget& memory,
                              const FlattenOptions& options);
 
-}  // namespace tensorflow
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir::tensorflow

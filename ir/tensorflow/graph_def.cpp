@@ -10,11 +10,7 @@
 #include "recorders/tensorflow/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
-namespace tensorflow {
+namespace stele::inline v0::detail::ir::tensorflow {
 
 namespace {
 
@@ -422,8 +418,4 @@ Result<GraphDef> read_graph_def(const SourcePtr& source, IndexBudget& memory) {
   return graph;
 }
 
-}  // namespace tensorflow
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir::tensorflow

@@ -17,11 +17,7 @@
 #include "stele/result.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
-namespace tensorflow {
+namespace stele::inline v0::detail::ir::tensorflow {
 
 /// A TensorProto, as bytes of the file.
 struct Place {
@@ -79,8 +75,4 @@ Result<GraphDef> read_graph_def(const SourcePtr& source, IndexBudget& memory);
 /// Returns ONNX's number of one of TensorFlow's dtypes; 0: it has none, or stele does not know the dtype.
 std::int64_t onnx_code(TypeCode type) noexcept;
 
-}  // namespace tensorflow
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir::tensorflow

@@ -13,8 +13,7 @@
 #include "snapshot/source_range.hpp"
 #include "stele/bundle.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace {
 
@@ -219,5 +218,4 @@ Result<Checkpoint> import_tensorflow(const Input& model, const ImportOptions& op
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -7,11 +7,7 @@
 #include "dl4j/arrays.hpp"
 #include "recorders/onnx/model.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
-namespace tensorflow {
+namespace stele::inline v0::detail::ir::tensorflow {
 
 namespace {
 
@@ -89,8 +85,4 @@ std::vector<std::string> results_of(const GraphDef& graph) {
   return names;
 }
 
-}  // namespace tensorflow
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir::tensorflow

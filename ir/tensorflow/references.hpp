@@ -12,11 +12,7 @@
 #include "ir/tensorflow/graph_def.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace ir {
-namespace tensorflow {
+namespace stele::inline v0::detail::ir::tensorflow {
 
 /// The place of a tensor: "^node", "node", "node:1", "node:output:1".
 struct Reference {
@@ -46,8 +42,4 @@ class Assignments {
   std::unordered_map<const NodeDef*, bool> known_;
 };
 
-}  // namespace tensorflow
-}  // namespace ir
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::ir::tensorflow

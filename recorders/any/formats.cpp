@@ -24,8 +24,7 @@
 #include "stele/recorders/samediff.hpp"
 #include "stele/recorders/tensorflow.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace {
 
@@ -273,5 +272,4 @@ Result<const Format*> format_of_content(const Source& source) {
   return not_read(source, seen);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -18,8 +18,7 @@
 #include "stele/bundle.hpp"
 #include "stele/recorders/any.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 /// Maximum size of an index of shards (100 MB), as for headers of safetensors.
@@ -241,5 +240,4 @@ Result<Recovered> recover(const Format& format, const Input& from, const LoadOpt
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

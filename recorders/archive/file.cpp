@@ -4,10 +4,7 @@
 #include "file.hpp"
 #include "snapshot/data.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0::detail::archive {
 
 using samediff::ArrayHead;
 using samediff::too_much;
@@ -218,7 +215,4 @@ Result<const Stored*> File::array(std::string_view tag, Kind kind, const Referen
   return &arrays_[found->second];
 }
 
-}  // namespace archive
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::archive

@@ -17,10 +17,7 @@
 #include "lines.hpp"
 #include "stele/checkpoint.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0::detail::archive {
 
 /// The two folders of a tag that contain arrays.
 enum class Kind : std::uint8_t { params, updater };
@@ -98,7 +95,4 @@ class File : public std::enable_shared_from_this<File> {
   std::optional<zip::HeadReader> heads_;
 };
 
-}  // namespace archive
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::archive

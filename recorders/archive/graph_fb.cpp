@@ -4,10 +4,7 @@
 #include "dl4j/graph_parts.hpp"
 #include "dl4j/shared.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0::detail::archive {
 namespace {
 
 using namespace detail::samediff;
@@ -279,7 +276,4 @@ std::string write_training(const Training& training, const TrainingConfig* confi
   return text_of(to);
 }
 
-}  // namespace archive
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::archive

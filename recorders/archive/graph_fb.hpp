@@ -8,10 +8,7 @@
 
 #include "stele/checkpoint.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0::detail::archive {
 
 /// Reads a graph in at most `memory` bytes. Errors: malformed (also if FlatBuffers' verifier rejects it), unsupported,
 /// limit (needs more memory; nested too deep).
@@ -26,7 +23,4 @@ struct Training {
 Result<Training> read_training(std::span<const std::byte> bytes, std::uint64_t memory);
 std::string write_training(const Training& training, const TrainingConfig* config);
 
-}  // namespace archive
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::archive

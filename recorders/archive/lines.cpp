@@ -7,10 +7,7 @@
 #include "base/name_order.hpp"
 #include "json/json.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0::detail::archive {
 namespace {
 
 constexpr bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
@@ -215,7 +212,4 @@ std::string lines_text(std::span<const Line> lines) {
   return text;
 }
 
-}  // namespace archive
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::archive

@@ -9,10 +9,7 @@
 
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0::detail::archive {
 
 /// Returns true for a valid tag, which can name a folder on any system (ArchiveOptions::tag).
 bool valid_tag(std::string_view tag) noexcept;
@@ -44,7 +41,4 @@ struct Line {
 Result<std::vector<Line>> parse_lines(std::string_view text, std::uint64_t memory);
 std::string lines_text(std::span<const Line> lines);
 
-}  // namespace archive
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::archive

@@ -11,10 +11,8 @@
 #include "snapshot/fill.hpp"
 #include "stele/recorders/archive.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0 {
+namespace detail::archive {
 namespace {
 
 using samediff::too_much;
@@ -182,8 +180,7 @@ Status File::check_tags(const LoadOptions& options, Meter& meter) {
   return {};
 }
 
-}  // namespace archive
-}  // namespace detail
+}  // namespace detail::archive
 
 const Capabilities& ArchiveFormat::capabilities() const noexcept {
   static constexpr Capabilities can{.values = true,
@@ -241,5 +238,4 @@ Result<Checkpoint> open_archive(const Input& from, std::string_view tag, const L
   return detail::open_checkpoint(ArchiveFormat({.tag = std::string(tag)}), from, options);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

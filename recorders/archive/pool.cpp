@@ -2,10 +2,7 @@
 
 #include <algorithm>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0::detail::archive {
 
 namespace {
 
@@ -53,7 +50,4 @@ Result<std::optional<Reference>> Pool::find(Kind kind, const LeafView& leaf, std
   return std::optional<Reference>();
 }
 
-}  // namespace archive
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::archive

@@ -10,10 +10,7 @@
 #include "lines.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0::detail::archive {
 
 /// The arrays in the file by dtype, shape and CRC-32, to find duplicates.
 class Pool {
@@ -38,7 +35,4 @@ class Pool {
   std::multimap<Key, Known> known_[2];
 };
 
-}  // namespace archive
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::archive

@@ -5,10 +5,7 @@
 #include "dl4j/checkpoint.hpp"
 #include "tag_writer.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0::detail::archive {
 
 Status Rewriter::plan() {
   for (const std::string& tag : old_.tags()) {
@@ -128,7 +125,4 @@ Status fill_pool(File& file, const std::string& dropped, Pool& pool) {
   return {};
 }
 
-}  // namespace archive
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::archive

@@ -11,10 +11,7 @@
 #include "pool.hpp"
 #include "snapshot/leaf_gather.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0::detail::archive {
 
 /// Rewrites an archive without a tag, or with all of its tags.
 class Rewriter {
@@ -52,7 +49,4 @@ class Rewriter {
 /// Adds all arrays of the tags that stay, for deduplication.
 Status fill_pool(File& file, const std::string& dropped, Pool& pool);
 
-}  // namespace archive
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::archive

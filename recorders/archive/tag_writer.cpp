@@ -7,14 +7,11 @@
 #include "graph_fb.hpp"
 #include "io/os/os.hpp"
 #include "json/json.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
-#include "steps/byte_order.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0::detail::archive {
 
 namespace {
 
@@ -244,7 +241,4 @@ Status TagWriter::write_leaf(const std::string& name, const std::string& head, c
       });
 }
 
-}  // namespace archive
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::archive

@@ -16,10 +16,7 @@
 #include "snapshot/paths.hpp"
 #include "stele/recorders/archive.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace archive {
+namespace stele::inline v0::detail::archive {
 
 /// The alignment of arrays in the file.
 inline constexpr std::uint64_t alignment = 64;
@@ -74,7 +71,4 @@ class TagWriter {
   bool same_ = false;
 };
 
-}  // namespace archive
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::archive

@@ -12,8 +12,7 @@
 #include "stele/recorders/archive.hpp"
 #include "tag_writer.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace detail {
 namespace archive {
 
@@ -163,5 +162,4 @@ Status remove_archive_tag(const std::string& path, std::string_view tag, const S
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -6,14 +6,13 @@
 #include "base/parallel.hpp"
 #include "encodings/gzip/gzip.hpp"
 #include "io/cursor.hpp"
+#include "passes/byte_order.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/tree.hpp"
-#include "steps/byte_order.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 using namespace detail::burn;  // NOLINT(google-build-using-namespace): this file is its front
@@ -290,5 +289,4 @@ Status BurnFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   return packed.finish();
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

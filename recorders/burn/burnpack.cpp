@@ -5,16 +5,14 @@
 #include <numeric>
 
 #include "base/limits.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
-#include "steps/byte_order.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0 {
+namespace detail::burn {
 namespace {
 
 struct Place {
@@ -191,8 +189,7 @@ class BurnpackReader {
 bool keeps(std::string_view annotation) { return annotation == dtype_note || annotation == shape_note; }
 
 }  // namespace
-}  // namespace burn
-}  // namespace detail
+}  // namespace detail::burn
 
 const Capabilities& BurnpackFormat::capabilities() const noexcept {
   static constexpr Capabilities can{.values = true,
@@ -213,5 +210,4 @@ Result<Snapshot> BurnpackFormat::open(SourcePtr source, const OpenContext& conte
   return detail::in_host_order(detail::burn::BurnpackReader(std::move(source), context.options().limits).run());
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

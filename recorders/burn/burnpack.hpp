@@ -17,10 +17,7 @@
 #include "stele/value.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 
 inline constexpr std::uint32_t burnpack_magic = 0x4255524e;  // "NRUB"
 inline constexpr std::uint16_t burnpack_version = 1;
@@ -74,7 +71,4 @@ struct PackIndex {
 /// `memory`. Errors: those of cbor::Reader, duplicate (two entries of one name), unsupported (dtypes, scalars).
 Result<PackIndex> read_description(std::span<const std::byte> description, std::uint64_t& memory);
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

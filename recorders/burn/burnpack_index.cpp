@@ -4,10 +4,7 @@
 #include "encodings/cbor/cbor.hpp"
 #include "snapshot/data.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 class DescriptionReader {
@@ -162,7 +159,4 @@ Result<PackIndex> read_description(std::span<const std::byte> description, std::
   return DescriptionReader(description, memory).run();
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

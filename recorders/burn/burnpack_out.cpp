@@ -7,18 +7,16 @@
 #include "burnpack.hpp"
 #include "encodings/cbor/cbor.hpp"
 #include "json/json.hpp"
+#include "passes/byte_order.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/detail/little_endian.hpp"
-#include "steps/byte_order.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0 {
+namespace detail::burn {
 namespace {
 
 // Burn's reader rejects files beyond these limits, even if Burn wrote them.
@@ -198,12 +196,10 @@ class BurnpackWriter {
 };
 
 }  // namespace
-}  // namespace burn
-}  // namespace detail
+}  // namespace detail::burn
 
 Status BurnpackFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
   return detail::burn::BurnpackWriter(snapshot, options_.era).run(sink, options);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -6,10 +6,7 @@
 #include "encodings/bincode/bincode.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 // Source: burn-tensor/src/tensor/element.rs, burn-std/src/tensor/dtype.rs of each era.
@@ -155,7 +152,4 @@ Status append_dtype(std::vector<std::byte>& out, const Value& spelled, BurnEra e
   return Error(Errc::not_representable, "this release of Burn has no such dtype in bincode").found(name);
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

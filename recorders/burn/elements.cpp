@@ -7,10 +7,7 @@
 
 #include "encodings/bincode/bincode.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 using Kind = Token::Kind;
@@ -179,7 +176,4 @@ DType dtype_of_rust(std::string_view name) noexcept {
                                          : DType::none;
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

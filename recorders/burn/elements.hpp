@@ -8,10 +8,7 @@
 #include "tokens.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 
 /// Elements that are decoded on each read, from the last mark before them.
 struct Elements {
@@ -33,7 +30,4 @@ Result<std::shared_ptr<Elements>> read_elements(Cursor& in, std::uint64_t count,
 /// Returns the dtype for the name of a Rust type; none if unknown.
 DType dtype_of_rust(std::string_view name) noexcept;
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

@@ -5,10 +5,7 @@
 
 #include "stele/module.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 constexpr std::uint64_t max_length = std::uint64_t{1} << 16;
@@ -136,7 +133,4 @@ bool is_constant_class(const TypeInfo& type) noexcept {
 
 bool is_record_class(const TypeInfo& type) noexcept { return type.layout != nullptr && type.layout->number == 1; }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

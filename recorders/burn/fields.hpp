@@ -13,10 +13,7 @@
 #include "stele/recorders/burn.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 
 struct Field {
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
@@ -74,7 +71,4 @@ inline bool is_holder(const TypeInfo& type) noexcept {
 /// constant.
 bool is_constant_class(const TypeInfo& type) noexcept;
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

@@ -11,10 +11,7 @@
 #include "stele/bytes.hpp"
 #include "tokens.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 /// Bytes of a tensor between two marks in its text.
@@ -421,7 +418,4 @@ Result<std::unique_ptr<TokenReader>> json_reader(SourcePtr source, std::uint64_t
   return std::unique_ptr<TokenReader>(std::make_unique<JsonReader>(document));
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

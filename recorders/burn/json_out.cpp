@@ -10,10 +10,7 @@
 #include "json/json.hpp"
 #include "tokens.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 constexpr std::size_t buffer_size = std::size_t{256} << 10;
@@ -215,7 +212,4 @@ std::unique_ptr<TokenWriter> json_writer(Sink& sink, ReadContext& context, bool 
   return std::make_unique<JsonWriter>(sink, context, pretty);
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

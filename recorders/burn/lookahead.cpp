@@ -5,10 +5,7 @@
 
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 using Kind = Token::Kind;
@@ -128,7 +125,4 @@ Result<bool> Lookahead::skip_value(const Token*& next) {
   }
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

@@ -9,10 +9,7 @@
 
 #include "tokens.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 
 enum class MapKind : std::uint8_t {
   module,
@@ -54,7 +51,4 @@ class Lookahead {
   bool old_ = false;
 };
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

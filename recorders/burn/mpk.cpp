@@ -2,10 +2,7 @@
 #include "tokens.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 class MpkReader final : public TokenReader {
@@ -56,7 +53,4 @@ std::unique_ptr<TokenWriter> mpk_writer(LeafGather* gather, ReadContext& context
   return std::make_unique<MpkWriter>(gather, context, size);
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

@@ -9,16 +9,14 @@
 #include <set>
 #include <utility>
 
+#include "passes/untie.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
-#include "steps/untie.hpp"
 #include "tokens.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0 {
+namespace detail::burn {
 namespace {
 
 constexpr std::string_view rank_key = "__rank";
@@ -349,8 +347,7 @@ Result<Snapshot> written(const BurnOptimizer& optimizer, const Snapshot& model,
 }
 
 }  // namespace
-}  // namespace burn
-}  // namespace detail
+}  // namespace detail::burn
 
 Result<BurnOptimizer> burn_optimizer(const Snapshot& record, const Snapshot& model) {
   return detail::guarded([&]() -> Result<BurnOptimizer> {
@@ -366,5 +363,4 @@ Result<Snapshot> burnpack_optimizer_record(const BurnOptimizer& optimizer, const
   return detail::burn::written(optimizer, model, &detail::burn::OptimizerWriter::flat);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

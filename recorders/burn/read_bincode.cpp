@@ -10,10 +10,7 @@
 #include "snapshot/data.hpp"
 #include "stele/record.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 class BincodeReader final : public RecordReader {
@@ -307,7 +304,4 @@ Result<Snapshot> read_bincode(SourcePtr source, std::uint64_t memory, const Burn
   return opened;
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

@@ -9,10 +9,7 @@
 #include "record_reader.hpp"
 #include "snapshot/data.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 using Kind = Token::Kind;
@@ -348,7 +345,4 @@ Result<Snapshot> read_named(TokenReader& tokens, std::uint64_t memory, const Bur
   return read ? std::move(read) : Result<Snapshot>(with_age(std::move(read).error(), reader.header()));
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

@@ -7,10 +7,8 @@
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0 {
+namespace detail::burn {
 namespace {
 
 /// Burn's own settings, with the Rust types of their elements.
@@ -200,8 +198,7 @@ void keep(const Header& header, SnapshotBuilder& builder) {
   }
 }
 
-}  // namespace burn
-}  // namespace detail
+}  // namespace detail::burn
 
 std::optional<BurnHeader> burn_header(const Snapshot& opened) {
   BurnHeader header;
@@ -214,5 +211,4 @@ std::optional<BurnHeader> burn_header(const Snapshot& opened) {
   return header;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

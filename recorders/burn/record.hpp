@@ -11,10 +11,7 @@
 #include "tokens.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 
 using Header = BurnHeader;
 inline constexpr std::string_view header_names[] = {"float", "int", "format", "version", "settings"};
@@ -83,7 +80,4 @@ class Budget {
   std::uint64_t left_;
 };
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

@@ -3,10 +3,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 
 std::string RecordReader::path() const {
   std::string text;
@@ -42,7 +39,4 @@ Result<Snapshot> RecordReader::finish(std::shared_ptr<const void> keeper) {
   return builder_.finish();
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

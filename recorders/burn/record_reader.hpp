@@ -9,10 +9,7 @@
 #include "record.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 
 class RecordReader {
  public:
@@ -40,7 +37,4 @@ class RecordReader {
   std::vector<NodeName> path_;
 };
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

@@ -12,10 +12,7 @@
 #include "snapshot/tree.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 
 class RecordWriter {
  protected:
@@ -65,7 +62,4 @@ class RecordWriter {
   std::string path_;
 };
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

@@ -11,10 +11,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 
 using msgpack::max_depth;
 /// Maximum length of a string (a key, an id, a name) in a file, in bytes.
@@ -68,7 +65,4 @@ std::unique_ptr<TokenWriter> mpk_writer(LeafGather* gather, ReadContext& context
 /// Writes JSON like serde_json: `pretty`, or without blanks. Streams leaves through `context`.
 std::unique_ptr<TokenWriter> json_writer(Sink& sink, ReadContext& context, bool pretty);
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

@@ -5,10 +5,7 @@
 
 #include "base/hash.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 constexpr std::string_view digits = "0123456789abcdefghijklmnopqrstuv";
@@ -200,7 +197,4 @@ Status add(SnapshotBuilder& builder, NodeName name, Tensor tensor, bool conditio
   return {};
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

@@ -21,9 +21,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 class Cursor;
 
@@ -78,6 +76,4 @@ struct Tensor {
 Status add(SnapshotBuilder& builder, NodeName name, Tensor tensor, bool conditional = false);
 
 }  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

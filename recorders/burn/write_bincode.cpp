@@ -3,10 +3,7 @@
 #include "record_writer.hpp"
 #include "snapshot/data.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 class BincodeWriter final : public RecordWriter {
@@ -200,7 +197,4 @@ Result<std::vector<Loss>> bincode_losses(const Snapshot& snapshot, BurnEra era, 
   return writer.losses();
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

@@ -5,10 +5,7 @@
 #include "record_writer.hpp"
 #include "snapshot/data.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace burn {
+namespace stele::inline v0::detail::burn {
 namespace {
 
 class NamedWriter final : public RecordWriter {
@@ -231,7 +228,4 @@ Status write_named(const Snapshot& snapshot, Header header, BurnEra era, TokenWr
   return NamedWriter(snapshot, era, out).run(std::move(header));
 }
 
-}  // namespace burn
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::burn

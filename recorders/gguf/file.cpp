@@ -9,10 +9,7 @@
 #include "snapshot/unreadable.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gguf {
+namespace stele::inline v0::detail::gguf {
 namespace {
 
 constexpr std::string_view split_number = "split.no", split_count = "split.count",
@@ -234,7 +231,4 @@ Result<File> read_file(const SourcePtr& source, SnapshotBuilder& builder, IndexB
   return std::move(file).error().file(source->name());
 }
 
-}  // namespace gguf
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gguf

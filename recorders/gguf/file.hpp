@@ -11,10 +11,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gguf {
+namespace stele::inline v0::detail::gguf {
 
 inline constexpr std::size_t max_rank = 4;
 
@@ -49,7 +46,4 @@ inline std::string unknown_type(std::uint32_t type) { return "elements of ggml's
 /// unsupported (version, byte order, types of pairs), malformed, duplicate, truncated, limit.
 Result<File> read_file(const SourcePtr& source, SnapshotBuilder& builder, IndexBudget& memory);
 
-}  // namespace gguf
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gguf

@@ -11,16 +11,15 @@
 #include "file.hpp"
 #include "io/files.hpp"
 #include "pairs.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
-#include "steps/byte_order.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 namespace gguf = detail::gguf;
@@ -197,5 +196,4 @@ Result<Snapshot> GgufFormat::open(SourcePtr source, const OpenContext& context) 
   return detail::in_host_order(GgufReader(std::move(source), context.options().limits).run());
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -7,13 +7,12 @@
 #include <string>
 #include <utility>
 
+#include "passes/quantize.hpp"
 #include "snapshot/data.hpp"
 #include "stele/recorders/gguf.hpp"
-#include "steps/quantize.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 namespace gguf = detail::gguf;
@@ -234,5 +233,4 @@ Result<Snapshot> quantize_gguf(const Snapshot& snapshot, std::string_view mixtur
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

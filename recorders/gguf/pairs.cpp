@@ -12,10 +12,7 @@
 #include "json/json.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gguf {
+namespace stele::inline v0::detail::gguf {
 namespace {
 
 /// Longest key in bytes, as in the specification.
@@ -389,7 +386,4 @@ void write_pair(std::string& out, std::string_view key, const Value& value, std:
   for (const Value& element : *value.as_list()) write_single(out, element, type.element);
 }
 
-}  // namespace gguf
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gguf

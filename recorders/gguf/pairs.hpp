@@ -13,10 +13,7 @@
 #include "snapshot/data.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gguf {
+namespace stele::inline v0::detail::gguf {
 
 /// The type of a pair's value, and of its elements if it is an array.
 struct PairType {
@@ -58,7 +55,4 @@ const char* bad_name(std::string_view text) noexcept;
 /// Returns the reason why text cannot be a key, or nullptr: as for a name, or it is empty or too long.
 const char* bad_key(std::string_view text) noexcept;
 
-}  // namespace gguf
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gguf

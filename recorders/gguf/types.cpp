@@ -5,10 +5,7 @@
 #include <map>
 #include <utility>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gguf {
+namespace stele::inline v0::detail::gguf {
 namespace {
 
 // enum ggml_type; blocks are 64 + the number.
@@ -88,7 +85,4 @@ DType dtype_of_file_type(std::uint64_t file_type) noexcept {
   return found != file_types.end() ? found->second : DType::none;
 }
 
-}  // namespace gguf
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gguf

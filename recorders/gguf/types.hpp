@@ -10,10 +10,7 @@
 #include "stele/dtype.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace gguf {
+namespace stele::inline v0::detail::gguf {
 
 /// The dtype of ggml's type; DType::none for an unknown or removed one.
 DType dtype_of(std::uint32_t ggml_type) noexcept;
@@ -54,7 +51,4 @@ std::uint32_t file_type_of(DType dtype) noexcept;
 /// Returns the dtype that most tensors of a file with this number have; DType::none if unknown.
 DType dtype_of_file_type(std::uint64_t file_type) noexcept;
 
-}  // namespace gguf
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::gguf

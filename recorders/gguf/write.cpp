@@ -5,15 +5,14 @@
 
 #include "base/parallel.hpp"
 #include "pairs.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/recorders/gguf.hpp"
-#include "steps/byte_order.hpp"
 #include "types.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 namespace gguf = detail::gguf;
@@ -218,5 +217,4 @@ Status GgufFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   return gather.flush();
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

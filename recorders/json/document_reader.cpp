@@ -8,10 +8,7 @@
 #include "snapshot/paths.hpp"
 #include "snapshot/tree.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 namespace {
 
 IndexBudget budget_of(const Limits& limits, const Source& source, Coding coding) {
@@ -195,7 +192,4 @@ bool DocumentReader::read_record() {
   return true;
 }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -17,10 +17,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 /// Reads one document.
 class DocumentReader {
@@ -105,7 +102,4 @@ class DocumentReader {
   std::size_t paid_ = 0;  // nodes whose memory is already counted
 };
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -8,10 +8,7 @@
 #include "numbers.hpp"
 #include "stele/precision/base64.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 namespace {
 
 // Bytes of a piece: a multiple of 64, like every piece, and of 3, the base64 group.
@@ -198,7 +195,4 @@ constexpr LeafOps number_ops{.read = read_numbers, .stream = stream_numbers, .en
 
 const LeafOps& ops_of(const Data& data) noexcept { return data.numbers ? number_ops : base64_ops; }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -7,10 +7,7 @@
 #include "skeleton.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 /// An opened document; the leaves refer to its data by number.
 struct Document {
@@ -22,7 +19,4 @@ struct Document {
 
 const LeafOps& ops_of(const Data& data) noexcept;
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -10,10 +10,7 @@
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/convert.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 namespace {
 
 // Maximum length of a number in characters: at most about 770 digits distinguish a double from its neighbours.
@@ -329,7 +326,4 @@ Status NumberReader::read(std::string_view text, bool last, std::span<std::byte>
   }
 }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -11,10 +11,7 @@
 #include "stele/result.hpp"
 #include "stele/shape.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 /// Returns true for f64, f32, f16, bf16, integers of 8 to 64 bits, and bool.
 bool has_numbers(DType dtype) noexcept;
@@ -61,7 +58,4 @@ class NumberReader {
   std::size_t consumed_ = 0, produced_ = 0;
 };
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -4,12 +4,11 @@
 
 #include "document_reader.hpp"
 #include "encodings/gzip/gzip.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/fill.hpp"
 #include "stele/recorders/json.hpp"
-#include "steps/byte_order.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace json = detail::json;
 
@@ -123,5 +122,4 @@ Result<Snapshot> JsonFormat::open(SourcePtr source, const OpenContext& context) 
   return detail::in_host_order(json::DocumentReader(std::move(source), context.options().limits).run());
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -10,10 +10,7 @@
 #include "snapshot/paths.hpp"
 #include "snapshot/tree.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 namespace {
 
 constexpr std::string_view string_key = "$str:";
@@ -276,7 +273,4 @@ Status DocumentReader::resolve() {
   return {};
 }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -6,10 +6,7 @@
 
 #include "numbers.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 namespace {
 
 std::optional<ParamId> parse_id(std::string_view text) {
@@ -143,7 +140,4 @@ bool DocumentReader::check_data(DType dtype, std::size_t number) {
                stopped == Errc::truncated ? std::to_string(data.size - 1) : std::to_string(data.size - 2));
 }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -10,10 +10,7 @@
 #include "stele/detail/little_endian.hpp"
 #include "stele/dtype.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 namespace {
 
 char upper(char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 'a' + 'A') : c; }
@@ -325,7 +322,4 @@ std::string dtype_name(DType dtype) {
   return text;
 }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -10,10 +10,7 @@
 #include "stele/dtype.hpp"
 #include "text_in.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 /// Locates the data of one tensor in the text, including their quotes or brackets. Describes them once the tensor's
 /// object has been parsed.
@@ -46,7 +43,4 @@ Result<Skeleton> decode_index(std::string index, std::uint64_t size);
 DType dtype_of(std::string_view name) noexcept;
 std::string dtype_name(DType dtype);
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

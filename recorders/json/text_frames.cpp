@@ -9,10 +9,7 @@
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 namespace {
 
 // Maximum size of a frame. A file from another program with larger frames is read as a stream.
@@ -299,7 +296,4 @@ Result<bool> open_frames(const SourcePtr& source, std::uint64_t budget, OpenedTe
   return Seekable(source, budget).run(out);
 }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

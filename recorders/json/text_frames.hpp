@@ -9,10 +9,7 @@
 
 #include "text_in.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 struct FreeDecompressor {
   void operator()(ZSTD_DCtx* c) const { ZSTD_freeDCtx(c); }
@@ -33,7 +30,4 @@ inline Error damaged(const Source& source, std::uint64_t offset, const char* tex
 /// memory for the table and an index. Errors: checksum, io, limit, malformed.
 Result<bool> open_frames(const SourcePtr& source, std::uint64_t budget, OpenedText& out);
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

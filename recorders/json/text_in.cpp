@@ -10,10 +10,7 @@
 #include "stele/bytes.hpp"
 #include "text_frames.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 namespace {
 
 constexpr std::size_t input_size = std::size_t{64} << 10;
@@ -180,7 +177,4 @@ Result<OpenedText> open_text(SourcePtr source, Coding coding, std::uint64_t budg
   return opened;
 }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

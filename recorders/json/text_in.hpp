@@ -27,10 +27,7 @@
 #include "base/limits.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 // Frame size: keeps the memory that two threads need to make frames below 4 MiB, zstd's included.
 inline constexpr std::size_t frame_size = std::size_t{640} << 10;
@@ -71,7 +68,4 @@ struct OpenedText {
 /// Opens the text. `budget`: maximum memory for an index.
 Result<OpenedText> open_text(SourcePtr source, Coding coding, std::uint64_t budget);
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

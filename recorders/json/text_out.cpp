@@ -15,10 +15,7 @@
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/base64.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 Status TextOut::write(std::string_view text) {
   position_ += text.size();
@@ -289,7 +286,4 @@ std::unique_ptr<TextOut> text_out(Coding coding, int level, bool noise, bool sto
   return std::make_unique<PlainOut>(sink);
 }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -11,10 +11,7 @@
 #include "stele/sink.hpp"
 #include "text_in.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 class TextOut {
  public:
@@ -48,7 +45,4 @@ std::unique_ptr<TextOut> counted_text();
 std::unique_ptr<TextOut> text_out(Coding coding, int level, bool noise, bool stored, const Workers& workers,
                                   Sink& sink);
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -6,16 +6,15 @@
 #include "base/parallel.hpp"
 #include "json/json.hpp"
 #include "numbers.hpp"
+#include "passes/byte_order.hpp"
 #include "skeleton.hpp"
 #include "snapshot/ahead.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/recorders/json.hpp"
-#include "steps/byte_order.hpp"
 #include "text_out.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace json = detail::json;
 
@@ -425,5 +424,4 @@ Status JsonFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   return Writer(detail::in_file_order(snapshot), options_, *out, workers).run();
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

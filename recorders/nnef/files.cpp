@@ -1,9 +1,6 @@
 #include "files.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace nnef {
+namespace stele::inline v0::detail::nnef {
 namespace {
 
 // Maximum size of a text file (256 MiB): bounds memory. Real ones have a line for each operation.
@@ -36,7 +33,4 @@ NnefContainer container_at(NnefContainer container, std::string_view path) noexc
                                   : NnefContainer::folder;
 }
 
-}  // namespace nnef
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::nnef

@@ -9,10 +9,7 @@
 #include "stele/recorders/nnef.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace nnef {
+namespace stele::inline v0::detail::nnef {
 
 inline constexpr std::string_view graph_file = "graph.nnef";
 inline constexpr std::string_view quant_file = "graph.quant";
@@ -33,7 +30,4 @@ Status check_whole(const Bundle& folder);
 /// Returns the container for a path.
 NnefContainer container_at(NnefContainer container, std::string_view path) noexcept;
 
-}  // namespace nnef
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::nnef

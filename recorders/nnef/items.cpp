@@ -7,10 +7,7 @@
 #include "snapshot/data.hpp"
 #include "stele/dtype.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace nnef {
+namespace stele::inline v0::detail::nnef {
 namespace {
 
 /// Returns item `i` of a stream of bits, the most significant bit first.
@@ -126,7 +123,4 @@ Status PackingSink::put(std::byte byte) {
   return out_.write({staging_.data(), std::exchange(used_, 0)});
 }
 
-}  // namespace nnef
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::nnef

@@ -11,10 +11,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace nnef {
+namespace stele::inline v0::detail::nnef {
 
 struct Packed {
   SourcePtr source;
@@ -51,7 +48,4 @@ class PackingSink final : public PieceSink {
   std::size_t used_ = 0;
 };
 
-}  // namespace nnef
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::nnef

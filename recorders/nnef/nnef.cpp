@@ -10,8 +10,7 @@
 #include "stele/quantize.hpp"
 #include "tensor.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 namespace nnef = detail::nnef;
@@ -112,5 +111,4 @@ Status NnefFormat::may_replace(const Bundle& folder) const {
       .hint("save to another path, or set FileSinkOptions::allow_nonatomic");
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -7,18 +7,17 @@
 #include "encodings/tar/tar.hpp"
 #include "files.hpp"
 #include "io/files.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/bundle.hpp"
 #include "stele/layout.hpp"
 #include "stele/recorders/nnef.hpp"
-#include "steps/byte_order.hpp"
 #include "tensor.hpp"
 #include "text.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 namespace nnef = detail::nnef;
@@ -190,5 +189,4 @@ Result<Snapshot> NnefFormat::open(SourcePtr source, const OpenContext& context) 
   return detail::in_host_order(NnefReader(std::move(bundle), context.options().limits).run());
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

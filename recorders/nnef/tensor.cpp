@@ -15,10 +15,7 @@
 #include "stele/quantize.hpp"
 #include "text.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace nnef {
+namespace stele::inline v0::detail::nnef {
 namespace {
 
 constexpr std::uint64_t max_data = std::numeric_limits<std::uint32_t>::max();
@@ -360,7 +357,4 @@ Status write(const LeafView& leaf, const Form& form, Sink& sink, ReadContext& co
   return gather.flush();
 }
 
-}  // namespace nnef
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::nnef

@@ -15,10 +15,7 @@
 #include "stele/source.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace nnef {
+namespace stele::inline v0::detail::nnef {
 
 inline constexpr std::uint64_t header_size = 128;
 inline constexpr std::size_t max_rank = 8;
@@ -80,7 +77,4 @@ std::array<std::byte, header_size> header_of(const Form& form, std::span<const E
 /// than its annotation allows), those of reading and writing.
 Status write(const LeafView& leaf, const Form& form, Sink& sink, ReadContext& context);
 
-}  // namespace nnef
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::nnef

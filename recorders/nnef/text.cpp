@@ -7,10 +7,7 @@
 #include "stele/quantize.hpp"
 #include "tensor.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace nnef {
+namespace stele::inline v0::detail::nnef {
 namespace {
 
 struct Token {
@@ -308,7 +305,4 @@ std::string operation_of(const Value& quantization) {
   return complete ? text : std::string();
 }
 
-}  // namespace nnef
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::nnef

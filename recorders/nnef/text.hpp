@@ -14,10 +14,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace nnef {
+namespace stele::inline v0::detail::nnef {
 
 /// A variable: `id = variable<scalar>(shape = [2, 3], label = 'conv1/filter');`
 struct Variable {
@@ -41,7 +38,4 @@ void note_operation(std::string_view operation, Annotations& notes);
 /// Returns the operation for a `quantization` annotation; empty if there is none.
 std::string operation_of(const Value& quantization);
 
-}  // namespace nnef
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::nnef

@@ -6,17 +6,16 @@
 #include "base/parallel.hpp"
 #include "encodings/tar/tar.hpp"
 #include "files.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/tree.hpp"
 #include "stele/bundle.hpp"
 #include "stele/quantize.hpp"
 #include "stele/recorders/nnef.hpp"
-#include "steps/byte_order.hpp"
 #include "tensor.hpp"
 #include "text.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 namespace nnef = detail::nnef;
@@ -185,5 +184,4 @@ Status NnefFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   return archive != nullptr ? archive->finish() : Status();
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

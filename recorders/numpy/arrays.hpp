@@ -8,15 +8,12 @@
 #include <vector>
 
 #include "header.hpp"
+#include "passes/byte_order.hpp"
+#include "passes/transpose.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/snapshot.hpp"
-#include "steps/byte_order.hpp"
-#include "steps/transpose.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace numpy {
+namespace stele::inline v0::detail::numpy {
 
 class Arrays {
  public:
@@ -59,7 +56,4 @@ class Arrays {
   std::vector<bool> swapped_, reversed_;
 };
 
-}  // namespace numpy
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::numpy

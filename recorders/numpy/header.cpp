@@ -8,10 +8,7 @@
 
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace numpy {
+namespace stele::inline v0::detail::numpy {
 namespace {
 
 constexpr std::string_view magic = "\x93NUMPY";
@@ -355,7 +352,4 @@ std::string header_text(DType dtype, std::span<const Extent> shape) {
   return text;
 }
 
-}  // namespace numpy
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::numpy

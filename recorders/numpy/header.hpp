@@ -15,10 +15,7 @@
 #include "stele/shape.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace numpy {
+namespace stele::inline v0::detail::numpy {
 
 /// Maximum size of a header in bytes: the default of numpy.load's max_header_size.
 inline constexpr std::uint64_t max_header = 10'000;
@@ -59,7 +56,4 @@ DType void_named(std::string_view name) noexcept;
 /// Returns the bytes before the elements of an array: those that NumPy writes, for dtypes of has() or is_void().
 std::string header_text(DType dtype, std::span<const Extent> shape);
 
-}  // namespace numpy
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::numpy

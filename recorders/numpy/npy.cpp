@@ -11,8 +11,7 @@
 #include "stele/recorders/numpy.hpp"
 #include "stele/sink.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace numpy = detail::numpy;
 
@@ -64,5 +63,4 @@ Status NpyFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions&
   return gather.flush();
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -15,10 +15,8 @@
 #include "snapshot/tensor_index.hpp"
 #include "stele/recorders/numpy.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace numpy {
+namespace stele::inline v0 {
+namespace detail::numpy {
 namespace {
 
 /// Bytes of an entry's data that are read with its local header: NumPy's headers of arrays with up to a dozen axes.
@@ -239,8 +237,7 @@ class NpzReader {
 };
 
 }  // namespace
-}  // namespace numpy
-}  // namespace detail
+}  // namespace detail::numpy
 
 bool NpzFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
   constexpr std::uint64_t empty_size = 22;  // a zip file without entries is its end record
@@ -265,5 +262,4 @@ Result<Report> NpzFormat::verify(SourcePtr source, const OpenContext& context) c
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -3,10 +3,7 @@
 #include "header.hpp"
 #include "json/json.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace numpy {
+namespace stele::inline v0::detail::numpy {
 namespace {
 
 constexpr std::uint64_t version = 1;
@@ -105,7 +102,4 @@ std::string to_text(const OwnEntry& own) {
 
 Result<OwnEntry> parse_own_entry(std::string_view text, IndexBudget& memory) { return Reader(text, memory).run(); }
 
-}  // namespace numpy
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::numpy

@@ -10,10 +10,7 @@
 #include "stele/dtype.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace numpy {
+namespace stele::inline v0::detail::numpy {
 
 inline constexpr std::string_view ending = ".npy";
 inline constexpr std::string_view own_entry = "__stele__.npy";
@@ -32,7 +29,4 @@ std::string to_text(const OwnEntry& own);
 /// Parses a text. Errors: malformed, duplicate, unsupported (of a later version), limit.
 Result<OwnEntry> parse_own_entry(std::string_view text, IndexBudget& memory);
 
-}  // namespace numpy
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::numpy

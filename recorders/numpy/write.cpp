@@ -5,17 +5,15 @@
 #include "header.hpp"
 #include "json/json.hpp"
 #include "own_entry.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/recorders/numpy.hpp"
 #include "stele/sink.hpp"
-#include "steps/byte_order.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace numpy {
+namespace stele::inline v0 {
+namespace detail::numpy {
 namespace {
 
 /// Maximum length of an entry's name (512 bytes): the first one must be in the 1024 bytes by which a file is
@@ -119,8 +117,7 @@ class NpzWriter {
 };
 
 }  // namespace
-}  // namespace numpy
-}  // namespace detail
+}  // namespace detail::numpy
 
 const Capabilities& NpzFormat::capabilities() const noexcept {
   static constexpr Capabilities can{.values = true,
@@ -136,5 +133,4 @@ Status NpzFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions&
   return detail::numpy::NpzWriter(snapshot, sink, detail::workers_of(options)).run();
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

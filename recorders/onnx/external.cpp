@@ -3,10 +3,7 @@
 #include "json/json.hpp"
 #include "snapshot/leaf_gather.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace onnx {
+namespace stele::inline v0::detail::onnx {
 
 Status check_external_name(std::string_view name, std::string_view model_path) {
   constexpr std::string_view not_in_names("/\\\0", 3);
@@ -72,7 +69,4 @@ Status ExternalFile::write(Sink& model, const SaveOptions& options, ReadContext&
   return gather.flush();
 }
 
-}  // namespace onnx
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::onnx

@@ -13,10 +13,7 @@
 #include "stele/options.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace onnx {
+namespace stele::inline v0::detail::onnx {
 
 /// Checks OnnxOptions::external. Errors: invalid_argument.
 Status check_external_name(std::string_view name, std::string_view model_path);
@@ -63,7 +60,4 @@ class ExternalFile {
   std::unique_ptr<Sink> file_;
 };
 
-}  // namespace onnx
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::onnx

@@ -15,10 +15,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace onnx {
+namespace stele::inline v0::detail::onnx {
 
 namespace model_field {
 inline constexpr std::uint32_t ir_version = 1, producer_name = 2, graph = 7, opset_import = 8, metadata_props = 14,
@@ -122,7 +119,4 @@ std::string leaf_of_attribute(std::uint64_t offset);
 /// Returns the dtype of a TensorProto.DataType; none: stele has no such dtype.
 DType dtype_of(std::uint64_t code) noexcept;
 
-}  // namespace onnx
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::onnx

@@ -11,15 +11,14 @@
 #include "external.hpp"
 #include "json/json.hpp"
 #include "model.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/unreadable.hpp"
-#include "steps/byte_order.hpp"
 #include "structure.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 using namespace detail::onnx;  // NOLINT(google-build-using-namespace): this file is its front
@@ -412,5 +411,4 @@ Status OnnxFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
   return OnnxWriter(snapshot, options_, nullptr, options).run(sink);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

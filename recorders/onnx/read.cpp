@@ -18,10 +18,7 @@
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace onnx {
+namespace stele::inline v0::detail::onnx {
 namespace {
 
 using protobuf::each;
@@ -816,7 +813,4 @@ Result<Model> read_model(SourcePtr source, const LoadOptions& options, Wanted wa
   return model;
 }
 
-}  // namespace onnx
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::onnx

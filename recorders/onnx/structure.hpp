@@ -9,10 +9,7 @@
 #include "model.hpp"
 #include "stele/recorders/onnx.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace onnx {
+namespace stele::inline v0::detail::onnx {
 
 struct Structure {
   std::uint64_t ir_version = 0, opset = 0;
@@ -47,7 +44,4 @@ class StructureFormat final : public Format {
   OnnxOptions options_;
 };
 
-}  // namespace onnx
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::onnx

@@ -5,10 +5,7 @@
 
 #include "base/name_order.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace paddle {
+namespace stele::inline v0::detail::paddle {
 namespace {
 
 std::string describe(DType dtype, const auto& shape) {
@@ -86,7 +83,4 @@ Status check_program(std::span<const PaddleVariable> program, std::span<const Fo
   return {};
 }
 
-}  // namespace paddle
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::paddle

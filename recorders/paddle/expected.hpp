@@ -14,10 +14,7 @@
 #include "stele/result.hpp"
 #include "stele/shape.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace paddle {
+namespace stele::inline v0::detail::paddle {
 
 struct Expected {
   std::string name;
@@ -52,7 +49,4 @@ struct Found {
 /// missing, shape_mismatch, dtype_mismatch.
 Status check_program(std::span<const PaddleVariable> program, std::span<const Found> tensors);
 
-}  // namespace paddle
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::paddle

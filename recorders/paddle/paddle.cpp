@@ -7,8 +7,7 @@
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 using namespace detail::paddle;  // NOLINT(google-build-using-namespace): this file is its front
@@ -68,5 +67,4 @@ Status PaddleFormat::may_replace(const Bundle& folder) const {
       .found(*foreign);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -24,10 +24,8 @@
 #include "stele/bundle.hpp"
 #include "stele/bytes.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace paddle {
+namespace stele::inline v0 {
+namespace detail::paddle {
 namespace {
 
 // Maximum size of a protobuf message (2 GiB), by protobuf itself.
@@ -353,8 +351,7 @@ Result<SourcePtr> program_beside(const Bundle& folder, std::string_view name) {
   return SourcePtr();
 }
 
-}  // namespace paddle
-}  // namespace detail
+}  // namespace detail::paddle
 
 Result<std::vector<PaddleVariable>> paddle_program(const Input& from) {
   return detail::guarded([&]() -> Result<std::vector<PaddleVariable>> {
@@ -363,5 +360,4 @@ Result<std::vector<PaddleVariable>> paddle_program(const Input& from) {
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -5,10 +5,7 @@
 
 #include "stele/recorders/paddle.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace paddle {
+namespace stele::inline v0::detail::paddle {
 
 /// Reads a program's persistable variables, sorted by name.
 Result<std::vector<PaddleVariable>> read_program(const Source& source);
@@ -17,7 +14,4 @@ Result<std::vector<PaddleVariable>> read_program(const Source& source);
 /// __model__.json for __params__. Returns nullptr if there is none, or if the JSON does not begin like a program.
 Result<SourcePtr> program_beside(const Bundle& folder, std::string_view name);
 
-}  // namespace paddle
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::paddle

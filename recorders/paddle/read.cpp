@@ -4,6 +4,7 @@
 
 #include "expected.hpp"
 #include "io/files.hpp"
+#include "passes/byte_order.hpp"
 #include "program.hpp"
 #include "record.hpp"
 #include "snapshot/data.hpp"
@@ -12,10 +13,8 @@
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/paddle.hpp"
-#include "steps/byte_order.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 using namespace detail::paddle;  // NOLINT(google-build-using-namespace): this file is its front
@@ -263,5 +262,4 @@ Result<Snapshot> PaddleFormat::open(SourcePtr source, const OpenContext& context
   return detail::in_host_order(PaddleReader(options_, std::move(source), context).run());
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -6,10 +6,7 @@
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace paddle {
+namespace stele::inline v0::detail::paddle {
 namespace {
 
 constexpr std::array<std::pair<std::uint8_t, DType>, 17> dtypes = {{
@@ -271,7 +268,4 @@ Result<std::vector<std::byte>> head_of(DType dtype, std::span<const Extent> shap
   return out;
 }
 
-}  // namespace paddle
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::paddle

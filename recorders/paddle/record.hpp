@@ -13,10 +13,7 @@
 #include "stele/source.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace paddle {
+namespace stele::inline v0::detail::paddle {
 
 inline constexpr std::size_t max_rank = 9;  // phi::DDim::kMaxRank
 /// Maximum size of a name in a frame (64 KiB): bounds what a length in a damaged file makes the reader read.
@@ -54,7 +51,4 @@ Result<Entry> read_record(const Source& source, std::uint64_t offset, std::uint6
 /// Returns the header of a tensor's record. Errors: not_representable, invalid_argument (an invalid LoD).
 Result<std::vector<std::byte>> head_of(DType dtype, std::span<const Extent> shape, const Value* lod);
 
-}  // namespace paddle
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::paddle

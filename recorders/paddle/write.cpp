@@ -6,16 +6,15 @@
 #include "base/name_order.hpp"
 #include "base/parallel.hpp"
 #include "expected.hpp"
+#include "passes/byte_order.hpp"
 #include "record.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/paddle.hpp"
-#include "steps/byte_order.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 using namespace detail::paddle;  // NOLINT(google-build-using-namespace): this file is its front
@@ -144,5 +143,4 @@ Status PaddleFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptio
   return PaddleWriter(options_, snapshot, options).run(sink);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -8,21 +8,18 @@
 
 #include "base/patterns.hpp"
 #include "json/json.hpp"
+#include "passes/byte_order.hpp"
 #include "settings.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/convert.hpp"
-#include "steps/byte_order.hpp"
 #include "tensors.hpp"
 #include "tree.hpp"
 #include "values.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 using pickle::Kind;
@@ -538,7 +535,4 @@ Result<Checkpoint> checkpoint_of(File& file, const PytorchOptions& options, Inde
   return made;
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -4,15 +4,9 @@
 #include "file.hpp"
 #include "stele/checkpoint.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// Errors: those of PytorchFormat::open_checkpoint.
 Result<Checkpoint> checkpoint_of(File& file, const PytorchOptions& options, IndexBudget& memory);
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

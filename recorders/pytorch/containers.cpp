@@ -6,10 +6,7 @@
 #include "json/json.hpp"
 #include "snapshot/tree.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 constexpr int max_levels = 512;  // as of modules: a pickle's containers are written recursively
@@ -140,7 +137,4 @@ Status ContainerTree::check(std::uint32_t number, int depth) {
   return {};
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -13,10 +13,7 @@
 #include "stele/snapshot.hpp"
 #include "values.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// A tensor or a value, with its path.
 struct Entry {
@@ -74,7 +71,4 @@ class ContainerTree {
   std::vector<std::uint32_t> at_;
 };
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

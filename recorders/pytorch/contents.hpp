@@ -6,10 +6,7 @@
 
 #include "tensors.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// Decides for each object, once, whether it contains a tensor.
 class Contents {
@@ -47,7 +44,4 @@ class Contents {
   std::vector<State> known_;
 };
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

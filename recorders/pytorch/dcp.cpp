@@ -12,18 +12,15 @@
 #include "file.hpp"
 #include "io/files.hpp"
 #include "node_names.hpp"
+#include "passes/boxes.hpp"
 #include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/provider.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/value.hpp"
-#include "steps/boxes.hpp"
 #include "tree.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 /// A slice of a file, as a file.
@@ -347,7 +344,4 @@ Result<Snapshot> open_dcp(const SourcePtr& folder, const OpenContext& context, c
   return opened;
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -5,10 +5,7 @@
 #include "stele/format.hpp"
 #include "stele/recorders/pytorch.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// Returns true for a folder with a `.metadata`, or with those of its processes.
 bool is_dcp(const Bundle& folder);
@@ -18,7 +15,4 @@ bool is_dcp(const Bundle& folder);
 /// unsupported (transformed slices; packed, quantized or sparse tensors).
 Result<Snapshot> open_dcp(const SourcePtr& folder, const OpenContext& context, const PytorchOptions& options = {});
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -13,10 +13,7 @@
 #include "encodings/pickle/pickle.hpp"
 #include "io/cursor.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 using pickle::Kind;
@@ -426,7 +423,4 @@ Result<DcpIndex> read_index(const Bundle& folder, IndexBudget& memory) {
   return std::move(found.index);
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -9,14 +9,11 @@
 #include <vector>
 
 #include "base/limits.hpp"
+#include "passes/boxes.hpp"
 #include "stele/bundle.hpp"
-#include "steps/boxes.hpp"
 #include "storage.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// A range of a file with one saved object: a chunk of a tensor, or anything else.
 struct Slice {
@@ -46,7 +43,4 @@ Result<DcpIndex> read_index(const Bundle& folder, IndexBudget& memory);
 /// Returns true for a folder with such metadata.
 bool has_index(const Bundle& folder);
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -14,10 +14,7 @@
 #include "stele/recorders/pytorch.hpp"
 #include "storage.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// The storages of a file by their keys. Snapshots keep it: leaves point into it.
 class Storages {
@@ -78,7 +75,4 @@ enum class Kinds : std::uint8_t {
 Result<Snapshot> open_file(const SourcePtr& source, const PytorchOptions& options, const Limits& limits,
                            IndexBudget& memory, Kinds kinds);
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

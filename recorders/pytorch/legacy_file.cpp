@@ -5,10 +5,7 @@
 
 #include "file.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 using pickle::Kind;
@@ -99,7 +96,4 @@ Result<File> open_legacy(const SourcePtr& source, IndexBudget& memory) {
   return File{source->name(), std::move(objects), std::move(storages)};
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -14,10 +14,7 @@
 #include "snapshot/unreadable.hpp"
 #include "tree.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// Equal names are found at the end, when all are sorted. The file is then read a second time, and its later nodes
 /// become unreadable entries.
@@ -69,7 +66,4 @@ Result<Snapshot> read_with_names(NodeNames& names, Read read) {
   return !made && names.begin_again() ? read() : std::move(made);
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -7,10 +7,7 @@
 #include "tensors.hpp"
 #include "tree.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 using pickle::Kind;
@@ -306,7 +303,4 @@ Result<Ref> find_part(const pickle::Objects& objects, std::string_view path, std
   return Error(Errc::not_found, "the file has no such part").path(std::string(whole));
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

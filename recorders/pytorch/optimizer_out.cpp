@@ -6,15 +6,13 @@
 
 #include "base/patterns.hpp"
 #include "json/json.hpp"
+#include "passes/untie.hpp"
 #include "settings.hpp"
-#include "steps/untie.hpp"
 #include "tree.hpp"
 #include "values.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0 {
+namespace detail::pytorch {
 namespace {
 
 /// A group of the file that the parameters were opened from.
@@ -274,8 +272,7 @@ void write_optimizer(pickle::Writer& out, std::string& text, TensorWriter& tenso
   out.set_items();
 }
 
-}  // namespace pytorch
-}  // namespace detail
+}  // namespace detail::pytorch
 
 Result<std::vector<std::string>> settings_of_pytorch_alone(const Checkpoint& checkpoint) {
   namespace pt = detail::pytorch;
@@ -296,5 +293,4 @@ Result<std::vector<std::string>> settings_of_pytorch_alone(const Checkpoint& che
   return alone;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

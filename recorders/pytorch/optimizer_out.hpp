@@ -11,10 +11,7 @@
 #include "stele/checkpoint.hpp"
 #include "stele/recorders/pytorch.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// A group of parameters with the same settings.
 struct Group {
@@ -43,7 +40,4 @@ Result<OptimizerPlan> plan_optimizer(const Checkpoint& checkpoint, std::span<con
 void write_optimizer(pickle::Writer& out, std::string& text, TensorWriter& tensors, const Checkpoint& checkpoint,
                      const OptimizerPlan& plan, std::span<const std::uint32_t> parts);
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -10,10 +10,7 @@
 #include "storage.hpp"
 #include "values.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 /// Returns the class of a quantized tensor's storage; empty if there is none for the dtype.
@@ -213,7 +210,4 @@ void TensorWriter::array_tensor(std::string_view type, const std::vector<T>& num
   out_.reduce();
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

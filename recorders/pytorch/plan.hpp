@@ -15,10 +15,7 @@
 #include "encodings/pickle/pickle.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// Returns true if PyTorch has the dtype.
 bool holds(DType dtype) noexcept;
@@ -75,7 +72,4 @@ class TensorWriter {
   std::optional<std::uint32_t> storage_memo_, cpu_memo_;
 };
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

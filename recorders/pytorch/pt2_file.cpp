@@ -12,10 +12,7 @@
 #include "tree.hpp"
 #include "zip_file.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 using zip::Directory;
@@ -257,7 +254,4 @@ Result<Snapshot> open_pt2(const std::shared_ptr<const Directory>& directory, std
                          [&] { return ProgramReader(directory, root, options, big_endian, memory, names).run(); });
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -11,19 +11,17 @@
 #include "encodings/tar/tar.hpp"
 #include "file.hpp"
 #include "io/os/os.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/items.hpp"
 #include "snapshot/shard_set.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "stele/expansion.hpp"
-#include "steps/byte_order.hpp"
 #include "tree.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0 {
+namespace detail::pytorch {
 namespace {
 
 /// PROTO 2, and a long integer of ten bytes: the number that streams begin with.
@@ -157,8 +155,7 @@ Result<Snapshot> open_file(const SourcePtr& source, const PytorchOptions& option
       source->name());
 }
 
-}  // namespace pytorch
-}  // namespace detail
+}  // namespace detail::pytorch
 
 namespace py = detail::pytorch;
 
@@ -241,5 +238,4 @@ Result<Checkpoint> PytorchFormat::open_checkpoint(SourcePtr source,  // NOLINT(p
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -7,10 +7,7 @@
 
 #include "values.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 enum class Form : std::uint8_t {
@@ -289,7 +286,4 @@ bool is_tuple(std::string_view setting) noexcept {
   return setting == "betas" || setting == "etas" || setting == "step_sizes";
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

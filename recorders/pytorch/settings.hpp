@@ -8,10 +8,7 @@
 #include "stele/training.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// Returns the updater with the settings of a group, recognized by its keys: Adam, AdamW, AMSGrad, Nadam, AdaMax,
 /// AdaGrad, AdaDelta, RmsProp, Sgd, Nesterovs. Members that DL4J has are always set, others (weightDecay, amsgrad,
@@ -31,7 +28,4 @@ std::optional<std::string_view> unknown_member(const TrainingObject& updater);
 /// Returns true for settings that are tuples in Python: `betas`, …
 bool is_tuple(std::string_view setting) noexcept;
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -5,13 +5,10 @@
 #include <cstring>
 
 #include "encodings/gzip/gzip.hpp"
+#include "passes/blocks.hpp"
 #include "snapshot/source_range.hpp"
-#include "steps/blocks.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 /// In the order of c10::ScalarType.
@@ -339,7 +336,4 @@ void Gathered::change(std::span<std::byte> out) const {
   }
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

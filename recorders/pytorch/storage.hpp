@@ -12,10 +12,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// A dtype of PyTorch (c10/core/ScalarType.h).
 struct TorchType {
@@ -115,7 +112,4 @@ Provider plain_provider(const View& view) noexcept;
 /// Returns the provider of a gathered view.
 Provider gathered_provider(const Gathered& gathered) noexcept;
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -5,10 +5,7 @@
 #include "encodings/tar/tar.hpp"
 #include "file.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 using pickle::Kind;
@@ -171,7 +168,4 @@ Result<File> open_tar(const SourcePtr& source, const Limits& limits, IndexBudget
   return TarReader(std::move(files), source->name(), memory).run();
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -6,10 +6,7 @@
 
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 using pickle::Kind;
@@ -495,7 +492,4 @@ std::optional<Value> Tensors::numpy_scalar(Ref r) const {
   }
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -9,10 +9,7 @@
 #include "file.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// A dense tensor.
 struct Dense {
@@ -82,7 +79,4 @@ class Tensors {
   const TorchType* storage_type_ = nullptr;     // of it
 };
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

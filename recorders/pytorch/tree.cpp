@@ -16,10 +16,7 @@
 #include "snapshot/tensor_index.hpp"
 #include "tensors.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 using pickle::Kind;
@@ -552,7 +549,4 @@ Result<Snapshot> build(File& file, Ref part, IndexBudget& memory) {
   return read_with_names(names, [&] { return TreeBuilder(file, memory, names).run(part); });
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

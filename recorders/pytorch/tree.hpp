@@ -7,10 +7,7 @@
 
 #include "file.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 // Properties of a file for the writer (Snapshot::origin), as JSON.
 inline constexpr const char* containers_origin = "pytorch.containers";  // path -> kind of container
@@ -53,7 +50,4 @@ std::string global_name(const pickle::Objects& objects, pickle::Ref global);
 /// `exact`: false if the text alone does not tell the key.
 std::string key_text(const pickle::Objects& objects, pickle::Ref key, bool& exact);
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -8,10 +8,7 @@
 #include "json/json.hpp"
 #include "tree.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 constexpr std::size_t max_big_bytes = 255;   // of LONG1; PyTorch's safe loader knows no longer one
@@ -173,7 +170,4 @@ void write_value(pickle::Writer& out, std::string& text, const Value& value, con
   }
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -9,10 +9,7 @@
 #include "encodings/pickle/pickle.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// A kind of container of a file: "d" dict, "o" OrderedDict, "l" list, "t" tuple, "x" a tensor alone; "v" a value that
 /// is a tuple. `integers`: the keys of a dict that look like integers are integers.
@@ -36,7 +33,4 @@ void write_value(pickle::Writer& out, std::string& text, const Value& value, con
 /// Writes a key of a dict: an integer if `integers` and it looks like one, else a string.
 void write_key(pickle::Writer& out, std::string& text, std::string_view key, bool integers);
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

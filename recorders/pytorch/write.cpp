@@ -9,20 +9,18 @@
 #include "encodings/zip/zip.hpp"
 #include "json/json.hpp"
 #include "optimizer_out.hpp"
+#include "passes/byte_order.hpp"
+#include "passes/untie.hpp"
 #include "plan.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/quantize.hpp"
 #include "stele/recorders/pytorch.hpp"
-#include "steps/byte_order.hpp"
-#include "steps/untie.hpp"
 #include "tree.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0 {
+namespace detail::pytorch {
 namespace {
 
 constexpr std::uint64_t alignment = 64;  // as PyTorch's writer; enough for every dtype and cache line
@@ -375,8 +373,7 @@ class FileWriter {
 bool keeps(std::string_view annotation) { return annotation == quantization_key; }
 
 }  // namespace
-}  // namespace pytorch
-}  // namespace detail
+}  // namespace detail::pytorch
 
 namespace pt = detail::pytorch;
 
@@ -434,5 +431,4 @@ Status PytorchFormat::write_checkpoint(const Checkpoint& checkpoint, Sink& sink,
   return pt::FileWriter(sink, detail::workers_of(options)).run(checkpoint, object, objects.tensors);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -5,10 +5,7 @@
 #include "encodings/zip/rebuild.hpp"
 #include "zip_file.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 namespace {
 
 using zip::Directory;
@@ -160,7 +157,4 @@ Result<File> open_zip(const std::shared_ptr<const Directory>& directory, std::st
   return File{name, *std::move(objects), std::make_shared<ZipStorages>(directory, root, options, big_endian, memory)};
 }
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

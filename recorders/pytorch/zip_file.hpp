@@ -11,10 +11,7 @@
 
 #include "file.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace pytorch {
+namespace stele::inline v0::detail::pytorch {
 
 /// The storages in `<root>/data/`. `memory` is used by find() and storage(), while the file is opened.
 class ZipStorages final : public Storages {
@@ -62,7 +59,4 @@ Result<bool> is_big_endian(const zip::Directory& directory, std::string_view roo
 Result<Bytes> read_record(const zip::Directory& directory, const zip::Entry& entry, std::uint64_t limit,
                           const PytorchOptions& options);
 
-}  // namespace pytorch
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::pytorch

@@ -13,10 +13,7 @@
 #include "stele/sink.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace safetensors {
+namespace stele::inline v0::detail::safetensors {
 
 /// Maximum size of a header in bytes, for reading and writing: the reference implementation's limit.
 inline constexpr std::uint64_t max_header = 100'000'000;
@@ -55,7 +52,4 @@ Result<SourcePtr> find_index(const Source& folder, std::vector<std::string>& fil
 /// file.
 Result<Snapshot> open_files(const Source& folder, std::vector<std::string> files, const OpenContext& context);
 
-}  // namespace safetensors
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::safetensors

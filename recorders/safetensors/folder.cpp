@@ -11,16 +11,13 @@
 #include "file.hpp"
 #include "io/files.hpp"
 #include "json/json.hpp"
+#include "passes/boxes.hpp"
 #include "shard_index.hpp"
 #include "snapshot/data.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/safetensors.hpp"
-#include "steps/boxes.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace safetensors {
+namespace stele::inline v0::detail::safetensors {
 namespace {
 
 constexpr std::string_view file_extension = ".safetensors", index_extension = ".safetensors.index.json";
@@ -298,7 +295,4 @@ Result<Snapshot> open_files(const Source& folder, std::vector<std::string> files
   return opened;
 }
 
-}  // namespace safetensors
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::safetensors

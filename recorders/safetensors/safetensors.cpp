@@ -10,16 +10,15 @@
 #include "base/parallel.hpp"
 #include "file.hpp"
 #include "json/json.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
-#include "steps/byte_order.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 namespace json = detail::json;
@@ -302,8 +301,7 @@ Result<Snapshot> SafetensorsFormat::open(SourcePtr source, const OpenContext& co
   return detail::in_host_order(SafetensorsReader(std::move(source), context.options().limits).run());
 }
 
-namespace detail {
-namespace safetensors {
+namespace detail::safetensors {
 
 Status check(const Snapshot& snapshot, const LeafPaths& paths) {
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
@@ -399,8 +397,7 @@ Status write(const Snapshot& snapshot, const LeafPaths& paths, std::span<const s
   return gather.flush();
 }
 
-}  // namespace safetensors
-}  // namespace detail
+}  // namespace detail::safetensors
 
 Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
   const detail::LeafPaths paths(*snapshot.data());
@@ -413,5 +410,4 @@ Status SafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, const Save
   return detail::safetensors::write(snapshot, paths, leaves, metadata, detail::workers_of(options), sink);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

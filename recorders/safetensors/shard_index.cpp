@@ -9,18 +9,15 @@
 #include "io/files.hpp"
 #include "json/json.hpp"
 #include "json/sealed.hpp"
+#include "passes/region.hpp"
 #include "snapshot/meter_sink.hpp"
 #include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/safetensors.hpp"
-#include "steps/region.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace safetensors {
+namespace stele::inline v0::detail::safetensors {
 namespace {
 
 constexpr std::uint64_t version = 1;
@@ -559,7 +556,4 @@ Result<Snapshot> open_shards(const Source& folder, const OpenContext& context, c
   return opener.run();
 }
 
-}  // namespace safetensors
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::safetensors

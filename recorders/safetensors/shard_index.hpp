@@ -12,14 +12,11 @@
 
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
+#include "passes/boxes.hpp"
 #include "stele/format.hpp"
 #include "stele/snapshot.hpp"
-#include "steps/boxes.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace safetensors {
+namespace stele::inline v0::detail::safetensors {
 
 inline constexpr std::string_view shard_index_name = "stele-shards.json";
 /// Keys of a shard's metadata. The first two are PyTorch's. The others have checksums (XXH3-64 in hexadecimal): of each
@@ -83,7 +80,4 @@ using CheckBoxes = std::function<Status(const WhichTensors& which, Meter& meter,
 STELE_EXPORT Result<Snapshot> open_shards(const Source& folder, const OpenContext& context,
                                           const WantedBox& wanted = {}, CheckBoxes* check = nullptr);
 
-}  // namespace safetensors
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::safetensors

@@ -14,8 +14,7 @@
 #include "stele/bundle.hpp"
 #include "stele/recorders/safetensors.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 namespace json = detail::json;
@@ -183,5 +182,4 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
   return sink.write(std::as_bytes(std::span(text)));
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -8,10 +8,8 @@
 #include "stele/detail/little_endian.hpp"
 #include "stele/recorders/samediff.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0 {
+namespace detail::samediff {
 
 bool parse_digits(std::string_view text, std::uint32_t& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -35,8 +33,7 @@ std::string shard_name(std::string_view base, std::size_t index, std::size_t cou
   return std::string(base) + ".shard" + std::to_string(index) + "-of-" + std::to_string(count) + ".sdnb";
 }
 
-}  // namespace samediff
-}  // namespace detail
+}  // namespace detail::samediff
 
 std::string_view SameDiffFormat::name() const noexcept {
   return options_.container == SameDiffContainer::sdnb  ? "sdnb"
@@ -81,5 +78,4 @@ bool SameDiffFormat::recognises(std::span<const std::byte> head, std::uint64_t s
   return length >= 8 && length <= 4 + 2 * 16 && length % 2 == 0 && length <= back && table >= 4 && table <= 128;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -7,10 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 inline constexpr std::string_view sdnb_magic = "SDNB";
 inline constexpr std::size_t sdnb_header = 32;
@@ -32,7 +29,4 @@ struct ShardName {
 };
 std::optional<ShardName> parse_shard_name(std::string_view file);
 std::string shard_name(std::string_view base, std::size_t index, std::size_t count);
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

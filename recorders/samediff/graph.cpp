@@ -5,10 +5,7 @@
 #include "dl4j/shared.hpp"
 #include "model.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 namespace {
 
 // Memory of a graph, by the ids of fields in samediff.fbs. The bytes of variables stay in the file.
@@ -169,7 +166,4 @@ Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth) {
 template Result<Graph> read_graph(const stele_fb::PlainGraph&, Dialect, unsigned);
 template Result<Graph> read_graph(const stele_fb::SameDiffGraph&, Dialect, unsigned);
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

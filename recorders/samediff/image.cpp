@@ -9,10 +9,7 @@
 #include "manifest.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 namespace {
 
@@ -409,7 +406,4 @@ Result<std::uint32_t> crc_of(const Image& image, ReadContext& context) {
   return sink.crc;
 }
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

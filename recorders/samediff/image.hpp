@@ -13,10 +13,7 @@
 #include "snapshot/leaf_gather.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 /// The contents of a file: memory and leaves in turn.
 struct Image {
@@ -58,7 +55,4 @@ Result<Image> make_image(const ModelPlan& plan, const ImageParts& parts);
 Status write(const Image& image, LeafGather& out, ReadContext& context, std::uint32_t* crc = nullptr);
 Result<std::uint32_t> crc_of(const Image& image, ReadContext& context);
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

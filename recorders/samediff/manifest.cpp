@@ -10,10 +10,7 @@
 
 #include "modified_utf8.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 namespace {
 
 // Source: Java Object Serialization Specification, section 6.4.2.
@@ -388,7 +385,4 @@ std::string make_manifest(std::span<const ManifestEntry> entries) {
   return out.take();
 }
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

@@ -10,10 +10,7 @@
 
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 struct ManifestEntry {
   std::string name;  // UTF-8
@@ -34,7 +31,4 @@ Result<std::vector<ManifestEntry>> parse_manifest(std::span<const std::byte> byt
 /// and fewer than 2^29 entries.
 std::string make_manifest(std::span<const ManifestEntry> entries);
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

@@ -17,10 +17,7 @@
 #include "manifest.hpp"
 #include "stele/checkpoint.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 /// Returns true if the graph of a FlatBuffer, with shared offsets expanded, takes at most `memory` bytes.
 bool graph_fits(std::span<const std::byte> buffer, std::uint64_t memory);
@@ -95,7 +92,4 @@ class Model : public std::enable_shared_from_this<Model> {
   IndexBudget memory_;
 };
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

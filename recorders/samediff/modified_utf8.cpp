@@ -5,10 +5,7 @@
 
 #include "json/json.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 namespace {
 
 constexpr std::uint32_t kBad = 0xffffffff;
@@ -99,7 +96,4 @@ std::string to_modified_utf8(std::string_view text) {
   return out;
 }
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

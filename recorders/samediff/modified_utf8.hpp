@@ -5,17 +5,11 @@
 #include <string>
 #include <string_view>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 /// Converts modified UTF-8 to UTF-8. Returns nothing for bytes that Java would not write.
 std::optional<std::string> from_modified_utf8(std::string_view text);
 /// Converts UTF-8 to modified UTF-8. Each byte that is not UTF-8 becomes U+FFFD.
 std::string to_modified_utf8(std::string_view text);
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

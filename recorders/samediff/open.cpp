@@ -7,10 +7,7 @@
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 namespace {
 
 std::uint64_t big64(const std::byte* p) { return __builtin_bswap64(load_le<std::uint64_t>(p)); }
@@ -239,7 +236,4 @@ Result<std::shared_ptr<Model>> Model::open(const SourcePtr& source, const Limits
   return model;
 }
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

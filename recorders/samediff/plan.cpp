@@ -4,14 +4,11 @@
 
 #include "dl4j/arrays.hpp"
 #include "dl4j/checkpoint.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
-#include "steps/byte_order.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 namespace {
 
@@ -187,7 +184,4 @@ Status ModelPlan::add_states() {
   return {};
 }
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

@@ -13,10 +13,7 @@
 #include "stele/checkpoint.hpp"
 #include "stele/recorders/samediff.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0::detail::samediff {
 
 /// A variable of the graph, or a tensor that the graph does not have.
 struct PlannedVariable {
@@ -74,7 +71,4 @@ class ModelPlan {
   std::map<std::string, std::string> metadata_;
 };
 
-}  // namespace samediff
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::samediff

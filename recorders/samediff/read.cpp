@@ -9,10 +9,8 @@
 #include "snapshot/fill.hpp"
 #include "stele/recorders/samediff.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0 {
+namespace detail::samediff {
 
 const LeafOps Model::whole_ops{.locate = [](const void* at, std::uint64_t) -> SourceRange {
   const Stored& s = *static_cast<const Stored*>(at);
@@ -218,8 +216,7 @@ Result<Checkpoint> Model::checkpoint(bool all) {
   return out;
 }
 
-}  // namespace samediff
-}  // namespace detail
+}  // namespace detail::samediff
 
 Result<Snapshot> SameDiffFormat::open(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
                                       const OpenContext& context) const {
@@ -255,5 +252,4 @@ Result<Checkpoint> open_samediff(const Input& from, const LoadOptions& options) 
   return detail::open_checkpoint(SameDiffFormat(), from, options);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

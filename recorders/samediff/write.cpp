@@ -10,10 +10,8 @@
 #include "stele/bundle.hpp"
 #include "stele/recorders/samediff.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace samediff {
+namespace stele::inline v0 {
+namespace detail::samediff {
 
 namespace {
 
@@ -106,8 +104,7 @@ class FilesWriter {
 };
 
 }  // namespace
-}  // namespace samediff
-}  // namespace detail
+}  // namespace detail::samediff
 
 Status SameDiffFormat::write_checkpoint(const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options) const {
   using namespace detail;
@@ -129,5 +126,4 @@ Status SameDiffFormat::write_checkpoint(const Checkpoint& checkpoint, Sink& sink
   return writer.first(sink);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -13,9 +13,7 @@
 #include "stele/precision/shuffle.hpp"
 #include "stele/recorders/stele_reader.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 constexpr std::size_t frame_size = std::size_t{1} << 20;
@@ -361,6 +359,4 @@ Status read_frames(const FramedBlock& block, std::uint64_t first, std::span<std:
   return {};
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

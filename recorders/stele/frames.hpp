@@ -14,9 +14,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// A compressed block in a source.
 struct FramedBlock {
@@ -59,6 +57,4 @@ Status stream_frames(const FramedBlock& block, PieceSink& sink, ReadContext& con
 /// Reads plain bytes from `first` on. Reads only the table and the frames that contain them.
 Status read_frames(const FramedBlock& block, std::uint64_t first, std::span<std::byte> out);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -6,16 +6,15 @@
 #include "base/limits.hpp"
 #include "frames.hpp"
 #include "module/walk.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/source_range.hpp"
 #include "stele/recorders/binary.hpp"
 #include "stele/recorders/stele_reader.hpp"
-#include "steps/byte_order.hpp"
 #include "values.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 using format::Fault;
@@ -451,5 +450,4 @@ Result<Snapshot> SteleFormat::open(SourcePtr source, const OpenContext& context)
   return detail::in_host_order(SteleReader(std::move(source), context.options().limits).run());
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

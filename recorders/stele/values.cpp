@@ -5,9 +5,7 @@
 
 #include "stele/recorders/stele_reader.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 template <class T>
@@ -182,6 +180,4 @@ Status decode_value(std::span<const std::byte> bytes, Value& out, std::uint64_t&
   return {};
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -8,9 +8,7 @@
 #include "stele/result.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Maximum nesting of lists and maps, equal to JSON's, so that a Value can move between the two formats.
 inline constexpr int max_value_depth = 64;
@@ -20,6 +18,4 @@ Status encode_value(const Value& value, std::vector<std::byte>& out);
 /// Decodes exactly `bytes`. Subtracts the heap memory used from `budget`. Errors: malformed, limit.
 Status decode_value(std::span<const std::byte> bytes, Value& out, std::uint64_t& budget);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

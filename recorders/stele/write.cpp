@@ -7,16 +7,15 @@
 #include "base/name_order.hpp"
 #include "base/parallel.hpp"
 #include "frames.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/recorders/binary.hpp"
 #include "stele/recorders/stele_reader.hpp"
-#include "steps/byte_order.hpp"
 #include "values.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 using format::store_le;
@@ -404,5 +403,4 @@ Status SteleFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOption
   return Writer(detail::in_file_order(snapshot), sink, detail::workers_of(options), compressed).run();
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -16,10 +16,7 @@
 #include "strings.hpp"
 #include "table.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 namespace {
 
 constexpr std::array<TfType, 33> types = {{
@@ -437,7 +434,4 @@ Result<Bundle> open_bundle(SourcePtr source, IndexBudget& memory) {
   return opened;
 }
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

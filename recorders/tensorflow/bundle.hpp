@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/limits.hpp"
+#include "passes/boxes.hpp"
 #include "stele/dtype.hpp"
 #include "stele/options.hpp"
 #include "stele/result.hpp"
@@ -25,12 +26,8 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 #include "stele/value.hpp"
-#include "steps/boxes.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 
 /// A dtype of tensorflow/core/framework/types.proto.
 struct TfType {
@@ -99,7 +96,4 @@ inline Result<Bundle> open_bundle(SourcePtr source, const LoadOptions& options) 
   return open_bundle(std::move(source), memory);
 }
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

@@ -7,10 +7,7 @@
 #include "bundle.hpp"
 #include "stele/bundle.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 namespace {
 
 constexpr std::string_view state_file = "checkpoint", path_field = "model_checkpoint_path";
@@ -110,7 +107,4 @@ Result<SourcePtr> find_index(SourcePtr source) {
       .hint("open the path of a checkpoint, without .index");
 }
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

@@ -10,10 +10,7 @@
 
 #include "objects.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 namespace {
 
 constexpr std::string_view attributes_part = "/.ATTRIBUTES/", value_attribute = "VARIABLE_VALUE",
@@ -331,7 +328,4 @@ Result<Named> name_entries(const Bundle& bundle, TensorBundleNames names, IndexB
   return Namer(bundle, names, memory).run();
 }
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

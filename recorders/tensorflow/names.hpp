@@ -10,10 +10,7 @@
 #include "bundle.hpp"
 #include "stele/recorders/tensorflow.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 
 struct Named {
   struct Parameter {
@@ -39,7 +36,4 @@ struct Named {
 /// Errors: malformed (the graph of objects), limit.
 Result<Named> name_entries(const Bundle& bundle, TensorBundleNames names, IndexBudget& memory);
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

@@ -6,10 +6,7 @@
 #include "bundle.hpp"
 #include "snapshot/source_range.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 namespace {
 
 /// Extends the low bits of each byte. TensorFlow defines no others: 2.21 writes zeros before them.
@@ -57,7 +54,4 @@ Status stream_narrow(const void* at, std::uint64_t, std::uint64_t size, PieceSin
   return stream_range({entry.source, entry.offset, 0, entry.crc, true, crc32c}, size, widening, context);
 }
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

@@ -7,10 +7,7 @@
 
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 
 Status read_narrow(const void* at, std::uint64_t number, std::uint64_t offset, std::span<std::byte> out,
                    ReadContext& context);
@@ -19,7 +16,4 @@ Status stream_narrow(const void* at, std::uint64_t number, std::uint64_t size, P
 /// `at` is the Entry.
 inline constexpr LeafOps narrow_ops{.read = read_narrow, .stream = stream_narrow};
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

@@ -4,10 +4,7 @@
 
 #include "encodings/protobuf/protobuf.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 
 using protobuf::Reader;
 
@@ -71,7 +68,4 @@ const ObjectGraph::Child* ObjectGraph::find(std::uint32_t node, std::string_view
   return found != all.end() ? &*found : nullptr;
 }
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

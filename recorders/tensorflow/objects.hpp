@@ -10,10 +10,7 @@
 #include "base/limits.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 
 /// The key of the string tensor with the graph.
 inline constexpr std::string_view graph_key = "_CHECKPOINTABLE_OBJECT_GRAPH";
@@ -64,7 +61,4 @@ class ObjectGraph {
   std::vector<Slot> slots_;
 };
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

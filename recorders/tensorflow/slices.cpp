@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 namespace {
 
 /// Appends a number of 0 or more: as many bytes as it needs with a bit for each of them at its front, and a sign; or
@@ -56,7 +53,4 @@ std::string name_of_slice(std::string_view key) {
   return std::string(key.substr(0, key.find('\0')));
 }
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

@@ -4,12 +4,9 @@
 #include <string>
 #include <string_view>
 
-#include "steps/boxes.hpp"
+#include "passes/boxes.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 
 /// Returns the key of the entry with the bytes of a slice of the variable `name`, in TensorFlow's ordered code: 0, the
 /// name, the rank, and start and length for each axis.
@@ -18,7 +15,4 @@ std::string slice_key(std::string_view name, const Box& slice);
 /// Returns the variable's name from such a key, for messages.
 std::string name_of_slice(std::string_view key);
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

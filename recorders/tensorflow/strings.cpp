@@ -10,10 +10,7 @@
 #include "stele/detail/little_endian.hpp"
 #include "table.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 namespace {
 
 /// Maximum rank: each axis is a level of lists, and values nest at most 64 levels.
@@ -150,7 +147,4 @@ Status stream_variants(const void* at, std::uint64_t, std::uint64_t size, PieceS
   return {};
 }
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

@@ -9,10 +9,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 
 /// Reads the strings of an entry: varint lengths, u32 masked CRC-32C of these lengths as numbers of 4 bytes (of 8 from
 /// 2^32 on), the strings. Returns a string, or bytes if it is not UTF-8; or for a rank above 0 nested lists of them.
@@ -25,7 +22,4 @@ Status read_variants(const void* at, std::uint64_t number, std::uint64_t offset,
 Status stream_variants(const void* at, std::uint64_t number, std::uint64_t size, PieceSink& sink, ReadContext& context);
 inline constexpr LeafOps variant_ops{.read = read_variants, .stream = stream_variants};
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

@@ -6,10 +6,7 @@
 #include "base/crc32c.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 namespace {
 
 using View = std::span<const std::byte>;
@@ -186,7 +183,4 @@ Result<Bytes> snappy_bytes(View in, std::uint64_t max_size) {
   return done == out.size() ? Result<Bytes>(std::move(out)) : bad("Snappy's data are shorter than their size");
 }
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

@@ -17,10 +17,7 @@
 #include "stele/result.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace tensorflow {
+namespace stele::inline v0::detail::tensorflow {
 
 /// Consumes an entry; `at` is the offset of its block. The bytes are valid until the call returns.
 using TableEntry = std::function<Status(std::string_view key, std::span<const std::byte> value, std::uint64_t at)>;
@@ -36,7 +33,4 @@ Result<Bytes> snappy_bytes(std::span<const std::byte> compressed, std::uint64_t 
 /// Takes a varint of up to 64 bits from the front. Returns false if it does not end there, or is longer than needed.
 bool take_varint(std::span<const std::byte>& from, std::uint64_t& out) noexcept;
 
-}  // namespace tensorflow
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::tensorflow

@@ -8,15 +8,14 @@
 #include "bundle.hpp"
 #include "encodings/protobuf/protobuf.hpp"
 #include "names.hpp"
+#include "passes/byte_order.hpp"
 #include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/tensorflow.hpp"
-#include "steps/byte_order.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 using namespace detail::tensorflow;  // NOLINT(google-build-using-namespace): this file is its front
@@ -162,5 +161,4 @@ Result<Checkpoint> detail::open_checkpoint(const TensorBundleFormat& format, con
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

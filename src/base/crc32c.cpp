@@ -8,9 +8,7 @@
 #include <nmmintrin.h>
 #endif
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 /// Row k advances a byte by k further zero bytes, so that eight bytes take one step.
@@ -67,6 +65,4 @@ std::uint32_t crc32c(std::uint32_t crc, const void* data, std::size_t size) noex
   return crc32c_by_table(crc, data, size);
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -7,9 +7,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns the CRC-32C of bytes that follow others, whose CRC-32C is `crc`; 0 for none. A detail::Crc32.
 STELE_EXPORT std::uint32_t crc32c(std::uint32_t crc, const void* data, std::size_t size) noexcept;
@@ -21,6 +19,4 @@ constexpr std::uint32_t masked_crc(std::uint32_t crc) noexcept { return std::rot
 /// Inverts masked_crc().
 constexpr std::uint32_t unmasked_crc(std::uint32_t stored) noexcept { return std::rotl(stored - 0xa282ead8U, 15); }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

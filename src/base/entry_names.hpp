@@ -3,9 +3,7 @@
 
 #include <string_view>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns true if a zip file that begins with an entry of this name was written by NumPy. TorchScript's files may
 /// begin with any file, in FOLDER/extra/.
@@ -44,6 +42,4 @@ constexpr bool is_pytorch_tar_entry(std::string_view name) noexcept {
   return name == "sys_info" || name == "pickle" || name == "tensors" || name == "storages";
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -8,9 +8,7 @@
 #include <xxh_x86dispatch.h>
 #endif
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 struct Hasher::State {
   XXH3_state_t* xxh = XXH3_createState();
@@ -39,6 +37,4 @@ void Hasher::update(const void* data, std::size_t size) {
 }
 std::uint64_t Hasher::digest() const { return crc_ != nullptr ? sum_ : XXH3_64bits_digest(state_->xxh); }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -8,9 +8,7 @@
 #include "stele/bytes.hpp"
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns the XXH3-64, with seed 0, of a block of memory.
 STELE_EXPORT std::uint64_t hash64(const void* data, std::size_t size);
@@ -37,6 +35,4 @@ class STELE_EXPORT Hasher {
   std::uint32_t sum_ = 0;  // the CRC so far
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

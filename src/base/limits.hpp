@@ -16,9 +16,7 @@
 #include "stele/options.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Maximum nesting of objects, on save and on load: a recursive module (a linked list) would otherwise overflow the
 /// stack. A frame of either walk is under 1 KiB, so this depth fits in the smallest usual stack of a thread.
@@ -109,6 +107,4 @@ inline Error index_error(const char* what) {
   return Error(Errc::limit, what).hint("raise LoadOptions::limits.index_bytes");
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 Status Meter::add(std::uint64_t bytes) {
   if (idle()) return {};
@@ -15,6 +13,4 @@ Status Meter::add(std::uint64_t bytes) {
   return cancelled_ ? Error(Errc::cancelled, "the progress callback stopped the operation") : Status();
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -5,9 +5,7 @@
 
 #include "stele/options.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Counts bytes and asks the caller whether to continue. Safe from several threads.
 class Meter {
@@ -25,6 +23,4 @@ class Meter {
   bool cancelled_ = false;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -6,9 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns the numbers 0 … count-1 in the order of name(i), a std::string_view. Numbers with equal names keep their
 /// order.
@@ -45,6 +43,4 @@ std::vector<std::uint32_t> order_by_name(std::uint32_t count, Name name) {
   return order;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

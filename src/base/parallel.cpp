@@ -6,8 +6,7 @@
 #include <mutex>
 #include <vector>
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 Executor::~Executor() = default;
 
@@ -92,5 +91,4 @@ void beside(const Workers& workers, const std::function<void()>& other, const st
 }
 
 }  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

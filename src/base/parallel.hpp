@@ -9,9 +9,7 @@
 
 #include "stele/executor.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// A second thread, joined by the destructor. If the system has no thread or no memory for it, none is started.
 class Helper {
@@ -52,6 +50,4 @@ STELE_EXPORT void parallel(const Workers& workers, std::size_t count, const std:
 /// Rethrows their exceptions.
 STELE_EXPORT void beside(const Workers& workers, const std::function<void()>& other, const std::function<void()>& mine);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

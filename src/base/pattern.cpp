@@ -2,8 +2,7 @@
 
 #include <cstddef>
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 bool matches(std::string_view pattern, std::string_view path) noexcept {
   std::size_t p = 0;
@@ -28,5 +27,4 @@ bool matches(std::string_view pattern, std::string_view path) noexcept {
   return p == pattern.size();
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

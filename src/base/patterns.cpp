@@ -4,9 +4,7 @@
 
 #include "stele/pattern.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 Patterns::Patterns(const std::vector<std::string>& patterns) {
   for (const std::string& pattern : patterns) {
@@ -23,6 +21,4 @@ bool Patterns::match(std::string_view path) const {
          std::any_of(patterns_.begin(), patterns_.end(), [&](std::string_view p) { return matches(p, path); });
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

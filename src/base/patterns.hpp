@@ -8,9 +8,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// The patterns of an option; a list of thousands of plain paths takes no longer than one.
 class Patterns {
@@ -23,6 +21,4 @@ class Patterns {
   std::vector<std::string_view> patterns_;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

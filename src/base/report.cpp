@@ -4,8 +4,7 @@
 
 #include "base/shortened.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace {
 constexpr std::array<std::string_view, 14> names = {"applied",   "converted", "missing",   "unused",  "mismatched",
@@ -73,5 +72,4 @@ std::string Report::to_string() const {
   return out + "\n";
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -13,8 +13,7 @@
 #include "base/shortened.hpp"
 #include "stele/report.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 std::string_view name(Errc code) noexcept {
   static constexpr std::array<std::string_view, 29> names = {"none",
@@ -252,5 +251,4 @@ Error error_of_exception() noexcept {
 
 }  // namespace detail
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

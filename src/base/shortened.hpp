@@ -5,9 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns `text` with an ellipsis instead of its middle if it has more than `max` bytes. Does not split a UTF-8
 /// character.
@@ -22,6 +20,4 @@ inline std::string shortened(std::string_view text, std::size_t max) {
   return std::string(text.substr(0, head)) + std::string(ellipsis) + std::string(text.substr(tail));
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 namespace {
 
@@ -47,6 +45,4 @@ std::string_view most_similar(std::string_view name, const std::vector<std::stri
   return best;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

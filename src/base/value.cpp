@@ -5,8 +5,7 @@
 
 #include "stele/detail/reflect.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 // Here, so that a program's sources do not compile the members of a variant that contains itself.
 Value::Value() noexcept = default;
@@ -99,5 +98,4 @@ bool from_value(const Value& in, std::span<const EnumName> names, std::uint64_t&
 bool is_text(const Value& in) { return in.as_string() != nullptr; }
 
 }  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

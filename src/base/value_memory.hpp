@@ -5,9 +5,7 @@
 
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns the approximate heap memory of a Value in bytes.
 inline std::uint64_t heap_of(const Value& value) {
@@ -23,6 +21,4 @@ inline std::uint64_t heap_of(const Value& value) {
   return bytes;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -5,8 +5,7 @@
 
 #include "io/files.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 Bundle::~Bundle() = default;
 
@@ -384,5 +383,4 @@ std::unique_ptr<Sink> bundle_sink(std::shared_ptr<Bundle> bundle, std::string na
   return std::make_unique<BundleSink>(std::move(name), std::move(bundle));
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -5,9 +5,7 @@
 
 #include "io/os/os.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 namespace {
 
@@ -42,6 +40,4 @@ void deallocate(void* memory, std::size_t size) noexcept {
   ::operator delete(first - first[-1]);
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 Result<std::size_t> read_some(const Source& source, std::uint64_t at, std::span<std::byte> out) {
   const std::uint64_t before = source.size();
@@ -65,6 +63,4 @@ Status Cursor::fill(std::size_t n) {
   return {};
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

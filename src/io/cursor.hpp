@@ -12,9 +12,7 @@
 #include "stele/result.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Reads the next bytes, fewer only at the end. A gzip file's size is a bound until its end has been read.
 Result<std::size_t> read_some(const Source& source, std::uint64_t at, std::span<std::byte> out);
@@ -85,6 +83,4 @@ class Cursor {
   std::size_t filled_ = 0;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -13,9 +13,7 @@
 #include "io/os/os.hpp"
 #include "stele/bundle.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// A path from `root`, or from the working folder if `root` is null.
 struct Location {
@@ -89,6 +87,4 @@ void remove_leftovers(const os::Folder& folder, const std::string& folder_path, 
 /// Maximum number of names tried. A taken name remains from a process with an equal id.
 inline constexpr int max_tries = 1000;
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -3,8 +3,7 @@
 
 #include "io/files.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 namespace os = detail::os;
@@ -236,5 +235,4 @@ Result<std::unique_ptr<Sink>> folder_sink(const std::string& path, FileSinkOptio
   return detail::guarded(path, [&] { return open_folder_sink(path, options, std::move(may_replace)); });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 Gather::Gather(Sink& sink) : sink_(sink), staging_(size) { pieces_.reserve(max_pieces); }
 
@@ -66,6 +64,4 @@ Status Gather::patch(std::uint64_t offset, std::span<const std::byte> bytes) {
   return sink_.patch(offset, bytes);
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -9,9 +9,7 @@
 #include "stele/bytes.hpp"
 #include "stele/sink.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 class STELE_EXPORT Gather {
  public:
@@ -47,6 +45,4 @@ class STELE_EXPORT Gather {
   std::uint64_t flushed_ = 0;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -2,8 +2,7 @@
 
 #include "io/files.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 Input::Input(std::string_view path) noexcept : is_path_(true) {
   // An exception from the constructor would reach the caller's code, where no Result can report it.
@@ -48,5 +47,4 @@ bool Input::again() const {
   return true;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

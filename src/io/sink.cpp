@@ -12,8 +12,7 @@
 #include "stele/bundle.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 Sink::~Sink() = default;
 Status Sink::reserve(std::uint64_t /*total*/) { return {}; }
@@ -423,5 +422,4 @@ Status StreamSink::commit() {
   return stream_call(name(), "cannot flush the stream", *stream_, [&] { stream_->flush(); });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -12,8 +12,7 @@
 #include "io/files.hpp"
 #include "io/os/os.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 Source::~Source() = default;
 
@@ -266,5 +265,4 @@ Result<SourcePtr> spool(std::istream& stream, std::uint64_t limit, std::string n
   });
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -7,9 +7,7 @@
 
 #include "io/files.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 constexpr std::string_view mark = ".stele-";
@@ -94,6 +92,4 @@ void remove_leftovers(const os::Folder& folder, const std::string& folder_path, 
   saves_to_skip = count / listed_per_save;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

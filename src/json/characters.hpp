@@ -6,10 +6,7 @@
 #include <cstring>
 #include <string_view>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 inline constexpr std::uint64_t kOnes = 0x0101010101010101u;
 inline constexpr std::uint64_t kHighs = 0x8080808080808080u;
@@ -38,7 +35,4 @@ const char* find_special(const char* p, const char* end) noexcept {
   }
   return p;
 }
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

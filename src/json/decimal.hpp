@@ -7,10 +7,7 @@
 #include <string_view>
 #include <system_error>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 /// Returns true if a JSON number that fits no float is too small, rather than too large.
 inline bool is_tiny(std::string_view number) noexcept {
@@ -48,7 +45,4 @@ bool parse_float(std::string_view text, T& out) noexcept {
   return true;
 }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -13,10 +13,7 @@
 #include "stele/result.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 /// Maximum nesting of a Value, and of a document unless Options set another: configurations nest a dozen levels at
 /// most, and recursion over a Value (its destructor, for one) stays within some 30 KiB of stack.
@@ -191,7 +188,4 @@ Status read_value(Reader& reader, Value& out, std::size_t memory, bool plain = f
 inline constexpr std::size_t unbounded = static_cast<std::size_t>(-1);
 inline constexpr std::size_t kMaxValueBytesPerByte = 64;
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -13,10 +13,8 @@
 
 #include "json/characters.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0 {
+namespace detail::json {
 
 namespace {
 
@@ -274,8 +272,7 @@ Status read_value(Reader& reader, Value& out, std::size_t memory, bool plain) {
   return {};
 }
 
-}  // namespace json
-}  // namespace detail
+}  // namespace detail::json
 
 Result<std::string> to_json(const Value& value) {
   std::string text;
@@ -292,5 +289,4 @@ Result<Value> parse_json(std::string_view text) {
   return value;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

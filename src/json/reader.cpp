@@ -12,10 +12,7 @@
 #include "json/characters.hpp"
 #include "json/decimal.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 namespace {
 
 bool is_digit(char c) noexcept { return c >= '0' && c <= '9'; }
@@ -422,7 +419,4 @@ bool Reader::finish() noexcept {
   return p_ == end_ || fail_at(p_, Errc::malformed, "the end of the text");
 }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

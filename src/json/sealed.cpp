@@ -5,10 +5,7 @@
 
 #include "base/hash.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 namespace {
 
 constexpr std::string_view begin = ",\n  \"xxh3\": \"", end = "\"\n}\n";
@@ -45,7 +42,4 @@ Status check_seal(std::string_view object) {
   return Error(Errc::checksum, "the checksum at the end of the text does not match its bytes");
 }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

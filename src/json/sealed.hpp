@@ -8,10 +8,7 @@
 
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 /// Returns 16 hexadecimal digits.
 STELE_EXPORT std::string hex(std::uint64_t number);
@@ -24,7 +21,4 @@ STELE_EXPORT void seal(std::string& object);
 /// Checks such an object's checksum. Errors: truncated (it has none), checksum.
 STELE_EXPORT Status check_seal(std::string_view object);
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

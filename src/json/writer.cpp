@@ -3,10 +3,7 @@
 #include "json/characters.hpp"
 #include "json/json.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace json {
+namespace stele::inline v0::detail::json {
 
 void Writer::string(std::string_view text) {
   item();
@@ -57,7 +54,4 @@ void Writer::base64(std::span<const std::byte> bytes) {
   base64_encode(bytes, out_->data() + at);
 }
 
-}  // namespace json
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::json

@@ -13,9 +13,7 @@
 #include "snapshot/converting.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 /// Finds the tensors or values of a plan by path. Stores hashes, because paths may be long.
@@ -116,6 +114,4 @@ Status compare_ties(const LoadPlan& plan, const LoadOptions& options, ReadContex
   return {};
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

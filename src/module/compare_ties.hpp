@@ -3,14 +3,10 @@
 
 #include "module/match.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Compares the file's contents under the further names of a shared object with the loaded ones. Adds a row for each
 /// difference. Errors: unused (a difference that LoadOptions::allow_unused does not allow), and those of reading.
 Status compare_ties(const LoadPlan& plan, const LoadOptions& options, ReadContext& context, Report& report);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

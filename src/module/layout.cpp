@@ -4,14 +4,13 @@
 #include <set>
 
 #include "json/json.hpp"
+#include "passes/untie.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/schema.hpp"
-#include "steps/untie.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 // ---- Schema ---------------------------------------------------------------------------------------------------------
 
@@ -191,5 +190,4 @@ Result<Layout> parse_layout(std::string_view text) {
   return layout;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -14,9 +14,7 @@
 #include "snapshot/module_leaf.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 /// Writes a leaf's bytes to a tensor of the module that is accessed element by element.
@@ -416,6 +414,4 @@ Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps
   return load_object(builder.finish(), type, object, LoadMode::fresh, LoadOptions{}, report);
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

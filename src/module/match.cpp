@@ -7,9 +7,7 @@
 #include "base/limits.hpp"
 #include "module/matcher.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 namespace {
 
@@ -194,6 +192,4 @@ Status match(const Tree& tree, const TypeInfo& type, void* object, LoadMode mode
   return status;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -12,9 +12,7 @@
 #include "snapshot/tree.hpp"
 #include "stele/record.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// A tensor to be written.
 struct TensorOp {
@@ -75,6 +73,4 @@ Snapshot with_leaves(const Snapshot& file, const std::vector<OneElement>& ones);
 Status match(const Tree& tree, const TypeInfo& type, void* object, LoadMode mode, MatchMode match_mode,
              const LoadOptions& options, Report& report, LoadPlan& plan);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

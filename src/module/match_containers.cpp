@@ -5,9 +5,7 @@
 
 #include "module/matcher.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 bool Matcher::is_one(const Place& place) const {
   if (tree_.absent(place)) return false;
@@ -388,6 +386,4 @@ void Matcher::mark_all_used(const Place& place) {
   for (std::uint32_t i = place.node; i < tree_.node(place.node).end; ++i) used_[i] = true;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -8,9 +8,7 @@
 #include "module/matcher.hpp"
 #include "snapshot/unreadable.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 namespace {
 
@@ -290,6 +288,4 @@ void Matcher::bad_value(std::string_view expected, const Value& value) {
   mismatch(Errc::value_mismatch, "the value does not fit the field", std::string(expected), found);
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -5,9 +5,7 @@
 #include "module/matcher.hpp"
 #include "snapshot/unreadable.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 void Matcher::suggest() {
   constexpr std::size_t max_suggestions = 50;
@@ -119,6 +117,4 @@ void Matcher::refuse_nothing() {
   fail(std::move(error));
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -18,9 +18,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 class Matcher {
  public:
@@ -288,6 +286,4 @@ class Matcher {
   std::unordered_map<FileKey, FromFile, FileKeyHash> from_file_;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

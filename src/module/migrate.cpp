@@ -10,9 +10,7 @@
 #include "snapshot/items.hpp"
 #include "snapshot/paths.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 std::string join(std::string_view path, std::string_view rest) {
@@ -270,6 +268,4 @@ Result<Snapshot> rewritten(const Snapshot& snapshot, const std::vector<Outdated>
   return Rewriter(snapshot, outdated).run();
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

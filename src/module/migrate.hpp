@@ -8,9 +8,7 @@
 #include "stele/detail/type_info.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// A module whose class has a hook and a later version than the file.
 struct Outdated {
@@ -25,6 +23,4 @@ struct Outdated {
 /// of Items::build().
 Result<Snapshot> rewritten(const Snapshot& snapshot, const std::vector<Outdated>& outdated);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -4,8 +4,7 @@
 
 #include "snapshot/items.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace {
 
@@ -60,5 +59,4 @@ Result<const Snapshot*> OptimizerState::prepare(std::string_view key, const Snap
   return arrays;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

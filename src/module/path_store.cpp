@@ -5,9 +5,7 @@
 #include "base/shortened.hpp"
 #include "stele/report.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 std::uint32_t PathStore::add(std::uint32_t parent, std::string_view segment) {
   const std::uint64_t above = parent != none ? parts_[parent].whole : 0;
@@ -43,6 +41,4 @@ std::string PathStore::shown(std::uint32_t path) const {
   return shortened(both, max);
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

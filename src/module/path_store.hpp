@@ -6,9 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Paths, each segment stored once: what lies below a long key of a map does not repeat it.
 class PathStore {
@@ -32,6 +30,4 @@ class PathStore {
   std::string text_;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

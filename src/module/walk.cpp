@@ -13,9 +13,7 @@
 #include "snapshot/paths.hpp"
 #include "stele/record.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 /// Counts first, so that the arrays are allocated once.
@@ -214,6 +212,4 @@ std::shared_ptr<const SnapshotData> own_tensor(std::shared_ptr<void> object, con
   return builder.to.finish().data();
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

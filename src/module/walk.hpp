@@ -14,9 +14,7 @@
 #include "stele/result.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns the error of an object whose class `type` does not describe (TypeInfo::other_class), without its path.
 Error derived_error(const TypeInfo& type, const void* object);
@@ -106,6 +104,4 @@ class Walk : public WalkOver<Walk<Visitor>, Visitor> {
   std::unordered_map<Key, Seen, Hash> seen_;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -8,9 +8,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Adds a tensor of another Snapshot, with its id and annotations, and returns its node. The caller keeps the other
 /// Snapshot's data.
@@ -33,6 +31,4 @@ inline std::uint64_t held_bytes(const SnapshotData& data) {
   return bytes;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -8,9 +8,7 @@
 
 #include "base/parallel.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 // Minimum size of a leaf for a second thread: starting one takes as long as converting a small part of this.
@@ -115,6 +113,4 @@ Status stream_ahead(const LeafView& leaf, ReadContext& context, Hasher* hasher, 
   return leaf.stream(here, context);
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -4,9 +4,7 @@
 #include "base/hash.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns true if a second thread would make streaming the leaf faster.
 bool worth_ahead(const LeafView& leaf, const Workers& workers) noexcept;
@@ -15,6 +13,4 @@ bool worth_ahead(const LeafView& leaf, const Workers& workers) noexcept;
 /// time. Updates `hasher`, unless it is null, with the pieces while they are in cache.
 Status stream_ahead(const LeafView& leaf, ReadContext& context, Hasher* hasher, PieceSink& sink);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -4,8 +4,7 @@
 
 #include "snapshot/data.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 SnapshotBuilder::SnapshotBuilder() : data_(std::make_unique<detail::SnapshotData>()) {}
 SnapshotBuilder::~SnapshotBuilder() = default;
@@ -128,5 +127,4 @@ Snapshot SnapshotBuilder::finish() {
   return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data_)));
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

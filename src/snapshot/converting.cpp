@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <string>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 Error convert_error(const ConvertOutcome& outcome, DType from, DType to, std::uint64_t first) {
   const std::string pair = std::string(name(from)) + " -> " + std::string(name(to));
@@ -59,6 +57,4 @@ Result<std::uint64_t> stream_as(const LeafView& leaf, DType to, const ConvertRul
   return converting.overflowed();
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -6,9 +6,7 @@
 #include "stele/precision/convert.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 Error convert_error(const ConvertOutcome& outcome, DType from, DType to, std::uint64_t first);
 
@@ -34,6 +32,4 @@ class ConvertingSink final : public PieceSink {
 Result<std::uint64_t> stream_as(const LeafView& leaf, DType to, const ConvertRules& rules, PieceSink& sink,
                                 ReadContext& context);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

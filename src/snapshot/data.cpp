@@ -5,9 +5,7 @@
 
 #include "base/hash.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 std::string_view NamePool::add(std::string_view name) {
   if (name.empty()) return "";
@@ -77,6 +75,4 @@ std::unique_ptr<SnapshotData> derived_data(const Snapshot& base) {
   return data;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

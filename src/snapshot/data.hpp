@@ -16,9 +16,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 struct LeafData {
   Provider provider;
@@ -158,6 +156,4 @@ inline void push_tensor(SnapshotData& data, const SnapshotBuilder::Name& name, b
 /// Returns a copy of the arrays for a transform. Keeps the base alive.
 std::unique_ptr<SnapshotData> derived_data(const Snapshot& base);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -5,8 +5,7 @@
 #include "base/limits.hpp"
 #include "snapshot/data.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 Status check_expansion(const Snapshot& snapshot) {
   const detail::SnapshotData& data = *snapshot.data();
@@ -26,5 +25,4 @@ Status check_expansion(const Snapshot& snapshot) {
       .hint("raise LoadOptions::limits.tensor_bytes and total_bytes");
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -16,9 +16,7 @@
 #include "stele/expansion.hpp"
 #include "stele/quantize.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 // Maximum size of a leaf that is read together with its neighbours.
@@ -323,6 +321,4 @@ Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& option
   return report;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -11,9 +11,7 @@
 #include "base/meter.hpp"
 #include "stele/format.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// One leaf to be read.
 struct Fill {
@@ -47,6 +45,4 @@ void add_unchecked_contents(Report& report);
 /// checksums, if any, leave out.
 Result<Report> verify_leaves(const Snapshot& snapshot, const LoadOptions& options);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

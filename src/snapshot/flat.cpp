@@ -10,9 +10,7 @@
 #include "snapshot/items.hpp"
 #include "stele/precision/base64.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 constexpr std::uint64_t flat_version = 1;
@@ -362,6 +360,4 @@ Status add_flat_extras(std::string_view json, SnapshotBuilder& builder,
   return ExtrasReader(json, builder, find, memory).run();
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

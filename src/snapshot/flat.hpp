@@ -11,9 +11,7 @@
 #include "base/limits.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns true if names alone would not show this container or none.
 STELE_EXPORT bool needs_empty_entry(const SnapshotData& data, std::uint32_t node);
@@ -37,6 +35,4 @@ STELE_EXPORT Result<std::string> flat_extras(
 STELE_EXPORT Status add_flat_extras(std::string_view json, SnapshotBuilder& builder,
                                     const std::function<std::uint32_t(std::string_view)>& find, IndexBudget& memory);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -9,9 +9,7 @@
 #include "snapshot/flat.hpp"
 #include "snapshot/paths.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 namespace {
 
@@ -295,6 +293,4 @@ Result<Items> renamed(Items items, const NewPath& new_path) {
   return items;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

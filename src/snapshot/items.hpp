@@ -15,9 +15,7 @@
 #include "snapshot/data.hpp"
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// A tensor that a transform makes, instead of that of the item's node.
 struct DerivedLeaf {
@@ -107,6 +105,4 @@ using NewPath = std::function<std::optional<std::string>(std::string_view path, 
 /// prefix, and the first remaining name of a tensor owns it. Errors: limit.
 Result<Items> renamed(Items items, const NewPath& new_path);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -5,9 +5,7 @@
 #include "base/parallel.hpp"
 #include "snapshot/ahead.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Hashes each piece while it is in cache, just before it is written.
 class LeafGather::LeafSink final : public PieceSink {
@@ -106,6 +104,4 @@ Status LeafGather::leaf_after_hash(const LeafView& leaf, ReadContext& context,
   return this->leaf(leaf, context);
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

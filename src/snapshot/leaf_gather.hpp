@@ -7,9 +7,7 @@
 #include "io/gather.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 class STELE_EXPORT LeafGather final : public Gather {
  public:
@@ -38,6 +36,4 @@ class STELE_EXPORT LeafGather final : public Gather {
   Hasher hasher_;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 namespace {
 /// Bytes between two calls of the callback; a multiple of every element's size.
@@ -21,6 +19,4 @@ Status MeterSink::piece(std::span<const std::byte> bytes) {
   return {};
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -4,9 +4,7 @@
 #include "base/meter.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Passes pieces on and meters them.
 class MeterSink final : public PieceSink {
@@ -20,6 +18,4 @@ class MeterSink final : public PieceSink {
   Meter& meter_;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -6,9 +6,7 @@
 #include "stele/detail/type_info.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Leaves of modules in memory: `at` is the tensor, `number` its TensorOps.
 extern const LeafOps module_leaf_ops;
@@ -38,6 +36,4 @@ inline std::optional<LeafPlace> place_of(const LeafView& leaf) {
   return ops->place(leaf.provider().at, place.global, place.start) ? std::optional(std::move(place)) : std::nullopt;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -7,8 +7,7 @@
 #include "snapshot/paths.hpp"
 #include "snapshot/tree.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 void append_segment(std::string& path, std::string_view segment) {
   if (segment.empty()) {
@@ -200,5 +199,4 @@ std::optional<LeafView> Snapshot::find(std::string_view path) const {
   return found != no_index ? std::optional(leaf(found)) : std::nullopt;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -8,9 +8,7 @@
 
 #include "snapshot/data.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 void append_node_segment(std::string& path, const Node& node);
 std::string node_path(const SnapshotData& data, std::uint32_t node);
@@ -63,6 +61,4 @@ STELE_EXPORT std::uint32_t clashing_sibling(const SnapshotData& data, bool tenso
 /// Adds the leaf's path to an error that has none.
 Status with_path(Status status, const LeafView& leaf);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

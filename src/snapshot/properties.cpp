@@ -12,9 +12,7 @@
 #include "stele/report.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 /// The sections of the text: key -> value, and key -> type in the file it came from.
@@ -104,6 +102,4 @@ Result<Snapshot> properties_from_metadata(const Snapshot& snapshot, const Limits
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -9,9 +9,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// The metadata key.
 inline constexpr std::string_view properties_key = "stele.properties";
@@ -28,6 +26,4 @@ inline std::uint64_t file_bytes(const Source& source) noexcept {
 /// unsupported, limit.
 Result<Snapshot> properties_from_metadata(const Snapshot& snapshot, const Limits& limits, std::uint64_t file_bytes);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -7,9 +7,7 @@
 
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns all `size` bytes of the leaf if they are in memory, else an empty span.
 STELE_EXPORT std::span<const std::byte> view_bytes(const Provider& leaf, std::uint64_t size) noexcept;
@@ -21,6 +19,4 @@ STELE_EXPORT Status read_bytes(const Provider& leaf, std::uint64_t size, std::ui
 /// Passes all `size` bytes of the leaf to `sink`, and checks them.
 STELE_EXPORT Status stream_bytes(const Provider& leaf, std::uint64_t size, PieceSink& sink, ReadContext& context);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -16,9 +16,7 @@
 #include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 class SetReader {
@@ -261,6 +259,4 @@ Result<Snapshot> open_shard_set(SourcePtr index, const Limits& limits, const Ope
   return SetReader(std::move(index), limits, open).run();
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

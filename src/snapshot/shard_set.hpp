@@ -12,9 +12,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Maximum size of an index: that of a header of safetensors.
 inline constexpr std::uint64_t max_index = 100'000'000;
@@ -30,6 +28,4 @@ using OpenShard = std::function<Result<Snapshot>(const SourcePtr& shard)>;
 /// without a bundle; values in a shard), those of `open`.
 Result<Snapshot> open_shard_set(SourcePtr index, const Limits& limits, const OpenShard& open);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

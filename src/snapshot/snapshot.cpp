@@ -15,8 +15,7 @@
 #include "stele/detail/type_info.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 std::string to_string(std::span<const Extent> extents) {
   std::string text = "[";
@@ -328,5 +327,4 @@ std::string summary(const Snapshot& snapshot) {
          std::to_string(snapshot.byte_size()) + " bytes\n";
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

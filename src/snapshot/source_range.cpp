@@ -6,9 +6,7 @@
 
 #include "base/hash.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 Status check_hash(const SourceRange& range, std::uint64_t hash) {
   if (!range.hashed || hash == range.hash) return {};
@@ -72,6 +70,4 @@ Status check_padding(const SourceRange& range, std::uint64_t size) {
   return {};
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -8,9 +8,7 @@
 #include "stele/snapshot.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// For leaves without hash and padding: `at` is their Source, `number` their offset in it.
 inline constexpr LeafOps source_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
@@ -32,6 +30,4 @@ STELE_EXPORT Status check_zeros(const SourceRange& range, std::uint64_t size, st
 /// Reads the bytes after the range, which has `size` bytes, and returns an error if they are not zero.
 STELE_EXPORT Status check_padding(const SourceRange& range, std::uint64_t size);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

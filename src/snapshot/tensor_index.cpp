@@ -7,9 +7,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 std::string_view name_of(const Node& node) { return {node.name, node.name_size}; }
@@ -62,6 +60,4 @@ Status finish_names(SnapshotBuilder& to, std::map<std::string, std::string> meta
   return {};
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -12,9 +12,7 @@
 #include "base/limits.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// A node whose name earlier nodes have.
 struct RepeatedName {
@@ -33,6 +31,4 @@ STELE_EXPORT Status add_extras(SnapshotBuilder& to, std::string_view extras, Ind
 /// Does both, with the text in the metadata if they have one. The rest of the metadata become those of the Snapshot.
 STELE_EXPORT Status finish_names(SnapshotBuilder& to, std::map<std::string, std::string> metadata, IndexBudget& memory);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -8,9 +8,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/items.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 bool first_segment(std::string_view path, std::string_view& raw, std::string& plain) {
   plain.clear();
@@ -327,6 +325,4 @@ void Tree::each(const Place& map, const std::function<void(std::string_view, con
   }
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

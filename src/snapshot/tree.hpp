@@ -12,9 +12,7 @@
 
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// One place: a node, or in a flat snapshot also a run of names with a common prefix.
 struct Place {
@@ -98,6 +96,4 @@ bool first_segment(std::string_view path, std::string_view& raw, std::string& pl
 /// Parses a list index in the syntax of paths: decimal, no leading zeros.
 bool parse_index(std::string_view text, std::size_t& number);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -4,9 +4,7 @@
 
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 constexpr LeafOps empty_ops{.view = [](const void* at, std::uint64_t) { return static_cast<const std::byte*>(at); }};
@@ -39,6 +37,4 @@ void add_unreadable_rows(const Snapshot& snapshot, Report& report) {
   }
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

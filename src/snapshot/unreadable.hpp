@@ -9,9 +9,7 @@
 #include "stele/report.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// The annotation of such a leaf: the reason, a noun phrase such as "an array of Python objects".
 inline constexpr std::string_view unreadable_key = "unreadable";
@@ -29,6 +27,4 @@ inline std::string shown_unreadable(std::string_view reason) { return "an unread
 /// Adds a row `unchecked` for each such leaf: a checksum may cover its bytes, but nothing reads them.
 STELE_EXPORT void add_unreadable_rows(const Snapshot& snapshot, Report& report);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -15,8 +15,7 @@
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 
-namespace stele_test {
-namespace quantized {
+namespace stele_test::quantized {
 
 using stele::DType;
 using stele::Errc;
@@ -39,5 +38,4 @@ inline Value integer(std::int64_t i) { return Value(i); }
 
 inline std::vector<float> decoded(const Snapshot& s) { return numbers<float>(good(stele::dequantize(s)).leaf(0)); }
 
-}  // namespace quantized
-}  // namespace stele_test
+}  // namespace stele_test::quantized

@@ -1,7 +1,7 @@
 // Snapshot -> Snapshot: names chosen and changed, tensors cut, joined and permuted, precision by name.
 #include <stele/pattern.hpp>
-#include <stele/pytorch.hpp>
 #include <stele/transform.hpp>
+#include <stele/transforms/pytorch.hpp>
 
 #include <doctest/doctest.h>
 

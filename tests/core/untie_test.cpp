@@ -2,7 +2,7 @@
 #include <doctest/doctest.h>
 #include <stele/snapshot.hpp>
 
-#include "steps/untie.hpp"
+#include "passes/untie.hpp"
 
 namespace {
 using namespace stele;

@@ -12,8 +12,7 @@
 #include "encodings/pickle/pickle.hpp"
 #include "stele/source.hpp"
 
-namespace stele_test {
-namespace pickles {
+namespace stele_test::pickles {
 
 using namespace std::string_literals;
 using namespace stele;
@@ -183,5 +182,4 @@ inline std::string show(std::string_view bytes) {
   return std::string(name(e.code())) + " at " + (e.offset() ? std::to_string(*e.offset()) : "?");
 }
 
-}  // namespace pickles
-}  // namespace stele_test
+}  // namespace stele_test::pickles

@@ -18,8 +18,7 @@
 #include "support/random_model.hpp"
 #include "support/temp_dir.hpp"
 
-namespace stele_test {
-namespace tar_files {
+namespace stele_test::tar_files {
 
 using namespace stele;
 using namespace std::string_literals;
@@ -176,5 +175,4 @@ inline Errc open_code(const std::vector<Raw>& entries) { return open_code(archiv
 
 inline std::string golden(const std::string& name) { return read_text(test_data() + "/tar/" + name); }
 
-}  // namespace tar_files
-}  // namespace stele_test
+}  // namespace stele_test::tar_files

@@ -17,8 +17,7 @@
 #include "stele/sink.hpp"
 #include "support/recorders.hpp"
 
-namespace stele_test {
-namespace pytorch_files {
+namespace stele_test::pytorch_files {
 
 // ---- operations of a pickle: each function returns those that push one value
 
@@ -275,5 +274,4 @@ inline std::string weights(const Items& all) {
   return list + "}}";
 }
 
-}  // namespace pytorch_files
-}  // namespace stele_test
+}  // namespace stele_test::pytorch_files

@@ -13,8 +13,7 @@
 #include "support/models.hpp"
 #include "support/pytorch_file.hpp"
 
-namespace stele_test {
-namespace pytorch_files {
+namespace stele_test::pytorch_files {
 
 /// Returns a file of these bytes, which what is opened from it owns.
 inline stele::SourcePtr source_of(std::string_view file) {
@@ -56,8 +55,7 @@ inline std::vector<float> floats_of(const stele::Snapshot& file, std::size_t lea
   return all;
 }
 
-}  // namespace pytorch_files
-}  // namespace stele_test
+}  // namespace stele_test::pytorch_files
 
 /// Checks that opening a file gives this error.
 #define CHECK_REFUSED(file, code, part) CHECK(stele_test::pytorch_files::refused(file, code, part) == "")

@@ -16,8 +16,7 @@
 #include "base/crc32c.hpp"
 #include "support/recorders.hpp"
 
-namespace stele_test {
-namespace tensor_bundle {
+namespace stele_test::tensor_bundle {
 
 inline std::string varint(std::uint64_t n) {
   std::string text;
@@ -212,5 +211,4 @@ struct Files {
   std::vector<std::pair<std::string, Entry>> tensors;
 };
 
-}  // namespace tensor_bundle
-}  // namespace stele_test
+}  // namespace stele_test::tensor_bundle

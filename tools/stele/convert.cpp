@@ -4,7 +4,6 @@
 #include <optional>
 #include <utility>
 
-#include <stele/pytorch.hpp>
 #include <stele/quantize.hpp>
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/binary.hpp>
@@ -13,6 +12,7 @@
 #include <stele/recorders/safetensors.hpp>
 #include <stele/recorders/tensorflow.hpp>
 #include <stele/transform.hpp>
+#include <stele/transforms/pytorch.hpp>
 
 #include "commands.hpp"
 #include "statistics.hpp"

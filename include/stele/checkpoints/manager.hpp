@@ -18,8 +18,7 @@
 #include "stele/recorder.hpp"
 #include "stele/report.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// One kind of optimizer state, by its key: `StateKind("M", moments)`. `arrays` is borrowed.
 template <class M>
@@ -196,5 +195,4 @@ class STELE_EXPORT CheckpointManager {
   std::unique_ptr<detail::ManagerState> state_;
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

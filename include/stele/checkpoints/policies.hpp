@@ -14,8 +14,7 @@
 #include "stele/config.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// A saved step, as its manifest describes it.
 struct StepInfo {
@@ -104,5 +103,4 @@ STELE_EXPORT SavePolicy on_signal(std::initializer_list<int> signals);
 
 }  // namespace save_when
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -8,8 +8,7 @@
 #include "stele/result.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Returns the state of an engine or a distribution of the standard header `random`, as the text that its operator<<
 /// writes ([rand.req.eng], [rand.req.dist] of the C++ standard). Engines of equal type read each other's text on every
@@ -40,5 +39,4 @@ Status set_random_state(Random& random, const Value* state) {
   return {};
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

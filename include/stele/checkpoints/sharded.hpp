@@ -9,8 +9,7 @@
 
 #include "stele/tensor.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The part of a distributed tensor that this process owns: a box of any rank, uneven or empty; the same box in several
 /// processes is a replica. A field of a module like any tensor. stele::mpi saves and loads it by its place in the whole
@@ -106,5 +105,4 @@ struct tensor_traits<Sharded<T, Rank>> {
   }
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -13,9 +13,7 @@
 
 #include "stele/detail/aggregate_count.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 namespace probe {
 
@@ -215,6 +213,4 @@ consteval std::string_view name_of() {
 template <class T, std::size_t I>
 inline constexpr std::string_view aggregate_name = probe::name_of<std::remove_cv_t<T>, I>();
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

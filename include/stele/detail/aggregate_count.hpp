@@ -6,9 +6,7 @@
 #include <type_traits>
 #include <utility>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Maximum number of fields in the binding tables.
 inline constexpr std::size_t aggregate_limit = 100;
@@ -389,6 +387,4 @@ inline constexpr bool aggregate_has_base = probe::has_base<std::remove_cv_t<T>>(
 template <class T>
 inline constexpr bool aggregate_is_bindable = aggregate_size<T> <= aggregate_limit && !aggregate_has_base<T>;
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -20,8 +20,7 @@
 #include "stele/param.hpp"
 #include "stele/tensor.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 class Value;
 template <class M>
@@ -321,5 +320,4 @@ consteval bool recordable_field() {
 }
 
 }  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -12,9 +12,7 @@
 
 #include "stele/derived.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 template <class M>
 struct holder<SharedRecord<M>> {
@@ -194,6 +192,4 @@ struct DerivedTable<P, ClassList<D...>> : BasePointer<P> {
 template <class P, class... D>
 constinit const TypeInfo DerivedTable<P, ClassList<D...>>::pointee = DerivedTable<P, ClassList<D...>>::describe();
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -19,9 +19,7 @@
 #include "stele/detail/remedy.hpp"
 #include "stele/module.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 // ---- the fields of a module -----------------------------------------------------------------------------------------
 
@@ -432,6 +430,4 @@ consteval bool attributes_name_fields() {
   return true;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

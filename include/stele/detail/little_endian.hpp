@@ -5,9 +5,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 template <class T>
 constexpr T load_le(const std::byte* at) noexcept {
@@ -20,6 +18,4 @@ constexpr void store_le(std::byte* at, T value) noexcept {
   for (std::size_t i = 0; i < sizeof(T); ++i) at[i] = static_cast<std::byte>(value >> (8 * i));
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -15,9 +15,7 @@
 #include "stele/detail/type_info.hpp"
 #include "stele/tensor.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 template <class T, bool Listed>
 struct type_info {
@@ -312,6 +310,4 @@ struct HookTable {
   static constexpr HookOps value{&type_info<Record<T>, true>::value, create, destroy};
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

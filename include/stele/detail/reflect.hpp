@@ -18,9 +18,7 @@
 #include "stele/detail/type_info.hpp"
 #include "stele/detail/value_table.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 template <class M>
 consteval bool is_derived() {
@@ -399,6 +397,4 @@ const TypeInfo* module_info() {
   }
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

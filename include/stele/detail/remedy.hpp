@@ -7,9 +7,7 @@
 
 #include "stele/detail/category.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 enum class Remedy : std::uint8_t {
   list_fields,
@@ -174,6 +172,4 @@ struct field_cannot_be_recorded<Field, Type, Module, Remedy::xtensor, More...> {
                 "stele: this looks like a type of xtensor: include stele/xtensor.hpp");
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -10,9 +10,7 @@
 #include "stele/config.hpp"
 #include "stele/shape.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Calls `visit(offset, i)` for the elements `first` + i, i < `count`, in row-major order of `extents`. `offset` is the
 /// element's position in memory, in elements, by `strides` (of equal length). Whole rows are visited in blocks of up to
@@ -70,6 +68,4 @@ struct StridedElements {
   }
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

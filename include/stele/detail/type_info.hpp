@@ -15,8 +15,7 @@
 #include "stele/param.hpp"
 #include "stele/shape.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 struct Attribute;  // stele/module.hpp
 class Snapshot;
@@ -177,5 +176,4 @@ struct TypeInfo {
 };
 
 }  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

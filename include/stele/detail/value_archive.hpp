@@ -21,8 +21,7 @@
 #include "stele/result.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 namespace detail {
 
@@ -307,5 +306,4 @@ class ValueReader : public cereal::InputArchive<ValueReader, cereal::AllowEmptyC
   std::map<std::uint32_t, Shared> shared_;
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

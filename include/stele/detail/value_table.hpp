@@ -15,9 +15,7 @@
 #include "stele/detail/category.hpp"
 #include "stele/detail/type_info.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 // Defined in src/value.cpp. Integers go through the widest type of their signedness.
 STELE_EXPORT void assign_value(const Value& from, Value& to);
@@ -200,6 +198,4 @@ struct ValueTable {
   }
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -8,9 +8,7 @@
 #include "stele/errc.hpp"
 #include "stele/node.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// One step of the path from the top of a module to the present position of a walk.
 struct Step {
@@ -163,6 +161,4 @@ class HeaplessWalk : public WalkOver<HeaplessWalk<Visitor>, Visitor> {
   std::size_t used_ = 0;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -7,8 +7,7 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Returns the number of characters for `bytes` bytes.
 constexpr std::size_t base64_size(std::size_t bytes) noexcept { return (bytes + 2) / 3 * 4; }
@@ -22,5 +21,4 @@ STELE_EXPORT std::size_t base64_decoded_size(std::string_view text) noexcept;
 /// written.
 STELE_EXPORT bool base64_decode(std::string_view text, std::byte* out) noexcept;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -8,8 +8,7 @@
 #include "stele/config.hpp"
 #include "stele/dtype.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Returns true if `encode_blocks` supports the dtype: q8_0, q4_0, q4_1, q5_0, q5_1, q2_K to q6_K, iq4_nl, tq1_0,
 /// tq2_0, mxfp4, nvfp4, q1_0 and q2_0. Every block dtype can be decoded.
@@ -29,5 +28,4 @@ STELE_EXPORT void decode_blocks(DType d, const std::byte* src, float* dst, std::
 /// 2^-127 are kept. As in ggml, a scale below the range of f16 becomes 0, and a scale above it infinite.
 STELE_EXPORT std::size_t encode_blocks(DType d, const float* src, std::byte* dst, std::size_t blocks) noexcept;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

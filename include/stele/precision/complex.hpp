@@ -6,13 +6,11 @@
 
 #include "stele/precision/element.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 template <>
 inline constexpr DType dtype_of_v<std::complex<float>> = DType::c64;
 template <>
 inline constexpr DType dtype_of_v<std::complex<double>> = DType::c128;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -7,8 +7,7 @@
 #include "stele/config.hpp"
 #include "stele/dtype.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 enum class ConvertStatus : std::uint8_t {
   ok,
@@ -51,5 +50,4 @@ STELE_EXPORT bool lossless(DType from, DType to) noexcept;
 STELE_EXPORT ConvertOutcome convert(DType from, const std::byte* src, DType to, std::byte* dst, std::size_t count,
                                     ConvertRules rules = {}) noexcept;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

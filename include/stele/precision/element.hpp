@@ -10,8 +10,7 @@
 #include "stele/config.hpp"
 #include "stele/dtype.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace detail {
 
 // The four functions below are the scalar reference: every SIMD kernel gives identical bits. NaNs become quiet and keep
@@ -156,5 +155,4 @@ template <class T>
 concept Element = dtype_of_v<T>
 != DType::none&& std::is_trivially_copyable_v<T> && sizeof(T) == element_size(dtype_of_v<T>);
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -8,8 +8,7 @@
 #include "stele/dtype.hpp"
 #include "stele/precision/element.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Saves everything unchanged.
 struct NativePrecision {
@@ -112,5 +111,4 @@ constexpr PrecisionSpec precision_spec() noexcept {
   }
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

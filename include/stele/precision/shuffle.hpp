@@ -5,13 +5,11 @@
 
 #include "stele/config.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Shuffles `count` elements of `width` bytes (2, 4 or 8; others are copied unchanged). `from` and `to` do not overlap.
 STELE_EXPORT void shuffle_bytes(const std::byte* from, std::byte* to, std::size_t count, std::size_t width) noexcept;
 /// Reverses shuffle_bytes.
 STELE_EXPORT void unshuffle_bytes(const std::byte* from, std::byte* to, std::size_t count, std::size_t width) noexcept;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

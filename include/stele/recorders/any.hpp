@@ -4,8 +4,7 @@
 
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// Returns every format of this build.
 STELE_EXPORT std::span<const Format* const> formats();
@@ -43,5 +42,4 @@ Result<Report> load_into(M& module, const Input& from, const LoadOptions& option
   return detail::load_in_place({nullptr, format_of_content}, from, *detail::module_info<M>(), &module, options);
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

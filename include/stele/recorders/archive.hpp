@@ -22,8 +22,7 @@
 #include "stele/checkpoint.hpp"
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 struct ArchiveOptions {
   /// On load, the tag to open; if empty, the newest. On save, the tag to write; if empty, "main". A tag has 1 to 128 of
@@ -108,5 +107,4 @@ class ArchiveRecorder : public CheckpointRecorder<ArchiveFormat, Settings> {
   }
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -3,8 +3,7 @@
 
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 enum class Compression : std::uint8_t {
   none,
@@ -46,5 +45,4 @@ using BytesRecorder = MemoryRecorder<SteleFormat, Settings>;
 template <PrecisionSettings Settings = NativePrecision>
 using CompressedRecorder = Recorder<CompressedSteleFormat, Settings>;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -34,8 +34,7 @@
 #include "stele/schema.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 enum class BurnEncoding : std::uint8_t {
   by_name,  // from the path: .mpk, .bin, .json, each also with .gz; all others, and memory: MessagePack
@@ -213,5 +212,4 @@ struct attributes<std::variant<BurnRanked<State>>> {
   static constexpr Attribute list[] = {attr::alternative(0, "V1")};
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

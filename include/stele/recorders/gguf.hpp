@@ -14,8 +14,7 @@
 
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The block dtypes that encode_blocks() writes, by ggml's names.
 namespace ggml {
@@ -79,5 +78,4 @@ using GgufRecorder = Recorder<GgufFormat, Settings>;
 STELE_EXPORT Result<Snapshot> quantize_gguf(const Snapshot& snapshot, std::string_view mixture,
                                             Report* report = nullptr);
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

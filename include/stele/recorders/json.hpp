@@ -30,8 +30,7 @@
 
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 enum class JsonEncoding : std::uint8_t {
   by_name,  // from the path: .json, .json.gz; all others, and memory: zstd
@@ -73,5 +72,4 @@ class STELE_EXPORT JsonFormat : public Format {
 template <PrecisionSettings Settings = NativePrecision>
 using JsonRecorder = Recorder<JsonFormat, Settings>;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -25,8 +25,7 @@
 #include "stele/quantize.hpp"
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 enum class NnefContainer : std::uint8_t {
   by_name,  // on save, by the path's extension: .tgz, .dat; all others: a folder
@@ -82,5 +81,4 @@ class STELE_EXPORT NnefFormat final : public Format {
 template <PrecisionSettings Settings = NativePrecision>
 using NnefRecorder = Recorder<NnefFormat, Settings>;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

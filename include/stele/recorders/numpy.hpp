@@ -13,8 +13,7 @@
 
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// NumPy has no dtypes for bfloat16 and the 8-bit floats: its files declare such elements as V2 and V1, bytes without a
 /// type. These options are the dtypes with which a load reads them, where the file itself does not name one.
@@ -70,5 +69,4 @@ class STELE_EXPORT NpzFormat final : public Format {
 template <PrecisionSettings Settings = NativePrecision>
 using NpzRecorder = Recorder<NpzFormat, Settings>;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

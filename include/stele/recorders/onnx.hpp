@@ -11,8 +11,7 @@
 
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 struct OnnxOptions {
   /// The path of a model for saves: they copy it with the module's tensors in place of those that have their names.
@@ -56,5 +55,4 @@ class STELE_EXPORT OnnxFormat final : public Format {
 template <PrecisionSettings Settings = NativePrecision>
 using OnnxRecorder = Recorder<OnnxFormat, Settings>;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

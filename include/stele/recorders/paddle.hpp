@@ -25,8 +25,7 @@
 
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// A variable of a Paddle program, in a parameter file.
 struct PaddleVariable {
@@ -94,5 +93,4 @@ class STELE_EXPORT PaddleFormat final : public Format {
 template <PrecisionSettings Settings = NativePrecision>
 using PaddleRecorder = Recorder<PaddleFormat, Settings>;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

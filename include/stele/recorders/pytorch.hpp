@@ -14,8 +14,7 @@
 #include "stele/checkpoint.hpp"
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 struct PytorchOptions {
   /// The path of the part of a file that holds the parameters, "" for all of it: "state_dict", "model_state_dict". For
@@ -83,5 +82,4 @@ STELE_EXPORT Result<std::vector<std::string>> settings_of_pytorch_alone(const Ch
 template <PrecisionSettings Settings = NativePrecision>
 using PytorchRecorder = CheckpointRecorder<PytorchFormat, Settings>;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -13,8 +13,7 @@
 
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// safetensors. Stricter than the reference reader: duplicate tensors, metadata keys and keys of a tensor are errors.
 /// Unknown keys of a tensor are ignored, as in the reference.
@@ -62,5 +61,4 @@ class STELE_EXPORT ShardedSafetensorsFormat final : public Format {
 template <PrecisionSettings Settings = NativePrecision>
 using ShardedSafetensorsRecorder = Recorder<ShardedSafetensorsFormat, Settings>;
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -24,8 +24,7 @@
 #include "stele/checkpoint.hpp"
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 enum class SameDiffContainer : std::uint8_t {
   by_name,  // on save, by the path's extension: .sdnb, .sdz; all others, and memory: fb
@@ -80,5 +79,4 @@ class SameDiffRecorder : public CheckpointRecorder<SameDiffFormat, Settings> {
   explicit SameDiffRecorder(SameDiffOptions options) : Base(SameDiffFormat(options)) {}
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -45,9 +45,7 @@
 #include "stele/dtype.hpp"
 #include "stele/errc.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace format {
+namespace stele::inline v0::format {
 
 inline constexpr std::size_t header_size = 64;
 inline constexpr std::size_t trailer_size = 64;
@@ -436,6 +434,4 @@ class MemoryFile {
   Index index_;
 };
 
-}  // namespace format
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::format

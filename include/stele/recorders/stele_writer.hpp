@@ -17,8 +17,7 @@
 #include "stele/detail/walk.hpp"
 #include "stele/recorders/stele_reader.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace detail {
 
 /// A visited node of any kind: exactly one of the pointers is set, or none.
@@ -461,5 +460,4 @@ format::Fault written_size(const M& module, std::size_t& size) {
   return f.code == Errc::no_space ? format::Fault{} : f;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

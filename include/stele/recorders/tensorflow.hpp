@@ -10,8 +10,7 @@
 #include "stele/checkpoint.hpp"
 #include "stele/recorder.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 
 /// The names of a checkpoint's tensors. The parts of a name, which `/` separates in TensorFlow, are segments of a path.
 enum class TensorBundleNames : std::uint8_t {
@@ -81,5 +80,4 @@ class TensorBundleRecorder : public Recorder<TensorBundleFormat, Settings> {
   }
 };
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

@@ -15,10 +15,7 @@
 
 #include "io/os/os.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace os {
+namespace stele::inline v0::detail::os {
 
 /// Returns the error of a call that failed with errno.
 inline Error failed(const char* what, const std::string& name, int code = errno) {
@@ -60,7 +57,4 @@ int open_path(const Path& path, int flags);
 /// Returns the error of an open_path() that failed with errno.
 Error cannot_open(const char* what, const Path& path);
 
-}  // namespace os
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::os

@@ -10,10 +10,7 @@
 #include <limits>
 #include <utility>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace os {
+namespace stele::inline v0::detail::os {
 
 namespace {
 
@@ -202,7 +199,4 @@ void advise_huge_pages(void* memory, std::size_t size) noexcept {
   if (whole != 0) static_cast<void>(::madvise(memory, whole, MADV_HUGEPAGE));
 }
 
-}  // namespace os
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::os

@@ -8,10 +8,7 @@
 #include <memory>
 #include <optional>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace os {
+namespace stele::inline v0::detail::os {
 
 namespace {
 
@@ -182,7 +179,4 @@ void remove_tree(const Folder& folder, const std::string& leaf, int depth) noexc
   }));
 }
 
-}  // namespace os
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::os

@@ -8,10 +8,7 @@
 #include <string_view>
 #include <utility>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace os {
+namespace stele::inline v0::detail::os {
 
 namespace {
 
@@ -157,7 +154,4 @@ std::size_t longest_name(const Folder& folder) noexcept {
   return limit > 0 ? static_cast<std::size_t>(limit) : NAME_MAX;
 }
 
-}  // namespace os
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::os

@@ -6,10 +6,7 @@
 #include <cstdio>
 #include <string>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace os {
+namespace stele::inline v0::detail::os {
 
 namespace {
 
@@ -153,7 +150,4 @@ Status exchange(const Folder& folder, const std::string& a, const std::string& b
   return failed("cannot replace", name);
 }
 
-}  // namespace os
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::os

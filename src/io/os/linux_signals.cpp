@@ -7,10 +7,7 @@
 
 #include "io/os/linux.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
-namespace os {
+namespace stele::inline v0::detail::os {
 namespace {
 
 constexpr int signal_count_max = 65;
@@ -60,7 +57,4 @@ std::uint64_t signal_count(int signal) noexcept {
   return valid(signal) ? all_caught[static_cast<std::size_t>(signal)].count.load(std::memory_order_relaxed) : 0;
 }
 
-}  // namespace os
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail::os

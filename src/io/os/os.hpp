@@ -15,9 +15,7 @@
 
 #include "stele/result.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// guarded(), with errors that name `file`.
 template <class Body>
@@ -250,6 +248,4 @@ void advise_huge_pages(void* memory, std::size_t size) noexcept;
 inline constexpr std::size_t huge_page = std::size_t{2} << 20;
 
 }  // namespace os
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

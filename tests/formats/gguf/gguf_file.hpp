@@ -10,8 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace stele_test {
-namespace gguf {
+namespace stele_test::gguf {
 
 template <class T>
 std::string number(T value) {
@@ -55,5 +54,4 @@ inline stele::Result<stele::Snapshot> open(const std::string& bytes, const stele
   return stele::GgufRecorder<>().open(source(bytes), options);
 }
 
-}  // namespace gguf
-}  // namespace stele_test
+}  // namespace stele_test::gguf

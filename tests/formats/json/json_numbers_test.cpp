@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "steps/byte_order.hpp"
+#include "passes/byte_order.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 #include "support/stele_file.hpp"

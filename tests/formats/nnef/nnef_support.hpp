@@ -19,8 +19,7 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
-namespace stele_test {
-namespace nnef {
+namespace stele_test::nnef {
 
 using namespace std::string_literals;
 namespace fs = std::filesystem;
@@ -162,5 +161,4 @@ struct File {
 inline const NnefRecorder<> tensors(NnefFormat({.container = NnefContainer::tensor}));
 inline const NnefRecorder<> folders;
 
-}  // namespace nnef
-}  // namespace stele_test
+}  // namespace stele_test::nnef

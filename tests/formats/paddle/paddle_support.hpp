@@ -19,8 +19,7 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
-namespace stele_test {
-namespace paddle {
+namespace stele_test::paddle {
 
 using namespace std::string_literals;
 using stele::DType;
@@ -106,5 +105,4 @@ inline std::string declared_file() {
 
 inline std::vector<PaddleVariable> net_program() { return {{"fc.b", DType::f32, {3}}, {"fc.w", DType::f32, {2, 3}}}; }
 
-}  // namespace paddle
-}  // namespace stele_test
+}  // namespace stele_test::paddle

@@ -20,8 +20,7 @@
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
-namespace stele_test {
-namespace dcp {
+namespace stele_test::dcp {
 
 using namespace stele;
 using Extents = std::vector<Extent>;
@@ -192,5 +191,4 @@ struct Metadata {
   }
 };
 
-}  // namespace dcp
-}  // namespace stele_test
+}  // namespace stele_test::dcp

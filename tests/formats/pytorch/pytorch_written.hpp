@@ -16,8 +16,7 @@
 #include "encodings/zip_support.hpp"
 #include "support/models.hpp"
 
-namespace stele_test {
-namespace pytorch {
+namespace stele_test::pytorch {
 
 using namespace stele;
 using namespace std::string_literals;
@@ -113,5 +112,4 @@ inline Error refused(const Checkpoint& checkpoint, PytorchOptions options = {}) 
   return bad(PytorchRecorder<>(PytorchFormat(std::move(options))).record(checkpoint, sink));
 }
 
-}  // namespace pytorch
-}  // namespace stele_test
+}  // namespace stele_test::pytorch

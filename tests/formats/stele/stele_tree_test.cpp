@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/hash.hpp"
+#include "passes/byte_order.hpp"
 #include "stele/recorders/stele_reader.hpp"
-#include "steps/byte_order.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"
 #include "support/stele_file.hpp"

@@ -1,7 +1,7 @@
 // The transforms alone: a snapshot's names and layouts changed.
-#include <stele/pytorch.hpp>
 #include <stele/record.hpp>
 #include <stele/transform.hpp>
+#include <stele/transforms/pytorch.hpp>
 
 #include "model.hpp"
 

@@ -1,4 +1,4 @@
-#include "steps/transpose.hpp"
+#include "passes/transpose.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -6,13 +6,11 @@
 #include <numeric>
 #include <vector>
 
+#include "passes/blocks.hpp"
 #include "snapshot/data.hpp"
 #include "stele/quantize.hpp"
-#include "steps/blocks.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 struct Transposed {
@@ -159,6 +157,4 @@ Result<Snapshot> transpose_where(
   });
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

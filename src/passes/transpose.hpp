@@ -9,9 +9,7 @@
 
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Permutes the axes of tensors. `axes_of` is called for each leaf in turn. It returns nothing for a tensor that stays
 /// unchanged, else the tensor's axis for each axis of the result; an empty list reverses the axes. Errors:
@@ -23,6 +21,4 @@ STELE_EXPORT Result<Snapshot> transpose_where(
 /// Returns the error for a tensor of packed elements, which cannot be separated.
 STELE_EXPORT Error packed(std::string_view path, DType dtype);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

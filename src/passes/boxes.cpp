@@ -1,4 +1,4 @@
-#include "steps/boxes.hpp"
+#include "passes/boxes.hpp"
 
 #include <algorithm>
 #include <array>
@@ -9,13 +9,11 @@
 #include <utility>
 
 #include "base/hash.hpp"
+#include "passes/blocks.hpp"
 #include "snapshot/provider.hpp"
 #include "snapshot/source_range.hpp"
-#include "steps/blocks.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 /// Axes that the boxes of one tensor may cut: each doubles the number of corners of a box.
@@ -319,6 +317,4 @@ Provider JoinedBoxes::provider() const noexcept {
   return {&ops, this, 0};
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -7,9 +7,7 @@
 
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Size of the block in which data is assembled out of order. Each block takes one pass over the source tensors: large
 /// enough for nearly every tensor to need one pass, small compared to a model.
@@ -31,6 +29,4 @@ Status stream_blocks(const void* at, std::uint64_t size, PieceSink& sink, ReadCo
   return {};
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

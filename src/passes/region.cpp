@@ -1,4 +1,4 @@
-#include "steps/region.hpp"
+#include "passes/region.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -6,9 +6,7 @@
 #include "snapshot/provider.hpp"
 #include "stele/source.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 RegionLeaf::RegionLeaf(const Provider& base, std::span<const Extent> shape, std::size_t element, const Box& box)
     : base_(base), base_bytes_(element * element_count(shape).value_or(0)) {
@@ -105,6 +103,4 @@ bool intersect(const Box& a, const Box& b, Box& in_b, Box& within) {
   return true;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -1,4 +1,4 @@
-#include "steps/progress.hpp"
+#include "passes/progress.hpp"
 
 #include <memory>
 #include <utility>
@@ -7,9 +7,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/meter_sink.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 namespace {
 
@@ -40,6 +38,4 @@ Snapshot with_progress(const Snapshot& snapshot, Meter& meter) {
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

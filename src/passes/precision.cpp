@@ -1,16 +1,15 @@
-#include "steps/precision.hpp"
+#include "passes/precision.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
 
+#include "passes/quantize.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
-#include "steps/quantize.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace detail {
 
 namespace {
@@ -96,5 +95,4 @@ Snapshot with_precision(const Snapshot& stored, PrecisionSpec precision, Convert
   return changes ? detail::with_dtypes(snapshot, std::move(to), rules) : snapshot;
 }
 
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

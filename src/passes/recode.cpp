@@ -1,4 +1,4 @@
-#include "steps/recode.hpp"
+#include "passes/recode.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -8,15 +8,13 @@
 #include <memory>
 #include <string>
 
+#include "passes/batches.hpp"
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
 #include "stele/precision/blocks.hpp"
 #include "stele/quantize.hpp"
-#include "steps/batches.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 /// Elements that are recoded together, and their bytes before and after.
@@ -337,6 +335,4 @@ void add_quantized_rows(const Snapshot& snapshot, Report& report) {
   }
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

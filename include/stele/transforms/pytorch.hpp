@@ -10,9 +10,7 @@
 #include "stele/schema.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace pytorch {
+namespace stele::inline v0::pytorch {
 
 /// The mapping of a class's parameters to those of a PyTorch state_dict.
 struct LayerRule {
@@ -47,6 +45,4 @@ inline Result<Snapshot> restore(const Snapshot& module, const std::vector<LayerR
   return restore(module, std::span<const LayerRule>(rules));
 }
 
-}  // namespace pytorch
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::pytorch

@@ -4,13 +4,11 @@
 #include <optional>
 #include <vector>
 
+#include "passes/integer_coding.hpp"
 #include "stele/report.hpp"
 #include "stele/snapshot.hpp"
-#include "steps/integer_coding.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// The other form of a leaf.
 struct Recoding {
@@ -29,6 +27,4 @@ STELE_EXPORT void add_quantized_rows(const Snapshot& snapshot, Report& report);
 /// Returns true if recoded() encodes the leaf.
 STELE_EXPORT bool is_encoded(const LeafView& leaf) noexcept;
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

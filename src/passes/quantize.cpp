@@ -6,18 +6,17 @@
 #include <utility>
 
 #include "base/meter.hpp"
+#include "passes/batches.hpp"
+#include "passes/precision.hpp"
+#include "passes/quantize.hpp"
+#include "passes/recode.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/pattern.hpp"
 #include "stele/precision/blocks.hpp"
-#include "steps/batches.hpp"
-#include "steps/precision.hpp"
-#include "steps/quantize.hpp"
-#include "steps/recode.hpp"
 
-namespace stele {
-inline namespace v0 {
+namespace stele::inline v0 {
 namespace {
 
 using detail::Recoding;
@@ -269,5 +268,4 @@ Snapshot with_floats(const Snapshot& snapshot, const std::function<bool(const Le
 }
 
 }  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0

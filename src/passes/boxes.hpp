@@ -11,9 +11,7 @@
 #include "stele/shape.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// A box of a tensor: the first index and the extent along each axis.
 struct Box {
@@ -76,6 +74,4 @@ class STELE_EXPORT JoinedBoxes {
   std::vector<Extent> extents_;
 };
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -1,12 +1,10 @@
-#include "steps/integer_coding.hpp"
+#include "passes/integer_coding.hpp"
 
 #include <optional>
 #include <string>
 #include <utility>
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 Error unknown_scheme() { return Error(Errc::unsupported, "the quantization scheme is unknown"); }
 
@@ -103,6 +101,4 @@ Result<IntegerCoding> integer_coding(const Value& note, std::span<const Extent> 
   return coding;
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -8,9 +8,7 @@
 
 #include "snapshot/converting.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Number of intermediate doubles: they fit in the cache and on the stack.
 inline constexpr std::size_t doubles_at_once = 1024;
@@ -32,6 +30,4 @@ Status each_batch(DType dtype, std::span<const std::byte> bytes, std::uint64_t f
   return {};
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

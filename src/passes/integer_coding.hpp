@@ -13,9 +13,7 @@
 #include "stele/shape.hpp"
 #include "stele/value.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 enum class Scheme : std::uint8_t { linear, zero_point, logarithmic };
 
@@ -85,6 +83,4 @@ Result<IntegerCoding> integer_coding(const Value& note, std::span<const Extent> 
 /// Returns the error for an annotation that dequantize() cannot apply.
 Error unknown_scheme();
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -6,9 +6,7 @@
 
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns the snapshot with each leaf at its dtype of `to`, which a float or integer leaf converts to.
 STELE_EXPORT Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> to, ConvertRules rules);
@@ -16,6 +14,4 @@ STELE_EXPORT Snapshot with_dtypes(const Snapshot& snapshot, std::vector<DType> t
 /// Returns the count of numbers of a converted leaf that became infinite when it was last read; 0 for other leaves.
 STELE_EXPORT std::uint64_t overflowed(const LeafView& leaf) noexcept;
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

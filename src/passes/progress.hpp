@@ -4,13 +4,9 @@
 #include "base/meter.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns a snapshot that counts its bytes as its leaves are streamed. Borrows both arguments.
 Snapshot with_progress(const Snapshot& snapshot, Meter& meter);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -2,12 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
-#include "steps/byte_order.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 /// Copies whole units with their bytes reversed. `to` may be the memory of `from`.
@@ -72,6 +70,4 @@ Snapshot with_bytes_swapped(const Snapshot& snapshot, const std::vector<bool>* c
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

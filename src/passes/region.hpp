@@ -6,13 +6,11 @@
 #include <span>
 #include <vector>
 
+#include "passes/boxes.hpp"
 #include "stele/shape.hpp"
 #include "stele/snapshot.hpp"
-#include "steps/boxes.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// A leaf that is a box of another leaf. If the box is contiguous there and the leaf is stored in a Source, so is the
 /// box. Else it is read run by run; runs of a few KiB are read together with what is between them.
@@ -43,6 +41,4 @@ class STELE_EXPORT RegionLeaf {
 /// relative to `a`.
 STELE_EXPORT bool intersect(const Box& a, const Box& b, Box& in_b, Box& within);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

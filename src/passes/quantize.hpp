@@ -5,9 +5,7 @@
 
 #include "stele/quantize.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// quantize() for all tensors of floats. Their ranges are read from `reading`, which has the same leaves.
 Result<Snapshot> quantized(const Snapshot& snapshot, unsigned bits, const Snapshot& reading);
@@ -30,6 +28,4 @@ STELE_EXPORT Result<Snapshot> quantize_as(const Snapshot& snapshot, const std::f
 STELE_EXPORT Snapshot with_floats(const Snapshot& snapshot,
                                   const std::function<bool(const LeafView&)>& which = nullptr);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -1,4 +1,4 @@
-#include "steps/untie.hpp"
+#include "passes/untie.hpp"
 
 #include <algorithm>
 
@@ -8,9 +8,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 namespace {
 
 /// Builds a snapshot without ties: replaces each alias by its target.
@@ -143,6 +141,4 @@ Status each_tensor_name(const Snapshot& snapshot,
   return {};
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

@@ -7,9 +7,7 @@
 
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns the snapshot without ties: each alias is replaced by its target. Errors: limit (more than max_names names).
 /// `steps` receives the number of names visited in addition to the nodes themselves.
@@ -20,6 +18,4 @@ STELE_EXPORT Result<Snapshot> untied(const Snapshot& snapshot, std::uint64_t* st
 STELE_EXPORT Status each_tensor_name(const Snapshot& snapshot,
                                      const std::function<Status(const std::string& path, const Node& tensor)>& visit);
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail

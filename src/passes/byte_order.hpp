@@ -6,9 +6,7 @@
 
 #include "stele/snapshot.hpp"
 
-namespace stele {
-inline namespace v0 {
-namespace detail {
+namespace stele::inline v0::detail {
 
 /// Returns the snapshot with each number's bytes in the opposite order, for the `chosen` leaves or, without it, for
 /// all.
@@ -23,6 +21,4 @@ inline Result<Snapshot> in_host_order(Result<Snapshot> opened) {
   return with_bytes_swapped(*opened);
 }
 
-}  // namespace detail
-}  // namespace v0
-}  // namespace stele
+}  // namespace stele::inline v0::detail
