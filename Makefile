@@ -317,7 +317,7 @@ bench-gguf: deps build/interop-gguf/installed
 format: deps
 	tools/format.sh -i
 format-check: deps
-	tools/format.sh --dry-run --Werror
+	tools/format.sh --check
 
 tidy: PRESET = dev-clang
 tidy: deps
