@@ -87,7 +87,8 @@ TEST_CASE("recover: a PyTorch file that ends inside a storage") {
     REQUIRE(header != file.npos);
     for (const std::size_t size : {header - 20, header + 10}) {
       CAPTURE(size);
-      const Recovered made = good(recover(bytes_of(file.substr(0, size))));
+      const std::string cut = file.substr(0, size);
+      const Recovered made = good(recover(bytes_of(cut)));
       CHECK(made.snapshot.leaf_count() == 3);
       CHECK(whole_tensors(made.snapshot) == whole);
       CHECK(unreadable_reason(*made.snapshot.find("third")) == "a tensor whose storage is not in the file");
