@@ -134,6 +134,8 @@ Status Arrays::set_metadata(std::map<std::string, std::string> metadata, IndexBu
   return finish_names(builder_, std::move(metadata), memory);
 }
 
+void Arrays::leave_out(std::string_view part) { builder_.data().left_out.emplace_back(part); }
+
 Result<Snapshot> Arrays::finish(std::shared_ptr<const void> keeper) {
   builder_.keep(std::move(keeper));
   Snapshot snapshot = builder_.finish();

@@ -74,6 +74,8 @@ class Arrays {
   /// Adds an array of strings as a value: a string, or lists of strings, nested by the shape. Errors: malformed.
   Status add_texts(std::string_view name, const ArrayFacts& facts, std::span<const std::byte> buffer);
   bool contains(std::string_view name) const { return names_.contains(name); }
+  /// Adds a part of the file that is not in the snapshot (SnapshotData::left_out).
+  void leave_out(std::string_view part);
   /// Sets the metadata, after all arrays; the key `stele` of it becomes values and ties (snapshot/flat.hpp). The caller
   /// has admitted its texts to `memory`. Errors: malformed, duplicate, limit.
   Status set_metadata(std::map<std::string, std::string> metadata, IndexBudget& memory);

@@ -62,7 +62,8 @@ class File : public std::enable_shared_from_this<File> {
   const IndexBudget& memory() const noexcept { return memory_; }
   void set_memory(const IndexBudget& memory) noexcept { memory_ = memory; }
 
-  Result<Snapshot> parameters(std::string_view tag);
+  /// `alone`: lists the other parts of the tag as left out.
+  Result<Snapshot> parameters(std::string_view tag, bool alone);
   Result<Checkpoint> checkpoint(std::string_view tag);
   /// Opens all contents of all tags, and reads and checks their arrays.
   Status check_tags(const LoadOptions& options, Meter& meter);

@@ -8,6 +8,7 @@
 #include "file.hpp"
 #include "graph_fb.hpp"
 #include "json/json.hpp"
+#include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "stele/recorders/archive.hpp"
 
@@ -48,11 +49,13 @@ Status File::add(samediff::Arrays& to, const std::string& name, const Stored& ar
   return to.add_texts(name, array.facts, bytes.span());
 }
 
-Result<Snapshot> File::parameters(std::string_view tag) {
+Result<Snapshot> File::parameters(std::string_view tag, bool alone) {
   STELE_TRY_ASSIGN(const std::vector<Line> lines, this->lines(tag, Kind::params));
   samediff::Arrays arrays;
+  bool later = false;
   for (const Line& line : lines) {
-    if (!line.kind.empty()) continue;  // from a later version
+    later = later || !line.kind.empty();
+    if (!line.kind.empty()) continue;
     const auto of_line = [&](Error error) { return std::move(error).path(line.name); };
     if (line.arrays.size() != 1) {
       return of_line(Error(Errc::malformed, "the parameter does not have exactly one array")
@@ -73,12 +76,19 @@ Result<Snapshot> File::parameters(std::string_view tag) {
     STELE_TRY(read_metadata({reinterpret_cast<const char*>(bytes->data()), bytes->size()}, metadata));
     STELE_TRY(arrays.set_metadata(std::move(metadata), memory_));
   }
+  const auto leave_out = [&](std::string_view rest, std::string_view part) {
+    if (alone && directory_->find(entry_name(tag, rest)) != nullptr) arrays.leave_out(part);
+  };
+  leave_out("graph.fb", graph_part);
+  leave_out("trainingConfig.fb", training_part);
+  leave_out("updater.txt", optimizer_part);
+  if (later) arrays.leave_out("parameters of kinds that a later version wrote");
   return arrays.finish(shared_from_this());
 }
 
 Result<Checkpoint> File::checkpoint(std::string_view tag) {
   Checkpoint out;
-  STELE_TRY_ASSIGN(out.parameters, parameters(tag));
+  STELE_TRY_ASSIGN(out.parameters, parameters(tag, false));
   Training training;
   STELE_TRY_ASSIGN(const std::optional<Bytes> config, read(tag, "trainingConfig.fb"));
   if (config) {
@@ -203,7 +213,7 @@ bool ArchiveFormat::recognises(std::span<const std::byte> head, std::uint64_t) c
 Result<Snapshot> ArchiveFormat::open(SourcePtr source, const OpenContext& context) const {
   STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source), context.options().limits));
   STELE_TRY_ASSIGN(const std::string tag, file->find_tag(options_.tag));
-  return file->parameters(tag);
+  return file->parameters(tag, true);
 }
 
 Result<Report> ArchiveFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides

@@ -84,6 +84,8 @@ class Model : public std::enable_shared_from_this<Model> {
   Result<const Stored*> find_array(const Part& part, const stele_fb::Array* array, const std::string& name, DType dtype,
                                    const flatbuffers::Vector<std::int64_t>* shape);
   Status add(Arrays& to, const std::string& name, const Stored& array);
+  /// Lists the parts of a checkpoint that are not parameters.
+  void leave_out_rest(Arrays& arrays) const;
 
   std::shared_ptr<const zip::Directory> directory_;
   std::vector<Part> parts_;  // the first part has the graph

@@ -163,6 +163,22 @@ Status Model::add_states(const Part& part, const Fb& root, States& states) {
   return {};
 }
 
+void Model::leave_out_rest(Arrays& arrays) const {
+  const auto any = [](const auto* items) { return items != nullptr && items->size() != 0; };
+  bool graph = false, training = false, states = false;
+  for (const Part& part : parts_) {
+    with_root(part, [&](const auto& root) {
+      graph =
+          graph || any(root.nodes()) || any(root.outputs()) || any(root.placeholders()) || any(root.loss_variables());
+      training = training || any(root.training_config());
+      states = states || any(root.states());
+    });
+  }
+  if (graph) arrays.leave_out(graph_part);
+  if (training) arrays.leave_out(training_part);
+  if (states) arrays.leave_out(optimizer_part);
+}
+
 Result<Checkpoint> Model::checkpoint(bool all) {
   Checkpoint out;
   Arrays arrays;
@@ -189,6 +205,7 @@ Result<Checkpoint> Model::checkpoint(bool all) {
     }
     STELE_TRY(arrays.set_metadata(std::move(metadata), memory_));
   }
+  if (!all) leave_out_rest(arrays);
   STELE_TRY_ASSIGN(out.parameters, arrays.finish(shared_from_this()));
   if (!all) return out;
 

@@ -84,9 +84,10 @@ Result<Checkpoint> open_all(SourcePtr source, const LoadOptions& options, Tensor
   if (!named) return in_file(named.error());
   auto parameters = parameters_of(bundle, *named);
   if (!parameters) return in_file(std::move(parameters).error());
-  if (graph) {
+  if (graph || (!slots && !named->slots.empty())) {
     auto data = detail::derived_data(*parameters);
-    data->left_out.emplace_back(detail::graph_part);
+    if (graph) data->left_out.emplace_back(detail::graph_part);
+    if (!slots && !named->slots.empty()) data->left_out.emplace_back(detail::optimizer_part);
     parameters = Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
   }
   Checkpoint out{*std::move(parameters)};

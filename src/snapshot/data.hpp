@@ -103,6 +103,8 @@ struct Properties {
 
 /// The graph of operations, as a part in SnapshotData::left_out.
 inline constexpr std::string_view graph_part = "the graph: only its tensors are saved";
+/// Other parts of a checkpoint, likewise.
+inline constexpr std::string_view training_part = "the training configuration", optimizer_part = "the optimizer state";
 /// The code of a module, likewise.
 inline constexpr std::string_view program_part = "the program: only its tensors are saved";
 

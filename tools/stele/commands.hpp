@@ -161,8 +161,9 @@ Result<std::vector<std::string>> other_tags(const Model& model, const Opening& o
 Result<Report> losses_of_tags(const Model& model, const Opening& opening);
 /// Returns a row for each part of a checkpoint that is in no name of its snapshot: graph, training, optimizer.
 Report losses_of(const Checkpoint& checkpoint);
-/// Returns those rows, and those of tags.
-Result<Report> losses_of(const Model& model, const Opening& opening, unsigned threads);
+/// Returns the rows of tags. The rows of a checkpoint are in the report of a save; without `allow_loss`, they are an
+/// error (not_representable) here.
+Result<Report> losses_of(const Model& model, const Opening& opening, bool allow_loss, unsigned threads);
 /// Errors: not_representable, with the first row.
 Status check_losses(bool allow_loss, const Report& losses);
 void add_rows(Report& to, const Report& from);

@@ -245,7 +245,7 @@ Result<Content> read(const Convert& options, const Model& model, const Format& t
     content.checkpoint = std::move(checkpoint);
     return content;
   }
-  add_rows(content.losses, losses_of(checkpoint));
+  STELE_TRY(check_losses(options.allow_loss, losses_of(checkpoint)));  // rows of the save's report
   return content;
 }
 

@@ -178,7 +178,7 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
     STELE_TRY_ASSIGN(snapshot, filter(snapshot, {options.only, options.except, {}}));
   }
   snapshot = with_precision(snapshot, precision, {.allow_overflow = options.allow_overflow});
-  STELE_TRY_ASSIGN(Report report, losses_of(model, options.opening, terminal.common().threads));
+  STELE_TRY_ASSIGN(Report report, losses_of_tags(model, options.opening));
   Bytes bytes;
   {
     Progress progress(terminal, "reading");

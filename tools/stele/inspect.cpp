@@ -56,7 +56,7 @@ Facts training_facts(const Model& model, const Inspect& options, unsigned thread
     if (checkpoint.error().code() != Errc::not_found) facts.emplace_back("training", error_text(checkpoint.error()));
     return facts;
   }
-  if (checkpoint->graph) {
+  if (checkpoint->graph && !checkpoint->graph->operations.empty()) {
     facts.emplace_back("graph", counted(checkpoint->graph->operations.size(), "operation") + ", " +
                                     counted(checkpoint->graph->variables.size(), "variable"));
   }

@@ -9,7 +9,7 @@ Result<int> merge(const Merge& options, Terminal& terminal) {
   std::vector<Snapshot> snapshots;
   for (const std::string& file : options.files) {
     STELE_TRY_ASSIGN(Model model, open_model(file, {}, terminal.common().threads));
-    STELE_TRY_ASSIGN(const Report losses, losses_of(model, {}, terminal.common().threads));
+    STELE_TRY_ASSIGN(const Report losses, losses_of(model, {}, options.allow_loss, terminal.common().threads));
     add_rows(target.losses, losses);
     snapshots.push_back(std::move(model.snapshot));
   }

@@ -24,9 +24,11 @@ Result<Recovered> open_damaged(const Repair& options, Report& losses, unsigned t
     if (!names.empty()) note_input(names, {});
   }
   if (recovered.notes.empty()) {
-    auto beside = losses_of(Model{options.in, std::move(format), recovered.snapshot}, opening, threads);
-    if (beside) losses = std::move(*beside);
-    if (!beside) losses.add(Report::What::lost, "", "the checkpoint: " + error_text(beside.error()));
+    const Model model{options.in, std::move(format), recovered.snapshot};
+    STELE_TRY_ASSIGN(losses, losses_of_tags(model, opening));
+    const auto checkpoint = checkpoint_of(model, opening, threads);
+    if (!checkpoint) losses.add(Report::What::lost, "", "the checkpoint: " + error_text(checkpoint.error()));
+    if (checkpoint && *checkpoint) STELE_TRY(check_losses(options.allow_loss, losses_of(**checkpoint)));
   }
   if (!opening.part.empty()) {
     STELE_TRY_ASSIGN(recovered.snapshot, part(recovered.snapshot, opening.part));

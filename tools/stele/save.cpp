@@ -44,7 +44,8 @@ Result<PrecisionSpec> parse_precision(const std::string& name) {
 
 Report losses_of(const Checkpoint& checkpoint) {
   Report losses;
-  if (checkpoint.graph) losses.add(Report::What::lost, "", "the graph");
+  // A SameDiff file has a graph of its variables alone.
+  if (checkpoint.graph && !checkpoint.graph->operations.empty()) losses.add(Report::What::lost, "", "the graph");
   if (checkpoint.training) losses.add(Report::What::lost, "", "the training configuration");
   for (const auto& [kind, state] : checkpoint.optimizer.kinds()) {
     losses.add(Report::What::lost, kind, "optimizer state of " + std::to_string(state.leaf_count()) + " tensors");
@@ -69,11 +70,12 @@ Result<Report> losses_of_tags(const Model& model, const Opening& opening) {
   return losses;
 }
 
-Result<Report> losses_of(const Model& model, const Opening& opening, unsigned threads) {
-  STELE_TRY_ASSIGN(Report losses, losses_of_tags(model, opening));
-  STELE_TRY_ASSIGN(const auto checkpoint, checkpoint_of(model, opening, threads));
-  if (checkpoint) add_rows(losses, losses_of(*checkpoint));
-  return losses;
+Result<Report> losses_of(const Model& model, const Opening& opening, bool allow_loss, unsigned threads) {
+  if (!allow_loss) {
+    STELE_TRY_ASSIGN(const auto checkpoint, checkpoint_of(model, opening, threads));
+    if (checkpoint) STELE_TRY(check_losses(false, losses_of(*checkpoint)));
+  }
+  return losses_of_tags(model, opening);
 }
 
 Status check_losses(bool allow_loss, const Report& losses) {

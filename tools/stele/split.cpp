@@ -91,7 +91,8 @@ Result<int> split(const Split& options, Terminal& terminal) {
   STELE_TRY_ASSIGN(const Model model, open_model(options.in, options.opening, terminal.common().threads));
   STELE_TRY_ASSIGN(auto pieces, pieces_of(options, model.snapshot));
   if (pieces.empty()) pieces.push_back({options.size.empty() ? "top" : "1-of-1", {}});  // values and metadata remain
-  STELE_TRY_ASSIGN(const Report losses, losses_of(model, options.opening, terminal.common().threads));
+  STELE_TRY_ASSIGN(const Report losses,
+                   losses_of(model, options.opening, options.allow_loss, terminal.common().threads));
   const auto write = [&](const Piece& piece, bool dry_run, Target& target, Snapshot& part) -> Result<Report> {
     if (interrupted()) return Progress::cancelled();
     STELE_TRY_ASSIGN(target.path, piece_path(options, piece.label));

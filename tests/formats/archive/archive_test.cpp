@@ -321,6 +321,8 @@ TEST_CASE("archive: R28 what a later version adds") {
   CHECK(entry(before, "base/params.txt").find("map_param 0 MAP") != std::string::npos);
   write_text(path, full);
   check();
+  const Snapshot base = good(ArchiveRecorder<>(ArchiveFormat({.tag = "base"})).open(path));
+  CHECK(good(recorder.record(base, dir / "base", quick())).to_string().find("later version") != std::string::npos);
   const Checkpoint more = checkpoint({{"x", floats({1})}});
   good(recorder.edit(more, path, "more", ArchiveEdit::append, quick()));
   check();
