@@ -30,7 +30,8 @@ struct Recovered {
 ///   whose storages were at that end are known to be lost
 /// - files that end early, of formats with the index at the beginning (not `.stele`: its index is at the end)
 /// - files that other bytes follow
-/// - indexes of shards (x.index.json) with missing files, or names that no file has
+/// - indexes of shards (x.index.json) with missing files, or names that no file has. Values, ties and metadata of the
+///   index and of the files are kept
 ///
 /// Errors: those of open(), if nothing can be read.
 STELE_EXPORT Result<Recovered> recover(const Input& from, const LoadOptions& options = default_load_options());

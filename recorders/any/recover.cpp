@@ -2,27 +2,21 @@
 
 #include <algorithm>
 #include <charconv>
-#include <map>
 #include <optional>
-#include <set>
 #include <string_view>
 #include <utility>
 
 #include "base/limits.hpp"
 #include "encodings/zip/rebuild.hpp"
 #include "io/files.hpp"
-#include "json/json.hpp"
-#include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/properties.hpp"
+#include "snapshot/shard_set.hpp"
 #include "snapshot/unreadable.hpp"
-#include "stele/bundle.hpp"
 #include "stele/recorders/any.hpp"
 
 namespace stele::inline v0 {
 namespace {
-
-/// Maximum size of an index of shards (100 MB), as for headers of safetensors.
-constexpr std::uint64_t max_index = 100'000'000;
 
 /// A file with another size: reads beyond its bytes fail.
 class Resized final : public Source {
@@ -108,80 +102,17 @@ Result<Recovered> recover_as(const Format& format, const SourcePtr& source, cons
                              bool may_be_index);
 
 /// Joins the shards that an index names and that can be opened.
-class IndexRecovery {
- public:
-  IndexRecovery(SourcePtr index, const LoadOptions& options, Recovered& to)
-      : index_(std::move(index)), options_(options), to_(to) {}
-
-  Status run() {
-    STELE_TRY(parse());
-    builder_.set_flat();
-    std::size_t number = 0;
-    for (auto& [file, names] : files_) {
-      if (auto added = add(file, number++); !added) {
-        to_.notes.push_back(file + ": " + std::string(added.error().message()));
-      }
-      for (const std::string& name : names) {
-        if (found_.contains(name)) continue;
-        detail::add_unreadable(builder_, builder_.intern(name), "the tensor is not in its file " + file);
-      }
+Result<Snapshot> recover_shards(const SourcePtr& index, const LoadOptions& options, std::vector<std::string>& notes) {
+  const auto open = [&](const SourcePtr& source) -> Result<Snapshot> {
+    STELE_TRY_ASSIGN(Recovered shard, recover_file(source, options, false));
+    for (const std::string& note : shard.notes) {
+      notes.push_back(std::string(file_name(source->name())).append(": ").append(note));
     }
-    builder_.set_capacity(held_);
-    to_.snapshot = builder_.finish();
-    return {};
-  }
-
- private:
-  Status parse() {
-    if (index_->size() > max_index) return Error(Errc::limit, "the index is too large").file(index_->name());
-    std::string text(static_cast<std::size_t>(index_->size()), '\0');
-    STELE_TRY(index_->read_at(0, std::as_writable_bytes(std::span(text))));
-    detail::json::Reader in(text);
-    std::string key_scratch, scratch;
-    std::string_view key, file;
-    in.begin_object();
-    while (in.next_key(key, scratch)) {
-      if (key != "weight_map") {
-        if (key == "metadata") to_.notes.emplace_back("the metadata of the index is not recovered");
-        in.skip_value();
-        continue;
-      }
-      in.begin_object();
-      while (in.next_key(key, key_scratch) && in.read_string(file, scratch)) {
-        files_[std::string(file)].emplace_back(key);
-      }
-    }
-    if (!in.finish()) return in.error().file(index_->name());
-    if (files_.empty()) return Error(Errc::malformed, "the file is no index of shards").file(index_->name());
-    return {};
-  }
-
-  Status add(const std::string& file, std::size_t number) {
-    const auto bundle = index_->bundle();
-    if (bundle == nullptr) return Error(Errc::unsupported, "the source of the index cannot open other files");
-    if (file.find('/') != std::string::npos) return Error(Errc::malformed, "not a plain file name");
-    STELE_TRY_ASSIGN(const SourcePtr source, detail::open_of_set(bundle, file, number));
-    STELE_TRY_ASSIGN(const Recovered shard, recover_file(source, options_, false));
-    for (const std::string& note : shard.notes) to_.notes.push_back(std::string(file).append(": ").append(note));
-    for (std::size_t i = 0; i < shard.snapshot.leaf_count(); ++i) {
-      const LeafView leaf = shard.snapshot.leaf(i);
-      const std::string_view name = builder_.intern(leaf.path());
-      if (!found_.insert(name).second) continue;
-      detail::add_leaf(builder_, name, leaf);
-    }
-    held_ = checked_add(held_, detail::held_bytes(*shard.snapshot.data())).value_or(UINT64_MAX);
-    builder_.keep(shard.snapshot.data());
-    return {};
-  }
-
-  SourcePtr index_;
-  const LoadOptions& options_;
-  Recovered& to_;
-  SnapshotBuilder builder_;
-  std::map<std::string, std::vector<std::string>> files_;
-  std::set<std::string_view> found_;
-  std::uint64_t held_ = 0;  // bytes of the shards for tensors
-};
+    return std::move(shard.snapshot);
+  };
+  STELE_TRY_ASSIGN(const Snapshot set, detail::recover_shard_set(index, options.limits, open, notes));
+  return detail::properties_from_metadata(set, options.limits, index->size());
+}
 
 Result<Recovered> recover_file(const SourcePtr& source, const LoadOptions& options, bool may_be_index) {
   const auto found = format_of_content(*source);
@@ -208,7 +139,9 @@ Result<Recovered> recover_as(const Format& format, const SourcePtr& source, cons
       made.notes.emplace_back("the directory of the zip file is damaged: its entries were found by their headers");
       if (!cut.empty()) made.notes.push_back("the file ends inside the entry " + cut);
     } else if (text[0] == '{' && may_be_index) {
-      if (!IndexRecovery(source, options, made).run()) return error;
+      auto set = recover_shards(source, options, made.notes);
+      if (!set) return error;
+      made.snapshot = *std::move(set);
       return made;
     } else if (error.code() == Errc::truncated) {
       made.notes.emplace_back("the file ends early");

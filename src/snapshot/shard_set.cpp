@@ -13,7 +13,9 @@
 #include "json/json.hpp"
 #include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/flat.hpp"
 #include "snapshot/tensor_index.hpp"
+#include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 
 namespace stele::inline v0::detail {
@@ -21,8 +23,8 @@ namespace {
 
 class SetReader {
  public:
-  SetReader(SourcePtr source, const Limits& limits, const OpenShard& open)
-      : source_(std::move(source)), limits_(limits), open_(open) {}
+  SetReader(SourcePtr source, const Limits& limits, const OpenShard& open, std::vector<std::string>* notes, bool extras)
+      : source_(std::move(source)), limits_(limits), open_(open), notes_(notes), extras_(extras) {}
 
   Result<Snapshot> run() {
     const auto bundle = source_->bundle();
@@ -34,8 +36,17 @@ class SetReader {
     STELE_TRY(parse());
     STELE_TRY(check_names());
     builder_.set_flat();
-    for (std::uint32_t i = 0; i < files_.size(); ++i) STELE_TRY(add_file(bundle, i));
-    if (found_ != entries_.size()) return missing();
+    for (std::uint32_t i = 0; i < files_.size(); ++i) {
+      auto added = add_file(bundle, i);
+      if (!added && notes_ == nullptr) return std::move(added).error();
+      if (!added) note(i, added.error().message());
+    }
+    if (notes_ != nullptr) {
+      add_missing();
+    } else if (found_ != entries_.size()) {
+      return missing();
+    }
+    if (!extras_) metadata_.erase(std::string(flat_key));
     STELE_TRY(finish_names(builder_, std::move(metadata_), memory_));
     builder_.set_capacity(capacity_);
     return builder_.finish();
@@ -121,9 +132,10 @@ class SetReader {
       std::string name(key);
       if (!in.read_string(text, scratch)) return;
       if (!spend(in, sizeof(std::pair<std::string, std::string>) + 64 + name.size() + text.size())) return;
-      if (!metadata_.emplace(std::move(name), std::string(text)).second) {
-        in.fail(Errc::duplicate, "", "a key of metadata occurs twice");
-      }
+      if (metadata_.emplace(std::move(name), std::string(text)).second) continue;
+      constexpr const char* why = "a key of metadata occurs twice";
+      if (notes_ == nullptr) in.fail(Errc::duplicate, "", why);
+      if (notes_ != nullptr) notes_->emplace_back(why);
     }
   }
 
@@ -132,6 +144,12 @@ class SetReader {
     const auto same = std::adjacent_find(entries_.begin(), entries_.end(),
                                          [](const Entry& a, const Entry& b) { return a.name == b.name; });
     if (same == entries_.end()) return {};
+    if (notes_ != nullptr) {
+      notes_->emplace_back("the index lists tensors twice");
+      const auto equal = [](const Entry& a, const Entry& b) { return a.name == b.name; };
+      entries_.erase(std::unique(entries_.begin(), entries_.end(), equal), entries_.end());
+      return {};
+    }
     return Error(Errc::duplicate, "the index lists the tensor twice").path(std::string(same->name));
   }
 
@@ -151,14 +169,20 @@ class SetReader {
     STELE_TRY_ASSIGN(const Snapshot shard, open_(*source));
     const auto nodes = shard.nodes();
     std::vector<std::uint32_t> added(nodes.size(), no_index);
+    std::size_t again = 0, others = 0;  // in a recovery: names of another file; nodes that are not added
     for (std::uint32_t i = 1; i < nodes.size(); ++i) {
       const Node& node = nodes[i];
-      const std::string_view name(node.name, node.name_size);
+      const std::string_view name =
+          shard.flat() ? std::string_view(node.name, node.name_size) : builder_.intern(shard.path(i));
+      if (notes_ != nullptr && names_.contains(name)) {
+        ++again;
+        continue;
+      }
       const auto entry = std::lower_bound(entries_.begin(), entries_.end(), name,
                                           [](const Entry& e, std::string_view n) { return e.name < n; });
       const bool listed = entry != entries_.end() && entry->name == name;
       // Indexes list tensors; a file of PyTorch may have other values.
-      if (listed ? entry->file != number : node.kind != NodeKind::value) {
+      if (notes_ == nullptr && (listed ? entry->file != number : node.kind != NodeKind::value)) {
         return Error(Errc::malformed, "the index does not list the tensor for this file")
             .path(std::string(name))
             .file((*source)->name());
@@ -169,14 +193,28 @@ class SetReader {
         added[i] = builder_.alias(name, added[node.index]);
       } else if (node.kind == NodeKind::value) {
         added[i] = builder_.value(name, shard.value(node));
+      } else if (notes_ != nullptr) {
+        // In a nested shard, names show the containers that have members.
+        others += shard.flat() || node.kind == NodeKind::none || node.kind == NodeKind::alias || node.end == i + 1;
+        continue;
       } else {
         return Error(Errc::unsupported, "a shard has containers, which belong in the index")
             .path(std::string(name))
             .file((*source)->name());
       }
       found_ += listed ? 1 : 0;
+      if (notes_ != nullptr) names_.insert(name);
     }
+    if (again != 0) note(number, "names that another file has, too: " + std::to_string(again));
+    if (others != 0) note(number, "containers, nulls and ties of containers are lost: " + std::to_string(others));
     STELE_TRY(add_metadata(shard, number));
+    if (const auto& properties = shard.data()->properties; builder_.data().properties == nullptr) {
+      builder_.data().properties = properties;
+    }
+    for (const std::string& part : shard.data()->left_out) {
+      auto& all = builder_.data().left_out;
+      if (std::find(all.begin(), all.end(), part) == all.end()) all.push_back(part);
+    }
     capacity_ = checked_add(capacity_, held_bytes(*shard.data())).value_or(UINT64_MAX);
     if (shard.in_order()) builder_.set_in_order();
     builder_.keep(shard.data());
@@ -204,6 +242,17 @@ class SetReader {
     return {};
   }
 
+  void note(std::uint32_t file, std::string_view text) {
+    notes_->push_back(std::string(files_[file]).append(": ").append(text));
+  }
+
+  /// Adds a leaf for each tensor that the index lists and no file has.
+  void add_missing() {
+    for (const Entry& e : entries_) {
+      if (!names_.contains(e.name)) add_unreadable(builder_, e.name, "the tensor is not in its file " + files_[e.file]);
+    }
+  }
+
   /// Returns the error for the first tensor that the index lists and no file has.
   Error missing() {
     std::set<std::string_view> all;
@@ -222,6 +271,9 @@ class SetReader {
   SourcePtr source_;
   const Limits& limits_;
   const OpenShard& open_;
+  std::vector<std::string>* notes_;   // in a recovery, the faults; null: a fault is an error
+  bool extras_;                       // reads the values and ties of the index
+  std::set<std::string_view> names_;  // in a recovery, those of nodes
   std::string text_;
   SnapshotBuilder builder_;
   std::deque<Entry> entries_;
@@ -256,7 +308,17 @@ bool lists_pickles(std::span<const std::byte> head) noexcept {
 }
 
 Result<Snapshot> open_shard_set(SourcePtr index, const Limits& limits, const OpenShard& open) {
-  return SetReader(std::move(index), limits, open).run();
+  return SetReader(std::move(index), limits, open, nullptr, true).run();
+}
+
+Result<Snapshot> recover_shard_set(const SourcePtr& index, const Limits& limits, const OpenShard& open,
+                                   std::vector<std::string>& notes) {
+  const std::size_t count = notes.size();
+  auto whole = SetReader(index, limits, open, &notes, true).run();
+  if (whole) return whole;
+  notes.resize(count);
+  notes.push_back("the values and ties of the index are lost: " + std::string(whole.error().message()));
+  return SetReader(index, limits, open, &notes, false).run();
 }
 
 }  // namespace stele::inline v0::detail

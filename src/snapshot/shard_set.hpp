@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "stele/options.hpp"
 #include "stele/result.hpp"
@@ -27,5 +29,9 @@ using OpenShard = std::function<Result<Snapshot>(const SourcePtr& shard)>;
 /// Opens the files of an index, which are in its folder. Errors: malformed, duplicate, limit, unsupported (a source
 /// without a bundle; values in a shard), those of `open`.
 Result<Snapshot> open_shard_set(SourcePtr index, const Limits& limits, const OpenShard& open);
+/// Opens the files that can be opened. A tensor that the index lists and none of them has is an unreadable leaf
+/// (unreadable.hpp); `notes` gets the other faults. Errors: those of the index itself.
+STELE_EXPORT Result<Snapshot> recover_shard_set(const SourcePtr& index, const Limits& limits, const OpenShard& open,
+                                                std::vector<std::string>& notes);
 
 }  // namespace stele::inline v0::detail

@@ -32,6 +32,14 @@ struct Net {
   STELE_MODULE(Net, first, second, third)
 };
 
+struct TiedNet {
+  std::shared_ptr<Vec> embedding = std::make_shared<Vec>(Tensor<float, 1>({3}, {1, 2, 3}));
+  std::shared_ptr<Vec> head = embedding;
+  Vec other = Tensor<float, 1>({2}, {4, 5});
+  std::string label = "four";
+  STELE_MODULE(TiedNet, embedding, head, other, label)
+};
+
 template <class R>
 std::string file_of(const R& recorder) {
   const Bytes bytes = good(saved(recorder, Net()));
@@ -53,6 +61,14 @@ std::size_t whole_tensors(const Snapshot& recovered) {
     ++whole;
   }
   return whole;
+}
+
+/// Returns the kind of the node with that path.
+std::optional<NodeKind> kind_of(const Snapshot& snapshot, std::string_view path) {
+  for (std::uint32_t i = 0; i < snapshot.nodes().size(); ++i) {
+    if (snapshot.path(i) == path) return snapshot.nodes()[i].kind;
+  }
+  return std::nullopt;
 }
 
 template <class R>
@@ -196,6 +212,45 @@ TEST_CASE("recover: shards and names that are missing") {
     const Recovered made = good(recover(index));
     CHECK(made.snapshot.leaf_count() == 2);
     CHECK(code_of(check_expansion(made.snapshot)) == Errc::limit);
+  }
+  SUBCASE("metadata, values and ties") {
+    SaveOptions options = quick();
+    options.metadata["author"] = "a";
+    options.file.allow_nonatomic = true;
+    REQUIRE(ShardedSafetensorsRecorder<>(ShardedSafetensorsFormat(8)).record(TiedNet(), index, options));
+    const std::string shard = dir.path() + "/m-00001-of-00002.safetensors";
+    std::string first = read_text(shard);
+    first.replace(first.find(R"("author":"a")"), 12, R"("author":"b")");
+    write_text(shard, first);
+    std::filesystem::remove(dir.path() + "/m-00002-of-00002.safetensors");
+    for (const bool damaged : {false, true}) {
+      CAPTURE(damaged);
+      text = read_text(index);
+      const std::size_t ties = text.find(R"(\"embedding\")");
+      REQUIRE(ties != text.npos);
+      if (damaged) write_text(index, text.replace(ties, 3, R"(\"E)"));
+      const Recovered made = good(recover(index));
+      CHECK(made.snapshot.metadata() ==
+            std::map<std::string, std::string>{{"author", "a"}, {"author (m-00001-of-00002.safetensors)", "b"}});
+      CHECK(kind_of(made.snapshot, "embedding") == NodeKind::tensor);
+      CHECK(kind_of(made.snapshot, "head") == (damaged ? std::nullopt : std::optional(NodeKind::alias)));
+      CHECK(kind_of(made.snapshot, "label") == (damaged ? std::nullopt : std::optional(NodeKind::value)));
+      CHECK(!unreadable_reason(*made.snapshot.find("other")).empty());
+      CHECK(made.notes.size() == (damaged ? 2 : 1));
+      if (damaged) CHECK(made.notes.front().starts_with("the values and ties of the index are lost: "));
+    }
+  }
+  SUBCASE("values of a shard, and names of several") {
+    namespace files = pytorch_files;
+    const std::string w = files::tensor(files::floats_storage("0", 2), {0, {2}, {1}});
+    const std::string one = files::zip_file(files::dict({{"w", w}, {"epoch", files::number(7)}}));
+    write_text(dir.path() + "/a.bin", one);
+    write_text(dir.path() + "/b.bin", one);
+    write_text(index, R"({"weight_map":{"w":"a.bin","lost":"b.bin"}})");
+    const Recovered made = good(recover(index));
+    CHECK(made.snapshot.leaf_count() == 2);
+    CHECK(kind_of(made.snapshot, "epoch") == NodeKind::value);
+    CHECK(made.notes == std::vector<std::string>{"b.bin: names that another file has, too: 2"});
   }
   SUBCASE("an index of itself") {
     write_text(index, R"({"weight_map":{"a":"m.safetensors.index.json","b":"../x","c":"none"}})");
