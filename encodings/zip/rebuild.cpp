@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "io/continued.hpp"
 #include "records.hpp"
 #include "stele/bytes.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -17,28 +18,10 @@ namespace {
 constexpr std::string_view local_signature = "PK\3\4", descriptor_signature = "PK\7\10";
 constexpr std::size_t narrow_descriptor = 16, wide_descriptor = 24;
 
-/// The beginning of a source, followed by other bytes.
-class Continued final : public Source {
+/// Zip entries and the new directory after them.
+class Rebuilt final : public Continued {
  public:
-  Continued(SourcePtr source, std::uint64_t size, std::string tail)
-      : Source(source->name()), source_(std::move(source)), size_(size), tail_(std::move(tail)) {}
-  std::uint64_t size() const noexcept override { return size_ + tail_.size(); }
-  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
-    if (offset > size() || out.size() > size() - offset) return Error(Errc::truncated, "the read is outside the file");
-    const auto first = static_cast<std::size_t>(std::min<std::uint64_t>(size_ - std::min(offset, size_), out.size()));
-    if (first != 0) STELE_TRY(source_->read_at(offset, out.first(first)));
-    if (first == out.size()) return {};
-    const auto from = static_cast<std::size_t>(offset + first - size_);
-    const auto rest = std::as_bytes(std::span(tail_)).subspan(from, out.size() - first);
-    std::copy(rest.begin(), rest.end(), out.begin() + static_cast<std::ptrdiff_t>(first));
-    return {};
-  }
-  std::shared_ptr<const Bundle> bundle() const override { return source_->bundle(); }
-
- private:
-  SourcePtr source_;
-  std::uint64_t size_;
-  std::string tail_;
+  using Continued::Continued;
 };
 
 template <class T>
@@ -191,9 +174,9 @@ Result<SourcePtr> with_new_directory(SourcePtr source, std::string& cut) {
   }
   if (names.empty()) return Error(Errc::malformed, "the zip file has no complete entry").file(source->name());
   put_end(directory, end, names.size());
-  return SourcePtr(std::make_shared<Continued>(std::move(source), end, std::move(directory)));
+  return SourcePtr(std::make_shared<Rebuilt>(std::move(source), end, std::move(directory)));
 }
 
-bool has_new_directory(const Source& source) noexcept { return dynamic_cast<const Continued*>(&source) != nullptr; }
+bool has_new_directory(const Source& source) noexcept { return dynamic_cast<const Rebuilt*>(&source) != nullptr; }
 
 }  // namespace stele::inline v0::detail::zip

@@ -28,7 +28,8 @@ struct Recovered {
 ///
 /// - zip files (.npz, .pt, archives, .sdz) without their end: from the local headers of the entries. Tensors of a .pt
 ///   whose storages were at that end are known to be lost
-/// - files that end early, of formats with the index at the beginning (not `.stele`: its index is at the end)
+/// - files that end early, of formats with the index at the beginning
+/// - `.stele` files, whose index is at the end, if only the trailer after it (64 bytes) or a part of it is lost
 /// - files that other bytes follow
 /// - indexes of shards (x.index.json) with missing files, or names that no file has. Values, ties and metadata of the
 ///   index and of the files are kept

@@ -6,35 +6,20 @@
 #include <string_view>
 #include <utility>
 
+#include "base/hash.hpp"
 #include "base/limits.hpp"
 #include "encodings/zip/rebuild.hpp"
+#include "io/continued.hpp"
 #include "io/files.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/properties.hpp"
 #include "snapshot/shard_set.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/recorders/any.hpp"
+#include "stele/recorders/stele_reader.hpp"
 
 namespace stele::inline v0 {
 namespace {
-
-/// A file with another size: reads beyond its bytes fail.
-class Resized final : public Source {
- public:
-  Resized(SourcePtr file, std::uint64_t size) : Source(file->name()), file_(std::move(file)), size_(size) {}
-  std::uint64_t size() const noexcept override { return size_; }
-  Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
-    if (offset > size_ || out.size() > size_ - offset) {
-      return Error(Errc::truncated, "the file ends early").file(name()).offset(offset);
-    }
-    return file_->read_at(offset, out);
-  }
-  std::shared_ptr<const Bundle> bundle() const override { return file_->bundle(); }
-
- private:
-  SourcePtr file_;
-  std::uint64_t size_;
-};
 
 std::uint64_t leading_number(std::string_view text) {
   std::uint64_t number = 0;
@@ -44,21 +29,91 @@ std::uint64_t leading_number(std::string_view text) {
 
 Result<Snapshot> open_resized(const Format& format, const SourcePtr& source, std::uint64_t size,
                               const LoadOptions& options) {
-  return detail::open({&format}, SourcePtr(std::make_shared<Resized>(source, size)), options);
+  return detail::open({&format}, SourcePtr(std::make_shared<detail::Continued>(source, size)), options);
+}
+
+/// Returns the size of the index of a `.stele` file that has this header; nothing if no index has it.
+std::optional<std::uint64_t> index_size(std::span<const std::byte> head) {
+  const auto small = [&](std::size_t at) -> std::uint64_t { return format::load_le<std::uint32_t>(head.data() + at); };
+  const auto large = [&](std::size_t at) { return format::load_le<std::uint64_t>(head.data() + at); };
+  const std::uint64_t nodes = small(0), entries = small(4), flags = small(44);
+  if (nodes == 0 || flags > (format::flat_names | format::guessed_kinds | format::stored_blocks)) return std::nullopt;
+  std::uint64_t size = format::index_header_size + nodes * format::node_size + small(40) * format::type_size +
+                       entries * format::entry_size;
+  if ((flags & format::stored_blocks) != 0) size += entries * format::stored_size;
+  for (const std::uint64_t section :
+       {detail::add_scaled(0, large(8), sizeof(Extent)), large(16), large(24), large(32)}) {
+    const auto padded = format::round_up(section, 8);
+    const auto sum = padded ? checked_add(size, *padded) : std::nullopt;
+    if (!sum) return std::nullopt;
+    size = *sum;
+  }
+  return size;
+}
+
+/// Returns the trailer of a `.stele` file whose index is at `begin` and has `size` bytes.
+Result<std::string> trailer_of(const Source& source, std::uint64_t begin, std::uint64_t size) {
+  Bytes all(static_cast<std::size_t>(size + format::trailer_size));
+  std::byte* const trailer = all.data() + size;
+  STELE_TRY(source.read_at(begin, all.span().first(static_cast<std::size_t>(size))));
+  std::fill(trailer, trailer + format::trailer_size, std::byte{0});
+  format::store_le(trailer, begin);
+  format::store_le(trailer + 8, size);
+  format::store_le(trailer + 16, begin + size + format::trailer_size);
+  format::store_le(trailer + 48, detail::hash64(all.data(), static_cast<std::size_t>(size + 48)));
+  std::reverse_copy(std::begin(format::magic), std::end(format::magic), reinterpret_cast<unsigned char*>(trailer + 56));
+  return std::string(reinterpret_cast<const char*>(trailer), format::trailer_size);
+}
+
+/// Opens a `.stele` file that has lost its trailer or a part of it. The index before the trailer is found by its
+/// header, whose sizes end it there; the checks of a reader decide.
+Result<Snapshot> open_without_trailer(const Format& format, const SourcePtr& source, const LoadOptions& options,
+                                      std::vector<std::string>& notes) {
+  constexpr std::uint64_t window = std::uint64_t{1} << 20, step = format::block_alignment;
+  unsigned tries = 8;  // bounds the time for a file with many such headers
+  const Error none(Errc::truncated, "the file has no whole index");
+  const std::uint64_t end = source->size();
+  Bytes bytes(static_cast<std::size_t>(window));
+  format::Header header;
+  if (end < format::header_size) return none;
+  STELE_TRY(source->read_at(0, bytes.span().first(format::header_size)));
+  if (format::parse_header(bytes.span().first(format::header_size), detail::hash64, header)) return none;
+  if (header.total != 0 && header.total - end > format::trailer_size) return none;
+  for (std::uint64_t at = end / window * window;; at -= window) {
+    const auto count = static_cast<std::size_t>(std::min(window, end - at));
+    STELE_TRY(source->read_at(at, bytes.span().first(count)));
+    for (std::uint64_t place = count / step * step; place != 0;) {
+      place -= step;
+      const auto size = index_size(bytes.span().subspan(static_cast<std::size_t>(place), step));
+      const std::uint64_t left = end - at - place;
+      if (!size || *size > left || left - *size > format::trailer_size || tries-- == 0) continue;
+      STELE_TRY_ASSIGN(std::string trailer, trailer_of(*source, at + place, *size));
+      const auto whole = std::make_shared<detail::Continued>(source, at + place + *size, std::move(trailer));
+      auto opened = detail::open({&format}, SourcePtr(whole), options);
+      if (!opened) continue;
+      notes.emplace_back("the trailer is lost, and with it the checksum of names, shapes and values");
+      return opened;
+    }
+    if (at == 0) break;
+  }
+  return none;
 }
 
 /// Opens a file that ends early, if its index is at its beginning. With far more bytes than any file has, the formats
 /// that check the size report the one that the index declares.
-Result<Snapshot> open_truncated(const Format& format, const SourcePtr& source, LoadOptions options, Error error) {
+Result<Snapshot> open_truncated(const Format& format, const SourcePtr& source, LoadOptions options, Error error,
+                                std::vector<std::string>& notes) {
+  if (format.name() == "stele") {
+    auto opened = open_without_trailer(format, source, options, notes);
+    if (opened) return opened;
+    return std::move(error).hint("the file has lost its index or a part of it, without which no tensor can be found");
+  }
   constexpr std::uint64_t far = std::uint64_t{1} << 62;
   if (options.limits.index_bytes == 0) {  // not bounded by the declared size
     options.limits.index_bytes = detail::add_scaled(detail::index_base, source->size(), detail::index_rate::file);
   }
   auto opened = open_resized(format, source, far, options);
   if (opened) return opened;
-  if (format.name() == "stele") {
-    return std::move(error).hint("the file has lost its index, without which no tensor can be found");
-  }
   const std::uint64_t declared = leading_number(opened.error().expected());
   if (declared <= source->size() || declared >= far) return error;
   return open_resized(format, source, declared, options);
@@ -145,7 +200,7 @@ Result<Recovered> recover_as(const Format& format, const SourcePtr& source, cons
       return made;
     } else if (error.code() == Errc::truncated) {
       made.notes.emplace_back("the file ends early");
-      opened = open_truncated(format, source, options, std::move(error));
+      opened = open_truncated(format, source, options, std::move(error), made.notes);
     } else {
       opened = open_followed(format, source, options, std::move(error), made.notes);
     }

@@ -597,6 +597,16 @@ class Check(InFolder):
                 only_a = document("diff", DIGITS_ST, self.path("r.safetensors"), status=1)
                 self.assertEqual(only_a["equal_tensors"], found["recovered"])
 
+    def test_repair_of_a_stele_file_without_its_trailer(self):
+        file, cut = self.path("t.stele"), self.path("cut.stele")
+        succeed("convert", DIGITS_ST, file)
+        for lost, recovered in ((1, 7), (64, 7), (65, 0)):
+            cut.write_bytes(file.read_bytes()[:-lost])
+            found = document("repair", cut, self.path("r.safetensors"), status=1 if recovered else 2)
+            self.assertEqual(found.get("recovered", 0), recovered)
+            if recovered:
+                self.assertEqual(document("diff", DIGITS_ST, self.path("r.safetensors"))["equal_tensors"], 7)
+
     def test_repair_of_a_zip_file_without_its_end(self):
         for name in ("t.npz", "t.pt", "t.zip"):
             whole, cut = self.path(name), self.path("cut-" + name)

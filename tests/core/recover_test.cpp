@@ -168,6 +168,38 @@ TEST_CASE("recover: files that end early") {
   CHECK_FALSE(recover(bytes_of("no model"s)));
 }
 
+TEST_CASE("recover: a .stele file without its trailer") {
+  const std::string plain = file_of(BinaryRecorder<>()), packed = file_of(MemoryRecorder<CompressedSteleFormat>());
+  for (const std::string& file : {plain, packed}) {
+    for (std::size_t size = 0; size <= file.size(); ++size) {
+      CAPTURE(size);
+      const std::string cut = file.substr(0, size);
+      const auto made = recover(bytes_of(cut));
+      CHECK(made.has_value() == (size + 64 >= file.size()));
+      if (!made) continue;
+      CHECK(whole_tensors(made->snapshot) == 3);
+      CHECK(made->notes.size() == (size == file.size() ? 0 : 2));
+    }
+    // A trailer that is there, but empty.
+    std::string zeros = file;
+    std::fill(zeros.end() - 64, zeros.end(), '\0');
+    CHECK(whole_tensors(good(recover(bytes_of(zeros))).snapshot) == 3);
+    // Another trailer does not hide damage of a tensor.
+    std::string damaged = file.substr(0, file.size() - 64);
+    damaged[64] ^= 1;
+    CHECK(whole_tensors(good(recover(bytes_of(damaged))).snapshot) == 2);
+  }
+  // The index of a large file, and one that is before the last megabyte.
+  std::map<std::string, Tensor<float, 1>> many;
+  for (int i = 0; i < 20000; ++i) many["tensor " + std::to_string(i)] = Tensor<float, 1>::filled({3}, 0.5F);
+  for (const bool one : {false, true}) {
+    if (one) many = {{"w", Tensor<float, 1>::filled({1 << 20}, 0.5F)}};
+    const Bytes file = good(saved(BinaryRecorder<>(), many));
+    const auto cut = file.span().first(file.size() - 64);
+    CHECK(good(recover(cut)).snapshot.leaf_count() == many.size());
+  }
+}
+
 TEST_CASE("recover: a flipped byte of padding costs no tensor") {
   std::string file = file_of(BinaryRecorder<>());
   file[64 + 12] = 'x';  // after the first tensor
