@@ -61,10 +61,6 @@ struct PackIndex {
   std::deque<Scalar> scalars;
   std::vector<Extent> extents;
   std::map<std::string, std::string> metadata;
-
-  std::string_view name(std::size_t i) const {
-    return i < entries.size() ? entries[i].name : scalars[i - entries.size()].name;
-  }
 };
 
 /// Reads a description, which must outlive the index. Subtracts the memory of the index and of a Snapshot of it from

@@ -1,4 +1,4 @@
-// What one Snapshot takes over from another.
+// Functions for Snapshots that are made of leaves of others.
 #pragma once
 
 #include <cstdint>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/limits.hpp"
+#include "base/value_memory.hpp"
 #include "io/files.hpp"
 #include "json/json.hpp"
 #include "snapshot/adopt.hpp"
@@ -167,6 +168,7 @@ class SetReader {
       return not_plain();
     }
     STELE_TRY_ASSIGN(const Snapshot shard, open_(*source));
+    memory_.admit((*source)->size(), index_rate::index);
     const auto nodes = shard.nodes();
     std::vector<std::uint32_t> added(nodes.size(), no_index);
     std::size_t again = 0, others = 0;  // in a recovery: names of another file; nodes that are not added
@@ -192,7 +194,11 @@ class SetReader {
       } else if (node.kind == NodeKind::alias && added[node.index] != no_index) {
         added[i] = builder_.alias(name, added[node.index]);
       } else if (node.kind == NodeKind::value) {
-        added[i] = builder_.value(name, shard.value(node));
+        const Value& value = shard.value(node);
+        if (!memory_.take(sizeof value + heap_of(value))) {
+          return index_error("the values of the shards need more memory than their sizes allow").path(std::string(name));
+        }
+        added[i] = builder_.value(name, value);
       } else if (notes_ != nullptr) {
         // In a nested shard, names show the containers that have members.
         others += shard.flat() || node.kind == NodeKind::none || node.kind == NodeKind::alias || node.end == i + 1;
@@ -255,10 +261,12 @@ class SetReader {
 
   /// Returns the error for the first tensor that the index lists and no file has.
   Error missing() {
-    std::set<std::string_view> all;
-    for (const Node& node : builder_.nodes()) all.insert({node.name, node.name_size});
+    std::vector<std::string_view> all;
+    all.reserve(builder_.nodes().size());
+    for (const Node& node : builder_.nodes()) all.emplace_back(node.name, node.name_size);
+    std::sort(all.begin(), all.end());
     for (const Entry& e : entries_) {
-      if (all.contains(e.name)) continue;
+      if (std::binary_search(all.begin(), all.end(), e.name)) continue;
       return Error(Errc::malformed, "the tensor is not in the file that the index lists for it")
           .path(std::string(e.name))
           .file(source_->name())

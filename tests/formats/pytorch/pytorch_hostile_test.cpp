@@ -354,6 +354,21 @@ TEST_CASE("pytorch hostile: values in the shards of an index") {
   const Error same = bad(open(index));
   CHECK(same.code() == Errc::duplicate);
   CHECK(same.path() == "epoch");
+
+  // Each file fits in the bound alone.
+  std::string map;
+  for (const char number : {'1', '2', '3', '4'}) {
+    const std::string name(1, number);
+    write_text(dir.path() + "/" + name + ".bin",
+               zip_file(dict({{"t" + name, floats()}, {"v" + name, text(std::string(60'000, 'n'))}})));
+    map.append(map.empty() ? "\"t" : ", \"t").append(name).append("\": \"").append(name).append(".bin\"");
+  }
+  write_text(index, R"({"weight_map": {)" + map + "}}");
+  LoadOptions options;
+  options.limits.index_bytes = 220'000;
+  CHECK(good(open(dir.path() + "/4.bin", options)).leaf_count() == 1);
+  CHECK(bad(open(index, options)).code() == Errc::limit);
+  CHECK(good(open(index)).leaf_count() == 4);
 }
 
 TEST_CASE("pytorch hostile: names that meet") {
