@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "snapshot/skipped.hpp"
 #include "stele/param.hpp"
 #include "stele/result.hpp"
 #include "stele/shape.hpp"
@@ -61,6 +62,7 @@ struct PackIndex {
   std::deque<Scalar> scalars;
   std::vector<Extent> extents;
   std::map<std::string, std::string> metadata;
+  Skipped skipped;  // keys
 };
 
 /// Reads a description, which must outlive the index. Subtracts the memory of the index and of a Snapshot of it from

@@ -37,6 +37,7 @@ class DescriptionReader {
           if (in_.ok()) blamed_ = {};
         });
       } else {
+        index_.skipped.add(key);
         in_.skip();  // Burn ignores unknown keys
       }
     });
@@ -114,6 +115,7 @@ class DescriptionReader {
         entry.id = parse_id(text);
         if (!entry.id || entry.id->form != ParamId::Form::uuid) in_.fail(Errc::malformed, "param_uuid is not a UUID");
       } else {
+        index_.skipped.add("tensors." + std::string(key));
         in_.skip();
       }
     });

@@ -8,6 +8,7 @@
 #include "module/walk.hpp"
 #include "record_reader.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/skipped.hpp"
 
 namespace stele::inline v0::detail::burn {
 namespace {
@@ -36,7 +37,7 @@ class NamedReader final : public RecordReader {
         header = true;
         STELE_TRY(texts([&](const std::string& name, std::string text) {
           const auto* found = std::find(std::begin(header_names), std::end(header_names), name);
-          if (found == std::end(header_names)) return note_unread("metadata." + name), true;
+          if (found == std::end(header_names)) return skipped_.add("metadata." + name), true;
           std::string& mine = *member(header_, static_cast<std::size_t>(found - header_names));
           if (!mine.empty()) return false;
           mine = std::move(text);
@@ -50,7 +51,7 @@ class NamedReader final : public RecordReader {
         STELE_TRY(read_item());
       } else {
         STELE_TRY(budget_.node(key.size(), 0, token.offset));
-        if (key != "_b") note_unread(key);
+        if (key != "_b") skipped_.add(key);
         STELE_TRY(tokens_.next(token));
         STELE_TRY(skip(token));
       }
@@ -59,7 +60,7 @@ class NamedReader final : public RecordReader {
     if (!item) return Error(Errc::malformed, "the record has no item");
     STELE_TRY(check(header_, options_));
     builder_.set_metadata(std::move(metadata));
-    if (!unread_.empty()) builder_.data().left_out.push_back("unknown keys of the record: " + unread_);
+    skipped_.leave_out(builder_.data(), "unknown keys of the record");
     builder_.set_unknown_kinds({.all = true});
     return finish(tokens_.keeper());
   }
@@ -88,13 +89,6 @@ class NamedReader final : public RecordReader {
       STELE_TRY(budget_.node(0, 0, token.offset));  // bounds the time; nothing is kept
       STELE_TRY(tokens_.next(token));
     }
-  }
-
-  /// Notes a key of the record that has no place in the snapshot.
-  void note_unread(std::string_view key) {
-    if (unread_.size() > Report::max_part_bytes) return;
-    if (!unread_.empty()) unread_ += ", ";
-    unread_ += key;
   }
 
   template <class Add>
@@ -332,8 +326,8 @@ class NamedReader final : public RecordReader {
 
   Lookahead tokens_;
   const TypeInfo* type_;
-  bool old_ = false;    // has tensors of 0.13 and before
-  std::string unread_;  // keys of the record
+  bool old_ = false;  // has tensors of 0.13 and before
+  Skipped skipped_;   // keys of the record
 };
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "base/limits.hpp"
 #include "encodings/pickle/pickle.hpp"
 #include "encodings/zip/zip.hpp"
+#include "snapshot/skipped.hpp"
 #include "stele/recorders/pytorch.hpp"
 #include "storage.hpp"
 
@@ -47,6 +48,7 @@ struct File {
   pickle::Objects objects;
   std::shared_ptr<Storages> storages;
   std::unordered_map<std::int64_t, View> tensors{};  // by their persistent ids; tar files only
+  Skipped extra_files{};                             // zip files only
 };
 
 /// Memory that a storage takes, with its place in tables.

@@ -195,24 +195,46 @@ class ProgramReader {
     return file;
   }
 
-  Status add_leaf(std::string_view name, const Snapshot& file, std::size_t number) {
+  /// Adds a tensor; `added` is its node then.
+  Status add_leaf(std::string_view name, const Snapshot& file, std::size_t number, std::uint32_t* added = nullptr) {
     const LeafView leaf = file.leaf(number);
     STELE_TRY_ASSIGN(const std::string_view kept, keep_name(name));
-    return names_.add(to_, kept, memory_, leaf.byte_size(), leaf.provider(),
-                      [&](std::string_view node) { detail::add_leaf(to_, node, leaf); });
+    return names_.add(to_, kept, memory_, leaf.byte_size(), leaf.provider(), [&](std::string_view name_of_node) {
+      const std::uint32_t node = detail::add_leaf(to_, name_of_node, leaf);
+      if (added != nullptr) *added = node;
+    });
   }
 
-  /// Reads the weights of the first versions: one file of torch.save for each program.
+  /// Reads the weights and constants of the first versions: a file of torch.save for those of each program.
   Status read_older() {
-    const std::string begin = std::string(root_) + "/data/weights/";
     for (const zip::Entry& entry : directory_->entries()) {
-      if (!entry.name.starts_with(begin) || !entry.name.ends_with(".pt")) continue;
+      const std::string_view inside = entry.name.substr(root_.size());
+      const bool holds_tensors = inside.starts_with("/data/weights/") || inside.starts_with("/data/constants/");
+      if (!holds_tensors || !inside.ends_with(".pt")) continue;
       STELE_TRY_ASSIGN(const Snapshot file, open_entry(entry));
-      for (std::size_t i = 0; i < file.leaf_count(); ++i) {
-        const Node& node = file.nodes()[file.leaf(i).node()];
-        STELE_TRY(add_leaf({node.name, node.name_size}, file, i));
+      STELE_TRY(add_all(file));
+    }
+    return {};
+  }
+
+  /// Adds the tensors of a file, and their ties.
+  Status add_all(const Snapshot& file) {
+    const auto nodes = file.nodes();
+    std::vector<std::uint32_t> added(nodes.size(), no_index);
+    for (std::uint32_t i = 1; i < nodes.size(); ++i) {
+      const Node& node = nodes[i];
+      const std::string_view name(node.name, node.name_size);
+      if (node.kind == NodeKind::tensor) {
+        STELE_TRY(add_leaf(name, file, node.index, &added[i]));
+      } else if (node.kind == NodeKind::alias && added[node.index] != no_index) {
+        STELE_TRY_ASSIGN(const std::string_view kept, keep_name(name));
+        STELE_TRY(
+            names_.add(to_, kept, memory_, 0, {}, [&](std::string_view own) { to_.alias(own, added[node.index]); }));
+      } else {
+        values_.add(name);
       }
     }
+    for (const auto& [key, text] : file.metadata()) values_.add(key);
     return {};
   }
 
@@ -225,6 +247,8 @@ class ProgramReader {
     STELE_TRY(names_.sort(to_, memory_));
     to_.set_capacity(std::max<std::uint64_t>(storages_->bytes(), directory_->source()->size()));
     to_.data().left_out.emplace_back(program_part);
+    values_.leave_out(to_.data(), "values and metadata of the weights");
+    extra_files(*directory_, root_).leave_out(to_.data(), "extra files");
     if (storages_->in_order()) to_.set_in_order();
     to_.keep(storages_);
     return to_.finish();
@@ -238,6 +262,7 @@ class ProgramReader {
   std::shared_ptr<ZipStorages> storages_;
   SnapshotBuilder to_;
   std::map<const zip::Entry*, Snapshot> opened_;
+  Skipped values_;
   std::map<std::tuple<const Storage*, const TorchType*, std::uint64_t, std::vector<std::uint64_t>,
                       std::vector<std::uint64_t>>,
            std::uint32_t>

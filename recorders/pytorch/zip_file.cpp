@@ -121,6 +121,15 @@ const zip::Entry* find_entry(const Directory& directory, std::string_view root, 
   return directory.find(std::string(root) + '/' + std::string(name));
 }
 
+Skipped extra_files(const Directory& directory, std::string_view root) {
+  const std::string folder = std::string(root) + "/extra/";
+  Skipped names;
+  for (const zip::Entry& entry : directory.entries()) {
+    if (entry.name.starts_with(folder)) names.add(entry.name.substr(folder.size()));
+  }
+  return names;
+}
+
 Result<std::string_view> root_of(const Directory& directory) {
   const auto entries = directory.entries();
   if (entries.empty()) return Error(Errc::malformed, "the zip file is empty").file(directory.source()->name());
@@ -154,7 +163,11 @@ Result<File> open_zip(const std::shared_ptr<const Directory>& directory, std::st
   if (cursor.left() != 0) {
     return Error(Errc::malformed, "bytes follow the pickle").file(name + ": data.pkl").offset(cursor.position());
   }
-  return File{name, *std::move(objects), std::make_shared<ZipStorages>(directory, root, options, big_endian, memory)};
+  return File{name,
+              *std::move(objects),
+              std::make_shared<ZipStorages>(directory, root, options, big_endian, memory),
+              {},
+              extra_files(*directory, root)};
 }
 
 }  // namespace stele::inline v0::detail::pytorch

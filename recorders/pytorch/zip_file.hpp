@@ -52,6 +52,8 @@ class ZipStorages final : public Storages {
 /// Returns the record `<root>/<name>`, or nullptr.
 const zip::Entry* find_entry(const zip::Directory& directory, std::string_view root, std::string_view name);
 
+/// Returns the names of the files that torch.jit.save and torch.export.save add for the caller (`_extra_files`).
+Skipped extra_files(const zip::Directory& directory, std::string_view root);
 /// Reads the record `byteorder`. Errors: malformed.
 Result<bool> is_big_endian(const zip::Directory& directory, std::string_view root, const PytorchOptions& options);
 /// Returns the bytes of a record of at most `limit` bytes, checked unless the options say otherwise. Errors: those of

@@ -14,6 +14,7 @@
 #include "passes/boxes.hpp"
 #include "shard_index.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/skipped.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/safetensors.hpp"
 
@@ -123,7 +124,15 @@ class BoxesReader {
     }
     metadata.erase(sharding_key);
     metadata.erase(version_key);
-    if (number == 0) builder_.set_metadata(std::move(metadata));
+    add_left_out(builder_.data().left_out, file.data()->left_out);
+    if (number == 0) {
+      builder_.set_metadata(std::move(metadata));
+    } else {
+      const auto& first = builder_.data().metadata;
+      for (const auto& item : metadata) {
+        if (std::find(first.begin(), first.end(), item) == first.end()) skipped_.add(item.first);
+      }
+    }
     sources_.push_back(source);
     builder_.keep(file.data());
     return {};
@@ -186,6 +195,7 @@ class BoxesReader {
         return std::move(added).error().path(std::string(pieces_[tensor.front()].name));
       }
     }
+    skipped_.leave_out(builder_.data(), "metadata of further files");
     builder_.keep(joined_);
     return builder_.finish();
   }
@@ -249,6 +259,7 @@ class BoxesReader {
   std::vector<SourcePtr> sources_;
   std::deque<Piece> pieces_;
   std::vector<Extent> offsets_;
+  Skipped skipped_;              // metadata
   std::size_t whole_files_ = 0;  // files without boxes: their tensors are whole
   std::shared_ptr<std::deque<JoinedBoxes>> joined_;
 };

@@ -15,6 +15,7 @@
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/skipped.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
 
@@ -210,6 +211,7 @@ class SafetensorsReader {
                           in.read_u64(entry.end) && !in.next_element();
         if (!pair) in.fail(Errc::malformed, "two offsets");
       } else {
+        skipped_.add(key);
         in.skip_value();  // the reference ignores unknown keys
       }
     }
@@ -264,6 +266,7 @@ class SafetensorsReader {
           .offset(data_ + at);
     }
     STELE_TRY(detail::finish_names(builder_, std::move(metadata_), memory_));
+    skipped_.leave_out(builder_.data(), "unknown keys of tensors");
     builder_.keep(file_);
     return builder_.finish();
   }
@@ -274,6 +277,7 @@ class SafetensorsReader {
   std::deque<Entry> entries_;  // grows without holding twice its size
   std::vector<Extent> extents_;
   std::map<std::string, std::string> metadata_;
+  detail::Skipped skipped_;  // keys of tensors
   const Limits& limits_;
   detail::IndexBudget memory_;
 };

@@ -8,6 +8,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/skipped.hpp"
 
 namespace stele::inline v0::detail {
 
@@ -78,9 +79,7 @@ Item* Items::find_tensor(std::string_view path) {
 void Items::keep(const Items& other) {
   keepers.insert(keepers.end(), other.keepers.begin(), other.keepers.end());
   in_order = in_order || other.in_order;
-  for (const std::string& part : other.left_out) {
-    if (std::find(left_out.begin(), left_out.end(), part) == left_out.end()) left_out.push_back(part);
-  }
+  add_left_out(left_out, other.left_out);
 }
 
 namespace {

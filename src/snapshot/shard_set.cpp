@@ -15,6 +15,7 @@
 #include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/skipped.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
@@ -49,6 +50,7 @@ class SetReader {
     }
     if (!extras_) metadata_.erase(std::string(flat_key));
     STELE_TRY(finish_names(builder_, std::move(metadata_), memory_));
+    skipped_.leave_out(builder_.data(), "unknown keys of the index");
     builder_.set_capacity(capacity_);
     return builder_.finish();
   }
@@ -79,6 +81,7 @@ class SetReader {
     while (in.next_key(key, scratch)) {
       bool& seen = key == "weight_map" ? map_seen : metadata_seen;
       if (key != "weight_map" && key != "metadata") {
+        skipped_.add(key);
         in.skip_value();
         continue;
       }
@@ -127,7 +130,9 @@ class SetReader {
     if (!in.begin_object()) return;
     while (in.next_key(key, key_scratch)) {
       if (in.peek() != json::Kind::string) {
-        in.skip_value();  // total_size, which ties make wrong, and additions of other writers
+        // Numbers that the tensors have, too; ties make total_size wrong.
+        if (key != "total_size" && key != "total_parameters") skipped_.add("metadata." + std::string(key));
+        in.skip_value();
         continue;
       }
       std::string name(key);
@@ -217,10 +222,7 @@ class SetReader {
     if (const auto& properties = shard.data()->properties; builder_.data().properties == nullptr) {
       builder_.data().properties = properties;
     }
-    for (const std::string& part : shard.data()->left_out) {
-      auto& all = builder_.data().left_out;
-      if (std::find(all.begin(), all.end(), part) == all.end()) all.push_back(part);
-    }
+    add_left_out(builder_.data().left_out, shard.data()->left_out);
     capacity_ = checked_add(capacity_, held_bytes(*shard.data())).value_or(UINT64_MAX);
     if (shard.in_order()) builder_.set_in_order();
     builder_.keep(shard.data());
@@ -288,6 +290,7 @@ class SetReader {
   std::vector<std::string> files_;
   std::map<std::string, std::uint32_t> numbers_;
   std::map<std::string, std::string> metadata_;
+  Skipped skipped_;  // keys of the index
   std::size_t found_ = 0;
   std::uint64_t capacity_ = 0;
   IndexBudget memory_;

@@ -16,6 +16,8 @@
 #include "stele/recorders/any.hpp"
 #include "stele/schema.hpp"
 #include "stele/transform.hpp"
+#include "support/burnpack.hpp"
+#include "support/pytorch_file.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 
@@ -305,6 +307,28 @@ TEST_CASE("losses: what a reader leaves out is a row of every save, and no error
   record.insert(record.find("\"item\""), "\"extra\": [1, {\"a\": null}], \"more\": 2,");
   record.insert(record.find("\"int\""), "\"new\": \"x\", ");
   write_text(dir / "record.json", record);
+  namespace files = pytorch_files;
+  const std::string header = R"({"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2],"unit":"m","of":{"x":1}}})";
+  std::string tensors(8, '\0');
+  tensors[0] = static_cast<char>(header.size());
+  tensors += header + "ab";
+  write_text(dir / "keys.safetensors", tensors);
+  write_text(dir / "m.safetensors.index.json",
+             R"({"metadata":{"total_size":2,"epochs":3},"weight_map":{"w":"keys.safetensors"},"more":[1]})");
+  PackTensor packed{"t", cbor("U8"), {1}, 0, 1};
+  packed.more = cbor("unit") + cbor("m");
+  packed.more_keys = 1;
+  write_text(dir / "keys.bpk",
+             pack_file(cbor_map({cbor("tensors"), pack_tensors({packed}), cbor("later"), cbor(1)}), "x"));
+  const std::string weights = files::zip_file(files::dict({{"w", files::floats()}, {"epoch", files::number(3)}}));
+  files::Records older{{"archive_format", "pt2"},
+                       {"data/weights/model.pt", weights},
+                       {"data/constants/model.pt", files::zip_file(files::dict({{"c", files::floats()}}))},
+                       {"extra/labels.txt", "cat"}};
+  for (auto& record : older) record.first = "model/" + record.first;
+  write_text(dir / "older.pt2", files::zipped(older));
+  write_text(dir / "extra.pt", files::zip_file(files::dict({{"w", files::floats()}}),
+                                               {{"data/0", files::eight}, {"extra/labels.txt", "cat"}}));
   using Rows = std::vector<std::string>;
   struct Case {
     std::string file;
@@ -324,6 +348,14 @@ TEST_CASE("losses: what a reader leaves out is a row of every save, and no error
       {test_data() + "/archive/full.zip", {training, optimizer}},
       {test_data() + "/archive/least.zip", {}},
       {dir / "record.json", {"unknown keys of the record: metadata.new, extra, more"}},
+      {dir / "keys.safetensors", {"unknown keys of tensors: unit, of"}},
+      {dir / "m.safetensors.index.json",
+       {"unknown keys of tensors: unit, of", "unknown keys of the index: metadata.epochs, more"}},
+      {dir / "keys.bpk", {"unknown keys of the description: tensors.unit, later"}},
+      {dir / "older.pt2",
+       {"the program: only its tensors are saved", "values and metadata of the weights: epoch",
+        "extra files: labels.txt"}},
+      {dir / "extra.pt", {"extra files: labels.txt"}},
       {test_data() + "/onnx/types.onnx", {}},  // tensors alone
       {test_data() + "/burn/0.21.0/net-full.json", {}},
   };
@@ -331,6 +363,7 @@ TEST_CASE("losses: what a reader leaves out is a row of every save, and no error
     CAPTURE(c.file);
     const auto opened = stele::open(c.file);
     REQUIRE_MESSAGE(opened, why(opened));
+    if (c.file.ends_with("older.pt2")) CHECK(opened->leaf_count() == 2);
     const auto renamed = rename(*opened, {{"^", "x."}});
     REQUIRE_MESSAGE(renamed, why(renamed));
     const Snapshot pair[] = {*renamed, with_prefix(*opened, "y").value()};

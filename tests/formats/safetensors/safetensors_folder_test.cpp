@@ -155,6 +155,23 @@ TEST_CASE("safetensors folder: folders with an index, or one file") {
   CHECK(code_of(open(dir.path())) == Errc::bad_magic);
 }
 
+TEST_CASE("safetensors folder: what further files have besides tensors is a row of a save") {
+  const auto box = [](int start, const std::string& metadata, const std::string& key) {
+    return file_of(R"({"__metadata__":{"DCP_SHARDING_INFO":"{\"w\":{\"saved_offsets\":[)" + std::to_string(start) +
+                       R"(]}}",)" + metadata + R"(},"w":{"dtype":"U8","shape":[1],"data_offsets":[0,1])" + key + "}}",
+                   "x");
+  };
+  const auto bundle = folder_of({box(0, R"("author":"a","step":"1")", ""), box(1, R"("author":"b","step":"1")", ""),
+                                 box(2, R"("note":"c")", R"(,"unit":"m")")});
+  const Snapshot opened = good(open_all(bundle));
+  CHECK(opened.metadata() == std::map<std::string, std::string>{{"author", "a"}, {"step", "1"}});
+  BufferSink sink;
+  const std::string report = good(BinaryRecorder<>().record(opened, sink)).to_string();
+  CAPTURE(report);
+  CHECK(report.find("unknown keys of tensors: unit") != report.npos);
+  CHECK(report.find("metadata of further files: author, note") != report.npos);
+}
+
 TEST_CASE("safetensors folder: the file of a rank is missing") {
   for (const auto& entry : fs::directory_iterator(folder_at("dcp_sharded"))) {
     const std::string name = entry.path().filename().string();
