@@ -86,7 +86,8 @@ Result<Snapshot> open_without_trailer(const Format& format, const SourcePtr& sou
       place -= step;
       const auto size = index_size(bytes.span().subspan(static_cast<std::size_t>(place), step));
       const std::uint64_t left = end - at - place;
-      if (!size || *size > left || left - *size > format::trailer_size || tries-- == 0) continue;
+      if (!size || *size > left || left - *size > format::trailer_size || tries == 0) continue;
+      --tries;
       STELE_TRY_ASSIGN(std::string trailer, trailer_of(*source, at + place, *size));
       const auto whole = std::make_shared<detail::Continued>(source, at + place + *size, std::move(trailer));
       auto opened = detail::open({&format}, SourcePtr(whole), options);

@@ -17,6 +17,7 @@
 #include "support/models.hpp"
 #include "support/pytorch_file.hpp"
 #include "support/recorders.hpp"
+#include "support/stele_file.hpp"
 #include "support/temp_dir.hpp"
 
 namespace {
@@ -198,6 +199,22 @@ TEST_CASE("recover: a .stele file without its trailer") {
     const auto cut = file.span().first(file.size() - 64);
     CHECK(good(recover(cut)).snapshot.leaf_count() == many.size());
   }
+}
+
+TEST_CASE("recover: a file of many headers of an index takes linear time") {
+  std::string file = file_of(MemoryRecorder<CompressedSteleFormat>()).substr(0, 64);
+  const std::size_t size = std::size_t{4} << 20;
+  while (file.size() < size) {
+    std::string head;
+    put(head, std::uint32_t{1});                        // nodes
+    head.append(28, '\0');                              // no entries, extents, values, metadata
+    put(head, std::uint64_t{size - file.size() - 96});  // strings, to the end of the file
+    put(head, std::uint32_t{0});                        // types
+    put(head, std::uint32_t{4});                        // compressed
+    head.append(16, '\0');
+    file += head;
+  }
+  CHECK_FALSE(recover(bytes_of(file)));  // with each header, it takes minutes
 }
 
 TEST_CASE("recover: a flipped byte of padding costs no tensor") {
