@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "encodings/protobuf/fields.hpp"
-#include "recorders/tensorflow/bundle.hpp"
+#include "encodings/tensor_bundle/bundle.hpp"
 #include "snapshot/source_range.hpp"
 #include "stele/detail/little_endian.hpp"
 

@@ -7,7 +7,7 @@
 #include "encodings/protobuf/fields.hpp"
 #include "ir/expression.hpp"
 #include "recorders/onnx/model.hpp"
-#include "recorders/tensorflow/bundle.hpp"
+#include "encodings/tensor_bundle/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::ir::tensorflow {

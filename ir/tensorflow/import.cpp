@@ -5,12 +5,11 @@
 #include <unordered_map>
 #include <utility>
 
+#include "encodings/tensor_bundle/bundle.hpp"
+#include "encodings/tensor_bundle/slices.hpp"
 #include "ir/importer.hpp"
 #include "ir/tensorflow/flatten.hpp"
 #include "ir/tensorflow/references.hpp"
-#include "recorders/tensorflow/bundle.hpp"
-#include "recorders/tensorflow/slices.hpp"
-#include "snapshot/source_range.hpp"
 #include "stele/bundle.hpp"
 
 namespace stele::inline v0 {
@@ -34,19 +33,16 @@ class Variables {
     const auto from = keys_.find(node);
     if (from == keys_.end()) return Found();
     const auto& [key, slice] = from->second;
-    if (slice.empty()) {
-      const auto leaf = bundle_->leaf(key);
-      if (!leaf) return Found();
-      const auto shape = leaf->shape();
-      return Found({leaf->dtype(), {shape.begin(), shape.end()}, leaf->byte_size(), leaf->provider()});
-    }
     const auto part = slice_of(slice);
-    const auto* const entry = part ? bundle_->find(detail::tensorflow::slice_key(key, *part)) : nullptr;
-    if (entry == nullptr || entry->type == nullptr || entry->source == nullptr) return Found();
-    return Found({entry->type->dtype, part->length, entry->size, {&detail::source_ops, entry->source, entry->offset}});
+    const auto* const entry = slice.empty() ? bundle_->find(key)
+                              : part        ? bundle_->find(detail::tensorflow::slice_key(key, *part))
+                                            : nullptr;
+    if (entry == nullptr || entry->has_strings()) return Found();
+    const auto shape = entry->shape.span();
+    return Found({entry->type->dtype, {shape.begin(), shape.end()}, entry->bytes, entry->provider});
   }
 
-  std::shared_ptr<const void> owner() const { return bundle_ ? bundle_->snapshot().data() : nullptr; }
+  std::shared_ptr<const void> owner() const { return bundle_ ? bundle_->owner() : nullptr; }
 
  private:
   Status open() {

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "objects.hpp"
+#include "encodings/tensor_bundle/objects.hpp"
 
 namespace stele::inline v0::detail::tensorflow {
 namespace {
@@ -74,9 +74,13 @@ class Namer {
       for (const Entry& entry : entries) STELE_TRY(add(entry, std::string(entry.key)));
       return std::move(out_);
     }
-    const Value* const text = bundle_.strings(graph_key);
-    if (text != nullptr) STELE_TRY(read_graph(*text));
-    text != nullptr ? find_slot_keys() : find_slot_names();
+    const Entry* const graph = bundle_.find(graph_key);
+    if (graph != nullptr && graph->has_strings()) {
+      STELE_TRY(read_graph(graph->strings));
+      find_slot_keys();
+    } else {
+      find_slot_names();
+    }
     for (const Entry& entry : entries) {
       if (!slots_.contains(&entry) && entry.key != graph_key) STELE_TRY(add(entry, path_of(entry)));
     }
@@ -106,7 +110,7 @@ class Namer {
   }
 
   Status add(const Entry& entry, std::string path) {
-    if (entry.node == no_index) return {};  // the data of a slice
+    if (entry.is_slice()) return {};
     STELE_TRY(spend(3 * (sizeof(Named::Parameter) + path.size())));
     numbers_.emplace(&entry, out_.parameters.size());
     out_.parameters.push_back({&entry, std::move(path)});
@@ -114,10 +118,7 @@ class Namer {
   }
 
   void add_slot(const Entry* slot, const Entry* variable, std::string optimizer, std::string_view kind) {
-    if (slot == nullptr || variable == nullptr || slot == variable || slot->node == no_index ||
-        variable->node == no_index) {
-      return;
-    }
+    if (slot == nullptr || variable == nullptr || slot == variable || slot->is_slice() || variable->is_slice()) return;
     optimizers_.insert(optimizer);
     slots_.emplace(slot, Place{variable, std::move(optimizer), std::string(kind)});
   }

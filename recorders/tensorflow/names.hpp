@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/limits.hpp"
-#include "bundle.hpp"
+#include "encodings/tensor_bundle/bundle.hpp"
 #include "stele/recorders/tensorflow.hpp"
 
 namespace stele::inline v0::detail::tensorflow {

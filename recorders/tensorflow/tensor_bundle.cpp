@@ -5,11 +5,10 @@
 #include <utility>
 #include <vector>
 
-#include "bundle.hpp"
 #include "encodings/protobuf/protobuf.hpp"
+#include "encodings/tensor_bundle/bundle.hpp"
 #include "names.hpp"
 #include "passes/byte_order.hpp"
-#include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
@@ -20,16 +19,19 @@ namespace {
 
 using namespace detail::tensorflow;  // NOLINT(google-build-using-namespace): this file is its front
 
-/// Makes a flat Snapshot of leaves and values of a checkpoint, under other names.
+/// Makes a flat Snapshot of entries.
 class Renamed {
  public:
-  explicit Renamed(const detail::tensorflow::Bundle& bundle) : from_(bundle.snapshot()) { to_.set_flat(); }
+  explicit Renamed(const detail::tensorflow::Bundle& bundle) : from_(bundle) { to_.set_flat(); }
 
   std::uint32_t add(const Entry& entry, std::string_view path) {
-    const Node& node = from_.nodes()[entry.node];
     const std::string_view name = to_.intern(path);
-    if (node.kind == NodeKind::value) return to_.value(name, from_.value(node));
-    return detail::add_leaf(to_, name, from_.leaf(node.index));
+    if (entry.has_strings()) return to_.value(name, entry.strings);
+    const std::uint32_t node = to_.tensor(name, entry.type->dtype, entry.shape.span(), entry.bytes, entry.provider);
+    if (element_size(entry.type->dtype) == 0 || entry.type->narrow_bits != 0) {
+      to_.annotate(std::string(dtype_key), Value(entry.type->name));
+    }
+    return node;
   }
 
   void add_tie(std::string_view path, std::uint32_t target) { to_.alias(to_.intern(path), target); }
@@ -39,12 +41,12 @@ class Renamed {
     if (auto sorted = detail::sort_names(to_); !sorted) {
       return std::move(sorted).error().hint("set TensorBundleOptions::names to TensorBundleNames::keys");
     }
-    to_.keep(from_.data());
+    to_.keep(from_.owner());
     return detail::in_host_order(to_.finish());
   }
 
  private:
-  const Snapshot& from_;
+  const detail::tensorflow::Bundle& from_;
   SnapshotBuilder to_;
 };
 

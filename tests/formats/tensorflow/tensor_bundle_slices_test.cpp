@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "recorders/tensorflow/slices.hpp"
+#include "encodings/tensor_bundle/slices.hpp"
 #include "support/models.hpp"
 #include "support/tensor_bundle.hpp"
 

@@ -2,17 +2,14 @@
 // in a checkpoint, read from. docs/formats/tensor-bundle.md describes the files.
 //
 //   const Bundle bundle = *open_bundle(source, options);
-//   if (const auto leaf = bundle.leaf("dense/kernel")) …   // lazy: its bytes are read when the leaf is
+//   if (const Entry* entry = bundle.find("dense/kernel")) …   // lazy: entry->provider reads its bytes
 //
-// Leaves of bundle.snapshot() may be put into another Snapshot under other names: copy dtype, shape, byte_size() and
-// provider() of the leaf, and keep() the data() of bundle.snapshot(). Leaves have the byte order of files: pass the new
-// Snapshot through in_host_order() (steps/byte_order.hpp) once.
+// Elements have the byte order of files: pass a Snapshot of them through in_host_order() (passes/byte_order.hpp) once.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,39 +43,39 @@ inline constexpr std::uint64_t string_code = 7, variant_code = 21;
 /// The annotation with the name of the TfType, for leaves whose dtype does not tell it.
 inline constexpr std::string_view dtype_key = "tensorflow.dtype";
 
-/// An entry of the index.
+/// An entry of the index: a tensor, or strings. A partitioned variable is one tensor.
 struct Entry {
   std::string_view key;
   const TfType* type = nullptr;
   Shape shape;
   std::uint32_t shard = 0;
-  std::uint32_t node = no_index;  // in Bundle::snapshot(); none for the data of a slice
-  std::uint32_t crc = 0;          // CRC-32C of the bytes, not masked
+  std::uint32_t crc = 0;  // CRC-32C of the bytes, not masked
   std::uint64_t offset = 0, size = 0;
   const Source* source = nullptr;  // the shard; null if `slices`
   std::vector<Box> slices{};       // of a partitioned variable, which has no bytes of its own
+  std::uint64_t bytes = 0;         // in memory
+  Provider provider{};             // none: strings
+  Value strings{};                 // a string, or bytes if it is not UTF-8, or lists of them
+
+  /// Returns true for the data of a part of another tensor, under a key of slice_key().
+  bool is_slice() const noexcept { return key.starts_with('\0'); }
+  bool has_strings() const noexcept { return type->code == string_code; }
 };
 
 /// An open checkpoint. Copies share it.
 class Bundle {
  public:
-  /// Returns a flat Snapshot whose names are the keys, unchanged, in the order of the index. Tensors are lazy. String
-  /// tensors are values: a string, or bytes if it is not UTF-8, or lists of them. A partitioned variable is one tensor.
-  const Snapshot& snapshot() const noexcept { return snapshot_; }
   /// Returns the entries, sorted by key.
   const std::deque<Entry>& entries() const noexcept { return *entries_; }
   /// Returns the entry of a key; nullptr if there is none.
   const Entry* find(std::string_view key) const noexcept;
-  /// Returns the tensor of a key; nullopt if there is none, or if its elements are strings.
-  std::optional<LeafView> leaf(std::string_view key) const noexcept;
-  /// Returns the strings of a key; nullptr if there are none.
-  const Value* strings(std::string_view key) const noexcept;
+  /// Returns what owns the entries and what their providers point to.
+  std::shared_ptr<const void> owner() const noexcept { return entries_; }
   /// Returns the name of the index, for messages.
   const std::string& name() const noexcept { return name_; }
 
  private:
   friend class BundleReader;
-  Snapshot snapshot_;
   std::shared_ptr<const std::deque<Entry>> entries_ = std::make_shared<std::deque<Entry>>();
   std::string name_;
 };

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "recorders/tensorflow/table.hpp"
+#include "encodings/sstable/table.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
@@ -17,8 +17,8 @@ using namespace stele;
 using namespace stele_test;
 using namespace stele_test::tensor_bundle;
 using namespace std::string_literals;
-using detail::tensorflow::read_table;
-using detail::tensorflow::snappy_bytes;
+using detail::sstable::read_table;
+using detail::sstable::snappy_bytes;
 
 constexpr std::uint64_t any_size = std::uint64_t{1} << 30;
 

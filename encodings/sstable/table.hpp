@@ -1,4 +1,4 @@
-// The sorted table of a checkpoint's index, in LevelDB's format (doc/table_format.md there):
+// Sorted tables in LevelDB's format (doc/table_format.md there), as the index of a TensorFlow checkpoint is one:
 //
 //  1. Blocks: entries {varint bytes shared with the last key, varint other bytes of the key, varint bytes of the value,
 //     key, value}; u32 offsets of the entries that share nothing ("restarts") and their number. After each block: u8
@@ -17,7 +17,7 @@
 #include "stele/result.hpp"
 #include "stele/source.hpp"
 
-namespace stele::inline v0::detail::tensorflow {
+namespace stele::inline v0::detail::sstable {
 
 /// Consumes an entry; `at` is the offset of its block. The bytes are valid until the call returns.
 using TableEntry = std::function<Status(std::string_view key, std::span<const std::byte> value, std::uint64_t at)>;
@@ -33,4 +33,4 @@ Result<Bytes> snappy_bytes(std::span<const std::byte> compressed, std::uint64_t 
 /// Takes a varint of up to 64 bits from the front. Returns false if it does not end there, or is longer than needed.
 bool take_varint(std::span<const std::byte>& from, std::uint64_t& out) noexcept;
 
-}  // namespace stele::inline v0::detail::tensorflow
+}  // namespace stele::inline v0::detail::sstable

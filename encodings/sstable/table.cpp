@@ -6,7 +6,7 @@
 #include "base/crc32c.hpp"
 #include "stele/detail/little_endian.hpp"
 
-namespace stele::inline v0::detail::tensorflow {
+namespace stele::inline v0::detail::sstable {
 namespace {
 
 using View = std::span<const std::byte>;
@@ -183,4 +183,4 @@ Result<Bytes> snappy_bytes(View in, std::uint64_t max_size) {
   return done == out.size() ? Result<Bytes>(std::move(out)) : bad("Snappy's data are shorter than their size");
 }
 
-}  // namespace stele::inline v0::detail::tensorflow
+}  // namespace stele::inline v0::detail::sstable

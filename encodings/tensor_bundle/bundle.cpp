@@ -8,13 +8,13 @@
 
 #include "base/crc32c.hpp"
 #include "encodings/protobuf/protobuf.hpp"
+#include "encodings/sstable/table.hpp"
 #include "io/files.hpp"
 #include "narrow.hpp"
 #include "slices.hpp"
 #include "snapshot/data.hpp"
 #include "stele/bundle.hpp"
 #include "strings.hpp"
-#include "table.hpp"
 
 namespace stele::inline v0::detail::tensorflow {
 namespace {
@@ -66,12 +66,17 @@ constexpr LeafOps stored_ops{.locate = [](const void* at, std::uint64_t) -> Sour
   return {entry.source, entry.offset, 0, entry.crc, true, crc32c};
 }};
 
-/// The objects that the leaves and names of a Snapshot point into.
+/// The entries, and what they point to.
 struct Kept {
+  NamePool keys;
   std::map<std::uint32_t, SourcePtr> shards;
-  std::shared_ptr<std::deque<Entry>> entries = std::make_shared<std::deque<Entry>>();
+  std::deque<Entry> entries;
   std::deque<JoinedBoxes> joined;
 };
+
+const LeafOps& ops_of(const TfType& type) {
+  return type.code == variant_code ? variant_ops : type.narrow_bits != 0 ? narrow_ops : stored_ops;
+}
 
 /// Returns a key for messages: the variable's name for the key of a slice.
 std::string shown(std::string_view key) { return key.starts_with('\0') ? name_of_slice(key) : std::string(key); }
@@ -98,16 +103,16 @@ class BundleReader {
     }
     memory_.admit(index_->size(), index_rate::index);
     const std::uint64_t max_block = std::min(memory_.left(), add_scaled(index_base, index_->size(), index_rate::file));
-    STELE_TRY(read_table(*index_, max_block,
-                         [this](std::string_view key, std::span<const std::byte> value, std::uint64_t at) {
-                           return read_entry(key, value, at);
-                         }));
+    STELE_TRY(sstable::read_table(*index_, max_block,
+                                  [this](std::string_view key, std::span<const std::byte> value, std::uint64_t at) {
+                                    return read_entry(key, value, at);
+                                  }));
     if (!header_) return bad(Errc::malformed, "the index has no header, the entry of the empty key");
     out_.name_ = index_->name();
-    out_.entries_ = kept_->entries;
+    out_.entries_ = {kept_, &kept_->entries};
     STELE_TRY(find_shards());
     STELE_TRY(check_overlaps());
-    STELE_TRY(build());
+    STELE_TRY(read_contents());
     return std::move(out_);
   }
 
@@ -128,10 +133,10 @@ class BundleReader {
     protobuf::Reader in(value, at);
     if (key.empty()) return read_header(in, at);
     if (!header_) return bad(Errc::malformed, "the index has no header, the entry of the empty key").offset(at);
-    // Node, leaf and entry, again for the names of the recorder; the orders that find the names.
-    STELE_TRY(spend(sizeof(Entry) + 2 * (sizeof(Node) + sizeof(LeafData)) + 128 + 3 * key.size()));
-    Entry& entry = kept_->entries->emplace_back();
-    entry.key = builder_.intern(key);
+    // The entry, node and leaf of the recorder, the orders that find the names.
+    STELE_TRY(spend(sizeof(Entry) + sizeof(Node) + sizeof(LeafData) + 128 + 3 * key.size()));
+    Entry& entry = kept_->entries.emplace_back();
+    entry.key = kept_->keys.add(key);
     if (auto read = read_fields(in, entry); !read) {
       Error error = std::move(read).error();
       if (error.path().empty()) error = std::move(error).path(shown(entry.key));
@@ -263,7 +268,7 @@ class BundleReader {
     constexpr std::string_view extension = ".index";
     std::string prefix(file_name(index_->name()));
     if (prefix.ends_with(extension)) prefix.resize(prefix.size() - extension.size());
-    for (Entry& entry : *kept_->entries) {
+    for (Entry& entry : kept_->entries) {
       if (!entry.slices.empty()) continue;
       SourcePtr& shard = kept_->shards[entry.shard];
       if (shard == nullptr) {
@@ -273,6 +278,7 @@ class BundleReader {
         STELE_TRY_ASSIGN(shard, open_of_set(bundle, prefix + number, kept_->shards.size() - 1));
       }
       entry.source = shard.get();
+      entry.provider = {&ops_of(*entry.type), &entry, 0};
       if (entry.offset <= shard->size() && entry.size <= shard->size() - entry.offset) continue;
       return bad(Errc::truncated, "the shard ends before the tensor does", entry)
           .file(shard->name())
@@ -285,8 +291,8 @@ class BundleReader {
   /// Checks that no byte belongs to two tensors: a small file could otherwise have any number of large tensors.
   Status check_overlaps() {
     std::vector<const Entry*> order;
-    order.reserve(kept_->entries->size());
-    for (const Entry& entry : *kept_->entries) {
+    order.reserve(kept_->entries.size());
+    for (const Entry& entry : kept_->entries) {
       if (entry.slices.empty() && entry.size != 0) order.push_back(&entry);
     }
     std::sort(order.begin(), order.end(), [](const Entry* a, const Entry* b) {
@@ -303,46 +309,27 @@ class BundleReader {
     return {};
   }
 
-  // ---- the snapshot
+  // ---- strings, and tensors in slices
 
-  Status build() {
-    builder_.set_flat();
+  Status read_contents() {
     std::uint64_t slices_used = 0, slices = 0;
-    for (const Entry& entry : *kept_->entries) slices += entry.key.starts_with('\0') ? 1 : 0;
-    std::vector<std::uint32_t> order;
-    order.reserve(kept_->entries->size());
-    for (Entry& entry : *kept_->entries) {
-      if (entry.key.starts_with('\0')) continue;
-      if (entry.type->code == string_code) {
+    for (Entry& entry : kept_->entries) {
+      slices += entry.is_slice() ? 1 : 0;
+      const std::uint64_t width = element_size(entry.type->dtype);
+      entry.bytes = width != 0 ? *entry.shape.element_count() * width : entry.size;
+      if (entry.is_slice()) continue;
+      if (entry.has_strings()) {
         if (!entry.slices.empty()) return bad(Errc::unsupported, "a string tensor is partitioned", entry);
-        STELE_TRY_ASSIGN(Value value, read_strings(entry, memory_));
-        entry.node = builder_.value(entry.key, std::move(value));
-      } else {
-        STELE_TRY_ASSIGN(const Provider provider, provider_of(entry));
+        STELE_TRY_ASSIGN(entry.strings, read_strings(entry, memory_));
+      } else if (!entry.slices.empty()) {
+        STELE_TRY_ASSIGN(entry.provider, joined(entry));
         slices_used += entry.slices.size();
-        const std::uint64_t width = element_size(entry.type->dtype);
-        const std::uint64_t bytes = width != 0 ? *entry.shape.element_count() * width : entry.size;
-        entry.node = builder_.tensor(entry.key, entry.type->dtype, entry.shape.span(), bytes, provider);
-        if (width == 0 || entry.type->narrow_bits != 0) {
-          builder_.annotate(std::string(dtype_key), Value(entry.type->name));
-        }
       }
-      order.push_back(entry.node);
     }
-    if (slices != slices_used) return stray_slice();
-    builder_.set_name_order(std::move(order));
-    builder_.keep(kept_);
-    out_.snapshot_ = builder_.finish();
-    return {};
+    return slices == slices_used ? Status() : Status(stray_slice());
   }
 
-  Result<Provider> provider_of(Entry& entry) {
-    if (entry.slices.empty()) {
-      const LeafOps& ops = entry.type->code == variant_code ? variant_ops
-                           : entry.type->narrow_bits != 0   ? narrow_ops
-                                                            : stored_ops;
-      return Provider{&ops, &entry, 0};
-    }
+  Result<Provider> joined(Entry& entry) {
     if (element_size(entry.type->dtype) == 0 || entry.type->narrow_bits != 0) {
       return bad(Errc::unsupported, "a partitioned variable has a dtype that stele does not join", entry)
           .found(std::string(entry.type->name));
@@ -356,7 +343,7 @@ class BundleReader {
             .found(std::to_string(slice.start.size()));
       }
       STELE_TRY_ASSIGN(const Entry* part, part_of(entry, slice));
-      parts.push_back({&stored_ops, part, 0});
+      parts.push_back(part->provider);
     }
     if (auto covered = check_cover(entry.slices, entry.shape.span(), memory_); !covered) {
       return std::move(covered).error().path(entry.key);
@@ -388,9 +375,9 @@ class BundleReader {
 
   Error stray_slice() const {
     std::map<std::string, std::int64_t> counts;
-    for (const Entry& entry : *kept_->entries) {
-      entry.key.starts_with('\0') ? --counts[shown(entry.key)]
-                                  : counts[std::string(entry.key)] += static_cast<std::int64_t>(entry.slices.size());
+    for (const Entry& entry : kept_->entries) {
+      entry.is_slice() ? --counts[shown(entry.key)]
+                       : counts[std::string(entry.key)] += static_cast<std::int64_t>(entry.slices.size());
     }
     const auto found = std::find_if(counts.begin(), counts.end(), [](const auto& c) { return c.second != 0; });
     return bad(Errc::malformed, "the checkpoint has a slice that belongs to no tensor")
@@ -400,7 +387,6 @@ class BundleReader {
   SourcePtr index_;
   IndexBudget& memory_;
   std::shared_ptr<Kept> kept_;
-  SnapshotBuilder builder_;
   Bundle out_;
   bool header_ = false;
   std::uint64_t shards_ = 0;
@@ -410,20 +396,6 @@ const Entry* Bundle::find(std::string_view key) const noexcept {
   const auto found = std::lower_bound(entries_->begin(), entries_->end(), key,
                                       [](const Entry& entry, std::string_view k) { return entry.key < k; });
   return found != entries_->end() && found->key == key ? &*found : nullptr;
-}
-
-std::optional<LeafView> Bundle::leaf(std::string_view key) const noexcept {
-  const Entry* const entry = find(key);
-  if (entry == nullptr || entry->node == no_index) return std::nullopt;
-  const Node& node = snapshot_.nodes()[entry->node];
-  return node.kind == NodeKind::tensor ? std::optional(snapshot_.leaf(node.index)) : std::nullopt;
-}
-
-const Value* Bundle::strings(std::string_view key) const noexcept {
-  const Entry* const entry = find(key);
-  if (entry == nullptr || entry->node == no_index) return nullptr;
-  const Node& node = snapshot_.nodes()[entry->node];
-  return node.kind == NodeKind::value ? &snapshot_.value(node) : nullptr;
 }
 
 Result<Bundle> open_bundle(SourcePtr source, IndexBudget& memory) {

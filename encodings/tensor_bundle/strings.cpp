@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/crc32c.hpp"
+#include "encodings/sstable/table.hpp"
 #include "json/json.hpp"
 #include "stele/detail/little_endian.hpp"
-#include "table.hpp"
 
 namespace stele::inline v0::detail::tensorflow {
 namespace {
@@ -26,7 +26,7 @@ class Strings {
     lengths_.reserve(static_cast<std::size_t>(count));
     for (std::uint64_t i = 0; i < count; ++i) {
       std::uint64_t length = 0;
-      if (!take_varint(rest_, length)) return bad(Errc::malformed, "a length of the string tensor is damaged");
+      if (!sstable::take_varint(rest_, length)) return bad(Errc::malformed, "a length of the string tensor is damaged");
       std::byte number[8];
       store_le(number, length);
       crc = crc32c(crc, number, length >> 32 == 0 ? 4 : 8);
@@ -125,7 +125,7 @@ Status stream_variants(const void* at, std::uint64_t, std::uint64_t size, PieceS
   std::uint32_t crc = 0;
   for (std::span<const std::byte> rest = bytes.span(); !rest.empty();) {
     std::uint64_t length = 0;
-    if (!take_varint(rest, length) || rest.size() < 4 || length > rest.size() - 4) {
+    if (!sstable::take_varint(rest, length) || rest.size() < 4 || length > rest.size() - 4) {
       return bad(Errc::malformed, "a variant ends after its tensor");
     }
     std::byte number[8];
