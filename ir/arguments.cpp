@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "recorders/onnx/model.hpp"
+#include "encodings/onnx/fields.hpp"
 
 namespace stele::inline v0::detail::ir {
 

@@ -8,7 +8,7 @@
 #include "ir/builder.hpp"
 #include "ir/node_scope.hpp"
 #include "ir/operands.hpp"
-#include "recorders/onnx/model.hpp"
+#include "encodings/onnx/fields.hpp"
 
 namespace stele::inline v0::detail::ir {
 

@@ -8,7 +8,7 @@
 #include "ir/mapping.hpp"
 #include "ir/node_scope.hpp"
 #include "ir/operands.hpp"
-#include "recorders/onnx/model.hpp"
+#include "encodings/onnx/fields.hpp"
 #include "stele/import.hpp"
 
 namespace stele::inline v0 {

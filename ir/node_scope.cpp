@@ -9,7 +9,7 @@
 
 #include "dl4j/arrays_fb.hpp"
 #include "ir/operands.hpp"
-#include "recorders/onnx/model.hpp"
+#include "encodings/onnx/fields.hpp"
 
 namespace stele::inline v0::detail::ir {
 

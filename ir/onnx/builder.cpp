@@ -8,7 +8,7 @@
 #include "base/similar.hpp"
 #include "ir/arguments.hpp"
 #include "ir/names.hpp"
-#include "recorders/onnx/model.hpp"
+#include "encodings/onnx/fields.hpp"
 
 namespace stele::inline v0::detail::ir {
 

@@ -2,18 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
 
+#include "encodings/onnx/fields.hpp"
+#include "encodings/onnx/structure.hpp"
 #include "encodings/protobuf/protobuf.hpp"
 #include "ir/arguments.hpp"
 #include "ir/builder.hpp"
 #include "ir/importer.hpp"
 #include "ir/onnx/builder.hpp"
 #include "ir/refused.hpp"
-#include "recorders/onnx/model.hpp"
-#include "recorders/onnx/structure.hpp"
+#include "stele/recorders/onnx.hpp"
 
 namespace stele::inline v0 {
 
@@ -141,7 +143,8 @@ class Exporter {
   }
 
   Result<Report> save(auto write) {
-    const onnx::StructureFormat format(std::move(structure_), OnnxOptions{.model = {}, .external = options_.external});
+    const OnnxFormat format(OnnxOptions{.model = {}, .external = options_.external},
+                            std::make_shared<onnx::Structure>(std::move(structure_)));
     STELE_TRY_ASSIGN(Report report, write(format, initializers_));
     for (const auto& [path, detail] : losses_) report.add(Report::What::lost, path, detail);
     for (const std::string& path : unused_) report.add(Report::What::unused, path, "no output needs it");

@@ -5,7 +5,8 @@
 
 #include "base/limits.hpp"
 #include "encodings/protobuf/fields.hpp"
-#include "recorders/onnx/model.hpp"
+#include "encodings/onnx/fields.hpp"
+#include "encodings/onnx/model.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::ir {
@@ -147,7 +148,7 @@ class GraphReader {
           return {};
         }
         case attribute_field::t:
-          attribute.value = TensorValue{leaf_of_attribute(field.begin())};
+          attribute.value = TensorValue{name_of_attribute(field.begin())};
           return {};
         case attribute_field::ints:
           return read_ints(field, ints);
@@ -267,10 +268,20 @@ class GraphReader {
 
 Result<Graph> read_onnx(SourcePtr source, const LoadOptions& options) {
   Graph model;
-  STELE_TRY_ASSIGN(Model tensors, read_model(source, options, Wanted::graph));
-  model.tensors = std::move(tensors.snapshot);
-  model.onnx = true;
   const std::string name = source->name();
+  IndexBudget memory(options.limits, source->size());
+  SnapshotBuilder builder;
+  builder.set_flat();
+  STELE_TRY_ASSIGN(Model tensors, read_model(source, memory, Wanted::graph, [&](const TensorEntry& tensor) {
+    return add_entry(builder, tensor, memory);
+  }));
+  if (auto done = finish_names(builder, std::move(tensors.metadata), memory); !done) {
+    return std::move(done).error().file(name);
+  }
+  builder.set_capacity(tensors.capacity);
+  builder.keep(std::move(tensors.files));
+  model.tensors = builder.finish();
+  model.onnx = true;
   const Status done = GraphReader(std::move(source), options, model).run();
   if (done) return model;
   Error error = done.error();

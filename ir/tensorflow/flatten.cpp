@@ -11,7 +11,7 @@
 #include "ir/importer.hpp"
 #include "ir/mapping.hpp"
 #include "ir/tensorflow/references.hpp"
-#include "recorders/onnx/model.hpp"
+#include "encodings/onnx/fields.hpp"
 
 namespace stele::inline v0::detail::ir::tensorflow {
 

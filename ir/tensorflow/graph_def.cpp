@@ -6,7 +6,7 @@
 
 #include "encodings/protobuf/fields.hpp"
 #include "ir/expression.hpp"
-#include "recorders/onnx/model.hpp"
+#include "encodings/onnx/fields.hpp"
 #include "encodings/tensor_bundle/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
 

@@ -5,7 +5,7 @@
 #include <unordered_set>
 
 #include "dl4j/arrays.hpp"
-#include "recorders/onnx/model.hpp"
+#include "encodings/onnx/fields.hpp"
 
 namespace stele::inline v0::detail::ir::tensorflow {
 

@@ -3,20 +3,23 @@
 #include <algorithm>
 #include <optional>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "base/parallel.hpp"
 #include "encodings/protobuf/fields.hpp"
 #include "encodings/protobuf/protobuf.hpp"
+#include "encodings/onnx/fields.hpp"
+#include "encodings/onnx/model.hpp"
+#include "encodings/onnx/structure.hpp"
 #include "external.hpp"
 #include "json/json.hpp"
-#include "model.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/tensor_index.hpp"
 #include "snapshot/unreadable.hpp"
-#include "structure.hpp"
 
 namespace stele::inline v0 {
 namespace {
@@ -25,6 +28,36 @@ using namespace detail::onnx;  // NOLINT(google-build-using-namespace): this fil
 namespace protobuf = detail::protobuf;
 
 bool holds(DType dtype) { return code_of(dtype) != 0; }
+
+bool keeps_graph(std::string_view part) { return part == detail::graph_part; }
+
+/// Returns the name of a leaf of a flat snapshot.
+std::string_view name_of(const Snapshot& snapshot, std::uint32_t leaf) {
+  const Node& node = snapshot.nodes()[snapshot.leaf(leaf).node()];
+  return {node.name, node.name_size};
+}
+
+/// The tensors of a model as a flat Snapshot, in the file's order.
+struct Opened {
+  Model model;
+  Snapshot snapshot;
+};
+Result<Opened> open_model(SourcePtr source, const LoadOptions& options, Wanted wanted) {
+  detail::IndexBudget memory(options.limits, source->size());
+  SnapshotBuilder builder;
+  builder.set_flat();
+  const std::string file = source->name();
+  STELE_TRY_ASSIGN(Model model, read_model(std::move(source), memory, wanted, [&](const detail::TensorEntry& tensor) {
+    return detail::add_entry(builder, tensor, memory);
+  }));
+  if (auto done = detail::finish_names(builder, std::move(model.metadata), memory); !done) {
+    return std::move(done).error().file(file);
+  }
+  builder.set_capacity(model.capacity);
+  builder.keep(model.files);
+  if (model.has_operations) builder.data().left_out.emplace_back(detail::graph_part);
+  return Opened{std::move(model), builder.finish()};
+}
 
 // A model without operations declares the versions of ONNX 1.15.
 constexpr std::uint64_t new_ir_version = 9, new_opset = 20;
@@ -54,7 +87,7 @@ class OnnxWriter {
       STELE_TRY(make_new());
     } else {
       STELE_TRY_ASSIGN(source_, open_file(model_path_));
-      STELE_TRY_ASSIGN(model_, read_model(source_, default_load_options(), Wanted::places));
+      STELE_TRY_ASSIGN(from_, open_model(source_, default_load_options(), Wanted::places));
       STELE_TRY(make_from_model());
     }
     return write(sink);
@@ -194,18 +227,18 @@ class OnnxWriter {
   Status make_from_model() {
     std::unordered_map<std::string_view, std::uint32_t> leaves;
     for (std::uint32_t i = 0; i < snapshot_.leaf_count(); ++i) leaves.emplace(paths_[i], i);
-    theirs_ = detail::in_file_order(model_.snapshot);
+    theirs_ = detail::in_file_order(from_.snapshot);
     bool metadata = false;
     const auto put_metadata_before = [&](std::uint64_t offset) {
-      if (metadata || offset < model_.graph.begin) return;
+      if (metadata || offset < from_.model.graph.begin) return;
       go_to(no_index);
-      copy_until(model_.graph.begin);
+      copy_until(from_.model.graph.begin);
       put_metadata();
       metadata = true;
     };
-    for (const Place& place : model_.places) {
-      const auto leaf = leaves.find(place.name);
-      const LeafView theirs = model_.snapshot.leaf(place.leaf);
+    for (const Place& place : from_.model.places) {
+      const LeafView theirs = from_.snapshot.leaf(place.tensor);
+      const auto leaf = leaves.find(name_of(from_.snapshot, place.tensor));
       const bool ours = leaf != leaves.end();
       if (place.unreadable) {
         if (!ours && (!place.external || external_.name().empty())) continue;
@@ -223,7 +256,7 @@ class OnnxWriter {
       go_to(place.message);
       copy_until(place.range.begin);
       at_ = place.range.end;
-      STELE_TRY(put_tensor(place, ours ? ordered_ : theirs_, ours ? leaf->second : place.leaf, moves));
+      STELE_TRY(put_tensor(place, ours ? ordered_ : theirs_, ours ? leaf->second : place.tensor, moves));
     }
     put_metadata_before(source_->size());
     go_to(no_index);
@@ -253,16 +286,16 @@ class OnnxWriter {
   /// Ends the messages of the model that do not contain this one, and begins those that do.
   void go_to(std::uint32_t message) {
     std::vector<std::uint32_t> chain;
-    for (; message != no_index; message = model_.messages[message].outer) chain.push_back(message);
+    for (; message != no_index; message = from_.model.messages[message].outer) chain.push_back(message);
     std::reverse(chain.begin(), chain.end());
     std::size_t same = 0;
     while (same < open_.size() && same < chain.size() && open_[same].first == chain[same]) ++same;
     for (; open_.size() > same; open_.pop_back()) {
-      copy_until(model_.messages[open_.back().first].range.end);
+      copy_until(from_.model.messages[open_.back().first].range.end);
       end_message(open_.back().second);
     }
     for (; same < chain.size(); ++same) {
-      const Message& next = model_.messages[chain[same]];
+      const Message& next = from_.model.messages[chain[same]];
       copy_until(next.range.begin);
       open_.emplace_back(chain[same], begin_message(next.field));
       at_ = next.begin;
@@ -271,8 +304,8 @@ class OnnxWriter {
 
   /// Copies fields of the model up to an offset, without the properties that are written anew.
   void copy_until(std::uint64_t end) {
-    for (; property_ < model_.properties.size() && model_.properties[property_].field.begin < end; ++property_) {
-      const Model::Property& property = model_.properties[property_];
+    for (; property_ < from_.model.properties.size() && from_.model.properties[property_].field.begin < end; ++property_) {
+      const Model::Property& property = from_.model.properties[property_];
       if (property.key != detail::flat_key && !metadata_.contains(property.key)) continue;
       copy({at_, property.field.begin});
       at_ = property.field.end;
@@ -333,7 +366,7 @@ class OnnxWriter {
   ExternalFile external_;
   std::map<std::string, std::string> metadata_;
   SourcePtr source_;  // of the model
-  Model model_;
+  Opened from_;
   Snapshot theirs_;
   std::vector<std::byte> bytes_;
   std::size_t begin_ = 0;  // of the bytes that no piece has
@@ -348,15 +381,12 @@ class OnnxWriter {
 
 }  // namespace
 
-Status detail::onnx::StructureFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
-  return OnnxWriter(snapshot, options_, &structure_, options).run(sink);
-}
-
 const Capabilities& OnnxFormat::capabilities() const noexcept {
   static constexpr Capabilities can{.values = true, .aliases = true, .metadata = true, .holds = holds};
   // A model has an initializer for each name.
   static constexpr Capabilities into_model{.values = true, .metadata = true, .holds = holds, .keeps = keeps_graph};
-  return options_.model.empty() ? can : into_model;
+  static constexpr Capabilities around{.metadata = true, .holds = holds, .keeps = keeps_graph};
+  return structure_ != nullptr ? around : options_.model.empty() ? can : into_model;
 }
 
 bool OnnxFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
@@ -388,8 +418,8 @@ bool OnnxFormat::recognises(std::span<const std::byte> head, std::uint64_t size)
 }
 
 Result<Snapshot> OnnxFormat::open(SourcePtr source, const OpenContext& context) const {
-  STELE_TRY_ASSIGN(Model model, read_model(std::move(source), context.options(), Wanted::tensors));
-  return detail::in_host_order(std::move(model.snapshot));
+  STELE_TRY_ASSIGN(Opened opened, open_model(std::move(source), context.options(), Wanted::tensors));
+  return detail::in_host_order(std::move(opened.snapshot));
 }
 
 Result<std::vector<Loss>> OnnxFormat::losses(const Snapshot& snapshot, std::string_view file) const {
@@ -397,9 +427,9 @@ Result<std::vector<Loss>> OnnxFormat::losses(const Snapshot& snapshot, std::stri
   if (!options_.external.empty()) STELE_TRY(check_external_name(options_.external, file));
   if (options_.model.empty()) return losses;
   STELE_TRY_ASSIGN(const SourcePtr source, open_file(options_.model));
-  STELE_TRY_ASSIGN(const Model model, read_model(source, default_load_options(), Wanted::places));
-  std::unordered_map<std::string_view, std::uint32_t> names;
-  for (const Place& place : model.places) names.emplace(place.name, place.leaf);
+  STELE_TRY_ASSIGN(const Opened theirs, open_model(source, default_load_options(), Wanted::tensors));
+  std::unordered_set<std::string_view> names;
+  for (std::uint32_t i = 0; i < theirs.snapshot.leaf_count(); ++i) names.insert(name_of(theirs.snapshot, i));
   const detail::LeafPaths paths(*snapshot.data());
   for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) {
     if (!names.contains(paths[i])) losses.push_back({snapshot.leaf(i).node(), "a tensor that the model does not have"});
@@ -408,7 +438,7 @@ Result<std::vector<Loss>> OnnxFormat::losses(const Snapshot& snapshot, std::stri
 }
 
 Status OnnxFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
-  return OnnxWriter(snapshot, options_, nullptr, options).run(sink);
+  return OnnxWriter(snapshot, options_, structure_.get(), options).run(sink);
 }
 
 }  // namespace stele::inline v0

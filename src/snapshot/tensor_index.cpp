@@ -6,6 +6,7 @@
 #include "base/name_order.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/unreadable.hpp"
 
 namespace stele::inline v0::detail {
 namespace {
@@ -13,6 +14,22 @@ namespace {
 std::string_view name_of(const Node& node) { return {node.name, node.name_size}; }
 
 }  // namespace
+
+Status add_entry(SnapshotBuilder& to, const TensorEntry& entry, IndexBudget& memory) {
+  // Arrays that grow take three times their content.
+  const std::uint64_t pooled = entry.name.size() + entry.unreadable.size() + sizeof(Extent) * entry.shape.size();
+  if (!memory.take(sizeof(Node) + sizeof(LeafData) + 32 + 3 * pooled +
+                   (entry.unreadable.empty() ? 0 : unreadable_memory))) {
+    return index_error("the tensors' names and shapes need more memory than the file's size allows");
+  }
+  const std::string_view name = to.intern(entry.name);
+  if (entry.unreadable.empty()) {
+    to.tensor(name, entry.dtype, entry.shape, entry.bytes, entry.provider);
+  } else {
+    add_unreadable(to, name, entry.unreadable, entry.bytes, entry.provider);
+  }
+  return {};
+}
 
 Status sort_names(SnapshotBuilder& to, std::vector<RepeatedName>* repeated) {
   const auto nodes = to.nodes();

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,19 @@
 #include "stele/snapshot.hpp"
 
 namespace stele::inline v0::detail {
+
+/// A tensor of a file, as its encoding describes it; or an entry that is none.
+struct TensorEntry {
+  std::string_view name;  // whole
+  DType dtype = DType::none;
+  std::span<const Extent> shape;
+  std::uint64_t bytes = 0;
+  Provider provider{};
+  std::string_view unreadable{};  // the reason why it is no tensor
+};
+
+/// Adds an entry to a flat Snapshot, and takes what it needs from `memory`. Errors: limit.
+STELE_EXPORT Status add_entry(SnapshotBuilder& to, const TensorEntry& entry, IndexBudget& memory);
 
 /// A node whose name earlier nodes have.
 struct RepeatedName {

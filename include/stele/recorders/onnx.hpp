@@ -7,11 +7,17 @@
 //     uint64_data 11, or external_data 13 (location, offset, length) with data_location 14 = 1.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "stele/recorder.hpp"
 
 namespace stele::inline v0 {
+
+namespace detail::onnx {
+struct Structure;
+}
 
 struct OnnxOptions {
   /// The path of a model for saves: they copy it with the module's tensors in place of those that have their names.
@@ -38,7 +44,9 @@ struct OnnxOptions {
 /// file name), exists, unsupported (a sink of one file).
 class STELE_EXPORT OnnxFormat final : public Format {
  public:
-  explicit OnnxFormat(OnnxOptions options = {}) : options_(std::move(options)) {}
+  /// `structure`: of the graph around the tensors, for exports (export_onnx()).
+  explicit OnnxFormat(OnnxOptions options = {}, std::shared_ptr<const detail::onnx::Structure> structure = nullptr)
+      : options_(std::move(options)), structure_(std::move(structure)) {}
   std::string_view name() const noexcept override { return "onnx"; }
   std::string_view extension() const noexcept override { return ".onnx"; }
   const Capabilities& capabilities() const noexcept override;
@@ -50,6 +58,7 @@ class STELE_EXPORT OnnxFormat final : public Format {
 
  private:
   OnnxOptions options_;
+  std::shared_ptr<const detail::onnx::Structure> structure_;
 };
 
 template <PrecisionSettings Settings = NativePrecision>

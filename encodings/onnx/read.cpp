@@ -8,29 +8,21 @@
 #include <unordered_map>
 #include <utility>
 
-#include "base/limits.hpp"
 #include "encodings/protobuf/fields.hpp"
+#include "fields.hpp"
 #include "io/files.hpp"
 #include "model.hpp"
-#include "snapshot/data.hpp"
-#include "snapshot/tensor_index.hpp"
+#include "snapshot/source_range.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
+#include "varints.hpp"
 
 namespace stele::inline v0::detail::onnx {
 namespace {
 
 using protobuf::each;
 using protobuf::Fields;
-
-constexpr std::array<std::pair<std::uint32_t, DType>, 23> dtypes = {{
-    {1, DType::f32},        {2, DType::u8},           {3, DType::i8},       {4, DType::u16},          {5, DType::i16},
-    {6, DType::i32},        {7, DType::i64},          {9, DType::boolean},  {10, DType::f16},         {11, DType::f64},
-    {12, DType::u32},       {13, DType::u64},         {14, DType::c64},     {15, DType::c128},        {16, DType::bf16},
-    {17, DType::f8_e4m3fn}, {18, DType::f8_e4m3fnuz}, {19, DType::f8_e5m2}, {20, DType::f8_e5m2fnuz}, {21, DType::u4},
-    {22, DType::i4},        {23, DType::f4_e2m1},     {24, DType::f8_e8m0},
-}};
 
 /// Returns the field of TensorProto that holds elements of this dtype, if they are not raw.
 std::uint32_t typed_field(DType dtype) noexcept {
@@ -51,139 +43,13 @@ std::uint32_t typed_field(DType dtype) noexcept {
   }
 }
 
-// Bytes that are stored as in memory: a leaf's words are the source and the offset.
-constexpr LeafOps stored{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
-  return {static_cast<const Source*>(at), number};
-}};
-
-struct ModelFile {
-  SourcePtr model;
-  mutable std::mutex mutex;  // of the places where reads of varints ended
-};
-
-/// Packed varints. Each is an element, or for 4-bit dtypes a byte of two elements.
-class Varints {
- public:
-  Varints(const ModelFile& file, Range range, DType dtype) : file_(&file), range_(range), dtype_(dtype) {}
-
-  /// Returns the size of an element in memory.
-  static std::size_t unit_of(DType dtype) noexcept { return std::max<std::size_t>(1, element_size(dtype)); }
-
-  static Status read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
-    const auto& self = *static_cast<const Varints*>(at);
-    const std::uint64_t first = offset / unit_of(self.dtype_);
-    Place place = self.near(first);
-    std::uint64_t number = place.element;
-    std::size_t filled = 0;
-    STELE_TRY_ASSIGN(place, self.each(place, [&](std::span<const std::byte> element) -> Result<bool> {
-      if (number++ < first || filled == out.size()) return filled != out.size();
-      std::copy(element.begin(), element.end(), out.begin() + static_cast<std::ptrdiff_t>(filled));
-      filled += element.size();
-      return filled != out.size();
-    }));
-    if (filled != out.size()) return self.bad("the tensor has fewer elements than its shape", self.range_.end);
-    self.remember(place);
-    return {};
-  }
-
-  static Status stream(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext&) {
-    const auto& self = *static_cast<const Varints*>(at);
-    std::array<std::byte, 4096> piece;
-    std::size_t filled = 0;
-    std::uint64_t left = size;
-    STELE_TRY(self.each({0, self.range_.begin}, [&](std::span<const std::byte> element) -> Result<bool> {
-      if (element.size() > left) return self.bad("the tensor has more elements than its shape", self.range_.begin);
-      left -= element.size();
-      std::copy(element.begin(), element.end(), piece.begin() + static_cast<std::ptrdiff_t>(filled));
-      filled += element.size();
-      if (filled == piece.size()) {
-        filled = 0;
-        STELE_TRY(sink.piece(piece));
-      }
-      return true;
-    }));
-    if (left != 0) return self.bad("the tensor has fewer elements than its shape", self.range_.end);
-    return filled != 0 ? sink.piece(std::span(piece).first(filled)) : Status();
-  }
-
- private:
-  /// An element's number and the offset of its varint.
-  struct Place {
-    std::uint64_t element, at;
-  };
-
-  /// Returns true if `value` is an element.
-  bool fits(std::uint64_t value) const noexcept {
-    const auto number = static_cast<std::int64_t>(value);
-    const auto within = [&]<class T>(T) {
-      return number >= std::int64_t{std::numeric_limits<T>::min()} &&
-             number <= std::int64_t{std::numeric_limits<T>::max()};
-    };
-    switch (dtype_) {
-      case DType::i64:
-      case DType::u64:
-        return true;
-      case DType::i32:
-        return within(std::int32_t());
-      case DType::i16:
-        return within(std::int16_t());
-      case DType::i8:
-        return within(std::int8_t());
-      case DType::boolean:
-        return value <= 1;
-      case DType::i4:
-      case DType::u4:
-      case DType::f4_e2m1:
-        // The onnx package 1.16 writes the byte of two elements as a signed number.
-        return value <= 0xff || within(std::int8_t());
-      default:
-        return value >> (8 * unit_of(dtype_)) == 0;
-    }
-  }
-
-  Error bad(const char* message, std::uint64_t at) const { return Error(Errc::malformed, message).offset(at); }
-
-  /// Calls `take(bytes)` for each element from a place on, while it returns true. Returns the place after them.
-  template <class Take>
-  Result<Place> each(Place place, Take take) const {
-    Cursor in(file_->model);
-    STELE_TRY(in.skip(place.at));
-    for (Fields packed(in, range_.end);;) {
-      STELE_TRY_ASSIGN(const auto value, packed.element());
-      if (!value) break;
-      if (!fits(*value)) return bad("the element does not fit the tensor's dtype", place.at);
-      std::byte element[8];
-      store_le(element, *value);
-      STELE_TRY_ASSIGN(const bool more, take(std::span<const std::byte>(element, unit_of(dtype_))));
-      place = {place.element + 1, in.position()};
-      if (!more) break;
-    }
-    return place;
-  }
-
-  /// Returns the place of an element at or before this one: the end of the last read, or the first element.
-  Place near(std::uint64_t element) const {
-    const std::lock_guard lock(file_->mutex);
-    return last_.element != 0 && last_.element <= element ? last_ : Place{0, range_.begin};
-  }
-  void remember(Place place) const {
-    const std::lock_guard lock(file_->mutex);
-    last_ = place;
-  }
-
-  const ModelFile* file_;
-  Range range_;
-  DType dtype_;
-  mutable Place last_{0, 0};  // where the last read ended, so that reads in order decode each element once
-};
-
-constexpr LeafOps varints{.read = Varints::read, .stream = Varints::stream};
-
 constexpr LeafOps in_memory{
     .view = [](const void* at, std::uint64_t) -> const std::byte* { return static_cast<const std::byte*>(at); }};
 
-/// Owns what the leaves point to.
-struct Files : ModelFile {
+/// Owns what the providers point to.
+struct Files {
+  SourcePtr model;
+  std::mutex mutex;  // of the places where reads of varints ended
   std::unordered_map<std::string, SourcePtr> others;  // by location
   std::deque<Varints> varints;
   std::deque<std::vector<std::byte>> numbers;
@@ -196,10 +62,11 @@ constexpr std::uint64_t string_code = 8;
 
 class ModelReader {
  public:
-  ModelReader(SourcePtr source, const LoadOptions& options, Wanted wanted)
+  ModelReader(SourcePtr source, IndexBudget& memory, Wanted wanted, const TakeTensor& take)
       : files_(std::make_shared<Files>()),
         in_(source),
-        memory_(options.limits, source->size()),
+        memory_(memory),
+        take_(take),
         places_(wanted == Wanted::places),
         graph_only_(wanted == Wanted::graph) {
     files_->model = std::move(source);
@@ -207,7 +74,6 @@ class ModelReader {
 
   Result<Model> run() {
     const Source& source = *files_->model;
-    builder_.set_flat();
     Fields fields(in_, source.size());
     bool graph = false;
     for (;;) {
@@ -228,14 +94,11 @@ class ModelReader {
       STELE_TRY(add_found());
     }
     if (!graph) return bad(Errc::malformed, "the model has no graph", source.size());
-    STELE_TRY(finish_names(builder_, std::move(metadata_), memory_));
     // Any number of initializers may refer to one range of a file. A number of one byte may be an element of eight.
     std::uint64_t held = add_scaled(0, source.size(), sizeof(std::uint64_t));
     for (const auto& [location, file] : files_->others) held = checked_add(held, file->size()).value_or(UINT64_MAX);
-    builder_.set_capacity(std::max<std::uint64_t>(held, 1));
-    builder_.keep(files_);
-    if (has_operations_ && !graph_only_) builder_.data().left_out.emplace_back(graph_part);
-    model_.snapshot = builder_.finish();
+    model_.capacity = std::max<std::uint64_t>(held, 1);
+    model_.files = std::move(files_);
     return std::move(model_);
   }
 
@@ -298,19 +161,12 @@ class ModelReader {
     return {};
   }
 
-  /// Makes leaves of the tensors, whose names are complete.
+  /// Hands the tensors over, whose names are complete.
   Status add_found() {
     for (Found& found : found_) {
-      const std::string_view name = builder_.intern(found.name);
-      if (found.unreadable.empty()) {
-        builder_.tensor(name, found.dtype, found.shape, found.bytes, found.provider);
-      } else {
-        add_unreadable(builder_, name, found.unreadable, found.bytes, found.provider);
-      }
-      if (!places_) continue;
-      found.place.name = name;
-      found.place.leaf = builder_.nodes().back().index;
-      model_.places.push_back(std::move(found.place));
+      STELE_TRY(take_({found.name, found.dtype, found.shape, found.bytes, found.provider, found.unreadable}));
+      found.place.tensor = tensors_++;
+      if (places_) model_.places.push_back(std::move(found.place));
     }
     found_.clear();
     return {};
@@ -333,7 +189,7 @@ class ModelReader {
 
   Status read_node(Fields& in) {
     const std::size_t first = found_.size();
-    has_operations_ = true;
+    model_.has_operations = true;
     std::string output, name, op, domain;
     bool has_output = false;
     STELE_TRY(each_in(in, [&](Fields& node) -> Status {
@@ -381,7 +237,7 @@ class ModelReader {
         case attribute_field::t:
           if (!attribute.has_length()) return {};
           STELE_TRY(read_tensor(attribute, Place::Form::tensor));
-          found_.back().name = graph_only_ ? leaf_of_attribute(attribute.begin()) : std::string();
+          found_.back().name = graph_only_ ? name_of_attribute(attribute.begin()) : std::string();
           found_.back().is_value = true;
           return {};
         case attribute_field::tensors:
@@ -540,25 +396,23 @@ class ModelReader {
     return {};
   }
 
-  /// Adds a field that is no tensor of a known kind; the leaf has its bytes.
+  /// Adds a field that is no tensor of a known kind, with its bytes.
   Status add_unread(const Fields& in, Place::Form form, std::string reason, std::string name) {
     memory_.admit(std::min<std::uint64_t>(in.end() - in.tag(), unreadable_memory), index_rate::token);
-    STELE_TRY(spend(unreadable_memory + 3 * reason.size()));
     Found found;
     found.name = std::move(name);
     found.bytes = in.size();
-    found.provider = {&stored, files_->model.get(), in.begin()};
+    found.provider = {&source_ops, files_->model.get(), in.begin()};
     found.unreadable = std::move(reason);
     found.place.form = form;
     found.place.unreadable = true;
     return add(std::move(found), in);
   }
 
-  /// Adds the tensor of a field, and pays for its leaf.
+  /// Adds the tensor of a field.
   Status add(Found found, const Fields& in) {
     Place& place = found.place;
-    STELE_TRY(spend(sizeof(Node) + sizeof(LeafData) + 3 * (found.name.size() + sizeof(Extent) * found.shape.size()) +
-                    32 + (place.form == Place::Form::initializer ? 0 : sizeof(Found)) +
+    STELE_TRY(spend((place.form == Place::Form::initializer ? 0 : sizeof(Found)) +
                     (places_ ? 3 * (sizeof(Place) + sizeof(Range) * place.kept.size()) : 0)));
     if (places_) {
       place.field = in.field();
@@ -681,7 +535,7 @@ class ModelReader {
     memory_.admit(field.end - field.begin, index_rate::index);
     STELE_TRY(spend(2 * (sizeof(std::pair<std::string, std::string>) + 64) + key.size()));
     if (places_) model_.properties.push_back({key, field});
-    if (!metadata_.emplace(std::move(key), std::move(value)).second) {
+    if (!model_.metadata.emplace(std::move(key), std::move(value)).second) {
       return bad(Errc::duplicate, "a key of metadata_props occurs twice", field.begin);
     }
     return {};
@@ -704,14 +558,14 @@ class ModelReader {
       const bool raw = tensor.field == 0 || tensor.field == tensor_field::raw_data;
       if (!raw && tensor.field != typed_field(dtype)) return other_field(tensor, dtype, at);
       if (stored_bytes != bytes) return wrong_size();
-      return Provider{&stored, files_->model.get(), tensor.elements.begin};
+      return Provider{&source_ops, files_->model.get(), tensor.elements.begin};
     }
     if (tensor.field != typed_field(dtype)) return other_field(tensor, dtype, at);
     // A varint has one to ten bytes.
     const std::uint64_t count = bytes / Varints::unit_of(dtype);
     if (stored_bytes < count || stored_bytes / 10 > count) return wrong_size();
     STELE_TRY(spend(2 * sizeof(Varints)));
-    return Provider{&varints, &files_->varints.emplace_back(*files_, tensor.elements, dtype), 0};
+    return files_->varints.emplace_back(files_->model, files_->mutex, tensor.elements, dtype).provider();
   }
 
   static Error other_field(const Parsed& tensor, DType dtype, std::uint64_t at) {
@@ -767,15 +621,15 @@ class ModelReader {
           .expected(std::to_string(bytes) + " bytes at " + std::to_string(offset))
           .found(std::to_string(file->size()));
     }
-    return Provider{&stored, file, offset};
+    return Provider{&source_ops, file, offset};
   }
 
   std::shared_ptr<Files> files_;
   std::shared_ptr<const Bundle> bundle_;
   Cursor in_;
-  IndexBudget memory_;
+  IndexBudget& memory_;
+  const TakeTensor& take_;
   bool places_, graph_only_;
-  SnapshotBuilder builder_;
   Model model_;
   /// A message around the current field, and its number in the model if it contains a tensor.
   struct Open {
@@ -785,30 +639,19 @@ class ModelReader {
   std::vector<Open> open_;
   std::deque<Found> found_;      // whose names are not complete
   std::uint64_t trainings_ = 0;  // messages of training_info so far
-  bool has_operations_ = false;
-  std::map<std::string, std::string> metadata_;
+  std::uint32_t tensors_ = 0;  // handed over so far
 };
 
 }  // namespace
 
-std::string leaf_of_attribute(std::uint64_t offset) {
+std::string name_of_attribute(std::uint64_t offset) {
   std::string name(1, '\0');  // which ONNX's names do not have
   return name + std::to_string(offset);
 }
 
-DType dtype_of(std::uint64_t code) noexcept {
-  const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.first == code; });
-  return found != dtypes.end() ? found->second : DType::none;
-}
-
-std::uint32_t code_of(DType dtype) noexcept {
-  const auto found = std::find_if(dtypes.begin(), dtypes.end(), [&](const auto& d) { return d.second == dtype; });
-  return found != dtypes.end() ? found->first : 0;
-}
-
-Result<Model> read_model(SourcePtr source, const LoadOptions& options, Wanted wanted) {
+Result<Model> read_model(SourcePtr source, IndexBudget& memory, Wanted wanted, const TakeTensor& take) {
   const std::string name = source->name();
-  auto model = ModelReader(std::move(source), options, wanted).run();
+  auto model = ModelReader(std::move(source), memory, wanted, take).run();
   if (!model && model.error().file().empty()) return std::move(model).error().file(name);
   return model;
 }

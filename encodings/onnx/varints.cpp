@@ -1,0 +1,118 @@
+#include "varints.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "encodings/protobuf/fields.hpp"
+#include "io/cursor.hpp"
+#include "stele/detail/little_endian.hpp"
+
+namespace stele::inline v0::detail::onnx {
+
+std::size_t Varints::unit_of(DType dtype) noexcept { return std::max<std::size_t>(1, element_size(dtype)); }
+
+Error Varints::bad(const char* message, std::uint64_t at) const { return Error(Errc::malformed, message).offset(at); }
+
+/// Returns true if `value` is an element.
+bool Varints::fits(std::uint64_t value) const noexcept {
+  const auto number = static_cast<std::int64_t>(value);
+  const auto within = [&]<class T>(T) {
+    return number >= std::int64_t{std::numeric_limits<T>::min()} &&
+           number <= std::int64_t{std::numeric_limits<T>::max()};
+  };
+  switch (dtype_) {
+    case DType::i64:
+    case DType::u64:
+      return true;
+    case DType::i32:
+      return within(std::int32_t());
+    case DType::i16:
+      return within(std::int16_t());
+    case DType::i8:
+      return within(std::int8_t());
+    case DType::boolean:
+      return value <= 1;
+    case DType::i4:
+    case DType::u4:
+    case DType::f4_e2m1:
+      // The onnx package 1.16 writes the byte of two elements as a signed number.
+      return value <= 0xff || within(std::int8_t());
+    default:
+      return value >> (8 * unit_of(dtype_)) == 0;
+  }
+}
+
+/// Calls `take(bytes)` for each element from a place on, while it returns true. Returns the place after them.
+template <class Take>
+Result<Varints::Place> Varints::each(Place place, Take take) const {
+  Cursor in(*model_);
+  STELE_TRY(in.skip(place.at));
+  for (protobuf::Fields packed(in, range_.end);;) {
+    STELE_TRY_ASSIGN(const auto value, packed.element());
+    if (!value) break;
+    if (!fits(*value)) return bad("the element does not fit the tensor's dtype", place.at);
+    std::byte element[8];
+    store_le(element, *value);
+    STELE_TRY_ASSIGN(const bool more, take(std::span<const std::byte>(element, unit_of(dtype_))));
+    place = {place.element + 1, in.position()};
+    if (!more) break;
+  }
+  return place;
+}
+
+/// Returns the place of an element at or before this one: the end of the last read, or the first element.
+Varints::Place Varints::near(std::uint64_t element) const {
+  const std::lock_guard lock(*mutex_);
+  return last_.element != 0 && last_.element <= element ? last_ : Place{0, range_.begin};
+}
+void Varints::remember(Place place) const {
+  const std::lock_guard lock(*mutex_);
+  last_ = place;
+}
+
+struct Varints::Ops {
+  static Status read(const void* at, std::uint64_t, std::uint64_t offset, std::span<std::byte> out, ReadContext&) {
+    const auto& self = *static_cast<const Varints*>(at);
+    const std::uint64_t first = offset / unit_of(self.dtype_);
+    Place place = self.near(first);
+    std::uint64_t number = place.element;
+    std::size_t filled = 0;
+    STELE_TRY_ASSIGN(place, self.each(place, [&](std::span<const std::byte> element) -> Result<bool> {
+      if (number++ < first || filled == out.size()) return filled != out.size();
+      std::copy(element.begin(), element.end(), out.begin() + static_cast<std::ptrdiff_t>(filled));
+      filled += element.size();
+      return filled != out.size();
+    }));
+    if (filled != out.size()) return self.bad("the tensor has fewer elements than its shape", self.range_.end);
+    self.remember(place);
+    return {};
+  }
+
+  static Status stream(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext&) {
+    const auto& self = *static_cast<const Varints*>(at);
+    std::array<std::byte, 4096> piece;
+    std::size_t filled = 0;
+    std::uint64_t left = size;
+    STELE_TRY(self.each({0, self.range_.begin}, [&](std::span<const std::byte> element) -> Result<bool> {
+      if (element.size() > left) return self.bad("the tensor has more elements than its shape", self.range_.begin);
+      left -= element.size();
+      std::copy(element.begin(), element.end(), piece.begin() + static_cast<std::ptrdiff_t>(filled));
+      filled += element.size();
+      if (filled == piece.size()) {
+        filled = 0;
+        STELE_TRY(sink.piece(piece));
+      }
+      return true;
+    }));
+    if (left != 0) return self.bad("the tensor has fewer elements than its shape", self.range_.end);
+    return filled != 0 ? sink.piece(std::span(piece).first(filled)) : Status();
+  }
+};
+
+Provider Varints::provider() const noexcept {
+  static constexpr LeafOps ops{.read = Ops::read, .stream = Ops::stream};
+  return {&ops, this, 0};
+}
+
+}  // namespace stele::inline v0::detail::onnx
