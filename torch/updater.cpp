@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "recorders/pytorch/settings.hpp"
+#include "training/pytorch_settings.hpp"
 #include "stele/record.hpp"
 #include "stele/torch.hpp"
 

@@ -9,7 +9,6 @@
 #include "base/patterns.hpp"
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
-#include "settings.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/tensor_index.hpp"
@@ -17,6 +16,7 @@
 #include "stele/precision/convert.hpp"
 #include "tensors.hpp"
 #include "tree.hpp"
+#include "training/pytorch_settings.hpp"
 #include "values.hpp"
 
 namespace stele::inline v0::detail::pytorch {

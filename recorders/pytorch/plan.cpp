@@ -8,6 +8,7 @@
 #include "stele/quantize.hpp"
 #include "stele/value.hpp"
 #include "storage.hpp"
+#include "training/pytorch_settings.hpp"
 #include "values.hpp"
 
 namespace stele::inline v0::detail::pytorch {

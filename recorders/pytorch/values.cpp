@@ -81,12 +81,6 @@ const std::string* big_of(const Value& value) {
 
 }  // namespace
 
-std::optional<double> number_of(const Value& value) {
-  if (const double* f = value.as_f64()) return *f;
-  if (const std::int64_t* i = value.as_i64()) return static_cast<double>(*i);
-  return std::nullopt;
-}
-
 std::string obstacle(const Value& value) {
   if (const std::string* s = value.as_string()) return json::valid_utf8(*s) ? "" : "a string that is not UTF-8";
   if (const Value::List* list = value.as_list()) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -19,9 +18,6 @@ struct ContainerKind {
 };
 /// By path, which is not escaped.
 using ContainerKinds = std::map<std::string, ContainerKind, std::less<>>;
-
-/// Returns an f64 or i64 as a double, nullopt for other kinds.
-std::optional<double> number_of(const Value& value);
 
 /// Returns the reason why a value is not written as a value of Python, or an empty string.
 std::string obstacle(const Value& value);

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "stele/training.hpp"
-#include "training_classes.hpp"
+#include "classes.hpp"
 
 namespace stele::inline v0 {
 namespace {

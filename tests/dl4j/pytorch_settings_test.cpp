@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "json/json.hpp"
-#include "recorders/pytorch/settings.hpp"
+#include "training/pytorch_settings.hpp"
 #include "support/models.hpp"
 
 namespace {

@@ -25,6 +25,9 @@ Result<Value> group_of(const TrainingConfig& config);
 /// number or flag. Members that are null do not count.
 std::optional<std::string_view> unknown_member(const TrainingObject& updater);
 
+/// Returns an f64 or i64 as a double, nullopt for other kinds.
+std::optional<double> number_of(const Value& value);
+
 /// Returns true for settings that are tuples in Python: `betas`, …
 bool is_tuple(std::string_view setting) noexcept;
 

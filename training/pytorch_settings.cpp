@@ -1,11 +1,9 @@
-#include "settings.hpp"
+#include "pytorch_settings.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <span>
-
-#include "values.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 namespace {
@@ -239,6 +237,12 @@ bool has_member(std::span<const Setting> settings, std::string_view name, bool f
 }
 
 }  // namespace
+
+std::optional<double> number_of(const Value& value) {
+  if (const double* f = value.as_f64()) return *f;
+  if (const std::int64_t* i = value.as_i64()) return static_cast<double>(*i);
+  return std::nullopt;
+}
 
 TrainingObject updater_of(const Value& group) {
   TrainingObject updater;

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "training_classes.hpp"
+#include "classes.hpp"
 
 namespace stele::inline v0 {
 namespace detail::training {

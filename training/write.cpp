@@ -7,7 +7,7 @@
 
 #include "json/json.hpp"
 #include "stele/training.hpp"
-#include "training_classes.hpp"
+#include "classes.hpp"
 
 namespace stele::inline v0 {
 namespace detail::training {
