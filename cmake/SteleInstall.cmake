@@ -47,7 +47,7 @@ foreach(target IN LISTS stele_targets)
                                       "set(_stele_packages_${component} ${packages})\n")
 endforeach()
 # Components on request, never part of all: find_package(stele COMPONENTS torch mpi).
-foreach(extra IN ITEMS "torch recorder_pytorch SteleTorch" "mpi checkpoints+any MPI")
+foreach(extra IN ITEMS "torch graph SteleTorch" "mpi checkpoints+any MPI")
   string(REPLACE " " ";" extra "${extra}")
   list(GET extra 0 name)
   if(NOT TARGET stele_${name} OR BUILD_SHARED_LIBS)

@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 rooms=()
-for room in benchmarks checkpoints dl4j encodings examples include ir precision recorders src tests tools torch transforms; do [ ! -d "$room" ] || rooms+=("$room"); done
+for room in benchmarks checkpoints dl4j encodings examples include ir precision recorders src tests tools torch training transforms; do [ ! -d "$room" ] || rooms+=("$room"); done
 sources() { find "${rooms[@]}" \( -name '*.hpp' -o -name '*.cpp' -o -name '*.h' \) -print0 | sort -z; }
 if [ "${1:-}" = --check ]; then
   # Compared: --dry-run of clang-format 14 objects to each end of a namespace with `inline` in its name.
