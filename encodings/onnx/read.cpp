@@ -1,10 +1,7 @@
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <charconv>
-#include <limits>
 #include <mutex>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 
