@@ -5,10 +5,10 @@
 #include <unordered_set>
 #include <utility>
 
+#include "encodings/onnx/fields.hpp"
 #include "ir/builder.hpp"
 #include "ir/node_scope.hpp"
 #include "ir/operands.hpp"
-#include "encodings/onnx/fields.hpp"
 
 namespace stele::inline v0::detail::ir {
 

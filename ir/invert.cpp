@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "dl4j/arrays_fb.hpp"
+#include "encodings/onnx/fields.hpp"
 #include "ir/builder.hpp"
 #include "ir/mapping.hpp"
 #include "ir/node_scope.hpp"
 #include "ir/operands.hpp"
-#include "encodings/onnx/fields.hpp"
 #include "stele/import.hpp"
 
 namespace stele::inline v0 {

@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "dl4j/arrays_fb.hpp"
-#include "ir/operands.hpp"
 #include "encodings/onnx/fields.hpp"
+#include "ir/operands.hpp"
 
 namespace stele::inline v0::detail::ir {
 

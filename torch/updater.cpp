@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "training/pytorch_settings.hpp"
 #include "stele/record.hpp"
 #include "stele/torch.hpp"
+#include "training/pytorch_settings.hpp"
 
 namespace stele::inline v0::torch {
 namespace {

@@ -5,9 +5,9 @@
 #include <limits>
 #include <utility>
 
+#include "classes.hpp"
 #include "json/json.hpp"
 #include "stele/training.hpp"
-#include "classes.hpp"
 
 namespace stele::inline v0 {
 namespace {

@@ -4,8 +4,8 @@
 #include <limits>
 #include <utility>
 
-#include "stele/training.hpp"
 #include "classes.hpp"
+#include "stele/training.hpp"
 
 namespace stele::inline v0 {
 namespace {

@@ -47,7 +47,7 @@ struct Place {
 };
 
 struct Model {
-  Range graph;                        // the field, from the tag on
+  Range graph;  // the field, from the tag on
   bool has_operations = false;
   std::map<std::string, std::string> metadata;
   std::uint64_t capacity = 0;         // bytes of tensors that its files can hold
@@ -64,8 +64,8 @@ struct Model {
 
 enum class Wanted : std::uint8_t {
   tensors,
-  places,   // and the places of tensors and properties, for a save into the model
-  graph,  // the graph's initializers, and the tensors of its and its functions' nodes by the name name_of_attribute()
+  places,  // and the places of tensors and properties, for a save into the model
+  graph,   // the graph's initializers, and the tensors of its and its functions' nodes by the name name_of_attribute()
 };
 
 /// Receives the tensors in the file's order, with their whole names.

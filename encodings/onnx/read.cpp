@@ -46,7 +46,7 @@ constexpr LeafOps in_memory{
 /// Owns what the providers point to.
 struct Files {
   SourcePtr model;
-  std::mutex mutex;  // of the places where reads of varints ended
+  std::mutex mutex;                                   // of the places where reads of varints ended
   std::unordered_map<std::string, SourcePtr> others;  // by location
   std::deque<Varints> varints;
   std::deque<std::vector<std::byte>> numbers;
@@ -636,7 +636,7 @@ class ModelReader {
   std::vector<Open> open_;
   std::deque<Found> found_;      // whose names are not complete
   std::uint64_t trainings_ = 0;  // messages of training_info so far
-  std::uint32_t tensors_ = 0;  // handed over so far
+  std::uint32_t tensors_ = 0;    // handed over so far
 };
 
 }  // namespace

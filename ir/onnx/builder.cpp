@@ -6,9 +6,9 @@
 #include <unordered_set>
 
 #include "base/similar.hpp"
+#include "encodings/onnx/fields.hpp"
 #include "ir/arguments.hpp"
 #include "ir/names.hpp"
-#include "encodings/onnx/fields.hpp"
 
 namespace stele::inline v0::detail::ir {
 

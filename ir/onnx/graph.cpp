@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/limits.hpp"
-#include "encodings/protobuf/fields.hpp"
 #include "encodings/onnx/fields.hpp"
 #include "encodings/onnx/model.hpp"
+#include "encodings/protobuf/fields.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::ir {
@@ -273,8 +273,8 @@ Result<Graph> read_onnx(SourcePtr source, const LoadOptions& options) {
   SnapshotBuilder builder;
   builder.set_flat();
   STELE_TRY_ASSIGN(Model tensors, read_model(source, memory, Wanted::graph, [&](const TensorEntry& tensor) {
-    return add_entry(builder, tensor, memory);
-  }));
+                     return add_entry(builder, tensor, memory);
+                   }));
   if (auto done = finish_names(builder, std::move(tensors.metadata), memory); !done) {
     return std::move(done).error().file(name);
   }

@@ -8,10 +8,10 @@
 #include <utility>
 
 #include "dl4j/arrays.hpp"
+#include "encodings/onnx/fields.hpp"
 #include "ir/importer.hpp"
 #include "ir/mapping.hpp"
 #include "ir/tensorflow/references.hpp"
-#include "encodings/onnx/fields.hpp"
 
 namespace stele::inline v0::detail::ir::tensorflow {
 

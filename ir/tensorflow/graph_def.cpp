@@ -4,10 +4,10 @@
 #include <bit>
 #include <unordered_set>
 
-#include "encodings/protobuf/fields.hpp"
-#include "ir/expression.hpp"
 #include "encodings/onnx/fields.hpp"
+#include "encodings/protobuf/fields.hpp"
 #include "encodings/tensor_bundle/bundle.hpp"
+#include "ir/expression.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::ir::tensorflow {

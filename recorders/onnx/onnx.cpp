@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "base/parallel.hpp"
-#include "encodings/protobuf/fields.hpp"
-#include "encodings/protobuf/protobuf.hpp"
 #include "encodings/onnx/fields.hpp"
 #include "encodings/onnx/model.hpp"
 #include "encodings/onnx/structure.hpp"
+#include "encodings/protobuf/fields.hpp"
+#include "encodings/protobuf/protobuf.hpp"
 #include "external.hpp"
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
@@ -48,8 +48,8 @@ Result<Opened> open_model(SourcePtr source, const LoadOptions& options, Wanted w
   builder.set_flat();
   const std::string file = source->name();
   STELE_TRY_ASSIGN(Model model, read_model(std::move(source), memory, wanted, [&](const detail::TensorEntry& tensor) {
-    return detail::add_entry(builder, tensor, memory);
-  }));
+                     return detail::add_entry(builder, tensor, memory);
+                   }));
   if (auto done = detail::finish_names(builder, std::move(model.metadata), memory); !done) {
     return std::move(done).error().file(file);
   }
@@ -304,7 +304,8 @@ class OnnxWriter {
 
   /// Copies fields of the model up to an offset, without the properties that are written anew.
   void copy_until(std::uint64_t end) {
-    for (; property_ < from_.model.properties.size() && from_.model.properties[property_].field.begin < end; ++property_) {
+    for (; property_ < from_.model.properties.size() && from_.model.properties[property_].field.begin < end;
+         ++property_) {
       const Model::Property& property = from_.model.properties[property_];
       if (property.key != detail::flat_key && !metadata_.contains(property.key)) continue;
       copy({at_, property.field.begin});

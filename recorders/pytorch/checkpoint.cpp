@@ -15,8 +15,8 @@
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/convert.hpp"
 #include "tensors.hpp"
-#include "tree.hpp"
 #include "training/pytorch_settings.hpp"
+#include "tree.hpp"
 #include "values.hpp"
 
 namespace stele::inline v0::detail::pytorch {

@@ -7,8 +7,8 @@
 #include "base/patterns.hpp"
 #include "json/json.hpp"
 #include "passes/untie.hpp"
-#include "tree.hpp"
 #include "training/pytorch_settings.hpp"
+#include "tree.hpp"
 #include "values.hpp"
 
 namespace stele::inline v0 {

@@ -201,7 +201,8 @@ class SetReader {
       } else if (node.kind == NodeKind::value) {
         const Value& value = shard.value(node);
         if (!memory_.take(sizeof value + heap_of(value))) {
-          return index_error("the values of the shards need more memory than their sizes allow").path(std::string(name));
+          return index_error("the values of the shards need more memory than their sizes allow")
+              .path(std::string(name));
         }
         added[i] = builder_.value(name, value);
       } else if (notes_ != nullptr) {
@@ -257,7 +258,8 @@ class SetReader {
   /// Adds a leaf for each tensor that the index lists and no file has.
   void add_missing() {
     for (const Entry& e : entries_) {
-      if (!names_.contains(e.name)) add_unreadable(builder_, e.name, "the tensor is not in its file " + files_[e.file]);
+      if (names_.contains(e.name)) continue;
+      add_unreadable(builder_, builder_.intern(e.name), "the tensor is not in its file " + files_[e.file]);
     }
   }
 

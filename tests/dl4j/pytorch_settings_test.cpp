@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "json/json.hpp"
-#include "training/pytorch_settings.hpp"
 #include "support/models.hpp"
+#include "training/pytorch_settings.hpp"
 
 namespace {
 

@@ -100,15 +100,16 @@ with_cmake find_package-tensorflow "${package[@]}" "${no_zstd[@]}" -D COMPONENTS
 with_cmake find_package-precision "${package[@]}" "${highway_only[@]}" -D COMPONENTS=precision
 with_pkg_config pkg-config "$work/prefix/lib/pkgconfig"
 
-# Sources: what git has, in a repository of its own. The second way uses the first one's checkout, for ccache.
+# Sources: what git has, in a repository of its own, not optimised. The second way uses the first one's checkout, for ccache.
 mkdir "$work/source"
 git ls-files -z --cached --others --exclude-standard | tar -c --null -T - | tar -x -C "$work/source"
 git=(git -C "$work/source" -c user.name=stele -c user.email=stele@localhost -c commit.gpgsign=false)
 quietly "${git[@]}" init -q -b main
 quietly "${git[@]}" add -A
 quietly "${git[@]}" commit -q -m "The tree under test"
-with_cmake fetch -D WAY=fetch -D STELE_SOURCE="file://$work/source"
-with_cmake subdirectory -D WAY=subdirectory -D STELE_SOURCE="$work/fetch/_deps/stele-src"
+sources=(-D CMAKE_BUILD_TYPE=Debug)
+with_cmake fetch "${sources[@]}" -D WAY=fetch -D STELE_SOURCE="file://$work/source"
+with_cmake subdirectory "${sources[@]}" -D WAY=subdirectory -D STELE_SOURCE="$work/fetch/_deps/stele-src"
 
 # The Debian packages, unpacked into a root of their own: one shared library.
 echo "== deb"
