@@ -1,6 +1,9 @@
 // The bound of tensors that share their bytes in a file.
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "stele/result.hpp"
 #include "stele/snapshot.hpp"
 
@@ -12,5 +15,15 @@ namespace stele::inline v0 {
 /// programs that read all elements of a file from elsewhere should too. Limits::total_bytes of the open raises the
 /// bound. Errors: limit.
 STELE_EXPORT Status check_expansion(const Snapshot& snapshot);
+
+/// The stored elements of a file's tensors.
+struct Unexpanded {
+  Snapshot snapshot;
+  std::vector<std::uint64_t> times;  // how often each leaf of the file has each of its stored elements
+};
+
+/// Returns a snapshot in which each expanded tensor (a stride of 0) has its stored elements only, once each, in any
+/// order, as one dimension: for what counts elements, as statistics do. Leaves keep their numbers.
+STELE_EXPORT Unexpanded unexpanded(const Snapshot& snapshot);
 
 }  // namespace stele::inline v0

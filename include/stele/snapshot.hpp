@@ -109,6 +109,20 @@ struct SourceRange {
   detail::Crc32 crc = nullptr;
 };
 
+struct LeafOps;
+
+struct Provider {
+  const LeafOps* ops = nullptr;
+  const void* at = nullptr;
+  std::uint64_t number = 0;
+};
+
+/// The elements of an expanded tensor (a stride of 0) as they are stored: each once, in any order.
+struct StoredOnce {
+  Provider provider;
+  std::uint64_t count = 0;
+};
+
 /// Functions that read a leaf's bytes: one static table per kind of leaf, with two words that identify the leaf (`at`,
 /// `number`). A leaf stored in a Source needs `locate` only; a computed leaf needs `read`.
 struct LeafOps {
@@ -127,12 +141,8 @@ struct LeafOps {
   bool in_module = false;  // `at` is an existing tensor, `number` its detail::TensorOps
   /// The way in which a file stores the elements if they are not in it as they are: "zstd", "text".
   const char* encoding = nullptr;
-};
-
-struct Provider {
-  const LeafOps* ops = nullptr;
-  const void* at = nullptr;
-  std::uint64_t number = 0;
+  /// Returns the elements of an expanded tensor; a count of 0 for other leaves.
+  StoredOnce (*once)(const void* at, std::uint64_t number) = nullptr;
 };
 
 using Annotations = std::map<std::string, Value>;

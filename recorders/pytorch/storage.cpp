@@ -111,7 +111,8 @@ Status stream_gathered(const void* at, std::uint64_t, std::uint64_t size, PieceS
   STELE_TRY(static_cast<const Gathered*>(at)->storage().check());
   return stream_blocks<Gathered>(at, size, sink, context);
 }
-constexpr LeafOps gathered_ops{.read = read_gathered, .stream = stream_gathered};
+StoredOnce once_of_gathered(const void* at, std::uint64_t) { return static_cast<const Gathered*>(at)->once(); }
+constexpr LeafOps gathered_ops{.read = read_gathered, .stream = stream_gathered, .once = once_of_gathered};
 
 }  // namespace
 
@@ -238,6 +239,19 @@ Gathered::Gathered(const View& view)
     axes_[d].reach = reach;
     reach += (axes_[d].extent - 1) * axes_[d].place;
   }
+  if (axes_.back().stride != 0) return;
+  View once = view;
+  std::vector<Extent> extents(view.shape.begin(), view.shape.end());
+  for (std::size_t d = 0; d < extents.size(); ++d) extents[d] = view.strides[d] == 0 ? 1 : extents[d];
+  once.shape = Shape(std::span<const Extent>(extents));
+  once_ = std::make_unique<Gathered>(once);
+}
+
+StoredOnce Gathered::once() const noexcept {
+  if (once_ == nullptr) return {};
+  std::uint64_t count = 1;
+  for (const Axis& axis : once_->axes_) count *= axis.extent;
+  return {gathered_provider(*once_), count};
 }
 
 /// Copies the elements of the axes from `axis` on. `from`: their place in the view, `to`: in the leaf; `first`: of

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <string_view>
 #include <vector>
@@ -82,6 +83,8 @@ class Gathered {
   /// Fills `out` with the elements from byte `first` of the leaf on.
   Status fill(std::uint64_t first, std::span<std::byte> out, ReadContext& context) const;
   const Storage& storage() const noexcept { return *storage_; }
+  /// Returns the elements of an expanded tensor once each; a count of 0 for other views.
+  StoredOnce once() const noexcept;
 
  private:
   struct Axis {
@@ -99,6 +102,7 @@ class Gathered {
   std::uint64_t offset_;    // of the first element, in bytes of the source
   std::vector<Axis> axes_;  // by falling strides, so that the source is read forward; none of extent 1
   bool conjugated_, negated_;
+  std::unique_ptr<Gathered> once_;  // the view without its axes of stride 0, if it has some
 };
 
 /// Returns true if the elements of the view are stored as those of a leaf are: row-major, little-endian.

@@ -360,7 +360,8 @@ class TreeBuilder {
     if (!read) return in_path(std::move(read).error());
     const Dense& tensor = *read;
     const View& view = tensor.view;
-    const std::uint64_t each = sizeof(Gathered) + 256 + 40 * view.shape.rank();
+    const bool expanded = std::count(view.strides.begin(), view.strides.end(), 0U) != 0;
+    const std::uint64_t each = (sizeof(Gathered) + 40 * view.shape.rank()) * (expanded ? 2 : 1) + 256;
     if (!memory_.take(each + unreadable_memory * (view.storage->lost ? 1 : 0))) {
       return index_error("the file's tensors need too much memory");
     }

@@ -1,6 +1,8 @@
 #include "stele/expansion.hpp"
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "base/limits.hpp"
 #include "snapshot/data.hpp"
@@ -23,6 +25,25 @@ Status check_expansion(const Snapshot& snapshot) {
       .expected("at most " + std::to_string(bound) + " bytes for all tensors")
       .found(std::to_string(bytes))
       .hint("raise LoadOptions::limits.tensor_bytes and total_bytes");
+}
+
+Unexpanded unexpanded(const Snapshot& snapshot) {
+  std::vector<std::uint64_t> times(snapshot.leaf_count(), 1);
+  auto data = detail::derived_data(snapshot);
+  for (std::size_t i = 0; i < data->leaves.size(); ++i) {
+    detail::LeafData& leaf = data->leaves[i];
+    if (leaf.bytes == 0 || leaf.provider.ops->once == nullptr) continue;
+    const StoredOnce once = leaf.provider.ops->once(leaf.provider.at, leaf.provider.number);
+    if (once.count == 0) continue;
+    const std::uint64_t all = *element_count(snapshot.leaf(static_cast<std::uint32_t>(i)).shape());
+    times[i] = all / once.count;
+    leaf.provider = once.provider;
+    leaf.bytes = leaf.bytes / all * once.count;
+    leaf.shape = static_cast<std::uint32_t>(data->extents.size());
+    leaf.rank = 1;
+    data->extents.push_back(once.count);
+  }
+  return {Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data))), std::move(times)};
 }
 
 }  // namespace stele::inline v0

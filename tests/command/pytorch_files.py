@@ -30,15 +30,15 @@ module("torch._utils", _rebuild_tensor_v2=rebuild)
 class Tensor:
     """A tensor of f32."""
 
-    def __init__(self, *numbers, shape=None):
-        self.numbers, self.shape = numbers, (len(numbers),) if shape is None else shape
+    def __init__(self, *numbers, shape=None, strides=None):
+        self.numbers, self.shape, self.strides = numbers, (len(numbers),) if shape is None else shape, strides
 
     def __reduce__(self):
         strides, step = [], 1
         for extent in reversed(self.shape):
             strides.insert(0, step)
             step *= extent
-        return rebuild, (Storage(self), 0, self.shape, tuple(strides), False, OrderedDict())
+        return rebuild, (Storage(self), 0, self.shape, self.strides or tuple(strides), False, OrderedDict())
 
 
 class Storage:

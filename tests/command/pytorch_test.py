@@ -65,6 +65,24 @@ class Plain(InFolder):
                         self.assertEqual(after.get("values"), before.get("values"))
 
 
+class Expanded(InFolder):
+    """Tensors with a stride of 0."""
+
+    def test_statistics_read_what_is_stored(self):
+        numbers = (1, 2, 5, 0)
+        for rows in (3, 1 << 40):
+            for shape, strides in (((rows, 2, 2), (0, 2, 1)), ((2, rows, 2), (1, 0, 2))):
+                file = save({"w": Tensor(*numbers, shape=shape, strides=strides)}, self.path("w.pt"))
+                stats = document("inspect", file, "--stats")["tensors"][0]["stats"]
+                self.assertEqual(stats["zeros"], rows)
+                self.assertEqual((stats["min"], stats["max"], stats["mean"]), (0, 5, 2))
+                self.assertAlmostEqual(stats["std"], 3.5 ** 0.5)
+                self.assertAlmostEqual(stats["norm"] / (30 * rows) ** 0.5, 1)
+        status, _, err = run("hash", file)
+        self.assertEqual(status, 2)
+        self.assertIn(b"--limit", err)
+
+
 class Checkpoints(InFolder):
     """With --checkpoint, the rest is listed."""
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 
+#include <stele/expansion.hpp>
 #include <stele/precision/convert.hpp>
 
 namespace stele::command {
@@ -79,6 +80,14 @@ void Statistics::merge(const Statistics& other) noexcept {
   max = std::max(max, other.max);
 }
 
+void Statistics::repeat(std::uint64_t times) noexcept {
+  count *= times;
+  zeros *= times;
+  nans *= times;
+  infinities *= times;
+  squares *= static_cast<double>(times);
+}
+
 double Statistics::deviation() const noexcept {
   return finite() == 0 ? 0 : std::sqrt(squares / static_cast<double>(finite()));
 }
@@ -104,24 +113,29 @@ Status NumbersSink::piece(std::span<const std::byte> bytes) {
 
 Result<std::vector<Statistics>> statistics_of(const Snapshot& snapshot, const std::vector<Named>& names,
                                               Terminal& terminal) {
+  const Unexpanded stored = unexpanded(snapshot);
   std::vector<Statistics> all(snapshot.leaf_count());
   std::vector<std::uint32_t> leaves;
   std::uint64_t total = 0;
   std::vector<bool> seen(snapshot.leaf_count());
   for (const Named& named : names) {
-    const LeafView leaf = snapshot.leaf(named.leaf);
+    const LeafView leaf = stored.snapshot.leaf(named.leaf);
     if (seen[named.leaf] || !has_numbers(leaf.dtype())) continue;
     seen[named.leaf] = true;
     leaves.push_back(named.leaf);
     total += leaf.byte_size();
   }
   Progress progress(terminal, "reading", total);
-  STELE_TRY(for_each_leaf(snapshot, leaves.size(), terminal.common().threads, [&](std::size_t i, ReadContext& context) {
-    const LeafView leaf = snapshot.leaf(leaves[i]);
+  const auto read = [&](std::size_t i, ReadContext& context) -> Status {
+    const LeafView leaf = stored.snapshot.leaf(leaves[i]);
+    Statistics& sums = all[leaves[i]];
     NumbersSink sink(
-        leaf, [&](std::span<const double> numbers) { all[leaves[i]].add(numbers); }, progress);
-    return leaf.stream(sink, context);
-  }));
+        leaf, [&](std::span<const double> numbers) { sums.add(numbers); }, progress);
+    STELE_TRY(leaf.stream(sink, context));
+    sums.repeat(stored.times[leaves[i]]);
+    return {};
+  };
+  STELE_TRY(for_each_leaf(stored.snapshot, leaves.size(), terminal.common().threads, read));
   std::vector<Statistics> out;
   out.reserve(names.size());
   for (const Named& named : names) out.push_back(all[named.leaf]);

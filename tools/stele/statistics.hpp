@@ -33,6 +33,8 @@ struct Statistics {
 
   void add(std::span<const double> numbers) noexcept;
   void merge(const Statistics& other) noexcept;
+  /// Counts each number `times` times.
+  void repeat(std::uint64_t times) noexcept;
   std::uint64_t finite() const noexcept { return count - nans - infinities; }
   double deviation() const noexcept;  // of the population
   double norm() const noexcept;       // L2

@@ -281,6 +281,11 @@ TEST_CASE("pytorch hostile zip: expanded tensors in every kind of file") {
     CHECK(file.leaf(0).read(std::uint64_t{3} << 40, std::as_writable_bytes(std::span(part))));
     CHECK(part == "12341234");
     CHECK(code_of(check_expansion(file)) == Errc::limit);
+    const Unexpanded stored = unexpanded(file);
+    CHECK(stored.snapshot.leaf(0).size() == 1);
+    CHECK(good(content(stored.snapshot.leaf(0))) == "1234");
+    CHECK(stored.times == std::vector<std::uint64_t>{std::uint64_t{tera}});
+    CHECK(check_expansion(stored.snapshot));
     CHECK(code_of(saved(BinaryRecorder<>(), file)) == Errc::limit);
     CHECK(code_of(PytorchRecorder<>().load<std::map<std::string, Tensor<float>>>(bytes_of(bytes))) == Errc::limit);
     CHECK(PytorchRecorder<>().verify(bytes_of(bytes)));
