@@ -49,6 +49,9 @@ function(stele_component name)
   list(REMOVE_DUPLICATES packages)
   set_target_properties(${target} PROPERTIES EXPORT_NAME ${name} STELE_TARGETS "${needed}" STELE_PACKAGES "${packages}")
   set_property(GLOBAL APPEND PROPERTY STELE_TARGETS ${target})
+  if(name MATCHES "^recorder_")
+    set_property(GLOBAL APPEND PROPERTY STELE_RECORDERS ${target})
+  endif()
 endfunction()
 
 # stele_programs(PREFIX FOLDER target...): one executable PREFIX<stem> for each FOLDER/*.cpp; their names in stele_programs.

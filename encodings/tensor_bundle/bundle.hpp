@@ -1,5 +1,5 @@
 // A TensorFlow checkpoint ("tensor bundle") by its keys: what the recorder, and importers of graphs whose weights are
-// in a checkpoint, read from. docs/formats/tensor-bundle.md describes the files.
+// in a checkpoint, read from. docs/formats/tensorflow.md describes the files.
 //
 //   const Bundle bundle = *open_bundle(source, options);
 //   if (const Entry* entry = bundle.find("dense/kernel")) …   // lazy: entry->provider reads its bytes

@@ -1,6 +1,7 @@
 // Format: Snapshot <-> bytes. A format is compiled once and knows no user type.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -116,6 +117,22 @@ class STELE_EXPORT Format {
   /// Writes everything except losses(), in one pass; does not commit the sink. The snapshot fits capabilities(), and
   /// all options except `threads` are already applied to it. Tensor bytes of the snapshot are produced piece by piece.
   virtual Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const = 0;
+};
+
+/// The formats of a project, as recorders/<folder>/formats.cpp lists them: all that the front door, `stele formats` and
+/// the tables of the docs know of them beside their Format.
+struct FormatFamily {
+  struct Member {
+    const Format* format = nullptr;
+    std::array<std::string_view, 3> extensions{};  // a path that ends so is saved in this format; "": none
+  };
+  std::string_view title;      // "Paddle"
+  std::string_view folder;     // of recorders/; the component is recorder_<folder>, the page docs/formats/<folder>.md
+  std::string_view recorders;  // their classes, separated by commas
+  std::string_view header;     // of stele/
+  std::string_view files;      // extensions and folders, in Markdown
+  std::string_view holds;      // besides the names of tensors, in Markdown
+  std::span<const Member> members{};
 };
 
 namespace detail {

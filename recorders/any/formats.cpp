@@ -10,69 +10,16 @@
 #include "encodings/zip/zip.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/any.hpp"
-#include "stele/recorders/archive.hpp"
-#include "stele/recorders/binary.hpp"
-#include "stele/recorders/burn.hpp"
-#include "stele/recorders/gguf.hpp"
-#include "stele/recorders/json.hpp"
-#include "stele/recorders/nnef.hpp"
-#include "stele/recorders/numpy.hpp"
-#include "stele/recorders/onnx.hpp"
-#include "stele/recorders/paddle.hpp"
-#include "stele/recorders/pytorch.hpp"
-#include "stele/recorders/safetensors.hpp"
-#include "stele/recorders/samediff.hpp"
-#include "stele/recorders/tensorflow.hpp"
 
 namespace stele::inline v0 {
 
+namespace detail {
+#define STELE_RECORDER(folder) FormatFamily folder##_formats();
+#include "recorders.inc"
+#undef STELE_RECORDER
+}  // namespace detail
+
 namespace {
-
-const SteleFormat stele_format;
-const SafetensorsFormat safetensors_format;
-const ShardedSafetensorsFormat sharded_format;
-const GgufFormat gguf_format;
-const NpyFormat npy_format;
-const NpzFormat npz_format;
-const ArchiveFormat archive_format;
-const SameDiffFormat samediff_format({.container = SameDiffContainer::fb});
-const SameDiffFormat sdnb_format({.container = SameDiffContainer::sdnb});
-const SameDiffFormat sdz_format({.container = SameDiffContainer::sdz});
-const NnefFormat nnef_format({.container = NnefContainer::folder});
-const NnefFormat nnef_tgz_format({.container = NnefContainer::tgz});
-const NnefFormat nnef_tensor_format({.container = NnefContainer::tensor});
-const PaddleFormat paddle_format;
-const PaddleFormat paddle_folder_format({.folder = true});
-const BurnpackFormat burnpack_format;
-const BurnFormat burn_mpk_format({.encoding = BurnEncoding::mpk});
-const BurnFormat burn_mpk_gzip_format({.encoding = BurnEncoding::mpk, .gzip = true});
-const BurnFormat burn_bin_format({.encoding = BurnEncoding::bin});
-const BurnFormat burn_bin_gzip_format({.encoding = BurnEncoding::bin, .gzip = true});
-const BurnFormat burn_json_format({.encoding = BurnEncoding::json});
-const BurnFormat burn_json_gzip_format({.encoding = BurnEncoding::json, .gzip = true});
-const OnnxFormat onnx_format;
-const TensorBundleFormat tensor_bundle_format;
-const PytorchFormat pytorch_format;
-const JsonFormat json_format({.encoding = JsonEncoding::plain});
-const JsonFormat json_zstd_format({.encoding = JsonEncoding::zstd});
-const JsonFormat json_gzip_format({.encoding = JsonEncoding::gzip});
-
-/// The only list of formats.
-constexpr std::array<const Format*, 28> all = {
-    &stele_format,     &safetensors_format,   &sharded_format,   &npy_format,
-    &npz_format,       &archive_format,       &samediff_format,  &sdnb_format,
-    &sdz_format,       &nnef_format,          &nnef_tgz_format,  &nnef_tensor_format,
-    &paddle_format,    &paddle_folder_format, &json_format,      &json_zstd_format,
-    &json_gzip_format, &burnpack_format,      &burn_mpk_format,  &burn_mpk_gzip_format,
-    &burn_bin_format,  &burn_bin_gzip_format, &burn_json_format, &burn_json_gzip_format,
-    &onnx_format,      &tensor_bundle_format, &pytorch_format,   &gguf_format};
-
-/// A further extension of a format.
-struct Extension {
-  std::string_view extension;
-  const Format* format;
-};
-constexpr std::array<Extension, 2> more_extensions = {{{".pth", &pytorch_format}, {".ckpt", &pytorch_format}}};
 
 constexpr const char* formats_hint = "see stele::formats()";
 
@@ -150,13 +97,26 @@ const Foreign* foreign_of_path(std::string_view path) {
   return found != foreign.end() ? &*found : nullptr;
 }
 
+/// Returns the first member of a family that a function accepts; null if there is none.
+template <class F>
+const FormatFamily::Member* find_member(const F& accepts) {
+  for (const FormatFamily& family : format_families()) {
+    const auto found = std::find_if(family.members.begin(), family.members.end(), accepts);
+    if (found != family.members.end()) return &*found;
+  }
+  return nullptr;
+}
+using Member = FormatFamily::Member;
+
 /// Returns the extension closest to the path's; "" if none is similar.
 std::string nearest_extension(std::string_view path) {
   std::vector<std::string> extensions;
-  for (const Format* f : all) {
-    if (!f->extension().empty() && f->writes()) extensions.emplace_back(f->extension());
-  }
-  for (const Extension& more : more_extensions) extensions.emplace_back(more.extension);
+  find_member([&](const Member& member) {
+    for (const std::string_view extension : member.extensions) {
+      if (!extension.empty() && member.format->writes()) extensions.emplace_back(extension);
+    }
+    return false;
+  });
   const std::string_view name = file_name(path);
   // Finds ".json.zst" for ".json.zstd", and ".safetensors" for "v1.2.safetensor".
   for (std::size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
@@ -167,23 +127,42 @@ std::string nearest_extension(std::string_view path) {
 
 }  // namespace
 
-std::span<const Format* const> formats() { return all; }
+std::span<const FormatFamily> format_families() {
+  static const FormatFamily families[] = {
+#define STELE_RECORDER(folder) detail::folder##_formats(),
+#include "recorders.inc"
+#undef STELE_RECORDER
+  };
+  return families;
+}
+
+std::span<const Format* const> formats() {
+  static const std::vector<const Format*> all = [] {
+    std::vector<const Format*> made;
+    find_member([&](const Member& member) { return made.push_back(member.format), false; });
+    return made;
+  }();
+  return all;
+}
 
 const Format* find_format(std::string_view name) {
-  const auto found = std::find_if(all.begin(), all.end(), [&](const Format* f) { return f->name() == name; });
-  return found != all.end() ? *found : nullptr;
+  const Member* const found = find_member([&](const Member& member) { return member.format->name() == name; });
+  return found != nullptr ? found->format : nullptr;
 }
 
 Result<const Format*> format_of_path(const std::string& path) {
   if (path.empty()) return Error(Errc::invalid_argument, "the path is empty");
-  Extension longest{{}, nullptr};                  // so that ".safetensors.index.json" does not match ".json"
-  const auto consider = [&](const Extension& e) {  // an extension may be empty for a folder of files
-    const bool fits = !e.extension.empty() && path.size() > e.extension.size() && path.ends_with(e.extension);
-    if (fits && e.extension.size() > longest.extension.size()) longest = e;
-  };
-  for (const Format* f : all) consider({f->extension(), f});
-  for (const Extension& more : more_extensions) consider(more);
-  if (longest.format != nullptr) return longest.format;
+  std::string_view longest;  // so that ".safetensors.index.json" does not match ".json"
+  const Format* format = nullptr;
+  find_member([&](const Member& member) {
+    for (const std::string_view extension : member.extensions) {
+      if (extension.size() <= longest.size() || path.size() == extension.size() || !path.ends_with(extension)) continue;
+      longest = extension;
+      format = member.format;
+    }
+    return false;
+  });
+  if (format != nullptr) return format;
   const Foreign* const other = foreign_of_path(path);
   Error error = Error(Errc::unsupported, "no format has this extension").file(path);
   if (other != nullptr) return std::move(error).found(other->what).hint(formats_hint);
@@ -231,20 +210,22 @@ Result<const Format*> format_of_content(const Source& source) {
   for (const Foreign& other : foreign) {
     if (other.certain(text)) return not_read(source, other.what, other.code);
   }
-  for (const Format* f : all) {
-    const bool fits = folder != nullptr ? f->recognises_folder(*folder) : f->recognises({head, size}, source.size());
-    if (!fits) continue;
-    if (found != nullptr) {
-      return Error(Errc::malformed, "more than one format recognizes the content")
-          .file(source.name())
-          .found(std::string(found->name()) + " and " + std::string(f->name()));
-    }
-    found = f;
+  const Format* second = nullptr;
+  find_member([&](const Member& member) {
+    const Format& f = *member.format;
+    const bool fits = folder != nullptr ? f.recognises_folder(*folder) : f.recognises({head, size}, source.size());
+    if (fits) (found == nullptr ? found : second) = &f;
+    return second != nullptr;
+  });
+  if (second != nullptr) {
+    return Error(Errc::malformed, "more than one format recognizes the content")
+        .file(source.name())
+        .found(std::string(found->name()) + " and " + std::string(second->name()));
   }
-  if ((found == nullptr || found == &archive_format) && !source.is_folder()) {
+  if ((found == nullptr || found->name() == "archive") && !source.is_folder()) {
     const auto first = detail::zip::first_name({head, size});
     const bool undecided = first ? !detail::is_archive_zip_entry(first->name) : text.starts_with("PK\3\4");
-    if (undecided && is_npz_by_directory(source)) return &npz_format;
+    if (undecided && is_npz_by_directory(source)) return find_format("npz");
   }
   if (found != nullptr) return found;
   if (folder != nullptr) {
@@ -254,7 +235,8 @@ Result<const Format*> format_of_content(const Source& source) {
   }
   const auto named = format_of_path(source.name());
   // Only Paddle's format writes an empty file for a model without tensors.
-  if (size == 0 && !(named && *named == &paddle_format)) return not_read(source, "an empty file", Errc::unsupported);
+  if (size == 0 && !(named && (*named)->name() == "paddle"))
+    return not_read(source, "an empty file", Errc::unsupported);
   for (const Foreign& other : foreign) {
     if (other.likely(text)) return not_read(source, other.what, other.code);
   }

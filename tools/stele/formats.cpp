@@ -32,6 +32,17 @@ std::string dtypes(const Capabilities& can) {
   return text;
 }
 
+/// Returns the parts between ", ".
+Value::List words(std::string_view text) {
+  Value::List all;
+  for (;;) {
+    const std::size_t end = text.find(", ");
+    all.emplace_back(text.substr(0, end));
+    if (end == text.npos) return all;
+    text.remove_prefix(end + 2);
+  }
+}
+
 }  // namespace
 
 Result<int> formats(const Formats& /*options*/, Terminal& terminal) {
@@ -47,6 +58,19 @@ Result<int> formats(const Formats& /*options*/, Terminal& terminal) {
                                      {"checkpoints", Value(as_checkpoints(*format) != nullptr)},
                                      {"holds", Value(abilities(can))},
                                      {"dtypes", Value(dtypes(can))}}));
+    }
+    document.end_list();
+    document.begin_list("families");
+    for (const FormatFamily& family : format_families()) {
+      Value::List members;
+      for (const FormatFamily::Member& member : family.members) members.emplace_back(member.format->name());
+      document.item(Value(Value::Map{{"title", Value(family.title)},
+                                     {"formats", Value(std::move(members))},
+                                     {"folder", Value(family.folder)},
+                                     {"recorders", Value(words(family.recorders))},
+                                     {"header", Value(family.header)},
+                                     {"files", Value(family.files)},
+                                     {"holds", Value(family.holds)}}));
     }
     document.end_list();
     return exit_ok;

@@ -1,11 +1,13 @@
 // save(), open(), load() and load_into() for every format: chosen by the path's extension on save and by content on
-// load. One array lists the formats, in recorders/any/formats.cpp.
+// load. The list of formats is made of recorders/*/formats.cpp.
 #pragma once
 
 #include "stele/recorder.hpp"
 
 namespace stele::inline v0 {
 
+/// Returns the formats of this build by the projects that they come from.
+STELE_EXPORT std::span<const FormatFamily> format_families();
 /// Returns every format of this build.
 STELE_EXPORT std::span<const Format* const> formats();
 /// Returns the format of that name ("stele", "safetensors"); nullptr if there is none.

