@@ -30,6 +30,7 @@
 #   make interop-ir           imported ONNX models, run by DL4J and by onnxruntime: docs/onnx-operators.md (TORCH=1: PyTorch's, too;
 #                             TENSORFLOW=1: TensorFlow's, too: docs/tensorflow-operators.md)
 #   make interop-tensorflow   checkpoints that TensorFlow writes (Python, in build/interop-tensorflow, 2 GB)
+#   make interop-flax         files both ways against Flax (Python, in build/interop-flax, 750 MB)
 #   make interop-paddle       parameter files both ways against PaddlePaddle (Python, in build/interop-paddle, 900 MB)
 #   make interop-pytorch      files both ways against PyTorch 2.15 (Python, in build/interop-pytorch, 6 GB) and 1.13 (Debian's)
 #   make interop-burn         every file of Burn 0.13 to 0.22 both ways (Rust, in build/interop-burn, 10 GB)
@@ -56,7 +57,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop interop-burn interop-dl4j interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-gguf bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop interop-burn interop-dl4j interop-flax interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-gguf bench-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -243,6 +244,10 @@ interop-ir: deps
 interop-paddle: deps build/interop-paddle/installed
 	$(call build,dev,interop_paddle)
 	PYTHON=build/interop-paddle/bin/python tests/interop/paddle.sh build/dev
+
+interop-flax: deps build/interop-flax/installed
+	$(call build,dev,stele_command)
+	build/interop-flax/bin/python tests/interop/flax_files.py check build/dev/tools/stele/stele
 
 interop-pytorch: deps build/interop-pytorch/installed
 	tools/deps.sh torch

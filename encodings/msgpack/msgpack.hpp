@@ -6,7 +6,10 @@
 //  4. c4, c5, c6: u8, u16, u32 length, bytes.
 //  5. 90-9f, dc, dd: a list of up to 15, u16, u32 values. 80-8f, de, df: a map with as many keys and values.
 //
-// Rejects extension types, and keys that are not strings. Source:
+//  6. d4, d5, d6, d7, d8: an extension of 1, 2, 4, 8, 16 bytes; c7, c8, c9: u8, u16, u32 length. Its type in one
+//     byte, then its content.
+//
+// Rejects keys that are not strings, and extensions unless asked for. Source:
 // https://github.com/msgpack/msgpack/blob/master/spec.md.
 #pragma once
 
@@ -33,16 +36,18 @@ inline constexpr std::size_t max_string_bytes = Cursor::max_taken_bytes;
 struct Token {
   enum class Kind : std::uint8_t {
     nil,
-    text,    // `text`; also the keys of maps
-    scalar,  // `scalar`: bool, i64, u64, f64
-    bytes,   // `size` bytes from offset `at` on, which the reader skips
-    list,    // continues to its `end`
-    map,     // keys and values in turn, continues to its `end`
-    end,     // ends a list, a map or the document
+    text,       // `text`; also the keys of maps
+    scalar,     // `scalar`: bool, i64, u64, f64
+    bytes,      // `size` bytes from offset `at` on, which the reader skips
+    list,       // continues to its `end`
+    map,        // keys and values in turn, continues to its `end`
+    end,        // ends a list, a map, an entered extension or the document
+    extension,  // `type`, and `size` bytes from offset `at` on, which the reader skips unless enter() follows
   };
   Kind kind = Kind::nil;
   std::string text{};
   Value scalar{};
+  std::int8_t type = 0;
   std::uint64_t size = 0;
   std::uint64_t at = 0;
   std::uint64_t offset = 0;  // offset of the token in the file
@@ -52,20 +57,28 @@ struct Token {
 /// only strings. A copy continues at the same token.
 class Reader {
  public:
-  explicit Reader(SourcePtr source) : in_(std::move(source)) {}
+  explicit Reader(SourcePtr source, bool extensions = false) : in_(std::move(source)), extensions_(extensions) {}
   /// Reads the next token. Errors: truncated, malformed, unsupported, limit, io.
   Status next(Token& token);
+  /// Continues inside the extension that was read last, whose content is one value and an end. Errors: limit.
+  Status enter(const Token& token);
   const SourcePtr& source() const noexcept { return in_.source(); }
 
  private:
   Status value(Token& token, unsigned mark);
+  Status extension(Token& token, std::uint64_t size);
   Status text(Token& token, std::uint64_t size);
   Status open(Token& token, Token::Kind kind, std::uint64_t entries);
 
+  Status deeper(std::uint64_t offset);
+
   Cursor in_;
+  bool extensions_;
+  std::uint64_t skip_ = 0;  // bytes of an extension that is not entered
   unsigned depth_ = 0;
   std::array<std::uint64_t, max_depth + 1> left_{1};  // remaining values at each depth
   std::array<bool, max_depth + 1> map_{};             // true for a map, where keys and values alternate
+  std::array<std::uint64_t, max_depth + 1> end_{};    // where an entered extension ends; else 0
 };
 
 /// Writes values in their shortest encodings. The caller must write as many values as it passes to begin_map and
@@ -78,6 +91,9 @@ class Writer {
   Status begin_list(std::size_t entries) { return sized(entries, 0x90, 16, 0xdc, 1); }
   /// Writes the header of `size` bytes, and counts them. The caller appends them to the Gather.
   Status begin_bytes(std::uint64_t size);
+  /// Writes the header of an extension whose content has `size` bytes. The caller writes the content.
+  Status begin_extension(std::int8_t type, std::uint64_t size);
+  /// Errors: also not_representable (longer than the reader reads).
   Status text(std::string_view text);
   Status nil() { return byte(0xc0); }
   Status value(const Value& value);

@@ -1,4 +1,5 @@
 #include <bit>
+#include <utility>
 
 #include "encodings/msgpack/msgpack.hpp"
 
@@ -11,12 +12,25 @@ Status scalar(Token& token, Value value) {
   return {};
 }
 
+Error unsupported(const Token& token, unsigned mark) {
+  return Error(mark == 0xc1 ? Errc::malformed : Errc::unsupported,
+               mark == 0xc1 ? "the byte begins no MessagePack value" : "the reader does not support extension types")
+      .offset(token.offset)
+      .found("byte " + std::to_string(mark));
+}
+
 }  // namespace
 
 Status Reader::next(Token& token) {
+  STELE_TRY(in_.skip(std::exchange(skip_, 0)));
   token.offset = in_.position();
   if (left_[depth_] == 0) {
     token.kind = Token::Kind::end;
+    if (end_[depth_] != 0 && end_[depth_] != token.offset) {
+      return Error(Errc::malformed, "the extension has another length than its value")
+          .offset(token.offset)
+          .expected("the end at byte " + std::to_string(end_[depth_]));
+    }
     if (depth_ != 0) return --depth_, Status();
     STELE_TRY_ASSIGN(const bool ended, in_.at_end());
     if (ended) return {};
@@ -92,12 +106,16 @@ Status Reader::value(Token& token, unsigned mark) {
       STELE_TRY_ASSIGN(const std::uint64_t n, number(1 + (mark & 1)));
       return open(token, mark < 0xde ? Token::Kind::list : Token::Kind::map, n);
     }
+    case 0xc7:
+    case 0xc8:
+    case 0xc9: {
+      if (!extensions_) return unsupported(token, mark);
+      STELE_TRY_ASSIGN(const std::uint64_t n, number(mark - 0xc7));
+      return extension(token, n);
+    }
     default:
-      return Error(
-                 mark == 0xc1 ? Errc::malformed : Errc::unsupported,
-                 mark == 0xc1 ? "the byte begins no MessagePack value" : "the reader does not support extension types")
-          .offset(token.offset)
-          .found("byte " + std::to_string(mark));
+      if (extensions_ && mark >= 0xd4 && mark <= 0xd8) return extension(token, std::uint64_t{1} << (mark - 0xd4));
+      return unsupported(token, mark);
   }
 }
 
@@ -115,13 +133,36 @@ Status Reader::open(Token& token, Token::Kind kind, std::uint64_t entries) {
         .expected("at most " + std::to_string(in_.left()))
         .found(std::to_string(values));
   }
-  if (++depth_ > max_depth) {
-    return Error(Errc::limit, "lists and maps are nested too deeply")
-        .offset(token.offset)
-        .expected("at most " + std::to_string(max_depth) + " levels");
-  }
+  STELE_TRY(deeper(token.offset));
   left_[depth_] = values;
   map_[depth_] = kind == Token::Kind::map;
+  return {};
+}
+
+Status Reader::extension(Token& token, std::uint64_t size) {
+  STELE_TRY_ASSIGN(const auto type, in_.little<std::int8_t>());
+  token.kind = Token::Kind::extension;
+  token.type = type;
+  token.size = skip_ = size;
+  token.at = in_.position();
+  return {};
+}
+
+Status Reader::enter(const Token& token) {
+  STELE_TRY(deeper(token.offset));
+  left_[depth_] = 1;
+  map_[depth_] = false;
+  end_[depth_] = in_.position() + std::exchange(skip_, 0);
+  return {};
+}
+
+Status Reader::deeper(std::uint64_t offset) {
+  if (++depth_ > max_depth) {
+    return Error(Errc::limit, "lists and maps are nested too deeply")
+        .offset(offset)
+        .expected("at most " + std::to_string(max_depth) + " levels");
+  }
+  end_[depth_] = 0;
   return {};
 }
 

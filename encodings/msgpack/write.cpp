@@ -49,7 +49,19 @@ Status Writer::begin_bytes(std::uint64_t size) {
   return {};
 }
 
+Status Writer::begin_extension(std::int8_t type, std::uint64_t size) {
+  if (std::has_single_bit(size) && size <= 16) {
+    STELE_TRY(byte(0xd4 + static_cast<unsigned>(std::countr_zero(size))));
+  } else {
+    STELE_TRY(sized(size, 0, 0, 0xc7, 0));
+  }
+  return byte(static_cast<std::uint8_t>(type));
+}
+
 Status Writer::text(std::string_view text) {
+  if (text.size() > max_string_bytes) {
+    return Error(Errc::not_representable, "the string exceeds 64 KiB").found(std::to_string(text.size()) + " bytes");
+  }
   STELE_TRY(sized(text.size(), 0xa0, 32, 0xd9, 0));
   return put(std::as_bytes(std::span(text)));
 }

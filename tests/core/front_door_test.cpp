@@ -67,6 +67,8 @@ TEST_CASE("front door: a file of one tensor") {
 TEST_CASE("front door: files of others, by content") {
   const std::string data = test_data();
   const std::pair<const char*, const char*> files[] = {
+      {"/flax/net.msgpack", "flax"},
+      {"/flax/unknown.msgpack", "flax"},
       {"/nnef/model.nnef", "nnef"},
       {"/nnef/model.nnef.tgz", "nnef-tgz"},
       {"/nnef/model.nnef.tar", "nnef-tgz"},

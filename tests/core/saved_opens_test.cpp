@@ -4,6 +4,7 @@
 #include <malloc.h>
 
 #include <stele/bundle.hpp>
+#include <stele/recorders/flax.hpp>
 #include <stele/recorders/nnef.hpp>
 #include <stele/recorders/paddle.hpp>
 #include <stele/recorders/samediff.hpp>
@@ -52,7 +53,7 @@ struct Plain {
 #define EVERY_FORMAT                                                                                                   \
   Plain<SteleFormat>, Plain<CompressedSteleFormat>, Plain<SafetensorsFormat>, Shards, Plain<PlainJsonFormat>,          \
       Plain<ReadableJsonFormat>, Plain<ZstdJsonFormat>, Plain<GzipJsonFormat>, Plain<ArchiveFormat>, DeflatedArchive,  \
-      Plain<BurnpackFormat>, Plain<OnnxFormat>, Plain<GgufFormat>, Burn<BurnEncoding::mpk>,                            \
+      Plain<BurnpackFormat>, Plain<OnnxFormat>, Plain<GgufFormat>, Plain<FlaxFormat>, Burn<BurnEncoding::mpk>,         \
       Burn<BurnEncoding::mpk, true>, Burn<BurnEncoding::bin>, Burn<BurnEncoding::bin, true>, Burn<BurnEncoding::json>, \
       Burn<BurnEncoding::json, true>, SameDiff<SameDiffContainer::fb>, SameDiff<SameDiffContainer::sdnb>,              \
       SameDiff<SameDiffContainer::sdz>, SameDiff<SameDiffContainer::sdnb, 100'000>, Nnef<NnefContainer::folder>,       \
@@ -248,7 +249,7 @@ void fill_heap() {
 std::uint64_t bound_of(std::string_view format, std::uint64_t size) {
   const auto rate = [&]() -> std::uint64_t {
     if (format.starts_with("json") || format == "burn-json") return detail::index_rate::character;
-    if (format.starts_with("burn-")) return detail::index_rate::token;
+    if (format.starts_with("burn-") || format == "flax") return detail::index_rate::token;
     if (format.starts_with("paddle") || format == "onnx") return detail::index_rate::record;
     if (format == "archive" || format == "samediff" || format == "sdnb" || format == "nnef" || format == "npz")
       return detail::index_rate::entry;

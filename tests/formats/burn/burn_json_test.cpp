@@ -45,6 +45,9 @@ std::string tokens_text(burn::TokenReader& tokens, bool bytes = true) {
       case Token::Kind::end:
         if (depth-- == 0) return text + ".";
         text += '/';
+        break;
+      case Token::Kind::extension:
+        return "an extension";
     }
   }
 }
@@ -90,6 +93,7 @@ void copy(burn::TokenReader& tokens, burn::TokenWriter& out) {
         REQUIRE(out.begin_map(0));
         levels.push_back({true});
         break;
+      case Token::Kind::extension:
       case Token::Kind::end:
         levels.pop_back();
         if (levels.empty()) return;

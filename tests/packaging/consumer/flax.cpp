@@ -1,0 +1,12 @@
+// One recorder alone: Flax's files.
+#include <stele/record.hpp>
+#include <stele/recorders/flax.hpp>
+
+#include "model.hpp"
+
+int main() {
+  const stele::FlaxRecorder<> recorder;
+  recorder.record(make_model(), "one.msgpack").value();
+  check(stele::from_record<Model>(recorder.load_record<Model>("one.msgpack").value()).value(), "Flax");
+  return 0;
+}
