@@ -98,13 +98,13 @@ void simulate(std::size_t processes, std::size_t tensors, bool different) {
   for (std::size_t process = 0; process < processes; ++process) {
     index.files.push_back({"shard-" + std::to_string(process) + "-model-00001-of-00001.safetensors", 1, process});
   }
-  const std::string text = v0::detail::safetensors::to_text(index);
+  const std::string text = v0::detail::shards::to_text(index);
   const double write = now() - begin;
   begin = now();
   Limits limits;
   v0::detail::IndexBudget memory(limits, text.size());
   memory.admit(text.size(), v0::detail::index_rate::index);
-  v0::detail::safetensors::parse_shard_index(text, memory).value();
+  v0::detail::shards::parse_shard_index(text, memory).value();
   const double open = now() - begin;
   rusage usage{};
   ::getrusage(RUSAGE_SELF, &usage);

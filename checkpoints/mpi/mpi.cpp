@@ -8,11 +8,11 @@
 #include "base/hash.hpp"
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
+#include "encodings/safetensors/file.hpp"
 #include "io/files.hpp"
 #include "packing.hpp"
 #include "part.hpp"
 #include "passes/region.hpp"
-#include "recorders/safetensors/file.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/flat.hpp"
@@ -29,6 +29,7 @@ using v0::detail::LeafPaths;
 using v0::detail::LeafPlace;
 using v0::detail::SnapshotData;
 namespace safetensors = v0::detail::safetensors;
+namespace shards = v0::detail::shards;
 
 /// The boxes of a module, by path.
 using Places = std::unordered_map<std::string, LeafPlace>;
@@ -65,7 +66,7 @@ Result<LocalPart> prepare(const Snapshot& raw, PrecisionSpec precision, const Sa
   const SafetensorsFormat format;
   STELE_TRY_ASSIGN(part.snapshot, v0::detail::prepare(format, precision, {nullptr, &plain}, "shard", options, report));
   const LeafPaths paths(*part.snapshot.data());
-  STELE_TRY(safetensors::check(part.snapshot, paths));
+  STELE_TRY(safetensors::check(v0::detail::entries_of(part.snapshot, paths), part.snapshot.metadata()));
   STELE_TRY_ASSIGN(part.extras, v0::detail::flat_extras(part.snapshot));
   for (std::uint32_t i = 0; i < part.snapshot.leaf_count(); ++i) {
     const LeafView leaf = part.snapshot.leaf(i);
@@ -212,12 +213,11 @@ Result<PartFiles> write_index(ShardIndex index, const std::vector<std::string>& 
   renumber(index, numbers);
   index.metadata = part.snapshot.metadata();
   index.extras = part.extras;
-  const std::string text = safetensors::to_text(index);
-  STELE_TRY_ASSIGN(const auto sink, file_sink(folder + "/" + std::string(safetensors::shard_index_name), options.file));
+  const std::string text = shards::to_text(index);
+  STELE_TRY_ASSIGN(const auto sink, file_sink(folder + "/" + std::string(shards::shard_index_name), options.file));
   STELE_TRY(sink->write(std::as_bytes(std::span(text))));
   STELE_TRY(sink->commit());
-  files.push_back(
-      {std::string(safetensors::shard_index_name), text.size(), v0::detail::hash64(text.data(), text.size())});
+  files.push_back({std::string(shards::shard_index_name), text.size(), v0::detail::hash64(text.data(), text.size())});
   return files;
 }
 
@@ -274,7 +274,8 @@ Result<Report> save(const Result<Snapshot>& snapshot, const std::string& folder,
     std::string temporary;
     Status status;
     if (exchange.is_root() && !options.save.dry_run) {
-      auto made = folder_sink(folder, options.save.file, safetensors::check_whole);
+      const auto ours = [](const Bundle& old) { return ShardedSafetensorsFormat().may_replace(old); };
+      auto made = folder_sink(folder, options.save.file, ours);
       made ? static_cast<void>(sink = *std::move(made)) : static_cast<void>(status = std::move(made).error());
       if (sink != nullptr) temporary = v0::detail::temporary_path(*sink);
     }
@@ -309,11 +310,12 @@ Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, co
   };
   // The folder of a checkpoint of ours has an index, from which only the files of these boxes are opened.
   if (auto folder = open_folder(path)) {
-    STELE_TRY_ASSIGN(const bool ours, (*folder)->bundle()->contains(safetensors::shard_index_name));
+    STELE_TRY_ASSIGN(const bool ours, (*folder)->bundle()->contains(shards::shard_index_name));
     if (ours) {
       OpenedBoxes opened;
-      STELE_TRY_ASSIGN(opened.snapshot,
-                       safetensors::open_shards(**folder, OpenContext(options, {}), wanted, &opened.check));
+      const OpenContext context(options, {});
+      const auto open = [&](const SourcePtr& shard) { return SafetensorsFormat().open(shard, context); };
+      STELE_TRY_ASSIGN(opened.snapshot, shards::open_shards(**folder, options.limits, open, wanted, &opened.check));
       if (!status) return std::move(status).error();
       STELE_TRY_ASSIGN(opened.snapshot, v0::detail::properties_from_metadata(opened.snapshot, options.limits,
                                                                              v0::detail::file_bytes(**folder)));

@@ -42,9 +42,9 @@ Result<PartFiles> write_whole_files(Exchange& exchange, const LocalPart& part, c
 /// An opened checkpoint, with boxes instead of whole tensors.
 struct OpenedBoxes {
   Snapshot snapshot;
-  v0::detail::safetensors::CheckBoxes check;  // of a folder of ours; else null
-  Snapshot whole;                             // of any other file, and
-  bool cut = false;                           // true if a box is a part of a tensor of it
+  v0::detail::shards::CheckBoxes check;  // of a folder of ours; else null
+  Snapshot whole;                        // of any other file, and
+  bool cut = false;                      // true if a box is a part of a tensor of it
 };
 /// Opens a checkpoint of any kind, with the boxes of `live`. Not collective.
 Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, const LoadOptions& options);

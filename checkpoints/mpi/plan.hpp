@@ -7,7 +7,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "recorders/safetensors/shard_index.hpp"
+#include "snapshot/shard_index.hpp"
 #include "stele/dtype.hpp"
 #include "stele/result.hpp"
 #include "stele/shape.hpp"
@@ -16,8 +16,8 @@
 namespace stele::inline v0::mpi::detail {
 
 using v0::detail::Box;
-using v0::detail::safetensors::ShardIndex;
-using v0::detail::safetensors::ShardLayout;
+using v0::detail::shards::ShardIndex;
+using v0::detail::shards::ShardLayout;
 
 /// A whole tensor, of which processes own boxes.
 struct GlobalTensor {
@@ -36,7 +36,7 @@ struct LocalTensor {
 /// Checksums (XXH3-64) of a box's bytes.
 struct BoxHashes {
   std::uint64_t all = 0;
-  std::vector<std::uint64_t> pieces{};  // of safetensors::piece_bytes each; empty if the box is one piece
+  std::vector<std::uint64_t> pieces{};  // of shards::piece_bytes each; empty if the box is one piece
 };
 
 /// All tensors of all processes, in the order of their names.

@@ -17,7 +17,7 @@ namespace {
 
 using v0::detail::Hasher;
 namespace json = v0::detail::json;
-namespace keys = v0::detail::safetensors;
+namespace keys = v0::detail::shards;
 
 class HashSink final : public PieceSink {
  public:

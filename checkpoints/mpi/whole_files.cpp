@@ -5,10 +5,10 @@
 #include <numeric>
 
 #include "base/hash.hpp"
+#include "encodings/safetensors/file.hpp"
 #include "json/json.hpp"
 #include "packing.hpp"
 #include "part.hpp"
-#include "recorders/safetensors/file.hpp"
 #include "snapshot/flat.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
@@ -124,7 +124,11 @@ Status write_file(Exchange& exchange, const LocalPart& part, const Plan& plan, c
   safetensors::FilePlan layout;
   STELE_TRY(exchange.agree(v0::detail::guarded([&]() -> Status {
     const v0::detail::LeafPaths paths(*whole.data());
-    STELE_TRY_ASSIGN(layout, safetensors::plan_file(whole, paths, leaves, {{"format", "pt"}}));
+    const std::vector<v0::detail::TensorEntry> all = v0::detail::entries_of(whole, paths);
+    std::vector<v0::detail::TensorEntry> tensors;
+    for (const std::uint32_t leaf : leaves) tensors.push_back(all[leaf]);
+    STELE_TRY_ASSIGN(layout, safetensors::plan_file(tensors, {{"format", "pt"}}));
+    for (std::uint32_t& number : layout.order) number = leaves[number];
     return {};
   })));
   MPI_File file = MPI_FILE_NULL;

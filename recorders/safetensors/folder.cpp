@@ -12,8 +12,8 @@
 #include "io/files.hpp"
 #include "json/json.hpp"
 #include "passes/boxes.hpp"
-#include "shard_index.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/shard_index.hpp"
 #include "snapshot/skipped.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/safetensors.hpp"
@@ -92,7 +92,7 @@ class BoxesReader {
       return Error(Errc::unsupported, "a file of a set has the metadata key stele, which belongs in an index");
     }
     std::map<std::string, std::string> metadata = file.metadata();
-    const auto text = metadata.find(sharding_key);
+    const auto text = metadata.find(shards::sharding_key);
     const bool sharded = text != metadata.end();
     std::vector<Saved> saved;
     if (sharded) {
@@ -122,8 +122,8 @@ class BoxesReader {
       }
       piece.offsets = at->offsets;
     }
-    metadata.erase(sharding_key);
-    metadata.erase(version_key);
+    metadata.erase(shards::sharding_key);
+    metadata.erase(shards::version_key);
     add_left_out(builder_.data().left_out, file.data()->left_out);
     if (number == 0) {
       builder_.set_metadata(std::move(metadata));
@@ -270,13 +270,13 @@ bool recognises_folder(const Bundle& folder) {
   const auto names = folder.names();
   if (!names) return false;
   if (!names_with(*names, index_extension).empty()) return true;
-  if (std::find(names->begin(), names->end(), shard_index_name) != names->end()) return true;
+  if (std::find(names->begin(), names->end(), shards::shard_index_name) != names->end()) return true;
   const std::vector<std::string> files = names_with(*names, file_extension);
   if (files.empty()) return false;
   const auto source = folder.open(files.front());
   if (!source) return false;
   const auto file = SafetensorsFormat().open(*source, OpenContext(default_load_options(), {}));
-  return file && file->metadata().contains(sharding_key);
+  return file && file->metadata().contains(shards::sharding_key);
 }
 
 Result<SourcePtr> find_index(const Source& folder, std::vector<std::string>& files) {
@@ -299,7 +299,7 @@ Result<Snapshot> open_files(const Source& folder, std::vector<std::string> files
   if (files.size() == 1) {  // perhaps with the metadata key stele
     STELE_TRY_ASSIGN(const SourcePtr source, folder.bundle()->open(files.front()));
     STELE_TRY_ASSIGN(Snapshot file, SafetensorsFormat().open(source, context));
-    if (!file.metadata().contains(sharding_key)) return file;
+    if (!file.metadata().contains(shards::sharding_key)) return file;
   }
   auto opened = BoxesReader(folder, std::move(files), context).run();
   if (!opened && opened.error().file().empty()) return std::move(opened).error().file(folder.name());

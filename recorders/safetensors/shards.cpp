@@ -4,12 +4,13 @@
 #include <set>
 
 #include "base/parallel.hpp"
+#include "encodings/safetensors/file.hpp"
 #include "file.hpp"
 #include "json/json.hpp"
-#include "shard_index.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/paths.hpp"
+#include "snapshot/shard_index.hpp"
 #include "snapshot/shard_set.hpp"
 #include "stele/bundle.hpp"
 #include "stele/recorders/safetensors.hpp"
@@ -74,20 +75,20 @@ Result<std::string> index_of(const Snapshot& snapshot, std::uint64_t total,
 
 }  // namespace
 
-Status detail::safetensors::check_whole(const Bundle& folder) {
+Status ShardedSafetensorsFormat::may_replace(const Bundle& folder) const {
   STELE_TRY_ASSIGN(const std::vector<std::string> names, folder.names());
   std::set<std::string, std::less<>> known;
-  STELE_TRY_ASSIGN(const bool boxes, folder.contains(shard_index_name));
-  std::string index_name(boxes ? shard_index_name : "model.safetensors.index.json");
+  STELE_TRY_ASSIGN(const bool boxes, folder.contains(detail::shards::shard_index_name));
+  std::string index_name(boxes ? detail::shards::shard_index_name : "model.safetensors.index.json");
   auto index = folder.open(index_name);
   if (!index) return Error(Errc::exists, "the target folder has no index of stele").expected(index_name);
   if (boxes) {
-    IndexBudget memory(Limits(), (*index)->size());
-    STELE_TRY_ASSIGN(const ShardIndex shards, read_shard_index(**index, memory));
-    for (const ShardFile& file : shards.files) known.insert(file.name);
+    detail::IndexBudget memory(Limits(), (*index)->size());
+    STELE_TRY_ASSIGN(const detail::shards::ShardIndex set, detail::shards::read_shard_index(**index, memory));
+    for (const detail::shards::ShardFile& file : set.files) known.insert(file.name);
   } else {
     const OpenContext context(default_load_options(), {});
-    STELE_TRY(open_shard_set(*std::move(index), context.options().limits, [&](const SourcePtr& shard) {
+    STELE_TRY(detail::open_shard_set(*std::move(index), context.options().limits, [&](const SourcePtr& shard) {
       known.insert(shard->name().substr(shard->name().rfind('/') + 1));
       return SafetensorsFormat().open(shard, context);
     }));
@@ -110,16 +111,16 @@ bool ShardedSafetensorsFormat::recognises(std::span<const std::byte> head, std::
 }
 
 Result<Snapshot> ShardedSafetensorsFormat::open(SourcePtr source, const OpenContext& context) const {
+  const auto open_shard = [&](const SourcePtr& shard) { return SafetensorsFormat().open(shard, context); };
   if (source->is_folder()) {
-    STELE_TRY_ASSIGN(const bool boxes, source->bundle()->contains(detail::safetensors::shard_index_name));
-    if (boxes) return detail::safetensors::open_shards(*source, context);
+    STELE_TRY_ASSIGN(const bool boxes, source->bundle()->contains(detail::shards::shard_index_name));
+    if (boxes) return detail::shards::open_shards(*source, context.options().limits, open_shard);
     std::vector<std::string> files;
     STELE_TRY_ASSIGN(SourcePtr index, detail::safetensors::find_index(*source, files));
     if (index == nullptr) return detail::safetensors::open_files(*source, std::move(files), context);
     source = std::move(index);
   }
-  return detail::open_shard_set(std::move(source), context.options().limits,
-                                [&](const SourcePtr& shard) { return SafetensorsFormat().open(shard, context); });
+  return detail::open_shard_set(std::move(source), context.options().limits, open_shard);
 }
 
 bool ShardedSafetensorsFormat::recognises_folder(const Bundle& folder) const {
@@ -133,7 +134,8 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
         .hint("save to a path, or to a sink with a bundle");
   }
   const detail::LeafPaths paths(*snapshot.data());
-  STELE_TRY(detail::safetensors::check(snapshot, paths));
+  const std::vector<detail::TensorEntry> tensors = detail::entries_of(snapshot, paths);
+  STELE_TRY(detail::safetensors::check(tensors, snapshot.metadata()));
   if (snapshot.metadata().contains(std::string(total_size))) {
     return Error(Errc::not_representable, "the metadata key total_size is reserved for the format");
   }
@@ -169,7 +171,9 @@ Status ShardedSafetensorsFormat::write(const Snapshot& snapshot, Sink& sink, con
   const auto write_file = [&](std::size_t i) -> Status {
     if (!options.file.allow_nonatomic) sink.add_part(files[i]);
     STELE_TRY_ASSIGN(const auto file, bundle->create(files[i]));
-    STELE_TRY(detail::safetensors::write(snapshot, paths, shards[i], metadata, workers, *file));
+    std::vector<detail::TensorEntry> mine;
+    for (const std::uint32_t leaf : shards[i]) mine.push_back(tensors[leaf]);
+    STELE_TRY(detail::safetensors::write(snapshot, mine, shards[i], metadata, workers, *file));
     STELE_TRY(file->commit());
     for (const std::uint32_t leaf : shards[i]) weight_map.emplace(paths[leaf], &files[i]);
     return {};

@@ -15,6 +15,16 @@ std::string_view name_of(const Node& node) { return {node.name, node.name_size};
 
 }  // namespace
 
+std::vector<TensorEntry> entries_of(const Snapshot& snapshot, const LeafPaths& paths) {
+  std::vector<TensorEntry> entries;
+  entries.reserve(snapshot.leaf_count());
+  for (std::uint32_t i = 0; i < snapshot.leaf_count(); ++i) {
+    const LeafView leaf = snapshot.leaf(i);
+    entries.push_back({paths[i], leaf.dtype(), leaf.shape(), leaf.byte_size(), leaf.provider()});
+  }
+  return entries;
+}
+
 Status add_entry(SnapshotBuilder& to, const TensorEntry& entry, IndexBudget& memory) {
   // Arrays that grow take three times their content.
   const std::uint64_t pooled = entry.name.size() + entry.unreadable.size() + sizeof(Extent) * entry.shape.size();

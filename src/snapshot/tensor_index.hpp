@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "base/limits.hpp"
+#include "snapshot/paths.hpp"
 #include "stele/snapshot.hpp"
 
 namespace stele::inline v0::detail {
@@ -24,6 +25,9 @@ struct TensorEntry {
   Provider provider{};
   std::string_view unreadable{};  // the reason why it is no tensor
 };
+
+/// Returns the tensors of a snapshot, by leaf. The names are those of `paths`.
+STELE_EXPORT std::vector<TensorEntry> entries_of(const Snapshot& snapshot, const LeafPaths& paths);
 
 /// Adds an entry to a flat Snapshot, and takes what it needs from `memory`. Errors: limit.
 STELE_EXPORT Status add_entry(SnapshotBuilder& to, const TensorEntry& entry, IndexBudget& memory);

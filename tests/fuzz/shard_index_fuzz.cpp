@@ -9,14 +9,14 @@
 
 #include "fuzz/require.hpp"
 #include "json/sealed.hpp"
-#include "recorders/safetensors/shard_index.hpp"
+#include "snapshot/shard_index.hpp"
 #include "support/recorders.hpp"
 
 namespace {
 
 using namespace stele;
 using namespace stele_test;
-namespace safetensors = stele::detail::safetensors;
+namespace shards = stele::detail::shards;
 
 struct Part {
   Tensor<float, 2> a;
@@ -40,12 +40,12 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   static const std::shared_ptr<Bundle> bundle = two_files();
   std::string text(reinterpret_cast<const char*>(data), size);
   detail::json::seal(text);
-  const auto sink = bundle->create(safetensors::shard_index_name).value();
+  const auto sink = bundle->create(shards::shard_index_name).value();
   require(sink->write(bytes_of(text)) && sink->commit());
   const SourcePtr folder = bundle_source(bundle);
   const LoadOptions options;
   for (const bool boxes : {false, true}) {
-    safetensors::WantedBox wanted;
+    shards::WantedBox wanted;
     if (boxes) {  // every tensor without its first and last index along the first axis
       wanted = [](std::string_view, std::span<const Extent> shape) -> std::optional<detail::Box> {
         if (shape.empty() || shape[0] < 2) return std::nullopt;
@@ -55,7 +55,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         return box;
       };
     }
-    const auto opened = safetensors::open_shards(*folder, OpenContext(options, {}), wanted);
+    const OpenContext context(options, {});
+    const auto open = [&](const SourcePtr& shard) { return SafetensorsFormat().open(shard, context); };
+    const auto opened = shards::open_shards(*folder, options.limits, open, wanted);
     if (!opened) continue;
     for (std::size_t i = 0; i < opened->leaf_count(); ++i) {
       if (opened->leaf(i).byte_size() > 1'000'000) continue;  // a tensor without elements in any file

@@ -51,6 +51,7 @@ class STELE_EXPORT ShardedSafetensorsFormat final : public Format {
   bool recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept override;
   bool opens(bool /*folder*/) const noexcept override { return true; }
   bool recognises_folder(const Bundle& folder) const override;
+  Status may_replace(const Bundle& folder) const override;
   Result<Snapshot> open(SourcePtr source, const OpenContext& context) const override;
   Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const override;
 

@@ -12,7 +12,6 @@
 #include <string>
 #include <vector>
 
-#include "recorders/safetensors/file.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -161,7 +160,7 @@ TEST_CASE("shards: a set that is there is not replaced unasked") {
 TEST_CASE("shards: a folder is a whole set and nothing else") {
   const TempDir dir;
   const auto check = [&] {
-    return code_of(stele::detail::safetensors::check_whole(*stele::folder_bundle(dir.path())));
+    return code_of(stele::ShardedSafetensorsFormat().may_replace(*stele::folder_bundle(dir.path())));
   };
   CHECK(check() == Errc::exists);
   write_text(dir / "model.safetensors", "another model");

@@ -13,10 +13,10 @@
 #include "base/meter.hpp"
 #include "base/parallel.hpp"
 #include "passes/boxes.hpp"
-#include "stele/format.hpp"
+#include "snapshot/shard_set.hpp"
 #include "stele/snapshot.hpp"
 
-namespace stele::inline v0::detail::safetensors {
+namespace stele::inline v0::detail::shards {
 
 inline constexpr std::string_view shard_index_name = "stele-shards.json";
 /// Keys of a shard's metadata. The first two are PyTorch's. The others have checksums (XXH3-64 in hexadecimal): of each
@@ -74,10 +74,10 @@ using WhichTensors = std::function<bool(std::string_view name)>;
 /// have this part. Reads the bytes for it alone. Errors: checksum, those of reading, cancelled.
 using CheckBoxes = std::function<Status(const WhichTensors& which, Meter& meter, const Workers& workers)>;
 
-/// Opens a folder with an index. Reads the headers of the files that the wanted boxes meet, and no others. `check`
-/// receives the check of their bytes: streams of the leaves check only boxes that are read as a whole. Errors: those of
-/// the index and of its files; checksum (a file of another set).
-STELE_EXPORT Result<Snapshot> open_shards(const Source& folder, const OpenContext& context,
+/// Opens a folder with an index. Reads the headers of the files that the wanted boxes meet, and no others, with `open`.
+/// `check` receives the check of their bytes: streams of the leaves check only boxes that are read as a whole. Errors:
+/// those of the index and of its files; checksum (a file of another set).
+STELE_EXPORT Result<Snapshot> open_shards(const Source& folder, const Limits& limits, const OpenShard& open,
                                           const WantedBox& wanted = {}, CheckBoxes* check = nullptr);
 
-}  // namespace stele::inline v0::detail::safetensors
+}  // namespace stele::inline v0::detail::shards

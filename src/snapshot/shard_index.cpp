@@ -1,4 +1,4 @@
-#include "shard_index.hpp"
+#include "snapshot/shard_index.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -15,9 +15,8 @@
 #include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
-#include "stele/recorders/safetensors.hpp"
 
-namespace stele::inline v0::detail::safetensors {
+namespace stele::inline v0::detail::shards {
 namespace {
 
 constexpr std::uint64_t version = 1;
@@ -178,7 +177,7 @@ class Parser {
 };
 
 /// A file of the set whose header is read.
-struct OpenShard {
+struct Shard {
   SourcePtr source;
   Snapshot snapshot;
   std::unordered_map<std::string_view, std::uint32_t> leaves;  // by name
@@ -190,7 +189,7 @@ struct OpenShard {
 /// Reads the checksums in a shard's metadata.
 class ChecksumReader {
  public:
-  ChecksumReader(OpenShard& shard, const char* key, const std::string& text) : shard_(shard), key_(key), in_(text) {}
+  ChecksumReader(Shard& shard, const char* key, const std::string& text) : shard_(shard), key_(key), in_(text) {}
 
   Status boxes() {
     names([&](std::string name, std::string_view text) {
@@ -232,15 +231,15 @@ class ChecksumReader {
     return in_.error().file(shard_.source->name()).found(std::string("in the metadata ") + key_);
   }
 
-  OpenShard& shard_;
+  Shard& shard_;
   const char* key_;
   json::Reader in_;
   std::string scratch_;
 };
 
-Result<OpenShard> open_shard(const std::shared_ptr<const Bundle>& bundle, const ShardFile& file, std::size_t number,
-                             const OpenContext& context) {
-  OpenShard shard;
+Result<Shard> open_shard(const std::shared_ptr<const Bundle>& bundle, const ShardFile& file, std::size_t number,
+                         const OpenShard& open) {
+  Shard shard;
   STELE_TRY_ASSIGN(shard.source, open_of_set(bundle, file.name, number));
   const Source& source = *shard.source;
   if (source.size() != file.bytes) {
@@ -249,7 +248,7 @@ Result<OpenShard> open_shard(const std::shared_ptr<const Bundle>& bundle, const 
         .expected(std::to_string(file.bytes))
         .found(std::to_string(source.size()));
   }
-  STELE_TRY_ASSIGN(shard.snapshot, SafetensorsFormat().open(shard.source, context));
+  STELE_TRY_ASSIGN(shard.snapshot, open(shard.source));
   std::byte length[8];
   STELE_TRY(source.read_at(0, length));
   Bytes header(static_cast<std::size_t>(8 + load_le<std::uint64_t>(length)));  // inside the file: it has been opened
@@ -319,7 +318,7 @@ struct MetBox {
 
 /// The objects that the leaves of an opened folder refer to.
 struct Opened {
-  std::vector<std::optional<OpenShard>> shards;
+  std::vector<std::optional<Shard>> shards;
   std::deque<StoredBox> stored;
   std::deque<RegionLeaf> regions;
   std::deque<JoinedBoxes> joined;
@@ -340,11 +339,11 @@ struct Opened {
 class Opener {
  public:
   /// `checked`: check() will be called.
-  Opener(const Source& folder, ShardIndex index, const OpenContext& context, IndexBudget& memory,
-         const WantedBox& wanted, bool checked)
+  Opener(const Source& folder, ShardIndex index, const OpenShard& open, IndexBudget& memory, const WantedBox& wanted,
+         bool checked)
       : bundle_(folder.bundle()),
         index_(std::move(index)),
-        context_(context),
+        open_(open),
         memory_(memory),
         wanted_(wanted),
         checked_(checked) {
@@ -416,7 +415,7 @@ class Opener {
     const std::uint32_t file = layout.file(number);
     auto& shard = opened_->shards[file];
     if (!shard) {
-      STELE_TRY_ASSIGN(shard, open_shard(bundle_, index_.files[file], file, context_));
+      STELE_TRY_ASSIGN(shard, open_shard(bundle_, index_.files[file], file, open_));
       memory_.admit(index_.files[file].bytes, index_rate::file);
     }
     const auto found = shard->leaves.find(tensor.name);
@@ -444,7 +443,7 @@ class Opener {
     return Provider{&stored_ops, &stored, 0};
   }
 
-  Status add_checksums(MetBox& met, const OpenShard& shard, const SourceRange& range, const std::string& name) {
+  Status add_checksums(MetBox& met, const Shard& shard, const SourceRange& range, const std::string& name) {
     if (!memory_.take(2 * sizeof met)) {
       return index_error("the list of boxes needs more memory than the size of the index allows");
     }
@@ -463,7 +462,7 @@ class Opener {
 
   std::shared_ptr<const Bundle> bundle_;
   ShardIndex index_;
-  const OpenContext& context_;
+  const OpenShard& open_;
   IndexBudget& memory_;
   const WantedBox& wanted_;
   bool checked_;
@@ -546,14 +545,14 @@ Result<ShardIndex> read_shard_index(const Source& source, IndexBudget& memory) {
   return index;
 }
 
-Result<Snapshot> open_shards(const Source& folder, const OpenContext& context, const WantedBox& wanted,
+Result<Snapshot> open_shards(const Source& folder, const Limits& limits, const OpenShard& open, const WantedBox& wanted,
                              CheckBoxes* check) {
   STELE_TRY_ASSIGN(const SourcePtr source, folder.bundle()->open(shard_index_name));
-  IndexBudget memory(context.options().limits, source->size());
+  IndexBudget memory(limits, source->size());
   STELE_TRY_ASSIGN(ShardIndex index, read_shard_index(*source, memory));
-  Opener opener(folder, std::move(index), context, memory, wanted, check != nullptr);
+  Opener opener(folder, std::move(index), open, memory, wanted, check != nullptr);
   if (check != nullptr) *check = opener.check();
   return opener.run();
 }
 
-}  // namespace stele::inline v0::detail::safetensors
+}  // namespace stele::inline v0::detail::shards

@@ -1,0 +1,54 @@
+// One file of safetensors: u64 length, a header in JSON, then the bytes of the tensors without gaps
+// (docs/formats/safetensors.md).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/limits.hpp"
+#include "snapshot/skipped.hpp"
+#include "snapshot/tensor_index.hpp"
+#include "stele/source.hpp"
+
+namespace stele::inline v0::detail::safetensors {
+
+/// Maximum size of a header in bytes, for reading and writing: the reference implementation's limit.
+inline constexpr std::uint64_t max_header = 100'000'000;
+
+/// Returns true for the dtypes of safetensors.
+bool holds(DType dtype) noexcept;
+
+/// What a header has beside tensors.
+struct Contents {
+  std::map<std::string, std::string> metadata{};
+  Skipped skipped{};                     // unknown keys of tensors
+  std::shared_ptr<const void> keeper{};  // owns the names and what the providers refer to
+};
+/// Reads the header, and passes the tensors to `add` in the order of their bytes. `count` is called before with their
+/// number and that of their extents. `memory` is taken for nodes and leaves, too. Errors: truncated, malformed,
+/// unsupported, duplicate, limit, io, those of `add`.
+Result<Contents> read_file(SourcePtr source, IndexBudget& memory,
+                           const std::function<void(std::size_t tensors, std::size_t extents)>& count,
+                           const std::function<void(const TensorEntry&)>& add);
+
+/// Checks that safetensors can store the names, tensors and metadata. Errors: not_representable.
+STELE_EXPORT Status check(std::span<const TensorEntry> tensors, const std::map<std::string, std::string>& metadata);
+
+/// The layout of a file.
+struct FilePlan {
+  std::string header;                // without the 8 bytes of its length
+  std::vector<std::uint32_t> order;  // of the tensors: their bytes follow each other after the header
+  std::uint64_t bytes = 0;           // of all tensors
+};
+/// Plans a file with these tensors, which passed check(). Errors: not_representable (a header that is too large).
+STELE_EXPORT Result<FilePlan> plan_file(std::span<const TensorEntry> tensors,
+                                        const std::map<std::string, std::string>& metadata);
+
+}  // namespace stele::inline v0::detail::safetensors
