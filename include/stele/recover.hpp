@@ -29,7 +29,8 @@ struct Recovered {
 /// - zip files (.npz, .pt, archives, .sdz) without their end: from the local headers of the entries. Tensors of a .pt
 ///   whose storages were at that end are known to be lost
 /// - files that end early, of formats with the index at the beginning
-/// - `.stele` files, whose index is at the end, if only the trailer after it (64 bytes) or a part of it is lost
+/// - `.stele` files, whose index is at the end, if the trailer after it (64 bytes) is lost or damaged, in whole or in
+///   part, or if the index does not match its checksum but can be parsed
 /// - files that other bytes follow
 /// - indexes of shards (x.index.json) with missing files, or names that no file has. Values, ties and metadata of the
 ///   index and of the files are kept

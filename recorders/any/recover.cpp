@@ -65,20 +65,23 @@ Result<std::string> trailer_of(const Source& source, std::uint64_t begin, std::u
   return std::string(reinterpret_cast<const char*>(trailer), format::trailer_size);
 }
 
-/// Opens a `.stele` file that has lost its trailer or a part of it. The index before the trailer is found by its
-/// header, whose sizes end it there; the checks of a reader decide.
+/// Opens a `.stele` file whose trailer is lost or damaged, in whole or in part. The index before the trailer is found
+/// by its header, whose sizes end it there; the checks of a reader decide.
 Result<Snapshot> open_without_trailer(const Format& format, const SourcePtr& source, const LoadOptions& options,
                                       std::vector<std::string>& notes) {
   constexpr std::uint64_t window = std::uint64_t{1} << 20, step = format::block_alignment;
   unsigned tries = 8;  // bounds the time for a file with many such headers
   const Error none(Errc::truncated, "the file has no whole index");
-  const std::uint64_t end = source->size();
+  std::uint64_t end = source->size();
   Bytes bytes(static_cast<std::size_t>(window));
   format::Header header;
   if (end < format::header_size) return none;
   STELE_TRY(source->read_at(0, bytes.span().first(format::header_size)));
   if (format::parse_header(bytes.span().first(format::header_size), detail::hash64, header)) return none;
-  if (header.total != 0 && header.total - end > format::trailer_size) return none;
+  if (header.total != 0) {
+    end = std::min(end, header.total);  // other bytes may follow
+    if (header.total - end > format::trailer_size) return none;
+  }
   for (std::uint64_t at = end / window * window;; at -= window) {
     const auto count = static_cast<std::size_t>(std::min(window, end - at));
     STELE_TRY(source->read_at(at, bytes.span().first(count)));
@@ -92,7 +95,12 @@ Result<Snapshot> open_without_trailer(const Format& format, const SourcePtr& sou
       const auto whole = std::make_shared<detail::Continued>(source, at + place + *size, std::move(trailer));
       auto opened = detail::open({&format}, SourcePtr(whole), options);
       if (!opened) continue;
-      notes.emplace_back("the trailer is lost, and with it the checksum of names, shapes and values");
+      if (whole->size() > end) {
+        notes.emplace_back("the file ends early");
+        notes.emplace_back("the trailer is lost, and with it the checksum of names, shapes and values");
+      } else {
+        notes.emplace_back("the index or its trailer is damaged: names, shapes and values are not checked");
+      }
       return opened;
     }
     if (at == 0) break;
@@ -102,13 +110,7 @@ Result<Snapshot> open_without_trailer(const Format& format, const SourcePtr& sou
 
 /// Opens a file that ends early, if its index is at its beginning. With far more bytes than any file has, the formats
 /// that check the size report the one that the index declares.
-Result<Snapshot> open_truncated(const Format& format, const SourcePtr& source, LoadOptions options, Error error,
-                                std::vector<std::string>& notes) {
-  if (format.name() == "stele") {
-    auto opened = open_without_trailer(format, source, options, notes);
-    if (opened) return opened;
-    return std::move(error).hint("the file has lost its index or a part of it, without which no tensor can be found");
-  }
+Result<Snapshot> open_truncated(const Format& format, const SourcePtr& source, LoadOptions options, Error error) {
   constexpr std::uint64_t far = std::uint64_t{1} << 62;
   if (options.limits.index_bytes == 0) {  // not bounded by the declared size
     options.limits.index_bytes = detail::add_scaled(detail::index_base, source->size(), detail::index_rate::file);
@@ -199,9 +201,16 @@ Result<Recovered> recover_as(const Format& format, const SourcePtr& source, cons
       if (!set) return error;
       made.snapshot = *std::move(set);
       return made;
+    } else if (format.name() == "stele") {
+      opened = open_without_trailer(format, source, options, made.notes);
+      if (!opened && error.code() == Errc::truncated) {
+        return std::move(error).hint(
+            "the file has lost its index or a part of it, without which no tensor can be found");
+      }
+      if (!opened) return error;
     } else if (error.code() == Errc::truncated) {
       made.notes.emplace_back("the file ends early");
-      opened = open_truncated(format, source, options, std::move(error), made.notes);
+      opened = open_truncated(format, source, options, std::move(error));
     } else {
       opened = open_followed(format, source, options, std::move(error), made.notes);
     }
