@@ -11,6 +11,7 @@
 #include "json/sealed.hpp"
 #include "passes/region.hpp"
 #include "snapshot/meter_sink.hpp"
+#include "snapshot/skipped.hpp"
 #include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "stele/bundle.hpp"
@@ -21,6 +22,7 @@ namespace {
 
 constexpr std::uint64_t version = 1;
 constexpr std::string_view version_member = "stele_shards";
+constexpr std::string_view seal_member = "xxh3";
 
 std::optional<DType> dtype_named(std::string_view text) {
   for (int i = 0; i < 256; ++i) {
@@ -54,6 +56,7 @@ class Parser {
       } else if (key == "stele") {
         read_string(index_.extras);
       } else {
+        if (key != seal_member) index_.skipped.add(key);
         in_.skip_value();
       }
     }
@@ -83,19 +86,21 @@ class Parser {
     number ? static_cast<void>(out = *number) : static_cast<void>(in_.fail(Errc::malformed, "16 hexadecimal digits"));
   }
   template <class Read>
-  void members(const Read& read) {
+  void members(std::string_view list, const Read& read) {
     std::string_view key;
     std::string scratch;
     in_.begin_object();
     while (in_.next_key(key, scratch)) {
-      if (!read(key)) in_.skip_value();
+      if (read(key)) continue;
+      index_.skipped.add(std::string(list).append(".").append(key));
+      in_.skip_value();
     }
   }
 
   void read_file() {
     if (!spend(3 * sizeof(ShardFile))) return;
     ShardFile& file = index_.files.emplace_back();
-    members([&](std::string_view key) {
+    members("files", [&](std::string_view key) {
       if (key == "name") return read_string(file.name), true;
       if (key == "bytes") return in_.read_u64(file.bytes), true;
       if (key == "header") return read_hex(file.header), true;
@@ -111,7 +116,7 @@ class Parser {
   void read_layout() {
     if (!spend(3 * sizeof(ShardLayout))) return;
     ShardLayout& layout = index_.layouts.emplace_back();
-    members([&](std::string_view key) {
+    members("layouts", [&](std::string_view key) {
       if (key == "shape") return read_numbers(layout.shape), true;
       if (key == "boxes") return read_numbers(layout.boxes), true;
       return false;
@@ -120,7 +125,7 @@ class Parser {
   void read_tensor() {
     if (!spend(3 * sizeof(ShardTensor))) return;
     ShardTensor& tensor = index_.tensors.emplace_back();
-    members([&](std::string_view key) {
+    members("tensors", [&](std::string_view key) {
       if (key == "name") return read_string(tensor.name), true;
       if (key == "dtype") {
         std::string_view text;
@@ -138,7 +143,7 @@ class Parser {
     });
   }
   void read_metadata() {
-    members([&](std::string_view key) {
+    members("metadata", [&](std::string_view key) {
       std::string name(key), text;
       if (!spend(sizeof(std::pair<std::string, std::string>) + 64 + 2 * name.size())) return true;
       read_string(text);
@@ -181,6 +186,7 @@ struct Shard {
   SourcePtr source;
   Snapshot snapshot;
   std::unordered_map<std::string_view, std::uint32_t> leaves;  // by name
+  std::vector<bool> used;                                      // for each leaf
   std::unordered_map<std::string, std::uint64_t> hashes;       // by name
   std::unordered_map<std::string, std::string> pieces;         // by name: hexadecimal checksums
   std::uint64_t piece_bytes = 0;
@@ -259,6 +265,7 @@ Result<Shard> open_shard(const std::shared_ptr<const Bundle>& bundle, const Shar
         .expected(json::hex(file.header))
         .found(json::hex(hash64(header.data(), header.size())));
   }
+  shard.used.resize(shard.snapshot.leaf_count());
   for (std::uint32_t i = 0; i < shard.snapshot.leaf_count(); ++i) {
     const Node& node = shard.snapshot.nodes()[shard.snapshot.leaf(i).node()];
     shard.leaves.emplace(std::string_view(node.name, node.name_size), i);
@@ -363,6 +370,7 @@ class Opener {
         return error.path().empty() ? std::move(error).path(tensor.name) : std::move(error);
       }
     }
+    leave_out();
     STELE_TRY(sort_names(builder_));
     if (!index_.extras.empty()) {
       memory_.admit(index_.extras.size(), index_rate::index);
@@ -410,6 +418,27 @@ class Opener {
     return {};
   }
 
+  /// Lists the parts of the index and of the opened files that are not in the snapshot.
+  void leave_out() {
+    Skipped tensors, metadata;
+    for (const auto& shard : opened_->shards) {
+      if (!shard) continue;
+      add_left_out(builder_.data().left_out, shard->snapshot.data()->left_out);
+      for (const auto& item : shard->snapshot.metadata()) {
+        constexpr std::string_view known[] = {sharding_key, version_key, hashes_key, pieces_key, "format"};
+        if (std::find(std::begin(known), std::end(known), item.first) == std::end(known)) metadata.add(item.first);
+      }
+      if (wanted_) continue;  // the boxes of some tensors are not needed
+      for (std::uint32_t i = 0; i < shard->snapshot.leaf_count(); ++i) {
+        const LeafView leaf = shard->snapshot.leaf(i);
+        if (leaf.byte_size() != 0 && !shard->used[i]) tensors.add(leaf.path());
+      }
+    }
+    index_.skipped.leave_out(builder_.data(), "unknown keys of the index");
+    tensors.leave_out(builder_.data(), "tensors of the files that the index does not list");
+    metadata.leave_out(builder_.data(), "metadata of the files");
+  }
+
   /// Returns a box in its file.
   Result<Provider> stored(const ShardTensor& tensor, const ShardLayout& layout, std::size_t number) {
     const std::uint32_t file = layout.file(number);
@@ -422,6 +451,7 @@ class Opener {
     if (found == shard->leaves.end()) {
       return Error(Errc::missing, "the shard does not have the box of the tensor").file(shard->source->name());
     }
+    shard->used[found->second] = true;
     const LeafView leaf = shard->snapshot.leaf(found->second);
     const Box box = layout.box(number);
     if (leaf.dtype() != tensor.dtype ||

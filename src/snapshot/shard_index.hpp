@@ -14,6 +14,7 @@
 #include "base/parallel.hpp"
 #include "passes/boxes.hpp"
 #include "snapshot/shard_set.hpp"
+#include "snapshot/skipped.hpp"
 #include "stele/snapshot.hpp"
 
 namespace stele::inline v0::detail::shards {
@@ -56,6 +57,7 @@ struct ShardIndex {
   std::vector<ShardTensor> tensors;
   std::map<std::string, std::string> metadata;
   std::string extras;  // values and ties (snapshot/flat.hpp)
+  Skipped skipped{};   // unknown keys
 };
 
 /// Returns the bytes of the index.

@@ -14,6 +14,9 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.hpp"
+#include "json/sealed.hpp"
+#include "recorders/safetensors/shard_index.hpp"
 #include "safetensors_file.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
@@ -170,6 +173,50 @@ TEST_CASE("safetensors folder: what further files have besides tensors is a row 
   CAPTURE(report);
   CHECK(report.find("unknown keys of tensors: unit") != report.npos);
   CHECK(report.find("metadata of further files: author, note") != report.npos);
+}
+
+TEST_CASE("safetensors folder: unknown keys of stele's index and its files are rows of a save") {
+  namespace st = stele::detail::safetensors;
+  const auto opened = [](const std::string& of_file, const std::string& of_tensor, const std::string& of_index,
+                         const std::string& data = "ab") {
+    const std::string file = file_of(R"({"__metadata__":{"DCP_VERSION":"1.0","format":"pt")" + of_file +
+                                         R"(},"w":{"dtype":"U8","shape":[2],"data_offsets":[0,2])" + of_tensor + "}}",
+                                     data);
+    const std::size_t header = file.size() - data.size();
+    const st::ShardIndex index{{{"f", file.size(), stele::detail::hash64(file.data(), header)}},
+                               {{{2}, {0, 0, 2}}},
+                               {{"w", DType::u8, 0}},
+                               {{"author", "a"}},
+                               ""};
+    std::string text = st::to_text(index);
+    text.resize(text.rfind(",\n  \"xxh3\""));
+    for (const char* list : {"\"name\":\"f\"", "\"shape\":[2]", "\"name\":\"w\""}) {
+      const std::size_t at = text.find(list);
+      REQUIRE(at != text.npos);
+      if (!of_index.empty()) text.insert(at, "\"unit\":{\"a\":[1]},");
+    }
+    text += of_index;
+    stele::detail::json::seal(text);
+    const auto bundle = memory_bundle();
+    put_file(*bundle, "f", file);
+    put_file(*bundle, std::string(st::shard_index_name), text);
+    const Snapshot snapshot = good(open_all(bundle));
+    CHECK(snapshot.metadata() == std::map<std::string, std::string>{{"author", "a"}});
+    BufferSink sink;
+    const Report report = good(BinaryRecorder<>().record(snapshot, sink));
+    std::vector<std::string> rows;
+    for (std::size_t i = 0; i < report.size(); ++i) rows.emplace_back(report[i].detail);
+    return rows;
+  };
+  using Rows = std::vector<std::string>;
+  CHECK(opened("", "", "").empty());
+  CHECK(opened("", "", R"(,"later":[{"x":1}],"more":2)") ==
+        Rows{"unknown keys of the index: files.unit, layouts.unit, tensors.unit, later, more"});
+  CHECK(opened(R"(,"note":"n")", R"(,"unit":"m")", "") ==
+        Rows{"unknown keys of tensors: unit", "metadata of the files: note"});
+  CHECK(opened("", R"(},"extra":{"dtype":"U8","shape":[1],"data_offsets":[2,3])", "", "abc") ==
+        Rows{"tensors of the files that the index does not list: extra"});
+  CHECK(opened("", R"(},"no_box":{"dtype":"U8","shape":[0],"data_offsets":[2,2])", "").empty());
 }
 
 TEST_CASE("safetensors folder: the file of a rank is missing") {
