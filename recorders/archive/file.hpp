@@ -23,6 +23,9 @@ namespace stele::inline v0::detail::archive {
 enum class Kind : std::uint8_t { params, updater };
 constexpr std::string_view folder_of(Kind kind) noexcept { return kind == Kind::params ? "params" : "updater"; }
 
+/// The start of the part that names other tags, in SnapshotData::left_out.
+inline constexpr std::string_view other_tags_part = "other tags of the archive";
+
 /// Maximum number of kinds of optimizer state in a tag.
 inline constexpr std::size_t max_state_kinds = 64;
 
@@ -62,9 +65,15 @@ class File : public std::enable_shared_from_this<File> {
   const IndexBudget& memory() const noexcept { return memory_; }
   void set_memory(const IndexBudget& memory) noexcept { memory_ = memory; }
 
-  /// `alone`: lists the other parts of the tag as left out.
-  Result<Snapshot> parameters(std::string_view tag, bool alone);
-  Result<Checkpoint> checkpoint(std::string_view tag);
+  /// Parts of the file that no snapshot of a tag's parameters shows, as in SnapshotData::left_out.
+  using Parts = std::vector<std::string>;
+  /// Returns the other parts of a tag: graph, training configuration, optimizer state.
+  Parts parts_beside_parameters(std::string_view tag) const;
+  /// Returns a part that names the tags except the newest, if there are any.
+  Parts older_tags() const;
+  /// `left_out`: the parts to list in the snapshot, besides lines of a later version.
+  Result<Snapshot> parameters(std::string_view tag, Parts left_out);
+  Result<Checkpoint> checkpoint(std::string_view tag, Parts left_out);
   /// Opens all contents of all tags, and reads and checks their arrays.
   Status check_tags(const LoadOptions& options, Meter& meter);
   /// Returns true if check_tags() compared all bytes of an entry with its CRC-32.
@@ -78,7 +87,8 @@ class File : public std::enable_shared_from_this<File> {
   /// Adds an array to a snapshot.
   Status add(samediff::Arrays& to, const std::string& name, const Stored& array);
   /// Opens the optimizer state of a tag. `state_keys`: the kinds of lines that name none.
-  Result<OptimizerState> states(std::string_view tag, const Checkpoint& model, std::vector<std::string> state_keys);
+  Result<OptimizerState> states(std::string_view tag, const std::vector<Line>& lines, const Checkpoint& model,
+                                std::vector<std::string> state_keys);
   Result<std::uint64_t> place(const zip::Entry& entry);
 
   std::shared_ptr<const zip::Directory> directory_;

@@ -10,6 +10,7 @@
 #include "json/json.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
+#include "snapshot/skipped.hpp"
 #include "stele/recorders/archive.hpp"
 
 namespace stele::inline v0 {
@@ -21,6 +22,10 @@ using samediff::too_much;
 Error too_many_kinds() {
   return Error(Errc::limit, "the tag has too many kinds of optimizer state")
       .expected("at most " + std::to_string(max_state_kinds));
+}
+
+bool any_later(const std::vector<Line>& lines) {
+  return std::any_of(lines.begin(), lines.end(), [](const Line& line) { return !line.kind.empty(); });
 }
 
 Status read_metadata(std::string_view text, std::map<std::string, std::string>& metadata) {
@@ -49,12 +54,30 @@ Status File::add(samediff::Arrays& to, const std::string& name, const Stored& ar
   return to.add_texts(name, array.facts, bytes.span());
 }
 
-Result<Snapshot> File::parameters(std::string_view tag, bool alone) {
+File::Parts File::parts_beside_parameters(std::string_view tag) const {
+  Parts parts;
+  const auto add = [&](std::string_view rest, std::string_view part) {
+    if (directory_->find(entry_name(tag, rest)) != nullptr) parts.emplace_back(part);
+  };
+  add("graph.fb", graph_part);
+  add("trainingConfig.fb", training_part);
+  add("updater.txt", optimizer_part);
+  return parts;
+}
+
+File::Parts File::older_tags() const {
+  Parts parts;
+  Skipped older;
+  const std::size_t count = tags_.size() - 1;
+  for (std::size_t i = 0; i < count; ++i) older.add(tags_[i]);
+  older.leave_out(parts, std::string(other_tags_part).append(" (").append(std::to_string(count)).append(")"));
+  return parts;
+}
+
+Result<Snapshot> File::parameters(std::string_view tag, Parts left_out) {
   STELE_TRY_ASSIGN(const std::vector<Line> lines, this->lines(tag, Kind::params));
   samediff::Arrays arrays;
-  bool later = false;
   for (const Line& line : lines) {
-    later = later || !line.kind.empty();
     if (!line.kind.empty()) continue;
     const auto of_line = [&](Error error) { return std::move(error).path(line.name); };
     if (line.arrays.size() != 1) {
@@ -76,19 +99,16 @@ Result<Snapshot> File::parameters(std::string_view tag, bool alone) {
     STELE_TRY(read_metadata({reinterpret_cast<const char*>(bytes->data()), bytes->size()}, metadata));
     STELE_TRY(arrays.set_metadata(std::move(metadata), memory_));
   }
-  const auto leave_out = [&](std::string_view rest, std::string_view part) {
-    if (alone && directory_->find(entry_name(tag, rest)) != nullptr) arrays.leave_out(part);
-  };
-  leave_out("graph.fb", graph_part);
-  leave_out("trainingConfig.fb", training_part);
-  leave_out("updater.txt", optimizer_part);
-  if (later) arrays.leave_out("parameters of kinds that a later version wrote");
+  if (any_later(lines)) left_out.emplace_back("parameters of kinds that a later version wrote");
+  for (const std::string& part : left_out) arrays.leave_out(part);
   return arrays.finish(shared_from_this());
 }
 
-Result<Checkpoint> File::checkpoint(std::string_view tag) {
+Result<Checkpoint> File::checkpoint(std::string_view tag, Parts left_out) {
   Checkpoint out;
-  STELE_TRY_ASSIGN(out.parameters, parameters(tag, false));
+  STELE_TRY_ASSIGN(const std::vector<Line> lines, this->lines(tag, Kind::updater));
+  if (any_later(lines)) left_out.emplace_back("optimizer state of kinds that a later version wrote");
+  STELE_TRY_ASSIGN(out.parameters, parameters(tag, std::move(left_out)));
   Training training;
   STELE_TRY_ASSIGN(const std::optional<Bytes> config, read(tag, "trainingConfig.fb"));
   if (config) {
@@ -108,14 +128,13 @@ Result<Checkpoint> File::checkpoint(std::string_view tag) {
     out.graph = *std::move(read);
   }
 
-  STELE_TRY_ASSIGN(out.optimizer, states(tag, out, std::move(training.state_keys)));
+  STELE_TRY_ASSIGN(out.optimizer, states(tag, lines, out, std::move(training.state_keys)));
   return out;
 }
 
-Result<OptimizerState> File::states(std::string_view tag, const Checkpoint& model,
+Result<OptimizerState> File::states(std::string_view tag, const std::vector<Line>& lines, const Checkpoint& model,
                                     std::vector<std::string> state_keys) {
   OptimizerState out;
-  STELE_TRY_ASSIGN(const std::vector<Line> lines, this->lines(tag, Kind::updater));
   if (state_keys.empty() && model.training) {
     if (const auto keys = updater_state_keys(model.training->updater.type)) {
       state_keys.assign(keys->begin(), keys->end());
@@ -178,7 +197,7 @@ Status File::check_tags(const LoadOptions& options, Meter& meter) {
   const IndexBudget memory = memory_;
   for (const std::string& tag : tags_) {
     memory_ = memory;  // the memory of the last tag was freed
-    STELE_TRY_ASSIGN(const Checkpoint checkpoint, this->checkpoint(tag));
+    STELE_TRY_ASSIGN(const Checkpoint checkpoint, this->checkpoint(tag, {}));
     STELE_TRY(check_leaves(checkpoint.parameters, options, meter, is_new));
     for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
       STELE_TRY(check_leaves(arrays, options, meter, is_new));
@@ -213,7 +232,11 @@ bool ArchiveFormat::recognises(std::span<const std::byte> head, std::uint64_t) c
 Result<Snapshot> ArchiveFormat::open(SourcePtr source, const OpenContext& context) const {
   STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source), context.options().limits));
   STELE_TRY_ASSIGN(const std::string tag, file->find_tag(options_.tag));
-  return file->parameters(tag, true);
+  auto left_out = file->parts_beside_parameters(tag);
+  if (options_.tag.empty()) {
+    for (std::string& part : file->older_tags()) left_out.push_back(std::move(part));
+  }
+  return file->parameters(tag, std::move(left_out));
 }
 
 Result<Report> ArchiveFormat::verify(SourcePtr source,  // NOLINT(performance-unnecessary-value-param): overrides
@@ -232,7 +255,7 @@ Result<Report> ArchiveFormat::verify(SourcePtr source,  // NOLINT(performance-un
 Result<Checkpoint> ArchiveFormat::open_checkpoint(SourcePtr source, const OpenContext& context) const {
   STELE_TRY_ASSIGN(const auto file, detail::archive::File::open(std::move(source), context.options().limits));
   STELE_TRY_ASSIGN(const std::string tag, file->find_tag(options_.tag));
-  return file->checkpoint(tag);
+  return file->checkpoint(tag, options_.tag.empty() ? file->older_tags() : detail::archive::File::Parts());
 }
 
 Result<std::vector<std::string>> archive_tags(const Input& from) {

@@ -9,6 +9,7 @@
 #include "io/os/os.hpp"
 #include "recorder.hpp"
 #include "rewriter.hpp"
+#include "snapshot/data.hpp"
 #include "stele/recorders/archive.hpp"
 #include "tag_writer.hpp"
 
@@ -79,6 +80,26 @@ Result<Edited> open_to_edit(const std::string& path, const SaveOptions& options)
   }
 }
 
+/// Returns the parameters without the part of other tags if they were opened from the archive itself, which keeps them.
+Snapshot without_kept_tags(const Snapshot& parameters, const os::File& archive) {
+  const auto is_tags = [](const std::string& part) { return part.starts_with(other_tags_part); };
+  const auto& parts = parameters.data()->left_out;
+  if (std::none_of(parts.begin(), parts.end(), is_tags)) return parameters;
+  const Source* last = nullptr;
+  for (std::size_t i = 0; i < parameters.leaf_count(); ++i) {
+    const auto place = parameters.leaf(i).location();
+    if (!place || place->source == last) continue;
+    last = place->source;
+    // By its path: an edit since the archive was opened has replaced the file.
+    const auto own = os::leads_to(last->name(), archive);
+    if (!own || !*own) return parameters;
+  }
+  if (last == nullptr) return parameters;
+  auto data = derived_data(parameters);
+  std::erase_if(data->left_out, is_tags);
+  return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
+}
+
 /// Rewrites `old`: without `dropped` (if it is not empty), with `added` (if it is not null).
 Status rewrite(const ArchiveOptions& archive, File& old, const std::string& dropped, const Addition* added,
                const std::vector<std::string>& tags, Sink& sink, const SaveOptions& options) {
@@ -128,11 +149,13 @@ Result<Report> edit_archive(const ArchiveFormat& format, PrecisionSpec precision
       if (edit == ArchiveEdit::touch) std::rotate(at, at + 1, tags.end());
     }
     STELE_TRY_ASSIGN(const auto sink, sink_for(format, full, options));
+    Checkpoint added = checkpoint;
+    added.parameters = archive::without_kept_tags(checkpoint.parameters, edited.lock);
     return record_checkpoint(
-        format, precision, checkpoint, *sink, options,
+        format, precision, added, *sink, options,
         [&](const Checkpoint& prepared, const Snapshot& parameters) -> Status {
-          const archive::Addition added{name, prepared, parameters, checkpoint.optimizer};
-          STELE_TRY(archive::rewrite(format.options(), *old, dropped, &added, tags, *sink, options));
+          const archive::Addition addition{name, prepared, parameters, checkpoint.optimizer};
+          STELE_TRY(archive::rewrite(format.options(), *old, dropped, &addition, tags, *sink, options));
           return edited.check_current(full);
         });
   });

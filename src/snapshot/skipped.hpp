@@ -31,11 +31,12 @@ class Skipped {
     names_.push_back(names_.size() < max_names ? std::move(text) : "…");
   }
   /// Adds the part "<what>: <names>", if there are names.
-  void leave_out(SnapshotData& data, std::string_view what) const {
+  void leave_out(SnapshotData& data, std::string_view what) const { leave_out(data.left_out, what); }
+  void leave_out(std::vector<std::string>& parts, std::string_view what) const {
     if (names_.empty()) return;
     std::string part(what);
     for (const std::string& name : names_) part.append(&name == names_.data() ? ": " : ", ").append(name);
-    data.left_out.push_back(std::move(part));
+    parts.push_back(std::move(part));
   }
 
  private:

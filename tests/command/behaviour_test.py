@@ -425,6 +425,15 @@ class Convert(InFolder):
         for options, rows in (((), [lost]), (("--tag", "one"), []), (("--tag", "two"), [])):
             found = document("convert", archive, self.path("o.safetensors"), "--allow-loss", "--dry-run", *options)
             self.assertEqual(found["rows"], rows)
+        # An edit keeps the tags; a repaired archive without its directory has a row of the library.
+        more, cut = self.path("more.zip"), self.path("cut.zip")
+        shutil.copy(archive, more)
+        self.assertEqual(document("convert", more, more, "--append", "--to-tag", "three")["rows"], [])
+        cut.write_bytes(archive.read_bytes()[:-22])
+        rows = document("repair", cut, self.path("cut.stele"), status=1)["rows"]
+        self.assertEqual([row["detail"] for row in rows], ["other tags of the archive (1): one"])
+        rows = document("repair", cut, self.path("cut.stele"), "--tag", "two", status=1)["rows"]
+        self.assertEqual(rows, [])
         other = self.path("other.zip")
         succeed("convert", DIGITS_PT, other, "--to-tag", "one")
         self.assertEqual(run("convert", archive, other, "--to-tag", "two", "--append")[0], 2)

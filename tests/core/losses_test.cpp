@@ -345,7 +345,7 @@ TEST_CASE("losses: what a reader leaves out is a row of every save, and no error
       {test_data() + "/pytorch/trace.pt", {"the program: only its tensors are saved"}},
       {test_data() + "/samediff/updater_adam.fb", {graph, training, optimizer}},
       {test_data() + "/samediff/no_state.fb", {graph, training}},
-      {test_data() + "/archive/full.zip", {training, optimizer}},
+      {test_data() + "/archive/full.zip", {training, optimizer, "other tags of the archive (1): base"}},
       {test_data() + "/archive/least.zip", {}},
       {dir / "record.json", {"unknown keys of the record: metadata.new, extra, more"}},
       {dir / "keys.safetensors", {"unknown keys of tensors: unit, of"}},

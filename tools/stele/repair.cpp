@@ -23,9 +23,10 @@ Result<Recovered> open_damaged(const Repair& options, Report& losses, unsigned t
   for (const std::string& names : {opening.names, opening.parameters}) {
     if (!names.empty()) note_input(names, {});
   }
+  const Model model{options.in, std::move(format), recovered.snapshot};
+  const auto tags = losses_of_tags(model, opening);
+  if (tags) losses = *tags;  // else the save has a row of them
   if (recovered.notes.empty()) {
-    const Model model{options.in, std::move(format), recovered.snapshot};
-    STELE_TRY_ASSIGN(losses, losses_of_tags(model, opening));
     const auto checkpoint = checkpoint_of(model, opening, threads);
     if (!checkpoint) losses.add(Report::What::lost, "", "the checkpoint: " + error_text(checkpoint.error()));
     if (checkpoint && *checkpoint) STELE_TRY(check_losses(options.allow_loss, losses_of(**checkpoint)));

@@ -25,9 +25,9 @@
 namespace stele::inline v0 {
 
 struct ArchiveOptions {
-  /// On load, the tag to open; if empty, the newest. On save, the tag to write; if empty, "main". A tag has 1 to 128 of
-  /// A-Z a-z 0-9 . _ -, is not digits only, does not end in a dot, and is not a name that Windows reserves, nor
-  /// tags.txt. Upper and lower case are equivalent.
+  /// On load, the tag to open; if empty, the newest, and a save of it has a row for the other tags. On save, the tag to
+  /// write; if empty, "main". A tag has 1 to 128 of A-Z a-z 0-9 . _ -, is not digits only, does not end in a dot, and
+  /// is not a name that Windows reserves, nor tags.txt. Upper and lower case are equivalent.
   std::string tag{};
   /// Refers to arrays that the file already contains instead of writing them again (found by CRC-32, compared byte by
   /// byte).

@@ -205,6 +205,40 @@ TEST_CASE("archive: R5 R6 R8 several tags, the newest by default") {
   CHECK(arrays_of(good(open_archive(path, "main")).parameters) == Arrays{{"w", floats({1})}});
 }
 
+TEST_CASE("archive: tags that open() leaves out are a row of a save") {
+  const TempDir dir;
+  const std::string path = dir / "m.zip", other = dir / "other.zip";
+  const ArchiveRecorder<> recorder;
+  const Checkpoint first = checkpoint({{"w", floats({1})}});
+  const auto row = [](const Result<Report>& report) {
+    const std::string text = good(report).to_string();
+    const std::size_t at = text.find("other tags of the archive");
+    return at == text.npos ? "" : text.substr(at, text.find('\n', at) - at);
+  };
+  good(recorder.record(first, path, quick()));
+  CHECK(row(recorder.record(good(recorder.open(path)), other, quick())).empty());
+  good(recorder.edit(first, path, "second", ArchiveEdit::append, quick()));
+  good(recorder.edit(first, path, "third", ArchiveEdit::append, quick()));
+
+  const std::string lost = "other tags of the archive (2): main, second";
+  CHECK(row(recorder.record(good(recorder.open(path)), other, quick())) == lost);
+  CHECK(row(SafetensorsRecorder<>().record(good(stele::open(path)), dir / "m.safetensors", quick())) == lost);
+  CHECK(row(recorder.record(good(open_archive(path)), other, quick())) == lost);
+  // Tags that the caller has chosen.
+  CHECK(row(recorder.record(good(recorder_of({.tag = "third"}).open(path)), other, quick())).empty());
+  CHECK(row(recorder.record(good(open_archive(path, "main")), other, quick())).empty());
+  // An edit keeps the tags of its file, and no others.
+  const Checkpoint opened = good(open_archive(path));
+  CHECK(row(recorder.edit(opened, other, "third", ArchiveEdit::append, quick())) == lost);
+  for (const char* tag : {"fourth", "fifth"}) {  // the first edit replaces the file that is opened
+    CHECK(row(recorder.edit(opened, path, tag, ArchiveEdit::append, quick())).empty());
+  }
+  for (int i = 0; i < 20; ++i) good(recorder.edit(first, path, "t" + std::to_string(i), ArchiveEdit::append, quick()));
+  const std::string many = row(recorder.record(good(recorder.open(path)), other, quick()));
+  CHECK(many.starts_with("other tags of the archive (24): main, second, third, fourth, fifth, t0, t1, "));
+  CHECK(many.ends_with("t10, …"));
+}
+
 TEST_CASE("archive: R7 tags are not case sensitive") {
   const std::string file = golden("full");
   CHECK(arrays_of(good(opened(file, "BASE")).parameters) == golden_base());
@@ -323,6 +357,14 @@ TEST_CASE("archive: R28 what a later version adds") {
   check();
   const Snapshot base = good(ArchiveRecorder<>(ArchiveFormat({.tag = "base"})).open(path));
   CHECK(good(recorder.record(base, dir / "base", quick())).to_string().find("later version") != std::string::npos);
+  // So it is with lines of updater.txt, in a checkpoint; open() leaves out the whole file.
+  write_text(dir / "u.zip", zipped(with_updater("w 0 1\nmap 2 MAP\n")));
+  const Checkpoint states = good(open_archive(dir / "u.zip"));
+  CHECK(states.optimizer.kinds().size() == 2);
+  const std::string rows = good(recorder.record(states, dir / "again", quick())).to_string();
+  CHECK(rows.find("optimizer state of kinds that a later version wrote") != std::string::npos);
+  const Snapshot alone = good(recorder.open(dir / "u.zip"));
+  CHECK(good(recorder.record(alone, dir / "alone", quick())).to_string().find("later version") == std::string::npos);
   const Checkpoint more = checkpoint({{"x", floats({1})}});
   good(recorder.edit(more, path, "more", ArchiveEdit::append, quick()));
   check();
