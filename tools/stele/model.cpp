@@ -164,7 +164,7 @@ Result<std::shared_ptr<const Format>> input_format(const std::string& path, cons
   } else if (format->name() == "archive") {
     // As if chosen: losses_of_tags() has the rows of the others. A damaged archive may have no list of tags.
     const auto tags = archive_tags(Input(source));
-    if (tags) format = std::make_shared<ArchiveFormat>(ArchiveOptions{.tag = tags->back()});
+    if (tags && !tags->empty()) format = std::make_shared<ArchiveFormat>(ArchiveOptions{.tag = tags->back()});
   }
   if (opening.ignore_checksums && format->name() != "pytorch") {
     return Error(Errc::invalid_argument, "only the checksums of PyTorch's files can be ignored")
