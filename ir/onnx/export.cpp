@@ -15,6 +15,7 @@
 #include "ir/importer.hpp"
 #include "ir/onnx/builder.hpp"
 #include "ir/refused.hpp"
+#include "snapshot/data.hpp"
 #include "stele/recorders/onnx.hpp"
 
 namespace stele::inline v0 {
@@ -147,6 +148,11 @@ class Exporter {
                             std::make_shared<onnx::Structure>(std::move(structure_)));
     STELE_TRY_ASSIGN(Report report, write(format, initializers_));
     for (const auto& [path, detail] : losses_) report.add(Report::What::lost, path, detail);
+    for (const std::string& part : model_.parameters.data()->left_out) {
+      if (part != detail::graph_part) report.add(Report::What::lost, "", part);
+    }
+    if (model_.training) report.add(Report::What::lost, "", detail::training_part);
+    if (!model_.optimizer.empty()) report.add(Report::What::lost, "", detail::optimizer_part);
     for (const std::string& path : unused_) report.add(Report::What::unused, path, "no output needs it");
     return report;
   }

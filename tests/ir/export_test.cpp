@@ -174,11 +174,14 @@ TEST_CASE("export: a report of what ONNX does not have") {
                                     constant("v", tensor(std::vector<float>{3, 4}))));
   model.graph->outputs = {"y"};
   model.graph->loss_variables = {"y"};
+  model.training.emplace();
+  model.optimizer.set_snapshot("M", model.parameters);
   model.graph->operations[0].control_dependencies = {model.graph->operations[1].name};
   const Exported file = good(exported(model));
   CHECK(file.report.paths(Report::What::unused) == Paths{"v"});
   const Paths lost = file.report.paths(Report::What::lost);
   CHECK(std::count(lost.begin(), lost.end(), "y") == 2);
+  CHECK(std::count(lost.begin(), lost.end(), "") == 2);  // the training configuration, the optimizer state
   CHECK(operations(good(stele::import_onnx(file.bytes))) == "add(x w -> y)\n");
 }
 
