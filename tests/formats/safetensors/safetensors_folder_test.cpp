@@ -16,8 +16,8 @@
 
 #include "base/hash.hpp"
 #include "json/sealed.hpp"
-#include "recorders/safetensors/shard_index.hpp"
 #include "safetensors_file.hpp"
+#include "snapshot/shard_index.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -176,7 +176,7 @@ TEST_CASE("safetensors folder: what further files have besides tensors is a row 
 }
 
 TEST_CASE("safetensors folder: unknown keys of stele's index and its files are rows of a save") {
-  namespace st = stele::detail::safetensors;
+  namespace st = stele::detail::shards;
   const auto opened = [](const std::string& of_file, const std::string& of_tensor, const std::string& of_index,
                          const std::string& data = "ab") {
     const std::string file = file_of(R"({"__metadata__":{"DCP_VERSION":"1.0","format":"pt")" + of_file +
