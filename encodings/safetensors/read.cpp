@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <deque>
+#include <memory_resource>
 #include <utility>
 
 #include "encodings/safetensors/dtypes.hpp"
@@ -13,8 +14,8 @@ namespace {
 
 struct File {
   SourcePtr source;
-  Bytes header;                     // names are views of it
-  std::deque<std::string> names{};  // those with escapes
+  Bytes header;                                 // names are views of it
+  std::pmr::monotonic_buffer_resource names{};  // those with escapes
 };
 
 // A leaf's number is its offset in the file.
@@ -94,11 +95,17 @@ class HeaderReader {
       const bool inside = key.data() >= text.data() && key.data() <= text.data() + text.size();
       if (!spend(in, per_entry + (inside ? 0 : 3 * key.size()))) break;
       Entry& entry = entries_.emplace_back();
-      entry.name = inside ? key : std::string_view(file_->names.emplace_back(key));
+      entry.name = inside ? key : kept(key);
       read_entry(in, entry);
       spend(in, std::uint64_t{3} * sizeof(Extent) * entry.rank);
     }
     return in.finish() ? Status() : in.status();
+  }
+
+  std::string_view kept(std::string_view name) {
+    auto* const copy = static_cast<char*>(file_->names.allocate(name.size() + 1, 1));
+    std::copy(name.begin(), name.end(), copy);
+    return {copy, name.size()};
   }
 
   /// Counts memory that this reader and the Snapshot take, against the bound of Format::open.

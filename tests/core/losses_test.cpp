@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "snapshot/flat.hpp"
+#include "snapshot/items.hpp"
 #include "stele/recorders/any.hpp"
 #include "stele/schema.hpp"
 #include "stele/transform.hpp"
@@ -130,9 +131,14 @@ std::vector<std::string> missing(const Snapshot& before, const Snapshot& after, 
         if (leaf.id() && read.id() != leaf.id()) lost.add(path);
         break;
       }
-      case NodeKind::value:
-        if (!same || !(before.value(node) == after.value(*now))) lost.add(path);
+      case NodeKind::value: {
+        const Value& value = before.value(node);
+        // Read without its class, Flax's map may be a Value or a container; a load decides.
+        const bool map = value.as_list() != nullptr || value.as_map() != nullptr;
+        if (map && now != nullptr && detail::is_container(now->kind)) break;
+        if (!same || !(value == after.value(*now))) lost.add(path);
         break;
+      }
       case NodeKind::alias:
         if (!same) lost.add(path);
         break;
