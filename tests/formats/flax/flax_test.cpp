@@ -151,9 +151,9 @@ TEST_CASE("flax: damaged files") {
                               "0\x02\xa5shape\x81\xa1"
                               "0\x02")},
   };
-  for (const auto& [what, bytes] : files) {
-    CAPTURE(what);
-    const auto opened = recorder.open(bytes_of(bytes));
+  for (const auto& damaged : files) {
+    CAPTURE(damaged.first);
+    const auto opened = recorder.open(bytes_of(damaged.second));
     REQUIRE_FALSE(opened);
     CHECK((opened.error().code() == Errc::malformed || opened.error().code() == Errc::duplicate));
   }
