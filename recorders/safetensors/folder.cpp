@@ -130,7 +130,8 @@ class BoxesReader {
     } else {
       const auto& first = builder_.data().metadata;
       for (const auto& item : metadata) {
-        if (std::find(first.begin(), first.end(), item) == first.end()) skipped_.add(item.first);
+        const auto known = first.find(item.first);
+        if (known == first.end() || known->second != item.second) skipped_.add(item.first);
       }
     }
     sources_.push_back(source);
