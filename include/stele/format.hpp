@@ -119,8 +119,8 @@ class STELE_EXPORT Format {
   virtual Status write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const = 0;
 };
 
-/// The formats of a project, as recorders/<folder>/formats.cpp lists them: all that the front door, `stele formats` and
-/// the tables of the docs know of them beside their Format.
+/// The formats of a project, as formats.cpp in their folder of recorders/ lists them: all that the front door, `stele
+/// formats` and the tables of the docs know of them beside their Format.
 struct FormatFamily {
   struct Member {
     const Format* format = nullptr;
