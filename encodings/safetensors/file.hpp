@@ -25,7 +25,7 @@ inline constexpr std::uint64_t max_header = 100'000'000;
 /// Returns true for the dtypes of safetensors.
 bool holds(DType dtype) noexcept;
 
-/// What a header has beside tensors.
+/// The parts of a header that are no tensors.
 struct Contents {
   std::map<std::string, std::string> metadata{};
   Skipped skipped{};                     // unknown keys of tensors

@@ -97,7 +97,7 @@ const Foreign* foreign_of_path(std::string_view path) {
   return found != foreign.end() ? &*found : nullptr;
 }
 
-/// Returns the first member of a family that a function accepts; null if there is none.
+/// Passes the members of all families to a function until it returns true, and returns that one; else null.
 template <class F>
 const FormatFamily::Member* find_member(const F& accepts) {
   for (const FormatFamily& family : format_families()) {

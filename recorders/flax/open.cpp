@@ -53,12 +53,20 @@ class Reader {
   }
 
  private:
-  Error wrong(const Token& token, const char* expected) {
-    const std::uint32_t at = builder_.parent();
+  /// Returns the error for the entry that is being read.
+  Error wrong(const Token& token, std::string_view expected) {
+    static constexpr std::string_view kinds[] = {"nil",    "a string", "a number", "bytes",
+                                                 "a list", "a map",    "an end",   "an extension"};
+    std::string path = builder_.parent() != no_index ? node_path(builder_.data(), builder_.parent()) : "";
+    if (entry_ != "") {
+      if (!path.empty()) path += '.';
+      append_segment(path, entry_);
+    }
     return Error(Errc::malformed, "the file contains an unexpected value")
-        .path(at != no_index ? node_path(builder_.data(), at) : "")
+        .path(std::move(path))
         .offset(token.offset)
-        .expected(expected);
+        .expected(std::string(expected))
+        .found(std::string(kinds[static_cast<std::size_t>(token.kind)]));
   }
   Status take(std::uint64_t bytes, const Token& token) {
     if (memory_.take(bytes)) return {};
@@ -71,6 +79,7 @@ class Reader {
   }
 
   Status entry(NodeName name, Token& token) {
+    entry_ = name.data != nullptr ? std::string(name.data, name.size) : std::to_string(name.size);
     STELE_TRY(take(sizeof(Node) + sizeof(Value) + 64, token));
     switch (token.kind) {
       case Kind::nil:
@@ -202,7 +211,8 @@ class Reader {
     const auto count = element_count(array.shape);
     const auto bytes = count ? byte_length(type->dtype, *count) : std::nullopt;
     if (bytes != array.bytes) {
-      return wrong(token, "as many bytes as the dtype and the shape of the array need");
+      return wrong(token, bytes ? std::to_string(*bytes) + " bytes of the array" : "an array of less than 2^64 bytes")
+          .found(std::to_string(array.bytes));
     }
     builder_.tensor(name, type->dtype, array.shape, array.bytes, array.provider);
     return {};
@@ -259,24 +269,35 @@ class Reader {
   msgpack::Reader in_;
   IndexBudget memory_;
   SnapshotBuilder builder_;
+  std::string entry_;  // the name of the entry that is being read
 };
 
 }  // namespace
 }  // namespace detail::flax
 
 bool FlaxFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
-  const auto byte = [&](std::size_t i) { return i < head.size() ? std::to_integer<unsigned>(head[i]) : 0U; };
-  const unsigned mark = byte(0);
+  const auto byte = [&](std::size_t i) { return i < head.size() ? std::to_integer<std::size_t>(head[i]) : 0; };
+  const std::size_t mark = byte(0);
   if (mark == 0x80) return size == 1;
   std::size_t at = mark == 0xdf ? 5 : mark == 0xde ? 3 : mark > 0x80 && mark < 0x90 ? 1 : 0;
   if (at == 0) return false;
-  const unsigned text = byte(at);
-  const std::size_t length = text == 0xd9 ? byte(at + 1) : text >= 0xa0 && text < 0xc0 ? text - 0xa0 : SIZE_MAX;
-  at += text == 0xd9 ? 2 : 1;
-  if (length == SIZE_MAX || head.size() <= at + length) return false;
-  const std::string_view key(reinterpret_cast<const char*>(head.data()) + at, length);
-  if (key == "metadata" || std::any_of(key.begin(), key.end(), [](char c) { return c >= 0 && c < ' '; })) return false;
-  return byte(at + length) != 0xc1;
+  // The first key, and the mark of its value; `head` may end inside the key.
+  const std::size_t key = byte(at);
+  std::size_t length = 0;
+  if (key >= 0xa0 && key < 0xc0)
+    length = key - 0xa0;
+  else if (key == 0xd9)
+    length = byte(at + 1);
+  else if (key == 0xda)
+    length = byte(at + 1) << 8 | byte(at + 2);
+  else
+    return false;
+  at += key == 0xda ? 3 : key == 0xd9 ? 2 : 1;
+  if (at + length >= size) return false;
+  if (at + length >= head.size()) return true;
+  const std::string_view name(reinterpret_cast<const char*>(head.data()) + at, length);
+  const bool burn = mark >= 0x82 && mark < 0x90 && name == "metadata";
+  return !burn && byte(at + length) != 0xc1;
 }
 
 Result<Snapshot> FlaxFormat::open(SourcePtr source, const OpenContext& context) const {

@@ -123,6 +123,8 @@ class Writer {
     if (children.empty() && place.node != no_index && tree_.node(place.node).kind == NodeKind::list) {
       return out_.begin_list(0);  // a map would not tell that it was a list
     }
+    // A file that begins with `metadata` would be taken for a record of Burn.
+    if (depth == 0 && children.size() > 1 && children[0].first == "metadata") std::swap(children[0], children[1]);
     STELE_TRY(out_.begin_map(children.size()));
     for (const auto& [key, child] : children) {
       const std::size_t before = path_.size();

@@ -1,5 +1,6 @@
 #include "stele/expansion.hpp"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -29,10 +30,15 @@ Status check_expansion(const Snapshot& snapshot) {
 
 Unexpanded unexpanded(const Snapshot& snapshot) {
   std::vector<std::uint64_t> times(snapshot.leaf_count(), 1);
+  const auto& leaves = snapshot.data()->leaves;
+  const auto may_repeat = [](const detail::LeafData& leaf) {
+    return leaf.bytes != 0 && leaf.provider.ops->once != nullptr;
+  };
+  if (std::none_of(leaves.begin(), leaves.end(), may_repeat)) return {snapshot, std::move(times)};
   auto data = detail::derived_data(snapshot);
   for (std::size_t i = 0; i < data->leaves.size(); ++i) {
     detail::LeafData& leaf = data->leaves[i];
-    if (leaf.bytes == 0 || leaf.provider.ops->once == nullptr) continue;
+    if (!may_repeat(leaf)) continue;
     const StoredOnce once = leaf.provider.ops->once(leaf.provider.at, leaf.provider.number);
     if (once.count == 0) continue;
     const std::uint64_t all = *element_count(snapshot.leaf(static_cast<std::uint32_t>(i)).shape());

@@ -173,3 +173,23 @@ TEST_CASE("flax: what the format cannot hold is refused") {
   options.metadata = {{"author", "us"}};
   CHECK(code_of(saved(recorder, std::map<std::string, int>{{"a", 1}}, options)) == Errc::not_representable);
 }
+
+TEST_CASE("flax: files are recognized by their content, whatever their first name is") {
+  const TempDir dir;
+  for (const std::string& name :
+       {std::string("a"), std::string(300, 'n'), std::string(2000, 'n'), "\n"s, "metadata"s}) {
+    CAPTURE(name.size());
+    const std::map<std::string, int> model{{name, 1}, {name + "z", 2}};
+    REQUIRE(stele::save(model, dir / "m.msgpack", quick()));
+    const auto back = stele::load<std::map<std::string, int>>(dir / "m.msgpack");
+    CHECK(good(back) == model);
+  }
+}
+
+TEST_CASE("flax: an error names the entry, and what is expected and found") {
+  const std::string file = "\x81\xa1m\x81\xa1w" + extension(1, array("int8", "a"));
+  const Error error = bad(FlaxRecorder<>().open(bytes_of(file)));
+  CHECK(error.path() == "m.w");
+  CHECK(error.expected() == "2 bytes of the array");
+  CHECK(error.found() == "1");
+}
