@@ -58,7 +58,7 @@ class Reader {
     static constexpr std::string_view kinds[] = {"nil",    "a string", "a number", "bytes",
                                                  "a list", "a map",    "an end",   "an extension"};
     std::string path = builder_.parent() != no_index ? node_path(builder_.data(), builder_.parent()) : "";
-    if (entry_ != "") {
+    if (!entry_.empty()) {
       if (!path.empty()) path += '.';
       append_segment(path, entry_);
     }
