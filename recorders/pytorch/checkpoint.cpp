@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "base/patterns.hpp"
+#include "encodings/pytorch/objects.hpp"
+#include "encodings/pytorch/tensors.hpp"
 #include "json/json.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/data.hpp"
@@ -14,7 +16,6 @@
 #include "snapshot/tensor_index.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/precision/convert.hpp"
-#include "tensors.hpp"
 #include "training/pytorch_settings.hpp"
 #include "tree.hpp"
 #include "values.hpp"

@@ -1,8 +1,9 @@
 // The parts of a checkpoint: a model's parameters, and the optimizer's state by their names.
 #pragma once
 
-#include "file.hpp"
+#include "encodings/pytorch/file.hpp"
 #include "stele/checkpoint.hpp"
+#include "stele/recorders/pytorch.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 

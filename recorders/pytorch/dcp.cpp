@@ -1,5 +1,4 @@
-#include "dcp.hpp"
-
+// Folders of torch.distributed.checkpoint (DCP). Any number of processes may have written them.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -8,17 +7,17 @@
 #include <utility>
 #include <vector>
 
-#include "dcp_metadata.hpp"
-#include "file.hpp"
+#include "encodings/pytorch/dcp_metadata.hpp"
+#include "encodings/pytorch/objects.hpp"
 #include "io/files.hpp"
 #include "node_names.hpp"
+#include "open.hpp"
 #include "passes/boxes.hpp"
 #include "snapshot/adopt.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/provider.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/value.hpp"
-#include "tree.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 namespace {
@@ -277,7 +276,7 @@ class DcpReader {
     const SourcePtr source = all_->source(item.slices.front());
     STELE_TRY_ASSIGN(const auto directory, zip::Directory::open(source, memory_.left()));
     STELE_TRY_ASSIGN(const std::string_view root, root_of(*directory));
-    STELE_TRY_ASSIGN(File file, open_zip(directory, root, all_->options, memory_));
+    STELE_TRY_ASSIGN(File file, open_zip(directory, root, !all_->options.ignore_checksums, memory_));
     STELE_TRY_ASSIGN(const Snapshot parts, build(file, file.objects.root(), memory_));
     if (parts.leaf_count() == 0) {
       STELE_TRY_ASSIGN(Value value, to_value(file, file.objects.root(), memory_));
@@ -334,8 +333,6 @@ class DcpReader {
 };
 
 }  // namespace
-
-bool is_dcp(const Bundle& folder) { return has_index(folder); }
 
 Result<Snapshot> open_dcp(const SourcePtr& folder, const OpenContext& context, const PytorchOptions& options) {
   NodeNames names;

@@ -9,10 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include "file.hpp"
+#include "encodings/pytorch/objects.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unreadable.hpp"
-#include "tree.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 

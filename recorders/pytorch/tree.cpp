@@ -8,13 +8,14 @@
 #include <utility>
 #include <vector>
 
-#include "contents.hpp"
+#include "encodings/pytorch/contents.hpp"
+#include "encodings/pytorch/objects.hpp"
+#include "encodings/pytorch/tensors.hpp"
 #include "json/json.hpp"
 #include "node_names.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/tensor_index.hpp"
-#include "tensors.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 namespace {
@@ -539,12 +540,6 @@ class TreeBuilder {
 };
 
 }  // namespace
-
-std::uint64_t Storages::bytes() const noexcept {
-  std::uint64_t all = 0;
-  for (const Storage& storage : all_) all += storage.lost ? 0 : storage.size;
-  return all;
-}
 
 Result<Snapshot> build(File& file, Ref part, IndexBudget& memory) {
   NodeNames names;

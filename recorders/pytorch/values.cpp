@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "encodings/pytorch/objects.hpp"
 #include "json/json.hpp"
 #include "tree.hpp"
 

@@ -6,6 +6,7 @@
 #include "base/parallel.hpp"
 #include "containers.hpp"
 #include "dl4j/checkpoint.hpp"
+#include "encodings/pytorch/objects.hpp"
 #include "encodings/zip/zip.hpp"
 #include "json/json.hpp"
 #include "optimizer_out.hpp"

@@ -1,11 +1,11 @@
-// Objects without tensors, as Values.
+#include "objects.hpp"
+
 #include <algorithm>
 #include <utility>
 
 #include "json/json.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "tensors.hpp"
-#include "tree.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 namespace {

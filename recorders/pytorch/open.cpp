@@ -6,11 +6,12 @@
 
 #include "base/entry_names.hpp"
 #include "checkpoint.hpp"
-#include "dcp.hpp"
 #include "dl4j/checkpoint.hpp"
+#include "encodings/pytorch/dcp_metadata.hpp"
+#include "encodings/pytorch/objects.hpp"
 #include "encodings/tar/tar.hpp"
-#include "file.hpp"
 #include "io/os/os.hpp"
+#include "open.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/items.hpp"
@@ -64,11 +65,11 @@ Result<Opened> open_any(const SourcePtr& source, const PytorchOptions& options, 
       STELE_TRY_ASSIGN(Snapshot program, open_pt2(directory, root, options, memory));
       return Opened(std::move(program));
     }
-    STELE_TRY_ASSIGN(File file, open_zip(directory, root, options, memory));
+    STELE_TRY_ASSIGN(File file, open_zip(directory, root, !options.ignore_checksums, memory));
     return Opened(std::move(file));
   }
   if (is_stream(head)) {
-    STELE_TRY_ASSIGN(File file, open_legacy(source, memory));
+    STELE_TRY_ASSIGN(File file, open_stream(source, memory));
     return Opened(std::move(file));
   }
   if (kinds == Kinds::all && is_index(head)) {
@@ -113,7 +114,7 @@ Result<std::vector<std::string>> indexes_of(const Bundle& folder) {
 /// Opens a distributed checkpoint, or the shards of the folder's index. The byte order is that of files.
 Result<Snapshot> open_folder(const SourcePtr& folder, const OpenContext& context, const PytorchOptions& options) {
   const auto bundle = folder->bundle();
-  if (is_dcp(*bundle)) {
+  if (has_index(*bundle)) {
     STELE_TRY_ASSIGN(Snapshot whole, open_dcp(folder, context, options));
     return part_of(std::move(whole), options.part);
   }
@@ -168,7 +169,7 @@ bool PytorchFormat::recognises(std::span<const std::byte> head, std::uint64_t /*
 }
 
 bool PytorchFormat::recognises_folder(const Bundle& folder) const {
-  if (py::is_dcp(folder)) return true;
+  if (py::has_index(folder)) return true;
   const auto indexes = py::indexes_of(folder);
   return indexes && !indexes->empty();
 }

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "encodings/zip/rebuild.hpp"
-#include "zip_file.hpp"
+#include "zip.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 namespace {
@@ -11,19 +11,19 @@ namespace {
 using zip::Directory;
 
 /// Reads a small record as text.
-Result<std::string> text_of(const Directory& directory, const zip::Entry& entry, const PytorchOptions& options) {
+Result<std::string> text_of(const Directory& directory, const zip::Entry& entry, bool check) {
   constexpr std::uint64_t max_text = 4096;
-  STELE_TRY_ASSIGN(const Bytes bytes, read_record(directory, entry, max_text, options));
+  STELE_TRY_ASSIGN(const Bytes bytes, read_record(directory, entry, max_text, check));
   return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
 }
 
 /// Checks the version of the container: caffe2/serialize/versions.h has 1 to 10.
-Status check_version(const Directory& directory, std::string_view root, const PytorchOptions& options) {
+Status check_version(const Directory& directory, std::string_view root, bool check) {
   constexpr unsigned newest = 10;
   const zip::Entry* entry = find_entry(directory, root, "version");
   if (entry == nullptr) entry = find_entry(directory, root, ".data/version");
   if (entry == nullptr) return {};
-  STELE_TRY_ASSIGN(const std::string text, text_of(directory, *entry, options));
+  STELE_TRY_ASSIGN(const std::string text, text_of(directory, *entry, check));
   unsigned version = 0;
   const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), version);
   const std::string_view rest(end, static_cast<std::size_t>(text.data() + text.size() - end));
@@ -92,9 +92,8 @@ Result<Storage*> ZipStorages::storage(const zip::Entry& entry) {
   return known;
 }
 
-Result<Bytes> read_record(const Directory& directory, const zip::Entry& entry, std::uint64_t limit,
-                          const PytorchOptions& options) {
-  if (!options.ignore_checksums || entry.size > limit) {
+Result<Bytes> read_record(const Directory& directory, const zip::Entry& entry, std::uint64_t limit, bool check) {
+  if (check || entry.size > limit) {
     auto read = directory.read(entry, limit);
     if (read || read.error().code() != Errc::checksum) return read;
     return std::move(read).error().hint(
@@ -106,10 +105,10 @@ Result<Bytes> read_record(const Directory& directory, const zip::Entry& entry, s
   return bytes;
 }
 
-Result<bool> is_big_endian(const Directory& directory, std::string_view root, const PytorchOptions& options) {
+Result<bool> is_big_endian(const Directory& directory, std::string_view root, bool check) {
   const zip::Entry* entry = find_entry(directory, root, "byteorder");
   if (entry == nullptr) return false;
-  STELE_TRY_ASSIGN(const std::string text, text_of(directory, *entry, options));
+  STELE_TRY_ASSIGN(const std::string text, text_of(directory, *entry, check));
   if (text == "little" || text == "big") return text == "big";
   return Error(Errc::malformed, "the byte order is unknown")
       .path(std::string(entry->name))
@@ -145,17 +144,17 @@ Result<std::string_view> root_of(const Directory& directory) {
   return root;
 }
 
-Result<File> open_zip(const std::shared_ptr<const Directory>& directory, std::string_view root,
-                      const PytorchOptions& options, IndexBudget& memory) {
+Result<File> open_zip(const std::shared_ptr<const Directory>& directory, std::string_view root, bool check,
+                      IndexBudget& memory) {
   const zip::Entry* pickled = find_entry(*directory, root, "data.pkl");
   if (pickled == nullptr) {
     return Error(Errc::malformed, "the file has no data.pkl").file(directory->source()->name());
   }
-  STELE_TRY(check_version(*directory, root, options));
-  STELE_TRY_ASSIGN(const bool big_endian, is_big_endian(*directory, root, options));
+  STELE_TRY(check_version(*directory, root, check));
+  STELE_TRY_ASSIGN(const bool big_endian, is_big_endian(*directory, root, check));
   memory.admit(pickled->compressed, index_rate::token);
   if (!memory.take(pickled->size)) return index_error("data.pkl needs too much memory");
-  STELE_TRY_ASSIGN(Bytes bytes, read_record(*directory, *pickled, pickled->size, options));
+  STELE_TRY_ASSIGN(Bytes bytes, read_record(*directory, *pickled, pickled->size, check));
   const std::string& name = directory->source()->name();
   Cursor cursor(own_bytes(std::move(bytes), name + ": data.pkl"));
   auto objects = pickle::read(cursor, memory);
@@ -165,7 +164,7 @@ Result<File> open_zip(const std::shared_ptr<const Directory>& directory, std::st
   }
   return File{name,
               *std::move(objects),
-              std::make_shared<ZipStorages>(directory, root, options, big_endian, memory),
+              std::make_shared<ZipStorages>(directory, root, check, big_endian, memory),
               {},
               extra_files(*directory, root)};
 }

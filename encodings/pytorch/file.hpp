@@ -12,7 +12,6 @@
 #include "encodings/pickle/pickle.hpp"
 #include "encodings/zip/zip.hpp"
 #include "snapshot/skipped.hpp"
-#include "stele/recorders/pytorch.hpp"
 #include "storage.hpp"
 
 namespace stele::inline v0::detail::pytorch {
@@ -27,7 +26,11 @@ class Storages {
   Storage& add() { return all_.emplace_back(); }
   Gathered& add(const View& view) { return gathered_.emplace_back(view); }
   /// Returns the number of bytes of all storages so far.
-  std::uint64_t bytes() const noexcept;
+  std::uint64_t bytes() const noexcept {
+    std::uint64_t all = 0;
+    for (const Storage& storage : all_) all += storage.lost ? 0 : storage.size;
+    return all;
+  }
   /// Returns true if the storages should be read one after the other.
   virtual bool in_order() const noexcept { return false; }
   /// Returns true if the entry is one of these storages.
@@ -55,26 +58,14 @@ struct File {
 inline constexpr std::uint64_t storage_memory = sizeof(Storage) + 160;
 
 // Each opens a file of one kind. Errors: those of Format::open.
-Result<File> open_zip(const std::shared_ptr<const zip::Directory>& directory, std::string_view root,
-                      const PytorchOptions& options, IndexBudget& memory);
-Result<File> open_legacy(const SourcePtr& source, IndexBudget& memory);
+/// `check`: compares the CRC-32 of records and storages.
+Result<File> open_zip(const std::shared_ptr<const zip::Directory>& directory, std::string_view root, bool check,
+                      IndexBudget& memory);
+Result<File> open_stream(const SourcePtr& source, IndexBudget& memory);
 Result<File> open_tar(const SourcePtr& source, const Limits& limits, IndexBudget& memory);
 
 /// Returns the folder of a zip file's records: the first part of the first entry's path. Errors: malformed (an entry
 /// elsewhere).
 Result<std::string_view> root_of(const zip::Directory& directory);
-
-/// Opens an exported program. Errors: those of Format::open.
-Result<Snapshot> open_pt2(const std::shared_ptr<const zip::Directory>& directory, std::string_view root,
-                          const PytorchOptions& options, IndexBudget& memory);
-
-/// The kinds of files that may be in a place.
-enum class Kinds : std::uint8_t {
-  all,
-  saved,  // in other files: those of torch.save alone, so that nothing nests
-};
-/// Opens the file that a Source contains as a Snapshot; a tensor alone has the name "tensor".
-Result<Snapshot> open_file(const SourcePtr& source, const PytorchOptions& options, const Limits& limits,
-                           IndexBudget& memory, Kinds kinds);
 
 }  // namespace stele::inline v0::detail::pytorch

@@ -16,11 +16,11 @@ namespace stele::inline v0::detail::pytorch {
 /// The storages in `<root>/data/`. `memory` is used by find() and storage(), while the file is opened.
 class ZipStorages final : public Storages {
  public:
-  ZipStorages(std::shared_ptr<const zip::Directory> directory, std::string_view root, const PytorchOptions& options,
-              bool big_endian, IndexBudget& memory)
+  ZipStorages(std::shared_ptr<const zip::Directory> directory, std::string_view root, bool check, bool big_endian,
+              IndexBudget& memory)
       : directory_(std::move(directory)),
         folder_(std::string(root) + "/data/"),
-        check_(!options.ignore_checksums),
+        check_(check),
         big_endian_(big_endian),
         memory_(memory) {}
 
@@ -55,10 +55,9 @@ const zip::Entry* find_entry(const zip::Directory& directory, std::string_view r
 /// Returns the names of the files that torch.jit.save and torch.export.save add for the caller (`_extra_files`).
 Skipped extra_files(const zip::Directory& directory, std::string_view root);
 /// Reads the record `byteorder`. Errors: malformed.
-Result<bool> is_big_endian(const zip::Directory& directory, std::string_view root, const PytorchOptions& options);
-/// Returns the bytes of a record of at most `limit` bytes, checked unless the options say otherwise. Errors: those of
+Result<bool> is_big_endian(const zip::Directory& directory, std::string_view root, bool check);
+/// Returns the bytes of a record of at most `limit` bytes. `check`: compares its CRC-32. Errors: those of
 /// Directory::read.
-Result<Bytes> read_record(const zip::Directory& directory, const zip::Entry& entry, std::uint64_t limit,
-                          const PytorchOptions& options);
+Result<Bytes> read_record(const zip::Directory& directory, const zip::Entry& entry, std::uint64_t limit, bool check);
 
 }  // namespace stele::inline v0::detail::pytorch

@@ -6,11 +6,12 @@
 #include <tuple>
 #include <utility>
 
+#include "encodings/pytorch/objects.hpp"
+#include "encodings/pytorch/zip.hpp"
 #include "json/json.hpp"
 #include "node_names.hpp"
+#include "open.hpp"
 #include "snapshot/adopt.hpp"
-#include "tree.hpp"
-#include "zip_file.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 namespace {
@@ -56,7 +57,7 @@ class ProgramReader {
         options_(options),
         memory_(memory),
         names_(names),
-        storages_(std::make_shared<ZipStorages>(directory_, root, options, big_endian, memory)) {}
+        storages_(std::make_shared<ZipStorages>(directory_, root, !options.ignore_checksums, big_endian, memory)) {}
 
   Result<Snapshot> run() {
     to_.set_flat();
@@ -91,7 +92,7 @@ class ProgramReader {
   Status read_list(const std::string& folder, const std::string& prefix, const zip::Entry& entry) {
     memory_.admit(entry.compressed, index_rate::index);
     if (!memory_.take(entry.size)) return index_error("the list of weights needs too much memory");
-    STELE_TRY_ASSIGN(const Bytes bytes, read_record(*directory_, entry, entry.size, options_));
+    STELE_TRY_ASSIGN(const Bytes bytes, read_record(*directory_, entry, entry.size, !options_.ignore_checksums));
     json::Reader in({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     Value list;
     if (!json::read_value(in, list, static_cast<std::size_t>(memory_.left())) || !in.finish()) {
@@ -273,7 +274,7 @@ class ProgramReader {
 
 Result<Snapshot> open_pt2(const std::shared_ptr<const Directory>& directory, std::string_view root,
                           const PytorchOptions& options, IndexBudget& memory) {
-  STELE_TRY_ASSIGN(const bool big_endian, is_big_endian(*directory, root, options));
+  STELE_TRY_ASSIGN(const bool big_endian, is_big_endian(*directory, root, !options.ignore_checksums));
   NodeNames names;
   return read_with_names(names,
                          [&] { return ProgramReader(directory, root, options, big_endian, memory, names).run(); });

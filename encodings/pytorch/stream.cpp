@@ -39,7 +39,7 @@ std::pair<std::string, unsigned> storage_of(const Objects& objects, Ref r) {
 
 }  // namespace
 
-Result<File> open_legacy(const SourcePtr& source, IndexBudget& memory) {
+Result<File> open_stream(const SourcePtr& source, IndexBudget& memory) {
   Cursor cursor(source);
   const auto bad = [&](const char* what) {
     return Error(Errc::malformed, what).file(source->name()).offset(cursor.position());
