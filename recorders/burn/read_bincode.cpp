@@ -3,11 +3,12 @@
 #include <map>
 #include <utility>
 
-#include "elements.hpp"
 #include "encodings/bincode/bincode.hpp"
+#include "encodings/burn/elements.hpp"
 #include "fields.hpp"
 #include "record_reader.hpp"
 #include "snapshot/data.hpp"
+#include "snapshot/source_range.hpp"
 #include "stele/record.hpp"
 
 namespace stele::inline v0::detail::burn {
@@ -201,7 +202,7 @@ class BincodeReader final : public RecordReader {
       STELE_TRY(elements(wanted, made));
     } else {
       STELE_TRY_ASSIGN(made.bytes, bincode::read_number(in_));
-      made.provider = stored_at(*in_.source(), in_.position());
+      made.provider = {&source_ops, in_.source().get(), in_.position()};
       STELE_TRY(located(in_.skip(made.bytes)));
     }
     STELE_TRY_ASSIGN(const std::uint64_t rank, count());
@@ -233,7 +234,7 @@ class BincodeReader final : public RecordReader {
           .found(floating ? header_.floats : header_.ints);
     made.bytes = n * element_size(dtype);
     if (dtype == DType::f32 || dtype == DType::f64) {
-      made.provider = stored_at(*in_.source(), in_.position());
+      made.provider = {&source_ops, in_.source().get(), in_.position()};
       return located(in_.skip(made.bytes));
     }
     STELE_TRY_ASSIGN(const auto list, read_elements(in_, n, dtype));

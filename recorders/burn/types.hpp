@@ -1,9 +1,7 @@
-// Shared by all of Burn's encodings: ids, dtypes, and each era's spellings and numbers of dtypes.
+// Shared by all of Burn's encodings: dtypes, and each era's spellings and numbers of dtypes.
 //
-//  1. ParamId: base32hex in lower case of the u64's 8 little-endian bytes, the first bit first: 13 characters. Older
-// files: 6 bytes in 10 characters, or a UUID of 36 characters.
-//  2. dtype: the name of a variant, `F32`, or one with a value, {"Bool":"Native"}, {"QFloat":SCHEME}; in bincode the
-//     number of the variant (burn-std/src/tensor/dtype.rs of 0.21; docs/formats/burn.md has all eras).
+// A dtype is the name of a variant, `F32`, or one with a value, {"Bool":"Native"}, {"QFloat":SCHEME}; in bincode the
+// number of the variant (burn-std/src/tensor/dtype.rs of 0.21; docs/formats/burn.md has all eras).
 #pragma once
 
 #include <cstdint>
@@ -13,8 +11,8 @@
 #include <string_view>
 #include <vector>
 
+#include "encodings/burn/ids.hpp"
 #include "stele/dtype.hpp"
-#include "stele/param.hpp"
 #include "stele/recorders/burn.hpp"
 #include "stele/result.hpp"
 #include "stele/shape.hpp"
@@ -35,22 +33,12 @@ inline constexpr std::string_view shape_note = "burn.shape";
 inline constexpr std::string_view id_note = "burn.id";
 inline constexpr std::string_view bare_note = "burn.bare";
 
-/// Parses an id of 13, 10 or 36 characters. Returns nothing if the string is not an id.
-std::optional<ParamId> parse_id(std::string_view text);
-/// Returns an id as 13 characters, or as a UUID.
-std::string id_text(const ParamId& id);
-/// Makes the id of a tensor without one, from its path only, so that equal modules give equal files.
-ParamId made_id(std::string_view path);
-
 /// A dtype as spelled in a file.
 struct Spelled {
   DType dtype = DType::none;
   Value note{};         // for dtype_note; null: none
   bool opaque = false;  // may have any number of bytes
 };
-/// Returns the provider of a leaf whose bytes are at an offset of a source.
-Provider stored_at(const Source& source, std::uint64_t offset) noexcept;
-
 /// Reads a dtype from a string or a map with one entry. Errors: unsupported (another dtype), malformed.
 Result<Spelled> read_dtype(const Value& spelled);
 /// Reads a dtype in bincode, stored as its number in that era. Errors: unsupported, malformed.

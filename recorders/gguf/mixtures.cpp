@@ -7,10 +7,11 @@
 #include <string>
 #include <utility>
 
+#include "dtypes.hpp"
+#include "encodings/gguf/types.hpp"
 #include "passes/quantize.hpp"
 #include "snapshot/data.hpp"
 #include "stele/recorders/gguf.hpp"
-#include "types.hpp"
 
 namespace stele::inline v0 {
 namespace {

@@ -4,13 +4,14 @@
 #include <string>
 
 #include "base/parallel.hpp"
-#include "pairs.hpp"
+#include "dtypes.hpp"
+#include "encodings/gguf/pairs.hpp"
+#include "encodings/gguf/types.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/flat.hpp"
 #include "snapshot/leaf_gather.hpp"
 #include "snapshot/paths.hpp"
 #include "stele/recorders/gguf.hpp"
-#include "types.hpp"
 
 namespace stele::inline v0 {
 namespace {

@@ -7,10 +7,11 @@
 #include <string_view>
 #include <vector>
 
-#include "header.hpp"
+#include "encodings/npy/header.hpp"
 #include "passes/byte_order.hpp"
 #include "passes/transpose.hpp"
 #include "snapshot/unreadable.hpp"
+#include "stele/recorders/numpy.hpp"
 #include "stele/snapshot.hpp"
 
 namespace stele::inline v0::detail::numpy {
@@ -55,5 +56,9 @@ class Arrays {
   SnapshotBuilder builder_;
   std::vector<bool> swapped_, reversed_;
 };
+
+/// Sets the dtype of elements without a type, to `own` or else as the options say. Errors: malformed (`own` does not
+/// fit), unsupported (no option), invalid_argument (the option does not fit).
+Status set_dtype(Array& array, DType own, const NpyOptions& options);
 
 }  // namespace stele::inline v0::detail::numpy

@@ -1,6 +1,6 @@
 #include "own_entry.hpp"
 
-#include "header.hpp"
+#include "encodings/npy/header.hpp"
 #include "json/json.hpp"
 
 namespace stele::inline v0::detail::numpy {

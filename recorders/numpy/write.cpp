@@ -1,8 +1,8 @@
 // Writes .npz files.
 #include "base/entry_names.hpp"
 #include "base/parallel.hpp"
+#include "encodings/npy/header.hpp"
 #include "encodings/zip/zip.hpp"
-#include "header.hpp"
 #include "json/json.hpp"
 #include "own_entry.hpp"
 #include "passes/byte_order.hpp"

@@ -6,7 +6,7 @@
 #include <memory>
 #include <string>
 
-#include "recorders/burn/tokens.hpp"
+#include "encodings/burn/tokens.hpp"
 #include "stele/sink.hpp"
 #include "support/random_model.hpp"
 #include "support/recorders.hpp"

@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-#include "../../recorders/burn/types.hpp"
+#include "recorders/burn/types.hpp"
 #include "stele/recorders/burn.hpp"
 #include "stele/tensor.hpp"
 

@@ -16,8 +16,8 @@
 #include <tuple>
 #include <vector>
 
+#include "encodings/gguf/pairs.hpp"
 #include "io/cursor.hpp"
-#include "recorders/gguf/pairs.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
 

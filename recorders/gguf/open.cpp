@@ -8,16 +8,18 @@
 #include <utility>
 
 #include "base/limits.hpp"
-#include "file.hpp"
+#include "dtypes.hpp"
+#include "encodings/gguf/file.hpp"
+#include "encodings/gguf/pairs.hpp"
+#include "encodings/gguf/types.hpp"
 #include "io/files.hpp"
-#include "pairs.hpp"
 #include "passes/byte_order.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/source_range.hpp"
 #include "snapshot/tensor_index.hpp"
 #include "snapshot/unreadable.hpp"
 #include "stele/bundle.hpp"
 #include "stele/detail/little_endian.hpp"
-#include "types.hpp"
 
 namespace stele::inline v0 {
 namespace {
@@ -25,10 +27,6 @@ namespace {
 namespace gguf = detail::gguf;
 
 // A leaf refers to its source and its offset there.
-constexpr LeafOps leaf_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
-  return {static_cast<const Source*>(at), number};
-}};
-
 class GgufReader {
  public:
   GgufReader(SourcePtr source, const Limits& limits) : source_(std::move(source)), memory_(limits, source_->size()) {}
@@ -127,7 +125,7 @@ class GgufReader {
     builder_.reserve(count + 1, count, 2 * count);
     for (const gguf::File& file : files_) {
       for (const gguf::TensorEntry& e : file.tensors) {
-        const Provider provider{&leaf_ops, file.source.get(), e.offset};
+        const Provider provider{&detail::source_ops, file.source.get(), e.offset};
         if (e.dtype != DType::none) {
           builder_.tensor(e.name, e.dtype, std::span(e.extents, e.rank), e.bytes, provider);
         } else {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "types.hpp"
+#include "ids.hpp"
 
 namespace stele::inline v0::detail::burn {
 namespace {

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "stele/dtype.hpp"
-#include "stele/snapshot.hpp"
 
 namespace stele::inline v0::detail::gguf {
 
@@ -40,11 +39,6 @@ inline constexpr std::string_view quantization_version_key = "general.quantizati
 inline constexpr std::uint32_t quantization_version = 2;
 /// The architecture of files that stele writes for other models.
 inline constexpr std::string_view own_architecture = "stele";
-
-/// The key of Properties::types that has dtypes_of() the tensors that the properties describe. No pair has it.
-inline constexpr std::string_view dtypes_key;
-/// Returns the number of tensors of each dtype, as text.
-std::string dtypes_of(const Snapshot& snapshot);
 
 /// Returns the number of general.file_type for files whose tensors mostly have this dtype; no_type if there is none.
 std::uint32_t file_type_of(DType dtype) noexcept;

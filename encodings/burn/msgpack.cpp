@@ -1,6 +1,6 @@
 // MessagePack, as rmp-serde writes it with named fields.
+#include "snapshot/source_range.hpp"
 #include "tokens.hpp"
-#include "types.hpp"
 
 namespace stele::inline v0::detail::burn {
 namespace {
@@ -10,7 +10,7 @@ class MpkReader final : public TokenReader {
   explicit MpkReader(SourcePtr source) : in_(std::move(source)) {}
   Status next(Token& token) override { return in_.next(token); }
   std::unique_ptr<TokenReader> clone() const override { return std::make_unique<MpkReader>(*this); }
-  Provider provider(const Token& bytes) const override { return stored_at(*in_.source(), bytes.at); }
+  Provider provider(const Token& bytes) const override { return {&source_ops, in_.source().get(), bytes.at}; }
   std::shared_ptr<const void> keeper() const override { return in_.source(); }
 
  private:

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <map>
 #include <utility>
 
 namespace stele::inline v0::detail::gguf {
@@ -61,16 +60,6 @@ std::uint32_t type_of(DType dtype) noexcept {
 
 std::size_t size_of(Type type) noexcept { return types[static_cast<std::size_t>(type)].second; }
 std::string_view type_name(Type type) noexcept { return types[static_cast<std::size_t>(type)].first; }
-
-std::string dtypes_of(const Snapshot& snapshot) {
-  std::map<std::string_view, std::size_t> counts;
-  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) ++counts[name(snapshot.leaf(i).dtype())];
-  std::string text;
-  for (const auto& [dtype, count] : counts) {
-    text += (text.empty() ? "" : " ") + std::string(dtype) + ":" + std::to_string(count);
-  }
-  return text;
-}
 
 std::uint32_t file_type_of(DType dtype) noexcept {
   const auto found =

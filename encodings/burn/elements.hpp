@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "io/cursor.hpp"
+#include "stele/dtype.hpp"
 #include "tokens.hpp"
-#include "types.hpp"
 
 namespace stele::inline v0::detail::burn {
 

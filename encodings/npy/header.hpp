@@ -1,4 +1,4 @@
-// The header of one array. stele/recorders/numpy.hpp describes the bytes.
+// The header of one array. docs/formats/numpy.md describes the bytes.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,6 @@
 
 #include "stele/bytes.hpp"
 #include "stele/dtype.hpp"
-#include "stele/recorders/numpy.hpp"
 #include "stele/result.hpp"
 #include "stele/shape.hpp"
 #include "stele/source.hpp"
@@ -43,10 +42,6 @@ Result<std::span<const std::byte>> header_of(const Source& source, std::uint64_t
 /// Parses these bytes, and compares the size of the elements with the rest of `size`. Errors: malformed, truncated,
 /// unsupported (elements that are no numbers).
 Result<Array> parse(std::span<const std::byte> header, std::uint64_t size);
-/// Sets the dtype of elements without a type, to `own` or else as the options say. Errors: malformed (`own` does not
-/// fit), unsupported (no option), invalid_argument (the option does not fit).
-Status set_dtype(Array& array, DType own, const NpyOptions& options);
-
 /// Returns true for dtypes that NumPy has.
 bool has(DType dtype) noexcept;
 /// Returns true for dtypes whose elements NumPy stores without a type.

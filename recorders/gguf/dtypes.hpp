@@ -1,0 +1,26 @@
+// The dtypes of a file's tensors, kept with its properties: what they say of the dtypes holds for these only.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "stele/snapshot.hpp"
+
+namespace stele::inline v0::detail::gguf {
+
+/// The key of Properties::types that has dtypes_of() the tensors that the properties describe. No pair has it.
+inline constexpr std::string_view dtypes_key;
+/// Returns the number of tensors of each dtype, as text.
+inline std::string dtypes_of(const Snapshot& snapshot) {
+  std::map<std::string_view, std::size_t> counts;
+  for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) ++counts[name(snapshot.leaf(i).dtype())];
+  std::string text;
+  for (const auto& [dtype, count] : counts) {
+    text += (text.empty() ? "" : " ") + std::string(dtype) + ":" + std::to_string(count);
+  }
+  return text;
+}
+
+}  // namespace stele::inline v0::detail::gguf
