@@ -276,7 +276,8 @@ Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Ob
   if (object.type == nullptr) {
     snapshot = *static_cast<const Snapshot*>(object.address);
   } else {
-    STELE_TRY_ASSIGN(snapshot, snapshot_object(*object.type, object.address, {}, false));
+    const bool constants = format.capabilities().values && !format.capabilities().constants;
+    STELE_TRY_ASSIGN(snapshot, snapshot_object(*object.type, object.address, {}, false, constants));
     for (const ConstantField& field : snapshot.data()->constants) {
       report.add(Report::What::constant, constant_path(*snapshot.data(), field), constant_text);
     }

@@ -67,7 +67,7 @@ class Adapter {
       return Error(Errc::limit, "the type has too many paths in the file").path(path);
     }
     switch (schema.kind()) {
-      case TypeKind::constant:
+      case TypeKind::none:
         return {};
       case TypeKind::tensor:
       case TypeKind::value: {

@@ -59,7 +59,7 @@ class Linear {
   Linear(Linear&& other) noexcept : weight(std::move(other.weight)), bias(std::move(other.bias)) {}
 };
 
-// Plain aggregates need no macro: tensors and modules are recorded, other fields are constants.
+// Plain aggregates need no macro: tensors, modules, numbers and strings are recorded.
 struct Normalize {
   std::vector<float> mean;
   std::vector<float> scale;
@@ -71,7 +71,7 @@ struct Digits {
   Normalize normalize;
   std::vector<Linear> hidden;
   Linear head;
-  Activation activation = Activation::relu;  // a constant
+  Activation activation = Activation::relu;
 
   int operator()(const std::uint8_t* pixels) const {
     Vector x(normalize.mean.size());

@@ -86,7 +86,7 @@ struct Conv2d {
 
 struct BatchNorm {
   Param<1> gamma, beta, running_mean, running_var;
-  double momentum = 0.1, epsilon = 1e-5;  // constants: not recorded
+  double momentum = 0.1, epsilon = 1e-5;  // constants to Burn: not in its files
 
   void operator()(Planes& x) const {
     for (std::size_t c = 0; c < x.count(); ++c) {

@@ -35,6 +35,7 @@ struct Capabilities {
   bool metadata = false;     // string -> string
   bool properties = false;   // typed; else they are kept in the metadata
   bool checksums = false;    // detects damage to a tensor's bytes
+  bool constants = false;    // numbers, enums and strings of plain aggregates are in code, not in files
   std::uint32_t max_rank = 0xffff;
   bool (*holds)(DType dtype) = nullptr;
   bool (*keeps)(std::string_view annotation) = nullptr;  // without `annotations`, selects those kept; null: none

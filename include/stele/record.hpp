@@ -27,8 +27,10 @@ namespace detail {
 
 // The two walks and their callers; compiled once, in src/.
 enum class LoadMode : std::uint8_t { fresh, in_place };
+/// `constants`: includes fields with FieldFlags::constant.
 STELE_EXPORT Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object,
-                                              std::shared_ptr<const void> keeper, bool consumable);
+                                              std::shared_ptr<const void> keeper, bool consumable,
+                                              bool constants = true);
 STELE_EXPORT Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
                                 const LoadOptions& options, Report& report);
 /// Checks the structure only; a null object means a new one.
@@ -124,7 +126,9 @@ struct record_types<Holder, Listed, L<T...>> {
 template <class T, bool Listed>
 consteval auto record_type_of() {
   constexpr Category category = category_of<T, Listed>;
-  if constexpr (category == Category::tensor) {
+  if constexpr (is_constant<T, Listed>) {
+    return record_type_of<T, true>();
+  } else if constexpr (category == Category::tensor) {
     return std::type_identity<TypedLeaf<T>>{};
   } else if constexpr (category == Category::value) {
     if constexpr (std::is_copy_assignable_v<T> && std::is_default_constructible_v<T>) {
@@ -294,7 +298,7 @@ template <class M>
 constexpr void check_writable() {
   static_assert(writable<M, true>(),
                 "stele: a const member cannot be loaded in place: make new objects with a static "
-                "from_record(stele::Record<M>&&)");
+                "from_record(stele::Record<M>&&), or skip it with stele::attributes");
 }
 template <class M>
 constexpr void check_makeable() {

@@ -29,7 +29,7 @@ class STELE_EXPORT Report {
     missing,     // needed by the module, not in the file (and allowed)
     unused,      // in the file, not used by the module (and allowed)
     mismatched,  // in the file, but with another kind, shape or dtype; detail: expected and found
-    defaulted,   // missing; kept its constructed value (stele::keep_default)
+    defaulted,   // missing; kept its constructed value: a keep_default field, a number of a plain aggregate
     tied,        // one of several names of a shared object; another one was used
     copied,      // requested as a view, but had to be copied; detail: reason
     lost,        // on save, unsupported by the format; detail: the part that is lost
@@ -37,7 +37,8 @@ class STELE_EXPORT Report {
     suggested,   // a failed load: a missing name may match an unused one, or the reverse; detail: that name
     quantized,   // on save, floats became integers; detail: range and error
     unchecked,   // a verification: no checksum covers a part of the file; path: the part, detail: its content
-    constant,    // on save, a number, string or the like in a plain aggregate, not recorded; one row for each class
+    constant,    // on save, a number, string or the like in a plain aggregate, for which the format has no
+                 // place; one row for each class
   };
   struct Row {
     What what;

@@ -111,19 +111,20 @@ class [[nodiscard]] Result {
 
   bool has_value() const noexcept { return value_.has_value(); }
   explicit operator bool() const noexcept { return value_.has_value(); }
-  /// Returns the value. Without one, throws Exception (aborts if exceptions are off).
+  /// Returns the value. Without one, throws Exception (aborts if exceptions are off). Of a temporary Result, the value
+  /// itself is returned, no reference into it: `for (auto& step : manager.steps().value())` is safe.
   T& value() & { return check(), *value_; }
   const T& value() const& { return check(), *value_; }
-  T&& value() && { return check(), std::move(*value_); }
+  T value() && { return check(), std::move(*value_); }
   T& operator*() & noexcept { return *value_; }
   const T& operator*() const& noexcept { return *value_; }
-  T&& operator*() && noexcept { return std::move(*value_); }
+  T operator*() && noexcept { return std::move(*value_); }
   T* operator->() noexcept { return &*value_; }
   const T* operator->() const noexcept { return &*value_; }
   /// Returns the error; only valid if has_value() is false.
   const Error& error() const& noexcept { return *error_; }
   Error& error() & noexcept { return *error_; }
-  Error&& error() && noexcept { return std::move(*error_); }
+  Error error() && noexcept { return std::move(*error_); }
   template <class U>
   T value_or(U&& other) const& {
     return value_ ? *value_ : static_cast<T>(std::forward<U>(other));
@@ -184,7 +185,7 @@ class [[nodiscard]] Result<void> {
   }
   const Error& error() const& noexcept { return error_; }
   Error& error() & noexcept { return error_; }
-  Error&& error() && noexcept { return std::move(error_); }
+  Error error() && noexcept { return std::move(error_); }
   /// Returns f(), which is a Result, or this error.
   template <class F>
   auto and_then(F&& f) && -> std::remove_cvref_t<std::invoke_result_t<F>> {

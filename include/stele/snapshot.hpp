@@ -153,11 +153,13 @@ struct SnapshotData;
 
 }  // namespace detail
 
-/// A leaf of a Snapshot (untyped). Valid as long as the Snapshot's data.
+/// A leaf of a Snapshot (untyped). Valid as long as the Snapshot's data, which a leaf of a temporary Snapshot shares.
 class STELE_EXPORT LeafView {
  public:
   /// `leaf` is less than the number of leaves; not checked.
   LeafView(const detail::SnapshotData& data, std::uint32_t leaf) noexcept : data_(&data), leaf_(leaf) {}
+  LeafView(std::shared_ptr<const detail::SnapshotData> data, std::uint32_t leaf) noexcept
+      : data_(data.get()), leaf_(leaf), shared_(std::move(data)) {}
   DType dtype() const noexcept;
   std::span<const Extent> shape() const noexcept;
   std::uint64_t byte_size() const noexcept;
@@ -189,6 +191,7 @@ class STELE_EXPORT LeafView {
  private:
   const detail::SnapshotData* data_;
   std::uint32_t leaf_;
+  std::shared_ptr<const detail::SnapshotData> shared_;  // of a temporary Snapshot
 };
 
 /// The kinds of containers that a file leaves uncertain.
@@ -197,41 +200,51 @@ struct UnknownKinds {
   bool maps = false;  // a map may also be a module, if one of the module's members is absent from the file
 };
 
-/// Immutable; copies share the data.
+/// Immutable; copies share the data. What a member returns of a temporary Snapshot shares its data, is a copy, or does
+/// not compile.
 class STELE_EXPORT Snapshot {
  public:
   Snapshot();
   /// Null: an empty Snapshot.
   explicit Snapshot(std::shared_ptr<const detail::SnapshotData> data);
 
-  std::span<const Node> nodes() const noexcept;
+  std::span<const Node> nodes() const& noexcept;
+  std::span<const Node> nodes() const&& = delete;
   std::size_t leaf_count() const noexcept;
   /// Returns leaf `i`, which is less than leaf_count(); not checked.
-  LeafView leaf(std::size_t i) const noexcept { return {*data_, static_cast<std::uint32_t>(i)}; }
+  LeafView leaf(std::size_t i) const& noexcept { return {*data_, static_cast<std::uint32_t>(i)}; }
+  LeafView leaf(std::size_t i) && noexcept { return {std::move(data_), static_cast<std::uint32_t>(i)}; }
   /// Returns leaf `i`, counted in the file's order. Errors: not_found.
-  Result<LeafView> checked_leaf(std::size_t i) const;
+  Result<LeafView> checked_leaf(std::size_t i) const&;
+  Result<LeafView> checked_leaf(std::size_t i) &&;
   /// Returns the leaf with this path, following aliases; nullopt if there is none. Walks along the path if names are
   /// nested, and over all names of a flat file.
-  std::optional<LeafView> find(std::string_view path) const;
+  std::optional<LeafView> find(std::string_view path) const&;
+  std::optional<LeafView> find(std::string_view path) &&;
   /// Returns the path of a node as text: segments joined by '.', escaped (design: paths). Empty for a number that no
   /// node has.
   std::string path(std::uint32_t node) const;
   /// Returns the value of one of nodes(); null for a node of another kind.
-  const Value& value(const Node& node) const noexcept;
-  std::string_view type_name(const Node& node) const noexcept;
+  const Value& value(const Node& node) const& noexcept;
+  const Value& value(const Node& node) const&& = delete;
+  std::string_view type_name(const Node& node) const& noexcept;
+  std::string_view type_name(const Node& node) const&& = delete;
   std::uint32_t version(const Node& node) const noexcept;
-  const std::map<std::string, std::string>& metadata() const noexcept;
+  const std::map<std::string, std::string>& metadata() const& noexcept;
+  std::map<std::string, std::string> metadata() &&;
   /// Returns the typed properties of a model, such as GGUF's key-value pairs: an ordered map, or null. Its strings are
   /// in metadata() too. Formats without typed properties keep them in their metadata, under the key `stele.properties`;
   /// without metadata, they are lost.
-  const Value& properties() const noexcept;
+  const Value& properties() const& noexcept;
+  Value properties() &&;
   /// Returns true if the names are whole paths, as in flat files.
   bool flat() const noexcept;
   UnknownKinds unknown_kinds() const noexcept;
   /// Returns true if the leaves should be read one after the other, in the order of the nodes.
   bool in_order() const noexcept;
   /// Returns what the file's own format needs to write an equal file and no other format stores, by name.
-  const std::map<std::string, std::string>& origin() const noexcept;
+  const std::map<std::string, std::string>& origin() const& noexcept;
+  std::map<std::string, std::string> origin() &&;
   /// For the library's own use.
   const std::shared_ptr<const detail::SnapshotData>& data() const noexcept { return data_; }
   /// Returns the total number of bytes of all leaves.

@@ -168,8 +168,13 @@ std::string_view BurnFormat::extension() const noexcept { return names_of(option
 
 const Capabilities& BurnFormat::capabilities() const noexcept {
   static constexpr auto keeps = [](std::string_view key) { return key.starts_with("burn."); };
-  static constexpr Capabilities named{
-      .nesting = true, .values = true, .ids = true, .metadata = true, .holds = holds, .keeps = keeps};
+  static constexpr Capabilities named{.nesting = true,
+                                      .values = true,
+                                      .ids = true,
+                                      .metadata = true,
+                                      .constants = true,
+                                      .holds = holds,
+                                      .keeps = keeps};
   return named;
 }
 

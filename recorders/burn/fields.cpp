@@ -24,16 +24,18 @@ class Parser {
     for (Field& field : fields) {
       for (std::size_t i = 0; i < type_.fields.size(); ++i) {
         if (type_.fields[i].name != field.name) continue;
+        if (type_.fields[i].flags.constant) continue;
         if (field.array || field.module || field.variant || named[i])
           return wrong("a recorded field once, by its name alone");
         field.recorded = i;
         named[i] = true;
       }
     }
-    const auto missing = std::find(named.begin(), named.end(), false);
-    if (missing == named.end()) return fields;
-    const auto& left_out = type_.fields[static_cast<std::size_t>(missing - named.begin())].name;
-    return wrong("every recorded field, including " + std::string(left_out));
+    for (std::size_t i = 0; i < named.size(); ++i) {
+      if (named[i] || type_.fields[i].flags.constant) continue;
+      return wrong("every recorded field, including " + std::string(type_.fields[i].name));
+    }
+    return fields;
   }
 
  private:
@@ -121,7 +123,9 @@ Result<const std::vector<Field>*> Fields::of(const TypeInfo& type) {
       for (; constant < type.unrecorded.size() && type.unrecorded[constant].before == i; ++constant) {
         fields.push_back({.name = type.unrecorded[constant].name});
       }
-      if (i < type.fields.size()) fields.push_back({.name = type.fields[i].name, .recorded = i});
+      if (i == type.fields.size()) break;
+      const FieldInfo& field = type.fields[i];
+      fields.push_back({.name = field.name, .recorded = field.flags.constant ? Field::none : i});
     }
   }
   return &known_.emplace(&type, std::move(fields)).first->second;

@@ -80,9 +80,8 @@ class BincodeReader final : public RecordReader {
           .expected("at most " + std::to_string(max_depth) + " levels");
     STELE_TRY(budget_.node(0, 0, in_.position()));
     switch (type.kind) {
-      case TypeKind::constant:
-        builder_.none(name, conditional);
-        return constant({.name = type.name});
+      case TypeKind::none:
+        return {};
       case TypeKind::tensor:
         return tensor(type.tensor->dtype, name, conditional);
       case TypeKind::value:
@@ -92,7 +91,13 @@ class BincodeReader final : public RecordReader {
       case TypeKind::tuple:
         builder_.begin(NodeKind::tuple, name, conditional);
         for (std::size_t i = 0; i < type.fields.size(); ++i) {
-          STELE_TRY(child(*type.fields[i].type, NodeName::element(i), false, depth));
+          const FieldInfo& field = type.fields[i];
+          if (field.flags.constant) {
+            builder_.none(NodeName::element(i), false);
+            STELE_TRY(constant({.name = field.name}));
+          } else {
+            STELE_TRY(child(*field.type, NodeName::element(i), false, depth));
+          }
         }
         builder_.end();
         return {};

@@ -48,8 +48,7 @@ class BincodeWriter final : public RecordWriter {
           .expected("at most " + std::to_string(max_depth) + " levels");
     const bool present = !tree_.absent(place);
     switch (type.kind) {
-      case TypeKind::constant:
-        byte(0);
+      case TypeKind::none:
         return {};
       case TypeKind::tensor:
         return tensor(place);
@@ -111,6 +110,10 @@ class BincodeWriter final : public RecordWriter {
   Status elements(const TypeInfo& type, const Place& place, std::size_t n, unsigned depth) {
     std::uint32_t hint = 0;
     for (std::size_t i = 0; i < n; ++i) {
+      if (type.kind == TypeKind::tuple && type.fields[i].flags.constant) {
+        byte(0);
+        continue;
+      }
       const TypeInfo& inner = type.kind == TypeKind::tuple ? *type.fields[i].type : *type.element;
       STELE_TRY(child(inner, std::to_string(i), tree_.element(place, i, hint), depth));
     }

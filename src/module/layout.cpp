@@ -40,7 +40,7 @@ bool Schema::open() const noexcept {
     case TypeKind::pointer:
     case TypeKind::shared:
       return true;
-    case TypeKind::constant:
+    case TypeKind::none:
     case TypeKind::tensor:
     case TypeKind::value:
     case TypeKind::module:
@@ -56,8 +56,8 @@ bool Schema::open() const noexcept {
 namespace {
 
 std::string_view kind_name(TypeKind kind) {
-  static constexpr std::string_view names[] = {"constant", "tensor", "value",   "module",   "tuple",   "list",
-                                               "array",    "map",    "variant", "optional", "pointer", "shared"};
+  static constexpr std::string_view names[] = {"none",  "tensor", "value",   "module",   "tuple",   "list",
+                                               "array", "map",    "variant", "optional", "pointer", "shared"};
   return names[static_cast<std::size_t>(kind)];
 }
 
@@ -84,6 +84,7 @@ Status add_type(Schema type, const std::string& path, Layout& layout) {
     case TypeKind::tuple:
       for (std::size_t i = 0; i < type.field_count(); ++i) {
         const Schema::Field field = type.field(i);
+        if (type.info().fields[i].flags.constant) continue;  // has no tensors
         STELE_TRY(add_type(field.type, below(path, field.name), layout));
       }
       break;

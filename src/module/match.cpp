@@ -77,7 +77,7 @@ void Matcher::visit(const TypeInfo& type, void* object, const Place& place, int 
   const bool holds = type.kind == TypeKind::optional || type.kind == TypeKind::pointer || type.kind == TypeKind::shared;
   const bool was_one = !holds && std::exchange(was_one_, false);
   switch (type.kind) {
-    case TypeKind::constant:
+    case TypeKind::none:
       return;
     case TypeKind::tensor:
       return visit_tensor(*type.tensor, object, place, was_one);
@@ -150,6 +150,10 @@ void Matcher::visit_fields(const TypeInfo& type, void* object, const Place& plac
     if (!at.exists) at = moved_here();
     if (field.flags.defaulted && is_absent(*field.type, at) && !moved_below()) {
       row(Report::What::defaulted, path_);
+      continue;
+    }
+    if (field.flags.constant && at.node != no_index && tree_.node(at.node).kind == NodeKind::tensor) {
+      row(Report::What::defaulted, path_, "the file has a tensor of that name");
       continue;
     }
     was_one_ = field.flags.was_one;

@@ -50,14 +50,15 @@ Value value_of(const PlainValue& plain) {
 
 class Builder {
  public:
+  explicit Builder(bool constants = true) : constants_(constants) {}
   Errc begin(NodeKind kind, const Step& at, const TypeInfo& type, bool conditional) {
     // Only modules have a name: those of containers' types come from the compiler, not from the user.
     const bool module = kind == NodeKind::module;
     const std::uint32_t node =
         to.begin(kind, at.name, conditional, module ? type.name : std::string_view(), module ? type.version : 0);
-    if (!type.unrecorded.empty() && &type != last_added_ && added_.insert(last_added_ = &type).second) {
-      for (const UnrecordedField& field : type.unrecorded) {
-        if (!field.skipped) to.data().constants.push_back({node, field.name});
+    if (!constants_ && type.constants && &type != last_added_ && added_.insert(last_added_ = &type).second) {
+      for (const FieldInfo& field : type.fields) {
+        if (field.flags.constant) to.data().constants.push_back({node, field.name});
       }
     }
     return Errc::none;
@@ -135,6 +136,7 @@ class Builder {
     return code;
   }
 
+  bool constants_;
   Shape shape_;
   std::unordered_set<const TypeInfo*> added_;  // classes whose constants have been added
   const TypeInfo* last_added_ = nullptr;       // equal layers follow each other
@@ -186,15 +188,16 @@ bool accepts_null(const ValueOps& ops) {
 }
 
 Result<Snapshot> snapshot_object(const TypeInfo& type, const void* object, std::shared_ptr<const void> keeper,
-                                 bool consumable) {
+                                 bool consumable, bool constants) {
   return guarded([&]() -> Result<Snapshot> {
     Counter counter;
-    Builder builder;
+    Builder builder(constants);
     // The second walk reports a cycle or too deep a nesting, with its path.
-    if (Walk<Counter>(counter).run(type, object) == Errc::none) {
+    if (Walk<Counter>(counter, constants).run(type, object) == Errc::none) {
       builder.to.reserve(counter.nodes, counter.leaves, counter.extents);
     }
-    if (const Errc e = Walk<Builder>(builder).run(type, object); e != Errc::none) return walk_error(e, builder);
+    if (const Errc e = Walk<Builder>(builder, constants).run(type, object); e != Errc::none)
+      return walk_error(e, builder);
     if (keeper) builder.to.keep(std::move(keeper));
     builder.to.data().type = &type;
     if (consumable && builder.consumable) builder.to.data().consumable = true;

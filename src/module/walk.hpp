@@ -41,7 +41,7 @@ template <class Visitor>
 class Walk : public WalkOver<Walk<Visitor>, Visitor> {
  public:
   using Base = WalkOver<Walk<Visitor>, Visitor>;
-  explicit Walk(Visitor& visitor) : Base(visitor) {}
+  explicit Walk(Visitor& visitor, bool constants = true) : Base(visitor, constants) {}
 
  private:
   friend Base;

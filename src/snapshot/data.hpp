@@ -52,7 +52,7 @@ class STELE_EXPORT TypeIndex {
   std::uint64_t steps_ = 0;
 };
 
-/// A field of a plain aggregate that is not recorded.
+/// A field with FieldFlags::constant that a walk left out.
 struct ConstantField {
   std::uint32_t module;  // node
   std::string_view name;

@@ -191,12 +191,21 @@ std::uint32_t find_nested(const detail::SnapshotData& data, std::string_view pat
   return tensor_of(data, at);
 }
 
+/// Returns the number of the leaf with the path, or no_index.
+std::uint32_t find_leaf(const detail::SnapshotData& data, std::string_view path) {
+  if (data.nodes.empty()) return no_index;
+  return data.flat ? find_flat(data, path) : find_nested(data, path);
+}
+
 }  // namespace
 
-std::optional<LeafView> Snapshot::find(std::string_view path) const {
-  if (data_->nodes.empty()) return std::nullopt;
-  const std::uint32_t found = flat() ? find_flat(*data_, path) : find_nested(*data_, path);
+std::optional<LeafView> Snapshot::find(std::string_view path) const& {
+  const std::uint32_t found = find_leaf(*data_, path);
   return found != no_index ? std::optional(leaf(found)) : std::nullopt;
+}
+std::optional<LeafView> Snapshot::find(std::string_view path) && {
+  const std::uint32_t found = find_leaf(*data_, path);
+  return found != no_index ? std::optional(std::move(*this).leaf(found)) : std::nullopt;
 }
 
 }  // namespace stele::inline v0

@@ -32,7 +32,8 @@ class STELE_EXPORT RunningPath {
 
 /// Returns the path of a constant; `constant_text` is its text in messages.
 std::string constant_path(const SnapshotData& data, const ConstantField& field);
-inline constexpr std::string_view constant_text = "a constant of a plain aggregate: not recorded";
+inline constexpr std::string_view constant_text =
+    "a constant of a plain aggregate: files of this format have no place for it";
 
 /// The paths of all leaves, by their numbers.
 class STELE_EXPORT LeafPaths {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
+#include <utility>
 
 #include "base/hash.hpp"
 #include "snapshot/data.hpp"
@@ -254,33 +255,41 @@ Snapshot::Snapshot() : data_(std::make_shared<detail::SnapshotData>()) {}
 Snapshot::Snapshot(std::shared_ptr<const detail::SnapshotData> data)
     : data_(data != nullptr ? std::move(data) : std::make_shared<detail::SnapshotData>()) {}
 
-std::span<const Node> Snapshot::nodes() const noexcept { return data_->nodes; }
+std::span<const Node> Snapshot::nodes() const& noexcept { return data_->nodes; }
 std::size_t Snapshot::leaf_count() const noexcept { return data_->leaves.size(); }
-Result<LeafView> Snapshot::checked_leaf(std::size_t i) const {
+Result<LeafView> Snapshot::checked_leaf(std::size_t i) const& {
   if (i < leaf_count()) return leaf(i);
   return Error(Errc::not_found, "no tensor has this number")
       .expected("less than " + std::to_string(leaf_count()))
       .found(std::to_string(i));
 }
-const Value& Snapshot::value(const Node& node) const noexcept {
+Result<LeafView> Snapshot::checked_leaf(std::size_t i) && {
+  STELE_TRY(std::as_const(*this).checked_leaf(i));
+  return std::move(*this).leaf(i);
+}
+
+const Value& Snapshot::value(const Node& node) const& noexcept {
   static const Value null;
   return node.kind == NodeKind::value ? data_->values[node.index] : null;
 }
-const std::map<std::string, std::string>& Snapshot::metadata() const noexcept { return data_->metadata; }
-const Value& Snapshot::properties() const noexcept {
+const std::map<std::string, std::string>& Snapshot::metadata() const& noexcept { return data_->metadata; }
+std::map<std::string, std::string> Snapshot::metadata() && { return data_->metadata; }
+Value Snapshot::properties() && { return std::as_const(*this).properties(); }
+const Value& Snapshot::properties() const& noexcept {
   static const Value null;
   return data_->properties != nullptr ? data_->properties->values : null;
 }
 bool Snapshot::flat() const noexcept { return data_->flat; }
 UnknownKinds Snapshot::unknown_kinds() const noexcept { return data_->unknown_kinds; }
 bool Snapshot::in_order() const noexcept { return data_->in_order; }
-const std::map<std::string, std::string>& Snapshot::origin() const noexcept { return data_->origin; }
+const std::map<std::string, std::string>& Snapshot::origin() const& noexcept { return data_->origin; }
+std::map<std::string, std::string> Snapshot::origin() && { return data_->origin; }
 
 std::string Snapshot::path(std::uint32_t node) const {
   return node < data_->nodes.size() ? detail::node_path(*data_, node) : std::string();
 }
 
-std::string_view Snapshot::type_name(const Node& node) const noexcept {
+std::string_view Snapshot::type_name(const Node& node) const& noexcept {
   const bool container = node.kind >= NodeKind::module && node.kind <= NodeKind::variant;
   return container && node.index != no_index ? std::string_view(data_->types[node.index].name) : std::string_view();
 }
@@ -319,9 +328,6 @@ std::string summary(const Snapshot& snapshot) {
     text += leaf.path() + "  " + std::string(name(leaf.dtype())) + " " + to_string(leaf.shape()) + "  " +
             std::to_string(leaf.size()) + "\n";
     elements += leaf.size();
-  }
-  for (const detail::ConstantField& field : snapshot.data()->constants) {
-    text += detail::constant_path(*snapshot.data(), field) + "  " + std::string(detail::constant_text) + "\n";
   }
   return text + std::to_string(snapshot.leaf_count()) + " tensors, " + std::to_string(elements) + " parameters, " +
          std::to_string(snapshot.byte_size()) + " bytes\n";

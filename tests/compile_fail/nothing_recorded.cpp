@@ -1,11 +1,6 @@
 #include <stele/record.hpp>
 
-#include <string>
-
-struct Options {
-  int seed;
-  std::string name;
-};
+struct Options {};
 
 auto save(const Options& m) { return stele::snapshot_of(m); }
 // EXPECT: nothing in this type can be recorded: it has no parameters

@@ -1,10 +1,15 @@
-// Numbers of plain aggregates are constants: a save says so once for each class, and so does the summary.
+// Numbers of plain aggregates are values that a file may lack; where the format has no place for them, a save says so.
 #include <stele/stele.hpp>
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
 #include "support/any_recorder.hpp"
@@ -33,12 +38,6 @@ struct Net {
   double epsilon = 1e-6;
   int seed = 3;
 };
-struct Listed {
-  Vec weight;
-  int steps = 0;  // a value
-  int other = 0;  // not listed
-  STELE_MODULE(Listed, weight, steps)
-};
 
 Net net() {
   Net n;
@@ -48,6 +47,29 @@ Net net() {
 }
 const std::vector<std::string> constants = {"epsilon", "layers.0.activation", "layers.0.dropout", "layers.0.comment",
                                             "layers.0.settings.stride"};
+/// What Layer was before it had values.
+struct Bare {
+  Vec weight;
+};
+struct BareNet {
+  std::vector<Bare> layers;
+  std::map<std::string, Bare> more;
+};
+/// Containers of values and mixed ones.
+struct Mixed {
+  Vec weight;
+  std::vector<std::string> names;
+  std::map<std::string, int> counts;
+  std::optional<double> rate;
+  std::array<std::string, 2> texts;
+  std::pair<Vec, int> pair;
+  std::variant<Vec, bool> either;
+  stele::Value any;
+};
+struct OnlyNumbers {
+  int width = 1;
+  bool wide = false;
+};
 
 }  // namespace
 
@@ -58,46 +80,108 @@ struct stele::attributes<Net> {
 
 TEST_SUITE_BEGIN("constants");
 
-STELE_TEST_EACH_RECORDER("a save reports the constants of each plain aggregate once") {
+STELE_TEST_EACH_RECORDER(
+    "numbers, enums and strings of plain aggregates are values, where files have a place for them") {
+  Net saved = net();
+  saved.layers[0].activation = Activation::tanh;
+  saved.layers[0].dropout = 0.5F;
+  saved.layers[1].comment = "second";
+  saved.more["a.b"].settings.stride = 4;
+  saved.epsilon = 1e-3;
+  saved.seed = 9;
   stele::BufferSink sink;
-  const Report report = good(recorder.record(net(), sink));
-  CHECK(report.paths(Report::What::constant) == constants);
+  const Report report = good(recorder.record(saved, sink));
+  const bool kept = can(recorder).values && !can(recorder).constants;
+  CHECK(report.paths(Report::What::constant) == (kept ? std::vector<std::string>() : constants));
   CHECK(report.count(Report::What::lost) == 0);
 
   stele::SaveOptions dry = quick();
   dry.dry_run = true;
   stele::BufferSink nothing;
-  CHECK(good(recorder.record(net(), nothing, dry)).paths(Report::What::constant) == constants);
+  const Report planned = good(recorder.record(saved, nothing, dry));
+  CHECK(planned.count(Report::What::constant) == report.count(Report::What::constant));
 
   const stele::Bytes bytes = sink.take();
   Net loaded;
   loaded.layers = net().layers;
   loaded.more = net().more;
   loaded.layers[0].dropout = 7;
-  CHECK(good(recorder.load_into(loaded, bytes)).count(Report::What::constant) == 0);  // of a save
-  CHECK(loaded.layers[0].dropout == 7);
-
-  stele::BufferSink values;
-  CHECK(good(recorder.record(Listed(), values)).count(Report::What::constant) == 0);
+  const Report of_load = good(recorder.load_into(loaded, bytes));
+  CHECK(of_load.count(Report::What::defaulted) == (kept ? 0 : 13));
+  CHECK(loaded.seed == 3);
+  CHECK(loaded.layers[0].activation == (kept ? Activation::tanh : Activation::relu));
+  CHECK(loaded.layers[0].dropout == (kept ? 0.5F : 7));
+  CHECK(loaded.layers[1].comment == (kept ? "second" : ""));
+  CHECK(loaded.more["a.b"].settings.stride == (kept ? 4 : 1));
+  CHECK(loaded.epsilon == (kept ? 1e-3 : 1e-6));
 }
 
-TEST_CASE("constants: the row's text, and the summary's line") {
+STELE_TEST_EACH_RECORDER("a file without the values of a plain aggregate keeps those of the constructor") {
+  BareNet old;
+  old.layers = {{vec({1})}, {vec({2})}};
+  old.more["a.b"] = {vec({3})};
   stele::BufferSink sink;
-  const Report report = good(stele::BytesRecorder<>{}.record(Layer{vec({1, 2})}, sink));
-  CHECK(report.to_string() ==
-        "constant activation: a constant of a plain aggregate: not recorded\n"
-        "constant dropout: a constant of a plain aggregate: not recorded\n"
-        "constant comment: a constant of a plain aggregate: not recorded\n"
-        "constant settings.stride: a constant of a plain aggregate: not recorded\n"
-        "4 constant\n");
-  CHECK(name(Report::What::constant) == "constant");
-  CHECK(stele::summary(Layer{vec({1, 2})}) ==
-        "weight  f32 [2]  2\n"
-        "activation  a constant of a plain aggregate: not recorded\n"
-        "dropout  a constant of a plain aggregate: not recorded\n"
-        "comment  a constant of a plain aggregate: not recorded\n"
-        "settings.stride  a constant of a plain aggregate: not recorded\n"
-        "1 tensors, 2 parameters, 8 bytes\n");
+  good(recorder.record(old, sink));
+  Net loaded = net();
+  const Report report = good(recorder.load_into(loaded, sink.take()));
+  CHECK(report.count(Report::What::defaulted) == 13);
+  CHECK(loaded.epsilon == 1e-6);
+  CHECK(loaded.layers[1].weight.value[0] == 2);
+}
+
+TEST_CASE("constants: containers of values, and a class of numbers alone") {
+  Mixed saved;
+  saved.weight = vec({1});
+  saved.names = {"a", ""};
+  saved.counts = {{"x", 1}, {"y", -2}};
+  saved.rate = 0.25;
+  saved.texts = {"b", "c"};
+  saved.pair = {vec({2}), 5};
+  saved.either = true;
+  saved.any = stele::Value("free");
+  const auto check = [&](auto recorder) {
+    stele::BufferSink sink;
+    good(recorder.record(saved, sink));
+    const Mixed loaded = good(recorder.template load<Mixed>(sink.take()));
+    CHECK(loaded.names == saved.names);
+    CHECK(loaded.counts == saved.counts);
+    CHECK(loaded.rate == saved.rate);
+    CHECK(loaded.texts == saved.texts);
+    CHECK(loaded.pair.second == 5);
+    CHECK(std::get<bool>(loaded.either));
+    CHECK(loaded.any == saved.any);
+  };
+  check(stele::BytesRecorder<>());
+  check(stele::SafetensorsRecorder<>());
+  check(stele::JsonRecorder<>());
+
+  stele::BufferSink sink;
+  good(stele::BytesRecorder<>().record(OnlyNumbers{3, true}, sink));
+  const auto numbers = good(stele::BytesRecorder<>().load<OnlyNumbers>(sink.take()));
+  CHECK(numbers.width == 3);
+  CHECK(numbers.wide);
+}
+
+TEST_CASE("constants: a tensor of the name in a file is another thing") {
+  struct Norm {
+    Vec weight;
+    std::int64_t num_batches_tracked = 0;
+  };
+  struct FileOfOthers {
+    Vec weight;
+    stele::Tensor<std::int64_t, 0> num_batches_tracked;
+  };
+  FileOfOthers other{vec({1}), {}};
+  other.num_batches_tracked = stele::Tensor<std::int64_t, 0>({}, {7});
+  stele::BufferSink sink;
+  good(stele::SafetensorsRecorder<>().record(other, sink));
+  stele::LoadOptions options = stele::LoadOptions();
+  options.allow_unused = {"*"};
+  Norm norm;
+  const Report report = good(stele::SafetensorsRecorder<>().load_into(norm, sink.take(), options));
+  CHECK(report.paths(Report::What::defaulted) == std::vector<std::string>{"num_batches_tracked"});
+  CHECK(report.paths(Report::What::unused) == std::vector<std::string>{"num_batches_tracked"});
+  CHECK(norm.num_batches_tracked == 0);
 }
 
 TEST_SUITE_END();

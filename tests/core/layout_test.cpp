@@ -35,9 +35,9 @@ namespace {
 
 struct Block {
   Tensor<float, 2> weight;
-  int groups = 1;  // a constant
+  int groups = 1;
   std::array<double, 3> scale{};
-  std::optional<int> note;  // a constant
+  std::optional<int> note;
 };
 
 struct Closed {
@@ -120,7 +120,7 @@ std::vector<std::string> paths(const Layout& layout) {
 
 }  // namespace
 
-TEST_CASE("schema: a type's kinds, names, dtypes, shapes and constants") {
+TEST_CASE("schema: a type's kinds, names, dtypes, shapes and values") {
   const stele::Schema closed = stele::schema_of<Closed>();
   CHECK(closed.kind() == TypeKind::module);
   CHECK(closed.name() == "Closed");
@@ -135,18 +135,17 @@ TEST_CASE("schema: a type's kinds, names, dtypes, shapes and constants") {
   const stele::Schema block = blocks.element();
   CHECK(block == stele::schema_of<Block>());
   CHECK(block.kind() == TypeKind::module);
-  REQUIRE(block.field_count() == 2);
+  REQUIRE(block.field_count() == 4);
   CHECK(block.field(0).type.dtype() == DType::f32);
   CHECK(block.field(0).type.rank() == 2);
   CHECK(!block.field(0).type.shape());
-  CHECK(block.field(1).name == "scale");
-  CHECK(block.field(1).type.dtype() == DType::f64);
-  CHECK(block.field(1).type.shape() == Shape{3});
-  REQUIRE(block.unrecorded().size() == 2);
-  CHECK(block.unrecorded()[0].name == "groups");
-  CHECK(block.unrecorded()[0].before == 1);
-  CHECK(block.unrecorded()[1].name == "note");
-  CHECK(block.unrecorded()[1].before == 2);
+  CHECK(block.field(1).type.kind() == TypeKind::value);
+  CHECK(block.field(1).keeps_default);
+  CHECK(block.field(2).name == "scale");
+  CHECK(block.field(2).type.dtype() == DType::f64);
+  CHECK(block.field(2).type.shape() == Shape{3});
+  CHECK(block.field(3).type.kind() == TypeKind::optional);
+  CHECK(block.unrecorded().empty());
 
   CHECK(closed.field(1).type.kind() == TypeKind::tuple);
   CHECK(closed.field(3).type.kind() == TypeKind::value);

@@ -245,7 +245,7 @@ struct Inner {
 };
 struct Aggregate {
   Vec weight;
-  int stride = 2;  // constants
+  int stride = 2;  // values
   bool train = true;
   Activation activation{};
   std::string label;
@@ -393,7 +393,7 @@ TEST_CASE("module: classes listed with Boost.Describe") {
   CHECK(stele::get<"c_">(good(stele::record_of(mixed))).has_value());
 }
 
-TEST_CASE("module: plain aggregates, names and constants") {
+TEST_CASE("module: plain aggregates, names and values") {
   Aggregate m;
   m.weight = vec({1});
   m.bias = std::make_unique<Vec>(vec({2}));
@@ -401,7 +401,9 @@ TEST_CASE("module: plain aggregates, names and constants") {
   m.heads["x"] = vec({4});
   m.either = One{5};
   CHECK(outline(m) ==
-        "tensor weight\ntensor bias\nmodule maybe\ntensor maybe.weight\nmap heads\ntensor heads.x\ntensor table\n"
+        "tensor weight\nvalue stride\nvalue train\nvalue activation\nvalue label\nnone dropout\narray texts\n"
+        "value texts.0\nvalue texts.1\nlist classes\ntensor bias\nmodule maybe\ntensor maybe.weight\nmap heads\ntensor "
+        "heads.x\ntensor table\n"
         "tensor frozen\nvariant either\ntensor either.1\n");
   CHECK(type_name(m) == "Aggregate");
   CHECK(tensor_paths(OnlyField{}) == Paths{"weight"});

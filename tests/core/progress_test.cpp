@@ -93,13 +93,14 @@ TEST_CASE("dry run: says what a load would do, and does nothing") {
   const Mlp m = small_mlp();
   const Snapshot s = good(stele::snapshot_of(m));
   const Report report = good(stele::dry_run<Mlp>(s));
-  CHECK(report.paths(Report::What::applied) == Paths{"layers.0.weight", "layers.0.bias", "layers.1.weight", "scale"});
+  CHECK(report.paths(Report::What::applied) ==
+        Paths{"seed", "layers.0.weight", "layers.0.bias", "layers.1.weight", "scale"});
   const Snapshot half = with_precision(s, {stele::DType::f16, stele::DType::none});
   CHECK(good(stele::dry_run<Mlp>(half)).count(Report::What::converted) == 4);
 
   Mlp live = small_mlp(50);
   const auto before = image(live);
-  CHECK(good(stele::dry_run(live, s)).count(Report::What::applied) == 4);
+  CHECK(good(stele::dry_run(live, s)).count(Report::What::applied) == 5);
   live.layers.pop_back();
   const stele::Error e = bad(stele::dry_run(live, s));
   CHECK(e.code() == Errc::shape_mismatch);

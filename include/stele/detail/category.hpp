@@ -62,7 +62,7 @@ enum class Category : std::uint8_t {
   refused,
   refused_integers,  // a sequence of integers in a plain aggregate: a stride, or weights?
   refused_bools,     // std::vector<bool>
-  constant,
+  constant,          // in a plain aggregate, made of numbers, enums and strings alone: recorded like `value`
   tensor,
   value,
   module,
@@ -156,6 +156,10 @@ concept MapLike = requires(T& t) {
   t.try_emplace(std::string());
 }
 &&std::is_same_v<typename T::key_type, std::string>;
+
+/// Integers that no tensor has: char.
+template <class T>
+inline constexpr bool is_integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
 template <class T>
 inline constexpr bool is_vector_bool = false;
@@ -266,6 +270,8 @@ consteval Category category_of_all(L<T...>*, Category container) {
 template <class E, bool Listed>
 consteval Category category_around(Category container) {
   constexpr Category element = category_of<E, Listed>;
+  const bool array = container == Category::list || container == Category::array;
+  if (!Listed && array && is_integer<E>) return Category::refused_integers;
   return is_refused(element) || element == Category::constant ? element : container;
 }
 
@@ -313,6 +319,11 @@ consteval Category classify() {
     return Category::refused;
   }
 }
+
+/// Returns true for a field that files may lack, because its class is no field list: numbers of other programs' models
+/// are constants in code.
+template <class T, bool Listed>
+inline constexpr bool is_constant = category_of<T, Listed> == Category::constant;
 
 template <class Field>
 consteval bool recordable_field() {

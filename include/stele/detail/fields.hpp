@@ -321,13 +321,13 @@ struct recorded_fields {
   /// A field list without attributes: skips the filter, so it costs nothing per field.
   static constexpr bool plain = listed && attributes_of<T>().empty();
 
-  static constexpr std::array<bool, all + 1> wanted = []<class... F>(boost::mp11::mp_list<F...>) {
-    std::array<bool, all + 1> w{(listed || category_of<F, false> != Category::constant)...};
-    for (std::size_t i = 0; !attributes_of<T>().empty() && i < all; ++i) {
-      w[i] = w[i] && !has_attribute(attributes_of<T>(), Attribute::Kind::skip, of::names[i]);
+  static constexpr std::array<bool, all + 1> wanted = [] {
+    std::array<bool, all + 1> w{};
+    for (std::size_t i = 0; i < all; ++i) {
+      w[i] = attributes_of<T>().empty() || !has_attribute(attributes_of<T>(), Attribute::Kind::skip, of::names[i]);
     }
     return w;
-  }(typename of::types{});
+  }();
   static constexpr std::array<bool, all + 1> refused = []<class... F>(boost::mp11::mp_list<F...>) {
     return std::array<bool, all + 1>{is_refused(category_of<F, listed>)...};
   }(typename of::types{});

@@ -110,6 +110,17 @@ struct AttributeTable<M, true> {
   }
 };
 
+template <class F, bool Listed>
+constexpr FieldInfo with_flags(FieldInfo field) {
+  if (is_constant<F, Listed>) field.flags.defaulted = field.flags.constant = true;
+  return field;
+}
+
+template <bool Listed, class... F>
+constexpr bool any_constant(boost::mp11::mp_list<F...>*) {
+  return (is_constant<F, Listed> || ...);
+}
+
 /// The table of fields of a module; for a Record, those of its module with the record's types.
 template <class M>
 struct ModuleTable : AttributeTable<M> {
@@ -122,8 +133,8 @@ struct ModuleTable : AttributeTable<M> {
     std::size_t alias = 0;
     std::size_t k = 0;
     static_cast<void>(alias), static_cast<void>(k);
-    return std::array<FieldInfo, fields::count>{
-        field(fields::names[k++], &Info<std::remove_cv_t<F>, fields::listed>::table::value, alias)...};
+    return std::array<FieldInfo, fields::count>{with_flags<F, fields::listed>(
+        field(fields::names[k++], &Info<std::remove_cv_t<F>, fields::listed>::table::value, alias))...};
   }(typename fields::types{});
 
   static constexpr auto unrecorded = [] {
@@ -132,9 +143,7 @@ struct ModuleTable : AttributeTable<M> {
       if (k < fields::count && fields::index[k] == i) {
         ++k;
       } else {
-        const std::string_view name = fields::of::names[i];
-        list[i - k] = {name, static_cast<std::uint16_t>(k),
-                       has_attribute(attributes_of<M>(), Attribute::Kind::skip, name)};
+        list[i - k] = {fields::of::names[i], static_cast<std::uint16_t>(k)};
       }
     }
     return list;
@@ -151,6 +160,7 @@ struct ModuleTable : AttributeTable<M> {
 
   static constexpr void complete(TypeInfo& info) {
     if constexpr (fields::all != fields::count) info.unrecorded = unrecorded;
+    info.constants = any_constant<fields::listed>(static_cast<typename fields::types*>(nullptr));
     info.name = type_name_text<M>.view();
     AttributeTable<M>::complete(info);
     if constexpr (renames) info.migrate = v0::attributes<M>::migrate;
@@ -230,7 +240,7 @@ struct TupleTable<T, Listed, boost::mp11::mp_list<E...>> {
   }
   static constexpr std::array<FieldInfo, sizeof...(E)> elements = []<std::size_t... I>(std::index_sequence<I...>) {
     return std::array<FieldInfo, sizeof...(E)>{
-        FieldInfo{decimal[I], &type_info<std::remove_cv_t<E>, Listed>::value, {}, {}}...};
+        with_flags<E, Listed>({decimal[I], &type_info<std::remove_cv_t<E>, Listed>::value, {}, {}})...};
   }
   (std::index_sequence_for<E...>{});
   static constexpr std::array<FieldInfo, sizeof...(E)> alternatives = []<std::size_t... I>(std::index_sequence<I...>) {
@@ -268,6 +278,7 @@ const char* other_class_of(const void* object) {
 
 template <class T, bool Listed>
 constexpr TypeInfo describe() {
+  if constexpr (is_constant<T, Listed>) return describe<T, true>();
   constexpr Category category = category_of<T, Listed>;
   TypeInfo info;
 #ifdef __cpp_rtti
@@ -285,10 +296,6 @@ constexpr TypeInfo describe() {
     info.kind = TypeKind::value;
     info.value = &ValueTable<T>::value;
   } else if constexpr (category == Category::module) {
-    static_assert(!Listed || is_listed<T> || !recorded_fields<T>::ok || recorded_fields<T>::count != 0 ||
-                      recorded_fields<T>::all == 0,
-                  "stele: nothing in this plain aggregate can be recorded, but a field list names it: numbers in plain "
-                  "aggregates are constants; give it a field list (STELE_MODULE), or leave it out");
     info.kind = TypeKind::module;
     info.fields = ModuleTable<T>::template table<info_of>;
     info.addresses = recorded_fields<T>::addresses;
@@ -302,6 +309,7 @@ constexpr TypeInfo describe() {
     info.fields = table::elements;
     info.addresses = table::addresses;
     info.slots = table::elements.size();
+    info.constants = any_constant<Listed>(static_cast<typename holder<T>::elements*>(nullptr));
   } else if constexpr (category == Category::variant) {
     using table = TupleTable<T, Listed, typename holder<T>::elements>;
     static_assert(table::alternatives_differ(),
@@ -372,7 +380,7 @@ consteval bool records_anything() {
       }
     }(typename fields::types{});
   } else {
-    return category != Category::constant;
+    return true;
   }
 }
 

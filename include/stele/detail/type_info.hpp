@@ -25,7 +25,7 @@ class Result;
 
 /// The role of a type in a record.
 enum class TypeKind : std::uint8_t {
-  constant,  // not recorded
+  none,  // of a type that cannot be recorded
   tensor,
   value,
   module,
@@ -39,12 +39,10 @@ enum class TypeKind : std::uint8_t {
   shared,   // std::shared_ptr: tied parameters
 };
 
-/// A field of a module that is not part of its records: a constant of an aggregate, or a skipped field. Some formats
-/// count them.
+/// A field of a module that is not part of its records, by stele::attr::skip. Some formats count them.
 struct UnrecordedField {
   std::string_view name;
   std::uint16_t before = 0;  // the number of recorded fields before it
-  bool skipped = false;      // by stele::skip; else a constant
 };
 
 namespace detail {
@@ -52,9 +50,10 @@ namespace detail {
 struct TypeInfo;
 struct SnapshotData;
 
-/// The flags from a field's attributes (stele::attributes<T>).
+/// The flags from a field's attributes (stele::attributes<T>), and from its place in a plain aggregate.
 struct FieldFlags {
   bool defaulted = false;  // may be missing: keeps its constructed value
+  bool constant = false;   // made of numbers, enums and strings of a plain aggregate
   bool was_one = false;    // older files have a single element instead of a list
 };
 
@@ -148,8 +147,9 @@ struct HookOps {
 
 /// A constant-initialised description of one C++ type. The graph of these is the Schema.
 struct TypeInfo {
-  TypeKind kind = TypeKind::constant;
-  bool writable = true;  // false: has a const member; only the hook can make one
+  TypeKind kind = TypeKind::none;
+  bool writable = true;    // false: has a const member; only the hook can make one
+  bool constants = false;  // some fields have the flag `constant`
   std::uint32_t version = 0;
   std::string_view name{};              // unqualified, without template arguments
   std::span<const FieldInfo> fields{};  // module, tuple; variant: the alternatives

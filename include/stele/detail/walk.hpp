@@ -31,7 +31,7 @@ class WalkOver {
   }
 
  protected:
-  explicit WalkOver(Visitor& visitor) : visitor_(visitor) {}
+  explicit WalkOver(Visitor& visitor, bool constants = true) : visitor_(visitor), constants_(constants) {}
 
   Errc visit(const TypeInfo& type, void* object, const Step& at, bool conditional, int depth) {
     if (depth > Self::deepest) return Errc::limit;
@@ -41,7 +41,7 @@ class WalkOver {
       return Errc::kind_mismatch;
     }
     switch (type.kind) {
-      case TypeKind::constant:
+      case TypeKind::none:
         return visitor_.none(at, conditional);
       case TypeKind::tensor:
         return visitor_.tensor(at, *type.tensor, object, conditional);
@@ -54,8 +54,12 @@ class WalkOver {
         if (!addresses.complete()) return Errc::limit;
         for (std::size_t i = 0; i < type.fields.size(); ++i) {
           const FieldInfo& field = type.fields[i];
+          const bool skipped = field.flags.constant && !constants_;
+          if (skipped && type.kind == TypeKind::module) continue;
           const Step step{&at, type.kind == TypeKind::tuple ? NodeName::element(i) : NodeName(field.name)};
-          if (const Errc e = visit(*field.type, addresses[i], step, false, depth + 1); e != Errc::none) return e;
+          const Errc e =
+              skipped ? visitor_.none(step, false) : visit(*field.type, addresses[i], step, false, depth + 1);
+          if (e != Errc::none) return e;
         }
         return visitor_.end();
       }
@@ -115,6 +119,7 @@ class WalkOver {
   Self& self() { return static_cast<Self&>(*this); }
 
   Visitor& visitor_;
+  bool constants_;  // visits fields with FieldFlags::constant
 };
 
 /// Refuses types that need a heap, and bounds the stack memory.

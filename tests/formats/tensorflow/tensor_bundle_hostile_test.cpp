@@ -164,7 +164,8 @@ TEST_CASE("tensor bundle hostile: string tensors") {
   };
   Files files;
   add_string(files, "s", "text");
-  CHECK(good(open(files)).value(good(open(files)).nodes()[1]) == Value("text"));
+  const Snapshot text = good(open(files));
+  CHECK(text.value(text.nodes()[1]) == Value("text"));
   CHECK(refused("", {}) == Errc::malformed);
   CHECK(refused("\xff\xff", {}) == Errc::malformed);
   CHECK(refused("\4abc", {}) == Errc::truncated);
