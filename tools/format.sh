@@ -2,9 +2,9 @@
 # clang-format over all our sources: tools/format.sh -i | tools/format.sh --check
 set -euo pipefail
 cd "$(dirname "$0")/.."
-rooms=()
-for room in benchmarks checkpoints dl4j encodings examples include ir precision recorders src tests tools torch training transforms; do [ ! -d "$room" ] || rooms+=("$room"); done
-sources() { find "${rooms[@]}" \( -name '*.hpp' -o -name '*.cpp' -o -name '*.h' \) -print0 | sort -z; }
+folders=()
+for folder in benchmarks checkpoints dl4j encodings examples graph include ir precision recorders src tests tools torch training transforms; do [ ! -d "$folder" ] || folders+=("$folder"); done
+sources() { find "${folders[@]}" \( -name '*.hpp' -o -name '*.cpp' -o -name '*.h' \) -print0 | sort -z; }
 if [ "${1:-}" = --check ]; then
   # Compared: --dry-run of clang-format 14 objects to each end of a namespace with `inline` in its name.
   # shellcheck disable=SC2016

@@ -4,8 +4,8 @@
 
 #include "base/entry_names.hpp"
 #include "base/meter.hpp"
-#include "dl4j/checkpoint.hpp"
 #include "file.hpp"
+#include "graph/checkpoint.hpp"
 #include "graph_fb.hpp"
 #include "json/json.hpp"
 #include "snapshot/data.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "dl4j/checkpoint.hpp"
+#include "graph/checkpoint.hpp"
 #include "tag_writer.hpp"
 
 namespace stele::inline v0::detail::archive {

@@ -6,10 +6,10 @@
 
 #include "base/entry_names.hpp"
 #include "checkpoint.hpp"
-#include "dl4j/checkpoint.hpp"
 #include "encodings/pytorch/dcp_metadata.hpp"
 #include "encodings/pytorch/objects.hpp"
 #include "encodings/tar/tar.hpp"
+#include "graph/checkpoint.hpp"
 #include "io/os/os.hpp"
 #include "open.hpp"
 #include "passes/byte_order.hpp"

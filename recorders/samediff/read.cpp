@@ -3,7 +3,7 @@
 
 #include "base/meter.hpp"
 #include "container.hpp"
-#include "dl4j/checkpoint.hpp"
+#include "graph/checkpoint.hpp"
 #include "model.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"

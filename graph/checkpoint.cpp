@@ -1,0 +1,80 @@
+#include "graph/checkpoint.hpp"
+
+#include "passes/progress.hpp"
+#include "recorder.hpp"
+#include "snapshot/properties.hpp"
+
+namespace stele::inline v0 {
+
+CheckpointFormat::~CheckpointFormat() = default;
+
+Status CheckpointFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions& options) const {
+  return write_checkpoint(Checkpoint{snapshot}, sink, options);
+}
+
+namespace detail {
+
+Result<Report> record_checkpoint(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint,
+                                 Sink& sink, const SaveOptions& options, const WriteCheckpoint& write) {
+  return record(format, precision, {nullptr, &checkpoint.parameters}, sink, options, optimizer_bytes(checkpoint),
+                [&](const Snapshot& prepared, Meter& meter) {
+                  Checkpoint metered{with_progress(prepared, meter), checkpoint.graph, checkpoint.training, {}};
+                  for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
+                    metered.optimizer.set_snapshot(key, with_progress(arrays, meter));
+                  }
+                  return write(metered, prepared);
+                });
+}
+
+Result<Report> record_checkpoint(const CheckpointFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint,
+                                 Sink& sink, const SaveOptions& options) {
+  if (checkpoint.graph && !format.stores_graphs()) {
+    if (!options.allow_loss) {
+      return Error(Errc::not_representable, "the format cannot store a graph")
+          .file(sink.name())
+          .found(format.name())
+          .hint("save to an archive, or set SaveOptions::allow_loss");
+    }
+    const Checkpoint rest{checkpoint.parameters, std::nullopt, checkpoint.training, checkpoint.optimizer};
+    STELE_TRY_ASSIGN(Report report, record_checkpoint(format, precision, rest, sink, options));
+    report.add(Report::What::lost, "", "the graph");
+    return report;
+  }
+  return record_checkpoint(
+      format, precision, checkpoint, sink, options,
+      [&](const Checkpoint& prepared, const Snapshot&) { return format.write_checkpoint(prepared, sink, options); });
+}
+
+Result<Report> record_checkpoint(const CheckpointFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint,
+                                 const std::string& path, const SaveOptions& options) {
+  return guarded([&]() -> Result<Report> {
+    STELE_TRY_ASSIGN(const auto sink, sink_for(format, path, options));
+    return record_checkpoint(format, precision, checkpoint, *sink, options);
+  });
+}
+
+Result<Checkpoint> open_checkpoint(const CheckpointFormat& format, const Input& from, const LoadOptions& options) {
+  return guarded([&]() -> Result<Checkpoint> {
+    STELE_TRY_ASSIGN(SourcePtr source, from.open(format.extension(), options));
+    if (!format.opens(source->is_folder())) STELE_TRY(check_kind(*source, !source->is_folder()));
+    const std::uint64_t bytes = file_bytes(*source);
+    STELE_TRY_ASSIGN(Checkpoint checkpoint, format.open_checkpoint(std::move(source), OpenContext(options, {})));
+    STELE_TRY_ASSIGN(checkpoint.parameters, properties_from_metadata(checkpoint.parameters, options.limits, bytes));
+    return checkpoint;
+  });
+}
+
+std::uint64_t optimizer_bytes(const Checkpoint& checkpoint) {
+  std::uint64_t n = 0;
+  for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) n += arrays.byte_size();
+  return n;
+}
+
+Status reserve_arrays(Sink& sink, const Checkpoint& checkpoint) {
+  constexpr std::uint64_t at_once = std::uint64_t{1} << 20;
+  const std::uint64_t bytes = checkpoint.parameters.byte_size() + optimizer_bytes(checkpoint);
+  return bytes > at_once ? sink.reserve(bytes) : Status();
+}
+
+}  // namespace detail
+}  // namespace stele::inline v0
