@@ -1,7 +1,7 @@
 // Reads the computation graph of an ONNX model. Field numbers: onnx.proto of onnx 1.23.
 #pragma once
 
-#include "ir/model_graph.hpp"
+#include "ir/engine/model_graph.hpp"
 #include "stele/options.hpp"
 #include "stele/source.hpp"
 

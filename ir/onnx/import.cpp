@@ -1,4 +1,4 @@
-#include "ir/importer.hpp"
+#include "ir/dl4j/importer.hpp"
 #include "ir/onnx/graph.hpp"
 #include "ir/onnx/rewrite.hpp"
 

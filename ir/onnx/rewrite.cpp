@@ -7,7 +7,7 @@
 #include <unordered_set>
 #include <utility>
 
-#include "ir/tensors.hpp"
+#include "ir/engine/tensors.hpp"
 
 namespace stele::inline v0::detail::ir {
 
@@ -25,7 +25,7 @@ const model::Attribute* find(const Node& node, std::string_view name) {
   return found != node.attributes.end() ? &*found : nullptr;
 }
 template <class T>
-const T* value_of(const Node& node, std::string_view name) {
+const T* attribute_of(const Node& node, std::string_view name) {
   const model::Attribute* const attribute = find(node, name);
   return attribute != nullptr ? std::get_if<T>(&attribute->value) : nullptr;
 }
@@ -136,7 +136,7 @@ class Rewriter {
   }
 
   bool split_einsum(const Node& node) {
-    const std::string* const text = value_of<std::string>(node, "equation");
+    const std::string* const text = attribute_of<std::string>(node, "equation");
     if (text == nullptr || node.attributes.size() != 1) return false;
     Equation all = parse(*text);
     const bool repeats = std::any_of(all.terms.begin(), all.terms.end(), [](const auto& t) { return repeated(t); });
@@ -194,9 +194,9 @@ class Rewriter {
   }
 
   bool split_fused(Node& node) {
-    const std::string* const activation = value_of<std::string>(node, "activation");
+    const std::string* const activation = attribute_of<std::string>(node, "activation");
     const std::string kind = activation != nullptr ? *activation : std::string();
-    const auto* const given = value_of<std::vector<float>>(node, "activation_params");
+    const auto* const given = attribute_of<std::vector<float>>(node, "activation_params");
     const std::vector<float> numbers = given != nullptr ? *given : std::vector<float>();
     // The names of the activation's own attributes, in the order of the numbers.
     static const std::map<std::string, std::vector<std::string>> known{{"Relu", {}},

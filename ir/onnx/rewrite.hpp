@@ -1,7 +1,7 @@
 // Nodes of ONNX that become several simpler ones before the rules run.
 #pragma once
 
-#include "ir/model_graph.hpp"
+#include "ir/engine/model_graph.hpp"
 
 namespace stele::inline v0::detail::ir {
 

@@ -9,8 +9,8 @@
 
 #include "dl4j/arrays.hpp"
 #include "encodings/onnx/fields.hpp"
-#include "ir/importer.hpp"
-#include "ir/mapping.hpp"
+#include "ir/dl4j/importer.hpp"
+#include "ir/rules/mapping.hpp"
 #include "ir/tensorflow/references.hpp"
 
 namespace stele::inline v0::detail::ir::tensorflow {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/model_graph.hpp"
+#include "ir/engine/model_graph.hpp"
 #include "ir/tensorflow/constants.hpp"
 #include "ir/tensorflow/graph_def.hpp"
 #include "stele/import.hpp"

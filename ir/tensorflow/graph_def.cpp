@@ -7,7 +7,7 @@
 #include "encodings/onnx/fields.hpp"
 #include "encodings/protobuf/fields.hpp"
 #include "encodings/tensor_bundle/bundle.hpp"
-#include "ir/expression.hpp"
+#include "ir/rules/expression.hpp"
 #include "stele/detail/little_endian.hpp"
 
 namespace stele::inline v0::detail::ir::tensorflow {

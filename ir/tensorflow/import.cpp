@@ -7,7 +7,7 @@
 
 #include "encodings/tensor_bundle/bundle.hpp"
 #include "encodings/tensor_bundle/slices.hpp"
-#include "ir/importer.hpp"
+#include "ir/dl4j/importer.hpp"
 #include "ir/tensorflow/flatten.hpp"
 #include "ir/tensorflow/references.hpp"
 #include "stele/bundle.hpp"

@@ -8,7 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "ir/names.hpp"
+#include "ir/operators/names.hpp"
 #include "ir/tensorflow/graph_def.hpp"
 #include "stele/result.hpp"
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "fuzz/require.hpp"
-#include "ir/expression.hpp"
+#include "ir/rules/expression.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::span bytes(reinterpret_cast<const std::byte*>(data), size);

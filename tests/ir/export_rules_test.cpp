@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/mapping.hpp"
+#include "ir/rules/mapping.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"

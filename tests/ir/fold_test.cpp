@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "ir/fold.hpp"
+#include "ir/engine/fold.hpp"
 #include "ir/onnx/graph.hpp"
 #include "support/models.hpp"
 #include "support/onnx_bytes.hpp"

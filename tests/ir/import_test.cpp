@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "ir/mapping.hpp"
+#include "ir/rules/mapping.hpp"
 #include "support/models.hpp"
 #include "support/onnx_bytes.hpp"
 #include "support/recorders.hpp"

@@ -1,0 +1,449 @@
+#include "ir/dl4j/importer.hpp"
+
+#include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
+#include <utility>
+
+#include "ir/dl4j/graph_builder.hpp"
+#include "ir/engine/arguments.hpp"
+#include "ir/engine/engine.hpp"
+#include "ir/engine/refused.hpp"
+
+namespace stele::inline v0::detail::ir {
+
+namespace {
+
+/// Bounds what constants take, in elements. Beyond that, DL4J computes them.
+constexpr std::size_t max_folded_elements = std::size_t{1} << 20;
+
+std::string display(const model::Node& node) { return node.domain.empty() ? node.op : node.domain + '.' + node.op; }
+
+class Importer {
+ public:
+  Importer(model::Graph model, const MappingSet& rules, const ImportOptions& options, std::uint64_t file_bytes)
+      : model_(std::move(model)),
+        max_parts_(base_parts + file_bytes / bytes_of_part),
+        options_(options),
+        mappings_(options.mappings != nullptr ? *options.mappings : rules),
+        to_(options.operators != nullptr ? *options.operators : OperatorSet::nd4j(), model_.tensors,
+            base_parts + file_bytes) {}
+
+  Result<Checkpoint> run() {
+    for (const model::Function& f : model_.functions) functions_.try_emplace(key_of(f.domain, f.name, f.overload), &f);
+    add_tensors();
+    STELE_TRY(add_inputs());
+    for (const model::Node& node : model_.nodes) {
+      for (const std::string& output : node.outputs) {
+        to_.reserve(output);
+        if (!leaves_.contains(output)) continue;
+        return Error(Errc::duplicate, "a node makes a tensor with the name of an initializer").path(output);
+      }
+    }
+    for (const model::ValueInfo& value : model_.values) values_.try_emplace(value.name, &value);
+    for (const model::ValueInfo& value : model_.outputs) values_.try_emplace(value.name, &value);
+    std::vector<std::string> outputs;
+    std::unordered_set<std::string_view> seen;
+    for (const model::ValueInfo& output : model_.outputs) {
+      if (seen.insert(output.name).second) outputs.push_back(output.name);
+    }
+    STELE_TRY(add_nodes(model_.nodes, model_.opsets, outputs, nullptr, 0));
+    if (!refused_.empty()) return refused_.error("the model has nodes that stele cannot import").hint(remedy());
+    for (const std::string& output : outputs) {
+      if (to_.find(output) == nullptr && !leaves_.contains(output)) {
+        return Error(options_.outputs.empty() ? Errc::malformed : Errc::missing, "no node makes an output of the graph")
+            .path(output);
+      }
+      STELE_TRY(need(output));
+      STELE_TRY(to_.output(output));
+    }
+    STELE_TRY_ASSIGN(Checkpoint result, to_.finish());
+    if (options_.report != nullptr) report(result.parameters);
+    return result;
+  }
+
+ private:
+  /// Names and attributes inside a call of a function.
+  struct Call {
+    std::unordered_map<std::string, std::string> names{};
+    std::unordered_map<std::string, const model::Attribute*> attributes{};
+    std::string prefix{};
+    const Call* outer = nullptr;
+  };
+
+  /// Adds a row for each initializer that the result does not have.
+  void report(const Snapshot& result) const {
+    const std::unordered_set<std::string> kept = names_of(result);
+    for (std::size_t i = 0; i < model_.tensors.leaf_count(); ++i) {
+      const std::string name = model_.tensors.leaf(i).path();
+      const bool attribute = name.starts_with('\0');  // a tensor of a node
+      if (attribute || kept.contains(name)) continue;
+      options_.report->add(Report::What::unused, name,
+                           to_.find(name) == nullptr ? "no node reads it" : "no operation needs it at run time");
+    }
+  }
+
+  std::string remedy() const {
+    std::string text;
+    if (lacks_extents_) {
+      text = "give the shapes of inputs with ImportOptions::shapes";
+      std::vector<std::string> inputs;
+      for (const model::ValueInfo& input : model_.inputs) inputs.push_back(input.name);
+      const std::string list = to_.list_open(inputs);
+      if (!list.empty()) text += " (open: " + list + ')';
+    }
+    if (lacks_rules_) {
+      text += (text.empty() ? "" : "; ") + std::string("add rules for them with ImportOptions::mappings");
+    }
+    return text;
+  }
+
+  static std::string key_of(const std::string& domain, const std::string& name, const std::string& overload) {
+    return domain + '\n' + name + '\n' + overload;
+  }
+
+  void add_tensors() {
+    for (std::size_t i = 0; i < model_.tensors.leaf_count(); ++i) {
+      const LeafView leaf = model_.tensors.leaf(i);
+      std::string name = leaf.path();
+      to_.reserve(name);
+      leaves_.emplace(std::move(name), i);
+    }
+  }
+
+  /// Makes an initializer known when a node needs it: a dtype that DL4J lacks is no error before.
+  Status need(const std::string& name) {
+    if (name.empty() || to_.find(name) != nullptr) return {};
+    const auto leaf = leaves_.find(name);
+    if (leaf == leaves_.end()) return Error(Errc::malformed, "an input is made by no earlier node").path(name);
+    return to_.add_leaf(name, model_.tensors.leaf(leaf->second));
+  }
+
+  Status add_inputs() {
+    for (const model::ValueInfo& input : model_.inputs) {
+      if (leaves_.contains(input.name)) continue;  // IR versions below 4 list initializers as inputs
+      TensorInfo info{.dtype = input.dtype};
+      if (input.dtype == DType::none) {
+        return Error(Errc::unsupported, "an input of the model is no tensor of a dtype that stele knows")
+            .path(input.name);
+      }
+      if (input.has_shape) info.shape = input.shape;
+      if (const auto given = options_.shapes.find(input.name); given != options_.shapes.end()) {
+        STELE_TRY(check_shape(input, given->second));
+        info.shape = given->second;
+      }
+      if (info.shape) std::replace(info.shape->begin(), info.shape->end(), std::int64_t{-1}, unknown_extent);
+      STELE_TRY(to_.add_input(input.name, std::move(info)));
+    }
+    for (const auto& [name, shape] : options_.shapes) {
+      const auto is = [&, &n = name](const model::ValueInfo& v) { return v.name == n; };
+      if (std::none_of(model_.inputs.begin(), model_.inputs.end(), is)) {
+        return Error(Errc::invalid_argument, "the model has no input of that name").path(name);
+      }
+    }
+    return {};
+  }
+
+  static Status check_shape(const model::ValueInfo& input, const std::vector<std::int64_t>& given) {
+    bool fits = !input.has_shape || given.size() == input.shape.size();
+    for (std::size_t i = 0; fits && input.has_shape && i < given.size(); ++i) {
+      fits = given[i] >= -1 && (input.shape[i] == -1 || given[i] == -1 || given[i] == input.shape[i]);
+    }
+    if (fits) return {};
+    return Error(Errc::shape_mismatch, "the shape given for an input does not fit the model's")
+        .path(input.name)
+        .expected(to_text(input.shape))
+        .found(to_text(given));
+  }
+
+  Status add_nodes(const std::vector<model::Node>& nodes, const std::map<std::string, std::int64_t>& opsets,
+                   const std::vector<std::string>& outputs, const Call* call, int depth) {
+    std::unordered_set<std::string_view> used(outputs.begin(), outputs.end());
+    for (const model::Node& node : nodes) used.insert(node.inputs.begin(), node.inputs.end());
+    for (const std::size_t place : sorted(nodes)) {
+      const model::Node& node = nodes[place];
+      STELE_TRY(spend(1 + node.inputs.size() + node.outputs.size() + node.attributes.size()));
+      const Status done = add_node(node, opsets, used, call, depth);
+      if (done) continue;
+      Error error = done.error();
+      if (error.code() != Errc::unsupported) {
+        const std::string path = node_name(node, call) + " (" + display(node) + ')';
+        return std::move(error).path(error.path().empty() ? path : path + ": " + std::string(error.path()));
+      }
+      note_unsupported(node, opsets, call, error);
+    }
+    return {};
+  }
+
+  /// Returns the places of the nodes in an order in which each comes after those that make its inputs: the model's own
+  /// as far as possible. Nodes that need each other keep their places, and fail.
+  static std::vector<std::size_t> sorted(const std::vector<model::Node>& nodes) {
+    std::unordered_map<std::string_view, std::size_t> makers;
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      for (const std::string& output : nodes[i].outputs) {
+        if (!output.empty()) makers.try_emplace(output, i);
+      }
+    }
+    enum : std::uint8_t { untouched, begun, placed };
+    std::vector<std::uint8_t> state(nodes.size(), untouched);
+    std::vector<std::size_t> order;
+    std::vector<std::pair<std::size_t, std::size_t>> path;  // nodes, and the next input of each
+    for (std::size_t first = 0; first < nodes.size(); ++first) {
+      if (state[first] == untouched) path.emplace_back(first, 0);
+      while (!path.empty()) {
+        auto& [at, next] = path.back();
+        state[at] = begun;
+        const std::vector<std::string>& inputs = nodes[at].inputs;
+        const auto maker = next < inputs.size() ? makers.find(inputs[next]) : makers.end();
+        if (next == inputs.size()) {
+          state[at] = placed;
+          order.push_back(at);
+          path.pop_back();
+        } else if (++next; maker != makers.end() && state[maker->second] == untouched) {
+          path.emplace_back(maker->second, 0);
+        }
+      }
+    }
+    return order;
+  }
+
+  Status spend(std::uint64_t parts) {
+    parts_ += parts;
+    if (parts_ <= max_parts_) return {};
+    return Error(Errc::limit, "the calls of functions make too many nodes")
+        .expected("at most " + std::to_string(max_parts_) + " nodes, inputs, outputs and attributes");
+  }
+
+  static std::string node_name(const model::Node& node, const Call* call) {
+    const std::string& own = !node.name.empty() ? node.name : node.outputs.empty() ? node.op : node.outputs[0];
+    return call != nullptr ? call->prefix + own : own;
+  }
+
+  std::string tensor_name(const std::string& name, const Call* call) const {
+    if (name.empty() || call == nullptr) return name;
+    const auto found = call->names.find(name);
+    return found != call->names.end() ? found->second : call->prefix + name;
+  }
+
+  Result<ExpressionValue> value_of(const model::Attribute& attribute, const Call* call) {
+    if (!attribute.reference.empty()) {
+      if (call == nullptr) return Error(Errc::malformed, "an attribute refers to a function's").path(attribute.name);
+      const auto found = call->attributes.find(attribute.reference);
+      if (found == call->attributes.end()) return ExpressionValue();
+      return value_of(*found->second, call->outer);
+    }
+    return std::visit(
+        [&]<class T>(const T& value) -> Result<ExpressionValue> {
+          if constexpr (std::is_same_v<T, std::monostate>) {
+            return Error(Errc::unsupported, "an attribute is a graph, or of another kind that is not imported")
+                .path(attribute.name);
+          } else if constexpr (std::is_same_v<T, float>) {
+            return ExpressionValue(double{value});
+          } else if constexpr (std::is_same_v<T, std::vector<float>>) {
+            return ExpressionValue(std::vector<double>(value.begin(), value.end()));
+          } else if constexpr (std::is_same_v<T, std::vector<std::int64_t>>) {
+            // TensorFlow's lists may be shapes.
+            return model_.onnx ? ExpressionValue(value) : value_of_extents(value);
+          } else if constexpr (std::is_same_v<T, model::TensorValue>) {
+            return ExpressionValue(TensorName{value.leaf});
+          } else {
+            return ExpressionValue(value);
+          }
+        },
+        attribute.value);
+  }
+
+  Status add_node(const model::Node& from, const std::map<std::string, std::int64_t>& opsets,
+                  const std::unordered_set<std::string_view>& used, const Call* call, int depth) {
+    if (!from.refused.empty()) return Error(Errc::unsupported, from.refused);
+    ModelNode node;
+    node.op = from.op;
+    node.domain = from.domain;
+    node.name = node_name(from, call);
+    for (const std::string& input : from.inputs) {
+      node.inputs.push_back(tensor_name(input, call));
+      STELE_TRY(need(node.inputs.back()));
+    }
+    for (const std::string& output : from.outputs) {  // one that nothing reads is not wanted, but the first stays
+      const bool wanted = node.outputs.empty() || used.contains(output);
+      node.outputs.push_back(wanted ? tensor_name(output, call) : std::string());
+    }
+    if (const auto function = functions_.find(key_of(from.domain, from.op, from.overload));
+        function != functions_.end()) {
+      return expand(*function->second, from, node, call, depth);
+    }
+    for (const model::Attribute& attribute : from.attributes) {
+      STELE_TRY_ASSIGN(ExpressionValue value, value_of(attribute, call));
+      if (known(value)) node.attributes[attribute.name] = std::move(value);
+    }
+    STELE_TRY_ASSIGN(const bool done, fold(node));
+    if (done) return {};
+    const auto version = opsets.find(from.domain);
+    if (version == opsets.end())
+      return Error(Errc::malformed, "the model imports no operators of this domain").found(from.domain);
+    const Declaration* const declaration = mappings_.find(from.domain, from.op, version->second);
+    if (declaration == nullptr) return Error(Errc::unsupported, "there is no rule for the operator");
+    for (auto& [name, value] : node.attributes) {
+      if (const auto* tensor = std::get_if<TensorName>(&value)) STELE_TRY(need(tensor->name));
+    }
+    STELE_TRY(ir::run(*declaration, node, to_));
+    for (const std::string& output : node.outputs) learn(output);
+    for (std::size_t i = 0; i < partial_.size() && i < node.outputs.size(); ++i) {
+      to_.refine(node.outputs[i], std::move(partial_[i]));
+    }
+    return {};
+  }
+
+  /// Takes what the model itself tells of a tensor, where inference told nothing.
+  void learn(const std::string& name) {
+    const auto found = values_.find(name);
+    const TensorInfo* const info = to_.find(name);
+    if (found == values_.end() || info == nullptr) return;
+    const model::ValueInfo& value = *found->second;
+    std::optional<std::vector<std::int64_t>> shape = info->shape;
+    if (value.has_shape && (!shape || shape->size() == value.shape.size())) {
+      if (!shape) shape.emplace(value.shape.size(), unknown_extent);
+      for (std::size_t i = 0; i < shape->size(); ++i) {
+        if ((*shape)[i] == unknown_extent && value.shape[i] >= 0) (*shape)[i] = value.shape[i];
+      }
+    }
+    to_.refine(name, info->dtype == DType::none ? value.dtype : DType::none, std::move(shape));
+  }
+
+  /// Computes a node of constants. Returns false if it must run.
+  Result<bool> fold(const ModelNode& node) {
+    partial_.clear();
+    if (!model_.onnx || !node.domain.empty()) return false;
+    if (node.op == "Constant") return constant(node);
+    FoldNode fold;
+    fold.op = node.op;
+    fold.attributes = &node.attributes;
+    for (const std::string& input : node.inputs) {
+      fold.inputs.push_back(input.empty() ? nullptr : to_.find(input));
+      if (!input.empty() && fold.inputs.back() == nullptr) return false;
+    }
+    if (const auto found = node.attributes.find("value"); found != node.attributes.end()) {
+      if (const auto* tensor = std::get_if<TensorName>(&found->second)) {
+        STELE_TRY(need(tensor->name));
+        const TensorInfo* const value = to_.find(tensor->name);
+        if (!value->constant) return false;
+        fold.value = &*value->constant;
+      }
+    }
+    std::size_t work = 1;
+    for (const TensorInfo* input : fold.inputs) {
+      if (input != nullptr && input->constant) work += input->constant->size();
+      if (input != nullptr && input->partial) work += input->partial->size();
+    }
+    if (!to_.spend(work)) return false;
+    STELE_TRY_ASSIGN(auto results, ir::folded(fold));
+    if (!results) return false;
+    for (const Constant& result : *results) folded_elements_ += result.size();
+    if (folded_elements_ > max_folded_elements) return false;
+    if (std::any_of(results->begin(), results->end(), is_partial)) {
+      partial_ = std::move(*results);
+      return false;
+    }
+    for (std::size_t i = 0; i < results->size() && i < node.outputs.size(); ++i) {
+      STELE_TRY(to_.add_constant(node.outputs[i], std::move((*results)[i])));
+    }
+    return true;
+  }
+
+  Result<bool> constant(const ModelNode& node) {
+    if (node.attributes.size() != 1 || node.outputs.size() != 1) {
+      return Error(Errc::malformed, "a Constant does not have one attribute and one output");
+    }
+    const auto& [name, value] = *node.attributes.begin();
+    Constant constant;
+    const auto fill = [&](DType dtype, auto list, bool scalar) {
+      constant.dtype = dtype;
+      if (!scalar) constant.shape = {static_cast<std::int64_t>(list.size())};
+      constant.elements = std::move(list);
+    };
+    if (const auto* tensor = std::get_if<TensorName>(&value)) {
+      const auto leaf = leaves_.find(tensor->name);
+      if (leaf == leaves_.end()) return Error(Errc::malformed, "a Constant has no tensor");
+      STELE_TRY(to_.add_leaf(node.outputs[0], model_.tensors.leaf(leaf->second)));
+      return true;
+    }
+    if (const auto* i = std::get_if<std::int64_t>(&value)) {
+      fill(DType::i64, std::vector<std::int64_t>{*i}, true);
+    } else if (const auto* d = std::get_if<double>(&value)) {
+      fill(DType::f32, std::vector<double>{*d}, true);
+    } else if (const auto* is = std::get_if<std::vector<std::int64_t>>(&value)) {
+      fill(DType::i64, *is, false);
+    } else if (const auto* ds = std::get_if<std::vector<double>>(&value)) {
+      fill(DType::f32, *ds, false);
+    } else {
+      return Error(Errc::unsupported, "a Constant is not of numbers").path(name).found("strings");
+    }
+    STELE_TRY(to_.add_constant(node.outputs[0], std::move(constant)));
+    return true;
+  }
+
+  Status expand(const model::Function& function, const model::Node& from, const ModelNode& node, const Call* outer,
+                int depth) {
+    if (depth == max_function_depth) {
+      return Error(Errc::limit, "functions call each other more than 32 deep, or themselves");
+    }
+    Call call;
+    STELE_TRY(spend(function.inputs.size() + function.outputs.size() + function.defaults.size()));
+    call.prefix = node.name + '/';
+    call.outer = outer;
+    for (std::size_t i = 0; i < function.inputs.size(); ++i) {
+      call.names[function.inputs[i]] = i < node.inputs.size() ? node.inputs[i] : std::string();
+    }
+    for (std::size_t i = 0; i < function.outputs.size(); ++i) {
+      if (i < node.outputs.size() && !node.outputs[i].empty()) call.names[function.outputs[i]] = node.outputs[i];
+    }
+    for (const model::Node& inner : function.nodes) {
+      STELE_TRY(spend(inner.outputs.size()));
+      for (const std::string& output : inner.outputs) {
+        if (!output.empty() && !call.names.contains(output)) call.names[output] = to_.fresh(call.prefix + output);
+      }
+    }
+    for (const model::Attribute& attribute : function.defaults) call.attributes[attribute.name] = &attribute;
+    for (const model::Attribute& attribute : from.attributes) call.attributes[attribute.name] = &attribute;
+    return add_nodes(function.nodes, function.opsets, function.outputs, &call, depth + 1);
+  }
+
+  void note_unsupported(const model::Node& node, const std::map<std::string, std::int64_t>& opsets, const Call* call,
+                        const Error& error) {
+    const auto version = opsets.find(node.domain);
+    (error.message() == needs_extents ? lacks_extents_ : lacks_rules_) = true;
+    // A node that reads its outputs is not reported for that.
+    for (const std::string& output : node.outputs) {
+      if (output.empty()) continue;
+      const std::string name = tensor_name(output, call);
+      if (to_.find(name) == nullptr) static_cast<void>(to_.add_input(name, {}));
+      learn(name);
+    }
+    std::string row = node_name(node, call) + " (" + display(node);
+    if (model_.onnx && version != opsets.end()) row += ", version " + std::to_string(version->second);
+    refused_.add(row + ')', error);
+  }
+
+  model::Graph model_;
+  std::uint64_t max_parts_;
+  const ImportOptions& options_;
+  const MappingSet& mappings_;
+  GraphBuilder to_;
+  std::unordered_map<std::string, std::size_t> leaves_;
+  std::unordered_map<std::string, const model::ValueInfo*> values_;
+  std::unordered_map<std::string, const model::Function*> functions_;
+  Refused refused_;
+  bool lacks_extents_ = false, lacks_rules_ = false;
+  std::uint64_t parts_ = 0;
+  std::size_t folded_elements_ = 0;
+  std::vector<Constant> partial_;  // outputs of the node, of which some elements are known
+};
+
+}  // namespace
+
+Result<Checkpoint> import_graph(model::Graph graph, const MappingSet& rules, const ImportOptions& options,
+                                std::uint64_t file_bytes) {
+  return Importer(std::move(graph), rules, options, file_bytes).run();
+}
+
+}  // namespace stele::inline v0::detail::ir
