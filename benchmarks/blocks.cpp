@@ -26,8 +26,8 @@ std::vector<float> numbers(std::size_t bytes) {
 /// Returns the least seconds of a few copies of `bytes` bytes.
 double copy_seconds(std::size_t bytes) {
   static std::map<std::size_t, double> known;
-  double& least = known[bytes];
-  if (least != 0) return least;
+  double& min_seconds = known[bytes];
+  if (min_seconds != 0) return min_seconds;
   const std::vector<float> from = numbers(bytes);
   std::vector<float> to(from.size());
   const std::size_t repeats = std::max<std::size_t>(1, (std::size_t{64} << 20) / bytes);
@@ -39,9 +39,9 @@ double copy_seconds(std::size_t bytes) {
     }
     const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
     const double one = seconds.count() / static_cast<double>(repeats);
-    least = round == 0 ? one : std::min(least, one);
+    min_seconds = round == 0 ? one : std::min(min_seconds, one);
   }
-  return least;
+  return min_seconds;
 }
 
 template <DType kType, bool kDecode>

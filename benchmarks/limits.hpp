@@ -42,8 +42,8 @@ inline void check(bool ok, const char* what) {
 /// Memory without any page present yet, advised for huge pages.
 class FreshMemory {
  public:
-  explicit FreshMemory(std::size_t size) : size_(size), room_(size + huge) {
-    base_ = ::mmap(nullptr, room_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  explicit FreshMemory(std::size_t size) : size_(size), mapped_(size + huge) {
+    base_ = ::mmap(nullptr, mapped_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     check(base_ != MAP_FAILED, "mmap");
     const auto address = reinterpret_cast<std::uintptr_t>(base_);
     at_ = static_cast<std::byte*>(base_) + (huge - address % huge) % huge;
@@ -55,20 +55,20 @@ class FreshMemory {
     return *this;
   }
   ~FreshMemory() {
-    if (base_) ::munmap(base_, room_);
+    if (base_) ::munmap(base_, mapped_);
   }
   Out span() const noexcept { return {at_, size_}; }
 
  private:
   void swap(FreshMemory& other) noexcept {
     std::swap(base_, other.base_), std::swap(at_, other.at_);
-    std::swap(size_, other.size_), std::swap(room_, other.room_);
+    std::swap(size_, other.size_), std::swap(mapped_, other.mapped_);
   }
   static constexpr std::size_t huge = std::size_t{2} << 20;
   void* base_ = nullptr;
   std::byte* at_ = nullptr;
   std::size_t size_ = 0;
-  std::size_t room_ = 0;
+  std::size_t mapped_ = 0;
 };
 
 class File {

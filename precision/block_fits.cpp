@@ -45,15 +45,15 @@ HWY_INLINE HWY_ATTR int nearest(float x) {
   const auto bits = std::bit_cast<std::uint32_t>(x + 12582912.0F);
   return static_cast<int>(bits & 0x7FFFFFu) - 0x400000;
 }
-HWY_INLINE HWY_ATTR VF nearest(VF x, int least, int greatest) {
+HWY_INLINE HWY_ATTR VF nearest(VF x, int min_code, int max_code) {
   const auto bits = hn::BitCast(Integers(), hn::Add(x, set(12582912.0F)));
   const auto n = hn::Sub(hn::And(bits, hn::Set(Integers(), 0x7FFFFF)), hn::Set(Integers(), 0x400000));
-  const auto cut = hn::Min(hn::Max(n, hn::Set(Integers(), least)), hn::Set(Integers(), greatest));
+  const auto cut = hn::Min(hn::Max(n, hn::Set(Integers(), min_code)), hn::Set(Integers(), max_code));
   return hn::ConvertTo(Floats(), cut);
 }
 
-HWY_INLINE HWY_ATTR int clamp(int x, int least, int greatest) {
-  return x < least ? least : x > greatest ? greatest : x;
+HWY_INLINE HWY_ATTR int clamp(int x, int min_code, int max_code) {
+  return x < min_code ? min_code : x > max_code ? max_code : x;
 }
 
 // Stores the NaN of x86 for every NaN: the sums of numbers above 1e12 overflow, and the sign of inf / inf depends on
@@ -136,33 +136,33 @@ template <bool kSquares, std::size_t kCount, std::size_t kRuns>
 HWY_ATTR void fit_offset(const OffsetFit& fit, const Columns<kCount>& x, const Columns<kCount>& w, std::size_t at,
                          OffsetScales<kRuns>& out) {
   Columns<kCount> codes;
-  VF least = x.at(0);
-  VF greatest = least;
+  VF min_x = x.at(0);
+  VF max_x = min_x;
   VF sum_w = w.at(0);
   VF sum_x = hn::Mul(sum_w, x.at(0));
   for (std::size_t i = 1; i < kCount; ++i) {
-    least = select(hn::Lt(x.at(i), least), x.at(i), least);
-    greatest = select(hn::Gt(x.at(i), greatest), x.at(i), greatest);
+    min_x = select(hn::Lt(x.at(i), min_x), x.at(i), min_x);
+    max_x = select(hn::Gt(x.at(i), max_x), x.at(i), max_x);
     sum_w = hn::Add(sum_w, w.at(i));
     sum_x = hn::Add(sum_x, hn::Mul(w.at(i), x.at(i)));
   }
-  least = select(hn::Gt(least, zero()), zero(), least);
-  const MF constant = hn::Eq(greatest, least);
+  min_x = select(hn::Gt(min_x, zero()), zero(), min_x);
+  const MF constant = hn::Eq(max_x, min_x);
 
   const auto n = static_cast<float>(fit.greatest);
-  VF best_inverse = hn::Div(set(n), hn::Sub(greatest, least));
-  VF best_from = least;
+  VF best_inverse = hn::Div(set(n), hn::Sub(max_x, min_x));
+  VF best_from = min_x;
   VF best_scale = hn::Div(set(1), best_inverse);
-  VF best_min = least;
+  VF best_min = min_x;
   for (std::size_t i = 0; i < kCount; ++i) {
-    codes.put(i, nearest(hn::Mul(best_inverse, hn::Sub(x.at(i), least)), 0, fit.greatest));
+    codes.put(i, nearest(hn::Mul(best_inverse, hn::Sub(x.at(i), min_x)), 0, fit.greatest));
   }
   VF best_error = weighted_error<kSquares>(x, w, codes, best_scale, best_min);
 
   for (int trial = 0; trial <= fit.trials; ++trial) {
     // Once a trial is better, its minimum is where the codes of the following ones begin.
     const VF from = best_min;
-    const VF inverse = hn::Div(set(fit.start + kTrialStep * static_cast<float>(trial) + n), hn::Sub(greatest, from));
+    const VF inverse = hn::Div(set(fit.start + kTrialStep * static_cast<float>(trial) + n), hn::Sub(max_x, from));
     VF sum_l = zero();
     VF sum_ll = zero();
     VF sum_xl = zero();
@@ -188,11 +188,11 @@ HWY_ATTR void fit_offset(const OffsetFit& fit, const Columns<kCount>& x, const C
     best_inverse = select(better, inverse, best_inverse);
     best_from = select(better, from, best_from);
   }
-  best_min = select(constant, least, best_min);
+  best_min = select(constant, min_x, best_min);
   store(select(constant, zero(), best_scale), out.scale + at);
   store(hn::Neg(best_min), out.offset + at);
   store(select(constant, zero(), best_inverse), out.inverse + at);
-  store(select(constant, least, best_from), out.from + at);
+  store(select(constant, min_x, best_from), out.from + at);
 }
 
 // Fits all runs of a block. `weigh` computes the weights of a group of runs.

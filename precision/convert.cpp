@@ -21,11 +21,11 @@ bool is_complex(DType d) noexcept { return dtype_class(d) == DTypeClass::complex
 
 DType component(DType complex) noexcept { return complex == DType::c64 ? DType::f32 : DType::f64; }
 
-/// The range of a dtype, as powers of two: significant bits, the places of the least and the greatest bit.
+/// The range of a dtype, as powers of two: significant bits, the places of the lowest and the highest bit.
 struct Extent {
   int precision;
-  int least;
-  int greatest;
+  int min_bit;
+  int max_bit;
   bool is_signed;
   bool zero;
   bool negative_zero;
@@ -42,14 +42,14 @@ Extent extent_of(DType d) noexcept {
   }
   const pd::FloatLayout f = pd::layout_of(d);
   const int top = (1 << f.exponent_bits) - 1 - f.bias;
-  const int least = 1 - f.bias - f.fraction_bits;
+  const int min_bit = 1 - f.bias - f.fraction_bits;
   switch (f.specials) {
     case pd::Specials::ieee:
-      return {f.fraction_bits + 1, least, top - 1, true, true, true, true, true};
+      return {f.fraction_bits + 1, min_bit, top - 1, true, true, true, true, true};
     case pd::Specials::finite_nan:
-      return {f.fraction_bits + 1, least, top, true, true, true, false, true};
+      return {f.fraction_bits + 1, min_bit, top, true, true, true, false, true};
     case pd::Specials::unsigned_zero:
-      return {f.fraction_bits + 1, least, top, true, true, false, false, true};
+      return {f.fraction_bits + 1, min_bit, top, true, true, false, false, true};
     case pd::Specials::exponent_only:
       break;
   }
@@ -172,7 +172,7 @@ bool lossless(DType from, DType to) noexcept {
     // Only a float has places below 1; the least signed integer is one place further than its precision.
     return !pd::is_float(from) && (!a.is_signed || b.is_signed) && a.precision <= b.precision;
   }
-  return a.precision <= b.precision && a.least >= b.least && a.greatest <= b.greatest &&
+  return a.precision <= b.precision && a.min_bit >= b.min_bit && a.max_bit <= b.max_bit &&
          (!a.is_signed || b.is_signed) && (!a.zero || b.zero) && (!a.negative_zero || b.negative_zero) &&
          (!a.infinity || b.infinity) && (!a.nan || b.nan);
 }

@@ -128,12 +128,12 @@ constexpr Encoded encode_float(FloatLayout layout, const Number& n) noexcept {
   if (n.kind == Number::Kind::zero) return {layout.specials == Specials::unsigned_zero ? 0 : sign, false};
 
   int biased = n.exponent + layout.bias;
-  const int least = layout.specials == Specials::exponent_only ? 0 : 1;
+  const int min_biased = layout.specials == Specials::exponent_only ? 0 : 1;
   int shift = 63 - m;
-  if (biased < least) {  // subnormal, or too small for e8m0, whose least number represents all below it
+  if (biased < min_biased) {  // subnormal, or too small for e8m0, whose least number represents all below it
     if (layout.specials == Specials::exponent_only) return {0, false};
-    shift += least - biased;
-    biased = least;
+    shift += min_biased - biased;
+    biased = min_biased;
   }
   std::uint64_t kept = 0;
   if (shift < 64) {

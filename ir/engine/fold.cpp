@@ -223,8 +223,8 @@ class Folder {
       if (step == 0) return bad("a step of Slice is 0");
       // Negative places count from the last element; a negative step begins at an element, and may end before the
       // first.
-      const auto place = [&](std::int64_t p, std::int64_t least) {
-        return std::clamp(p < 0 ? p + extent : p, least, std::max(least, step > 0 ? extent : extent - 1));
+      const auto place = [&](std::int64_t p, std::int64_t min_place) {
+        return std::clamp(p < 0 ? p + extent : p, min_place, std::max(min_place, step > 0 ? extent : extent - 1));
       };
       const std::int64_t from = place((*starts)[k], 0), to = place((*ends)[k], step > 0 ? 0 : -1);
       Ints picked;

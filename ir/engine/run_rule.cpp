@@ -132,8 +132,8 @@ class RuleRunner {
   /// Constants: a position, the size from which it applies, and a position for shorter lists.
   Status size_threshold(const std::string& ours, const std::string& framework, const Value& list) {
     const auto* const ints = std::get_if<Ints>(&list);
-    const Value least = number(1), otherwise = constant(2);
-    const auto* const size = std::get_if<std::int64_t>(&least);
+    const Value min_size = number(1), otherwise = constant(2);
+    const auto* const size = std::get_if<std::int64_t>(&min_size);
     if (ints == nullptr || size == nullptr) return not_covered("the attribute is not a list").path(framework);
     if (static_cast<std::int64_t>(ints->size()) >= *size) return add_element(ours, list, number(0));
     if (const auto* const text = std::get_if<std::string>(&otherwise)) {  // DL4J's files have a number as text

@@ -75,9 +75,9 @@ Status Target::add_constant(const std::string& name, Constant constant) {
 }
 
 bool Target::spend(std::size_t elements) noexcept {
-  constexpr std::size_t most = std::size_t{1} << 26;
+  constexpr std::size_t max_work = std::size_t{1} << 26;
   work_ += elements;
-  return work_ <= most;
+  return work_ <= max_work;
 }
 
 std::string Target::fresh(const std::string& base) {
@@ -90,11 +90,11 @@ std::string Target::fresh(const std::string& base) {
 }
 
 Result<std::string> Target::constant(Constant constant) {
-  constexpr std::size_t most = std::size_t{1} << 21;
+  constexpr std::size_t max_elements = std::size_t{1} << 21;
   constant_elements_ += constant.size();
-  if (constant_elements_ > most) {
+  if (constant_elements_ > max_elements) {
     return Error(Errc::limit, "the rules make constants of too many elements")
-        .expected("at most " + std::to_string(most))
+        .expected("at most " + std::to_string(max_elements))
         .found(std::to_string(constant_elements_));
   }
   std::string name = fresh("constant");

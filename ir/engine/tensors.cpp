@@ -27,12 +27,12 @@ std::optional<DType> wide(DType dtype) noexcept {
 
 }  // namespace
 
-std::optional<std::size_t> small_count(const Ints& shape, std::size_t most) {
+std::optional<std::size_t> small_count(const Ints& shape, std::size_t max_count) {
   std::int64_t count = 1;
   for (const std::int64_t extent : shape) {
     if (extent < 0 || __builtin_mul_overflow(count, extent, &count)) return std::nullopt;
   }
-  return count <= static_cast<std::int64_t>(most) ? std::optional(static_cast<std::size_t>(count)) : std::nullopt;
+  return count <= static_cast<std::int64_t>(max_count) ? std::optional(static_cast<std::size_t>(count)) : std::nullopt;
 }
 
 std::unordered_set<std::string> names_of(const Snapshot& snapshot) {

@@ -47,8 +47,8 @@ Result<std::optional<Constant>> constant_of(const LeafView& leaf);
 Result<std::vector<std::byte>> bytes_of(const Constant& constant);
 /// Maximum number of elements of a computed constant.
 inline constexpr std::size_t max_folded = 4096;
-/// Returns the number of elements of a shape; nullopt: an extent is open, or there are more than `most`.
-std::optional<std::size_t> small_count(const std::vector<std::int64_t>& shape, std::size_t most = max_folded);
+/// Returns the number of elements of a shape; nullopt: an extent is open, or there are more than `max_count`.
+std::optional<std::size_t> small_count(const std::vector<std::int64_t>& shape, std::size_t max_count = max_folded);
 
 /// Returns the paths of a snapshot's leaves. Snapshot::find() walks over all of them.
 std::unordered_set<std::string> names_of(const Snapshot& snapshot);

@@ -210,8 +210,8 @@ class Rewriter {
       node.refused = "its activation is not known, or does not have its parameters";
       return false;
     }
-    constexpr std::size_t most = 5;  // Conv, Add, two constants and the activation
-    if (!spend(most)) return false;
+    constexpr std::size_t max_new_nodes = 5;  // Conv, Add, two constants and the activation
+    if (!spend(max_new_nodes)) return false;
     const std::size_t sum = 3;  // the input that is added before the activation
     const std::string added = node.inputs.size() > sum ? node.inputs[sum] : std::string();
     node.inputs.resize(std::min(node.inputs.size(), sum));

@@ -307,8 +307,8 @@ class Flattener {
       if (index < state.outputs.size()) return state.outputs[index];
       return Error(Errc::malformed, "a node does not have this output").path(def.name).found(std::to_string(index));
     }
-    constexpr std::size_t most = 1 << 16;
-    if (index >= most) return Error(Errc::limit, "a node has too many outputs").path(def.name);
+    constexpr std::size_t max_outputs = 1 << 16;
+    if (index >= max_outputs) return Error(Errc::limit, "a node has too many outputs").path(def.name);
     model::Node& node = out_.nodes[state.node];
     if (index >= node.outputs.size()) {
       STELE_TRY(spend(1, 2 * sizeof(std::string) * (index - node.outputs.size() + 1)));

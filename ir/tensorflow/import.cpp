@@ -117,8 +117,8 @@ class Variables {
 
   /// Returns the tensor of the checkpoint that a tensor is read from; nullopt: it is another one.
   Result<std::optional<Key>> key_of(const tf::Body& body, std::string tensor) {
-    constexpr int most = 16;  // nodes between the two; TensorFlow writes one
-    for (int i = 0; i < most; ++i) {
+    constexpr int max_nodes = 16;  // nodes between the two; TensorFlow writes one
+    for (int i = 0; i < max_nodes; ++i) {
       STELE_TRY_ASSIGN(const tf::Reference ref, tf::reference_of(tensor));
       const auto place = body.places.find(ref.node);
       if (place == body.places.end()) break;

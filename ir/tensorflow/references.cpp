@@ -24,13 +24,13 @@ bool assigns(std::string_view op) noexcept {
 }
 
 bool Assignments::precede(const Body& body, const NodeDef& node, int depth) {
-  constexpr int most = 64;  // control inputs of control inputs; beyond, the node counts as one of those
+  constexpr int max_depth = 64;  // control inputs of control inputs; beyond, the node counts as one of those
   for (const std::string& input : node.inputs) {
     const auto ref = reference_of(input);
     const auto place = ref && ref->control ? body.places.find(ref->node) : body.places.end();
     if (place == body.places.end()) continue;
     const NodeDef& before = body.nodes[place->second];
-    if (assigns(before.op) || depth == most) return true;
+    if (assigns(before.op) || depth == max_depth) return true;
     const bool fresh = known_.try_emplace(&before, false).second;
     if (fresh && precede(body, before, depth + 1)) known_[&before] = true;
     if (known_[&before]) return true;

@@ -15,14 +15,14 @@ std::size_t distance(std::string_view a, std::string_view b, std::size_t limit, 
   std::iota(row.begin(), row.end(), std::size_t{0});
   for (std::size_t j = 1; j <= b.size(); ++j) {
     std::size_t diagonal = row[0];
-    std::size_t least = row[0] = j;
+    std::size_t min_edits = row[0] = j;
     for (std::size_t i = 1; i <= a.size(); ++i) {
       const std::size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
       diagonal = row[i];
       row[i] = std::min({row[i] + 1, row[i - 1] + 1, replace});
-      least = std::min(least, row[i]);
+      min_edits = std::min(min_edits, row[i]);
     }
-    if (least >= limit) return limit;
+    if (min_edits >= limit) return limit;
   }
   return std::min(row[a.size()], limit);
 }

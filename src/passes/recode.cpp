@@ -102,9 +102,9 @@ void decode_any(DType from, std::span<const std::byte> in, std::byte* out) {
     return decode_blocks(from, in.data(), reinterpret_cast<float*>(out), blocks);
   }
   float numbers[floats_at_once];
-  const std::size_t most = floats_at_once / block.elements;
-  for (std::size_t done = 0; done < blocks; done += most) {
-    const std::size_t n = std::min(most, blocks - done);
+  const std::size_t max_blocks = floats_at_once / block.elements;
+  for (std::size_t done = 0; done < blocks; done += max_blocks) {
+    const std::size_t n = std::min(max_blocks, blocks - done);
     decode_blocks(from, in.data() + done * block.bytes, numbers, n);
     std::memcpy(out + done * block.elements * sizeof(float), numbers, n * block.elements * sizeof(float));
   }
@@ -232,14 +232,14 @@ Status recoded_read(const void* at, std::uint64_t number, std::uint64_t offset, 
   const auto leaf = static_cast<std::size_t>(number);
   const LeafView base = step.base.leaf(leaf);
   const Unit unit = step.unit(leaf);
-  const std::size_t most = ReadContext::piece_size / std::max(unit.in, unit.out);
+  const std::size_t max_units = ReadContext::piece_size / std::max(unit.in, unit.out);
   ReadContext::Piece in(context);
   ReadContext::Piece whole(context);  // units of which a part is read
   Differences differences;
   while (!out.empty()) {
     const std::uint64_t first = offset / unit.out;
     const auto skipped = static_cast<std::size_t>(offset % unit.out);
-    const std::size_t n = std::min(most, (skipped + out.size() + unit.out - 1) / unit.out);
+    const std::size_t n = std::min(max_units, (skipped + out.size() + unit.out - 1) / unit.out);
     STELE_TRY(base.read(first * unit.in, {in.data(), n * unit.in}, context));
     const bool direct = skipped == 0 && n * unit.out <= out.size();
     STELE_TRY(step.run(leaf, {in.data(), n * unit.in}, first * unit.elements, direct ? out.data() : whole.data(),

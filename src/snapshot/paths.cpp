@@ -82,11 +82,11 @@ std::uint32_t clashing_sibling(const SnapshotData& data, bool tensors_too) {
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
     names.clear();
     bool tensors = true;
-    std::uint64_t least = 0;
+    std::uint64_t min_number = 0;
     for (std::uint32_t k = i + 1; k < nodes[i].end; k = nodes[k].end) {
       if (nodes[k].name == nullptr) {
-        if (nodes[k].name_size < least) return k;
-        least = std::uint64_t{nodes[k].name_size} + 1;
+        if (nodes[k].name_size < min_number) return k;
+        min_number = std::uint64_t{nodes[k].name_size} + 1;
       } else {
         names.emplace_back(std::string_view(nodes[k].name, nodes[k].name_size), k);
         tensors = tensors && nodes[k].kind == NodeKind::tensor;

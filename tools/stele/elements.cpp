@@ -125,8 +125,8 @@ Result<std::vector<Range>> parse_slice(std::string_view text, std::span<const Ex
 /// Prints the chosen elements, like NumPy: the last axis in a line.
 class Printer {
  public:
-  Printer(const LeafView& leaf, std::vector<Range> ranges, std::uint64_t most, Terminal& terminal)
-      : leaf_(leaf), ranges_(std::move(ranges)), left_(most), terminal_(terminal) {}
+  Printer(const LeafView& leaf, std::vector<Range> ranges, std::uint64_t max_values, Terminal& terminal)
+      : leaf_(leaf), ranges_(std::move(ranges)), left_(max_values), terminal_(terminal) {}
 
   Status run() {
     if (terminal_.json()) {

@@ -270,20 +270,20 @@ void print_totals(const Sums& sums, std::size_t ties, Terminal& terminal) {
                                                            human_bytes(sums.all.bytes)));
   if (ties != 0) terminal.print(", " + grouped(ties) + " more names of them");
   terminal.print("\n");
-  const auto lines = [&](const char* title, const std::map<std::string, Totals>& by, std::size_t most) {
+  const auto lines = [&](const char* title, const std::map<std::string, Totals>& by, std::size_t max_rows) {
     if (by.size() < 2) return;
     std::vector<std::pair<std::string, Totals>> sorted(by.begin(), by.end());
     std::stable_sort(sorted.begin(), sorted.end(),
                      [](const auto& a, const auto& b) { return a.second.bytes > b.second.bytes; });
     Table table({{title}, {"tensors", true}, {"elements", true}, {"bytes", true}});
-    for (std::size_t i = 0; i < std::min(most, sorted.size()); ++i) {
+    for (std::size_t i = 0; i < std::min(max_rows, sorted.size()); ++i) {
       const auto& [key, totals] = sorted[i];
       table.row({key.empty() ? "(top)" : safe(key), grouped(totals.tensors), grouped(totals.elements),
                  human_bytes(totals.bytes)});
     }
     terminal.print("\n");
     table.print(terminal);
-    if (sorted.size() > most) terminal.print("and " + grouped(sorted.size() - most) + " more\n");
+    if (sorted.size() > max_rows) terminal.print("and " + grouped(sorted.size() - max_rows) + " more\n");
   };
   lines("dtype", sums.by_dtype, 100);
   lines("module", sums.by_module, 20);

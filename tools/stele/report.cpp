@@ -154,12 +154,12 @@ Result<std::vector<Change>> changes_of(const Snapshot& a, const std::vector<Name
 }
 
 std::string histogram_svg(const Histogram& bins) {
-  const std::uint64_t most = *std::max_element(bins.begin(), bins.end());
+  const std::uint64_t max_bin = *std::max_element(bins.begin(), bins.end());
   std::string path = "M0 20";
   std::uint64_t last = 20;
   for (const std::uint64_t bin : bins) {
     // A bin with any number is visible.
-    const double part = static_cast<double>(bin) / static_cast<double>(std::max<std::uint64_t>(most, 1));
+    const double part = static_cast<double>(bin) / static_cast<double>(std::max<std::uint64_t>(max_bin, 1));
     const std::uint64_t y =
         20 - (bin == 0 ? 0 : std::max<std::uint64_t>(1, static_cast<std::uint64_t>(std::lround(part * 20))));
     if (y != last) path += "V" + std::to_string(y);
@@ -248,18 +248,18 @@ void write_summary(Page& page, const Model& a, const Content& content, bool two)
   }
   page << "</div>\n<h2>Dtypes</h2>\n";
   write_bar(page, shares(a.snapshot, content.names, true), a.snapshot.byte_size());
-  constexpr std::size_t most = 20;
+  constexpr std::size_t max_modules = 20;
   auto modules = shares(a.snapshot, content.names, false);
   if (modules.size() > 1) {
     page << "<h2>Modules</h2>\n";
-    const std::size_t left = modules.size() > most ? modules.size() - most : 0;
+    const std::size_t left = modules.size() > max_modules ? modules.size() - max_modules : 0;
     if (left != 0) {
       Share rest{"and " + grouped(left) + " more"};
-      for (std::size_t i = most; i < modules.size(); ++i) {
+      for (std::size_t i = max_modules; i < modules.size(); ++i) {
         rest.tensors += modules[i].tensors;
         rest.bytes += modules[i].bytes;
       }
-      modules.resize(most);
+      modules.resize(max_modules);
       modules.push_back(std::move(rest));
     }
     write_bar(page, modules, a.snapshot.byte_size());
@@ -363,18 +363,19 @@ void write_tensors(Page& page, const Model& a, const Content& content, bool two)
           "<th class=r>max</th><th class=r>mean</th><th class=r>std</th><th class=r>norm</th><th "
           "class=r>zeros</th><th>checksum</th>"
           "<th>flags</th></tr></thead>\n<tbody>\n";
-  std::uint64_t least = 0;  // tensors of fewer bytes have no histogram
+  std::uint64_t min_bytes = 0;  // tensors of fewer bytes have no histogram
   if (content.names.size() > max_histograms) {
     std::vector<std::uint64_t> sizes;
     for (const Named& named : content.names) sizes.push_back(a.snapshot.leaf(named.leaf).byte_size());
     std::nth_element(sizes.begin(), sizes.begin() + max_histograms, sizes.end(), std::greater<>());
-    least = sizes[max_histograms] + 1;
+    min_bytes = sizes[max_histograms] + 1;
   }
   for (std::size_t i = 0; i < content.names.size(); ++i) {
-    write_row(page, a, content, i, a.snapshot.leaf(content.names[i].leaf).byte_size() >= least);
+    write_row(page, a, content, i, a.snapshot.leaf(content.names[i].leaf).byte_size() >= min_bytes);
   }
   page << "</tbody>\n</table></div>\n<p><button id=more type=button hidden>Show more</button></p>\n";
-  if (least != 0) page << "<p class=dim>Tensors of fewer than " << grouped(least) << " bytes have no histogram.</p>\n";
+  if (min_bytes != 0)
+    page << "<p class=dim>Tensors of fewer than " << grouped(min_bytes) << " bytes have no histogram.</p>\n";
   page << "<footer>Made by stele. Statistics are those of the finite numbers; a histogram goes from min to "
           "max.</footer>\n<script>\n"
        << report_js << "</script>\n</body>\n</html>\n";

@@ -59,12 +59,12 @@ Result<std::vector<Piece>> pieces_of(const Split& options, const Snapshot& snaps
     }
     return pieces;
   }
-  STELE_TRY_ASSIGN(const std::uint64_t most, parse_size(options.size));
+  STELE_TRY_ASSIGN(const std::uint64_t max_bytes, parse_size(options.size));
   std::uint64_t bytes = 0;
   for (const Named& named : names) {
     if (!named.tied) {
       const std::uint64_t size = snapshot.leaf(named.leaf).byte_size();
-      if (pieces.empty() || (bytes != 0 && bytes + size > most)) pieces.emplace_back(), bytes = 0;
+      if (pieces.empty() || (bytes != 0 && bytes + size > max_bytes)) pieces.emplace_back(), bytes = 0;
       bytes += size;
       piece_of[named.leaf] = pieces.size() - 1;
     }
