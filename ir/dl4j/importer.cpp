@@ -30,93 +30,41 @@ class Importer {
             base_parts + file_bytes) {}
 
   Result<Checkpoint> run() {
-    for (const model::Function& f : model_.functions) functions_.try_emplace(key_of(f.domain, f.name, f.overload), &f);
-    add_tensors();
+    index_model();
     STELE_TRY(add_inputs());
-    for (const model::Node& node : model_.nodes) {
-      for (const std::string& output : node.outputs) {
-        to_.reserve(output);
-        if (!leaves_.contains(output)) continue;
-        return Error(Errc::duplicate, "a node makes a tensor with the name of an initializer").path(output);
-      }
-    }
-    for (const model::ValueInfo& value : model_.values) values_.try_emplace(value.name, &value);
-    for (const model::ValueInfo& value : model_.outputs) values_.try_emplace(value.name, &value);
-    std::vector<std::string> outputs;
-    std::unordered_set<std::string_view> seen;
-    for (const model::ValueInfo& output : model_.outputs) {
-      if (seen.insert(output.name).second) outputs.push_back(output.name);
-    }
-    STELE_TRY(add_nodes(model_.nodes, model_.opsets, outputs, nullptr, 0));
+    STELE_TRY(reserve_outputs_of_nodes());
+    Body body{model_.nodes, model_.opsets};
+    for (const model::ValueInfo& output : model_.outputs) body.used.insert(output.name);
+    STELE_TRY(add_nodes(std::move(body)));
     if (!refused_.empty()) return refused_.error("the model has nodes that stele cannot import").hint(remedy());
-    for (const std::string& output : outputs) {
-      if (to_.find(output) == nullptr && !leaves_.contains(output)) {
-        return Error(options_.outputs.empty() ? Errc::malformed : Errc::missing, "no node makes an output of the graph")
-            .path(output);
-      }
-      STELE_TRY(need(output));
-      STELE_TRY(to_.output(output));
-    }
+    STELE_TRY(add_outputs());
     STELE_TRY_ASSIGN(Checkpoint result, to_.finish());
     if (options_.report != nullptr) report(result.parameters);
     return result;
   }
 
  private:
-  /// Names and attributes inside a call of a function.
-  struct Call {
+  /// The nodes of the model, or of a function in a call: their names and attributes there.
+  struct Body {
+    const std::vector<model::Node>& nodes;
+    const std::map<std::string, std::int64_t>& opsets;
+    const Body* caller = nullptr;  // nullptr: the model
+    int depth = 0;
+    std::string prefix{};
     std::unordered_map<std::string, std::string> names{};
     std::unordered_map<std::string, const model::Attribute*> attributes{};
-    std::string prefix{};
-    const Call* outer = nullptr;
+    std::unordered_set<std::string_view> used{};  // tensors that a node reads, and outputs
   };
 
-  /// Adds a row for each initializer that the result does not have.
-  void report(const Snapshot& result) const {
-    const std::unordered_set<std::string> kept = names_of(result);
+  void index_model() {
+    for (const model::Function& f : model_.functions) functions_.try_emplace(key_of(f.domain, f.name, f.overload), &f);
+    for (const model::ValueInfo& value : model_.values) values_.try_emplace(value.name, &value);
+    for (const model::ValueInfo& value : model_.outputs) values_.try_emplace(value.name, &value);
     for (std::size_t i = 0; i < model_.tensors.leaf_count(); ++i) {
-      const std::string name = model_.tensors.leaf(i).path();
-      const bool attribute = name.starts_with('\0');  // a tensor of a node
-      if (attribute || kept.contains(name)) continue;
-      options_.report->add(Report::What::unused, name,
-                           to_.find(name) == nullptr ? "no node reads it" : "no operation needs it at run time");
-    }
-  }
-
-  std::string remedy() const {
-    std::string text;
-    if (lacks_extents_) {
-      text = "give the shapes of inputs with ImportOptions::shapes";
-      std::vector<std::string> inputs;
-      for (const model::ValueInfo& input : model_.inputs) inputs.push_back(input.name);
-      const std::string list = to_.list_open(inputs);
-      if (!list.empty()) text += " (open: " + list + ')';
-    }
-    if (lacks_rules_) {
-      text += (text.empty() ? "" : "; ") + std::string("add rules for them with ImportOptions::mappings");
-    }
-    return text;
-  }
-
-  static std::string key_of(const std::string& domain, const std::string& name, const std::string& overload) {
-    return domain + '\n' + name + '\n' + overload;
-  }
-
-  void add_tensors() {
-    for (std::size_t i = 0; i < model_.tensors.leaf_count(); ++i) {
-      const LeafView leaf = model_.tensors.leaf(i);
-      std::string name = leaf.path();
+      std::string name = model_.tensors.leaf(i).path();
       to_.reserve(name);
       leaves_.emplace(std::move(name), i);
     }
-  }
-
-  /// Makes an initializer known when a node needs it: a dtype that DL4J lacks is no error before.
-  Status need(const std::string& name) {
-    if (name.empty() || to_.find(name) != nullptr) return {};
-    const auto leaf = leaves_.find(name);
-    if (leaf == leaves_.end()) return Error(Errc::malformed, "an input is made by no earlier node").path(name);
-    return to_.add_leaf(name, model_.tensors.leaf(leaf->second));
   }
 
   Status add_inputs() {
@@ -156,21 +104,30 @@ class Importer {
         .found(to_text(given));
   }
 
-  Status add_nodes(const std::vector<model::Node>& nodes, const std::map<std::string, std::int64_t>& opsets,
-                   const std::vector<std::string>& outputs, const Call* call, int depth) {
-    std::unordered_set<std::string_view> used(outputs.begin(), outputs.end());
-    for (const model::Node& node : nodes) used.insert(node.inputs.begin(), node.inputs.end());
-    for (const std::size_t place : sorted(nodes)) {
-      const model::Node& node = nodes[place];
+  Status reserve_outputs_of_nodes() {
+    for (const model::Node& node : model_.nodes) {
+      for (const std::string& output : node.outputs) {
+        to_.reserve(output);
+        if (!leaves_.contains(output)) continue;
+        return Error(Errc::duplicate, "a node makes a tensor with the name of an initializer").path(output);
+      }
+    }
+    return {};
+  }
+
+  Status add_nodes(Body body) {
+    for (const model::Node& node : body.nodes) body.used.insert(node.inputs.begin(), node.inputs.end());
+    for (const std::size_t place : sorted(body.nodes)) {
+      const model::Node& node = body.nodes[place];
       STELE_TRY(spend(1 + node.inputs.size() + node.outputs.size() + node.attributes.size()));
-      const Status done = add_node(node, opsets, used, call, depth);
+      const Status done = add_node(node, body);
       if (done) continue;
       Error error = done.error();
       if (error.code() != Errc::unsupported) {
-        const std::string path = node_name(node, call) + " (" + display(node) + ')';
+        const std::string path = node_name(node, body) + " (" + display(node) + ')';
         return std::move(error).path(error.path().empty() ? path : path + ": " + std::string(error.path()));
       }
-      note_unsupported(node, opsets, call, error);
+      note_unsupported(node, body, error);
     }
     return {};
   }
@@ -207,30 +164,69 @@ class Importer {
     return order;
   }
 
-  Status spend(std::uint64_t parts) {
-    parts_ += parts;
-    if (parts_ <= max_parts_) return {};
-    return Error(Errc::limit, "the calls of functions make too many nodes")
-        .expected("at most " + std::to_string(max_parts_) + " nodes, inputs, outputs and attributes");
+  /// Adds what a node becomes: a function's nodes, constants, or the operations of a rule.
+  Status add_node(const model::Node& from, const Body& body) {
+    if (!from.refused.empty()) return Error(Errc::unsupported, from.refused);
+    STELE_TRY_ASSIGN(ModelNode node, with_tensors(from, body));
+    const auto function = functions_.find(key_of(from.domain, from.op, from.overload));
+    if (function != functions_.end()) return expand(*function->second, from, node, body);
+    for (const model::Attribute& attribute : from.attributes) {
+      STELE_TRY_ASSIGN(ExpressionValue value, value_of(attribute, body));
+      if (known(value)) node.attributes[attribute.name] = std::move(value);
+    }
+    std::vector<Constant> partial;
+    STELE_TRY_ASSIGN(const bool done, fold(node, partial));
+    if (done) return {};
+    STELE_TRY(run_rule(node, body));
+    for (const std::string& output : node.outputs) learn(output);
+    for (std::size_t i = 0; i < partial.size() && i < node.outputs.size(); ++i) {
+      to_.refine(node.outputs[i], std::move(partial[i]));
+    }
+    return {};
   }
 
-  static std::string node_name(const model::Node& node, const Call* call) {
-    const std::string& own = !node.name.empty() ? node.name : node.outputs.empty() ? node.op : node.outputs[0];
-    return call != nullptr ? call->prefix + own : own;
+  /// Returns the node with its names of tensors; its inputs are known then.
+  Result<ModelNode> with_tensors(const model::Node& from, const Body& body) {
+    ModelNode node;
+    node.op = from.op;
+    node.domain = from.domain;
+    node.name = node_name(from, body);
+    for (const std::string& input : from.inputs) {
+      node.inputs.push_back(tensor_name(input, body));
+      STELE_TRY(need(node.inputs.back()));
+    }
+    for (const std::string& output : from.outputs) {  // one that nothing reads is not wanted, but the first stays
+      const bool wanted = node.outputs.empty() || body.used.contains(output);
+      node.outputs.push_back(wanted ? tensor_name(output, body) : std::string());
+    }
+    return node;
   }
 
-  std::string tensor_name(const std::string& name, const Call* call) const {
-    if (name.empty() || call == nullptr) return name;
-    const auto found = call->names.find(name);
-    return found != call->names.end() ? found->second : call->prefix + name;
+  static std::string node_name(const model::Node& node, const Body& body) {
+    return body.prefix + (!node.name.empty() ? node.name : node.outputs.empty() ? node.op : node.outputs[0]);
   }
 
-  Result<ExpressionValue> value_of(const model::Attribute& attribute, const Call* call) {
+  static std::string tensor_name(const std::string& name, const Body& body) {
+    if (name.empty()) return name;
+    const auto found = body.names.find(name);
+    return found != body.names.end() ? found->second : body.prefix + name;
+  }
+
+  /// Makes an initializer known when a node needs it: a dtype that DL4J lacks is no error before.
+  Status need(const std::string& name) {
+    if (name.empty() || to_.find(name) != nullptr) return {};
+    const auto leaf = leaves_.find(name);
+    if (leaf == leaves_.end()) return Error(Errc::malformed, "an input is made by no earlier node").path(name);
+    return to_.add_leaf(name, model_.tensors.leaf(leaf->second));
+  }
+
+  Result<ExpressionValue> value_of(const model::Attribute& attribute, const Body& body) {
     if (!attribute.reference.empty()) {
-      if (call == nullptr) return Error(Errc::malformed, "an attribute refers to a function's").path(attribute.name);
-      const auto found = call->attributes.find(attribute.reference);
-      if (found == call->attributes.end()) return ExpressionValue();
-      return value_of(*found->second, call->outer);
+      if (body.caller == nullptr)
+        return Error(Errc::malformed, "an attribute refers to a function's").path(attribute.name);
+      const auto found = body.attributes.find(attribute.reference);
+      if (found == body.attributes.end()) return ExpressionValue();
+      return value_of(*found->second, *body.caller);
     }
     return std::visit(
         [&]<class T>(const T& value) -> Result<ExpressionValue> {
@@ -253,66 +249,33 @@ class Importer {
         attribute.value);
   }
 
-  Status add_node(const model::Node& from, const std::map<std::string, std::int64_t>& opsets,
-                  const std::unordered_set<std::string_view>& used, const Call* call, int depth) {
-    if (!from.refused.empty()) return Error(Errc::unsupported, from.refused);
-    ModelNode node;
-    node.op = from.op;
-    node.domain = from.domain;
-    node.name = node_name(from, call);
-    for (const std::string& input : from.inputs) {
-      node.inputs.push_back(tensor_name(input, call));
-      STELE_TRY(need(node.inputs.back()));
+  /// Adds the nodes of a function that `node` calls.
+  Status expand(const model::Function& function, const model::Node& from, const ModelNode& node, const Body& caller) {
+    if (caller.depth == max_function_depth) {
+      return Error(Errc::limit, "functions call each other more than 32 deep, or themselves");
     }
-    for (const std::string& output : from.outputs) {  // one that nothing reads is not wanted, but the first stays
-      const bool wanted = node.outputs.empty() || used.contains(output);
-      node.outputs.push_back(wanted ? tensor_name(output, call) : std::string());
+    STELE_TRY(spend(function.inputs.size() + function.outputs.size() + function.defaults.size()));
+    Body body{function.nodes, function.opsets, &caller, caller.depth + 1, node.name + '/'};
+    for (std::size_t i = 0; i < function.inputs.size(); ++i) {
+      body.names[function.inputs[i]] = i < node.inputs.size() ? node.inputs[i] : std::string();
     }
-    if (const auto function = functions_.find(key_of(from.domain, from.op, from.overload));
-        function != functions_.end()) {
-      return expand(*function->second, from, node, call, depth);
+    for (std::size_t i = 0; i < function.outputs.size(); ++i) {
+      if (i < node.outputs.size() && !node.outputs[i].empty()) body.names[function.outputs[i]] = node.outputs[i];
     }
-    for (const model::Attribute& attribute : from.attributes) {
-      STELE_TRY_ASSIGN(ExpressionValue value, value_of(attribute, call));
-      if (known(value)) node.attributes[attribute.name] = std::move(value);
-    }
-    STELE_TRY_ASSIGN(const bool done, fold(node));
-    if (done) return {};
-    const auto version = opsets.find(from.domain);
-    if (version == opsets.end())
-      return Error(Errc::malformed, "the model imports no operators of this domain").found(from.domain);
-    const Declaration* const declaration = mappings_.find(from.domain, from.op, version->second);
-    if (declaration == nullptr) return Error(Errc::unsupported, "there is no rule for the operator");
-    for (auto& [name, value] : node.attributes) {
-      if (const auto* tensor = std::get_if<TensorName>(&value)) STELE_TRY(need(tensor->name));
-    }
-    STELE_TRY(ir::run(*declaration, node, to_));
-    for (const std::string& output : node.outputs) learn(output);
-    for (std::size_t i = 0; i < partial_.size() && i < node.outputs.size(); ++i) {
-      to_.refine(node.outputs[i], std::move(partial_[i]));
-    }
-    return {};
-  }
-
-  /// Takes what the model itself tells of a tensor, where inference told nothing.
-  void learn(const std::string& name) {
-    const auto found = values_.find(name);
-    const TensorInfo* const info = to_.find(name);
-    if (found == values_.end() || info == nullptr) return;
-    const model::ValueInfo& value = *found->second;
-    std::optional<std::vector<std::int64_t>> shape = info->shape;
-    if (value.has_shape && (!shape || shape->size() == value.shape.size())) {
-      if (!shape) shape.emplace(value.shape.size(), unknown_extent);
-      for (std::size_t i = 0; i < shape->size(); ++i) {
-        if ((*shape)[i] == unknown_extent && value.shape[i] >= 0) (*shape)[i] = value.shape[i];
+    for (const model::Node& inner : function.nodes) {
+      STELE_TRY(spend(inner.outputs.size()));
+      for (const std::string& output : inner.outputs) {
+        if (!output.empty() && !body.names.contains(output)) body.names[output] = to_.fresh(body.prefix + output);
       }
     }
-    to_.refine(name, info->dtype == DType::none ? value.dtype : DType::none, std::move(shape));
+    for (const model::Attribute& attribute : function.defaults) body.attributes[attribute.name] = &attribute;
+    for (const model::Attribute& attribute : from.attributes) body.attributes[attribute.name] = &attribute;
+    body.used.insert(function.outputs.begin(), function.outputs.end());
+    return add_nodes(std::move(body));
   }
 
-  /// Computes a node of constants. Returns false if it must run.
-  Result<bool> fold(const ModelNode& node) {
-    partial_.clear();
+  /// Computes a node of constants. Returns false if it must run; `partial`: its outputs, if some elements are known.
+  Result<bool> fold(const ModelNode& node, std::vector<Constant>& partial) {
     if (!model_.onnx || !node.domain.empty()) return false;
     if (node.op == "Constant") return constant(node);
     FoldNode fold;
@@ -341,7 +304,7 @@ class Importer {
     for (const Constant& result : *results) folded_elements_ += result.size();
     if (folded_elements_ > max_folded_elements) return false;
     if (std::any_of(results->begin(), results->end(), is_partial)) {
-      partial_ = std::move(*results);
+      partial = std::move(*results);
       return false;
     }
     for (std::size_t i = 0; i < results->size() && i < node.outputs.size(); ++i) {
@@ -382,46 +345,100 @@ class Importer {
     return true;
   }
 
-  Status expand(const model::Function& function, const model::Node& from, const ModelNode& node, const Call* outer,
-                int depth) {
-    if (depth == max_function_depth) {
-      return Error(Errc::limit, "functions call each other more than 32 deep, or themselves");
+  Status run_rule(const ModelNode& node, const Body& body) {
+    const auto version = body.opsets.find(node.domain);
+    if (version == body.opsets.end())
+      return Error(Errc::malformed, "the model imports no operators of this domain").found(node.domain);
+    const Declaration* const declaration = mappings_.find(node.domain, node.op, version->second);
+    if (declaration == nullptr) return Error(Errc::unsupported, "there is no rule for the operator");
+    for (const auto& [name, value] : node.attributes) {
+      if (const auto* tensor = std::get_if<TensorName>(&value)) STELE_TRY(need(tensor->name));
     }
-    Call call;
-    STELE_TRY(spend(function.inputs.size() + function.outputs.size() + function.defaults.size()));
-    call.prefix = node.name + '/';
-    call.outer = outer;
-    for (std::size_t i = 0; i < function.inputs.size(); ++i) {
-      call.names[function.inputs[i]] = i < node.inputs.size() ? node.inputs[i] : std::string();
-    }
-    for (std::size_t i = 0; i < function.outputs.size(); ++i) {
-      if (i < node.outputs.size() && !node.outputs[i].empty()) call.names[function.outputs[i]] = node.outputs[i];
-    }
-    for (const model::Node& inner : function.nodes) {
-      STELE_TRY(spend(inner.outputs.size()));
-      for (const std::string& output : inner.outputs) {
-        if (!output.empty() && !call.names.contains(output)) call.names[output] = to_.fresh(call.prefix + output);
-      }
-    }
-    for (const model::Attribute& attribute : function.defaults) call.attributes[attribute.name] = &attribute;
-    for (const model::Attribute& attribute : from.attributes) call.attributes[attribute.name] = &attribute;
-    return add_nodes(function.nodes, function.opsets, function.outputs, &call, depth + 1);
+    return ir::run(*declaration, node, to_);
   }
 
-  void note_unsupported(const model::Node& node, const std::map<std::string, std::int64_t>& opsets, const Call* call,
-                        const Error& error) {
-    const auto version = opsets.find(node.domain);
+  /// Takes what the model itself tells of a tensor, where inference told nothing.
+  void learn(const std::string& name) {
+    const auto found = values_.find(name);
+    const TensorInfo* const info = to_.find(name);
+    if (found == values_.end() || info == nullptr) return;
+    const model::ValueInfo& value = *found->second;
+    std::optional<std::vector<std::int64_t>> shape = info->shape;
+    if (value.has_shape && (!shape || shape->size() == value.shape.size())) {
+      if (!shape) shape.emplace(value.shape.size(), unknown_extent);
+      for (std::size_t i = 0; i < shape->size(); ++i) {
+        if ((*shape)[i] == unknown_extent && value.shape[i] >= 0) (*shape)[i] = value.shape[i];
+      }
+    }
+    to_.refine(name, info->dtype == DType::none ? value.dtype : DType::none, std::move(shape));
+  }
+
+  void note_unsupported(const model::Node& node, const Body& body, const Error& error) {
+    const auto version = body.opsets.find(node.domain);
     (error.message() == needs_extents ? lacks_extents_ : lacks_rules_) = true;
     // A node that reads its outputs is not reported for that.
     for (const std::string& output : node.outputs) {
       if (output.empty()) continue;
-      const std::string name = tensor_name(output, call);
+      const std::string name = tensor_name(output, body);
       if (to_.find(name) == nullptr) static_cast<void>(to_.add_input(name, {}));
       learn(name);
     }
-    std::string row = node_name(node, call) + " (" + display(node);
-    if (model_.onnx && version != opsets.end()) row += ", version " + std::to_string(version->second);
+    std::string row = node_name(node, body) + " (" + display(node);
+    if (model_.onnx && version != body.opsets.end()) row += ", version " + std::to_string(version->second);
     refused_.add(row + ')', error);
+  }
+
+  Status add_outputs() {
+    std::unordered_set<std::string_view> seen;
+    for (const model::ValueInfo& value : model_.outputs) {
+      const std::string& output = value.name;
+      if (!seen.insert(output).second) continue;
+      if (to_.find(output) == nullptr && !leaves_.contains(output)) {
+        return Error(options_.outputs.empty() ? Errc::malformed : Errc::missing, "no node makes an output of the graph")
+            .path(output);
+      }
+      STELE_TRY(need(output));
+      STELE_TRY(to_.output(output));
+    }
+    return {};
+  }
+
+  /// Adds a row for each initializer that the result does not have.
+  void report(const Snapshot& result) const {
+    const std::unordered_set<std::string> kept = names_of(result);
+    for (std::size_t i = 0; i < model_.tensors.leaf_count(); ++i) {
+      const std::string name = model_.tensors.leaf(i).path();
+      const bool attribute = name.starts_with('\0');  // a tensor of a node
+      if (attribute || kept.contains(name)) continue;
+      options_.report->add(Report::What::unused, name,
+                           to_.find(name) == nullptr ? "no node reads it" : "no operation needs it at run time");
+    }
+  }
+
+  std::string remedy() const {
+    std::string text;
+    if (lacks_extents_) {
+      text = "give the shapes of inputs with ImportOptions::shapes";
+      std::vector<std::string> inputs;
+      for (const model::ValueInfo& input : model_.inputs) inputs.push_back(input.name);
+      const std::string list = to_.list_open(inputs);
+      if (!list.empty()) text += " (open: " + list + ')';
+    }
+    if (lacks_rules_) {
+      text += (text.empty() ? "" : "; ") + std::string("add rules for them with ImportOptions::mappings");
+    }
+    return text;
+  }
+
+  static std::string key_of(const std::string& domain, const std::string& name, const std::string& overload) {
+    return domain + '\n' + name + '\n' + overload;
+  }
+
+  Status spend(std::uint64_t parts) {
+    parts_ += parts;
+    if (parts_ <= max_parts_) return {};
+    return Error(Errc::limit, "the calls of functions make too many nodes")
+        .expected("at most " + std::to_string(max_parts_) + " nodes, inputs, outputs and attributes");
   }
 
   model::Graph model_;
@@ -436,7 +453,6 @@ class Importer {
   bool lacks_extents_ = false, lacks_rules_ = false;
   std::uint64_t parts_ = 0;
   std::size_t folded_elements_ = 0;
-  std::vector<Constant> partial_;  // outputs of the node, of which some elements are known
 };
 
 }  // namespace

@@ -42,13 +42,7 @@ class Runner {
     STELE_TRY(bind());
     STELE_TRY_ASSIGN(const bool computed, compute());
     if (computed) return {};
-    for (const auto& [text, requirement] : declaration_.requirements) {
-      STELE_TRY_ASSIGN(const Value value, requirement.evaluate(scope_));
-      const auto* truth = std::get_if<bool>(&value);
-      if (truth != nullptr && *truth) continue;
-      if (truth == nullptr || asks_what_is_known(requirement)) return not_known().expected(text);
-      return not_covered("the rule does not cover this use of the operator").expected(text);
-    }
+    STELE_TRY(check_requirements());
     if (declaration_.op_name.empty()) {
       for (std::size_t i = 0; i < declaration_.steps.size();) {
         STELE_TRY_ASSIGN(const std::size_t count, run_steps(i));
@@ -65,97 +59,10 @@ class Runner {
     return {};
   }
 
-  /// Returns true if the value depends on known() or given(), by the rule's definitions, too.
-  bool asks_what_is_known(const Expression& e) const {
-    std::unordered_set<std::string_view> seen;
-    return asks_what_is_known(e, seen);
-  }
-  bool asks_what_is_known(const Expression& e, std::unordered_set<std::string_view>& seen) const {
-    if (e.kind == Expression::Kind::call && (e.text == "known" || e.text == "given")) return true;
-    const auto below = [&](const Expression& part) { return asks_what_is_known(part, seen); };
-    if (e.kind == Expression::Kind::name) {
-      if (!seen.insert(e.text).second) return false;  // definitions may refer to each other
-      const auto define = std::find_if(declaration_.defines.begin(), declaration_.defines.end(),
-                                       [&](const auto& d) { return d.name == e.text; });
-      return define != declaration_.defines.end() && below(*define->value);
-    }
-    return std::any_of(e.operands.begin(), e.operands.end(), below);
-  }
-
   Status bind() {
     STELE_TRY(bind_inputs());
     STELE_TRY(bind_attributes());
     return bind_outputs();
-  }
-
-  /// A rule's own mistake is not taken for one of the model.
-  Status check_outputs() const {
-    for (const auto& [port, output] : outputs_) {
-      const auto* const one = std::get_if<TensorName>(&output);
-      for (const TensorName& tensor : one != nullptr ? Tensors{*one} : std::get<Tensors>(output)) {
-        if (tensor.name.empty() || to_.find(tensor.name) != nullptr) continue;
-        return Error(Errc::malformed, "the mapping rule has no step that makes an output here")
-            .path(port)
-            .expected("a step for " + tensor.name);
-      }
-    }
-    return {};
-  }
-
-  /// Computes the elements of the outputs that the declaration tells. Returns true if all of them are known, and became
-  /// constants.
-  Result<bool> compute() {
-    std::size_t work = 1;
-    for (const std::string& input : node_.inputs) {
-      const TensorInfo* const info = declaration_.elements.empty() ? nullptr : to_.find(input);
-      if (info != nullptr && info->constant) work += info->constant->size();
-      if (info != nullptr && info->partial) work += info->partial->size();
-    }
-    if (declaration_.elements.empty() || !to_.spend(work)) return false;
-    bool all = true;
-    for (const auto& [port, output] : outputs_) {
-      const auto* const list = std::get_if<Tensors>(&output);
-      const std::size_t count = list != nullptr ? list->size() : 1;
-      for (std::size_t i = 0; i < count; ++i) {
-        const std::string& name = list != nullptr ? (*list)[i].name : std::get<TensorName>(output).name;
-        if (name.empty()) continue;
-        if (list != nullptr) scope_.set("i", static_cast<std::int64_t>(i));
-        auto computed = elements_of(list != nullptr ? port + "[i]" : port);
-        auto constant = computed ? *std::move(computed) : std::nullopt;  // DL4J computes what cannot be computed here
-        all = all && constant && !is_partial(*constant);
-        if (constant) computed_.emplace_back(name, *std::move(constant));
-      }
-    }
-    if (!all) return false;
-    for (auto& [name, constant] : computed_) STELE_TRY(to_.add_constant(name, std::move(constant)));
-    return true;
-  }
-
-  /// Returns what the declaration tells of an output: its elements, with its shape and dtype.
-  Result<std::optional<Constant>> elements_of(const std::string& port) {
-    const auto value_in = [&](const std::vector<Declaration::Named>& list) -> Result<Value> {
-      const auto found = std::find_if(list.begin(), list.end(), [&](const auto& named) { return named.name == port; });
-      if (found == list.end()) return Value();
-      return found->value->evaluate(scope_);
-    };
-    STELE_TRY_ASSIGN(const Value value, value_in(declaration_.elements));
-    const auto open_elements = open_list_of(value);
-    const auto elements = open_elements ? extents_of(value_of(*open_elements)) : std::nullopt;
-    if (!elements || elements->size() > max_folded) return std::optional<Constant>();
-    STELE_TRY_ASSIGN(const Value shape, value_in(declaration_.shapes));
-    const auto* const extents = std::get_if<Ints>(&shape);
-    if (extents == nullptr || small_count(*extents) != elements->size()) return std::optional<Constant>();
-    STELE_TRY_ASSIGN(const Value dtype, value_in(declaration_.dtypes));
-    Constant constant{.shape = *extents, .elements = *elements};
-    if (const auto* const code = std::get_if<std::int64_t>(&dtype)) {
-      constant.dtype = onnx::dtype_of(static_cast<std::uint64_t>(*code));
-    } else if (const TensorInfo* const input = node_.inputs.empty() ? nullptr : to_.find(node_.inputs[0])) {
-      constant.dtype = input->dtype;
-    }
-    const DTypeClass kind = dtype_class(constant.dtype);
-    const bool integers =
-        kind == DTypeClass::signed_int || kind == DTypeClass::unsigned_int || kind == DTypeClass::boolean;
-    return integers ? std::optional(std::move(constant)) : std::nullopt;
   }
 
   Status bind_inputs() {
@@ -219,55 +126,88 @@ class Runner {
     return {};
   }
 
-  std::string own_name(const std::string& name) {
-    const std::string base = !node_.name.empty() ? node_.name : !node_.outputs.empty() ? node_.outputs[0] : node_.op;
-    return *own_.insert(to_.fresh(base + '/' + name)).first;
-  }
-
-  /// Returns the names for an output of a step, in the pass `i` of a loop.
-  Result<std::vector<std::string>> output_names(const Step::Output& output, bool loop, std::int64_t i) {
-    std::size_t count = 1;
-    if (output.count) {
-      STELE_TRY_ASSIGN(const Value value, output.count->evaluate(scope_));
-      const auto* n = std::get_if<std::int64_t>(&value);
-      if (n == nullptr || *n < 0 || *n > static_cast<std::int64_t>(max_list)) {
-        if (n == nullptr) return not_known().path(output.name);
-        return not_covered("a step has too many outputs, or a negative number").path(output.name).found(to_text(value));
-      }
-      count = static_cast<std::size_t>(*n);
+  /// Computes the elements of the outputs that the declaration tells. Returns true if all of them are known, and became
+  /// constants.
+  Result<bool> compute() {
+    std::size_t work = 1;
+    for (const std::string& input : node_.inputs) {
+      const TensorInfo* const info = declaration_.elements.empty() ? nullptr : to_.find(input);
+      if (info != nullptr && info->constant) work += info->constant->size();
+      if (info != nullptr && info->partial) work += info->partial->size();
     }
-    const bool list = output.count || loop;
-    const auto given = outputs_.find(output.name);
-    std::vector<std::string> names;
-    for (std::size_t k = 0; k < count; ++k) {
-      if (given == outputs_.end()) {
-        names.push_back(own_name(output.name));
-      } else if (const auto* one = std::get_if<TensorName>(&given->second)) {
-        names.push_back(one->name);
-      } else {
-        const Tensors& all = std::get<Tensors>(given->second);
-        const std::size_t at = loop ? static_cast<std::size_t>(i) : k;
-        names.push_back(at >= all.size() || all[at].name.empty() ? own_name(output.name) : all[at].name);
+    if (declaration_.elements.empty() || !to_.spend(work)) return false;
+    bool all = true;
+    for (const auto& [port, output] : outputs_) {
+      const auto* const list = std::get_if<Tensors>(&output);
+      const std::size_t count = list != nullptr ? list->size() : 1;
+      for (std::size_t i = 0; i < count; ++i) {
+        const std::string& name = list != nullptr ? (*list)[i].name : std::get<TensorName>(output).name;
+        if (name.empty()) continue;
+        if (list != nullptr) scope_.set("i", static_cast<std::int64_t>(i));
+        auto computed = elements_of(list != nullptr ? port + "[i]" : port);
+        auto constant = computed ? *std::move(computed) : std::nullopt;  // DL4J computes what cannot be computed here
+        all = all && constant && !is_partial(*constant);
+        if (constant) computed_.emplace_back(name, *std::move(constant));
       }
     }
-    if (!list) {
-      scope_.set(output.name, TensorName{names[0]});
-    } else if (loop) {
-      for (const std::string& name : names) append(output.name, {name});
-    } else {
-      Tensors tensors;
-      for (const std::string& name : names) tensors.push_back({name});
-      scope_.set(output.name, std::move(tensors));
-    }
-    return names;
+    if (!all) return false;
+    for (auto& [name, constant] : computed_) STELE_TRY(to_.add_constant(name, std::move(constant)));
+    return true;
   }
 
-  Result<bool> holds(const Step& step) {
-    if (!step.condition) return true;
-    STELE_TRY_ASSIGN(const Value value, step.condition->evaluate(scope_));
-    if (const auto* b = std::get_if<bool>(&value)) return *b;
-    if (const auto* i = std::get_if<std::int64_t>(&value)) return *i != 0;
-    return not_known().path(step.op_name);
+  /// Returns what the declaration tells of an output: its elements, with its shape and dtype.
+  Result<std::optional<Constant>> elements_of(const std::string& port) {
+    const auto value_in = [&](const std::vector<Declaration::Named>& list) -> Result<Value> {
+      const auto found = std::find_if(list.begin(), list.end(), [&](const auto& named) { return named.name == port; });
+      if (found == list.end()) return Value();
+      return found->value->evaluate(scope_);
+    };
+    STELE_TRY_ASSIGN(const Value value, value_in(declaration_.elements));
+    const auto open_elements = open_list_of(value);
+    const auto elements = open_elements ? extents_of(value_of(*open_elements)) : std::nullopt;
+    if (!elements || elements->size() > max_folded) return std::optional<Constant>();
+    STELE_TRY_ASSIGN(const Value shape, value_in(declaration_.shapes));
+    const auto* const extents = std::get_if<Ints>(&shape);
+    if (extents == nullptr || small_count(*extents) != elements->size()) return std::optional<Constant>();
+    STELE_TRY_ASSIGN(const Value dtype, value_in(declaration_.dtypes));
+    Constant constant{.shape = *extents, .elements = *elements};
+    if (const auto* const code = std::get_if<std::int64_t>(&dtype)) {
+      constant.dtype = onnx::dtype_of(static_cast<std::uint64_t>(*code));
+    } else if (const TensorInfo* const input = node_.inputs.empty() ? nullptr : to_.find(node_.inputs[0])) {
+      constant.dtype = input->dtype;
+    }
+    const DTypeClass kind = dtype_class(constant.dtype);
+    const bool integers =
+        kind == DTypeClass::signed_int || kind == DTypeClass::unsigned_int || kind == DTypeClass::boolean;
+    return integers ? std::optional(std::move(constant)) : std::nullopt;
+  }
+
+  Status check_requirements() {
+    for (const auto& [text, requirement] : declaration_.requirements) {
+      STELE_TRY_ASSIGN(const Value value, requirement.evaluate(scope_));
+      const auto* truth = std::get_if<bool>(&value);
+      if (truth != nullptr && *truth) continue;
+      if (truth == nullptr || asks_what_is_known(requirement)) return not_known().expected(text);
+      return not_covered("the rule does not cover this use of the operator").expected(text);
+    }
+    return {};
+  }
+
+  /// Returns true if the value depends on known() or given(), by the rule's definitions, too.
+  bool asks_what_is_known(const Expression& e) const {
+    std::unordered_set<std::string_view> seen;
+    return asks_what_is_known(e, seen);
+  }
+  bool asks_what_is_known(const Expression& e, std::unordered_set<std::string_view>& seen) const {
+    if (e.kind == Expression::Kind::call && (e.text == "known" || e.text == "given")) return true;
+    const auto below = [&](const Expression& part) { return asks_what_is_known(part, seen); };
+    if (e.kind == Expression::Kind::name) {
+      if (!seen.insert(e.text).second) return false;  // definitions may refer to each other
+      const auto define = std::find_if(declaration_.defines.begin(), declaration_.defines.end(),
+                                       [&](const auto& d) { return d.name == e.text; });
+      return define != declaration_.defines.end() && below(*define->value);
+    }
+    return std::any_of(e.operands.begin(), e.operands.end(), below);
   }
 
   /// Runs a step, or several that follow each other and have one variable: pass by pass. Returns their number.
@@ -312,29 +252,12 @@ class Runner {
     return not_known().path(step.op_name);
   }
 
-  /// Appends to a list of tensors; the first of a loop begins it.
-  void append(const std::string& list, TensorName tensor) {
-    if (begun_.insert(list).second) scope_.set(list, Tensors());
-    scope_.append(list, std::move(tensor));
-  }
-
-  /// `same(input: tensor)` names a tensor of the rule. Returns false if an operation must copy it to an output.
-  Result<bool> name_tensor(const Step& step) {
-    STELE_TRY_ASSIGN(Value value, step.arguments[0].value.evaluate(scope_));
-    auto* const tensor = std::get_if<TensorName>(&value);
-    if (const auto output = outputs_.find(step.outputs[0].name); output != outputs_.end()) {
-      const auto* const name = std::get_if<TensorName>(&output->second);
-      if (name == nullptr || tensor == nullptr || !own_.contains(tensor->name)) return false;
-      if (!to_.rename(tensor->name, name->name)) return false;
-      scope_.set(step.outputs[0].name, *name);
-      return true;
-    }
-    if (!step.variable.empty() && tensor != nullptr) {
-      append(step.outputs[0].name, std::move(*tensor));
-    } else {
-      scope_.set(step.outputs[0].name, std::move(value));
-    }
-    return true;
+  Result<bool> holds(const Step& step) {
+    if (!step.condition) return true;
+    STELE_TRY_ASSIGN(const Value value, step.condition->evaluate(scope_));
+    if (const auto* b = std::get_if<bool>(&value)) return *b;
+    if (const auto* i = std::get_if<std::int64_t>(&value)) return *i != 0;
+    return not_known().path(step.op_name);
   }
 
   Status run_once(const Step& step, std::int64_t i) {
@@ -356,9 +279,67 @@ class Runner {
     return to_.emit(made);
   }
 
-  std::string operation_name() const {
-    if (!node_.name.empty()) return node_.name;
-    return node_.outputs.empty() ? node_.op : node_.outputs[0];
+  /// `same(input: tensor)` names a tensor of the rule. Returns false if an operation must copy it to an output.
+  Result<bool> name_tensor(const Step& step) {
+    STELE_TRY_ASSIGN(Value value, step.arguments[0].value.evaluate(scope_));
+    auto* const tensor = std::get_if<TensorName>(&value);
+    if (const auto output = outputs_.find(step.outputs[0].name); output != outputs_.end()) {
+      const auto* const name = std::get_if<TensorName>(&output->second);
+      if (name == nullptr || tensor == nullptr || !own_.contains(tensor->name)) return false;
+      if (!to_.rename(tensor->name, name->name)) return false;
+      scope_.set(step.outputs[0].name, *name);
+      return true;
+    }
+    if (!step.variable.empty() && tensor != nullptr) {
+      append(step.outputs[0].name, std::move(*tensor));
+    } else {
+      scope_.set(step.outputs[0].name, std::move(value));
+    }
+    return true;
+  }
+
+  /// Returns the names for an output of a step, in the pass `i` of a loop.
+  Result<std::vector<std::string>> output_names(const Step::Output& output, bool loop, std::int64_t i) {
+    std::size_t count = 1;
+    if (output.count) {
+      STELE_TRY_ASSIGN(const Value value, output.count->evaluate(scope_));
+      const auto* n = std::get_if<std::int64_t>(&value);
+      if (n == nullptr || *n < 0 || *n > static_cast<std::int64_t>(max_list)) {
+        if (n == nullptr) return not_known().path(output.name);
+        return not_covered("a step has too many outputs, or a negative number").path(output.name).found(to_text(value));
+      }
+      count = static_cast<std::size_t>(*n);
+    }
+    const bool list = output.count || loop;
+    const auto given = outputs_.find(output.name);
+    std::vector<std::string> names;
+    for (std::size_t k = 0; k < count; ++k) {
+      if (given == outputs_.end()) {
+        names.push_back(own_name(output.name));
+      } else if (const auto* one = std::get_if<TensorName>(&given->second)) {
+        names.push_back(one->name);
+      } else {
+        const Tensors& all = std::get<Tensors>(given->second);
+        const std::size_t at = loop ? static_cast<std::size_t>(i) : k;
+        names.push_back(at >= all.size() || all[at].name.empty() ? own_name(output.name) : all[at].name);
+      }
+    }
+    if (!list) {
+      scope_.set(output.name, TensorName{names[0]});
+    } else if (loop) {
+      for (const std::string& name : names) append(output.name, {name});
+    } else {
+      Tensors tensors;
+      for (const std::string& name : names) tensors.push_back({name});
+      scope_.set(output.name, std::move(tensors));
+    }
+    return names;
+  }
+
+  /// Appends to a list of tensors; the first of a loop begins it.
+  void append(const std::string& list, TensorName tensor) {
+    if (begun_.insert(list).second) scope_.set(list, Tensors());
+    scope_.append(list, std::move(tensor));
   }
 
   static Error in_argument(Error error, const std::string& op, const std::string& argument) {
@@ -396,49 +377,52 @@ class Runner {
     inputs = std::move(moved);
   }
 
-  /// Sets the shapes and dtypes of the outputs, as far as the declaration tells.
-  Status infer() {
-    const auto tensor_of = [&](const std::string& name) -> const TensorName* {
-      const auto found = outputs_.find(name);
-      return found != outputs_.end() ? std::get_if<TensorName>(&found->second) : nullptr;
-    };
-    for (const Declaration::Named& shape : declaration_.shapes) {
-      if (shape.name.ends_with("[i]")) {
-        STELE_TRY(infer_list(shape, true));
-        continue;
-      }
-      const TensorName* const tensor = tensor_of(shape.name);
-      if (tensor == nullptr) continue;
-      STELE_TRY_ASSIGN(const Value value, shape.value->evaluate(scope_));
-      if (auto extents = extents_of(value)) to_.refine(tensor->name, DType::none, *std::move(extents));
-    }
-    for (const Declaration::Named& dtype : declaration_.dtypes) {
-      if (dtype.name.ends_with("[i]")) {
-        STELE_TRY(infer_list(dtype, false));
-        continue;
-      }
-      const TensorName* const tensor = tensor_of(dtype.name);
-      if (tensor == nullptr) continue;
-      STELE_TRY_ASSIGN(const Value value, dtype.value->evaluate(scope_));
-      if (const auto* code = std::get_if<std::int64_t>(&value)) {
-        to_.refine(tensor->name, onnx::dtype_of(static_cast<std::uint64_t>(*code)), std::nullopt);
+  std::string own_name(const std::string& name) {
+    const std::string base = !node_.name.empty() ? node_.name : !node_.outputs.empty() ? node_.outputs[0] : node_.op;
+    return *own_.insert(to_.fresh(base + '/' + name)).first;
+  }
+
+  std::string operation_name() const {
+    if (!node_.name.empty()) return node_.name;
+    return node_.outputs.empty() ? node_.op : node_.outputs[0];
+  }
+
+  /// A rule's own mistake is not taken for one of the model.
+  Status check_outputs() const {
+    for (const auto& [port, output] : outputs_) {
+      const auto* const one = std::get_if<TensorName>(&output);
+      for (const TensorName& tensor : one != nullptr ? Tensors{*one} : std::get<Tensors>(output)) {
+        if (tensor.name.empty() || to_.find(tensor.name) != nullptr) continue;
+        return Error(Errc::malformed, "the mapping rule has no step that makes an output here")
+            .path(port)
+            .expected("a step for " + tensor.name);
       }
     }
     return {};
   }
 
-  /// The shapes, or dtypes, of a list of outputs: `name[i] = EXPRESSION`.
-  Status infer_list(const Declaration::Named& named, bool shapes) {
-    const auto found = outputs_.find(named.name.substr(0, named.name.size() - 3));
-    const auto* const tensors = found != outputs_.end() ? std::get_if<Tensors>(&found->second) : nullptr;
-    for (std::size_t i = 0; tensors != nullptr && i < tensors->size(); ++i) {
-      scope_.set("i", static_cast<std::int64_t>(i));
+  /// Sets the shapes and dtypes of the outputs, as far as the declaration tells.
+  Status infer() {
+    for (const Declaration::Named& shape : declaration_.shapes) STELE_TRY(infer(shape, true));
+    for (const Declaration::Named& dtype : declaration_.dtypes) STELE_TRY(infer(dtype, false));
+    return {};
+  }
+
+  /// Sets the shape or dtype of an output, or of each in a list of them: `name[i] = EXPRESSION`.
+  Status infer(const Declaration::Named& named, bool is_shape) {
+    const bool list = named.name.ends_with("[i]");
+    const auto found = outputs_.find(list ? named.name.substr(0, named.name.size() - 3) : named.name);
+    if (found == outputs_.end() || list != std::holds_alternative<Tensors>(found->second)) return {};
+    const auto* const all = std::get_if<Tensors>(&found->second);
+    for (std::size_t i = 0; i < (list ? all->size() : 1); ++i) {
+      const std::string& tensor = list ? (*all)[i].name : std::get<TensorName>(found->second).name;
+      if (list) scope_.set("i", static_cast<std::int64_t>(i));
       STELE_TRY_ASSIGN(const Value value, named.value->evaluate(scope_));
       auto extents = extents_of(value);
       const auto* const code = std::get_if<std::int64_t>(&value);
-      if (shapes && extents) to_.refine((*tensors)[i].name, DType::none, *std::move(extents));
-      if (!shapes && code != nullptr) {
-        to_.refine((*tensors)[i].name, onnx::dtype_of(static_cast<std::uint64_t>(*code)), std::nullopt);
+      if (is_shape && extents) to_.refine(tensor, DType::none, *std::move(extents));
+      if (!is_shape && code != nullptr) {
+        to_.refine(tensor, onnx::dtype_of(static_cast<std::uint64_t>(*code)), std::nullopt);
       }
     }
     return {};
