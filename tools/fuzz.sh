@@ -4,7 +4,8 @@
 #   tools/fuzz.sh seconds N [JOBS]  random inputs, for N seconds a target; new ones are kept in build/fuzz/corpus/<target>/
 #   tools/fuzz.sh runs N [JOBS]     the seeds, then N inputs made from them with a fixed seed: one commit, one verdict
 #
-# Seeds are in tests/fuzz/corpus/<target>/, words in tests/fuzz/<target>.dict. any_fuzz takes the seeds of all targets.
+# Beside <target>.cpp, in tests/fuzz/ or tests/formats/<format>/fuzz/, are its words, <target>.dict, and its seeds,
+# corpus/<target>/. any_fuzz takes the seeds of all targets.
 # An input that fails goes to build/fuzz/failures/. TARGETS names the targets to run, all by default.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -16,10 +17,16 @@ esac
 run() {
   name=${1##*/fuzz_}
   found=build/fuzz/corpus/$name log=build/fuzz/$name.log
-  seeds=()
-  if [ "$name" = any_fuzz ]; then seeds=(tests/fuzz/corpus/*); elif [ -d "tests/fuzz/corpus/$name" ]; then seeds=("tests/fuzz/corpus/$name"); fi
   options=(-timeout=10 -rss_limit_mb=2048 -print_final_stats=1 -artifact_prefix="build/fuzz/failures/$name-")
-  [ ! -f "tests/fuzz/$name.dict" ] || options+=(-dict="tests/fuzz/$name.dict")
+  seeds=()
+  for folder in tests/fuzz tests/formats/*/fuzz; do
+    [ ! -f "$folder/$name.dict" ] || options+=(-dict="$folder/$name.dict")
+    if [ "$name" = any_fuzz ]; then
+      [ ! -d "$folder/corpus" ] || seeds+=("$folder"/corpus/*)
+    elif [ -d "$folder/corpus/$name" ]; then
+      seeds=("$folder/corpus/$name")
+    fi
+  done
   if [ "$FUZZ_MODE" = runs ]; then
     found=$(mktemp -d)
     options+=(-seed=1 -runs="$FUZZ_COUNT")

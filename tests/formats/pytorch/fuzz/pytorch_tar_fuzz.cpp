@@ -2,7 +2,7 @@
 // lengths of the members "storages" and "tensors".
 #include <algorithm>
 
-#include "fuzz/pytorch.hpp"
+#include "pytorch.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "support/pytorch_file.hpp"
 

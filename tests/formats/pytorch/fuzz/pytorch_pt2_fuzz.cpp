@@ -1,6 +1,6 @@
 // Opens bytes as an exported program of PyTorch, or as the list of weights in one that has two floats (weight_0) and a
 // file of torch.save (weight_1), and reads everything.
-#include "fuzz/pytorch.hpp"
+#include "pytorch.hpp"
 #include "support/pytorch_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

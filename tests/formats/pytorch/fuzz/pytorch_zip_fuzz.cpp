@@ -1,7 +1,7 @@
 // Opens bytes as PyTorch's zip file, or as the pickle in one with three storages, and reads everything.
 #include <span>
 
-#include "fuzz/pytorch.hpp"
+#include "pytorch.hpp"
 #include "support/pytorch_file.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,5 +1,5 @@
 // Opens bytes as PyTorch's stream, and reads everything. Bytes without its number get it in front.
-#include "fuzz/pytorch.hpp"
+#include "pytorch.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace std::string_literals;
