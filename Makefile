@@ -76,8 +76,8 @@ demo: deps-build
 	build/release/examples/digits examples/data --files build/demo $(if $(ALL),--all)
 	build/release/examples/resume examples/data
 	$(if $(BURN),build/release/examples/mnist examples/data $(BURN))
-	build/release/examples/import_model tests/data/onnx/mlp.onnx build/demo
-	build/release/examples/import_model tests/data/tensorflow/run_mlp_saved_open build/demo/tensorflow
+	build/release/examples/import_model tests/formats/onnx/data/mlp.onnx build/demo
+	build/release/examples/import_model tests/formats/tensorflow/data/run_mlp_saved_open build/demo/tensorflow
 	build/release/examples/llama_to_gguf examples/data/llama build/demo/llama.gguf Q8_0
 	build/release/tools/stele/stele inspect build/demo/binary-native.stele
 	build/release/tools/stele/stele convert build/demo/binary-native.stele build/demo/half.safetensors --precision f16
@@ -137,7 +137,7 @@ bench-peers: deps
 bench-burn: deps
 	$(call build,release -D STELE_BENCHMARKS=ON,bench_burn)
 	CARGO_TARGET_DIR=$(CURDIR)/build/interop-burn/target cargo build --locked --release -q -j $(JOBS) \
-	    --manifest-path tests/interop/burn/v21/Cargo.toml --bin burn-bench-v21
+	    --manifest-path tests/formats/burn/interop/v21/Cargo.toml --bin burn-bench-v21
 	@benchmarks/burn.py build/bench/burn build/release/benchmarks/bench_burn \
 	    build/interop-burn/target/release/burn-bench-v21
 
@@ -210,7 +210,7 @@ big-endian: deps
 	@tools/deps.sh big-endian
 	tools/big-endian.sh $(JOBS)
 
-# An environment of Python: build/interop of tests/interop/requirements.txt, build/interop-NAME of NAME-requirements.txt.
+# An environment of Python: build/interop of tests/interop/requirements.txt, build/interop-FORMAT of the format's own.
 define venv
 	python3 -m venv $(@D)
 	$(@D)/bin/pip install --disable-pip-version-check -q -r $<
@@ -218,7 +218,7 @@ define venv
 endef
 build/interop/installed: tests/interop/requirements.txt
 	$(venv)
-build/interop-%/installed: tests/interop/%-requirements.txt
+build/interop-%/installed: tests/formats/%/interop/requirements.txt
 	$(venv)
 build/torch/venv/installed: tests/interop/torch-requirements.txt
 	$(venv)
@@ -230,7 +230,7 @@ interop: deps build/interop/installed
 interop-dl4j: deps
 	tools/deps.sh dl4j
 	$(call build,dev,interop_samediff interop_operators)
-	tests/interop/dl4j.sh build/dev
+	tests/formats/samediff/interop/dl4j.sh build/dev
 
 MODELS ?=
 TORCH ?=
@@ -243,26 +243,26 @@ interop-ir: deps
 
 interop-paddle: deps build/interop-paddle/installed
 	$(call build,dev,interop_paddle)
-	PYTHON=build/interop-paddle/bin/python tests/interop/paddle.sh build/dev
+	PYTHON=build/interop-paddle/bin/python tests/formats/paddle/interop/paddle.sh build/dev
 
 interop-flax: deps build/interop-flax/installed
 	$(call build,dev,stele_command)
-	build/interop-flax/bin/python tests/interop/flax_files.py check build/dev/tools/stele/stele
+	build/interop-flax/bin/python tests/formats/flax/interop/flax_files.py check build/dev/tools/stele/stele
 
 interop-pytorch: deps build/interop-pytorch/installed
 	tools/deps.sh torch
 	$(call build,dev,interop_pytorch)
-	PYTHON=build/interop-pytorch/bin/python OLD_PYTHON=/usr/bin/python3 tests/interop/pytorch.sh build/dev
+	PYTHON=build/interop-pytorch/bin/python OLD_PYTHON=/usr/bin/python3 tests/formats/pytorch/interop/pytorch.sh build/dev
 
 interop-tensorflow: deps build/interop-tensorflow/installed
 	$(call build,dev,interop_tensorflow)
-	build/interop-tensorflow/bin/python tests/interop/check_tensorflow.py build/dev
+	build/interop-tensorflow/bin/python tests/formats/tensorflow/interop/check_tensorflow.py build/dev
 
 # The compiler of Rust is no package of the system: https://rustup.rs.
 interop-burn: deps
 	@cargo --version || { echo "make interop-burn: wants cargo 1.92 or later: https://rustup.rs" >&2; exit 1; }
 	$(call build,dev,interop_burn)
-	BURN_PROGRAM=$(CURDIR)/build/dev/tests/interop_burn tests/interop/burn.sh
+	BURN_PROGRAM=$(CURDIR)/build/dev/tests/interop_burn tests/formats/burn/interop/burn.sh
 
 # Debian's libtorch 1.13, and the one of the newest Python package.
 torch: torch-debian torch-wheel
@@ -306,14 +306,14 @@ bench-mpi: deps build/interop-pytorch/installed
 interop-dcp: deps build/interop-pytorch/installed
 	tools/deps.sh mpi
 	$(call build_mpi,mpi_interop)
-	build/interop-pytorch/bin/python tests/interop/dcp.py build/mpi
+	build/interop-pytorch/bin/python tests/formats/pytorch/interop/dcp.py build/mpi
 
 # llama-cpp-python is built from its sources: 12 minutes on two cores.
 build/interop-gguf/installed: export CMAKE_ARGS = -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF \
     -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF
 interop-gguf: deps build/interop-gguf/installed
 	$(call build,release,stele_command llama_to_gguf)
-	build/interop-gguf/bin/python tests/interop/gguf_both_ways.py build/release build/interop-gguf/work
+	build/interop-gguf/bin/python tests/formats/gguf/interop/gguf_both_ways.py build/release build/interop-gguf/work
 
 bench-gguf: deps build/interop-gguf/installed
 	$(call build,release -D STELE_BENCHMARKS=ON,bench_blocks)

@@ -1,5 +1,5 @@
 // Burn's own benchmark of saving and loading, twenty linear layers (1024 to 2048, then 2048 to 2048: 327 MB), in its
-// formats: what tests/interop/burn/v21 does as burn-bench-v21, so that benchmarks/burn.py can let both take
+// formats: what tests/formats/burn/interop/v21 does as burn-bench-v21, so that benchmarks/burn.py can let both take
 // turns.
 //
 //   bench_burn save|load mpk|bin|bpk|raw PATH TIMES

@@ -14,7 +14,7 @@ import time
 import unittest
 import zipfile
 
-from support import DATA, DIGITS, ROOT, STELE, InFolder, document, floats, run, safetensors, succeed
+from support import DIGITS, ROOT, STELE, InFolder, data, document, floats, run, safetensors, succeed
 
 DIGITS_ST = DIGITS / "digits.safetensors"
 DIGITS_PT = DIGITS / "digits.pth"
@@ -62,7 +62,7 @@ class Inspect(InFolder):
         self.assertEqual(document("inspect", file)["tensors"][0]["shape"], extents)
 
     def test_training_state_is_listed(self):
-        archives = [p for p in (DATA / "archive").glob("*.zip") if "optimizer" in document("inspect", p)]
+        archives = [p for p in data("archive").glob("*.zip") if "optimizer" in document("inspect", p)]
         self.assertTrue(archives)
 
 
@@ -181,14 +181,14 @@ class Outputs(InFolder):
         for arguments in (("report", index, "-o"), ("convert", index), ("extract", index, "head.bias", "-o"), ("repair", index)):
             self.refused(*arguments, self.model)
         folder = self.path("folder")
-        shutil.copytree(DATA / "paddle" / "lenet_folder", folder)
+        shutil.copytree(data("paddle") / "lenet_folder", folder)
         self.model = folder / "fc.bias"
         self.before = self.model.read_bytes()
         self.refused("report", folder, "-o", self.model)
         names = self.path("names.txt")
-        shutil.copy(DATA / "paddle" / "lenet.txt", names)
+        shutil.copy(data("paddle") / "lenet.txt", names)
         self.model, self.before = names, names.read_bytes()
-        self.refused("report", DATA / "paddle" / "lenet.pdiparams", "--names", names, "-o", names)
+        self.refused("report", data("paddle") / "lenet.pdiparams", "--names", names, "-o", names)
 
     def test_in_place(self):
         succeed("convert", self.model, self.model, "--compress")
@@ -236,12 +236,12 @@ class Errors(InFolder):
         self.assertEqual({t["name"] for t in document("inspect", file)["tensors"]}, set(names))
 
     def test_options_are_those_of_the_command(self):
-        model = next(p for p in (DATA / "archive").glob("*.zip") if "optimizer" in document("inspect", p))
-        shutil.copy(DATA / "paddle" / "lenet.pdiparams", self.path("l.pdiparams"))
+        model = next(p for p in data("archive").glob("*.zip") if "optimizer" in document("inspect", p))
+        shutil.copy(data("paddle") / "lenet.pdiparams", self.path("l.pdiparams"))
         os.mkfifo(self.path("fifo"))
         holder = os.open(self.path("fifo"), os.O_RDWR)
         self.addCleanup(os.close, holder)
-        for arguments in (("convert", model, self.path("x.safetensors")), ("convert", DATA / "pytorch" / "values.pt", self.path("x.npy")),
+        for arguments in (("convert", model, self.path("x.safetensors")), ("convert", data("pytorch") / "values.pt", self.path("x.npy")),
                           ("inspect", self.path("l.pdiparams")), ("inspect", self.path("fifo")), ("inspect", self.path(""))):
             status, _, err = run(*arguments)
             self.assertEqual(status, 2, arguments)
@@ -249,7 +249,7 @@ class Errors(InFolder):
             self.assertNotIn(b"::", run(*arguments, "--json")[1])
 
     def test_parts_of_checkpoints(self):
-        adam, names = DATA / "pytorch" / "adam.pt", self.path("names.txt")
+        adam, names = data("pytorch") / "adam.pt", self.path("names.txt")
 
         def convert(*options):
             return run("convert", adam, self.path("a.zip"), "--checkpoint", "--allow-loss", *options)
@@ -352,14 +352,14 @@ class Convert(InFolder):
     def test_losses_are_errors(self):
         status, _, err = run("convert", DIGITS_PT, self.path("x.h5"))
         self.assertEqual(status, 2)
-        model = next(p for p in (DATA / "archive").glob("*.zip") if "optimizer" in document("inspect", p))
+        model = next(p for p in data("archive").glob("*.zip") if "optimizer" in document("inspect", p))
         status, _, err = run("convert", model, self.path("x.safetensors"))
         self.assertEqual(status, 2)
         self.assertIn(b"--allow-loss", err)
         self.assertFalse(self.path("x.safetensors").exists())
         rows = document("convert", model, self.path("x.safetensors"), "--allow-loss")["rows"]
         self.assertEqual([r["detail"] for r in rows if r["what"] == "lost" and not r["path"]].count("the optimizer state"), 1, rows)
-        fb = DATA / "samediff" / "updater_adam.fb"
+        fb = data("samediff") / "updater_adam.fb"
         self.assertEqual(run("convert", fb, self.path("x.safetensors"))[0], 2)
         lost = ["the graph: only its tensors are saved", "the training configuration", "the optimizer state"]
         for command in (("convert", fb), ("split", fb), ("merge", fb, "-o"), ("repair", fb)):
@@ -368,12 +368,12 @@ class Convert(InFolder):
             self.assertEqual([r["detail"] for r in rows if r["what"] == "lost"], lost, command)
 
     def test_checkpoints_stay_whole(self):
-        model = next(p for p in (DATA / "archive").glob("*.zip") if "optimizer" in document("inspect", p))
+        model = next(p for p in data("archive").glob("*.zip") if "optimizer" in document("inspect", p))
         succeed("convert", model, self.path("copy.zip"), "--tag", document("tags", model)["tags"][-1])
         self.assertEqual(document("inspect", model).get("optimizer"), document("inspect", self.path("copy.zip")).get("optimizer"))
 
     def test_a_checkpoint_of_pytorch_becomes_one_of_dl4j(self):
-        adam = DATA / "pytorch" / "adam.pt"
+        adam = data("pytorch") / "adam.pt"
         status, _, err = run("convert", adam, self.path("a.zip"), "--checkpoint")
         self.assertEqual(status, 2)
         self.assertIn(b"not part of the checkpoint", err)
@@ -489,10 +489,10 @@ class Convert(InFolder):
 
 class Graphs(InFolder):
     def open_model(self):
-        return DATA / "onnx" / "idioms" / "lp_pool_pads_open.onnx"
+        return data("onnx") / "idioms" / "lp_pool_pads_open.onnx"
 
     def test_convert_writes_the_graph_or_says_so(self):
-        model, fb = DATA / "onnx" / "mlp.onnx", self.path("m.fb")
+        model, fb = data("onnx") / "mlp.onnx", self.path("m.fb")
         self.assertIn("unused: shape", run("convert", model, fb)[2].decode())
         names = {t["name"] for t in document("inspect", fb)["tensors"]}
         self.assertIn("net.0.weight", names)
@@ -503,7 +503,7 @@ class Graphs(InFolder):
         self.assertIn(b"has no graph", run("import", weights, self.path("x.onnx"))[2])
 
     def test_a_graph_is_left_out_with_a_row(self):
-        model = DATA / "onnx" / "mlp.onnx"
+        model = data("onnx") / "mlp.onnx"
         graph = {"what": "lost", "path": "", "detail": "the graph: only its tensors are saved"}
         for out, options in (("m.safetensors", ()), ("m.stele", ("--dry-run",)), ("m.onnx", ()), ("m.json", ("--rename", "^=x.")),
                              ("m.npz", ("--precision", "f16")), ("w.fb", ("--weights",)), ("o.stele", ("--only", "net.*"))):
@@ -521,7 +521,7 @@ class Graphs(InFolder):
         self.assertIn(b"the graph", err)
 
     def test_a_graph_that_is_not_covered(self):
-        model = DATA / "onnx" / "package" / "test_slice.onnx"
+        model = data("onnx") / "package" / "test_slice.onnx"
         status, _, err = run("convert", model, self.path("m.fb"))
         self.assertEqual(status, 2)
         self.assertIn(b"--mappings FILE; stele import has the options of graphs; --weights writes the tensors alone", err)
@@ -547,16 +547,16 @@ class Graphs(InFolder):
             found = document("import", self.open_model(), self.path(target), "--shape", "x=2,3,?,8")
             self.assertEqual((found["written"], found["operations"]), (True, 5))
             self.assertTrue(self.path(target).exists())
-        saved = DATA / "tensorflow" / "run_mlp_saved_open"
+        saved = data("tensorflow") / "run_mlp_saved_open"
         self.assertGreater(document("import", saved, self.path("tf.fb"))["operations"], 3)
-        frozen = DATA / "tensorflow" / "run_cnn_open.pb"
+        frozen = data("tensorflow") / "run_cnn_open.pb"
         self.assertGreater(document("import", frozen, self.path("tf.onnx"), "--opset", "18")["operations"], 3)
         for shape in ("x", "x=", "=1", "x=1,,2", "x=1,2,3,4,", "x=a,b,c,d", "x=-1,2,3,4"):
             status, _, err = run("import", self.open_model(), self.path("x.fb"), "--shape", shape)
             self.assertEqual(status, 2, shape)
         self.assertEqual(run("import", self.open_model(), self.path("x.safetensors"))[0], 2)
         self.assertEqual(run("import", DIGITS / "digits.safetensors", self.path("x.fb"))[0], 2)
-        self.assertEqual(run("import", DATA / "onnx" / "types.onnx", self.path("x.fb"))[0], 2)
+        self.assertEqual(run("import", data("onnx") / "types.onnx", self.path("x.fb"))[0], 2)
         self.assertFalse(self.path("x.fb").exists())
         self.assertEqual(run("import", self.path("m.fb"), self.path("x.onnx"), "--shape", "x=2,3,7,8")[0], 2)
         before = self.path("m.fb").read_bytes()
@@ -565,7 +565,7 @@ class Graphs(InFolder):
         self.assertEqual(self.path("m.fb").read_bytes(), before)
 
     def test_slots_of_optimizers_are_kept_or_listed(self):
-        adam = DATA / "tensorflow" / "adam"
+        adam = data("tensorflow") / "adam"
         status, _, err = run("convert", adam, self.path("a.safetensors"))
         self.assertEqual(status, 2)
         self.assertIn(b"optimizer state of 6 tensors", err)
@@ -812,7 +812,7 @@ class Diff(InFolder):
             self.assertEqual("plain value" in self.path(out).read_text(), not options)
 
     def test_checkpoints(self):
-        adam, one, same = DATA / "pytorch" / "adam.pt", self.path("one.zip"), self.path("same.zip")
+        adam, one, same = data("pytorch") / "adam.pt", self.path("one.zip"), self.path("same.zip")
         for out in (one, same):
             succeed("convert", adam, out, "--checkpoint", "--allow-loss")
         self.assertEqual(document("diff", one, same)["differences"], [])

@@ -6,13 +6,13 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from support import DATA, DIGITS, FIXTURES, run, document
+from support import DIGITS, FIXTURES, data, data_files, document, run
 
 
-def models(folder):
-    """Return the paths of `folder` that the command opens."""
-    many = {DATA / "onnx" / name for name in ("idioms", "package")}  # files of a few tensors, of one kind
-    paths = sorted(p for p in folder.rglob("*") if p.name != "README.md" and p.parent not in many)
+def models(paths):
+    """Return those of `paths` that the command opens."""
+    many = {data("onnx") / name for name in ("idioms", "package")}  # files of a few tensors, of one kind
+    paths = sorted(p for p in paths if p.name != "README.md" and p.parent not in many)
     with ThreadPoolExecutor(3) as pool:
         opened = list(pool.map(lambda path: run("inspect", path, "--json")[0] == 0, paths))
     return [path for path, ok in zip(paths, opened) if ok]
@@ -38,23 +38,23 @@ def through(path):
 
 
 class Files(unittest.TestCase):
-    def check(self, folder, at_least):
-        found = models(folder)
-        self.assertGreaterEqual(len(found), at_least, f"few files of {folder} were opened")
+    def check(self, paths, at_least):
+        found = models(paths)
+        self.assertGreaterEqual(len(found), at_least, "few files were opened")
         with ThreadPoolExecutor(3) as pool:
             self.assertEqual([text for text in pool.map(through, found) if text], [])
 
     def test_golden_files(self):
-        self.check(DATA, 300)
+        self.check(data_files(), 300)
 
     def test_examples(self):
-        self.check(DIGITS, 2)
+        self.check(DIGITS.rglob("*"), 2)
 
     def test_fixtures(self):
         if not FIXTURES.is_dir():
             self.assertFalse(os.environ.get("STELE_NEVER_SKIP"), f"{FIXTURES} is not there")
             self.skipTest(f"{FIXTURES} is not there")
-        self.check(FIXTURES, 10)
+        self.check(FIXTURES.rglob("*"), 10)
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import os
 import unittest
 from pathlib import Path
 
-from support import DATA, DIGITS, ROOT, STELE
+from support import DIGITS, ROOT, STELE, data
 
 PAGE = ROOT / "docs" / "guide" / "command.md"
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.S | re.M)
@@ -37,7 +37,7 @@ def prepare(folder):
     work.mkdir()
     for name in ("digits.safetensors", "digits.pth"):
         shutil.copy(DIGITS / name, work)
-    shutil.copy(DATA / "onnx" / "mlp.onnx", work)
+    shutil.copy(data("onnx") / "mlp.onnx", work)
     return work
 
 

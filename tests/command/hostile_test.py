@@ -6,7 +6,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from support import CONTROL, DATA, DIGITS, InFolder, floats, run, safetensors
+from support import CONTROL, DIGITS, InFolder, data_files, floats, run, safetensors
 
 # One small file of each format.
 SEEDS = [DIGITS / "digits.safetensors", DIGITS / "digits.pth"]
@@ -14,7 +14,7 @@ SEEDS = [DIGITS / "digits.safetensors", DIGITS / "digits.pth"]
 
 def seeds():
     found = {}
-    for path in sorted(DATA.rglob("*")):
+    for path in data_files():
         if path.is_file() and 0 < path.stat().st_size < 20000 and path.suffix not in ("", ".md", ".txt", ".py"):
             found.setdefault(path.suffix, path)
     return SEEDS + list(found.values())

@@ -1,7 +1,7 @@
 """Nothing is lost in silence: for every command that writes, and every pair of formats, what the output lacks of the input
 is an error or a row; and no command changes its inputs.
 
-Inputs are files of tests/data, one for each combination of a format and the kinds of content that it has, and files made here.
+Inputs are golden files, one for each combination of a format and the kinds of content that it has, and files made here.
 Input and output are compared by what `inspect`, `hash` and `diff` print.
 """
 
@@ -17,7 +17,7 @@ import unittest
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from support import DATA, STELE, floats, run, safetensors
+from support import STELE, TESTS, data_files, floats, run, safetensors
 
 # Formats of one tensor, whose name is that of the file.
 UNNAMED = {"npy", "nnef-tensor"}
@@ -58,7 +58,7 @@ def gguf(path, pairs, tensors):
 
 
 def made(folder):
-    """Write the inputs that tests/data lacks; return their paths."""
+    """Write the inputs that the golden files lack; return their paths."""
     weight = floats(1, -2, 3.5, 4, 5, 6)
     yield record(folder / "values.json", {
         "layer": {"weight": tensor("F32", [2, 3], weight), "bias": tensor("F32", [2], floats(1, 2))},
@@ -212,7 +212,7 @@ class Case:
 
     def __init__(self, source, formats):
         self.source, self.formats, self.faults = source, formats, []
-        self.name = str(source.relative_to(DATA)) if source.is_relative_to(DATA) else source.name
+        self.name = str(source.relative_to(TESTS)) if source.is_relative_to(TESTS) else source.name
 
     def fault(self, command, target, what):
         self.faults.append((command, self.name, target, what))
@@ -269,7 +269,7 @@ class Case:
             self.fault(command, target, f"reported, but not there: {missing}")
             return
         self.check(command, target, outputs, rows, before)
-        if command == "convert" and not self.source.is_relative_to(DATA):
+        if command == "convert" and not self.source.is_relative_to(TESTS):
             dry = document(*arguments, "--dry-run")
             if dry != (0, dict(found, written=False)):
                 self.fault(command, target, f"a dry run is unlike: {dry}")
@@ -285,7 +285,7 @@ class Case:
                 folder.mkdir()
                 return folder / out
             for target, extension in self.formats:
-                if target in CONTAINERS and self.source.is_relative_to(DATA):
+                if target in CONTAINERS and self.source.is_relative_to(TESTS):
                     continue
                 out = fresh("out" + (extension or ".folder"))
                 self.written("convert", target, ("convert", self.source, out, "--to", target), out, before)
@@ -321,8 +321,8 @@ class Case:
 
 class Property(unittest.TestCase):
     def inputs(self, folder):
-        paths = sorted(p for p in DATA.rglob("*") if p.suffix not in (".md", ".txt", ".expect", ".expected", ".bytes", ".py", ".tsv") and
-                       not (p.is_file() and p.stat().st_size > 100000))
+        paths = [p for p in data_files() if p.suffix not in (".md", ".txt", ".expect", ".expected", ".bytes", ".py", ".tsv") and
+                 not (p.is_file() and p.stat().st_size > 100000)]
         with ThreadPoolExecutor(WORKERS) as pool:
             facts = list(pool.map(lambda p: document("inspect", p), paths))
         kinds = {}

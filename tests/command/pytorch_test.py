@@ -4,7 +4,7 @@ import unittest
 from collections import OrderedDict
 
 from pytorch_files import Tensor, load, number, plain, save
-from support import DATA, InFolder, document, run, succeed
+from support import InFolder, data, document, run, succeed
 
 MODEL = OrderedDict([("fc.weight", Tensor(1, 2, 3, 4, shape=(2, 2))), ("fc.bias", Tensor(5, 6))])
 ADAM = {"lr": 0.25, "betas": (0.5, 0.75), "eps": 1e-6, "weight_decay": 0, "amsgrad": False, "maximize": False,
@@ -144,7 +144,7 @@ class Checkpoints(InFolder):
 
 class Graphs(InFolder):
     def test_a_graph_is_a_loss(self):
-        model = DATA / "samediff" / "convolution_trained.fb"
+        model = data("samediff") / "convolution_trained.fb"
         for dry in ([], ["--dry-run"]):
             status, _, err = run("convert", model, self.path("g.pt"), *dry)
             self.assertEqual(status, 2)

@@ -9,13 +9,23 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-DATA = ROOT / "tests" / "data"
+TESTS = ROOT / "tests"
 DIGITS = ROOT / "examples" / "data"
 FIXTURES = ROOT.parent / "shared" / "fixtures"
 STELE = os.environ["STELE"]
 
 # Bytes that a terminal obeys; a newline is none of them.
 CONTROL = bytes(set(range(0x20)) - {0x0A}) + b"\x7f"
+
+
+def data(format):
+    """Return the folder of a format's golden files."""
+    return TESTS / "formats" / format / "data"
+
+
+def data_files():
+    """Return the paths of all golden files and the folders between them, sorted."""
+    return sorted(path for folder in ("formats/*", "evolution", "encodings") for path in TESTS.glob(f"{folder}/data/**/*"))
 
 
 def run(*arguments, **options):

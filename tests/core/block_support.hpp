@@ -1,5 +1,5 @@
 // Inputs of the tests of block codecs. They are made from integers and powers of two, so that every machine makes the
-// same ones; tests/data/gguf has what ggml made of them.
+// same ones; tests/formats/gguf/data has what ggml made of them.
 #pragma once
 
 #include <algorithm>

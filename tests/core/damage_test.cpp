@@ -208,7 +208,7 @@ TEST_CASE("damage: every truncation and every flipped bit of PyTorch's other fil
   for (const std::string name :
        {"legacy.pt", "legacy_adam.pt", "legacy_module.pt", "tar.pt", "libtorch_module.pt", "export.pt2"}) {
     CAPTURE(name);
-    std::string file = read_text(test_data() + "/pytorch/" + name);
+    std::string file = read_text(test_data("pytorch") + "/" + name);
     REQUIRE(file.size() > 500);
     if (name == "tar.pt") file.resize(5120);  // the rest is padding
     const PytorchRecorder<> recorder;

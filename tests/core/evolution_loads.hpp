@@ -1,4 +1,4 @@
-// Loads of files of older versions of classes (tests/data/evolution, written by evolution/write_old.cpp).
+// Loads of files of older versions of classes (tests/evolution/data, written by evolution/write_old.cpp).
 #pragma once
 
 #include <doctest/doctest.h>
@@ -24,7 +24,7 @@ using stele::Tensor;
 using Floats = std::vector<float>;
 
 inline std::string old_path(const AnyRecorder& recorder, std::string_view group) {
-  return test_data() + "/evolution/" + old_file(recorder.format().target(), group);
+  return tests_folder() + "/evolution/data/" + old_file(recorder.format().target(), group);
 }
 
 /// Loads M from `from` in each way there is, and shows it to `check`.

@@ -65,27 +65,27 @@ TEST_CASE("front door: a file of one tensor") {
 }
 
 TEST_CASE("front door: files of others, by content") {
-  const std::string data = test_data();
+  const std::string data = tests_folder() + "/formats";
   const std::pair<const char*, const char*> files[] = {
-      {"/flax/net.msgpack", "flax"},
-      {"/flax/unknown.msgpack", "flax"},
-      {"/nnef/model.nnef", "nnef"},
-      {"/nnef/model.nnef.tgz", "nnef-tgz"},
-      {"/nnef/model.nnef.tar", "nnef-tgz"},
-      {"/nnef/types/f32.dat", "nnef-tensor"},
-      {"/nnef/by_hand/provisional_signed_16.dat", "nnef-tensor"},
-      {"/numpy/fortran.npy", "npy"},
-      {"/numpy/version3.npy", "npy"},
-      {"/numpy/objects.npy", "npy"},
-      {"/numpy/compressed.npz", "npz"},
-      {"/numpy/names.npz", "npz"},
-      {"/numpy/empty.npz", "npz"},
-      {"/paddle/lenet.pdiparams", "paddle"},
-      {"/paddle/lenet_params/__params__", "paddle"},
-      {"/paddle/single_f32.pdtensor", "paddle"},
-      {"/paddle/lenet_folder", "paddle-folder"},
-      {"/paddle/lenet_separate", "paddle-folder"},
-      {"/paddle/nested_folder", "paddle-folder"},
+      {"/flax/data/net.msgpack", "flax"},
+      {"/flax/data/unknown.msgpack", "flax"},
+      {"/nnef/data/model.nnef", "nnef"},
+      {"/nnef/data/model.nnef.tgz", "nnef-tgz"},
+      {"/nnef/data/model.nnef.tar", "nnef-tgz"},
+      {"/nnef/data/types/f32.dat", "nnef-tensor"},
+      {"/nnef/data/by_hand/provisional_signed_16.dat", "nnef-tensor"},
+      {"/numpy/data/fortran.npy", "npy"},
+      {"/numpy/data/version3.npy", "npy"},
+      {"/numpy/data/objects.npy", "npy"},
+      {"/numpy/data/compressed.npz", "npz"},
+      {"/numpy/data/names.npz", "npz"},
+      {"/numpy/data/empty.npz", "npz"},
+      {"/paddle/data/lenet.pdiparams", "paddle"},
+      {"/paddle/data/lenet_params/__params__", "paddle"},
+      {"/paddle/data/single_f32.pdtensor", "paddle"},
+      {"/paddle/data/lenet_folder", "paddle-folder"},
+      {"/paddle/data/lenet_separate", "paddle-folder"},
+      {"/paddle/data/nested_folder", "paddle-folder"},
   };
   for (const auto& known : files) {
     CAPTURE(known.first);

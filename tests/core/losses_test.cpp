@@ -309,7 +309,7 @@ TEST_CASE("losses: an optional that is null in JSON does not keep a model from f
 
 TEST_CASE("losses: what a reader leaves out is a row of every save, and no error") {
   const TempDir dir;
-  std::string record = read_text(test_data() + "/burn/0.21.0/net-full.json");
+  std::string record = read_text(test_data("burn") + "/0.21.0/net-full.json");
   record.insert(record.find("\"item\""), "\"extra\": [1, {\"a\": null}], \"more\": 2,");
   record.insert(record.find("\"int\""), "\"new\": \"x\", ");
   write_text(dir / "record.json", record);
@@ -343,16 +343,16 @@ TEST_CASE("losses: what a reader leaves out is a row of every save, and no error
   const std::string graph = "the graph: only its tensors are saved";
   const std::string training = "the training configuration", optimizer = "the optimizer state";
   const Case cases[] = {
-      {test_data() + "/onnx/mlp.onnx", {graph}},
-      {test_data() + "/tensorflow/run_mlp_saved_open", {graph}},
-      {test_data() + "/tensorflow/adam", {optimizer}},
-      {test_data() + "/nnef/model.nnef", {graph}},
-      {test_data() + "/pytorch/export.pt2", {"the program: only its tensors are saved"}},
-      {test_data() + "/pytorch/trace.pt", {"the program: only its tensors are saved"}},
-      {test_data() + "/samediff/updater_adam.fb", {graph, training, optimizer}},
-      {test_data() + "/samediff/no_state.fb", {graph, training}},
-      {test_data() + "/archive/full.zip", {training, optimizer, "other tags of the archive (1): base"}},
-      {test_data() + "/archive/least.zip", {}},
+      {test_data("onnx") + "/mlp.onnx", {graph}},
+      {test_data("tensorflow") + "/run_mlp_saved_open", {graph}},
+      {test_data("tensorflow") + "/adam", {optimizer}},
+      {test_data("nnef") + "/model.nnef", {graph}},
+      {test_data("pytorch") + "/export.pt2", {"the program: only its tensors are saved"}},
+      {test_data("pytorch") + "/trace.pt", {"the program: only its tensors are saved"}},
+      {test_data("samediff") + "/updater_adam.fb", {graph, training, optimizer}},
+      {test_data("samediff") + "/no_state.fb", {graph, training}},
+      {test_data("archive") + "/full.zip", {training, optimizer, "other tags of the archive (1): base"}},
+      {test_data("archive") + "/least.zip", {}},
       {dir / "record.json", {"unknown keys of the record: metadata.new, extra, more"}},
       {dir / "keys.safetensors", {"unknown keys of tensors: unit, of"}},
       {dir / "m.safetensors.index.json",
@@ -362,8 +362,8 @@ TEST_CASE("losses: what a reader leaves out is a row of every save, and no error
        {"the program: only its tensors are saved", "values and metadata of the weights: epoch",
         "extra files: labels.txt"}},
       {dir / "extra.pt", {"extra files: labels.txt"}},
-      {test_data() + "/onnx/types.onnx", {}},  // tensors alone
-      {test_data() + "/burn/0.21.0/net-full.json", {}},
+      {test_data("onnx") + "/types.onnx", {}},  // tensors alone
+      {test_data("burn") + "/0.21.0/net-full.json", {}},
   };
   for (const Case& c : cases) {
     CAPTURE(c.file);

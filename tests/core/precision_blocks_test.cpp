@@ -79,10 +79,10 @@ std::string xxh3(const ByteArray& bytes) {
 }
 std::string xxh3(const Floats& x) { return xxh3(block_test::little_endian(x)); }
 
-// The lines of a file of tests/data/gguf, each as its columns.
+// The lines of a file of tests/formats/gguf/data, each as its columns.
 std::vector<std::vector<std::string>> table(const std::string& file) {
   std::vector<std::vector<std::string>> rows;
-  std::istringstream lines(stele_test::read_text(stele_test::test_data() + "/gguf/" + file));
+  std::istringstream lines(stele_test::read_text(stele_test::test_data("gguf") + "/" + file));
   for (std::string line; std::getline(lines, line);) {
     if (line.empty() || line[0] == '#') continue;
     std::vector<std::string> row;

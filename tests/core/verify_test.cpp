@@ -185,7 +185,7 @@ TEST_CASE("verify: every flipped bit of an archive, in all tags and all that the
   }
   // An archive of another program has deflated entries, and entries that no tag refers to.
   check_flips(
-      read_text(test_data() + "/archive/full.zip"), {"zip records"},
+      read_text(test_data("archive") + "/full.zip"), {"zip records"},
       [&](auto bytes) { return ArchiveRecorder<>().verify(bytes); }, all_of_archive);
 }
 

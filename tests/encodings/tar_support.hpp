@@ -173,6 +173,6 @@ inline Error open_error(const std::string& file) {
 inline Errc open_code(const std::string& file) { return open_error(file).code(); }
 inline Errc open_code(const std::vector<Raw>& entries) { return open_code(archive(entries)); }
 
-inline std::string golden(const std::string& name) { return read_text(test_data() + "/tar/" + name); }
+inline std::string golden(const std::string& name) { return read_text(tests_folder() + "/encodings/data/tar/" + name); }
 
 }  // namespace stele_test::tar_files

@@ -203,7 +203,9 @@ inline stele::Errc read_error(const RawZip& file) {
   return read ? stele::Errc::none : read.error().code();
 }
 
-inline std::string golden(const std::string& name) { return read_text(test_data() + "/zip/" + name + ".zip"); }
+inline std::string golden(const std::string& name) {
+  return read_text(tests_folder() + "/encodings/data/zip/" + name + ".zip");
+}
 
 inline std::string line() {
   std::string text;

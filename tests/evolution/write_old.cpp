@@ -1,4 +1,4 @@
-// Writes tests/data/evolution: files of classes as they were before the changes that tests/evolution_test.cpp makes.
+// Writes tests/evolution/data: files of classes as they were before the changes that tests/evolution_test.cpp makes.
 //
 //   write_old FOLDER          writes them
 //   write_old --check FOLDER  compares them with what it would write

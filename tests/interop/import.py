@@ -8,7 +8,7 @@ import.py table WORK [PAGE [TENSORFLOW_PAGE]]    prints the tables, and writes t
                                                  is wrong
 
 The cases: the node tests, light models and tests of PyTorch's operators that the onnx package has, with its results;
-models of WORK/torch (torch_models.py: MODEL_torchVERSION.onnx) and tests/data/onnx, with onnxruntime's results; models and
+models of WORK/torch (torch_models.py: MODEL_torchVERSION.onnx) and of the golden files of ONNX, with onnxruntime's results; models and
 operators of WORK/tensorflow (tensorflow_models.py), with TensorFlow's results. Each node test is imported twice: with
 the shapes of its inputs, and with open extents. The inputs of node tests that are arguments (shapes, axes, limits) or
 weights become initializers, as models have them. A case may have exported.onnx, the imported model written as ONNX.

@@ -16,7 +16,7 @@ own=()
 cd "$(dirname "$0")/../.."
 work=$PWD/build/interop/import
 mkdir -p "$work/torch"
-mvn -q -B -f tests/interop/dl4j/pom.xml package -DbuildDirectory="$PWD/build/interop/dl4j"
+mvn -q -B -f tests/formats/samediff/interop/dl4j/pom.xml package -DbuildDirectory="$PWD/build/interop/dl4j"
 [ -x "$work/venv/bin/python" ] || python3 -m venv "$work/venv"
 "$work/venv/bin/pip" install -q onnx==1.23.2 onnxruntime==1.32.0 safetensors==0.8.0 Pillow ml_dtypes
 if [ -n "${TORCH:-}" ]; then

@@ -176,7 +176,7 @@ def whole_models(work):
     """Yields a path and inputs of models whose results are onnxruntime's."""
     import numpy
     random = numpy.random.default_rng(1)
-    path = pathlib.Path("tests/data/onnx/mlp.onnx").absolute()
+    path = pathlib.Path("tests/formats/onnx/data/mlp.onnx").absolute()
     yield path, [("x", random.standard_normal((2, 4)).astype(numpy.float32))]
     yield from models_in(work / "torch")
 
@@ -263,7 +263,7 @@ def prepare(work, own=None):
         (work / "list.txt").write_text("".join(listing))
         return
     add_models(whole_models(work), "(models)")
-    add_models(models_in(pathlib.Path("tests/data/onnx/idioms")), "(idioms)")
+    add_models(models_in(pathlib.Path("tests/formats/onnx/data/idioms")), "(idioms)")
     for path, inputs, outputs in light_models():
         _, found = run_onnxruntime(str(path), inputs, outputs)
         add(path.stem, "(models)", path, inputs, outputs, error_of([outputs[0][1]], found))

@@ -24,90 +24,91 @@ program() {
 safetensors_written() {
   program interop_safetensors || return
   "$STELE_BUILD/tests/interop_safetensors" "$work/ours" || return
-  "$PYTHON" tests/interop/check_safetensors.py "$work"/ours/*.safetensors
+  "$PYTHON" tests/formats/safetensors/interop/check_safetensors.py "$work"/ours/*.safetensors
 }
 
 numpy_written() {
   program interop_numpy || return
   "$STELE_BUILD/tests/interop_numpy" write "$work/numpy" || return
-  "$PYTHON" tests/interop/numpy_files.py check "$work/numpy"
+  "$PYTHON" tests/formats/numpy/interop/numpy_files.py check "$work/numpy"
 }
 
 numpy_read() {
-  "$PYTHON" -W ignore tests/interop/numpy_files.py write "$work/their-numpy" || return
-  diff -r --exclude README.md "$work/their-numpy" tests/data/numpy || return
+  "$PYTHON" -W ignore tests/formats/numpy/interop/numpy_files.py write "$work/their-numpy" || return
+  diff -r --exclude README.md "$work/their-numpy" tests/formats/numpy/data || return
   "$STELE_BUILD/tests/interop_numpy" read "$work/their-numpy"
 }
 
 shards_written() {
   program interop_shards || return
   "$STELE_BUILD/tests/interop_shards" write "$work/shards" || return
-  "$PYTHON" tests/interop/shards.py check "$work/shards" 9
+  "$PYTHON" tests/formats/safetensors/interop/shards.py check "$work/shards" 9
 }
 
 shards_read() {
-  "$PYTHON" tests/interop/shards.py write "$work/their-shards" || return
+  "$PYTHON" tests/formats/safetensors/interop/shards.py write "$work/their-shards" || return
   "$STELE_BUILD/tests/interop_shards" read "$work/their-shards"
 }
 
 json_written() {
   program interop_json || return
   mkdir -p "$work/json" && "$STELE_BUILD/tests/interop_json" write "$work/json" || return
-  "$PYTHON" tests/interop/json_records.py check "$work/json"
+  "$PYTHON" tests/formats/json/interop/json_records.py check "$work/json"
 }
 
 json_read() {
-  "$PYTHON" tests/interop/json_records.py write "$work/their-json" || return
+  "$PYTHON" tests/formats/json/interop/json_records.py write "$work/their-json" || return
   "$STELE_BUILD/tests/interop_json" read "$work/their-json"
 }
 
 nnef_written() {
   program interop_nnef || return
   "$STELE_BUILD/tests/interop_nnef" write "$work/nnef" || return
-  "$PYTHON" tests/interop/nnef_models.py own "$work/nnef"
+  "$PYTHON" tests/formats/nnef/interop/nnef_models.py own "$work/nnef"
 }
 
 nnef_read() {
   program interop_nnef || return
-  "$PYTHON" tests/interop/make_golden_nnef.py "$work/their-nnef" || return
+  "$PYTHON" tests/formats/nnef/interop/make_golden_nnef.py "$work/their-nnef" || return
   "$STELE_BUILD/tests/interop_nnef" read "$work/their-nnef"
 }
 
 nnef_copied() {
   "$STELE_BUILD/tests/interop_nnef" copy "$work/their-nnef" "$work/nnef-copies" || return
-  "$PYTHON" tests/interop/nnef_models.py copies "$work/nnef-copies" "$work/their-nnef"
+  "$PYTHON" tests/formats/nnef/interop/nnef_models.py copies "$work/nnef-copies" "$work/their-nnef"
 }
 
 nnef_golden() {
-  "$PYTHON" tests/interop/make_golden_nnef.py --check tests/data/nnef
+  "$PYTHON" tests/formats/nnef/interop/make_golden_nnef.py --check tests/formats/nnef/data
 }
 
 safetensors_golden() {
-  "$PYTHON" tests/interop/make_golden_safetensors.py "$work/golden" || return
-  diff -r --exclude README.md --exclude 'dcp_*' "$work/golden" tests/data/safetensors
+  "$PYTHON" tests/formats/safetensors/interop/make_golden_safetensors.py "$work/golden" || return
+  diff -r --exclude README.md --exclude 'dcp_*' "$work/golden" tests/formats/safetensors/data
 }
 
 onnx_written() {
   program interop_onnx || return
-  mkdir -p "$work/onnx" && "$PYTHON" tests/interop/check_onnx.py "$STELE_BUILD/tests/interop_onnx" tests/data/onnx "$work/onnx"
+  mkdir -p "$work/onnx" || return
+  "$PYTHON" tests/formats/onnx/interop/check_onnx.py "$STELE_BUILD/tests/interop_onnx" tests/formats/onnx/data "$work/onnx"
 }
 
 onnx_golden() {
-  "$PYTHON" tests/interop/make_golden_onnx.py --check tests/data/onnx
+  "$PYTHON" tests/formats/onnx/interop/make_golden_onnx.py --check tests/formats/onnx/data
 }
 
 archive_golden() {
-  "$PYTHON" tests/interop/make_golden_archive.py --check tests/data/archive
+  "$PYTHON" tests/formats/archive/interop/make_golden_archive.py --check tests/formats/archive/data
 }
 
 # The golden files, and `.stele` files that the library writes from the records of other formats.
 stele_read() {
   program interop_json || return
-  local files=("$work/every.json" tests/data/evolution/*.{bpk,safetensors,zip} tests/data/burn/*/*.{bpk,mpk})
-  mapfile -t -O ${#files[@]} files < <(find tests/data -name '*.stele' | sort)
-  mkdir -p "$work/stele" && "$PYTHON" tests/interop/check_stele.py write "$work/every.json" || return
+  local files=("$work/every.json" tests/evolution/data/*.{bpk,safetensors,zip} tests/formats/burn/data/*/*.{bpk,mpk})
+  mapfile -t -O ${#files[@]} files < <(find tests/*/data tests/formats/*/data -name '*.stele' | sort)
+  mkdir -p "$work/stele" && "$PYTHON" tests/formats/stele/interop/check_stele.py write "$work/every.json" || return
   "$STELE_BUILD/tests/interop_json" stele "$work/stele" "${files[@]}" || return
-  "$PYTHON" tests/interop/check_stele.py check "$work/stele" "${files[@]}"
+  "$PYTHON" tests/formats/stele/interop/check_stele.py check "$work/stele" "${files[@]}"
 }
 
 step "the versions asked for" "$PYTHON" - <<'PYTHON'

@@ -3,7 +3,7 @@
 
 tensorflow_models.py FOLDER           writes FOLDER/NAME/ for each case
 tensorflow_models.py FOLDER --tiny    writes FOLDER/run_NAME.pb or run_NAME/ (a SavedModel) of a few KB, and
-                                      run_NAME.safetensors: inputs (in.NAME) and results (out.NAME), for tests/data
+                                      run_NAME.safetensors: inputs (in.NAME) and results (out.NAME), for its golden files
 
 A case has model.pb (a frozen GraphDef) or saved_model/, and inputs.txt and outputs.txt as the cases of import.py have
 them. Inputs and outputs have the names of tensors, without ":0". The cases:

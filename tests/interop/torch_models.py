@@ -2,7 +2,7 @@
 """Small models, exported by PyTorch to ONNX, with inputs: for import.sh.
 
 torch_models.py OUT NAME [--dynamo]    writes OUT/MODEL_NAME.onnx and .npz; --dynamo: by torch.export's exporter
-torch_models.py OUT NAME --tiny ...    writes OUT/run_MODEL_NAME.onnx of a few KB and .npz, for tests/data/onnx
+torch_models.py OUT NAME --tiny ...    writes OUT/run_MODEL_NAME.onnx of a few KB and .npz, for tests/formats/onnx/data
 torch_models.py OUT --expect           writes .safetensors for each OUT/run_*.onnx and .npz: inputs and results
 
 Weights are random with a fixed seed. Each model is exported with fixed extents, and with a batch (and a length) that is

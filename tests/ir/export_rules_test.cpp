@@ -38,7 +38,7 @@ std::string text_of(const std::filesystem::path& path) {
   return text.str();
 }
 
-std::filesystem::path source(const std::string& path) { return std::filesystem::path(test_data()) / "../.." / path; }
+std::filesystem::path source(const std::string& path) { return std::filesystem::path(tests_folder()) / ".." / path; }
 
 std::string export_rules() {
   std::string all;

@@ -75,7 +75,7 @@ TEST_CASE("export: a graph, twice the same bytes") {
   const auto view = bytes_of(written);
   CHECK(std::vector<std::byte>(view.begin(), view.end()) == first.bytes);
   for (const char* name : {"run_cnn_open.pb", "run_bert_tiny_einsum_open.pb"}) {
-    const Checkpoint golden = good(stele::import_tensorflow(test_data() + "/tensorflow/" + name));
+    const Checkpoint golden = good(stele::import_tensorflow(test_data("tensorflow") + "/" + name));
     CHECK(good(exported(golden)).bytes == good(exported(golden)).bytes);
   }
 }

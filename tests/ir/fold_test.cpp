@@ -1,5 +1,5 @@
 // Nodes of constants that the import computes: onnxruntime computed the same ones
-// (tests/interop/make_golden_operators.py).
+// (tests/formats/onnx/interop/make_golden_operators.py).
 #include <stele/import.hpp>
 #include <stele/recorders/onnx.hpp>
 
@@ -30,7 +30,7 @@ using Attributes = std::map<std::string, ir::ExpressionValue>;
 
 namespace {
 
-std::string fold_file(int opset) { return test_data() + "/onnx/fold_" + std::to_string(opset) + ".onnx"; }
+std::string fold_file(int opset) { return test_data("onnx") + "/fold_" + std::to_string(opset) + ".onnx"; }
 
 /// Returns the difference of two numbers, in steps of 32-bit floats of their size.
 double steps_between(double a, double b) {

@@ -255,7 +255,7 @@ TEST_CASE("import: versions, and rules of a user") {
 
 TEST_CASE("import: a network") {
   stele::Report report;
-  const Checkpoint mlp = good(import_onnx(test_data() + "/onnx/mlp.onnx", {.report = &report}));
+  const Checkpoint mlp = good(import_onnx(test_data("onnx") + "/mlp.onnx", {.report = &report}));
   CHECK(report.paths(stele::Report::What::unused) == std::vector<std::string>{"shape"});  // names with dots are found
   std::string text;
   for (const GraphOperation& operation : mlp.graph->operations) text += text_of(operation) + '\n';
@@ -471,7 +471,7 @@ TEST_CASE("import: functions are expanded") {
 }
 
 TEST_CASE("import: models of the onnx package") {
-  const std::string folder = test_data() + "/onnx/package/";
+  const std::string folder = test_data("onnx") + "/package/";
   std::vector<std::string> refused;
   std::size_t all = 0;
   for (const std::string& name : names_in(folder)) {

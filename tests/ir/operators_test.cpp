@@ -209,7 +209,7 @@ TEST_CASE("operators: names to positions and back, for every operator and any of
 
 TEST_CASE("operators: the operations of DL4J's own files have names, and the same positions again") {
   std::size_t operations = 0;
-  for (const auto& entry : std::filesystem::directory_iterator(test_data() + "/samediff")) {
+  for (const auto& entry : std::filesystem::directory_iterator(test_data("samediff"))) {
     if (entry.path().extension() != ".fb") continue;
     CAPTURE(entry.path());
     const stele::Checkpoint file = good(stele::SameDiffRecorder<>{}.open_checkpoint(entry.path().string()));

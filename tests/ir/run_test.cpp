@@ -23,8 +23,8 @@ using stele::Checkpoint;
 TEST_CASE("import: models compute what onnxruntime computes, also when they were saved") {
   const TempDir dir;
   std::size_t models = 0;
-  for (const std::string& name : names_in(test_data() + "/onnx")) {
-    const std::filesystem::path path = std::filesystem::path(test_data()) / "onnx" / name;
+  for (const std::string& name : names_in(test_data("onnx"))) {
+    const std::filesystem::path path = std::filesystem::path(test_data("onnx")) / name;
     if (name.rfind("run_", 0) != 0 || path.extension() != ".onnx") continue;
     CAPTURE(name);
     const std::string golden = std::filesystem::path(path).replace_extension(".safetensors").string();
@@ -40,7 +40,7 @@ TEST_CASE("import: models compute what onnxruntime computes, also when they were
 
 TEST_CASE("import: idioms of one or a few nodes compute what onnxruntime computes, also when they were saved") {
   const TempDir dir;
-  const std::string folder = test_data() + "/onnx/idioms/";
+  const std::string folder = test_data("onnx") + "/idioms/";
   std::size_t models = 0;
   for (const std::string& name : names_in(folder)) {
     if (!name.ends_with(".onnx")) continue;
@@ -67,9 +67,9 @@ TEST_CASE("import: idioms of one or a few nodes compute what onnxruntime compute
 }
 
 TEST_CASE("import: operators that DL4J computes otherwise give what onnxruntime gives") {
-  for (const char* file : {"/onnx/operators_11.onnx", "/onnx/operators_21.onnx"}) {
+  for (const char* file : {"/operators_11.onnx", "/operators_21.onnx"}) {
     CAPTURE(file);
-    const stele::Snapshot golden = good(stele::OnnxRecorder<>().open(test_data() + file));
+    const stele::Snapshot golden = good(stele::OnnxRecorder<>().open(test_data("onnx") + file));
     Arrays inputs, expected;
     for (std::size_t i = 0; i < golden.leaf_count(); ++i) {
       const stele::LeafView leaf = golden.leaf(i);
@@ -77,7 +77,7 @@ TEST_CASE("import: operators that DL4J computes otherwise give what onnxruntime 
       if (name.starts_with("value ")) inputs.emplace(name.substr(6), read_array(leaf));
       if (name.starts_with("want ")) expected.emplace(name.substr(5), read_array(leaf));
     }
-    const Arrays found = run_graph(good(stele::import_onnx(test_data() + file)), std::move(inputs));
+    const Arrays found = run_graph(good(stele::import_onnx(test_data("onnx") + file)), std::move(inputs));
     CHECK(expected.size() > 90);
     for (const auto& output : expected) {
       CAPTURE(output.first);

@@ -44,7 +44,7 @@ struct Golden {
 
 std::vector<Golden> golden_models(const std::string& folder) {
   std::vector<Golden> models;
-  const std::filesystem::path root = std::filesystem::path(test_data()) / folder;
+  const std::filesystem::path root = test_data(folder);
   for (const std::string& name : names_in(root.string())) {
     const std::filesystem::path path = root / name;
     if (!name.starts_with("run_") || path.extension() == ".safetensors") continue;

@@ -1,4 +1,4 @@
-// Exchanges checkpoints with torch.distributed.checkpoint (tests/interop/dcp.py):
+// Exchanges checkpoints with torch.distributed.checkpoint (tests/formats/pytorch/interop/dcp.py):
 //   mpi_interop write FOLDER     saves a model with the split `rows`
 //   mpi_interop read PATH        loads a checkpoint of PyTorch into several splits, and compares it
 #include <cstdio>

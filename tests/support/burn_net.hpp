@@ -1,4 +1,4 @@
-// The model of tests/interop/burn as a C++ user writes it, and Burn's listings of the files that it wrote.
+// The model of tests/formats/burn/interop as a C++ user writes it, and Burn's listings of the files that it wrote.
 #pragma once
 
 #include <array>

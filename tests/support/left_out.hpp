@@ -25,7 +25,7 @@ inline void left_out(std::string_view why) {
 inline std::optional<std::string> shared_file(std::string_view name) {
   const char* const shared = std::getenv("STELE_SHARED");
   const auto path =
-      (shared != nullptr ? std::filesystem::path(shared) : std::filesystem::path(test_data()) / "../../../shared") /
+      (shared != nullptr ? std::filesystem::path(shared) : std::filesystem::path(tests_folder()) / "../../shared") /
       name;
   if (std::filesystem::exists(path)) return path.string();
   left_out("there is no " + path.string());

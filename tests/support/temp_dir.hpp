@@ -15,8 +15,10 @@
 
 namespace stele_test {
 
-/// Returns the path of the folder tests/data.
-const std::string& test_data();
+/// Returns the path of the folder tests.
+const std::string& tests_folder();
+/// Returns the path of the files of a format's folder: tests/formats/FORMAT/data.
+std::string test_data(std::string_view format);
 
 /// Returns the names in a folder, sorted.
 inline std::vector<std::string> names_in(const std::string& path) {

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-const fs::path kData = fs::path(stele_test::test_data()) / "samediff";
+const fs::path kData = fs::path(stele_test::test_data("samediff"));
 
 std::string read(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

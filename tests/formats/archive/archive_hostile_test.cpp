@@ -125,7 +125,7 @@ TEST_CASE("archive: every truncation and every flipped bit of all parts") {
 }
 
 TEST_CASE("archive: a damaged file of another program") {
-  const std::string file = read_text(test_data() + "/archive/full.zip");
+  const std::string file = read_text(test_data("archive") + "/full.zip");
   const Whole base = whole_of(file, "base"), tuned = whole_of(file, "tuned");
   for (std::size_t size = 0; size < file.size(); size += 13) CHECK_FALSE(opened(file.substr(0, size)).has_value());
   std::string damaged = file;
@@ -147,7 +147,7 @@ TEST_CASE("archive: a damaged file of another program") {
 }
 
 TEST_CASE("archive: flipped bits of each part, with the right CRC-32") {
-  const std::string file = read_text(test_data() + "/archive/full.zip");
+  const std::string file = read_text(test_data("archive") + "/full.zip");
   const Entries entries = unzipped(file);
   // Arrays of every kind.
   for (const auto& [name, bytes] : entries) {

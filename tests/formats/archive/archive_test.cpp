@@ -17,7 +17,7 @@ using namespace stele_test;
 using namespace std::string_literals;
 using Names = std::vector<std::string>;
 
-std::string golden(const std::string& name) { return read_text(test_data() + "/archive/" + name + ".zip"); }
+std::string golden(const std::string& name) { return read_text(test_data("archive") + "/" + name + ".zip"); }
 
 template <class T>
 Array counted(DType dtype, std::vector<Extent> shape, const std::vector<T>& numbers) {
@@ -35,7 +35,7 @@ std::vector<T> up_to(std::size_t n) {
   return numbers;
 }
 
-/// Returns the arrays that tests/interop/make_golden_archive.py put into `base`.
+/// Returns the arrays that tests/formats/archive/interop/make_golden_archive.py put into `base`.
 Arrays golden_base() {
   return {
       {"my/param/name", counted({3, 2})},

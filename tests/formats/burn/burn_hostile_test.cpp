@@ -40,7 +40,7 @@ std::vector<Encoded> encodings() {
 TEST_CASE("burn hostile: cut off and longer") {
   std::vector<Encoded> all = encodings();
   for (const char* name : {"0.21.0/sgd.mpk", "0.21.0/sgd.json", "0.20.1/optimizer.mpk", "0.21.0/primitives.mpk"}) {
-    all.push_back({{}, read_text(test_data() + "/burn/" + std::string(name))});
+    all.push_back({{}, read_text(test_data("burn") + "/" + std::string(name))});
   }
   for (const Encoded& e : all) {
     CAPTURE(e.options.gzip);

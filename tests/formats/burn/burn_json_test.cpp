@@ -173,7 +173,7 @@ TEST_CASE("burn json: written as serde_json writes it, and read again") {
 
 TEST_CASE("burn json: the files of Burn, token by token and back") {
   std::size_t files = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(test_data() + "/burn")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(test_data("burn"))) {
     const bool packed = entry.path().string().ends_with(".json.gz");
     if (!packed && entry.path().extension() != ".json") continue;
     CAPTURE(entry.path().string());

@@ -92,7 +92,7 @@ const Linear live = linear<Linear>();
 const Backwards backwards = linear<Backwards>();
 Snapshot model() { return good(stele::snapshot_of(live)); }
 
-std::string golden(const std::string& name) { return test_data() + "/burn/" + name; }
+std::string golden(const std::string& name) { return test_data("burn") + "/" + name; }
 const std::string named_files[] = {"0.21.0/optimizer.mpk", "0.21.0/optimizer.json", "0.21.0/adamw.mpk",
                                    "0.21.0/adamw.json",    "0.21.0/sgd.mpk",        "0.21.0/sgd.json",
                                    "0.21.0/rmsprop.mpk",   "0.21.0/rmsprop.json"};

@@ -262,7 +262,7 @@ TEST_CASE("burn: flat names and transformed snapshots are nested again") {
 TEST_CASE("burn: ids, dtypes and notes go through .stele and through each other") {
   for (const char* name : {"0.21.0/dtypes.mpk", "0.21.0/net-half.mpk", "0.21.0/net-full.mpk"}) {
     CAPTURE(name);
-    const std::string file = read_text(test_data() + "/burn/" + std::string(name));
+    const std::string file = read_text(test_data("burn") + "/" + std::string(name));
     const auto mpk = recorder_of(BurnEncoding::mpk);
     const auto json = recorder_of(BurnEncoding::json);
     const Bytes binary = good(saved(BinaryRecorder<>(), good(mpk.open(bytes_of(file)))));

@@ -27,7 +27,7 @@ using stele::Snapshot;
 namespace stele_test {
 namespace {
 
-std::string golden(const std::string& name) { return test_data() + "/burn/" + name; }
+std::string golden(const std::string& name) { return test_data("burn") + "/" + name; }
 
 /// Files that hold the model, of all versions: "0.21.0/net-full.mpk", …
 std::vector<std::string> models() {

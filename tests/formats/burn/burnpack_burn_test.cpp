@@ -46,7 +46,7 @@ TEST_CASE("burnpack: a file of Burn's examples") {
 }
 
 TEST_CASE("burnpack: files that releases of Burn wrote") {
-  const std::string folder = test_data() + "/burn";
+  const std::string folder = test_data("burn");
   std::size_t files = 0;
   for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
     const std::string path = entry.path().string();

@@ -18,7 +18,7 @@ using namespace stele;
 using namespace stele_test;
 using namespace std::string_literals;
 
-std::string golden(const std::string& name) { return read_text(test_data() + "/flax/" + name + ".msgpack"); }
+std::string golden(const std::string& name) { return read_text(test_data("flax") + "/" + name + ".msgpack"); }
 
 struct Layer {
   Tensor<float> bias, kernel;

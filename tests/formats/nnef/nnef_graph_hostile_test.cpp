@@ -196,7 +196,7 @@ TEST_CASE("nnef: many variables") {
 
 TEST_CASE("nnef: archives that lie") {
   const NnefRecorder<> archives(NnefFormat({.container = NnefContainer::tgz}));
-  const std::string tar = read_text(test_data() + "/nnef/model.nnef.tar");
+  const std::string tar = read_text(test_data("nnef") + "/model.nnef.tar");
   REQUIRE(archives.open(bytes_of(tar)).has_value());
   // A member whose name leads elsewhere: the checksum made right.
   std::string evil = tar;
@@ -210,7 +210,7 @@ TEST_CASE("nnef: archives that lie") {
   std::snprintf(digits, sizeof digits, "%06o", sum);
   evil.replace(at + 148, 7, digits, 7);
   CHECK_FALSE(archives.open(bytes_of(evil)).has_value());
-  const std::string tgz = read_text(test_data() + "/nnef/model.nnef.tgz");
+  const std::string tgz = read_text(test_data("nnef") + "/model.nnef.tgz");
   for (std::size_t size = 0; size < tgz.size(); size += sanitizers ? 97 : 13) {
     CHECK_FALSE(archives.open(bytes_of(tgz.substr(0, size))).has_value());
   }

@@ -175,10 +175,10 @@ TEST_CASE("nnef: every truncation and every flipped bit of tensor files") {
       File{.bits = 3, .code = 2, .extents = {2, 3}, .length = 3, .data = "abc"}.make(),
       File{.bits = 1, .code = 5, .extents = {1, 2, 1, 1, 1, 1, 1, 5}, .length = 2, .data = "ab"}.make(),
       File{.code = 0x10000, .data = "abcdefgh"}.make(),
-      read_text(test_data() + "/nnef/by_hand/provisional_quantized_4.dat"),
-      read_text(test_data() + "/nnef/provisional/f64-2x1x2.dat"),
-      read_text(test_data() + "/nnef/by_hand/four_bytes_more.dat"),
-      read_text(test_data() + "/nnef/by_hand/logarithmic_0x11_8_signed.dat"),
+      read_text(test_data("nnef") + "/by_hand/provisional_quantized_4.dat"),
+      read_text(test_data("nnef") + "/provisional/f64-2x1x2.dat"),
+      read_text(test_data("nnef") + "/by_hand/four_bytes_more.dat"),
+      read_text(test_data("nnef") + "/by_hand/logarithmic_0x11_8_signed.dat"),
   };
   LoadOptions dequantized;
   dequantized.dequantize = true;

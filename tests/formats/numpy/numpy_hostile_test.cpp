@@ -25,7 +25,7 @@ using namespace std::string_literals;
 const NpyRecorder<> npy;
 const NpzRecorder<> npz;
 
-std::string golden(const std::string& name) { return read_text(test_data() + "/numpy/" + name); }
+std::string golden(const std::string& name) { return read_text(test_data("numpy") + "/" + name); }
 
 /// A file of version 1.0 whose header is exactly `literal`.
 std::string array_of(std::string_view literal, std::string_view data = {}) {

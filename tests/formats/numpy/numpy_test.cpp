@@ -1,4 +1,4 @@
-// NumPy's files: those that NumPy wrote (tests/data/numpy), and those that stele writes.
+// NumPy's files: those that NumPy wrote (data), and those that stele writes.
 #include <doctest/doctest.h>
 
 #include <stele/recorders/numpy.hpp>
@@ -25,7 +25,7 @@ using namespace std::string_literals;
 const NpyRecorder<> npy;
 const NpzRecorder<> npz;
 
-std::string golden_path(const std::string& name) { return test_data() + "/numpy/" + name; }
+std::string golden_path(const std::string& name) { return test_data("numpy") + "/" + name; }
 
 constexpr DType numbers[] = {DType::boolean, DType::i8,  DType::i16, DType::i32, DType::i64, DType::u8,  DType::u16,
                              DType::u32,     DType::u64, DType::f16, DType::f32, DType::f64, DType::c64, DType::c128};
@@ -38,7 +38,7 @@ constexpr std::pair<const char*, DType> voids[] = {{"bfloat16", DType::bf16},
                                                    {"float8_e4m3fnuz", DType::f8_e4m3fnuz},
                                                    {"float8_e5m2fnuz", DType::f8_e5m2fnuz}};
 
-/// Element k of every array, counted in C order, by the rule of tests/interop/numpy_files.py; in file order.
+/// Element k of every array, counted in C order, by the rule of interop/numpy_files.py; in file order.
 std::string by_rule(DType dtype, std::size_t count) {
   std::string text;
   for (std::size_t k = 0; k < count; ++k) {

@@ -34,7 +34,7 @@ using namespace std::string_literals;
 
 namespace {
 
-std::string golden(const std::string& name) { return test_data() + "/onnx/" + name; }
+std::string golden(const std::string& name) { return test_data("onnx") + "/" + name; }
 
 std::string content_of(const Snapshot& snapshot, const std::string& name) {
   const auto leaf = snapshot.find(name);

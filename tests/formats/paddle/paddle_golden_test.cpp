@@ -20,7 +20,7 @@ using stele::Value;
 
 namespace {
 
-/// A tensor as tests/interop/paddle_files.py describes it.
+/// A tensor as tests/formats/paddle/interop/paddle_files.py describes it.
 struct Fact {
   std::string name, dtype, shape, hex;
   std::vector<std::string> lod;

@@ -24,7 +24,7 @@ using namespace std::string_literals;
 const PaddleRecorder<> counting(PaddleFormat({.names = PaddleNames::counter}));
 const std::string zeros(64, '\0');
 
-std::string golden(const std::string& name) { return read_text(test_data() + "/paddle/" + name); }
+std::string golden(const std::string& name) { return read_text(test_data("paddle") + "/" + name); }
 
 /// Opens and reads everything; the code of the error, or none.
 Errc outcome(std::string_view file, const PaddleRecorder<>& recorder = counting) {

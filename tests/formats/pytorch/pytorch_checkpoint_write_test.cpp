@@ -59,7 +59,7 @@ TEST_CASE("pytorch checkpoints: the bytes of a checkpoint") {
       "step",
       Flat().tensor("w", DType::f32, {}, "\0\0\x80\x3f"s).tensor("b", DType::f32, {}, "\0\0\x80\x3f"s).snapshot());
   c.training.emplace().updater = updaters::adam(0.25);
-  CHECK(file_of(c) == read_text(test_data() + "/pytorch/written/checkpoint.pt"));
+  CHECK(file_of(c) == read_text(test_data("pytorch") + "/written/checkpoint.pt"));
 }
 
 TEST_CASE("pytorch checkpoints: training without state, state of no kind") {

@@ -27,7 +27,7 @@ using Extents = std::vector<Extent>;
 
 inline const PytorchRecorder<> recorder;
 
-inline std::string golden(const std::string& name) { return test_data() + "/pytorch/" + name; }
+inline std::string golden(const std::string& name) { return test_data("pytorch") + "/" + name; }
 
 inline void put_file(Bundle& bundle, const std::string& name, std::string_view text) {
   const auto sink = good(bundle.create(name));

@@ -1,4 +1,4 @@
-// Files that PyTorch wrote: tests/data/pytorch/README.md. The test pytorch:golden compares every element of most; here
+// Files that PyTorch wrote: data/README.md. The test pytorch:golden compares every element of most; here
 // are those that PyTorch loads only with the program that made them, checkpoints, options and lazy reads.
 #include <doctest/doctest.h>
 #include <stele/quantize.hpp>
@@ -23,7 +23,7 @@ namespace {
 using namespace stele;
 using namespace stele_test;
 
-std::string golden(const std::string& name) { return test_data() + "/pytorch/" + name; }
+std::string golden(const std::string& name) { return test_data("pytorch") + "/" + name; }
 
 Snapshot opened(const std::string& name, PytorchOptions options = {}) {
   auto snapshot = PytorchRecorder<>(PytorchFormat(std::move(options))).open(golden(name));

@@ -1,5 +1,5 @@
 // Files of PyTorch: the zip file, tensors and their storages, what names cannot express. Loaded by torch.load of 1.13
-// and 2.15 with weights_only=True: data/pytorch/written.
+// and 2.15 with weights_only=True: data/written.
 #include <sstream>
 
 #include "pytorch_written.hpp"
@@ -11,7 +11,7 @@ using namespace stele_test::pytorch;
 
 Value integer(std::int64_t n) { return Value(n); }
 
-/// The model of data/pytorch/written.
+/// The model of data/written.
 struct Tiny {
   std::shared_ptr<Linear> encoder, decoder;
   Tensor<std::int64_t, 0> steps;
@@ -28,7 +28,7 @@ Tiny tiny(float first = 1) {
   return t;
 }
 
-std::string golden(const std::string& name) { return read_text(test_data() + "/pytorch/written/" + name); }
+std::string golden(const std::string& name) { return read_text(test_data("pytorch") + "/written/" + name); }
 
 /// Compares all bytes with their checksums.
 bool intact(const detail::zip::Directory& zip) {

@@ -16,7 +16,7 @@ using namespace stele;
 inline const SafetensorsRecorder<> recorder;
 
 inline std::string golden(const std::string& name) {
-  return read_text(test_data() + "/safetensors/" + name + ".safetensors");
+  return read_text(test_data("safetensors") + "/" + name + ".safetensors");
 }
 
 inline std::string file_of(std::string_view header, std::string_view data = {}) {

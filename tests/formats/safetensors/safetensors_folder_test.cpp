@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 
 const ShardedSafetensorsRecorder<> sharded;
 
-std::string folder_at(const std::string& name) { return test_data() + "/safetensors/" + name; }
+std::string folder_at(const std::string& name) { return test_data("safetensors") + "/" + name; }
 
 void put_file(Bundle& bundle, const std::string& name, std::string_view text) {
   const auto sink = good(bundle.create(name));

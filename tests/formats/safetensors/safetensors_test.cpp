@@ -19,7 +19,7 @@ using namespace std::string_literals;
 
 namespace {
 
-/// Element k of every tensor, by the rule of tests/data/safetensors/README.md.
+/// Element k of every tensor, by the rule of tests/formats/safetensors/data/README.md.
 std::string by_rule(DType dtype, std::size_t bytes) {
   std::string text;
   const bool raw = (dtype >= DType::f8_e4m3fn && dtype <= DType::f4_e2m1);

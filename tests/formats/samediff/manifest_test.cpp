@@ -24,7 +24,7 @@ namespace {
 constexpr std::uint64_t kAmple = std::uint64_t{1} << 40;
 
 std::string golden(const std::string& name) {
-  const auto path = std::filesystem::path(stele_test::test_data()) / "samediff" / "manifest" / (name + ".ser");
+  const auto path = std::filesystem::path(stele_test::test_data("samediff")) / "manifest" / (name + ".ser");
   std::ifstream file(path, std::ios::binary);
   REQUIRE_MESSAGE(file.good(), name);
   std::stringstream bytes;

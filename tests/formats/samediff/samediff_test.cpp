@@ -42,7 +42,7 @@ std::string content_of(const std::string& path) {
   return bytes.str();
 }
 
-// ---- facts, in the words of tests/data/samediff/README.md
+// ---- facts, in the words of tests/formats/samediff/data/README.md
 
 std::string coded(std::string_view name) {
   static constexpr char digits[] = "0123456789ABCDEF";
@@ -162,7 +162,7 @@ Result<Checkpoint> opened(Bytes bytes) { return open_samediff(own_bytes(std::mov
 }  // namespace
 
 TEST_CASE("samediff: files that DL4J wrote") {
-  const auto files = files_in(test_data() + "/samediff", ".fb");
+  const auto files = files_in(test_data("samediff"), ".fb");
   REQUIRE(files.size() >= 40);
   for (const std::string& file : files) {
     CAPTURE(file);
@@ -195,7 +195,7 @@ TEST_CASE("samediff: files that DL4J wrote") {
 }
 
 TEST_CASE("samediff: what DL4J wrote comes back from every container, and through an archive") {
-  for (const std::string& file : files_in(test_data() + "/samediff", ".fb")) {
+  for (const std::string& file : files_in(test_data("samediff"), ".fb")) {
     CAPTURE(file);
     const auto before = open_samediff(file);
     REQUIRE_MESSAGE(before, why(before));
@@ -303,7 +303,7 @@ TEST_CASE("samediff: random snapshots come back from every container") {
 }
 
 TEST_CASE("samediff: two arrays of one name are refused, of strings too") {
-  const auto before = open_samediff(test_data() + "/samediff/strings.fb");
+  const auto before = open_samediff(test_data("samediff") + "/strings.fb");
   REQUIRE_MESSAGE(before, why(before));
   const auto bytes = bytes_of_checkpoint(*before, {.container = SameDiffContainer::fb});
   const std::string_view file = text_of(bytes.span());

@@ -1,4 +1,4 @@
-// Checkpoints that TensorFlow 2.21 wrote (tests/interop/make_golden_tensorflow.py): every element of every tensor.
+// Checkpoints that TensorFlow 2.21 wrote (interop/make_golden_tensorflow.py): every element of every tensor.
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/tensorflow.hpp>
 #include <stele/stele.hpp>
@@ -26,7 +26,7 @@ using namespace std::string_literals;
 
 using Names = std::vector<std::string>;
 
-std::string golden(const std::string& name) { return test_data() + "/tensorflow/" + name; }
+std::string golden(const std::string& name) { return test_data("tensorflow") + "/" + name; }
 
 TensorBundleRecorder<> by(TensorBundleNames names) {
   return TensorBundleRecorder<>(TensorBundleFormat({.names = names}));
