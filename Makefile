@@ -57,7 +57,7 @@ endef
 
 .DEFAULT_GOAL := test
 .PHONY: deps deps-build deps-embedded demo test bench bench-burn bench-peers growth memory performance instructions size
-.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop interop-burn interop-dl4j interop-flax interop-ir interop-paddle interop-pytorch interop-tensorflow torch torch-debian torch-wheel mpi bench-mpi interop-dcp interop-gguf bench-gguf
+.PHONY: fuzz fuzz-check docs api deb static packaging embedded report-test big-endian interop torch torch-debian torch-wheel mpi bench-mpi interop-dcp bench-gguf
 .PHONY: format format-check tidy clean
 
 deps:
@@ -210,10 +210,10 @@ big-endian: deps
 	@tools/deps.sh big-endian
 	tools/big-endian.sh $(JOBS)
 
-# An environment of Python: build/interop of tests/interop/requirements.txt, build/interop-FORMAT of the format's own.
+# $(call venv,[HOW],[WHAT]): an environment of Python in the target's folder, with the first prerequisite's packages.
 define venv
-	python3 -m venv $(@D)
-	$(@D)/bin/pip install --disable-pip-version-check -q -r $<
+	$(or $(1),python3 -m venv) $(@D)
+	$(@D)/bin/pip install --disable-pip-version-check -q $(or $(2),-r $<)
 	touch $@
 endef
 build/interop/installed: tests/interop/requirements.txt
@@ -227,42 +227,44 @@ interop: deps build/interop/installed
 	$(call build,dev)
 	STELE_BUILD=build/dev PYTHON=build/interop/bin/python tests/interop/run.sh
 
-interop-dl4j: deps
-	tools/deps.sh dl4j
-	$(call build,dev,interop_samediff interop_operators)
-	tests/formats/samediff/interop/dl4j.sh build/dev
-
-MODELS ?=
-TORCH ?=
-TENSORFLOW ?=
-interop-ir: deps
-	tools/deps.sh dl4j
-	$(call build,dev,interop_import)
-	TORCH=$(TORCH) TENSORFLOW=$(TENSORFLOW) tests/interop/import.sh build/dev docs/onnx-operators.md \
-	    docs/tensorflow-operators.md
-
-interop-paddle: deps build/interop-paddle/installed
-	$(call build,dev,interop_paddle)
-	PYTHON=build/interop-paddle/bin/python tests/formats/paddle/interop/paddle.sh build/dev
-
-interop-flax: deps build/interop-flax/installed
-	$(call build,dev,stele_command)
-	build/interop-flax/bin/python tests/formats/flax/interop/flax_files.py check build/dev/tools/stele/stele
-
-interop-pytorch: deps build/interop-pytorch/installed
-	tools/deps.sh torch
-	$(call build,dev,interop_pytorch)
-	PYTHON=build/interop-pytorch/bin/python OLD_PYTHON=/usr/bin/python3 tests/formats/pytorch/interop/pytorch.sh build/dev
-
-interop-tensorflow: deps build/interop-tensorflow/installed
-	$(call build,dev,interop_tensorflow)
-	build/interop-tensorflow/bin/python tests/formats/tensorflow/interop/check_tensorflow.py build/dev
+# `make interop-NAME` runs prepare_NAME, builds build_NAME with preset_NAME, and runs run_NAME. What is not said here:
+# interop_NAME is built with the preset dev, and tests/formats/NAME/interop/NAME.sh runs with a PYTHON that has the packages
+# of the requirements.txt there.
+interop-%: deps
+	$(prepare_$*)
+	$(call build,$(or $(preset_$*),dev),$(or $(build_$*),interop_$*))
+	$(or $(run_$*),PYTHON=$(python) tests/formats/$*/interop/$*.sh build/dev)
+python = build/interop-$*/bin/python
+own = tests/formats/%/interop/requirements.txt
+$(patsubst $(own),interop-%,$(wildcard $(subst %,*,$(own)))): interop-%: deps build/interop-%/installed
 
 # The compiler of Rust is no package of the system: https://rustup.rs.
-interop-burn: deps
-	@cargo --version || { echo "make interop-burn: wants cargo 1.92 or later: https://rustup.rs" >&2; exit 1; }
-	$(call build,dev,interop_burn)
-	BURN_PROGRAM=$(CURDIR)/build/dev/tests/interop_burn tests/formats/burn/interop/burn.sh
+prepare_burn = @cargo --version || { echo "make interop-burn: wants cargo 1.92 or later: https://rustup.rs" >&2; exit 1; }
+run_burn = BURN_PROGRAM=$(CURDIR)/build/dev/tests/interop_burn tests/formats/burn/interop/burn.sh
+
+prepare_dl4j = tools/deps.sh dl4j
+build_dl4j = interop_samediff interop_operators
+run_dl4j = tests/formats/samediff/interop/dl4j.sh build/dev
+
+build_flax = stele_command
+run_flax = $(python) tests/formats/flax/interop/flax_files.py check build/dev/tools/stele/stele
+
+# llama-cpp-python is built from its sources: 12 minutes on two cores.
+build/interop-gguf/installed: export CMAKE_ARGS = -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF \
+    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF
+preset_gguf = release
+build_gguf = stele_command llama_to_gguf
+run_gguf = $(python) tests/formats/gguf/interop/gguf_both_ways.py build/release build/interop-gguf/work
+
+TENSORFLOW ?=
+prepare_ir = tools/deps.sh dl4j
+build_ir = interop_import
+run_ir = TORCH=$(TORCH) TENSORFLOW=$(TENSORFLOW) tests/interop/import.sh build/dev docs/onnx-operators.md \
+    docs/tensorflow-operators.md
+
+prepare_pytorch = tools/deps.sh torch
+
+run_tensorflow = $(python) tests/formats/tensorflow/interop/check_tensorflow.py build/dev
 
 # Debian's libtorch 1.13, and the one of the newest Python package.
 torch: torch-debian torch-wheel
@@ -274,9 +276,7 @@ torch-debian: deps build/torch/debian-python/installed
 # Debian's Python, which has Debian's torch.
 build/torch/debian-python/installed: tests/interop/torch-requirements.txt
 	tools/deps.sh torch
-	/usr/bin/python3 -m venv --system-site-packages build/torch/debian-python
-	build/torch/debian-python/bin/pip install --disable-pip-version-check -q "$$(grep ^safetensors= $<)"
-	touch $@
+	$(call venv,/usr/bin/python3 -m venv --system-site-packages,"$$(grep ^safetensors= $<)")
 
 torch-wheel: deps build/torch/venv/installed
 	cmake --preset dev -B build/torch/wheel -D STELE_TORCH=ON -D STELE_SOURCE_CHECKS=OFF \
@@ -307,13 +307,6 @@ interop-dcp: deps build/interop-pytorch/installed
 	tools/deps.sh mpi
 	$(call build_mpi,mpi_interop)
 	build/interop-pytorch/bin/python tests/formats/pytorch/interop/dcp.py build/mpi
-
-# llama-cpp-python is built from its sources: 12 minutes on two cores.
-build/interop-gguf/installed: export CMAKE_ARGS = -DGGML_NATIVE=OFF -DLLAVA_BUILD=OFF -DLLAMA_BUILD_TOOLS=OFF \
-    -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF
-interop-gguf: deps build/interop-gguf/installed
-	$(call build,release,stele_command llama_to_gguf)
-	build/interop-gguf/bin/python tests/formats/gguf/interop/gguf_both_ways.py build/release build/interop-gguf/work
 
 bench-gguf: deps build/interop-gguf/installed
 	$(call build,release -D STELE_BENCHMARKS=ON,bench_blocks)
