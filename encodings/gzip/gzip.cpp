@@ -52,6 +52,9 @@ std::uint32_t crc32(std::uint32_t crc, const void* data, std::size_t size) noexc
 }
 
 std::uint32_t crc32_joined(std::uint32_t a, std::uint32_t b, std::uint64_t length_of_b) noexcept {
+  // The sum is linear: `a` moves over zeros in place of `b`. libdeflate does that faster than zlib up to some KiB.
+  static constexpr std::byte zeros[4096]{};
+  if (length_of_b <= sizeof zeros) return ~crc32(~a, zeros, static_cast<std::size_t>(length_of_b)) ^ b;
   return static_cast<std::uint32_t>(::crc32_combine(a, b, static_cast<z_off_t>(length_of_b)));
 }
 

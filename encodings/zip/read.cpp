@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/limits.hpp"
+#include "base/name_order.hpp"
 #include "io/os/os.hpp"
 #include "json/json.hpp"
 #include "records.hpp"
@@ -281,7 +282,7 @@ Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::ui
     if (end.count > end.size / central_size) {
       return refused(source, Errc::malformed, end.offset, "the directory is too small for its number of entries");
     }
-    constexpr std::uint64_t each = sizeof(Entry) + 2 * sizeof(std::uint32_t);
+    constexpr std::uint64_t each = sizeof(Entry) + sizeof(std::uint32_t) + name_order_memory;
     if (end.size > memory || end.count > (memory - end.size) / each ||
         end.count > std::numeric_limits<std::uint32_t>::max()) {
       return refused(source, Errc::limit, end.offset, "the directory takes more memory than allowed")
@@ -300,7 +301,8 @@ Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::ui
     }
     if (!reader.at_end()) return reader.bad("data follows the last record of the directory");
 
-    std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) { return a.header < b.header; });
+    const auto before = [](const Entry& a, const Entry& b) { return a.header < b.header; };
+    if (!std::is_sorted(entries.begin(), entries.end(), before)) std::sort(entries.begin(), entries.end(), before);
     std::uint64_t next = end.offset;
     for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
       const std::uint64_t min_size = local_size + entry->name.size();
@@ -315,11 +317,8 @@ Result<std::shared_ptr<const Directory>> Directory::open(SourcePtr from, std::ui
     }
 
     const auto index_names = [&] {
-      std::vector<std::uint32_t>& order = made->by_name_;
-      order.resize(entries.size());
-      for (std::size_t i = 0; i < order.size(); ++i) order[i] = static_cast<std::uint32_t>(i);
-      std::sort(order.begin(), order.end(),
-                [&](std::uint32_t a, std::uint32_t b) { return entries[a].name < entries[b].name; });
+      made->by_name_ =
+          order_by_name(static_cast<std::uint32_t>(entries.size()), [&](std::uint32_t i) { return entries[i].name; });
     };
     index_names();
     const auto same = [&](std::uint32_t a, std::uint32_t b) { return entries[a].name == entries[b].name; };
@@ -396,10 +395,12 @@ Result<std::span<const std::byte>> HeadReader::head(const Entry& entry) {
   };
   const std::uint64_t wanted = std::min(size, local_size + entry.name.size() + size_);
   if (within().size() >= wanted) return within();
-  // Include the small entries that follow.
+  // Include the small entries that follow, unless this one is elsewhere than after the one before.
   const auto entries = directory_->entries();
   std::uint64_t end = entry.header + wanted;
-  for (auto e = static_cast<std::size_t>(&entry - entries.data()); e < entries.size(); ++e) {
+  const std::uint64_t known = begin_ + window_.size();
+  const bool on = entry.header >= begin_ && entry.header <= known + small_entry;
+  for (auto e = static_cast<std::size_t>(&entry - entries.data()); on && e < entries.size(); ++e) {
     if (entries[e].end - entries[e].header > small_entry || entries[e].end - entry.header > window_size) break;
     end = std::max(end, entries[e].end);
   }

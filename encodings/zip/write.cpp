@@ -16,26 +16,20 @@ constexpr std::uint64_t local_crc = 14;                           // its offset 
 constexpr std::size_t zip64_header = 4;                           // of an extra field
 constexpr std::uint64_t max_alignment = std::uint64_t{32} << 10;  // the padding has at most 65535 bytes
 
-/// The bytes of a record: numbers in order.
+/// The numbers of a record in order, without its name.
 class Record {
  public:
   template <class T>
   Record& put(T number) {
-    std::byte bytes[sizeof(T)];
-    store_le(bytes, number);
-    bytes_.insert(bytes_.end(), bytes, bytes + sizeof(T));
+    store_le(bytes_ + size_, number);
+    size_ += sizeof(T);
     return *this;
   }
-  Record& put(std::string_view text) {
-    const auto bytes = std::as_bytes(std::span(text));
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-    return *this;
-  }
-  std::span<const std::byte> bytes() const { return bytes_; }
-  void clear() { bytes_.clear(); }
+  std::span<const std::byte> bytes() const { return {bytes_, size_}; }
 
  private:
-  std::vector<std::byte> bytes_;
+  std::byte bytes_[wide_end_size + locator_size + end_size];  // the largest: all at the end
+  std::size_t size_ = 0;
 };
 
 std::uint32_t narrow(std::uint64_t number) { return static_cast<std::uint32_t>(std::min<std::uint64_t>(number, wide)); }
@@ -108,12 +102,15 @@ Status Writer::begin(std::string_view name, std::uint16_t method, std::uint64_t 
   Record record;
   record.put(local_magic).put(entry.version).put(entry.flags).put(method).put(entry.modified).put(crc);
   record.put(big ? wide : narrow(compressed)).put(big ? wide : narrow(size));
-  record.put(static_cast<std::uint16_t>(name.size())).put(static_cast<std::uint16_t>(sizes + pad)).put(name);
-  if (big) record.put(zip64_id).put(std::uint16_t{16}).put(size).put(compressed);
-  if (pad != 0) record.put(padding_id).put(static_cast<std::uint16_t>(pad - zip64_header));
+  record.put(static_cast<std::uint16_t>(name.size())).put(static_cast<std::uint16_t>(sizes + pad));
   STELE_TRY(out_.write(record.bytes()));
+  STELE_TRY(out_.write(std::as_bytes(std::span(name))));
+  Record extra;
+  if (big) extra.put(zip64_id).put(std::uint16_t{16}).put(size).put(compressed);
+  if (pad != 0) extra.put(padding_id).put(static_cast<std::uint16_t>(pad - zip64_header));
+  STELE_TRY(out_.write(extra.bytes()));
   if (pad != 0) STELE_TRY(out_.zeros(static_cast<std::size_t>(pad) - zip64_header));
-  entries_.push_back({std::string(name), entry});
+  keep(name, entry);
   return {};
 }
 
@@ -134,31 +131,40 @@ Status Writer::add(std::string_view name, std::span<const std::byte> bytes, std:
 }
 
 void Writer::adopt(const Entry& entry, std::uint64_t header) {
-  entries_.push_back({std::string(entry.name), entry});
-  entries_.back().entry.name = {};  // points into a Directory that may be destroyed earlier
+  keep(entry.name, entry);
   entries_.back().entry.header = header;
+}
+
+void Writer::keep(std::string_view name, const Entry& entry) {
+  entries_.push_back({names_.size(), name.size(), entry});
+  entries_.back().entry.name = {};  // points into a Directory that may be destroyed earlier
+  names_.append(name);
 }
 
 Status Writer::finish() {
   const std::uint64_t offset = out_.position();
-  Record record;
-  for (const auto& [name, entry] : entries_) {
+  for (const auto& [at, length, entry] : entries_) {
+    const auto name = std::as_bytes(std::span(names_).subspan(at, length));
     const auto extra = static_cast<std::uint16_t>(wide_field({entry.size, entry.compressed, entry.header}));
     const std::uint16_t version = std::max(entry.version, extra == 0 ? version_narrow : version_wide);
-    record.clear();
+    Record record;
     record.put(central_magic).put(version).put(version).put(entry.flags).put(entry.method).put(entry.modified);
     record.put(entry.crc).put(narrow(entry.compressed)).put(narrow(entry.size));
     record.put(static_cast<std::uint16_t>(name.size())).put(extra).put(std::uint16_t{0});  // no comment
     record.put(std::uint16_t{0}).put(std::uint16_t{0}).put(std::uint32_t{0});              // disk and attributes
-    record.put(narrow(entry.header)).put(std::string_view(name));
-    if (extra != 0) record.put(zip64_id).put(static_cast<std::uint16_t>(extra - zip64_header));
-    for (const std::uint64_t number : {entry.size, entry.compressed, entry.header}) {
-      if (number >= wide) record.put(number);
-    }
+    record.put(narrow(entry.header));
     STELE_TRY(out_.write(record.bytes()));
+    STELE_TRY(out_.write(name));
+    if (extra == 0) continue;
+    Record numbers;
+    numbers.put(zip64_id).put(static_cast<std::uint16_t>(extra - zip64_header));
+    for (const std::uint64_t number : {entry.size, entry.compressed, entry.header}) {
+      if (number >= wide) numbers.put(number);
+    }
+    STELE_TRY(out_.write(numbers.bytes()));
   }
   const std::uint64_t end = out_.position(), size = end - offset, count = entries_.size();
-  record.clear();
+  Record record;
   if (wide_end(count, size, offset)) {
     record.put(wide_end_magic).put(std::uint64_t{wide_end_size - 12}).put(version_wide).put(version_wide);
     record.put(std::uint32_t{0}).put(std::uint32_t{0}).put(count).put(count).put(size).put(offset);

@@ -119,7 +119,7 @@ class Directory {
 /// Adds the row of a verification for the parts of a zip file that no checksum covers.
 void add_unchecked_records(Report& report);
 
-/// Reads the first bytes of entries. Reads small entries that follow each other together.
+/// Reads the first bytes of entries; in the file's order, small entries that follow each other together.
 class HeadReader {
  public:
   /// `size`: number of bytes of an entry's data that a caller usually needs.
@@ -158,10 +158,13 @@ class Writer {
 
  private:
   struct Written {
-    std::string name;
-    Entry entry;  // all but its name
+    std::size_t name, length;  // in names_
+    Entry entry;               // all but its name
   };
+  void keep(std::string_view name, const Entry& entry);
+
   Gather& out_;
+  std::string names_;
   std::vector<Written> entries_;
 };
 

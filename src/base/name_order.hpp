@@ -8,16 +8,20 @@
 
 namespace stele::inline v0::detail {
 
+/// Memory that sorting takes for each name, besides the result.
+inline constexpr std::uint64_t name_order_memory = 24;
+
 /// Returns the numbers 0 … count-1 in the order of name(i), a std::string_view. Numbers with equal names keep their
 /// order.
 template <class Name>
 std::vector<std::uint32_t> order_by_name(std::uint32_t count, Name name) {
-  // Names of one model have a common prefix, and are scattered in memory. The first 8 characters in which they may
-  // differ are compared as one number, which mostly decides.
+  // Names of one model have a common prefix, and are scattered in memory. The first 16 characters in which they may
+  // differ are compared as two numbers, which mostly decide.
   struct Key {
-    std::uint64_t head;
+    std::uint64_t head, next;
     std::uint32_t i;
   };
+  static_assert(sizeof(Key) == name_order_memory);
   std::size_t alike = count != 0 ? name(0).size() : 0;
   for (std::uint32_t i = 1; i < count; ++i) {
     const std::string_view first = name(0).substr(0, alike);
@@ -28,12 +32,18 @@ std::vector<std::uint32_t> order_by_name(std::uint32_t count, Name name) {
   std::vector<Key> keys(count);
   for (std::uint32_t i = 0; i < count; ++i) {
     const std::string_view rest = name(i).substr(alike);
-    std::uint64_t head = 0;
-    for (std::size_t k = 0; k < 8; ++k) head = head << 8 | (k < rest.size() ? static_cast<unsigned char>(rest[k]) : 0U);
-    keys[i] = {head, i};
+    unsigned char head[16] = {};
+    std::copy_n(rest.begin(), std::min(rest.size(), sizeof head), head);
+    const auto number = [&](std::size_t from) {
+      std::uint64_t n = 0;
+      for (std::size_t k = from; k < from + 8; ++k) n = n << 8 | head[k];
+      return n;
+    };
+    keys[i] = {number(0), number(8), i};
   }
   const auto before = [&](const Key& a, const Key& b) {
     if (a.head != b.head) return a.head < b.head;
+    if (a.next != b.next) return a.next < b.next;
     const int order = name(a.i).compare(name(b.i));
     return order != 0 ? order < 0 : a.i < b.i;
   };

@@ -19,6 +19,11 @@ TEST_CASE("zip: crc") {
   CHECK(zip::crc32(5, nullptr, 0) == 5);
   CHECK(zip::crc32_joined(crc_of("1234"), crc_of("56789"), 5) == 0xcbf43926);
   CHECK(zip::crc32_joined(crc_of("1234"), 0, 0) == crc_of("1234"));
+  const std::string text(4099, 'x');
+  for (const std::size_t length : {1, 4095, 4096, 4097}) {
+    CAPTURE(length);
+    CHECK(zip::crc32_joined(crc_of(text.substr(length)), crc_of(text.substr(0, length)), length) == crc_of(text));
+  }
   const std::string zeros(std::size_t{1} << 20, '\0');
   std::uint32_t one_by_one = 0, doubled = crc_of(zeros);
   for (int i = 0; i < 8192; ++i) one_by_one = zip::crc32_joined(one_by_one, crc_of(zeros), zeros.size());
