@@ -49,8 +49,10 @@ Name name_in_python3(Name name) noexcept {
 
 /// Removes the top `count` values and pushes `by`.
 Status Machine::replace(std::size_t count, Ref by) {
-  stack_.resize(stack_.size() - count);
-  return push(by);
+  if (count == 0) return push(by);
+  stack_.resize(stack_.size() - count + 1);
+  stack_.back() = by;
+  return {};
 }
 
 Result<std::uint32_t> Machine::line() {

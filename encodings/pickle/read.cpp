@@ -19,6 +19,7 @@ struct Table {
     const char* name = nullptr;
     unsigned width = 0;  // bytes of its argument, a little-endian number
     Status (Machine::*run)() = nullptr;
+    std::uint64_t mask = 0;  // of the bits of its argument
   };
 
   constexpr Table() {
@@ -62,6 +63,9 @@ struct Table {
     all['p'].name = "PUT", all['P'].name = "PERSID", all['i'].name = "INST", all['o'].name = "OBJ";
     all[0x82].name = "EXT1", all[0x83].name = "EXT2", all[0x84].name = "EXT4";
     all[0x97].name = "NEXT_BUFFER", all[0x98].name = "READONLY_BUFFER";
+    for (Operation& operation : all) {
+      operation.mask = operation.width == 8 ? UINT64_MAX : (std::uint64_t{1} << 8 * operation.width) - 1;
+    }
   }
   constexpr void constants() {
     using M = Machine;
@@ -139,6 +143,17 @@ Result<Objects> Machine::run() {
 
 Status Machine::run_one() {
   at_ = in_.position();
+  // Nearly always, all of an operation is in memory.
+  if (const auto bytes = in_.ready(); bytes.size() > sizeof argument_) {
+    op_ = std::to_integer<unsigned>(bytes[0]);
+    const Table::Operation& operation = operations.all[op_];
+    if (operation.run != nullptr) {
+      in_.pass(1 + operation.width);
+      argument_ = load_le<std::uint64_t>(bytes.data() + 1) & operation.mask;
+      ++operations_;
+      return (this->*operation.run)();
+    }
+  }
   STELE_TRY_ASSIGN(op_, in_.little<std::uint8_t>());
   const Table::Operation& operation = operations.all[op_];
   if (operation.run == nullptr) {

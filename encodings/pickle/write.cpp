@@ -7,7 +7,9 @@ namespace stele::inline v0::detail::pickle {
 namespace {
 
 void little(std::string& out, std::uint64_t n, unsigned size) {
-  for (; size != 0; --size, n >>= 8) out.push_back(static_cast<char>(n & 0xff));
+  char bytes[8];
+  for (unsigned i = 0; i < size; ++i) bytes[i] = static_cast<char>(n >> 8 * i & 0xff);
+  out.append(bytes, size);
 }
 
 /// Appends LONG1: the fewest bytes of two's complement that hold `n` with `sign`, 0 or 0xff.
@@ -85,11 +87,15 @@ void Writer::bytes(std::string_view bytes) {
 }
 
 void Writer::global(std::string_view module, std::string_view name) {
+  const auto is_this = [&](std::string_view known) {
+    return known.size() == module.size() + name.size() + 2 && known.starts_with(module) &&
+           known[module.size()] == '\n' && known.substr(module.size() + 1).starts_with(name);
+  };
+  for (const auto& [known, memo] : names_) {
+    if (is_this(known)) return get(memo);
+  }
   std::string both(module);
   both.append(1, '\n').append(name).append(1, '\n');
-  for (const auto& [known, memo] : names_) {
-    if (known == both) return get(memo);
-  }
   out_.push_back('c');
   out_.append(both);
   const std::uint32_t memo = put();

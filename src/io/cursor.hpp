@@ -43,14 +43,21 @@ class Cursor {
   }
   /// Returns the next `n` bytes without moving on.
   Result<const std::byte*> peek(std::size_t n) {
+    if (at_ >= begin_ && n <= filled_ && at_ - begin_ <= filled_ - n) return buffer_->data() + (at_ - begin_);
     if (n > left()) return beyond(n);
     if (!view_.empty()) return view_.data() + at_;
-    if (at_ < begin_ || at_ + n > begin_ + filled_) {
-      STELE_TRY(fill(n));
-      if (n > filled_) return beyond(n);
-    }
+    STELE_TRY(fill(n));
+    if (n > filled_) return beyond(n);
     return buffer_->data() + (at_ - begin_);
   }
+  /// Returns the next bytes that are in memory, maybe none.
+  std::span<const std::byte> ready() const noexcept {
+    if (!view_.empty()) return at_ < view_.size() ? view_.subspan(static_cast<std::size_t>(at_)) : view_.last(0);
+    if (at_ < begin_ || at_ - begin_ >= filled_) return {};
+    return {buffer_->data() + (at_ - begin_), filled_ - static_cast<std::size_t>(at_ - begin_)};
+  }
+  /// Moves on by bytes that are ready().
+  void pass(std::size_t n) noexcept { at_ += n; }
   Status skip(std::uint64_t n) {
     if (n > left()) return beyond(n);
     at_ += n;
