@@ -33,6 +33,9 @@ constexpr std::array<std::pair<DType, std::string_view>, 14> types = {{
     {DType::c128, "c16"},
 }};
 
+constexpr std::array voids = {DType::bf16,    DType::f8_e4m3fn,   DType::f8_e5m2,
+                              DType::f8_e8m0, DType::f8_e4m3fnuz, DType::f8_e5m2fnuz};
+
 std::string_view type_of(DType dtype) {
   for (const auto& [d, text] : types) {
     if (d == dtype) return text;
@@ -104,7 +107,8 @@ class Literal {
 
   /// Skips white space and returns the next character; NUL at the end.
   char peek() {
-    while (at_ < text_.size() && std::string_view(" \n\r\t").find(text_[at_]) != std::string_view::npos) ++at_;
+    const auto is_space = [](char c) { return c == ' ' || c == '\n' || c == '\r' || c == '\t'; };
+    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
     return at_ < text_.size() ? text_[at_] : '\0';
   }
 
@@ -293,28 +297,31 @@ bool has(DType dtype) noexcept {
   return std::any_of(types.begin(), types.end(), [&](const auto& pair) { return pair.first == dtype; });
 }
 
-bool is_void(DType dtype) noexcept { return dtype != DType::none && void_named(stele::name(dtype)) == dtype; }
+bool is_void(DType dtype) noexcept { return std::find(voids.begin(), voids.end(), dtype) != voids.end(); }
 
 DType void_named(std::string_view name) noexcept {
-  for (const DType d :
-       {DType::bf16, DType::f8_e4m3fn, DType::f8_e5m2, DType::f8_e8m0, DType::f8_e4m3fnuz, DType::f8_e5m2fnuz}) {
-    if (stele::name(d) == name) return d;
-  }
-  return DType::none;
+  const auto found = std::find_if(voids.begin(), voids.end(), [&](DType d) { return stele::name(d) == name; });
+  return found != voids.end() ? *found : DType::none;
 }
 
 std::string header_text(DType dtype, std::span<const Extent> shape) {
-  std::string text(magic);
+  std::string text;
+  text.reserve(2 * alignment);  // enough for most
+  text += magic;
   text += std::string_view("\1\0\0\0", 4);
   text += "{'descr': '";
   text += element_size(dtype) == 1 ? '|' : '<';
   text += type_of(dtype);
   text += "', 'fortran_order': False, 'shape': (";
-  for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  text += shape.size() == 1 ? ",), }" : "), }";
   // NumPy leaves space for a first extent of up to 21 digits, so that arrays can grow in place.
-  constexpr std::size_t max_digits = 21;
-  if (!shape.empty()) text.append(max_digits - std::to_string(shape[0]).size(), ' ');
+  std::size_t space = shape.empty() ? 0 : 21;
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const std::string extent = std::to_string(shape[i]);
+    if (i == 0) space -= extent.size();
+    text.append(i == 0 ? "" : ", ").append(extent);
+  }
+  text += shape.size() == 1 ? ",), }" : "), }";
+  text.append(space, ' ');
   text.append(alignment - (text.size() + 1) % alignment, ' ');
   text += '\n';
   const auto length = static_cast<std::uint16_t>(text.size() - narrow_begin);

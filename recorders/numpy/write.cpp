@@ -1,4 +1,6 @@
 // Writes .npz files.
+#include <functional>
+
 #include "base/entry_names.hpp"
 #include "base/parallel.hpp"
 #include "encodings/npy/header.hpp"
@@ -29,7 +31,7 @@ Error refused(const char* why) { return Error(Errc::not_representable, "npz file
 /// Returns true if an entry can have the tensor's path as its name.
 bool is_entry_name(std::string_view path) {
   if (path == own_entry.substr(0, own_entry.size() - ending.size()) || path.starts_with(own_folder)) return false;
-  const std::string entry = std::string(path) + std::string(ending);
+  const std::string entry = std::string(path).append(ending);
   return entry.size() <= max_name && zip::valid_name(entry) && is_numpy_zip_entry(entry);
 }
 
@@ -85,7 +87,7 @@ class NpzWriter {
       }
       const DType dtype = snapshot_.leaf(i).dtype();
       if (is_void(dtype)) own.dtypes.emplace(key, dtype);
-      names_.push_back(std::move(key) + std::string(ending));
+      names_.push_back(std::move(key.append(ending)));
     }
     if (!own.empty()) own_text_ = to_text(own);
     return {};
@@ -98,13 +100,12 @@ class NpzWriter {
     const auto whole = [&, crc = zip::crc32(0, header.data(), header.size())](std::uint64_t elements) {
       return zip::crc32_joined(crc, static_cast<std::uint32_t>(elements), leaf.byte_size());
     };
-    return out_.leaf_after_hash(
-        leaf, context_,
-        [&](std::uint64_t crc) -> Status {
-          STELE_TRY(zip_.begin(names_[i], zip::stored, size, size, whole(crc), header.size(), alignment));
-          return out_.write(bytes_of(header));
-        },
-        [&](std::uint64_t crc) { return zip_.set_crc(whole(crc)); });
+    const auto begin = [&](std::uint64_t crc) -> Status {
+      STELE_TRY(zip_.begin(names_[i], zip::stored, size, size, whole(crc), header.size(), alignment));
+      return out_.write(bytes_of(header));
+    };
+    const auto patch = [&](std::uint64_t crc) { return zip_.set_crc(whole(crc)); };
+    return out_.leaf_after_hash(leaf, context_, std::ref(begin), std::ref(patch));  // which take no memory
   }
 
   Snapshot snapshot_;
