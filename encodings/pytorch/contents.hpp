@@ -26,8 +26,8 @@ class Contents {
     }
     bool found = false;
     const auto look = [&](pickle::Ref child) -> Status {
-      STELE_TRY_ASSIGN(const bool has, has_tensor(child, depth + 1));
-      found = found || has;
+      if (found) return {};
+      STELE_TRY_ASSIGN(found, has_tensor(child, depth + 1));
       return {};
     };
     for (const pickle::Ref child : objects_.items(r)) STELE_TRY(look(child));

@@ -145,6 +145,7 @@ Result<std::vector<std::uint64_t>> Tensors::numbers(Ref r) const {
   if (!objects_.is(r, Kind::tuple) && !objects_.is(r, Kind::list))
     return bad("a tensor has no list of sizes or strides");
   std::vector<std::uint64_t> all;
+  all.reserve(objects_.items(r).size());
   for (const Ref item : objects_.items(r)) {
     STELE_TRY_ASSIGN(const std::uint64_t n, number(item));
     all.push_back(n);
@@ -223,7 +224,8 @@ Status Tensors::read_metadata(Ref r, View& view) const {
 
 Result<Dense> Tensors::rebuild(Ref r, const Call& c) {
   if (c.name == "_rebuild_device_tensor_from_numpy") return dense(at(c.args, 0));
-  Dense made;
+  Result<Dense> result(std::in_place);
+  Dense& made = *result;
   View& view = made.view;
   std::uint64_t base = 0;
   STELE_TRY_ASSIGN(view.storage, storage(at(c.args, 0), view.type, base));
@@ -260,7 +262,7 @@ Result<Dense> Tensors::rebuild(Ref r, const Call& c) {
   }
   static_cast<void>(r);
   STELE_TRY(check_view(view));
-  return made;
+  return result;
 }
 
 Result<Value> Tensors::list_of(Ref tensor, Extent length) {
@@ -408,8 +410,10 @@ Result<Dense> Tensors::read_dense(Ref r) {
     }
     c = Call{utils, objects_.name(at(c->args, 0)), objects_.items(args)};
   }
-  STELE_TRY_ASSIGN(Dense made, rebuild(r, *c));
-  if (class_name != "torch.Tensor" && class_name != "torch.nn.parameter.Parameter") made.class_name = class_name;
+  auto made = rebuild(r, *c);
+  if (made && class_name != "torch.Tensor" && class_name != "torch.nn.parameter.Parameter") {
+    made->class_name = class_name;
+  }
   return made;
 }
 

@@ -52,8 +52,18 @@ class LostSource final : public Source {
 }  // namespace
 
 Result<Storage*> ZipStorages::find(std::string_view key) {
-  const zip::Entry* entry = directory_->find(folder_ + std::string(key));
-  if (entry != nullptr) return storage(*entry);
+  // Keys mostly count up, in the order of the entries.
+  const auto entries = directory_->entries();
+  const auto is_next = [&](std::string_view name) {
+    return name.size() == folder_.size() + key.size() && name.starts_with(folder_) && name.ends_with(key);
+  };
+  const zip::Entry* const entry = next_ < entries.size() && is_next(entries[next_].name)
+                                      ? &entries[next_]
+                                      : directory_->find(std::string(folder_).append(key));
+  if (entry != nullptr) {
+    next_ = index_of(*entry) + 1;
+    return storage(*entry);
+  }
   if (zip::has_new_directory(*directory_->source())) return lost(key);
   return Error(Errc::malformed, "the file has no record of the storage").found(std::string(key.substr(0, 200)));
 }
@@ -83,7 +93,8 @@ Result<Storage*> ZipStorages::storage(const zip::Entry& entry) {
   if (entry.method == zip::stored) {
     // The file itself is the source, so that a load reads adjacent records together.
     storage.source = directory_->source();
-    STELE_TRY_ASSIGN(storage.offset, directory_->data(entry));
+    STELE_TRY_ASSIGN(const auto head, heads_.head(entry));
+    STELE_TRY_ASSIGN(storage.offset, directory_->data(entry, head));
   } else {
     STELE_TRY_ASSIGN(storage.source, directory_->open(entry));
     in_order_ = true;

@@ -19,6 +19,7 @@ class ZipStorages final : public Storages {
   ZipStorages(std::shared_ptr<const zip::Directory> directory, std::string_view root, bool check, bool big_endian,
               IndexBudget& memory)
       : directory_(std::move(directory)),
+        heads_(directory_, usual_extra),
         folder_(std::string(root) + "/data/"),
         check_(check),
         big_endian_(big_endian),
@@ -40,11 +41,16 @@ class ZipStorages final : public Storages {
     return static_cast<std::size_t>(&entry - directory_->entries().data());
   }
 
+  /// Bytes after a name that are read with the local header: the padding of most programs.
+  static constexpr std::uint64_t usual_extra = 128;
+
   const std::shared_ptr<const zip::Directory> directory_;
+  zip::HeadReader heads_;
   const std::string folder_;
   const bool check_, big_endian_;
   IndexBudget& memory_;
   bool in_order_ = false;
+  std::size_t next_ = 0;                  // the entry after the last one that was found
   std::vector<Storage*> known_;           // those of the entries that were found; empty before the first
   std::map<std::string, Storage*> lost_;  // those that a file without its end has no entries of
 };

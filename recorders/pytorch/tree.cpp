@@ -349,11 +349,13 @@ class TreeBuilder {
 
   // ---- tensors
 
-  using Key = std::tuple<const Storage*, const TorchType*, std::uint64_t, std::vector<Extent>,
-                         std::vector<std::uint64_t>, bool, bool>;
+  using Key = std::tuple<const Storage*, const TorchType*, std::uint64_t, std::vector<std::uint64_t>, bool, bool>;
   static Key key_of(const View& view) {
-    return {view.storage, view.type,       view.offset, {view.shape.begin(), view.shape.end()},
-            view.strides, view.conjugated, view.negated};
+    std::vector<std::uint64_t> axes;  // as many extents as strides
+    axes.reserve(2 * view.strides.size());
+    axes.insert(axes.end(), view.shape.begin(), view.shape.end());
+    axes.insert(axes.end(), view.strides.begin(), view.strides.end());
+    return {view.storage, view.type, view.offset, std::move(axes), view.conjugated, view.negated};
   }
 
   Status add_dense(Ref r) {
@@ -368,7 +370,9 @@ class TreeBuilder {
     }
     const bool empty = leaf_bytes(view) == 0;
     Key key = key_of(view);
-    const auto known = empty ? known_.end() : known_.find(key);
+    // Storages mostly come in the order of their addresses, and each once.
+    const bool last = known_.empty() || known_.rbegin()->first < key;
+    const auto known = empty || last ? known_.end() : known_.find(key);
     const bool fresh = known == known_.end();
     // Tensors without elements share none: their ties are in the extras.
     if ((!fresh || empty) && is_tied_elsewhere()) return {};
@@ -379,7 +383,9 @@ class TreeBuilder {
         add_unreadable(to_, name, "a tensor whose storage is not in the file");
       });
     }
-    if (!empty && !names_.is_later(to_)) known_.emplace(std::move(key), static_cast<std::uint32_t>(to_.nodes().size()));
+    if (!empty && !names_.is_later(to_)) {
+      known_.emplace_hint(known_.end(), std::move(key), static_cast<std::uint32_t>(to_.nodes().size()));
+    }
     return add_node(&view, [&](std::string_view name) {
       to_.tensor(name, view.type->dtype, leaf_shape(view).span(), leaf_bytes(view), provider_of(view));
       if (view.type->dtype == DType::opaque) to_.annotate(std::string(dtype_key), Value(view.type->name));

@@ -1,5 +1,6 @@
 // Writing: a snapshot or a checkpoint becomes the zip file of torch.save.
 #include <algorithm>
+#include <functional>
 #include <map>
 
 #include "base/name_order.hpp"
@@ -330,16 +331,30 @@ class ObjectWriter {
 /// Writes the entries of the zip file.
 class FileWriter {
  public:
-  FileWriter(Sink& sink, const Workers& workers) : out_(sink, zip::crc32), zip_(out_), context_(workers) {}
+  FileWriter(Sink& sink, const Workers& workers) : sink_(sink), out_(sink, zip::crc32), zip_(out_), context_(workers) {}
 
   Status run(const Checkpoint& checkpoint, std::string_view object, const TensorWriter& tensors) {
-    STELE_TRY(zip_.add("archive/data.pkl", bytes_of(object)));
-    STELE_TRY(zip_.add("archive/byteorder", bytes_of("little")));
     std::vector<Snapshot> parts = {in_file_order(checkpoint.parameters)};
     for (const auto& [kind, arrays] : checkpoint.optimizer.kinds()) parts.push_back(in_file_order(arrays));
+    // All of the file: ext4 writes what is beyond the reserved bytes to the disk before it renames the file.
+    zip::Plan plan;
+    plan.add(object_name, object.size());
+    plan.add(order_name, order.size());
     for (std::size_t key = 0; key < tensors.storages().size(); ++key) {
       const SavedStorage storage = tensors.storages()[key];
-      const std::string name = "archive/data/" + std::to_string(key);
+      const std::uint64_t size = storage.part == SavedStorage::own
+                                     ? tensors.array(storage.index).size()
+                                     : parts[storage.part].leaf(storage.index).byte_size();
+      plan.add(storage_name(key), size, 0, alignment);
+    }
+    plan.add(version_name, version.size());
+    STELE_TRY(sink_.reserve(plan.size()));
+
+    STELE_TRY(zip_.add(object_name, bytes_of(object)));
+    STELE_TRY(zip_.add(order_name, bytes_of(order)));
+    for (std::size_t key = 0; key < tensors.storages().size(); ++key) {
+      const SavedStorage storage = tensors.storages()[key];
+      const std::string_view name = storage_name(key);
       if (storage.part == SavedStorage::own) {
         const auto bytes = bytes_of(tensors.array(storage.index));
         STELE_TRY(begin(name, bytes.size(), zip::crc32(0, bytes.data(), bytes.size())));
@@ -349,26 +364,39 @@ class FileWriter {
       const LeafView leaf = parts[storage.part].leaf(storage.index);
       STELE_TRY(with_path(write_leaf(name, leaf), leaf));
     }
-    STELE_TRY(zip_.add("archive/version", bytes_of("3\n")));
+    STELE_TRY(zip_.add(version_name, bytes_of(version)));
     STELE_TRY(zip_.finish());
     return out_.flush();
   }
 
  private:
+  static constexpr std::string_view object_name = "archive/data.pkl", order_name = "archive/byteorder",
+                                    folder_name = "archive/data/", version_name = "archive/version";
+  static constexpr std::string_view order = "little", version = "3\n";
+
+  /// Valid until the next call.
+  std::string_view storage_name(std::size_t key) {
+    name_.assign(folder_name).append(std::to_string(key));
+    return name_;
+  }
+
   Status begin(std::string_view name, std::uint64_t size, std::uint32_t crc) {
     return zip_.begin(name, zip::stored, size, size, crc, 0, alignment);
   }
 
   Status write_leaf(std::string_view name, const LeafView& leaf) {
-    return out_.leaf_after_hash(
-        leaf, context_,
-        [&](std::uint64_t crc) { return begin(name, leaf.byte_size(), static_cast<std::uint32_t>(crc)); },
-        [&](std::uint64_t crc) { return zip_.set_crc(static_cast<std::uint32_t>(crc)); });
+    const auto begin = [&](std::uint64_t crc) {
+      return this->begin(name, leaf.byte_size(), static_cast<std::uint32_t>(crc));
+    };
+    return out_.leaf_after_hash(leaf, context_, std::ref(begin),  // which needs no memory
+                                [this](std::uint64_t crc) { return zip_.set_crc(static_cast<std::uint32_t>(crc)); });
   }
 
+  Sink& sink_;
   LeafGather out_;
   zip::Writer zip_;
   ReadContext context_;
+  std::string name_;
 };
 
 bool keeps(std::string_view annotation) { return annotation == quantization_key; }
@@ -428,7 +456,6 @@ Status PytorchFormat::write_checkpoint(const Checkpoint& checkpoint, Sink& sink,
     STELE_TRY(objects.checkpoint(checkpoint, dict, plan, options_));
   }
   objects.finish();
-  STELE_TRY(detail::reserve_arrays(sink, checkpoint));
   return pt::FileWriter(sink, detail::workers_of(options)).run(checkpoint, object, objects.tensors);
 }
 
