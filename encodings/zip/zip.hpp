@@ -17,6 +17,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -165,7 +166,7 @@ class Writer {
 
   Gather& out_;
   std::string names_;
-  std::vector<Written> entries_;
+  std::deque<Written> entries_;  // which grows without copies
 };
 
 /// Computes the size of a file of stored entries before a Writer writes it.
