@@ -118,7 +118,7 @@ class [[nodiscard]] Result {
   T value() && { return check(), std::move(*value_); }
   T& operator*() & noexcept { return *value_; }
   const T& operator*() const& noexcept { return *value_; }
-  T operator*() && noexcept { return std::move(*value_); }
+  T operator*() && noexcept(std::is_nothrow_move_constructible_v<T>) { return std::move(*value_); }
   T* operator->() noexcept { return &*value_; }
   const T* operator->() const noexcept { return &*value_; }
   /// Returns the error; only valid if has_value() is false.
