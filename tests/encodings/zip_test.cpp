@@ -20,7 +20,7 @@ TEST_CASE("zip: crc") {
   CHECK(zip::crc32_joined(crc_of("1234"), crc_of("56789"), 5) == 0xcbf43926);
   CHECK(zip::crc32_joined(crc_of("1234"), 0, 0) == crc_of("1234"));
   const std::string text(4099, 'x');
-  for (const std::size_t length : {1, 4095, 4096, 4097}) {
+  for (const std::size_t length : {1U, 4095U, 4096U, 4097U}) {
     CAPTURE(length);
     CHECK(zip::crc32_joined(crc_of(text.substr(length)), crc_of(text.substr(0, length)), length) == crc_of(text));
   }
