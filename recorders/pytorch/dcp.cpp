@@ -18,6 +18,7 @@
 #include "snapshot/provider.hpp"
 #include "stele/detail/little_endian.hpp"
 #include "stele/value.hpp"
+#include "tree.hpp"
 
 namespace stele::inline v0::detail::pytorch {
 namespace {
