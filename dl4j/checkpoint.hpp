@@ -1,4 +1,4 @@
-// What archives and SameDiff files check in a checkpoint before they write it.
+// The checks of archives and SameDiff files on a checkpoint before they write it.
 #pragma once
 
 #include <cstdint>

@@ -157,8 +157,9 @@ void Matcher::visit_fields(const TypeInfo& type, void* object, const Place& plac
       continue;
     }
     was_one_ = field.flags.was_one;
+    constant_ = field.flags.constant && field.type->kind == TypeKind::value;
     visit(*field.type, object != nullptr ? (*addresses)[i] : nullptr, at, depth + 1);
-    was_one_ = false;
+    was_one_ = constant_ = false;
   }
   if (moves) moves_.pop_back();
 }

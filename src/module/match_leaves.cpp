@@ -211,6 +211,7 @@ void Matcher::visit_value(const ValueOps& ops, void* object, const Place& place)
     found = put_together(place);
   }
   if (found == nullptr) {
+    if (constant_) return row(Report::What::defaulted, path_, "the file has another kind of node");
     if (place.node == no_index) return missing(path_);
     return mismatch(Errc::kind_mismatch, "the file has another kind of node", "value", describe(place));
   }

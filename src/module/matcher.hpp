@@ -249,8 +249,9 @@ class Matcher {
   Report& report_;
   LoadPlan& plan_;
   bool mutate_;
-  bool quiet_;            // adds no rows
-  bool was_one_ = false;  // the flag of the field that is visited next
+  bool quiet_;             // adds no rows
+  bool was_one_ = false;   // the flag of the field that is visited next
+  bool constant_ = false;  // the next value is a constant of a plain aggregate
   /// Below a shared object that has been loaded under another name: that name, and the length of the path of this one.
   struct Tie {
     std::uint32_t first = PathStore::none;  // in LoadPlan::paths

@@ -47,7 +47,7 @@ Net net() {
 }
 const std::vector<std::string> constants = {"epsilon", "layers.0.activation", "layers.0.dropout", "layers.0.comment",
                                             "layers.0.settings.stride"};
-/// What Layer was before it had values.
+/// Layer before it had values.
 struct Bare {
   Vec weight;
 };
@@ -182,6 +182,54 @@ TEST_CASE("constants: a tensor of the name in a file is another thing") {
   CHECK(report.paths(Report::What::defaulted) == std::vector<std::string>{"num_batches_tracked"});
   CHECK(report.paths(Report::What::unused) == std::vector<std::string>{"num_batches_tracked"});
   CHECK(norm.num_batches_tracked == 0);
+}
+
+TEST_CASE("temporaries: what is read of a temporary Result or Snapshot outlives it") {
+  stele::SaveOptions options = quick();
+  options.metadata = {{"epoch", "3"}};
+  stele::BufferSink sink;
+  good(stele::BytesRecorder<>().record(Bare{vec({1, 2})}, sink, options));
+  const stele::Bytes bytes = sink.take();
+  const auto open = [&] { return stele::BytesRecorder<>().open(bytes); };
+  const stele::LeafView first = open().value().leaf(0);
+  const auto found = open().value().find("weight").value();
+  const auto checked = open().value().checked_leaf(0).value();
+  const auto& metadata = open().value().metadata();
+  CHECK(first.size() == 2);
+  CHECK(found.path() == "weight");
+  CHECK(checked.dtype() == stele::DType::f32);
+  CHECK(metadata.at("epoch") == "3");
+  CHECK(open().value().checked_leaf(1).error().code() == stele::Errc::not_found);
+
+  const auto steps = [] { return stele::Result<std::vector<std::string>>({std::string(40, 'a'), "b"}); };
+  std::string all;
+  for (const std::string& step : steps().value()) all += step;
+  CHECK(all == std::string(40, 'a') + "b");
+}
+
+TEST_CASE("constants: names below that of a number are another thing") {
+  struct Model {
+    Vec weight;
+    int head = 2;
+  };
+  struct FileOfOthers {
+    Vec weight;
+    Bare head;
+  };
+  stele::LoadOptions options;
+  options.allow_unused = {"*"};
+  const auto check = [&](auto recorder) {
+    stele::BufferSink sink;
+    good(recorder.record(FileOfOthers{vec({1}), {vec({2})}}, sink));
+    Model model;
+    const Report report = good(recorder.load_into(model, sink.take(), options));
+    CHECK(report.paths(Report::What::defaulted) == std::vector<std::string>{"head"});
+    CHECK(report.paths(Report::What::unused) == std::vector<std::string>{"head.weight"});
+    CHECK(model.head == 2);
+    CHECK(model.weight.value[0] == 1);
+  };
+  check(stele::BytesRecorder<>());
+  check(stele::SafetensorsRecorder<>());
 }
 
 TEST_SUITE_END();

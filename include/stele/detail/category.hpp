@@ -157,7 +157,7 @@ concept MapLike = requires(T& t) {
 }
 &&std::is_same_v<typename T::key_type, std::string>;
 
-/// Integers that no tensor has: char.
+/// Integers, among them char, which no tensor has.
 template <class T>
 inline constexpr bool is_integer = std::is_integral_v<T> && !std::is_same_v<T, bool>;
 
@@ -320,8 +320,7 @@ consteval Category classify() {
   }
 }
 
-/// Returns true for a field that files may lack, because its class is no field list: numbers of other programs' models
-/// are constants in code.
+/// True for numbers, enums and strings of a plain aggregate. A file may lack them: other programs have them in code.
 template <class T, bool Listed>
 inline constexpr bool is_constant = category_of<T, Listed> == Category::constant;
 
