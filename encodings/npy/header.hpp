@@ -42,6 +42,7 @@ Result<std::span<const std::byte>> header_of(const Source& source, std::uint64_t
 /// Parses these bytes, and compares the size of the elements with the rest of `size`. Errors: malformed, truncated,
 /// unsupported (elements that are no numbers).
 Result<Array> parse(std::span<const std::byte> header, std::uint64_t size);
+
 /// Returns true for dtypes that NumPy has.
 bool has(DType dtype) noexcept;
 /// Returns true for dtypes whose elements NumPy stores without a type.
