@@ -52,7 +52,7 @@ Status Target::add(const std::string& name, TensorInfo info) {
   return {};
 }
 
-Status Target::add_leaf(const std::string& name, LeafView leaf) {
+Status Target::add_leaf(const std::string& name, const LeafView& leaf) {
   if (const std::string_view content = unreadable(leaf); !content.empty()) {
     return Error(Errc::unsupported, "a tensor is not of numbers that DL4J has").path(name).found(std::string(content));
   }

@@ -42,7 +42,7 @@ class Target {
   /// Makes a tensor known. Errors: duplicate, unsupported.
   Status add(const std::string& name, TensorInfo info);
   /// Makes a tensor of the model known, whose elements are a leaf of the snapshot. Small ones are constants.
-  Status add_leaf(const std::string& name, LeafView leaf);
+  Status add_leaf(const std::string& name, const LeafView& leaf);
   /// Makes a constant known under a name. Errors: duplicate.
   Status add_constant(const std::string& name, Constant constant);
   /// Makes a constant under a name of its own, which it returns. Errors: limit (the rules' constants have more than
