@@ -68,7 +68,7 @@ void raw(bool save, const std::string& path, std::vector<char>& bytes) {
 template <class Recorder>
 void run(bool save, const Recorder& recorder, const std::string& path, const Large& model) {
   if (save) {
-    recorder.record(model, path, save_options()).value();
+    recorder.save(model, path, save_options()).value();
   } else {
     const Large loaded = recorder.template load<Large>(path).value();
     if (loaded.layers[layers - 1].weight->shape()[0] != width) std::exit(1);

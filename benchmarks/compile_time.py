@@ -34,7 +34,7 @@ def program(library, modules, fields, nested):
             lines += ["  template <class A>", f"  void serialize(A& a) {{ a({', '.join(names)}); }}", "};"]
     for m in [modules - 1] if nested else range(modules):
         if library != "cereal":
-            lines += [f'bool save{m}(const M{m}& x) {{ return bool(stele::BinaryRecorder<>().record(x, "x.stele")); }}',
+            lines += [f'bool save{m}(const M{m}& x) {{ return bool(stele::BinaryRecorder<>().save(x, "x.stele")); }}',
                       f'bool load{m}(M{m}& x) {{ return bool(stele::BinaryRecorder<>().load_into(x, "x.stele")); }}']
         else:
             lines += [f'void save{m}(const M{m}& x) {{ std::ofstream s("x"); cereal::BinaryOutputArchive a(s); a(x); }}',

@@ -34,7 +34,7 @@ stele::Bytes pack(unsigned threads) {
   stele::SaveOptions options;
   options.threads = threads;
   stele::BufferSink sink;
-  Packed().record(model<T>(), sink, options).value();
+  Packed().save(model<T>(), sink, options).value();
   return sink.take();
 }
 

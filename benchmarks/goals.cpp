@@ -146,11 +146,11 @@ stele::SaveOptions save_options(unsigned threads, stele::Durability durability =
 template <class Recorder, class M>
 Timed save_over(const M& model, const std::string& path, const stele::SaveOptions& options) {
   return
-      [&model, path, options] { return milliseconds([&] { return Recorder().record(model, path, options).value(); }); };
+      [&model, path, options] { return milliseconds([&] { return Recorder().save(model, path, options).value(); }); };
 }
 template <class Recorder, class M>
 Timed save(const M& model, const std::string& path, const stele::SaveOptions& options) {
-  return fresh(path, [&model, path, options] { return Recorder().record(model, path, options).value(); });
+  return fresh(path, [&model, path, options] { return Recorder().save(model, path, options).value(); });
 }
 
 template <class Recorder, class M>
@@ -280,14 +280,14 @@ void add_recorder(const std::string& name, const std::string& kind, int count, c
     compare(state, w.map_and_touch(), open_read<Native>(file(path)));
   });
   one("to bytes", [](benchmark::State& state, const auto& w) {
-    compare(state, w.copy(), [&] { return milliseconds([&] { return Memory().record(w.model).value(); }); });
+    compare(state, w.copy(), [&] { return milliseconds([&] { return Memory().save(w.model).value(); }); });
   });
   one("to span", [](benchmark::State& state, const auto& w) {
     // Room for the index besides; every page is there after the first round, which does not count.
     stele::Bytes copy(w.bytes.size());
-    stele::Bytes to(Memory().record(w.model)->size());
+    stele::Bytes to(Memory().save(w.model)->size());
     compare(state, w.copy_into(copy.span()),
-            [&] { return milliseconds([&] { return Memory().record(w.model, to.span()).value(); }); });
+            [&] { return milliseconds([&] { return Memory().save(w.model, to.span()).value(); }); });
   });
 }
 
@@ -310,10 +310,10 @@ void add_workload(const std::string& name, int count, Make make) {
 // W4 is values alone, so there is no limit to hold it to.
 void config_to_bytes(benchmark::State& state) {
   const workload::Config config;
-  for (auto _ : state) benchmark::DoNotOptimize(stele::BytesRecorder<>{}.record(config).value());
+  for (auto _ : state) benchmark::DoNotOptimize(stele::BytesRecorder<>{}.save(config).value());
 }
 void config_from_bytes(benchmark::State& state) {
-  const stele::Bytes bytes = stele::BytesRecorder<>{}.record(workload::Config{}).value();
+  const stele::Bytes bytes = stele::BytesRecorder<>{}.save(workload::Config{}).value();
   for (auto _ : state) {
     benchmark::DoNotOptimize(stele::BytesRecorder<>{}.load<workload::Config>(bytes.span()).value());
   }

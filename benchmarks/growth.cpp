@@ -54,7 +54,7 @@ void add(const std::string& kind) {
     for (std::size_t count = 100; count <= 1000000; count *= 10) {
       benchmark::RegisterBenchmark((kind + "/" + what + "/" + std::to_string(count)).c_str(),
                                    [=](benchmark::State& state) {
-                                     recorder.record(model(count), file, options()).value();
+                                     recorder.save(model(count), file, options()).value();
                                      run(state, count);
                                    })
           ->Iterations(static_cast<benchmark::IterationCount>(std::max<std::size_t>(5, 1000000 / count / 10)))
@@ -65,7 +65,7 @@ void add(const std::string& kind) {
   one("save", [=](benchmark::State& state, std::size_t count) {
     per_tensor(state, count, [&] {
       std::filesystem::remove(file);  // to replace a file costs milliseconds of its own
-      return milliseconds([&] { return recorder.record(model(count), file, options()).value(); });
+      return milliseconds([&] { return recorder.save(model(count), file, options()).value(); });
     });
   });
   one("open", [=](benchmark::State& state, std::size_t count) {

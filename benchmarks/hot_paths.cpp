@@ -51,8 +51,8 @@ int main() {
   workload::fill(from, 1);
   count("snapshot", [] { snapshot = stele::snapshot_of(model).value(); });
   count("half_of_snapshot", [] { snapshot = stele::with_precision(snapshot, {stele::DType::f16}); });
-  count("save_binary", [] { binary = Binary().record(model, save_options()).value(); });
-  count("save_safetensors", [] { safetensors = Safetensors().record(model, save_options()).value(); });
+  count("save_binary", [] { binary = Binary().save(model, save_options()).value(); });
+  count("save_safetensors", [] { safetensors = Safetensors().save(model, save_options()).value(); });
   count("open_safetensors", [] { opened = Safetensors().open(std::as_const(safetensors).span()).value(); });
   count("open_binary", [] { opened = Binary().open(std::as_const(binary).span()).value(); });
   count("find", [] { from[0] = static_cast<float>(opened.find("tensors.1999")->size()); });

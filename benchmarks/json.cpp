@@ -65,7 +65,7 @@ void finish(benchmark::State& state, const File& file) {
 void record(const benchmark::State& state, const File& file) {
   stele::SaveOptions options;
   options.file.durability = stele::Durability::process;
-  recorder(state).record(model(), file.path, options).value();
+  recorder(state).save(model(), file.path, options).value();
 }
 
 void save(benchmark::State& state) {

@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
       model.tensors.push_back(workload::tensor<1>({piece / sizeof(float)}));
     }
     const auto save = [&](const auto& recorder) {
-      extra = growth([&] { return recorder.record(model, path, options()).value(); });
+      extra = growth([&] { return recorder.save(model, path, options()).value(); });
     };
     if (operation == "save") {
       save(stele::BinaryRecorder<>());

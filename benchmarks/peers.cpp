@@ -54,7 +54,7 @@ void obey(Save save, Load load) {
 
 template <class Recorder, class M>
 void obey_recorder(const M& model) {
-  obey([&](const std::string& path) { Recorder().record(model, path, options()).value(); },
+  obey([&](const std::string& path) { Recorder().save(model, path, options()).value(); },
        [](const std::string& path) { return Recorder().template load<M>(path).value(); });
 }
 

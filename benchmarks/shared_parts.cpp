@@ -114,11 +114,11 @@ Result<File> written(const Format& format, const detail::Object& object) {
   options.allow_loss = true;
   if (format.is_folder()) {
     const auto sink = bundle_sink(bundle);
-    STELE_TRY(detail::record(format, {}, object, *sink, options));
+    STELE_TRY(detail::save_object(format, {}, object, *sink, options));
     return File{&format, bundle_source(bundle)};
   }
   STELE_TRY_ASSIGN(const auto sink, bundle->create(name));
-  STELE_TRY(detail::record(format, {}, object, *sink, options));
+  STELE_TRY(detail::save_object(format, {}, object, *sink, options));
   STELE_TRY_ASSIGN(SourcePtr source, bundle->open(name));
   return File{&format, std::move(source)};
 }
@@ -264,7 +264,7 @@ std::string read(const File& file) {
   SaveOptions save;
   save.threads = 1;
   save.allow_loss = true;
-  const auto saved = BinaryRecorder<>().record(*opened, sink, save);
+  const auto saved = BinaryRecorder<>().save(*opened, sink, save);
   return saved ? std::string() : saved.error().to_string();
 }
 

@@ -49,7 +49,7 @@ class PartWriter {
   Status write(const std::string& name, const Snapshot& snapshot, PrecisionSpec precision, const SaveOptions& options,
                const std::string& prefix) {
     STELE_TRY_ASSIGN(const auto to, sink(name));
-    auto written = record(format_, precision, {nullptr, &snapshot}, *to, options);
+    auto written = save_object(format_, precision, {nullptr, &snapshot}, *to, options);
     if (!written) {
       Error error = std::move(written).error();
       const std::string in_step = prefix + std::string(error.path());
@@ -102,7 +102,8 @@ Status check_format(const Format* format, PrecisionSpec precision, const LoadOpt
   }
   const Trial trial;
   STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(trial));
-  if (!record(*format, precision, {nullptr, &snapshot}, *sink, {})) return {};  // the model may fit where this does not
+  if (!save_object(*format, precision, {nullptr, &snapshot}, *sink, {}))
+    return {};  // the model may fit where this does not
   SourcePtr source = bundle_source(memory);
   if (!sink->is_folder()) {
     STELE_TRY_ASSIGN(source, memory->open(file));
@@ -119,7 +120,7 @@ Result<Report> write_parts(const Format& format, PrecisionSpec precision, const 
   if (const auto* whole = dynamic_cast<const CheckpointFormat*>(&format)) {
     manifest.checkpoint = "checkpoint" + extension;
     STELE_TRY_ASSIGN(const auto to, writer.sink(manifest.checkpoint));
-    return record_checkpoint(*whole, precision, checkpoint, *to, options);
+    return save_checkpoint(*whole, precision, checkpoint, *to, options);
   }
   if (checkpoint.graph) {
     if (!options.allow_loss) {
@@ -146,7 +147,7 @@ Result<Report> write_parts(const Format& format, PrecisionSpec precision, const 
 Result<Checkpoint> open_parts(const Format& format, const Manifest& manifest, const LoadOptions& options) {
   // Looked up from the folder that was verified.
   const auto part = [&](const std::string& name) {
-    return detail::open_any(manifest.folder / name, options.storage == Storage::view);
+    return detail::open_any(manifest.folder / name, options.storage == Storage::mmap);
   };
   if (!manifest.checkpoint.empty()) {
     STELE_TRY_ASSIGN(const CheckpointFormat* whole, checkpoint_format(format, manifest));

@@ -16,7 +16,7 @@ namespace stele::inline v0::detail::steps {
 Status check_format(const Format* format, PrecisionSpec precision, const LoadOptions& options);
 
 /// Writes the parts into `folder` (null on a dry run) and adds their names to the manifest; `path` is the folder's path
-/// for messages. A CheckpointFormat gets one file for all; other formats one for each part. Errors: those of record(),
+/// for messages. A CheckpointFormat gets one file for all; other formats one for each part. Errors: those of a save,
 /// not_representable (a graph, which only a CheckpointFormat stores).
 Result<Report> write_parts(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint, Bundle* folder,
                            const std::string& path, const SaveOptions& options, Manifest& manifest);

@@ -13,12 +13,12 @@ struct Model {
 int main() {
   const stele::BytesRecorder<> recorder;
   const Model model{{1, 2, 3}};
-  const stele::Bytes bytes = recorder.record(model).value();  // one block, aligned to 64 bytes
-  const Model same = stele::load<Model>(bytes).value();       // bytes of any format
+  const stele::Bytes bytes = recorder.save(model).value();  // one block, aligned to 64 bytes
+  const Model same = stele::load<Model>(bytes).value();     // bytes of any format
   std::printf("%zu bytes, last parameter %g\n", bytes.size(), double{same.weight[2]});
 
   std::vector<std::byte> buffer(1024);  // memory of the caller; too little is the error no_space
-  const std::size_t used = recorder.record(model, std::span(buffer)).value();
+  const std::size_t used = recorder.save(model, std::span(buffer)).value();
   const Model third = stele::load<Model>(std::span<const std::byte>(buffer).first(used)).value();
   std::printf("%zu bytes, last parameter %g\n", used, double{third.weight[2]});
 }

@@ -25,7 +25,9 @@ int main() {
   stele::LoadOptions options;
   options.allow_missing = {"head.*"};
   options.allow_unused = {"decoder.*"};
-  const stele::Report report = stele::load_into(model, "trained.safetensors", options).value();
+  stele::Report report;
+  options.report = &report;
+  stele::load_into(model, "trained.safetensors", options).value();
   std::printf("encoder %g, head %g\n", double{model.encoder.weight[1]}, double{model.head.weight[1]});
   std::printf("%s", report.to_string().c_str());
 }

@@ -11,7 +11,7 @@ struct Model {
 
 template <class Precision>
 void save_with(const Model& model, const char* path) {
-  const stele::Report saved = stele::BinaryRecorder<Precision>().record(model, path).value();
+  const stele::Report saved = stele::BinaryRecorder<Precision>().save(model, path).value();
   stele::LoadOptions options;
   options.dequantize = true;  // 8 and 4 bits as floats again; otherwise they load as integers
   const Model again = stele::load<Model>(path, options).value();  // any precision loads into the same class

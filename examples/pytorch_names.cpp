@@ -29,7 +29,7 @@ int main() {
   stele::Snapshot file = stele::open("theirs.safetensors").value();
   file = stele::rename(file, rules).value();
   file = stele::transpose(file, "*.weight").value();
-  const Model model = stele::from_snapshot<Model>(file).value();
+  const Model model = stele::load<Model>(file).value();
   std::printf("%s", stele::summary(model).c_str());
 }
 

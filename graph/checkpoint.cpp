@@ -14,42 +14,39 @@ Status CheckpointFormat::write(const Snapshot& snapshot, Sink& sink, const SaveO
 
 namespace detail {
 
-Result<Report> record_checkpoint(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint,
-                                 Sink& sink, const SaveOptions& options, const WriteCheckpoint& write) {
-  return record(format, precision, {nullptr, &checkpoint.parameters}, sink, options, optimizer_bytes(checkpoint),
-                [&](const Snapshot& prepared, Meter& meter) {
-                  Checkpoint metered{with_progress(prepared, meter), checkpoint.graph, checkpoint.training, {}};
-                  for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
-                    metered.optimizer.set_snapshot(key, with_progress(arrays, meter));
-                  }
-                  return write(metered, prepared);
-                });
+Result<Report> save_checkpoint(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint, Sink& sink,
+                               const SaveOptions& options, const WriteCheckpoint& write) {
+  return save_object(format, precision, {nullptr, &checkpoint.parameters}, sink, options, optimizer_bytes(checkpoint),
+                     [&](const Snapshot& prepared, Meter& meter) {
+                       Checkpoint metered{with_progress(prepared, meter), checkpoint.graph, checkpoint.training, {}};
+                       for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
+                         metered.optimizer.set_snapshot(key, with_progress(arrays, meter));
+                       }
+                       return write(metered, prepared);
+                     });
 }
 
-Result<Report> record_checkpoint(const CheckpointFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint,
-                                 Sink& sink, const SaveOptions& options) {
-  if (checkpoint.graph && !format.stores_graphs()) {
-    if (!options.allow_loss) {
-      return Error(Errc::not_representable, "the format cannot store a graph")
-          .file(sink.name())
-          .found(format.name())
-          .hint("save to an archive, or set SaveOptions::allow_loss");
+Result<Report> save_checkpoint(const CheckpointFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint,
+                               const Output& to, const SaveOptions& options) {
+  return save_to(format, to, options, [&](Sink& sink) -> Result<Report> {
+    Checkpoint stored = checkpoint;
+    Report lost;
+    if (checkpoint.graph && !format.stores_graphs()) {
+      if (!options.allow_loss) {
+        return Error(Errc::not_representable, "the format cannot store a graph")
+            .file(sink.name())
+            .found(format.name())
+            .hint("save to an archive, or set SaveOptions::allow_loss");
+      }
+      stored.graph.reset();
+      lost.add(Report::What::lost, "", "the graph");
     }
-    const Checkpoint rest{checkpoint.parameters, std::nullopt, checkpoint.training, checkpoint.optimizer};
-    STELE_TRY_ASSIGN(Report report, record_checkpoint(format, precision, rest, sink, options));
-    report.add(Report::What::lost, "", "the graph");
+    STELE_TRY_ASSIGN(Report report, save_checkpoint(format, precision, stored, sink, options,
+                                                    [&](const Checkpoint& prepared, const Snapshot&) {
+                                                      return format.write_checkpoint(prepared, sink, options);
+                                                    }));
+    for (std::size_t i = 0; i < lost.size(); ++i) report.add(lost[i].what, lost[i].path, lost[i].detail);
     return report;
-  }
-  return record_checkpoint(
-      format, precision, checkpoint, sink, options,
-      [&](const Checkpoint& prepared, const Snapshot&) { return format.write_checkpoint(prepared, sink, options); });
-}
-
-Result<Report> record_checkpoint(const CheckpointFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint,
-                                 const std::string& path, const SaveOptions& options) {
-  return guarded([&]() -> Result<Report> {
-    STELE_TRY_ASSIGN(const auto sink, sink_for(format, path, options));
-    return record_checkpoint(format, precision, checkpoint, *sink, options);
   });
 }
 

@@ -15,8 +15,8 @@ namespace stele::inline v0::detail {
 /// before that.
 using WriteCheckpoint = std::function<Status(const Checkpoint& prepared, const Snapshot& parameters)>;
 /// Prepares a checkpoint, calls `write`, and commits the sink.
-Result<Report> record_checkpoint(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint,
-                                 Sink& sink, const SaveOptions& options, const WriteCheckpoint& write);
+Result<Report> save_checkpoint(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint, Sink& sink,
+                               const SaveOptions& options, const WriteCheckpoint& write);
 
 /// Returns the bytes of the optimizer's arrays.
 std::uint64_t optimizer_bytes(const Checkpoint& checkpoint);

@@ -16,6 +16,7 @@
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
 #include "snapshot/flat.hpp"
+#include "snapshot/items.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "snapshot/paths.hpp"
 #include "snapshot/properties.hpp"
@@ -272,6 +273,11 @@ Status check_kind(const Source& source, bool folders) {
 
 Result<Snapshot> prepare(const Format& format, PrecisionSpec precision, const Object& object, std::string_view file,
                          const SaveOptions& options, Report& report) {
+  if (options.format || !(options.precision == PrecisionSpec())) {
+    return Error(Errc::invalid_argument, "the recorder has a format and a precision")
+        .file(file)
+        .hint("set SaveOptions::format and precision only for stele::save");
+  }
   Snapshot snapshot;
   if (object.type == nullptr) {
     snapshot = *static_cast<const Snapshot*>(object.address);
@@ -342,8 +348,8 @@ Status report_numbers(const Snapshot& snapshot, const SaveOptions& options, bool
 
 }  // namespace
 
-Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
-                      const SaveOptions& options, std::uint64_t more_bytes, const WritePrepared& write) {
+Result<Report> save_object(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
+                           const SaveOptions& options, std::uint64_t more_bytes, const WritePrepared& write) {
   return guarded([&]() -> Result<Report> {
     STELE_TRY(check_writes(format, sink.name()));
     Report report;
@@ -371,13 +377,6 @@ Result<Report> record(const Format& format, PrecisionSpec precision, const Objec
   });
 }
 
-Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
-                      const SaveOptions& options) {
-  return record(format, precision, object, sink, options, 0, [&](const Snapshot& prepared, Meter& meter) {
-    return format.write(with_progress(prepared, meter), sink, options);
-  });
-}
-
 namespace {
 
 /// The sink of a dry run, with the name that the file would have.
@@ -389,19 +388,20 @@ class NoSink final : public Sink {
 
 }  // namespace
 
-Result<std::unique_ptr<Sink>> sink_for(const Format& format, const std::string& path, const SaveOptions& options) {
-  std::string full = with_extension(path, format.extension());
+Result<std::unique_ptr<Sink>> sink_for(const Format& format, std::string_view path, const SaveOptions& options) {
+  STELE_TRY(check_writes(format, path));
+  std::string full = with_extension(std::string(path), format.extension());
   if (options.dry_run) return std::unique_ptr<Sink>(std::make_unique<NoSink>(std::move(full)));
   if (!format.makes_folder(full)) return file_sink(full, options.file);
   return folder_sink(full, options.file, [&format](const Bundle& folder) { return format.may_replace(folder); });
 }
 
-Result<Report> record_file(const Format& format, PrecisionSpec precision, const Object& object, const std::string& path,
+Result<Report> save_object(const Format& format, PrecisionSpec precision, const Object& object, const Output& to,
                            const SaveOptions& options) {
-  return guarded([&]() -> Result<Report> {
-    STELE_TRY(check_writes(format, path));
-    STELE_TRY_ASSIGN(const auto sink, sink_for(format, path, options));
-    return record(format, precision, object, *sink, options);
+  return save_to(format, to, options, [&](Sink& sink) {
+    return save_object(format, precision, object, sink, options, 0, [&](const Snapshot& prepared, Meter& meter) {
+      return format.write(with_progress(prepared, meter), sink, options);
+    });
   });
 }
 
@@ -412,6 +412,7 @@ Result<Snapshot> open_source(Reader reader, const SourcePtr& source, const LoadO
     STELE_TRY_ASSIGN(reader.format, reader.sniff(*source));
   }
   if (!reader.format->opens(source->is_folder())) return wrong_kind(source->is_folder(), source->name());
+  if (!options.part.empty()) target = {};  // its names are not those of the file
   STELE_TRY_ASSIGN(Snapshot snapshot, reader.format->open(source, OpenContext(options, target)));
   if (!reader.format->capabilities().properties) {
     STELE_TRY_ASSIGN(snapshot, properties_from_metadata(snapshot, options.limits, file_bytes(*source)));
@@ -433,6 +434,7 @@ Result<Snapshot> open(Reader reader, const Input& from, const LoadOptions& optio
       STELE_TRY_ASSIGN(const SourcePtr source,
                        from.open(reader.format != nullptr ? reader.format->extension() : "", options));
       auto snapshot = open_source(reader, source, options, target);
+      if (snapshot && target.type == nullptr) snapshot = part_of(*snapshot, options.part);
       auto gone = replaced(*source);
       if (!gone) return snapshot ? std::move(gone).error() : std::move(snapshot).error();
       if (!*gone) return snapshot;
@@ -443,27 +445,25 @@ Result<Snapshot> open(Reader reader, const Input& from, const LoadOptions& optio
   });
 }
 
-Result<Report> load_in_place(Reader reader, const Input& from, const TypeInfo& type, void* object,
-                             const LoadOptions& options) {
-  return guarded(from.name(), [&]() -> Result<Report> {
+Status load_in_place(Reader reader, const Input& from, const TypeInfo& type, void* object, const LoadOptions& options) {
+  return guarded(from.name(), [&]() -> Status {
+    const Report before = options.report != nullptr ? *options.report : Report();
     for (bool partial = false;;) {
       auto snapshot = open(reader, from, options, {&type, object});
       if (!snapshot) return std::move(snapshot).error().partially_applied(partial);
-      Report report;
-      auto loaded = load_object(*snapshot, type, object, LoadMode::in_place, options, report);
-      if (loaded) return report;
+      auto loaded = load_object(*snapshot, type, object, LoadMode::in_place, options);
+      if (loaded) return {};
       partial = partial || loaded.error().partially_applied();
       if (!from.again()) return std::move(loaded).error().partially_applied(partial);
+      if (options.report != nullptr) *options.report = before;
     }
   });
 }
 
-Status load_fresh(Reader reader, const Input& from, const TypeInfo& type, void* object, const LoadOptions& options,
-                  Report* report) {
+Status load_fresh(Reader reader, const Input& from, const TypeInfo& type, void* object, const LoadOptions& options) {
   return guarded(from.name(), [&]() -> Status {
     STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options, {&type, nullptr}));
-    Report own;
-    return load_object(snapshot, type, object, LoadMode::fresh, options, report != nullptr ? *report : own);
+    return load_object(snapshot, type, object, LoadMode::fresh, options);
   });
 }
 

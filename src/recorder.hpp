@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <string>
+#include <string_view>
 
 #include "base/meter.hpp"
 #include "stele/format.hpp"
@@ -14,13 +14,23 @@ namespace stele::inline v0::detail {
 /// Writes a prepared snapshot. `meter` must count the tensors' bytes (steps/progress.hpp).
 using WritePrepared = std::function<Status(const Snapshot& prepared, Meter& meter)>;
 
-/// Saves like record() in format.hpp, with `write` instead of Format::write(). `more_bytes`: bytes of tensors that
+/// Saves like save_object() in format.hpp, with `write` instead of Format::write(). `more_bytes`: bytes of tensors that
 /// `write` adds to the snapshot's, for the progress callback.
-STELE_EXPORT Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
-                                   const SaveOptions& options, std::uint64_t more_bytes, const WritePrepared& write);
+STELE_EXPORT Result<Report> save_object(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
+                                        const SaveOptions& options, std::uint64_t more_bytes,
+                                        const WritePrepared& write);
 
 /// Returns the sink of a save to `path`; for a dry run, one that drops all bytes.
-STELE_EXPORT Result<std::unique_ptr<Sink>> sink_for(const Format& format, const std::string& path,
+STELE_EXPORT Result<std::unique_ptr<Sink>> sink_for(const Format& format, std::string_view path,
                                                     const SaveOptions& options);
+/// Calls `save(Sink&)` with the sink of `to`.
+template <class Save>
+Result<Report> save_to(const Format& format, const Output& to, const SaveOptions& options, Save save) {
+  if (to.sink() != nullptr) return save(*to.sink());
+  return guarded([&]() -> Result<Report> {
+    STELE_TRY_ASSIGN(const std::unique_ptr<Sink> sink, sink_for(format, to.path(), options));
+    return save(*sink);
+  });
+}
 
 }  // namespace stele::inline v0::detail

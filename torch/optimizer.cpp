@@ -203,6 +203,7 @@ class NewState {
  public:
   NewState(const Class& type, const OptimizerState& from, const LoadOptions& options)
       : type_(type), from_(from), options_(options) {
+    if (options_.report == nullptr) options_.report = &own_;
     options_.trust_data = true;  // the tensors are new: no pass that verifies them first is needed
   }
 
@@ -237,7 +238,7 @@ class NewState {
                                            : "the optimizer state of a parameter is not in the file")
             .path(path_in(absent->kind, parameter.names.front()));
       }
-      report_.add(Report::What::missing, parameter.names.front());
+      options_.report->add(Report::What::missing, parameter.names.front());
     }
     return {};
   }
@@ -264,8 +265,6 @@ class NewState {
     states.reserve(states.size() + states_.size());
     for (auto& [parameter, state] : states_) states[state_key<States>(parameter)] = std::move(state);
   }
-
-  Report& report() { return report_; }
 
  private:
   struct Count {
@@ -296,7 +295,8 @@ class NewState {
     if (kind.name == step_kind) options.convert.allow_kind_change = true;  // an integer in older files
     detail::libtorch::Branch& root = tree->root();
     Report report;
-    STELE_TRY(detail::load_object(snapshot, root.type, &root, detail::LoadMode::in_place, options, report));
+    options.report = &report;
+    STELE_TRY(detail::load_object(snapshot, root.type, &root, detail::LoadMode::in_place, options));
     for (detail::libtorch::Entry& e : tree->entries()) {
       if (e.copied()) e.tensor.copy_(e.host);
     }
@@ -304,7 +304,7 @@ class NewState {
       if (kind.name == step_kind) STELE_TRY(check_step(path, e->tensor.item<double>()));
     }
     for (std::size_t i = 0; i < report.size(); ++i) {
-      report_.add(report[i].what, path_in(kind.name, report[i].path), report[i].detail);
+      options_.report->add(report[i].what, path_in(kind.name, report[i].path), report[i].detail);
     }
     return {};
   }
@@ -320,7 +320,7 @@ class NewState {
   const Class& type_;
   const OptimizerState& from_;
   LoadOptions options_;
-  Report report_;
+  Report own_;                                    // if the caller takes none
   at::ScalarType count_dtype_ = ::torch::kFloat;  // of the file, so that nothing is converted; or one that holds any
   std::vector<Kind> kinds_;
   std::vector<Count> counts_;
@@ -375,9 +375,9 @@ Result<std::vector<std::string>> parameter_names_of(const optim::Optimizer& opti
   });
 }
 
-Result<Report> load_optimizer_state(optim::Optimizer& optimizer, const ::torch::nn::Module& module,
-                                    const OptimizerState& state, const LoadOptions& options) {
-  return detail::guarded([&]() -> Result<Report> {
+Status load_optimizer_state(optim::Optimizer& optimizer, const ::torch::nn::Module& module, const OptimizerState& state,
+                            const LoadOptions& options) {
+  return detail::guarded([&]() -> Status {
     const ::torch::NoGradGuard no_grad;
     const Class* const type = class_of(optimizer);
     if (type == nullptr) return unsupported_class();
@@ -390,7 +390,7 @@ Result<Report> load_optimizer_state(optim::Optimizer& optimizer, const ::torch::
       return {};
     });
     if (!given) return std::move(given).error().partially_applied(true);
-    return std::move(loaded.report());
+    return {};
   });
 }
 

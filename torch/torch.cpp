@@ -20,8 +20,8 @@ Result<Snapshot> snapshot_of(const ::torch::nn::Module& module) {
   });
 }
 
-Result<Report> load_state_dict(::torch::nn::Module& module, const Snapshot& snapshot, const LoadOptions& options) {
-  return detail::guarded([&]() -> Result<Report> {
+Status load_state_dict(::torch::nn::Module& module, const Snapshot& snapshot, const LoadOptions& options) {
+  return detail::guarded([&]() -> Status {
     const ::torch::NoGradGuard no_grad;
     STELE_TRY_ASSIGN(const std::shared_ptr<StateDict> state, StateDict::of(module));
     for (const auto& [path, e] : state->paths()) {
@@ -31,9 +31,8 @@ Result<Report> load_state_dict(::torch::nn::Module& module, const Snapshot& snap
         }
       }
     }
-    Report report;
     detail::libtorch::Branch& root = state->root();
-    STELE_TRY(detail::load_object(snapshot, root.type, &root, detail::LoadMode::in_place, options, report));
+    STELE_TRY(detail::load_object(snapshot, root.type, &root, detail::LoadMode::in_place, options));
     auto copied = detail::guarded([&]() -> Status {
       for (detail::libtorch::Entry& e : state->entries()) {
         if (e.copied()) {
@@ -45,7 +44,7 @@ Result<Report> load_state_dict(::torch::nn::Module& module, const Snapshot& snap
       return {};
     });
     if (!copied) return std::move(copied).error().partially_applied(true);
-    return report;
+    return {};
   });
 }
 

@@ -12,21 +12,7 @@ namespace stele::inline v0 {
 
 using detail::Item;
 using detail::Items;
-
-namespace {
-
-Result<Snapshot> with_new_paths(const Snapshot& snapshot, const detail::NewPath& new_path) {
-  return detail::guarded([&]() -> Result<Snapshot> {
-    STELE_TRY_ASSIGN(const Items items, detail::renamed(Items(snapshot), new_path));
-    return items.build();
-  });
-}
-
-bool is_below(std::string_view path, std::string_view container) {
-  return path.size() > container.size() && path.starts_with(container) && path[container.size()] == '.';
-}
-
-}  // namespace
+using detail::with_new_paths;
 
 Result<Snapshot> filter(const Snapshot& snapshot, const Filter& by) {
   std::vector<bool> matched(by.include.size());
@@ -69,17 +55,7 @@ Result<Snapshot> rename(const Snapshot& snapshot, std::span<const Rename> rules)
   });
 }
 
-Result<Snapshot> part(const Snapshot& snapshot, std::string_view path) {
-  bool found = false;
-  auto result = with_new_paths(snapshot, [&](std::string_view name, const LeafView*) -> std::optional<std::string> {
-    const bool below = is_below(name, path);
-    if (!below && name != path) return std::nullopt;
-    found = true;
-    return std::string(below ? name.substr(path.size() + 1) : std::string_view());
-  });
-  if (!result || found) return result;
-  return Error(Errc::not_found, "the snapshot has no tensor or container of this name").path(std::string(path));
-}
+Result<Snapshot> part(const Snapshot& snapshot, std::string_view path) { return detail::part_of(snapshot, path); }
 
 Result<Snapshot> with_prefix(const Snapshot& snapshot, std::string_view path) {
   return with_new_paths(snapshot, [&](std::string_view name, const LeafView*) {

@@ -23,7 +23,7 @@ int main(int count, char** arguments) {
 #ifdef STELE_SIZE_RECORDER
   const STELE_SIZE_RECORDER recorder;
   const auto model = recorder.load<Model>(arguments[1]);
-  return model && recorder.record(*model, arguments[1]) ? 0 : 1;
+  return model && recorder.save(*model, arguments[1]) ? 0 : 1;
 #else
   const auto model = stele::load<Model>(arguments[1]);
   return model && stele::save(*model, arguments[1]) ? 0 : 1;

@@ -167,18 +167,18 @@ struct Demo {
     const std::string path = folder / (file + std::string(recorder.format().extension()));
     stele::Bytes memory;
     std::size_t size = 0;
-    if constexpr (requires { recorder.record(model).value().size(); }) {
-      memory = recorder.record(model).value();
+    if constexpr (requires { recorder.save(model).value().size(); }) {
+      memory = recorder.save(model).value();
       size = memory.size();
     } else {
       const auto before = bytes_in(folder);
-      recorder.record(model, path).value();
+      recorder.save(model, path).value();
       size = bytes_in(folder) - before;
     }
     const auto open = [&] {
       return memory.empty() ? recorder.open(path, options).value() : recorder.open(memory).value();
     };
-    const auto load = [&](const stele::Snapshot& s) { return stele::from_snapshot<Digits>(s).value(); };
+    const auto load = [&](const stele::Snapshot& s) { return stele::load<Digits>(s).value(); };
     const stele::Snapshot snapshot = open();
     const Digits again = load(snapshot);
     std::printf("%-13s %-10s %8zu B   %9.2e   %6.2f %%   %8.1f us   %8.1f us\n", recorder_name, precision, size,
@@ -220,7 +220,7 @@ int main(int argc, char** argv) try {
 
   // No Digits was initialised before: shapes, the number of layers and the missing bias come from the file.
   stele::Report report;
-  Digits model = stele::load<Digits>(data + "/digits.safetensors", {}, &report).value();
+  Digits model = stele::load<Digits>(data + "/digits.safetensors", {.report = &report}).value();
   std::printf("Loaded %s/digits.safetensors (%zu tensors, all applied: %s)\n\n%s\n", data.c_str(), report.size(),
               report.count(stele::Report::What::applied) == report.size() ? "yes" : "no",
               stele::summary(model).c_str());

@@ -50,10 +50,10 @@ stele::Status run(const std::string& path, const std::string& folder) {
   }
   std::filesystem::create_directories(folder);
   const std::string base = (std::filesystem::path(folder) / "model").string();
-  STELE_TRY(stele::SameDiffRecorder<>().record(model, base + ".fb"));
-  STELE_TRY(stele::ArchiveRecorder<>().record(model, base + ".zip"));
+  STELE_TRY(stele::SameDiffRecorder<>().save(model, base + ".fb"));
+  STELE_TRY(stele::ArchiveRecorder<>().save(model, base + ".zip"));
   STELE_TRY(stele::export_onnx(model, base + ".onnx"));
-  STELE_TRY(stele::SafetensorsRecorder<stele::HalfPrecision>().record(model.parameters, base + ".safetensors"));
+  STELE_TRY(stele::SafetensorsRecorder<stele::HalfPrecision>().save(model.parameters, base + ".safetensors"));
   std::cout << "saved " << base << ".fb, .zip, .onnx and .safetensors (half precision)\n";
   return {};
 }

@@ -442,7 +442,7 @@ stele::Snapshot convert(const std::string& folder, const std::string& mixture, R
     const std::string path = leaf.path();
     if (!path.starts_with("blk.") && !path.starts_with("token_embd.") && !path.starts_with("output"))
       throw std::runtime_error("a tensor that a Llama does not have: " + path);
-    if (leaf.shape().size() < 2) vectors.push_back({path, {.floating = stele::DType::f32}});
+    if (leaf.shape().size() < 2) vectors.push_back({path, stele::DType::f32});
   }
   model = stele::with_precision(model, vectors);
   if (config.rope_type == "llama3") {
@@ -470,7 +470,7 @@ int main(int argc, char** argv) {
     const std::string mixture = argc > 3 ? argv[3] : "Q8_0";
     Rope rope;
     const stele::Snapshot model = convert(folder, mixture, rope);
-    const stele::Report report = stele::save(stele::GgufFormat(), {}, model, out).value();
+    const stele::Report report = stele::save(model, out, {.format = stele::GgufFormat()}).value();
     const stele::Snapshot file = stele::open(out).value();
     for (std::size_t i = 0; i < file.leaf_count(); ++i) {
       const stele::LeafView leaf = file.leaf(i);

@@ -39,20 +39,12 @@ class STELE_EXPORT CheckpointFormat : public Format {
 
 namespace detail {
 // The implementation of CheckpointRecorder.
-STELE_EXPORT Result<Report> record_checkpoint(const CheckpointFormat& format, PrecisionSpec precision,
-                                              const Checkpoint& checkpoint, Sink& sink, const SaveOptions& options);
-STELE_EXPORT Result<Report> record_checkpoint(const CheckpointFormat& format, PrecisionSpec precision,
-                                              const Checkpoint& checkpoint, const std::string& path,
-                                              const SaveOptions& options);
+STELE_EXPORT Result<Report> save_checkpoint(const CheckpointFormat& format, PrecisionSpec precision,
+                                            const Checkpoint& checkpoint, const Output& to, const SaveOptions& options);
 STELE_EXPORT Result<Checkpoint> open_checkpoint(const CheckpointFormat& format, const Input& from,
                                                 const LoadOptions& options);
 }  // namespace detail
 
-/// Saves a whole checkpoint in a format and at a precision that the program chooses at run time.
-inline Result<Report> save(const CheckpointFormat& format, PrecisionSpec precision, const Checkpoint& checkpoint,
-                           const std::string& path, const SaveOptions& options = default_save_options()) {
-  return detail::record_checkpoint(format, precision, checkpoint, path, options);
-}
 /// Opens all parts of a file of this format. All arrays stay lazy. `format` must outlive them.
 inline Result<Checkpoint> open_checkpoint(const CheckpointFormat& format, const Input& from,
                                           const LoadOptions& options = default_load_options()) {
@@ -67,16 +59,11 @@ class CheckpointRecorder : public Recorder<FormatType, Settings> {
 
  public:
   using Base::Base;
-  using Base::record;
-  /// Writes a checkpoint to a file, like a module.
-  Result<Report> record(const Checkpoint& checkpoint, const std::string& path,
-                        const SaveOptions& options = default_save_options()) const {
-    return detail::record_checkpoint(Base::format(), precision_spec<Settings>(), checkpoint, path, options);
-  }
-  /// Writes a checkpoint to `sink` and commits it.
-  Result<Report> record(const Checkpoint& checkpoint, Sink& sink,
-                        const SaveOptions& options = default_save_options()) const {
-    return detail::record_checkpoint(Base::format(), precision_spec<Settings>(), checkpoint, sink, options);
+  using Base::save;
+  /// Writes a checkpoint to a file or a Sink, like a module.
+  Result<Report> save(const Checkpoint& checkpoint, const Output& to,
+                      const SaveOptions& options = default_save_options()) const {
+    return detail::save_checkpoint(Base::format(), precision_spec<Settings>(), checkpoint, to, options);
   }
   /// Opens all parts of a file. All arrays stay lazy.
   Result<Checkpoint> open_checkpoint(const Input& from, const LoadOptions& options = default_load_options()) const {

@@ -1,6 +1,11 @@
 // Build-wide definitions: visibility and exceptions. Included by every public header.
 #pragma once
 
+#if __cplusplus < 202002L && (!defined(_MSVC_LANG) || _MSVC_LANG < 202002L)
+#error "stele needs C++20: compile with -std=c++20 (CMake: target_compile_features(my_program PRIVATE cxx_std_20))"
+#include "stele/needs_cxx_20"  // does not exist: compilers stop here, before hundreds of other errors
+#endif
+
 #if defined(__GNUC__) || defined(__clang__)
 #define STELE_EXPORT __attribute__((visibility("default")))
 #else

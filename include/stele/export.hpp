@@ -35,7 +35,7 @@ struct ExportOptions {
 /// for bit. The report has a row for each part that ONNX does not have (loss variables, control dependencies) and for
 /// each parameter that no output needs. Errors: unsupported (all operations that no rule covers, in one message),
 /// malformed, missing (a graph; the dtype of an output), not_representable, invalid_argument (the version), those of
-/// OnnxRecorder::record().
+/// OnnxRecorder::save().
 STELE_EXPORT Result<Report> export_onnx(const Checkpoint& model, const std::string& path,
                                         const ExportOptions& options = {});
 STELE_EXPORT Result<Report> export_onnx(const Checkpoint& model, Sink& sink, const ExportOptions& options = {});

@@ -13,6 +13,7 @@
 
 #include "stele/input.hpp"
 #include "stele/options.hpp"
+#include "stele/output.hpp"
 #include "stele/report.hpp"
 #include "stele/result.hpp"
 #include "stele/sink.hpp"
@@ -145,22 +146,21 @@ STELE_EXPORT Result<Snapshot> prepare(const Format& format, PrecisionSpec precis
 
 // The implementation of every recorder and of save() and load(). Compiled once, in src/recorder.cpp, so that a call
 // adds almost nothing to the compile time of user code. On load, a null format is found from the content (`sniff`).
-STELE_EXPORT Result<Report> record(const Format& format, PrecisionSpec precision, const Object& object, Sink& sink,
-                                   const SaveOptions& options);
-STELE_EXPORT Result<Report> record_file(const Format& format, PrecisionSpec precision, const Object& object,
-                                        const std::string& path, const SaveOptions& options);
+STELE_EXPORT Result<Report> save_object(const Format& format, PrecisionSpec precision, const Object& object,
+                                        const Output& to, const SaveOptions& options);
 using Sniff = Result<const Format*> (*)(const Source& source);
 /// The format of a load, or the function that finds it.
 struct Reader {
   const Format* format = nullptr;
   Sniff sniff = nullptr;
 };
-/// `target`: the object to load, if known; a null address means that only its type is known.
+/// Without a target, returns LoadOptions::part. `target`: the object that will be loaded with the same options; a null
+/// address means that only its type is known.
 STELE_EXPORT Result<Snapshot> open(Reader reader, const Input& from, const LoadOptions& options, Object target = {});
-STELE_EXPORT Result<Report> load_in_place(Reader reader, const Input& from, const TypeInfo& type, void* object,
-                                          const LoadOptions& options);
+STELE_EXPORT Status load_in_place(Reader reader, const Input& from, const TypeInfo& type, void* object,
+                                  const LoadOptions& options);
 STELE_EXPORT Status load_fresh(Reader reader, const Input& from, const TypeInfo& type, void* object,
-                               const LoadOptions& options, Report* report);
+                               const LoadOptions& options);
 /// Returns an error if the source is a folder and the format has files, or the reverse.
 STELE_EXPORT Status check_kind(const Source& source, bool folders);
 /// Returns `path`, with the extension added if it has none and does not exist.

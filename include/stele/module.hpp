@@ -101,8 +101,6 @@ auto base_list() {
 }
 template <class Field, class Self>
 struct record_field_of;
-template <class Field>
-consteval bool recordable_field();
 }  // namespace detail
 
 }  // namespace stele::inline v0
@@ -214,11 +212,6 @@ consteval bool recordable_field();
   typename ::stele::detail::record_field_of<decltype(SteleSelf::field), SteleSelf>::type field{};
 #define STELE_DETAIL_ADDRESS(stele_type, field) *stele_out_++ = ::std::addressof(this->field);
 #define STELE_DETAIL_POINTER(stele_type, field) static_cast<void>(&SteleSelf::field);
-#define STELE_DETAIL_CHECK(stele_type, field)                                    \
-  static_assert(::stele::detail::recordable_field<decltype(SteleSelf::field)>(), \
-                "stele: field '" #field "' of module '" #stele_type              \
-                "' cannot be recorded: leave it out of the list, or give "       \
-                "its type a field list (STELE_MODULE), tensor_traits, or a cereal function with stele/cereal.hpp");
 
 // All members of T are reached through detail::access, so the macro may be used in a private section. The bodies of the
 // record and the check are templates over SteleSelf, so they are instantiated, and cost compile time, only on use.
@@ -226,6 +219,18 @@ consteval bool recordable_field();
   friend struct ::stele::detail::access;                                                               \
   using stele_self_ = stele_type;                                                                      \
   using stele_bases_ = ::stele::detail::ClassList<STELE_DETAIL_PLAIN bases>;                           \
+  template <class SteleSelf>                                                                           \
+  struct stele_record_ {                                                                               \
+    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list1)                                           \
+    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list2)                                           \
+    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list3)                                           \
+    void** stele_addresses_([[maybe_unused]] void** stele_out_) {                                      \
+      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list1)                                       \
+      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list2)                                       \
+      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list3)                                       \
+      return stele_out_;                                                                               \
+    }                                                                                                  \
+  };                                                                                                   \
   template <class SteleSelf>                                                                           \
   static consteval bool stele_addressable_() {                                                         \
     return requires {                                                                                  \
@@ -247,26 +252,7 @@ consteval bool recordable_field();
   }                                                                                                    \
   STELE_DETAIL_DESCRIBE(stele_type, public, list1)                                                     \
   STELE_DETAIL_DESCRIBE(stele_type, protected, list2)                                                  \
-  STELE_DETAIL_DESCRIBE(stele_type, private, list3)                                                    \
-  template <class SteleSelf>                                                                           \
-  struct stele_record_ {                                                                               \
-    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list1)                                           \
-    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list2)                                           \
-    STELE_DETAIL_EACH(STELE_DETAIL_FIELD, stele_type, list3)                                           \
-    void** stele_addresses_([[maybe_unused]] void** stele_out_) {                                      \
-      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list1)                                       \
-      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list2)                                       \
-      STELE_DETAIL_EACH(STELE_DETAIL_ADDRESS, stele_type, list3)                                       \
-      return stele_out_;                                                                               \
-    }                                                                                                  \
-  };                                                                                                   \
-  template <class SteleSelf>                                                                           \
-  static auto stele_check_() {                                                                         \
-    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list1)                                           \
-    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list2)                                           \
-    STELE_DETAIL_EACH(STELE_DETAIL_CHECK, stele_type, list3)                                           \
-    return ::stele::detail::ClassList<>();                                                             \
-  }
+  STELE_DETAIL_DESCRIBE(stele_type, private, list3)
 #define STELE_DETAIL_MODULE_(...) STELE_DETAIL_MODULE(__VA_ARGS__)
 #define STELE_DETAIL_SPLIT(...) STELE_DETAIL_CHOOSE(__VA_ARGS__)(__VA_ARGS__)
 

@@ -78,9 +78,8 @@ Result<Target> target_of(std::string_view key, M& module) {
   };
   target.load = [](const Target& to, const Snapshot& snapshot, const LoadOptions& options) -> Status {
     M& object = *static_cast<M*>(to.object);
-    if (to.key.empty()) return load_snapshot(object, snapshot, options);
-    STELE_TRY(state_of(to.key, snapshot).load_into(to.key, object, options));
-    return {};
+    if (to.key.empty()) return load_into(object, snapshot, options);
+    return state_of(to.key, snapshot).load_into(to.key, object, options);
   };
   return target;
 }
@@ -96,7 +95,7 @@ class Manager;
 /// tensor exactly; a box that several processes own is written by the lowest of them, and so are all other fields. The
 /// folder appears, or replaces an older checkpoint, in one step. All processes get the same error. Errors: malformed
 /// (boxes that overlap, or leave a part out), mismatched dtypes and shapes (shape_mismatch), not_representable (values
-/// that differ from those of process 0, without allow_loss), timed_out, those of Recorder::record().
+/// that differ from those of process 0, without allow_loss), timed_out, those of Recorder::save().
 template <class M>
 Result<Report> save(const M& module, const std::string& folder, MPI_Comm comm, const Options& options = {}) {
   return detail::save(snapshot_of(module), folder, comm, options);

@@ -34,15 +34,12 @@ class STELE_EXPORT OptimizerState {
   /// Loads a kind into an existing module; non-tensor fields are unchanged. Errors: not_found (no such kind), those of
   /// any load.
   template <class M>
-  Result<Report> load_into(std::string_view key, M& module, LoadOptions options = default_load_options()) const {
-    return detail::guarded([&]() -> Result<Report> {
-      detail::check_writable<M>();
+  Status load_into(std::string_view key, M& module, LoadOptions options = default_load_options()) const {
+    detail::check_writable<M>();
+    return detail::guarded([&]() -> Status {
       STELE_TRY_ASSIGN(const Snapshot live, snapshot_of(std::as_const(module)));
       STELE_TRY_ASSIGN(const Snapshot* arrays, prepare(key, live, options));
-      Report report;
-      STELE_TRY(detail::load_object(*arrays, *detail::module_info<M>(), &module, detail::LoadMode::in_place, options,
-                                    report));
-      return report;
+      return detail::load_object(*arrays, *detail::module_info<M>(), &module, detail::LoadMode::in_place, options);
     });
   }
 

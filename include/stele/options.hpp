@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -13,9 +14,13 @@
 #include "stele/executor.hpp"
 #include "stele/layout.hpp"
 #include "stele/precision/convert.hpp"
+#include "stele/precision/settings.hpp"
 #include "stele/sink.hpp"
 
 namespace stele::inline v0 {
+
+class Format;  // stele/format.hpp
+class Report;  // stele/report.hpp
 
 /// Bounds on the memory that a file can claim. The default, 0, allows the maximum that a valid file of its size and
 /// format can contain (docs/faults.md has the factors).
@@ -57,15 +62,14 @@ class ProgressCallback {
 /// The memory of loaded parameters.
 enum class Storage : std::uint8_t {
   owned,  // the module's own memory
-  view,   // the mapped file, if dtype and alignment allow it; else copied, and the Report lists it
+  mmap,   // the mapped file, if dtype and alignment allow it; else copied, and the Report lists it
 };
-namespace storage {
-inline constexpr Storage owned = Storage::owned;
-inline constexpr Storage view = Storage::view;
-}  // namespace storage
 
 struct LoadOptions {
   Storage storage = Storage::owned;
+  /// The path of the part of the file to load, such as "model_state_dict": only names below it are read, without it.
+  /// Empty: the whole file.
+  std::string part{};
   /// Names that may be missing from the file or unused by the module, as patterns (stele/pattern.hpp): whole paths,
   /// "encoder.*" for everything below encoder, "*" for all. A further name of a tied object is unused if the file has
   /// another content under it.
@@ -92,9 +96,33 @@ struct LoadOptions {
   /// Thread pool, not owned. If null, threads are started for the load.
   Executor* executor = nullptr;
   ProgressCallback progress{};
+  /// Receives the rows of the load, also of one that fails (Error::report() has them too); not owned. Null: none.
+  Report* report = nullptr;
+};
+
+/// A format that the program chooses at run time: any Format object, which is copied, or one of formats().
+class FormatChoice {
+ public:
+  FormatChoice() = default;
+  template <class F>
+  requires std::is_base_of_v<Format, F> FormatChoice(F format)  // NOLINT(google-explicit-constructor)
+      : format_(std::make_shared<const F>(std::move(format))), chosen_(true) {}
+  /// `format` is not owned. A null pointer, find_format()'s answer to an unknown name, makes the save fail.
+  FormatChoice(const Format* format) noexcept  // NOLINT(google-explicit-constructor)
+      : format_(std::shared_ptr<const void>(), format), chosen_(true) {}
+  explicit operator bool() const noexcept { return chosen_; }
+  const Format* get() const noexcept { return format_.get(); }
+
+ private:
+  std::shared_ptr<const Format> format_;
+  bool chosen_ = false;
 };
 
 struct SaveOptions {
+  /// Of stele::save, whose default is the format of the path's extension at the precision of the module; an error
+  /// (invalid_argument) with a recorder, which has its own.
+  FormatChoice format{};
+  PrecisionSpec precision{};
   /// User metadata, stored by formats that support it.
   std::map<std::string, std::string> metadata{};
   /// Drops and reports unsupported data, instead of failing.

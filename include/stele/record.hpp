@@ -32,10 +32,10 @@ STELE_EXPORT Result<Snapshot> snapshot_object(const TypeInfo& type, const void* 
                                               std::shared_ptr<const void> keeper, bool consumable,
                                               bool constants = true);
 STELE_EXPORT Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
-                                const LoadOptions& options, Report& report);
+                                const LoadOptions& options);
 /// Checks the structure only; a null object means a new one.
-STELE_EXPORT Status check_object(const Snapshot& snapshot, const TypeInfo& type, const void* object,
-                                 const LoadOptions& options, Report& report);
+STELE_EXPORT Result<Report> check_object(const Snapshot& snapshot, const TypeInfo& type, const void* object,
+                                         const LoadOptions& options);
 STELE_EXPORT Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps& ops, void* object);
 STELE_EXPORT std::shared_ptr<const SnapshotData> own_tensor(std::shared_ptr<void> object, const TensorOps& ops);
 }  // namespace detail
@@ -212,8 +212,7 @@ template <class M>
 consteval auto record_base() {
   if constexpr (category_of<M, true> != Category::module && !is_refused(category_of<M, true>)) {
     static_assert(category_of<M, true> == Category::module,
-                  "stele: only a module has a Record: a tensor, value or container alone is loaded with load<T>, "
-                  "from_snapshot<T> or stele::load<T>");
+                  "stele: only a module has a Record: a tensor, value or container alone is loaded with load<T>");
     return std::type_identity<NoRecord>{};
   } else if constexpr (!has_module_macro<M>) {
     return std::type_identity<TupleRecord<M>>{};
@@ -301,10 +300,14 @@ constexpr void check_writable() {
                 "from_record(stele::Record<M>&&), or skip it with stele::attributes");
 }
 template <class M>
-constexpr void check_makeable() {
+constexpr bool check_makeable() {
+  static_assert(std::is_move_constructible_v<M>,
+                "stele: this class cannot be moved (it has a mutex, an atomic, or a deleted move), so load cannot "
+                "return it: make an object, and use load_into");
   static_assert(std::is_default_constructible_v<M> && writable<M, true>(),
                 "stele: this module needs a default constructor and no const members, or a static "
                 "from_record(stele::Record<M>&&)");
+  return std::is_move_constructible_v<M> && std::is_default_constructible_v<M>;
 }
 
 }  // namespace detail
@@ -332,62 +335,80 @@ Result<Snapshot> snapshot_of(const M& module) {
 template <class M>
 Result<Snapshot> snapshot_of(const M&&) = delete;
 
-/// Makes the record of a Snapshot: structure is checked, leaves stay lazy. `report` may be null.
+namespace detail {
 template <class M>
-Result<Record<M>> to_record(const Snapshot& snapshot, const LoadOptions& options = default_load_options(),
-                            Report* report = nullptr) {
-  return detail::guarded([&]() -> Result<Record<M>> {
-    Report own;
-    Record<M> record;
-    STELE_TRY(detail::load_object(snapshot, detail::type_info<Record<M>, true>::value, &record, detail::LoadMode::fresh,
-                                  options, report != nullptr ? *report : own));
-    return record;
-  });
-}
+struct recorded_module_of {
+  using type = M;
+};
+template <class M>
+struct recorded_module_of<Record<M>> {
+  using type = M;
+};
+/// M, or the module that M is the record of.
+template <class M>
+using recorded_module = typename recorded_module_of<M>::type;
+}  // namespace detail
 
-/// Makes the record of an existing module, which must outlive it. Borrows the tensors, copies none.
+/// Makes a new module of a Snapshot, by its hook if it has one, else default-constructed and filled. A Record<M> is
+/// lazy: the structure is checked, the tensors are read when they are used.
 template <class M>
-Result<Record<M>> record_of(const M& module) {
-  STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(module));
-  return to_record<M>(snapshot);
-}
-template <class M>
-Result<Record<M>> record_of(const M&&) = delete;
-
-/// Makes the record of a module that ends here. Owns its tensors, copies none.
-template <class M>
-requires(!std::is_lvalue_reference_v<M>) Result<Record<M>> into_record(M&& module) {
-  return detail::guarded([&]() -> Result<Record<M>> {
-    auto owner = std::make_shared<M>(std::forward<M>(module));
-    STELE_TRY_ASSIGN(const Snapshot snapshot,
-                     detail::snapshot_object(*detail::module_info<M>(), owner.get(), owner, true));
-    return to_record<M>(snapshot);
+Result<M> load(const Snapshot& snapshot, const LoadOptions& options = default_load_options()) {
+  return detail::guarded([&]() -> Result<M> {
+    if constexpr (detail::is_record<M>) {
+      M record;
+      STELE_TRY(
+          detail::load_object(snapshot, detail::type_info<M, true>::value, &record, detail::LoadMode::fresh, options));
+      return record;
+    } else if constexpr (detail::has_hook<M>()) {
+      STELE_TRY_ASSIGN(Record<M> record, load<Record<M>>(snapshot, options));
+      return Result<M>(std::in_place, detail::access::from_record<M>(std::move(record)));
+    } else if constexpr (detail::check_makeable<M>()) {
+      Result<M> module(std::in_place);
+      STELE_TRY(detail::load_object(snapshot, *detail::module_info<M>(), &*module, detail::LoadMode::fresh, options));
+      return module;
+    } else {
+      return Error(Errc::not_loadable);  // the error above is the compiler's only one
+    }
   });
 }
 
 /// Writes a Snapshot into an existing module. Structure is checked first. On error, the module is unchanged unless
 /// Error::partially_applied().
 template <class M>
-Status load_snapshot(M& module, const Snapshot& snapshot, const LoadOptions& options = default_load_options(),
-                     Report* report = nullptr) {
+Status load_into(M& module, const Snapshot& snapshot, const LoadOptions& options = default_load_options()) {
   detail::check_writable<M>();
   return detail::guarded([&]() -> Status {
-    Report own;
-    return detail::load_object(snapshot, *detail::module_info<M>(), &module, detail::LoadMode::in_place, options,
-                               report != nullptr ? *report : own);
+    return detail::load_object(snapshot, *detail::module_info<M>(), &module, detail::LoadMode::in_place, options);
+  });
+}
+/// Writes a record into an existing module, in the same way.
+template <class M>
+Status load_into(M& module, const Record<M>& record, const LoadOptions& options = default_load_options()) {
+  STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(record));
+  return load_into(module, snapshot, options);
+}
+
+/// Makes the record of a module, without a copy of its tensors: it borrows those of an existing module, which must
+/// outlive it, and owns those of a temporary.
+template <class M>
+requires(std::is_lvalue_reference_v<M> ||
+         !std::is_const_v<M>) Result<Record<std::remove_cvref_t<M>>> record_of(M&& module) {
+  using Module = std::remove_cvref_t<M>;
+  return detail::guarded([&]() -> Result<Record<Module>> {
+    if constexpr (std::is_lvalue_reference_v<M>) {
+      STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(std::as_const(module)));
+      return load<Record<Module>>(snapshot);
+    } else {
+      auto owner = std::make_shared<Module>(std::move(module));
+      STELE_TRY_ASSIGN(const Snapshot snapshot,
+                       detail::snapshot_object(*detail::module_info<Module>(), owner.get(), owner, true));
+      return load<Record<Module>>(snapshot);
+    }
   });
 }
 
-/// Writes a record into an existing module. On error, the module is unchanged unless Error::partially_applied().
-template <class M>
-Status load_record(M& module, const Record<M>& record, const LoadOptions& options = default_load_options(),
-                   Report* report = nullptr) {
-  STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(record));
-  return load_snapshot(module, snapshot, options, report);
-}
-
 /// Makes a new module from a record: by `M::from_record(Record<M>&&, args…)` if that exists, else default-constructed
-/// and filled. The record's own tensors are moved if the types allow. An immovable M can only be filled by load_record.
+/// and filled. The record's own tensors are moved if the types allow. An immovable M can only be filled by load_into.
 template <class M, class... Args>
 Result<M> from_record(Record<M>&& record, Args&&... args) {
   return detail::guarded([&]() -> Result<M> {
@@ -395,33 +416,9 @@ Result<M> from_record(Record<M>&& record, Args&&... args) {
       return Result<M>(std::in_place, detail::access::from_record<M>(std::move(record), std::forward<Args>(args)...));
     } else {
       static_assert(sizeof...(Args) == 0, "stele: this module has no from_record hook that takes these arguments");
-      detail::check_makeable<M>();
-      Result<M> module(std::in_place);
       STELE_TRY_ASSIGN(const Snapshot snapshot,
                        detail::snapshot_object(*detail::module_info<Record<M>>(), &record, {}, true));
-      Report report;
-      STELE_TRY(detail::load_object(snapshot, *detail::module_info<M>(), &*module, detail::LoadMode::fresh,
-                                    LoadOptions{}, report));
-      return module;
-    }
-  });
-}
-
-/// Makes a new module directly from a Snapshot; the typed record is made only if a hook needs it.
-template <class M>
-Result<M> from_snapshot(const Snapshot& snapshot, const LoadOptions& options = default_load_options(),
-                        Report* report = nullptr) {
-  return detail::guarded([&]() -> Result<M> {
-    if constexpr (detail::has_hook<M>()) {
-      STELE_TRY_ASSIGN(Record<M> record, to_record<M>(snapshot, options, report));
-      return Result<M>(std::in_place, detail::access::from_record<M>(std::move(record)));
-    } else {
-      detail::check_makeable<M>();
-      Report own;
-      Result<M> module(std::in_place);
-      STELE_TRY(detail::load_object(snapshot, *detail::module_info<M>(), &*module, detail::LoadMode::fresh, options,
-                                    report != nullptr ? *report : own));
-      return module;
+      return load<M>(snapshot);
     }
   });
 }
@@ -430,20 +427,12 @@ Result<M> from_snapshot(const Snapshot& snapshot, const LoadOptions& options = d
 /// and shapes, or the error of that load.
 template <class M>
 Result<Report> dry_run(const Snapshot& snapshot, const LoadOptions& options = default_load_options()) {
-  return detail::guarded([&]() -> Result<Report> {
-    Report report;
-    STELE_TRY(detail::check_object(snapshot, *detail::module_info<M>(), nullptr, options, report));
-    return report;
-  });
+  return detail::check_object(snapshot, *detail::module_info<M>(), nullptr, options);
 }
 /// Checks a load into an existing module, which is not changed.
 template <class M>
 Result<Report> dry_run(const M& module, const Snapshot& snapshot, const LoadOptions& options = default_load_options()) {
-  return detail::guarded([&]() -> Result<Report> {
-    Report report;
-    STELE_TRY(detail::check_object(snapshot, *detail::module_info<M>(), &module, options, report));
-    return report;
-  });
+  return detail::check_object(snapshot, *detail::module_info<M>(), &module, options);
 }
 
 /// Calls `visit(path, LeafView)` for each parameter of a module or record, in declaration order; a tied one once.

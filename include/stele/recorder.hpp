@@ -19,38 +19,34 @@ Object object_of(const M& module) {
   return {module_info<M>(), &module};
 }
 
+/// Returns a new module from a file: made by its hook if it has one, else default-constructed and filled. A Record is
+/// lazy.
 template <class M>
-Result<M> load_once(Reader reader, const Input& from, const LoadOptions& options, Report* report) {
-  if constexpr (has_hook<M>()) {
-    STELE_TRY_ASSIGN(const Snapshot snapshot, open(reader, from, options, {module_info<M>(), nullptr}));
-    return from_snapshot<M>(snapshot, options, report);
-  } else {
-    check_makeable<M>();
+Result<M> load_once(Reader reader, const Input& from, const LoadOptions& options) {
+  if constexpr (is_record<M> || has_hook<M>()) {
+    STELE_TRY_ASSIGN(const Snapshot snapshot,
+                     open(reader, from, options, {module_info<recorded_module<M>>(), nullptr}));
+    return v0::load<M>(snapshot, options);
+  } else if constexpr (check_makeable<M>()) {
     Result<M> module(std::in_place);
-    STELE_TRY(load_fresh(reader, from, *module_info<M>(), &*module, options, report));
+    STELE_TRY(load_fresh(reader, from, *module_info<M>(), &*module, options));
     return module;
+  } else {
+    return Error(Errc::not_loadable);
   }
 }
 
-/// Returns a new module from a file: made by its hook if it has one, else default-constructed and filled.
 template <class M>
-Result<M> load_new(Reader reader, const Input& from, const LoadOptions& options, Report* report) {
+Result<M> load_new(Reader reader, const Input& from, const LoadOptions& options) {
   return guarded([&]() -> Result<M> {
-    for (const Report before = report != nullptr ? *report : Report();;) {
-      auto module = load_once<M>(reader, from, options, report);
+    for (const Report before = options.report != nullptr ? *options.report : Report();;) {
+      auto module = load_once<M>(reader, from, options);
       if (module || !from.again()) return module;
-      if (report != nullptr) *report = before;
+      if (options.report != nullptr) *options.report = before;
     }
   });
 }
 }  // namespace detail
-
-/// Saves a module (or a Record, or a Snapshot) in a format and at a precision that the program chooses at run time.
-template <class M>
-Result<Report> save(const Format& format, PrecisionSpec precision, const M& module, const std::string& path,
-                    const SaveOptions& options = default_save_options()) {
-  return detail::record_file(format, precision, detail::object_of(module), path, options);
-}
 
 /// Saves and loads modules in one format, at one precision. `module` is a module that snapshot_of accepts, a Record of
 /// one, or a Snapshot. Recorders are values; their members are const and safe to call from several threads.
@@ -63,41 +59,26 @@ class Recorder {
   explicit Recorder(FormatType format) : format_(std::move(format)) {}
   const FormatType& format() const noexcept { return format_; }
 
-  /// Streams the module's parameters to a file and replaces it in one step; SaveOptions::file sets the durability. On
-  /// error, the old file is unchanged, except if the last sync of its folder fails (docs/faults.md). Errors:
-  /// not_representable, out_of_range, cycle, io, …
+  /// Streams the module's parameters to a file, which is replaced in one step, or to a Sink, which is committed.
+  /// SaveOptions::file sets the durability of files. On error, the old file is unchanged, except if the last sync of
+  /// its folder fails (docs/faults.md). Errors: not_representable, out_of_range, cycle, io, …
   template <class M>
-  Result<Report> record(const M& module, const std::string& path,
-                        const SaveOptions& options = default_save_options()) const {
-    return detail::record_file(format_, precision_spec<Settings>(), detail::object_of(module), path, options);
-  }
-  /// Writes the module's parameters to `sink` and commits it.
-  template <class M>
-  Result<Report> record(const M& module, Sink& sink, const SaveOptions& options = default_save_options()) const {
-    return detail::record(format_, precision_spec<Settings>(), detail::object_of(module), sink, options);
+  Result<Report> save(const M& module, const Output& to, const SaveOptions& options = default_save_options()) const {
+    return detail::save_object(format_, precision_spec<Settings>(), detail::object_of(module), to, options);
   }
 
   /// Opens a file as an untyped Snapshot with lazy leaves.
   Result<Snapshot> open(const Input& from, const LoadOptions& options = default_load_options()) const {
     return detail::open({&format_}, from, options);
   }
-  /// Opens a file as a lazy, typed record of M. `report` may be null.
+  /// Loads a new module, which need not be initialised first, or opens a file as a lazy, typed Record.
   template <class M>
-  Result<Record<M>> load_record(const Input& from, const LoadOptions& options = default_load_options(),
-                                Report* report = nullptr) const {
-    const detail::Object target{detail::module_info<M>(), nullptr};
-    STELE_TRY_ASSIGN(const Snapshot snapshot, detail::open({&format_}, from, options, target));
-    return to_record<M>(snapshot, options, report);
-  }
-  /// Loads a new module; no initialised M is needed. `report` may be null.
-  template <class M>
-  Result<M> load(const Input& from, const LoadOptions& options = default_load_options(),
-                 Report* report = nullptr) const {
-    return detail::load_new<M>({&format_}, from, options, report);
+  Result<M> load(const Input& from, const LoadOptions& options = default_load_options()) const {
+    return detail::load_new<M>({&format_}, from, options);
   }
   /// Loads into an existing module. On error, the module is unchanged unless Error::partially_applied().
   template <class M>
-  Result<Report> load_into(M& module, const Input& from, const LoadOptions& options = default_load_options()) const {
+  Status load_into(M& module, const Input& from, const LoadOptions& options = default_load_options()) const {
     detail::check_writable<M>();
     return detail::load_in_place({&format_}, from, *detail::module_info<M>(), &module, options);
   }
@@ -118,20 +99,20 @@ class MemoryRecorder : public Recorder<FormatType, Settings> {
 
  public:
   using Base::Base;
-  using Base::record;
+  using Base::save;
   template <class M>
-  Result<Bytes> record(const M& module, const SaveOptions& options = default_save_options()) const {
+  Result<Bytes> save(const M& module, const SaveOptions& options = default_save_options()) const {
     BufferSink sink;
-    STELE_TRY(Base::record(module, sink, options));
+    STELE_TRY(Base::save(module, sink, options));
     return sink.take();
   }
   /// Writes to the caller's memory; returns the number of bytes used. Errors: no_space (found() contains the number
   /// needed), …
   template <class M>
-  Result<std::size_t> record(const M& module, std::span<std::byte> memory,
-                             const SaveOptions& options = default_save_options()) const {
+  Result<std::size_t> save(const M& module, std::span<std::byte> memory,
+                           const SaveOptions& options = default_save_options()) const {
     SpanSink sink(memory);
-    STELE_TRY(Base::record(module, sink, options));
+    STELE_TRY(Base::save(module, sink, options));
     return sink.size();
   }
 };

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iosfwd>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -79,6 +80,9 @@ class STELE_EXPORT Report {
   std::string text_;
   std::size_t counts_[max_kinds] = {};
 };
+
+/// Writes to_string().
+STELE_EXPORT std::ostream& operator<<(std::ostream& to, const Report& report);
 
 /// Returns "applied", "converted", …
 STELE_EXPORT std::string_view name(Report::What what) noexcept;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <exception>
+#include <iosfwd>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,8 @@ class Report;
 
 /// Returns the code's name, as in the enumeration.
 STELE_EXPORT std::string_view name(Errc code) noexcept;
+/// Writes the code's name.
+STELE_EXPORT std::ostream& operator<<(std::ostream& to, Errc code);
 
 template <class T>
 class Result;
@@ -52,6 +55,8 @@ class STELE_EXPORT Error {
 
   // The texts are valid until the Error is changed or destroyed.
   Errc code() const noexcept;
+  /// Returns name(code()), such as "shape_mismatch".
+  std::string_view code_name() const noexcept { return name(code()); }
   std::string_view message() const noexcept;
   std::string_view path() const noexcept;
   std::string_view file() const noexcept;
@@ -79,6 +84,9 @@ class STELE_EXPORT Error {
   std::string_view get(Part part) const noexcept;
   Data* data_ = nullptr;
 };
+
+/// Writes to_string().
+STELE_EXPORT std::ostream& operator<<(std::ostream& to, const Error& error);
 
 #if STELE_EXCEPTIONS
 /// Thrown by Result::value() if there is no value.

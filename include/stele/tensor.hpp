@@ -5,6 +5,7 @@
 #include <cassert>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <new>
 #include <span>
@@ -31,6 +32,18 @@ struct extents_of {
 template <>
 struct extents_of<dynamic_rank> {
   using type = Shape;
+};
+
+/// The type of `{{1, 2}, {3, 4}}` for a rank that has rows.
+template <class T, int Rank>
+struct nested_braces {
+  struct type {
+    type() = delete;
+  };
+};
+template <class T, int Rank>
+requires(Rank >= 2) struct nested_braces<T, Rank> {
+  using type = std::initializer_list<std::initializer_list<T>>;
 };
 
 template <class Extents>
@@ -88,7 +101,7 @@ class TensorView {
 };
 
 /// A dense row-major tensor. Owns 64-byte aligned memory, or views memory that a keeper holds (a mapped file, after a
-/// load with storage::view). The memory is uninitialised if the tensor is made from a shape alone, and advised for huge
+/// load with Storage::mmap). The memory is uninitialised if the tensor is made from a shape alone, and advised for huge
 /// pages if it is large. The tensors of a loaded model share blocks of memory; each block is freed with the last of its
 /// tensors. Copying makes an owned copy. A default-constructed tensor is *unset*: it takes any shape on load.
 template <class T, int Rank = dynamic_rank>
@@ -113,6 +126,8 @@ class Tensor {
   }
   Tensor(Extents shape, std::initializer_list<value_type> values)
       : Tensor(std::move(shape), std::span<const value_type>(values.begin(), values.size())) {}
+  /// Braces alone could be rows or a shape: write `Tensor<float, 2>({2, 2}, {1, 2, 3, 4})`.
+  Tensor(typename detail::nested_braces<value_type, Rank>::type) = delete;
   /// Views `data`, which stays valid as long as `keeper` exists.
   Tensor(T* data, Extents shape, std::shared_ptr<const void> keeper)
       : size_(detail::addressable_count(shape, sizeof(T))),

@@ -32,8 +32,8 @@ Result<Snapshot> snapshot_of(const ::torch::nn::Module& module);
 /// and dtypes are checked first. On error, nothing changes, unless Error::partially_applied. A tensor with several
 /// names needs one of them. Errors: missing, unused, shape_mismatch, dtype_mismatch, kind_mismatch, out_of_range,
 /// checksum, not_loadable (an expanded tensor, whose elements share one place in memory), and those of snapshot_of.
-Result<Report> load_state_dict(::torch::nn::Module& module, const Snapshot& snapshot,
-                               const LoadOptions& options = default_load_options());
+Status load_state_dict(::torch::nn::Module& module, const Snapshot& snapshot,
+                       const LoadOptions& options = default_load_options());
 
 /// Returns the state of an optimizer of the module's parameters: torch::optim::SGD, Adam, AdamW, RMSprop, Adagrad. The
 /// kinds have the names of Python: "step" (a number for each parameter), "exp_avg", "exp_avg_sq", "max_exp_avg_sq",
@@ -49,8 +49,8 @@ Result<OptimizerState> optimizer_state_of(const ::torch::optim::Optimizer& optim
 /// keeps its state. The patterns of `options` are for names of parameters; paths in errors and in the report begin with
 /// the kind. On error, nothing changes. Errors: missing, unused, shape_mismatch, dtype_mismatch, kind_mismatch,
 /// out_of_range, checksum, malformed (a step that is not a count), and those of optimizer_state_of.
-Result<Report> load_optimizer_state(::torch::optim::Optimizer& optimizer, const ::torch::nn::Module& module,
-                                    const OptimizerState& state, const LoadOptions& options = default_load_options());
+Status load_optimizer_state(::torch::optim::Optimizer& optimizer, const ::torch::nn::Module& module,
+                            const OptimizerState& state, const LoadOptions& options = default_load_options());
 
 /// Returns the names of an optimizer's parameters, in its order. PyTorch's files store the optimizer's state by numbers
 /// of that order: PytorchOptions::parameters. Errors: invalid_argument, as above.

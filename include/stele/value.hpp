@@ -1,21 +1,37 @@
 // Value: one runtime tree for every part of a record that is not a tensor.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
 
 #include "stele/config.hpp"
+#include "stele/detail/value_table.hpp"
 #include "stele/node.hpp"
 #include "stele/result.hpp"
 
 namespace stele::inline v0 {
+
+class ValueEntry;
+
+namespace detail {
+template <class T>
+concept ValueInteger =
+    std::is_integral_v<T> && !std::is_same_v<T, bool> && !std::is_same_v<T, char> && !std::is_same_v<T, wchar_t> &&
+    !std::is_same_v<T, char8_t> && !std::is_same_v<T, char16_t> && !std::is_same_v<T, char32_t>;
+template <class T>
+inline constexpr bool is_vector = false;
+template <class T>
+inline constexpr bool is_vector<std::vector<T>> = true;
+}  // namespace detail
 
 /// A null, bool, i64, u64, f64, string, bytes, list or ordered map. Numbers keep their kind. A u64 is used only for
 /// numbers above the range of i64, so that equal numbers are equal Values. Maps keep the order of insertion.
@@ -32,16 +48,32 @@ class STELE_EXPORT Value {
   Value& operator=(const Value&);
   Value& operator=(Value&&) noexcept;
   ~Value();
-  explicit Value(bool b) noexcept;
-  explicit Value(std::int64_t i) noexcept;
-  explicit Value(std::uint64_t u) noexcept;
-  explicit Value(double f) noexcept;
-  explicit Value(std::string s) noexcept;
-  explicit Value(std::string_view s);
-  explicit Value(const char* s);
-  explicit Value(Bytes b) noexcept;
-  explicit Value(List l) noexcept;
-  explicit Value(Map m) noexcept;
+  // Implicit, so that {{"epoch", 3}, {"name", "adam"}} is a Map.
+  template <class T>
+  requires std::is_same_v<T, bool>  // no pointers
+  Value(T b)
+  noexcept { set(b); }
+  template <detail::ValueInteger T>
+  Value(T i) noexcept {
+    if constexpr (std::is_signed_v<T>) {
+      set(static_cast<std::int64_t>(i));
+    } else {
+      set(static_cast<std::uint64_t>(i));
+    }
+  }
+  template <std::floating_point T>
+  Value(T f) noexcept {
+    set(static_cast<double>(f));
+  }
+  Value(std::string s) noexcept;
+  Value(std::string_view s);
+  Value(const char* s);
+  Value(Bytes b) noexcept;
+  Value(List l) noexcept;
+  Value(Map m) noexcept;
+  template <class T>
+  requires(!std::is_same_v<T, Value> && std::is_convertible_v<T, Value>) Value(const std::vector<T>& list)
+      : Value(List(list.begin(), list.end())) {}
 
   Kind kind() const noexcept { return static_cast<Kind>(data_.index()); }
   bool is_null() const noexcept { return kind() == Kind::null; }
@@ -58,12 +90,76 @@ class STELE_EXPORT Value {
   Map* as_map() noexcept { return std::get_if<Map>(&data_); }
   /// Returns the first entry of a map with that key; nullptr if there is none or this Value is not a map.
   const Value* find(std::string_view key) const noexcept;
+  /// Returns an entry of a map, or an element of a list, to convert: `value.at("adam").at("beta1").to<double>()`. What
+  /// does not exist is an error of to(). The entry of a temporary Value owns it.
+  ValueEntry at(std::string_view key) const&;
+  ValueEntry at(std::size_t index) const&;
+  ValueEntry at(std::string_view key) &&;
+  ValueEntry at(std::size_t index) &&;
+  /// Converts this value; see ValueEntry::to().
+  template <class T>
+  Result<T> to() const;
 
   friend STELE_EXPORT bool operator==(const Value&, const Value&);
 
  private:
+  void set(bool b) noexcept;
+  void set(std::int64_t i) noexcept;
+  void set(std::uint64_t u) noexcept;
+  void set(double f) noexcept;
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double, std::string, Bytes, List, Map> data_;
 };
+
+/// An entry of a Value, or the absence of one, with its path.
+class STELE_EXPORT ValueEntry {
+ public:
+  ValueEntry at(std::string_view key) const;
+  ValueEntry at(std::size_t index) const;
+  /// Returns nullptr if there is no such entry.
+  const Value* get() const noexcept { return value_; }
+  /// Converts to a bool, a number, a string, an enum, a type with value_traits, a Value, or a std::vector of these.
+  /// Integers become floats if they are at most 2^53; floats never become integers. Errors, with the entry's path:
+  /// not_found, value_mismatch, out_of_range (an integer).
+  template <class T>
+  Result<T> to() const {
+    return detail::guarded([&]() -> Result<T> {
+      if (value_ == nullptr) return refusal({}, false);
+      if constexpr (std::is_same_v<T, Value::Bytes>) {
+        if (value_->as_bytes() == nullptr) return refusal("bytes", false);
+        return *value_->as_bytes();
+      } else if constexpr (detail::is_vector<T>) {
+        if (value_->as_list() == nullptr) return refusal("a list", false);
+        T list;
+        for (std::size_t i = 0; i < value_->as_list()->size(); ++i) {
+          auto item = at(i).template to<typename T::value_type>();
+          if (!item) return std::move(item).error();
+          list.push_back(*std::move(item));
+        }
+        return list;
+      } else {
+        T out{};
+        const std::string_view expected = detail::ValueTable<T>::from(&out, *value_);
+        if (!expected.empty()) return refusal(expected, detail::ValueInteger<T>);
+        return out;
+      }
+    });
+  }
+
+ private:
+  friend class Value;
+  explicit ValueEntry(const Value& value) noexcept : value_(&value) {}
+  explicit ValueEntry(Value&& value);
+  Error refusal(std::string_view expected, bool integer) const;
+
+  const Value* value_;
+  std::shared_ptr<const Value> owner_;
+  std::string path_;
+};
+
+template <class T>
+Result<T> Value::to() const {
+  return ValueEntry(*this).to<T>();
+}
 
 /// Formats a Value as JSON on one line, without loss. A value that JSON does not have is an object with one key:
 /// {"$bytes":base64}, {"$str":base64} for a string that is not UTF-8, {"$f64":"nan"|"inf"|"-inf"}; a key of a map that

@@ -400,13 +400,13 @@ Result<Report> export_with(const Checkpoint& model, const ExportOptions& options
 
 Result<Report> export_onnx(const Checkpoint& model, const std::string& path, const ExportOptions& options) {
   return export_with(model, options, [&](const Format& format, const Snapshot& initializers) {
-    return detail::record_file(format, precision_spec<NativePrecision>(), {nullptr, &initializers}, path, options.save);
+    return detail::save_object(format, precision_spec<NativePrecision>(), {nullptr, &initializers}, path, options.save);
   });
 }
 
 Result<Report> export_onnx(const Checkpoint& model, Sink& sink, const ExportOptions& options) {
   return export_with(model, options, [&](const Format& format, const Snapshot& initializers) {
-    return detail::record(format, precision_spec<NativePrecision>(), {nullptr, &initializers}, sink, options.save);
+    return detail::save_object(format, precision_spec<NativePrecision>(), {nullptr, &initializers}, sink, options.save);
   });
 }
 

@@ -9,6 +9,7 @@
 #include "base/similar.hpp"
 #include "encodings/zip/zip.hpp"
 #include "stele/bundle.hpp"
+#include "stele/checkpoint.hpp"
 #include "stele/recorders/any.hpp"
 
 namespace stele::inline v0 {
@@ -150,7 +151,7 @@ const Format* find_format(std::string_view name) {
   return found != nullptr ? found->format : nullptr;
 }
 
-Result<const Format*> format_of_path(const std::string& path) {
+Result<const Format*> format_of_path(std::string_view path) {
   if (path.empty()) return Error(Errc::invalid_argument, "the path is empty");
   std::string_view longest;  // so that ".safetensors.index.json" does not match ".json"
   const Format* format = nullptr;
@@ -169,6 +170,48 @@ Result<const Format*> format_of_path(const std::string& path) {
   const std::string near = nearest_extension(path);
   if (near.empty()) return std::move(error).hint(formats_hint);
   return std::move(error).hint("use the extension " + near + ", or " + formats_hint);
+}
+
+namespace {
+
+/// Calls `save(format, options)` with the format that the options or the path choose. The options of the call have
+/// neither a format nor a precision.
+template <class Save>
+Result<Report> with_format(const Output& to, const SaveOptions& options, Save save) {
+  return detail::guarded([&]() -> Result<Report> {
+    const Format* format = options.format.get();
+    if (options.format && format == nullptr) {
+      return Error(Errc::invalid_argument, "SaveOptions::format is null, as find_format() returns for an unknown name");
+    }
+    if (format == nullptr && to.sink() != nullptr) {
+      return Error(Errc::invalid_argument, "a sink has no extension").hint("set SaveOptions::format");
+    }
+    if (format == nullptr) {
+      STELE_TRY_ASSIGN(format, format_of_path(to.path()));
+    }
+    SaveOptions rest = options;
+    rest.format = {};
+    rest.precision = {};
+    return save(*format, rest);
+  });
+}
+
+}  // namespace
+
+Result<Report> detail::save_object(const Object& object, const Output& to, const SaveOptions& options) {
+  return with_format(to, options, [&](const Format& format, const SaveOptions& rest) {
+    return save_object(format, options.precision, object, to, rest);
+  });
+}
+
+Result<Report> save(const Checkpoint& checkpoint, const Output& to, const SaveOptions& options) {
+  return with_format(to, options, [&](const Format& format, const SaveOptions& rest) -> Result<Report> {
+    const auto* const whole = dynamic_cast<const CheckpointFormat*>(&format);
+    if (whole == nullptr) {
+      return Error(Errc::unsupported, "the format stores no checkpoints, only parameters").found(format.name());
+    }
+    return detail::save_checkpoint(*whole, options.precision, checkpoint, to, rest);
+  });
 }
 
 namespace {

@@ -151,7 +151,7 @@ Result<Report> edit_archive(const ArchiveFormat& format, PrecisionSpec precision
     STELE_TRY_ASSIGN(const auto sink, sink_for(format, full, options));
     Checkpoint added = checkpoint;
     added.parameters = archive::without_kept_tags(checkpoint.parameters, edited.lock);
-    return record_checkpoint(
+    return save_checkpoint(
         format, precision, added, *sink, options,
         [&](const Checkpoint& prepared, const Snapshot& parameters) -> Status {
           const archive::Addition addition{name, prepared, parameters, checkpoint.optimizer};

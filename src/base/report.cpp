@@ -1,6 +1,7 @@
 #include "stele/report.hpp"
 
 #include <array>
+#include <ostream>
 
 #include "base/shortened.hpp"
 
@@ -71,5 +72,7 @@ std::string Report::to_string() const {
   }
   return out + "\n";
 }
+
+std::ostream& operator<<(std::ostream& to, const Report& report) { return to << report.to_string(); }
 
 }  // namespace stele::inline v0

@@ -9,6 +9,7 @@
 #include <limits>
 #include <new>
 #include <numeric>
+#include <ostream>
 
 #include "base/shortened.hpp"
 #include "stele/report.hpp"
@@ -250,5 +251,8 @@ Error error_of_exception() noexcept {
 }
 
 }  // namespace detail
+
+std::ostream& operator<<(std::ostream& to, Errc code) { return to << name(code); }
+std::ostream& operator<<(std::ostream& to, const Error& error) { return to << error.to_string(); }
 
 }  // namespace stele::inline v0

@@ -9,16 +9,16 @@ namespace stele::inline v0 {
 
 // Here, so that a program's sources do not compile the members of a variant that contains itself.
 Value::Value() noexcept = default;
-Value::Value(bool b) noexcept : data_(b) {}
-Value::Value(std::int64_t i) noexcept : data_(i) {}
-Value::Value(std::uint64_t u) noexcept {
+void Value::set(bool b) noexcept { data_ = b; }
+void Value::set(std::int64_t i) noexcept { data_ = i; }
+void Value::set(std::uint64_t u) noexcept {
   if (u > static_cast<std::uint64_t>(INT64_MAX)) {
     data_ = u;
   } else {
     data_ = static_cast<std::int64_t>(u);
   }
 }
-Value::Value(double f) noexcept : data_(f) {}
+void Value::set(double f) noexcept { data_ = f; }
 Value::Value(std::string s) noexcept : data_(std::move(s)) {}
 Value::Value(std::string_view s) : data_(std::string(s)) {}
 Value::Value(const char* s) : data_(std::string(s)) {}
@@ -39,6 +39,45 @@ const Value* Value::find(std::string_view key) const noexcept {
     }
   }
   return nullptr;
+}
+
+ValueEntry Value::at(std::string_view key) const& { return ValueEntry(*this).at(key); }
+ValueEntry Value::at(std::size_t index) const& { return ValueEntry(*this).at(index); }
+ValueEntry Value::at(std::string_view key) && { return ValueEntry(std::move(*this)).at(key); }
+ValueEntry Value::at(std::size_t index) && { return ValueEntry(std::move(*this)).at(index); }
+
+ValueEntry::ValueEntry(Value&& value) : owner_(std::make_shared<const Value>(std::move(value))) {
+  value_ = owner_.get();
+}
+
+ValueEntry ValueEntry::at(std::string_view key) const {
+  ValueEntry entry = *this;
+  if (!path_.empty()) entry.path_ += '.';
+  entry.path_ += key;
+  entry.value_ = value_ != nullptr ? value_->find(key) : nullptr;
+  return entry;
+}
+
+ValueEntry ValueEntry::at(std::size_t index) const {
+  ValueEntry entry = *this;
+  if (!path_.empty()) entry.path_ += '.';
+  entry.path_ += std::to_string(index);
+  const Value::List* const list = value_ != nullptr ? value_->as_list() : nullptr;
+  entry.value_ = list != nullptr && index < list->size() ? &(*list)[index] : nullptr;
+  return entry;
+}
+
+Error ValueEntry::refusal(std::string_view expected, bool integer) const {
+  if (value_ == nullptr) return Error(Errc::not_found, "the value has no such entry").path(path_);
+  constexpr std::size_t max_shown = 60;
+  const auto json = to_json(*value_);
+  std::string found(name(value_->kind()));
+  if (json && json->size() <= max_shown) found += " " + *json;
+  const bool is_integer = value_->as_i64() != nullptr || value_->as_u64() != nullptr;
+  return Error(integer && is_integer ? Errc::out_of_range : Errc::value_mismatch, "the value has another type or range")
+      .path(path_)
+      .expected(expected)
+      .found(found);
 }
 
 namespace detail {

@@ -22,7 +22,7 @@ Result<SourcePtr> Input::open(std::string_view extension, const LoadOptions& opt
     return Error(Errc::invalid_argument, "the folder has no bundle").file(source_->name());
   }
   const auto open = [&](const std::string& path) {
-    return detail::open_any(detail::location_of(path), options.storage == Storage::view);
+    return detail::open_any(detail::location_of(path), options.storage == Storage::mmap);
   };
   const std::string path = detail::with_extension(path_, extension);
   auto source = open(path);

@@ -80,7 +80,7 @@ Status compare_ties(const LoadPlan& plan, const LoadOptions& options, ReadContex
   // Equal dtypes are compared unchanged, others after conversion to the module's.
   const auto dtype_of = [&](const TiedOp& tie, std::uint32_t first) {
     const DType dtype = snapshot.leaf(first).dtype();
-    return dtype == snapshot.leaf(tie.number).dtype() ? dtype : tie.ops->dtype;
+    return dtype == snapshot.leaf(tie.number).dtype() ? dtype : loaded_dtype(*tie.ops, dtype);
   };
   // Compares hashes, computed once per leaf and in the file's order.
   std::map<std::pair<std::uint32_t, DType>, std::uint64_t> hashes;

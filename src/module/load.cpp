@@ -10,6 +10,7 @@
 #include "snapshot/converting.hpp"
 #include "snapshot/data.hpp"
 #include "snapshot/fill.hpp"
+#include "snapshot/items.hpp"
 #include "snapshot/meter_sink.hpp"
 #include "snapshot/module_leaf.hpp"
 #include "stele/source.hpp"
@@ -153,7 +154,8 @@ class Loader {
     for (const TensorOp& op : plan_.tensors) {
       if (op.object == nullptr || op.ops->fixed_shape || !op.ops->unset(op.object)) continue;
       allocated_.push_back(op);
-      op.ops->resize(op.object, Shape(plan_.snapshot.leaf(op.leaf).shape()));
+      const LeafView leaf = plan_.snapshot.leaf(op.leaf);
+      op.ops->resize(op.object, Shape(leaf.shape()), loaded_dtype(op));
     }
     return {};
   }
@@ -162,7 +164,7 @@ class Loader {
     sort_tensors();
     std::vector<Fill> fills;
     fills.reserve(plan_.tensors.size());
-    for (const TensorOp& op : plan_.tensors) fills.push_back({nullptr, op.leaf, op.ops->dtype});
+    for (const TensorOp& op : plan_.tensors) fills.push_back({nullptr, op.leaf, loaded_dtype(op)});
     Filled filled;
     auto r = fill(plan_.snapshot, fills, options_.convert, *meter_, workers_, filled);
     return r ? std::move(r) : at_path(std::move(r).error(), plan_.tensors[filled.failed]);
@@ -248,7 +250,7 @@ class Loader {
       const LeafView leaf = snapshot.leaf(op.leaf);
       const TensorOps& ops = *op.ops;
       if (ops.id != nullptr) *ops.id(op.object) = leaf.id();
-      if (options_.storage == Storage::view) {
+      if (options_.storage == Storage::mmap) {
         obstacles_.resize(plan_.tensors.size());
         obstacles_[i] = adopt(op, leaf);
         if (obstacles_[i] == nullptr) {
@@ -272,15 +274,16 @@ class Loader {
         ops.part(op.object, at, shape, blocks.block());
       } else if (!ops.fixed_shape) {
         ops.shape(op.object, shape);
-        if (ops.unset(op.object) || !std::equal(shape.begin(), shape.end(), leaf.shape().begin(), leaf.shape().end())) {
+        if (ops.unset(op.object) || dtype_of(ops, op.object) != loaded_dtype(op) ||
+            !std::equal(shape.begin(), shape.end(), leaf.shape().begin(), leaf.shape().end())) {
           shape.assign(leaf.shape());
-          ops.resize(op.object, shape);
+          ops.resize(op.object, shape, loaded_dtype(op));
         }
       }
       if (ops.data == nullptr) {
         methods_[i] = FillMethod::elements;
       } else {
-        fills_.push_back({ops.data(op.object), op.leaf, ops.dtype, part});
+        fills_.push_back({ops.data(op.object), op.leaf, loaded_dtype(op), part});
         filled_.push_back(static_cast<std::uint32_t>(i));
       }
     }
@@ -305,7 +308,7 @@ class Loader {
       const TensorOp& op = plan_.tensors[i];
       const std::string path = plan_.paths.shown(op.path);
       if (!obstacles_.empty() && obstacles_[i] != nullptr) report_.add(Report::What::copied, path, obstacles_[i]);
-      add_row(report_, path, leaves()[op.leaf].dtype, op.ops->dtype);
+      add_row(report_, path, leaves()[op.leaf].dtype, loaded_dtype(op));
       if (const auto count = overflowed_.find(i); count != overflowed_.end()) {
         report_.add(Report::What::overflowed, path, std::to_string(count->second) + " numbers");
       }
@@ -313,11 +316,12 @@ class Loader {
   }
 
   std::span<const LeafData> leaves() const noexcept { return plan_.snapshot.data()->leaves; }
+  DType loaded_dtype(const TensorOp& op) const { return detail::loaded_dtype(*op.ops, leaves()[op.leaf].dtype); }
 
   /// Returns the bytes of the tensor in the module.
   std::size_t bytes_of(const TensorOp& op) const noexcept {
     const LeafData& leaf = leaves()[op.leaf];
-    if (leaf.dtype == op.ops->dtype) return static_cast<std::size_t>(leaf.bytes);
+    if (leaf.dtype == loaded_dtype(op)) return static_cast<std::size_t>(leaf.bytes);
     return static_cast<std::size_t>(plan_.snapshot.leaf(op.leaf).size() * element_size(op.ops->dtype));
   }
 
@@ -326,14 +330,15 @@ class Loader {
     const Provider& provider = leaf.provider();
     if (op.ops->adopt == nullptr) return "this tensor type cannot view";
     const auto bytes = leaf.view();
-    if (leaf.dtype() != op.ops->dtype) return "another dtype";
+    if (leaf.dtype() != loaded_dtype(op)) return "another dtype";
     if (leaf.dtype() == DType::boolean) return "bools are checked, so they are read";
     if (bytes.empty() || provider.ops->in_module) return "not in memory";
     const bool is_private =
         provider.ops->locate != nullptr && provider.ops->locate(provider.at, provider.number).source->view_is_private();
     if (!is_private && !op.ops->adopts_const) return "the memory is not to be written";
     if (reinterpret_cast<std::uintptr_t>(bytes.data()) % swap_unit(leaf.dtype()) != 0) return "not aligned";
-    op.ops->adopt(op.object, const_cast<std::byte*>(bytes.data()), Shape(leaf.shape()), plan_.snapshot.data());
+    op.ops->adopt(op.object, const_cast<std::byte*>(bytes.data()), Shape(leaf.shape()), plan_.snapshot.data(),
+                  leaf.dtype());
     return nullptr;
   }
 
@@ -372,8 +377,11 @@ Status with_hooks(const Snapshot& file, Report& report, Attempt attempt) {
 }  // namespace
 
 Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object, LoadMode mode,
-                   const LoadOptions& options, Report& report) {
-  return with_hooks(snapshot, report, [&](const Snapshot& now, std::vector<Outdated>& outdated) {
+                   const LoadOptions& options) {
+  STELE_TRY_ASSIGN(const Snapshot whole, part_of(snapshot, options.part));
+  Report own;
+  Report& report = options.report != nullptr ? *options.report : own;
+  return with_hooks(whole, report, [&](const Snapshot& now, std::vector<Outdated>& outdated) {
     Loader loader(now, options, mode, report);
     auto status = loader.run(type, object);
     outdated = std::move(loader.outdated());
@@ -381,24 +389,27 @@ Status load_object(const Snapshot& snapshot, const TypeInfo& type, void* object,
   });
 }
 
-Status check_object(const Snapshot& snapshot, const TypeInfo& type, const void* object, const LoadOptions& options,
-                    Report& report) {
-  LoadPlan plan;
-  const LoadMode mode = object != nullptr ? LoadMode::in_place : LoadMode::fresh;
-  auto status = with_hooks(snapshot, report, [&](const Snapshot& now, std::vector<Outdated>& outdated) {
-    plan = {};
-    auto checked = match(Tree(now), type, const_cast<void*>(object), mode, MatchMode::check, options, report, plan);
-    outdated = std::move(plan.outdated);
-    return checked;
-  });
-  if (status) {
+Result<Report> check_object(const Snapshot& snapshot, const TypeInfo& type, const void* object,
+                            const LoadOptions& options) {
+  return guarded([&]() -> Result<Report> {
+    STELE_TRY_ASSIGN(const Snapshot whole, part_of(snapshot, options.part));
+    Report report;
+    LoadPlan plan;
+    const LoadMode mode = object != nullptr ? LoadMode::in_place : LoadMode::fresh;
+    auto status = with_hooks(whole, report, [&](const Snapshot& now, std::vector<Outdated>& outdated) {
+      plan = {};
+      auto checked = match(Tree(now), type, const_cast<void*>(object), mode, MatchMode::check, options, report, plan);
+      outdated = std::move(plan.outdated);
+      return checked;
+    });
+    if (!status) return std::move(status).error().report(std::make_shared<const Report>(report));
     for (const ValueOp& op : plan.values) report.add(Report::What::applied, plan.paths.shown(op.path));
     for (const TensorOp& op : plan.tensors) {
-      add_row(report, plan.paths.shown(op.path), plan.snapshot.leaf(op.leaf).dtype(), op.ops->dtype);
+      const DType stored = plan.snapshot.leaf(op.leaf).dtype();
+      add_row(report, plan.paths.shown(op.path), stored, loaded_dtype(*op.ops, stored));
     }
-    return status;
-  }
-  return std::move(status).error().report(std::make_shared<const Report>(report));
+    return report;
+  });
 }
 
 Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps& ops, void* object) {
@@ -410,8 +421,7 @@ Status load_tensor(const SnapshotData& data, std::uint32_t leaf, const TensorOps
   TypeInfo type;
   type.kind = TypeKind::tensor;
   type.tensor = &ops;
-  Report report;
-  return load_object(builder.finish(), type, object, LoadMode::fresh, LoadOptions{}, report);
+  return load_object(builder.finish(), type, object, LoadMode::fresh, default_load_options());
 }
 
 }  // namespace stele::inline v0::detail

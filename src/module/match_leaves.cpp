@@ -153,7 +153,8 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
   }
   const auto elements = element_count(leaf.shape());
   // A number, as g++-12 at -O3 warns of an optional here.
-  const std::uint64_t bytes = (elements ? byte_length(ops.dtype, *elements) : std::nullopt).value_or(UINT64_MAX);
+  const std::uint64_t bytes =
+      (elements ? byte_length(loaded_dtype(ops, leaf.dtype()), *elements) : std::nullopt).value_or(UINT64_MAX);
   const bool countable = bytes != UINT64_MAX;
   if (countable) total_ = checked_add(total_, bytes).value_or(UINT64_MAX);
   stored_ = checked_add(stored_, leaf.byte_size()).value_or(UINT64_MAX);
@@ -188,6 +189,14 @@ bool Matcher::shape_fits(const TensorOps& ops, void* object, const LeafView& lea
 }
 
 bool Matcher::dtype_fits(const TensorOps& ops, const LeafView& leaf) {
+  const bool encoded = is_block(leaf.dtype()) || is_plain_float(leaf.dtype());
+  if (ops.dtype_of != nullptr && encoded && loaded_dtype(ops, leaf.dtype()) == leaf.dtype()) return true;
+  if (ops.dtype == DType::none || is_block(ops.dtype)) {
+    mismatch(Errc::dtype_mismatch, "blocks are loaded as the file has them",
+             ops.dtype == DType::none ? "blocks or floats" : std::string(name(ops.dtype)),
+             std::string(name(leaf.dtype())), is_block(leaf.dtype()) ? "make the field a stele::Quantized<>" : "");
+    return false;
+  }
   if (element_size(leaf.dtype()) != 0 && convertible(leaf.dtype(), ops.dtype, options_.convert)) return true;
   ConvertRules other_kinds = options_.convert;
   other_kinds.allow_kind_change = true;

@@ -1,5 +1,7 @@
 // Reports the entries of a file that the module does not use, and suggests similar names.
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "module/matcher.hpp"
@@ -7,8 +9,39 @@
 
 namespace stele::inline v0::detail {
 
+namespace {
+
+/// A part of the file that has missing names, and their number.
+struct LikelyPart {
+  std::string path{};
+  std::size_t names = 0;
+};
+
+LikelyPart likely_part(const std::vector<std::string>& missing, const std::vector<std::string>& unused) {
+  constexpr int max_levels = 4;  // of the part: bounds the work for a path of many segments
+  const std::set<std::string_view> wanted(missing.begin(), missing.end());
+  std::map<std::string_view, std::size_t> parts;
+  LikelyPart best;
+  for (const std::string_view path : unused) {
+    std::size_t dot = path.find('.');
+    for (int level = 0; level < max_levels && dot != path.npos; ++level, dot = path.find('.', dot + 1)) {
+      if (!wanted.contains(path.substr(dot + 1))) continue;
+      const std::size_t names = ++parts[path.substr(0, dot)];
+      if (names > best.names) best = {std::string(path.substr(0, dot)), names};
+    }
+  }
+  return best;
+}
+
+}  // namespace
+
 void Matcher::suggest() {
   constexpr std::size_t max_suggestions = 50;
+  const LikelyPart part = likely_part(missing_, unused_);
+  if (part.names > 1 && 2 * part.names >= missing_.size() && failed_->hint().empty()) {
+    failed_ = std::move(*failed_).hint(std::to_string(part.names) + " names that the module needs are below \"" +
+                                       part.path + "\": set LoadOptions::part to it");
+  }
   const auto each = [&](const std::vector<std::string>& names, const std::vector<std::string>& others) {
     for (std::size_t i = 0; i < std::min(names.size(), max_suggestions); ++i) {
       const std::string_view similar = most_similar(names[i], others);
@@ -106,8 +139,8 @@ void Matcher::refuse_nothing() {
   Error error(Errc::nothing_applied, "the load would apply nothing: the module uses no entry of the file");
   const std::string in_file = file.segment(), in_module = module.segment();
   if (!in_file.empty() && in_file != in_module) {
-    error = std::move(error).hint("every name of the file begins with \"" + in_file + ".\": load stele::part(file, \"" +
-                                  in_file + "\")");
+    error = std::move(error).hint("every name of the file begins with \"" + in_file +
+                                  ".\": set LoadOptions::part to \"" + in_file + "\"");
   } else if (!in_module.empty() && in_file != in_module) {
     error = std::move(error).hint("every name of the module begins with \"" + in_module +
                                   ".\": load stele::with_prefix(file, \"" + in_module + "\")");

@@ -69,10 +69,11 @@ class Builder {
     if (ops.bound != nullptr) return bound(name, ops, object, conditional);
     ops.shape(object, shape_);
     const auto count = shape_.element_count();
-    const auto bytes = count ? checked_mul(*count, element_size(ops.dtype)) : std::nullopt;
+    const DType dtype = dtype_of(ops, object);
+    const auto bytes = count ? byte_length(dtype, *count) : std::nullopt;
     if (!bytes || shape_.rank() > 0xffff)
       return fail(Errc::limit, name, "the tensor has 2^64 bytes or more, or more than 65535 extents");
-    push_tensor(to.data(), name, conditional, to.parent(), ops.dtype, shape_, *bytes, module_provider(object, ops));
+    push_tensor(to.data(), name, conditional, to.parent(), dtype, shape_, *bytes, module_provider(object, ops));
     if (ops.id != nullptr) {
       if (const auto& id = *ops.id(object)) to.set_id(*id);
     }

@@ -292,4 +292,24 @@ Result<Items> renamed(Items items, const NewPath& new_path) {
   return items;
 }
 
+Result<Snapshot> with_new_paths(const Snapshot& snapshot, const NewPath& new_path) {
+  return guarded([&]() -> Result<Snapshot> {
+    STELE_TRY_ASSIGN(const Items items, renamed(Items(snapshot), new_path));
+    return items.build();
+  });
+}
+
+Result<Snapshot> part_of(const Snapshot& snapshot, std::string_view path) {
+  if (path.empty()) return snapshot;
+  bool found = false;
+  auto part = with_new_paths(snapshot, [&](std::string_view name, const LeafView*) -> std::optional<std::string> {
+    const bool below = name.size() > path.size() && name.starts_with(path) && name[path.size()] == '.';
+    if (!below && name != path) return std::nullopt;
+    found = true;
+    return std::string(below ? name.substr(path.size() + 1) : std::string_view());
+  });
+  if (!part || found) return part;
+  return Error(Errc::not_found, "no tensor or container has this name").path(path);
+}
+
 }  // namespace stele::inline v0::detail

@@ -104,5 +104,10 @@ using NewPath = std::function<std::optional<std::string>(std::string_view path, 
 /// Gives every item a new path. Ties follow: an alias of a container is split only if the new names have no common
 /// prefix, and the first remaining name of a tensor owns it. Errors: limit.
 Result<Items> renamed(Items items, const NewPath& new_path);
+/// Gives every node of a snapshot a new path.
+Result<Snapshot> with_new_paths(const Snapshot& snapshot, const NewPath& new_path);
+
+/// Returns the part below `path`, with names relative to it; the snapshot itself if `path` is empty. Errors: not_found.
+Result<Snapshot> part_of(const Snapshot& snapshot, std::string_view path);
 
 }  // namespace stele::inline v0::detail

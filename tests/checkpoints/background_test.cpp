@@ -76,7 +76,7 @@ TEST_CASE("a save in the background stores the tensors of the moment of the call
     REQUIRE(saved->size() == 5);
     for (int step = 1; step <= 5; ++step) {
       const OpenedStep opened = manager.open_step(step).value();
-      const Model loaded = from_snapshot<Model>(opened.checkpoint.parameters).value();
+      const Model loaded = load<Model>(opened.checkpoint.parameters).value();
       const auto all_equal = [&](const auto& numbers) {
         return std::all_of(numbers.begin(), numbers.end(), [&](float x) { return x == static_cast<float>(step); });
       };
@@ -139,7 +139,7 @@ TEST_CASE_TEMPLATE("any number of tensors comes back, saved in the background", 
     REQUIRE_MESSAGE(saved, why(saved));
     const OpenedStep opened = manager.open_step(count).value();
     CHECK(opened.checkpoint.parameters.leaf_count() == static_cast<std::size_t>(count));
-    const auto again = from_snapshot<Many>(opened.checkpoint.parameters);
+    const auto again = load<Many>(opened.checkpoint.parameters);
     REQUIRE_MESSAGE(again, why(again));
     CHECK(again->tensors == model);
   }

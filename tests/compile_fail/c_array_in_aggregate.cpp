@@ -8,3 +8,5 @@ struct Table {
 auto save(const Table& m) { return stele::snapshot_of(m); }
 // EXPECT: a plain aggregate with a C array cannot be recorded: use std::array, or list the fields
 // EXPECT: Table
+// LINES-GCC: 12
+// LINES-CLANG: 16

@@ -9,6 +9,7 @@ The source names what the compiler's output must contain, as regular expressions
     // EXPECT-GCC: only for g++
     // EXPECT-CLANG: only for clang
     // EXPECT-FIRST: within the first 15 lines; also EXPECT-FIRST-GCC, EXPECT-FIRST-CLANG
+    // FLAGS: after those of the build
     // LINES-GCC: the most lines that the output may have; also LINES-CLANG
 """
 
@@ -32,12 +33,14 @@ def main() -> int:
         print(f"{source}: no `// EXPECT: regex` line for {kind}")
         return 1
 
+    for more in re.findall(r"^// FLAGS: (.*)$", text, re.MULTILINE):
+        flags += more.split()
     run = subprocess.run([compiler, *flags, "-fsyntax-only", source], capture_output=True, text=True, errors="replace")
     output = run.stdout + run.stderr
     faults = []
     if run.returncode == 0:
         faults.append("it compiles")
-    if run.returncode < 0 or re.search(r"internal compiler error|submit a bug report|No such file|file not found", output):
+    if run.returncode < 0 or re.search(r"internal compiler error|submit a bug report|(?<!needs_cxx_20: )No such file|(?<!needs_cxx_20' )file not found", output):
         faults.append("the compiler failed for another reason")
     faults += [f"not in the output: {regex}" for regex in wanted if not re.search(regex, output)]
     lines = output.splitlines()

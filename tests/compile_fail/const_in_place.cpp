@@ -5,6 +5,6 @@ struct Linear {
   STELE_MODULE(Linear, weight)
 };
 
-auto load(Linear& m, const stele::Snapshot& s) { return stele::load_snapshot(m, s); }
+auto load(Linear& m, const stele::Snapshot& s) { return stele::load_into(m, s); }
 // EXPECT: a const member cannot be loaded in place: make new objects with a static
 // EXPECT: Linear

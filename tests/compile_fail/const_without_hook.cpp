@@ -6,7 +6,7 @@ struct Linear {
   STELE_MODULE(Linear, weight)
 };
 
-auto load(const stele::Snapshot& s) { return stele::from_snapshot<Linear>(s); }
+auto load(const stele::Snapshot& s) { return stele::load<Linear>(s); }
 // EXPECT: this module needs a default constructor and no const members, or a static
 // EXPECT: from_record.stele::Record<M>&&
 // EXPECT: Linear

@@ -9,5 +9,7 @@ struct Linear {
   STELE_MODULE(Linear, weight, callback)
 };
 
-auto load(const stele::Snapshot& s) { return stele::from_snapshot<Linear>(s); }
-// EXPECT: field 'callback' of module 'Linear' cannot be recorded
+auto load(const stele::Snapshot& s) { return stele::load<Linear>(s); }
+// EXPECT-FIRST-GCC: "callback".*Linear
+// EXPECT-FIRST-CLANG: callback.*Linear
+// EXPECT-FIRST: this field cannot be recorded

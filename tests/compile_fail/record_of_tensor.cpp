@@ -3,5 +3,7 @@
 
 #include <vector>
 
-auto load(const stele::BinaryRecorder<>& recorder) { return recorder.load_record<std::vector<float>>("weights.stele"); }
+auto load(const stele::BinaryRecorder<>& recorder) {
+  return recorder.load<stele::Record<std::vector<float>>>("weights.stele");
+}
 // EXPECT: only a module has a Record: a tensor, value or container alone is loaded with load<T>

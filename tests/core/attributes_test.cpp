@@ -254,9 +254,9 @@ TEST_CASE("attributes: of aggregates, described classes, and skipping what canno
   CHECK(tensor_paths(Described{}) == Paths{"weight", "more"});
   CHECK(version(Described{}) == 1);
   Plain p;
-  good(stele::load_snapshot(p, file_with({"weight", "a.b"})));
+  good(stele::load_into(p, file_with({"weight", "a.b"})));
   CHECK(p.gain == One{42});
-  good(stele::load_snapshot(p, file_with({"weight", "a\\.b"}, true)));
+  good(stele::load_into(p, file_with({"weight", "a\\.b"}, true)));
 }
 
 TEST_CASE("attributes: of a base, inside it, hold in the derived class") {
@@ -267,7 +267,7 @@ TEST_CASE("attributes: of a base, beside it, hold in the derived class behind it
   CHECK(tensor_paths(SaidBase{}) == Paths{"weight", "base_late"});
   CHECK(tensor_paths(OfSaidBase{}) == Paths{"weight", "own", "g"});
   CHECK(version(OfSaidBase{}) == 0);
-  good(stele::from_snapshot<OfSaidBase>(file_with({"older", "own", "g"})));  // an alias of the base's field
+  good(stele::load<OfSaidBase>(file_with({"older", "own", "g"})));  // an alias of the base's field
 }
 
 TEST_CASE("attributes: a class's name and version are not its base's") {
@@ -284,15 +284,15 @@ TEST_CASE("attributes: aliases are older names, in order") {
     CAPTURE(flat);
     for (const char* name : {"kernel", "w", "W"}) {
       Listed m;
-      good(stele::load_snapshot(m, file_with({name, "gain"}, flat)));
+      good(stele::load_into(m, file_with({name, "gain"}, flat)));
       CHECK(m.weight == One{42});
       CHECK(m.gain == One{42});
-      CHECK(good(stele::from_snapshot<Listed>(file_with({name, "gain"}, flat))).weight == One{42});
+      CHECK(good(stele::load<Listed>(file_with({name, "gain"}, flat))).weight == One{42});
     }
     Listed m;
     // Present name first; the alias is then one name too many.
-    CHECK(bad(stele::load_snapshot(m, file_with({"kernel", "w", "gain"}, flat))).code() == stele::Errc::unused);
-    const stele::Error e = bad(stele::load_snapshot(m, file_with({"cache", "gain"}, flat)));
+    CHECK(bad(stele::load_into(m, file_with({"kernel", "w", "gain"}, flat))).code() == stele::Errc::unused);
+    const stele::Error e = bad(stele::load_into(m, file_with({"cache", "gain"}, flat)));
     CHECK(e.code() == stele::Errc::missing);
     CHECK(e.path() == "kernel");
   }
@@ -302,7 +302,7 @@ TEST_CASE("attributes: keep_default keeps what the constructor gave") {
   for (const bool flat : {false, true}) {
     CAPTURE(flat);
     Report report;
-    const Listed m = good(stele::from_snapshot<Listed>(file_with({"kernel"}, flat), {}, &report));
+    const Listed m = good(stele::load<Listed>(file_with({"kernel"}, flat), {.report = &report}));
     CHECK(m.gain == One{3});
     CHECK(m.weight == One{42});
     CHECK(report.paths(Report::What::defaulted) == Paths{"gain"});
@@ -316,7 +316,7 @@ TEST_CASE("attributes: keep_default takes none for missing, but of what may be e
   builder.end();
   const Snapshot file = builder.finish();
   Report report;
-  const Defaults m = good(stele::from_snapshot<Defaults>(file, {}, &report));
+  const Defaults m = good(stele::load<Defaults>(file, {.report = &report}));
   CHECK(report.paths(Report::What::defaulted) == Paths{"tensor", "number", "layer", "list", "choice"});
   CHECK(m.tensor == One{3});
   CHECK(m.number == 7);
@@ -330,37 +330,37 @@ TEST_CASE("attributes: keep_default takes none for missing, but of what may be e
   live.number = 8;
   live.maybe.reset();
   live.shared.reset();
-  good(stele::load_snapshot(live, file));
+  good(stele::load_into(live, file));
   CHECK(live.number == 8);
 
   stele::SnapshotBuilder plain;
   plain.begin(stele::NodeKind::module, "");
   plain.none("kernel");
   plain.end();
-  CHECK(bad(stele::from_snapshot<Old>(plain.finish())).code() == stele::Errc::missing);  // nobody said so
+  CHECK(bad(stele::load<Old>(plain.finish())).code() == stele::Errc::missing);  // nobody said so
 }
 
 TEST_CASE("attributes: migrate names the fields of older versions") {
-  const New migrated = good(stele::from_snapshot<New>(snapshot(Old{{7}, {8}})));
+  const New migrated = good(stele::load<New>(snapshot(Old{{7}, {8}})));
   CHECK(migrated.weight == One{7});
   CHECK(migrated.bias == One{8});
-  CHECK(good(stele::from_snapshot<New>(snapshot(New{{1}, {2}}))).bias == One{2});
+  CHECK(good(stele::load<New>(snapshot(New{{1}, {2}}))).bias == One{2});
 
-  const NewOuter outer = good(stele::from_snapshot<NewOuter>(snapshot(OldOuter{{{7}, {8}}, {9}})));
+  const NewOuter outer = good(stele::load<NewOuter>(snapshot(OldOuter{{{7}, {8}}, {9}})));
   CHECK(outer.inner.weight == One{7});
   CHECK(outer.weight == One{9});
 
   // Bytes keep the versions.
-  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(NewOuter{{{1}, {2}}, {3}}));
+  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.save(NewOuter{{{1}, {2}}, {3}}));
   CHECK(good(stele::BytesRecorder<>{}.load<NewOuter>(bytes)).inner.bias == One{2});
-  const stele::Bytes before = good(stele::BytesRecorder<>{}.record(OldOuter{}));
+  const stele::Bytes before = good(stele::BytesRecorder<>{}.save(OldOuter{}));
   CHECK(good(stele::BytesRecorder<>{}.load<NewOuter>(before)).inner.bias == One{2});
 }
 
 TEST_CASE("attributes: versions and migration in flat files") {
   const auto flat = [](const auto& module) {
     stele::BufferSink sink;
-    good(stele::SafetensorsRecorder<>{}.record(module, sink));
+    good(stele::SafetensorsRecorder<>{}.save(module, sink));
     return sink.take();
   };
   const New now = good(stele::SafetensorsRecorder<>{}.load<New>(flat(New{{1}, {2}})));
@@ -369,7 +369,7 @@ TEST_CASE("attributes: versions and migration in flat files") {
   CHECK(outer.inner.bias == One{2});
   // A file of somebody else says no version: today's names are taken.
   New m;
-  good(stele::load_snapshot(m, file_with({"weight", "bias"}, true)));
+  good(stele::load_into(m, file_with({"weight", "bias"}, true)));
   CHECK(m.bias == One{42});
 }
 
@@ -379,7 +379,7 @@ TEST_CASE("attributes: names of a variant's alternatives") {
   m.choice = Generic<double>{{2.0}};
   m.plainly = One{3};
   CHECK(tensor_paths(m) == Paths{"choice.double.x", "plainly.1"});
-  const HasVariants back = good(stele::from_snapshot<HasVariants>(snapshot(m)));
+  const HasVariants back = good(stele::load<HasVariants>(snapshot(m)));
   CHECK(std::get<1>(back.choice).x[0] == 2.0);
   CHECK(std::get<One>(back.plainly) == One{3});
 }

@@ -41,7 +41,7 @@ TEST_CASE("bools: other bytes than 0 and 1 are not saved") {
     const std::string path = dir / ("m" + std::string(format->extension()));
     Switches good_ones{Tensor<bool, 1>::zeros({5})};
     const stele::detail::Object whole = stele::detail::object_of(good_ones);
-    good(stele::detail::record_file(*format, {}, whole, path, quick()));
+    good(stele::detail::save_object(*format, {}, whole, path, quick()));
     const auto names = dir.names();
     for (const int byte : {2, 128, 255}) {
       Switches bad_ones{Tensor<bool, 1>::zeros({5})};
@@ -51,7 +51,7 @@ TEST_CASE("bools: other bytes than 0 and 1 are not saved") {
         for (const bool dry_run : {true, false}) {
           stele::SaveOptions options = quick();
           options.dry_run = dry_run;
-          const stele::Error error = bad(stele::detail::record_file(*format, {}, object, path, options));
+          const stele::Error error = bad(stele::detail::save_object(*format, {}, object, path, options));
           CHECK(error.code() == Errc::not_representable);
           CHECK(error.path() == "on");
           CHECK(error.to_string().find("element 3") != std::string::npos);

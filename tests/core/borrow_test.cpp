@@ -27,7 +27,7 @@ void churn() {
 void check(const stele::Result<stele::Snapshot>& opened) {
   REQUIRE_MESSAGE(opened.has_value(), why(opened));
   churn();
-  const Linear loaded = good(stele::from_snapshot<Linear>(*opened));
+  const Linear loaded = good(stele::load<Linear>(*opened));
   CHECK((*loaded.weight)[59999] == (*big().weight)[59999]);
 }
 
@@ -40,13 +40,13 @@ STELE_TEST_EACH_RECORDER("a temporary is owned by what is opened from it") {
   check(recorder.open(as_vector(good(saved(recorder, big())))));
   check(stele::open(good(saved(recorder, big()))));
 
-  auto record = recorder.load_record<Linear>(good(saved(recorder, big())));
+  auto record = recorder.load<stele::Record<Linear>>(good(saved(recorder, big())));
   REQUIRE_MESSAGE(record.has_value(), why(record));
   churn();
   CHECK((*good(stele::from_record(std::move(*record))).weight)[100] == (*big().weight)[100]);
 
   stele::LoadOptions view;
-  view.storage = stele::Storage::view;
+  view.storage = stele::Storage::mmap;
   const auto loaded = recorder.load<Linear>(good(saved(recorder, big())), view);
   REQUIRE_MESSAGE(loaded.has_value(), why(loaded));
   churn();

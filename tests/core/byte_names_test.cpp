@@ -57,7 +57,7 @@ struct Ties {
 template <class R, class M, class Same>
 void check(const R& recorder, const M& module, Same same) {
   BufferSink sink;
-  const auto report = recorder.record(module, sink);
+  const auto report = recorder.save(module, sink);
   if (!report) {
     CHECK_MESSAGE((report.error().code() == Errc::not_representable), why(report));
     CHECK_FALSE(report.error().path().empty());

@@ -65,7 +65,7 @@ TEST_CASE_TEMPLATE("cereal types are values in every recorder", Format, stele::S
   trainer.config.counts["c"] = 7;
   for (const bool warm : {false, true}) {
     if (warm) trainer.warmup = Schedule{"linear", 1e-3, {}};
-    const stele::Bytes bytes = recorder.record(trainer).value();
+    const stele::Bytes bytes = recorder.save(trainer).value();
     const Trainer again = recorder.template load<Trainer>(bytes).value();
     CHECK(again.config == trainer.config);
     CHECK(again.warmup == trainer.warmup);

@@ -103,7 +103,7 @@ TEST_SUITE_BEGIN("concurrency");
 STELE_TEST_EACH_RECORDER("concurrency: reading one snapshot") {
   const TempDir dir;
   const Weights module = weights();
-  REQUIRE(recorder.record(module, dir / "w", quick()));
+  REQUIRE(recorder.save(module, dir / "w", quick()));
   const std::string path = dir / ("w" + std::string(recorder.format().extension()));
   const auto bytes = saved(recorder, module);
   REQUIRE(bytes);
@@ -123,14 +123,14 @@ STELE_TEST_EACH_RECORDER("concurrency: reading one snapshot") {
 STELE_TEST_EACH_RECORDER("concurrency: modules from one snapshot and one recorder") {
   const TempDir dir;
   const Weights module = weights();
-  REQUIRE(recorder.record(module, dir / "w", quick()));
+  REQUIRE(recorder.save(module, dir / "w", quick()));
   const auto snapshot = recorder.open(dir / "w");
   REQUIRE_MESSAGE(snapshot, why(snapshot));
-  const auto record = recorder.load_record<Weights>(dir / "w");
+  const auto record = recorder.load<Record<Weights>>(dir / "w");
   REQUIRE_MESSAGE(record, why(record));
   CHECK(at_once([&](unsigned t) -> std::string {
           if (t % 4 == 0) {
-            const auto m = from_snapshot<Weights>(*snapshot);
+            const auto m = load<Weights>(*snapshot);
             return m ? differs(module, *m) : why(m);
           }
           if (t % 4 == 1) {
@@ -140,7 +140,7 @@ STELE_TEST_EACH_RECORDER("concurrency: modules from one snapshot and one recorde
           if (t % 4 == 2) {
             Weights m = weights();
             m.layers[0][5] = 0;
-            const auto r = load_record(m, *record);
+            const auto r = load_into(m, *record);
             return r ? differs(module, m) : why(r);
           }
           const auto leaf = record->layers.at(5).load();
@@ -163,7 +163,7 @@ STELE_TEST_EACH_RECORDER("concurrency: saving one module") {
             return text_of(bytes->span()) == text_of(expected->span()) ? "" : "other bytes";
           }
           // All into the same file: each one whole, the last one stays.
-          const auto r = half.record(module, dir / "same.bin", quick());
+          const auto r = half.save(module, dir / "same.bin", quick());
           return r ? "" : why(r);
         }) == "");
   CHECK(read_text(dir / "same.bin") == text_of(expected->span()));

@@ -90,7 +90,7 @@ STELE_TEST_EACH_RECORDER(
   saved.epsilon = 1e-3;
   saved.seed = 9;
   stele::BufferSink sink;
-  const Report report = good(recorder.record(saved, sink));
+  const Report report = good(recorder.save(saved, sink));
   const bool kept = can(recorder).values && !can(recorder).constants;
   CHECK(report.paths(Report::What::constant) == (kept ? std::vector<std::string>() : constants));
   CHECK(report.count(Report::What::lost) == 0);
@@ -98,7 +98,7 @@ STELE_TEST_EACH_RECORDER(
   stele::SaveOptions dry = quick();
   dry.dry_run = true;
   stele::BufferSink nothing;
-  const Report planned = good(recorder.record(saved, nothing, dry));
+  const Report planned = good(recorder.save(saved, nothing, dry));
   CHECK(planned.count(Report::What::constant) == report.count(Report::What::constant));
 
   const stele::Bytes bytes = sink.take();
@@ -106,7 +106,8 @@ STELE_TEST_EACH_RECORDER(
   loaded.layers = net().layers;
   loaded.more = net().more;
   loaded.layers[0].dropout = 7;
-  const Report of_load = good(recorder.load_into(loaded, bytes));
+  Report of_load;
+  good(recorder.load_into(loaded, bytes, {.report = &of_load}));
   CHECK(of_load.count(Report::What::defaulted) == (kept ? 0 : 13));
   CHECK(loaded.seed == 3);
   CHECK(loaded.layers[0].activation == (kept ? Activation::tanh : Activation::relu));
@@ -121,9 +122,10 @@ STELE_TEST_EACH_RECORDER("a file without the values of a plain aggregate keeps t
   old.layers = {{vec({1})}, {vec({2})}};
   old.more["a.b"] = {vec({3})};
   stele::BufferSink sink;
-  good(recorder.record(old, sink));
+  good(recorder.save(old, sink));
   Net loaded = net();
-  const Report report = good(recorder.load_into(loaded, sink.take()));
+  Report report;
+  good(recorder.load_into(loaded, sink.take(), {.report = &report}));
   CHECK(report.count(Report::What::defaulted) == 13);
   CHECK(loaded.epsilon == 1e-6);
   CHECK(loaded.layers[1].weight.value[0] == 2);
@@ -141,7 +143,7 @@ TEST_CASE("constants: containers of values, and a class of numbers alone") {
   saved.any = stele::Value("free");
   const auto check = [&](auto recorder) {
     stele::BufferSink sink;
-    good(recorder.record(saved, sink));
+    good(recorder.save(saved, sink));
     const Mixed loaded = good(recorder.template load<Mixed>(sink.take()));
     CHECK(loaded.names == saved.names);
     CHECK(loaded.counts == saved.counts);
@@ -156,7 +158,7 @@ TEST_CASE("constants: containers of values, and a class of numbers alone") {
   check(stele::JsonRecorder<>());
 
   stele::BufferSink sink;
-  good(stele::BytesRecorder<>().record(OnlyNumbers{3, true}, sink));
+  good(stele::BytesRecorder<>().save(OnlyNumbers{3, true}, sink));
   const auto numbers = good(stele::BytesRecorder<>().load<OnlyNumbers>(sink.take()));
   CHECK(numbers.width == 3);
   CHECK(numbers.wide);
@@ -174,11 +176,12 @@ TEST_CASE("constants: a tensor of the name in a file is another thing") {
   FileOfOthers other{vec({1}), {}};
   other.num_batches_tracked = stele::Tensor<std::int64_t, 0>({}, {7});
   stele::BufferSink sink;
-  good(stele::SafetensorsRecorder<>().record(other, sink));
+  good(stele::SafetensorsRecorder<>().save(other, sink));
   stele::LoadOptions options = stele::LoadOptions();
   options.allow_unused = {"*"};
   Norm norm;
-  const Report report = good(stele::SafetensorsRecorder<>().load_into(norm, sink.take(), options));
+  Report report;
+  good(stele::SafetensorsRecorder<>().load_into(norm, sink.take(), reporting(options, report)));
   CHECK(report.paths(Report::What::defaulted) == std::vector<std::string>{"num_batches_tracked"});
   CHECK(report.paths(Report::What::unused) == std::vector<std::string>{"num_batches_tracked"});
   CHECK(norm.num_batches_tracked == 0);
@@ -188,7 +191,7 @@ TEST_CASE("temporaries: what is read of a temporary Result or Snapshot outlives 
   stele::SaveOptions options = quick();
   options.metadata = {{"epoch", "3"}};
   stele::BufferSink sink;
-  good(stele::BytesRecorder<>().record(Bare{vec({1, 2})}, sink, options));
+  good(stele::BytesRecorder<>().save(Bare{vec({1, 2})}, sink, options));
   const stele::Bytes bytes = sink.take();
   const auto open = [&] { return stele::BytesRecorder<>().open(bytes); };
   const stele::LeafView first = open().value().leaf(0);
@@ -220,9 +223,10 @@ TEST_CASE("constants: names below that of a number are another thing") {
   options.allow_unused = {"*"};
   const auto check = [&](auto recorder) {
     stele::BufferSink sink;
-    good(recorder.record(FileOfOthers{vec({1}), {vec({2})}}, sink));
+    good(recorder.save(FileOfOthers{vec({1}), {vec({2})}}, sink));
     Model model;
-    const Report report = good(recorder.load_into(model, sink.take(), options));
+    Report report;
+    good(recorder.load_into(model, sink.take(), reporting(options, report)));
     CHECK(report.paths(Report::What::defaulted) == std::vector<std::string>{"head"});
     CHECK(report.paths(Report::What::unused) == std::vector<std::string>{"head.weight"});
     CHECK(model.head == 2);

@@ -211,8 +211,8 @@ STELE_TEST_EACH_RECORDER("containers that move their elements are loaded") {
       for (const int other : {0, 3, count}) {
         if (other == n) continue;
         Containers target = filled(other);
-        const auto report = recorder.load_into(target, bytes->span(), options);
-        REQUIRE_MESSAGE(report.has_value(), why(report));
+        const auto done = recorder.load_into(target, bytes->span(), options);
+        REQUIRE_MESSAGE(done.has_value(), why(done));
         check(target, n);
       }
     }
@@ -220,12 +220,12 @@ STELE_TEST_EACH_RECORDER("containers that move their elements are loaded") {
       Containers target = filled(n);
       for (auto& [k, p] : target.flat) p.weight = {};
       for (Part& p : target.small) p.weight = {};
-      const auto report = recorder.load_into(target, bytes->span());
-      REQUIRE_MESSAGE(report.has_value(), why(report));
+      const auto done = recorder.load_into(target, bytes->span());
+      REQUIRE_MESSAGE(done.has_value(), why(done));
       check(target, n);
     }
     {  // by way of the record
-      auto record = recorder.load_record<Containers>(bytes->span());
+      auto record = recorder.load<stele::Record<Containers>>(bytes->span());
       REQUIRE_MESSAGE(record.has_value(), why(record));
       auto made = stele::from_record(std::move(*record));
       REQUIRE_MESSAGE(made.has_value(), why(made));

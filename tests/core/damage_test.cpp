@@ -182,7 +182,7 @@ TEST_CASE("damage: every truncation and every flipped bit of shards and their in
   const std::string index = "m.safetensors.index.json";
   const auto bundle = memory_bundle();
   const auto sink = good(bundle->create(index));
-  good(recorder.record(small(1), *sink, with_metadata()));
+  good(recorder.save(small(1), *sink, with_metadata()));
   for (const std::string& name :
        {index, std::string("m-00001-of-00002.safetensors"), std::string("m-00002-of-00002.safetensors")}) {
     CAPTURE(name);

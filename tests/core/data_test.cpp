@@ -102,10 +102,9 @@ struct Numbers {
   STELE_MODULE(Numbers, numbers)
 };
 template <class From, class To>
-stele::Result<Numbers<To>> convert(std::vector<From> numbers, const LoadOptions& options = {},
-                                   Report* report = nullptr) {
+stele::Result<Numbers<To>> convert(std::vector<From> numbers, const LoadOptions& options = {}) {
   const Numbers<From> from{std::move(numbers)};
-  return stele::from_snapshot<Numbers<To>>(good(stele::snapshot_of(from)), options, report);
+  return stele::load<Numbers<To>>(good(stele::snapshot_of(from)), options);
 }
 
 struct Viewing {
@@ -126,7 +125,7 @@ Viewing viewing() {
 }
 LoadOptions as_view() {
   LoadOptions options;
-  options.storage = stele::storage::view;
+  options.storage = stele::Storage::mmap;
   return options;
 }
 template <class T>
@@ -168,8 +167,8 @@ TEST_CASE("data: a leaf that streams another number of bytes than it declares") 
       CHECK(result.error().expected() == "16 bytes");
       CHECK(result.error().found() == (bytes > 16 ? "at least " : "") + std::to_string(bytes) + " bytes");
     };
-    check(stele::from_snapshot<Weights>(s));
-    check(stele::BytesRecorder<>{}.record(s));
+    check(stele::load<Weights>(s));
+    check(stele::BytesRecorder<>{}.save(s));
     check(saved(stele::JsonRecorder<>{}, s));
     check(saved(stele::ArchiveRecorder<>{}, s));
   }
@@ -185,7 +184,7 @@ TEST_CASE("data: an error in the verifying pass changes nothing") {
     Model m = model();
     const Image before = image(m);
     Report report;
-    const stele::Error e = bad(stele::load_snapshot(m, f.open(), {}, &report));
+    const stele::Error e = bad(stele::load_into(m, f.open(), {.report = &report}));
     CHECK(e.code() == (throws ? Errc::user_exception : Errc::io));
     CHECK(e.message().find("the disk is gone") != std::string::npos);
     CHECK(e.path() == "b");
@@ -198,7 +197,7 @@ TEST_CASE("data: an error in the verifying pass changes nothing") {
     CHECK(m.c.size() == 1);
 
     f.fails_at = -1;
-    good(stele::load_snapshot(m, f.open()));
+    good(stele::load_into(m, f.open()));
     CHECK(m.unset[2] == 14);
     CHECK(m.any.shape() == stele::Shape{2});
   }
@@ -209,25 +208,25 @@ TEST_CASE("data: an error while a new module is made discards it") {
   f.broken = 2;
   f.fails_at = 0;
   Report report;
-  const stele::Error e = bad(stele::from_snapshot<Model>(f.open(), {}, &report));
+  const stele::Error e = bad(stele::load<Model>(f.open(), {.report = &report}));
   CHECK(e.code() == Errc::io);
   CHECK(e.path() == "b");
   CHECK_FALSE(e.partially_applied());
   CHECK(f.reads == std::vector<int>{1, 1, 1, 0, 0});  // one pass, in the file's order
   f.throws = true;
-  CHECK(bad(stele::from_snapshot<Model>(f.open())).path() == "b");
+  CHECK(bad(stele::load<Model>(f.open())).path() == "b");
 }
 
 TEST_CASE("data: trust_data skips the verifying pass") {
   FakeFile f = file();
   Model m = model();
-  good(stele::load_snapshot(m, f.open()));
+  good(stele::load_into(m, f.open()));
   CHECK(f.reads == std::vector<int>(5, 2));
   LoadOptions trust;
   trust.trust_data = true;
   f = file();
   m = model();
-  good(stele::load_snapshot(m, f.open(), trust));
+  good(stele::load_into(m, f.open(), trust));
   CHECK(f.reads == std::vector<int>(5, 1));
   CHECK((*m.a)[1] == 11);
 }
@@ -235,7 +234,7 @@ TEST_CASE("data: trust_data skips the verifying pass") {
 TEST_CASE("data: an error in the writing pass is told precisely") {
   const auto check = [](FakeFile& f, const LoadOptions& options) {
     Model m = model();
-    const stele::Error e = bad(stele::load_snapshot(m, f.open(), options));
+    const stele::Error e = bad(stele::load_into(m, f.open(), options));
     CHECK(e.code() == (f.throws ? Errc::user_exception : Errc::io));
     CHECK(e.path() == "b");
     CHECK(e.partially_applied());
@@ -271,7 +270,7 @@ TEST_CASE("data: an error in the middle of the very first tensor is partial too"
   Big m{std::vector<float>(200000, 1)};
   LoadOptions trust;
   trust.trust_data = true;
-  const stele::Error e = bad(stele::load_snapshot(m, f.open(), trust));
+  const stele::Error e = bad(stele::load_into(m, f.open(), trust));
   CHECK(m.numbers[0] == 7);
   CHECK(m.numbers.back() == 1);
   CHECK(e.partially_applied());
@@ -280,7 +279,7 @@ TEST_CASE("data: an error in the middle of the very first tensor is partial too"
 
 TEST_CASE("data: integers convert when every number fits") {
   Report report;
-  CHECK(good(convert<std::int64_t, std::int8_t>({1, -128, 127}, {}, &report)).numbers[1] == -128);
+  CHECK(good(convert<std::int64_t, std::int8_t>({1, -128, 127}, {.report = &report})).numbers[1] == -128);
   CHECK(report.paths(Report::What::converted) == Paths{"numbers"});
   CHECK(report[0].detail.find("i64 -> i8") == 0);
   CHECK(good(convert<std::uint8_t, std::int64_t>({255})).numbers[0] == 255);
@@ -298,10 +297,10 @@ TEST_CASE("data: integers convert when every number fits") {
 
 TEST_CASE("data: floats convert, what is lost is said") {
   Report report;
-  CHECK(good(convert<float, double>({0.1F}, {}, &report)).numbers[0] == static_cast<double>(0.1F));
+  CHECK(good(convert<float, double>({0.1F}, {.report = &report})).numbers[0] == static_cast<double>(0.1F));
   CHECK(report[0].detail == "f32 -> f64");
   Report lossy;
-  CHECK(good(convert<double, float>({0.1}, {}, &lossy)).numbers[0] == 0.1F);
+  CHECK(good(convert<double, float>({0.1}, {.report = &lossy})).numbers[0] == 0.1F);
   CHECK(lossy[0].what == Report::What::converted);
   CHECK(lossy[0].detail == "f64 -> f32, lossy");
   CHECK(good(convert<float, stele::float16>({1.5F, -2})).numbers[0] == stele::float16(1.5F));
@@ -314,7 +313,7 @@ TEST_CASE("data: floats convert, what is lost is said") {
   LoadOptions allow;
   allow.convert.allow_overflow = true;
   Report counted;
-  CHECK(good(convert<double, float>({1, 1e300, -1e301}, allow, &counted)).numbers[2] == -inf);
+  CHECK(good(convert<double, float>({1, 1e300, -1e301}, reporting(allow, counted))).numbers[2] == -inf);
   REQUIRE(counted.count(Report::What::overflowed) == 1);
   CHECK(counted[1].detail == "2 numbers");
 }
@@ -322,7 +321,7 @@ TEST_CASE("data: floats convert, what is lost is said") {
 TEST_CASE("data: an overflow is met before a living module is touched") {
   const Numbers<double> wide{{1e300}};
   Numbers<float> m{{5}};
-  const stele::Error e = bad(stele::load_snapshot(m, good(stele::snapshot_of(wide))));
+  const stele::Error e = bad(stele::load_into(m, good(stele::snapshot_of(wide))));
   CHECK(e.code() == Errc::out_of_range);
   CHECK_FALSE(e.partially_applied());
   CHECK(m.numbers[0] == 5);
@@ -338,9 +337,9 @@ TEST_CASE("data: int and float convert only when allowed") {
   CHECK(bad(convert<float, std::int32_t>({1, 0.5F}, allow)).found().find("element 1") != std::string::npos);
   Numbers<float> m{{1}};
   const Numbers<std::int32_t> i{{3}};
-  CHECK(bad(stele::load_snapshot(m, good(stele::snapshot_of(i)))).code() == Errc::dtype_mismatch);
+  CHECK(bad(stele::load_into(m, good(stele::snapshot_of(i)))).code() == Errc::dtype_mismatch);
   CHECK(m.numbers[0] == 1);
-  good(stele::load_snapshot(m, good(stele::snapshot_of(i)), allow));
+  good(stele::load_into(m, good(stele::snapshot_of(i)), allow));
   CHECK(m.numbers[0] == 3);
 }
 
@@ -350,16 +349,16 @@ TEST_CASE("data: a bool byte is 0 or 1") {
   };
   FakeFile f;
   f.add<std::uint8_t>("truths", {1, 0, 1}, DType::boolean);
-  CHECK(good(stele::from_snapshot<Truths>(f.open())).truths[2]);
+  CHECK(good(stele::load<Truths>(f.open())).truths[2]);
   f.leaves[0].bytes[2] = std::byte{2};
-  const stele::Error fresh = bad(stele::from_snapshot<Truths>(f.open()));
+  const stele::Error fresh = bad(stele::load<Truths>(f.open()));
   CHECK(fresh.code() == Errc::malformed);
   CHECK(fresh.found().find("element 2") != std::string::npos);
   Truths m{Tensor<bool, 1>({3}, {false, false, false})};
-  CHECK(bad(stele::load_snapshot(m, f.open())).code() == Errc::malformed);
+  CHECK(bad(stele::load_into(m, f.open())).code() == Errc::malformed);
   CHECK_FALSE(m.truths[0]);
   // Formats write what they are given; verify() reads every byte.
-  const stele::Bytes file = good(stele::BytesRecorder<>{}.record(f.open()));
+  const stele::Bytes file = good(stele::BytesRecorder<>{}.save(f.open()));
   CHECK(bad(stele::BytesRecorder<>{}.verify(file)).code() == Errc::malformed);
 }
 
@@ -369,9 +368,9 @@ TEST_CASE("view: tensors point into memory that the source owns") {
   Report report;
   std::span<const std::byte> memory;
   {
-    stele::SourcePtr source = stele::own_bytes(good(stele::BytesRecorder<>{}.record(m)));
+    stele::SourcePtr source = stele::own_bytes(good(stele::BytesRecorder<>{}.save(m)));
     memory = source->view();
-    back = good(stele::BytesRecorder<>{}.load<Viewing>(source, as_view(), &report));
+    back = good(stele::BytesRecorder<>{}.load<Viewing>(source, reporting(as_view(), report)));
   }
   CHECK(image(*back) == image(m));
   CHECK(back->plain.is_view());
@@ -392,9 +391,9 @@ TEST_CASE("view: tensors point into memory that the source owns") {
 
 TEST_CASE("view: borrowed memory is adopted by const tensors only") {
   const Viewing m = viewing();
-  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(m));
+  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.save(m));
   Report report;
-  const Viewing back = good(stele::BytesRecorder<>{}.load<Viewing>(bytes, as_view(), &report));
+  const Viewing back = good(stele::BytesRecorder<>{}.load<Viewing>(bytes, reporting(as_view(), report)));
   CHECK(image(back) == image(m));
   CHECK(inside(bytes.span(), back.constant.data()));
   CHECK_FALSE(back.plain.is_view());
@@ -414,9 +413,9 @@ TEST_CASE("view: another dtype is converted, so copied") {
     Tensor<double, 1> learned;
   };
   const Wide wide{Tensor<double, 1>({1}, {1.5})};
-  const stele::SourcePtr source = stele::own_bytes(good(stele::BytesRecorder<>{}.record(wide)));
+  const stele::SourcePtr source = stele::own_bytes(good(stele::BytesRecorder<>{}.save(wide)));
   Report report;
-  const Narrow n = good(stele::BytesRecorder<>{}.load<Narrow>(source, as_view(), &report));
+  const Narrow n = good(stele::BytesRecorder<>{}.load<Narrow>(source, reporting(as_view(), report)));
   CHECK_FALSE(n.learned.is_view());
   CHECK(n.learned[0] == 1.5F);
   CHECK(report.count(Report::What::copied) == 1);
@@ -426,7 +425,7 @@ TEST_CASE("view: another dtype is converted, so copied") {
 TEST_CASE("view: of a mapped file, in new modules and in place") {
   const TempDir dir;
   const std::string path = dir / "m.stele";
-  good(stele::BinaryRecorder<>{}.record(viewing(), path));
+  good(stele::BinaryRecorder<>{}.save(viewing(), path));
   Viewing back = good(stele::BinaryRecorder<>{}.load<Viewing>(path, as_view()));
   CHECK(back.plain.is_view());
   CHECK(image(back) == image(viewing()));
@@ -435,7 +434,8 @@ TEST_CASE("view: of a mapped file, in new modules and in place") {
   CHECK_FALSE(owned.plain.is_view());
   CHECK(image(owned) == image(viewing()));
   owned.plain(0, 0) = -2;
-  const Report report = good(stele::BinaryRecorder<>{}.load_into(owned, path, as_view()));
+  Report report;
+  good(stele::BinaryRecorder<>{}.load_into(owned, path, reporting(as_view(), report)));
   CHECK(owned.plain.is_view());
   CHECK(owned.plain(0, 0) == 1);
   CHECK(report.paths(Report::What::copied) == Paths{"truths", "sequence"});

@@ -157,7 +157,7 @@ TEST_CASE("derived: SameDiff's names") {
   for (const char* name : {"m.fb", "m.sdz"}) {
     CAPTURE(name);
     const std::string path = folder / name;
-    good(stele::SameDiffRecorder<>{}.record(net(1), path));
+    good(stele::SameDiffRecorder<>{}.save(net(1), path));
     CHECK(image(good(stele::SameDiffRecorder<>{}.load<Net>(path))) == image(net(1)));
     Net target = net(5);
     good(stele::SameDiffRecorder<>{}.load_into(target, path));
@@ -188,7 +188,7 @@ TEST_CASE("derived: the writer without a heap writes the same bytes") {
   alignas(8) std::byte memory[16384];
   std::size_t size = 0;
   REQUIRE(stele::write_to(m, memory, size, stele::detail::hash64).code == Errc::none);
-  CHECK(text_of(std::span(memory, size)) == text_of(good(stele::BytesRecorder<>{}.record(m)).span()));
+  CHECK(text_of(std::span(memory, size)) == text_of(good(stele::BytesRecorder<>{}.save(m)).span()));
   Tensors other = tensors(1);
   other.head = std::make_unique<Unlisted>(1.0F);
   CHECK(stele::write_to(other, memory, size, stele::detail::hash64).code == Errc::kind_mismatch);
@@ -200,6 +200,6 @@ TEST_CASE("derived: a class that no list names, and a base that is no module") {
   CHECK(bad(stele::snapshot_of(layer)).path().empty());
   CHECK(outline(m.head) == "module Dense\ntensor Dense.scale\ntensor Dense.weight\ntensor Dense.bias\n");
   std::unique_ptr<Layer> target;
-  good(stele::load_snapshot(target, good(stele::snapshot_of(m.head)), rebuilding));
+  good(stele::load_into(target, good(stele::snapshot_of(m.head)), rebuilding));
   CHECK(target->kind() == "dense");
 }

@@ -44,7 +44,7 @@ TEST_CASE("derived: an object of a class that no pointer names is not loaded, an
     stele::LoadOptions options;
     options.rebuild = rebuild;
     Report report;
-    check_refused(bad(stele::load_snapshot(m, s, options, &report)), "layers.1");
+    check_refused(bad(stele::load_into(m, s, reporting(options, report))), "layers.1");
     CHECK(report.paths(Report::What::mismatched) == Paths{"layers.1"});
     CHECK((*m.layers[0]->w)[0] == 5);
     CHECK((*m.layers[1]->w)[0] == 6);
@@ -58,7 +58,7 @@ TEST_CASE("derived: a reference to a base") {
   check_refused(bad(stele::snapshot_of(base)), "");
   More target(4);
   const Undeclared plain(1);
-  check_refused(bad(stele::load_snapshot<Undeclared>(target, good(stele::snapshot_of(plain)))), "");
+  check_refused(bad(stele::load_into<Undeclared>(target, good(stele::snapshot_of(plain)))), "");
   CHECK((*target.w)[0] == 4);
   CHECK(tensor_paths(derived) == Paths{"w", "more"});
 }
@@ -99,7 +99,7 @@ STELE_TEST_EACH_RECORDER("derived: a new module") {
   const Net m = net(1);
   const stele::Bytes bytes = good(saved(recorder, m));
   Report report;
-  const Net back = good(recorder.load<Net>(bytes, {}, &report));
+  const Net back = good(recorder.load<Net>(bytes, {.report = &report}));
   CHECK(image(back) == image(m));
   CHECK(back.layers.at(0)->kind() == "dense");
   CHECK(back.layers.at(1)->kind() == "dropout");
@@ -186,13 +186,13 @@ TEST_CASE("derived: hooks, const members and names of one's own") {
     CHECK(back.own.at(1)->sum() == 2);
     CHECK(back.shared->sum() == 4);
   };
-  check(good(stele::from_snapshot<Parts>(good(stele::snapshot_of(m)))));
+  check(good(stele::load<Parts>(good(stele::snapshot_of(m)))));
   check(good(stele::from_record(good(stele::record_of(m)))));
   // An object that is made by its hook cannot be written, only replaced.
   Parts target = parts(5);
-  const stele::Error e = bad(stele::load_snapshot(target, good(stele::snapshot_of(m))));
+  const stele::Error e = bad(stele::load_into(target, good(stele::snapshot_of(m))));
   CHECK(e.path() == "own.0.Fixed");
-  good(stele::load_snapshot(target, good(stele::snapshot_of(m)), rebuilding));
+  good(stele::load_into(target, good(stele::snapshot_of(m)), rebuilding));
   check(target);
   // Nor one that has a name of its own class.
   struct Plains {
@@ -201,11 +201,11 @@ TEST_CASE("derived: hooks, const members and names of one's own") {
   Plains plains, file;
   plains.shared = plains.again = std::make_shared<Fixed>(1.0F);
   file.shared = file.again = std::make_shared<Fixed>(2.0F);
-  good(stele::load_snapshot(plains, good(stele::snapshot_of(file)), rebuilding));
+  good(stele::load_into(plains, good(stele::snapshot_of(file)), rebuilding));
   CHECK(plains.again->sum() == 2);
   CHECK(plains.shared == plains.again);
   file.again = std::make_shared<Fixed>(3.0F);
-  good(stele::load_snapshot(plains, good(stele::snapshot_of(file)), rebuilding));
+  good(stele::load_into(plains, good(stele::snapshot_of(file)), rebuilding));
   CHECK(plains.shared->sum() == 2);
   CHECK(plains.again->sum() == 3);
 }
@@ -234,7 +234,7 @@ STELE_TEST_EACH_RECORDER("derived: records") {
                 decltype(NetRecord::head),
                 std::unique_ptr<std::variant<stele::Record<Dense>, stele::Record<Dropout>, stele::Record<Stack>>>>);
   const stele::Bytes bytes = good(saved(recorder, net(1)));
-  NetRecord record = good(recorder.load_record<Net>(bytes));
+  NetRecord record = good(recorder.load<stele::Record<Net>>(bytes));
   CHECK(good(std::get<stele::Record<Dense>>(*record.layers.at(0)).bias->load()).value[0] == 1);
   CHECK(std::get<stele::Record<Dropout>>(*record.layers.at(1)).rate == 0.5);
   CHECK(record.none == nullptr);
@@ -243,7 +243,7 @@ STELE_TEST_EACH_RECORDER("derived: records") {
 
   const Graph m = graph(1);
   const stele::Bytes tied = good(saved(recorder, m));
-  stele::Record<Graph> shared = good(recorder.load_record<Graph>(tied));
+  stele::Record<Graph> shared = good(recorder.load<stele::Record<Graph>>(tied));
   const auto& first = std::get<stele::SharedRecord<Both>>(*shared.first);
   CHECK(first == std::get<stele::SharedRecord<Both>>(*shared.tagged));
   CHECK(first == shared.both);
@@ -251,7 +251,7 @@ STELE_TEST_EACH_RECORDER("derived: records") {
   const stele::Bytes again = good(saved(recorder, shared));
   if (!is_zip_file(recorder)) CHECK(text_of(again.span()) == text_of(tied.span()));
   check_tied(good(stele::from_record(std::move(shared))));
-  check_tied(good(stele::from_record(good(stele::into_record(graph(1))))));
+  check_tied(good(stele::from_record(good(stele::record_of(graph(1))))));
 }
 
 TEST_CASE("derived: the Schema shows a variant") {
@@ -280,7 +280,7 @@ STELE_TEST_EACH_RECORDER("derived: dry runs, lazy loads and views") {
   const Paths applied = report.paths(Report::What::applied);
   CHECK(std::find(applied.begin(), applied.end(), "layers.2.Stack.layers.1.Dense.weight") != applied.end());
   stele::LoadOptions options;
-  options.storage = stele::storage::view;
+  options.storage = stele::Storage::mmap;
   CHECK(image(good(recorder.load<Net>(bytes, options))) == image(net(1)));
   options = {};
   options.threads = 1;
@@ -307,7 +307,7 @@ TEST_CASE("derived: a cycle, and too deep a nesting") {
     CHECK(code_of(s) == (too_deep ? Errc::limit : Errc::none));
     if (!too_deep) {
       std::unique_ptr<Layer> back;
-      good(stele::load_snapshot(back, good(s), rebuilding));
+      good(stele::load_into(back, good(s), rebuilding));
       CHECK(image(back) == image(top));
     }
     for (int i = 0; i < 100 && !too_deep; ++i) {

@@ -15,7 +15,7 @@ STELE_TEST_EACH_RECORDER("derived: ties hold across bases and classes") {
   CHECK(stele::num_params(m) == 4 + 3 + 2 + 1);
   const stele::Bytes bytes = good(saved(recorder, m));
   Report report;
-  const Graph back = good(recorder.load<Graph>(bytes, {}, &report));
+  const Graph back = good(recorder.load<Graph>(bytes, {.report = &report}));
   check_tied(back);
   CHECK(image(back) == image(m));
   CHECK(report.paths(Report::What::tied) ==
@@ -42,7 +42,7 @@ STELE_TEST_EACH_RECORDER("derived: ties hold across bases and classes") {
 TEST_CASE("derived: ties, module tied, file not") {
   const Graph file = untied(7);
   Graph m = graph(1);
-  const stele::Error e = bad(stele::load_snapshot(m, good(stele::snapshot_of(file))));
+  const stele::Error e = bad(stele::load_into(m, good(stele::snapshot_of(file))));
   CHECK(e.code() == Errc::unused);
   CHECK(e.path() == "second.Both.w");
   CHECK(e.expected() == "the same as first.Both.w");
@@ -52,7 +52,7 @@ TEST_CASE("derived: ties, module tied, file not") {
   same.tagged = std::make_shared<Both>(7.0F);
   same.tags["b"] = std::make_shared<Both>(7.0F);
   Report report;
-  good(stele::load_snapshot(m, good(stele::snapshot_of(same)), {}, &report));
+  good(stele::load_into(m, good(stele::snapshot_of(same)), {.report = &report}));
   check_tied(m);
   CHECK((*m.both->w)[0] == 7);
   CHECK(report.paths(Report::What::tied) ==
@@ -79,7 +79,7 @@ TEST_CASE("derived: ties, module tied, the file has one of the names") {
     const stele::Bytes bytes =
         flat ? good(saved(stele::SafetensorsRecorder<>{}, file)) : good(saved(stele::BytesRecorder<>{}, file));
     Report report;
-    good(stele::load_snapshot(m, good(stele::open(bytes)), {}, &report));
+    good(stele::load_into(m, good(stele::open(bytes)), {.report = &report}));
     CHECK((*m.both->w)[0] == 7);
     CHECK(m.first == m.both);
     CHECK(report.paths(Report::What::tied) == Paths{"both", "first", "second"});
@@ -91,16 +91,16 @@ TEST_CASE("derived: ties, module tied, the file has one of the names") {
   };
   const Nulls nulls{nullptr, nullptr, file.tagged};
   Report report;
-  good(stele::load_snapshot(m, good(stele::snapshot_of(nulls)), {}, &report));
+  good(stele::load_into(m, good(stele::snapshot_of(nulls)), {.report = &report}));
   CHECK(m.first == m.both);
   const Nulls nothing;
-  const stele::Error e = bad(stele::load_snapshot(m, good(stele::snapshot_of(nothing))));
+  const stele::Error e = bad(stele::load_into(m, good(stele::snapshot_of(nothing))));
   CHECK(e.code() == Errc::missing);
   CHECK(e.path() == "first");
   CHECK((*m.both->w)[0] == 7);
   // A second name of another class does not fit.
   Nulls other{file.tagged == nullptr ? nullptr : std::make_shared<Both>(1.0F), std::make_shared<Wide>(1.0F), nullptr};
-  CHECK(bad(stele::load_snapshot(m, good(stele::snapshot_of(other)))).path() == "second.Wide");
+  CHECK(bad(stele::load_into(m, good(stele::snapshot_of(other)))).path() == "second.Wide");
 }
 
 namespace {
@@ -128,7 +128,7 @@ TEST_CASE("derived: a file with one name of a tie that the constructor makes") {
     const stele::Bytes flat = good(saved(stele::SafetensorsRecorder<>{}, file));
     for (const Snapshot& snapshot : {good(stele::snapshot_of(file)), good(stele::open(flat))}) {
       Report report;
-      const Made made = good(stele::from_snapshot<Made>(snapshot, {}, &report));
+      const Made made = good(stele::load<Made>(snapshot, {.report = &report}));
       REQUIRE(made.first != nullptr);
       CHECK(made.first == made.second);
       CHECK(dynamic_cast<const void*>(made.tagged.get()) == dynamic_cast<const void*>(made.first.get()));
@@ -143,7 +143,7 @@ TEST_CASE("derived: a file with one name of a tie that the constructor makes") {
       stele::LoadOptions rebuild;
       rebuild.rebuild = true;
       report = {};
-      good(stele::load_snapshot(live, snapshot, rebuild, &report));
+      good(stele::load_into(live, snapshot, reporting(rebuild, report)));
       CHECK(live.first.get() == object);
       CHECK(live.first == live.second);
       CHECK((*live.second->w)[0] == 7);
@@ -177,10 +177,10 @@ TEST_CASE("derived: ties, the file lacks the module's first name") {
     m.first = m.second = m.third = std::make_shared<Wide>(1.0F);
     file.second = std::make_shared<Wide>(7.0F);
     file.third = std::make_shared<Wide>(7.0F);
-    good(stele::load_snapshot(m, good(stele::snapshot_of(file))));
+    good(stele::load_into(m, good(stele::snapshot_of(file))));
     CHECK((*m.first->w)[0] == 7);
     (*file.third->w)[0] = 8;
-    const stele::Error e = bad(stele::load_snapshot(m, good(stele::snapshot_of(file))));
+    const stele::Error e = bad(stele::load_into(m, good(stele::snapshot_of(file))));
     CHECK(e.code() == Errc::unused);
     CHECK(e.path().starts_with("third"));
     CHECK(e.expected().starts_with("the same as second"));

@@ -39,7 +39,7 @@ TEST_CASE_TEMPLATE("Eigen types round trip in every recorder", Format, stele::St
   // Sizes around the blocks of 16 rows and around a piece of 65536 floats.
   for (const auto& [rows, columns] : {std::pair<Eigen::Index, Eigen::Index>{5, 7}, {33, 16}, {1000, 300}, {3, 70000}}) {
     const Layer layer = example(rows, columns);
-    const stele::Bytes bytes = recorder.record(layer).value();
+    const stele::Bytes bytes = recorder.save(layer).value();
     const Layer again = recorder.template load<Layer>(bytes).value();
     CHECK(again.weight == layer.weight);
     CHECK(again.rows == layer.rows);
@@ -83,7 +83,7 @@ TEST_CASE("a fixed Eigen matrix refuses another shape") {
     Eigen::Matrix<float, 2, 3> fixed = Eigen::Matrix<float, 2, 3>::Zero();
   };
   const stele::BytesRecorder<> recorder;
-  const stele::Bytes bytes = recorder.record(Wide{}).value();
+  const stele::Bytes bytes = recorder.save(Wide{}).value();
   const auto narrow = recorder.load<Narrow>(bytes);
   REQUIRE_FALSE(narrow);
   CHECK(narrow.error().code() == stele::Errc::shape_mismatch);

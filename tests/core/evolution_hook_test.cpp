@@ -155,7 +155,7 @@ STELE_TEST_EACH_RECORDER("evolution: errors of a hook are the load's, with the m
     stele::Error fresh = bad(recorder.load<HookedOuter>(file));
     CHECK(fresh.code() == in_place.code());
     CHECK(fresh.path() == in_place.path());
-    CHECK(bad(recorder.load_record<HookedOuter>(file)).path() == fresh.path());
+    CHECK(bad(recorder.load<stele::Record<HookedOuter>>(file)).path() == fresh.path());
     return fresh;
   };
   const stele::Error returned = error(
@@ -293,14 +293,15 @@ STELE_TEST_EACH_RECORDER("evolution: hooks of several kinds") {
 
 TEST_CASE("evolution: damage shows behind a hook too") {
   hook = [](std::uint32_t, const Snapshot& old) { return rename(old, {{"^w$", "weight"}}); };
-  const stele::Bytes file = good(stele::BytesRecorder<>{}.record(PlainOuter{}));
+  const stele::Bytes file = good(stele::BytesRecorder<>{}.save(PlainOuter{}));
   std::vector<std::byte> damaged(file.span().begin(), file.span().end());
   damaged[64] ^= std::byte{1};  // in the first block
   const stele::Error e = bad(stele::BytesRecorder<>{}.load<HookedOuter>(std::span<const std::byte>(damaged)));
   CHECK(e.code() == Errc::checksum);
   CHECK(e.path() == "inner.weight");
   // A record reads nothing before it is asked to.
-  const auto record = good(stele::BytesRecorder<>{}.load_record<HookedOuter>(std::span<const std::byte>(damaged)));
+  const auto record =
+      good(stele::BytesRecorder<>{}.load<stele::Record<HookedOuter>>(std::span<const std::byte>(damaged)));
   const auto& inner = stele::get<"inner">(record);
   CHECK(good(stele::get<"bias">(inner).load()) == Floats{3});
   CHECK(bad(stele::get<"weight">(inner).load()).code() == Errc::checksum);

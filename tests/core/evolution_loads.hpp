@@ -31,7 +31,7 @@ inline std::string old_path(const AnyRecorder& recorder, std::string_view group)
 template <class M, class Check>
 void in_every_way(const AnyRecorder& recorder, const stele::Input& from, const LoadOptions& options, Check check) {
   Report report;
-  M live = good(recorder.load<M>(from, options, &report));
+  M live = good(recorder.load<M>(from, reporting(options, report)));
   check(live);
   good(recorder.load_into(live, from, options));
   check(live);
@@ -40,7 +40,7 @@ void in_every_way(const AnyRecorder& recorder, const stele::Input& from, const L
   M empty;
   good(recorder.load_into(empty, from, rebuild));
   check(empty);
-  check(good(stele::from_record<M>(good(recorder.load_record<M>(from, options)))));
+  check(good(stele::from_record<M>(good(recorder.load<stele::Record<M>>(from, options)))));
   const Snapshot file = good(recorder.open(from, options));
   // A dry run makes no object that could be shared.
   const Report dry = good(stele::dry_run<M>(file, options));

@@ -86,7 +86,7 @@ STELE_TEST_EACH_RECORDER("evolution: fields renamed, reordered, added, removed")
   CHECK(renamed.path() == "bias");
 
   Report report;
-  const WithDefault m = good(recorder.load<WithDefault>(old_path(recorder, "names"), {}, &report));
+  const WithDefault m = good(recorder.load<WithDefault>(old_path(recorder, "names"), {.report = &report}));
   CHECK(m.extra == Floats{9});
   CHECK(report.paths(Report::What::defaulted) == Paths{"extra"});
 }
@@ -147,7 +147,7 @@ STELE_TEST_EACH_RECORDER("evolution: kinds, precision, alternatives, order") {
     CHECK(m.now_plain == Floats{1, 2});
   });
   Report report;
-  good(recorder.load<Kinds>(old_path(recorder, "kinds"), {}, &report));
+  good(recorder.load<Kinds>(old_path(recorder, "kinds"), {.report = &report}));
   CHECK(report.paths(Report::What::converted).size() == 3);
 
   LoadOptions options;
@@ -242,7 +242,7 @@ STELE_TEST_EACH_RECORDER("evolution: one became a list") {
   CHECK(back.layer[1].a == Floats{9});
   CHECK(back.rate == Floats{1, 2, 3});
   // The leaf of a record has the module's rank.
-  const auto record = good(recorder.load_record<One>(old_path(recorder, "one")));
+  const auto record = good(recorder.load<stele::Record<One>>(old_path(recorder, "one")));
   CHECK(stele::to_string(record.square.shape()) == "[1]");
   CHECK(good(record.rate.load()) == Floats{0.5F});
 }
@@ -297,13 +297,13 @@ struct Floating {
 TEST_CASE("evolution: a number that became a tensor must fit") {
   const Before before;
   const Snapshot file = good(stele::snapshot_of(before));
-  const stele::Error e = bad(stele::from_snapshot<Now>(file));
+  const stele::Error e = bad(stele::load<Now>(file));
   CHECK(e.code() == Errc::out_of_range);
   CHECK(e.path() == "steps");
-  CHECK(bad(stele::from_snapshot<Floating>(file)).code() == Errc::dtype_mismatch);
+  CHECK(bad(stele::load<Floating>(file)).code() == Errc::dtype_mismatch);
   LoadOptions options;
   options.convert.allow_kind_change = true;
-  CHECK(good(stele::from_snapshot<Floating>(file, options)).steps == Floats{300});
+  CHECK(good(stele::load<Floating>(file, options)).steps == Floats{300});
 }
 
 // ---- moved ----------------------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ template <class R>
 std::string save_often(const std::string& path, std::size_t layers, float first, int times) {
   const R recorder;
   for (int i = 0; i < times; ++i) {
-    const auto saved = recorder.record(race_model(first + static_cast<float>(i), layers), path, quick());
+    const auto saved = recorder.save(race_model(first + static_cast<float>(i), layers), path, quick());
     if (!saved) return "save: " + saved.error().to_string();
   }
   return {};
@@ -104,7 +104,7 @@ TEST_CASE_TEMPLATE("folder race: loads beside a save", R, STELE_TEST_FOLDER_RECO
   for (const std::size_t layers : {few, many}) {
     const TempDir dir;
     const std::string path = dir / "m.nnef";
-    good(R().record(race_model(0, layers), path, quick()));
+    good(R().save(race_model(0, layers), path, quick()));
     const pid_t saver = begin([&] { return save_often<R>(path, layers, 1, 1'000'000); });
     const pid_t loader = begin([&]() -> std::string {
       const R recorder;
@@ -137,7 +137,7 @@ TEST_CASE_TEMPLATE("folder race: several savers", R, STELE_TEST_FOLDER_RECORDERS
   const TempDir dir;
   for (const bool there : {false, true}) {
     const std::string path = dir / (there ? "old.nnef" : "new.nnef");
-    if (there) good(R().record(race_model(0, few), path, quick()));
+    if (there) good(R().save(race_model(0, few), path, quick()));
     std::vector<pid_t> savers;
     for (int i = 0; i < 3; ++i) {
       savers.push_back(begin([&] { return save_often<R>(path, few, static_cast<float>(1000 * i), saves); }));
@@ -155,7 +155,7 @@ TEST_CASE_TEMPLATE("folder race: a folder without a model", R, STELE_TEST_FOLDER
   CHECK(bad(recorder.template load<RaceModel>(dir / "empty")).code() == Errc::missing);
   CHECK(bad(stele::load<RaceModel>(dir / "empty")).code() == Errc::bad_magic);
   // A model without tensors saves so that it opens, or not at all.
-  const auto saved = recorder.record(RaceModel(), dir / "none.nnef", quick());
+  const auto saved = recorder.save(RaceModel(), dir / "none.nnef", quick());
   if (saved) {
     CHECK(good(recorder.template load<RaceModel>(dir / "none.nnef")).layers.empty());
     CHECK(good(stele::load<RaceModel>(dir / "none.nnef")).layers.empty());
@@ -169,10 +169,10 @@ TEST_CASE("folder race: a folder that was opened before it was replaced") {
   const TempDir dir;
   const std::string path = dir / "m.nnef";
   const stele::NnefRecorder<> recorder;
-  good(recorder.record(race_model(1, few), path, quick()));
+  good(recorder.save(race_model(1, few), path, quick()));
   const stele::SourcePtr source = good(stele::open_folder(path));
   CHECK(fault_of(good(recorder.load<RaceModel>(source)), few) == "");
-  good(recorder.record(race_model(2, few), path, quick()));
+  good(recorder.save(race_model(2, few), path, quick()));
   const stele::Error error = bad(recorder.load<RaceModel>(source));
   CHECK(error.code() == Errc::io);
   CHECK(error.message() == "the folder was replaced while it was read");
@@ -184,8 +184,8 @@ TEST_CASE("folder race: links that lead out of a folder") {
   const std::string path = dir / "m.nnef";
   const stele::NnefRecorder<> recorder;
   const std::string outside = dir / "outside.nnef";
-  good(recorder.record(race_model(1, few), path, quick()));
-  good(recorder.record(race_model(2, few), outside, quick()));
+  good(recorder.save(race_model(1, few), path, quick()));
+  good(recorder.save(race_model(2, few), outside, quick()));
   const auto put_link = [&](const std::string& to) {
     fs::remove(path + "/layers/0/weight.dat");
     fs::create_symlink(to, path + "/layers/0/weight.dat");
@@ -199,14 +199,14 @@ TEST_CASE("folder race: links that lead out of a folder") {
     // Nothing is written through one either.
     stele::SaveOptions into = quick();
     into.file.allow_nonatomic = true;
-    CHECK(bad(recorder.record(race_model(3, few), path, into)).code() == Errc::io);
+    CHECK(bad(recorder.save(race_model(3, few), path, into)).code() == Errc::io);
     CHECK(fault_of(good(recorder.load<RaceModel>(outside)), few) == "");
     CHECK(good(recorder.load<RaceModel>(outside)).layers[0].weight[0] == 2);
   }
   // Such a link is not the recorder's own.
-  CHECK(bad(recorder.record(race_model(1, few), path, quick())).code() == Errc::exists);
+  CHECK(bad(recorder.save(race_model(1, few), path, quick())).code() == Errc::exists);
   fs::remove_all(path);
-  good(recorder.record(race_model(1, few), path, quick()));
+  good(recorder.save(race_model(1, few), path, quick()));
   put_link("../1/weight.dat");
   CHECK(fault_of(good(recorder.load<RaceModel>(path)), few) == "");
   // A folder on the way.

@@ -69,7 +69,7 @@ stele::Result<stele::Report> saved_by(const FolderRecorder& recorder, float firs
                                       FileSinkOptions file = fast) {
   stele::SaveOptions options;
   options.file = file;
-  return recorder.record(small_mlp(first), path, options);
+  return recorder.save(small_mlp(first), path, options);
 }
 
 }  // namespace
@@ -81,7 +81,7 @@ TEST_CASE("folders: a recorder whose files are folders") {
   good(saved_by(recorder, 1, path));
   CHECK(dir.names() == Names{"net.model"});
   CHECK(names_of(dir / "net.model") == Names{"index", "tensors/all"});
-  for (const auto storage : {stele::Storage::owned, stele::Storage::view}) {
+  for (const auto storage : {stele::Storage::owned, stele::Storage::mmap}) {
     stele::LoadOptions options;
     options.storage = storage;
     CHECK(image(good(recorder.load<Mlp>(path, options))) == image(small_mlp(1)));
@@ -104,11 +104,11 @@ TEST_CASE("folders: a recorder whose files are folders") {
 
   stele::SaveOptions dry = quick();
   dry.dry_run = true;
-  good(recorder.record(small_mlp(1), dir / "dry", dry));
+  good(recorder.save(small_mlp(1), dir / "dry", dry));
   CHECK(dir.names() == Names{"net.model"});
 
   const auto memory = stele::memory_bundle();
-  good(recorder.record(small_mlp(4), *stele::bundle_sink(memory)));
+  good(recorder.save(small_mlp(4), *stele::bundle_sink(memory)));
   CHECK(image(good(recorder.load<Mlp>(stele::bundle_source(memory)))) == image(small_mlp(4)));
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("folders: a format that does not know its own folders replaces none") 
   const auto save = [&](const std::string& path, bool beside = false) {
     stele::SaveOptions options = quick();
     options.file.allow_nonatomic = beside;
-    return code_of(recorder.record(small_mlp(1), path, options));
+    return code_of(recorder.save(small_mlp(1), path, options));
   };
   CHECK(save(dir / "thesis") == Errc::exists);
   CHECK(names_of(dir / "thesis") == Names{"chapter/text"});
@@ -150,7 +150,7 @@ TEST_CASE("folders: a folder is no file, and a file no folder") {
   const FolderRecorder folders;
   const stele::SafetensorsRecorder<> files;
   good(saved_by(folders, 1, dir / "folder"));
-  good(files.record(small_mlp(1), dir / "file", quick()));
+  good(files.save(small_mlp(1), dir / "file", quick()));
   CHECK(bad(folders.open(dir / "file.safetensors")).code() == Errc::io);
   const stele::Error error = bad(files.load<Mlp>(dir / "folder.model"));
   CHECK(error.code() == Errc::io);
@@ -161,11 +161,11 @@ TEST_CASE("folders: a folder is no file, and a file no folder") {
   CHECK(bad(stele::archive_tags(dir / "folder.model")).code() == Errc::io);
 
   stele::BufferSink bytes;
-  CHECK(bad(folders.record(small_mlp(1), bytes)).code() == Errc::io);
+  CHECK(bad(folders.save(small_mlp(1), bytes)).code() == Errc::io);
   const auto memory = stele::memory_bundle();
-  CHECK(bad(files.record(small_mlp(1), *stele::bundle_sink(memory))).code() == Errc::io);
+  CHECK(bad(files.save(small_mlp(1), *stele::bundle_sink(memory))).code() == Errc::io);
   CHECK(good(memory->names()).empty());
-  CHECK(bad(folders.record(small_mlp(1), dir / "file.safetensors", quick())).code() == Errc::invalid_argument);
-  CHECK(bad(files.record(small_mlp(1), dir / "folder.model", quick())).code() == Errc::invalid_argument);
+  CHECK(bad(folders.save(small_mlp(1), dir / "file.safetensors", quick())).code() == Errc::invalid_argument);
+  CHECK(bad(files.save(small_mlp(1), dir / "folder.model", quick())).code() == Errc::invalid_argument);
   CHECK(bad(stele::format_of_content(*good(stele::open_folder(dir.path())))).code() == Errc::bad_magic);
 }

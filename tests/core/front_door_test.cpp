@@ -53,7 +53,7 @@ TEST_CASE("front door: a path in any of its types") {
   CHECK(good(stele::load<Two>(path.c_str())).weight[2] == 5);
   CHECK(good(stele::BinaryRecorder<>().load<Two>(path)).weight[2] == 5);
   const stele::Input input(dir / "mod" + std::string("el.stele"));  // a temporary path
-  CHECK(stele::BinaryRecorder<>().load_record<Two>(input));
+  CHECK(stele::BinaryRecorder<>().load<stele::Record<Two>>(input));
 }
 
 TEST_CASE("front door: a file of one tensor") {
@@ -182,7 +182,7 @@ TEST_CASE("front door: recorders whose files follow the path's extension") {
   const TempDir dir;
   const auto check = [&](const auto& recorder, const std::string& name, std::string_view format) {
     CAPTURE(name);
-    good(recorder.record(Two(), dir / name, quick()));
+    good(recorder.save(Two(), dir / name, quick()));
     const std::string path = dir / name;
     const bool folder = std::filesystem::is_directory(path);
     const stele::SourcePtr source = good(folder ? stele::open_folder(path) : stele::open_file(path));
@@ -198,11 +198,11 @@ TEST_CASE("front door: recorders whose files follow the path's extension") {
   check(stele::NnefRecorder<>(), "m.nnef", "nnef");
   check(stele::NnefRecorder<>(), "m.nnef.tgz", "nnef-tgz");
   check(stele::NnefRecorder<>(), "m.other.folder", "nnef");
-  good(stele::NnefRecorder<>().record(std::vector<float>{1, 2, 3}, dir / "w.dat", quick()));
+  good(stele::NnefRecorder<>().save(std::vector<float>{1, 2, 3}, dir / "w.dat", quick()));
   CHECK(std::filesystem::is_regular_file(dir / "w.dat"));
-  good(stele::SameDiffRecorder<>().record(Two(), dir / "plain", quick()));
+  good(stele::SameDiffRecorder<>().save(Two(), dir / "plain", quick()));
   CHECK(std::filesystem::exists(dir / "plain.fb"));
-  good(stele::NnefRecorder<>().record(Two(), dir / "folder", quick()));
+  good(stele::NnefRecorder<>().save(Two(), dir / "folder", quick()));
   CHECK(std::filesystem::is_directory(dir / "folder.nnef"));
 }
 

@@ -155,18 +155,18 @@ struct ManyTied {
 TEST_CASE("hook: at the top, from a record and from a snapshot") {
   const Hooked h(vec({1}), 2);
   CHECK(good(stele::from_record(good(stele::record_of(h)))).sum() == 3);
-  CHECK(good(stele::from_snapshot<Hooked>(snapshot(h))).sum() == 3);
-  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(h));
+  CHECK(good(stele::load<Hooked>(snapshot(h))).sum() == 3);
+  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.save(h));
   CHECK(good(stele::BytesRecorder<>{}.load<Hooked>(bytes)).sum() == 3);
   const AggregateWithHook a{Vec(vec({4}))};
-  CHECK(good(stele::from_snapshot<AggregateWithHook>(snapshot(a))).doubled == 8);
+  CHECK(good(stele::load<AggregateWithHook>(snapshot(a))).doubled == 8);
 }
 
 TEST_CASE("hook: with arguments") {
   const NeedsDevice m(vec({1}), 0);
   CHECK(good(stele::from_record(good(stele::record_of(m)), 3, std::make_unique<int>(4))).device_ == 7);
   CHECK(good(stele::from_record(good(stele::record_of(m)))).device_ == -1);
-  CHECK(good(stele::from_snapshot<NeedsDevice>(snapshot(m))).device_ == -1);
+  CHECK(good(stele::load<NeedsDevice>(snapshot(m))).device_ == -1);
   const OnlyWithArguments o(1);
   CHECK(good(stele::from_record(good(stele::record_of(o)), 2.5F)).factor == 2.5F);
 }
@@ -194,7 +194,7 @@ TEST_CASE("hook: elements of every container") {
   };
   stele::Report report;
   good(stele::detail::load_object(s, *stele::detail::module_info<Containers>(), &back, stele::detail::LoadMode::fresh,
-                                  {}, report));
+                                  {.report = &report}));
   check();
   CHECK(Hooked::made == 8);
   CHECK(report.paths(stele::Report::What::tied) == std::vector<std::string>{"tied"});
@@ -205,11 +205,11 @@ TEST_CASE("hook: elements are made again when a list is rebuilt in place") {
   fill(from);
   Containers to;
   const Image empty = image(to);
-  CHECK(bad(stele::load_snapshot(to, snapshot(from))).code() == Errc::shape_mismatch);
+  CHECK(bad(stele::load_into(to, snapshot(from))).code() == Errc::shape_mismatch);
   CHECK(image(to) == empty);
   LoadOptions rebuild;
   rebuild.rebuild = true;
-  good(stele::load_snapshot(to, snapshot(from), rebuild));
+  good(stele::load_into(to, snapshot(from), rebuild));
   CHECK(to.list[1].sum() == 22);
   CHECK(to.pointer->sum() == 44);
   CHECK(to.nested[1]->sum() == 110);
@@ -219,12 +219,12 @@ TEST_CASE("hook: const members are not written in place") {
   const auto check = [](auto& model, auto& other) {
     const Image before = image(model);
     const Image wanted = image(other);
-    const stele::Error e = bad(stele::load_snapshot(model, snapshot(other)));
+    const stele::Error e = bad(stele::load_into(model, snapshot(other)));
     CHECK((e.code() == Errc::not_loadable || e.code() == Errc::kind_mismatch));
     CHECK(image(model) == before);
     LoadOptions rebuild;
     rebuild.rebuild = true;
-    good(stele::load_snapshot(model, snapshot(other), rebuild));
+    good(stele::load_into(model, snapshot(other), rebuild));
     CHECK(image(model) == wanted);
   };
   std::vector<Hooked> list, list2;
@@ -251,8 +251,8 @@ TEST_CASE("hook: what it throws is the load's error") {
   m.items.push_back({vec({2})});
   const Snapshot s = snapshot(m);
   const auto all = [&](auto check) {
-    check(bad(stele::from_snapshot<HasThrowing>(s)));
-    check(bad(stele::from_snapshot<Throwing>(snapshot(m.items[0]))));
+    check(bad(stele::load<HasThrowing>(s)));
+    check(bad(stele::load<Throwing>(snapshot(m.items[0]))));
     check(bad(stele::from_record(good(stele::record_of(m)))));
     check(bad(stele::from_record(good(stele::record_of(m.items[0])))));
   };
@@ -261,7 +261,7 @@ TEST_CASE("hook: what it throws is the load's error") {
     CHECK(e.code() == Errc::user_exception);
     CHECK(e.message().find("no device") != std::string::npos);
   });
-  CHECK(bad(stele::from_snapshot<HasThrowing>(s)).path() == "items.0");
+  CHECK(bad(stele::load<HasThrowing>(s)).path() == "items.0");
   what_to_throw = Throw::number;
   all([](const stele::Error& e) { CHECK(e.code() == Errc::user_exception); });
   what_to_throw = Throw::library;
@@ -271,7 +271,7 @@ TEST_CASE("hook: what it throws is the load's error") {
     CHECK(e.path() == "here");
   });
   what_to_throw = Throw::nothing;
-  CHECK(good(stele::from_snapshot<HasThrowing>(s)).items.size() == 1);
+  CHECK(good(stele::load<HasThrowing>(s)).items.size() == 1);
 }
 
 TEST_CASE("hook: is not shown a record that is not whole") {
@@ -280,7 +280,7 @@ TEST_CASE("hook: is not shown a record that is not whole") {
     Vec weight_;
   };
   const std::vector<Short> file{{vec({1})}};
-  const stele::Error e = bad(stele::from_snapshot<std::vector<Hooked>>(snapshot(file)));
+  const stele::Error e = bad(stele::load<std::vector<Hooked>>(snapshot(file)));
   CHECK(e.code() == Errc::missing);
   CHECK(e.path() == "0.size_");
   CHECK(Hooked::made == 0);
@@ -293,7 +293,7 @@ TEST_CASE("hook: ties within an object hold, across objects they are made apart"
   m.items[1].a = m.items[0].a;
   m.items[1].b = std::make_shared<Vec>(vec({2}));
   m.items[2].a = m.items[2].b = m.items[1].b;
-  const ManyTied back = good(stele::from_snapshot<ManyTied>(snapshot(m)));
+  const ManyTied back = good(stele::load<ManyTied>(snapshot(m)));
   REQUIRE(back.items.size() == 3);
   CHECK(back.items[0].a == back.items[0].b);
   CHECK(back.items[1].a != back.items[1].b);

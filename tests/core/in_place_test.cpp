@@ -80,13 +80,13 @@ void refused(Errc code, const std::string& path, Change change) {
   Model m = model(1);
   const Image before = image(m);
   Report report;
-  const stele::Error e = bad(stele::load_snapshot(m, snapshot(other), {}, &report));
+  const stele::Error e = bad(stele::load_into(m, snapshot(other), {.report = &report}));
   CHECK(e.code() == code);
   CHECK(e.path() == path);
   CHECK_FALSE(e.partially_applied());
   CHECK(image(m) == before);
   CHECK(report.count(Report::What::applied) == 0);
-  good(stele::load_snapshot(m, snapshot(other), rebuild, &report));
+  good(stele::load_into(m, snapshot(other), reporting(rebuild, report)));
   CHECK(image(m) == image(other));
 }
 
@@ -97,7 +97,7 @@ TEST_CASE("in place: the same structure, no memory is allocated anew") {
   const float* first = m.first->data();
   const float* second = m.layers[1].weight->data();
   Report report;
-  good(stele::load_snapshot(m, snapshot(model(2)), {}, &report));
+  good(stele::load_into(m, snapshot(model(2)), {.report = &report}));
   CHECK(image(m) == image(model(2)));
   CHECK(m.first->data() == first);
   CHECK(m.layers[1].weight->data() == second);
@@ -132,7 +132,7 @@ TEST_CASE("in place: parts that the module has and the file has not, when allowe
   options.allow_missing = {"maybe", "layers.*", "heads.a"};
   Model m = model(1);
   Report report;
-  good(stele::load_snapshot(m, snapshot(other), options, &report));
+  good(stele::load_into(m, snapshot(other), reporting(options, report)));
   CHECK((**m.maybe)[0] == 1);
   CHECK((**m.layers[0].bias)[0] == 1);
   CHECK((*m.layers[0].weight)(0, 0) == 2);
@@ -156,7 +156,7 @@ TEST_CASE("in place: rebuilding checks all of the structure before it changes an
   into.arrays.resize(1);
   into.arrays[0].fill(Linear(1, 1, 6));
   Image before = image(into);
-  stele::Error e = bad(stele::load_snapshot(into, good(stele::snapshot_of(lists)), rebuild));
+  stele::Error e = bad(stele::load_into(into, good(stele::snapshot_of(lists)), rebuild));
   CHECK(e.code() == Errc::shape_mismatch);
   CHECK(e.path() == "arrays.0");
   CHECK_FALSE(e.partially_applied());
@@ -171,7 +171,7 @@ TEST_CASE("in place: rebuilding checks all of the structure before it changes an
   const WrongNumbers tensors{{{1, 2}, {3, 4}}};
   Numbers numbers{{{9}}};
   before = image(numbers);
-  e = bad(stele::load_snapshot(numbers, good(stele::snapshot_of(tensors)), rebuild));
+  e = bad(stele::load_into(numbers, good(stele::snapshot_of(tensors)), rebuild));
   CHECK(e.code() == Errc::shape_mismatch);
   CHECK(e.path() == "numbers.0");
   CHECK_FALSE(e.partially_applied());
@@ -183,20 +183,20 @@ TEST_CASE("in place: a record is loaded like a file") {
   auto r = good(stele::record_of(other));
   r.steps = 77;
   Model m = model(1);
-  good(stele::load_record(m, r));
+  good(stele::load_into(m, r));
   CHECK(m.steps == 77);
   m.steps = 2;
   CHECK(image(m) == image(other));
   r.layers.pop_back();
   const Image before = image(m);
-  CHECK(bad(stele::load_record(m, r)).path() == "layers");
+  CHECK(bad(stele::load_into(m, r)).path() == "layers");
   CHECK(image(m) == before);
-  good(stele::load_record(m, r, rebuild));
+  good(stele::load_into(m, r, rebuild));
   CHECK(m.layers.size() == 1);
 }
 
 TEST_CASE("in place: a module that is loaded from itself stays") {
   Model m = model(1);
-  good(stele::load_snapshot(m, snapshot(m)));
+  good(stele::load_into(m, snapshot(m)));
   CHECK(image(m) == image(model(1)));
 }

@@ -185,8 +185,8 @@ TEST_CASE("layout: of a live module, with every name of what is tied") {
   CHECK(layout.tensors[4].dtype == DType::f32);
 
   // The same from files, nested and flat.
-  const stele::Bytes nested = good(stele::BytesRecorder<>().record(tied));
-  const stele::Bytes flat = good(stele::MemoryRecorder<stele::SafetensorsFormat>().record(tied));
+  const stele::Bytes nested = good(stele::BytesRecorder<>().save(tied));
+  const stele::Bytes flat = good(stele::MemoryRecorder<stele::SafetensorsFormat>().save(tied));
   for (const stele::Snapshot& file :
        {good(stele::BytesRecorder<>().open(nested)), good(stele::SafetensorsRecorder<>().open(flat))}) {
     std::vector<std::string> names = paths(good(stele::layout_of(file)));
@@ -224,12 +224,12 @@ TEST_CASE("layout: a format without names takes them from options, module or typ
     Tensor<float, 1> tail;
   };
   Plain plain{{Block{mat(1, 2, 1), 1, {1, 2, 3}, {}}, Block{mat(2, 2, 5), 1, {4, 5, 6}, {}}}, vec({7})};
-  const stele::Bytes bytes = good(recorder.record(plain));
+  const stele::Bytes bytes = good(recorder.save(plain));
 
   // By type: nothing is open.
   const Plain again = good(recorder.load<Plain>(bytes));
   CHECK(image(again) == image(plain));
-  const auto record = good(recorder.load_record<Plain>(bytes));
+  const auto record = good(recorder.load<stele::Record<Plain>>(bytes));
   CHECK(good(stele::get<"tail">(record).load())[0] == 7);
 
   // Without a type there is nothing to go by, except what the options say.
@@ -242,7 +242,7 @@ TEST_CASE("layout: a format without names takes them from options, module or typ
   Mlp mlp;
   for (int i = 0; i < 2; ++i) mlp.layers.emplace_back(2, 2, static_cast<float>(i), i == 0);
   mlp.scale = vec({1});
-  const stele::Bytes file = good(recorder.record(mlp));
+  const stele::Bytes file = good(recorder.save(mlp));
   const stele::Error e = bad(recorder.load<Mlp>(file));
   CHECK(e.code() == Errc::needs_layout);
   CHECK(e.path() == "layers");

@@ -91,7 +91,7 @@ TEST_CASE_TEMPLATE("lazy: what is read", F, STELE_TEST_FORMATS) {
   CHECK(source->take() <= bytes->size() + bytes->size() / 4 + 256 * KiB + 4 * frame);
 
   // A typed record reads nothing; a leaf of it only itself.
-  const auto record = recorder.template load_record<Sizes>(SourcePtr(source));
+  const auto record = recorder.template load<Record<Sizes>>(SourcePtr(source));
   REQUIRE_MESSAGE(record, why(record));
   CHECK(source->take() <= index + 64 * KiB);
   const auto one = record->leaves.at(7).load();
@@ -273,11 +273,11 @@ std::string save_and_load_huge() {
   SourcePtr source;
   if constexpr (compressed) {
     BufferSink sink;
-    if (const auto r = recorder.record(snapshot, sink); !r) return "save: " + r.error().to_string();
+    if (const auto r = recorder.save(snapshot, sink); !r) return "save: " + r.error().to_string();
     source = own_bytes(sink.take());
   } else {
     OutlineSink sink(file);
-    if (const auto r = recorder.record(snapshot, sink); !r) return "save: " + r.error().to_string();
+    if (const auto r = recorder.save(snapshot, sink); !r) return "save: " + r.error().to_string();
     if (file.total < huge) return "only " + std::to_string(file.total) + " bytes were written";
     source = std::make_shared<OutlineSource>(file);
   }

@@ -8,6 +8,7 @@
 
 #include "base/limits.hpp"
 #include "support/child.hpp"
+#include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/sanitizers.hpp"
 
@@ -157,7 +158,7 @@ TEST_CASE("limits: a load keeps to the bound of opening, whatever its paths are"
           LoadOptions options;
           options.allow_unused = {"*"};
           Report report;
-          const auto loaded = recorder.load<Weight>(bytes_of(text), options, &report);
+          const auto loaded = recorder.load<Weight>(bytes_of(text), reporting(options, report));
           if (!loaded) return why(loaded);
           return report.count(Report::What::unused) == entries ? "" : "another count";
         }) == "");
@@ -165,7 +166,7 @@ TEST_CASE("limits: a load keeps to the bound of opening, whatever its paths are"
           LoadOptions options;
           options.threads = 1;
           Report report;
-          const auto loaded = recorder.load<Maps>(bytes_of(text), options, &report);
+          const auto loaded = recorder.load<Maps>(bytes_of(text), reporting(options, report));
           if (!loaded) return why(loaded);
           return report.count(Report::What::applied) == entries + 1 ? "" : "another count";
         }) == "");

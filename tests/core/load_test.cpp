@@ -46,19 +46,19 @@ template <class M>
 M round_trip(const M& m) {
   const Image wanted = image(m);
   CHECK(image(good(stele::from_record(good(stele::record_of(m))))) == wanted);
-  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(m));
+  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.save(m));
   CHECK(image(good(stele::BytesRecorder<>{}.load<M>(bytes))) == wanted);
   stele::BufferSink sink;
-  good(stele::SafetensorsRecorder<>{}.record(m, sink));
+  good(stele::SafetensorsRecorder<>{}.save(m, sink));
   const stele::Bytes flat = sink.take();
   stele::Report report;
-  const M from_flat = good(stele::SafetensorsRecorder<>{}.load<M>(flat, {}, &report));
+  const M from_flat = good(stele::SafetensorsRecorder<>{}.load<M>(flat, {.report = &report}));
   CHECK(image(from_flat).values == wanted.values);
   CHECK(tensor_paths(from_flat) == tensor_paths(m));
-  M back = good(stele::from_snapshot<M>(snapshot(m)));
+  M back = good(stele::load<M>(snapshot(m)));
   CHECK(image(back) == wanted);
-  M in_place = good(stele::from_snapshot<M>(snapshot(m)));
-  good(stele::load_snapshot(in_place, snapshot(m)));
+  M in_place = good(stele::load<M>(snapshot(m)));
+  good(stele::load_into(in_place, snapshot(m)));
   CHECK(image(in_place) == wanted);
   return back;
 }
@@ -259,7 +259,7 @@ TEST_CASE("load: a tensor that is not set yet") {
   // It takes any shape in place.
   const Unset full{Tensor<float>({1, 2}, {1, 2}), mat(1, 1, 3), {4, 5}};
   Unset in_place;
-  good(stele::load_snapshot(in_place, snapshot(full)));
+  good(stele::load_into(in_place, snapshot(full)));
   CHECK(image(in_place) == image(full));
 }
 
@@ -273,16 +273,16 @@ TEST_CASE("load: views and spans are filled where they point") {
     std::array<float, 3> fixed{};
   };
   const Full full{{1, 2, 3}, mat(2, 2, 4), {8, 9, 10}};
-  good(stele::load_snapshot(v, snapshot(full)));
+  good(stele::load_into(v, snapshot(full)));
   CHECK(a == std::vector<float>{1, 2, 3});
   CHECK(b == std::vector<float>{4, 5, 6, 7});
   CHECK(c[2] == 10);
   CHECK(image(v) == image(full));
   const Full wrong{{1, 2}, mat(2, 2, 4), {}};
-  CHECK(bad(stele::load_snapshot(v, snapshot(wrong))).code() == Errc::shape_mismatch);
+  CHECK(bad(stele::load_into(v, snapshot(wrong))).code() == Errc::shape_mismatch);
   LoadOptions rebuild;
   rebuild.rebuild = true;  // cannot make a view longer
-  CHECK(bad(stele::load_snapshot(v, snapshot(wrong), rebuild)).path() == "span");
+  CHECK(bad(stele::load_into(v, snapshot(wrong), rebuild)).path() == "span");
   CHECK(image(v) == image(full));
 }
 
@@ -304,24 +304,24 @@ TEST_CASE("load: values of every kind") {
 }
 
 TEST_CASE("load: values that do not fit are errors") {
-  const stele::Error fresh = bad(stele::from_snapshot<Narrow>(snapshot(Wide{})));
+  const stele::Error fresh = bad(stele::load<Narrow>(snapshot(Wide{})));
   CHECK(fresh.code() == Errc::value_mismatch);
   CHECK(fresh.path() == "number");
   CHECK(fresh.expected().find("8 bits") != std::string::npos);
   CHECK(fresh.found().find("300") != std::string::npos);
   Narrow n;
-  CHECK(bad(stele::load_snapshot(n, snapshot(Wide{}))).code() == Errc::value_mismatch);
+  CHECK(bad(stele::load_into(n, snapshot(Wide{}))).code() == Errc::value_mismatch);
   CHECK(n.number == 1);
-  good(stele::load_snapshot(n, snapshot(Wide{200, {}})));
+  good(stele::load_into(n, snapshot(Wide{200, {}})));
   CHECK(n.number == 200);
-  CHECK(bad(stele::from_snapshot<Narrow>(snapshot(Wide{-1, {}}))).code() == Errc::value_mismatch);
-  CHECK(bad(stele::from_snapshot<Text>(snapshot(Wide{}))).expected() == "a string");
+  CHECK(bad(stele::load<Narrow>(snapshot(Wide{-1, {}}))).code() == Errc::value_mismatch);
+  CHECK(bad(stele::load<Text>(snapshot(Wide{}))).expected() == "a string");
   struct TensorThere {
     One number{};
     One w{};
   };
-  CHECK(bad(stele::from_snapshot<Wide>(snapshot(TensorThere{}))).code() == Errc::kind_mismatch);
-  CHECK(bad(stele::from_snapshot<TensorThere>(snapshot(Wide{}))).code() == Errc::kind_mismatch);
+  CHECK(bad(stele::load<Wide>(snapshot(TensorThere{}))).code() == Errc::kind_mismatch);
+  CHECK(bad(stele::load<TensorThere>(snapshot(Wide{}))).code() == Errc::kind_mismatch);
 }
 
 TEST_CASE("load: every container") {

@@ -188,7 +188,7 @@ void lose(const Format& format, const M& module) {
   const auto save = [&](bool dry, bool allow) {
     options.dry_run = dry;
     options.allow_loss = allow;
-    return detail::record_file(format, {}, {&type, &module}, allow ? path : dir / ("strict" + extension), options);
+    return detail::save_object(format, {}, {&type, &module}, allow ? path : dir / ("strict" + extension), options);
   };
   const auto dry = save(true, true);
   REQUIRE_MESSAGE(dry, why(dry));
@@ -231,9 +231,9 @@ TEST_CASE("losses: the name of the file says what is lost, where the recorder fo
     SaveOptions options = quick();
     options.metadata = {{"author", "me"}};
     options.allow_loss = true;
-    const auto report = recorder.record(single, dir / ("x" + std::string(extension)), options);
+    const auto report = recorder.save(single, dir / ("x" + std::string(extension)), options);
     options.dry_run = true;
-    const auto dry = recorder.record(single, dir / ("y" + std::string(extension)), options);
+    const auto dry = recorder.save(single, dir / ("y" + std::string(extension)), options);
     REQUIRE_MESSAGE((report && dry), why(report), why(dry));
     CHECK(rows(*report) == rows(*dry));
     CHECK(report->count(What::lost) == (std::string_view(extension).starts_with(".bin") ? 3 : 0));
@@ -245,13 +245,13 @@ TEST_CASE("losses: bincode names what the class does not have, and values that i
   stele::save(Single(), dir / "single.mpk", quick()).value();
   const Snapshot more = stele::open(dir / "single.mpk").value();
   const BurnRecorder<> recorder(BurnFormat({.encoding = BurnEncoding::bin, .schema = schema_of<Plain>()}));
-  const auto strict = recorder.record(more, dir / "less.bin", quick());
+  const auto strict = recorder.save(more, dir / "less.bin", quick());
   REQUIRE(code_of(strict) == Errc::not_representable);
   CHECK(strict.error().path() == "rate");
   CHECK(strict.error().message().find("and 1 more") != std::string::npos);
   SaveOptions options = quick();
   options.allow_loss = true;
-  const auto report = recorder.record(more, dir / "less.bin", options);
+  const auto report = recorder.save(more, dir / "less.bin", options);
   REQUIRE_MESSAGE(report, why(report));
   CHECK(rows(*report) ==
         std::vector<std::string>{"rate: the class does not have it", "text: the class does not have it"});
@@ -262,11 +262,11 @@ TEST_CASE("losses: bincode names what the class does not have, and values that i
   };
   stele::save(Wide64(), dir / "counts.mpk", quick()).value();
   const BurnRecorder<> narrow(BurnFormat({.encoding = BurnEncoding::bin, .schema = schema_of<NarrowCounts>()}));
-  CHECK(narrow.record(stele::open(dir / "counts.mpk").value(), dir / "counts.bin", quick()));
+  CHECK(narrow.save(stele::open(dir / "counts.mpk").value(), dir / "counts.bin", quick()));
   Wide64 large;
   large.counts.steps = 300;
   stele::save(large, dir / "large.mpk", quick()).value();
-  CHECK(code_of(narrow.record(stele::open(dir / "large.mpk").value(), dir / "large.bin", quick())) ==
+  CHECK(code_of(narrow.save(stele::open(dir / "large.mpk").value(), dir / "large.bin", quick())) ==
         Errc::not_representable);
 }
 

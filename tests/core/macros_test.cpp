@@ -79,7 +79,7 @@ TEST_CASE("macros: namespaces of the user's named boost and std, bases with a co
   CHECK(good(my::two()) == 2);
   my::Model model;
   model.first = {4};
-  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(model));
+  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.save(model));
   const my::Model loaded = good(stele::load<my::Model>(bytes));
   CHECK(loaded.first == model.first);
   CHECK(loaded.second == model.second);
@@ -87,7 +87,7 @@ TEST_CASE("macros: namespaces of the user's named boost and std, bases with a co
   const auto record = good(stele::record_of(model));
   CHECK(record.first.size() == 1);
   CHECK(record.third.size() == 1);
-  CHECK(good(stele::load<my::Model>(good(stele::BytesRecorder<>{}.record(model)))).empty.size() == 1);
+  CHECK(good(stele::load<my::Model>(good(stele::BytesRecorder<>{}.save(model)))).empty.size() == 1);
 }
 
 STELE_TEST_EACH_RECORDER("an optional that holds an empty one is an error, not an empty one") {
@@ -117,9 +117,9 @@ STELE_TEST_EACH_RECORDER("an optional that holds an empty one is an error, not a
 TEST_CASE("a tensor or a container alone is loaded as a module is") {
   const stele::BytesRecorder<> recorder;
   const std::vector<float> numbers{1, 2, 3};
-  CHECK(good(recorder.load<std::vector<float>>(good(recorder.record(numbers)))) == numbers);
+  CHECK(good(recorder.load<std::vector<float>>(good(recorder.save(numbers)))) == numbers);
   const std::map<std::string, std::vector<float>> map{{"a", {1}}, {"b", {2, 3}}};
-  CHECK(good(stele::load<std::map<std::string, std::vector<float>>>(good(recorder.record(map)))) == map);
+  CHECK(good(stele::load<std::map<std::string, std::vector<float>>>(good(recorder.save(map)))) == map);
 }
 
 TEST_SUITE_END();

@@ -90,7 +90,7 @@ TEST_CASE_TEMPLATE("mdspans round trip in every recorder", Format, stele::SteleF
   for (const auto& [rows, columns] : {std::pair{5, 7}, {33, 16}, {1000, 300}, {3, 70000}}) {
     Owner from(rows, columns);
     from.number();
-    const stele::Bytes bytes = recorder.record(from.model).value();
+    const stele::Bytes bytes = recorder.save(from.model).value();
     Owner to(rows, columns);
     recorder.load_into(to.model, bytes).value();
     CHECK(to.right == from.right);
@@ -131,7 +131,7 @@ TEST_CASE("an mdspan keeps its shape and points somewhere") {
   const stele::BytesRecorder<> recorder;
   Owner from(4, 2);
   from.number();
-  const stele::Bytes bytes = recorder.record(from.model).value();
+  const stele::Bytes bytes = recorder.save(from.model).value();
 
   Owner other(2, 4);
   stele::LoadOptions rebuild;
@@ -158,5 +158,5 @@ TEST_CASE("an mdspan keeps its shape and points somewhere") {
   Lost lost;
   CHECK(recorder.load_into(lost, bytes, some).error().code() == stele::Errc::user_exception);
   CHECK(recorder.load<Lost>(bytes, some).error().code() == stele::Errc::user_exception);
-  CHECK(recorder.record(lost).error().code() == stele::Errc::user_exception);
+  CHECK(recorder.save(lost).error().code() == stele::Errc::user_exception);
 }

@@ -30,7 +30,7 @@ using One = std::array<float, 1>;
 
 template <class M>
 M there_and_back(const M& module) {
-  return good(stele::from_snapshot<M>(good(stele::snapshot_of(module))));
+  return good(stele::load<M>(good(stele::snapshot_of(module))));
 }
 
 /// The name of a class as files have it.
@@ -151,7 +151,7 @@ void check_wide(std::size_t count) {
     CHECK(s.leaf(i).view().data() == reinterpret_cast<const std::byte*>(fields + i));
   }
   M back{};
-  good(stele::load_snapshot(back, s));
+  good(stele::load_into(back, s));
   CHECK(image(back) == image(m));
   const auto record = good(stele::record_of(m));
   CHECK(stele::get<"f0">(record).leaf().view().data() == reinterpret_cast<const std::byte*>(&m.f0));
@@ -270,7 +270,7 @@ TEST_CASE("module: the list decides what is recorded and in which order") {
   CHECK(tensor_paths(p) == Paths{"a_", "secret_.x", "b_"});
   CHECK(good(stele::snapshot_of(p)).leaf(2).shape()[0] == 2);
   Private q;
-  good(stele::load_snapshot(q, good(stele::snapshot_of(p))));
+  good(stele::load_into(q, good(stele::snapshot_of(p))));
   CHECK(q.sum() == 6);
 }
 
@@ -344,7 +344,7 @@ TEST_CASE("module: bases' fields come first, at the same level") {
   from.access() = {9};
   from.x = {8};
   Grandchild to;
-  good(stele::load_snapshot(to, good(stele::snapshot_of(from))));
+  good(stele::load_into(to, good(stele::snapshot_of(from))));
   CHECK(image(to) == image(from));
   CHECK(to.access() == One{9});
   const auto record = good(stele::record_of(from));
@@ -358,7 +358,7 @@ TEST_CASE("module: a virtual base of a diamond is recorded once") {
   d.top = {11};
   d.right = {12};
   Diamond to;
-  good(stele::load_snapshot(to, good(stele::snapshot_of(d))));
+  good(stele::load_into(to, good(stele::snapshot_of(d))));
   CHECK(to.top == One{11});
   CHECK(to.right == One{12});
   const auto record = good(stele::record_of(d));

@@ -47,7 +47,7 @@ Status save_and_open(const Format& format, const Snapshot& snapshot, bool allow_
   SaveOptions options = quick();
   options.allow_loss = allow_loss;
   std::unique_ptr<Sink> sink = format.is_folder() ? bundle_sink(bundle) : good(bundle->create(file));
-  STELE_TRY_ASSIGN(const Report report, recorder.record(snapshot, *sink, options));
+  STELE_TRY_ASSIGN(const Report report, recorder.save(snapshot, *sink, options));
   for (const std::string& path : report.paths(Report::What::lost)) seen.insert(path);
   LoadOptions by_layout;
   by_layout.layout = good(layout_of(snapshot));

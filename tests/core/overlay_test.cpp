@@ -99,7 +99,7 @@ STELE_TEST_EACH_RECORDER("overlay: a base file and what changed of it") {
   CHECK(both.metadata().at("data") == "all");
 
   Report report;
-  const Model fresh = good(stele::from_snapshot<Model>(both, {}, &report));
+  const Model fresh = good(stele::load<Model>(both, {.report = &report}));
   const auto check = [](const Model& m) {
     CHECK(m.encoder.weight == Floats{10, 20});
     CHECK(m.encoder.rate == 0.5);
@@ -113,21 +113,20 @@ STELE_TEST_EACH_RECORDER("overlay: a base file and what changed of it") {
   CHECK(report.count(Report::What::missing) == 0);
   Model live;
   live.layers[1].bias = Floats{0};
-  good(stele::load_snapshot(live, both));
+  good(stele::load_into(live, both));
   check(live);
-  check(good(stele::from_snapshot<Model>(file_of(recorder, both))));  // it can be saved, too
+  check(good(stele::load<Model>(file_of(recorder, both))));  // it can be saved, too
 
   // The first wins nothing, one alone is itself, none is nothing.
-  CHECK(good(stele::from_snapshot<Model>(good(overlaid(delta, base)))).encoder.weight == Floats{1, 2});
-  CHECK(image(good(stele::from_snapshot<Model>(good(overlaid(base))))) == image(Model{}));
+  CHECK(good(stele::load<Model>(good(overlaid(delta, base)))).encoder.weight == Floats{1, 2});
+  CHECK(image(good(stele::load<Model>(good(overlaid(base))))) == image(Model{}));
   CHECK(good(stele::overlay({})).leaf_count() == 0);
 }
 
 STELE_TEST_EACH_RECORDER("overlay: ties stay") {
   const Snapshot base = file_of(recorder, Tied{});
   // Any name of a tied tensor stands for it.
-  const Tied m =
-      good(stele::from_snapshot<Tied>(good(overlaid(base, file_of(recorder, Head{}), file_of(recorder, Second{})))));
+  const Tied m = good(stele::load<Tied>(good(overlaid(base, file_of(recorder, Head{}), file_of(recorder, Second{})))));
   CHECK(*m.embedding == Floats{5, 6});
   CHECK(m.head == m.embedding);
   CHECK(m.first->weight == Floats{7, 8});
@@ -135,7 +134,7 @@ STELE_TEST_EACH_RECORDER("overlay: ties stay") {
   // The same ties in both.
   Tied other;
   *other.embedding = {8, 9};
-  const Tied same = good(stele::from_snapshot<Tied>(good(overlaid(base, file_of(recorder, other)))));
+  const Tied same = good(stele::load<Tied>(good(overlaid(base, file_of(recorder, other)))));
   CHECK(*same.head == Floats{8, 9});
   CHECK(same.head == same.embedding);
   CHECK(same.first == same.second);
@@ -155,7 +154,7 @@ STELE_TEST_EACH_RECORDER("overlay: several files into one module") {
   Layers layers;
   layers.layers[1].weight = {5, 6};
   const Snapshot files[] = {file_of(recorder, encoder), file_of(recorder, Decoder{}), file_of(recorder, layers)};
-  const Model m = good(stele::from_snapshot<Model>(good(merge(files))));
+  const Model m = good(stele::load<Model>(good(merge(files))));
   CHECK(m.encoder.weight == Floats{3, 4});
   CHECK(m.decoder.weight == Floats{1, 2});
   CHECK(m.layers[1].weight == Floats{5, 6});
@@ -164,7 +163,7 @@ STELE_TEST_EACH_RECORDER("overlay: several files into one module") {
   LoadOptions options;
   options.allow_missing = {"*"};
   Model live;
-  for (const Snapshot& file : files) good(stele::load_snapshot(live, file, options));
+  for (const Snapshot& file : files) good(stele::load_into(live, file, options));
   CHECK(live.encoder.weight == Floats{3, 4});
   CHECK(live.layers[1].weight == Floats{5, 6});
 }
@@ -178,7 +177,8 @@ STELE_TEST_EACH_RECORDER("overlay: what may be missing keeps the module's own") 
   Model live;
   live.decoder.weight = {8};
   live.layers[1].weight = {9};
-  const Report report = good(recorder.load_into(live, file, options));
+  Report report;
+  good(recorder.load_into(live, file, reporting(options, report)));
   CHECK(live.encoder.weight == Floats{3, 4});
   CHECK(live.decoder.weight == Floats{8});
   CHECK(live.layers[1].weight == Floats{9});
@@ -186,7 +186,7 @@ STELE_TEST_EACH_RECORDER("overlay: what may be missing keeps the module's own") 
   CHECK(missing.front() == "decoder.weight");
   CHECK(report.paths(Report::What::applied) == Paths{"encoder.rate", "encoder.weight"});
   Report fresh;
-  const Model made = good(recorder.load<Model>(file, options, &fresh));
+  const Model made = good(recorder.load<Model>(file, reporting(options, fresh)));
   CHECK(made.decoder.weight == Floats{1, 2});  // as the constructor made it
 
   options.allow_missing = {"decoder.weight"};

@@ -102,7 +102,7 @@ TEST_CASE("precondition: the names of a flat file are strings") {
   builder.value(stele::NodeName::element(12), stele::Value(std::int64_t{2}));
   const stele::Snapshot snapshot = builder.finish();
   using Numbers = std::map<std::string, std::int64_t>;
-  CHECK(good(stele::from_snapshot<Numbers>(snapshot)) == Numbers{{"7", 1}, {"12", 2}});
+  CHECK(good(stele::load<Numbers>(snapshot)) == Numbers{{"7", 1}, {"12", 2}});
 }
 
 STELE_TEST_EACH_RECORDER("precondition: loads and saves of nothing") {
@@ -117,8 +117,8 @@ STELE_TEST_EACH_RECORDER("precondition: loads and saves of nothing") {
       {"verify, null source", [&] { return code_of(recorder.verify(no_source)); }},
       {"open, null path", [&] { return code_of(recorder.open(null)); }},
       {"open, empty path", [&] { return code_of(recorder.open("")); }},
-      {"record, empty path", [&] { return code_of(recorder.record(module, std::string())); }},
-      {"record, a NUL in the path", [&] { return code_of(recorder.record(module, std::string("a\0b.c", 5))); }},
+      {"record, empty path", [&] { return code_of(recorder.save(module, std::string())); }},
+      {"record, a NUL in the path", [&] { return code_of(recorder.save(module, std::string("a\0b.c", 5))); }},
       {"open, a NUL in the path", [&] { return code_of(recorder.open(std::string("a\0b.c", 5))); }},
   };
   check(calls);
@@ -164,9 +164,9 @@ TEST_CASE("precondition: every other call") {
       {"a null bundle", [&] { return code_of(NnefRecorder<>().open(bundle_source(nullptr))); }},
       {"a null bundle, Paddle", [&] { return code_of(PaddleRecorder<>().open(bundle_source(nullptr))); }},
       {"a null bundle, front door", [&] { return code_of(stele::open(bundle_source(nullptr))); }},
-      {"save into a null bundle", [&] { return code_of(NnefRecorder<>().record(module, *bundle_sink(nullptr))); }},
+      {"save into a null bundle", [&] { return code_of(NnefRecorder<>().save(module, *bundle_sink(nullptr))); }},
       {"save into a null bundle, Paddle",
-       [&] { return code_of(PaddleRecorder<>(PaddleFormat({.folder = true})).record(module, *bundle_sink(nullptr))); }},
+       [&] { return code_of(PaddleRecorder<>(PaddleFormat({.folder = true})).save(module, *bundle_sink(nullptr))); }},
       {"front door, null", [&] { return code_of(stele::load<Weights>(SourcePtr())); }},
       {"front door, no path", [&] { return code_of(stele::load<Weights>("")); }},
       {"front door, save", [&] { return code_of(stele::save(module, "")); }},
@@ -176,7 +176,7 @@ TEST_CASE("precondition: every other call") {
       {"open_samediff", [&] { return code_of(open_samediff(SourcePtr())); }},
       {"paddle_program", [&] { return code_of(paddle_program(SourcePtr())); }},
       {"a tag that is none",
-       [&] { return code_of(ArchiveRecorder<>(ArchiveFormat({.tag = "a/b"})).record(live, buffer)); }},
+       [&] { return code_of(ArchiveRecorder<>(ArchiveFormat({.tag = "a/b"})).save(live, buffer)); }},
       {"quantize 1", [&] { return code_of(quantize(live, {.bits = 1})); }},
       {"quantize 9", [&] { return code_of(quantize(live, {.bits = 9})); }},
       {"transpose twice", [&] { return code_of(transpose(live, "counts", axes)); }},
@@ -222,8 +222,8 @@ TEST_CASE("precondition: arrays inside a graph fit their dtypes and shapes") {
   const auto codes = [](const Checkpoint& all) {
     BufferSink archive;
     BufferSink samediff;
-    const Errc one = code_of(ArchiveRecorder<>().record(all, archive));
-    const Errc two = code_of(SameDiffRecorder<>().record(all, samediff));
+    const Errc one = code_of(ArchiveRecorder<>().save(all, archive));
+    const Errc two = code_of(SameDiffRecorder<>().save(all, samediff));
     CHECK(name(one) == name(two));
     return one;
   };

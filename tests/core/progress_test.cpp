@@ -117,7 +117,7 @@ TEST_CASE("dry run: a save says what would be lost") {
   const Report report = good(stele::save(m, "/nonexistent/folder/x.safetensors", options));
   CHECK(report.paths(Report::What::lost) == Paths{"layers.0.weight"});
   stele::BufferSink sink;
-  good(stele::BinaryRecorder<>().record(m, sink, options));
+  good(stele::BinaryRecorder<>().save(m, sink, options));
   CHECK(sink.take().empty());
 }
 
@@ -125,7 +125,7 @@ TEST_CASE("suggestions: similar names, both ways") {
   const Mlp m = small_mlp();
   const Snapshot s = good(stele::snapshot_of(m));
   const Snapshot file = good(rename(s, std::vector<stele::Rename>{{"^scale$", "scales"}, {"0.bias", "0.bais"}}));
-  const stele::Error e = bad(stele::from_snapshot<Mlp>(file));
+  const stele::Error e = bad(stele::load<Mlp>(file));
   CHECK(e.code() == Errc::missing);
   CHECK(e.path() == "scale");
   CHECK(e.hint() == "did you mean scales?");
@@ -137,7 +137,7 @@ TEST_CASE("suggestions: similar names, both ways") {
   CHECK(pairs == std::vector<std::pair<std::string, std::string>>{{"scale", "scales"}, {"scales", "scale"}});
 
   const Snapshot other = good(rename(s, std::vector<stele::Rename>{{"^scale$", "something.else"}}));
-  const stele::Error far = bad(stele::from_snapshot<Mlp>(other));
+  const stele::Error far = bad(stele::load<Mlp>(other));
   CHECK(far.path() == "scale");
   CHECK(far.hint().empty());
 }

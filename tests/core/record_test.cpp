@@ -101,10 +101,6 @@ template <class M>
 concept SnapshotOfTakes = requires(M&& m) {
   stele::snapshot_of(std::forward<M>(m));
 };
-template <class M>
-concept IntoRecordTakes = requires(M&& m) {
-  stele::into_record(std::forward<M>(m));
-};
 
 }  // namespace
 
@@ -150,15 +146,14 @@ TEST_CASE("record: record_of borrows") {
 
 // Borrowing from a temporary does not compile.
 static_assert(RecordOfTakes<Zoo&> && RecordOfTakes<const Zoo&>);
-static_assert(!RecordOfTakes<Zoo> && !RecordOfTakes<const Zoo>);
+static_assert(RecordOfTakes<Zoo> && !RecordOfTakes<const Zoo>);  // owned
 static_assert(SnapshotOfTakes<const Zoo&> && !SnapshotOfTakes<Zoo>);
-static_assert(IntoRecordTakes<Zoo> && !IntoRecordTakes<Zoo&> && !IntoRecordTakes<const Zoo&>);
 
-TEST_CASE("record: into_record owns, from_record moves back, no tensor is copied") {
+TEST_CASE("record: of a temporary owns, from_record moves back, no tensor is copied") {
   Zoo z = zoo();
   const auto before = places(z);
   const Image content = image(z);
-  auto r = good(stele::into_record(std::move(z)));
+  auto r = good(stele::record_of(std::move(z)));
   CHECK(places(r) == before);
   const Zoo back = good(stele::from_record(std::move(r)));
   CHECK(places(back) == before);
@@ -177,25 +172,25 @@ TEST_CASE("record: from a borrowed record tensors are copied") {
 }
 
 TEST_CASE("record: loading from a record leaves it whole") {
-  auto r = good(stele::into_record(zoo()));
+  auto r = good(stele::record_of(zoo()));
   Zoo first = zoo(), second = zoo();
   first.weight->data()[0] = second.weight->data()[0] = -1;
-  good(stele::load_record(first, r));
-  good(stele::load_record(second, r));
+  good(stele::load_into(first, r));
+  good(stele::load_into(second, r));
   CHECK(image(first) == image(zoo()));
   CHECK(image(second) == image(zoo()));
   CHECK(image(r) == image(zoo()));
   // Nor does a snapshot of it give its tensors away.
   const stele::Snapshot s = good(stele::snapshot_of(r));
-  CHECK(image(good(stele::from_snapshot<Zoo>(s))) == image(zoo()));
-  CHECK(image(good(stele::from_snapshot<Zoo>(s))) == image(zoo()));
+  CHECK(image(good(stele::load<Zoo>(s))) == image(zoo()));
+  CHECK(image(good(stele::load<Zoo>(s))) == image(zoo()));
   CHECK(image(good(stele::from_record(std::move(r)))) == image(zoo()));
 }
 
 TEST_CASE("record: leaves move, so that no tensor is shared unseen") {
   static_assert(!std::is_copy_constructible_v<stele::TypedLeaf<Vec>>);
   static_assert(!std::is_copy_assignable_v<stele::TypedLeaf<Vec>>);
-  auto r = good(stele::into_record(zoo()));
+  auto r = good(stele::record_of(zoo()));
   r.heads["a"] = std::move(r.heads["b"]);
   CHECK_FALSE(r.heads["b"].has_value());
   r.heads.erase("b");
@@ -278,7 +273,7 @@ TEST_CASE("record: get by name on listed, aggregate and described modules") {
   CHECK(stele::get<"weight">(stele::get<"inner">(described)).size() == 1);
   CHECK(stele::get<"weight">(described).size() == 2);
   const Image wanted = image(described);
-  CHECK(image(good(stele::from_record(good(stele::into_record(std::move(d)))))) == wanted);
+  CHECK(image(good(stele::from_record(good(stele::record_of(std::move(d)))))) == wanted);
 }
 
 TEST_CASE("record: a leaf loads alone, converted") {
@@ -287,13 +282,13 @@ TEST_CASE("record: a leaf loads alone, converted") {
   };
   const Model m{Tensor<double, 1>({2}, {1.5, 1e300})};
   const stele::Snapshot s = good(stele::snapshot_of(m));
-  const auto r = good(stele::to_record<Model>(s));
+  const auto r = good(stele::load<stele::Record<Model>>(s));
   CHECK(good(stele::get<"wide">(r).load())[1] == 1e300);
 
   struct Narrow {
     Tensor<float, 1> wide;
   };
-  auto n = good(stele::to_record<Narrow>(s));
+  auto n = good(stele::load<stele::Record<Narrow>>(s));
   CHECK(stele::get<"wide">(n).dtype() == DType::f64);  // as in the file
   const stele::Error overflow = bad(stele::get<"wide">(n).load());
   CHECK(overflow.code() == Errc::out_of_range);
@@ -302,17 +297,17 @@ TEST_CASE("record: a leaf loads alone, converted") {
   struct OtherRank {
     Tensor<double, 2> wide;
   };
-  const auto o = good(stele::to_record<OtherRank>(s));
+  const auto o = good(stele::load<stele::Record<OtherRank>>(s));
   CHECK(bad(stele::get<"wide">(o).load()).code() == Errc::shape_mismatch);
   struct OtherKind {
     Tensor<int, 1> wide;
   };
-  const auto k = good(stele::to_record<OtherKind>(s));
+  const auto k = good(stele::load<stele::Record<OtherKind>>(s));
   CHECK(bad(stele::get<"wide">(k).load()).code() == Errc::dtype_mismatch);
   struct Exact {
     std::array<double, 3> wide{};
   };
-  const auto e = good(stele::to_record<Exact>(s));
+  const auto e = good(stele::load<stele::Record<Exact>>(s));
   CHECK(bad(stele::get<"wide">(e).load()).code() == Errc::shape_mismatch);
   const Record<Exact> empty;
   CHECK(bad(stele::get<"wide">(empty).load()).code() == Errc::not_found);
@@ -324,20 +319,21 @@ TEST_CASE("record: a leaf loads alone, converted") {
   struct F32 {
     Vec w;
   };
-  const Vec loaded = good(stele::get<"w">(good(stele::to_record<F32>(good(stele::snapshot_of(half))))).load());
+  const Vec loaded =
+      good(stele::get<"w">(good(stele::load<stele::Record<F32>>(good(stele::snapshot_of(half))))).load());
   CHECK((*loaded)[0] == 0.5F);
   CHECK(loaded.id == ParamId::from_u64(5));
 }
 
 TEST_CASE("record: an empty leaf is an error that names its path") {
-  auto r = good(stele::into_record(zoo()));
+  auto r = good(stele::record_of(zoo()));
   r.layers.resize(3);
   const stele::Error e = bad(stele::from_record(std::move(r)));
   CHECK(e.code() == Errc::not_found);
   CHECK(e.path() == "layers.2.weight");
   Record<Mlp> empty;
   CHECK(bad(stele::snapshot_of(empty)).path() == "scale");
-  CHECK(bad(stele::BytesRecorder<>{}.record(empty)).path() == "scale");
+  CHECK(bad(stele::BytesRecorder<>{}.save(empty)).path() == "scale");
 }
 
 TEST_CASE("record: recursion") {
@@ -361,21 +357,21 @@ TEST_CASE("record: recursion") {
 TEST_CASE("record: what its leaves come from is kept alive") {
   std::optional<Record<Zoo>> kept;
   {
-    stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(zoo()));
+    stele::Bytes bytes = good(stele::BytesRecorder<>{}.save(zoo()));
     const stele::SourcePtr source = stele::own_bytes(std::move(bytes));
     const stele::Snapshot snapshot = good(stele::BytesRecorder<>{}.open(source));
-    kept = good(stele::to_record<Zoo>(snapshot));
+    kept = good(stele::load<stele::Record<Zoo>>(snapshot));
   }
   CHECK(image(*kept) == image(zoo()));
   std::optional<stele::Snapshot> of_record = good(stele::snapshot_of(*kept));
-  std::optional<Record<Zoo>> second = good(stele::to_record<Zoo>(*of_record));
+  std::optional<Record<Zoo>> second = good(stele::load<stele::Record<Zoo>>(*of_record));
   kept.reset();
   of_record.reset();
   CHECK(image(*second) == image(zoo()));
 
   const TempDir dir;
-  good(stele::BinaryRecorder<>{}.record(*second, dir / "zoo"));
-  auto lazy = good(stele::BinaryRecorder<>{}.load_record<Zoo>(dir / "zoo"));
+  good(stele::BinaryRecorder<>{}.save(*second, dir / "zoo"));
+  auto lazy = good(stele::BinaryRecorder<>{}.load<Record<Zoo>>(dir / "zoo"));
   CHECK(good(lazy.pointer->weight.load())->shape()[0] == 2);
   // A leaf taken out of its record lives on.
   stele::TypedLeaf<Mat> leaf = std::move(lazy.weight);
@@ -383,7 +379,7 @@ TEST_CASE("record: what its leaves come from is kept alive") {
   CHECK(good(leaf.load()).id == ParamId::from_u64(77));
 
   // Leaves of several files in one record.
-  auto mixed = good(stele::BinaryRecorder<>{}.load_record<Zoo>(dir / "zoo"));
+  auto mixed = good(stele::BinaryRecorder<>{}.load<Record<Zoo>>(dir / "zoo"));
   mixed.layers[0] = std::move(second->layers[1]);
   second.reset();
   const Zoo z = good(stele::from_record(std::move(mixed)));
@@ -391,8 +387,8 @@ TEST_CASE("record: what its leaves come from is kept alive") {
 }
 
 TEST_CASE("record: parts are moved between records") {
-  auto a = good(stele::into_record(zoo()));
-  auto b = good(stele::into_record(zoo()));
+  auto a = good(stele::record_of(zoo()));
+  auto b = good(stele::record_of(zoo()));
   const std::byte* place = b.layers[0].weight.leaf().view().data();
   a.layers.push_back(std::move(b.layers[0]));
   const Zoo z = good(stele::from_record(std::move(a)));
@@ -414,7 +410,7 @@ TEST_CASE("record: for_each_param, num_params and summary") {
                                           "pointer.bias", "shared"});
   CHECK(stele::num_params(z) == 6 + 3 + 2 + 4 + 2 + 2 + 1 + 1 + 1 + 1 + 1 + 1 + 2 + 2 + 2);
   CHECK(bytes == good(stele::snapshot_of(z)).byte_size());
-  CHECK(stele::num_params(good(stele::into_record(zoo()))) == stele::num_params(z));
+  CHECK(stele::num_params(good(stele::record_of(zoo()))) == stele::num_params(z));
   const std::string text = stele::summary(z);
   CHECK(text.find("weight  f32 [2, 3]  6\n") != std::string::npos);
   CHECK(text.find("15 tensors, 31 parameters") != std::string::npos);

@@ -75,10 +75,10 @@ void check_same(const M& a, const M& b, const Capabilities& can) {
 }
 
 template <class M>
-M reloaded(const AnyRecorder& recorder, const M& module, const LoadOptions& options = {}, Report* report = nullptr) {
+M reloaded(const AnyRecorder& recorder, const M& module, const LoadOptions& options = {}) {
   auto bytes = saved(recorder, module);
   REQUIRE_MESSAGE(bytes, why(bytes));
-  auto loaded = recorder.load<M>(*bytes, options, report);
+  auto loaded = recorder.load<M>(*bytes, options);
   REQUIRE_MESSAGE(loaded, why(loaded));
   return *std::move(loaded);
 }

@@ -163,18 +163,18 @@ STELE_TEST_EACH_RECORDER("recorders: bytes depend on record and options only") {
   const std::string first = text_saved(recorder, module, options);
   CHECK(text_saved(recorder, module, options) == first);
 
-  REQUIRE(recorder.record(module, dir / "file.bin", options));
+  REQUIRE(recorder.save(module, dir / "file.bin", options));
   CHECK(read_text(dir / "file.bin") == first);
 
   std::string memory(first.size(), '\1');
   SpanSink span(std::as_writable_bytes(std::span(memory)));
-  REQUIRE(recorder.record(module, span, options));
+  REQUIRE(recorder.save(module, span, options));
   CHECK(span.size() == first.size());
   CHECK(memory == first);
 
   std::ostringstream stream;
   StreamSink to(stream);
-  REQUIRE(recorder.record(module, to, options));
+  REQUIRE(recorder.save(module, to, options));
   CHECK(stream.str() == first);
 
   const auto record = record_of(module);
@@ -203,22 +203,22 @@ TEST_CASE_TEMPLATE("recorders: memory that is too small", R, STELE_TEST_RECORDER
   for (const std::size_t size : {std::size_t{0}, std::size_t{1}, whole.size() / 2, whole.size() - 1}) {
     CAPTURE(size);
     SpanSink sink(room.first(size));
-    const auto result = recorder.record(module, sink);
+    const auto result = recorder.save(module, sink);
     REQUIRE(code_of(result) == Errc::no_space);
     CHECK(result.error().found() == std::to_string(whole.size()));
     CHECK(memory.find_first_not_of('\7') == std::string::npos);  // known before the first write
   }
-  if constexpr (requires { recorder.record(module, room); }) {
-    const auto size = recorder.record(module, room);
+  if constexpr (requires { recorder.save(module, room); }) {
+    const auto size = recorder.save(module, room);
     REQUIRE_MESSAGE(size, why(size));
     CHECK(*size == whole.size());
     CHECK(memory.substr(0, *size) == whole);
     CHECK(memory.substr(*size) == std::string(10, '\7'));
-    const auto bytes = recorder.record(module);
+    const auto bytes = recorder.save(module);
     REQUIRE(bytes);
     CHECK(text_of(bytes->span()) == whole);
     CHECK(reinterpret_cast<std::uintptr_t>(bytes->data()) % 64 == 0);
-    const auto small = recorder.record(module, room.first(3));
+    const auto small = recorder.save(module, room.first(3));
     REQUIRE(code_of(small) == Errc::no_space);
     CHECK(small.error().found() == std::to_string(whole.size()));
   }
@@ -231,10 +231,10 @@ STELE_TEST_EACH_RECORDER("recorders: an error keeps the old file") {
   named.tensors.emplace("a", Tensor<float>::filled(Shape{200000}, 1.F));
   named.tensors.emplace("b", Tensor<float>({2}, {1.F, 2.F}));
   const std::string path = dir / "model.bin";
-  REQUIRE(half.record(named, path, quick()));
+  REQUIRE(half.save(named, path, quick()));
   const std::string before = read_text(path);
   named.tensors.at("b")[1] = 1e6F;
-  const auto result = half.record(named, path, quick());
+  const auto result = half.save(named, path, quick());
   REQUIRE(code_of(result) == Errc::out_of_range);
   CHECK(result.error().path() == "tensors.b");
   CHECK(result.error().found().find("element 1") != std::string::npos);
@@ -242,11 +242,11 @@ STELE_TEST_EACH_RECORDER("recorders: an error keeps the old file") {
   CHECK(read_text(path) == before);
   CHECK(dir.names() == std::vector<std::string>{"model.bin"});
   named.tensors.at("b")[1] = 3;
-  REQUIRE(half.record(named, path, quick()));
+  REQUIRE(half.save(named, path, quick()));
   CHECK(read_text(path) != before);
 
   // An extension is added where there is none.
-  REQUIRE(half.record(named, dir / "plain", quick()));
+  REQUIRE(half.save(named, dir / "plain", quick()));
   const std::string extended = "plain" + std::string(half.format().extension());
   CHECK(dir.names() == std::vector<std::string>{"model.bin", extended});
   CHECK(half.load<Named>(dir / "plain"));
@@ -279,7 +279,7 @@ STELE_TEST_EACH_RECORDER("recorders: what the format cannot hold") {
     SaveOptions options;
     options.allow_loss = true;
     BufferSink sink;
-    const auto report = recorder.record(mixed, sink, options);
+    const auto report = recorder.save(mixed, sink, options);
     REQUIRE_MESSAGE(report, why(report));
     CHECK(report->paths(Report::What::lost) == std::vector<std::string>{"wide", "tied"});
     const Bytes less = sink.take();
@@ -341,7 +341,7 @@ STELE_TEST_EACH_RECORDER("recorders: ids") {
   twig.weight = {Tensor<float>({1}, {1.F}), ParamId::from_u64(77)};
   twig.bias = {Tensor<double, 2>({1, 1}, {2.0}), ParamId::from_uuid(1, ~std::uint64_t{0})};
   BufferSink sink;
-  const auto report = recorder.record(twig, sink);
+  const auto report = recorder.save(twig, sink);
   REQUIRE_MESSAGE(report, why(report));
   const Bytes bytes = sink.take();
   const auto after = recorder.load<Twig>(bytes);
@@ -373,8 +373,8 @@ STELE_TEST_EACH_RECORDER("recorders: a record is edited and saved again") {
   }
   pair.scale = Tensor<float, 1>({1}, {9.F});
   const TempDir dir;
-  REQUIRE(recorder.record(pair, dir / "pair", quick()));
-  auto record = recorder.load_record<Pair>(dir / "pair");
+  REQUIRE(recorder.save(pair, dir / "pair", quick()));
+  auto record = recorder.load<Record<Pair>>(dir / "pair");
   REQUIRE_MESSAGE(record, why(record));
   CHECK(record->twigs.at(1).weight.shape()[0] == 3);
   record->twigs[0].weight = Param(Tensor<float>({2}, {7.F, 8.F}));
@@ -383,7 +383,7 @@ STELE_TEST_EACH_RECORDER("recorders: a record is edited and saved again") {
   CHECK(code_of(saved(recorder, *record)) == Errc::not_found);  // an empty leaf
   record->twigs[2].weight = Param(Tensor<float>({1}, {6.F}));
   // Over the file that the lazy leaves come from.
-  const auto report = recorder.record(*record, dir / "pair", quick());
+  const auto report = recorder.save(*record, dir / "pair", quick());
   REQUIRE_MESSAGE(report, why(report));
   const auto after = recorder.load<Pair>(dir / "pair");
   REQUIRE_MESSAGE(after, why(after));

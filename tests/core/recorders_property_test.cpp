@@ -45,7 +45,7 @@ STELE_TEST_EACH_RECORDER("recorders: random modules come back") {
     const auto after = snapshot_of(*loaded);
     REQUIRE_MESSAGE(after, why(after));
     REQUIRE(difference(facts(*before, nested), facts(*after, nested)) == "");
-    auto record = recorder.load_record<Branch>(*bytes);
+    auto record = recorder.load<Record<Branch>>(*bytes);
     REQUIRE_MESSAGE(record, why(record));
     const auto again = saved(recorder, *record);
     REQUIRE_MESSAGE(again, why(again));

@@ -36,7 +36,7 @@ STELE_TEST_EACH_RECORDER("recorders: ties stay ties") {
   t.note = t.same_note = std::make_shared<std::string>("one");
   t.list = t.same_list = std::make_shared<std::vector<Floats>>();
   Report report;
-  const Ties after = reloaded(recorder, t, {}, &report);
+  const Ties after = reloaded(recorder, t, {.report = &report});
   CHECK(after.a == after.b);
   REQUIRE(after.layers.size() == 4);
   CHECK(after.layers[0] == after.layers[2]);

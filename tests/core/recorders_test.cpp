@@ -12,7 +12,7 @@ using namespace recorder_models;
 STELE_TEST_EACH_RECORDER("recorders: a module comes back as it was") {
   const Model before = model();
   Report report;
-  const Model after = reloaded(recorder, before, {}, &report);
+  const Model after = reloaded(recorder, before, {.report = &report});
   check_same(before, after, can(recorder));
   REQUIRE(after.layers.size() == 2);
   CHECK((*after.layers[0].weight)(2, 3) == 12);
@@ -96,7 +96,7 @@ void check_precision(const AnyRecorder& native) {
     CHECK(*found == expected);
   }
   Report report;
-  const auto after = recorder.template load<Numbers>(*bytes, {}, &report);
+  const auto after = recorder.template load<Numbers>(*bytes, {.report = &report});
   REQUIRE_MESSAGE(after, why(after));
   check_bits(after->mask, before.mask);
   check_bits(after->u32, before.u32);
@@ -176,7 +176,7 @@ STELE_TEST_EACH_RECORDER("recorders: a load at another dtype") {
   REQUIRE(bytes);
   SUBCASE("narrower") {
     Report report;
-    const auto narrow = recorder.load<Narrow>(*bytes, {}, &report);
+    const auto narrow = recorder.load<Narrow>(*bytes, {.report = &report});
     REQUIRE_MESSAGE(narrow, why(narrow));
     CHECK((*narrow->f)[0].bits == float16(0.1F).bits);
     CHECK((*narrow->f)[1].bits == 0x8000);

@@ -29,7 +29,7 @@ using namespace std::string_literals;
 
 struct Net {
   Tensor<float> first{{3}, {1, 2, 3}};
-  Tensor<std::int32_t, 2> second{{2, 2}, {4, 5, 6, 7}};
+  Tensor<std::int32_t, 2> second = Tensor<std::int32_t, 2>({2, 2}, {4, 5, 6, 7});
   Tensor<float> third{{5}, {8, 9, 10, 11, 12}};
   STELE_MODULE(Net, first, second, third)
 };
@@ -264,7 +264,7 @@ TEST_CASE("recover: a flipped byte of padding costs no tensor") {
 TEST_CASE("recover: shards and names that are missing") {
   const TempDir dir;
   const std::string index = dir.path() + "/m.safetensors.index.json";
-  REQUIRE(ShardedSafetensorsRecorder<>(ShardedSafetensorsFormat(8)).record(Net(), index, quick()));
+  REQUIRE(ShardedSafetensorsRecorder<>(ShardedSafetensorsFormat(8)).save(Net(), index, quick()));
   CHECK(whole_tensors(good(recover(index)).snapshot) == 3);
   std::string text = read_text(index);
 
@@ -300,7 +300,7 @@ TEST_CASE("recover: shards and names that are missing") {
     SaveOptions options = quick();
     options.metadata["author"] = "a";
     options.file.allow_nonatomic = true;
-    REQUIRE(ShardedSafetensorsRecorder<>(ShardedSafetensorsFormat(8)).record(TiedNet(), index, options));
+    REQUIRE(ShardedSafetensorsRecorder<>(ShardedSafetensorsFormat(8)).save(TiedNet(), index, options));
     const std::string shard = dir.path() + "/m-00001-of-00002.safetensors";
     std::string first = read_text(shard);
     first.replace(first.find(R"("author":"a")"), 12, R"("author":"b")");

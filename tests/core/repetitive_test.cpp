@@ -77,7 +77,7 @@ TEST_CASE("repetitive: what is saved opens again, in every compressed format") {
       const auto bundle = memory_bundle();
       const std::string file = "m" + std::string(format->extension());
       const auto sink = good(bundle->create(file));
-      const auto saved = recorder.record(model.snapshot, *sink, model.options);
+      const auto saved = recorder.save(model.snapshot, *sink, model.options);
       if (!saved) {
         CHECK_MESSAGE(saved.error().code() == Errc::not_representable, why(saved));
         continue;
@@ -108,7 +108,7 @@ TEST_CASE("repetitive: a structure that compresses too well is stored, and verif
     CAPTURE(name);
     const AnyRecorder recorder{AnyFormat(*find_format(name))};
     BufferSink sink;
-    good(recorder.record(model.snapshot, sink, model.options));
+    good(recorder.save(model.snapshot, sink, model.options));
     const Bytes file = sink.take();
     CHECK((file.size() > 10'000'000) == !sanitizers);
     CHECK((good(recorder.open(file)).metadata() == model.options.metadata));

@@ -44,7 +44,7 @@ TEST_CASE("a format chosen at run time saves at any precision and opens") {
   for (const stele::Format* format : stele::formats()) {
     if (!format->writes() || format->is_folder() || format->name() != "stele") continue;
     const std::string path = folder / "model.stele";
-    good(stele::save(*format, {stele::DType::f16}, m, path));
+    good(stele::save(m, path, {.format = format, .precision = stele::DType::f16}));
     const Snapshot file = good(stele::open(*format, path));
     CHECK(file.leaf(0).dtype() == stele::DType::f16);
   }
@@ -56,7 +56,7 @@ TEST_CASE("a leaf tells its place in the file, or how the file stores it") {
   CHECK_FALSE(live.leaf(0).location());
   CHECK(live.leaf(0).encoding().empty());
 
-  const auto bytes = good(stele::BytesRecorder<>().record(m));
+  const auto bytes = good(stele::BytesRecorder<>().save(m));
   const Snapshot file = good(stele::BytesRecorder<>().open(bytes));
   const auto place = file.leaf(1).location();
   REQUIRE(place);
@@ -67,7 +67,7 @@ TEST_CASE("a leaf tells its place in the file, or how the file stores it") {
 
   stele::BufferSink sink;
   good(stele::JsonRecorder<>(stele::JsonFormat({.encoding = stele::JsonEncoding::plain, .numbers_up_to = 8}))
-           .record(m, sink));
+           .save(m, sink));
   const auto text = sink.take();
   const Snapshot json = good(stele::JsonRecorder<>().open(text));
   CHECK_FALSE(json.leaf(1).location());
@@ -98,6 +98,7 @@ TEST_CASE("a save reports numbers that became infinite, for every name and in a 
     }
   };
   options.file.allow_nonatomic = true;
+  options.precision = stele::DType::f16;
   for (const unsigned threads : {1U, 4U}) {
     options.threads = threads;
     for (const stele::Format* format : stele::formats()) {
@@ -107,13 +108,12 @@ TEST_CASE("a save reports numbers that became infinite, for every name and in a 
       }
       if (format->name() == "nnef-tensor" || format->name() == "npy") continue;  // hold one tensor
       CAPTURE(format->name());
+      options.format = format;
       options.dry_run = false;
       options.allow_loss = true;
-      check(good(
-          stele::save(*format, {stele::DType::f16}, m, folder / ("m" + std::string(format->extension())), options)));
+      check(good(stele::save(m, folder / ("m" + std::string(format->extension())), options)));
       options.dry_run = true;
-      check(good(
-          stele::save(*format, {stele::DType::f16}, m, folder / ("dry" + std::string(format->extension())), options)));
+      check(good(stele::save(m, folder / ("dry" + std::string(format->extension())), options)));
     }
   }
 }

@@ -69,11 +69,11 @@ class Saved {
     bundle_ = memory_bundle();
     if (recorder_.format().is_folder()) {
       const auto sink = bundle_sink(bundle_);
-      return recorder_.record(module, *sink, options);
+      return recorder_.save(module, *sink, options);
     }
     auto sink = bundle_->create(name());
     if (!sink) return std::move(sink).error();
-    return recorder_.record(module, **sink, options);
+    return recorder_.save(module, **sink, options);
   }
   SourcePtr source() const {
     return recorder_.format().is_folder() ? bundle_source(bundle_) : bundle_->open(name()).value();

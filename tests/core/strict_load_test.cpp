@@ -56,7 +56,7 @@ TEST_CASE("load: what is missing, unused or of another form, in a new module") {
   Report report;
 
   SUBCASE("missing") {
-    stele::Error e = bad(stele::from_snapshot<Long>(snapshot(part), options, &report));
+    stele::Error e = bad(stele::load<Long>(snapshot(part), reporting(options, report)));
     CHECK(e.code() == Errc::missing);
     CHECK(e.path() == "scale");
     CHECK_FALSE(e.partially_applied());
@@ -66,37 +66,37 @@ TEST_CASE("load: what is missing, unused or of another form, in a new module") {
     CHECK(e.to_string().find("missing: scale") != std::string::npos);
 
     options.allow_missing = {"scale"};
-    CHECK(bad(stele::from_snapshot<Long>(snapshot(part), options)).path() == "inner.layers");
+    CHECK(bad(stele::load<Long>(snapshot(part), options)).path() == "inner.layers");
     options.allow_missing = {"scale", "inner"};
-    CHECK(bad(stele::from_snapshot<Long>(snapshot(part), options)).path() == "inner.layers");
+    CHECK(bad(stele::load<Long>(snapshot(part), options)).path() == "inner.layers");
     options.allow_missing = {"scale", "inner.*"};
-    CHECK(good(stele::from_snapshot<Long>(snapshot(part), options)).layers.size() == 1);
+    CHECK(good(stele::load<Long>(snapshot(part), options)).layers.size() == 1);
     options.allow_missing = {"*"};
     Report allowed;
-    CHECK(good(stele::from_snapshot<Long>(snapshot(part), options, &allowed)).layers.size() == 1);
+    CHECK(good(stele::load<Long>(snapshot(part), reporting(options, allowed))).layers.size() == 1);
     CHECK(allowed.count(Report::What::missing) == 3);
     CHECK(allowed.paths(Report::What::applied) == Paths{"layers.0.weight", "layers.0.bias"});
     options.allow_missing = {"scal", "scale.*", "scale?", "inner.*"};
-    CHECK(bad(stele::from_snapshot<Long>(snapshot(part), options)).path() == "scale");
+    CHECK(bad(stele::load<Long>(snapshot(part), options)).path() == "scale");
   }
   SUBCASE("unused") {
-    stele::Error e = bad(stele::from_snapshot<Short>(snapshot(full), options, &report));
+    stele::Error e = bad(stele::load<Short>(snapshot(full), reporting(options, report)));
     CHECK(e.code() == Errc::unused);
     CHECK(e.path() == "scale");
     CHECK(report.paths(Report::What::unused) == Paths{"scale", "maybe", "inner.layers.0.weight", "inner.layers.0.bias",
                                                       "inner.layers.1.weight", "inner.scale", "inner.seed"});
     options.allow_unused = {"scale", "maybe", "inner.layers.*", "inner.seed"};
-    CHECK(bad(stele::from_snapshot<Short>(snapshot(full), options)).path() == "inner.scale");
+    CHECK(bad(stele::load<Short>(snapshot(full), options)).path() == "inner.scale");
     options.allow_unused.emplace_back("inner.scale");
-    CHECK(good(stele::from_snapshot<Short>(snapshot(full), options)).layers.size() == 1);
+    CHECK(good(stele::load<Short>(snapshot(full), options)).layers.size() == 1);
     options.allow_unused = {"*"};
-    CHECK(good(stele::from_snapshot<Short>(snapshot(full), options)).layers.size() == 1);
+    CHECK(good(stele::load<Short>(snapshot(full), options)).layers.size() == 1);
   }
   SUBCASE("mismatched") {
     struct OtherRank {
       std::vector<Vec> layers;
     };
-    stele::Error e = bad(stele::from_snapshot<OtherRank>(snapshot(part), options, &report));
+    stele::Error e = bad(stele::load<OtherRank>(snapshot(part), reporting(options, report)));
     CHECK(e.code() == Errc::kind_mismatch);
     CHECK(e.path() == "layers.0");
     CHECK(e.expected() == "tensor");
@@ -105,13 +105,13 @@ TEST_CASE("load: what is missing, unused or of another form, in a new module") {
     struct Fixed {
       std::array<Linear, 2> layers;
     };
-    e = bad(stele::from_snapshot<Fixed>(snapshot(part)));
+    e = bad(stele::load<Fixed>(snapshot(part)));
     CHECK(e.code() == Errc::shape_mismatch);
     CHECK(e.path() == "layers");
     struct AsMap {
       std::map<std::string, Linear> layers;
     };
-    e = bad(stele::from_snapshot<AsMap>(snapshot(part)));
+    e = bad(stele::load<AsMap>(snapshot(part)));
     CHECK(e.code() == Errc::kind_mismatch);
     struct Ints {
       Tensor<int, 1> scale;
@@ -119,20 +119,20 @@ TEST_CASE("load: what is missing, unused or of another form, in a new module") {
     struct Floats {
       Tensor<float, 1> scale;
     };
-    e = bad(stele::from_snapshot<Ints>(snapshot(Floats{vec({1})})));
+    e = bad(stele::load<Ints>(snapshot(Floats{vec({1})})));
     CHECK(e.code() == Errc::dtype_mismatch);
     CHECK(e.expected() == "i32");
     CHECK(e.found() == "f32");
     struct Rank2 {
       Tensor<float, 2> scale;
     };
-    e = bad(stele::from_snapshot<Rank2>(snapshot(Floats{vec({1})})));
+    e = bad(stele::load<Rank2>(snapshot(Floats{vec({1})})));
     CHECK(e.code() == Errc::shape_mismatch);
     CHECK(e.expected() == "rank 2");
     struct Variant {
       std::variant<Vec, Mlp> layers;
     };
-    e = bad(stele::from_snapshot<Variant>(snapshot(part)));
+    e = bad(stele::load<Variant>(snapshot(part)));
     CHECK(e.code() == Errc::kind_mismatch);
     CHECK(e.expected() == "0 or Mlp");
   }
@@ -159,34 +159,34 @@ TEST_CASE("load: a load that would apply nothing is an error") {
     REQUIRE(error.report());
     CHECK(error.report()->count(Report::What::applied) == 0);
   };
-  const char* in_file = "every name of the file begins with \"model.\": load stele::part(file, \"model\")";
-  check(bad(stele::from_snapshot<Layers>(file, any)), in_file);
+  const char* in_file = "every name of the file begins with \"model.\": set LoadOptions::part to \"model\"";
+  check(bad(stele::load<Layers>(file, any)), in_file);
   Layers live{{vec({7})}, {}};
-  check(bad(stele::load_snapshot(live, file, any)), in_file);
+  check(bad(stele::load_into(live, file, any)), in_file);
   CHECK(image(live.layers[0]) == image(vec({7})));
-  CHECK(good(stele::from_snapshot<Layers>(good(stele::part(file, "model")), any)).layers.size() == 2);
+  CHECK(good(stele::load<Layers>(good(stele::part(file, "model")), any)).layers.size() == 2);
 
   const Layers bare = wrapped.model;
   const Snapshot other = good(stele::flatten(good(stele::snapshot_of(bare))));
   struct Fixed {
     std::array<Vec, 1> encoder;
   };
-  check(bad(stele::from_snapshot<Fixed>(other, any)),
+  check(bad(stele::load<Fixed>(other, any)),
         "every name of the module begins with \"encoder.\": load stele::with_prefix(file, \"encoder\")");
-  check(bad(stele::from_snapshot<Other>(other, any)), "set LoadOptions::allow_nothing");
+  check(bad(stele::load<Other>(other, any)), "set LoadOptions::allow_nothing");
 
   any.allow_nothing = true;
   Report report;
-  CHECK(good(stele::from_snapshot<Layers>(file, any, &report)).layers.empty());
+  CHECK(good(stele::load<Layers>(file, reporting(any, report))).layers.empty());
   CHECK(report.count(Report::What::unused) == 3);
   any.allow_nothing = false;
   // One entry is enough, also a value; and a file without entries has none to apply.
   stele::SnapshotBuilder builder;
   builder.set_flat();
   builder.value("step", stele::Value(std::int64_t{3}), true);
-  CHECK(good(stele::from_snapshot<Step>(builder.finish(), any)).step == 3);
+  CHECK(good(stele::load<Step>(builder.finish(), any)).step == 3);
   const Layers empty;
-  CHECK(good(stele::from_snapshot<Layers>(good(stele::snapshot_of(empty)), any)).layers.empty());
+  CHECK(good(stele::load<Layers>(good(stele::snapshot_of(empty)), any)).layers.empty());
 }
 
 TEST_CASE("load: several faults are all in the report") {
@@ -199,7 +199,7 @@ TEST_CASE("load: several faults are all in the report") {
     Vec b, c, d;
   };
   Report report;
-  const stele::Error e = bad(stele::from_snapshot<Model>(snapshot(File{vec({1}), vec({2}), vec({3})}), {}, &report));
+  const stele::Error e = bad(stele::load<Model>(snapshot(File{vec({1}), vec({2}), vec({3})}), {.report = &report}));
   CHECK(e.path() == "a");
   CHECK(report.paths(Report::What::mismatched) == Paths{"a"});
   CHECK(report.paths(Report::What::missing) == Paths{"c", "d"});
@@ -214,19 +214,19 @@ TEST_CASE("load: limits on tensor memory") {
   const Model m{vec({1, 2}), vec({3, 4})};
   LoadOptions options;
   options.limits.tensor_bytes = 7;
-  const stele::Error e = bad(stele::from_snapshot<Model>(snapshot(m), options));
+  const stele::Error e = bad(stele::load<Model>(snapshot(m), options));
   CHECK(e.code() == Errc::limit);
   CHECK(e.path() == "a");
   options.limits.tensor_bytes = 8;
-  CHECK(image(good(stele::from_snapshot<Model>(snapshot(m), options))) == image(m));
+  CHECK(image(good(stele::load<Model>(snapshot(m), options))) == image(m));
   options.limits.total_bytes = 15;
-  CHECK(bad(stele::from_snapshot<Model>(snapshot(m), options)).path() == "b");
+  CHECK(bad(stele::load<Model>(snapshot(m), options)).path() == "b");
   options.limits.total_bytes = 16;
-  CHECK(image(good(stele::from_snapshot<Model>(snapshot(m), options))) == image(m));
+  CHECK(image(good(stele::load<Model>(snapshot(m), options))) == image(m));
   // Counted once, also where the walk over the structure is done twice.
   options.rebuild = true;
   Model in_place{vec({0}), vec({0})};
-  good(stele::load_snapshot(in_place, snapshot(m), options));
+  good(stele::load_into(in_place, snapshot(m), options));
   CHECK(image(in_place) == image(m));
 }
 
@@ -244,7 +244,7 @@ TEST_CASE("load: nesting deeper than the limit is refused, on save and on load")
   CHECK(e.code() == Errc::limit);
   CHECK_FALSE(e.path().empty());
   const auto within = chain(250);
-  CHECK(image(good(stele::from_snapshot<Node>(snapshot(*within)))) == image(*within));
+  CHECK(image(good(stele::load<Node>(snapshot(*within)))) == image(*within));
 
   stele::SnapshotBuilder deep;
   static const Vec leaf = vec({1});
@@ -255,10 +255,10 @@ TEST_CASE("load: nesting deeper than the limit is refused, on save and on load")
     deep.tensor("w", stele::DType::f32, extent, 4, one.leaf(0).provider());
   }
   const Snapshot file = deep.finish();
-  CHECK(bad(stele::from_snapshot<Node>(file)).code() == Errc::limit);
+  CHECK(bad(stele::load<Node>(file)).code() == Errc::limit);
   Node in_place;
   LoadOptions options;
   options.rebuild = true;
-  CHECK(bad(stele::load_snapshot(in_place, file, options)).code() == Errc::limit);
+  CHECK(bad(stele::load_into(in_place, file, options)).code() == Errc::limit);
   CHECK(in_place.next == nullptr);
 }

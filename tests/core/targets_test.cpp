@@ -59,26 +59,26 @@ bool on_small_disk(std::string& problem, F&& f) {
 STELE_TEST_EACH_RECORDER("targets: a file that shrinks or changes while it is open") {
   const TempDir dir;
   const std::string path = dir / "model.bin";
-  good(recorder.record(model(1), path, quick()));
+  good(recorder.save(model(1), path, quick()));
   const auto size = fs::file_size(path);
   const Image before = image(model(5));
   for (const auto less : {size - 1, size / 2, std::uintmax_t{0}}) {
     CAPTURE(less);
-    good(recorder.record(model(1), path, quick()));
+    good(recorder.save(model(1), path, quick()));
     const Snapshot snapshot = good(recorder.open(path));
     fs::resize_file(path, less);
     Mlp live = model(5);
-    const auto loaded = load_snapshot(live, snapshot);
+    const auto loaded = load_into(live, snapshot);
     if (less < size - 1) CHECK(code_of(loaded) == Errc::truncated);
     if (!loaded) CHECK(image(live) == before);
     CHECK(!recorder.verify(path));
   }
   {
-    good(recorder.record(model(1), path, quick()));
+    good(recorder.save(model(1), path, quick()));
     const Snapshot snapshot = good(recorder.open(path));
     write_text(path, std::string(size, '\x55'));  // into the same file
     Mlp live = model(5);
-    const auto loaded = load_snapshot(live, snapshot);
+    const auto loaded = load_into(live, snapshot);
     // Burnpack has zeros between its tensors, which are checked.
     const bool padded = dynamic_cast<const BurnpackFormat*>(&recorder.format().target()) != nullptr;
     CHECK(loaded.has_value() == (!can(recorder).checksums && !is_json_file(recorder) && !padded));
@@ -90,9 +90,9 @@ TEST_CASE("targets: a mapped file that shrinks ends the process that reads what 
   if (sanitizers) return;  // they take the signal
   const TempDir dir;
   const std::string path = dir / "model.stele";
-  good(BinaryRecorder<>().record(model(1), path, quick()));
+  good(BinaryRecorder<>().save(model(1), path, quick()));
   LoadOptions viewing;
-  viewing.storage = Storage::view;
+  viewing.storage = Storage::mmap;
   const auto lost = in_child([&]() -> std::string {
     const Mlp views = good(BinaryRecorder<>().load<Mlp>(path, viewing));
     fs::resize_file(path, 0);
@@ -100,7 +100,7 @@ TEST_CASE("targets: a mapped file that shrinks ends the process that reads what 
   });
   CHECK(lost == " (the child died: " + std::to_string(SIGBUS) + ")");
   // A model with memory of its own is not affected.
-  good(BinaryRecorder<>().record(model(1), path, quick()));
+  good(BinaryRecorder<>().save(model(1), path, quick()));
   const Mlp owned = good(BinaryRecorder<>().load<Mlp>(path));
   fs::resize_file(path, 0);
   CHECK(image(owned) == image(model(1)));
@@ -109,14 +109,14 @@ TEST_CASE("targets: a mapped file that shrinks ends the process that reads what 
 STELE_TEST_EACH_RECORDER("targets: a file that is replaced while it is open or mapped") {
   const TempDir dir;
   const std::string path = dir / "model.bin";
-  good(recorder.record(model(1), path, quick()));
+  good(recorder.save(model(1), path, quick()));
   LoadOptions viewing;
-  viewing.storage = Storage::view;
+  viewing.storage = Storage::mmap;
   const Snapshot snapshot = good(recorder.open(path));
   const Mlp views = good(recorder.load<Mlp>(path, viewing));
-  good(recorder.record(model(2), path, quick()));
+  good(recorder.save(model(2), path, quick()));
   CHECK(image(views) == image(model(1)));
-  CHECK(image(good(from_snapshot<Mlp>(snapshot))) == image(model(1)));
+  CHECK(image(good(load<Mlp>(snapshot))) == image(model(1)));
   CHECK(image(good(recorder.load<Mlp>(path))) == image(model(2)));
   fs::remove(path);
   CHECK(image(views) == image(model(1)));
@@ -126,20 +126,20 @@ STELE_TEST_EACH_RECORDER("targets: saved over the file that it is read from, at 
   const auto half = at_precision_of<BrainPrecision>(recorder);
   const TempDir dir;
   const std::string path = dir / "model.bin";
-  for (const Storage storage : {Storage::owned, Storage::view}) {
+  for (const Storage storage : {Storage::owned, Storage::mmap}) {
     LoadOptions options;
     options.storage = storage;
-    good(recorder.record(model(1), path, quick()));
+    good(recorder.save(model(1), path, quick()));
     const Snapshot snapshot = good(recorder.open(path, options));
-    good(half.record(snapshot, path, quick()));
+    good(half.save(snapshot, path, quick()));
     CHECK(dir.names() == Names{"model.bin"});
     const Snapshot now = good(recorder.open(path));
     CHECK(now.leaf(0).dtype() == DType::bf16);
     const auto expected = saved(half, model(1));
     REQUIRE_MESSAGE(expected, why(expected));
-    CHECK(image(good(from_snapshot<Mlp>(now))) == image(good(recorder.load<Mlp>(*expected))));
+    CHECK(image(good(load<Mlp>(now))) == image(good(recorder.load<Mlp>(*expected))));
     // A snapshot that was opened before is unchanged.
-    CHECK(image(good(from_snapshot<Mlp>(snapshot))) == image(model(1)));
+    CHECK(image(good(load<Mlp>(snapshot))) == image(model(1)));
   }
 }
 
@@ -156,14 +156,14 @@ STELE_TEST_EACH_RECORDER("targets: a full disk") {
       options.file.durability = durability;
       // There is room for one, not for two.
       fs::remove(path);
-      if (const auto r = recorder.record(large, path, options); !r) return "the first: " + why(r);
+      if (const auto r = recorder.save(large, path, options); !r) return "the first: " + why(r);
       const std::string before = read_text(path);
-      const auto second = recorder.record(large, path, options);
+      const auto second = recorder.save(large, path, options);
       if (code_of(second) != Errc::io) return "the second: " + why(second);
       if (second.error().message().find("No space") == std::string::npos) return why(second);
       if (read_text(path) != before) return "the old file has changed";
       if (names_in(folder) != Names{"model.bin"}) return "litter";
-      if (const auto r = recorder.record(small_mlp(), path, options); !r) return "a small one: " + why(r);
+      if (const auto r = recorder.save(small_mlp(), path, options); !r) return "a small one: " + why(r);
     }
     return {};
   });
@@ -174,10 +174,10 @@ STELE_TEST_EACH_RECORDER("targets: a read-only disk") {
   std::string problem;
   const bool done = on_small_disk(problem, [&](const std::string& folder) -> std::string {
     const std::string path = folder + "/model.bin";
-    if (const auto r = recorder.record(small_mlp(1), path); !r) return why(r);
+    if (const auto r = recorder.save(small_mlp(1), path); !r) return why(r);
     if (::mount(nullptr, folder.c_str(), nullptr, MS_REMOUNT | MS_RDONLY, nullptr) != 0) return "cannot be remounted";
     for (const char* name : {"/model.bin", "/new.bin"}) {
-      const auto r = recorder.record(small_mlp(2), folder + name);
+      const auto r = recorder.save(small_mlp(2), folder + name);
       if (code_of(r) != Errc::io) return why(r);
     }
     const auto loaded = recorder.load<Mlp>(path);
@@ -194,7 +194,7 @@ STELE_TEST_EACH_RECORDER("targets: FIFOs and devices") {
   REQUIRE(::mkfifo(path.c_str(), 0600) == 0);
   std::string got;
   std::thread reader([&] { got = read_text(path); });
-  const auto report = recorder.record(model(1), path);
+  const auto report = recorder.save(model(1), path);
   reader.join();
   REQUIRE_MESSAGE(report, why(report));
   const auto expected = saved(recorder, model(1));
@@ -203,7 +203,7 @@ STELE_TEST_EACH_RECORDER("targets: FIFOs and devices") {
   CHECK(dir.names() == Names{"fifo"});
   CHECK(fs::is_fifo(path));
 
-  const auto full = recorder.record(model(1), "/dev/full");
+  const auto full = recorder.save(model(1), "/dev/full");
   CHECK(code_of(full) == Errc::io);
   CHECK(code_of(recorder.load<Mlp>(path)) == Errc::io);  // no waiting
   CHECK(code_of(recorder.load<Mlp>("/dev/zero")) == Errc::io);
@@ -213,18 +213,18 @@ STELE_TEST_EACH_RECORDER("targets: names that are too long") {
   const TempDir dir;
   const std::size_t extension = recorder.format().extension().size();
   // The longest that takes an extension, and one more.
-  good(recorder.record(small_mlp(1), dir / std::string(255 - extension, 'n'), quick()));
+  good(recorder.save(small_mlp(1), dir / std::string(255 - extension, 'n'), quick()));
   CHECK(recorder.load<Mlp>(dir / std::string(255 - extension, 'n')));
-  CHECK(code_of(recorder.record(small_mlp(1), dir / std::string(256 - extension, 'n'), quick())) == Errc::io);
+  CHECK(code_of(recorder.save(small_mlp(1), dir / std::string(256 - extension, 'n'), quick())) == Errc::io);
   CHECK(code_of(recorder.load<Mlp>(dir / std::string(256 - extension, 'n'))) == Errc::io);
-  CHECK(code_of(recorder.record(small_mlp(1), dir / std::string(10000, 'n'), quick())) == Errc::io);
+  CHECK(code_of(recorder.save(small_mlp(1), dir / std::string(10000, 'n'), quick())) == Errc::io);
   CHECK(dir.names().size() == 1);
 }
 
 STELE_TEST_EACH_RECORDER("targets: two processes save to one path") {
   const TempDir dir;
   const std::string path = dir / "model.bin";
-  good(recorder.record(model(1), path, quick()));
+  good(recorder.save(model(1), path, quick()));
   std::vector<pid_t> children;
   for (const float first : {1.F, 2.F}) {
     const pid_t child = ::fork();
@@ -234,7 +234,7 @@ STELE_TEST_EACH_RECORDER("targets: two processes save to one path") {
       options.threads = 1;
       const Mlp mine = model(first);
       bool fine = true;
-      for (int i = 0; i < 30; ++i) fine = recorder.record(mine, path, options) && fine;
+      for (int i = 0; i < 30; ++i) fine = recorder.save(mine, path, options) && fine;
       ::_exit(fine ? 0 : 1);
     }
     children.push_back(child);

@@ -158,11 +158,11 @@ struct Saved {
 stele::Status save(const Format& format, const Snapshot& snapshot, Saved& to) {
   const stele::detail::Object object = stele::detail::object_of(snapshot);
   if (format.is_folder()) {
-    STELE_TRY(stele::detail::record(format, {}, object, *stele::bundle_sink(to.bundle), {}));
+    STELE_TRY(stele::detail::save_object(format, {}, object, *stele::bundle_sink(to.bundle), {}));
     return {};
   }
   stele::BufferSink sink;
-  STELE_TRY(stele::detail::record(format, {}, object, sink, {}));
+  STELE_TRY(stele::detail::save_object(format, {}, object, sink, {}));
   to.bytes = sink.take();
   return {};
 }

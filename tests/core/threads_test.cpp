@@ -114,7 +114,7 @@ STELE_TEST_EACH_RECORDER("threads: a load gives the same numbers on any number o
   for (const LoadOptions& options : {on<LoadOptions>(1), on<LoadOptions>(2), on<LoadOptions>(7),
                                      on<LoadOptions>(0, &pool), on<LoadOptions>(0, &backwards)}) {
     Report report;
-    Large back = good(recorder.load<Large>(path, options, &report));
+    Large back = good(recorder.load<Large>(path, reporting(options, report)));
     CHECK(same(back));
     CHECK(report.count(Report::What::applied) == report.size());
     for (Tensor<float, 1>& t : back.small) {
@@ -122,7 +122,9 @@ STELE_TEST_EACH_RECORDER("threads: a load gives the same numbers on any number o
       CHECK(reinterpret_cast<std::uintptr_t>(t.data()) % 64 == 0);
       for (float& x : t) x = 0;
     }
-    CHECK(good(recorder.load_into(back, path, options)).size() == report.size());
+    Report again;
+    good(recorder.load_into(back, path, reporting(options, again)));
+    CHECK(again.size() == report.size());
     CHECK(same(back));
     CHECK(same(good(recorder.load<Large>(bytes, options))));
     good(recorder.verify(path, options));
@@ -158,11 +160,11 @@ STELE_TEST_EACH_RECORDER("threads: what is converted is made ahead of the writin
 
   for (const std::size_t most : {std::size_t{0}, bytes.size() / 4, bytes.size() / 2}) {
     ShortSink sink(most);
-    CHECK(bad(full.record(m, sink, on<SaveOptions>(2))).code() == Errc::no_space);
+    CHECK(bad(full.save(m, sink, on<SaveOptions>(2))).code() == Errc::no_space);
   }
   m.a[2'000'000] = 1e300;  // becomes infinite
   BufferSink sink;
-  const Error e = bad(full.record(m, sink, on<SaveOptions>(2)));
+  const Error e = bad(full.save(m, sink, on<SaveOptions>(2)));
   CHECK(e.code() == Errc::out_of_range);
   CHECK(e.path() == "a");
   CHECK(e.found().find("2000000") != std::string::npos);

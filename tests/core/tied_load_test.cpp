@@ -93,7 +93,7 @@ Layers tied_pair() {
 
 std::vector<LoadOptions> ways() {
   std::vector<LoadOptions> all(4);
-  all[1].storage = stele::storage::view;
+  all[1].storage = stele::Storage::mmap;
   all[2].rebuild = true;
   all[3].trust_data = true;
   return all;
@@ -105,13 +105,13 @@ STELE_TEST_EACH_RECORDER("ties: a renamed name of a tied object is not left empt
   const Head file = tied();
   const Bytes bytes = good(saved(recorder, file));
   Report report;
-  const Error e = bad(recorder.load<Renamed>(bytes, {}, &report));
+  const Error e = bad(recorder.load<Renamed>(bytes, {.report = &report}));
   CHECK(e.code() == Errc::unused);
   CHECK(e.path() == "output");
   CHECK(report.paths(Report::What::unused) == Paths{"output"});
   CHECK(report.paths(Report::What::missing) == Paths{"lm_head"});
   CHECK(code_of(recorder.load<Optional>(bytes)) == Errc::unused);
-  CHECK(code_of(recorder.load_record<Renamed>(bytes)) == Errc::unused);
+  CHECK(code_of(recorder.load<stele::Record<Renamed>>(bytes)) == Errc::unused);
   CHECK(code_of(stele::dry_run<Renamed>(good(recorder.open(bytes)))) == Errc::unused);
   Renamed live;
   live.embedding = std::make_shared<Weights>(numbers(3, 0));
@@ -155,14 +155,16 @@ STELE_TEST_EACH_RECORDER("ties: different tensors for one object of the module a
     CHECK((*live.embedding)[0] == -1);
     LoadOptions allowed = options;
     allowed.allow_unused = {"output"};
-    const Report report = good(recorder.load_into(live, path, allowed));
+    Report report;
+    good(recorder.load_into(live, path, reporting(allowed, report)));
     CHECK(report.paths(Report::What::unused) == Paths{"output"});
     CHECK((*live.output)[large - 1] == numbers(large, 1)[large - 1]);
 
     // A file that another program wrote untied loads.
     live = tied(large);
     (*live.embedding)[0] = -1;
-    const Report same = good(recorder.load_into(live, file(apart(numbers(large, 1), numbers(large, 1))), options));
+    Report same;
+    good(recorder.load_into(live, file(apart(numbers(large, 1), numbers(large, 1))), reporting(options, same)));
     CHECK(same.paths(Report::What::tied) == Paths{"output"});
     CHECK(same.count(Report::What::unused) == 0);
     CHECK((*live.output)[0] == 1);
@@ -173,9 +175,9 @@ STELE_TEST_EACH_RECORDER("ties: different tensors for one object of the module a
   const Head fresh = good(recorder.load<Head>(file(apart(numbers(3, 1), numbers(3, 2)))));
   CHECK((*fresh.output)[0] == 2);
   // From a record of such a file.
-  const auto record = good(recorder.load_record<Head>(file(apart(numbers(3, 1), numbers(3, 2)))));
+  const auto record = good(recorder.load<stele::Record<Head>>(file(apart(numbers(3, 1), numbers(3, 2)))));
   Head live = tied();
-  CHECK(stele::load_record(live, record).error().path() == "output");
+  CHECK(stele::load_into(live, record).error().path() == "output");
   // Other shapes.
   const std::string shapes = file(apart(numbers(3, 1), numbers(4, 1)));
   for (const bool rebuild : {false, true}) {
@@ -213,7 +215,9 @@ STELE_TEST_EACH_RECORDER("ties: different layers for one layer of the module are
       CHECK(r.error().code() == Errc::unused);
       LoadOptions allowed = options;
       allowed.allow_unused = {"second.*"};
-      CHECK(good(recorder.load_into(live, bytes, allowed)).paths(Report::What::unused) == Paths{c.path});
+      Report report;
+      good(recorder.load_into(live, bytes, reporting(allowed, report)));
+      CHECK(report.paths(Report::What::unused) == Paths{c.path});
     }
   }
 }
@@ -226,9 +230,9 @@ TEST_CASE("ties: tensors of other dtypes are compared as the module has them") {
   File file{Tensor<float, 1>({2}, {1, 2}),
             Tensor<stele::float16, 1>({2}, {stele::float16(1.0F), stele::float16(2.0F)})};
   Head live = tied(2);
-  good(stele::load_snapshot(live, good(stele::snapshot_of(file))));
+  good(stele::load_into(live, good(stele::snapshot_of(file))));
   file.output[1] = stele::float16(2.5F);
-  CHECK(stele::load_snapshot(live, good(stele::snapshot_of(file))).error().path() == "output");
+  CHECK(stele::load_into(live, good(stele::snapshot_of(file))).error().path() == "output");
 }
 
 TEST_CASE("ties: a file with one name of an object that the constructor ties") {
@@ -242,7 +246,7 @@ TEST_CASE("ties: a file with one name of an object that the constructor ties") {
   const Second second{numbers(3, 1)};
   for (const auto& file : {good(stele::snapshot_of(first)), good(stele::snapshot_of(second))}) {
     Report report;
-    const auto made = good(stele::from_snapshot<Made>(file, {}, &report));
+    const auto made = good(stele::load<Made>(file, {.report = &report}));
     REQUIRE(made.embedding);
     CHECK(made.embedding == made.output);
     CHECK(image(*made.output) == image(numbers(3, 1)));
@@ -257,7 +261,7 @@ TEST_CASE("ties: a file with one name of a tie leaves the other pointer null, wi
   const Nothing file{numbers(3, 1)};
   const auto snapshot = good(stele::snapshot_of(file));
   Report report;
-  const Head head = good(stele::from_snapshot<Head>(snapshot, {}, &report));
+  const Head head = good(stele::load<Head>(snapshot, {.report = &report}));
   CHECK(head.embedding != nullptr);
   CHECK(head.output == nullptr);
   CHECK(report.paths(Report::What::missing) == std::vector<std::string>{"output"});
@@ -267,6 +271,6 @@ TEST_CASE("ties: a file with one name of a tie leaves the other pointer null, wi
     std::shared_ptr<Tensor<double, 1>> other;
   };
   Report none;
-  CHECK(good(stele::from_snapshot<Two>(snapshot, {}, &none)).other == nullptr);
+  CHECK(good(stele::load<Two>(snapshot, {.report = &none})).other == nullptr);
   CHECK(none.count(Report::What::missing) == 0);
 }

@@ -56,8 +56,8 @@ TEST_CASE("ties: one leaf and aliases, a shared module is one container alias") 
 
 TEST_CASE("ties: find goes through aliases, nested and flat") {
   const TiedLayers t = tied_layers(1);
-  const stele::Bytes nested = good(stele::BytesRecorder<>{}.record(t));
-  const stele::Bytes flat = good(stele::MemoryRecorder<stele::SafetensorsFormat>{}.record(t));
+  const stele::Bytes nested = good(stele::BytesRecorder<>{}.save(t));
+  const stele::Bytes flat = good(stele::MemoryRecorder<stele::SafetensorsFormat>{}.save(t));
   for (const Snapshot& s :
        {snapshot(t), good(stele::BytesRecorder<>{}.open(nested)), good(stele::SafetensorsRecorder<>{}.open(flat))}) {
     CAPTURE(s.flat());
@@ -80,18 +80,18 @@ TEST_CASE("ties: come back tied, in every format") {
     CHECK(image(back) == image(t));
   };
   Report report;
-  check(good(stele::from_snapshot<TiedLayers>(snapshot(t), {}, &report)));
+  check(good(stele::load<TiedLayers>(snapshot(t), {.report = &report})));
   CHECK(report.paths(Report::What::tied) == Paths{"head", "decoder"});
-  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(t));
+  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.save(t));
   check(good(stele::BytesRecorder<>{}.load<TiedLayers>(bytes)));
   stele::BufferSink sink;
-  good(stele::SafetensorsRecorder<>{}.record(t, sink));
+  good(stele::SafetensorsRecorder<>{}.save(t, sink));
   const stele::Bytes flat = sink.take();
   check(good(stele::SafetensorsRecorder<>{}.load<TiedLayers>(flat)));
   check(good(stele::from_record(good(stele::record_of(t)))));
-  check(good(stele::from_record(good(stele::into_record(tied_layers(1))))));
+  check(good(stele::from_record(good(stele::record_of(tied_layers(1))))));
   TiedLayers in_place = tied_layers(5);
-  good(stele::load_snapshot(in_place, snapshot(t), {}, &report));
+  good(stele::load_into(in_place, snapshot(t), {.report = &report}));
   check(in_place);
 }
 
@@ -102,7 +102,7 @@ TEST_CASE("ties: module tied, file not: the first name in the module's order is 
   Report report;
   LoadOptions options;
   options.allow_unused = {"head", "decoder.*"};
-  good(stele::load_snapshot(t, snapshot(file), options, &report));
+  good(stele::load_into(t, snapshot(file), reporting(options, report)));
   CHECK(t.embedding == before.embedding);
   CHECK(t.head == before.head);
   CHECK(first(t.head) == 10);
@@ -110,7 +110,7 @@ TEST_CASE("ties: module tied, file not: the first name in the module's order is 
   CHECK(report.paths(Report::What::tied) == Paths{"head", "decoder"});
   CHECK(report.paths(Report::What::unused) == Paths{"head", "decoder.weight", "decoder.bias"});
   // A new module has no ties of its own.
-  const TiedLayers fresh = good(stele::from_snapshot<TiedLayers>(snapshot(file)));
+  const TiedLayers fresh = good(stele::load<TiedLayers>(snapshot(file)));
   CHECK(fresh.embedding != fresh.head);
   CHECK(first(fresh.head) == 12);
   CHECK((*fresh.decoder->weight)(0, 0) == 14);
@@ -124,7 +124,7 @@ TEST_CASE("ties: module tied, the file has one of the names") {
   const Part file{vec({1}), vec({7, 8}), Linear(2, 2, 9)};
   TiedLayers t = tied_layers(1);
   Report report;
-  good(stele::load_snapshot(t, snapshot(file), {}, &report));
+  good(stele::load_into(t, snapshot(file), {.report = &report}));
   CHECK(first(t.embedding) == 7);
   CHECK((*t.encoder->weight)(0, 0) == 9);
   CHECK(t.embedding == t.head);
@@ -135,7 +135,7 @@ TEST_CASE("ties: module tied, the file has one of the names") {
   };
   const Nothing neither{vec({1}), Linear(2, 2, 3)};
   const Image before = image(t);
-  const stele::Error e = bad(stele::load_snapshot(t, snapshot(neither)));
+  const stele::Error e = bad(stele::load_into(t, snapshot(neither)));
   CHECK(e.code() == Errc::missing);
   CHECK(e.path() == "embedding");
   CHECK(image(t) == before);
@@ -146,13 +146,13 @@ TEST_CASE("ties: module tied, shapes in the file differ") {
   file.head = vec({1, 2, 3});
   TiedLayers t = tied_layers(1);
   const Image before = image(t);
-  stele::Error e = bad(stele::load_snapshot(t, snapshot(file)));
+  stele::Error e = bad(stele::load_into(t, snapshot(file)));
   CHECK(e.code() == Errc::shape_mismatch);
   CHECK(e.path() == "head");
   CHECK(image(t) == before);
   file = apart(10);
   file.decoder = Linear(2, 3, 1);
-  e = bad(stele::load_snapshot(t, snapshot(file)));
+  e = bad(stele::load_into(t, snapshot(file)));
   CHECK(e.code() == Errc::shape_mismatch);
   CHECK(e.path() == "decoder.weight");
   CHECK(image(t) == before);
@@ -160,12 +160,12 @@ TEST_CASE("ties: module tied, shapes in the file differ") {
 
 TEST_CASE("ties: file tied, module not: each gets the numbers") {
   Apart a = apart(1);
-  good(stele::load_snapshot(a, snapshot(tied_layers(20))));
+  good(stele::load_into(a, snapshot(tied_layers(20))));
   CHECK((*a.embedding)[0] == 20);
   CHECK((*a.head)[0] == 20);
   CHECK((*a.decoder.weight)(0, 0) == 20);
   CHECK((*a.decoder.weight).data() != (*a.encoder.weight).data());
-  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(tied_layers(20)));
+  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.save(tied_layers(20)));
   CHECK(image(good(stele::BytesRecorder<>{}.load<Apart>(bytes))) == image(a));
   // One of the names may stay unused: it says nothing new.
   struct Part {
@@ -174,7 +174,7 @@ TEST_CASE("ties: file tied, module not: each gets the numbers") {
   };
   Report report;
   const TiedLayers t = tied_layers(20);
-  const Part p = good(stele::from_snapshot<Part>(snapshot(t), {}, &report));
+  const Part p = good(stele::load<Part>(snapshot(t), {.report = &report}));
   CHECK((*p.embedding)[0] == 20);
   CHECK(report.paths(Report::What::tied) == Paths{"head", "decoder"});
   // The other name owns the bytes, the wanted one is the alias.
@@ -182,7 +182,7 @@ TEST_CASE("ties: file tied, module not: each gets the numbers") {
     Vec middle, head;
     Linear decoder;
   };
-  const Other o = good(stele::from_snapshot<Other>(snapshot(t)));
+  const Other o = good(stele::load<Other>(snapshot(t)));
   CHECK((*o.head)[0] == 20);
   CHECK((*o.decoder.weight)(0, 0) == 20);
   CHECK(good(stele::BytesRecorder<>{}.load<Other>(bytes)).head->size() == 2);
@@ -197,7 +197,7 @@ TEST_CASE("ties: what the constructor tied and the file has apart is made apart"
     Vec a, b;
   };
   const File file{vec({2}), vec({3})};
-  const Constructed c = good(stele::from_snapshot<Constructed>(snapshot(file)));
+  const Constructed c = good(stele::load<Constructed>(snapshot(file)));
   CHECK(c.a != c.b);
   CHECK(first(c.a) == 2);
   CHECK(first(c.b) == 3);
@@ -225,20 +225,20 @@ TEST_CASE("ties: in containers, null and inside one another") {
     CHECK(back.deep[0] == back.deep[1]);
     CHECK((*back.deep[0])[1] == back.list[0]);
   };
-  const Model back = good(stele::from_snapshot<Model>(snapshot(m)));
+  const Model back = good(stele::load<Model>(snapshot(m)));
   check(back);
   CHECK(image(back) == image(m));
-  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.record(m));
+  const stele::Bytes bytes = good(stele::BytesRecorder<>{}.save(m));
   check(good(stele::BytesRecorder<>{}.load<Model>(bytes)));
   stele::BufferSink sink;
-  good(stele::SafetensorsRecorder<>{}.record(m, sink));
+  good(stele::SafetensorsRecorder<>{}.save(m, sink));
   const stele::Bytes flat = sink.take();
   check(good(stele::SafetensorsRecorder<>{}.load<Model>(flat)));
   // Rebuilt in place: the structure of the file, its ties too.
   Model in_place;
   LoadOptions rebuild;
   rebuild.rebuild = true;
-  good(stele::load_snapshot(in_place, snapshot(m), rebuild));
+  good(stele::load_into(in_place, snapshot(m), rebuild));
   check(in_place);
 }
 
@@ -252,7 +252,7 @@ TEST_CASE("ties: a cycle is an error on save") {
   CHECK(e.code() == Errc::cycle);
   CHECK(e.path() == "next.next");
   CHECK(bad(stele::record_of(loop)).code() == Errc::cycle);
-  CHECK(bad(stele::BytesRecorder<>{}.record(loop)).code() == Errc::cycle);
+  CHECK(bad(stele::BytesRecorder<>{}.save(loop)).code() == Errc::cycle);
   CHECK_THROWS_AS(static_cast<void>(stele::num_params(loop)), stele::Exception);
   CHECK(stele::summary(loop).find("cycle") != std::string::npos);
   loop.next->next.reset();  // no leak
@@ -271,12 +271,12 @@ TEST_CASE("ties: a file whose alias leads back to its own container is refused")
   file.alias("next", next);
   file.end();
   const Snapshot s = file.finish();
-  const stele::Error e = bad(stele::from_snapshot<Loop>(s));
+  const stele::Error e = bad(stele::load<Loop>(s));
   CHECK((e.code() == Errc::cycle || e.code() == Errc::limit));
   Loop in_place;
   in_place.weight = vec({0});
   LoadOptions rebuild;
   rebuild.rebuild = true;
-  CHECK_FALSE(stele::load_snapshot(in_place, s, rebuild).has_value());
+  CHECK_FALSE(stele::load_into(in_place, s, rebuild).has_value());
   CHECK((*in_place.weight)[0] == 0);
 }

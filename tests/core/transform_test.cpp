@@ -113,11 +113,11 @@ TEST_CASE("transform: filters choose by pattern and predicate") {
   stele::LoadOptions options;
   options.allow_missing = {"*"};
   Mlp other = small_mlp(50);
-  good(stele::load_snapshot(other, good(filter(snap(m), {{"layers.1.*"}, {}, {}})), options));
+  good(stele::load_into(other, good(filter(snap(m), {{"layers.1.*"}, {}, {}})), options));
   CHECK(other.layers[1].weight->data()[0] == m.layers[1].weight->data()[0]);
   CHECK(other.layers[0].weight->data()[0] == 50);
   options.allow_missing = {"scale"};
-  CHECK(bad(stele::load_snapshot(other, good(filter(snap(m), {{"layers.1.*"}, {}, {}})), options)).path() ==
+  CHECK(bad(stele::load_into(other, good(filter(snap(m), {{"layers.1.*"}, {}, {}})), options)).path() ==
         "layers.0.weight");
 }
 
@@ -147,7 +147,7 @@ TEST_CASE("transform: ties follow") {
   // They are still ties when they are loaded.
   for (const Snapshot& same :
        {good(flatten(s)), good(nest(good(flatten(s)))), good(part(good(with_prefix(s, "x.y")), "x.y"))}) {
-    const TiedLayers back = good(stele::from_snapshot<TiedLayers>(same));
+    const TiedLayers back = good(stele::load<TiedLayers>(same));
     CHECK(back.embedding == back.head);
     CHECK(back.encoder == back.decoder);
     CHECK(image(back) == image(t));
@@ -174,7 +174,7 @@ TEST_CASE("transform: parts, prefixes, merging") {
   const Mlp m = small_mlp();
   const Snapshot s = snap(m);
   CHECK(names(good(part(s, "layers.0"))) == Paths{"weight", "bias"});
-  CHECK(good(stele::from_snapshot<Linear>(good(part(s, "layers.0")))).bias.has_value());
+  CHECK(good(stele::load<Linear>(good(part(s, "layers.0")))).bias.has_value());
   CHECK(bad(part(s, "layers.7")).code() == Errc::not_found);
   CHECK(bad(part(s, "layer")).code() == Errc::not_found);
   const Linear a(2, 2, 1);
@@ -197,7 +197,7 @@ TEST_CASE("transform: random modules survive flatten and nest") {
     const Snapshot flat = good(flatten(before));
     CHECK(flat.flat());
     for (const Snapshot& s : {flat, good(flatten(flat)), good(nest(flat))}) {
-      const auto loaded = stele::from_snapshot<Branch>(s);
+      const auto loaded = stele::load<Branch>(s);
       REQUIRE_MESSAGE(loaded, why(loaded));
       all.ids = true;
       REQUIRE(difference(facts(before, all), facts(snap(*loaded), all)) == "");
@@ -233,7 +233,7 @@ TEST_CASE("transform: nest makes lists of numbers, modules of names") {
 
 TEST_CASE("transform: transpose") {
   const Cube m = cube(3, 4, 5);
-  const stele::Bytes file = good(stele::BytesRecorder<>{}.record(m));
+  const stele::Bytes file = good(stele::BytesRecorder<>{}.save(m));
   for (const Snapshot& s : {snap(m), good(stele::BytesRecorder<>{}.open(file))}) {
     const Snapshot reversed = good(transpose(s, "t"));
     CHECK(stele::to_string(reversed.find("t")->shape()) == "[5, 4, 3]");
@@ -257,7 +257,7 @@ TEST_CASE("transform: transpose") {
     CHECK(numbers(turned, "t") == expect_turned);
     CHECK(by_reading(turned, "t") == expect_turned);
     CHECK(numbers(good(transpose(reversed, "t")), "t") == numbers(s, "t"));
-    CHECK(image(good(stele::from_snapshot<Cube>(good(transpose(reversed, "t"))))) == image(m));
+    CHECK(image(good(stele::load<Cube>(good(transpose(reversed, "t"))))) == image(m));
   }
   const std::array<std::size_t, 3> twice{0, 0, 1};
   const std::array<std::size_t, 2> few{1, 0};
@@ -288,7 +288,7 @@ TEST_CASE("transform: a tensor larger than a block is transposed and joined in s
 
 TEST_CASE("transform: split and concatenate along every axis") {
   const Cube m = cube(4, 6, 5);
-  const stele::Bytes file = good(stele::BytesRecorder<>{}.record(m));
+  const stele::Bytes file = good(stele::BytesRecorder<>{}.save(m));
   for (const Snapshot& s : {snap(m), good(stele::BytesRecorder<>{}.open(file))}) {
     for (const std::size_t axis : {0U, 1U, 2U}) {
       CAPTURE(axis);
@@ -313,7 +313,7 @@ TEST_CASE("transform: split and concatenate along every axis") {
       const Snapshot joined = good(concatenate(cut, all, axis, "t"));
       CHECK(numbers(joined, "t") == numbers(s, "t"));
       CHECK(by_reading(joined, "t") == numbers(s, "t"));
-      CHECK(image(good(stele::from_snapshot<Cube>(joined))) == image(m));
+      CHECK(image(good(stele::load<Cube>(joined))) == image(m));
     }
   }
   const std::vector<stele::Part> short_of = {{"a", 1}, {"b", 2}};
@@ -335,7 +335,7 @@ TEST_CASE("transform: split and concatenate along every axis") {
 
 TEST_CASE("transform: what is made of a damaged tensor is an error") {
   const Cube m = cube(4, 6, 5);
-  const stele::Bytes file = good(stele::BytesRecorder<>{}.record(m));
+  const stele::Bytes file = good(stele::BytesRecorder<>{}.save(m));
   std::vector<std::byte> damaged(file.span().begin(), file.span().end());
   damaged[64 + 3] ^= std::byte{1};  // in the first block
   const Snapshot s = good(stele::BytesRecorder<>{}.open(std::span<const std::byte>(damaged)));
@@ -357,7 +357,7 @@ TEST_CASE("transform: precision by name") {
   CHECK(s.find("layers.0.weight")->dtype() == stele::DType::f64);
   CHECK(s.find("layers.1.weight")->dtype() == stele::DType::f16);
   CHECK(s.find("scale")->byte_size() == 6);
-  CHECK(image(good(stele::from_snapshot<Mlp>(s))) == image(m));
+  CHECK(image(good(stele::load<Mlp>(s))) == image(m));
 }
 
 // ---- PyTorch --------------------------------------------------------------------------------------------------------
@@ -412,10 +412,10 @@ TEST_CASE("pytorch: names and layouts by rules, there and back") {
   CHECK(stele::to_string(there.find("blocks.1.fc.weight")->shape()) == "[3, 2]");
   CHECK(numbers(there, "blocks.1.fc.weight") == std::vector<float>{10, 13, 11, 14, 12, 15});
 
-  const stele::Bytes file = good(stele::MemoryRecorder<stele::SafetensorsFormat>{}.record(there));
+  const stele::Bytes file = good(stele::MemoryRecorder<stele::SafetensorsFormat>{}.save(there));
   const Snapshot opened = good(stele::SafetensorsRecorder<>{}.open(file));
-  CHECK(image(good(stele::from_snapshot<Net>(good(stele::pytorch::adapt<Net>(opened, rules))))) == image(n));
-  CHECK(bad(stele::from_snapshot<Net>(opened)).code() != Errc::none);  // never without being asked
+  CHECK(image(good(stele::load<Net>(good(stele::pytorch::adapt<Net>(opened, rules))))) == image(n));
+  CHECK(bad(stele::load<Net>(opened)).code() != Errc::none);  // never without being asked
   CHECK(bad(stele::pytorch::restore(opened, rules)).code() == Errc::invalid_argument);
 }
 

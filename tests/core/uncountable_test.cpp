@@ -49,7 +49,7 @@ TEST_CASE_TEMPLATE("uncountable shapes: saves refuse them", R, STELE_TEST_RECORD
        {std::vector<Extent>{far, far, 0}, {far, 0, far}, {0, far, far}, {far, far, far}}) {
     const Snapshot snapshot = empty_tensor(shape);
     stele::BufferSink sink;
-    const auto r = recorder.record(snapshot, sink);
+    const auto r = recorder.save(snapshot, sink);
     CAPTURE(why(r));
     CHECK(code_of(r) == Errc::not_representable);
     CHECK(r.error().path() == "empty");

@@ -206,9 +206,9 @@ TEST_CASE("value archive: a shared object that contains itself is refused both w
   Holder<Ring> ring;
   ring.field.next = std::make_shared<Ring>();
   ring.field.next->next = std::make_shared<Ring>();
-  CHECK(BytesRecorder<>{}.record(ring).has_value());
+  CHECK(BytesRecorder<>{}.save(ring).has_value());
   ring.field.next->next->next = ring.field.next;
-  const Error error = bad(BytesRecorder<>{}.record(ring));
+  const Error error = bad(BytesRecorder<>{}.save(ring));
   CHECK(error.code() == Errc::cycle);
   CHECK(error.path() == "field");
   ring.field.next->next->next = nullptr;
@@ -262,12 +262,12 @@ class Flat {
 }  // namespace
 
 TEST_CASE("value archive: what could not be read back is not written") {
-  CHECK(bad(BytesRecorder<>{}.record(Holder<TwiceNamed>())).code() == Errc::duplicate);
-  CHECK(bad(BytesRecorder<>{}.record(Holder<TwoSizes>())).code() == Errc::unsupported);
+  CHECK(bad(BytesRecorder<>{}.save(Holder<TwiceNamed>())).code() == Errc::duplicate);
+  CHECK(bad(BytesRecorder<>{}.save(Holder<TwoSizes>())).code() == Errc::unsupported);
   Holder<Chain> chain;
   Chain* end = &chain.field;
   for (int i = 0; i < 200; ++i) end = (end->next = std::make_unique<Chain>()).get();
-  const Error deep = bad(BytesRecorder<>{}.record(chain));
+  const Error deep = bad(BytesRecorder<>{}.save(chain));
   CHECK(deep.code() == Errc::limit);
   CHECK(deep.path() == "field");
 }

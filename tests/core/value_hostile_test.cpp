@@ -94,7 +94,7 @@ TEST_CASE("hostile values: sizes") {
 
 TEST_CASE("hostile values: sizes in files") {
   // In .stele files a list, a string and bytes may claim what is not there.
-  const std::string whole(text_of(good(BytesRecorder<>{}.record(Holder(Value(Value::List(3))))).span()));
+  const std::string whole(text_of(good(BytesRecorder<>{}.save(Holder(Value(Value::List(3))))).span()));
   for (const int kind : {5, 6, 7, 8}) {
     for (const std::uint32_t size : {4U, 100U, 0x08000000U, 0xffffffffU}) {
       std::string file = whole;
@@ -137,7 +137,7 @@ TEST_CASE("hostile values: nesting") {
             return std::string(name(code_of(r)));
           }) == "limit");
   }
-  std::string file(text_of(good(BytesRecorder<>{}.record(Holder(Value(std::string(10 * deep, 'x'))))).span()));
+  std::string file(text_of(good(BytesRecorder<>{}.save(Holder(Value(std::string(10 * deep, 'x'))))).span()));
   const std::size_t at = file.find(std::string(100, 'x')) - 5;
   for (std::size_t i = 0; i < deep; ++i) put_at(file, at + 5 * i, std::uint8_t{7}), put_at(file, at + 5 * i + 1, 1U);
   fix_hashes(file);
@@ -225,7 +225,7 @@ TEST_CASE("hostile values: keys that stand twice") {
 }
 
 TEST_CASE("hostile values: every truncation and every changed byte of a .stele value") {
-  const std::string whole(text_of(good(BytesRecorder<>{}.record(Holder<Everything>())).span()));
+  const std::string whole(text_of(good(BytesRecorder<>{}.save(Holder<Everything>())).span()));
   const Snapshot opened = good(BytesRecorder<>{}.open(bytes_of(whole)));
   CHECK(in_memory(256 << 20, [&]() -> std::string {
           for (std::size_t i = 64; i < whole.size(); ++i) {

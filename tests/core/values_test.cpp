@@ -129,13 +129,13 @@ Value value_of(const T& field) {
 template <class T>
 Snapshot holding(const T& field) {
   const One<T> one{field};
-  return good(BytesRecorder<>{}.open(own_bytes(good(BytesRecorder<>{}.record(one)))));
+  return good(BytesRecorder<>{}.open(own_bytes(good(BytesRecorder<>{}.save(one)))));
 }
 template <class To>
 Error refused(const Value& value) {
-  const Error fresh = bad(from_snapshot<One<To>>(holding(value)));
+  const Error fresh = bad(load<One<To>>(holding(value)));
   One<To> live;
-  const Error in_place = bad(load_snapshot(live, holding(value)));
+  const Error in_place = bad(load_into(live, holding(value)));
   CHECK(live.field == To{});
   CHECK(in_place.to_string() == fresh.to_string());
   CHECK(fresh.code() == Errc::value_mismatch);
@@ -144,7 +144,7 @@ Error refused(const Value& value) {
 }
 template <class To>
 To taken(const Value& value) {
-  return good(from_snapshot<One<To>>(holding(value))).field;
+  return good(load<One<To>>(holding(value))).field;
 }
 
 }  // namespace values_test
@@ -196,7 +196,7 @@ STELE_TEST_EACH_RECORDER("values: enums in every recorder") {
   CHECK(old.sign == Sign::plus);
   CHECK(old.old == old_a);
   CHECK(old.inner == Enums::Inner::one);
-  const auto record = good(recorder.load_record<Enums>(bytes));
+  const auto record = good(recorder.load<Record<Enums>>(bytes));
   CHECK(get<"sign">(record) == Sign::minus);
   CHECK(good(recorder.open(bytes)).find("activation").has_value() == false);  // no tensor
 }
@@ -269,7 +269,7 @@ TEST_CASE("values: a format that holds none names the first, unless loss is allo
   SaveOptions options;
   options.allow_loss = true;
   BufferSink sink;
-  const Report report = good(recorder.record(model, sink, options));
+  const Report report = good(recorder.save(model, sink, options));
   CHECK(report.count(Report::What::lost) == 3);
   const Bytes bytes = sink.take();
   CHECK(outline(good(BytesRecorder<>{}.open(bytes))).find("value") == std::string::npos);

@@ -56,7 +56,7 @@ std::string text(const Result<Checkpoint>& opened) {
   BufferSink sink;
   Checkpoint graph{Snapshot(), opened->graph};
   for (GraphVariable& v : graph.graph->variables) v.kind = VariableKind::array;
-  const auto report = SameDiffRecorder<>(SameDiffContainer::fb).record(graph, sink);
+  const auto report = SameDiffRecorder<>(SameDiffContainer::fb).save(graph, sink);
   return all + (report ? std::string(text_of(sink.take().span())) : why(report));
 }
 
@@ -165,10 +165,10 @@ TEST_CASE("verify: every flipped bit, in formats of bare tensors") {
   check_recorder(PaddleRecorder<>(), {"contents"}, options);
   const TempDir dir;
   const NnefRecorder<> folders;
-  good(folders.record(Small(), dir / "m", quick()));
+  good(folders.save(Small(), dir / "m", quick()));
   CHECK(unchecked(folders.verify(dir / "m")) == Names{"contents"});
   const ShardedSafetensorsRecorder<> shards{ShardedSafetensorsFormat(8)};
-  good(shards.record(Small(), dir / "m.safetensors.index.json", quick()));
+  good(shards.save(Small(), dir / "m.safetensors.index.json", quick()));
   CHECK(unchecked(shards.verify(dir / "m.safetensors.index.json")) == Names{"contents"});
 }
 
@@ -177,7 +177,7 @@ TEST_CASE("verify: every flipped bit of an archive, in all tags and all that the
     CAPTURE(deflate);
     const TempDir dir;
     const ArchiveRecorder<> recorder(ArchiveFormat({.tag = "old", .deduplicate = true, .deflate = deflate}));
-    good(recorder.record(training(1), dir / "m.zip", quick()));
+    good(recorder.save(training(1), dir / "m.zip", quick()));
     good(recorder.edit(training(2), dir / "m.zip", "new", ArchiveEdit::append, quick()));
     check_flips(
         read_text(dir / "m.zip"), {"zip records"}, [&](auto bytes) { return ArchiveRecorder<>().verify(bytes); },
@@ -208,7 +208,7 @@ TEST_CASE("verify: every flipped bit of SameDiff's files, in all that they have"
     const SameDiffRecorder<> recorder(container);
     CAPTURE(recorder.format().name());
     BufferSink sink;
-    good(recorder.record(training(1), sink));
+    good(recorder.save(training(1), sink));
     check_flips(
         std::string(text_of(sink.take().span())), {container == SameDiffContainer::sdz ? "zip records" : "contents"},
         [&](auto bytes) { return recorder.verify(bytes); }, [](auto bytes) { return text(open_samediff(bytes)); });

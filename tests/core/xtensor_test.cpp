@@ -68,7 +68,7 @@ TEST_CASE_TEMPLATE("xtensor types round trip in every recorder", Format, stele::
   // Sizes around the blocks of 16 rows and around a piece of 65536 floats.
   for (const auto& [rows, columns] : {std::pair<std::size_t, std::size_t>{5, 7}, {33, 16}, {1000, 300}, {3, 70000}}) {
     const Layer layer = example(rows, columns);
-    const stele::Bytes bytes = recorder.record(layer).value();
+    const stele::Bytes bytes = recorder.save(layer).value();
     check_equal(recorder.template load<Layer>(bytes).value(), layer);
 
     Layer again = example(rows, columns);
@@ -120,9 +120,9 @@ TEST_CASE("shapes of xtensor types") {
     xt::xtensor_fixed<float, xt::xshape<2, 3>> t = xt::zeros<float>({2, 3});
   };
   const stele::BytesRecorder<> recorder;
-  const stele::Bytes cube = recorder.record(Any{xt::zeros<float>({2, 3, 4})}).value();
-  const stele::Bytes wide = recorder.record(Matrix{xt::zeros<float>({2, 4})}).value();
-  const stele::Bytes scalar = recorder.record(Any{3.0F}).value();
+  const stele::Bytes cube = recorder.save(Any{xt::zeros<float>({2, 3, 4})}).value();
+  const stele::Bytes wide = recorder.save(Matrix{xt::zeros<float>({2, 4})}).value();
+  const stele::Bytes scalar = recorder.save(Any{3.0F}).value();
 
   const auto refused = [](const auto& result) {
     REQUIRE_FALSE(result);
@@ -143,5 +143,5 @@ TEST_CASE("shapes of xtensor types") {
   CHECK(recorder.load_into(one, scalar));
   CHECK(one.t() == 3.0F);
   CHECK(recorder.load<Any>(cube).value().t.dimension() == 3);
-  CHECK(recorder.load<Any>(recorder.record(Any{xt::zeros<float>({0, 3})}).value()).value().t.shape(1) == 3);
+  CHECK(recorder.load<Any>(recorder.save(Any{xt::zeros<float>({0, 3})}).value()).value().t.shape(1) == 3);
 }

@@ -61,7 +61,7 @@ std::string read(const std::string& path) {
 void prepare(const std::string& data, const std::string& folder) {
   const auto trained = stele::load<Digits>(data + "/digits.safetensors").value();
   const std::string path = folder + "/model.stele";
-  stele::BinaryRecorder<stele::HalfPrecision>{}.record(trained, path).value();
+  stele::BinaryRecorder<stele::HalfPrecision>{}.save(trained, path).value();
 
   const std::string images = read(data + "/digits-test.bin").substr(16, 10 * 64);
   std::ofstream(folder + "/images.bin", std::ios::binary) << images;
@@ -76,7 +76,7 @@ int check(const std::string& folder) {
   for (std::size_t at = 0; at < images.size(); at += Observer::pixels) {
     observer.see(reinterpret_cast<const std::byte*>(images.data()) + at);
   }
-  const stele::Bytes here = stele::BytesRecorder<>{}.record(observer).value();
+  const stele::Bytes here = stele::BytesRecorder<>{}.save(observer).value();
   const std::string there = read(folder + "/written.stele");
   if (there.size() != here.size() || std::memcmp(there.data(), here.data(), here.size()) != 0) {
     std::printf("%zu bytes there, %zu here: not the same\n", there.size(), here.size());

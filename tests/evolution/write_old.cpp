@@ -36,7 +36,7 @@ struct Layer {
   static constexpr stele::Attribute stele_attributes[] = {stele::attr::version(1)};
 };
 struct Names {
-  Tensor<float, 2> kernel{{2, 2}, {1, 2, 3, 4}};
+  Tensor<float, 2> kernel = Tensor<float, 2>({2, 2}, {1, 2, 3, 4});
   Floats shift{5, 6};
   Floats gone{7};
   std::vector<Layer> blocks{Layer{{8, 9}, {10}}, Layer{{11, 12}, {13}}};
@@ -79,7 +79,7 @@ struct One {
   bool flag = true;
   std::string name = "adam";
   Tensor<float, 0> scalar{{}, {1.5F}};
-  Tensor<float, 2> square{{1, 1}, {2.5F}};
+  Tensor<float, 2> square = Tensor<float, 2>({1, 1}, {2.5F});
   STELE_MODULE(One, layer, maybe, rate, steps, flag, name, scalar, square)
 };
 
@@ -143,7 +143,7 @@ struct Writer {
   void file(const M& module, std::string_view group) {
     const std::string path = folder + "/" + stele_test::old_file(Format(), group);
     stele::BufferSink sink;
-    stele::Recorder<Format>{}.record(module, sink).value();
+    stele::Recorder<Format>{}.save(module, sink).value();
     const stele::Bytes bytes = sink.take();
     const std::string_view text = stele_test::text_of(bytes.span());
     if (!checks) return stele_test::write_text(path, text);

@@ -64,10 +64,10 @@ void prove_loads(const R& recorder, const std::string& name) {
   const TempDir dir;
   const std::string folder = std::filesystem::canonical(dir.path()).string();
   const std::string path = folder + "/" + name;
-  good(recorder.record(model(1), path, quick()));
+  good(recorder.save(model(1), path, quick()));
   const Image expected = image(model(1));
   const Image old = image(model(500));
-  constexpr std::pair<Storage, unsigned> ways[] = {{Storage::owned, 1}, {Storage::owned, 3}, {Storage::view, 1}};
+  constexpr std::pair<Storage, unsigned> ways[] = {{Storage::owned, 1}, {Storage::owned, 3}, {Storage::mmap, 1}};
   for (const auto& [storage, threads] : ways) {
     LoadOptions options;
     options.storage = storage;
@@ -137,7 +137,7 @@ TEST_CASE("faults: folders on a system without openat2") {
   const std::string path = dir / "m.nnef";
   const stele::NnefRecorder<> recorder;
   stele_faults_block()->no_openat2 = true;
-  good(recorder.record(model(1), path, quick()));
+  good(recorder.save(model(1), path, quick()));
   CHECK(image(good(recorder.load<Mlp>(path))) == image(model(1)));
   const fs::path file = path + "/layers/0/weight.dat";
   REQUIRE(fs::exists(file));

@@ -166,7 +166,7 @@ TEST_CASE_TEMPLATE("faults: memory runs out", R, STELE_TEST_MEMORY_RECORDERS) {
     save.threads = threads;
     LoadOptions load;
     load.threads = threads;
-    good(recorder.record(fresh, path, save));
+    good(recorder.save(fresh, path, save));
     // A temporary folder, new or exchanged with the old one, stays where there is no memory to list it; the next save
     // removes it. A temporary file never stays.
     const auto files = [&] {
@@ -175,10 +175,10 @@ TEST_CASE_TEMPLATE("faults: memory runs out", R, STELE_TEST_MEMORY_RECORDERS) {
       return all;
     };
     const Files new_files = files();
-    good(recorder.record(old, path, save));
+    good(recorder.save(old, path, save));
     const Files old_files = files();
     REQUIRE(new_files != old_files);
-    each_allocation([&](bool armed) { return outcome_of(armed, [&] { return recorder.record(fresh, path, save); }); },
+    each_allocation([&](bool armed) { return outcome_of(armed, [&] { return recorder.save(fresh, path, save); }); },
                     [&](Outcome outcome) {
                       const bool saved = outcome == Outcome::success;
                       const Files now = files();
@@ -187,7 +187,7 @@ TEST_CASE_TEMPLATE("faults: memory runs out", R, STELE_TEST_MEMORY_RECORDERS) {
                         ++totals.lost;
                         CHECK(now == (saved ? new_files : old_files));
                       }
-                      good(recorder.record(old, path, save));
+                      good(recorder.save(old, path, save));
                     });
 
     const Image wanted = image(old);
@@ -221,7 +221,7 @@ TEST_CASE_TEMPLATE("faults: threads that do not start", R, STELE_TEST_RECORDERS)
   LoadOptions load;
   load.threads = 4;
   const auto round_trip = [&] {
-    good(recorder.record(large, path, save));
+    good(recorder.save(large, path, save));
     CHECK(image(good(recorder.template load<Mlp>(path, load))) == wanted);
     Mlp live = small_mlp(7);
     live.layers.emplace_back(1500, 1000, 3.0F);
@@ -229,7 +229,7 @@ TEST_CASE_TEMPLATE("faults: threads that do not start", R, STELE_TEST_RECORDERS)
     CHECK(image(live) == wanted);
     good(recorder.verify(path, load));
     // Another precision is computed beside the writing.
-    good(typename at_precision<R, stele::DoublePrecision>::type().record(large, path, save));
+    good(typename at_precision<R, stele::DoublePrecision>::type().save(large, path, save));
   };
   block.threads_started = 0;
   round_trip();

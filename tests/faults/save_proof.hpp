@@ -28,7 +28,7 @@ inline SaveOptions options_of(Durability durability) {
 
 template <class R, class M>
 Status save(const R& recorder, const M& model, const std::string& path, const SaveOptions& options) {
-  auto report = recorder.record(model, path, options);
+  auto report = recorder.save(model, path, options);
   if (!report) return std::move(report).error();
   return {};
 }
@@ -231,7 +231,7 @@ struct Situation {
 /// True for a recorder into memory: the list also has the recorder of which it is made, which writes files.
 template <class R>
 constexpr bool in_memory = requires(const R& recorder, const Mlp& m) {
-  recorder.record(m);
+  recorder.save(m);
 };
 
 inline constexpr Durability both[] = {Durability::process, Durability::full};

@@ -80,7 +80,7 @@ TEST_CASE("faults: an archive that gets a tag, and that loses one") {
   const Mlp first = model(1, true), second = model(500, true);
   const SaveOptions options = options_of(Durability::full);
   const TempDir made;
-  good(recorder.record(first, made / "m.zip", options));
+  good(recorder.save(first, made / "m.zip", options));
   const std::string one = read_text(made / "m.zip");
   good(recorder.append(second, made / "m.zip", "two", options));
   const std::string two = read_text(made / "m.zip");

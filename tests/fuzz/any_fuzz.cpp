@@ -85,10 +85,11 @@ void check(std::span<const std::byte> file) {
     require(opened.error().to_string().size() < std::size_t{1} << 16, "an error of more than 64 KiB");
     return;
   }
-  const auto load = [&](auto example, const LoadOptions& how) {
+  const auto load = [&](auto example, LoadOptions how) {
     using M = decltype(example);
     Report report;
-    static_cast<void>(bounded("load", own + 2 * tensor_bytes, [&] { return from_snapshot<M>(*opened, how, &report); }));
+    how.report = &report;
+    static_cast<void>(bounded("load", own + 2 * tensor_bytes, [&] { return v0::load<M>(*opened, how); }));
     require(report.to_string().size() < 2 * static_cast<std::size_t>(own), "a report larger than the memory's bound");
   };
   using Tensors = std::map<std::string, Tensor<float>>;

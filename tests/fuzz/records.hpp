@@ -17,8 +17,8 @@ inline void load_leniently(const stele::Snapshot& snapshot, std::uint64_t total_
   options.allow_missing = options.allow_unused = {"*"};
   options.convert = {true, true};
   options.limits.total_bytes = total_bytes;
-  static_cast<void>(stele::from_snapshot<std::map<std::string, stele::Tensor<float>>>(snapshot, options));
-  static_cast<void>(stele::from_snapshot<Branch>(snapshot, options));
+  static_cast<void>(stele::load<std::map<std::string, stele::Tensor<float>>>(snapshot, options));
+  static_cast<void>(stele::load<Branch>(snapshot, options));
 }
 
 /// Saves, opens and saves again: the same content, and then the same bytes.

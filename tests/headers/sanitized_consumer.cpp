@@ -97,8 +97,8 @@ int main() {
   model.layers.resize(2);
   model.made.emplace_back(std::vector<float>{1});
   model.tied = model.again = std::make_shared<stele::Param<stele::Tensor<float, 2>>>();
-  const stele::Bytes bytes = stele::BytesRecorder<>{}.record(model).value();
+  const stele::Bytes bytes = stele::BytesRecorder<>{}.save(model).value();
   const Model loaded = stele::load<Model>(bytes).value();
-  auto record = stele::BytesRecorder<>{}.load_record<Model>(bytes).value();
+  auto record = stele::BytesRecorder<>{}.load<stele::Record<Model>>(bytes).value();
   return loaded.layers.size() == 2 && loaded.tied == loaded.again && record.made.size() == 1 ? 0 : 1;
 }

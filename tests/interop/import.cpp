@@ -35,7 +35,7 @@ int main(int argc, char** argv) {
     const auto exported =
         stele::export_onnx(*imported, std::filesystem::path(out).replace_filename("exported.onnx").string());
     if (!exported) std::cerr << model << ": " << exported.error().to_string() << '\n';
-    const auto saved = stele::SameDiffRecorder<>().record(*imported, out);
+    const auto saved = stele::SameDiffRecorder<>().save(*imported, out);
     std::cout << (saved ? "ok " + std::to_string(took.count()) : saved.error().to_string()) << '\n';
   }
 }

@@ -36,7 +36,8 @@ void continue_training(const std::string& name, Optimizer optimizer, Net net) {
   REQUIRE(start.training);
   stele::torch::load_state_dict(*net, start.parameters).value();
   stele::torch::set_updater(optimizer, start.training->updater).value();
-  const stele::Report report = stele::torch::load_optimizer_state(optimizer, *net, start.optimizer).value();
+  stele::Report report;
+  stele::torch::load_optimizer_state(optimizer, *net, start.optimizer, {.report = &report}).value();
   CHECK(report.count(stele::Report::What::applied) == report.size());
 
   train(path, optimizer, net);
@@ -48,7 +49,7 @@ void continue_training(const std::string& name, Optimizer optimizer, Net net) {
   // PyTorch 1.13 stores the same settings for AdamW as for Adam.
   const bool as_adam = end.training->updater.type == "AdamW" && start.training->updater.type == "AMSGrad";
   CHECK((as_adam || end.training->updater == start.training->updater));
-  recorder.record(end, folder() + name + "-ours.pth").value();
+  recorder.save(end, folder() + name + "-ours.pth").value();
 }
 
 }  // namespace
@@ -61,7 +62,7 @@ TEST_CASE("a .pth file of Python gives Python's output, and is written for Pytho
   const stele::Snapshot io = stele::open(folder() + "io.safetensors").value();
   const ::torch::NoGradGuard no_grad;
   CHECK(::torch::allclose(net->forward(read(io, "x")), read(io, "y")));
-  recorder.record(stele::torch::snapshot_of(*net).value(), folder() + "ours.pth").value();
+  recorder.save(stele::torch::snapshot_of(*net).value(), folder() + "ours.pth").value();
   Net again;
   stele::torch::load_state_dict(*again, stele::open(folder() + "ours.pth").value()).value();
   CHECK(equal_state(*again, *net));

@@ -268,7 +268,7 @@ TEST_CASE("import: a network") {
 
   const TempDir dir;
   const stele::SameDiffRecorder<> recorder;
-  good(recorder.record(mlp, dir / "mlp.fb"));
+  good(recorder.save(mlp, dir / "mlp.fb"));
   const Checkpoint again = good(recorder.open_checkpoint(dir / "mlp.fb"));
   CHECK(again.graph->operations.size() == mlp.graph->operations.size());
   CHECK(again.parameters.leaf_count() == mlp.parameters.leaf_count());

@@ -31,7 +31,7 @@ TEST_CASE("import: models compute what onnxruntime computes, also when they were
     const Checkpoint model = good(stele::import_onnx(path.string()));
     check_golden(model, golden);
     const stele::SameDiffRecorder<> recorder;
-    good(recorder.record(model, dir / "model.fb"));
+    good(recorder.save(model, dir / "model.fb"));
     check_golden(good(recorder.open_checkpoint(dir / "model.fb")), golden);
     ++models;
   }
@@ -54,7 +54,7 @@ TEST_CASE("import: idioms of one or a few nodes compute what onnxruntime compute
     golden += ".safetensors";
     check_golden(model, golden);
     const stele::SameDiffRecorder<> recorder;
-    good(recorder.record(model, dir / "model.fb"));
+    good(recorder.save(model, dir / "model.fb"));
     const Checkpoint saved = good(recorder.open_checkpoint(dir / "model.fb"));
     check_golden(saved, golden);
     // Written as ONNX again, with the ranks of all inputs.

@@ -94,7 +94,7 @@ TEST_CASE("import: TensorFlow's models compute what TensorFlow computes, also wh
     const Checkpoint model = good(stele::import_tensorflow(golden.model));
     check_golden(model, golden.values, golden.tolerance);
     const stele::SameDiffRecorder<> recorder;
-    good(recorder.record(model, dir / "model.fb"));
+    good(recorder.save(model, dir / "model.fb"));
     check_golden(good(recorder.open_checkpoint(dir / "model.fb")), golden.values, golden.tolerance);
   }
   CHECK(models.size() == 7);

@@ -135,7 +135,7 @@ inline stele::ArchiveRecorder<> recorder_of(stele::ArchiveOptions options) {
 }
 inline std::string archive_of(const stele::Checkpoint& checkpoint, stele::ArchiveOptions options = {}) {
   stele::BufferSink sink;
-  good(recorder_of(std::move(options)).record(checkpoint, sink));
+  good(recorder_of(std::move(options)).save(checkpoint, sink));
   return std::string(text_of(sink.take().span()));
 }
 inline std::vector<std::string> tags_of(const stele::Input& from) { return good(stele::archive_tags(from)); }

@@ -92,6 +92,12 @@ stele::Error bad(const stele::Result<T>& result) {
   return result.error();
 }
 
+/// Returns the options with a report.
+inline stele::LoadOptions reporting(stele::LoadOptions options, stele::Report& report) {
+  options.report = &report;
+  return options;
+}
+
 template <class M>
 stele::Snapshot snapshot(const M& module) {
   return good(stele::snapshot_of(module));

@@ -106,7 +106,7 @@ inline stele::SaveOptions quick() {
 template <class R, class M>
 stele::Result<stele::Bytes> saved(const R& recorder, const M& module, const stele::SaveOptions& options = {}) {
   stele::BufferSink sink;
-  if (auto r = recorder.record(module, sink, options); !r) return std::move(r).error();
+  if (auto r = recorder.save(module, sink, options); !r) return std::move(r).error();
   return sink.take();
 }
 

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <stele/quantize.hpp>
+#include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
 #include <stele/recorders/binary.hpp>
 #include <stele/recorders/gguf.hpp>
@@ -311,9 +312,10 @@ Result<Report> write(const Convert& options, const Destination& to, Content& con
     result.parameters = with_precision(result.parameters, precision, save_options.convert);
     return ArchiveRecorder<>(*archive).edit(result, to.path, options.to_tag, ArchiveEdit::append, save_options);
   }
-  const auto saved = [&](const SaveOptions& how) {
-    if (!content.whole) return save(*to.format, precision, result.parameters, to.path, how);
-    return save(*as_checkpoints(*to.format), precision, result, to.path, how);
+  const auto saved = [&](SaveOptions how) {
+    how.format = to.format.get();
+    how.precision = precision;
+    return content.whole ? save(result, to.path, how) : save(result.parameters, to.path, how);
   };
   if (overlap_of(to.path) == Overlap::whole) {
     SaveOptions dry = save_options;

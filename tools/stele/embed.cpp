@@ -186,7 +186,7 @@ Result<int> embed(const Embed& options, Terminal& terminal) {
     save.threads = terminal.common().threads;
     save.progress = progress.callback();
     BufferSink sink;
-    STELE_TRY_ASSIGN(const Report saved, BinaryRecorder<>().record(snapshot, sink, save));
+    STELE_TRY_ASSIGN(const Report saved, BinaryRecorder<>().save(snapshot, sink, save));
     add_rows(report, saved);
     bytes = sink.take();
   }

@@ -3,7 +3,7 @@
 #include <filesystem>
 #include <map>
 
-#include <stele/recorder.hpp>
+#include <stele/recorders/any.hpp>
 
 #include "commands.hpp"
 #include "graphs.hpp"
@@ -11,7 +11,6 @@
 #ifdef STELE_COMMAND_IR
 #include <stele/export.hpp>
 #include <stele/import.hpp>
-#include <stele/recorders/any.hpp>
 #endif
 
 namespace stele::command {
@@ -127,14 +126,14 @@ Result<int> import_model(const Import& options, Terminal& terminal) {
   STELE_TRY(check_losses(options.allow_loss, losses));
   Progress progress(terminal, "writing");
   SaveOptions save_options;
+  if (!onnx) save_options.format = format.get();
   save_options.allow_loss = options.allow_loss;
   save_options.dry_run = options.dry_run;
   save_options.file.overwrite = !options.no_clobber;
   save_options.threads = terminal.common().threads;
   save_options.progress = progress.callback();
   STELE_TRY_ASSIGN(const Report report,
-                   onnx ? write_onnx(model, out, options.opset, save_options)
-                        : save(*as_checkpoints(*format), PrecisionSpec{}, model, out, save_options));
+                   onnx ? write_onnx(model, out, options.opset, save_options) : save(model, out, save_options));
   if (terminal.json()) {
     Document document(terminal, "stele.import/1");
     document.member("in", Value(options.in));

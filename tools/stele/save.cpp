@@ -1,7 +1,7 @@
 #include "commands.hpp"
 
 #include <stele/precision/blocks.hpp>
-#include <stele/recorder.hpp>
+#include <stele/recorders/any.hpp>
 #include <stele/recorders/archive.hpp>
 
 #include <vector>
@@ -35,7 +35,10 @@ Result<PrecisionSpec> parse_precision(const std::string& name) {
   if (name == "f16") return PrecisionSpec{DType::f16};
   if (name == "bf16") return PrecisionSpec{DType::bf16};
   for (const BlockRule& rule : block_rules()) {
-    if (v0::name(rule.dtype) == name) return PrecisionSpec{.block_rules = std::span(&rule, 1)};
+    if (v0::name(rule.dtype) != name) continue;
+    PrecisionSpec blocks;
+    blocks.block_rules = std::span(&rule, 1);
+    return blocks;
   }
   return Error(Errc::invalid_argument, "no such precision")
       .expected("f64, f32, f16, bf16, native, or a block dtype that can be written, such as q8_0 or q4_K")
@@ -103,9 +106,11 @@ Result<Report> save_to(Target& target, const Snapshot& snapshot, Terminal& termi
   STELE_TRY(check_losses(target.save.allow_loss, target.losses));
   Progress progress(terminal, "writing");
   SaveOptions options = target.save;
+  options.format = format.get();
+  options.precision = target.precision;
   options.threads = terminal.common().threads;
   options.progress = progress.callback();
-  STELE_TRY_ASSIGN(const Report report, save(*format, target.precision, snapshot, target.path, options));
+  STELE_TRY_ASSIGN(const Report report, save(snapshot, target.path, options));
   Report rows = target.losses;
   add_rows(rows, report);
   return rows;

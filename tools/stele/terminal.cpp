@@ -82,6 +82,8 @@ struct Spelling {
 };
 constexpr Spelling spellings[] = {
     {"set SaveOptions::allow_loss", "pass --allow-loss"},
+    {"set SaveOptions::format", "pass --to FORMAT"},
+    {"set LoadOptions::part to", "pass --part"},
     {"set LoadOptions::layout, or load into a type", "pass --names FILE"},
     {"set LoadOptions::layout, or load into an existing module", "pass --names FILE"},
     {"ConvertRules::allow_overflow", "--allow-overflow"},

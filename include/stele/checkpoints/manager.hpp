@@ -126,7 +126,7 @@ class STELE_EXPORT CheckpointManager {
 
   /// Saves a step, and removes the steps that the keep policy does not keep. A step of that number is replaced; one
   /// that does not verify is renamed to `<name>.broken-<n>` first. On error, the folder is unchanged. Errors: those of
-  /// a background save (below), no_space, those of a recorder's record(), invalid_argument (a negative step).
+  /// a background save (below), no_space, those of a recorder's save(), invalid_argument (a negative step).
   Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values = {});
   /// Saves in the background. Returns when all of the checkpoint is copied, so that the caller may change the tensors.
   /// Waits while ManagerOptions::staging_bytes are in use; a checkpoint larger than that, or one for which the
@@ -179,7 +179,7 @@ class STELE_EXPORT CheckpointManager {
     };
     (check(kinds), ...);
     STELE_TRY(status);
-    STELE_TRY(load_snapshot(module, checkpoint.parameters, load_options()));
+    STELE_TRY(load_into(module, checkpoint.parameters, load_options()));
     [[maybe_unused]] const auto load = [&](const auto& kind) {
       if (!status) return;
       auto loaded = checkpoint.optimizer.load_into(kind.key, kind.arrays, load_options());

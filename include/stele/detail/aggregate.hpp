@@ -32,8 +32,7 @@ constexpr auto aggregate_tie(T& object) noexcept {
                 "T is not an aggregate class, or has a field that cannot be counted, such as a reference");
   static_assert(aggregate_size<T> == aggregate_uncounted || aggregate_size<T> <= aggregate_limit,
                 "the aggregate has more than 100 fields");
-  static_assert(!aggregate_has_base<T>, "the aggregate has a base class");
-  if constexpr (aggregate_is_bindable<T>) {
+  if constexpr (aggregate_is_bindable<T> && !aggregate_has_base<T>) {
     return probe::stele_finds_a_bit_field_or_an_anonymous_union_list_the_fields_with_STELE_MODULE<aggregate_size<T>>(
         object);
   } else {

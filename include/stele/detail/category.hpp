@@ -184,10 +184,6 @@ struct access {
   template <class T>
   static auto bases() -> std::type_identity<typename T::stele_bases_>;
   template <class T>
-  static auto check() {
-    return T::template stele_check_<T>();
-  }
-  template <class T>
   static consteval std::string_view name() {
     return T::stele_name_();
   }
@@ -306,7 +302,11 @@ consteval Category classify() {
   } else if constexpr (is_plain_value<T>) {
     return Listed ? Category::value : Category::constant;
   } else if constexpr (HasOwnValueTraits<T>) {
-    return Listed ? Category::value : Category::refused;
+    if constexpr (requires { value_traits<T>::plain; }) {
+      return Listed ? Category::value : Category::constant;
+    } else {
+      return Listed ? Category::value : Category::refused;
+    }
   } else if constexpr (ListLike<T>) {
     return category_around<typename T::value_type, Listed>(Category::list);
   } else if constexpr (MapLike<T>) {
@@ -323,11 +323,6 @@ consteval Category classify() {
 /// True for numbers, enums and strings of a plain aggregate. A file may lack them: other programs have them in code.
 template <class T, bool Listed>
 inline constexpr bool is_constant = category_of<T, Listed> == Category::constant;
-
-template <class Field>
-consteval bool recordable_field() {
-  return !is_refused(category_of<Field, true>);
-}
 
 }  // namespace detail
 }  // namespace stele::inline v0

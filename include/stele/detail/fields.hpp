@@ -30,24 +30,48 @@ struct member_type<T C::*> {
   using type = T;
 };
 
+/// The reason why the fields of an aggregate cannot be found.
+enum class AggregateFault : std::uint8_t { none, base, uncounted, array, is_volatile };
+
+template <class T>
+consteval AggregateFault aggregate_fault() {
+  if constexpr (aggregate_has_base<T>) {
+    return AggregateFault::base;
+  } else if constexpr (!aggregate_is_bindable<T> || aggregate_size<T> > aggregate_limit) {
+    return AggregateFault::uncounted;
+  } else if constexpr (aggregate_has_array<T>) {
+    return AggregateFault::array;
+  } else if constexpr (aggregate_has_volatile<T>) {
+    return AggregateFault::is_volatile;
+  } else {
+    return AggregateFault::none;
+  }
+}
+
+/// Its error.
+template <class T>
+struct unusable_aggregate {
+  static constexpr AggregateFault fault = aggregate_fault<T>();
+  static_assert(fault != AggregateFault::base,
+                "stele: a plain aggregate with base classes cannot be recorded: list its fields with "
+                "STELE_MODULE_DERIVED, or make the base a field");
+  static_assert(fault != AggregateFault::array,
+                "stele: a plain aggregate with a C array cannot be recorded: use std::array, or list the fields with "
+                "STELE_MODULE");
+  static_assert(fault != AggregateFault::is_volatile,
+                "stele: a plain aggregate with a volatile field cannot be recorded: list the fields to record with "
+                "STELE_MODULE and leave it out");
+  static_assert(fault != AggregateFault::uncounted,
+                "stele: the fields of this plain aggregate cannot be counted (more than 100, or a reference): list "
+                "those to record with STELE_MODULE");
+};
+
 /// All fields of a module, recorded or not: `types` (an mp_list), `names`, `addresses`, and how an error message shows
 /// a field.
 template <class T>
 struct fields_of {
-  static_assert(!aggregate_has_base<T>,
-                "stele: a plain aggregate with base classes cannot be recorded: list its fields with "
-                "STELE_MODULE_DERIVED, or make the base a field");
-  static_assert(!aggregate_has_array<T>,
-                "stele: a plain aggregate with a C array cannot be recorded: use std::array, or list the fields with "
-                "STELE_MODULE");
-  static_assert(!aggregate_has_volatile<T>,
-                "stele: a plain aggregate with a volatile field cannot be recorded: list the fields to record with "
-                "STELE_MODULE and leave it out");
-  static_assert(aggregate_size<T> <= aggregate_limit,
-                "stele: the fields of this plain aggregate cannot be counted (more than 100, or a reference): list "
-                "those to record with STELE_MODULE");
   static constexpr bool listed = false;
-  static constexpr bool usable = aggregate_is_bindable<T> && !aggregate_has_array<T> && !aggregate_has_volatile<T>;
+  static constexpr bool usable = aggregate_fault<T>() == AggregateFault::none;
   static constexpr std::size_t count = usable ? aggregate_size<T> : 0;
   template <std::size_t... I>
   static auto list(std::index_sequence<I...>) -> boost::mp11::mp_list<aggregate_field_t<T, I>...>;
@@ -66,6 +90,7 @@ struct descriptors;
 template <template <class...> class L, class... D>
 struct descriptors<L<D...>> {
   static constexpr bool listed = true;
+  static constexpr bool usable = true;
   static constexpr std::size_t count = sizeof...(D);
   template <std::size_t I>
   using descriptor = boost::mp11::mp_at_c<L<D...>, I>;
@@ -336,7 +361,7 @@ struct recorded_fields {
     for (std::size_t i = 0; i < all; ++i) {
       if (wanted[i] && refused[i]) return false;
     }
-    return true;
+    return of::usable;
   }();
   template <std::size_t First, std::size_t... More>
   static auto error_of(std::index_sequence<First, More...>) {
@@ -358,8 +383,8 @@ struct recorded_fields {
   static auto complaints() {
     if constexpr (ok) {
       return std::type_identity<char>{};
-    } else if constexpr (plain && has_module_macro<T>) {
-      return std::type_identity<decltype(access::check<T>())>{};
+    } else if constexpr (!of::usable) {
+      return std::type_identity<unusable_aggregate<T>>{};
     } else {
       return find_error<0>(std::index_sequence<>{});
     }

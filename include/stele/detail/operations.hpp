@@ -61,7 +61,8 @@ template <class T>
 struct TensorTable {
   using traits = tensor_traits<T>;
   using element = typename traits::element;
-  static_assert(Element<element>,
+  static constexpr bool encoded = requires { traits::dtype; };  // the elements are bytes of this dtype
+  static_assert(encoded || Element<element>,
                 "stele: tensor_traits<T>::element must be a number, bool, float16, bfloat16 or complex");
   static constexpr bool contiguous = requires(T & t) { traits::data(t); };
   static_assert(
@@ -78,7 +79,13 @@ struct TensorTable {
   static void write(void* p, std::uint64_t first, std::size_t count, const std::byte* in) {
     traits::write(get(p), first, std::span<const element>(reinterpret_cast<const element*>(in), count));
   }
-  static void resize(void* p, const Shape& shape) { traits::resize(get(p), shape); }
+  static void resize(void* p, const Shape& shape, DType dtype) {
+    if constexpr (encoded) {
+      traits::resize(get(p), shape, dtype);
+    } else {
+      traits::resize(get(p), shape);
+    }
+  }
   static bool unset(const void* p) {
     if constexpr (requires { traits::unset(get(p)); }) {
       return traits::unset(get(p));
@@ -86,8 +93,12 @@ struct TensorTable {
       return element_count(as_span(traits::shape(get(p)))) == 0U;
     }
   }
-  static void adopt(void* p, std::byte* d, const Shape& shape, std::shared_ptr<const void> keeper) {
-    traits::adopt(get(p), reinterpret_cast<element*>(d), shape, std::move(keeper));
+  static void adopt(void* p, std::byte* d, const Shape& shape, std::shared_ptr<const void> keeper, DType dtype) {
+    if constexpr (encoded) {
+      traits::adopt(get(p), d, shape, std::move(keeper), dtype);
+    } else {
+      traits::adopt(get(p), reinterpret_cast<element*>(d), shape, std::move(keeper));
+    }
   }
   static void part(void* p, std::byte* d, const Shape& shape, std::shared_ptr<void> block) {
     traits::part(get(p), reinterpret_cast<element*>(d), shape, std::move(block));
@@ -98,7 +109,7 @@ struct TensorTable {
 
   /// Adds the operations that loading needs.
   static constexpr void complete(TensorOps& ops) {
-    if constexpr (requires(T & t, const Shape& s) { traits::resize(t, s); }) {
+    if constexpr (encoded || requires(T & t, const Shape& s) { traits::resize(t, s); }) {
       ops.resize = resize;
       ops.unset = unset;
       if constexpr (requires(T & t) { traits::reset(t); }) {
@@ -112,7 +123,9 @@ struct TensorTable {
         ops.fresh_shape = [](Shape& out) { out = traits::shape(*std::make_unique<T>()); };
       }
     }
-    if constexpr (requires(T & t, element * e, const Shape& s) { traits::adopt(t, e, s, nullptr); }) ops.adopt = adopt;
+    if constexpr (encoded || requires(T & t, element * e, const Shape& s) { traits::adopt(t, e, s, nullptr); }) {
+      ops.adopt = adopt;
+    }
     if constexpr (requires(T & t, element * e, const Shape& s) { traits::part(t, e, s, nullptr); }) ops.part = part;
     if constexpr (
         requires { typename T::value_type; } &&
@@ -131,7 +144,12 @@ struct TensorTable {
 
   static constexpr TensorOps make() {
     TensorOps ops;
-    ops.dtype = dtype_of_v<element>;
+    if constexpr (encoded) {
+      ops.dtype = traits::dtype;
+      ops.dtype_of = [](const void* p) { return traits::dtype_of(get(p)); };
+    } else {
+      ops.dtype = dtype_of_v<element>;
+    }
     ops.rank = static_cast<std::int16_t>(traits::rank);
     ops.shape = shape;
     if constexpr (contiguous) {

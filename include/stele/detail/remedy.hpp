@@ -2,7 +2,10 @@
 // there is such a field.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <span>
+#include <string_view>
 #include <type_traits>
 
 #include "stele/detail/category.hpp"
@@ -15,6 +18,9 @@ enum class Remedy : std::uint8_t {
   vector_bool,
   is_volatile,
   smart_pointer,
+  string_instead,
+  path_as_string,
+  const_span,
   vector_instead,
   string_keys,
   one_for_each_key,
@@ -30,6 +36,10 @@ concept LooksLikeComplex = requires(const T& t) {
   t.real();
   t.imag();
 };
+template <class T>
+inline constexpr bool is_span = false;
+template <class T, std::size_t N>
+inline constexpr bool is_span<std::span<T, N>> = true;
 template <class T>
 concept LooksLikeList = requires(T& t) {
   typename T::value_type;
@@ -60,6 +70,12 @@ consteval Remedy remedy_for() {
     return Remedy::vector_bool;
   } else if constexpr (std::is_pointer_v<T>) {
     return Remedy::smart_pointer;
+  } else if constexpr (std::is_same_v<T, std::string_view>) {
+    return Remedy::string_instead;
+  } else if constexpr (requires { T::preferred_separator; }) {
+    return Remedy::path_as_string;
+  } else if constexpr (is_span<T>) {
+    return Remedy::const_span;
   } else if constexpr (requires {
                          typename T::Scalar;
                          T::RowsAtCompileTime;
@@ -134,6 +150,23 @@ struct field_cannot_be_recorded<Field, Type, Module, Remedy::smart_pointer, More
   static_assert(can_be_recorded<Field, Type, Module, More...>,
                 "stele: a raw pointer cannot be recorded: make it a std::unique_ptr, or a std::shared_ptr where "
                 "several fields share the object; or leave it out (STELE_MODULE, or skip it with stele::attributes)");
+};
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::string_instead, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
+                "stele: a std::string_view cannot be loaded, because it does not own its text: use std::string");
+};
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::path_as_string, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
+                "stele: a std::filesystem::path cannot be recorded: use std::string, or leave it out (STELE_MODULE, or "
+                "skip it with stele::attributes)");
+};
+template <auto Field, class Type, class Module, auto... More>
+struct field_cannot_be_recorded<Field, Type, Module, Remedy::const_span, More...> {
+  static_assert(can_be_recorded<Field, Type, Module, More...>,
+                "stele: a std::span is recorded if its elements are numbers that a load can write: make them "
+                "non-const, or use std::vector or stele::Tensor");
 };
 template <auto Field, class Type, class Module, auto... More>
 struct field_cannot_be_recorded<Field, Type, Module, Remedy::vector_instead, More...> {

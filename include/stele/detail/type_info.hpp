@@ -73,19 +73,21 @@ struct FieldInfo {
 /// A tensor type. `object` is the tensor or the Param around it. With STELE_HEAP=0, the functions that make, resize or
 /// move tensors are absent.
 struct TensorOps {
-  DType dtype = DType::none;
-  std::int16_t rank = -1;  // -1: known at run time
+  DType dtype = DType::none;  // none: known at run time, by dtype_of; a load gives it that of the file
+  std::int16_t rank = -1;     // -1: known at run time
   bool fixed_shape = false;
   void (*shape)(const void* object, Shape& out) = nullptr;
   // Contiguous types have `data`; the others have `read` and `write`, for elements in row-major order.
   std::byte* (*data)(void* object) = nullptr;
   void (*read)(const void* object, std::uint64_t first, std::size_t count, std::byte* out) = nullptr;
   void (*write)(void* object, std::uint64_t first, std::size_t count, const std::byte* in) = nullptr;
-  void (*resize)(void* object, const Shape& shape) = nullptr;  // absent: fixed_shape
+  DType (*dtype_of)(const void* object) = nullptr;
+  void (*resize)(void* object, const Shape& shape, DType dtype) = nullptr;  // absent: fixed_shape
   bool (*unset)(const void* object) = nullptr;
   void (*reset)(void* object) = nullptr;      // makes it unset again
   void (*fresh_shape)(Shape& out) = nullptr;  // fixed_shape only: the shape of a default-constructed object
-  void (*adopt)(void* object, std::byte* data, const Shape& shape, std::shared_ptr<const void> keeper) = nullptr;
+  void (*adopt)(void* object, std::byte* data, const Shape& shape, std::shared_ptr<const void> keeper,
+                DType dtype) = nullptr;
   bool adopts_const = false;  // adopt() may be given read-only memory
   /// Makes the tensor the owner of a part of `block`, aligned to 64 bytes.
   void (*part)(void* object, std::byte* data, const Shape& shape, std::shared_ptr<void> block) = nullptr;
@@ -98,6 +100,14 @@ struct TensorOps {
   const std::shared_ptr<const SnapshotData>* (*bound)(const void* object, std::uint32_t& leaf) = nullptr;
   void (*bind)(void* object, std::shared_ptr<const SnapshotData> data, std::uint32_t leaf) = nullptr;
 };
+
+inline DType dtype_of(const TensorOps& ops, const void* object) {
+  return ops.dtype == DType::none && ops.dtype_of != nullptr ? ops.dtype_of(object) : ops.dtype;
+}
+/// Returns the dtype of a tensor after it is loaded from a leaf of dtype `stored`.
+inline DType loaded_dtype(const TensorOps& ops, DType stored) {
+  return ops.dtype == DType::none && ops.dtype_of != nullptr ? stored : ops.dtype;
+}
 
 /// The user's number, bool or string.
 struct PlainValue {

@@ -71,8 +71,14 @@ concept PrecisionSettings = requires {
   typename T::Int;
 };
 
-/// Settings as values; DType::none leaves the kind unchanged.
+/// Settings as values; DType::none leaves the kind unchanged. Settings types convert: `.precision = HalfPrecision{}`.
 struct PrecisionSpec {
+  constexpr PrecisionSpec() noexcept = default;
+  constexpr PrecisionSpec(DType floats, DType integers = DType::none) noexcept  // NOLINT(google-explicit-constructor)
+      : floating(floats), integer(integers) {}
+  template <PrecisionSettings Settings>
+  constexpr PrecisionSpec(Settings /*settings*/) noexcept;  // NOLINT(google-explicit-constructor)
+
   DType floating = DType::none;
   DType integer = DType::none;
   unsigned quantized_bits = 0;               // 0: floats stay floats
@@ -100,15 +106,18 @@ constexpr PrecisionSpec precision_spec() noexcept {
                 "Float of a precision settings type must be double, float, stele::float16, stele::bfloat16 or void");
   static_assert(std::is_void_v<typename Settings::Int> || (integer >= DType::i64 && integer <= DType::i8),
                 "Int of a precision settings type must be a signed integer of 8 to 64 bits or void");
+  PrecisionSpec spec(floating, integer);
   if constexpr (requires { Settings::quantized_bits; }) {
     static_assert(Settings::quantized_bits >= 2 && Settings::quantized_bits <= 8,
                   "quantized_bits of a precision settings type must be 2 to 8");
-    return {floating, integer, Settings::quantized_bits};
+    spec.quantized_bits = Settings::quantized_bits;
   } else if constexpr (requires { Settings::block_rules; }) {
-    return {floating, integer, 0, Settings::block_rules};
-  } else {
-    return {floating, integer};
+    spec.block_rules = Settings::block_rules;
   }
+  return spec;
 }
+
+template <PrecisionSettings Settings>
+constexpr PrecisionSpec::PrecisionSpec(Settings /*settings*/) noexcept : PrecisionSpec(precision_spec<Settings>()) {}
 
 }  // namespace stele::inline v0

@@ -6,6 +6,8 @@
 
 namespace stele::inline v0 {
 
+struct Checkpoint;  // stele/checkpoint.hpp
+
 /// Returns the formats of this build by the projects that they come from.
 STELE_EXPORT std::span<const FormatFamily> format_families();
 /// Returns every format of this build.
@@ -13,33 +15,41 @@ STELE_EXPORT std::span<const Format* const> formats();
 /// Returns the format of that name ("stele", "safetensors"); nullptr if there is none.
 STELE_EXPORT const Format* find_format(std::string_view name);
 /// Returns the format for the path's extension. Errors: unsupported, with the known extensions.
-STELE_EXPORT Result<const Format*> format_of_path(const std::string& path);
+STELE_EXPORT Result<const Format*> format_of_path(std::string_view path);
 /// Detects the format from the content. Errors: bad_magic, with the first bytes; unsupported for what no model is
 /// whatever its name (a git-lfs pointer, a web page, an error message, an empty file); malformed if several formats
 /// match.
 STELE_EXPORT Result<const Format*> format_of_content(const Source& source);
 
-/// Saves a module (or a Record, or a Snapshot) in the format of the path's extension.
+namespace detail {
+STELE_EXPORT Result<Report> save_object(const Object& object, const Output& to, const SaveOptions& options);
+}  // namespace detail
+
+/// Saves a module (or a Record, or a Snapshot) in SaveOptions::format, or in the format of the path's extension, at
+/// SaveOptions::precision. Errors: unsupported (an unknown extension, a format that is only read), invalid_argument (a
+/// null format; a Sink without a format), those of Recorder::save.
 template <class M>
-Result<Report> save(const M& module, const std::string& path, const SaveOptions& options = default_save_options()) {
-  STELE_TRY_ASSIGN(const Format* format, format_of_path(path));
-  return detail::record_file(*format, {}, detail::object_of(module), path, options);
+Result<Report> save(const M& module, const Output& to, const SaveOptions& options = default_save_options()) {
+  return detail::save_object(detail::object_of(module), to, options);
 }
+/// Saves a whole checkpoint, in the same way. Errors: unsupported (a format that stores no checkpoints), …
+STELE_EXPORT Result<Report> save(const Checkpoint& checkpoint, const Output& to,
+                                 const SaveOptions& options = default_save_options());
 
 /// Opens a file of any format as a lazy Snapshot.
 inline Result<Snapshot> open(const Input& from, const LoadOptions& options = default_load_options()) {
   return detail::open({nullptr, format_of_content}, from, options);
 }
 
-/// Loads a new module from a file of any format; no initialised M is needed. `report` may be null.
+/// Loads a new module from a file of any format; no initialised M is needed. A Record<M> is lazy.
 template <class M>
-Result<M> load(const Input& from, const LoadOptions& options = default_load_options(), Report* report = nullptr) {
-  return detail::load_new<M>({nullptr, format_of_content}, from, options, report);
+Result<M> load(const Input& from, const LoadOptions& options = default_load_options()) {
+  return detail::load_new<M>({nullptr, format_of_content}, from, options);
 }
 
 /// Loads into an existing module. On error, the module is unchanged unless Error::partially_applied().
 template <class M>
-Result<Report> load_into(M& module, const Input& from, const LoadOptions& options = default_load_options()) {
+Status load_into(M& module, const Input& from, const LoadOptions& options = default_load_options()) {
   detail::check_writable<M>();
   return detail::load_in_place({nullptr, format_of_content}, from, *detail::module_info<M>(), &module, options);
 }

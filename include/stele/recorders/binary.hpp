@@ -32,11 +32,11 @@ class CompressedSteleFormat final : public SteleFormat {
   CompressedSteleFormat() noexcept : SteleFormat(Compression::zstd) {}
 };
 
-/// Saves and loads files. `recorder.record(module, "model.stele")`.
+/// Saves and loads files. `recorder.save(module, "model.stele")`.
 template <PrecisionSettings Settings = NativePrecision>
 using BinaryRecorder = Recorder<SteleFormat, Settings>;
 
-/// Saves to memory. `recorder.record(module)` returns Bytes, which a microcontroller reads in place with
+/// Saves to memory. `recorder.save(module)` returns Bytes, which a microcontroller reads in place with
 /// stele_reader.hpp.
 template <PrecisionSettings Settings = NativePrecision>
 using BytesRecorder = MemoryRecorder<SteleFormat, Settings>;

@@ -68,7 +68,7 @@ class STELE_EXPORT JsonFormat : public Format {
   JsonOptions options_;
 };
 
-/// Saves and loads files, in the encoding of the file's name. `recorder.record(module, "model.json")`.
+/// Saves and loads files, in the encoding of the file's name. `recorder.save(module, "model.json")`.
 template <PrecisionSettings Settings = NativePrecision>
 using JsonRecorder = Recorder<JsonFormat, Settings>;
 

@@ -54,7 +54,7 @@ struct NnefOptions {
 /// because that one is optional in files, `nnef.quantized`; LoadOptions::dequantize makes them f32. Items of a vendor
 /// are `opaque`, with the annotations `nnef.vendor`, `nnef.type` and `nnef.bits`.
 ///
-/// Data begins at byte 128 of a file, and files in a .tar archive at multiples of 512. A mapped load (storage::view)
+/// Data begins at byte 128 of a file, and files in a .tar archive at multiples of 512. A mapped load (Storage::mmap)
 /// can point into both, for all dtypes, but not into packed or compressed data.
 class STELE_EXPORT NnefFormat final : public Format {
  public:

@@ -321,7 +321,8 @@ class SpanWriter {
     if (ops.bound != nullptr) return Errc::unsupported;  // a leaf of a Record
     ops.shape(met.object, shape_);
     const auto count = shape_.element_count();
-    const auto bytes = count ? checked_mul(*count, element_size(ops.dtype)) : std::nullopt;
+    const DType dtype = dtype_of(ops, met.object);
+    const auto bytes = count ? byte_length(dtype, *count) : std::nullopt;
     const auto end = bytes ? checked_add(now_.blocks, *bytes) : std::nullopt;
     const auto next = end ? format::round_up(*end, format::block_alignment) : std::nullopt;
     if (!next) return Errc::limit;
@@ -335,7 +336,7 @@ class SpanWriter {
       store_le(p + 8, now_.blocks);
       store_le(p + 16, *bytes);
       store_le(p + 24, hash_(block, size));
-      store_le(p + 32, static_cast<std::uint16_t>(ops.dtype));
+      store_le(p + 32, static_cast<std::uint16_t>(dtype));
       store_le(p + 34, static_cast<std::uint16_t>(shape_.rank()));
       store_le(p + 36, now_.extents);
       store_le(p + 44, number);
@@ -367,7 +368,7 @@ class SpanWriter {
       return Errc::invalid_argument;  // a view whose pointer is null
     }
     if constexpr (std::endian::native == std::endian::big) {
-      const std::size_t unit = swap_unit(ops.dtype);
+      const std::size_t unit = swap_unit(dtype_of(ops, met.object));
       for (std::size_t i = 0; i < size; i += unit) std::reverse(to + i, to + i + unit);
     }
     return Errc::none;

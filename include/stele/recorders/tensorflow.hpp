@@ -73,7 +73,7 @@ class TensorBundleRecorder : public Recorder<TensorBundleFormat, Settings> {
   using Base::Base;
   /// Checkpoints are only read.
   template <class... Arguments>
-  void record(Arguments&&...) const = delete;
+  void save(Arguments&&...) const = delete;
   /// Opens the parameters and the slots of optimizers. All tensors stay lazy.
   Result<Checkpoint> open_checkpoint(const Input& from, const LoadOptions& options = default_load_options()) const {
     return detail::open_checkpoint(Base::format(), from, options);

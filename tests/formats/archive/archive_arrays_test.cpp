@@ -87,7 +87,7 @@ TEST_CASE("archive: A13 arrays of 2 GiB and more") {
   builder.tensor("small", DType::f32, std::vector<Extent>{1}, 4, {&memory_ops, &one, 0});
   builder.end();
   Sparse sink;
-  good(ArchiveRecorder<>().record(Checkpoint{builder.finish()}, sink));
+  good(ArchiveRecorder<>().save(Checkpoint{builder.finish()}, sink));
   const auto source = std::make_shared<SparseSource>(sink);
   const auto directory = good(zip::Directory::open(source, plenty));
   Names names;

@@ -24,7 +24,7 @@ void append(const Checkpoint& c, const std::string& path, const std::string& tag
   good(recorder.edit(c, path, tag, ArchiveEdit::append, quick()));
 }
 void record(const Checkpoint& c, const std::string& path, const std::string& tag) {
-  good(recorder_of({.tag = tag}).record(c, path, quick()));
+  good(recorder_of({.tag = tag}).save(c, path, quick()));
 }
 Arrays state_of(const Checkpoint& c, const std::string& key) {
   const Snapshot* arrays = c.optimizer.find(key);
@@ -183,7 +183,7 @@ TEST_CASE("archive: equal arrays are found") {
                              {"f", floats({})}});
   c.optimizer.set_snapshot("M", snapshot({{"a", floats({1, 2})}, {"b", floats({1, 2})}}));
   c.optimizer.set_snapshot("V", snapshot({{"a", floats({1, 2})}, {"b", floats({5, 5})}}));
-  good(same.record(c, path, quick()));
+  good(same.save(c, path, quick()));
   CHECK(lines(path, "one/params.txt") == "a 0\nb 0\nc 1\nd 2\ne 3\nf 4\n");
   CHECK(lines(path, "one/updater.txt") == "a 0 0\nb 0 1\n");
   good(same.edit(c, path, "two", ArchiveEdit::append, quick()));
@@ -385,7 +385,7 @@ TEST_CASE("archive: modules") {
   Net moment{Tensor<float, 1>({2}, {6, 7}), Tensor<float, 1>({3}, {8, 9, 10})};
   Checkpoint c{good(snapshot_of(net))};
   good(c.optimizer.set("M", moment));
-  good(recorder.record(c, path, quick()));
+  good(recorder.save(c, path, quick()));
   net.a[0] = 11;
   good(recorder.append(net, path, "later", quick()));
   const auto first = recorder_of({.tag = "main"});
@@ -402,9 +402,9 @@ TEST_CASE("archive: modules") {
   good(recorder.verify(path));
 
   LoadOptions options;
-  options.storage = storage::view;
+  options.storage = Storage::mmap;
   Report report;
-  const Net viewed = good(first.load<Net>(path, options, &report));
+  const Net viewed = good(first.load<Net>(path, reporting(options, report)));
   CHECK(report.count(Report::What::copied) == 0);
   CHECK(reinterpret_cast<std::uintptr_t>(viewed.a.span().data()) % 64 == 0);
   CHECK(image(viewed) == image(good(first.load<Net>(path))));

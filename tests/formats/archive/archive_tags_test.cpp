@@ -178,7 +178,7 @@ TEST_CASE("archive: A3 states of some parameters only") {
     Checkpoint wrong = checkpoint({{"a", floats({1})}});
     wrong.optimizer.set_snapshot(key, snapshot(state));
     BufferSink sink;
-    return bad(ArchiveRecorder<>().record(wrong, sink));
+    return bad(ArchiveRecorder<>().save(wrong, sink));
   };
   const Error shape = refused("M", {{"a", floats({1, 2})}});
   CHECK(shape.code() == Errc::not_representable);
@@ -249,7 +249,7 @@ TEST_CASE("archive: A6 what is a tag") {
     CAPTURE(tag);
     CHECK_FALSE(valid_tag(tag));
     BufferSink sink;
-    if (!tag.empty()) CHECK(code_of(recorder_of({.tag = tag}).record(checkpoint({}), sink)) == Errc::invalid_argument);
+    if (!tag.empty()) CHECK(code_of(recorder_of({.tag = tag}).save(checkpoint({}), sink)) == Errc::invalid_argument);
     CHECK(code_of(recorder.edit(checkpoint({}), path, tag, ArchiveEdit::append, quick())) == Errc::invalid_argument);
     if (tag.empty() || tag == "a\tb") continue;
     CHECK(open_error(zipped({{"t/params.txt", ""}, {"tags.txt", "t\n" + tag + "\n"}})).code() == Errc::malformed);
@@ -275,7 +275,7 @@ TEST_CASE("archive: A7 where a tag stands that is written again") {
     return recorder.edit(checkpoint({{"w", floats({n})}}), path, tag, edit, quick());
   };
   const auto value = [&](const char* tag) { return arrays_of(good(open_archive(path, tag)).parameters).at("w"); };
-  good(recorder_of({.tag = "a"}).record(checkpoint({{"w", floats({1})}}), path, quick()));
+  good(recorder_of({.tag = "a"}).save(checkpoint({{"w", floats({1})}}), path, quick()));
   good(put("b", 2, ArchiveEdit::append));
   good(put("c", 3, ArchiveEdit::append));
   good(put("a", 4, ArchiveEdit::replace));

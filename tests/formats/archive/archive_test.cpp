@@ -168,11 +168,11 @@ TEST_CASE("archive: R4 through a stream, from memory, from a file") {
   std::ostringstream stream;
   StreamSink to_stream(stream);
   const auto recorder = recorder_of({.tag = "t"});
-  good(recorder.record(c, to_stream));
+  good(recorder.save(c, to_stream));
   const std::string file = stream.str();
   CHECK(unzipped(file) == unzipped(archive_of(c, {.tag = "t"})));
   const TempDir dir;
-  good(recorder.record(c, dir / "m", quick()));
+  good(recorder.save(c, dir / "m", quick()));
   CHECK(read_text(dir / "m.zip") == archive_of(c, {.tag = "t"}));
   arrays["small"] = {DType::f64, {2}, bytes_of_numbers(std::vector<double>{1, 2})};
   CHECK(arrays_of(good(opened(file)).parameters) == arrays);
@@ -197,7 +197,7 @@ TEST_CASE("archive: R5 R6 R8 several tags, the newest by default") {
   const TempDir dir;
   const std::string path = dir / "m.zip";
   const ArchiveRecorder<> recorder;
-  good(recorder.record(checkpoint({{"w", floats({1})}}), path, quick()));
+  good(recorder.save(checkpoint({{"w", floats({1})}}), path, quick()));
   good(recorder.edit(checkpoint({{"w", floats({2})}}), path, "second", ArchiveEdit::append, quick()));
   CHECK(tags_of(path) == Names{"main", "second"});
   CHECK(entry(unzipped(read_text(path)), "tags.txt") == "main\nsecond\n");
@@ -215,18 +215,18 @@ TEST_CASE("archive: tags that open() leaves out are a row of a save") {
     const std::size_t at = text.find("other tags of the archive");
     return at == text.npos ? "" : text.substr(at, text.find('\n', at) - at);
   };
-  good(recorder.record(first, path, quick()));
-  CHECK(row(recorder.record(good(recorder.open(path)), other, quick())).empty());
+  good(recorder.save(first, path, quick()));
+  CHECK(row(recorder.save(good(recorder.open(path)), other, quick())).empty());
   good(recorder.edit(first, path, "second", ArchiveEdit::append, quick()));
   good(recorder.edit(first, path, "third", ArchiveEdit::append, quick()));
 
   const std::string lost = "other tags of the archive (2): main, second";
-  CHECK(row(recorder.record(good(recorder.open(path)), other, quick())) == lost);
-  CHECK(row(SafetensorsRecorder<>().record(good(stele::open(path)), dir / "m.safetensors", quick())) == lost);
-  CHECK(row(recorder.record(good(open_archive(path)), other, quick())) == lost);
+  CHECK(row(recorder.save(good(recorder.open(path)), other, quick())) == lost);
+  CHECK(row(SafetensorsRecorder<>().save(good(stele::open(path)), dir / "m.safetensors", quick())) == lost);
+  CHECK(row(recorder.save(good(open_archive(path)), other, quick())) == lost);
   // Tags that the caller has chosen.
-  CHECK(row(recorder.record(good(recorder_of({.tag = "third"}).open(path)), other, quick())).empty());
-  CHECK(row(recorder.record(good(open_archive(path, "main")), other, quick())).empty());
+  CHECK(row(recorder.save(good(recorder_of({.tag = "third"}).open(path)), other, quick())).empty());
+  CHECK(row(recorder.save(good(open_archive(path, "main")), other, quick())).empty());
   // An edit keeps the tags of its file, and no others.
   const Checkpoint opened = good(open_archive(path));
   CHECK(row(recorder.edit(opened, other, "third", ArchiveEdit::append, quick())) == lost);
@@ -234,7 +234,7 @@ TEST_CASE("archive: tags that open() leaves out are a row of a save") {
     CHECK(row(recorder.edit(opened, path, tag, ArchiveEdit::append, quick())).empty());
   }
   for (int i = 0; i < 20; ++i) good(recorder.edit(first, path, "t" + std::to_string(i), ArchiveEdit::append, quick()));
-  const std::string many = row(recorder.record(good(recorder.open(path)), other, quick()));
+  const std::string many = row(recorder.save(good(recorder.open(path)), other, quick()));
   CHECK(many.starts_with("other tags of the archive (24): main, second, third, fourth, fifth, t0, t1, "));
   CHECK(many.ends_with("t10, …"));
 }
@@ -356,15 +356,15 @@ TEST_CASE("archive: R28 what a later version adds") {
   write_text(path, full);
   check();
   const Snapshot base = good(ArchiveRecorder<>(ArchiveFormat({.tag = "base"})).open(path));
-  CHECK(good(recorder.record(base, dir / "base", quick())).to_string().find("later version") != std::string::npos);
+  CHECK(good(recorder.save(base, dir / "base", quick())).to_string().find("later version") != std::string::npos);
   // So it is with lines of updater.txt, in a checkpoint; open() leaves out the whole file.
   write_text(dir / "u.zip", zipped(with_updater("w 0 1\nmap 2 MAP\n")));
   const Checkpoint states = good(open_archive(dir / "u.zip"));
   CHECK(states.optimizer.kinds().size() == 2);
-  const std::string rows = good(recorder.record(states, dir / "again", quick())).to_string();
+  const std::string rows = good(recorder.save(states, dir / "again", quick())).to_string();
   CHECK(rows.find("optimizer state of kinds that a later version wrote") != std::string::npos);
   const Snapshot alone = good(recorder.open(dir / "u.zip"));
-  CHECK(good(recorder.record(alone, dir / "alone", quick())).to_string().find("later version") == std::string::npos);
+  CHECK(good(recorder.save(alone, dir / "alone", quick())).to_string().find("later version") == std::string::npos);
   const Checkpoint more = checkpoint({{"x", floats({1})}});
   good(recorder.edit(more, path, "more", ArchiveEdit::append, quick()));
   check();

@@ -107,7 +107,7 @@ Value sorted(const Value& value) {
 
 std::string image(Tree t) {
   for (Value* value : {&t.config, &t.list, &t.empty}) *value = sorted(*value);
-  const Bytes bytes = BytesRecorder<>().record(t).value();
+  const Bytes bytes = BytesRecorder<>().save(t).value();
   return std::string(text_of(bytes.span()));
 }
 
@@ -130,13 +130,13 @@ TEST_CASE("burn: a record goes through every format that holds values, and its c
     CAPTURE(std::string(from));
     const TempDir dir;
     const std::string source = dir / ("source" + std::string(find_format(from)->extension()));
-    REQUIRE(detail::record_file(*find_format(from), {}, {detail::module_info<Tree>(), &original}, source, quick()));
+    REQUIRE(detail::save_object(*find_format(from), {}, {detail::module_info<Tree>(), &original}, source, quick()));
     const Snapshot opened = stele::open(source).value();
     for (const Format* format : formats()) {
       CAPTURE(format->name());
       if (!format->capabilities().values || format->name().starts_with("burn-bin")) continue;
       const std::string copy = dir / ("copy" + std::string(format->extension()));
-      const auto report = detail::record_file(*format, {}, {nullptr, &opened}, copy, quick());
+      const auto report = detail::save_object(*format, {}, {nullptr, &opened}, copy, quick());
       REQUIRE_MESSAGE(report, why(report));
       CHECK_MESSAGE(report->count(Report::What::lost) == 0, report->to_string());
       const auto back = stele::load<Tree>(copy);
@@ -164,12 +164,12 @@ TEST_CASE("burn: where a format holds tensors alone, the report names what was t
   const TempDir dir;
   for (const char* extension : {".mpk", ".json.gz"}) {
     const std::string source = dir / ("steps" + std::string(extension));
-    REQUIRE(detail::record_file(*find_format(extension[1] == 'm' ? "burn-mpk" : "burn-json.gz"), {},
+    REQUIRE(detail::save_object(*find_format(extension[1] == 'm' ? "burn-mpk" : "burn-json.gz"), {},
                                 {detail::module_info<Steps>(), &steps}, source, quick()));
     const Snapshot opened = stele::open(source).value();
     for (const char* name : {"paddle", "nnef-tgz"}) {
       CAPTURE(name);
-      const auto report = detail::record_file(*find_format(name), {}, {nullptr, &opened}, dir / "copy", quick());
+      const auto report = detail::save_object(*find_format(name), {}, {nullptr, &opened}, dir / "copy", quick());
       REQUIRE_MESSAGE(report, why(report));
       CHECK(report->paths(Report::What::lost) == std::vector<std::string>{"alone.Relu"});
     }
@@ -181,7 +181,7 @@ TEST_CASE("burn: a value is put together from values alone") {
     CAPTURE(name);
     BufferSink sink;
     const Given given;
-    REQUIRE(detail::record(*find_format(name), {}, {detail::module_info<Given>(), &given}, sink, quick()));
+    REQUIRE(detail::save_object(*find_format(name), {}, {detail::module_info<Given>(), &given}, sink, quick()));
     const Bytes bytes = sink.take();
     const auto loaded = stele::load<Wrong>(bytes);
     CHECK(!loaded);

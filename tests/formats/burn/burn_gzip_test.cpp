@@ -93,7 +93,7 @@ TEST_CASE("burn gzip: opening inflates once, whatever the tensors' size") {
       const BurnRecorder<> recorder(format_of(encoding));
       const Net net = noise(count, elements);
       BufferSink sink;
-      recorder.record(net, sink).value();
+      recorder.save(net, sink).value();
       const Bytes bytes = sink.take();
       const auto source = std::make_shared<Counting>(bytes.span());
       const auto opened = recorder.open(SourcePtr(source));
@@ -118,7 +118,7 @@ TEST_CASE("gzip: other formats open in a pass or two, too") {
     CAPTURE(std::string(name));
     const Format& format = *find_format(name);
     BufferSink sink;
-    detail::record(format, {}, {detail::module_info<Net>(), &net}, sink, quick()).value();
+    detail::save_object(format, {}, {detail::module_info<Net>(), &net}, sink, quick()).value();
     const Bytes bytes = sink.take();
     const auto source = std::make_shared<Counting>(bytes.span());
     const auto opened = detail::open({&format}, SourcePtr(source), LoadOptions());
@@ -135,7 +135,7 @@ TEST_CASE("burn gzip: a model of zeros opens and loads, though hardly anything c
     Net net;
     net.layers.push_back({Tensor<float, 1>::zeros({std::size_t{2} << 20})});
     BufferSink sink;
-    recorder.record(net, sink).value();
+    recorder.save(net, sink).value();
     const Bytes bytes = sink.take();
     CHECK(bytes.size() < (std::size_t{64} << 10));
     const auto loaded = recorder.load<Net>(bytes);
@@ -155,7 +155,7 @@ TEST_CASE("burn gzip: what is no record is not inflated whole") {
   const auto plain = [&](BurnEncoding encoding) {
     const BurnRecorder<> recorder(BurnFormat({.encoding = encoding}));
     BufferSink sink;
-    recorder.record(net, sink).value();
+    recorder.save(net, sink).value();
     const Bytes bytes = sink.take();
     return std::string(text_of(bytes.span()));
   };
@@ -197,7 +197,7 @@ TEST_CASE("burn gzip: what is no record is not inflated whole") {
 TEST_CASE("burn gzip: damage is found and said, wherever it is") {
   const BurnRecorder<> recorder(format_of(BurnEncoding::mpk));
   BufferSink sink;
-  recorder.record(noise(200, 250), sink).value();
+  recorder.save(noise(200, 250), sink).value();
   const Bytes whole = sink.take();
   std::mt19937 random(7);
   for (int i = 0; i < 200; ++i) {

@@ -185,7 +185,7 @@ TEST_CASE("burn optimizers: a record is written again byte for byte") {
     for (const Snapshot& m : models) {
       const BurnOptimizer optimizer = good(stele::burn_optimizer(opened(name), m));
       const Memory recorder{format_of(name)};
-      const std::string after = text_of(good(recorder.record(good(stele::burn_optimizer_record(optimizer, m)))));
+      const std::string after = text_of(good(recorder.save(good(stele::burn_optimizer_record(optimizer, m)))));
       same = same || after == before;
     }
     CHECK(same);
@@ -204,7 +204,7 @@ TEST_CASE("burn optimizers: a null or empty element of a list stays") {
   const Memory records{BurnFormat({.encoding = BurnEncoding::mpk})};
   const Snapshot flat = good(stele::burnpack_optimizer_record(optimizer, model()));
   const Snapshot nested = good(stele::burn_optimizer_record(optimizer, model()));
-  const stele::Bytes pack = good(packs_.record(flat)), record = good(records.record(nested));
+  const stele::Bytes pack = good(packs_.save(flat)), record = good(records.save(nested));
   for (const Snapshot& opened : {good(packs_.open(pack)), good(records.open(record))}) {
     const BurnOptimizer back = good(stele::burn_optimizer(opened, model()));
     CHECK(back.values == optimizer.values);
@@ -218,7 +218,7 @@ TEST_CASE("burn optimizers: a pack is written again with the same content, and a
     CAPTURE(name);
     const BurnOptimizer optimizer = good(stele::burn_optimizer(opened(name), model()));
     const stele::MemoryRecorder<BurnpackFormat> recorder;
-    const stele::Bytes bytes = good(recorder.record(good(stele::burnpack_optimizer_record(optimizer, model()))));
+    const stele::Bytes bytes = good(recorder.save(good(stele::burnpack_optimizer_record(optimizer, model()))));
     const Snapshot again = good(recorder.open(bytes.span()));
     CHECK(again.metadata() == opened(name).metadata());
     CHECK(listing(good(stele::burn_optimizer(again, model())), true) == expected(name));
@@ -226,7 +226,7 @@ TEST_CASE("burn optimizers: a pack is written again with the same content, and a
     // Fields that are None are missing, which Rust reads as None; the others are as 0.21 wrote them.
     const std::string old = "0.21.0/" + name.substr(7, name.find('.', 7) - 7) + ".mpk";
     const Memory memory{format_of(old)};
-    const stele::Bytes record = good(memory.record(good(stele::burn_optimizer_record(optimizer, model()))));
+    const stele::Bytes record = good(memory.save(good(stele::burn_optimizer_record(optimizer, model()))));
     auto lines = expected(old);
     std::erase_if(lines, [](const std::string& line) { return line.ends_with("null"); });
     CHECK(listing(good(stele::burn_optimizer(good(memory.open(record.span())), model())), false) == lines);
@@ -254,8 +254,8 @@ TEST_CASE("burn optimizers: moments are loaded into objects of the model's class
     const Memory recorder{format_of("0.21.0/optimizer.bin")};
     const Snapshot m1 = model();
     const Snapshot m2 = good(stele::snapshot_of(backwards));
-    const std::string either[] = {text_of(good(recorder.record(good(stele::burn_optimizer_record(made, m1))))),
-                                  text_of(good(recorder.record(good(stele::burn_optimizer_record(made, m2)))))};
+    const std::string either[] = {text_of(good(recorder.save(good(stele::burn_optimizer_record(made, m1))))),
+                                  text_of(good(recorder.save(good(stele::burn_optimizer_record(made, m2)))))};
     const std::string burn = read_text(golden("0.21.0/optimizer.bin"));
     CHECK((either[0] == burn || either[1] == burn));
   }
@@ -267,8 +267,8 @@ TEST_CASE("burn optimizers: a model without ids has those that its file would ha
   BurnOptimizer optimizer;
   good(optimizer.state.set("momentum.velocity", plain));
   const Memory recorder;
-  const stele::Bytes file = good(recorder.record(plain_model));
-  const stele::Bytes record = good(recorder.record(good(stele::burn_optimizer_record(optimizer, plain_model))));
+  const stele::Bytes file = good(recorder.save(plain_model));
+  const stele::Bytes record = good(recorder.save(good(stele::burn_optimizer_record(optimizer, plain_model))));
   const BurnOptimizer back =
       good(stele::burn_optimizer(good(recorder.open(record.span())), good(recorder.open(file.span()))));
   CHECK(back.state.find("momentum.velocity")->leaf_count() == 2);
@@ -375,7 +375,7 @@ TEST_CASE("burn optimizers: lists, and what is empty") {
                       {"module", {{"bias", Value(Value::Map{})}}},
                       {"none", {{"bias", Value()}}}};
   const Memory recorder{BurnFormat({.encoding = BurnEncoding::json})};
-  const stele::Bytes bytes = good(recorder.record(good(stele::burn_optimizer_record(optimizer, model()))));
+  const stele::Bytes bytes = good(recorder.save(good(stele::burn_optimizer_record(optimizer, model()))));
   std::string text = text_of(bytes);
   std::erase_if(text, [](char c) { return c == ' ' || c == '\n'; });
   CHECK(text.find(R"({"t81g000000000":{"V1":{"Rank1":{"b":true,"a":[1.5,2.5],"none":null,"list":[],"module":{}}}}})") !=

@@ -238,7 +238,7 @@ TEST_CASE_TEMPLATE("burn: random modules at a precision", Settings, BurnFullPrec
 
 TEST_CASE("burn: flat names and transformed snapshots are nested again") {
   const Mlp mlp = small_mlp();
-  const Bytes flat = good(MemoryRecorder<SafetensorsFormat>().record(mlp));
+  const Bytes flat = good(MemoryRecorder<SafetensorsFormat>().save(mlp));
   SaveOptions options;
   options.metadata = {{"author", "me"}, {"step", "7"}};
   for (const BurnEncoding encoding : {BurnEncoding::mpk, BurnEncoding::json}) {

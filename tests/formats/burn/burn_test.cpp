@@ -89,7 +89,7 @@ TEST_CASE("burn: a record of Burn's is written again byte for byte") {
       burn_net::with_net(minor_of(name), [&]<class M>(M*) { options.schema = stele::schema_of<M>(); });
     }
     const stele::MemoryRecorder<BurnFormat> recorder{BurnFormat(options)};
-    CHECK(inflated(text_of(good(recorder.record(good(recorder.open(golden(name))))))) == inflated(before));
+    CHECK(inflated(text_of(good(recorder.save(good(recorder.open(golden(name))))))) == inflated(before));
   }
 }
 
@@ -99,7 +99,7 @@ void check_saved(const std::string& name, BurnEra era) {
   stele::BurnOptions options = format_of(name).options();
   options.era = era;
   const stele::MemoryRecorder<BurnFormat, Precision> recorder{BurnFormat(options)};
-  CHECK(inflated(text_of(good(recorder.record(net)))) == inflated(read_text(golden(name))));
+  CHECK(inflated(text_of(good(recorder.save(net)))) == inflated(read_text(golden(name))));
 }
 
 TEST_CASE("burn: a module is saved as Burn saves it, byte for byte") {
@@ -130,7 +130,7 @@ TEST_CASE("burn: tensors of every type, also quantized ones, go from encoding to
       const std::string other = golden("0.21.0/dtypes." + to);
       options.encoding = format_of(other).options().encoding;
       const stele::MemoryRecorder<BurnFormat> recorder{BurnFormat(options)};
-      CHECK(text_of(good(recorder.record(opened))) == read_text(other));
+      CHECK(text_of(good(recorder.save(opened))) == read_text(other));
     }
   }
 }
@@ -165,7 +165,7 @@ TEST_CASE("burn: a real model in MessagePack is written again byte for byte") {
   CHECK(leaf->dtype() == stele::DType::f16);
   CHECK(stele::detail::burn::id_text(*leaf->id()) == "lrfckrk4a5oj6");
   CHECK(recorder.verify(file));
-  CHECK(text_of(good(recorder.record(opened))) == read_text(file));
+  CHECK(text_of(good(recorder.save(opened))) == read_text(file));
 }
 
 }  // namespace

@@ -56,7 +56,7 @@ TEST_CASE("burnpack: files that releases of Burn wrote") {
     const std::string file = read_text(path);
     const Snapshot snapshot = opened(file);
     const bool model = entry.path().filename().string().starts_with("net");
-    const Snapshot compared = model ? stele::with_precision(snapshot, {.floating = DType::f32}) : snapshot;
+    const Snapshot compared = model ? stele::with_precision(snapshot, DType::f32) : snapshot;
     CHECK(burn_net::difference(compared, path, model) == "");
     CHECK(burnpack.verify(bytes_of(file)));
     // Before 0.20 nothing was aligned. Some of the others hold positive scalars of the kind Int, or bools of 0.20

@@ -327,7 +327,7 @@ TEST_CASE("burnpack: a module comes back") {
   model.steps = 12;
   const TempDir dir;
   const std::string path = dir / "model";
-  REQUIRE(recorder.record(model, path, quick()));
+  REQUIRE(recorder.save(model, path, quick()));
   CHECK(std::filesystem::exists(path + ".bpk"));
   const auto back = recorder.load<Model>(path);
   REQUIRE_MESSAGE(back, why(back));

@@ -79,7 +79,7 @@ TEST_CASE("flax: a model of Flax loads, and is saved byte by byte") {
 TEST_CASE("flax: values, lists and names that are numbers") {
   const std::string file = golden("values");
   const Snapshot opened = good(FlaxRecorder<>().open(bytes_of(file)));
-  const Values values = good(from_snapshot<Values>(opened, rest));
+  const Values values = good(load<Values>(opened, rest));
   CHECK(values.step == 7);
   CHECK(values.negative == -300);
   CHECK(values.large == std::uint64_t{1} << 63);
@@ -106,7 +106,7 @@ TEST_CASE("flax: arrays in parts") {
   const std::string file = golden("large");
   const FlaxRecorder<> recorder(FlaxFormat({.part_bytes = 64}));
   const Snapshot opened = good(recorder.open(bytes_of(file)));
-  const Tensor<float, 2> w = good(from_snapshot<Large>(opened, rest)).w;
+  const Tensor<float, 2> w = good(load<Large>(opened, rest)).w;
   CHECK(w.shape() == Shape({5, 8}));
   CHECK(w(4, 7) == 39);
   CHECK(text_of(good(saved(recorder, opened)).span()) == file);

@@ -161,7 +161,7 @@ TEST_CASE("blocks: a precision setting encodes matrices") {
   Report report;
   const auto bytes = [&] {
     BufferSink sink;
-    report = GgufRecorder<GgufPrecision<ggml::q4_K>>().record(module, sink).value();
+    report = GgufRecorder<GgufPrecision<ggml::q4_K>>().save(module, sink).value();
     return sink.take();
   }();
   const Snapshot file = GgufRecorder<>().open(bytes).value();
@@ -188,7 +188,7 @@ TEST_CASE("blocks: a precision setting encodes matrices") {
   BufferSink none;
   SaveOptions dry;
   dry.dry_run = true;
-  const Report planned = GgufRecorder<GgufPrecision<ggml::q4_K>>().record(module, none, dry).value();
+  const Report planned = GgufRecorder<GgufPrecision<ggml::q4_K>>().save(module, none, dry).value();
   REQUIRE(planned.size() == report.size());
   CHECK(planned[0].detail == report[0].detail);
   const auto own = saved(BinaryRecorder<GgufPrecision<ggml::q4_K>>(), module);
@@ -228,7 +228,7 @@ TEST_CASE("blocks: from every dtype of floats, in pieces of any size") {
   const Model module = model(70, 2048);  // more than a piece at any dtype
   const Snapshot wide = snapshot_of(module).value();
   for (const DType from : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
-    const PrecisionRule rules[] = {{"*", {.floating = from}}};
+    const PrecisionRule rules[] = {{"*", from}};
     const Snapshot floats_ = with_precision(wide, rules);
     for (const DType to : {DType::q8_0, DType::q6_k, DType::tq1_0, DType::mxfp4}) {
       CAPTURE(name(from));

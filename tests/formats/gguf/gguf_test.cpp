@@ -181,7 +181,9 @@ TEST_CASE("gguf: key-value pairs of every type keep it") {
     if (format->name().starts_with("burn-bin")) continue;  // needs a layout
     CAPTURE(format->name());
     const std::string path = dir / ("m" + std::to_string(++with_metadata) + std::string(format->extension()));
-    const auto report = save(*format, {}, model, path, quick());
+    SaveOptions options = quick();
+    options.format = format;
+    const auto report = save(model, path, options);
     REQUIRE_MESSAGE(report, why(report));
     CHECK(report->count(Report::What::lost) == 0);
     const auto back = open(*format, path);
@@ -214,15 +216,16 @@ TEST_CASE("gguf: properties are a loss where a format has no metadata") {
     CAPTURE(format->name());
     for (const bool dry : {false, true}) {
       SaveOptions options = quick();
+      options.format = format;
       options.dry_run = dry;
       const std::string path = dir / ("m" + std::to_string(++without_metadata) + std::string(format->extension()));
-      const auto refused = save(*format, {}, model, path, options);
+      const auto refused = save(model, path, options);
       REQUIRE(!refused);
       CHECK(refused.error().code() == Errc::not_representable);
       CHECK(refused.error().found() == "the properties rate, layers");
       CHECK(refused.error().hint().find("allow_loss") != std::string_view::npos);
       options.allow_loss = true;
-      const auto report = save(*format, {}, model, path, options);
+      const auto report = save(model, path, options);
       REQUIRE_MESSAGE(report, why(report));
       CHECK(report->count(Report::What::lost) >= 1);
     }
@@ -328,7 +331,7 @@ TEST_CASE("gguf: properties of a program, and metadata beside them") {
     SaveOptions lossy;
     lossy.allow_loss = true;
     BufferSink sink;
-    const Report report = GgufRecorder<>().record(bad, sink, lossy).value();
+    const Report report = GgufRecorder<>().save(bad, sink, lossy).value();
     CHECK(report.count(Report::What::lost) == 1);
     CHECK(GgufRecorder<>().open(sink.take()).value().properties().find(pair.first) == nullptr);
   }

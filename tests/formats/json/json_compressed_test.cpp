@@ -55,12 +55,12 @@ class Counted final : public Source {
 
 TEST_CASE("json: compressed bytes do not depend on the number of threads, and any zstd reads them") {
   const Large model = large();
-  const std::string text(text_of(plain.record(model).value().span()));
+  const std::string text(text_of(plain.save(model).value().span()));
   std::string first;
   for (const unsigned threads : {1U, 2U, 3U, 7U}) {
     SaveOptions options;
     options.threads = threads;
-    const Bytes bytes = zstd.record(model, options).value();
+    const Bytes bytes = zstd.save(model, options).value();
     if (first.empty()) first = text_of(bytes.span());
     CHECK(text_of(bytes.span()) == first);
     LoadOptions loading;
@@ -70,13 +70,13 @@ TEST_CASE("json: compressed bytes do not depend on the number of threads, and an
   CHECK(decompressed(first) == text);
   for (const int level : {-50, 1, 3, 19}) {
     const MemoryRecorder<JsonFormat> recorder(JsonFormat({.level = level}));
-    CHECK(decompressed(text_of(recorder.record(all()).value().span())) == text_of(plain.record(all()).value().span()));
+    CHECK(decompressed(text_of(recorder.save(all()).value().span())) == text_of(plain.save(all()).value().span()));
   }
 }
 
 TEST_CASE("json: compressed by others: one pass to open, one more to load") {
   const Large model = large();
-  const std::string text(text_of(plain.record(model).value().span()));
+  const std::string text(text_of(plain.save(model).value().span()));
   const std::string half = text.substr(0, text.size() / 2);
   const std::string rest = text.substr(half.size());
   for (const std::string& packed :
@@ -89,7 +89,7 @@ TEST_CASE("json: compressed by others: one pass to open, one more to load") {
       source->read = 0;
       LoadOptions options;
       options.threads = threads;
-      const auto loaded = from_snapshot<Large>(*opened, options);
+      const auto loaded = load<Large>(*opened, options);
       REQUIRE_MESSAGE(loaded, why(loaded));
       CHECK(image(*loaded) == image(model));
       CHECK(source->read <= packed.size());

@@ -21,7 +21,7 @@ using namespace stele_test;
 using namespace stele_test::json_documents;
 
 TEST_CASE("json: the document") {
-  const std::string text(text_of(plain.record(all()).value().span()));
+  const std::string text(text_of(plain.save(all()).value().span()));
   CHECK(
       text ==
       R"({"format":"stele-json","version":1,"metadata":{},"record":{"layers":[)"
@@ -42,7 +42,7 @@ TEST_CASE("json: the document") {
 TEST_CASE("json: readable numbers") {
   const JsonRecorder<> recorder(JsonFormat({.encoding = JsonEncoding::plain, .pretty = true, .numbers_up_to = 6}));
   BufferSink sink;
-  REQUIRE(recorder.record(all(), sink));
+  REQUIRE(recorder.save(all(), sink));
   const Bytes bytes = sink.take();
   const std::string text(text_of(bytes.span()));
   CHECK(text.starts_with(R"({
@@ -71,19 +71,19 @@ TEST_CASE("json: readable numbers") {
       }
     },)"));
   const Snapshot back = plain.open(bytes).value();
-  CHECK(text_of(plain.record(back).value().span()) == text_of(plain.record(all()).value().span()));
+  CHECK(text_of(plain.save(back).value().span()) == text_of(plain.save(all()).value().span()));
 }
 
 TEST_CASE("json: the encoding by name, or as it is told") {
   const TempDir dir;
   const All a = all();
-  const std::string text(text_of(plain.record(a).value().span()));
+  const std::string text(text_of(plain.save(a).value().span()));
   const JsonRecorder<> recorder;
   for (const char* name : {"m.json", "m.json.zst", "m.json.gz", "m.weights"}) {
-    REQUIRE(recorder.record(a, dir / name, quick()));
+    REQUIRE(recorder.save(a, dir / name, quick()));
     CHECK(image(load<All>(dir / name).value()) == image(a));
   }
-  REQUIRE(recorder.record(a, dir / "none", quick()));
+  REQUIRE(recorder.save(a, dir / "none", quick()));
   CHECK(image(recorder.load<All>(dir / "none.json.zst").value()) == image(a));
   CHECK(read_text(dir / "m.json") == text);
   CHECK(decompressed(read_text(dir / "m.json.zst")) == text);
@@ -94,7 +94,7 @@ TEST_CASE("json: the encoding by name, or as it is told") {
   CHECK(format_of_path("x.safetensors.index.json").value()->name() == "safetensors-sharded");
   CHECK(format_of_path("x.json").value()->name() == "json");
   const JsonRecorder<> told(JsonFormat({.encoding = JsonEncoding::gzip}));
-  REQUIRE(told.record(a, dir / "told.json", quick()));
+  REQUIRE(told.save(a, dir / "told.json", quick()));
   CHECK(inflated(read_text(dir / "told.json")) == text);
 }
 

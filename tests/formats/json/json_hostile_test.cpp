@@ -217,7 +217,7 @@ TEST_CASE("json: modules as deep as they may be") {
   Chain first;
   Chain* last = &first;
   for (int i = 0; i < 250; ++i) last = (last->next = std::make_unique<Chain>()).get();
-  const Bytes bytes = zstd.record(first).value();
+  const Bytes bytes = zstd.save(first).value();
   CHECK(zstd.load<Chain>(bytes));
 }
 
@@ -229,7 +229,7 @@ TEST_CASE("json: a leaf below 512 modules, as in .stele") {
   };
   const auto opened = plain.open(bytes_of(nested(512)));
   REQUIRE_MESSAGE(opened, why(opened));
-  const Bytes again = BytesRecorder<>().record(*opened).value();
+  const Bytes again = BytesRecorder<>().save(*opened).value();
   CHECK(BytesRecorder<>().open(again.span()));
   CHECK(code_of(plain.open(bytes_of(nested(513)))) == Errc::limit);
 }

@@ -118,13 +118,13 @@ TEST_CASE("nnef: packed items are read in parts") {
 TEST_CASE("nnef: parameters that point into a mapped folder or archive") {
   const TempDir dir;
   const Net before = net();
-  good(NnefRecorder<>().record(before, dir / "m.nnef", quick()));
+  good(NnefRecorder<>().save(before, dir / "m.nnef", quick()));
   stele::LoadOptions options;
-  options.storage = stele::storage::view;
+  options.storage = stele::Storage::mmap;
   {
     const auto watched = std::make_shared<Watched>(stele::folder_bundle(dir / "m.nnef", {}, true));
     Report report;
-    const Net now = good(NnefRecorder<>().load<Net>(stele::bundle_source(watched), options, &report));
+    const Net now = good(NnefRecorder<>().load<Net>(stele::bundle_source(watched), reporting(options, report)));
     CHECK(image(now) == image(before));
     const auto mapped = [&](const void* at) {
       return std::any_of(watched->sources.begin(), watched->sources.end(),
@@ -138,12 +138,12 @@ TEST_CASE("nnef: parameters that point into a mapped folder or archive") {
     CHECK(report.paths(Report::What::copied) == Names{"mask"});
   }
   Report report;
-  CHECK(image(good(NnefRecorder<>().load<Net>(dir / "m.nnef", options, &report))) == image(before));
+  CHECK(image(good(NnefRecorder<>().load<Net>(dir / "m.nnef", reporting(options, report)))) == image(before));
   CHECK(report.paths(Report::What::copied) == Names{"mask"});
 
-  good(in(NnefContainer::tgz).record(before, dir / "m.nnef.tgz", quick()));
+  good(in(NnefContainer::tgz).save(before, dir / "m.nnef.tgz", quick()));
   report = {};
-  CHECK(image(good(NnefRecorder<>().load<Net>(dir / "m.nnef.tgz", options, &report))) == image(before));
+  CHECK(image(good(NnefRecorder<>().load<Net>(dir / "m.nnef.tgz", reporting(options, report)))) == image(before));
   CHECK(report.count(Report::What::copied) == 5);
 
   const SourcePtr tar = good(stele::map_file(golden("model.nnef.tar")));

@@ -85,7 +85,7 @@ template <class R, class M>
 inline stele::Result<std::shared_ptr<Bundle>> folder_of(const R& recorder, const M& model, Report* report = nullptr) {
   const auto bundle = stele::memory_bundle();
   const auto sink = stele::bundle_sink(bundle);
-  auto r = recorder.record(model, *sink, quick());
+  auto r = recorder.save(model, *sink, quick());
   if (!r) return std::move(r).error();
   if (report != nullptr) *report = *std::move(r);
   return bundle;

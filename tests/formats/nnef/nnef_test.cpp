@@ -55,7 +55,7 @@ TEST_CASE("nnef: a module in a folder, in an archive, and back") {
       CAPTURE(graph);
       const auto recorder = in(archive ? NnefContainer::tgz : NnefContainer::folder, graph);
       const std::string name = (archive ? "a"s : "f"s) + (graph ? "1" : "0");
-      CHECK(good(recorder.record(before, dir / name)).empty());
+      CHECK(good(recorder.save(before, dir / name)).empty());
       const std::string path = dir / (name + (archive ? ".nnef.tgz" : ".nnef"));
       REQUIRE(fs::exists(path));
       CHECK(fs::is_directory(path) != archive);
@@ -73,7 +73,7 @@ TEST_CASE("nnef: a module in a folder, in an archive, and back") {
       other.steps[0] = 5;
       good(recorder.load_into(other, path));
       CHECK(image(other) == image(before));
-      const auto record = good(recorder.load_record<Net>(path));
+      const auto record = good(recorder.load<stele::Record<Net>>(path));
       CHECK(image(good(record.layers.at(1).weight.load())) == image(before.layers[1].weight.value));
       good(recorder.verify(path));
       Net narrow = net();
@@ -115,7 +115,7 @@ TEST_CASE("nnef: a bare tensor in one file, and back") {
   const auto recorder = in(NnefContainer::tensor);
   const Tensor<float, 2> before = mat(3, 5, 2);
   const std::string path = dir / "w";
-  good(recorder.record(before, path));
+  good(recorder.save(before, path));
   REQUIRE(dir.names() == Names{"w.dat"});
   CHECK(image(good(recorder.load<Tensor<float, 2>>(path + ".dat"))) == image(before));
   CHECK(image(good(NnefRecorder<>().load<Tensor<float, 2>>(path + ".dat"))) == image(before));
@@ -125,15 +125,15 @@ TEST_CASE("nnef: a bare tensor in one file, and back") {
   CHECK(paths_of(good(recorder.open(path + ".dat"))) == Names{"w"});
   // A module with one tensor is saved as that tensor, and loads it under the module's name for it.
   const One one{before};
-  good(recorder.record(one, dir / "one"));
+  good(recorder.save(one, dir / "one"));
   CHECK(read_text(dir / "one.dat") == read_text(dir / "w.dat"));
   CHECK(image(good(recorder.load<One>(dir / "one.dat")).only) == image(before));
   // A name with a dot is one segment.
   fs::rename(dir / "one.dat", dir / "a.b.dat");
   CHECK(paths_of(good(recorder.open(dir / "a.b.dat"))) == Names{"a\\.b"});
 
-  CHECK(code_of(recorder.record(net(), dir / "many")) == Errc::not_representable);
-  CHECK(code_of(recorder.record(named({}), dir / "none")) == Errc::not_representable);
+  CHECK(code_of(recorder.save(net(), dir / "many")) == Errc::not_representable);
+  CHECK(code_of(recorder.save(named({}), dir / "none")) == Errc::not_representable);
   CHECK_FALSE(fs::exists(dir / "many.dat"));
 }
 
@@ -153,7 +153,7 @@ TEST_CASE("nnef: paths and labels") {
     for (const auto container : {NnefContainer::folder, NnefContainer::tgz}) {
       const bool folder = container == NnefContainer::folder;
       const auto sink = folder ? stele::bundle_sink(stele::memory_bundle()) : std::make_unique<stele::BufferSink>();
-      const auto r = in(container).record(named(paths), *sink, quick());
+      const auto r = in(container).save(named(paths), *sink, quick());
       REQUIRE(code_of(r) == Errc::not_representable);
       CHECK(r.error().path() == paths.back());
     }
@@ -252,7 +252,7 @@ TEST_CASE("nnef: four gigabytes") {
   const auto refused = [&](const Snapshot& snapshot) {
     const auto bundle = stele::memory_bundle();
     const auto sink = stele::bundle_sink(bundle);
-    const auto r = NnefRecorder<>().record(snapshot, *sink, quick());
+    const auto r = NnefRecorder<>().save(snapshot, *sink, quick());
     REQUIRE(code_of(r) == Errc::not_representable);
     CHECK(r.error().path() == "huge");
     CHECK(names_of(*bundle).empty());
@@ -264,10 +264,10 @@ TEST_CASE("nnef: four gigabytes") {
   CHECK(reads == 0);
   // Bits of bools, and not bytes, count.
   const auto sink = stele::bundle_sink(stele::memory_bundle());
-  const auto r = NnefRecorder<>().record(large(DType::boolean, {1ULL << 32}), *sink, quick());
+  const auto r = NnefRecorder<>().save(large(DType::boolean, {1ULL << 32}), *sink, quick());
   CHECK(code_of(r) == Errc::not_representable);  // the extent
   const auto s =
-      NnefRecorder<>().record(large(DType::f32, {1ULL << 29, 1}), *stele::bundle_sink(stele::memory_bundle()), quick());
+      NnefRecorder<>().save(large(DType::f32, {1ULL << 29, 1}), *stele::bundle_sink(stele::memory_bundle()), quick());
   CHECK(code_of(s) == Errc::io);
   CHECK(reads != 0);
 }
@@ -291,7 +291,7 @@ TEST_CASE("nnef: folders are replaced when all in them is known") {
   const NnefRecorder<> recorder;
   const std::string path = dir / "m.nnef";
   const auto save = [&](float first, const stele::SaveOptions& options = quick()) {
-    return code_of(recorder.record(net(first), path, options));
+    return code_of(recorder.save(net(first), path, options));
   };
   const auto check = [&](float first) { CHECK(image(good(recorder.load<Net>(path))) == image(net(first))); };
   CHECK(save(1) == Errc::none);
@@ -302,7 +302,7 @@ TEST_CASE("nnef: folders are replaced when all in them is known") {
   CHECK(save(3, fresh) == Errc::exists);
   check(2);
   // Tensors that are not in the new model go.
-  good(recorder.record(named({"old", "layers.0.weight"}), path, quick()));
+  good(recorder.save(named({"old", "layers.0.weight"}), path, quick()));
   CHECK(save(4) == Errc::none);
   CHECK(names_of(*stele::folder_bundle(path)) == files_of_net);
   // Tensors that the graph does not name, damaged ones, texts of somebody else, and files that nobody knows, stay.
@@ -318,7 +318,7 @@ TEST_CASE("nnef: folders are replaced when all in them is known") {
   }
   write_text(path + "/steps.dat", steps);
   write_text(path + "/notes.txt", "mine");
-  const auto refused = recorder.record(net(5), path, quick());
+  const auto refused = recorder.save(net(5), path, quick());
   REQUIRE(code_of(refused) == Errc::exists);
   CHECK(refused.error().found() == "notes.txt");
   check(4);
@@ -336,7 +336,7 @@ TEST_CASE("nnef: folders are replaced when all in them is known") {
   check(6);
 
   fs::copy(golden("model.nnef"), dir / "theirs.nnef", fs::copy_options::recursive);
-  CHECK(code_of(recorder.record(net(), dir / "theirs.nnef", quick())) == Errc::exists);
+  CHECK(code_of(recorder.save(net(), dir / "theirs.nnef", quick())) == Errc::exists);
   CHECK(names_of(*stele::folder_bundle(dir / "theirs.nnef")) == names_of(*stele::folder_bundle(golden("model.nnef"))));
 }
 
@@ -350,8 +350,8 @@ TEST_CASE("nnef: a save into a folder of other data deletes nothing") {
     }
     for (const bool graph : {true, false}) {
       if (!graph && content == tensor) continue;  // such a folder is all that this recorder writes
-      CHECK(code_of(in(NnefContainer::folder, graph).record(net(), dir / "results", quick())) == Errc::exists);
-      CHECK(code_of(in(NnefContainer::by_name, graph).record(net(), dir / "results", quick())) == Errc::exists);
+      CHECK(code_of(in(NnefContainer::folder, graph).save(net(), dir / "results", quick())) == Errc::exists);
+      CHECK(code_of(in(NnefContainer::by_name, graph).save(net(), dir / "results", quick())) == Errc::exists);
     }
     CHECK(names_of(*stele::folder_bundle(dir / "results")) == files);
     fs::remove_all(dir / "results");
@@ -363,11 +363,11 @@ TEST_CASE("nnef: a save into a folder of other data deletes nothing") {
   check_kept({"graph.quant"}, "");
   check_kept({"graph.nnef"}, "# Variables alone, by stele.\n");
   fs::create_directories(dir / "results/empty");
-  CHECK(code_of(folders.record(net(), dir / "results", quick())) == Errc::exists);
+  CHECK(code_of(folders.save(net(), dir / "results", quick())) == Errc::exists);
   // A recorder without graphs replaces its own folders.
   const auto plain = in(NnefContainer::folder, false);
-  for (const float first : {1.0F, 2.0F}) good(plain.record(net(first), dir / "plain.nnef", quick()));
-  CHECK(code_of(folders.record(net(), dir / "plain.nnef", quick())) == Errc::exists);
+  for (const float first : {1.0F, 2.0F}) good(plain.save(net(first), dir / "plain.nnef", quick()));
+  CHECK(code_of(folders.save(net(), dir / "plain.nnef", quick())) == Errc::exists);
 }
 
 TEST_CASE("nnef: a folder is one model by the marks at its top") {
@@ -375,14 +375,14 @@ TEST_CASE("nnef: a folder is one model by the marks at its top") {
   const auto front = [&](const std::string& path) { return code_of(stele::open(path)); };
   // The name of a folder of stele's own is also that of a graph.
   fs::create_directory(dir / "zoo");
-  good(folders.record(net(), dir / "zoo/graph", quick()));
-  good(folders.record(net(), dir / "zoo/other", quick()));
+  good(folders.save(net(), dir / "zoo/graph", quick()));
+  good(folders.save(net(), dir / "zoo/other", quick()));
   write_text(dir / "zoo/weights.safetensors", "");
   CHECK(front(dir / "zoo") == Errc::bad_magic);
   fs::remove(dir / "zoo/weights.safetensors");
   CHECK(front(dir / "zoo") == Errc::bad_magic);
   CHECK(front(dir / "zoo/graph.nnef") == Errc::none);
-  good(in(NnefContainer::folder, false).record(net(), dir / "plain", quick()));
+  good(in(NnefContainer::folder, false).save(net(), dir / "plain", quick()));
   CHECK(front(dir / "plain.nnef") == Errc::none);
   write_text(dir / "plain.nnef/notes.dat", "3.3 3.2\n");
   CHECK(front(dir / "plain.nnef") == Errc::bad_magic);

@@ -89,7 +89,7 @@ void check_npy(const std::string& name, DType dtype, const std::vector<Extent>& 
   CAPTURE(name);
   for (const bool mapped : {false, true}) {
     LoadOptions options;
-    if (mapped) options.storage = storage::view;
+    if (mapped) options.storage = Storage::mmap;
     const Snapshot opened = good(npy.open(golden_path(name + ".npy"), options));
     REQUIRE(opened.leaf_count() == 1);
     CHECK(opened.leaf(0).path() == name);
@@ -180,7 +180,7 @@ TEST_CASE("numpy: .npz files of NumPy") {
     const bool compressed = file == "compressed.npz"s;
     for (const bool mapped : {false, true}) {
       LoadOptions options;
-      if (mapped) options.storage = storage::view;
+      if (mapped) options.storage = Storage::mmap;
       const Snapshot opened = good(stele::open(golden_path(file), options));
       REQUIRE(opened.leaf_count() == std::size(numbers) + (compressed ? 2 : 0));
       for (std::size_t i = 0; i < std::size(numbers); ++i) {
@@ -247,7 +247,7 @@ TEST_CASE("numpy: elements without a type") {
 TEST_CASE("numpy: a .npy file holds one tensor, whose name it does not have") {
   const TempDir dir;
   const One one{Tensor<float, 2>({2, 2}, {1, 2, 3, 4})};
-  good(npy.record(one, dir / "one.npy", quick()));
+  good(npy.save(one, dir / "one.npy", quick()));
   CHECK(same(good(npy.load<One>(dir / "one.npy")).weight.value, one.weight.value));
   CHECK(same(good(stele::load<One>(dir / "one.npy")).weight.value, one.weight.value));
   // Without a module, the file's name.
@@ -256,20 +256,20 @@ TEST_CASE("numpy: a .npy file holds one tensor, whose name it does not have") {
   CHECK(good(npy.open(dir / "a.b.npy")).leaf(0).path() == "a\\.b");
   // A tensor by itself.
   const Tensor<float, 2> alone({1, 2}, {5, 6});
-  good(npy.record(alone, dir / "alone.npy", quick()));
+  good(npy.save(alone, dir / "alone.npy", quick()));
   CHECK(same(good(npy.load<Tensor<float, 2>>(dir / "alone.npy")), alone));
 
-  const auto two = npy.record(snapshot({{"a", {DType::u8, {1}, "x"}}, {"b", {DType::u8, {1}, "y"}}}), dir / "two.npy");
+  const auto two = npy.save(snapshot({{"a", {DType::u8, {1}, "x"}}, {"b", {DType::u8, {1}, "y"}}}), dir / "two.npy");
   REQUIRE(!two);
   CHECK(two.error().code() == Errc::not_representable);
   CHECK(two.error().found() == "2");
   CHECK(two.error().hint() == "save to a .npz file");
-  CHECK(code_of(npy.record(Snapshot(), dir / "none.npy")) == Errc::not_representable);
-  const auto half = npy.record(Half{Tensor<bfloat16>({1})}, dir / "half.npy");
+  CHECK(code_of(npy.save(Snapshot(), dir / "none.npy")) == Errc::not_representable);
+  const auto half = npy.save(Half{Tensor<bfloat16>({1})}, dir / "half.npy");
   REQUIRE(!half);
   CHECK(half.error().code() == Errc::not_representable);
   CHECK(half.error().path() == "w");
-  CHECK(code_of(npy.record(model(), dir / "model.npy")) == Errc::not_representable);
+  CHECK(code_of(npy.save(model(), dir / "model.npy")) == Errc::not_representable);
   CHECK(dir.names() == std::vector<std::string>{"a.b.npy", "alone.npy", "one.npy"});
 }
 
@@ -306,7 +306,7 @@ TEST_CASE("numpy: a model in a .npz file") {
   SaveOptions options = quick();
   options.metadata = {{"license", "MIT \"x\""}};
   const Model before = model();
-  good(npz.record(before, dir / "m.npz", options));
+  good(npz.save(before, dir / "m.npz", options));
   const Entries entries = unzipped(read_text(dir / "m.npz"));
   CHECK(names_of(entries) == std::vector<std::string>{"weight.npy", "bias.npy", "head.npy", "__stele__.npy"});
   CHECK(
@@ -327,9 +327,9 @@ TEST_CASE("numpy: a model in a .npz file") {
   CHECK((text_of(good(saved(npz, before, options)).span()) == read_text(dir / "m.npz")));
   // Mapped.
   LoadOptions view;
-  view.storage = storage::view;
+  view.storage = Storage::mmap;
   Report report;
-  CHECK(same(good(npz.load<Model>(dir / "m.npz", view, &report)).weight, before.weight));
+  CHECK(same(good(npz.load<Model>(dir / "m.npz", reporting(view, report))).weight, before.weight));
   CHECK(report.count(Report::What::copied) == 0);
 }
 
@@ -410,9 +410,9 @@ TEST_CASE("numpy: a save announces its exact size") {
     const Snapshot tree = random_snapshot(random, can<NpzRecorder<>>());
     const Bytes file = good(saved(npz, tree));
     Bytes memory(file.size());
-    CHECK(good(MemoryRecorder<NpzFormat>().record(tree, memory.span())) == file.size());
+    CHECK(good(MemoryRecorder<NpzFormat>().save(tree, memory.span())) == file.size());
     Bytes less(file.size() - 1);
-    const auto refused = MemoryRecorder<NpzFormat>().record(tree, less.span());
+    const auto refused = MemoryRecorder<NpzFormat>().save(tree, less.span());
     REQUIRE(!refused);
     CHECK(refused.error().found() == std::to_string(file.size()));
   }

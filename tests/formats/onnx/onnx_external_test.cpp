@@ -189,7 +189,7 @@ stele::Result<stele::Report> save_until(const std::string& dir, Steps steps, con
                                         const std::string& model) {
   SteppedSink sink(good(stele::file_sink(dir + "/n.onnx", quick().file)), steps,
                    std::make_shared<SteppedBundle>(dir, steps));
-  return recorder_of("n.data", model).record(part, sink, quick());
+  return recorder_of("n.data", model).save(part, sink, quick());
 }
 
 }  // namespace
@@ -215,7 +215,7 @@ TEST_CASE("onnx external: every byte of both files") {
   const Tensors tensors{octets(pattern(1023, 1)), octets(pattern(1025, 2)), octets(pattern(1024, 3)),
                         octets(pattern(mib, 4))};
   const TempDir dir;
-  good(recorder_of("m.data").record(tensors, dir / "m.onnx", quick()));
+  good(recorder_of("m.data").save(tensors, dir / "m.onnx", quick()));
   CHECK(dir.names() == Paths{"m.data", "m.onnx"});
   const std::string graph = bytes(2, "stele") + bytes(5, head("below", 2, 1023) + bytes(9, pattern(1023, 1))) +
                             bytes(5, head("first", 2, 1025) + in_file("m.data", 0, 1025)) +
@@ -227,7 +227,7 @@ TEST_CASE("onnx external: every byte of both files") {
   const auto loaded = good(stele::load<Tensors>(dir / "m.onnx"));
   CHECK(image(loaded) == image(tensors));
   stele::LoadOptions mapped;
-  mapped.storage = stele::storage::view;
+  mapped.storage = stele::Storage::mmap;
   CHECK(image(good(stele::load<Tensors>(dir / "m.onnx", mapped))) == image(tensors));
 }
 
@@ -262,13 +262,13 @@ TEST_CASE("onnx external: random models come back") {
     builder.end();
     const Snapshot before = builder.finish();
     const auto recorder = recorder_of("random.data");
-    good(recorder.record(before, dir / "random.onnx", over()));
+    good(recorder.save(before, dir / "random.onnx", over()));
     const Snapshot after = good(stele::open(dir / "random.onnx"));
     REQUIRE(difference(facts(before, can), facts(after, can)) == "");
     for (std::size_t i = 0; i < before.leaf_count(); ++i) in_other_file += before.leaf(i).byte_size() >= 1024 ? 1 : 0;
     // The lazy leaves of the files, saved over them.
     const std::string model = read_text(dir / "random.onnx"), data = read_text(dir / "random.data");
-    good(recorder.record(after, dir / "random.onnx", over()));
+    good(recorder.save(after, dir / "random.onnx", over()));
     REQUIRE(read_text(dir / "random.onnx") == model);
     REQUIRE(read_text(dir / "random.data") == data);
   }
@@ -286,7 +286,7 @@ TEST_CASE("onnx external: random modules come back, in memory") {
     branches["a"].named["large"] = stele::Tensor<float>(stele::Shape({17, 31}));
     const auto bundle = stele::memory_bundle();
     const auto sink = good(bundle->create("sub/m.onnx"));
-    good(recorder_of("m.data").record(branches, *sink));
+    good(recorder_of("m.data").save(branches, *sink));
     CHECK(good(bundle->names()) == Paths{"sub/m.data", "sub/m.onnx"});
     const auto again = good(OnnxRecorder<>().load<std::map<std::string, Branch>>(good(bundle->open("sub/m.onnx"))));
     REQUIRE(difference(facts(snapshot(branches), can), facts(snapshot(again), can)) == "");
@@ -307,7 +307,7 @@ TEST_CASE("onnx external: what is saved opens, whole") {
     builder.end();
     const Snapshot before = builder.finish();
     const TempDir dir;
-    good(recorder_of("m.data").record(before, dir / "m.onnx", quick()));
+    good(recorder_of("m.data").save(before, dir / "m.onnx", quick()));
     // Without large tensors, there is no other file.
     CHECK(dir.names().size() == (count == 0 ? 1 : 2));
     if (count != 0) CHECK(std::filesystem::file_size(dir / "m.data") == 1024 * count);
@@ -321,7 +321,7 @@ TEST_CASE("onnx external: what is saved opens, whole") {
     }
     CHECK(wrong == 0);
     // A save into the model reads it with its structure.
-    good(recorder_of("n.data", dir / "m.onnx").record(Snapshot(), dir / "n.onnx", quick()));
+    good(recorder_of("n.data", dir / "m.onnx").save(Snapshot(), dir / "n.onnx", quick()));
     CHECK(good(stele::open(dir / "n.onnx")).leaf_count() == count);
   }
 }
@@ -331,8 +331,8 @@ TEST_CASE("onnx external: into a model") {
   std::filesystem::create_directory(dir / "old");
   std::filesystem::create_directory(dir / "new");
   write_model(dir / "old", "old.data");
-  good(recorder_of("m.data", dir / "old/m.onnx").record(new_part(), dir / "new/m.onnx", quick()));
-  good(recorder_of("", dir / "old/m.onnx").record(new_part(), dir / "new/one.onnx", quick()));
+  good(recorder_of("m.data", dir / "old/m.onnx").save(new_part(), dir / "new/m.onnx", quick()));
+  good(recorder_of("", dir / "old/m.onnx").save(new_part(), dir / "new/one.onnx", quick()));
   std::filesystem::remove_all(dir / "old");  // no file of it is needed
   CHECK(names_in(dir / "new") == Paths{"m.data", "m.onnx", "one.onnx"});
   check_saved(dir / "new/m.onnx");
@@ -340,7 +340,7 @@ TEST_CASE("onnx external: into a model") {
   CHECK(std::filesystem::file_size(dir / "new/m.data") == 2 * 3008 + large);  // raw, varints, outside
   CHECK(std::filesystem::file_size(dir / "new/m.onnx") < 3000);
   // And back into one file.
-  good(recorder_of("", dir / "new/m.onnx").record(Snapshot(), dir / "new/back.onnx", quick()));
+  good(recorder_of("", dir / "new/m.onnx").save(Snapshot(), dir / "new/back.onnx", quick()));
   CHECK(read_text(dir / "new/back.onnx").find("m.data") == std::string::npos);
   check_saved(dir / "new/back.onnx");
 }
@@ -350,7 +350,7 @@ TEST_CASE("onnx external: over the model and its file") {
   write_model(dir.path(), "m.data");
   const std::string model = read_text(dir / "m.onnx");
   const auto recorder = recorder_of("m.data", dir / "m.onnx");
-  const stele::Error e = bad(recorder.record(new_part(), dir / "m.onnx", quick()));
+  const stele::Error e = bad(recorder.save(new_part(), dir / "m.onnx", quick()));
   CHECK(e.code() == Errc::exists);
   CHECK(e.file() == "m.data");
   CHECK(e.hint().find("allow_nonatomic") != std::string_view::npos);
@@ -358,11 +358,11 @@ TEST_CASE("onnx external: over the model and its file") {
   CHECK(read_text(dir / "m.onnx") == model);
   CHECK(read_text(dir / "m.data") == outside_file());
   // The old file is read until both new ones are written.
-  good(recorder.record(new_part(), dir / "m.onnx", over()));
+  good(recorder.save(new_part(), dir / "m.onnx", over()));
   CHECK(dir.names() == Paths{"m.data", "m.onnx"});
   check_saved(dir / "m.onnx");
   // With a new name, the model is replaced in one step.
-  good(recorder_of("n.data", dir / "m.onnx").record(Snapshot(), dir / "m.onnx", quick()));
+  good(recorder_of("n.data", dir / "m.onnx").save(Snapshot(), dir / "m.onnx", quick()));
   check_saved(dir / "m.onnx");
   std::filesystem::remove(dir / "m.data");
   check_saved(dir / "m.onnx");
@@ -379,7 +379,7 @@ TEST_CASE("onnx external: over the last of many files, which is opened again for
     graph += bytes(5, head(name, 2, size) + in_file(name, 0, size));
   }
   write_text(dir / "m.onnx", onnx::model(graph));
-  good(recorder_of("w79", dir / "m.onnx").record(Snapshot(), dir / "m.onnx", over()));
+  good(recorder_of("w79", dir / "m.onnx").save(Snapshot(), dir / "m.onnx", over()));
   for (unsigned i = 0; i < 79; ++i) std::filesystem::remove(dir / ("w" + std::to_string(i)));
   const Snapshot file = good(stele::open(dir / "m.onnx"));
   for (unsigned i = 0; i < count; ++i) {
@@ -394,21 +394,21 @@ TEST_CASE("onnx external: names and sinks that are refused") {
     for (const bool dry : {false, true}) {
       SaveOptions options = over();
       options.dry_run = dry;
-      const stele::Error e = bad(recorder_of(name).record(new_part(), dir / "m.onnx", options));
+      const stele::Error e = bad(recorder_of(name).save(new_part(), dir / "m.onnx", options));
       CHECK(e.code() == Errc::invalid_argument);
       CHECK(e.found() == name);
     }
     CHECK(dir.names().empty());
   }
   stele::BufferSink memory;
-  const stele::Error e = bad(recorder_of("m.data").record(new_part(), memory));
+  const stele::Error e = bad(recorder_of("m.data").save(new_part(), memory));
   CHECK(e.code() == Errc::unsupported);
   CHECK(e.hint().find("OnnxOptions::external") != std::string_view::npos);
   CHECK(memory.take().size() == 0);
-  CHECK_FALSE(recorder_of(std::string(300, 'a')).record(new_part(), dir / "m.onnx", quick()));
+  CHECK_FALSE(recorder_of(std::string(300, 'a')).save(new_part(), dir / "m.onnx", quick()));
   std::filesystem::create_directory(dir / "folder");
-  CHECK_FALSE(recorder_of("folder").record(new_part(), dir / "m.onnx", quick()));
-  CHECK_FALSE(recorder_of("folder").record(new_part(), dir / "m.onnx", over()));
+  CHECK_FALSE(recorder_of("folder").save(new_part(), dir / "m.onnx", quick()));
+  CHECK_FALSE(recorder_of("folder").save(new_part(), dir / "m.onnx", over()));
   CHECK(dir.names() == Paths{"folder"});
 }
 
@@ -427,11 +427,11 @@ TEST_CASE("onnx external: the error of a model that is too large for one file na
     return builder.finish();
   };
   stele::BufferSink sink;
-  const stele::Error e = bad(OnnxRecorder<>().record(of_size(std::uint64_t{1} << 31), sink));
+  const stele::Error e = bad(OnnxRecorder<>().save(of_size(std::uint64_t{1} << 31), sink));
   CHECK(e.code() == Errc::not_representable);
   CHECK(e.hint().find("OnnxOptions::external") != std::string_view::npos);
   const TempDir dir;
-  CHECK(bad(recorder_of("m.data").record(of_size(std::uint64_t{1} << 63), dir / "m.onnx")).code() ==
+  CHECK(bad(recorder_of("m.data").save(of_size(std::uint64_t{1} << 63), dir / "m.onnx")).code() ==
         Errc::not_representable);
   CHECK(dir.names().empty());
 }
@@ -457,7 +457,7 @@ TEST_CASE("onnx external: models in which other tensors are in files") {
       CAPTURE(name);
       CAPTURE(external);
       write_text(dir / "m.onnx", model);
-      good(recorder_of(external, dir / "m.onnx").record(Snapshot(), dir / "n.onnx", over()));
+      good(recorder_of(external, dir / "m.onnx").save(Snapshot(), dir / "n.onnx", over()));
       const std::string saved = read_text(dir / "n.onnx");
       CHECK(saved.find("x.data") == std::string::npos);
       CHECK((saved.find("n.data") != std::string::npos) == (*external != 0));
@@ -466,20 +466,20 @@ TEST_CASE("onnx external: models in which other tensors are in files") {
   }
   // A sparse tensor cannot be moved; without the other file it is copied, and refers to the old one.
   write_text(dir / "m.onnx", onnx::model(bytes(15, bytes(1, bytes(8, "s") + in_file("x.data", 0, large)))));
-  CHECK(code_of(recorder_of("n.data", dir / "m.onnx").record(Snapshot(), dir / "n.onnx", over())) == Errc::unsupported);
-  good(recorder_of("", dir / "m.onnx").record(Snapshot(), dir / "n.onnx", over()));
+  CHECK(code_of(recorder_of("n.data", dir / "m.onnx").save(Snapshot(), dir / "n.onnx", over())) == Errc::unsupported);
+  good(recorder_of("", dir / "m.onnx").save(Snapshot(), dir / "n.onnx", over()));
   CHECK(read_text(dir / "n.onnx") == read_text(dir / "m.onnx"));
   // Tensors that are in the model stay there.
   write_text(
       dir / "m.onnx",
       onnx::model(node(bytes(5, bytes(1, "value") + bytes(5, head("t", 2, large) + bytes(9, pattern(large, 2)))))));
-  good(recorder_of("n.data", dir / "m.onnx").record(Snapshot(), dir / "n.onnx", over()));
+  good(recorder_of("n.data", dir / "m.onnx").save(Snapshot(), dir / "n.onnx", over()));
   CHECK(read_text(dir / "n.onnx") == read_text(dir / "m.onnx"));
 }
 
 TEST_CASE("onnx external: files that are cut or missing") {
   const TempDir dir;
-  good(recorder_of("m.data").record(new_part(), dir / "m.onnx", quick()));
+  good(recorder_of("m.data").save(new_part(), dir / "m.onnx", quick()));
   const std::string model = read_text(dir / "m.onnx"), data = read_text(dir / "m.data");
   for (std::size_t size = 0; size < model.size(); ++size) {
     write_text(dir / "m.onnx", model.substr(0, size));
@@ -510,7 +510,7 @@ TEST_CASE("onnx external: a save that fails or is killed") {
         write_model(dir / "model", "m.data");
         const std::string model = dir / "model/m.onnx";
         if (over_old) {
-          good(recorder_of("old.data", model).record(Snapshot(), dir / "n.onnx", quick()));
+          good(recorder_of("old.data", model).save(Snapshot(), dir / "n.onnx", quick()));
         }
         const std::string old = over_old ? read_text(dir / "n.onnx") : "";
         const auto save = [&] { return save_until(dir.path(), {at, dies}, new_part(), model) ? "done"s : "failed"s; };
@@ -531,9 +531,9 @@ TEST_CASE("onnx external: a save that fails or is killed") {
         // A later save needs to be allowed only if the other file was left, and its temporaries are gone then.
         const bool left = std::filesystem::exists(dir / "n.data");
         CHECK((!left || dies || over_old));
-        const auto again = recorder_of("n.data", model).record(new_part(), dir / "n.onnx", quick());
+        const auto again = recorder_of("n.data", model).save(new_part(), dir / "n.onnx", quick());
         CHECK(code_of(again) == (left ? Errc::exists : Errc::none));
-        if (left) good(recorder_of("n.data", model).record(new_part(), dir / "n.onnx", over()));
+        if (left) good(recorder_of("n.data", model).save(new_part(), dir / "n.onnx", over()));
         check_saved(dir / "n.onnx");
         names = dir.names();
         CHECK(std::none_of(names.begin(), names.end(), is_temporary));

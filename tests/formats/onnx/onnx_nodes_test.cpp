@@ -181,14 +181,14 @@ TEST_CASE("onnx nodes: a save replaces one tensor after the other, and all") {
     for (stele::SnapshotBuilder* const builder : {&one, &all}) {
       builder->tensor(builder->intern(name), leaf.dtype(), leaf.shape(), leaf.byte_size(), provider);
     }
-    good(into.record(one.finish(), dir / "n.onnx", options));
+    good(into.save(one.finish(), dir / "n.onnx", options));
     Tensors expected = all_tensors();
     expected[name] = changed;
     const Snapshot saved = good(stele::open(dir / "n.onnx"));
     CHECK(tensors_of(saved) == expected);
     CHECK(saved.metadata() == std::map<std::string, std::string>{{"note", "new"}, {"kept", "it"}});
   }
-  good(into.record(all.finish(), dir / "n.onnx", options));
+  good(into.save(all.finish(), dir / "n.onnx", options));
   CHECK(tensors_of(good(stele::open(dir / "n.onnx"))) == everything);
   const std::string text = read_text(dir / "n.onnx");
   for (const char* kept : {"node of chosen", "Loop", "inside", "about it", "value_floats"}) {
@@ -196,7 +196,7 @@ TEST_CASE("onnx nodes: a save replaces one tensor after the other, and all") {
     CHECK(text.find(kept) != std::string::npos);
   }
   // Nothing of the module: the same bytes.
-  good(into.record(Snapshot(), dir / "n.onnx", quick()));
+  good(into.save(Snapshot(), dir / "n.onnx", quick()));
   CHECK(read_text(dir / "n.onnx") == model_with_all());
 }
 
@@ -207,11 +207,11 @@ TEST_CASE("onnx nodes: a Constant of another dtype or shape is not replaced") {
   struct Wider {
     std::vector<double> list;
   };
-  CHECK(bad(into.record(Wider{{1, 2, 3}}, dir / "n.onnx", quick())).code() == Errc::dtype_mismatch);
+  CHECK(bad(into.save(Wider{{1, 2, 3}}, dir / "n.onnx", quick())).code() == Errc::dtype_mismatch);
   struct Longer {
     std::vector<float> list;
   };
-  CHECK(bad(into.record(Longer{{1, 2, 3, 4}}, dir / "n.onnx", quick())).code() == Errc::shape_mismatch);
+  CHECK(bad(into.save(Longer{{1, 2, 3, 4}}, dir / "n.onnx", quick())).code() == Errc::shape_mismatch);
 }
 
 TEST_CASE("onnx nodes: hostile models") {

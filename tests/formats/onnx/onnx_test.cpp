@@ -136,13 +136,13 @@ TEST_CASE("onnx: a module is loaded, and saved into the model") {
   // The same module gives the same model, and a changed one the same bytes but for its elements.
   const std::string theirs = read_text(golden("mlp.onnx"));
   const OnnxRecorder<> into(OnnxFormat({.model = golden("mlp.onnx")}));
-  good(into.record(mlp, dir / "same.onnx"));
+  good(into.save(mlp, dir / "same.onnx"));
   const Snapshot file = good(stele::open(golden("mlp.onnx")));
-  CHECK(good(into.record(file, dir / "again.onnx")).count(stele::Report::What::lost) == 0);  // it has a graph
-  CHECK(good(OnnxRecorder<>().record(file, dir / "again.onnx")).count(stele::Report::What::lost) == 1);
+  CHECK(good(into.save(file, dir / "again.onnx")).count(stele::Report::What::lost) == 0);  // it has a graph
+  CHECK(good(OnnxRecorder<>().save(file, dir / "again.onnx")).count(stele::Report::What::lost) == 1);
   CHECK(equal(good(stele::load<Network>(dir / "same.onnx")).net.at("0").weight, mlp.net.at("0").weight));
   mlp.net.at("0").weight(0, 3) = 42;
-  good(into.record(mlp, dir / "changed"));
+  good(into.save(mlp, dir / "changed"));
   const std::string same = read_text(dir / "same.onnx"), changed = read_text(dir / "changed.onnx");
   CHECK(same.size() == changed.size());
   CHECK(std::mismatch(same.begin(), same.end(), changed.begin()).first != same.end());
@@ -160,7 +160,7 @@ TEST_CASE("onnx: a module is loaded, and saved into the model") {
   std::filesystem::copy_file(golden("mlp.onnx"), dir / "own.onnx");
   const OnnxRecorder<> own(OnnxFormat({.model = dir / "own.onnx"}));
   Part part{{{"0", {Tensor<float, 2>::filled({4, 8}, 7), std::nullopt}}}};
-  good(own.record(part, dir / "own.onnx"));
+  good(own.save(part, dir / "own.onnx"));
   const Network partly = good(stele::load<Network>(dir / "own.onnx"));
   CHECK(partly.net.at("0").weight(3, 7) == 7);
   CHECK(equal(*partly.net.at("0").bias, *mlp.net.at("0").bias));
@@ -168,7 +168,7 @@ TEST_CASE("onnx: a module is loaded, and saved into the model") {
 
   // Elements in another file become part of the new one.
   const OnnxRecorder<> from_external(OnnxFormat({.model = golden("external.onnx")}));
-  good(from_external.record(part, dir / "whole.onnx"));
+  good(from_external.save(part, dir / "whole.onnx"));
   const Network whole = good(stele::load<Network>(dir / "whole.onnx"));
   CHECK(whole.net.at("0").weight(3, 7) == 7);
   CHECK(equal(whole.net.at("2").weight, mlp.net.at("2").weight));
@@ -176,7 +176,7 @@ TEST_CASE("onnx: a module is loaded, and saved into the model") {
   // Metadata: new keys are added, those of the model stay or get the new value.
   stele::SaveOptions options;
   options.metadata = {{"author", "me"}, {"epoch", "3"}};
-  good(into.record(mlp, dir / "metadata.onnx", options));
+  good(into.save(mlp, dir / "metadata.onnx", options));
   CHECK(good(stele::open(dir / "metadata.onnx")).metadata() ==
         std::map<std::string, std::string>{{"author", "me"}, {"epoch", "3"}, {"note", "ü"}});
 }
@@ -184,7 +184,7 @@ TEST_CASE("onnx: a module is loaded, and saved into the model") {
 TEST_CASE("onnx: a module that does not fit the model") {
   const TempDir dir;
   const auto error = [&](const auto& module, auto recorder) {
-    const stele::Error e = bad(recorder.record(module, dir / "x.onnx"));
+    const stele::Error e = bad(recorder.save(module, dir / "x.onnx"));
     CHECK(dir.names().empty());
     return e;
   };
@@ -208,12 +208,11 @@ TEST_CASE("onnx: a module that does not fit the model") {
   CHECK(e.path() == "extra");
   stele::SaveOptions lossy = quick();
   lossy.allow_loss = true;
-  const stele::Report report = good(OnnxRecorder<>(into).record(more, dir / "x.onnx", lossy));
+  const stele::Report report = good(OnnxRecorder<>(into).save(more, dir / "x.onnx", lossy));
   REQUIRE(report.size() == 1);
   CHECK(report[0].path == "extra");
   CHECK(good(stele::open(dir / "x.onnx")).leaf_count() == 5);
-  CHECK(bad(OnnxRecorder<>(OnnxFormat({.model = dir / "none"})).record(more, dir / "y.onnx")).code() ==
-        Errc::not_found);
+  CHECK(bad(OnnxRecorder<>(OnnxFormat({.model = dir / "none"})).save(more, dir / "y.onnx")).code() == Errc::not_found);
 }
 
 TEST_CASE("onnx: initializers by hand") {
@@ -381,11 +380,11 @@ TEST_CASE("onnx: what is no tensor of a known kind is unreadable, and all else i
     write_text(dir / "m.onnx", c.file);
     part.good(0) = 1;
     const OnnxRecorder<> into(OnnxFormat({.model = dir / "m.onnx"}));
-    good(into.record(part, dir / "n.onnx", quick()));
+    good(into.save(part, dir / "n.onnx", quick()));
     const Snapshot saved = good(stele::open(dir / "n.onnx"));
     CHECK(content_of(saved, "good") == "\0\0\x80\x3f\0\0\0\0"s);
     CHECK(content_of(saved, "t") == c.raw);
-    CHECK(bad(into.record(All{part.good, part.good}, dir / "n.onnx", quick())).found().find(c.reason) !=
+    CHECK(bad(into.save(All{part.good, part.good}, dir / "n.onnx", quick())).found().find(c.reason) !=
           std::string_view::npos);
   }
 }

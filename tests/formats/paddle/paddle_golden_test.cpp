@@ -133,7 +133,7 @@ TEST_CASE("paddle: golden folders") {
     check_facts(good(folders.open(golden(name))), wanted, true);
     good(folders.verify(golden(name)));
     const auto bundle = stele::memory_bundle();
-    good(folders.record(snapshot, *stele::bundle_sink(bundle)));
+    good(folders.save(snapshot, *stele::bundle_sink(bundle)));
     const auto files = files_in(*bundle);
     CHECK(files.size() == wanted.size());
     for (const auto& file : files) {

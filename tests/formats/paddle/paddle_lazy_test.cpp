@@ -102,7 +102,7 @@ TEST_CASE("paddle: a file of 2 GiB, of holes") {
   CHECK(s.byte_size() == std::uint64_t{1} << 31U);
   CHECK(counted->read < 4096);
   LoadOptions view;
-  view.storage = stele::storage::view;
+  view.storage = stele::Storage::mmap;
   CHECK(good(counting.open(path, view)).leaf_count() == 4);
 }
 
@@ -114,9 +114,9 @@ TEST_CASE("paddle: views where the elements lie aligned") {
   CHECK(aligned.size() % 4 == 0);
   write_text(dir / "m.pdiparams", aligned + shifted);
   LoadOptions options;
-  options.storage = stele::storage::view;
+  options.storage = stele::Storage::mmap;
   stele::Report report;
-  const Two two = good(plain.load<Two>(dir / "m.pdiparams", options, &report));
+  const Two two = good(plain.load<Two>(dir / "m.pdiparams", reporting(options, report)));
   CHECK(report.paths(stele::Report::What::copied) == std::vector<std::string>{"b"});
   CHECK(two.a.is_view());
   CHECK(!two.b.is_view());

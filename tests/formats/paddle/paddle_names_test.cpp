@@ -21,7 +21,7 @@ struct Fixed {
 
 TEST_CASE("paddle: names from a type, a module in place, a layout") {
   CHECK(image(good(plain.load<Net>(own(small_paddle_file())))) == image(net()));
-  CHECK(stele::to_string(good(plain.load_record<Net>(own(small_paddle_file()))).fc.b.shape()) == "[3]");
+  CHECK(stele::to_string(good(plain.load<stele::Record<Net>>(own(small_paddle_file()))).fc.b.shape()) == "[3]");
   Net live{{Tensor<float, 2>({2, 3}), Tensor<float, 1>({3})}};
   good(plain.load_into(live, own(small_paddle_file())));
   CHECK(image(live) == image(net()));

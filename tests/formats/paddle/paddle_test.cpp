@@ -32,7 +32,7 @@ TEST_CASE("paddle: bytes by hand") {
   CHECK(file_of(by({.framing = PaddleFraming::named}), net()) == named_frame("fc.b", b) + named_frame("fc.w", w));
   CHECK(file_of(by({.order = PaddleOrder::declared}), net()) == w + b);
   const auto bundle = stele::memory_bundle();
-  good(by({.folder = true}).record(net(), *stele::bundle_sink(bundle)));
+  good(by({.folder = true}).save(net(), *stele::bundle_sink(bundle)));
   CHECK(files_in(*bundle) == std::map<std::string, std::string>{{"fc.b", b}, {"fc.w", w}});
 
   const auto loads = [&](const PaddleRecorder<>& recorder, const std::string& text) {
@@ -65,7 +65,7 @@ TEST_CASE("paddle: a tied tensor stands under each of its names") {
   const TiedLayers tied = tied_layers(3);
   SaveOptions options = quick();
   stele::BufferSink sink;
-  const stele::Report report = good(plain.record(tied, sink, options));
+  const stele::Report report = good(plain.save(tied, sink, options));
   CHECK(report.paths(stele::Report::What::lost) == std::vector<std::string>{"head", "decoder"});
   const auto names = std::vector<std::string>{"embedding",    "middle",         "head",        "encoder.weight",
                                               "encoder.bias", "decoder.weight", "decoder.bias"};
@@ -73,7 +73,7 @@ TEST_CASE("paddle: a tied tensor stands under each of its names") {
   const Snapshot opened = good(plain.open(bytes, named_as(names)));
   CHECK(opened.leaf_count() == 7);
   CHECK(opened.leaf(0).path() == "decoder.bias");
-  const TiedLayers back = good(stele::from_snapshot<TiedLayers>(opened));
+  const TiedLayers back = good(stele::load<TiedLayers>(opened));
   CHECK((**back.embedding)[1] == 3);
   CHECK((**back.head)[1] == 3);
   CHECK((**back.decoder->bias)[0] == 3);
@@ -92,7 +92,7 @@ TEST_CASE("paddle: what the files cannot hold") {
   CHECK(bad(saved(plain, net(), options)).code() == Errc::not_representable);
   options.allow_loss = true;
   stele::BufferSink sink;
-  const stele::Report report = good(plain.record(module, sink, options));
+  const stele::Report report = good(plain.save(module, sink, options));
   CHECK(report.count(stele::Report::What::lost) == 2);
   CHECK(text_of(sink.take().span()) == paddle_record(5, {1}, "\0\0\x80\x3f"s));
 
@@ -150,7 +150,7 @@ TEST_CASE("paddle: levels of detail") {
 TEST_CASE("paddle: another precision") {
   const PaddleRecorder<stele::HalfPrecision> half;
   stele::BufferSink sink;
-  good(half.record(net(), sink));
+  good(half.save(net(), sink));
   const std::string text(text_of(sink.take().span()));
   CHECK(text == paddle_record(4, {3}, "\x80\x48\x00\x48\x00\x47"s) +
                     paddle_record(4, {2, 3}, "\0\0\0\x3c\0\x40\0\x42\0\x44\0\x45"s));
@@ -213,15 +213,15 @@ TEST_CASE("paddle: what is written is read back the same") {
     const PaddleRecorder<> folders = by({.folder = true});
     const auto bundle = stele::memory_bundle();
     if (names.empty()) {  // an empty folder is no model
-      CHECK(bad(folders.record(before, *stele::bundle_sink(bundle))).code() == Errc::not_representable);
+      CHECK(bad(folders.save(before, *stele::bundle_sink(bundle))).code() == Errc::not_representable);
       CHECK(bad(plain.open(stele::bundle_source(bundle))).code() == Errc::missing);
       continue;
     }
-    good(folders.record(before, *stele::bundle_sink(bundle)));
+    good(folders.save(before, *stele::bundle_sink(bundle)));
     CHECK(difference(facts(good(plain.open(stele::bundle_source(bundle))), all), wanted).empty());
     if (seed % 10 != 0) continue;
     const TempDir dir;
-    good(folders.record(before, dir / "model", quick()));
+    good(folders.save(before, dir / "model", quick()));
     CHECK(difference(facts(good(plain.open(dir / "model")), all), wanted).empty());
     CHECK(files_in(*stele::folder_bundle(dir / "model")) == files_in(*bundle));
   }
@@ -232,34 +232,34 @@ TEST_CASE("paddle: what is there and what replaces it") {
   const TempDir dir;
   SaveOptions once = quick();
   once.file.overwrite = false;
-  good(plain.record(net(), dir / "m", once));
+  good(plain.save(net(), dir / "m", once));
   CHECK(dir.names() == std::vector<std::string>{"m.pdiparams"});
-  CHECK(bad(plain.record(net(), dir / "m", once)).code() == Errc::exists);
-  good(plain.record(net(), dir / "m", quick()));
+  CHECK(bad(plain.save(net(), dir / "m", once)).code() == Errc::exists);
+  good(plain.save(net(), dir / "m", quick()));
 
   const PaddleRecorder<> folders = by({.folder = true});
-  good(folders.record(net(), dir / "folder", once));
+  good(folders.save(net(), dir / "folder", once));
   CHECK(names_in(dir / "folder") == std::vector<std::string>{"fc.b", "fc.w"});
-  CHECK(bad(folders.record(net(), dir / "folder", once)).code() == Errc::exists);
+  CHECK(bad(folders.save(net(), dir / "folder", once)).code() == Errc::exists);
   const Fc other{Tensor<float, 2>({1, 1}, {1}), vec({2})};
-  good(folders.record(other, dir / "folder", quick()));
+  good(folders.save(other, dir / "folder", quick()));
   CHECK(names_in(dir / "folder") == std::vector<std::string>{"b", "w"});
   CHECK(image(good(folders.load<Fc>(dir / "folder"))) == image(other));
 
   // Anything else that lies there is not thrown away.
   std::filesystem::create_directories(dir / "data/2024");
-  CHECK(code_of(folders.record(other, dir / "data", quick())) == Errc::exists);
+  CHECK(code_of(folders.save(other, dir / "data", quick())) == Errc::exists);
   write_text(dir / "data/2024/voltage", std::string(64, '\0'));
-  CHECK(code_of(folders.record(other, dir / "data", quick())) == Errc::exists);
+  CHECK(code_of(folders.save(other, dir / "data", quick())) == Errc::exists);
   CHECK(names_in(dir / "data/2024") == std::vector<std::string>{"voltage"});
   write_text(dir / "folder/__model__", program_desc({var_desc("b", tensor_desc(5, {1}))}));
-  const stele::Error error = bad(folders.record(net(), dir / "folder", quick()));
+  const stele::Error error = bad(folders.save(net(), dir / "folder", quick()));
   CHECK(error.code() == Errc::exists);
   CHECK(error.found() == "__model__");
   CHECK(names_in(dir / "folder") == std::vector<std::string>{"__model__", "b", "w"});
   SaveOptions beside = quick();
   beside.file.allow_nonatomic = true;
-  good(folders.record(net(), dir / "folder", beside));
+  good(folders.save(net(), dir / "folder", beside));
   CHECK(names_in(dir / "folder") == std::vector<std::string>{"__model__", "b", "fc.b", "fc.w", "w"});
   CHECK(good(plain.open(dir / "folder")).leaf_count() == 1);  // what the program has
   // A program without parameters has none, whatever lies beside.
@@ -276,7 +276,7 @@ TEST_CASE("paddle: names that no file can have") {
     builder.set_flat();
     builder.tensor(builder.intern(name), DType::f32, std::vector<stele::Extent>{0}, 0, {&memory_ops, nullptr, 0});
     const TempDir dir;
-    const stele::Error error = bad(folders.record(builder.finish(), dir / "folder", quick()));
+    const stele::Error error = bad(folders.save(builder.finish(), dir / "folder", quick()));
     CHECK((error.code() == Errc::invalid_argument || error.code() == Errc::not_representable));
     CHECK(error.path() == name);
     CHECK(dir.names().empty());

@@ -191,7 +191,7 @@ TEST_CASE("pytorch checkpoints: what cannot be stored") {
     options.allow_loss = true;
     options.dry_run = dry;
     BufferSink sink;
-    const Report report = good(PytorchRecorder<>().record(graph, sink, options));
+    const Report report = good(PytorchRecorder<>().save(graph, sink, options));
     CHECK(report.count(Report::What::lost) == 1);
     if (!dry) CHECK(object_of(text_of(sink.take().span())) == "O{'a': T(Float '0' 2, (2), (1))}");
   }

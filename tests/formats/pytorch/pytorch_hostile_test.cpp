@@ -329,7 +329,7 @@ TEST_CASE("pytorch hostile: calls of unknown names are values, whatever they are
   LoadOptions options;
   options.allow_unused = {"*"};
   Report report;
-  const Module module = good(recorder.load<Module>(bytes_of(bytes), options, &report));
+  const Module module = good(recorder.load<Module>(bytes_of(bytes), reporting(options, report)));
   CHECK(text_of(std::as_bytes(module.w.span())) == eight);
   CHECK(report.paths(Report::What::unused) == std::vector<std::string>{"evil", "name"});
 }
@@ -394,12 +394,12 @@ TEST_CASE("pytorch hostile: names that meet") {
   const Names rows = checked.paths(Report::What::unchecked);
   CHECK(std::count(rows.begin(), rows.end(), "a.b (2)") == 1);
   BufferSink sink;
-  const Error lost = bad(recorder.record(file, sink));
+  const Error lost = bad(recorder.save(file, sink));
   CHECK(lost.code() == Errc::not_representable);
   CHECK(lost.path() == "a.b (2)");
   SaveOptions options;
   options.allow_loss = true;
-  CHECK(good(recorder.record(file, sink, options)).paths(Report::What::lost) == Names{"a.b (2)"});
+  CHECK(good(recorder.save(file, sink, options)).paths(Report::What::lost) == Names{"a.b (2)"});
   // Three of one name, values, and a name that is taken.
   const std::string pair = "}(" + number(1) + number(5) + text("1") + number(6) + "u";
   CHECK(names(good(opened(zip_file(dict({{"seen", pair}, {"seen.1", none}}))))) ==

@@ -129,7 +129,7 @@ TEST_CASE("pytorch reads: the parts of checkpoints") {
     REQUIRE(checkpoint->training);
     CHECK(checkpoint->training->updater.type == "Adam");
     CHECK(checkpoint->training->iteration_count >= 3);
-    const auto net = from_snapshot<Net>(checkpoint->parameters);
+    const auto net = load<Net>(checkpoint->parameters);
     CHECK_MESSAGE(net, why(net));
   }
   CHECK(opened("adam.pt", {.part = "model_state_dict"}).find("fc1.weight"));
@@ -149,7 +149,7 @@ TEST_CASE("pytorch reads: a checkpoint comes back whole") {
     CAPTURE(file);
     const Snapshot before = opened(file);
     const PytorchRecorder<> recorder;
-    const auto saved = recorder.record(before, dir / "again.pt", quick());
+    const auto saved = recorder.save(before, dir / "again.pt", quick());
     REQUIRE_MESSAGE(saved, why(saved));
     const auto after = recorder.open(dir / "again.pt");
     REQUIRE_MESSAGE(after, why(after));
@@ -173,11 +173,11 @@ TEST_CASE("pytorch reads: objects of Python do not hide tensors, and are listed"
   CHECK(classes >= 3);
   // They are never written: losses, or rows.
   BufferSink sink;
-  CHECK(code_of(PytorchRecorder<>().record(file, sink)) == Errc::not_representable);
+  CHECK(code_of(PytorchRecorder<>().save(file, sink)) == Errc::not_representable);
   SaveOptions options = quick();
   options.allow_loss = true;
   BufferSink other;
-  const auto report = PytorchRecorder<>().record(file, other, options);
+  const auto report = PytorchRecorder<>().save(file, other, options);
   REQUIRE_MESSAGE(report, why(report));
   CHECK(report->count(Report::What::lost) >= classes);
 }

@@ -244,19 +244,19 @@ TEST_CASE("pytorch writes: the same bytes to memory, a file and a stream, from m
     SaveOptions options;
     options.threads = threads;
     CHECK(file_of(snapshot(large), options) == file);
-    good(PytorchRecorder<>().record(large, dir / "large.pt", options));
+    good(PytorchRecorder<>().save(large, dir / "large.pt", options));
     CHECK(read_text(dir / "large.pt") == file);
   }
   StreamOnly stream;
-  good(PytorchRecorder<>().record(large, stream));
+  good(PytorchRecorder<>().save(large, stream));
   CHECK(stream.text == file);
   CHECK(intact(*good(open_zip(file))));
 
   using Half = PytorchRecorder<HalfPrecision>;
   StreamOnly forward;
-  good(Half().record(large, forward));
+  good(Half().save(large, forward));
   BufferSink buffer;
-  good(Half().record(large, buffer));
+  good(Half().save(large, buffer));
   const std::string half(text_of(buffer.take().span()));
   CHECK(half == forward.text);
   CHECK(intact(*good(open_zip(half))));

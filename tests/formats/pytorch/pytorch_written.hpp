@@ -23,12 +23,12 @@ using namespace std::string_literals;
 
 inline std::string file_of(const Snapshot& snapshot, const SaveOptions& options = {}) {
   BufferSink sink;
-  good(PytorchRecorder<>().record(snapshot, sink, options));
+  good(PytorchRecorder<>().save(snapshot, sink, options));
   return std::string(text_of(sink.take().span()));
 }
 inline std::string file_of(const Checkpoint& checkpoint, PytorchOptions options = {}) {
   BufferSink sink;
-  good(PytorchRecorder<>(PytorchFormat(std::move(options))).record(checkpoint, sink));
+  good(PytorchRecorder<>(PytorchFormat(std::move(options))).save(checkpoint, sink));
   return std::string(text_of(sink.take().span()));
 }
 
@@ -105,11 +105,11 @@ inline Error refused(const Snapshot& snapshot, bool allow_loss = false) {
   BufferSink sink;
   SaveOptions options;
   options.allow_loss = allow_loss;
-  return bad(PytorchRecorder<>().record(snapshot, sink, options));
+  return bad(PytorchRecorder<>().save(snapshot, sink, options));
 }
 inline Error refused(const Checkpoint& checkpoint, PytorchOptions options = {}) {
   BufferSink sink;
-  return bad(PytorchRecorder<>(PytorchFormat(std::move(options))).record(checkpoint, sink));
+  return bad(PytorchRecorder<>(PytorchFormat(std::move(options))).save(checkpoint, sink));
 }
 
 }  // namespace stele_test::pytorch

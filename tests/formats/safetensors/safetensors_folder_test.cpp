@@ -150,7 +150,7 @@ TEST_CASE("safetensors folder: folders with an index, or one file") {
   CHECK(good(content(one.leaf(0))) == std::string(8, '\1'));
   // A file of stele in a folder: with its values.
   TempDir dir;
-  good(SafetensorsRecorder<>().record(Labeled{{1, 2}, "mine"}, dir / "model.safetensors"));
+  good(SafetensorsRecorder<>().save(Labeled{{1, 2}, "mine"}, dir / "model.safetensors"));
   const auto model = good(sharded.load<Labeled>(dir.path()));
   CHECK(model.weight == std::vector<float>{1, 2});
   CHECK(model.label == "mine");
@@ -169,7 +169,7 @@ TEST_CASE("safetensors folder: what further files have besides tensors is a row 
   const Snapshot opened = good(open_all(bundle));
   CHECK(opened.metadata() == std::map<std::string, std::string>{{"author", "a"}, {"step", "1"}});
   BufferSink sink;
-  const std::string report = good(BinaryRecorder<>().record(opened, sink)).to_string();
+  const std::string report = good(BinaryRecorder<>().save(opened, sink)).to_string();
   CAPTURE(report);
   CHECK(report.find("unknown keys of tensors: unit") != report.npos);
   CHECK(report.find("metadata of further files: author, note") != report.npos);
@@ -203,7 +203,7 @@ TEST_CASE("safetensors folder: unknown keys of stele's index and its files are r
     const Snapshot snapshot = good(open_all(bundle));
     CHECK(snapshot.metadata() == std::map<std::string, std::string>{{"author", "a"}});
     BufferSink sink;
-    const Report report = good(BinaryRecorder<>().record(snapshot, sink));
+    const Report report = good(BinaryRecorder<>().save(snapshot, sink));
     std::vector<std::string> rows;
     for (std::size_t i = 0; i < report.size(); ++i) rows.emplace_back(report[i].detail);
     return rows;

@@ -51,7 +51,7 @@ TEST_CASE("samediff: shards, none of which may be missing") {
   const TempDir dir;
   const SameDiffRecorder<> recorder({.container = SameDiffContainer::sdnb, .shard_bytes = 50});
   const Model before = model(5);
-  REQUIRE(recorder.record(before, dir / "m.sdnb", quick()));
+  REQUIRE(recorder.save(before, dir / "m.sdnb", quick()));
   const auto names = names_in(dir.path());
   CHECK(names == std::vector<std::string>{"m.sdnb", "m.shard0-of-5.sdnb", "m.shard1-of-5.sdnb", "m.shard2-of-5.sdnb",
                                           "m.shard3-of-5.sdnb", "m.shard4-of-5.sdnb"});
@@ -61,7 +61,7 @@ TEST_CASE("samediff: shards, none of which may be missing") {
     CHECK(after->steps[1] == -2);
     CHECK(after->note == "a note");
   }
-  CHECK(code_of(recorder.record(before, dir / "m.sdnb", quick())) == Errc::exists);
+  CHECK(code_of(recorder.save(before, dir / "m.sdnb", quick())) == Errc::exists);
   REQUIRE(fs::remove(dir / "m.shard2-of-5.sdnb"));
   const auto missing = recorder.open(dir / "m.sdnb");
   CHECK(code_of(missing) == Errc::missing);
@@ -173,7 +173,7 @@ TEST_CASE("samediff: a FlatBuffer ends at 2 GiB, and the error says what to use"
   builder.end();
   const Snapshot snapshot = builder.finish();
   BufferSink sink;
-  const auto refused = SameDiffRecorder<>().record(snapshot, sink);
+  const auto refused = SameDiffRecorder<>().save(snapshot, sink);
   CHECK(code_of(refused) == Errc::limit);
   CHECK(refused.error().path() == "huge");
   CHECK(refused.error().hint().find(".sdnb") != std::string::npos);
@@ -190,7 +190,7 @@ TEST_CASE("samediff: graphs that cannot be written") {
   v.dtype = DType::f32;
   graph.variables = {v};
   checkpoint.graph = graph;
-  CHECK(code_of(SameDiffRecorder<>().record(checkpoint, sink)) == Errc::missing);
+  CHECK(code_of(SameDiffRecorder<>().save(checkpoint, sink)) == Errc::missing);
   graph.variables[0].kind = VariableKind::array;
   GraphOperation o;
   o.name = "add";
@@ -199,11 +199,11 @@ TEST_CASE("samediff: graphs that cannot be written") {
   o.outputs = {"nowhere"};
   graph.operations = {o};
   checkpoint.graph = graph;
-  CHECK(code_of(SameDiffRecorder<>().record(checkpoint, sink)) == Errc::malformed);
+  CHECK(code_of(SameDiffRecorder<>().save(checkpoint, sink)) == Errc::malformed);
   graph.operations[0].inputs = {"steps"};
   graph.operations.push_back(graph.operations[0]);
   checkpoint.graph = graph;
-  CHECK(code_of(SameDiffRecorder<>().record(checkpoint, sink)) == Errc::malformed);
+  CHECK(code_of(SameDiffRecorder<>().save(checkpoint, sink)) == Errc::malformed);
   checkpoint.graph.reset();
   struct Other {
     Tensor<float, 1> stranger{{1}, {1}};
@@ -217,7 +217,7 @@ TEST_CASE("samediff: graphs that cannot be written") {
     builder.end();
     return builder.finish();
   }());
-  CHECK(code_of(SameDiffRecorder<>().record(checkpoint, sink)) == Errc::not_representable);
+  CHECK(code_of(SameDiffRecorder<>().save(checkpoint, sink)) == Errc::not_representable);
 }
 
 TEST_CASE("samediff: nested graphs") {
@@ -236,7 +236,7 @@ TEST_CASE("samediff: nested graphs") {
     checkpoint.graph.emplace();
     checkpoint.graph->sub_graphs = {{"body", body}, {"", Graph()}};
     BufferSink sink;
-    const auto saved = SameDiffRecorder<>(container).record(checkpoint, sink);
+    const auto saved = SameDiffRecorder<>(container).save(checkpoint, sink);
     REQUIRE_MESSAGE(saved, why(saved));
     const auto opened = open_samediff(own_bytes(sink.take()));
     REQUIRE_MESSAGE(opened, why(opened));
@@ -254,7 +254,7 @@ TEST_CASE("samediff: damaged files are refused or read, and nothing else") {
     REQUIRE(checkpoint.optimizer.set("M", before));
     REQUIRE(checkpoint.optimizer.set("V", before));
     BufferSink sink;
-    REQUIRE(recorder.record(checkpoint, sink));
+    REQUIRE(recorder.save(checkpoint, sink));
     const Bytes bytes = sink.take();
     const std::string file(text_of(bytes.span()));
     const auto take = [&](std::string_view damaged) {

@@ -151,7 +151,7 @@ std::string spaceless(std::string_view json) {
 
 Bytes bytes_of_checkpoint(const Checkpoint& checkpoint, SameDiffOptions options) {
   BufferSink sink;
-  const auto report = SameDiffRecorder<>(options).record(checkpoint, sink);
+  const auto report = SameDiffRecorder<>(options).save(checkpoint, sink);
   REQUIRE_MESSAGE(report, why(report));
   return sink.take();
 }
@@ -174,7 +174,7 @@ TEST_CASE("samediff: files that DL4J wrote") {
     });
     for (const bool mapped : {false, true}) {
       LoadOptions options;
-      options.storage = mapped ? storage::view : storage::owned;
+      options.storage = mapped ? Storage::mmap : Storage::owned;
       const auto checkpoint = open_samediff(file, options);
       REQUIRE_MESSAGE(checkpoint, why(checkpoint));
       CHECK(difference_of(expected, facts_of(*checkpoint)) == "");
@@ -211,7 +211,7 @@ TEST_CASE("samediff: what DL4J wrote comes back from every container, and throug
       check(opened(bytes_of_checkpoint(*before, {.container = container})));
     check(opened(bytes_of_checkpoint(*before, {.container = SameDiffContainer::sdz, .shard_bytes = 16})));
     BufferSink sink;
-    const auto report = ArchiveRecorder<>().record(*before, sink);
+    const auto report = ArchiveRecorder<>().save(*before, sink);
     REQUIRE_MESSAGE(report, why(report));
     check(open_archive(own_bytes(sink.take())));
   }
@@ -258,7 +258,7 @@ TEST_CASE("samediff: modules in every container") {
     BufferSink sink;
     SaveOptions options;
     options.metadata = {{"who", "me"}};
-    const auto report = recorder.record(before, sink, options);
+    const auto report = recorder.save(before, sink, options);
     REQUIRE_MESSAGE(report, why(report));
     const Bytes bytes = sink.take();
     const auto snapshot = recorder.open(bytes);
@@ -279,7 +279,7 @@ TEST_CASE("samediff: modules in every container") {
     // The same bytes in one pass over memory, a file or a stream.
     std::ostringstream stream;
     StreamSink stream_sink(stream);
-    REQUIRE(recorder.record(before, stream_sink, options));
+    REQUIRE(recorder.save(before, stream_sink, options));
     CHECK(stream.str() == text_of(bytes.span()));
   }
 }

@@ -90,7 +90,7 @@ TEST_CASE("compression: trained numbers shrink, noise stays as it is, all comes 
     CHECK(!s.find("noise")->view().empty());  // as it is
     CHECK(!s.find("small")->view().empty());
   }
-  const double plain = static_cast<double>(good(stele::BytesRecorder<>{}.record(m)).size());
+  const double plain = static_cast<double>(good(stele::BytesRecorder<>{}.save(m)).size());
   CHECK(static_cast<double>(bytes.size()) < 0.87 * plain);
   good(CompressedRecorder<>{}.verify(bytes));
 }

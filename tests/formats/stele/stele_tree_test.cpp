@@ -148,7 +148,7 @@ TEST_CASE("stele format: children are named or numbered as their container's kin
   SnapshotBuilder builder;  // the writer refuses what the reader would
   builder.begin(NodeKind::map, "");
   builder.none(SnapshotBuilder::Name::element(0));
-  const auto written = BytesRecorder<>().record(builder.finish());
+  const auto written = BytesRecorder<>().save(builder.finish());
   REQUIRE(!written);
   CHECK(written.error().code() == Errc::invalid_argument);
   CHECK(written.error().path() == "0");
@@ -185,7 +185,7 @@ TEST_CASE("stele format: siblings differ") {
   builder.begin(NodeKind::module, "");
   builder.value("a", stele::Value(true));
   builder.value("a", stele::Value(false));
-  const auto written = stele::BytesRecorder<>().record(builder.finish());
+  const auto written = stele::BytesRecorder<>().save(builder.finish());
   REQUIRE(!written);
   CHECK(written.error().code() == Errc::duplicate);
   CHECK(written.error().path() == "a");

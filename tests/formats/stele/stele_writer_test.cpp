@@ -46,7 +46,7 @@ std::vector<std::byte> written(const M& module) {
 template <class M>
 void check_same(const M& module) {
   const std::vector<std::byte> ours = written(module);
-  const stele::Bytes hosts = good(stele::BytesRecorder<>{}.record(module));
+  const stele::Bytes hosts = good(stele::BytesRecorder<>{}.save(module));
   REQUIRE(ours.size() == hosts.size());
   const auto differ = std::mismatch(ours.begin(), ours.end(), hosts.data());
   CHECK_MESSAGE(differ.first == ours.end(), "at ", differ.first - ours.begin(), " of ", ours.size());

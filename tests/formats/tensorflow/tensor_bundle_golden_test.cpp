@@ -90,7 +90,7 @@ Names names_of(const Snapshot& snapshot) {
 
 template <class R>
 concept Saves = requires(const R& r, const std::map<std::string, float>& model, Sink& sink) {
-  r.record(model, sink);
+  r.save(model, sink);
 };
 
 const Names weights = {"first.bias", "first.kernel", "rest.0.bias", "rest.0.kernel", "rest.1.bias", "rest.1.kernel"};
@@ -345,7 +345,7 @@ TEST_CASE("tensor bundle golden: checkpoints are not written") {
   CHECK(bad(saved).to_string().find("only read") != std::string::npos);
   CHECK(dir.names().empty());
   BufferSink sink;
-  CHECK(code_of(Recorder<TensorBundleFormat>().record(model, sink)) == Errc::unsupported);
+  CHECK(code_of(Recorder<TensorBundleFormat>().save(model, sink)) == Errc::unsupported);
   static_assert(!Saves<TensorBundleRecorder<>> && Saves<Recorder<TensorBundleFormat>>);
 }
 

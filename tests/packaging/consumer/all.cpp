@@ -20,7 +20,7 @@ int main() {
   check(stele::load<Model>("mine.zip").value(), "front door, archive");
 
   stele::BinaryRecorder<stele::HalfPrecision> binary;
-  binary.record(model, "mine.stele").value();
+  binary.save(model, "mine.stele").value();
   check(stele::load<Model>("mine.stele").value(), "front door, .stele in half precision");
 
   auto steps = stele::CheckpointManager::open("steps", stele::BinaryRecorder<>()).value();

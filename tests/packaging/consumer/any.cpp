@@ -10,8 +10,8 @@ int main() {
     stele::save(model, name).value();
     check(stele::load<Model>(name).value(), name);
   }
-  check(stele::from_snapshot<Model>(stele::recover("one.stele").value().snapshot).value(), "recovered");
+  check(stele::load<Model>(stele::recover("one.stele").value().snapshot).value(), "recovered");
   const auto recovered = stele::recover(*stele::find_format("stele"), "one.stele");
-  check(stele::from_snapshot<Model>(recovered.value().snapshot).value(), "recovered in a format");
+  check(stele::load<Model>(recovered.value().snapshot).value(), "recovered in a format");
   return stele::unreadable_reason(recovered.value().snapshot.leaf(0)).empty() ? 0 : 1;
 }

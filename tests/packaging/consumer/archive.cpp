@@ -7,7 +7,7 @@
 int main() {
   const Model model = make_model(), moment = make_model();
   const stele::ArchiveRecorder<> recorder(stele::ArchiveFormat({.tag = "first"}));
-  recorder.record(model, "one.zip").value();
+  recorder.save(model, "one.zip").value();
 
   stele::Checkpoint checkpoint{stele::snapshot_of(model).value()};
   checkpoint.optimizer.set("V", moment).value();
@@ -16,7 +16,7 @@ int main() {
 
   check(recorder.load<Model>("one.zip").value(), "archive, first tag");
   const stele::Checkpoint newest = stele::open_archive("one.zip").value();
-  check(stele::from_snapshot<Model>(newest.parameters).value(), "archive, newest tag");
+  check(stele::load<Model>(newest.parameters).value(), "archive, newest tag");
   Model state;
   stele::LoadOptions options;
   options.rebuild = true;  // its list is empty

@@ -6,9 +6,9 @@
 int main() {
   const stele::BurnRecorder<> recorder;
   const stele::BurnpackRecorder<> pack;
-  recorder.record(make_model(), "one.mpk").value();
-  recorder.record(make_model(), "one.bin.gz").value();
-  pack.record(make_model(), "one.bpk").value();
+  recorder.save(make_model(), "one.mpk").value();
+  recorder.save(make_model(), "one.bin.gz").value();
+  pack.save(make_model(), "one.bpk").value();
   check(recorder.load<Model>("one.mpk").value(), "one.mpk");
   check(recorder.load<Model>("one.bin.gz").value(), "one.bin.gz");
   check(pack.load<Model>("one.bpk").value(), "one.bpk");

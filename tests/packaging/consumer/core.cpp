@@ -12,14 +12,17 @@
 #include <stele/executor.hpp>
 #include <stele/expansion.hpp>
 #include <stele/format.hpp>
+#include <stele/formatter.hpp>
 #include <stele/input.hpp>
 #include <stele/layout.hpp>
 #include <stele/node.hpp>
 #include <stele/optimizer_state.hpp>
 #include <stele/options.hpp>
+#include <stele/output.hpp>
 #include <stele/param.hpp>
 #include <stele/pattern.hpp>
 #include <stele/quantize.hpp>
+#include <stele/quantized.hpp>
 #include <stele/record.hpp>
 #include <stele/recorder.hpp>
 #include <stele/report.hpp>
@@ -70,13 +73,15 @@ struct stele::derived<Layer> : stele::derived_list<Scale> {};
 int main() {
   const Model model = make_model();
   const stele::Snapshot snapshot = stele::snapshot_of(model).value();
-  check(stele::from_snapshot<Model>(snapshot).value(), "snapshot.hpp");
-  check(stele::from_record<Model>(stele::to_record<Model>(snapshot).value()).value(), "record.hpp");
+  check(stele::load<Model>(snapshot).value(), "snapshot.hpp");
+  check(stele::from_record<Model>(stele::load<stele::Record<Model>>(snapshot).value()).value(), "record.hpp");
   require(!stele::summary(stele::quantize(snapshot).value()).empty(), "quantize.hpp");
   require(!stele::to_text(stele::layout_of(snapshot).value()).value().empty(), "layout.hpp");
   require(!stele::layout_of(stele::schema_of<Model>()).has_value(), "schema.hpp");
   require(!stele::Input("missing.stele").open(".stele", {}).has_value(), "input.hpp");
   require(stele::check_expansion(snapshot).has_value(), "expansion.hpp");
+  require(stele::Output("m.stele").path() == "m.stele", "output.hpp");
+  require(stele::BlockTensor(stele::DType::q8_0, {2, 32}).rows() == 2, "quantized.hpp");
   require(stele::matches("layers.*", "layers.0.weight"), "pattern.hpp");
   require(stele::to_string(stele::Shape{2, 3}.span()) == "[2, 3]", "shape.hpp");
   require(stele::name(stele::NodeKind::tensor) == "tensor" && stele::name(stele::DType::f32) == "f32", "names");

@@ -6,7 +6,7 @@
 
 int main() {
   const stele::FlaxRecorder<> recorder;
-  recorder.record(make_model(), "one.msgpack").value();
-  check(stele::from_record<Model>(recorder.load_record<Model>("one.msgpack").value()).value(), "Flax");
+  recorder.save(make_model(), "one.msgpack").value();
+  check(stele::from_record<Model>(recorder.load<stele::Record<Model>>("one.msgpack").value()).value(), "Flax");
   return 0;
 }

@@ -7,7 +7,7 @@
 
 int main() {
   const stele::GgufRecorder<> recorder;
-  recorder.record(make_model(), "one.gguf").value();
-  check(stele::from_record<Model>(recorder.load_record<Model>("one.gguf").value()).value(), "gguf");
+  recorder.save(make_model(), "one.gguf").value();
+  check(stele::from_record<Model>(recorder.load<stele::Record<Model>>("one.gguf").value()).value(), "gguf");
   return stele::encodable(stele::ggml::q4_K) ? 0 : 1;
 }

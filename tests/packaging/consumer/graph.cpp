@@ -12,6 +12,6 @@ int main() {
   checkpoint.training.emplace().updater = stele::updaters::nesterovs();
   const bool ok = checkpoint.graph.emplace().order().value().empty() && stele::operation_hash("add") != 0 &&
                   stele::learning_rate(*checkpoint.training).value() == 0.1;
-  check(stele::from_snapshot<Model>(checkpoint.parameters).value(), "checkpoint.hpp");
+  check(stele::load<Model>(checkpoint.parameters).value(), "checkpoint.hpp");
   return ok ? 0 : 1;
 }

@@ -6,7 +6,7 @@
 int main() {
   const stele::JsonRecorder<> recorder;
   for (const char* path : {"one.json", "one.json.gz", "one.json.zst"}) {
-    recorder.record(make_model(), path).value();
+    recorder.save(make_model(), path).value();
     check(recorder.load<Model>(path).value(), path);
   }
   return 0;

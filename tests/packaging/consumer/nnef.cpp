@@ -8,7 +8,7 @@ int main() {
   for (const auto container : {stele::NnefContainer::folder, stele::NnefContainer::tgz}) {
     const stele::NnefRecorder<> recorder(stele::NnefFormat({.container = container}));
     const std::string path = "one" + std::string(recorder.format().extension());
-    recorder.record(model, path).value();
+    recorder.save(model, path).value();
     check(recorder.load<Model>(path).value(), path.c_str());
   }
   return 0;

@@ -5,7 +5,7 @@
 
 int main() {
   const stele::NpzRecorder<> recorder;
-  recorder.record(make_model(), "one.npz").value();
+  recorder.save(make_model(), "one.npz").value();
   check(recorder.load<Model>("one.npz").value(), "one.npz");
   return 0;
 }

@@ -5,10 +5,10 @@
 
 int main() {
   const stele::OnnxRecorder<> recorder;
-  recorder.record(make_model(), "one.onnx").value();
+  recorder.save(make_model(), "one.onnx").value();
   check(recorder.load<Model>("one.onnx").value(), "one.onnx");
   const stele::OnnxRecorder<> into(stele::OnnxFormat({.model = "one.onnx"}));
-  into.record(make_model(), "two.onnx").value();
+  into.save(make_model(), "two.onnx").value();
   check(recorder.load<Model>("two.onnx").value(), "two.onnx");
   return 0;
 }

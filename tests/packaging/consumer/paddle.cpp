@@ -5,7 +5,7 @@
 
 int main() {
   const stele::PaddleRecorder<> recorder;
-  recorder.record(make_model(), "one.pdiparams").value();
+  recorder.save(make_model(), "one.pdiparams").value();
   Model model = make_model();  // the file says no names: those of a live model, or of a type that leaves none open
   recorder.load_into(model, "one.pdiparams").value();
   check(model, "one.pdiparams");

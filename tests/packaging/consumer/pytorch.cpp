@@ -7,14 +7,14 @@
 int main() {
   const Model model = make_model();
   const stele::PytorchRecorder<> recorder;
-  recorder.record(model, "one.pt").value();
+  recorder.save(model, "one.pt").value();
   check(recorder.load<Model>("one.pt").value(), "pytorch");
 
   stele::Checkpoint checkpoint{stele::snapshot_of(model).value()};
   checkpoint.optimizer.set("momentum_buffer", model).value();
   checkpoint.training.emplace().updater = stele::updaters::nesterovs();
-  recorder.record(checkpoint, "two.pt").value();
+  recorder.save(checkpoint, "two.pt").value();
   const stele::Checkpoint all = recorder.open_checkpoint("two.pt").value();
-  check(stele::from_snapshot<Model>(all.parameters).value(), "pytorch, checkpoint");
+  check(stele::load<Model>(all.parameters).value(), "pytorch, checkpoint");
   return all.training->updater.type == "Nesterovs" ? 0 : 1;
 }

@@ -6,6 +6,7 @@
 
 int main() {
   const stele::SafetensorsRecorder<> recorder;
-  recorder.record(make_model(), "one.safetensors").value();
-  check(stele::from_record<Model>(recorder.load_record<Model>("one.safetensors").value()).value(), "safetensors");
+  recorder.save(make_model(), "one.safetensors").value();
+  check(stele::from_record<Model>(recorder.load<stele::Record<Model>>("one.safetensors").value()).value(),
+        "safetensors");
 }

@@ -13,10 +13,10 @@ int main() {
        {stele::SameDiffContainer::fb, stele::SameDiffContainer::sdnb, stele::SameDiffContainer::sdz}) {
     const stele::SameDiffRecorder<> recorder(container);
     const std::string path = "one" + std::string(recorder.format().extension());
-    recorder.record(checkpoint, path).value();
+    recorder.save(checkpoint, path).value();
     check(recorder.load<Model>(path).value(), path.c_str());
     const stele::Checkpoint again = stele::open_samediff(path).value();
-    check(stele::from_snapshot<Model>(*again.optimizer.find("V")).value(), "its optimizer state");
+    check(stele::load<Model>(*again.optimizer.find("V")).value(), "its optimizer state");
     if (again.training->updater.type != "Nesterovs") return 1;
   }
   return 0;

@@ -10,13 +10,13 @@
 int main() {
   const Model model = make_model();
   const stele::BytesRecorder<> recorder;
-  const stele::Bytes bytes = recorder.record(model).value();
+  const stele::Bytes bytes = recorder.save(model).value();
   check(recorder.load<Model>(bytes.span()).value(), "binary.hpp");
   stele::format::MemoryFile file;
   if (file.open(bytes.span()) || file.index().entries() != 2) return 1;
   std::size_t size = 0;
   if (stele::written_size(Linear(4, 3, 0.5F), size) || size == 0) return 1;
-  stele::CompressedRecorder<>().record(model, "one.stele").value();
+  stele::CompressedRecorder<>().save(model, "one.stele").value();
   check(stele::BinaryRecorder<>().load<Model>("one.stele").value(), "compressed");
   return 0;
 }

@@ -9,9 +9,9 @@ int main() {
   const Model model = make_model();
   const stele::Snapshot snapshot = stele::snapshot_of(model).value();
   const stele::Snapshot there = stele::rename(snapshot, {{"^layers", "blocks"}}).value();
-  check(stele::from_snapshot<Model>(stele::rename(there, {{"^blocks", "layers"}}).value()).value(), "transform.hpp");
+  check(stele::load<Model>(stele::rename(there, {{"^blocks", "layers"}}).value()).value(), "transform.hpp");
   const std::vector rules = {stele::pytorch::linear_in_out("Linear")};
   const stele::Snapshot torch = stele::pytorch::restore(snapshot, rules).value();
-  check(stele::from_snapshot<Model>(stele::pytorch::adapt<Model>(torch, rules).value()).value(), "pytorch.hpp");
+  check(stele::load<Model>(stele::pytorch::adapt<Model>(torch, rules).value()).value(), "pytorch.hpp");
   return 0;
 }

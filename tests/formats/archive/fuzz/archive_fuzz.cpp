@@ -39,7 +39,7 @@ void rewrite(const Checkpoint& checkpoint, const std::string& tag) {
   const ArchiveRecorder<> recorder{ArchiveFormat({.tag = tag, .deduplicate = true, .deflate = true})};
   BufferSink sink;
   // Values nested too deep for JSON, metadata under our own key, graphs of unknown types: not all is written.
-  if (!recorder.record(checkpoint, sink)) return;
+  if (!recorder.save(checkpoint, sink)) return;
   const Bytes bytes = sink.take();
   const auto again = open_archive(bytes, tag);
   require(again.has_value());

@@ -71,8 +71,8 @@ const BurnRecorder<> typed = recorder_of(BurnEncoding::by_name, false, true);
 void check(const Snapshot& opened, std::uint64_t max_bytes, bool known) {
   const bool whole = read_leaves(opened, max_bytes);
   const LoadOptions options = lenient();
-  static_cast<void>(from_snapshot<Net>(opened, options));
-  static_cast<void>(from_snapshot<Branch>(opened, options));
+  static_cast<void>(load<Net>(opened, options));
+  static_cast<void>(load<Branch>(opened, options));
   if (!whole) return;
   const Capabilities& can = plain.format().capabilities();
   for (const BurnEncoding encoding : {BurnEncoding::mpk, BurnEncoding::json, BurnEncoding::bin}) {

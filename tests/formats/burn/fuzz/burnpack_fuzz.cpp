@@ -22,8 +22,8 @@ void check(std::string_view file) {
   const auto opened = recorder.open(bytes_of(file));
   if (!opened) return;
   const LoadOptions options = lenient();
-  static_cast<void>(from_snapshot<std::map<std::string, Tensor<float>>>(*opened, options));
-  static_cast<void>(from_snapshot<Branch>(*opened, options));
+  static_cast<void>(load<std::map<std::string, Tensor<float>>>(*opened, options));
+  static_cast<void>(load<Branch>(*opened, options));
   const bool whole = read_leaves(*opened, file.size());
   require(recorder.verify(bytes_of(file)).has_value() == whole);
   if (!whole) return;

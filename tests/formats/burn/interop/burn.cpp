@@ -44,11 +44,11 @@ void must_equal(const std::string& file, const Snapshot& snapshot, bool model) {
 template <class Precision, class M>
 void save_model(const M& net, const std::string& path, int minor) {
   if (path.ends_with(".safetensors")) {
-    Recorder<SafetensorsFormat, Precision>().record(net, path).value();
+    Recorder<SafetensorsFormat, Precision>().save(net, path).value();
   } else if (path.ends_with(".bpk")) {
-    BurnpackRecorder<Precision>(BurnpackFormat({options_of(path, minor).era})).record(net, path).value();
+    BurnpackRecorder<Precision>(BurnpackFormat({options_of(path, minor).era})).save(net, path).value();
   } else {
-    BurnRecorder<Precision>(BurnFormat(options_of(path, minor))).record(net, path).value();
+    BurnRecorder<Precision>(BurnFormat(options_of(path, minor))).save(net, path).value();
   }
 }
 
@@ -60,7 +60,7 @@ void model(const std::string& theirs, const std::string& ours, int minor) {
   if (minor <= 13) return;  // read only
   if (has(ours, "half") && minor == 21 && ours.ends_with(".bpk")) {
     // Burn's adapter stores only some classes as F16; it fails on files with others.
-    BurnpackRecorder<>().record(BurnpackRecorder<>().open(theirs).value(), ours).value();
+    BurnpackRecorder<>().save(BurnpackRecorder<>().open(theirs).value(), ours).value();
   } else if (has(ours, "half")) {
     save_model<BurnHalfPrecision>(net, ours, minor);
   } else if (has(ours, "double")) {
@@ -75,7 +75,7 @@ void other(const std::string& theirs, const std::string& ours, int minor) {
   if (theirs.ends_with(".bpk")) {
     const Snapshot opened = BurnpackRecorder<>().open(theirs).value();
     must_equal(theirs, opened, false);
-    BurnpackRecorder<>(BurnpackFormat({options_of(theirs, minor).era})).record(opened, ours).value();
+    BurnpackRecorder<>(BurnpackFormat({options_of(theirs, minor).era})).save(opened, ours).value();
     return;
   }
   BurnOptions options = options_of(theirs, minor);
@@ -85,7 +85,7 @@ void other(const std::string& theirs, const std::string& ours, int minor) {
   const BurnRecorder<> recorder{BurnFormat(options)};
   const Snapshot opened = recorder.open(theirs).value();
   must_equal(theirs, opened, false);
-  recorder.record(opened, ours).value();
+  recorder.save(opened, ours).value();
 }
 
 }  // namespace

@@ -18,8 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto opened = recorder.open(bytes_of(file));
   if (!opened) return 0;
   const LoadOptions options = lenient();
-  static_cast<void>(from_snapshot<std::map<std::string, Tensor<float>>>(*opened, options));
-  static_cast<void>(from_snapshot<Branch>(*opened, options));
+  static_cast<void>(load<std::map<std::string, Tensor<float>>>(*opened, options));
+  static_cast<void>(load<Branch>(*opened, options));
   const bool whole = read_leaves(*opened, size);
   require(recorder.verify(bytes_of(file)).has_value() == whole);
   for (const FlaxRecorder<>& to : {recorder, FlaxRecorder<>(FlaxFormat({.part_bytes = 16}))}) {

@@ -59,7 +59,7 @@ const Kind kinds[] = {
 };
 
 bool same(const Model& a, const Model& b) {
-  const auto packed = [](const Model& m) { return BytesRecorder<>{}.record(m).value(); };
+  const auto packed = [](const Model& m) { return BytesRecorder<>{}.save(m).value(); };
   const Bytes x = packed(a);
   const Bytes y = packed(b);
   return x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size()) == 0;
@@ -76,12 +76,12 @@ int main(int argc, char** argv) try {
     save(record, to + ".json.zst").value();
     if (std::string_view(argv[i]).ends_with(".stele")) continue;
     save(record, to + ".stele").value();
-    CompressedRecorder<>().record(record, to + ".compressed.stele").value();
+    CompressedRecorder<>().save(record, to + ".compressed.stele").value();
   }
   if (order == "stele") return 0;
   if (order == "write") {
     for (const Kind& kind : kinds) {
-      JsonRecorder<>(JsonFormat(kind.options)).record(model(), argv[2] + std::string("/") + kind.name).value();
+      JsonRecorder<>(JsonFormat(kind.options)).save(model(), argv[2] + std::string("/") + kind.name).value();
     }
     return 0;
   }

@@ -41,7 +41,7 @@ std::string all_of(const Bundle& bundle) {
 std::shared_ptr<Bundle> saved_folder(const Snapshot& snapshot) {
   const auto bundle = memory_bundle();
   const auto sink = bundle_sink(bundle);
-  const auto report = folders.record(snapshot, *sink, quick());
+  const auto report = folders.save(snapshot, *sink, quick());
   if (!report) {
     require(report.error().code() == Errc::not_representable);
     return nullptr;

@@ -168,7 +168,7 @@ int read(const fs::path& folder) {
 void copy(const fs::path& from, const fs::path& to) {
   fs::create_directories(to);
   const auto again = [](const Snapshot& snapshot, const fs::path& path) {
-    recorder(path).record(snapshot, path.string()).value();
+    recorder(path).save(snapshot, path.string()).value();
   };
   again(opened(from / "model.nnef"), to / "folder-folder.nnef");
   again(opened(from / "model.nnef"), to / "folder-tgz.nnef.tgz");
@@ -268,25 +268,25 @@ struct One {
 template <class T>
 void one(const fs::path& path) {
   const One<T> module{counted<T>({3, 5})};
-  recorder(path).record(module, path.string()).value();
+  recorder(path).save(module, path.string()).value();
 }
 
 void write(const fs::path& to) {
   fs::create_directories(to / "types");
   Model model{types({3, 5}), types({}), {}, counted<float>({2, 3, 1, 2, 1, 2, 1, 2})};
   for (std::size_t i = 1; i <= 2; ++i) model.layers.push_back({counted<float>({i, 3}), counted<float>({i})});
-  for (const char* name : {"own.nnef", "own.nnef.tgz"}) recorder(name).record(model, (to / name).string()).value();
+  for (const char* name : {"own.nnef", "own.nnef.tgz"}) recorder(name).save(model, (to / name).string()).value();
   const Plain plain{{counted<float>({4, 2, 3, 3}), counted<float>({1, 4})},
                     counted<std::int32_t>({7}),
                     counted<std::uint8_t>({2, 7}),
                     counted<std::int16_t>({7, 1}),
                     counted<bool>({11})};
-  recorder("plain.nnef").record(plain, (to / "plain.nnef").string()).value();
+  recorder("plain.nnef").save(plain, (to / "plain.nnef").string()).value();
   Layer layer{Tensor<float>({8, 32}), counted<float>({7})};
   for (std::size_t k = 0; k < layer.weight.size(); ++k) layer.weight[k] = std::sin(static_cast<float>(k * k));
   for (const char* name : {"quantized.nnef", "quantized.nnef.tgz"}) {
     const Snapshot snapshot = quantize(snapshot_of(layer).value(), {.patterns = {"weight"}}).value();
-    recorder(name).record(snapshot, (to / name).string()).value();
+    recorder(name).save(snapshot, (to / name).string()).value();
   }
   one<float16>(to / "types/f16.dat");
   one<float>(to / "types/f32.dat");

@@ -116,17 +116,17 @@ int write(const std::string& folder) {
   std::filesystem::create_directories(folder);
   const NpyRecorder<> npy;
   const NpzRecorder<> npz;
-  const auto one = [&](const Entry& e) { npy.record(snapshot({e}), folder + "/" + e.name + ".npy").value(); };
+  const auto one = [&](const Entry& e) { npy.save(snapshot({e}), folder + "/" + e.name + ".npy").value(); };
   std::vector<Entry> all;
   for (const auto& [name, dtype] : numbers) all.push_back({name, dtype});
   for (const Entry& e : all) one(e);
   one({"scalar", DType::f32, {}});
   one({"hollow", DType::f32, {3, 0, 2}});
   one({"axes", DType::f32, std::vector<Extent>(64, 1)});
-  npz.record(snapshot(all), folder + "/numbers.npz").value();
+  npz.save(snapshot(all), folder + "/numbers.npz").value();
   all.clear();
   for (const auto& [name, dtype] : voids) all.push_back({name, dtype});
-  npz.record(snapshot(all), folder + "/voids.npz").value();
+  npz.save(snapshot(all), folder + "/voids.npz").value();
   // Names as paths of a zip file, and others.
   all.clear();
   std::ofstream names(folder + "/names.json");
@@ -137,7 +137,7 @@ int write(const std::string& folder) {
     all.push_back({name, DType::f32, {2}});
   }
   names << "]\n";
-  npz.record(snapshot(all), folder + "/names.npz").value();
+  npz.save(snapshot(all), folder + "/names.npz").value();
   return 0;
 }
 

@@ -101,8 +101,8 @@ void print_peak() {
 }
 
 stele::Result<stele::Report> run(const std::string& command, const std::string& in, const std::string& out) {
-  if (command == "external") return external(out, in).record(stele::Snapshot(), out);
-  if (command == "large") return external(in).record(large(), in);
+  if (command == "external") return external(out, in).save(stele::Snapshot(), out);
+  if (command == "large") return external(in).save(large(), in);
   if (command == "check") {
     STELE_TRY(check_large(in));
     return stele::Report();
@@ -110,7 +110,7 @@ stele::Result<stele::Report> run(const std::string& command, const std::string& 
   const stele::OnnxRecorder<> into(stele::OnnxFormat({.model = in}));
   if (command == "copy" || command == "into") {
     STELE_TRY_ASSIGN(const stele::Snapshot file, stele::open(in));
-    return command == "copy" ? stele::save(file, out) : into.record(file, out);
+    return command == "copy" ? stele::save(file, out) : into.save(file, out);
   }
   stele::LoadOptions some;
   some.allow_unused = {"*"};
@@ -118,7 +118,7 @@ stele::Result<stele::Report> run(const std::string& command, const std::string& 
   for (auto& [name, layer] : network.net) {
     for (std::size_t i = 0; i < layer.weight.size(); ++i) layer.weight.data()[i] += 1;
   }
-  return into.record(network, out);
+  return into.save(network, out);
 }
 
 }  // namespace

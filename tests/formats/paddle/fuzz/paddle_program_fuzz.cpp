@@ -41,7 +41,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (program->empty()) return 0;  // says nothing
   const PaddleRecorder<> recorder(PaddleFormat({.program = *program}));
   BufferSink sink;
-  require(recorder.record(builder.finish(), sink).has_value());
+  require(recorder.save(builder.finish(), sink).has_value());
   const auto back = recorder.open(own_bytes(sink.take()));
   require(back.has_value() && back->leaf_count() == program->size());
   return 0;

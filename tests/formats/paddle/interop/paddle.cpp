@@ -144,7 +144,7 @@ void combined(const fs::path& theirs, const fs::path& ours, const std::vector<Ex
   const Snapshot snapshot = recorder(options).open(theirs.string()).value();
   compare(theirs.string(), snapshot, expected, named);
   fs::create_directories(ours.parent_path());
-  recorder(options).record(snapshot, ours.string()).value();
+  recorder(options).save(snapshot, ours.string()).value();
   same_bytes(theirs, ours);
 }
 
@@ -152,7 +152,7 @@ void folder(const fs::path& theirs, const fs::path& ours, const std::vector<Expe
   const PaddleRecorder<> folders = recorder({.folder = true});
   const Snapshot snapshot = folders.open(theirs.string()).value();
   compare(theirs.string(), snapshot, expected, true);
-  folders.record(snapshot, ours.string()).value();
+  folders.save(snapshot, ours.string()).value();
   same_folders(theirs, ours);
 }
 
@@ -227,19 +227,19 @@ struct LeNet {
 void across(const fs::path& theirs, const fs::path& ours) {
   const fs::path params = theirs / "lenet_params" / "__params__";
   const PaddleRecorder<> files, folders = recorder({.folder = true});
-  folders.record(files.open(params.string()).value(), (ours / "from_combined").string()).value();
+  folders.save(files.open(params.string()).value(), (ours / "from_combined").string()).value();
   same_folders(theirs / "lenet_folder", ours / "from_combined");
-  files.record(folders.open((theirs / "lenet_folder").string()).value(), (ours / "from_folder.pdiparams").string())
+  files.save(folders.open((theirs / "lenet_folder").string()).value(), (ours / "from_folder.pdiparams").string())
       .value();
   same_bytes(params, ours / "from_folder.pdiparams");
 
   const auto here = files.load<LeNet>(params.string()).value();
-  files.record(here, (ours / "module.pdiparams").string()).value();
+  files.save(here, (ours / "module.pdiparams").string()).value();
   same_bytes(params, ours / "module.pdiparams");
   const auto there = files.load<LeNet>((ours / "module.pdiparams").string()).value();
   PaddleOptions checked;
   checked.program = paddle_program((theirs / "lenet_params" / "__model__").string()).value();
-  recorder(checked).record(there, (ours / "layout.pdiparams").string()).value();
+  recorder(checked).save(there, (ours / "layout.pdiparams").string()).value();
   same_bytes(params, ours / "layout.pdiparams");
   std::printf("forms and modules: the same bytes\n");
 

@@ -375,16 +375,16 @@ Tensor<T, Rank> counted(std::array<Extent, Rank> shape) {
 void write_own(const fs::path& folder) {
   const auto at = [&](const char* name) { return (folder / (std::string("own_") + name + ".ours.pt")).string(); };
   const PytorchRecorder<> recorder;
-  recorder.record(Snapshot(), at("zero")).value();
-  recorder.record(Mlp{{counted<float, 2>({3, 2}), counted<float, 1>({3})}, {counted<float, 2>({4, 3}), {}}}, at("mlp"))
+  recorder.save(Snapshot(), at("zero")).value();
+  recorder.save(Mlp{{counted<float, 2>({3, 2}), counted<float, 1>({3})}, {counted<float, 2>({4, 3}), {}}}, at("mlp"))
       .value();
   Many many;
   for (Extent i = 0; i < 10000; ++i) many.layers.push_back(counted<float, 1>({i % 5}));
-  recorder.record(many, at("many")).value();
+  recorder.save(many, at("many")).value();
   Tied tied;
   tied.embed = tied.head = std::make_shared<Tensor<float, 2>>(counted<float, 2>({7, 5}));
   tied.other = std::make_shared<Tensor<float, 2>>(counted<float, 2>({7, 5}));
-  recorder.record(tied, at("tied")).value();
+  recorder.save(tied, at("tied")).value();
   Dtypes dtypes{counted<double, 2>({2, 5}),
                 counted<float16, 2>({2, 5}),
                 counted<bfloat16, 2>({2, 5}),
@@ -397,7 +397,7 @@ void write_own(const fs::path& folder) {
                 counted<std::complex<float>, 2>({2, 5}),
                 counted<float, 0>({}),
                 counted<float, 3>({2, 0, 3})};
-  recorder.record(dtypes, at("dtypes")).value();
+  recorder.save(dtypes, at("dtypes")).value();
 }
 
 bool write(const fs::path& folder) {
@@ -415,17 +415,17 @@ bool write(const fs::path& folder) {
       findings.add(opened.error().to_string());
       continue;
     }
-    note(recorder.record(*opened, base + ".ours.pt"));
+    note(recorder.save(*opened, base + ".ours.pt"));
     if (how.find("half") != std::string::npos) {
-      note(PytorchRecorder<HalfPrecision>().record(*opened, base + ".half.ours.pt"));
-      note(PytorchRecorder<DoublePrecision>().record(*opened, base + ".double.ours.pt"));
+      note(PytorchRecorder<HalfPrecision>().save(*opened, base + ".half.ours.pt"));
+      note(PytorchRecorder<DoublePrecision>().save(*opened, base + ".double.ours.pt"));
     }
     if (how.find("checkpoint") != std::string::npos) {
       PytorchOptions options;
       options.buffers.emplace_back("mask");  // of the transformer
       const Result<Checkpoint> checkpoint = PytorchRecorder<>(PytorchFormat(options)).open_checkpoint(from);
       note(checkpoint);
-      if (checkpoint) note(recorder.record(*checkpoint, base + ".checkpoint.ours.pt"));
+      if (checkpoint) note(recorder.save(*checkpoint, base + ".checkpoint.ours.pt"));
     }
     ++files;
   }

@@ -29,7 +29,7 @@ std::shared_ptr<Bundle> two_files() {
   Part parts[] = {{Tensor<float, 2>::filled({1, 2}, 1.0F), {}}, {Tensor<float, 2>::filled({2, 2}, 2.0F), {1, 2, 3}}};
   for (int i = 0; i < 2; ++i) {
     const auto sink = bundle->create(std::to_string(i)).value();
-    require(SafetensorsRecorder<>().record(parts[i], *sink).has_value());
+    require(SafetensorsRecorder<>().save(parts[i], *sink).has_value());
   }
   return bundle;
 }

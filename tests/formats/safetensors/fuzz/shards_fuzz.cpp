@@ -23,7 +23,7 @@ std::shared_ptr<Bundle> two_files() {
   const auto bundle = memory_bundle();
   const Two two;
   const auto index = bundle->create("x.safetensors.index.json").value();
-  require(ShardedSafetensorsRecorder<>(ShardedSafetensorsFormat(1)).record(two, *index).has_value());
+  require(ShardedSafetensorsRecorder<>(ShardedSafetensorsFormat(1)).save(two, *index).has_value());
   return bundle;
 }
 
@@ -43,11 +43,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   LoadOptions options;
   options.allow_missing = options.allow_unused = {"*"};
-  static_cast<void>(from_snapshot<Two>(*opened, options));
+  static_cast<void>(load<Two>(*opened, options));
 
   const auto place = memory_bundle();
   const auto again = place->create("y.safetensors.index.json").value();
-  if (!recorder.record(*opened, *again)) return 0;  // metadata of the key total_size
+  if (!recorder.save(*opened, *again)) return 0;  // metadata of the key total_size
   const auto back = recorder.open(place->open("y.safetensors.index.json").value());
   require(back && back->leaf_count() == opened->leaf_count());
   return 0;

@@ -121,7 +121,7 @@ int main(int argc, char** argv) {
   std::filesystem::create_directories(folder);
   bool good = true;
   const auto write = [&](const char* name, const auto& module, const auto& recorder, const SaveOptions& options = {}) {
-    if (const auto r = recorder.record(module, folder + "/" + name + ".safetensors", options); !r) {
+    if (const auto r = recorder.save(module, folder + "/" + name + ".safetensors", options); !r) {
       std::fprintf(stderr, "%s: %s\n", name, r.error().to_string().c_str());
       good = false;
     }

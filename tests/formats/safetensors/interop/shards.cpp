@@ -39,7 +39,7 @@ int main(int argc, char** argv) try {
     stele::SaveOptions options;
     options.metadata = {{"note", "caf\u00e9"}};
     const stele::ShardedSafetensorsRecorder<> recorder(stele::ShardedSafetensorsFormat(200));
-    recorder.record(here, path, options).value();
+    recorder.save(here, path, options).value();
     return 0;
   }
   const Model there = stele::load<Model>(path).value();

@@ -43,7 +43,7 @@ void check(const SourcePtr& source) {
     if (container == SameDiffContainer::sdnb) continue;  // several files
     BufferSink sink;
     // A save refuses content of a file that no graph can have; a file that it writes reads as the same.
-    if (!whole || !recorder.record(*checkpoint, sink)) continue;
+    if (!whole || !recorder.save(*checkpoint, sink)) continue;
     const auto again = open_samediff(own_bytes(sink.take()));
     require(again.has_value());
     require(again->parameters.leaf_count() == checkpoint->parameters.leaf_count());

@@ -35,7 +35,7 @@ void resave(const std::filesystem::path& from, const std::filesystem::path& to) 
   for (const auto& file : std::filesystem::directory_iterator(from)) {
     if (file.path().extension() != ".fb") continue;
     const Checkpoint checkpoint = open_samediff(file.path().string()).value();
-    SameDiffRecorder<>().record(checkpoint, (to / file.path().filename()).string()).value();
+    SameDiffRecorder<>().save(checkpoint, (to / file.path().filename()).string()).value();
   }
 }
 
@@ -119,7 +119,7 @@ void own_model(const std::filesystem::path& to) {
   checkpoint.training = config;
   checkpoint.optimizer.set("M", m).value();
   checkpoint.optimizer.set("V", v).value();
-  SameDiffRecorder<>().record(checkpoint, (to / "own.fb").string()).value();
+  SameDiffRecorder<>().save(checkpoint, (to / "own.fb").string()).value();
 
   std::ofstream text(to / "own.txt");
   const auto facts = [&](const char* what, const Snapshot& snapshot, const char* key) {
@@ -179,12 +179,12 @@ void arrays(const std::filesystem::path& to) {
   const Snapshot snapshot = builder.finish();
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i)
     text << array_line(("array " + snapshot.leaf(i).path()).c_str(), snapshot.leaf(i));
-  ArchiveRecorder<>().record(snapshot, (to / "arrays.zip").string()).value();
+  ArchiveRecorder<>().save(snapshot, (to / "arrays.zip").string()).value();
 }
 
 struct Large {
   Tensor<float, 1> small{{3}, {1, 2, 3}};
-  Tensor<float, 2> a{{512, 512}}, b{{300, 1000}};
+  Tensor<float, 2> a = Tensor<float, 2>({512, 512}), b = Tensor<float, 2>({300, 1000});
   STELE_MODULE(Large, small, a, b)
 };
 
@@ -193,10 +193,10 @@ void large(const std::filesystem::path& to) {
   Large model;
   std::iota(model.a.data(), model.a.data() + model.a.size(), 0.F);
   std::iota(model.b.data(), model.b.data() + model.b.size(), 0.F);
-  SameDiffRecorder<>(SameDiffContainer::sdnb).record(model, (to / "large.sdnb").string()).value();
-  SameDiffRecorder<>(SameDiffContainer::sdz).record(model, (to / "large.sdz").string()).value();
+  SameDiffRecorder<>(SameDiffContainer::sdnb).save(model, (to / "large.sdnb").string()).value();
+  SameDiffRecorder<>(SameDiffContainer::sdz).save(model, (to / "large.sdz").string()).value();
   SameDiffRecorder<>({.container = SameDiffContainer::sdz, .shard_bytes = 1 << 20})
-      .record(model, (to / "shards.sdz").string())
+      .save(model, (to / "shards.sdz").string())
       .value();
 }
 
