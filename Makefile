@@ -1,6 +1,6 @@
 # Every target installs what it needs (Debian 12, as root) and builds below build/.
 #
-#   make demo                 build and run three programs of examples/programs/, and look at, convert and compare a saved file
+#   make demo                 build and run programs of examples/programs/ and the command: what stele does, in 50 lines
 #   make test                 build with g++ and run all tests
 #   make check-PRESET         the same with another preset: dev-clang asan-ubsan tsan
 #   make bench                benchmarks, release build: the goals of docs/performance.md; results in build/bench
@@ -67,26 +67,13 @@ deps-build:
 deps-embedded:
 	@tools/deps.sh embedded
 
-# ALL=1: at every precision. BURN="FILE...": runs mnist too, on model.bin or model.bpk of Burn's mnist-inference-web.
+# ALL=1: every format at every precision, and the operations of graphs. BURN="FILE...": runs mnist too, on model.bin or model.bpk of Burn's mnist-inference-web.
 ALL ?=
 BURN ?=
 demo: deps-build
 	$(call build,release,digits resume import_model llama_to_gguf stele_command $(if $(BURN),mnist))
-	@rm -rf build/demo
-	build/release/examples/digits examples/data --files build/demo $(if $(ALL),--all)
-	build/release/examples/resume examples/data
+	@tools/demo.sh $(if $(ALL),--all)
 	$(if $(BURN),build/release/examples/mnist examples/data $(BURN))
-	build/release/examples/import_model tests/formats/onnx/data/mlp.onnx build/demo
-	build/release/examples/import_model tests/formats/tensorflow/data/run_mlp_saved_open build/demo/tensorflow
-	build/release/examples/llama_to_gguf examples/data/llama build/demo/llama.gguf Q8_0
-	build/release/tools/stele/stele inspect build/demo/binary-native.stele
-	build/release/tools/stele/stele convert build/demo/binary-native.stele build/demo/half.safetensors --precision f16
-	build/release/tools/stele/stele diff build/demo/binary-native.stele build/demo/half.safetensors --ignore-dtype --rtol 1e-3
-	@echo
-	@echo "Next: build/release/tools/stele/stele --help   docs/guide/command.md: what else the command does with these files"
-	@echo "      make demo ALL=1                       saves at every precision"
-	@echo "      examples/save_and_load.cpp            is the first of nine small examples"
-	@echo "      docs/index.md                         lists all pages by task"
 
 test: check-dev
 

@@ -1,9 +1,9 @@
-// Loads a digits classifier that was trained in Python, saves it with every recorder, loads each file and classifies
-// the test images again. `make demo` runs it.
+// Loads a digits classifier that was trained in PyTorch, saves it with every recorder and at several precisions, loads
+// each file and classifies the test images again. `make demo` runs it.
 //
 //     digits [DATA] [--all] [--files FOLDER]
 //
-// DATA is examples/data. --all saves at every precision. --files keeps the saved files in FOLDER,
+// DATA is examples/data. --all saves with every recorder at every precision. --files keeps the saved files in FOLDER,
 // which must be new or empty.
 #include <algorithm>
 #include <array>
@@ -157,23 +157,31 @@ struct Demo {
   std::filesystem::path folder;
   bool all_precisions = false;
   stele::LoadOptions options{};
+  int cells = 0;
 
-  /// Prints one row: saves the model, measures the file, loads it and classifies the images.
+  struct Saved {
+    std::size_t bytes = 0;
+    double error = 0;
+    double right = 0;
+    double open_us = 0, load_us = 0;
+  };
+
+  /// Saves the model, measures the file, loads it and classifies the images.
   template <class Recorder>
-  void row(const char* recorder_name, const char* precision, const Recorder& recorder) {
-    std::string file = std::string(recorder_name) + "-" + precision;
+  Saved measure(const std::string& name, const Recorder& recorder) {
+    std::string file = name;
     std::replace(file.begin(), file.end(), ' ', '-');
     std::replace(file.begin(), file.end(), '.', '-');
     const std::string path = folder / (file + std::string(recorder.format().extension()));
     stele::Bytes memory;
-    std::size_t size = 0;
+    Saved saved;
     if constexpr (requires { recorder.save(model).value().size(); }) {
       memory = recorder.save(model).value();
-      size = memory.size();
+      saved.bytes = memory.size();
     } else {
       const auto before = bytes_in(folder);
       recorder.save(model, path).value();
-      size = bytes_in(folder) - before;
+      saved.bytes = bytes_in(folder) - before;
     }
     const auto open = [&] {
       return memory.empty() ? recorder.open(path, options).value() : recorder.open(memory).value();
@@ -181,9 +189,33 @@ struct Demo {
     const auto load = [&](const stele::Snapshot& s) { return stele::load<Digits>(s).value(); };
     const stele::Snapshot snapshot = open();
     const Digits again = load(snapshot);
-    std::printf("%-13s %-10s %8zu B   %9.2e   %6.2f %%   %8.1f us   %8.1f us\n", recorder_name, precision, size,
-                largest_error(model, again), 100 * accuracy(again, images), microseconds(open),
-                microseconds([&] { load(snapshot); }));
+    saved.error = largest_error(model, again);
+    saved.right = 100 * accuracy(again, images);
+    saved.open_us = microseconds(open);
+    saved.load_us = microseconds([&] { load(snapshot); });
+    return saved;
+  }
+
+  /// Prints one row of the long table, or one of three cells of a line.
+  template <class Recorder>
+  void row(const char* recorder_name, const char* precision, const Recorder& recorder) {
+    const Saved saved = measure(std::string(recorder_name) + "-" + precision, recorder);
+    if (all_precisions) {
+      std::printf("%-13s %-10s %8zu B   %9.2e   %6.2f %%   %8.1f us   %8.1f us\n", recorder_name, precision,
+                  saved.bytes, saved.error, saved.right, saved.open_us, saved.load_us);
+    } else {
+      if (saved.error != 0) throw std::runtime_error(std::string(recorder_name) + ": the numbers have changed");
+      std::printf("   %-13s %6zu B %6.0f us%s", recorder_name, saved.bytes, saved.open_us + saved.load_us,
+                  ++cells % 3 == 0 ? "\n" : "  ");
+    }
+  }
+
+  /// Prints one row of the short table.
+  template <class Recorder>
+  void precision_row(const char* stored_as, const char* file, const Recorder& recorder) {
+    const Saved saved = measure(file, recorder);
+    std::printf("   %-28s %6zu B   largest error %8.2e   %6.2f %% right\n", stored_as, saved.bytes, saved.error,
+                saved.right);
   }
 
   /// Prints one row, or one for each of the four precisions.
@@ -220,14 +252,15 @@ int main(int argc, char** argv) try {
 
   // No Digits was initialised before: shapes, the number of layers and the missing bias come from the file.
   stele::Report report;
-  Digits model = stele::load<Digits>(data + "/digits.safetensors", {.report = &report}).value();
-  std::printf("Loaded %s/digits.safetensors (%zu tensors, all applied: %s)\n\n%s\n", data.c_str(), report.size(),
-              report.count(stele::Report::What::applied) == report.size() ? "yes" : "no",
-              stele::summary(model).c_str());
-  std::printf("Accuracy on %zu test images: %.2f %%\n", images->count, 100 * accuracy(model, *images));
-  const Digits saved_by_pytorch = stele::load<Digits>(data + "/digits.pth").value();
-  std::printf("The same model, as torch.save wrote it (%s/digits.pth): largest difference %g, accuracy %.2f %%\n\n",
-              data.c_str(), largest_error(model, saved_by_pytorch), 100 * accuracy(saved_by_pytorch, *images));
+  Digits model = stele::load<Digits>(data + "/digits.pth", {.report = &report}).value();
+  std::puts("1  A model trained in PyTorch, loaded into a C++ class\n");
+  std::printf(
+      "   load<Digits>(\"digits.pth\") fills a class of your own from the file that torch.save wrote: %zu tensors\n"
+      "   of %zu numbers, in three layers. One layer was trained without a bias; its std::optional stays empty.\n",
+      report.count(stele::Report::What::applied), static_cast<std::size_t>(stele::num_params(model)));
+  const Digits other = stele::load<Digits>(data + "/digits.safetensors").value();
+  std::printf("   It recognises %.2f %% of %zu images. The same model in digits.safetensors differs by %g.\n\n",
+              100 * accuracy(model, *images), images->count, largest_error(model, other));
 
   const auto temporary = std::filesystem::temp_directory_path() / "stele-digits";
   Demo demo{std::move(model), std::move(*images), kept.empty() ? temporary : kept, all_precisions};
@@ -237,7 +270,10 @@ int main(int argc, char** argv) try {
     std::fprintf(stderr, "%s is not empty: name a new or empty folder\n", demo.folder.c_str());
     return 1;
   }
-  std::printf("recorder      precision        size   largest err   accuracy       open          load\n");
+  std::puts("2  The same model in every format: bytes of the file, time to open and load it\n");
+  if (all_precisions) {
+    std::puts("recorder      precision        size   largest err   accuracy       open          load");
+  }
   // Every recorder of the library, some with several encodings.
   demo.rows("binary", []<class P>(P) { return stele::BinaryRecorder<P>(); });
   demo.rows("compressed", []<class P>(P) { return stele::CompressedRecorder<P>(); });
@@ -291,11 +327,23 @@ int main(int argc, char** argv) try {
     demo.row(name, "4 bits", stele::NnefRecorder<stele::Quantized4>(format));
   };
   demo.rows("gguf", []<class P>(P) { return stele::GgufRecorder<P>(); });
-  demo.row("gguf", "q8_0", stele::GgufRecorder<stele::GgufPrecision<stele::ggml::q8_0>>());
-  // Rows of 64 are not whole blocks of q4_K: the report tells that q5_0 takes its place.
-  demo.row("gguf", "q4_K", stele::GgufRecorder<stele::GgufPrecision<stele::ggml::q4_K>>());
+  if (all_precisions) {
+    demo.row("gguf", "q8_0", stele::GgufRecorder<stele::GgufPrecision<stele::ggml::q8_0>>());
+    // Rows of 64 are not whole blocks of q4_K: the report tells that q5_0 takes its place.
+    demo.row("gguf", "q4_K", stele::GgufRecorder<stele::GgufPrecision<stele::ggml::q4_K>>());
+  }
   nnef("nnef", {});
   nnef("nnef.tgz", {.container = stele::NnefContainer::tgz});
+  if (demo.cells % 3 != 0) std::puts("");
+
+  std::puts("\n3  Half the size, a quarter: one template argument chooses the precision of a save\n");
+  demo.precision_row("f32, as it is", "as-it-is", stele::BinaryRecorder<>());
+  demo.precision_row("f16    HalfPrecision", "f16", stele::BinaryRecorder<stele::HalfPrecision>());
+  demo.precision_row("bf16   BrainPrecision", "bf16", stele::BinaryRecorder<stele::BrainPrecision>());
+  demo.precision_row("8 bits Quantized8", "8-bits", stele::BinaryRecorder<stele::Quantized8>());
+  demo.precision_row("4 bits Quantized4", "4-bits", stele::BinaryRecorder<stele::Quantized4>());
+  demo.precision_row("blocks of llama.cpp, q8_0", "q8_0",
+                     stele::GgufRecorder<stele::BlockPrecision<stele::DType::q8_0>>());
   if (kept.empty()) std::filesystem::remove_all(demo.folder);
   return 0;
 } catch (const std::exception& e) {

@@ -1,8 +1,9 @@
-// Imports a model of ONNX or TensorFlow as a graph of DL4J, prints its operations with the names and the positions of
-// their arguments, and saves it: model.fb for DL4J, model.zip with the graph, model.onnx, and the weights at half
-// precision as model.safetensors.
+// Imports a model of ONNX or TensorFlow as a graph of DL4J and saves it: model.fb for DL4J, model.zip with the graph,
+// model.onnx, and the weights at half precision as model.safetensors. --details prints its operations with the names
+// and the positions of their arguments.
 //
-//   import_model MODEL [FOLDER]    MODEL: a file .onnx, a frozen GraphDef (.pb), or the folder of a SavedModel
+//   import_model MODEL [FOLDER] [--details]   MODEL: a file .onnx, a frozen GraphDef (.pb), or the folder of a
+//   SavedModel
 #include <stele/export.hpp>
 #include <stele/import.hpp>
 #include <stele/recorders/archive.hpp>
@@ -13,6 +14,7 @@
 #include <filesystem>
 #include <iostream>
 #include <string>
+#include <vector>
 
 namespace {
 
@@ -30,9 +32,7 @@ void print_ordered(std::string_view type, const stele::GraphArguments<T>& argume
   std::cout << ']';
 }
 
-stele::Status run(const std::string& path, const std::string& folder) {
-  STELE_TRY_ASSIGN(const stele::Checkpoint model,
-                   path.ends_with(".onnx") ? stele::import_onnx(path) : stele::import_tensorflow(path));
+stele::Status print_operations(const stele::Checkpoint& model) {
   for (const stele::GraphOperation& operation : model.graph->operations) {
     std::cout << operation.outputs.front() << " = " << operation.op_name << ':';
     STELE_TRY_ASSIGN(const auto names, stele::named(*stele::OperatorSet::nd4j().find(operation.op_name), operation));
@@ -48,24 +48,37 @@ stele::Status run(const std::string& path, const std::string& folder) {
     print_ordered("b", operation.bools);
     std::cout << '\n';
   }
+  return {};
+}
+
+stele::Status run(const std::string& path, const std::string& folder, bool details) {
+  const bool onnx = path.ends_with(".onnx");
+  STELE_TRY_ASSIGN(const stele::Checkpoint model, onnx ? stele::import_onnx(path) : stele::import_tensorflow(path));
+  if (details) STELE_TRY(print_operations(model));
   std::filesystem::create_directories(folder);
   const std::string base = (std::filesystem::path(folder) / "model").string();
   STELE_TRY(stele::SameDiffRecorder<>().save(model, base + ".fb"));
   STELE_TRY(stele::ArchiveRecorder<>().save(model, base + ".zip"));
   STELE_TRY(stele::export_onnx(model, base + ".onnx"));
   STELE_TRY(stele::SafetensorsRecorder<stele::HalfPrecision>().save(model.parameters, base + ".safetensors"));
-  std::cout << "saved " << base << ".fb, .zip, .onnx and .safetensors (half precision)\n";
+  std::cout << "   " << (onnx ? "ONNX" : "TensorFlow") << ", " << std::filesystem::path(path).filename().string()
+            << ":";
+  for (const stele::GraphOperation& operation : model.graph->operations) std::cout << ' ' << operation.op_name;
+  std::cout
+      << "\n   saved as model.fb and model.zip for DL4J, as model.onnx, and its weights as f16 in model.safetensors\n";
   return {};
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::cerr << "usage: import_model MODEL [FOLDER]\n";
+  std::vector<std::string> arguments(argv + 1, argv + argc);
+  const bool details = std::erase(arguments, "--details") != 0;
+  if (arguments.empty() || arguments.size() > 2) {
+    std::cerr << "usage: import_model MODEL [FOLDER] [--details]\n";
     return 2;
   }
-  const stele::Status status = run(argv[1], argc > 2 ? argv[2] : ".");
-  if (!status) std::cerr << status.error().to_string() << '\n';
+  const stele::Status status = run(arguments[0], arguments.size() > 1 ? arguments[1] : ".", details);
+  if (!status) std::cerr << status.error() << '\n';
   return status ? 0 : 1;
 }

@@ -1,9 +1,11 @@
 // Trains a small network on handwritten digits and saves its steps in the background: parameters, both moments of Adam,
-// learning-rate schedule and counts, the state of the random numbers. Then it resumes from the folder alone, after
-// damage to the newest step, and checks that the resumed run ends with the same bits as the run without interruption.
+// learning-rate schedule and counts, the state of the random numbers. The process is killed, and the newest step loses
+// the end of a file. Another process resumes from the folder alone, and ends with the same bits as a run without
+// interruption.
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <csignal>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
@@ -16,6 +18,9 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "stele/checkpoints/manager.hpp"
 #include "stele/checkpoints/random.hpp"
@@ -126,8 +131,8 @@ Training resume(const stele::CheckpointManager& manager) {
   const auto step = manager.resume(t.network, stele::StateKind("M", t.m), stele::StateKind("V", t.v)).value();
   if (!step) throw std::runtime_error("there is no step to resume from");
   for (const stele::BrokenStep& broken : step->skipped) {
-    std::printf("  step %d is skipped: %s\n", static_cast<int>(broken.step),
-                std::string(name(broken.error.code())).c_str());
+    std::printf("   Step %d is skipped, because it does not verify: %s.\n", static_cast<int>(broken.step),
+                std::string(broken.error.code_name()).c_str());
   }
   t.config = step->checkpoint.training.value();
   stele::set_random_state(t.random, step->info.state.find("random")).value();
@@ -188,19 +193,15 @@ void train(Training& t, const Images& images, std::int64_t steps, stele::Checkpo
   }
 }
 
-void print(const char* what, const Network& n, const Images& images) {
-  Network unused = zeros();
-  float loss = 0;
-  std::size_t right = 0;
+/// Returns the percentage of images that the network recognises.
+double right(const Network& n, const Images& images) {
+  std::size_t count = 0;
   for (std::size_t i = 0; i < images.labels.size(); ++i) {
-    const auto x = images.image(i, n.mean);
     std::array<float, hidden> a{};
-    const auto y = n(x, a);
-    loss += backward(n, unused, x, images.labels[i]);
-    right += std::max_element(y.begin(), y.end()) - y.begin() == images.labels[i] ? 1 : 0;
+    const auto y = n(images.image(i, n.mean), a);
+    count += std::max_element(y.begin(), y.end()) - y.begin() == images.labels[i] ? 1 : 0;
   }
-  const auto count = static_cast<float>(images.labels.size());
-  std::printf("%-44s loss %.4f, %5.1f %% right\n", what, loss / count, 100 * static_cast<double>(right) / count);
+  return 100 * static_cast<double>(count) / static_cast<double>(images.labels.size());
 }
 
 bool same_bits(Network& a, Network& b) {
@@ -208,6 +209,21 @@ bool same_bits(Network& a, Network& b) {
   return a.mean == b.mean && std::equal(x.begin(), x.end(), y.begin(), [](auto one, auto other) {
            return one.size() == other.size() && std::memcmp(one.data(), other.data(), one.size_bytes()) == 0;
          });
+}
+
+/// Trains in a process of its own, which is killed at a step.
+void train_until_killed(const Training& from, const Images& images, const std::string& folder, std::int64_t step) {
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error("fork failed");
+  if (child == 0) {
+    Training t = from;
+    auto manager = open_steps(folder);
+    train(t, images, step, &manager);
+    static_cast<void>(manager.wait());  // else the kill could come before the first step is written
+    std::raise(SIGKILL);
+  }
+  int status = 0;
+  if (waitpid(child, &status, 0) != child || !WIFSIGNALED(status)) throw std::runtime_error("the run was not killed");
 }
 
 }  // namespace
@@ -218,37 +234,28 @@ int main(int argc, char** argv) try {
   const std::string folder = std::filesystem::temp_directory_path() / "stele-resume";
   std::filesystem::remove_all(folder);
 
-  std::puts("Trains with Adam, saves its steps in the background, and resumes from the newest one that verifies.");
-
-  // The run without interruption. It only saves steps.
-  Training whole = start(images);
-  print("before", whole.network, test);
-  {
-    auto manager = open_steps(folder);
-    train(whole, images, 300, &manager);
-    const std::vector<stele::SavedStep> saved = manager.wait().value();
-    std::printf("  %zu steps saved; kept:", saved.size());
-    const std::vector<stele::StepInfo> steps = manager.steps().value();
-    for (const stele::StepInfo& step : steps) {
-      std::printf("  %d (loss %.4f)", static_cast<int>(step.step), step.metrics.at("loss"));
-    }
-    std::printf("\n");
-  }
-  print("after 300 steps", whole.network, test);
+  std::puts("4  A training run that is killed, and resumed\n");
+  const Training begin = start(images);
+  Training whole = begin;
   train(whole, images, 600, nullptr);
-  print("after 600 steps", whole.network, test);
+  std::printf("   600 steps of Adam without interruption: %.1f %% of test images right (%.1f %% before).\n",
+              right(whole.network, test), right(begin.network, test));
 
+  std::fflush(stdout);
+  train_until_killed(begin, images, folder, 320);
   // A disk that lost the end of a file.
   std::filesystem::resize_file(folder + "/step-00000300/parameters.stele", 100);
+  std::puts("   The same run again: killed at step 320, and its newest step has lost the end of a file.");
   Training again = resume(open_steps(folder));
-  print(("step " + std::to_string(again.config.iteration_count) + ", resumed").c_str(), again.network, test);
+  std::printf("   Resumed at step %d: optimizer, schedule and random numbers too.\n",
+              static_cast<int>(again.config.iteration_count));
   train(again, images, 600, nullptr);
-  print("resumed, after 600 steps", again.network, test);
   std::filesystem::remove_all(folder);
 
   const bool same = same_bits(whole.network, again.network) && same_bits(whole.m, again.m) &&
                     same_bits(whole.v, again.v) && whole.config == again.config && whole.random == again.random;
-  std::printf("%s\n", same ? "Bit for bit the same as without interruption." : "Not the same as without interruption!");
+  std::printf("   After 600 steps: %.1f %% right, %s\n\n", right(again.network, test),
+              same ? "bit for bit the same as without interruption." : "NOT the same as without interruption!");
   return same ? 0 : 1;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s\n", e.what());

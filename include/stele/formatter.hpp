@@ -1,5 +1,5 @@
-// std::formatter of Error, Errc and Report, for std::format and std::print. A separate header, because <format> is slow
-// to compile; without <format>, it is empty.
+// std::formatter of Error, Errc and Report, for std::format and std::print. A separate header, because the standard
+// header is slow to compile; it is empty if the standard library has no std::format.
 #pragma once
 
 #include <version>
