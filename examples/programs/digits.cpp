@@ -206,7 +206,7 @@ struct Demo {
     } else {
       if (saved.error != 0) throw std::runtime_error(std::string(recorder_name) + ": the numbers have changed");
       std::printf("   %-13s %6zu B %6.0f us%s", recorder_name, saved.bytes, saved.open_us + saved.load_us,
-                  ++cells % 3 == 0 ? "\n" : "  ");
+                  ++cells % 3 == 0 ? "\n" : "");
     }
   }
 
@@ -341,9 +341,10 @@ int main(int argc, char** argv) try {
   demo.precision_row("f16    HalfPrecision", "f16", stele::BinaryRecorder<stele::HalfPrecision>());
   demo.precision_row("bf16   BrainPrecision", "bf16", stele::BinaryRecorder<stele::BrainPrecision>());
   demo.precision_row("8 bits Quantized8", "8-bits", stele::BinaryRecorder<stele::Quantized8>());
-  demo.precision_row("4 bits Quantized4", "4-bits", stele::BinaryRecorder<stele::Quantized4>());
-  demo.precision_row("blocks of llama.cpp, q8_0", "q8_0",
+  demo.precision_row("q8_0   blocks of llama.cpp", "q8_0",
                      stele::GgufRecorder<stele::BlockPrecision<stele::DType::q8_0>>());
+  demo.precision_row("q4_0   blocks of llama.cpp", "q4_0",
+                     stele::GgufRecorder<stele::BlockPrecision<stele::DType::q4_0>>());
   if (kept.empty()) std::filesystem::remove_all(demo.folder);
   return 0;
 } catch (const std::exception& e) {
