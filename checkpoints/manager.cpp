@@ -13,10 +13,17 @@ CheckpointManager::CheckpointManager(CheckpointManager&&) noexcept = default;
 CheckpointManager& CheckpointManager::operator=(CheckpointManager&&) noexcept = default;
 CheckpointManager::~CheckpointManager() = default;
 
-Result<CheckpointManager> CheckpointManager::open(const std::string& folder, std::shared_ptr<const Format> format,
-                                                  PrecisionSpec precision, ManagerOptions options) {
+Error CheckpointManager::two_formats(const std::string& folder) {
+  return Error(Errc::invalid_argument, "the recorder has a format and a precision")
+      .file(folder)
+      .hint("set ManagerOptions::parts.format and precision only without a recorder");
+}
+
+Result<CheckpointManager> CheckpointManager::open(const std::string& folder, ManagerOptions options) {
   return detail::guarded([&]() -> Result<CheckpointManager> {
-    auto state = std::make_unique<detail::ManagerState>(folder, std::move(format), precision, std::move(options));
+    const FormatChoice format = std::exchange(options.parts.format, {});
+    const PrecisionSpec precision = std::exchange(options.parts.precision, {});
+    auto state = std::make_unique<detail::ManagerState>(folder, format.shared(), precision, std::move(options));
     STELE_TRY(state->start());
     return CheckpointManager(std::move(state));
   });

@@ -112,6 +112,7 @@ class FormatChoice {
       : format_(std::shared_ptr<const void>(), format), chosen_(true) {}
   explicit operator bool() const noexcept { return chosen_; }
   const Format* get() const noexcept { return format_.get(); }
+  const std::shared_ptr<const Format>& shared() const noexcept { return format_; }
 
  private:
   std::shared_ptr<const Format> format_;

@@ -60,7 +60,7 @@ class STELE_EXPORT Schema {
 struct Schema::Field {
   std::string_view name;
   Schema type;
-  bool keeps_default;  // may be missing from the file (stele::keep_default)
+  bool keeps_default;  // may be missing from the file (stele::attr::keep_default)
 };
 
 /// Returns the Schema of module type M.

@@ -373,20 +373,25 @@ TEST_CASE("losses of a step are errors, or rows with the part's name") {
 
 TEST_CASE("a recorder whose steps could not be saved or opened is refused when the manager is opened") {
   const TempDir dir;
-  const auto open = [&](std::shared_ptr<const Format> format, ManagerOptions options = {}) {
-    return code_of(CheckpointManager::open(dir / "run", std::move(format), {}, std::move(options)));
+  const auto open = [&](FormatChoice format, ManagerOptions options = {}) {
+    options.parts.format = std::move(format);
+    return code_of(CheckpointManager::open(dir / "run", std::move(options)));
   };
-  CHECK(open(nullptr) == Errc::invalid_argument);
-  CHECK(open(std::make_shared<TensorBundleFormat>()) == Errc::unsupported);
-  CHECK(open(std::make_shared<PaddleFormat>()) == Errc::needs_layout);
-  CHECK(open(std::make_shared<BurnFormat>(BurnOptions{.encoding = BurnEncoding::bin})) == Errc::needs_layout);
+  CHECK(open({}) == Errc::invalid_argument);
+  CHECK(open(find_format("no such format")) == Errc::invalid_argument);
+  CHECK(open(TensorBundleFormat()) == Errc::unsupported);
+  CHECK(open(PaddleFormat()) == Errc::needs_layout);
+  CHECK(open(BurnFormat(BurnOptions{.encoding = BurnEncoding::bin})) == Errc::needs_layout);
+  ManagerOptions two;
+  two.parts.precision = DType::f16;
+  CHECK(code_of(CheckpointManager::open(dir / "run", BinaryRecorder<>(), two)) == Errc::invalid_argument);
   CHECK_FALSE(std::filesystem::exists(dir / "run"));
   const Net model = net(1);
   ManagerOptions options;
   options.load.layout = layout_of(snapshot_of(model).value()).value();
-  CHECK(open(std::make_shared<PaddleFormat>(), options) == Errc::none);
-  CHECK(open(std::make_shared<PaddleFormat>(PaddleOptions{.folder = true})) == Errc::none);
-  CHECK(open(std::make_shared<NpyFormat>()) == Errc::none);  // steps of one tensor
+  CHECK(open(PaddleFormat(), options) == Errc::none);
+  CHECK(open(PaddleFormat(PaddleOptions{.folder = true})) == Errc::none);
+  CHECK(open(NpyFormat()) == Errc::none);  // steps of one tensor
 }
 
 TEST_CASE("steps in another format are read if the manager has the format") {

@@ -18,4 +18,4 @@ struct Model {
 };
 
 auto save(const Model& m) { return stele::snapshot_of(m); }
-// EXPECT: two classes in the list of stele::derived<Base> have the same name: give one a stele::type_name
+// EXPECT: two classes in the list of stele::derived<Base> have the same name: give one a stele::attr::type_name

@@ -3,6 +3,7 @@
 #include <stele/quantized.hpp>
 #include <stele/recorders/any.hpp>
 #include <stele/recorders/gguf.hpp>
+#include <stele/recorders/stele_writer.hpp>
 
 #include <doctest/doctest.h>
 
@@ -12,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/hash.hpp"
 #include "support/models.hpp"
 #include "support/recorders.hpp"
 #include "support/temp_dir.hpp"
@@ -105,6 +107,16 @@ TEST_CASE("quantized: a file that llama.cpp's types make loads into an engine an
   }
   CHECK(engine.weight.rows() == 3);
   CHECK(engine.weight.row(1).size() == 2 * 144);
+}
+
+TEST_CASE("quantized: the writer without a heap writes the same bytes") {
+  const Engine<DType::none> m{encoded(DType::q4_k), {1, 2}};
+  const stele::Bytes expected = good(stele::BytesRecorder<>().save(m));
+  stele::Bytes memory(expected.size());
+  std::size_t size = 0;
+  REQUIRE(stele::write_to(m, memory.span(), size, stele::detail::hash64).code == Errc::none);
+  CHECK(size == expected.size());
+  CHECK(text(memory.span()) == text(expected.span()));
 }
 
 TEST_CASE("quantized: another dtype is an error before anything changes") {

@@ -75,7 +75,8 @@ struct OpenedStep {
 struct ManagerOptions {
   KeepPolicy keep = keep::all();
   SavePolicy save = save_when::every_steps(1);
-  /// Options of every part that is saved. `metadata` applies to the parameters.
+  /// Options of every part that is saved. `metadata` applies to the parameters; `format` and `precision` are for a
+  /// manager without a recorder.
   SaveOptions parts{};
   /// Options for opening and loading parts.
   LoadOptions load{};
@@ -108,12 +109,13 @@ class STELE_EXPORT CheckpointManager {
   template <class FormatType, PrecisionSettings Settings>
   static Result<CheckpointManager> open(const std::string& folder, const Recorder<FormatType, Settings>& recorder,
                                         ManagerOptions options = {}) {
-    return open(folder, std::make_shared<FormatType>(recorder.format()), precision_spec<Settings>(),
-                std::move(options));
+    if (options.parts.format || !(options.parts.precision == PrecisionSpec())) return two_formats(folder);
+    options.parts.format = recorder.format();
+    options.parts.precision = precision_spec<Settings>();
+    return open(folder, std::move(options));
   }
-  /// Opens the folder with a format that the program chooses at run time.
-  static Result<CheckpointManager> open(const std::string& folder, std::shared_ptr<const Format> format,
-                                        PrecisionSpec precision, ManagerOptions options);
+  /// Opens the folder with ManagerOptions::parts.format and precision, which the program chooses at run time.
+  static Result<CheckpointManager> open(const std::string& folder, ManagerOptions options);
   CheckpointManager(CheckpointManager&&) noexcept;
   CheckpointManager& operator=(CheckpointManager&&) noexcept;
   /// Waits for background saves. An error that no call has returned is printed to stderr: call wait() before.
@@ -191,6 +193,7 @@ class STELE_EXPORT CheckpointManager {
 
  private:
   explicit CheckpointManager(std::unique_ptr<detail::ManagerState> state) noexcept;
+  static Error two_formats(const std::string& folder);
   const LoadOptions& load_options() const noexcept;
   std::unique_ptr<detail::ManagerState> state_;
 };

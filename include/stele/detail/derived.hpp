@@ -176,7 +176,7 @@ struct DerivedTable<P, ClassList<D...>> : BasePointer<P> {
     static_assert((ListedClass<Base, D>::ok && ...));
     static_assert(names_differ,
                   "stele: two classes in the list of stele::derived<Base> have the same name: give one a "
-                  "stele::type_name");
+                  "stele::attr::type_name");
     TypeInfo info;
     info.kind = TypeKind::variant;
     info.fields = alternatives;

@@ -165,7 +165,7 @@ struct ModuleTable : AttributeTable<M> {
     AttributeTable<M>::complete(info);
     if constexpr (renames) info.migrate = v0::attributes<M>::migrate;
     static_assert(!rewrites || AttributeTable<M>::versioned,
-                  "stele: a migrate hook of this module is never called: give it a stele::version");
+                  "stele: a migrate hook of this module is never called: give it a stele::attr::version");
     if constexpr (STELE_HEAP != 0 && rewrites) info.rewrite = v0::attributes<M>::migrate;
   }
 };
@@ -314,7 +314,7 @@ constexpr TypeInfo describe() {
     using table = TupleTable<T, Listed, typename holder<T>::elements>;
     static_assert(table::alternatives_differ(),
                   "stele: two alternatives of a std::variant have the same name: name them with stele::attributes and "
-                  "stele::alternative");
+                  "stele::attr::alternative");
     info.kind = TypeKind::variant;
     info.fields = table::alternatives;
     info.container = &VariantTable<T, typename holder<T>::elements>::value;

@@ -14,7 +14,7 @@ namespace stele::inline v0::pytorch {
 
 /// The mapping of a class's parameters to those of a PyTorch state_dict.
 struct LayerRule {
-  /// The class's name in records: its own without namespaces and template arguments, or its stele::type_name.
+  /// The class's name in records: its own without namespaces and template arguments, or its stele::attr::type_name.
   std::string type;
   /// Fields with another name in PyTorch: {field, PyTorch name}.
   std::vector<std::pair<std::string, std::string>> names{};
