@@ -31,7 +31,7 @@ using pickle::Ref;
 struct Part {
   Ref object = no_ref;
   std::string path{};
-  std::vector<Ref> way{};  // the containers around it, from the root on
+  std::vector<Ref> way{};  // the containers around the part, from the root on
 };
 
 /// Finds the parts of a checkpoint by their structure, if the options do not name them.
@@ -46,7 +46,7 @@ class Parts {
     return part;
   }
 
-  /// Returns true for the state of an optimizer.
+  /// Returns true if an object is the state of an optimizer.
   bool is_optimizer(Ref r) const {
     return objects_.is(r, Kind::dict) && objects_.is(objects_.find(r, "state"), Kind::dict) &&
            objects_.is(objects_.find(r, "param_groups"), Kind::list);
@@ -75,7 +75,8 @@ class Parts {
     if (!objects_.is(root, Kind::dict)) return Part{root};
     if (is_optimizer(root)) return Error(Errc::not_found, "the file is the state of an optimizer, without a model");
     const auto optimizer = this->optimizer();
-    // A tensor beside an optimizer is another part of a checkpoint: the state of a generator of random numbers, a loss.
+    // If the root has an optimizer, its direct tensors are other parts of a checkpoint: a random generator's state, a
+    // loss.
     if (optimizer && optimizer->object == no_ref && has_direct_tensor(root)) return Part{root};
     Found direct, other;
     std::vector<bool> seen(objects_.size());
@@ -109,7 +110,7 @@ class Parts {
     seen[r] = true;
     return fresh;
   }
-  /// Calls `function` with the entries of the root; of several with one value, only with the first.
+  /// Calls `function` with the entries of the root; if several entries share a value, only with the first.
   template <class F>
   void each_entry(std::vector<bool>& seen, F function) const {
     const Ref root = objects_.root();
@@ -166,7 +167,7 @@ class StateReader {
         bool exact = true;
         const bool named = given.size() == items.size() && objects_.is(given[i], Kind::string);
         std::string id = key_text(objects_, items[i], exact);
-        // Both may be texts that many parameters share.
+        // Both may be strings that many parameters share.
         if (!memory_.take(200 + 2 * id.size() + (named ? objects_.text(given[i]).size() : 0))) {
           return index_error("the optimizer's state needs too much memory");
         }
@@ -177,7 +178,7 @@ class StateReader {
       }
     }
     const bool all = std::none_of(names_.begin(), names_.end(), [](const std::string& name) { return name.empty(); });
-    // The option has an order; names in the file that are the same ones are not taken by their order.
+    // The option specifies an order. If the file has the same names in another order, the file's order applies.
     const auto sorted = [](std::vector<std::string> names) {
       std::sort(names.begin(), names.end());
       return names;
@@ -186,8 +187,8 @@ class StateReader {
     return name_by_order(objects_.items(groups).size());
   }
 
-  /// Returns the groups' settings, with the names of the parameters in `params`. Those that are objects of Python are
-  /// left out, and listed below `path`.
+  /// Returns the groups' settings, with the names of the parameters in `params`. Omits settings that are Python objects
+  /// and lists them in `left_out`, below `path`.
   Result<Value> settings(Ref groups, const std::string& path, Report& left_out) {
     Value::List all;
     std::size_t next = 0;
@@ -197,7 +198,7 @@ class StateReader {
       Value::Map kept;
       for (std::size_t i = 0; i < settings.as_map()->size(); ++i) {
         auto& [key, value] = (*settings.as_map())[i];
-        if (key == "param_names") continue;  // names_, or they are malformed
+        if (key == "param_names") continue;  // names_ has them, or they are malformed
         std::string why;
         if (key == "params") {
           Value::List names(objects_.items(objects_.find(group, "params")).size());
@@ -229,7 +230,8 @@ class StateReader {
       if (!memory_.take(id.size())) return index_error("the optimizer's state needs too much memory");
       const auto found = by_id.find(id);
       if (found == by_id.end())
-        return Error(Errc::malformed, "the optimizer has state for a parameter of no group").found(id);
+        return Error(Errc::malformed, "the optimizer has state for a parameter that is in none of its groups")
+            .found(id);
       STELE_TRY(add_parameter(names_[found->second], items[i + 1]));
     }
     OptimizerState made;
@@ -246,7 +248,7 @@ class StateReader {
     return made;
   }
 
-  /// The largest `step`: the number of updates.
+  /// Returns the largest `step`, which is the number of updates.
   std::int64_t steps() const noexcept { return steps_; }
 
  private:
@@ -283,7 +285,7 @@ class StateReader {
   Status name_by_order(std::size_t groups) {
     std::vector<std::string> names = options_.parameters;
     if (names.empty() && groups > 1) {
-      return Error(Errc::invalid_argument, "the optimizer's groups do not tell the names of their parameters")
+      return Error(Errc::invalid_argument, "the optimizer's groups have no parameter names")
           .hint("set PytorchOptions::parameters, in the order of the groups");
     }
     if (names.empty()) {
@@ -307,7 +309,7 @@ class StateReader {
 
   Status add_parameter(const std::string& name, Ref state) {
     if (!objects_.is(state, Kind::dict))
-      return Error(Errc::malformed, "the state of a parameter is no dict").path(name);
+      return Error(Errc::malformed, "the state of a parameter is not a dict").path(name);
     const auto items = objects_.items(state);
     for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
       bool exact = true;
@@ -347,7 +349,8 @@ class StateReader {
     return {};
   }
 
-  /// Returns a number as a tensor, which newer versions of PyTorch store: f32, or f64 if it needs that.
+  /// Returns a number as a tensor, which is the form that newer versions of PyTorch store: f32, or f64 if f32 is
+  /// inexact.
   Result<View> scalar(Ref value) {
     const double number =
         objects_.is(value, Kind::real) ? objects_.real(value) : static_cast<double>(objects_.integer(value));
@@ -377,7 +380,7 @@ class StateReader {
     return {};
   }
 
-  /// Checks that names found by order fit: state has the shape of its parameter, or is a number.
+  /// Checks names that were assigned by order: state must have the shape of its parameter, or be a number.
   Status check_shape(const std::string& name, const View& view) {
     if (!by_order_ || view.shape.rank() == 0) return {};
     if (shapes_.empty()) {
@@ -418,7 +421,7 @@ std::optional<std::int64_t> count_of(const pickle::Objects& objects, std::string
   return objects.is(value, Kind::integer) ? std::optional(objects.integer(value)) : std::nullopt;
 }
 
-/// Reads the configuration that stele wrote, or that of the first group; nullopt if there is neither.
+/// Reads the configuration that stele wrote, or derives one from the first group; nullopt if the file has neither.
 Result<std::optional<TrainingConfig>> training_of(const pickle::Objects& objects, const Value& groups,
                                                   std::int64_t steps, IndexBudget& memory) {
   const Ref text = objects.is(objects.root(), Kind::dict) ? objects.find(objects.root(), "training_config") : no_ref;
@@ -437,7 +440,7 @@ Result<std::optional<TrainingConfig>> training_of(const pickle::Objects& objects
   return std::optional(std::move(config));
 }
 
-/// Lists what a checkpoint lacks of its file.
+/// Lists the entries of a file that its checkpoint lacks.
 class LeftOut {
  public:
   LeftOut(const pickle::Objects& objects, const Part& model, const Part& optimizer, Checkpoint& to, IndexBudget& memory)
@@ -481,7 +484,7 @@ class LeftOut {
  private:
   enum class Use : std::uint8_t { around, whole, optimizer };
 
-  /// Returns true if the training configuration has an entry of the root.
+  /// Returns true if the training configuration contains this entry of the root.
   bool is_count(const std::string& key, Ref value) const {
     if (!training_) return false;
     if (key == "training_config") return objects_.is(value, Kind::string);
@@ -497,7 +500,7 @@ class LeftOut {
   std::map<Ref, Use> unseen_;
 };
 
-/// Returns the snapshot with the groups of the optimizer as a property of its file.
+/// Returns the snapshot with the optimizer's groups as a property of its origin.
 Result<Snapshot> with_groups(const Snapshot& parameters, const Value& groups) {
   std::string text;
   json::Writer out(text);

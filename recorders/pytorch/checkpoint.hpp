@@ -1,4 +1,4 @@
-// The parts of a checkpoint: a model's parameters, and the optimizer's state by their names.
+// Reads the parts of a checkpoint: the model's parameters, and the optimizer's state by parameter name.
 #pragma once
 
 #include "encodings/pytorch/file.hpp"
@@ -7,7 +7,7 @@
 
 namespace stele::inline v0::detail::pytorch {
 
-/// Errors: those of PytorchFormat::open_checkpoint.
+/// Reads a checkpoint. Errors: those of PytorchFormat::open_checkpoint.
 Result<Checkpoint> checkpoint_of(File& file, const PytorchOptions& options, IndexBudget& memory);
 
 }  // namespace stele::inline v0::detail::pytorch

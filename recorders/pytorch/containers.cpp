@@ -9,7 +9,7 @@
 namespace stele::inline v0::detail::pytorch {
 namespace {
 
-constexpr int max_levels = 512;  // as of modules: a pickle's containers are written recursively
+constexpr int max_levels = 512;  // as for modules: a pickle's containers are written recursively
 
 bool is_list(ContainerKind kind) { return kind.kind == 'l' || kind.kind == 't'; }
 
@@ -51,7 +51,7 @@ Result<ContainerTree> ContainerTree::make(const FileContainers& file, std::span<
   tree.containers_.reserve(file.list.size() + 1);
   tree.containers_.push_back({file.root(), {}, {}});
   tree.at_ = {0};
-  std::set<std::string_view> values;  // which replace the containers of their paths
+  std::set<std::string_view> values;  // a value replaces a container with the same path
   for (const Entry& e : entries) {
     if (e.value != nullptr) values.insert(e.name);
   }
@@ -95,7 +95,7 @@ void ContainerTree::add(std::string_view path, Child child) {
   Place place = find(path);
   std::size_t number = 0;
   while (place.container != 0 && is_list(containers_[place.container].kind) && !parse_index(place.key, number)) {
-    // The place of the list, and there its key and the rest.
+    // The container around the list; the new key is the list's key and the rest of the path.
     const Place outer = find(containers_[place.container].path);
     place = {outer.container, path.substr(path.size() - place.key.size() - 1 - outer.key.size())};
   }
@@ -104,7 +104,8 @@ void ContainerTree::add(std::string_view path, Child child) {
   containers_[place.container].children.push_back(std::move(child));
 }
 
-/// Adds the containers below a number to those around them: in the file's order, each before the first of its entries.
+/// Adds the containers with numbers below `number` to their outer containers: in the file's order, each before the
+/// first of its entries.
 void ContainerTree::place_until(std::uint32_t number) {
   while (placed_ < number) {
     const std::uint32_t now = placed_++;

@@ -1,4 +1,4 @@
-// The nested containers of a file that a snapshot was opened from, with the entries that the snapshot has now.
+// The nested containers of the file that a snapshot was opened from, filled with the snapshot's present entries.
 #pragma once
 
 #include <cstdint>
@@ -40,8 +40,8 @@ class ContainerTree {
  public:
   struct Child {
     std::string key;
-    std::uint32_t entry = no_index;      // or
-    std::uint32_t container = no_index;  // another container
+    std::uint32_t entry = no_index;      // number of the entry, or
+    std::uint32_t container = no_index;  // number of the container
   };
   struct Container {
     ContainerKind kind;

@@ -1,4 +1,4 @@
-// Folders of torch.distributed.checkpoint (DCP). Any number of processes may have written them.
+// Reads folders of torch.distributed.checkpoint (DCP), written by any number of processes.
 #include <algorithm>
 #include <deque>
 #include <memory>
@@ -23,7 +23,7 @@
 namespace stele::inline v0::detail::pytorch {
 namespace {
 
-/// A slice of a file, as a file.
+/// A slice of a file as a Source.
 class SliceSource final : public Source {
  public:
   SliceSource(SourcePtr file, const Slice& slice) : Source(file->name()), file_(std::move(file)), slice_(slice) {}
@@ -46,7 +46,7 @@ class SliceSource final : public Source {
   Slice slice_;
 };
 
-/// Adds the place of a slice to an error that is about it.
+/// Adds the location of a slice to an error about its content.
 Error in_slice(Error error, const Source& file, const Slice& slice) {
   if (error.file().empty()) error = std::move(error).file(file.name());
   if (error.hint().empty()) {
@@ -56,7 +56,7 @@ Error in_slice(Error error, const Source& file, const Slice& slice) {
   return error;
 }
 
-/// What the leaves of a checkpoint refer to.
+/// The state that a checkpoint's leaves share.
 struct DcpCheckpoint {
   DcpIndex index;
   std::vector<SourcePtr> files;
@@ -66,7 +66,7 @@ struct DcpCheckpoint {
   SourcePtr source(const Slice& slice) const { return std::make_shared<SliceSource>(files[slice.file], slice); }
 };
 
-/// The chunks of a tensor, once they are open.
+/// The opened chunks of a tensor.
 class OpenTensor {
  public:
   /// Errors: malformed (a slice that does not contain the chunk), those of open_file().
@@ -103,7 +103,7 @@ class OpenTensor {
                       std::ranges::equal(chunk.leaf(0).shape(), wanted.span()) &&
                       chunk.leaf(0).byte_size() == leaf_bytes(expected);
     if (!fits) {
-      return Error(Errc::malformed, "the slice does not contain the chunk that the metadata describe")
+      return Error(Errc::malformed, "the slice does not contain the chunk that the metadata describes")
           .expected("one tensor, " + std::string(name(item.type->dtype)) + " " + to_string(wanted.span()))
           .found(alone ? std::string(name(chunk.leaf(0).dtype())) + " " + to_string(chunk.leaf(0).shape())
                        : std::to_string(chunk.leaf_count()) + " tensors");
@@ -112,7 +112,7 @@ class OpenTensor {
     if (provider.ops->locate != nullptr) {
       SourceRange range = provider.ops->locate(provider.at, provider.number);
       if (range.source == source.get()) {
-        // The opened file is not needed any more.
+        // The opened file is no longer needed.
         range.source = checkpoint.files[slice.file].get();
         range.offset += slice.offset;
         static constexpr LeafOps range_ops{
@@ -125,12 +125,12 @@ class OpenTensor {
   }
 
   std::deque<SourceRange> ranges_;
-  std::vector<Snapshot> chunks_;  // whose elements are not a range of a file
+  std::vector<Snapshot> chunks_;  // chunks whose elements are not a range of a file
   std::optional<JoinedBoxes> joined_;
   Provider provider_;
 };
 
-/// A tensor, whose chunks are opened when it is read: there may be very many, each with an index of its own.
+/// A tensor. Opens its chunks when it is read, because there may be many chunks, each with an index.
 class Tensor {
  public:
   Tensor(const DcpCheckpoint& checkpoint, const DcpItem& item) : checkpoint_(checkpoint), item_(item) {}
@@ -193,7 +193,7 @@ class DcpReader {
         }
         continue;
       }
-      // The chunks are opened later: a range or a Snapshot for each.
+      // The chunks are opened later; each needs a range or a Snapshot.
       constexpr std::uint64_t each_chunk = sizeof(SourceRange) + sizeof(Provider);
       if (!memory_.take(sizeof(Tensor) + sizeof(OpenTensor) + 4 * sizeof(Node) + 2 * sizeof(LeafData) + 128 +
                         item.boxes.size() * each_chunk + JoinedBoxes::memory(item.boxes.size(), item.shape.size()))) {
@@ -214,8 +214,8 @@ class DcpReader {
   }
 
  private:
-  /// Checks that the slices are in the files and have no bytes in common, and that those of chunks have room for their
-  /// elements: small files could otherwise have any number of large tensors.
+  /// Checks that the slices are inside the files and do not overlap, and that chunks' slices are large enough for their
+  /// elements: otherwise small files could declare any number of large tensors.
   Status check_slices() const {
     struct Used {
       const Slice* slice;
@@ -252,7 +252,7 @@ class DcpReader {
     for (std::size_t i = 1; i < used.size(); ++i) {
       const Slice &before = *used[i - 1].slice, &slice = *used[i].slice;
       if (before.file != slice.file || slice.offset - before.offset >= before.length) continue;
-      return Error(Errc::malformed, "two slices have bytes in common")
+      return Error(Errc::malformed, "two slices overlap")
           .path(used[i].item->name)
           .file(all_->files[slice.file]->name())
           .offset(slice.offset)
@@ -261,7 +261,7 @@ class DcpReader {
     return {};
   }
 
-  /// Refuses a file of SerializationFormat.SAFETENSORS: its slices have no places.
+  /// Refuses a file of SerializationFormat.SAFETENSORS, whose slices have no offsets.
   static Status check_begin(const Source& file) {
     std::byte head[9]{};
     if (file.size() < sizeof head) return {};
@@ -272,7 +272,7 @@ class DcpReader {
         .hint("save with SerializationFormat.TORCH_SAVE, or open the file as safetensors");
   }
 
-  /// Adds an object that is no tensor: as a value, or if it contains tensors as its parts.
+  /// Adds an object other than a tensor: as a value, or as its parts if it contains tensors.
   Status add_object(const DcpItem& item) {
     const SourcePtr source = all_->source(item.slices.front());
     STELE_TRY_ASSIGN(const auto directory, zip::Directory::open(source, memory_.left()));
@@ -297,7 +297,7 @@ class DcpReader {
       }
       const std::string_view path =
           bare ? std::string_view(item.name) : to_.intern(std::string(item.name).append(".").append(name));
-      // A tie whose first name became an unreadable entry has the tensor.
+      // If a tie's first name became an unreadable entry, the next name gets the tensor.
       const bool tied = node.kind == NodeKind::alias && numbers[node.index] != 0;
       const Node& target = node.kind == NodeKind::alias ? nodes[node.index] : node;
       const std::optional<LeafView> leaf =

@@ -1,4 +1,4 @@
-// The recorder's read side: which kind of file it is, and its parts.
+// The recorder's read side: finds the kind of a file, and the part to read.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -25,7 +25,7 @@ namespace stele::inline v0 {
 namespace detail::pytorch {
 namespace {
 
-/// PROTO 2, and a long integer of ten bytes: the number that streams begin with.
+/// The first bytes of a stream: PROTO 2, and the magic number as a long integer of ten bytes.
 constexpr std::string_view stream_magic("\x80\x02\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19\x2e", 15);
 
 std::string_view text_of(std::span<const std::byte> bytes) {
@@ -33,7 +33,7 @@ std::string_view text_of(std::span<const std::byte> bytes) {
 }
 
 bool is_stream(std::span<const std::byte> head) {
-  // Protocols from 4 on put a frame between the two.
+  // Protocol 4 and later put a frame between PROTO and the number.
   const std::string_view text = text_of(head);
   const std::size_t at = text.find(stream_magic.substr(2));
   return pickle::protocol(head) && at != text.npos && at <= 12;
@@ -51,7 +51,7 @@ Result<std::span<const std::byte>> head_of(const Source& source, std::span<std::
   return std::span<const std::byte>(buffer.first(size));
 }
 
-/// A file of one of the kinds; those without a pickle are Snapshots at once.
+/// A file of one of the kinds. Files without a pickle are opened directly as Snapshots.
 using Opened = std::variant<File, Snapshot>;
 
 Result<Opened> open_any(const SourcePtr& source, const PytorchOptions& options, const Limits& limits,
@@ -73,7 +73,7 @@ Result<Opened> open_any(const SourcePtr& source, const PytorchOptions& options, 
     return Opened(std::move(file));
   }
   if (kinds == Kinds::all && is_index(head)) {
-    PytorchOptions whole = options;  // the part is one of the model, not of each shard
+    PytorchOptions whole = options;  // the part is a part of the whole model, not of each shard
     whole.part.clear();
     STELE_TRY_ASSIGN(Snapshot set, open_shard_set(source, limits, [&](const SourcePtr& shard) {
                        IndexBudget own(limits, shard->size());
@@ -88,7 +88,7 @@ Result<Opened> open_any(const SourcePtr& source, const PytorchOptions& options, 
   return Error(Errc::bad_magic, "the file is not a file of PyTorch").file(source->name());
 }
 
-/// Returns the part of a file that has no objects, by its names.
+/// Returns a part of a file without objects: the entries whose names begin with the part's path.
 Result<Snapshot> part_of(Snapshot snapshot, const std::string& path) {
   if (path.empty()) return snapshot;
   const std::string prefix = path + '.';
@@ -103,7 +103,8 @@ Result<Snapshot> part_of(Snapshot snapshot, const std::string& path) {
 /// Returns the names of the folder's indexes of shards.
 Result<std::vector<std::string>> indexes_of(const Bundle& folder) {
   STELE_TRY_ASSIGN(auto names, folder.names());
-  // A folder with an index of safetensors files is theirs: many models are published in both formats.
+  // If the folder also has an index of safetensors files, the safetensors format opens it: many models are published in
+  // both formats.
   const auto is_theirs = [](const std::string& name) { return name.ends_with(".safetensors.index.json"); };
   if (std::any_of(names.begin(), names.end(), is_theirs)) return std::vector<std::string>();
   std::erase_if(
@@ -111,7 +112,7 @@ Result<std::vector<std::string>> indexes_of(const Bundle& folder) {
   return names;
 }
 
-/// Opens a distributed checkpoint, or the shards of the folder's index. The byte order is that of files.
+/// Opens a distributed checkpoint, or the shards of the folder's index, in the byte order of files.
 Result<Snapshot> open_folder(const SourcePtr& folder, const OpenContext& context, const PytorchOptions& options) {
   const auto bundle = folder->bundle();
   if (has_index(*bundle)) {
@@ -201,7 +202,8 @@ Result<Report> PytorchFormat::verify(SourcePtr source, const OpenContext& contex
     }();
     STELE_TRY_ASSIGN(const Snapshot snapshot, detail::in_host_order(py::in_file(parts, source->name())));
     detail::Meter meter(options.progress, source->size());
-    // The storages of expanded tensors are read once each, as entries of the zip file; the tensors would take too long.
+    // Reads the storages of expanded tensors once each, as entries of the zip file: reading the tensors would take too
+    // long.
     const bool expanded = !check_expansion(snapshot);
     if (!expanded) STELE_TRY(detail::check_leaves(snapshot, options, meter));
     std::byte buffer[4]{};

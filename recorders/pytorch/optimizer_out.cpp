@@ -45,7 +45,7 @@ Result<std::vector<FileGroup>> parse_groups(std::string_view json) {
     for (auto& [key, setting] : *group.as_map()) {
       if (key == "params" || key == "param_names") continue;
       if (const std::string why = obstacle(setting); !why.empty() || !json::valid_utf8(key)) {
-        return Error(Errc::not_representable, "a setting of the optimizer is no value of Python")
+        return Error(Errc::not_representable, "a setting of the optimizer has no Python form")
             .path(key)
             .found(why.empty() ? "a key that is not UTF-8" : why);
       }
@@ -96,8 +96,9 @@ class Planner {
       const std::uint32_t leaf = leaf_of(name);
       const bool again = leaf != no_index && numbers_[leaf] != no_index;
       if (leaf == no_index || again) {
-        return Error(Errc::invalid_argument, again ? "PytorchOptions::parameters names a tensor twice"
-                                                   : "PytorchOptions::parameters names no tensor of the model")
+        return Error(Errc::invalid_argument,
+                     again ? "PytorchOptions::parameters names a tensor twice"
+                           : "PytorchOptions::parameters names a tensor that the model does not have")
             .path(name);
       }
       number(name, leaf);
@@ -106,7 +107,7 @@ class Planner {
     for (const FileGroup& group : groups) {
       for (const std::string& name : group.names) number(name, leaf_of(name));
     }
-    // All parameters may have new names: those of one group are known nevertheless.
+    // All parameters may have new names. If there is only one group, it has all of them.
     if (!plan_.names.empty()) return {};
     const Patterns buffers(options_.buffers);
     for (const Entry& e : names_) {
@@ -169,7 +170,7 @@ class Planner {
     auto& states = plan_.states;
     const auto key = [](const StateTensor& s) { return std::tuple(s.parameter, s.kind); };
     std::stable_sort(states.begin(), states.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
-    // A tied parameter has its state under one of its names.
+    // A tied parameter's state is written once, under one of its names.
     states.erase(
         std::unique(states.begin(), states.end(), [&](const auto& a, const auto& b) { return key(a) == key(b); }),
         states.end());
@@ -188,7 +189,7 @@ class Planner {
 
 namespace {
 
-/// Returns true if two settings are equal; numbers are, whatever their kinds.
+/// Returns true if two settings are equal. Numbers of different kinds are equal if their values are.
 bool equal(const Value& a, const Value& b) {
   if (const auto number = number_of(a)) return number == number_of(b);
   const Value::List *x = a.as_list(), *y = b.as_list();
@@ -205,8 +206,8 @@ Result<OptimizerPlan> plan_optimizer(const Checkpoint& checkpoint, std::span<con
 
 namespace {
 
-/// Returns true if PyTorch's optimizer needs a step count for each parameter that the checkpoint does not have: that of
-/// another program. All optimizers but SGD, whose only state is `momentum_buffer`, fail without it.
+/// Returns true if PyTorch's optimizer needs a step count for each parameter and the checkpoint, written by another
+/// program, has none. All optimizers but SGD, whose only state is `momentum_buffer`, fail without step counts.
 bool counts_steps(const Checkpoint& checkpoint) {
   const auto& kinds = checkpoint.optimizer.kinds();
   const auto is_other = [](const auto& kind) { return kind.first != "momentum_buffer"; };
@@ -264,7 +265,7 @@ void write_optimizer(pickle::Writer& out, std::string& text, TensorWriter& tenso
       out.appends();
     };
     list("params", [&](std::uint32_t number) { out.integer(number); });
-    // PyTorch loads by the numbers, and keeps the names.
+    // PyTorch loads parameters by number, and keeps the names.
     list("param_names", [&](std::uint32_t number) { out.string(plan.names[number]); });
     out.set_items();
   }

@@ -1,4 +1,4 @@
-// The optimizer's state of a checkpoint, as torch.optim's state_dict: parameters have numbers instead of names.
+// Writes a checkpoint's optimizer state as torch.optim's state_dict, where parameters have numbers instead of names.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,8 @@ struct OptimizerPlan {
 
 /// Numbers the parameters and finds their state. `names`: all names of the checkpoint's tensors. The plan has no groups
 /// if the settings are unknown and there is no state. Errors: invalid_argument (PytorchOptions::parameters), missing
-/// (no settings), not_representable (state of a tensor that is no parameter, or that PyTorch cannot store), malformed.
+/// (no settings), not_representable (state of a tensor other than a parameter, or state that PyTorch cannot store),
+/// malformed.
 Result<OptimizerPlan> plan_optimizer(const Checkpoint& checkpoint, std::span<const Entry> names,
                                      const PytorchOptions& options);
 

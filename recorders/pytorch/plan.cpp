@@ -14,7 +14,7 @@
 namespace stele::inline v0::detail::pytorch {
 namespace {
 
-/// Returns the class of a quantized tensor's storage; empty if there is none for the dtype.
+/// Returns the class of a quantized tensor's storage, or an empty string if the dtype has none.
 std::string_view quantized_storage(DType dtype) noexcept {
   if (dtype == DType::i8) return "QInt8Storage";
   if (dtype == DType::u8) return "QUInt8Storage";
@@ -84,9 +84,9 @@ std::optional<Affine> affine_of(const LeafView& leaf) {
 
 std::string obstacle(const LeafView& leaf) {
   if (leaf.dtype() == DType::f4_e2m1 && (leaf.shape().empty() || leaf.shape().back() % 2 != 0)) {
-    return "f4_e2m1 with an odd last extent: PyTorch stores two in an element";
+    return "f4_e2m1 with an odd last extent: PyTorch stores two numbers in an element";
   }
-  std::uint64_t steps = 1;  // all strides are below; the format's caller has checked that it fits 64 bits
+  std::uint64_t steps = 1;  // an upper bound of all strides; the format's caller has checked that it fits 64 bits
   for (const Extent e : leaf.shape()) steps *= std::max<Extent>(e, 1);
   if (steps > INT64_MAX) return "a shape whose strides exceed 2^63 - 1";
   if (quantization_of(leaf) != nullptr && !affine_of(leaf)) {

@@ -1,8 +1,9 @@
-// The tensors of a file: their forms in the pickle, and the storages behind them.
+// The tensors of a file: their forms in the pickle, and their storages.
 //
 // A tensor is a call, torch._utils._rebuild_tensor_v2(storage, offset, size, stride, requires_grad, hooks), whose
-// storage is a persistent id: ("storage", class, key, "cpu", number of elements). Numbers without a class (f8, u16,
-// u32, u64, two f4) are called with _rebuild_tensor_v3 and their dtype, and their storage is of bytes. Source:
+// storage is a persistent id: ("storage", class, key, "cpu", number of elements). Tensors of dtypes without a storage
+// class (f8, u16, u32, u64, pairs of f4) are calls of _rebuild_tensor_v3 with the dtype, and their storage is untyped
+// bytes. Source:
 // pytorch 2.15, torch/_tensor.py, torch/_utils.py, torch/storage.py.
 #pragma once
 
@@ -26,13 +27,13 @@ struct Affine {
   std::vector<std::int64_t> zero_points;
   std::optional<std::uint64_t> axis;
 };
-/// Returns the quantization of a leaf that has the annotation `quantization`; nullopt if PyTorch has no such tensor.
+/// Returns the quantization of a leaf with the annotation `quantization`, or nullopt if PyTorch has no such tensor.
 std::optional<Affine> affine_of(const LeafView& leaf);
 
-/// Returns the reason why PyTorch has no such tensor (of a dtype that it has), or an empty string.
+/// Returns the reason why PyTorch cannot store a leaf whose dtype it has, or an empty string.
 std::string obstacle(const LeafView& leaf);
 
-/// The bytes of one storage: a leaf, or a small array of the quantization of one.
+/// The bytes of one storage: a leaf, or a small array of a leaf's quantization.
 struct SavedStorage {
   static constexpr std::uint32_t own = 0xffffffffU;
   std::uint32_t part = 0;   // number of the snapshot; `own`: an array
@@ -44,7 +45,7 @@ class TensorWriter {
  public:
   explicit TensorWriter(pickle::Writer& out) : out_(out) {}
 
-  /// Begins a snapshot of that many leaves; returns its number.
+  /// Begins a snapshot of `leaves` leaves and returns its number.
   std::uint32_t begin(std::size_t leaves);
   /// Writes a leaf of a snapshot; leaves that are written twice share their storage.
   void tensor(std::uint32_t part, std::uint32_t index, const LeafView& leaf);

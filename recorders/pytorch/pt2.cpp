@@ -1,5 +1,5 @@
-// Exported programs (.pt2): the weights and constants that their JSON lists describe (torch/export/pt2_archive and
-// torch/_export/serde/schema.py of PyTorch 2.15). Their graphs are not read.
+// Reads exported programs (.pt2): the weights and constants that their JSON lists describe (torch/export/pt2_archive
+// and torch/_export/serde/schema.py of PyTorch 2.15). Graphs are not read.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -18,7 +18,7 @@ namespace {
 
 using zip::Directory;
 
-/// Returns the type of a number of torch._export.serde.schema.ScalarType, which are not those of c10::ScalarType.
+/// Returns the type with a number in torch._export.serde.schema.ScalarType, which differs from c10::ScalarType.
 const TorchType* exported_type(std::int64_t number) {
   static constexpr std::pair<std::int64_t, std::string_view> names[] = {{1, "uint8"},
                                                                         {2, "int8"},
@@ -77,7 +77,7 @@ class ProgramReader {
     }
     for (const auto& [place, entry] : lists) {
       const std::size_t split = place.find('\n');
-      // The names of several programs begin with that of the program.
+      // If the file has several programs, each weight's name begins with the name of its program.
       STELE_TRY(read_list(place.substr(0, split), programs > 1 ? place.substr(split + 1) + '.' : "", *entry));
     }
     if (lists.empty()) STELE_TRY(read_older());
@@ -109,7 +109,7 @@ class ProgramReader {
     return {};
   }
 
-  /// Reads a number that is known when a program is exported: {"as_int": 3}.
+  /// Reads a number that is known when the program is exported: {"as_int": 3}.
   static const std::int64_t* as_int(const Value& value) {
     const Value* number = value.find("as_int");
     return number != nullptr ? number->as_i64() : nullptr;
@@ -128,7 +128,7 @@ class ProgramReader {
     const Value* path = weight.find("path_name");
     if (path == nullptr || path->as_string() == nullptr) return bad(list, "a weight has no path_name");
     if (path->as_string()->starts_with("custom_obj")) {
-      return Error(Errc::unsupported, "an object of a custom class is no tensor").found(*path->as_string());
+      return Error(Errc::unsupported, "an object of a custom class is not a tensor").found(*path->as_string());
     }
     const zip::Entry* entry = directory_->find(folder + *path->as_string());
     if (entry == nullptr) return bad(list, "the file has no record of a weight").found(*path->as_string());
@@ -152,7 +152,7 @@ class ProgramReader {
     const std::int64_t* first = offset != nullptr ? as_int(*offset) : nullptr;
     if (!read_numbers(meta->find("sizes"), extents) || !read_numbers(meta->find("strides"), view.strides) ||
         first == nullptr || *first < 0) {
-      return bad(list, "the sizes, strides or offset of a weight are no numbers");
+      return bad(list, "the sizes, strides or offset of a weight are not numbers");
     }
     view.shape = Shape(std::span<const Extent>(extents));
     view.offset = static_cast<std::uint64_t>(*first);
@@ -179,13 +179,13 @@ class ProgramReader {
     return add_leaf(name, file, 0);
   }
 
-  /// Opens a file of torch.save, once for all its names.
+  /// Opens a file of torch.save once, even if several weights name it.
   Result<Snapshot> open_entry(const zip::Entry& entry) {
     if (const auto known = opened_.find(&entry); known != opened_.end()) return known->second;
     STELE_TRY_ASSIGN(const SourcePtr source, directory_->open(entry));
     PytorchOptions options = options_;
     options.part.clear();
-    // The file's bytes as they are here raise the budget, not those that they inflate to.
+    // The entry's compressed bytes raise the budget, not its inflated bytes.
     memory_.admit(entry.compressed, index_rate::token);
     IndexBudget memory(Limits{.index_bytes = std::max<std::uint64_t>(memory_.left(), 1)}, 0);
     auto file = open_file(source, options, {}, memory, Kinds::saved);
@@ -196,7 +196,7 @@ class ProgramReader {
     return file;
   }
 
-  /// Adds a tensor; `added` is its node then.
+  /// Adds a tensor and sets `added` to its node.
   Status add_leaf(std::string_view name, const Snapshot& file, std::size_t number, std::uint32_t* added = nullptr) {
     const LeafView leaf = file.leaf(number);
     STELE_TRY_ASSIGN(const std::string_view kept, keep_name(name));
@@ -206,7 +206,8 @@ class ProgramReader {
     });
   }
 
-  /// Reads the weights and constants of the first versions: a file of torch.save for those of each program.
+  /// Reads the weights and constants of the first versions: one file of torch.save for each program's weights, and one
+  /// for its constants.
   Status read_older() {
     for (const zip::Entry& entry : directory_->entries()) {
       const std::string_view inside = entry.name.substr(root_.size());

@@ -24,10 +24,10 @@ using pickle::Kind;
 using pickle::no_ref;
 using pickle::Ref;
 
-/// Attributes of torch.nn.Module that contain what its state_dict does.
+/// Attributes of torch.nn.Module that contain the entries of its state_dict.
 constexpr std::string_view module_dicts[] = {"_parameters", "_buffers", "_modules"};
 
-/// Levels of lists that are one value.
+/// Maximum levels of nested lists that become one value.
 constexpr unsigned max_plain_levels = 16;
 
 class TreeBuilder {
@@ -42,7 +42,7 @@ class TreeBuilder {
 
   Result<Snapshot> run(Ref root) {
     to_.set_flat();
-    // Those of an optimizer are its settings.
+    // A script object's attributes without tensors are left out, but an optimizer's are its settings.
     const Ref state = root != no_ref ? objects_.state(root) : no_ref;
     const bool optimizer = objects_.is(state, Kind::dict) && objects_.find(state, "param_groups") != no_ref;
     script_ = is_script(root) && !optimizer;
@@ -56,8 +56,8 @@ class TreeBuilder {
 
   Error in_path(Error error) const { return error.path().empty() ? std::move(error).path(path_) : std::move(error); }
 
-  /// Adds a node with the present path as its name: calls `add` with it, or makes an unreadable entry of the node, with
-  /// the bytes of `tensor` if it is not null.
+  /// Adds a node with the present path as its name: calls `add` with the name. If the name is taken, makes the node an
+  /// unreadable entry, with the bytes of `tensor` unless that is null.
   template <class Add>
   Status add_node(const View* tensor, Add add) {
     constexpr std::uint64_t each = sizeof(Node) + sizeof(LeafData) + 16 * sizeof(std::uint32_t);
@@ -89,7 +89,7 @@ class TreeBuilder {
     const Segment below(path_, segment);
     return add(object, depth + 1);
   }
-  /// Returns the segment of a key, which may be a text that many dicts share.
+  /// Returns the segment of a key, which may be a string that many dicts share.
   Result<std::string> segment_of(Ref key, bool& exact) {
     std::string segment = key_text(objects_, key, exact);
     if (!memory_.take(sizeof(std::string) + segment.size())) {
@@ -141,7 +141,7 @@ class TreeBuilder {
   Status add(Ref r, int depth) {
     if (depth > max_depth)
       return Error(Errc::limit, "objects are nested too deep, or contain themselves").path(path_.substr(0, 1000));
-    // Shared containers are visited under each of their names.
+    // Shared containers are visited under each of their names, so each visit counts.
     if (!memory_.take(16)) return index_error("the file's objects need too much memory");
     r = tensors_.unwrapped(r);
     if (r == no_ref) return {};
@@ -186,7 +186,7 @@ class TreeBuilder {
     return add_node(nullptr, [&](std::string_view name) { to_.value(name, *std::move(value)); });
   }
 
-  /// Notes which lists of a value are tuples.
+  /// Records the tuples among the lists of a value.
   Status note_tuples(Ref r) {
     if (objects_.is(r, Kind::tuple)) STELE_TRY(note_container(std::string(1, container::tuple_value)));
     if (!(objects_.is(r, Kind::list) || objects_.is(r, Kind::tuple)) || levels_of(r, 0) == 1) return {};
@@ -198,13 +198,13 @@ class TreeBuilder {
     return {};
   }
 
-  /// Returns the number of levels of a list of numbers and strings, or of such lists; more than max_plain_levels for
-  /// all else. Remembers it, because lists may be shared.
+  /// Returns the number of levels of a list of numbers and strings, or of such lists; for any other list, a number
+  /// above max_plain_levels. Remembers the result, because lists may be shared.
   unsigned levels_of(Ref list, unsigned depth) {
     constexpr unsigned no = max_plain_levels + 1;
     if (levels_.empty()) levels_.resize(objects_.size());
     if (levels_[list] != 0) return levels_[list];
-    if (depth == max_plain_levels) return no;  // from here; not remembered
+    if (depth == max_plain_levels) return no;  // not remembered: it depends on `depth`
     unsigned levels = 1;
     for (Ref item : objects_.items(list)) {
       item = tensors_.unwrapped(item);
@@ -243,7 +243,7 @@ class TreeBuilder {
     return {};
   }
 
-  /// Keeps the versions of modules that a state_dict has.
+  /// Keeps the versions of modules that a state_dict contains.
   Status note_versions(Ref dict) {
     const Ref state = objects_.state(dict);
     const Ref versions = objects_.is(state, Kind::dict) ? objects_.find(state, "_metadata") : no_ref;
@@ -282,7 +282,7 @@ class TreeBuilder {
     return add_list(objects_.items(r), depth);
   }
 
-  /// Returns the name of a class; streams have those with their source in a persistent id.
+  /// Returns the name of a class. In streams, a persistent id may contain the class together with its source.
   std::string class_name(Ref callable) const {
     if (objects_.is(callable, Kind::persistent) && objects_.is(objects_.args(callable), Kind::tuple)) {
       const auto items = objects_.items(objects_.args(callable));
@@ -298,7 +298,7 @@ class TreeBuilder {
                        [&](std::string_view name) { return objects_.is(objects_.find(state, name), Kind::dict); });
   }
 
-  /// Adds what the state_dict of a torch.nn.Module contains.
+  /// Adds the entries of a torch.nn.Module's state_dict.
   Status add_module(Ref r, int depth) {
     program_ = true;
     const Ref state = objects_.state(r);
@@ -328,7 +328,7 @@ class TreeBuilder {
     const Ref state = objects_.state(r);
     if (!objects_.is(state, Kind::dict)) return state == no_ref ? Status() : add(state, depth + 1);
     const auto items = objects_.items(state);
-    // Lists come last, without further names of parameters: nn.LSTM has one of all its weights.
+    // Lists come last and add no more names to known parameters: nn.LSTM has a list of all its weights.
     const bool outer = in_script_list_;
     for (const bool lists : {false, true}) {
       for (std::size_t i = 0; i + 1 < items.size(); i += 2) {
@@ -351,7 +351,7 @@ class TreeBuilder {
 
   using Key = std::tuple<const Storage*, const TorchType*, std::uint64_t, std::vector<std::uint64_t>, bool, bool>;
   static Key key_of(const View& view) {
-    std::vector<std::uint64_t> axes;  // as many extents as strides
+    std::vector<std::uint64_t> axes;  // the extents, then as many strides
     axes.reserve(2 * view.strides.size());
     axes.insert(axes.end(), view.shape.begin(), view.shape.end());
     axes.insert(axes.end(), view.strides.begin(), view.strides.end());
@@ -370,11 +370,11 @@ class TreeBuilder {
     }
     const bool empty = leaf_bytes(view) == 0;
     Key key = key_of(view);
-    // Storages mostly come in the order of their addresses, and each once.
+    // Storages usually come in the order of their addresses, each once.
     const bool last = known_.empty() || known_.rbegin()->first < key;
     const auto known = empty || last ? known_.end() : known_.find(key);
     const bool fresh = known == known_.end();
-    // Tensors without elements share none: their ties are in the extras.
+    // Tensors without elements share no storage: only the extras contain their ties.
     if ((!fresh || empty) && is_tied_elsewhere()) return {};
     if (!fresh && in_script_list_) return {};
     if (!fresh) return add_node(&view, [&](std::string_view name) { to_.alias(name, known->second); });
@@ -433,8 +433,8 @@ class TreeBuilder {
     return {};
   }
 
-  /// Finds the paths that the extras tie (docs/formats/flat.md). The file has their tensors under all names, for
-  /// Python.
+  /// Finds the paths that the extras tie (docs/formats/flat.md). For Python, the file has their tensors under all
+  /// names.
   Status find_tied(std::string_view extras) {
     if (!memory_.take(4 * extras.size())) return index_error("the file's metadata needs too much memory");
     json::Reader in(extras);
@@ -452,7 +452,7 @@ class TreeBuilder {
         in.skip_value();
       }
     }
-    return {};  // add_flat_extras() reports what is wrong
+    return {};  // add_flat_extras() reports malformed extras
   }
 
   /// Adds a path that the extras tie.
@@ -471,7 +471,7 @@ class TreeBuilder {
     return {};
   }
 
-  /// Returns true if the extras tie the present path, or a container of it.
+  /// Returns true if the extras tie the present path or a container around it.
   bool is_tied_elsewhere() const {
     const std::string_view path = path_;
     std::uint32_t node = 0;
@@ -534,12 +534,12 @@ class TreeBuilder {
   std::vector<std::uint8_t> levels_;  // by object; 0: unknown
   std::map<std::string, std::string> metadata_;
   Value::Map versions_;  // of modules, by the paths of state_dicts
-  // The paths that the extras tie; their segments: (node, segment) -> node; by node, the end of a path.
+  // The paths that the extras tie; their segments: (node, segment) -> node; for each node, whether a path ends there.
   std::deque<std::string> tied_paths_;
   std::map<std::pair<std::uint32_t, std::string_view>, std::uint32_t> tied_;
   std::vector<bool> tied_ends_;
   bool has_values_ = false;
-  bool bare_ = false;  // the file is no container
+  bool bare_ = false;  // the file is a single tensor or value
   bool in_script_list_ = false;
   bool program_ = false;  // some objects are modules, which are not written
   bool script_ = false;   // attributes without tensors are left out

@@ -1,4 +1,4 @@
-// From a file's objects to a flat Snapshot.
+// Builds a flat Snapshot from a file's objects.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ inline constexpr const char* containers_origin = "pytorch.containers";  // path 
 inline constexpr const char* metadata_origin = "pytorch.metadata";      // path -> the `_metadata` of the state_dict
 inline constexpr const char* groups_origin = "pytorch.param_groups";    // of the optimizer
 
-/// The name of a file's only tensor, if it is no dict.
+/// The name of a file's only tensor if the file is not a dict.
 inline constexpr std::string_view bare_name = "tensor";
 
 /// Kinds of containers in `containers_origin`.

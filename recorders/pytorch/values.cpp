@@ -12,8 +12,8 @@
 namespace stele::inline v0::detail::pytorch {
 namespace {
 
-constexpr std::size_t max_big_bytes = 255;   // of LONG1; PyTorch's safe loader knows no longer one
-constexpr std::size_t max_big_digits = 615;  // more do not fit
+constexpr std::size_t max_big_bytes = 255;   // of LONG1, the longest integer that PyTorch's safe loader reads
+constexpr std::size_t max_big_digits = 615;  // a sign and 614 digits: longer integers do not fit
 
 /// Returns true for an integer as Python writes it: no leading zeros, no plus, no -0.
 bool is_decimal(std::string_view text) {
@@ -58,7 +58,7 @@ std::optional<std::string> long_of(std::string_view decimal) {
   return made;
 }
 
-/// Writes an integer of any size that long_of() has.
+/// Writes an integer of any size that long_of() accepts.
 void write_decimal(pickle::Writer& out, std::string& text, std::string_view decimal) {
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(decimal.data(), decimal.data() + decimal.size(), number);

@@ -1,4 +1,4 @@
-// Writing: a snapshot or a checkpoint becomes the zip file of torch.save.
+// The recorder's write side: writes a snapshot or a checkpoint as the zip file of torch.save.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -25,23 +25,23 @@ namespace stele::inline v0 {
 namespace detail::pytorch {
 namespace {
 
-constexpr std::uint64_t alignment = 64;  // as PyTorch's writer; enough for every dtype and cache line
+constexpr std::uint64_t alignment = 64;  // as in PyTorch's writer; enough for every dtype and cache line
 
-/// The entries of a snapshot in order: each tensor under each of its names, and the values if the file has containers.
+/// The entries of a snapshot, in order: each tensor under each of its names, and the values if the file has containers.
 struct Names {
   Snapshot untied;  // owns the values
   std::vector<Entry> entries;
 };
 
-/// Returns the name of the class of an object whose tensors are below its path, or nullptr.
+/// Returns the class name that `value` stores for the object around it, or nullptr.
 const std::string* class_at(std::string_view path, const Value& value) {
   const bool is_class =
       path.ends_with(class_key) && (path.size() == class_key.size() || path[path.size() - class_key.size() - 1] == '.');
   return is_class ? value.as_string() : nullptr;
 }
 
-/// Puts the further names of tensors last, in their order. An opened file has the ties that its extras contain after
-/// all tensors, so that its names in a new file would otherwise be in another order.
+/// Moves the additional names of tensors to the end, sorted. In an opened file, the ties from the extras come after all
+/// tensors; without this, saving the file again would change the order of its names.
 void tied_names_last(std::vector<Entry>& entries, std::size_t leaves) {
   std::vector<bool> seen(leaves);
   const auto further = std::stable_partition(entries.begin(), entries.end(), [&](const Entry& e) {
@@ -100,35 +100,36 @@ Status check_names(std::span<const Entry> entries) {
   return Error(Errc::duplicate, "two tensors have the same name").path(entries[*same].name);
 }
 
-/// What is written of a snapshot, besides its tensors' bytes.
+/// The parts of a snapshot to write, except its tensors' bytes.
 struct StateDict {
   Names names;
   std::optional<FileContainers> containers;
   Value modules;                                // path of a state_dict -> its `_metadata`; null: none
   std::map<std::string, std::string> metadata;  // with the key `stele`
 
-  /// Returns true if the whole is one tensor or value.
+  /// Returns true if the file is a single tensor or value.
   bool bare() const {
     if (!containers || names.entries.size() != 1 || names.entries[0].name != bare_name) return false;
     const char root = containers->root().kind;
     return root == 'x' || (root == 'v' && names.entries[0].value != nullptr);
   }
-  /// Returns true if it has attributes: a dict then becomes an OrderedDict.
+  /// Returns true if the file's object can have attributes; a dict with attributes becomes an OrderedDict.
   bool can_have_attributes() const {
     return !bare() && (!containers || (containers->root().kind != 'l' && containers->root().kind != 't'));
   }
 };
 
-/// Parses the property with the versions of modules; null if they are not written, with the reason in `why`. Errors:
-/// malformed.
+/// Parses the property with the versions of modules. Returns null if PyTorch cannot store them, with the reason in
+/// `why`. Errors: malformed.
 Result<Value> parse_modules(std::string_view json, std::string& why) {
   json::Reader in(json);
   Value modules;
   const bool read = json::read_value(in, modules, json::kMaxValueBytesPerByte * json.size() + 1024) && in.finish();
   const auto is_dict = [](const auto& item) { return item.second.as_map() != nullptr; };
   if (read && modules.as_map() != nullptr) {
-    why = std::all_of(modules.as_map()->begin(), modules.as_map()->end(), is_dict) ? obstacle(modules)
-                                                                                   : "those of a module are no dict";
+    why = std::all_of(modules.as_map()->begin(), modules.as_map()->end(), is_dict)
+              ? obstacle(modules)
+              : "a module's versions are not a dict";
     return why.empty() ? std::move(modules) : Value();
   }
   return Error(Errc::malformed, "the property pytorch.metadata is invalid").expected("a JSON object");
@@ -141,7 +142,7 @@ Result<StateDict> state_dict_of(const Snapshot& snapshot) {
     STELE_TRY_ASSIGN(made.containers, parse_containers(found->second));
   }
   if (const auto found = origin.find(metadata_origin); found != origin.end()) {
-    std::string why;  // in losses()
+    std::string why;  // losses() reports it
     STELE_TRY_ASSIGN(made.modules, parse_modules(found->second, why));
   }
   const bool values = made.containers.has_value();
@@ -210,8 +211,7 @@ class ObjectWriter {
     for (const std::string& key : {part, optimizer}) {
       const bool taken = part == optimizer || key == "epoch" || key == "iteration" || key == "training_config";
       if (!taken && json::valid_utf8(key)) continue;
-      return Error(Errc::invalid_argument, "a key of PytorchOptions is not UTF-8, or is that of another part")
-          .found(key);
+      return Error(Errc::invalid_argument, "a key of PytorchOptions is not UTF-8, or another part has it").found(key);
     }
     std::vector<std::uint32_t> parts;
     const std::uint32_t parameters = tensors.begin(from.parameters.leaf_count());
@@ -252,7 +252,7 @@ class ObjectWriter {
   /// Writes a dict of `count` items; `item` writes a key and its value.
   template <class Item>
   void dictionary(char kind, std::size_t count, Item item) {
-    constexpr std::size_t batch = 1000;  // items on a reader's stack, as CPython's pickler has it
+    constexpr std::size_t batch = 1000;  // maximum items on a reader's stack, as in CPython's pickler
     if (kind == 'o') {
       tensors.ordered_dict();
     } else {
@@ -336,7 +336,7 @@ class FileWriter {
   Status run(const Checkpoint& checkpoint, std::string_view object, const TensorWriter& tensors) {
     std::vector<Snapshot> parts = {in_file_order(checkpoint.parameters)};
     for (const auto& [kind, arrays] : checkpoint.optimizer.kinds()) parts.push_back(in_file_order(arrays));
-    // All of the file: ext4 writes what is beyond the reserved bytes to the disk before it renames the file.
+    // Reserves the whole file: before a rename, ext4 writes bytes beyond the reserved ones to the disk.
     zip::Plan plan;
     plan.add(object_name, object.size());
     plan.add(order_name, order.size());
@@ -374,7 +374,7 @@ class FileWriter {
                                     folder_name = "archive/data/", version_name = "archive/version";
   static constexpr std::string_view order = "little", version = "3\n";
 
-  /// Valid until the next call.
+  /// Returns the name of a storage's entry, valid until the next call.
   std::string_view storage_name(std::size_t key) {
     name_.assign(folder_name).append(std::to_string(key));
     return name_;
@@ -428,7 +428,7 @@ Result<std::vector<Loss>> PytorchFormat::losses(const Snapshot& snapshot, std::s
   const auto nodes = snapshot.nodes();
   detail::RunningPath paths(*snapshot.data());
   for (std::uint32_t i = 0; i < nodes.size(); ++i) {
-    const std::string_view path = paths.of(i);  // of each, since it continues the one before
+    const std::string_view path = paths.of(i);  // called for each node, because it continues the previous path
     if (nodes[i].kind != NodeKind::value) continue;
     const Value& value = snapshot.value(nodes[i]);
     std::string why = pt::obstacle(value);
