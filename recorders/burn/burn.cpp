@@ -15,7 +15,7 @@
 namespace stele::inline v0 {
 namespace {
 
-using namespace detail::burn;  // NOLINT(google-build-using-namespace): this file is its front
+using namespace detail::burn;  // NOLINT(google-build-using-namespace): this file implements the format
 
 std::string_view without_blanks(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t\r\n");
@@ -53,7 +53,7 @@ std::optional<Error> too_old(std::string_view head) {
         .expected(std::string(known_releases));
   }
   if (!of_mpk_without_names(head)) return std::nullopt;
-  // the strings are: float, int, format, version
+  // The strings are float, int, format, version.
   std::string version = "an unknown release";
   const auto byte = [&](std::size_t at) -> std::size_t {
     return at < head.size() ? static_cast<unsigned char>(head[at]) : 0;
@@ -75,7 +75,7 @@ std::optional<Error> too_old(std::string_view head) {
 BurnEncoding encoding_of(std::string_view head) {
   if (head.size() < 12) return BurnEncoding::by_name;
   const auto first = static_cast<unsigned char>(head[0]);
-  // MessagePack: a short map and its first key.
+  // MessagePack begins with a short map and its first key.
   if (first >= 0x82 && first <= 0x8f) {
     return head.substr(1, 9) == "\xa8metadata" ? BurnEncoding::mpk : BurnEncoding::by_name;
   }
@@ -89,7 +89,7 @@ BurnEncoding encoding_of(std::string_view head) {
     }
     return BurnEncoding::json;
   }
-  // bincode: the names of the element types.
+  // bincode begins with the names of the element types.
   for (const std::string_view type : {"\x03"
                                       "f32",
                                       "\x03"
@@ -134,8 +134,8 @@ BurnOptions resolved(BurnOptions options, std::string_view path) {
   return options;
 }
 
-/// How much of a gzip file without a record is inflated to find damage (64 MiB, a tenth of a second). Bounds the time
-/// for a malicious file.
+/// Maximum bytes to inflate from a gzip file without a record to find damage (64 MiB, a tenth of a second). Bounds the
+/// time that a malicious file can take.
 constexpr std::uint64_t damage_search = std::uint64_t{64} << 20;
 
 /// Bounds the inflated size of a gzip file: for each byte of a tensor, the longest text of a record (a line of JSON at
@@ -239,7 +239,7 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
         .offset(0);
   }();
   if (!opened && gzip) {
-    // Damaged bytes explain the error better, if they can be found in a short time.
+    // Damage explains the error better, if a short search finds it.
     Bytes piece(std::size_t{256} << 10);
     std::uint64_t inflated = 0;
     for (std::size_t n = piece.size(); n == piece.size() && inflated < damage_search; inflated += n) {

@@ -88,7 +88,8 @@ class BurnpackReader {
     return Error(code, text).path(std::string(entry.name)).offset(data_ + entry.begin);
   }
 
-  /// Finds the offset of the tensors' bytes. Burn 0.19 aligned nothing, with the version number of later files.
+  /// Finds the offset of the tensors' bytes. Burn 0.19 did not align tensors, but its files have the version number of
+  /// later ones.
   Status find_data() {
     order_.resize(index_.entries.size());
     std::iota(order_.begin(), order_.end(), std::uint32_t{0});
@@ -141,7 +142,7 @@ class BurnpackReader {
     std::uint64_t at = 0;
     for (const std::uint32_t i : order_) {
       Entry& entry = index_.entries[i];
-      // Allow bytes between tensors: for two tensors of one name, Burn wrote both and described the second.
+      // Allows bytes between tensors: for two tensors of one name, Burn wrote both and described the second.
       if (entry.begin < at) {
         return bad(Errc::malformed, "the tensor overlaps the previous tensor", entry)
             .expected("an offset of at least " + std::to_string(at))
@@ -180,7 +181,7 @@ class BurnpackReader {
   SnapshotBuilder builder_;
   std::uint64_t described_ = 0;  // offset of the description's end
   std::uint64_t data_ = 0;       // offset of the tensors' bytes
-  bool packed_ = false;          // nothing is aligned
+  bool packed_ = false;          // the tensors are not aligned
   PackIndex index_;
   std::vector<std::uint32_t> order_;  // entries in file order
   const Limits& limits_;

@@ -25,7 +25,7 @@ inline constexpr std::uint16_t burnpack_version = 1;
 inline constexpr std::size_t burnpack_header = 10;  // size of: magic, version, length of the description
 inline constexpr std::uint64_t burnpack_alignment = 256;
 
-/// Key of a tensor for an id that does not fit a u64. Burn ignores keys that it does not know.
+/// Key of a tensor for an id that does not fit a u64. Burn ignores unknown keys.
 inline constexpr std::string_view burnpack_uuid = "param_uuid";
 
 constexpr std::uint64_t burnpack_aligned(std::uint64_t at) noexcept {
@@ -58,7 +58,7 @@ struct PackIndex {
     std::string_view name;
     Value value{};
   };
-  std::deque<Entry> entries;  // grows without holding twice its size
+  std::deque<Entry> entries;  // a deque grows without holding twice its size
   std::deque<Scalar> scalars;
   std::vector<Extent> extents;
   std::map<std::string, std::string> metadata;

@@ -152,7 +152,7 @@ class DescriptionReader {
   cbor::Reader in_;
   std::uint64_t& memory_;  // memory that may still be used
   PackIndex index_;
-  std::string_view blamed_;  // the current tensor or scalar
+  std::string_view blamed_;  // the current tensor or scalar, for errors
 };
 
 }  // namespace

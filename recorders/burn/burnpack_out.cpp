@@ -68,7 +68,7 @@ class BurnpackWriter {
   }
 
  private:
-  /// Returns the era of the release that wrote the original file, if it stores one; else the latest.
+  /// Returns the era of the release that wrote the original file if the metadata store a release; else the latest era.
   BurnEra era_of_pack() const {
     const auto producer = metadata_.find("producer");
     const auto version = metadata_.find("version");
@@ -76,7 +76,7 @@ class BurnpackWriter {
     const auto era = era_of(version->second);
     return era ? *era : BurnEra::v0_21;
   }
-  /// Data are stored in the order of the Snapshot; the description is sorted.
+  /// Assigns offsets: data are stored in the order of the Snapshot, and the description is sorted.
   Status place() {
     const std::size_t count = snapshot_.leaf_count();
     if (count > max_tensors) return beyond_burn("the model has more tensors than Burn reads", max_tensors, count);
@@ -132,7 +132,7 @@ class BurnpackWriter {
       if (!json::valid_utf8(path)) return no_utf8(path);
       out_.text(path);
       out_.begin_map(1);
-      // The number's type is not known here. Burn converts, and stores its own counts as UInt.
+      // The number's type is unknown here. Burn converts between types, and stores its own counts as UInt.
       const std::int64_t* number = value->as_i64();
       out_.text(value->as_bool() != nullptr        ? "Bool"
                 : value->as_f64() != nullptr       ? "Float"
@@ -159,7 +159,7 @@ class BurnpackWriter {
     out_.text("dtype");
     const std::size_t at = description_.size();
     out_.value(dtype);
-    // The annotation may have any content.
+    // The annotation may have any content: check that the reader accepts it.
     const std::string_view written = std::string_view(description_).substr(at);
     Value back;
     std::uint64_t memory = max_description_bytes;

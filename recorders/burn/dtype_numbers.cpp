@@ -1,4 +1,4 @@
-// dtypes in bincode: the numbers of Rust's variants, which differ between eras.
+// Converts dtypes in bincode, which are the numbers of Rust's variants and differ between eras.
 #include <algorithm>
 #include <array>
 #include <span>

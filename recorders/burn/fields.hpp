@@ -1,4 +1,4 @@
-// The fields of a class as in Rust: the recorded fields and the constants between them.
+// The fields of a class in Rust: the recorded fields and the constants between them.
 #pragma once
 
 #include <cstdint>
@@ -18,15 +18,15 @@ namespace stele::inline v0::detail::burn {
 struct Field {
   static constexpr std::size_t none = static_cast<std::size_t>(-1);
   std::string_view name{};
-  std::size_t recorded = none;  // index among the recorded fields; none: a constant
+  std::size_t recorded = none;  // index among the recorded fields; none if the field is a constant
   bool array = false;           // an array of `length` constants
   std::uint64_t length = 1;
-  bool module = false;                     // has no parameters; `inside` are its constants
-  std::optional<std::uint32_t> variant{};  // for an enum module, whose variant is named `alternative`
+  bool module = false;                     // a module without parameters; `inside` has its constants
+  std::optional<std::uint32_t> variant{};  // number of an enum module's variant; `alternative` is its name
   std::string_view alternative{};
   std::vector<Field> inside{};
 
-  /// Returns true if a record contains each element of the array. Since 0.21, an array of numbers is one constant.
+  /// Returns true if a record contains each element of the array: since 0.21, an array of numbers is one constant.
   bool is_list(BurnEra era) const noexcept { return array && (module || variant || era < BurnEra::v0_21); }
 };
 
@@ -63,7 +63,7 @@ class Fields {
   bool in_record_ = false;
 };
 
-/// Returns true if Rust has an Option of the element, or the element itself.
+/// Returns true if the type's Rust counterpart is an Option of the element, or the element itself.
 inline bool is_holder(const TypeInfo& type) noexcept {
   return type.kind == TypeKind::optional || type.kind == TypeKind::pointer || type.kind == TypeKind::shared;
 }

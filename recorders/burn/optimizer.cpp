@@ -2,8 +2,8 @@
 //
 //  1. Up to 0.21 ID.V1.RankN.FIELD: the id as a string, a version, the parameter's rank, then the fields of the state.
 //     An Option that is None is null. Tensors are bare.
-//  2. From 0.22 on, in Burnpack, ID.FIELD: the id in decimal. The scalars of the state include ID.__rank; metadata: ID
-//     → path. An Option that is None is left out. Tensors have the id of their parameter.
+//  2. From 0.22 on, in Burnpack, ID.FIELD: the id in decimal. The scalars of the state include ID.__rank; the metadata
+//     map ID → path. An Option that is None is left out. Tensors have the id of their parameter.
 #include <algorithm>
 #include <charconv>
 #include <set>
@@ -29,7 +29,7 @@ struct Parameter {
   std::size_t rank = 0;
 };
 
-/// The parameters of a model in their order. Rust ties parameters by equal ids.
+/// The parameters of a model, in its order. Parameters with equal ids are tied, as in Rust.
 class Parameters {
  public:
   Status read(const Snapshot& model) {
@@ -117,7 +117,7 @@ class OptimizerReader {
 
   Status add(const Node& node, std::string_view path) {
     const auto wrong = [&] {
-      return Error(Errc::malformed, "the path is not one of an optimizer record")
+      return Error(Errc::malformed, "the path does not belong to an optimizer record")
           .path(std::string(path))
           .expected("ID.V1.RankN.FIELD, or ID.FIELD in Burnpack");
     };
@@ -167,7 +167,7 @@ class OptimizerReader {
       for (std::size_t i = 1; i < parameter.paths.size(); ++i) to.alias(to.intern(parameter.paths[i]), made, true);
     }
     if (to.data().leaves.empty()) return;
-    if (out_.state.empty()) to.set_metadata(metadata());  // only with the first kind: metadata are written once
+    if (out_.state.empty()) to.set_metadata(metadata());  // only for the first kind, so that metadata are written once
     if (record_.in_order()) to.set_in_order();
     to.keep(record_.data());
     out_.state.set_snapshot(field, to.finish());
@@ -250,7 +250,8 @@ class OptimizerWriter {
       metadata_[id] = parameter.paths[0];
       to_.value(to_.intern(id + '.' + std::string(rank_key)), Value(std::uint64_t{parameter.rank}));
       for (const State& state : states_[i]) {
-        // The absence of a field shows an Option that is None, but the absence of an element would split its list.
+        // A missing field means an Option that is None. A missing element would split its list, so elements are
+        // written.
         const bool element = whole_number(state.field.substr(state.field.rfind('.') + 1)).has_value();
         if (!element && state.value != nullptr && (state.value->is_null() || is_empty(*state.value))) continue;
         leaf(to_.intern(id + '.' + std::string(state.field)), state, &parameter.id);

@@ -1,4 +1,4 @@
-// bincode -> Snapshot, guided by the types of the loaded module.
+// Reads bincode into a Snapshot, guided by the types of the loaded module.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -40,8 +40,8 @@ class BincodeReader final : public RecordReader {
   }
 
  private:
-  /// Adds a hint about the fields. A file does not show that its fields differ from the class, and most errors have
-  /// this cause.
+  /// Adds a hint about the fields. Most errors are caused by fields that differ from the class, which the file cannot
+  /// show.
   Error with_hint(Error error, const TypeInfo& type) const {
     if (error.code() == Errc::io || error.code() == Errc::checksum || !error.hint().empty()) return error;
     std::string hint =
@@ -65,7 +65,7 @@ class BincodeReader final : public RecordReader {
     for (const std::byte expected : bytes) {
       STELE_TRY_ASSIGN(const std::byte* found, in_.take(1));
       if (*found == expected) continue;
-      return wrong("the file has another value in place of the constant", at)
+      return wrong("the file's value differs from the constant", at)
           .path(path() + (path_.empty() ? "" : ".") + std::string(field.name))
           .found("byte " + std::to_string(std::to_integer<int>(*found)));
     }
@@ -225,7 +225,7 @@ class BincodeReader final : public RecordReader {
     if (!parameter) return mark_bare(), Status();
     return add_id(id, at);
   }
-  /// Reads the elements of a tensor without a dtype: the class defines it.
+  /// Reads the elements of a tensor without a dtype; the class defines the dtype.
   Status elements(DType wanted, Tensor& made) {
     const DTypeClass kind = dtype_class(wanted);
     const bool floating = kind == DTypeClass::floating;
@@ -247,8 +247,8 @@ class BincodeReader final : public RecordReader {
     builder_.keep(list);
     return {};
   }
-  /// Reads an id if there is one. A tensor's length and first bytes look like an id only if a file is made so on
-  /// purpose.
+  /// Reads an id if the parameter has one. A tensor's length and first bytes look like an id only in a file that was
+  /// made for that purpose.
   Result<bool> read_id(std::string& id) {
     STELE_TRY_ASSIGN(const bool ended, in_.at_end());
     if (ended) return false;
@@ -286,7 +286,7 @@ Status check_ids(const Snapshot& file, const Object& target) {
     return Error(Errc::value_mismatch, "the parameter has the id of another parameter")
         .path(path)
         .expected("the id of " + path)
-        .found("that of " + now.path(found->second))
+        .found("the id of " + now.path(found->second))
         .hint("declare the fields in the order of the file");
   }
   return {};

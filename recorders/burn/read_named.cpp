@@ -1,4 +1,4 @@
-// TokenReader -> Snapshot.
+// Reads tokens into a Snapshot.
 #include <algorithm>
 #include <vector>
 
@@ -56,7 +56,7 @@ class NamedReader final : public RecordReader {
         STELE_TRY(skip(token));
       }
     }
-    STELE_TRY(tokens_.next(token));  // the end: nothing follows the record
+    STELE_TRY(tokens_.next(token));  // the end of the record, which is the end of the tokens
     if (!item) return Error(Errc::malformed, "the record has no item");
     STELE_TRY(check(header_, options_));
     builder_.set_metadata(std::move(metadata));
@@ -86,7 +86,7 @@ class NamedReader final : public RecordReader {
       if (token.kind == Kind::list || token.kind == Kind::map) ++open;
       if (token.kind == Kind::end) --open;
       if (open == 0) return {};
-      STELE_TRY(budget_.node(0, 0, token.offset));  // bounds the time; nothing is kept
+      STELE_TRY(budget_.node(0, 0, token.offset));  // bounds the time: skipped values keep no memory
       STELE_TRY(tokens_.next(token));
     }
   }
@@ -302,7 +302,7 @@ class NamedReader final : public RecordReader {
         tensor.dtype = *std::move(dtype);
       } else if (key == "value" && token.kind == Kind::list && tokens_.elements() != nullptr && !bytes) {
         bytes = true;
-        STELE_TRY(budget_.node(300, 0, token.offset));  // memory of a mark
+        STELE_TRY(budget_.node(300, 0, token.offset));  // memory for a mark
         const DType floats = dtype_of_rust(header_.floats);
         const DType ints = dtype_of_rust(header_.ints);
         if (floats == DType::none || ints == DType::none) return wrong(token, "elements of known types");
@@ -326,7 +326,7 @@ class NamedReader final : public RecordReader {
 
   Lookahead tokens_;
   const TypeInfo* type_;
-  bool old_ = false;  // has tensors of 0.13 and before
+  bool old_ = false;  // the record has tensors in the layout of 0.13 and earlier
   Skipped skipped_;   // keys of the record
 };
 

@@ -11,7 +11,7 @@ namespace stele::inline v0 {
 namespace detail::burn {
 namespace {
 
-/// Burn's own settings, with the Rust types of their elements.
+/// Burn's predefined settings, with the Rust types of their elements.
 struct Settings {
   std::string_view name, floats, ints;
   DType floating;
@@ -20,7 +20,7 @@ constexpr Settings known[] = {{"FullPrecisionSettings", "f32", "i32", DType::f32
                               {"HalfPrecisionSettings", "half::binary16::f16", "i16", DType::f16},
                               {"DoublePrecisionSettings", "f64", "i64", DType::f64}};
 
-/// Returns the settings for the float type that all float leaves share; else Full.
+/// Returns the settings for the float type of all float leaves, or the Full settings if the types differ.
 const Settings& settings_of(const Snapshot& snapshot) {
   DType all = DType::none;
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
@@ -164,7 +164,7 @@ Status check(const Header& header, const BurnOptions& options) {
 Status set_id(SnapshotBuilder& builder, const std::string& text, std::uint64_t offset) {
   const auto id = parse_id(text);
   if (!id) {
-    return Error(Errc::malformed, "the parameter id does not have a form of Burn's")
+    return Error(Errc::malformed, "the parameter id does not have a form that Burn uses")
         .offset(offset)
         .expected("13 characters of 0-9 and a-v, 10 in old files, or a UUID")
         .found(text.substr(0, 40));

@@ -1,4 +1,4 @@
-// A record in any encoding: its metadata, and its mapping to a Snapshot.
+// Reads and writes records in any encoding: their metadata, and their mapping to a Snapshot.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ namespace stele::inline v0::detail::burn {
 
 using Header = BurnHeader;
 inline constexpr std::string_view header_names[] = {"float", "int", "format", "version", "settings"};
-/// The key of stele's metadata, next to `item`. Burn ignores it.
+/// The key of stele's metadata, next to `item`. Burn ignores this key.
 inline constexpr std::string_view own_key = "stele";
 /// Returns string `i` of a Header, in the order of the file.
 inline std::string* member(Header& header, std::size_t i) {
@@ -30,14 +30,14 @@ Result<BurnEra> era_of(std::string_view version);
 inline constexpr std::string_view known_releases = "a release from 0.13 to 0.21";
 /// Returns the error for a record of a release that is too old.
 Error too_old_for(std::string_view version);
-/// Returns `error`, or an error about the release if the record is too old.
+/// Returns `error`, or an error about the release of Burn if the record is too old.
 Error with_age(Error error, const Header& header);
 /// Checks a Header against the options. Errors: value_mismatch (settings other than requested, or float and int
 /// types that the settings do not have), with the differences.
 Status check(const Header& header, const BurnOptions& options);
 
-/// Reads a record with field names; guesses its lists and tuples. `memory` bounds the allocations. `type` (the loaded
-/// type, or null) tells the numbers of old files apart.
+/// Reads a record with field names; guesses its lists and tuples. `memory` bounds the allocations. `type` is the loaded
+/// type, which resolves the types of numbers in old files, or null.
 Result<Snapshot> read_named(TokenReader& tokens, std::uint64_t memory, const BurnOptions& options,
                             const TypeInfo* type);
 Status write_named(const Snapshot& snapshot, Header header, BurnEra era, TokenWriter& out);
@@ -45,8 +45,8 @@ Status write_named(const Snapshot& snapshot, Header header, BurnEra era, TokenWr
 /// Reads a record in bincode, by the loaded type or options.schema. Errors: needs_layout.
 Result<Snapshot> read_bincode(SourcePtr source, std::uint64_t memory, const BurnOptions& options,
                               const OpenContext& context);
-/// Writes a record in bincode if `gather` is set; `size` counts its bytes. Errors: needs_layout (a snapshot of unknown
-/// type), not_representable.
+/// Writes a record in bincode if `gather` is not null; sets `size` to its number of bytes. Errors: needs_layout (a
+/// snapshot of unknown type), not_representable.
 Status write_bincode(const Snapshot& snapshot, Header header, BurnEra era, const BurnOptions& options,
                      LeafGather* gather, ReadContext& context, std::uint64_t& size);
 /// Returns the data that write_bincode() leaves out. Errors: those of write_bincode().
@@ -57,7 +57,7 @@ Status set_id(SnapshotBuilder& builder, const std::string& text, std::uint64_t o
 /// Returns the id to write for a leaf.
 std::string id_text_of(const LeafView& leaf, std::string_view path);
 
-/// Returns true for a tensor without id and `param`.
+/// Returns true for a tensor without an id and `param`.
 bool is_bare(const LeafView& leaf);
 
 /// Stores a record's Header in the snapshot.

@@ -1,4 +1,4 @@
-// Shared by the readers of all encodings: the snapshot that they build, the current path, and the last checks.
+// The base of the readers of all encodings: the snapshot that they build, the current path, and the final checks.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class RecordReader {
   /// Adds the current path, and an offset, to an error.
   Status located(Status status) const;
   Status located(Status status, std::uint64_t offset) const;
-  /// Adds a tensor that begins at that offset.
+  /// Adds a tensor that begins at the offset `begin`.
   Status add_tensor(NodeName name, Tensor tensor, bool conditional, std::uint64_t begin);
   Status add_id(const std::string& id, std::uint64_t offset) { return located(set_id(builder_, id, offset)); }
   void mark_bare() { builder_.annotate(std::string(bare_note), Value(true)); }

@@ -1,4 +1,4 @@
-// Shared by the writers of all encodings: the snapshot, the class's fields and the current path.
+// The base of the writers of all encodings: the snapshot, the class's fields and the current path.
 #pragma once
 
 #include <optional>
@@ -39,7 +39,7 @@ class RecordWriter {
     });
   }
 
-  /// A tensor as its file describes it.
+  /// A tensor with the shape, dtype and id that its file stores.
   struct Described {
     LeafView leaf;
     std::vector<Extent> shape;

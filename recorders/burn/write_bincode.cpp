@@ -1,4 +1,4 @@
-// Snapshot -> bincode, guided by the types of the recorded module.
+// Writes a Snapshot as bincode, guided by the types of the recorded module.
 #include "encodings/bincode/bincode.hpp"
 #include "record_writer.hpp"
 #include "snapshot/data.hpp"
@@ -95,7 +95,7 @@ class BincodeWriter final : public RecordWriter {
       case TypeKind::optional:
         // Since 0.21, an Option of a constant is itself a constant.
         if (is_constant_class(*type.element) && era_ >= BurnEra::v0_21) {
-          if (present && place.node != no_index) losses_.push_back({place.node, "that it is there"});
+          if (present && place.node != no_index) losses_.push_back({place.node, "the presence of the value"});
           return byte(0), Status();
         }
         byte(present ? 1 : 0);

@@ -1,4 +1,4 @@
-// Snapshot -> tokens.
+// Writes a Snapshot as tokens.
 #include <utility>
 #include <vector>
 
@@ -79,7 +79,7 @@ class NamedWriter final : public RecordWriter {
     return {};
   }
 
-  /// `type` is null if unknown.
+  /// Writes an entry. `type` is null if unknown.
   Status write(const TypeInfo* type, const Place& place, unsigned depth) {
     if (depth > max_parameter_depth) return too_deep();
     if (type != nullptr && depth != 0 && is_constant_class(*type)) return out_.nil();
@@ -95,7 +95,7 @@ class NamedWriter final : public RecordWriter {
           (place.exists && type->kind == TypeKind::value && !fields_.in_record())) {
         return out_.nil();
       }
-      // Flat names do not show empty containers.
+      // Flat names cannot express empty containers.
       if (type->kind == TypeKind::module) return module(*type, place, depth);
       if (type->kind == TypeKind::list || type->kind == TypeKind::map) {
         STELE_TRY(type->kind == TypeKind::list ? out_.begin_list(0) : out_.begin_map(0));
@@ -150,7 +150,7 @@ class NamedWriter final : public RecordWriter {
       const NodeKind kind = tree_.node(place.node).kind;
       return kind == NodeKind::list || kind == NodeKind::array || kind == NodeKind::tuple;
     }
-    // Only names are known: guess like nest(), where 0, 1, … make a list.
+    // Only names are known: guesses as nest() does, where names 0, 1, … make a list.
     std::size_t n = 0;
     std::size_t gap = 0;
     return count != 0 && tree_.count(place, n, gap) && n == count;
