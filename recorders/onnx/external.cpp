@@ -8,7 +8,7 @@ namespace stele::inline v0::detail::onnx {
 Status check_external_name(std::string_view name, std::string_view model_path) {
   constexpr std::string_view not_in_names("/\\\0", 3);
   const auto refuse = [&](const char* why) {
-    return Error(Errc::invalid_argument, "OnnxOptions::external cannot be the name of the model's second file")
+    return Error(Errc::invalid_argument, "OnnxOptions::external is not a valid name for the model's second file")
         .expected(why)
         .found(std::string(name));
   };
@@ -53,7 +53,7 @@ Status ExternalFile::write(Sink& model, const SaveOptions& options, ReadContext&
   if (parts_.empty()) return {};
   const auto bundle = model.bundle();
   if (!options.file.allow_nonatomic) {
-    // A model that exists and names other files stays whole until it is replaced.
+    // An existing model may refer to other files: it must stay complete until it is replaced.
     const std::string own(file_name(model.name()));
     STELE_TRY_ASSIGN(const bool over_old, bundle->contains(own));
     if (!over_old) model.add_part(own);

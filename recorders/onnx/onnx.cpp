@@ -24,7 +24,7 @@
 namespace stele::inline v0 {
 namespace {
 
-using namespace detail::onnx;  // NOLINT(google-build-using-namespace): this file is its front
+using namespace detail::onnx;  // NOLINT(google-build-using-namespace): this file implements the format
 namespace protobuf = detail::protobuf;
 
 bool holds(DType dtype) { return code_of(dtype) != 0; }
@@ -62,7 +62,7 @@ Result<Opened> open_model(SourcePtr source, const LoadOptions& options, Wanted w
 // A model without operations declares the versions of ONNX 1.15.
 constexpr std::uint64_t new_ir_version = 9, new_opset = 20;
 
-/// Makes the file as a list of pieces first, since a message begins with its length.
+/// Plans the file as a list of pieces before it writes them, because a message begins with its length.
 class OnnxWriter {
  public:
   /// `structure` may be null.
@@ -94,9 +94,9 @@ class OnnxWriter {
   }
 
  private:
-  /// Bytes of the file: some of memory, then a range of the model or a leaf.
+  /// A piece of the file: bytes from memory, then a range of the model or a leaf.
   struct Piece {
-    std::size_t begin = 0, end = 0;  // in bytes_
+    std::size_t begin = 0, end = 0;  // a range of bytes_
     Range copied{};
     const Snapshot* leaf_of = nullptr;
     std::uint32_t leaf = 0;
@@ -107,7 +107,7 @@ class OnnxWriter {
       const LeafView leaf = snapshot_.leaf(i);
       const std::string_view name = paths_[i];
       const auto refuse = [&](const char* why) {
-        return Error(Errc::not_representable, "ONNX files cannot hold this").path(std::string(name)).found(why);
+        return Error(Errc::not_representable, "ONNX files cannot store the tensor").path(std::string(name)).found(why);
       };
       if (name.empty()) return refuse("a tensor without a name");
       if (!detail::json::valid_utf8(name)) return refuse("a name that is not UTF-8");
@@ -143,7 +143,7 @@ class OnnxWriter {
   /// Returns the number of bytes of the file so far, without the tags and lengths of open messages.
   std::uint64_t position() const { return size_ + bytes_.size(); }
 
-  /// A message that is written: its tag and length become a piece when it ends.
+  /// A message that has begun: its tag and length become a piece when it ends.
   struct Open {
     std::uint32_t field = 0;
     std::size_t piece = 0;
@@ -167,7 +167,7 @@ class OnnxWriter {
     size_ += from.leaf(leaf).byte_size();
   }
 
-  /// Appends the elements of a leaf, or their place in the other file, to the TensorProto that is open.
+  /// Appends the elements of a leaf, or their location in the second file, to the open TensorProto.
   Status put_elements(const Snapshot& from, std::uint32_t number, bool external) {
     const LeafView leaf = from.leaf(number);
     if (!external) {
@@ -183,7 +183,7 @@ class OnnxWriter {
     return {};
   }
 
-  /// Appends the shape and the dtype of a leaf to the TensorProto that is open.
+  /// Appends the shape and the dtype of a leaf to the open TensorProto.
   void put_type(const LeafView& leaf) {
     for (const Extent e : leaf.shape()) put_number(tensor_field::dims, e);
     put_number(tensor_field::data_type, code_of(leaf.dtype()));
@@ -196,7 +196,8 @@ class OnnxWriter {
     protobuf::put_text(to, 2, value);
   }
 
-  /// Before the graph: a file that is cut off then ends inside of it, which readers notice.
+  /// Writes the metadata. Called before the graph is written, so that a truncated file ends inside the graph, which
+  /// readers detect.
   void put_metadata() {
     for (const auto& [key, value] : metadata_) put_entry(bytes_, model_field::metadata_props, key, value);
   }
@@ -243,13 +244,13 @@ class OnnxWriter {
       if (place.unreadable) {
         if (!ours && (!place.external || external_.name().empty())) continue;
         return Error(Errc::unsupported, ours ? "the model's tensor cannot be replaced"
-                                             : "a tensor of the model cannot be moved into the other file")
+                                             : "a tensor of the model cannot be moved into the second file")
             .path(theirs.path())
             .found(detail::shown_unreadable(detail::unreadable(theirs)));
       }
       const bool moves =
           (place.form == Place::Form::initializer || place.external) && external_.takes(theirs.byte_size());
-      // Elements in another file of the model move into a file of this save.
+      // Elements in another file of the model move into the files of this save.
       if (!ours && !place.external && !moves) continue;
       if (ours) STELE_TRY(same_type(snapshot_.leaf(leaf->second), theirs));
       put_metadata_before(place.range.begin);
@@ -283,7 +284,7 @@ class OnnxWriter {
     return {};
   }
 
-  /// Ends the messages of the model that do not contain this one, and begins those that do.
+  /// Ends the open messages that do not contain `message`, and begins those that do.
   void go_to(std::uint32_t message) {
     std::vector<std::uint32_t> chain;
     for (; message != no_index; message = from_.model.messages[message].outer) chain.push_back(message);
@@ -302,7 +303,7 @@ class OnnxWriter {
     }
   }
 
-  /// Copies fields of the model up to an offset, without the properties that are written anew.
+  /// Copies fields of the model up to an offset, except properties that this save replaces.
   void copy_until(std::uint64_t end) {
     for (; property_ < from_.model.properties.size() && from_.model.properties[property_].field.begin < end;
          ++property_) {
@@ -317,15 +318,15 @@ class OnnxWriter {
 
   static Status same_type(const LeafView& ours, const LeafView& theirs) {
     if (ours.dtype() != theirs.dtype()) {
-      return Error(Errc::dtype_mismatch, "the model's tensor has another dtype")
+      return Error(Errc::dtype_mismatch, "the dtypes of the tensor and of the model's tensor differ")
           .path(ours.path())
           .expected(stele::name(theirs.dtype()))
           .found(stele::name(ours.dtype()))
-          .hint("save with a precision that gives this dtype");
+          .hint("save with a precision that results in this dtype");
     }
     const auto a = ours.shape(), b = theirs.shape();
     if (std::equal(a.begin(), a.end(), b.begin(), b.end())) return {};
-    return Error(Errc::shape_mismatch, "the model's tensor has another shape")
+    return Error(Errc::shape_mismatch, "the shapes of the tensor and of the model's tensor differ")
         .path(ours.path())
         .expected(to_string(b))
         .found(to_string(a));
@@ -339,7 +340,7 @@ class OnnxWriter {
                         .expected("at most 2147483647 bytes")
                         .found(std::to_string(total));
       return external_.name().empty()
-                 ? std::move(error).hint("set OnnxOptions::external: elements are then in a second file")
+                 ? std::move(error).hint("set OnnxOptions::external to store elements in a second file")
                  : std::move(error);
     }
     STELE_TRY(external_.write(sink, options_, context_));
@@ -366,15 +367,15 @@ class OnnxWriter {
   ReadContext context_;
   ExternalFile external_;
   std::map<std::string, std::string> metadata_;
-  SourcePtr source_;  // of the model
+  SourcePtr source_;  // the model
   Opened from_;
   Snapshot theirs_;
   std::vector<std::byte> bytes_;
-  std::size_t begin_ = 0;  // of the bytes that no piece has
+  std::size_t begin_ = 0;  // start of the bytes that no piece has
   std::vector<Piece> pieces_;
-  std::uint64_t size_ = 0;  // of copies and leaves
-  // On a save into the model: the offset up to which it is copied, the messages that are open there, and the number of
-  // the next property.
+  std::uint64_t size_ = 0;  // total size of copies and leaves
+  // On a save into the model: the offset up to which the model is copied, the messages that are open there, and the
+  // index of the next property.
   std::uint64_t at_ = 0;
   std::vector<std::pair<std::uint32_t, Open>> open_;
   std::size_t property_ = 0;
@@ -384,7 +385,7 @@ class OnnxWriter {
 
 const Capabilities& OnnxFormat::capabilities() const noexcept {
   static constexpr Capabilities can{.values = true, .aliases = true, .metadata = true, .holds = holds};
-  // A model has an initializer for each name.
+  // A model has one initializer for each name, so it cannot store aliases.
   static constexpr Capabilities into_model{.values = true, .metadata = true, .holds = holds, .keeps = keeps_graph};
   static constexpr Capabilities around{.metadata = true, .holds = holds, .keeps = keeps_graph};
   return structure_ != nullptr ? around : options_.model.empty() ? can : into_model;

@@ -19,11 +19,11 @@ constexpr std::string_view attributes_part = "/.ATTRIBUTES/", value_attribute = 
 /// Children of an optimizer of Keras 3: its own variables, and the variables that it trains.
 constexpr std::string_view own_list = "_variables", trained_list = "_trainable_variables";
 
-/// Slots of TensorFlow 1's optimizers are named VARIABLE/NAME, or VARIABLE/NAME_1 for the second of an optimizer.
+/// Names of TensorFlow 1's optimizer slots: a slot is VARIABLE/NAME, or VARIABLE/NAME_1 for an optimizer's second slot.
 constexpr std::array<std::string_view, 9> slot_names = {"Adam", "Momentum", "Adagrad",         "AdagradDA", "Adadelta",
                                                         "Ftrl", "RMSProp",  "ProximalAdagrad", "AdaMax"};
 
-/// Returns the name of an attribute as TensorFlow's keys have it: `.S` is a slash, and `..` a dot.
+/// Unescapes an attribute's name in a TensorFlow key: `.S` is a slash, and `..` a dot.
 std::string unescaped(std::string_view text) {
   std::string out;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -87,7 +87,7 @@ class Namer {
     for (const auto& [slot, place] : slots_) {
       const auto parameter = numbers_.find(place.variable);
       if (parameter == numbers_.end()) {
-        STELE_TRY(add(*slot, path_of(*slot)));  // of a variable that is itself a slot
+        STELE_TRY(add(*slot, path_of(*slot)));  // a slot of another slot
       } else {
         STELE_TRY(spend(place.optimizer.size() + place.kind.size() + 3 * sizeof(Named::Slot)));
         out_.slots.push_back({slot, parameter->second, kind_of(place)});
@@ -130,7 +130,7 @@ class Namer {
 
   // ---- TensorFlow 1
 
-  /// Finds the slots by their names: those of a variable, with the name of an optimizer after it.
+  /// Finds slots by name: the name of a variable, followed by the name of an optimizer.
   void find_slot_names() {
     for (const Entry& entry : bundle_.entries()) {
       const std::size_t slash = entry.key.rfind('/');
@@ -175,8 +175,8 @@ class Namer {
            (graph_.find(node, own_list) != nullptr && graph_.find(node, trained_list) != nullptr);
   }
 
-  /// Finds the shortest way from the root to each object. A way through an optimizer, whose lists have all variables,
-  /// is used for objects that have no other.
+  /// Finds the shortest path from the root to each object. Avoids paths through an optimizer, whose lists have all
+  /// variables, if the object has another path.
   void find_objects() {
     above_.assign(graph_.size(), {no_index, {}});
     above_[0].node = 0;
@@ -197,7 +197,8 @@ class Namer {
     }
   }
 
-  /// Returns the length of a path before it is made: ways may be long, and have common parts.
+  /// Returns an upper bound of the length of an object's path, to charge its memory before the path is built: paths may
+  /// be long and share parts.
   std::uint64_t length_of(std::uint32_t node) const {
     std::uint64_t length = 0;
     for (; node != 0 && above_[node].node != no_index; node = above_[node].node) {
@@ -250,7 +251,7 @@ class Namer {
     return {};
   }
 
-  /// Finds slots by their keys that the graph does not list: VARIABLE/.OPTIMIZER_SLOT/OPTIMIZER/SLOT/.ATTRIBUTES/….
+  /// Finds slots that the graph does not list, by their keys: VARIABLE/.OPTIMIZER_SLOT/OPTIMIZER/SLOT/.ATTRIBUTES/….
   void find_slot_keys() {
     for (const Entry& entry : bundle_.entries()) {
       const std::size_t at = entry.key.find(slot_part);
@@ -279,7 +280,7 @@ class Namer {
     return path;
   }
 
-  /// Adds the names that variables have as attributes of further objects.
+  /// Adds the names that variables have as attributes of other objects.
   Status add_ties() {
     if (names_ != TensorBundleNames::objects) return {};
     std::set<std::uint32_t> lists;
@@ -303,7 +304,7 @@ class Namer {
     return {};
   }
 
-  /// The object that has another one as a child of this name. The root is its own parent.
+  /// The parent of an object, and the child's name in it. The root is its own parent.
   struct Above {
     std::uint32_t node;
     std::string_view name;
@@ -318,7 +319,7 @@ class Namer {
   std::vector<std::uint32_t> optimizer_nodes_;
   std::vector<const Entry*> values_;  // by node: the value of a variable, or nullptr
   std::unordered_map<const Entry*, std::pair<std::uint32_t, const ObjectGraph::Attribute*>> attributes_;
-  std::unordered_map<const Entry*, std::size_t> numbers_;  // of the parameters
+  std::unordered_map<const Entry*, std::size_t> numbers_;  // indexes of the parameters
   std::map<const Entry*, Place> slots_;
   std::set<std::string> optimizers_;
 };

@@ -1,4 +1,4 @@
-// Names for the tensors of a checkpoint, and the variables that the slots of optimizers belong to.
+// Names the tensors of a checkpoint, and finds the variables to which optimizers' slots belong.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct Named {
     const Entry* entry;
     std::string path;
   };
-  /// A further name of a parameter.
+  /// An additional name of a parameter.
   struct Tie {
     std::string path;
     std::size_t parameter;
@@ -33,7 +33,7 @@ struct Named {
   std::vector<Slot> slots;
 };
 
-/// Errors: malformed (the graph of objects), limit.
+/// Names the entries of a bundle. Errors: malformed (the graph of objects), limit.
 Result<Named> name_entries(const Bundle& bundle, TensorBundleNames names, IndexBudget& memory);
 
 }  // namespace stele::inline v0::detail::tensorflow

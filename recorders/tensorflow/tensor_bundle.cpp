@@ -17,9 +17,9 @@
 namespace stele::inline v0 {
 namespace {
 
-using namespace detail::tensorflow;  // NOLINT(google-build-using-namespace): this file is its front
+using namespace detail::tensorflow;  // NOLINT(google-build-using-namespace): this file implements the format
 
-/// Makes a flat Snapshot of entries.
+/// Builds a flat Snapshot from entries.
 class Renamed {
  public:
   explicit Renamed(const detail::tensorflow::Bundle& bundle) : from_(bundle) { to_.set_flat(); }
@@ -36,7 +36,7 @@ class Renamed {
 
   void add_tie(std::string_view path, std::uint32_t target) { to_.alias(to_.intern(path), target); }
 
-  /// Errors: duplicate.
+  /// Returns the Snapshot. Errors: duplicate.
   Result<Snapshot> finish() {
     if (auto sorted = detail::sort_names(to_); !sorted) {
       return std::move(sorted).error().hint("set TensorBundleOptions::names to TensorBundleNames::keys");
@@ -108,8 +108,8 @@ const Capabilities& TensorBundleFormat::capabilities() const noexcept {
 }
 
 bool TensorBundleFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
-  // The first entry of the table has an empty key, and BundleHeaderProto as its value. Snappy puts the length of the
-  // block and a literal's tag before it.
+  // The first entry of the table has an empty key, and a BundleHeaderProto as its value. Snappy puts the length of the
+  // block and a literal's tag before the entry.
   constexpr std::size_t max_header = 64, min_table = 48 + 3 * 5;
   const std::string_view state(reinterpret_cast<const char*>(head.data()), head.size());
   if (state.starts_with("model_checkpoint_path")) return true;
