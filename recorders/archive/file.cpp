@@ -9,9 +9,9 @@ namespace stele::inline v0::detail::archive {
 using samediff::ArrayHead;
 using samediff::too_much;
 
-// Bytes of an entry's first read: its header, and the head of an array with a few axes.
+// Size of an entry's first read (512 bytes): its header, and the head of an array with a few axes.
 constexpr std::uint64_t first_read = 512;
-// Maximum size of a head, with many axes. If it does not suffice, the whole entry is read.
+// Maximum size of a head with many axes (64 KiB). A larger head makes the reader read the whole entry.
 constexpr std::uint64_t max_head = std::uint64_t{64} << 10;
 
 const LeafOps stored_ops{.locate = [](const void* at, std::uint64_t) -> SourceRange {
@@ -113,7 +113,7 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
   Stored out;
   out.entry = &entry;
   std::optional<ArrayHead> head;
-  // Called when the whole entry was read and checked: computes the CRC-32 of its content.
+  // Computes the CRC-32 of the content. Called when the whole entry was read and checked.
   const auto know = [&](std::span<const std::byte> all) {
     out.crc = zip::crc32(0, all.data() + head->begin, static_cast<std::size_t>(head->end - head->begin));
     out.checked = true;
@@ -144,19 +144,19 @@ Result<Stored> File::open_array(const zip::Entry& entry) {
       know(bytes);
     }
   } else {
-    // Inflating keeps state: read the head from a separate source, which is then freed.
+    // An inflating source keeps state: reads the head from a separate source, which is then freed.
     STELE_TRY_ASSIGN(const SourcePtr once, directory_->open(entry));
     for (const std::uint64_t max_bytes : {first_read, max_head}) {
       Bytes bytes(static_cast<std::size_t>(std::min(entry.size, max_bytes)));
       STELE_TRY(once->read_at(0, bytes.span()));
       STELE_TRY_ASSIGN(head, samediff::read_head(bytes.span(), entry.size));
-      if (head && bytes.size() == entry.size) know(bytes.span());  // reading to the end has checked it
+      if (head && bytes.size() == entry.size) know(bytes.span());  // reading to the end has checked the entry
       if (head || entry.size <= max_bytes) break;
     }
     STELE_TRY_ASSIGN(out.source, directory_->open(entry));
   }
   if (!head) {
-    // Written by another program: bytes follow the content. Read and check the whole entry once.
+    // Another program wrote the entry, with bytes after the content. Reads and checks the whole entry once.
     if (entry.size > memory_.left()) return too_much();
     STELE_TRY_ASSIGN(const Bytes bytes, directory_->read(entry, memory_.left()));
     STELE_TRY_ASSIGN(head, samediff::read_head(bytes.span(), entry.size));

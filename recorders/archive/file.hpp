@@ -23,7 +23,7 @@ namespace stele::inline v0::detail::archive {
 enum class Kind : std::uint8_t { params, updater };
 constexpr std::string_view folder_of(Kind kind) noexcept { return kind == Kind::params ? "params" : "updater"; }
 
-/// The start of the part that names other tags, in SnapshotData::left_out.
+/// First words of the part in SnapshotData::left_out that names other tags.
 inline constexpr std::string_view other_tags_part = "other tags of the archive";
 
 /// Maximum number of kinds of optimizer state in a tag.
@@ -41,7 +41,7 @@ struct Stored {
   const zip::Entry* external = nullptr;  // the .bin file, if there is one
 };
 
-/// Leaves that are Stored arrays.
+/// Operations of leaves that are Stored arrays.
 extern const LeafOps stored_ops;
 
 class File : public std::enable_shared_from_this<File> {
@@ -56,22 +56,22 @@ class File : public std::enable_shared_from_this<File> {
   std::string entry_name(std::string_view tag, std::string_view rest) const;
   /// Reads params.txt or updater.txt; returns no lines if the file is optional and missing.
   Result<std::vector<Line>> lines(std::string_view tag, Kind kind);
-  /// Returns the array that a line of `tag` refers to; valid as long as the File.
+  /// Returns the array that a line of `tag` refers to. The pointer is valid as long as the File.
   Result<const Stored*> array(std::string_view tag, Kind kind, const Reference& reference);
-  /// Reads a whole entry, or returns nothing if there is none.
+  /// Reads a whole entry, or returns nullopt if the tag lacks it.
   Result<std::optional<Bytes>> read(std::string_view tag, std::string_view rest);
 
-  /// The memory that opening may still use. A caller may give back memory that was freed.
+  /// Returns the memory that opening may still use. A caller may restore the budget after it has freed memory.
   const IndexBudget& memory() const noexcept { return memory_; }
   void set_memory(const IndexBudget& memory) noexcept { memory_ = memory; }
 
-  /// Parts of the file that no snapshot of a tag's parameters shows, as in SnapshotData::left_out.
+  /// Parts of the file that are missing from the snapshot of a tag's parameters, as in SnapshotData::left_out.
   using Parts = std::vector<std::string>;
   /// Returns the other parts of a tag: graph, training configuration, optimizer state.
   Parts parts_beside_parameters(std::string_view tag) const;
-  /// Returns a part that names the tags except the newest, if there are any.
+  /// Returns a part that names all tags except the newest, if there are any.
   Parts older_tags() const;
-  /// `left_out`: the parts to list in the snapshot, besides lines of a later version.
+  /// Opens a tag's parameters. `left_out`: the parts to list in the snapshot, in addition to lines of a later version.
   Result<Snapshot> parameters(std::string_view tag, Parts left_out);
   Result<Checkpoint> checkpoint(std::string_view tag, Parts left_out);
   /// Opens all contents of all tags, and reads and checks their arrays.
@@ -82,11 +82,11 @@ class File : public std::enable_shared_from_this<File> {
  private:
   bool spend(std::uint64_t bytes) noexcept { return memory_.take(bytes); }
   Result<Stored> open_array(const zip::Entry& entry);
-  /// Sets the place of an array's content to another entry of its folder.
+  /// Sets the location of an array's content to another entry of its folder.
   Status open_external(const std::string& external, Stored& out);
   /// Adds an array to a snapshot.
   Status add(samediff::Arrays& to, const std::string& name, const Stored& array);
-  /// Opens the optimizer state of a tag. `state_keys`: the kinds of lines that name none.
+  /// Opens the optimizer state of a tag. `state_keys`: the kinds of state for lines without keys.
   Result<OptimizerState> states(std::string_view tag, const std::vector<Line>& lines, const Checkpoint& model,
                                 std::vector<std::string> state_keys);
   Result<std::uint64_t> place(const zip::Entry& entry);
@@ -94,9 +94,9 @@ class File : public std::enable_shared_from_this<File> {
   std::shared_ptr<const zip::Directory> directory_;
   std::vector<std::string> tags_;
   struct Folder {
-    std::string tag;     // in the spelling of tags.txt
-    std::string name;    // in the spelling of the entries
-    bool exact = false;  // a folder has the tag's spelling
+    std::string tag;     // spelled as in tags.txt
+    std::string name;    // spelled as in the entries
+    bool exact = false;  // true if a folder has the tag's spelling
   };
   std::unordered_map<std::string, Folder> folders_;  // by folded tag
   std::unordered_map<const zip::Entry*, std::uint32_t> known_;

@@ -1,4 +1,4 @@
-// graph.fb and trainingConfig.fb.
+// Reads and writes graph.fb and trainingConfig.fb.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ Result<Graph> read_graph(std::span<const std::byte> bytes, std::uint64_t memory)
 Result<std::string> write_graph(const Graph& graph);
 
 struct Training {
-  std::string json;                     // empty without a configuration
+  std::string json;                     // empty if there is no configuration
   std::vector<std::string> state_keys;  // keys of the columns of updater.txt
 };
 Result<Training> read_training(std::span<const std::byte> bytes, std::uint64_t memory);

@@ -20,7 +20,7 @@ Error bad(Errc code, const char* text, std::size_t offset, std::string_view foun
 
 constexpr std::string_view mark = "\xef\xbb\xbf";
 
-/// Calls `visit(line, offset)` for each line that is not blank. A line may end in \r\n; a byte order mark is left out.
+/// Calls `visit(line, offset)` for each line that is not blank. Lines may end in \r\n. Skips a byte order mark.
 template <class Visit>
 Status each_line(std::string_view text, Visit visit) {
   for (std::size_t at = text.starts_with(mark) ? mark.size() : 0; at < text.size();) {
@@ -33,12 +33,12 @@ Status each_line(std::string_view text, Visit visit) {
   return {};
 }
 
-/// Returns a name coded as one word.
+/// Encodes a name as one word.
 std::string coded(std::string_view name) {
   static constexpr char digits[] = "0123456789ABCDEF";
   if (name.empty()) return "%";
   std::string text;
-  // At the beginning of a text, it would be read as the text's byte order mark.
+  // A reader would take a mark at the beginning of the file for the file's byte order mark, so it is encoded.
   std::size_t marked = name.starts_with(mark) ? mark.size() : 0;
   for (const char c : name) {
     const auto b = static_cast<unsigned char>(c);
@@ -92,7 +92,7 @@ bool valid_tag(std::string_view tag) noexcept {
   for (const char c : tag) {
     if (!is_letter(c) && !is_digit(c) && c != '.' && c != '_' && c != '-') return false;
   }
-  // A tag of digits would look like the number of an array.
+  // A tag that consists of digits would look like the number of an array.
   if (std::all_of(tag.begin(), tag.end(), is_digit)) return false;
   // CON, NUL, COM1, …, with any extension, are device names on Windows.
   const std::string_view stem = tag.substr(0, tag.find('.'));
@@ -150,7 +150,7 @@ Result<std::vector<Line>> parse_lines(std::string_view text, std::uint64_t memor
     const auto limit = [&]() -> Error {
       return bad(Errc::limit, "the lines take more memory than a file of this size may use", offset, line);
     };
-    // A growing vector briefly holds three times its elements.
+    // A vector that grows briefly holds three times its elements.
     if (!spend(3 * sizeof(Line) + 2 * line.size() + 64)) return limit();
     Line& out = lines.emplace_back();
     const auto malformed = [&](const char* why) -> Error { return bad(Errc::malformed, why, offset, line); };
@@ -180,7 +180,7 @@ Result<std::vector<Line>> parse_lines(std::string_view text, std::uint64_t memor
       if (std::all_of(word.begin() + static_cast<std::ptrdiff_t>(word.find('/') + 1), word.end(), is_digit)) {
         return malformed("the array number is invalid");
       }
-      // A later version added the rest: keep it unchanged.
+      // A later version added the rest of the line, which is kept unchanged.
       const std::size_t begin = static_cast<std::size_t>(word.data() - line.data());
       out.kind = line.substr(begin);
       break;

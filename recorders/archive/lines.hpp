@@ -15,14 +15,14 @@ namespace stele::inline v0::detail::archive {
 bool valid_tag(std::string_view tag) noexcept;
 /// Returns true if two tags are equal except for case.
 bool same_tag(std::string_view a, std::string_view b) noexcept;
-/// Returns a form that is equal for tags that differ in case only.
+/// Folds case: returns the same string for tags that differ only in case.
 std::string folded(std::string_view tag);
 
 /// Returns the tags, oldest first. Errors: malformed (an invalid tag, no tags), duplicate.
 Result<std::vector<std::string>> parse_tags(std::string_view text);
 std::string tags_text(std::span<const std::string> tags);
 
-/// An array in params/ or updater/ of a tag; of the line's own tag if `tag` is empty.
+/// A reference to an array in params/ or updater/ of `tag`, or of the line's own tag if `tag` is empty.
 struct Reference {
   std::string tag;
   std::uint32_t number = 0;
@@ -34,7 +34,7 @@ struct Line {
   std::string name;
   std::vector<Reference> arrays;
   std::vector<std::string> keys;  // keys of the columns, if the line has any
-  std::string kind;               // rest of the line from a later version ("MAP"); such a line is kept, not read
+  std::string kind;               // rest of a line that a later version wrote ("MAP"); such lines are kept but not read
 };
 
 /// Parses params.txt or updater.txt. Errors: malformed, duplicate (names), limit (more than `memory` bytes).

@@ -91,7 +91,7 @@ Result<Snapshot> File::parameters(std::string_view tag, Parts left_out) {
   }
   STELE_TRY_ASSIGN(const std::optional<Bytes> bytes, read(tag, "metadata.json"));
   if (bytes) {
-    // Compressed entries have a memory bound of their own.
+    // The size of a compressed entry raises the memory bound.
     const zip::Entry* entry = directory_->find(entry_name(tag, "metadata.json"));
     memory_.admit(entry->compressed, index_rate::index);
     if (!spend(3 * bytes->size())) return too_much();
@@ -121,7 +121,7 @@ Result<Checkpoint> File::checkpoint(std::string_view tag, Parts left_out) {
   }
   STELE_TRY_ASSIGN(const std::optional<Bytes> graph, read(tag, "graph.fb"));
   if (graph) {
-    // Strings and lists as values take many times their size in the file, more than opening parameters may.
+    // As Values, strings and lists take many times their size in the file, more than the memory bound for parameters.
     const std::string name = entry_name(tag, "graph.fb");
     auto read = read_graph(graph->span(), memory_.left() + 16 * directory_->find(name)->compressed);
     if (!read) return std::move(read).error().file(name);
@@ -196,7 +196,7 @@ Status File::check_tags(const LoadOptions& options, Meter& meter) {
   };
   const IndexBudget memory = memory_;
   for (const std::string& tag : tags_) {
-    memory_ = memory;  // the memory of the last tag was freed
+    memory_ = memory;  // the previous tag's memory was freed
     STELE_TRY_ASSIGN(const Checkpoint checkpoint, this->checkpoint(tag, {}));
     STELE_TRY(check_leaves(checkpoint.parameters, options, meter, is_new));
     for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
@@ -248,7 +248,7 @@ Result<Report> ArchiveFormat::verify(SourcePtr source,  // NOLINT(performance-un
   STELE_TRY_ASSIGN(const Report report, file->directory().check(meter, [&](const detail::zip::Entry& entry) {
     return file->has_checked(entry);
   }));
-  STELE_TRY(meter.add(source->size()));  // counts bytes that are not in an array or another entry
+  STELE_TRY(meter.add(source->size()));  // counts the bytes outside of arrays and entries
   return report;
 }
 

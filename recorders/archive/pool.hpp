@@ -1,4 +1,4 @@
-// The arrays of an archive by content.
+// Finds arrays of an archive by content.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@ class Pool {
  public:
   struct Known {
     Reference reference;
-    const Stored* stored = nullptr;  // else `leaf`, from this save
+    const Stored* stored = nullptr;  // null for an array of this save, which is `leaf`
     std::optional<LeafView> leaf;
   };
   using Key = std::tuple<DType, std::vector<Extent>, std::uint32_t>;
@@ -28,7 +28,7 @@ class Pool {
     known_[static_cast<int>(kind)].emplace(std::move(key), std::move(known));
   }
 
-  /// Finds an array with the same bytes. A read error ends the search: the save would meet it, too.
+  /// Finds an array with the same bytes. A read error ends the search, because the save would fail with it as well.
   Result<std::optional<Reference>> find(Kind kind, const LeafView& leaf, std::uint32_t crc, ReadContext& context) const;
 
  private:

@@ -27,7 +27,7 @@ Status Rewriter::plan() {
 Status Rewriter::copy() {
   const auto entries = old_.directory().entries();
   const Source& source = *old_.directory().source();
-  // Copy adjacent entries that keep their offsets in one piece: the file system can then share it between both files.
+  // Copies adjacent entries that keep their offsets in one piece, which the file system can share between both files.
   std::uint64_t same = 0;
   std::vector<const zip::Entry*> unmoved;
   for (const zip::Entry& e : entries) {
@@ -47,7 +47,7 @@ Status Rewriter::copy() {
       continue;
     }
     STELE_TRY_ASSIGN(const std::uint64_t data, old_.directory().data(e));
-    // Keep the alignment of the content.
+    // Keeps the alignment of the content.
     STELE_TRY(
         zip_.begin(name, e.method, e.compressed, e.size, e.crc, (alignment - data % alignment) % alignment, alignment));
     STELE_TRY(out_.copy(source, data, e.compressed));

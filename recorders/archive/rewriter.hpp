@@ -27,7 +27,7 @@ class Rewriter {
  private:
   struct Move {
     std::string name;
-    std::string head;  // set if the array's content is in another entry: names that entry
+    std::string head;  // the array's head, which names the entry of the content; set only if that is another entry
   };
 
   /// Updates a reference from a tag that stays, and moves its array if the array's tag is removed.
@@ -43,10 +43,10 @@ class Rewriter {
   std::map<const Stored*, Reference> homes_;
   std::map<const zip::Entry*, Move> moved_;
   std::map<std::string, std::uint32_t> next_;
-  std::map<std::string, std::string> texts_;  // entries whose lines changed
+  std::map<std::string, std::string> texts_;  // new contents of entries whose lines changed
 };
 
-/// Adds all arrays of the tags that stay, for deduplication.
+/// Adds all arrays of the tags that stay to the pool, for deduplication.
 Status fill_pool(File& file, const std::string& dropped, Pool& pool);
 
 }  // namespace stele::inline v0::detail::archive

@@ -106,7 +106,7 @@ Result<std::vector<TagWriter::Column>> TagWriter::columns_of(const Checkpoint& c
     const LeafPaths names(*column.arrays.data());
     for (std::uint32_t k = 0; k < column.arrays.leaf_count(); ++k) column.leaves.emplace(names[k], k);
   }
-  // DL4J's order if the updater is one of DL4J's.
+  // If the updater is one of DL4J's, the columns have DL4J's order.
   if (checkpoint.training) {
     if (const auto order = updater_state_keys(checkpoint.training->updater.type)) {
       std::stable_sort(columns.begin(), columns.end(), [&](const Column& a, const Column& b) {
@@ -139,7 +139,8 @@ Result<std::vector<Line>> TagWriter::write_states(const Checkpoint& checkpoint, 
       line.keys.push_back(column.key);
     }
     if (line.arrays.empty()) continue;
-    if (line.arrays.size() == columns.size()) line.keys.clear();  // with all columns, the order identifies them
+    if (line.arrays.size() == columns.size())
+      line.keys.clear();  // if all columns are present, their order identifies them
     lines.push_back(std::move(line));
   }
   for (const Column& column : columns) {

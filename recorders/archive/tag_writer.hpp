@@ -28,8 +28,8 @@ std::string_view top_of(const zip::Entry& entry);
 /// The existing file of an edit, whose arrays new lines may refer to.
 struct Kept {
   const File& file;
-  std::string dropped;  // a tag of it that is removed, so that no line can refer to its arrays
-  // The arrays to write, as they were before their bytes were counted: some may be those of the file.
+  std::string dropped;  // a tag that the edit removes, so that lines cannot refer to its arrays
+  // The snapshots to write, before their leaves were wrapped to count bytes. Some leaves may be arrays of the file.
   const Snapshot& parameters;
   const OptimizerState& optimizer;
 };
@@ -51,10 +51,10 @@ class TagWriter {
   Result<std::vector<Line>> write_states(const Checkpoint& checkpoint, const LeafPaths& paths,
                                          std::vector<std::string>& keys);
   Status text(std::string_view name, std::string_view content);
-  /// Writes an array, or finds it in the file. `plain`: the leaf before its bytes were counted.
+  /// Writes an array, or finds it in the file. `plain`: the leaf before it was wrapped to count its bytes.
   Result<Reference> array(Kind kind, const LeafView& leaf, const LeafView& plain, std::string_view path);
   Reference local(Reference r) const;
-  /// Finds a leaf's array if the leaf was lazily opened from this very file and its tag stays.
+  /// Finds a leaf's array if the leaf was opened lazily from the edited file and the array's tag stays.
   std::optional<Reference> opened_from_file(Kind kind, const LeafView& leaf);
   Status write_array(Kind kind, std::uint32_t number, const LeafView& leaf, std::optional<std::uint32_t> crc);
   /// Writes an entry with `head` and the leaf's bytes, which are aligned.
@@ -67,7 +67,7 @@ class TagWriter {
   const ArchiveOptions& options_;
   ReadContext context_;
   std::uint32_t next_[2] = {0, 0};
-  SourcePtr compared_;  // the previous leaf's source; same_: whether it is the file
+  SourcePtr compared_;  // the previous leaf's source; same_ is true if that is the edited file
   bool same_ = false;
 };
 

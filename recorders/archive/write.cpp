@@ -22,7 +22,7 @@ namespace {
 Status check_tag(const std::string& tag) {
   if (valid_tag(tag)) return {};
   return Error(Errc::invalid_argument, "the tag is invalid")
-      .expected("1 to 128 of A-Z a-z 0-9 . _ -, no number, no dot at the end, no device of Windows")
+      .expected("1 to 128 of A-Z a-z 0-9 . _ -; not a number, a final dot or a Windows device name")
       .found(tag.substr(0, 200));
 }
 
@@ -40,7 +40,7 @@ Status write_new(const ArchiveOptions& archive, const Checkpoint& checkpoint, Si
   return out.flush();
 }
 
-/// A tag to add, with its parameters and optimizer state before their bytes were counted.
+/// A tag to add, with its parameters and optimizer state before they were wrapped to count bytes.
 struct Addition {
   std::string tag;
   const Checkpoint& checkpoint;
@@ -48,12 +48,12 @@ struct Addition {
   const OptimizerState& optimizer;
 };
 
-/// An archive that is edited. Other edits of it wait until this object is destroyed.
+/// An archive under edit. Other edits of the archive wait until this object is destroyed.
 struct Edited {
   os::File lock;
   std::shared_ptr<File> old;
 
-  /// Returns an error if the file at the path is another one by now: a save does not wait for edits.
+  /// Returns an error if the path now leads to another file: a save does not wait for edits.
   Status check_current(const std::string& path) const {
     STELE_TRY_ASSIGN(const bool same, os::leads_to(path, lock));
     return same ? Status() : Error(Errc::io, "the archive was replaced while it was edited").hint("edit it again");
@@ -68,7 +68,7 @@ Result<Edited> open_to_edit(const std::string& path, const SaveOptions& options)
       STELE_TRY_ASSIGN(SourcePtr source, open_file(path));
       STELE_TRY_ASSIGN(const os::Info locked, os::status(lock));
       STELE_TRY_ASSIGN(const os::Info opened, os::status(*source->file()));
-      // Otherwise the edit that had the lock has replaced the file.
+      // If the ids differ, the edit that held the lock has replaced the file.
       if (opened.id == locked.id) {
         STELE_TRY_ASSIGN(auto old, File::open(std::move(source), {}));
         return Edited{std::move(lock), std::move(old)};
@@ -80,7 +80,8 @@ Result<Edited> open_to_edit(const std::string& path, const SaveOptions& options)
   }
 }
 
-/// Returns the parameters without the part of other tags if they were opened from the archive itself, which keeps them.
+/// Returns the parameters; if they were opened from the archive itself, without the part that lists other tags, because
+/// the archive keeps those tags.
 Snapshot without_kept_tags(const Snapshot& parameters, const os::File& archive) {
   const auto is_tags = [](const std::string& part) { return part.starts_with(other_tags_part); };
   const auto& parts = parameters.data()->left_out;
@@ -90,7 +91,7 @@ Snapshot without_kept_tags(const Snapshot& parameters, const os::File& archive) 
     const auto place = parameters.leaf(i).location();
     if (!place || place->source == last) continue;
     last = place->source;
-    // By its path: an edit since the archive was opened has replaced the file.
+    // Compares paths, because an edit since the archive was opened has replaced the file.
     const auto own = os::leads_to(last->name(), archive);
     if (!own || !*own) return parameters;
   }
@@ -100,7 +101,7 @@ Snapshot without_kept_tags(const Snapshot& parameters, const os::File& archive) 
   return Snapshot(std::shared_ptr<const SnapshotData>(std::move(data)));
 }
 
-/// Rewrites `old`: without `dropped` (if it is not empty), with `added` (if it is not null).
+/// Rewrites `old`: without the tag `dropped` (unless empty), and with `added` (unless null).
 Status rewrite(const ArchiveOptions& archive, File& old, const std::string& dropped, const Addition* added,
                const std::vector<std::string>& tags, Sink& sink, const SaveOptions& options) {
   if (added != nullptr) STELE_TRY(check_names(added->checkpoint.parameters, {}));
