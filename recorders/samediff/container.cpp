@@ -66,8 +66,8 @@ bool SameDiffFormat::recognises(std::span<const std::byte> head, std::uint64_t s
            (first->name == "model" || (first->complete && first->name.ends_with(".sdnb")) ||
             first->name.starts_with("model.shard"));
   }
-  // There is no magic number. Require a root table near the beginning, after a vtable with a plausible size for a graph
-  // of 9 to 12 fields.
+  // The format has no magic number. Requires a root table near the beginning, after a vtable with a plausible size for
+  // a graph of 9 to 12 fields.
   if (head.size() < 24 || size > detail::samediff::max_buffer || size % 4 != 0) return false;
   const auto root = detail::load_le<std::uint32_t>(head.data());
   if (root < 8 || root % 4 != 0 || root > head.size() - 4) return false;

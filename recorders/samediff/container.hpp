@@ -15,11 +15,11 @@ inline constexpr std::size_t sdnb_header = 32;
 /// APPEND_THRESHOLD).
 inline constexpr std::uint64_t append_threshold = std::uint64_t{1} << 20;
 
-/// Metadata keys of the file format, not of the user.
+/// Metadata keys that belong to the file format, not to the user.
 inline constexpr std::string_view own_metadata[] = {"nd4j.format.version", "nd4j.format.type", "shard.index",
                                                     "shard.count", "shard.type"};
 
-/// Reads a number that is the whole text.
+/// Parses a text that is a number. Returns false for other texts.
 bool parse_digits(std::string_view text, std::uint32_t& number);
 
 /// A file name of the form <base>.shard<index>-of-<count>[.sdnb].

@@ -8,7 +8,7 @@
 namespace stele::inline v0::detail::samediff {
 namespace {
 
-// Memory of a graph, by the ids of fields in samediff.fbs. The bytes of variables stay in the file.
+// Memory that a graph takes, by the ids of fields in samediff.fbs. The bytes of variables stay in the file.
 using Field = TableForm::Field;
 constexpr Field lazy_fields[] = {{0, FieldKind::numbers}, {6, FieldKind::texts}};
 constexpr TableForm lazy_form{64, lazy_fields};
@@ -49,7 +49,7 @@ std::uint64_t key(const stele_fb::IntPair* pair) {
                                static_cast<std::uint32_t>(pair->second());
 }
 
-/// `scalars`: an empty list is the shape of a scalar.
+/// Reads a variable. If `scalars` is set, an empty list is the shape of a scalar; else the variable has no shape.
 Result<GraphVariable> read_variable(const stele_fb::Variable& from, Dialect hint, bool scalars) {
   STELE_TRY_ASSIGN(GraphVariable out, read_variable_head(from));
   if (from.shape() != nullptr && (scalars || from.shape()->size() != 0)) {
@@ -63,7 +63,7 @@ Result<GraphVariable> read_variable(const stele_fb::Variable& from, Dialect hint
   return out;
 }
 
-/// Reads an operation, all but its name. `name_of` returns the name of a variable.
+/// Reads all of an operation except its name. `name_of` returns the name of a variable.
 Status read_node(const stele_fb::Node& from, Dialect hint, const auto& name_of, GraphOperation& out) {
   out.op_name = text_of(from.op_name());
   out.family = static_cast<OpFamily>(from.op_type());
@@ -93,7 +93,7 @@ Status read_node(const stele_fb::Node& from, Dialect hint, const auto& name_of, 
 }
 
 Result<Graph> read_sub_graph(const stele_fb::SubGraph& sub, Dialect hint, unsigned depth) {
-  // A nested buffer may have any alignment: copy it.
+  // A nested buffer may have any alignment, so it is copied.
   const auto n = sub.bytes() != nullptr ? sub.bytes()->size() : 0;
   Bytes copy(n);
   if (n != 0) std::copy_n(reinterpret_cast<const std::byte*>(sub.bytes()->data()), n, copy.data());
@@ -118,8 +118,8 @@ Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth) {
   if (depth > max_graph_depth) return Error(Errc::limit, "graphs are nested too deep").expected("at most 16 levels");
   Graph graph;
   std::unordered_map<std::uint64_t, std::size_t> by_id;
-  // DL4J writes an empty list in .fb files for a variable without a shape, but no outputs of the graph; stele writes no
-  // list.
+  // In .fb files, DL4J writes an empty list for a variable without a shape, and no outputs of the graph. stele writes
+  // the outputs, and no list for such a variable.
   const bool scalars = hint == Dialect::b || (from.outputs() != nullptr && from.outputs()->size() != 0);
   if (from.variables() != nullptr) {
     graph.variables.reserve(from.variables()->size());

@@ -23,7 +23,7 @@ std::uint64_t total(const std::vector<std::string>& all) {
   return n;
 }
 
-/// Returns the approximate size of an operation in the file, at least its real size.
+/// Returns an upper bound of an operation's size in the file.
 std::uint64_t size_of(const GraphOperation& o) {
   std::uint64_t n = 1024 + o.name.size() + o.op_name.size() + 12 * o.inputs.size() + total(o.outputs);
   n += 8 * (o.ints.size() + o.doubles.size() + o.bools.size() + o.dtypes.size() + o.dimensions.size());
@@ -42,10 +42,10 @@ std::uint64_t size_of(const GraphOperation& o) {
   return n;
 }
 
-/// A graph inside the graph: its name, and a FlatBuffer of its own.
+/// A nested graph: its name, and its FlatBuffer.
 using SubGraph = std::pair<std::string, std::string>;
 
-/// Builds the FlatBuffer of a file, with space for the bytes of tensors that are read when the file is written.
+/// Builds the FlatBuffer of a file. Leaves space for the bytes of tensors, which are read when the file is written.
 class ImageBuilder {
  public:
   ImageBuilder(const ModelPlan& plan, const ImageParts& parts)
@@ -77,7 +77,7 @@ class ImageBuilder {
   bool appended(const LeafView& leaf) const { return dialect_ == Dialect::b && leaf.byte_size() >= append_threshold; }
   bool in_file(std::size_t i) const { return parts_.graph || has_[i]; }
 
-  /// Makes the nested graphs. They have no arrays: SameDiff stores those in the outermost graph.
+  /// Makes the nested graphs, without arrays: SameDiff stores all arrays in the outermost graph.
   Status add_sub_graphs() {
     for (const auto& [name, inner] : plan_.graph().sub_graphs) {
       Checkpoint checkpoint;
@@ -93,8 +93,8 @@ class ImageBuilder {
     return {};
   }
 
-  /// Returns a size that suffices, so that the builder never moves its content. Untouched memory, such as that of the
-  /// tensors' bytes, costs nothing.
+  /// Returns a sufficient size, so that the builder never moves its content. Memory that is not touched, such as the
+  /// space for the tensors' bytes, costs nothing.
   Result<std::size_t> buffer_size() const {
     std::uint64_t tables = 4096, inside = 0;
     std::uint64_t largest = 0;
@@ -140,7 +140,7 @@ class ImageBuilder {
       }
     }
     const auto output_list = to.CreateVector(outputs);
-    // The values in DL4J's own files; DL4J does not read them.
+    // The same values as in DL4J's own files. DL4J does not read them.
     const auto configuration = stele_fb::CreateConfiguration(to, -1, 0, 0, 3, true, 0, 0, 0);
     std::vector<std::string> placeholders;
     for (std::size_t i = 0; i < plan_.variables().size(); ++i) {
@@ -187,7 +187,7 @@ class ImageBuilder {
       }
       const auto id = stele_fb::CreateIntPair(to, v.id, v.output);
       const auto name = to.CreateString(v.about.name);
-      // In .fb files, an array's shape is stored in the array.
+      // In .fb files, the array stores the shape.
       const bool shaped = v.about.shape && (dialect_ == Dialect::b || made.IsNull());
       const auto shape = shaped ? to.CreateVector(*v.about.shape) : Offset<Vector<std::int64_t>>();
       const auto deps = texts(to, v.about.control_dependencies);
@@ -302,7 +302,7 @@ class ImageBuilder {
     const std::uint64_t size = leaf.byte_size();
     std::uint64_t content = 0;
     Offset<stele_fb::Array> made;
-    if (size != 0) to.ForceVectorAlignment(static_cast<std::size_t>(size), 1, 32);  // FlatBuffers' maximum
+    if (size != 0) to.ForceVectorAlignment(static_cast<std::size_t>(size), 1, 32);  // 32: FlatBuffers' maximum
     if (dialect_ == Dialect::a) {
       made = make_array(to, leaf.dtype(), scalar ? std::span<const Extent>() : leaf.shape(), size, &content);
     } else {
@@ -334,8 +334,8 @@ class ImageBuilder {
     return made.Finish();
   }
 
-  /// Returns the file: the buffer with the tensors in their places; an .sdnb with header, other tensors and manifest. A
-  /// nested graph is the buffer alone.
+  /// Returns the file: the buffer with the tensors in their places; for an .sdnb also the header, the appended tensors
+  /// and the manifest. A nested graph is only the buffer.
   Image image() {
     Image out;
     const std::span<const std::byte> memory(reinterpret_cast<const std::byte*>(to_->GetBufferPointer()),
@@ -370,12 +370,12 @@ class ImageBuilder {
   const ModelPlan& plan_;
   const ImageParts& parts_;
   Dialect dialect_;
-  std::vector<bool> has_;  // for each variable: its array is in this file
+  std::vector<bool> has_;  // by variable: true if its array is in this file
   std::string json_;       // the training configuration
   std::vector<SubGraph> sub_graphs_;
   FlatBufferBuilder* to_ = nullptr;
-  std::vector<Place> places_;            // of tensors in the buffer
-  std::vector<ManifestEntry> manifest_;  // of tensors after the buffer
+  std::vector<Place> places_;            // locations of tensors in the buffer
+  std::vector<ManifestEntry> manifest_;  // entries of tensors after the buffer
   std::vector<LeafView> blobs_;
   std::uint64_t blob_bytes_ = 0;
 };

@@ -1,4 +1,4 @@
-// The contents of one file of a model.
+// Makes and writes the contents of one file of a model.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace stele::inline v0::detail::samediff {
 
-/// The contents of a file: memory and leaves in turn.
+/// The contents of a file: pieces of memory and of leaves.
 struct Image {
   struct Piece {
     std::span<const std::byte> bytes;
@@ -46,12 +46,12 @@ struct Image {
 struct ImageParts {
   bool graph = true;
   std::vector<std::size_t> arrays;              // indexes of variables
-  std::map<std::string, std::string> metadata;  // of the file, in addition to the user's
+  std::map<std::string, std::string> metadata;  // the file's metadata, in addition to the user's
 };
-/// Makes a file: an .fb, or for other containers an .sdnb. The image borrows the plan. Errors: limit (2 GiB).
+/// Makes a file: an .sdnb, or an .fb for that container. The image borrows the plan. Errors: limit (2 GiB).
 Result<Image> make_image(const ModelPlan& plan, const ImageParts& parts);
 
-/// Writes a file; sets `crc` to its CRC-32 if given.
+/// Writes a file; sets `crc` to its CRC-32 unless null.
 Status write(const Image& image, LeafGather& out, ReadContext& context, std::uint32_t* crc = nullptr);
 Result<std::uint32_t> crc_of(const Image& image, ReadContext& context);
 

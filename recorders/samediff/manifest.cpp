@@ -20,11 +20,11 @@ constexpr std::uint8_t kSerializable = 2, kWriteMethod = 1;
 constexpr std::uint32_t kMagic = 0xaced0005, kFirstHandle = 0x7e0000;
 constexpr std::string_view kPair = "org.nd4j.common.primitives.Pair", kAnyObject = "Ljava/lang/Object;";
 
-// The classes that are allowed, with the required contents of their descriptors.
+// The allowed classes, with the required contents of their descriptors.
 enum class Class : std::uint8_t { linked_hash_map, hash_map, tree_map, long_, number, pair };
 struct Shape {
   std::string_view name;
-  std::uint64_t version;  // serialVersionUID; a Pair may have any
+  std::uint64_t version;  // serialVersionUID, which is arbitrary for a Pair
   std::uint8_t flags;
   std::string_view fields;  // type and name of each field, separated by blanks; a Pair's fields may have any names
   std::optional<Class> super = {};
@@ -39,11 +39,11 @@ constexpr Shape kShapes[] = {
 };
 constexpr const Shape& shape(Class c) { return kShapes[static_cast<std::size_t>(c)]; }
 
-// The possible targets of a TC_REFERENCE. An unfinished object is a `map`, which nothing may refer to.
+// The possible targets of a TC_REFERENCE. An unfinished object has the kind `map`, to which references are invalid.
 enum class Kind : std::uint8_t { descriptor, string, map, integer, pair };
 struct Handle {
   Kind kind;
-  bool used = false;    // a string that is already used as a name
+  bool used = false;    // true for a string that is already a name
   std::uint64_t a = 0;  // descriptor: its Class; string: offset of its bytes; integer: its value; pair: offset
   std::uint64_t b = 0;  // string: number of its bytes; pair: length
 };
@@ -148,18 +148,18 @@ class Parser {
   // Reads a string and returns its handle.
   Result<Handle*> string() {
     STELE_TRY_ASSIGN(const std::uint64_t tag, number(1));
-    if (tag == kReference) return reference(Kind::string, "a string that occurred before");
+    if (tag == kReference) return reference(Kind::string, "a reference to an earlier string");
     if (tag != kString && tag != kLongString) return malformed("a string");
     STELE_TRY_ASSIGN(const std::string_view found, text(tag == kString ? 2 : 8));
     STELE_TRY(remember({Kind::string, false, at_ - found.size(), found.size()}));
     return &handles_.back();
   }
 
-  // Reads a class descriptor and those of its superclasses, of which there is at most one.
+  // Reads a class descriptor, and the descriptor of its superclass if it has one.
   Result<Class> descriptor(unsigned depth) {
     STELE_TRY_ASSIGN(const std::uint64_t tag, number(1));
     if (tag == kReference) {
-      STELE_TRY_ASSIGN(const Handle* const before, reference(Kind::descriptor, "a class that occurred before"));
+      STELE_TRY_ASSIGN(const Handle* const before, reference(Kind::descriptor, "a reference to an earlier class"));
       return static_cast<Class>(before->a);
     }
     if (tag != kClassDesc) return malformed("a class");
@@ -184,7 +184,7 @@ class Parser {
     STELE_TRY_ASSIGN(const std::uint64_t version, number(8));
     if (type != Class::pair && version != wanted.version) return malformed("the serialVersionUID of the class");
     const std::size_t own = handles_.size();
-    // A reference to a class is invalid before its fields are known.
+    // References to a class are invalid until its fields are known.
     STELE_TRY(remember({Kind::map, false, static_cast<std::uint64_t>(type)}));
     STELE_TRY(expect(wanted.flags, "the flags of the class"));
     STELE_TRY(fields(type));
@@ -246,7 +246,7 @@ class Parser {
     const std::size_t begin = start_;
     const std::string_view raw(reinterpret_cast<const char*>(bytes_.data()) + name->a,
                                static_cast<std::size_t>(name->b));
-    // Count the name, its entry, and two places for each_once().
+    // Counts the name, its entry, and two indexes for each_once().
     STELE_TRY(charge(raw.size() + sizeof(ManifestEntry) + 2 * sizeof(std::size_t)));
     auto utf8 = from_modified_utf8(raw);
     if (!utf8) return malformed("a name in modified UTF-8");
@@ -265,7 +265,7 @@ class Parser {
     entries_.push_back(std::move(found));
     return {};
   }
-  // Sorted, not hashed: no input can make it quadratic.
+  // Sorts instead of hashing, so that malicious names cannot make the check quadratic.
   Status each_once() {
     std::vector<std::size_t> order(entries_.size());
     std::iota(order.begin(), order.end(), std::size_t{0});

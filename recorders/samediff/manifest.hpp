@@ -1,5 +1,5 @@
-// The manifest of an SDNB file: the places of its appended arrays, in the form in which Java's ObjectOutputStream
-// writes a LinkedHashMap<String, Pair<Long, Long>>. The parser accepts that one shape and never looks up a class.
+// The manifest of an SDNB file: the locations of its appended arrays, in the form in which Java's ObjectOutputStream
+// writes a LinkedHashMap<String, Pair<Long, Long>>. The parser accepts only this structure and never looks up a class.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ struct ManifestEntry {
   friend bool operator==(const ManifestEntry&, const ManifestEntry&) = default;
 };
 
-/// Reads the entries in their order; returns none for no bytes. Accepts a LinkedHashMap, HashMap or TreeMap from
+/// Reads the entries in order. Returns no entries if `bytes` is empty. Accepts a LinkedHashMap, HashMap or TreeMap from
 /// strings to objects of any class named Pair with two fields that are Longs. Offsets and lengths are below 2^63; the
 /// caller must check that they are within the file. `memory` bounds the heap use. Errors, with offsets from the first
 /// byte: malformed, truncated, unsupported (another class), duplicate (a name), limit.

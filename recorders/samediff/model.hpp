@@ -33,12 +33,12 @@ struct Part {
   std::span<const std::byte> bytes;    // the FlatBuffer
   std::shared_ptr<const void> keeper;  // owns `bytes`
   Dialect dialect = Dialect::a;
-  bool newer = false;       // the root is a SameDiffGraph, else a PlainGraph
+  bool newer = false;       // true if the root is a SameDiffGraph, false if it is a PlainGraph
   std::uint64_t blobs = 0;  // offset of the arrays after the FlatBuffer
   std::map<std::string, ManifestEntry, std::less<>> manifest;
 };
 
-/// Calls `visit` with the root of the FlatBuffer, in its type.
+/// Calls `visit` with the root of the FlatBuffer, as a SameDiffGraph or PlainGraph.
 template <class Visit>
 auto with_root(const Part& part, Visit visit) {
   return part.newer ? visit(*flatbuffers::GetRoot<stele_fb::SameDiffGraph>(part.bytes.data()))
@@ -53,10 +53,10 @@ struct States {
 
 class Model : public std::enable_shared_from_this<Model> {
  public:
-  /// Opens any container, by its content; finds shards in the same bundle or zip file.
+  /// Opens any container, recognized by its content. Finds shards in the same bundle or zip file.
   static Result<std::shared_ptr<Model>> open(const SourcePtr& source, const Limits& limits);
   Result<Checkpoint> checkpoint(bool all);
-  /// Returns the directory of an .sdz file, else nullptr.
+  /// Returns the directory of an .sdz file, or nullptr for other files.
   const zip::Directory* directory() const noexcept { return directory_.get(); }
 
  private:
@@ -84,7 +84,7 @@ class Model : public std::enable_shared_from_this<Model> {
   Result<const Stored*> find_array(const Part& part, const stele_fb::Array* array, const std::string& name, DType dtype,
                                    const flatbuffers::Vector<std::int64_t>* shape);
   Status add(Arrays& to, const std::string& name, const Stored& array);
-  /// Lists the parts of a checkpoint that are not parameters.
+  /// Lists the parts of a checkpoint other than parameters.
   void leave_out_rest(Arrays& arrays) const;
 
   std::shared_ptr<const zip::Directory> directory_;

@@ -24,7 +24,7 @@ std::uint32_t unit(std::string_view text, std::size_t& at) noexcept {
   } else if ((c & 0xe0) == 0xc0 && follows(1)) {
     u = (c & 0x1f) << 6 | (byte(1) & 0x3f);
     n = 2;
-    if (u < 0x80 && u != 0) u = kBad;  // only U+0000 has a longer form than necessary
+    if (u < 0x80 && u != 0) u = kBad;  // only U+0000 may have a longer form than necessary
   } else if ((c & 0xf0) == 0xe0 && follows(1) && follows(2)) {
     u = (c & 0x0f) << 12 | (byte(1) & 0x3f) << 6 | (byte(2) & 0x3f);
     n = 3;
@@ -80,7 +80,7 @@ std::string to_modified_utf8(std::string_view text) {
     if (c == 0) {
       out += "\xc0\x80";
     } else if (!json::valid_utf8(text.substr(at, n))) {
-      out += "\xef\xbf\xbd";  // one for each byte of invalid UTF-8
+      out += "\xef\xbf\xbd";  // one U+FFFD for each byte of invalid UTF-8
       ++at;
       continue;
     } else if (n < 4) {

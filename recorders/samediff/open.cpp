@@ -18,8 +18,8 @@ bool has_field(std::span<const std::byte> verified, std::size_t field) {
   return table->GetOptionalFieldOffset(static_cast<flatbuffers::voffset_t>(4 + 2 * field)) != 0;
 }
 
-/// Returns true if the verifier rejects nodes in the format of DL4J before 1.0.0-beta4: id 7 is a byte, with no space
-/// for four, where later files have a vector's offset; and there is no id 18.
+/// Returns true for nodes in the format of DL4J before 1.0.0-beta4, which the verifier rejects: id 7 is a byte, with
+/// less space than the four bytes of the offset in later files, and id 18 is missing.
 bool is_before_beta4(std::span<const std::byte> bytes) {
   auto verifier = verifier_of(bytes);
   if (!verifier.VerifyBuffer<stele_fb::OldGraph>(nullptr)) return false;
@@ -44,7 +44,7 @@ bool is_before_beta4(std::span<const std::byte> bytes) {
 
 Status Model::fetch(Part& part, std::uint64_t size) {
   if (size > max_buffer) return Error(Errc::malformed, "the FlatBuffer exceeds 2 GiB").file(part.source->name());
-  // If the file can be mapped, only the FlatBuffer's tables are touched.
+  // In a mapped file, reading touches only the FlatBuffer's tables.
   SourcePtr memory = part.source;
   if (memory->view().empty() && size != 0) memory = part.source->mapped();
   if (memory != nullptr && !memory->view().empty()) {
@@ -71,7 +71,7 @@ Status Model::fetch(Part& part, std::uint64_t size) {
   if (part.bytes.size() < 8) return refuse();
   if (part.dialect == Dialect::a) {
     if (!verifier.VerifyBuffer<stele_fb::PlainGraph>(nullptr)) return refuse();
-    // In DL4J's .fb files, id 9 is not a list of strings. Files with later fields are newer.
+    // In DL4J's .fb files, id 9 is not a list of strings. A file with id 10 or later is a SameDiffGraph.
     if (!has_field(part.bytes, 10)) return {};
     auto again = verifier_of(part.bytes);
     part.newer = again.VerifyBuffer<stele_fb::SameDiffGraph>(nullptr);
@@ -139,7 +139,7 @@ Status Model::open_sdnb(const SourcePtr& source) {
 }
 
 Status Model::open_shards(const ShardName& name, const std::function<Result<SourcePtr>(const std::string&)>& open) {
-  // Maximum number of shards: limits the open files, and is more than any model has.
+  // Maximum number of shards (100,000): limits the open files. Real models have far fewer.
   constexpr std::uint32_t max_shards = 100'000;
   if (name.count == 0 || name.count > max_shards || name.index >= name.count)
     return malformed("the shard's index or count is invalid")
@@ -167,7 +167,7 @@ Status Model::open_sdz(const SourcePtr& source) {
     if (entry == nullptr) return Error(Errc::not_found).file(name);
     return directory_->open(*entry);
   };
-  // In DL4J's order: model.sdnb, model, shards, the only .sdnb entry.
+  // Searches in DL4J's order: model.sdnb, model, shards, the only .sdnb entry.
   for (const char* name : {"model.sdnb", "model"}) {
     if (directory_->find(name) == nullptr) continue;
     STELE_TRY_ASSIGN(const SourcePtr entry, open(name));
@@ -208,7 +208,7 @@ Result<std::shared_ptr<Model>> Model::open(const SourcePtr& source, const Limits
     auto shard = parse_shard_name(file_name(source->name()));
     if (!shard) {
       STELE_TRY(model->open_sdnb(source));
-      // A graph without the arrays of its variables stores the number of its shards.
+      // If the graph lacks the arrays of its variables, its metadata store the number of shards.
       const Part& part = model->parts_.front();
       const auto& root = *flatbuffers::GetRoot<stele_fb::SameDiffGraph>(part.bytes.data());
       const auto* keys = root.metadata_keys();
@@ -225,7 +225,7 @@ Result<std::shared_ptr<Model>> Model::open(const SourcePtr& source, const Limits
     }
     if (shard) {
       if (bundle == nullptr)
-        return malformed("the model has other shards, and the source has no folder")
+        return malformed("the model has other shards, which the source cannot open")
             .file(source->name())
             .hint("open the shard by its path");
       STELE_TRY(model->open_shards(*shard, open));

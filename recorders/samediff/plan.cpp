@@ -14,7 +14,7 @@ namespace {
 
 Error refuse(Errc code, const char* why, const std::string& name) { return Error(code, why).path(name); }
 
-/// Reads a value as the strings of an array of that shape, row by row. Returns false if it does not fit.
+/// Reads a value as the strings of an array, row by row; sets `shape`. Returns false if the value is not such an array.
 bool texts_of_value(const Value& value, std::vector<std::string>& texts, std::vector<std::uint64_t>& shape,
                     std::size_t axis = 0) {
   if (const std::string* text = value.as_string()) {
@@ -145,7 +145,7 @@ Status ModelPlan::add_other_tensors() {
 }
 
 Status ModelPlan::assign_ids() {
-  // Variables and operations share one counter; the outputs of an operation have its id.
+  // Variables and operations share one counter; an operation's outputs have its id.
   std::int32_t id = 0;
   for (const GraphOperation& o : graph().operations) {
     const std::int32_t own = ++id;

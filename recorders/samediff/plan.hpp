@@ -1,4 +1,4 @@
-// The layout of a model before it is written: variables with their ids, arrays and optimizer state.
+// Plans a model's files before they are written: variables with their ids, arrays and optimizer state.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@ struct PlannedVariable {
 
 class ModelPlan {
  public:
-  /// Borrows the checkpoint.
+  /// Borrows the checkpoint. `inner`: plans a nested graph.
   ModelPlan(const Checkpoint& checkpoint, SameDiffContainer container, bool inner = false);
   ModelPlan(Checkpoint&& checkpoint, SameDiffContainer container, bool inner = false) = delete;
   /// Assigns arrays, states and ids. Call once, before all others. Errors: not_representable, duplicate, malformed,
@@ -49,7 +49,7 @@ class ModelPlan {
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
   /// Returns the indexes of all variables with arrays.
   std::vector<std::size_t> all_arrays() const;
-  /// Returns the variables with arrays for each file: as many as fit in `max_bytes`.
+  /// Returns the indexes of the variables with arrays for each file: as many as fit in `max_bytes`.
   std::vector<std::vector<std::size_t>> shards(std::uint64_t max_bytes) const;
 
  private:
@@ -62,8 +62,8 @@ class ModelPlan {
   Snapshot parameters_;
   LeafPaths paths_;
   SameDiffContainer container_;
-  bool inner_;                                        // a nested graph, whose variables have no arrays of their own
-  std::map<std::string_view, std::uint32_t> unused_;  // leaves that no variable has yet
+  bool inner_;                                        // a nested graph, whose variables have no arrays
+  std::map<std::string_view, std::uint32_t> unused_;  // leaves that are not assigned to a variable yet
   std::vector<PlannedVariable> variables_;
   std::map<std::string, std::size_t, std::less<>> numbers_;
   std::vector<std::int32_t> operation_ids_;

@@ -43,7 +43,7 @@ Result<const Model::Stored*> Model::find_array(const Part& part, const stele_fb:
   if (array != nullptr) {
     STELE_TRY_ASSIGN(out.facts, facts_of(*array, part.dialect, dtype));
   } else if (appended != part.manifest.end()) {
-    // Files of early 2025 have no array to describe the data after the FlatBuffer.
+    // In files of early 2025, no array describes the data after the FlatBuffer.
     out.facts.dtype = dtype;
     if (shape == nullptr) return malformed("the array has no shape");
     STELE_TRY_ASSIGN(out.facts.shape, extents_of(*shape));
@@ -132,7 +132,7 @@ Status Model::add_variables(const Part& part, const Fb& root, Arrays& arrays) {
     }
   }
   if (used != part.manifest.size()) {
-    return malformed("an array in the manifest belongs to no variable").file(part.source->name());
+    return malformed("an array in the manifest does not belong to a variable").file(part.source->name());
   }
   return {};
 }
@@ -209,7 +209,7 @@ Result<Checkpoint> Model::checkpoint(bool all) {
   STELE_TRY_ASSIGN(out.parameters, arrays.finish(shared_from_this()));
   if (!all) return out;
 
-  // Strings and lists take a few times their size in the file.
+  // In memory, strings and lists take a few times their size in the file.
   std::uint64_t tables = first.bytes.size();
   for (const Stored& s : arrays_) {
     if (s.source == first.source && s.segments.front().offset < first.begin + first.bytes.size()) {

@@ -26,7 +26,7 @@ class FilesWriter {
   }
   bool has_shards() const { return count_ > 1; }
 
-  /// Writes a zip file of all files.
+  /// Writes a zip file that contains all files.
   Status zipped(Sink& sink) {
     LeafGather out(sink, zip::crc32);
     zip::Writer zip(out);
@@ -40,16 +40,16 @@ class FilesWriter {
       STELE_TRY(zip.begin(name, zip::stored, file.size, file.size, crc, 0, 64));
       STELE_TRY(write(file, out, context_, out.can_patch() ? &crc : nullptr));
       STELE_TRY(out.can_patch() ? zip.set_crc(crc) : Status());
-      STELE_TRY(out.flush());  // before the image is destroyed
+      STELE_TRY(out.flush());  // before the image is destroyed, because `out` refers to its bytes
     }
     STELE_TRY(zip.finish());
     return out.flush();
   }
 
-  /// Writes one file: the whole model, or its first shard, which has the graph.
+  /// Writes one file: the whole model, or its first shard, which contains the graph.
   Status first(Sink& sink) { return one(0, sink); }
 
-  /// Writes all shards beside the sink's file.
+  /// Writes all shards next to the sink's file.
   Status shards(Sink& sink) {
     const auto bundle = sink.bundle();
     if (bundle == nullptr) {
@@ -69,7 +69,7 @@ class FilesWriter {
     STELE_TRY_ASSIGN(const bool over_old, bundle->contains(own));
     if (!over_old && !options_.file.allow_nonatomic) sink.add_part(own);
     for (std::size_t i = 0; i < count_; ++i) {
-      const std::size_t shard = (i + 1) % count_;  // the graph is last
+      const std::size_t shard = (i + 1) % count_;  // the shard with the graph is written last
       const std::string name = shard_name(base, shard, count_);
       if (!options_.file.allow_nonatomic) sink.add_part(name);
       STELE_TRY_ASSIGN(const auto file, bundle->create(name));
@@ -100,7 +100,7 @@ class FilesWriter {
   const SaveOptions& options_;
   ReadContext context_;
   std::vector<std::vector<std::size_t>> shards_;  // the arrays of each shard after the first
-  std::size_t count_ = 1;                         // of files
+  std::size_t count_ = 1;                         // number of files
 };
 
 }  // namespace
