@@ -18,15 +18,15 @@ IndexBudget budget_of(const Limits& limits, const Source& source, Coding coding)
   return budget;
 }
 
-/// Returns the maximum bytes of tensors in a document of that size: "0," may be a number of 8 bytes, and more text may
-/// be one part of a complex number.
+/// Returns the maximum size of all tensors in a document: two characters, "0,", may be a number of 8 bytes, and longer
+/// text may be one part of a complex number.
 std::uint64_t capacity_of(const Source& source, Coding coding) {
   constexpr std::uint64_t max_bytes_per_character = 4;
   const std::uint64_t ratio = coding == Coding::zstd ? max_zstd_ratio : coding == Coding::gzip ? max_deflate_ratio : 1;
   return add_scaled(0, source.size(), ratio * max_bytes_per_character);
 }
 
-/// Compares an index with its document, because other programs read only the document. Errors: malformed.
+/// Compares an index with its document, because other programs only read the document. Errors: malformed.
 Status same(const Document& document, std::uint64_t budget) {
   const auto bad = [&](std::string_view expected, std::string_view found) {
     return Error(Errc::malformed, "the index does not match the document")
@@ -169,7 +169,7 @@ bool DocumentReader::read_metadata() {
 bool DocumentReader::read_value(Value& out) {
   std::string_view raw;
   if (in_->peek() == Kind::none) return fail(Errc::malformed, "a value");
-  // A string with escapes is decoded into a buffer of its own before it is copied.
+  // A string with escapes is decoded into a separate buffer before it is copied.
   if (!in_->skip_value(&raw) || !take(raw.size())) return false;
   const auto base = static_cast<std::uint64_t>(raw.data() - document_->skeleton.text.data());
   Reader inner(raw, {base, true, kMaxDepth});
@@ -188,7 +188,7 @@ bool DocumentReader::read_record() {
     if (!read_member()) return false;
   }
   path_.clear();
-  if (next_data_ != leaves) return fail(Error(Errc::malformed, "the document has data that belong to no tensor"));
+  if (next_data_ != leaves) return fail(Error(Errc::malformed, "the document has data outside of tensors"));
   return true;
 }
 

@@ -1,4 +1,4 @@
-// JSON -> Snapshot. Parses the document's skeleton; the data stay in the source.
+// Reads JSON into a Snapshot. Parses the document's skeleton; the data stay in the source.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ class DocumentReader {
  public:
   DocumentReader(SourcePtr source, const Limits& limits);
   Result<Snapshot> run();
-  /// Compares the index with the document, where the file has one. Call after run().
+  /// Compares the index with the document if the file has an index. Call after run().
   Status check_index() const;
 
  private:
@@ -33,7 +33,7 @@ class DocumentReader {
     Container kind;
     std::uint32_t node;
     std::size_t path;                // length of the node's own path
-    std::uint32_t next = 0;          // list: number of the next element; elements: minimum of the next number
+    std::uint32_t next = 0;          // list: number of the next element; elements: the next number's minimum
     std::string_view alternative{};  // variant: the alternative's name, until its value has been read
   };
   struct Alias {
@@ -44,12 +44,12 @@ class DocumentReader {
   // ---- errors; these functions return false ----
 
   bool fail(Errc code, const char* expected, const char* message = "") { return in_->fail(code, expected, message); }
-  /// An offset in `error` refers to the skeleton.
+  /// Fails with `error`, whose offset refers to the skeleton.
   bool fail(Error error) {
     if (!failed_) failed_ = std::move(error);
     return false;
   }
-  /// Converts the offset to one in the document: data have been cut from the skeleton.
+  /// Converts the error's offset in the skeleton, which lacks the data, to an offset in the document.
   Error located(Error error) const;
   bool take(std::uint64_t bytes);
 
@@ -92,7 +92,7 @@ class DocumentReader {
   bool placed_ = false;   // failed_ has an offset in the document, not in its skeleton
   bool indexed_ = false;  // the skeleton comes from an index
   std::string scratch_, path_;
-  std::optional<std::string_view> pending_;  // a key that was read, but not its value
+  std::optional<std::string_view> pending_;  // a key whose value has not been read yet
   std::vector<Level> levels_;
   std::vector<Alias> aliases_;
   std::vector<Extent> extents_;

@@ -11,7 +11,7 @@
 namespace stele::inline v0::detail::json {
 namespace {
 
-// Bytes of a piece: a multiple of 64, like every piece, and of 3, the base64 group.
+// Size of a piece (192 KiB): a multiple of 64, as for every piece, and of 3, the size of a base64 group.
 constexpr std::size_t piece_bytes = std::size_t{192} << 10;
 constexpr std::size_t piece_text = base64_size(piece_bytes);
 
@@ -25,7 +25,8 @@ Error bad(const Document& in, std::uint64_t offset, const char* text) {
 Status read_text(const Document& in, std::uint64_t offset, std::span<std::byte> out, const Workers& workers) {
   const auto read = [&](std::uint64_t from, std::span<std::byte> to) -> Status {
     STELE_TRY_ASSIGN(const std::size_t n, in.text->read(from, to));
-    if (n != to.size()) return Error(Errc::truncated, "the document has become shorter").file(in.file).offset(from + n);
+    if (n != to.size())
+      return Error(Errc::truncated, "the document is shorter than when it was opened").file(in.file).offset(from + n);
     return {};
   };
   const std::size_t grain = in.text->grain();
@@ -46,7 +47,7 @@ std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
 
-/// Decodes `text`, located at `offset`. Only the last piece may have padding.
+/// Decodes the `text` at `offset`. Only the last piece may have padding.
 Status decode(const Document& in, std::uint64_t offset, std::string_view text, std::span<std::byte> out) {
   if (base64_decoded_size(text) == out.size() && base64_decode(text, out.data())) return {};
   return bad(in, offset, "the tensor's data are not valid base64")
@@ -62,7 +63,7 @@ Status read_base64(const void* at, std::uint64_t number, std::uint64_t offset, s
   ReadContext::Piece text(context);
   ReadContext::Piece bytes(context);
   while (!out.empty()) {
-    // Round the requested range to whole groups of three bytes.
+    // Rounds the requested range to whole groups of three bytes.
     const std::uint64_t first = offset / 3 * 3;
     const auto skip = static_cast<std::size_t>(offset - first);
     const auto limit = static_cast<std::size_t>(std::min<std::uint64_t>(data.bytes - first, piece_bytes));
@@ -83,7 +84,7 @@ Status stream_base64(const void* at, std::uint64_t number, std::uint64_t size, P
   const Document& in = document(at);
   const Data& data = in.skeleton.data[static_cast<std::size_t>(number)];
   const Workers& workers = context.workers();
-  // Read enough text at a time to keep all threads busy, including the quotes at either end.
+  // Reads enough text at a time to keep all threads busy, including the quotes at both ends.
   const std::size_t grain = std::max(in.text->grain(), std::size_t{1});
   const std::size_t pieces = in.text->grain() != 0 ? std::max<std::size_t>(grain * workers.threads / piece_text, 1) : 1;
   const std::size_t limit = pieces * piece_text;
@@ -121,7 +122,7 @@ constexpr LeafOps base64_ops{.read = read_base64, .stream = stream_base64};
 
 // ---- numbers
 
-/// Reads numbers from the beginning on, and passes those from `skip` on to `take`.
+/// Reads the numbers from the first one on. Passes their bytes from `skip` on to `take`.
 Status read_all(const Document& in, const Data& data, ReadContext& context, std::uint64_t skip, std::uint64_t end,
                 auto&& take) {
   NumberReader reader(data.dtype,
@@ -169,7 +170,7 @@ Status read_numbers(const void* at, std::uint64_t number, std::uint64_t offset, 
 }
 
 Status stream_numbers(const void* at, std::uint64_t number, std::uint64_t, PieceSink& sink, ReadContext& context) {
-  // Pieces are multiples of 64 bytes, but a step may produce any number: gather them.
+  // Pieces are multiples of 64 bytes, but a step may produce any number of bytes, so they are gathered.
   const Document& in = document(at);
   ReadContext::Piece gathered(context);
   std::size_t used = 0;

@@ -14,7 +14,7 @@ struct Document {
   std::string file;  // name for error messages
   std::unique_ptr<const Text> text;
   Skeleton skeleton;           // names point into it
-  std::vector<Extent> shapes;  // shapes of tensors written as numbers
+  std::vector<Extent> shapes;  // the ranks and extents of tensors written as numbers
 };
 
 const LeafOps& ops_of(const Data& data) noexcept;

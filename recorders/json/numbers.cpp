@@ -13,7 +13,7 @@
 namespace stele::inline v0::detail::json {
 namespace {
 
-// Maximum length of a number in characters: at most about 770 digits distinguish a double from its neighbours.
+// Maximum length of a number in characters (1024): at most about 770 digits distinguish a double from its neighbours.
 constexpr std::size_t longest_token = 1024;
 
 bool is_float(DType d) { return is_plain_float(d); }
@@ -71,7 +71,7 @@ void append_number(std::string& out, bool point, Format... number) {
   if (point && text.find_first_of(".e") == text.npos) out += ".0";
 }
 
-/// Appends the fewest digits that read back as the same 16 bits.
+/// Appends the shortest decimal that reads back as these 16 bits.
 void append_half(DType d, std::uint16_t bits, std::string& out) {
   const float number = widen(d, bits);
   for (int digits = 1; digits < 9; ++digits) {
@@ -165,7 +165,7 @@ NumberWriter::NumberWriter(DType dtype, std::span<const Extent> shape, int inden
     : dtype_(dtype), shape_(at_least_one_axis(shape)), at_(shape_.size()), indent_(indent) {}
 
 void NumberWriter::open(std::string& out) {
-  // One bracket for each axis that begins here.
+  // Writes a bracket for each axis that begins here.
   std::size_t axes = shape_.size();
   if (begun_) {
     axes = 0;
@@ -214,7 +214,7 @@ Status NumberReader::token(std::string_view text, std::size_t at, std::byte* out
   };
   bool integral = false;
   if (dtype_ == DType::boolean) {
-    // Keep a byte that is not a bool: the tensor's reader reports it.
+    // Keeps a byte that is not a bool, which the tensor's reader reports.
     unsigned bits = text == "true" ? 1 : 0;
     const bool other = text != "true" && text != "false";
     if (other && (!is_number(text, integral) || !parse(text, bits) || bits < 2 || bits > 255)) {

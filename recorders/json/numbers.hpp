@@ -1,4 +1,4 @@
-// Tensors as readable numbers: nested arrays of the shortest decimals that read back as the same bits.
+// Writes and reads tensors as nested arrays of numbers: the shortest decimals that read back as the same bits.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ bool has_numbers(DType dtype) noexcept;
 /// Writes elements that arrive in pieces. A tensor without dimensions is written as an array with a single element.
 class NumberWriter {
  public:
-  /// `indent`: the number of spaces before each innermost row; below 0, everything is on one line. The shape must have
-  /// at least one element.
+  /// `indent`: the number of spaces before each innermost row; if negative, all rows are on one line. The shape must
+  /// have at least one element.
   NumberWriter(DType dtype, std::span<const Extent> shape, int indent);
-  /// Appends the elements' text. `bytes` are whole elements, little-endian.
+  /// Appends the text of the elements in `bytes`, which are whole and little-endian.
   void add(std::span<const std::byte> bytes, std::string& out);
 
  private:
@@ -38,7 +38,7 @@ class NumberWriter {
 class NumberReader {
  public:
   NumberReader(DType dtype, std::span<const Extent> shape);
-  /// Reads all complete elements from the front of `text` into `out`, at most as many as `out` holds. `last`: no more
+  /// Reads complete elements from the front of `text` into `out`, at most as many as `out` holds. `last`: true if no
   /// text follows. The error's offset counts from the front of `text`. Errors: malformed, out_of_range, truncated.
   Status read(std::string_view text, bool last, std::span<std::byte> out);
   std::size_t consumed() const noexcept { return consumed_; }

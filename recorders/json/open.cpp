@@ -1,4 +1,4 @@
-// JSON as a format.
+// The JSON format: recognizes, opens and verifies documents.
 #include <algorithm>
 #include <utility>
 
@@ -16,7 +16,7 @@ namespace {
 
 bool holds(DType dtype) { return is_known(dtype) && bits(dtype) != 0; }
 
-/// Returns true if the available text can begin a document of this format.
+/// Returns true if the text can be the beginning of a document of this format.
 bool is_document(std::string_view text) {
   const auto skip = [&](std::string_view token) {
     text.remove_prefix(std::min(text.find_first_not_of(" \t\r\n"), text.size()));
@@ -27,7 +27,7 @@ bool is_document(std::string_view text) {
   return skip("{") && skip("\"format\"") && skip(":") && skip("\"stele-json\"");
 }
 
-/// Returns true if gzip data may inflate to a document, as far as `head` shows. A tar archive does not.
+/// Returns true if the gzip data that begin with `head` may inflate to a document, and not to a tar archive.
 bool inflates_to_document(std::span<const std::byte> head) noexcept {
   std::byte room[64];
   const auto inflated = detail::gzip::inflated_head(head, room);
@@ -87,7 +87,7 @@ bool JsonFormat::recognises(std::span<const std::byte> head, std::uint64_t) cons
 
 namespace {
 
-/// Adds the rows for what the checksums of the compression, if any, do not cover.
+/// Adds the rows for contents that the checksums of the compression do not cover.
 Status add_unchecked(const Source& source, Report& report) {
   STELE_TRY_ASSIGN(const bool gzip, detail::gzip::is_gzip(source));
   if (gzip) {

@@ -1,4 +1,4 @@
-// The nodes of a record.
+// Reads the nodes of a record.
 #include "document_reader.hpp"
 
 #include <algorithm>
@@ -49,7 +49,7 @@ class Paths {
     }
     if (data_.flat && !path.empty()) hash = combine(0, path);
     auto at = std::lower_bound(by_hash_.begin(), by_hash_.end(), std::pair(hash, std::uint32_t{0}));
-    // Different paths with equal hashes are made on purpose, to cost time: limit the tries.
+    // Only malicious files have many paths with equal hashes, to cost time: limits the tries.
     for (int tries = 8; tries != 0 && at != by_hash_.end() && at->first == hash; --tries, ++at) {
       if (node_path(data_, at->second) == path) return at->second;
     }
@@ -66,7 +66,7 @@ class Paths {
 
 }  // namespace
 
-/// Reads the next member of the innermost container, or its end.
+/// Reads the next member of the innermost container, or the container's end.
 bool DocumentReader::read_member() {
   Level& level = levels_.back();
   path_.resize(level.path);
@@ -110,7 +110,7 @@ bool DocumentReader::read_member() {
   return read_node(name);
 }
 
-/// Returns a key as a name that outlives parsing: without the escaping $, and decoded if it is not UTF-8.
+/// Converts a key to a name that outlives parsing: removes the escaping $, and decodes names that are not UTF-8.
 bool DocumentReader::name_of(std::string_view key, std::string_view& name) {
   const std::string& text = document_->skeleton.text;
   std::string decoded;
@@ -170,12 +170,12 @@ bool DocumentReader::add_value(SnapshotBuilder::Name name, Value value) {
 
 bool DocumentReader::read_node(SnapshotBuilder::Name name) {
   if (levels_.size() > max_depth) return fail(Errc::limit, "fewer levels", "nodes nest too deep");
-  // An index may store too low a node count. A growing vector holds three times its content.
+  // A wrong index may store a low number of nodes. A vector that grows holds three times its content.
   if (builder_.nodes().size() >= paid_ && !take(3 * sizeof(Node))) return false;
   Value value;
   switch (in_->peek()) {
     case Kind::null:
-      // A module with an absent member may be a map, and other formats must keep the member's key.
+      // A module with a null member may be a map, and other formats must keep the member's key.
       if (!levels_.empty() && levels_.back().kind == Container::module) {
         builder_.set_kind(levels_.back().node, NodeKind::map);
         unknown_kinds_.maps = true;
@@ -252,7 +252,7 @@ bool DocumentReader::read_alias(SnapshotBuilder::Name name) {
   return true;
 }
 
-/// Targets come before their aliases and are complete, so a document cannot make cycles.
+/// Resolves aliases. A target is complete and comes before its aliases, so a document cannot make cycles.
 Status DocumentReader::resolve() {
   if (aliases_.empty()) return {};
   SnapshotData& data = builder_.data();
@@ -262,7 +262,7 @@ Status DocumentReader::resolve() {
     const bool fits = target < alias.node && data.nodes[target].end <= alias.node &&
                       data.nodes[target].kind != NodeKind::alias && data.nodes[target].kind != NodeKind::none;
     if (!fits) {
-      return Error(Errc::malformed, "a $ref refers to no node before it")
+      return Error(Errc::malformed, "a $ref does not refer to an earlier node")
           .path(node_path(data, alias.node))
           .expected("the path of an earlier node that is neither a $ref nor null")
           .found(alias.target)

@@ -1,4 +1,4 @@
-// The tensors of a record.
+// Reads the tensors of a record.
 #include "document_reader.hpp"
 
 #include <charconv>
@@ -94,12 +94,12 @@ bool DocumentReader::read_tensor(SnapshotBuilder::Name name) {
   return true;
 }
 
-/// Checks that the data fit a tensor of that dtype and of extents_.
+/// Checks that the data fit a tensor of this dtype and of shape extents_.
 bool DocumentReader::check_data(DType dtype, std::size_t number) {
   Data& data = document_->skeleton.data[number];
   const Errc stopped = number + 1 == document_->skeleton.data.size() ? document_->skeleton.stopped : Errc::none;
   const auto wrong = [&](Errc code, const char* text, std::string_view expected, std::string_view found) {
-    // `at` is an offset in the document, not in the skeleton.
+    // `at` is an offset in the document instead of the skeleton.
     const std::uint64_t at = data.at;
     failed_ = Error(code, text).path(path_).expected(expected).found(found).offset(at);
     placed_ = true;

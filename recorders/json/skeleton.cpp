@@ -37,14 +37,14 @@ class Maker {
 
  private:
   static constexpr std::size_t largest_read = std::size_t{64} << 10;
-  // Read after data: the rest of a tensor's object and the beginning of the next.
+  // Size of the read after data: the rest of a tensor's object and the beginning of the next.
   static constexpr std::size_t first_read = 512;
 
   enum class Key : std::uint8_t { other, dtype, shape, data };
   struct Level {
     bool object = false;
-    bool first = true;    // no key so far
-    bool key_due = true;  // in an object
+    bool first = true;    // true until the first key
+    bool key_due = true;  // true if an object's next string is a key
     bool tensor = false;
     Key key = Key::other;
   };
@@ -133,7 +133,7 @@ class Maker {
     return !levels_.empty() && levels_.back().tensor && levels_.back().key == Key::data && !levels_.back().key_due;
   }
 
-  /// Reads a string: a tensor's data, or a key or other string, which is copied.
+  /// Reads a string: steps over a tensor's data, and copies a key or another string.
   Status string() {
     const bool in_object = !levels_.empty() && levels_.back().object;
     if (data_due()) return base64();
@@ -168,7 +168,7 @@ class Maker {
     return {};
   }
 
-  // Returns true inside the shape of the innermost tensor, whose extents are multiplied as they are read.
+  // Returns true inside the shape of the innermost tensor. Extents are multiplied as they are read.
   bool in_shape() const {
     if (levels_.size() < 2) return false;
     const Level& tensor = levels_[levels_.size() - 2];
@@ -204,14 +204,14 @@ class Maker {
     end_extent();
     const auto bytes = elements_ && dtype_ != DType::none ? byte_length(dtype_, *elements_) : std::nullopt;
     if (bytes && *bytes < UINT64_MAX / 4) {
-      // Step over the data; a quote must follow them.
+      // Steps over the data, which a quote must follow.
       go_to(at + 1 + (*bytes + 2) / 3 * 4);
       STELE_TRY_ASSIGN(const int c, peek());
       if (c == '"') {
         ++at_;
         return found(at, false);
       }
-      // Find the real length for the message.
+      // Finds the real length for the message.
       out_.stopped = Errc::malformed;
       start_ = at;
       at_ = end_ = 0;
@@ -294,7 +294,7 @@ Result<Skeleton> decode_index(std::string index, std::uint64_t size) {
     const auto at = load_le<std::uint64_t>(p += 16);
     const auto word = load_le<std::uint64_t>(p + 8);
     const std::uint64_t length = word & ~numbers_bit;
-    // Data must not overlap.
+    // The data of tensors must not overlap.
     if (at < end || at > size || length > size - at) return bad();
     data.at = at;
     data.size = length;

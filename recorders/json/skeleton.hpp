@@ -1,5 +1,5 @@
-// A document without its tensors' data, and the places of those data. Opening reads only the skeleton; it steps over
-// data of known length.
+// The skeleton of a document: its text without the tensors' data, and the locations of the data. Opening reads only the
+// skeleton and steps over data of known length.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace stele::inline v0::detail::json {
 
-/// Locates the data of one tensor in the text, including their quotes or brackets. Describes them once the tensor's
-/// object has been parsed.
+/// The location of one tensor's data in the text, including quotes or brackets. The dtype, size and shape are set when
+/// the tensor's object has been parsed.
 struct Data {
   std::uint64_t at = 0;
   std::uint64_t size = 0;
   std::uint64_t bytes = 0;
-  std::uint32_t shape = 0;  // for numbers: place in the document's pool, where the rank and then the extents are stored
+  std::uint32_t shape = 0;  // for numbers: index in Document::shapes of the rank, which the extents follow
   DType dtype = DType::none;
   bool numbers = false;
 };
@@ -27,7 +27,7 @@ struct Skeleton {
   std::string text;         // contains null in place of data
   std::vector<Data> data;   // in the order of the text
   std::uint64_t nodes = 0;  // maximum number of nodes in the record
-  /// Set if the last item of `data` has no end or a wrong one. Nothing after it was read.
+  /// Set if the last item of `data` has no end or a wrong end. The text after it was not read.
   Errc stopped = Errc::none;
 };
 
@@ -35,7 +35,7 @@ struct Skeleton {
 /// limit, and those of `text`.
 Result<Skeleton> make_skeleton(const Text& text, std::uint64_t budget);
 
-/// Encodes a skeleton for the index of a `.json.zst`, and decodes it. `size`: of the document. Errors: malformed.
+/// Encodes a skeleton for the index of a `.json.zst`, and decodes it. `size`: the document's size. Errors: malformed.
 std::string encode_index(const Skeleton& skeleton);
 Result<Skeleton> decode_index(std::string index, std::uint64_t size);
 

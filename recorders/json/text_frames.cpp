@@ -12,7 +12,7 @@
 namespace stele::inline v0::detail::json {
 namespace {
 
-// Maximum size of a frame. A file from another program with larger frames is read as a stream.
+// Maximum size of a frame (4 MiB). Files of other programs with larger frames are read as streams.
 constexpr std::size_t largest_frame = std::size_t{4} << 20;
 
 /// Decompresses a complete frame into exactly `out`.
@@ -24,7 +24,7 @@ Status unpack(ZSTD_DCtx& context, const Source& source, std::uint64_t offset, st
   return {};
 }
 
-/// Frames that can be read separately.
+/// A text in frames that can be read separately.
 class FramedText final : public Text {
  public:
   struct Frame {
@@ -32,7 +32,7 @@ class FramedText final : public Text {
     std::uint64_t plain;   // offset in the text
   };
 
-  /// The last of `frames` marks the end. `hashes`: XXH3-64 of each frame as stored, or empty.
+  /// The last of `frames` marks the end. `hashes`: XXH3-64 of each stored frame, or empty.
   FramedText(SourcePtr source, std::vector<Frame> frames, std::vector<std::uint64_t> hashes)
       : source_(std::move(source)), frames_(std::move(frames)), hashes_(std::move(hashes)) {
     for (std::size_t i = 0; i + 1 < frames_.size(); ++i) {
@@ -68,7 +68,8 @@ class FramedText final : public Text {
   }
 
  private:
-  // Neighbouring leaves share a frame, as do the parts of a large leaf on each of a few threads.
+  // Number of decompressed frames to keep: neighbouring leaves share a frame, as do the parts of a large leaf on a few
+  // threads.
   static constexpr std::size_t max_kept = 4;
   struct Kept {
     std::size_t number = none;
@@ -87,7 +88,7 @@ class FramedText final : public Text {
         ++(*found)->users;
         return found->get();
       }
-      // The oldest frame without users.
+      // Reuses the oldest frame without users.
       const auto idle = std::find_if(kept_.begin(), kept_.end(), [](const auto& k) { return k->users == 0; });
       if (kept_.size() < max_kept || idle == kept_.end()) {
         kept_.push_back(std::make_unique<Kept>());
@@ -113,7 +114,7 @@ class FramedText final : public Text {
     --kept.users;
   }
 
-  /// Working memory for unpacking a frame. Kept, because the threads that use it come and go.
+  /// Working memory to decompress a frame. Kept by the text, because the threads that use it are short-lived.
   struct Tools {
     Decompressor context{new_decompressor()};
     Bytes stored;
@@ -161,7 +162,7 @@ class FramedText final : public Text {
   mutable std::vector<std::unique_ptr<Tools>> tools_;  // not in use
 };
 
-/// A file with a seek table, written by stele or another program.
+/// Opens a file with a seek table, written by stele or another program.
 class Seekable {
  public:
   Seekable(const SourcePtr& source, std::uint64_t budget) : source_(source), budget_(budget) {}
@@ -179,7 +180,7 @@ class Seekable {
       STELE_TRY_ASSIGN(const std::uint32_t size, tagged(last.stored));
       ends = size != 0;
     }
-    // Check that stele's files have a beginning, text and an index.
+    // Files written by stele have a beginning, text and an index.
     if (begins != ends ||
         (ends && (!empty || frames_.size() < 4 || frames_[1].stored != 16 || frames_[1].plain != 0))) {
       return damaged(*source_, begins ? source_->size() : 0,
@@ -204,7 +205,7 @@ class Seekable {
   }
 
  private:
-  /// Returns the size of the content of stele's skippable frame at that offset; 0 if there is none.
+  /// Returns the content size of stele's skippable frame at an offset, or 0 if the file has no such frame there.
   Result<std::uint32_t> tagged(std::uint64_t at) const {
     std::byte head[16];
     if (at > source_->size() || source_->size() - at < sizeof head) return 0U;
@@ -239,7 +240,7 @@ class Seekable {
       at.stored += load_le<std::uint32_t>(p);
       const auto plain = load_le<std::uint32_t>(p + 4);
       at.plain += plain;
-      // Only the first frame, and the last, which may be an index, have no text.
+      // Frames without text are only the first one, and the last one, which may be an index.
       const bool last = i + 1 == count;
       const std::uint64_t max_stored = plain != 0 ? ZSTD_compressBound(plain) : last ? size : i == 0 ? 16 : 0;
       if (plain > largest_frame || at.stored - frames_.back().stored > max_stored) return false;

@@ -1,4 +1,4 @@
-// Text in zstd frames that can be read separately, and what its reader shares with that of a stream.
+// Opens text in zstd frames that can be read separately. Also has the helpers that this reader and the stream's share.
 #pragma once
 
 #include <cstdint>

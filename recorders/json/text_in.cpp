@@ -102,7 +102,7 @@ class GzipStream final : public Stream {
   gzip::Inflater inflater_;
 };
 
-/// Text that is decompressed from the beginning. To reach a later offset, all text before it is decompressed.
+/// Text that is decompressed from the beginning. A read at an offset decompresses all text before it.
 class StreamedText final : public Text {
  public:
   StreamedText(SourcePtr source, Coding coding) : source_(std::move(source)), coding_(coding) {}

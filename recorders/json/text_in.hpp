@@ -1,4 +1,4 @@
-// The text of a document as a Source of its characters, for every compression.
+// Reads the characters of a document at any offset, for every compression.
 //
 // A `.json.zst` written by stele (docs/formats/json.md):
 //
@@ -13,7 +13,7 @@
 //  5. for each frame of (1) to (3): u32 its size and u32 its plain size (0 for (1) and (3)),
 //  6. u32 number of the entries, u8 0, u32 0x8F92EAB1
 //
-// Facts of the seek table: contrib/seekable_format/zstd_seekable_compression_format.md of zstd.
+// Source for the seek table: contrib/seekable_format/zstd_seekable_compression_format.md of zstd.
 #pragma once
 
 #include <cstddef>
@@ -29,7 +29,7 @@
 
 namespace stele::inline v0::detail::json {
 
-// Frame size: keeps the memory that two threads need to make frames below 4 MiB, zstd's included.
+// Size of a frame (640 KiB): keeps the memory of two threads that compress frames below 4 MiB, including zstd's own.
 inline constexpr std::size_t frame_size = std::size_t{640} << 10;
 inline constexpr std::uint32_t index_magic = 0x184d2a5d;
 inline constexpr std::uint32_t table_magic = 0x184d2a5e;
@@ -37,8 +37,8 @@ inline constexpr std::uint32_t table_end = 0x8f92eab1;
 inline constexpr char index_tag[] = "stelejsn";
 inline constexpr std::uint64_t numbers_bit = std::uint64_t{1} << 63;
 
-/// Returns true if a compressed file of `stored` bytes may have a structure (a document without data) of that many
-/// characters: opening it takes up to index_rate::character bytes of memory for each.
+/// Returns true if a compressed file of `stored` bytes may have a structure (a document without data) of `structure`
+/// characters. Opening takes up to index_rate::character bytes of memory for each character.
 inline bool admits(std::uint64_t stored, std::uint64_t structure) noexcept {
   return structure <= add_scaled(compressed_index_base, stored, index_rate::compressed) / index_rate::character;
 }
@@ -50,9 +50,9 @@ class Text {
   /// Fills `out` from `offset` on, up to the end of the text. Returns the number of characters. Errors: io, malformed,
   /// checksum, truncated.
   virtual Result<std::size_t> read(std::uint64_t offset, std::span<std::byte> out) const = 0;
-  /// Returns how many characters are best read together (a frame); 0 if any number is equally good.
+  /// Returns the preferred number of characters to read together (a frame), or 0 if there is no preference.
   virtual std::size_t grain() const noexcept { return 0; }
-  /// Returns true if reading from an earlier offset starts again from the beginning.
+  /// Returns true if a read at an earlier offset starts from the beginning of the text.
   virtual bool in_order() const noexcept { return false; }
 };
 
@@ -61,8 +61,8 @@ Coding coding_of(std::span<const std::byte> head) noexcept;
 
 struct OpenedText {
   std::unique_ptr<const Text> text;
-  std::string index;       // stele's index (3), without the hashes; empty if there is none
-  std::uint64_t size = 0;  // characters; set if there is an index
+  std::string index;       // stele's index (3), without the hashes; empty if the file has no index
+  std::uint64_t size = 0;  // number of characters; set if there is an index
 };
 
 /// Opens the text. `budget`: maximum memory for an index.

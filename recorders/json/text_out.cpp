@@ -31,7 +31,7 @@ Status TextOut::write(std::string_view text) {
 
 Status TextOut::base64(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    // Encode whole groups of three bytes in place; a group that crosses the end goes through a buffer.
+    // Encodes whole groups of three bytes in place. A group that crosses the end goes through a buffer.
     const std::size_t whole = std::min(bytes.size(), room_.size() / 4 * 3);
     const auto now = bytes.first(whole != 0 ? whole : std::min<std::size_t>(bytes.size(), 3));
     const std::size_t size = base64_size(now.size());
@@ -122,11 +122,12 @@ struct Packed {
       ZSTD_CCtx_setParameter(context.get(), ZSTD_c_checksumFlag, 1);
     }
     size = ZSTD_compress2(context.get(), packed.data(), packed.size(), text.data(), used);
-    if (ZSTD_isError(size)) throw std::bad_alloc();  // the buffer is large enough, so only memory can be lacking
+    if (ZSTD_isError(size))
+      throw std::bad_alloc();  // the buffer is large enough, so the only cause is a lack of memory
   }
 };
 
-// The header of a zstd frame in one segment, with a content size of 8 bytes; and a block's.
+// Sizes of two headers: of a zstd frame in one segment, with a content size of 8 bytes, and of a block.
 constexpr std::size_t frame_head = 13, block_head = 3;
 constexpr std::size_t max_block = std::size_t{128} << 10;
 
@@ -172,7 +173,7 @@ class ZstdOut final : public TextOut {
     pack(batch_[now_].used != 0 ? now_ + 1 : now_);
     if (position() > frame_size * batch_.size()) {
       STELE_TRY(write_pieces());
-      batch_.clear();  // the index may be large: free the frames first
+      batch_.clear();  // frees the frames before the index is made, which may be large
     }
     Bytes packed;
     STELE_TRY(add_index(index, packed));
@@ -261,7 +262,7 @@ class ZstdOut final : public TextOut {
   std::vector<Packed> batch_;
   std::size_t now_ = 0;
   std::byte head_[16];
-  std::vector<std::span<const std::byte>> pieces_;  // not written yet
+  std::vector<std::span<const std::byte>> pieces_;  // bytes that are not written yet
   std::vector<std::byte> table_;
   std::string hashes_;        // hashes of the frames
   std::uint64_t stored_ = 0;  // bytes of all frames

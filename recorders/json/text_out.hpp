@@ -17,7 +17,7 @@ class TextOut {
  public:
   virtual ~TextOut() = default;
   Status write(std::string_view text);
-  /// Writes the bytes in base64. All calls but the last must take a multiple of three bytes.
+  /// Writes the bytes in base64. The size must be a multiple of three, except in the last call.
   Status base64(std::span<const std::byte> bytes);
   /// Counts characters without writing them.
   void skip(std::uint64_t characters) noexcept { position_ += characters; }
@@ -28,7 +28,7 @@ class TextOut {
   virtual bool wants_index() const noexcept { return false; }
 
  protected:
-  /// Receives the text. full() is called when it has no space left, and makes some.
+  /// Space for text. full() is called when no space is left, and frees or adds space.
   std::span<char> room_;
   virtual Status full() = 0;
 
@@ -39,9 +39,9 @@ class TextOut {
 /// Returns a TextOut that writes nothing and only counts position().
 std::unique_ptr<TextOut> counted_text();
 
-/// `level` 0: the default. For `noise`, text that is nearly all base64, zlib then skips the search for repetitions: the
-/// numbers of a tensor hardly ever repeat, and the search would take three quarters of the time. `stored`: gzip does
-/// not compress.
+/// Returns a TextOut that writes to `sink`. `level`: 0 selects the default. `noise`: the text is nearly all base64; at
+/// level 0, zlib then skips the search for repetitions, because the numbers of a tensor hardly ever repeat and the
+/// search would take three quarters of the time. `stored`: gzip does not compress.
 std::unique_ptr<TextOut> text_out(Coding coding, int level, bool noise, bool stored, const Workers& workers,
                                   Sink& sink);
 

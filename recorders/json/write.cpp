@@ -1,4 +1,4 @@
-// Snapshot -> JSON.
+// Writes a Snapshot as JSON.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -20,7 +20,7 @@ namespace json = detail::json;
 
 namespace {
 
-// Bytes of text that are gathered before they are written.
+// Size of the text that is gathered before it is written (64 KiB).
 constexpr std::size_t gathered = std::size_t{64} << 10;
 
 // Approximate size of a node in a document, without its data.
@@ -37,7 +37,7 @@ class Base64Sink final : public PieceSink {
  public:
   explicit Base64Sink(json::TextOut& out) : out_(out) {}
   Status piece(std::span<const std::byte> bytes) override {
-    // Complete a group of three that crosses two pieces.
+    // Completes a group of three bytes that crosses two pieces.
     while (rest_ != 0 && !bytes.empty()) {
       group_[rest_++] = bytes.front();
       bytes = bytes.subspan(1);
@@ -79,7 +79,7 @@ class NumberSink final : public PieceSink {
 
 class Writer {
  public:
-  /// `measures`: counts only, and reads no data.
+  /// `measures`: only counts characters, without reading data.
   Writer(Snapshot snapshot, const JsonOptions& options, json::TextOut& out, const detail::Workers& workers,
          bool measures = false)
       : snapshot_(std::move(snapshot)),
@@ -129,7 +129,7 @@ class Writer {
   struct Open {
     std::uint32_t end;
     NodeKind kind;
-    bool list;      // elements without names
+    bool list;      // a list: elements have no names
     bool numbered;  // {"$elements":{…}}
   };
 
@@ -239,12 +239,12 @@ class Writer {
     writer_.end_object();
   }
 
-  /// Writes a value on one line. Its nesting limit does not depend on its place.
+  /// Writes a value on one line. Its nesting limit does not depend on the nodes around it.
   Status put_value(const Value& value) {
     std::string text;
     json::Writer inner(text);
     STELE_TRY(json::write_value(inner, value));
-    // A reader without a better estimate counts these characters as nodes.
+    // For a reader without a better estimate, each of these characters counts as a node.
     skeleton_.nodes += static_cast<std::uint64_t>(
         std::count_if(text.begin(), text.end(), [](char c) { return c == ',' || c == '{' || c == '['; }));
     writer_.item();
@@ -255,7 +255,7 @@ class Writer {
   Status value(const Value& value) {
     const Value::Kind kind = value.kind();
     if (kind != Value::Kind::null && kind != Value::Kind::list && kind != Value::Kind::map) return put_value(value);
-    // A bare null, list or map would be read as a missing node or a container.
+    // A reader would take a bare null, list or map for a missing node or a container.
     writer_.begin_object();
     writer_.key("$value");
     STELE_TRY(put_value(value));
@@ -352,7 +352,7 @@ class Writer {
   json::TextOut& out_;
   bool measures_;
   ReadContext context_;
-  std::string text_;  // not written yet
+  std::string text_;  // text that is not written yet
   json::Writer writer_;
   std::vector<Open> open_;
   json::Skeleton skeleton_;
@@ -369,8 +369,7 @@ class CountingSink final : public Sink {
   std::uint64_t size = 0;
 };
 
-/// Returns true if the structure of the snapshot's document compresses so well that a reader would not admit the memory
-/// for it.
+/// Returns true if the document's structure compresses so well that a reader would refuse the memory for it.
 Result<bool> compresses_too_well(const Snapshot& snapshot, const JsonOptions& options, bool noise,
                                  const detail::Workers& workers) {
   CountingSink sink;
@@ -409,7 +408,7 @@ Status JsonFormat::write(const Snapshot& snapshot, Sink& sink, const SaveOptions
     const LeafView leaf = snapshot.leaf(i);
     if (!is_readable(leaf, options_)) base64 += (leaf.byte_size() + 2) / 3 * 4;
   }
-  // Data are nearly the whole text.
+  // True if data are nearly the whole text.
   const bool noise = base64 / 16 > max_node_bytes * snapshot.nodes().size();
   if (coding == json::Coding::plain && options_.numbers_up_to == 0) {
     const auto count = json::counted_text();

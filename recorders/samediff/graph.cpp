@@ -49,7 +49,7 @@ std::uint64_t key(const stele_fb::IntPair* pair) {
                                static_cast<std::uint32_t>(pair->second());
 }
 
-/// Reads a variable. If `scalars` is set, an empty list is the shape of a scalar; else the variable has no shape.
+/// Reads a variable. An empty list is the shape of a scalar if `scalars` is set; else it counts as missing.
 Result<GraphVariable> read_variable(const stele_fb::Variable& from, Dialect hint, bool scalars) {
   STELE_TRY_ASSIGN(GraphVariable out, read_variable_head(from));
   if (from.shape() != nullptr && (scalars || from.shape()->size() != 0)) {
@@ -118,8 +118,8 @@ Result<Graph> read_graph(const Fb& from, Dialect hint, unsigned depth) {
   if (depth > max_graph_depth) return Error(Errc::limit, "graphs are nested too deep").expected("at most 16 levels");
   Graph graph;
   std::unordered_map<std::uint64_t, std::size_t> by_id;
-  // In .fb files, DL4J writes an empty list for a variable without a shape, and no outputs of the graph. stele writes
-  // the outputs, and no list for such a variable.
+  // In .fb files, DL4J writes an empty list for a variable without a shape, and no outputs of the graph. stele never
+  // writes such a list, so in a file with outputs an empty list is a scalar's shape.
   const bool scalars = hint == Dialect::b || (from.outputs() != nullptr && from.outputs()->size() != 0);
   if (from.variables() != nullptr) {
     graph.variables.reserve(from.variables()->size());

@@ -71,7 +71,7 @@ Status Model::fetch(Part& part, std::uint64_t size) {
   if (part.bytes.size() < 8) return refuse();
   if (part.dialect == Dialect::a) {
     if (!verifier.VerifyBuffer<stele_fb::PlainGraph>(nullptr)) return refuse();
-    // In DL4J's .fb files, id 9 is not a list of strings. A file with id 10 or later is a SameDiffGraph.
+    // In DL4J's .fb files, id 9 is not a list of strings. Only a file that also has id 10 can be a SameDiffGraph.
     if (!has_field(part.bytes, 10)) return {};
     auto again = verifier_of(part.bytes);
     part.newer = again.VerifyBuffer<stele_fb::SameDiffGraph>(nullptr);
