@@ -26,14 +26,15 @@ constexpr const char* formats_hint = "see stele::formats()";
 
 // ---- files of other programs
 
-/// A kind of file written by other programs, with the way to load its tensors.
+/// A kind of file that stele does not open, with advice on how to load its tensors.
 struct Foreign {
   std::string_view what;
   std::span<const std::string_view> extensions;
-  /// Checks the first bytes of a file: `certain` leaves no doubt; `likely` applies if no format claims the file.
+  /// These functions check the first bytes of a file. `certain` applies always; `likely` applies only if no format
+  /// recognizes the file.
   bool (*certain)(std::string_view head);
   bool (*likely)(std::string_view head);
-  /// Errc::unsupported: not a model at all, whatever the file's name is.
+  /// Errc::unsupported for files that are not models, regardless of their names.
   Errc code = Errc::bad_magic;
 };
 
@@ -43,14 +44,14 @@ bool is_pickle(std::string_view head) { return head.size() > 2 && head[0] == '\x
 bool is_hdf5(std::string_view head) { return head.starts_with("\x89HDF\r\n\x1a\n"); }
 bool is_tensorflow(std::string_view head) { return head.starts_with("\x08\x01\x12"); }
 
-/// Compares text in the case of ASCII letters.
+/// Returns true if the text begins with `lower_case`, ignoring the case of ASCII letters.
 bool begins_with(std::string_view text, std::string_view lower_case) {
   const auto same = [](char a, char b) { return (a >= 'A' && a <= 'Z' ? a - 'A' + 'a' : a) == b; };
   return text.size() >= lower_case.size() &&
          std::equal(lower_case.begin(), lower_case.end(), text.begin(), [&](char b, char a) { return same(a, b); });
 }
 
-/// Returns text without the byte order mark and the white space that it begins with.
+/// Removes a byte order mark and leading white space.
 std::string_view begin_of(std::string_view head) {
   if (head.starts_with("\xef\xbb\xbf")) head.remove_prefix(3);
   const std::size_t at = head.find_first_not_of(" \t\r\n");
@@ -60,11 +61,11 @@ std::string_view begin_of(std::string_view head) {
 bool is_lfs_pointer(std::string_view head) { return head.starts_with("version https://git-lfs.github.com/spec/"); }
 bool is_web_page(std::string_view head) {
   const std::string_view text = begin_of(head);
-  const bool answer = text.find("<Error>") != text.npos || text.find("<html") != text.npos;  // of S3; XHTML
+  const bool answer = text.find("<Error>") != text.npos || text.find("<html") != text.npos;  // an S3 error; XHTML
   return begins_with(text, "<!doctype html") || begins_with(text, "<html") || begins_with(text, "<error>") ||
          (begins_with(text, "<?xml") && answer);
 }
-/// The body of a server's answer: {"error": ...}. No format's JSON begins with these keys.
+/// Returns true for the body of a server's error response: {"error": ...}. No format's JSON begins with these keys.
 bool is_error_body(std::string_view head) {
   std::string_view text = begin_of(head);
   if (!text.starts_with('{')) return false;
@@ -98,7 +99,7 @@ const Foreign* foreign_of_path(std::string_view path) {
   return found != foreign.end() ? &*found : nullptr;
 }
 
-/// Passes the members of all families to a function until it returns true, and returns that one; else null.
+/// Returns the first member of all families for which `accepts` returns true, or null.
 template <class F>
 const FormatFamily::Member* find_member(const F& accepts) {
   for (const FormatFamily& family : format_families()) {
@@ -119,7 +120,7 @@ std::string nearest_extension(std::string_view path) {
     return false;
   });
   const std::string_view name = file_name(path);
-  // Finds ".json.zst" for ".json.zstd", and ".safetensors" for "v1.2.safetensor".
+  // Suggests ".json.zst" for ".json.zstd", and ".safetensors" for "v1.2.safetensor".
   for (std::size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1)) {
     if (const auto near = detail::most_similar(name.substr(dot), extensions); !near.empty()) return std::string(near);
   }
@@ -174,8 +175,8 @@ Result<const Format*> format_of_path(std::string_view path) {
 
 namespace {
 
-/// Calls `save(format, options)` with the format that the options or the path choose. The options of the call have
-/// neither a format nor a precision.
+/// Calls `save(format, options)` with the format from the options or the path. The options in this call have neither a
+/// format nor a precision.
 template <class Save>
 Result<Report> with_format(const Output& to, const SaveOptions& options, Save save) {
   return detail::guarded([&]() -> Result<Report> {
@@ -208,7 +209,7 @@ Result<Report> save(const Checkpoint& checkpoint, const Output& to, const SaveOp
   return with_format(to, options, [&](const Format& format, const SaveOptions& rest) -> Result<Report> {
     const auto* const whole = dynamic_cast<const CheckpointFormat*>(&format);
     if (whole == nullptr) {
-      return Error(Errc::unsupported, "the format stores no checkpoints, only parameters").found(format.name());
+      return Error(Errc::unsupported, "the format stores only parameters, not checkpoints").found(format.name());
     }
     return detail::save_checkpoint(*whole, options.precision, checkpoint, to, rest);
   });
@@ -220,7 +221,7 @@ Error not_read(const Source& source, std::string_view found, Errc code = Errc::b
   return Error(code, "the file has no known format").file(source.name()).found(found).hint(formats_hint);
 }
 
-/// Returns true if a folder contains files of models, each of which could be opened.
+/// Returns true if a folder contains files of models that can be opened one by one.
 bool has_models(const Bundle& folder) {
   const auto names = folder.names();
   if (!names) return false;
@@ -229,7 +230,7 @@ bool has_models(const Bundle& folder) {
   });
 }
 
-/// Returns true for a zip file of NumPy's whose first entry is no array; other programs may have added it. Reads the
+/// Returns true for an .npz file whose first entry is not an array, which another program may have added. Reads the
 /// directory.
 bool is_npz_by_directory(const Source& source) {
   const SourcePtr borrowed(SourcePtr(), &source);
@@ -274,7 +275,7 @@ Result<const Format*> format_of_content(const Source& source) {
   if (folder != nullptr) {
     Error error = Error(Errc::bad_magic, "the folder has no known format").file(source.name());
     if (!has_models(*folder)) return error;
-    return std::move(error).found("files of models, without an index of them").hint("join them with stele::merge");
+    return std::move(error).found("files of models, without an index").hint("join them with stele::merge");
   }
   const auto named = format_of_path(source.name());
   // Only Paddle's format writes an empty file for a model without tensors.

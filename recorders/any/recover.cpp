@@ -32,7 +32,7 @@ Result<Snapshot> open_resized(const Format& format, const SourcePtr& source, std
   return detail::open({&format}, SourcePtr(std::make_shared<detail::Continued>(source, size)), options);
 }
 
-/// Returns the size of the index of a `.stele` file that has this header; nothing if no index has it.
+/// Returns the size of a `.stele` file's index with this header, or nullopt if the header is invalid.
 std::optional<std::uint64_t> index_size(std::span<const std::byte> head) {
   const auto small = [&](std::size_t at) -> std::uint64_t { return format::load_le<std::uint32_t>(head.data() + at); };
   const auto large = [&](std::size_t at) { return format::load_le<std::uint64_t>(head.data() + at); };
@@ -65,8 +65,8 @@ Result<std::string> trailer_of(const Source& source, std::uint64_t begin, std::u
   return std::string(reinterpret_cast<const char*>(trailer), format::trailer_size);
 }
 
-/// Opens a `.stele` file whose trailer is lost or damaged, in whole or in part. The index before the trailer is found
-/// by its header, whose sizes end it there; the checks of a reader decide.
+/// Opens a `.stele` file whose trailer is lost or damaged, in whole or in part. Searches for an index header whose
+/// sizes make the index end where the trailer would begin, and accepts the index if the file then opens.
 Result<Snapshot> open_without_trailer(const Format& format, const SourcePtr& source, const LoadOptions& options,
                                       std::vector<std::string>& notes) {
   constexpr std::uint64_t window = std::uint64_t{1} << 20, step = format::block_alignment;
@@ -79,7 +79,7 @@ Result<Snapshot> open_without_trailer(const Format& format, const SourcePtr& sou
   STELE_TRY(source->read_at(0, bytes.span().first(format::header_size)));
   if (format::parse_header(bytes.span().first(format::header_size), detail::hash64, header)) return none;
   if (header.total != 0) {
-    end = std::min(end, header.total);  // other bytes may follow
+    end = std::min(end, header.total);  // other bytes may follow the file's
     if (header.total - end > format::trailer_size) return none;
   }
   for (std::uint64_t at = end / window * window;; at -= window) {
@@ -108,11 +108,11 @@ Result<Snapshot> open_without_trailer(const Format& format, const SourcePtr& sou
   return none;
 }
 
-/// Opens a file that ends early, if its index is at its beginning. With far more bytes than any file has, the formats
-/// that check the size report the one that the index declares.
+/// Opens a file that ends early, if its index is at the beginning. Pretends that the file is far larger than any real
+/// file: formats that check the size then report the size that the index declares.
 Result<Snapshot> open_truncated(const Format& format, const SourcePtr& source, LoadOptions options, Error error) {
   constexpr std::uint64_t far = std::uint64_t{1} << 62;
-  if (options.limits.index_bytes == 0) {  // not bounded by the declared size
+  if (options.limits.index_bytes == 0) {  // the default bound must not depend on the pretended size
     options.limits.index_bytes = detail::add_scaled(detail::index_base, source->size(), detail::index_rate::file);
   }
   auto opened = open_resized(format, source, far, options);
@@ -122,7 +122,7 @@ Result<Snapshot> open_truncated(const Format& format, const SourcePtr& source, L
   return open_resized(format, source, declared, options);
 }
 
-/// Opens a file that other bytes follow, whose size is in the format's error.
+/// Opens a file that is followed by other bytes. The format's error contains the file's real size.
 Result<Snapshot> open_followed(const Format& format, const SourcePtr& source, const LoadOptions& options, Error error,
                                std::vector<std::string>& notes) {
   const std::uint64_t expected = leading_number(error.expected()), offset = error.offset().value_or(0);
@@ -137,7 +137,7 @@ Result<Snapshot> open_followed(const Format& format, const SourcePtr& source, co
   return error;
 }
 
-/// Returns the snapshot whose leaves do not compare the bytes after them with zeros.
+/// Returns a snapshot whose leaves do not check that the bytes after them are zeros.
 Snapshot without_padding(const Snapshot& snapshot) {
   static constexpr LeafOps ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
     SourceRange range =
@@ -204,8 +204,7 @@ Result<Recovered> recover_as(const Format& format, const SourcePtr& source, cons
     } else if (format.name() == "stele") {
       opened = open_without_trailer(format, source, options, made.notes);
       if (!opened && error.code() == Errc::truncated) {
-        return std::move(error).hint(
-            "the file has lost its index or a part of it, without which no tensor can be found");
+        return std::move(error).hint("the index, which locates the tensors, is missing or incomplete");
       }
       if (!opened) return error;
     } else if (error.code() == Errc::truncated) {
