@@ -3,7 +3,7 @@
 namespace stele::inline v0::detail::nnef {
 namespace {
 
-// Maximum size of a text file (256 MiB): bounds memory. Real ones have a line for each operation.
+// Maximum size of a text file (256 MiB): bounds memory. Real files have one line for each operation.
 constexpr std::uint64_t max_text_bytes = std::uint64_t{256} << 20;
 
 }  // namespace

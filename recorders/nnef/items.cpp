@@ -10,7 +10,7 @@
 namespace stele::inline v0::detail::nnef {
 namespace {
 
-/// Returns item `i` of a stream of bits, the most significant bit first.
+/// Returns item `i` of a bit stream, most significant bit first.
 std::uint64_t item(const std::byte* bytes, std::uint64_t i, unsigned bits) {
   std::uint64_t at = i * bits;
   std::uint64_t value = 0;

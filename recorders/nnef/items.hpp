@@ -1,4 +1,4 @@
-// Items that are not stored as elements: of fewer bits than an element, or booleans.
+// Reads and writes packed items: items with fewer bits than an element, or booleans.
 #pragma once
 
 #include <array>
@@ -21,10 +21,10 @@ struct Packed {
   bool sign;
   bool boolean;
 };
-/// Returns the provider of a leaf of such items; `to` keeps what it needs.
+/// Returns the provider of a leaf of packed items; `to` keeps the state that the provider needs.
 Provider packed_provider(SnapshotBuilder& to, Packed packed);
 
-/// Packs the elements of a leaf into items.
+/// Packs a leaf's elements into items.
 class PackingSink final : public PieceSink {
  public:
   PackingSink(const LeafView& leaf, unsigned bits, LeafGather& out);

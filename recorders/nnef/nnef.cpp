@@ -87,7 +87,7 @@ bool NnefFormat::makes_folder(std::string_view path) const noexcept {
 }
 
 bool NnefFormat::recognises_folder(const Bundle& folder) const {
-  if (!is_folder()) return false;  // other NnefFormats open the other containers
+  if (!is_folder()) return false;  // NnefFormats with other options open the other containers
   if (folder.open(nnef::graph_file)) return true;
   return nnef::check_whole(folder).has_value();
 }
@@ -103,7 +103,7 @@ Status NnefFormat::may_replace(const Bundle& folder) const {
   }();
   if (known || known.error().code() == Errc::out_of_memory) return known;
   const Error& why = known.error();
-  return Error(Errc::exists, "the target folder is not just a model that stele saved: " + std::string(why.message()))
+  return Error(Errc::exists, "the target folder is not only a model that stele saved: " + std::string(why.message()))
       .path(why.path())
       .file(why.file())
       .expected(why.expected())

@@ -1,4 +1,4 @@
-// Reading: a folder, an archive or a tensor file becomes a Snapshot.
+// Reads a folder, an archive or a tensor file into a Snapshot.
 #include <algorithm>
 #include <map>
 
@@ -97,14 +97,14 @@ class NnefReader {
     const std::string path = path_of(label);
     const auto check_shape = [&](std::span<const Extent> found) -> Status {
       if (shape == nullptr || std::equal(shape->begin(), shape->end(), found.begin(), found.end())) return {};
-      return Error(Errc::shape_mismatch, "the tensor file has another shape than the graph declares")
+      return Error(Errc::shape_mismatch, "the tensor file's shape differs from the graph's")
           .path(path)
           .expected(to_string(std::span<const Extent>(*shape)))
           .found(to_string(found));
     };
     const auto [known, fresh] = labels_.try_emplace(nnef::lower(label), std::string(label));
     if (!fresh) {
-      // A repeated label means one tensor with two names in the graph.
+      // If a label occurs twice, the graph has two names for one tensor.
       if (known->second == label) return check_shape(shapes_[known->second]);
       return Error(Errc::duplicate, "two labels differ only in case").path(path).found(known->second);
     }
@@ -135,10 +135,10 @@ class NnefReader {
   std::map<std::string, std::string> labels_;  // by lower-case label
   std::map<std::string, std::vector<Extent>, std::less<>> shapes_;
   std::size_t count_ = 0;
-  bool described_ = false;  // by a graph
+  bool described_ = false;  // true if the model has a graph
 };
 
-/// Opens one file. Its tensor gets the name of the only tensor that the layout has, else the file's name.
+/// Opens one file. Its tensor gets the name from the layout if that has exactly one tensor, else the file's name.
 Result<Snapshot> open_tensor(SourcePtr source, const OpenContext& context) {
   STELE_TRY_ASSIGN(auto tensor, nnef::read_header(*source));
   std::string_view stem = file_name(source->name());
@@ -156,15 +156,15 @@ Result<Snapshot> open_tensor(SourcePtr source, const OpenContext& context) {
 
 Status nnef::check_whole(const Bundle& folder) {
   STELE_TRY_ASSIGN(const auto files, folder.names());
-  // First by name: a large folder of something else has mostly other files.
+  // Checks names first: an unrelated large folder has mostly other files.
   for (const std::string& file : files) {
     if (file.ends_with(ending) || file == graph_file || file == quant_file) continue;
-    return Error(Errc::exists, "a file of it is not a tensor").found(file);
+    return Error(Errc::exists, "a file of the folder is not a tensor").found(file);
   }
   NnefReader reader({std::shared_ptr<const Bundle>(), &folder}, Limits());
   STELE_TRY(reader.run());
   for (const std::string& file : files) {
-    if (!reader.has(file)) return Error(Errc::exists, "a file of it belongs to no tensor of the graph").found(file);
+    if (!reader.has(file)) return Error(Errc::exists, "a file of the folder is not a tensor of the graph").found(file);
   }
   return {};
 }

@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint64_t max_data = std::numeric_limits<std::uint32_t>::max();
 
-/// Returns the width of the narrowest dtype for integers of that many bits.
+/// Returns the width of the narrowest dtype for integers of `bits` bits.
 unsigned width_of(unsigned bits) { return std::max(8U, std::bit_ceil(bits)); }
 
 DType integer_of(bool sign, unsigned width) {
@@ -42,7 +42,7 @@ Error bad(const char* what, std::uint64_t at, std::string_view expected, std::st
 
 float float_at(const std::byte* at) { return std::bit_cast<float>(load_le<std::uint32_t>(at)); }
 
-/// Notes the limits that versions 1.0 to 1.0.2 store after the item type: the values of all-zero and all-one bits.
+/// Annotates the limits that versions 1.0 to 1.0.2 store after the item type: the values of all-zero and all-one bits.
 void note_limits(Tensor& tensor, const std::byte* parameters, bool logarithmic) {
   const float low = float_at(parameters);
   const float high = float_at(parameters + 4);
@@ -58,7 +58,7 @@ void note_limits(Tensor& tensor, const std::byte* parameters, bool logarithmic) 
   tensor.notes.emplace(quantization_key, Value(std::move(map)));
 }
 
-/// Sets the fields that follow from type and bits. `at`: their offset, for errors.
+/// Sets the fields that depend on type and bits. `at`: the offset of type and bits, for errors.
 Status set_items(Tensor& tensor, ItemType type, std::uint32_t bits, std::uint64_t at) {
   const auto refuse = [&](const char* expected) {
     return Error(Errc::unsupported, "the width of the items is not supported")
@@ -76,7 +76,7 @@ Status set_items(Tensor& tensor, ItemType type, std::uint32_t bits, std::uint64_
     case ItemType::boolean:
       if (bits != 1 && bits != 8) return refuse("1 or 8 bits for bools");
       tensor.dtype = DType::boolean;
-      tensor.packed = true;  // items of 8 bits; any value but 0 is true
+      tensor.packed = true;  // also items of 8 bits, whose nonzero values are all true
       if (bits == 8) tensor.notes.emplace(bits_key, Value(std::int64_t{8}));
       return {};
     case ItemType::unsigned_integer:
@@ -111,7 +111,7 @@ Status set_sizes(Tensor& tensor) {
 }
 
 /// Reads the layout of 2017: magic and version; u32 length of the header, u32 rank, u32[rank] extents; u8 type (0
-/// float, 1 quantized unsigned, 2 signed, 3 unsigned), u8 bits, u16 length of a quantization string, that string.
+/// float, 1 quantized unsigned, 2 signed, 3 unsigned), u8 bits, u16 length of a quantization string, and the string.
 Result<std::optional<Tensor>> read_provisional(const Source& source, std::span<const std::byte> head) {
   const std::optional<Tensor> no;
   const auto header = load_le<std::uint32_t>(head.data() + 4);
@@ -138,7 +138,7 @@ Result<std::optional<Tensor>> read_provisional(const Source& source, std::span<c
   return std::optional(std::move(tensor));
 }
 
-/// Reads the item type and its parameters. `length`: of the data, as the header declares it.
+/// Reads the item type and its parameters. `length`: the data length that the header declares.
 Status read_items(Tensor& tensor, const std::byte* head, std::uint64_t length) {
   const auto bits = load_le<std::uint32_t>(head + 44);
   const auto code = load_le<std::uint16_t>(head + 48);
@@ -156,7 +156,7 @@ Status read_items(Tensor& tensor, const std::byte* head, std::uint64_t length) {
   ItemType type{};
   bool logarithmic = false;
   switch (code) {
-    case 1:  // until 1.0.2, a parameter makes the integers signed
+    case 1:  // until 1.0.2, a parameter declares signed integers
       type = load_le<std::uint32_t>(parameters) != 0 ? ItemType::signed_integer : ItemType::unsigned_integer;
       break;
     case 0:
@@ -208,8 +208,8 @@ Result<Tensor> read_header(const Source& source) {
         .expected("1.0")
         .found(std::to_string(static_cast<int>(head[2])) + "." + std::to_string(static_cast<int>(head[3])));
   }
-  // Check this layout first: the size of such a file may fit the present layout by chance. The reverse cannot happen,
-  // because an item would then have no bits.
+  // Checks the layout of 2017 first: the size of such a file may fit the present layout by chance. The reverse cannot
+  // happen, because an item would then have no bits.
   STELE_TRY_ASSIGN(auto provisional, read_provisional(source, {head.data(), known}));
   if (provisional) return std::move(*provisional);
   const std::uint64_t length = load_le<std::uint32_t>(head.data() + 4);
@@ -237,7 +237,7 @@ Result<Tensor> read_header(const Source& source) {
 }
 
 void add(SnapshotBuilder& to, std::string_view name, Tensor tensor, SourcePtr source) {
-  // Items may be wider than the quantization's number of bits.
+  // Items may have more bits than the quantization declares.
   if (const auto note = tensor.notes.find(std::string(quantization_key)); note != tensor.notes.end()) {
     const Value* bits = note->second.find("bits");
     const bool same = bits != nullptr && bits->as_i64() != nullptr && *bits->as_i64() == std::int64_t{tensor.bits};

@@ -1,4 +1,4 @@
-// One tensor file: reads and writes its header, and items that are not stored as elements. stele/recorders/nnef.hpp
+// Reads and writes tensor files: the header, and items that are not stored as elements. stele/recorders/nnef.hpp
 // describes the layout.
 #pragma once
 
@@ -20,13 +20,13 @@ namespace stele::inline v0::detail::nnef {
 inline constexpr std::uint64_t header_size = 128;
 inline constexpr std::size_t max_rank = 8;
 
-// Annotations.
+// Keys of annotations.
 inline constexpr std::string_view bits_key = "nnef.bits";
 inline constexpr std::string_view quantized_key = "nnef.quantized";
 inline constexpr std::string_view vendor_key = "nnef.vendor";
 inline constexpr std::string_view type_key = "nnef.type";
-inline constexpr std::string_view operation_key = "nnef.quantization";  // an operation of graph.quant that stele does
-                                                                        // not know
+inline constexpr std::string_view operation_key =
+    "nnef.quantization";  // an operation of graph.quant that is unknown to stele
 
 enum class ItemType : std::uint16_t {
   floating = 0,
@@ -40,7 +40,7 @@ enum class ItemType : std::uint16_t {
 /// The contents of a tensor file.
 struct Tensor {
   DType dtype = DType::none;
-  unsigned bits = 0;    // of an item
+  unsigned bits = 0;    // width of an item
   bool packed = false;  // items are not stored as elements of `dtype`
   std::uint32_t rank = 0;
   std::array<Extent, max_rank> extents{};
@@ -55,10 +55,10 @@ struct Tensor {
 /// limit.
 Result<Tensor> read_header(const Source& source);
 
-/// Adds a file's tensor to the snapshot, lazily; keeps the source.
+/// Adds a file's tensor to the snapshot as a lazy leaf, and keeps the source.
 void add(SnapshotBuilder& to, std::string_view name, Tensor tensor, SourcePtr source);
 
-/// Returns an annotation of a leaf; nullptr if it has none of this name.
+/// Returns a leaf's annotation, or nullptr if the leaf has none with this key.
 const Value* note_of(const LeafView& leaf, std::string_view key);
 
 /// The layout of a leaf in a file.
@@ -73,8 +73,8 @@ struct Form {
 /// not fit its dtype).
 Result<Form> form_of(const LeafView& leaf);
 std::array<std::byte, header_size> header_of(const Form& form, std::span<const Extent> shape);
-/// Writes a whole file: header and items. `leaf` is in file byte order. Errors: out_of_range (a number with more bits
-/// than its annotation allows), those of reading and writing.
+/// Writes a whole file: header and items. `leaf` must be in file byte order. Errors: out_of_range (a number with more
+/// bits than its annotation allows), those of reading and writing.
 Status write(const LeafView& leaf, const Form& form, Sink& sink, ReadContext& context);
 
 }  // namespace stele::inline v0::detail::nnef

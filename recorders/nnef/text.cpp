@@ -12,7 +12,7 @@ namespace {
 
 struct Token {
   enum class Kind : std::uint8_t { end, word, number, string, symbol } kind = Kind::end;
-  std::string_view text;  // a string's text has no quotes
+  std::string_view text;  // without the quotes of a string
   std::size_t at = 0;
 };
 
@@ -95,7 +95,7 @@ class Tokens {
   bool ok_ = true;
 };
 
-/// Returns the number if it is the whole text.
+/// Returns the number, or nullopt if the text is not a number.
 template <class T>
 std::optional<T> parsed(std::string_view text) {
   T value = 0;
@@ -116,7 +116,7 @@ Status skip_value(Tokens& in) {
   }
 }
 
-/// Reads `(name = value, …)`. For each name, `visit` reads the value or leaves it.
+/// Reads `(name = value, …)`. For each name, `visit` may read the value; values that it leaves are skipped.
 template <class Visit>
 Status each_argument(Tokens& in, Visit visit) {
   if (!in.take('(')) return in.expected("(");
@@ -148,7 +148,7 @@ Result<Variable> read_variable(Tokens& in, std::string_view id) {
       labelled = true;
       in.next();
     } else if (name == "shape" && in.is('[')) {
-      Tokens ahead = in;  // the caller skips an expression
+      Tokens ahead = in;  // a copy: if the shape is an expression, the caller skips it
       ahead.next();
       std::vector<std::uint64_t> shape;
       for (;;) {
@@ -267,8 +267,8 @@ std::string operation_of(const Value& quantization) {
     if (value != nullptr && value->as_i64() != nullptr) return static_cast<double>(*value->as_i64());
     return std::nullopt;
   };
-  bool complete = quantization.find("axis") == nullptr;  // per channel: not among the operations of this function
-  // NNEF's readers require a point or an exponent in every scalar, and allow none in an integer.
+  bool complete = quantization.find("axis") == nullptr;  // this function has no operations for quantization per channel
+  // NNEF's readers require a decimal point or an exponent in every scalar, and accept neither in an integer.
   const auto scalar = [&](const char* key) {
     const auto value = number(key);
     complete = complete && value && std::isfinite(*value);

@@ -1,4 +1,4 @@
-// Writing: a Snapshot becomes a folder, an archive or a tensor file.
+// Writes a Snapshot as a folder, an archive or a tensor file.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -61,14 +61,14 @@ Result<std::vector<std::string>> labels_of(const Snapshot& snapshot, const detai
         .found(paths[known->second])
         .hint("rename one of the tensors");
   }
-  // `a.dat` may be the file of one tensor and the folder of another.
+  // `a.dat` could be both the file of one tensor and the folder of another.
   for (std::size_t i = 0; i < labels.size(); ++i) {
     const std::string label = nnef::lower(labels[i]);
     for (std::size_t slash = label.find('/'); slash != std::string::npos; slash = label.find('/', slash + 1)) {
       const std::string folder = label.substr(0, slash);
       const auto file = files.find(folder);
       if (file == files.end() && folder != nnef::graph_file && folder != nnef::quant_file) continue;
-      return Error(Errc::not_representable, "a folder would have the name of a file")
+      return Error(Errc::not_representable, "a folder of the model would have the name of a file")
           .path(std::string(paths[i]))
           .found(file != files.end() ? std::string(paths[file->second]) : folder);
     }
@@ -76,7 +76,7 @@ Result<std::vector<std::string>> labels_of(const Snapshot& snapshot, const detai
   return labels;
 }
 
-/// Returns the leaf's operation for graph.quant; empty if it has none.
+/// Returns the leaf's operation for graph.quant, or an empty string if the leaf has none.
 Result<std::string> quantization_of(const LeafView& leaf) {
   if (const Value* note = nnef::note_of(leaf, quantization_key)) {
     std::string text = nnef::operation_of(*note);
@@ -93,7 +93,7 @@ Result<std::string> quantization_of(const LeafView& leaf) {
     const auto read = nnef::read_quantizations(line);
     if (read && read->size() == 1 && read->begin()->second == *text) return *text;
   }
-  return Error(Errc::not_representable, "graph.quant cannot hold the annotation")
+  return Error(Errc::not_representable, "graph.quant cannot store the annotation")
       .path(leaf.path())
       .expected("an operation as a string in " + std::string(nnef::operation_key));
 }
@@ -103,7 +103,8 @@ struct GraphFiles {
   std::string quant;
 };
 
-/// Names in the graph are labels with a number before them: names allow fewer characters, and must be unique.
+/// Makes the graph files. A name in the graph is a number and the label, because names allow fewer characters than
+/// labels and must be unique.
 GraphFiles describe(const Snapshot& snapshot, std::span<const std::string> labels,
                     std::span<const std::string> operations) {
   std::string names;
@@ -122,7 +123,7 @@ GraphFiles describe(const Snapshot& snapshot, std::span<const std::string> label
              labels[i] + "');\n";
     if (!operations[i].empty()) texts.quant += '"' + name + "\": " + operations[i] + ";\n";
   }
-  if (labels.empty()) names = "none";  // a graph needs a result
+  if (labels.empty()) names = "none";  // a graph must have a result
   // NNEF's readers require an input.
   texts.graph = std::string(nnef::made_here) + "version 1.0;\n\ngraph variables(none) -> (" + names +
                 ") {\n    none = external<scalar>(shape = [1]);\n" + lines + "}\n";
