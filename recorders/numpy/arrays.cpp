@@ -20,7 +20,8 @@ Status set_dtype(Array& array, DType own, const NpyOptions& options) {
   const DType given = one ? options.void1 : options.void2;
   const char* const option = one ? "NpyOptions::void1" : "NpyOptions::void2";
   if (given == DType::none) {
-    return Error(Errc::unsupported, "the elements of the array have no type: NumPy stores bfloat16 and 8-bit floats so")
+    return Error(Errc::unsupported,
+                 "the array's elements have no type, which is how NumPy stores bfloat16 and 8-bit floats")
         .found(one ? "V1" : "V2")
         .hint(std::string("set ") + option + " to their dtype, for example to " +
               (one ? "DType::f8_e4m3fn" : "DType::bf16"));

@@ -1,4 +1,4 @@
-// Builds the flat Snapshot of arrays in any byte order and axis order.
+// Builds a flat Snapshot of arrays in any byte order and axis order.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ class Arrays {
   /// Adds a tensor with the elements at `provider`. Returns its node.
   std::uint32_t add(std::string_view name, const Array& array, const Provider& provider) {
     std::vector<Extent> shape = array.shape;
-    // Without two axes to exchange, both orders are the same bytes, which a load can then use unchanged.
+    // With fewer than two axes to exchange, both orders have the same bytes, which a load can use unchanged.
     const bool reversed = array.fortran && array.bytes != 0 &&
                           std::count_if(shape.begin(), shape.end(), [](Extent e) { return e != 1; }) > 1;
     if (reversed) std::reverse(shape.begin(), shape.end());
@@ -57,8 +57,8 @@ class Arrays {
   std::vector<bool> swapped_, reversed_;
 };
 
-/// Sets the dtype of elements without a type, to `own` or else as the options say. Errors: malformed (`own` does not
-/// fit), unsupported (no option), invalid_argument (the option does not fit).
+/// Sets the dtype of elements without a type to `own`, or to the option's dtype if `own` is DType::none. Errors:
+/// malformed (`own` does not fit), unsupported (no option), invalid_argument (the option does not fit).
 Status set_dtype(Array& array, DType own, const NpyOptions& options);
 
 }  // namespace stele::inline v0::detail::numpy

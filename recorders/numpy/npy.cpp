@@ -1,4 +1,4 @@
-// .npy: one array.
+// Reads and writes .npy files, which have one array.
 #include <array>
 
 #include "arrays.hpp"

@@ -19,14 +19,15 @@ namespace stele::inline v0 {
 namespace detail::numpy {
 namespace {
 
-/// Bytes of an entry's data that are read with its local header: NumPy's headers of arrays with up to a dozen axes.
+/// Size of an entry's data to read together with the local header (256 bytes): covers NumPy's headers of arrays with up
+/// to a dozen axes.
 constexpr std::uint64_t usual_header = 256;
 
 /// The elements of an array in a file.
 struct Stored {
-  SourcePtr inflated;        // a deflated entry, else null
-  std::uint64_t offset = 0;  // of the elements, in the entry or else in the file
-  std::uint32_t crc = 0;     // of the elements, if the entry is stored
+  SourcePtr inflated;        // the entry if it is deflated, else null
+  std::uint64_t offset = 0;  // offset of the elements in `inflated`, or in the file if that is null
+  std::uint32_t crc = 0;     // CRC-32 of the elements, if the entry is stored
 };
 
 struct File {
@@ -34,7 +35,7 @@ struct File {
   std::deque<Stored> arrays;
 };
 
-// A leaf's number is that of its array.
+// A leaf's number is its index in `arrays`.
 constexpr LeafOps leaf_ops{.locate = [](const void* at, std::uint64_t number) -> SourceRange {
   const File& file = *static_cast<const File*>(at);
   const Stored& array = file.arrays[static_cast<std::size_t>(number)];
@@ -77,7 +78,7 @@ class NpzReader {
     return memory_.take(taken) ? Status() : Status(too_much());
   }
 
-  /// Adds the entry to an error about its array, whose offset counts from the beginning of the entry's data.
+  /// Adds the entry's name to an error whose offset counts from the beginning of the entry's data.
   Error of_entry(Error error, const zip::Entry& entry) const {
     if (!error.file().empty()) return error;
     return std::move(error).file(source_->name() + ": " + std::string(entry.name));
@@ -127,8 +128,8 @@ class NpzReader {
     return error.path().empty() ? std::move(error).path(std::string(name)) : std::move(error);
   }
 
-  /// Returns the name of an entry that is no array: its own, or if an array has that name, with the first number from 2
-  /// on that makes it unique.
+  /// Returns the name for an entry other than an array: the entry's name, or if an array has this name, the name with
+  /// the first number from 2 on that makes it unique.
   std::string_view other_name(std::string_view key) {
     const zip::Directory& directory = *file_->directory;
     const auto array_has = [&](const std::string& name) {
@@ -152,7 +153,7 @@ class NpzReader {
       known = known.first(static_cast<std::size_t>(std::min<std::uint64_t>(known.size(), entry.size)));
       STELE_TRY_ASSIGN(const auto header, header_of(*source_, data, entry.size, known, buffer_));
       STELE_TRY_ASSIGN(array, parse(header, entry.size));
-      // The CRC-32 of the elements follows from those of the header and of both.
+      // The CRC-32 of the elements follows from the CRC-32 of the header and of the whole entry.
       const std::uint32_t crc = zip::crc32(0, header.data(), header.size());
       stored.offset = data + array.data;
       stored.crc = zip::crc32_joined(crc, entry.crc, array.bytes);
@@ -160,7 +161,7 @@ class NpzReader {
         return Error(Errc::checksum, "the CRC-32 of the array does not match").file(source_->name()).offset(data);
       }
     } else {
-      // Inflating keeps state: read the header from a separate source, which is then freed.
+      // An inflating source keeps state: reads the header from a separate source, which is then freed.
       STELE_TRY_ASSIGN(const SourcePtr once, directory.open(entry));
       STELE_TRY_ASSIGN(const auto header, header_of(*once, 0, entry.size, {}, buffer_));
       STELE_TRY_ASSIGN(array, parse(header, entry.size));
@@ -171,7 +172,7 @@ class NpzReader {
     return array;
   }
 
-  /// Takes the memory of a leaf. Returns its provider.
+  /// Charges the memory of a leaf and returns the leaf's provider.
   Result<Provider> provider_of(const zip::Entry& entry, Stored stored, std::uint64_t more_memory) {
     const std::uint64_t inflates = stored.inflated != nullptr ? 512 + 2 * entry.name.size() : 0;
     constexpr std::uint64_t per_array =
@@ -188,7 +189,8 @@ class NpzReader {
     return {};
   }
 
-  /// Adds an entry for which find_array() failed, with all its bytes. Returns errors that mean damage.
+  /// Adds an unreadable entry with all its bytes, after find_array() failed with `error`. Returns errors that mean
+  /// damage.
   Status add_unreadable(const zip::Entry& entry, std::string_view name, const Error& error) {
     const Errc code = error.code();
     if (code != Errc::bad_magic && code != Errc::unsupported && code != Errc::limit) return error;

@@ -71,7 +71,7 @@ class Reader {
     while (in_.next_key(key, key_scratch)) {
       std::string name(key);
       if (!in_.read_string(text, scratch)) return;
-      // A node of the map, and the texts.
+      // Charges a node of the map, and the strings.
       if (!memory_.take(sizeof(typename Map::value_type) + 64 + name.size() + text.size())) {
         in_.fail(Errc::limit, "", "__stele__.npy needs more memory than the file's size allows");
         return;

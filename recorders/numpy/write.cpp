@@ -18,8 +18,7 @@ namespace stele::inline v0 {
 namespace detail::numpy {
 namespace {
 
-/// Maximum length of an entry's name (512 bytes): the first one must be in the 1024 bytes by which a file is
-/// recognized.
+/// Maximum length of an entry's name (512 bytes): the first name must be in the 1024 bytes that recognize a file.
 constexpr std::size_t max_name = 512;
 
 std::span<const std::byte> bytes_of(std::string_view text) { return std::as_bytes(std::span(text)); }
@@ -67,7 +66,7 @@ class NpzWriter {
   }
 
  private:
-  /// Chooses the entries' names, and makes the text of the own entry.
+  /// Chooses the entries' names, and makes the JSON of the own entry.
   Status plan() {
     const LeafPaths paths(*snapshot_.data());
     OwnEntry own;
@@ -105,7 +104,8 @@ class NpzWriter {
       return out_.write(bytes_of(header));
     };
     const auto patch = [&](std::uint64_t crc) { return zip_.set_crc(whole(crc)); };
-    return out_.leaf_after_hash(leaf, context_, std::ref(begin), std::ref(patch));  // which take no memory
+    // A std::function of a std::ref takes no memory.
+    return out_.leaf_after_hash(leaf, context_, std::ref(begin), std::ref(patch));
   }
 
   Snapshot snapshot_;
@@ -113,7 +113,7 @@ class NpzWriter {
   LeafGather out_;
   zip::Writer zip_;
   ReadContext context_;
-  std::vector<std::string> names_;  // of the entries, by leaf
+  std::vector<std::string> names_;  // entry names, by leaf
   std::string own_text_;
 };
 
