@@ -1,4 +1,5 @@
-// The dtypes of a file's tensors, kept with its properties: what they say of the dtypes holds for these only.
+// Records the dtypes of a file's tensors with its properties. Properties about dtypes are valid only while the tensors
+// have these dtypes.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +11,7 @@
 
 namespace stele::inline v0::detail::gguf {
 
-/// The key of Properties::types that has dtypes_of() the tensors that the properties describe. No pair has it.
+/// The key in Properties::types of the dtypes_of() the described tensors. It is empty, so no pair has it.
 inline constexpr std::string_view dtypes_key;
 /// Returns the number of tensors of each dtype, as text.
 inline std::string dtypes_of(const Snapshot& snapshot) {

@@ -1,4 +1,5 @@
-// The mixtures of dtypes that llama.cpp's llama-quantize names (llama-quant.cpp, without an importance matrix).
+// Quantizes with the mixtures of dtypes that llama.cpp's llama-quantize defines (llama-quant.cpp, without an importance
+// matrix).
 #include <algorithm>
 #include <array>
 #include <charconv>
@@ -54,9 +55,9 @@ constexpr std::array<Mixture, 21> mixtures = {{
 /// The facts about a model that the mixtures depend on.
 struct Model {
   std::uint64_t layers = 0;
-  std::uint64_t queries_per_key = 1;  // heads of attention for each head of keys
+  std::uint64_t queries_per_key = 1;  // attention heads for each key head
   bool eight_experts = false;
-  bool separate_output = false;  // the output matrix is not the embedding
+  bool separate_output = false;  // true if the output matrix is not the embedding
 
   explicit Model(const Snapshot& snapshot) {
     for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
@@ -88,7 +89,7 @@ struct Model {
   }
 };
 
-/// True for the first and the last eighth of the layers, and for every third between them.
+/// Returns true for the first and the last eighth of the layers, and for every third layer between them.
 bool more_bits(std::uint64_t layer, std::uint64_t layers) {
   return layer < layers / 8 || layer >= 7 * layers / 8 || (layer - layers / 8) % 3 == 2;
 }
@@ -108,7 +109,7 @@ DType of_values(const Mixture& mixture, const Model& model, std::uint64_t layer)
   } else if (base == DType::q4_k && size == Size::small && layer < 4) {
     dtype = DType::q5_k;
   }
-  // In models like Llama 70B these matrices are an eighth of the others.
+  // In models like Llama 70B, these matrices have an eighth of the size of the others.
   const bool small = model.layers == 80 && model.queries_per_key > 1;
   if (small && (dtype == DType::q3_k || dtype == DType::q4_k)) dtype = DType::q5_k;
   return model.eight_experts ? DType::q8_0 : dtype;
@@ -140,7 +141,7 @@ DType of_attention_output(const Mixture& mixture, const Model& model) {
   return base;
 }
 
-/// Returns the dtype of a matrix, without regard to the length of its rows, except for the output.
+/// Returns the dtype for a matrix. Ignores the length of its rows, except for the output matrix.
 DType choose(const Mixture& mixture, const Model& model, std::string_view path, std::span<const Extent> shape) {
   const DType base = mixture.base;
   if (!is_block(base)) return base;
@@ -161,12 +162,12 @@ DType choose(const Mixture& mixture, const Model& model, std::string_view path, 
   return base;
 }
 
-/// Returns true if there are two rows or more: ggml does not count other dimensions.
+/// Returns true if a tensor has two or more rows, the condition for a matrix in ggml.
 bool is_matrix(std::span<const Extent> shape) {
   return shape.size() >= 2 && std::any_of(shape.begin(), shape.end() - 1, [](Extent extent) { return extent > 1; });
 }
 
-/// Returns true for the tensors that llama-quantize changes.
+/// Returns true for tensors that llama-quantize changes.
 bool is_changed(const LeafView& leaf, std::string_view path) {
   if (!is_matrix(leaf.shape()) || !path.ends_with("weight")) return false;
   constexpr std::string_view kept[] = {"_norm.weight",

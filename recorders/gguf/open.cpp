@@ -26,7 +26,7 @@ namespace {
 
 namespace gguf = detail::gguf;
 
-// A leaf refers to its source and its offset there.
+// A leaf's provider has its source and its offset in the source.
 class GgufReader {
  public:
   GgufReader(SourcePtr source, const Limits& limits) : source_(std::move(source)), memory_(limits, source_->size()) {}
@@ -42,7 +42,7 @@ class GgufReader {
   }
 
  private:
-  /// Opens the other files of a set. The opened one may be any of them.
+  /// Opens the other files of a split set. `opened` may be any of its files.
   Status open_set(gguf::File opened) {
     const gguf::Split split = opened.split;
     char ending[40];
@@ -53,7 +53,7 @@ class GgufReader {
     if (bundle == nullptr || !name.ends_with(ending)) {
       return Error(bundle == nullptr ? Errc::unsupported : Errc::malformed,
                    bundle == nullptr ? "the source of a split file cannot open the other files"
-                                     : "the name of a split file does not show its place in the set")
+                                     : "the name of a split file does not contain its number in the set")
           .file(source_->name())
           .expected("a name that ends in " + std::string(ending))
           .hint("open the file by its path, under its original name");
@@ -73,7 +73,7 @@ class GgufReader {
         STELE_TRY_ASSIGN(file, gguf::read_file(part, builder_, memory_));
       }
       if (file.split.count != split.count || file.split.number != i || file.split.tensors != split.tensors) {
-        return Error(Errc::malformed, "a file of the split set belongs to another one")
+        return Error(Errc::malformed, "a file of the split set belongs to another set")
             .file(file.source->name())
             .expected("split.no " + std::to_string(i) + ", split.count " + std::to_string(split.count) +
                       ", split.tensors.count " + std::to_string(split.tensors))
@@ -85,13 +85,14 @@ class GgufReader {
       if (i != 0) STELE_TRY(add_pairs(files_.back()));
     }
     if (tensors == split.tensors) return {};
-    return Error(Errc::malformed, "the files of the split set have another number of tensors than they declare")
+    return Error(Errc::malformed, "the number of tensors in the split set differs from the declared number")
         .file(source_->name())
         .expected(std::to_string(split.tensors))
         .found(std::to_string(tensors));
   }
 
-  /// Adds the pairs of a later file, which only some programs write. A key of an earlier file must have an equal value.
+  /// Adds the pairs of a later file, which only some programs write. If an earlier file has a key, its value must be
+  /// equal.
   Status add_pairs(gguf::File& file) {
     auto& all = *files_[0].pairs.values.as_map();
     auto& more = *file.pairs.values.as_map();
@@ -168,8 +169,8 @@ class GgufReader {
   SourcePtr source_;
   SnapshotBuilder builder_;
   detail::IndexBudget memory_;
-  std::deque<gguf::File> files_;              // their entries are referred to
-  std::map<std::string, std::size_t> known_;  // places in the first file's pairs, once another file has some
+  std::deque<gguf::File> files_;              // a deque, because the snapshot refers to their entries
+  std::map<std::string, std::size_t> known_;  // indexes in the first file's pairs; filled if another file has pairs
 };
 
 bool holds(DType dtype) { return gguf::type_of(dtype) != gguf::no_type; }

@@ -23,7 +23,7 @@ bool is_alignment(const Value& value) {
   return n != nullptr && *n > 0 && gguf::valid_alignment(static_cast<std::uint64_t>(*n));
 }
 
-/// Returns false for properties that GGUF cannot hold, and for those that would change how the file is read.
+/// Returns false for properties that GGUF cannot store, and for properties that would change how the file is read.
 bool is_written(std::string_view key, const Value& value) {
   if (key == detail::flat_key || key.starts_with(gguf::split_prefix)) return false;
   if (key == gguf::alignment_key) return is_alignment(value);
@@ -36,7 +36,7 @@ const char* bad_metadata_key(std::string_view key) {
   return reserved ? "a reserved key" : gguf::bad_key(key);
 }
 
-/// Returns the dtype of most matrices' elements, DType::none without any.
+/// Returns the most frequent dtype among the matrices, or DType::none if there are no matrices.
 DType most_used(const Snapshot& snapshot) {
   std::map<DType, std::uint64_t> counts;
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
@@ -125,7 +125,7 @@ class Pairs {
     ++count_;
   }
 
-  /// Adds a property; the file type with a new value if the tensors have made it wrong.
+  /// Adds a property. Replaces the file type's value if it does not match the tensors.
   void add_property(std::string_view key, const Value& value) {
     const std::int64_t number = value.as_i64() != nullptr ? *value.as_i64() : -1;
     if (key == gguf::alignment_key) {
@@ -144,7 +144,7 @@ class Pairs {
   const Snapshot& snapshot_;
   const Value::Map* map_ = nullptr;
   const std::map<std::string, std::string>* types_ = nullptr;
-  bool unchanged_ = false;  // the properties describe these tensors: they are written as they are
+  bool unchanged_ = false;  // true if the properties describe these tensors and are written unchanged
   std::string bytes_;
   std::uint64_t count_ = 0;
   std::uint64_t alignment_ = gguf::default_alignment;
@@ -156,7 +156,7 @@ Result<std::vector<Loss>> GgufFormat::losses(const Snapshot& snapshot, std::stri
   std::vector<Loss> losses;
   if (const Value::Map* const map = snapshot.properties().as_map()) {
     for (const auto& [key, value] : *map) {
-      if (!is_written(key, value)) losses.push_back({0, "the property " + key + ", which GGUF cannot hold"});
+      if (!is_written(key, value)) losses.push_back({0, "the property " + key + ", which GGUF cannot store"});
     }
   }
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
@@ -164,7 +164,8 @@ Result<std::vector<Loss>> GgufFormat::losses(const Snapshot& snapshot, std::stri
     const std::uint64_t row = block_size(leaf.dtype()).elements;
     if (row == 0) continue;
     if (leaf.shape().empty() || leaf.shape().back() % row != 0) {
-      losses.push_back({leaf.node(), "rows that are not whole blocks of " + std::to_string(row) + " elements"});
+      losses.push_back(
+          {leaf.node(), "rows that do not consist of whole blocks of " + std::to_string(row) + " elements"});
     }
   }
   return losses;
