@@ -1,4 +1,4 @@
-// The parts of Flax's files that reader and writer share.
+// Definitions that the reader and the writer of Flax's files share.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@ namespace stele::inline v0::detail::flax {
 /// Types of extensions (flax/serialization.py, _MsgpackExtType).
 inline constexpr std::int8_t array_type = 1, complex_type = 2, scalar_type = 3;
 
-/// Keys of the map of a large array, in their order.
+/// Keys of the map of a large array, in the file's order.
 inline constexpr std::string_view parts_key = "__msgpack_chunked_array__", shape_key = "shape", chunks_key = "chunks";
 
-/// Annotation of a scalar of NumPy.
+/// Key of the annotation of a NumPy scalar.
 inline constexpr std::string_view scalar_note = "flax.scalar";
 
-/// A dtype by its name in NumPy or ml_dtypes, where each element takes whole bytes.
+/// A dtype and its name in NumPy or ml_dtypes, which store each element in whole bytes.
 struct FlaxType {
   std::string_view name;
   DType dtype;

@@ -1,4 +1,4 @@
-// MessagePack -> Snapshot.
+// Reads MessagePack into a Snapshot.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -43,7 +43,7 @@ class Reader {
     STELE_TRY(in_.next(token));
     if (token.kind != Kind::map) return wrong(token, "a map of names");
     STELE_TRY(container("", token));
-    STELE_TRY(in_.next(token));  // nothing follows
+    STELE_TRY(in_.next(token));  // checks that the file ends
     if (const std::uint32_t twice = clashing_sibling(builder_.data(), true); twice != no_index) {
       return Error(Errc::duplicate, "the name occurs twice in its map").path(node_path(builder_.data(), twice));
     }
@@ -53,7 +53,7 @@ class Reader {
   }
 
  private:
-  /// Returns the error for the entry that is being read.
+  /// Returns an error about the current entry.
   Error wrong(const Token& token, std::string_view expected) {
     static constexpr std::string_view kinds[] = {"nil",    "a string", "a number", "bytes",
                                                  "a list", "a map",    "an end",   "an extension"};
@@ -70,9 +70,9 @@ class Reader {
   }
   Status take(std::uint64_t bytes, const Token& token) {
     if (memory_.take(bytes)) return {};
-    return index_error("the file has more entries than a file of this size may have").offset(token.offset);
+    return index_error("the file has more entries than its size allows").offset(token.offset);
   }
-  /// Reads a token of that kind.
+  /// Reads a token of a kind.
   Status expect(Token& token, Kind kind, const char* what) {
     STELE_TRY(in_.next(token));
     return token.kind == kind ? Status() : wrong(token, what);
@@ -131,7 +131,7 @@ class Reader {
     return {};
   }
 
-  /// Names that are all numbers, in their order, become those of elements.
+  /// Makes the children of a node elements if all their names are numbers, in ascending order.
   void number_children(std::uint32_t node) {
     auto& nodes = builder_.data().nodes;
     std::vector<std::size_t> numbers;
@@ -168,7 +168,7 @@ class Reader {
     return {};
   }
 
-  /// Reads the content of an extension whose token was read.
+  /// Reads the content of an extension, whose token was read.
   Status read(Array& array, Token& token) {
     STELE_TRY(in_.enter(token));
     STELE_TRY(expect(token, Kind::list, "the list of an array"));
@@ -269,7 +269,7 @@ class Reader {
   msgpack::Reader in_;
   IndexBudget memory_;
   SnapshotBuilder builder_;
-  std::string entry_;  // the name of the entry that is being read
+  std::string entry_;  // the name of the current entry
 };
 
 }  // namespace
@@ -281,7 +281,7 @@ bool FlaxFormat::recognises(std::span<const std::byte> head, std::uint64_t size)
   if (mark == 0x80) return size == 1;
   std::size_t at = mark == 0xdf ? 5 : mark == 0xde ? 3 : mark > 0x80 && mark < 0x90 ? 1 : 0;
   if (at == 0) return false;
-  // The first key, and the mark of its value; `head` may end inside the key.
+  // Checks the first key and the mark of its value; `head` may end inside the key.
   const std::size_t key = byte(at);
   std::size_t length = 0;
   if (key >= 0xa0 && key < 0xc0)

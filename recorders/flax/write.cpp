@@ -1,4 +1,4 @@
-// Snapshot -> MessagePack.
+// Writes a Snapshot as MessagePack.
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -23,7 +23,7 @@ const FlaxType* type_of(DType dtype) {
   return found != std::end(types) ? found : nullptr;
 }
 
-/// Writes the extension of an array, up to its bytes.
+/// Writes the beginning of an array's extension, up to the array's bytes.
 Status begin_array(msgpack::Writer& out, std::int8_t extension, std::span<const Extent> shape, DType dtype,
                    std::uint64_t bytes) {
   const auto content = [&](msgpack::Writer& to) -> Status {
@@ -78,7 +78,7 @@ class Parts final : public PieceSink {
 
 class Writer {
  public:
-  /// Without `gather`, counts the bytes.
+  /// If `gather` is null, only counts the bytes.
   Writer(const Snapshot& snapshot, std::uint64_t part, LeafGather* gather, ReadContext& context)
       : snapshot_(snapshot), tree_(snapshot), part_(part), gather_(gather), context_(context), out_(gather) {}
 
@@ -121,9 +121,9 @@ class Writer {
     std::vector<std::pair<std::string, Place>> children;
     tree_.each(place, [&](std::string_view key, const Place& child) { children.emplace_back(key, child); });
     if (children.empty() && place.node != no_index && tree_.node(place.node).kind == NodeKind::list) {
-      return out_.begin_list(0);  // a map would not tell that it was a list
+      return out_.begin_list(0);  // an empty map would load as a map
     }
-    // A file that begins with `metadata` would be taken for a record of Burn.
+    // Readers would take a file that begins with `metadata` for a Burn record.
     if (depth == 0 && children.size() > 1 && children[0].first == "metadata") std::swap(children[0], children[1]);
     STELE_TRY(out_.begin_map(children.size()));
     for (const auto& [key, child] : children) {
@@ -172,7 +172,7 @@ class Writer {
 const Capabilities& FlaxFormat::capabilities() const noexcept {
   static constexpr Capabilities can{.nesting = true,
                                     .values = true,
-                                    .max_rank = 32,  // NumPy's before 2.0
+                                    .max_rank = 32,  // the maximum of NumPy before 2.0
                                     .holds = [](DType dtype) { return detail::flax::type_of(dtype) != nullptr; },
                                     .keeps = [](std::string_view key) { return key == detail::flax::scalar_note; }};
   return can;
