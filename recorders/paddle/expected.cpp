@@ -54,7 +54,8 @@ bool fits(const Expected& expected, DType dtype, std::span<const Extent> shape) 
 Error misfit(const Expected& expected, DType dtype, std::span<const Extent> shape) {
   const bool same_dtype = expected.dtype == DType::none || expected.dtype == dtype;
   return Error(same_dtype ? Errc::shape_mismatch : Errc::dtype_mismatch,
-               same_dtype ? "the tensor has another shape than declared" : "the tensor has another dtype than declared")
+               same_dtype ? "the tensor's shape differs from the declared shape"
+                          : "the tensor's dtype differs from the declared dtype")
       .path(expected.name)
       .expected(describe(expected.dtype, *expected.shape))
       .found(describe(expected.dtype != DType::none ? dtype : DType::none, shape));

@@ -1,4 +1,4 @@
-// Facts about tensors that are known before their records are read: from a program or from the model.
+// Expected tensors: facts from a program or the model that are known before the records are read.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +24,18 @@ struct Expected {
 
 /// Returns a program's variables, sorted by name.
 std::vector<Expected> expected_of(std::span<const PaddleVariable> program);
-/// Returns the model's tensors in its order, with their shapes if `shapes`. Leaves dtypes out: numbers convert when
-/// they are loaded.
+/// Returns the model's tensors in the model's order, with their shapes if `shapes`. Omits dtypes, because numbers
+/// convert when they are loaded.
 std::vector<Expected> expected_of(const Layout& layout, bool shapes);
 
 void sort_by_name(std::vector<Expected>& list);
-/// Checks that no two names are equal. `sorted` by name.
+/// Checks that all names differ. `sorted` must be sorted by name.
 Status check_unique(std::span<const Expected> sorted);
 
 bool fits(const Expected& expected, DType dtype, std::span<const Extent> shape);
 /// Returns the error for a tensor that does not fit.
 Error misfit(const Expected& expected, DType dtype, std::span<const Extent> shape);
-/// Returns a shape for messages.
+/// Formats a shape for messages.
 std::string describe(std::span<const std::int64_t> shape);
 
 /// A tensor of a file or a Snapshot.
@@ -43,7 +43,7 @@ struct Found {
   std::string_view name;
   DType dtype;
   std::span<const Extent> shape;
-  std::optional<std::uint64_t> offset{};  // of its bytes in the file
+  std::optional<std::uint64_t> offset{};  // offset of its bytes in the file
 };
 /// Checks that a program's variables and the tensors have equal names, dtypes and shapes. Errors: duplicate, unused,
 /// missing, shape_mismatch, dtype_mismatch.

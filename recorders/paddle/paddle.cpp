@@ -10,7 +10,7 @@
 namespace stele::inline v0 {
 namespace {
 
-using namespace detail::paddle;  // NOLINT(google-build-using-namespace): this file is its front
+using namespace detail::paddle;  // NOLINT(google-build-using-namespace): this file implements the format
 
 bool holds(DType dtype) { return code_of(dtype) != 0xff; }
 bool keeps(std::string_view annotation) { return annotation == lod_key; }
@@ -23,7 +23,8 @@ const Capabilities& PaddleFormat::capabilities() const noexcept {
 }
 
 bool PaddleFormat::recognises(std::span<const std::byte> head, std::uint64_t size) const noexcept {
-  // Version, no LoD, version; then a description of a few bytes that begins with its dtype.
+  // A record begins with a version, no LoD and a version; then follows a description of a few bytes, which begins with
+  // its dtype.
   constexpr std::size_t min_bytes = 22;
   if (options_.folder || size < min_bytes || head.size() < min_bytes)
     return false;  // another PaddleFormat opens folders
@@ -34,8 +35,8 @@ bool PaddleFormat::recognises(std::span<const std::byte> head, std::uint64_t siz
 
 namespace {
 
-/// Returns the name of the first file in the folder that is not a record; nullopt if all are records, "" if there are
-/// no files.
+/// Returns the name of the first file in the folder that is not a record, nullopt if all files are records, or "" if
+/// there are no files.
 Result<std::optional<std::string>> foreign_file(const Bundle& folder) {
   STELE_TRY_ASSIGN(const auto files, folder.names());
   for (const std::string& file : files) {

@@ -1,4 +1,4 @@
-// Programs. Reads only their persistable variables.
+// Reads the persistable variables of programs.
 //
 // ProgramDesc (paddle/phi/core/framework/framework.proto), protobuf:
 //  1. ProgramDesc: blocks = 1. BlockDesc: vars = 3.
@@ -28,7 +28,7 @@ namespace stele::inline v0 {
 namespace detail::paddle {
 namespace {
 
-// Maximum size of a protobuf message (2 GiB), by protobuf itself.
+// Maximum size of a program (2 GiB), the limit of protobuf messages.
 constexpr std::uint64_t max_program = std::uint64_t{1} << 31;
 
 class ProgramReader {
@@ -63,7 +63,7 @@ class ProgramReader {
   Status sort() {
     const auto by_name = [](const PaddleVariable& a, const PaddleVariable& b) { return a.name < b.name; };
     std::stable_sort(list_.begin(), list_.end(), by_name);
-    // Blocks may repeat a declaration of their parents.
+    // Blocks may repeat a declaration of their parent blocks.
     list_.erase(std::unique(list_.begin(), list_.end()), list_.end());
     const auto same = std::adjacent_find(
         list_.begin(), list_.end(), [](const PaddleVariable& a, const PaddleVariable& b) { return a.name == b.name; });
@@ -189,7 +189,7 @@ class ProgramReader {
     enum class Kind : std::uint8_t { other, parameter, data } kind = Kind::other;
     PaddleVariable variable;
     bool persistable = false;
-    bool stored = false;  // the attributes of the result store it; a program that cannot be trained has none
+    bool stored = false;  // the result has attributes, which a program that cannot be trained lacks
     const bool read = members(in, [&](std::string_view key) {
       if (key == "#") {
         const std::string name = string(in);
@@ -228,7 +228,7 @@ class ProgramReader {
       }
       return in.skip_value();
     });
-    // Paddle's rule for parameters that are not in the file, such as an LSTM's dropout_state__non_persistable.
+    // Paddle's rule: parameters with this name are not in the file, such as an LSTM's dropout_state__non_persistable.
     if (kind == Kind::parameter && !stored) persistable = variable.name.find("__non_persistable") == std::string::npos;
     if (!read || !persistable) return read;
     if (variable.dtype == DType::none || variable.name.empty()) {
@@ -254,7 +254,7 @@ class ProgramReader {
       });
       if (!read || name != wanted || !at) return read;
       json::Reader after = in;
-      in = *at;  // back to the value
+      in = *at;  // returns to the value
       const bool good = members(in, [&](std::string_view key) { return key == "D" ? value() : in.skip_value(); });
       if (good) in = after;
       return good;
@@ -316,8 +316,8 @@ class ProgramReader {
   Status problem_;
 };
 
-/// Returns true if JSON begins like a program. Other files may have the name of a program, such as a JSON record of the
-/// model.
+/// Returns true if JSON begins like a program. Other JSON files, such as a record of the model, may have a program's
+/// name.
 Result<bool> is_pir(const Source& source) {
   char head[64];
   const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source.size(), sizeof head));

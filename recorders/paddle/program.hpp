@@ -1,4 +1,4 @@
-// The variables of a Paddle program that are stored in its parameter file.
+// Reads the variables of a Paddle program that its parameter file stores.
 #pragma once
 
 #include <vector>
@@ -11,7 +11,7 @@ namespace stele::inline v0::detail::paddle {
 Result<std::vector<PaddleVariable>> read_program(const Source& source);
 
 /// Opens the program next to the parameter file `name` in `folder`: x.pdmodel or x.json for x.pdiparams, __model__ or
-/// __model__.json for __params__. Returns nullptr if there is none, or if the JSON does not begin like a program.
+/// __model__.json for __params__. Returns nullptr if the folder has no program, or if the JSON does not begin like one.
 Result<SourcePtr> program_beside(const Bundle& folder, std::string_view name);
 
 }  // namespace stele::inline v0::detail::paddle

@@ -1,4 +1,4 @@
-// Reading: a file or a folder becomes a Snapshot.
+// Reads a file or a folder into a Snapshot.
 #include <algorithm>
 #include <memory>
 
@@ -17,7 +17,7 @@
 namespace stele::inline v0 {
 namespace {
 
-using namespace detail::paddle;  // NOLINT(google-build-using-namespace): this file is its front
+using namespace detail::paddle;  // NOLINT(google-build-using-namespace): this file implements the format
 
 class PaddleReader {
  public:
@@ -31,7 +31,7 @@ class PaddleReader {
   }
 
  private:
-  /// Finds the names of the file's tensors, in its order; finds none if tensors are named by counter.
+  /// Finds the names of the file's tensors, in the file's order. Finds no names if tensors are named by counter.
   Status find_names() {
     if (options_.names == PaddleNames::counter) return {};
     named_ = true;
@@ -49,7 +49,7 @@ class PaddleReader {
       }
     }
     STELE_TRY_ASSIGN(const Layout layout, context_.layout());
-    // If the load rebuilds the module to match the file, its present shapes do not matter.
+    // If the load rebuilds the module to match the file, the module's present shapes do not matter.
     const LoadOptions& options = context_.options();
     expected_ = expected_of(layout, options.layout.has_value() || !options.rebuild);
     other_order_ = expected_;
@@ -79,7 +79,7 @@ class PaddleReader {
         return Error(Errc::malformed, "the record ends before its frame").offset(record->end());
       }
       at = record->end();
-      // Growing arrays hold three times their content.
+      // Arrays that grow hold three times their content.
       STELE_TRY(spend(
           3 * (sizeof(Entry) + sizeof(Node) + sizeof(detail::LeafData) + sizeof(Extent) * record->rank) + 64, at));
       records.push_back(std::move(*record));
@@ -104,9 +104,10 @@ class PaddleReader {
     return options_.names == PaddleNames::automatic ? check_named(names, records) : Status();
   }
 
-  /// Guesses the framing. A record begins with a zero u32. A record's length, stored before it, does not, unless it is
-  /// a multiple of 4 GiB. After that length, a record has its number of levels. A record without levels has the
-  /// length of its description where a frame with an empty name has zeros.
+  /// Guesses the framing. A record begins with a zero u32. A frame begins with a length, which has a zero u32 only if
+  /// it is a multiple of 4 GiB. After the length, a `sized` frame has the record, and a `named` frame has the size of a
+  /// name. If both begin with zero, only a `named` frame has zeros at bytes 12 to 19 and 24 to 27: a `sized` frame has
+  /// the number of levels at the first place, or without levels the length of the description at the second.
   PaddleFraming found_framing() const {
     std::byte head[28]{};
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source_->size(), sizeof head));
@@ -118,7 +119,7 @@ class PaddleReader {
     return empty_name ? PaddleFraming::named : PaddleFraming::sized;
   }
 
-  /// Moves `at` to the record. Returns the record's end, or the file's end if there is no frame.
+  /// Moves `at` to the record. Returns the record's end, or the file's end if records have no frames.
   Result<std::uint64_t> read_frame(PaddleFraming framing, std::uint64_t& at, std::vector<std::string>& names) {
     if (framing == PaddleFraming::none) return source_->size();
     const std::uint64_t begin = at;
@@ -150,7 +151,7 @@ class PaddleReader {
     return end;
   }
 
-  /// Checks each tensor against the facts that are known for its name.
+  /// Checks each tensor against the expected facts for its name.
   Status check(std::span<const Entry> records) const {
     const auto first_misfit = [&](std::span<const Expected> order) {
       std::size_t i = 0;
@@ -166,8 +167,8 @@ class PaddleReader {
     const std::string other = sorted ? "PaddleOrder::declared" : "PaddleOrder::sorted";
     auto report = std::make_shared<Report>();
     report->add(Report::What::suggested, expected_[wrong].name,
-                (sorted ? "the file's shapes match the order of the model, not that of the names: "
-                        : "the file's shapes match the order of the names, not that of the model: ") +
+                (sorted ? "the file's shapes match the order of the model, not the order of the names: "
+                        : "the file's shapes match the order of the names, not the order of the model: ") +
                     other);
     return std::move(error)
         .expected(describe(*expected_[wrong].shape))
@@ -189,7 +190,7 @@ class PaddleReader {
   // ---- a folder
 
   Status read_folder() {
-    // The files are named after the variables. A program declares the files and their contents.
+    // Files have the names of the variables. A program declares the files and their contents.
     std::vector<PaddleVariable> program = options_.program;
     named_ = !program.empty();
     if (!named_) {
@@ -250,7 +251,7 @@ class PaddleReader {
   const OpenContext& context_;
   std::shared_ptr<const Bundle> bundle_;
   SnapshotBuilder builder_;
-  bool named_ = false;  // expected_ lists the tensors
+  bool named_ = false;  // true if expected_ lists the tensors
   std::vector<Expected> expected_;
   std::vector<Expected> other_order_;  // expected_ in the PaddleOrder that was not requested, if known
   detail::IndexBudget memory_{context_.options().limits, source_->size(), detail::index_rate::record};

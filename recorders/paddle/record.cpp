@@ -26,14 +26,14 @@ constexpr std::array<std::pair<std::uint8_t, DType>, 17> dtypes = {{
     {33, DType::f8_e5m2},
     {37, DType::u32},
     {38, DType::u64},
-    {19, DType::u64},  // SIZE_T; last, so that u64 is written as UINT64
+    {19, DType::u64},  // SIZE_T; after UINT64, so that u64 is written as UINT64
 }};
 
-// Maximum number of LoD levels, checked before memory is taken. Real files have two.
+// Maximum number of LoD levels, checked before memory is allocated. Real files have two.
 constexpr std::uint64_t max_levels = 64;
 constexpr std::int64_t max_desc = 64 << 10;
 
-/// Reads the bytes of a source in order, ahead if they fit a small buffer.
+/// Reads the bytes of a source in order, through a small read-ahead buffer.
 class Cursor {
  public:
   Cursor(const Source& source, std::uint64_t at, std::uint64_t end) : source_(source), at_(at), end_(end) {}
@@ -104,7 +104,7 @@ Status read_lod(Cursor& in, std::uint64_t levels, std::vector<std::vector<std::u
       return bad("the size of a LoD level is not a multiple of 8", at, "a multiple of 8 bytes", std::to_string(bytes));
     if (bytes < 16) return bad("the LoD level is too short", at, "at least two offsets", std::to_string(bytes / 8));
     if (bytes > in.left()) return in.cut_off(bytes);
-    // Held as numbers, as Values of the record, and as Values of the Snapshot.
+    // Charges the numbers, the Values of the record, and the Values of the Snapshot.
     const std::uint64_t cost = bytes / 8 * (2 * sizeof(Value) + 8) + 256;
     if (!memory.take(cost)) return index_error("the LoD is too large for a file of this size").offset(at);
     auto& level = lod.emplace_back(static_cast<std::size_t>(bytes / 8));
@@ -134,11 +134,10 @@ Status read_desc(protobuf::Reader in, DType& dtype, std::vector<std::int64_t>& e
       STELE_TRY(in.status());
       dtype = dtype_of(code);
       if (dtype == DType::none) {
-        return Error(Errc::unsupported, "the dtype is not that of a dense tensor")
-            .found("number " + std::to_string(code));
+        return Error(Errc::unsupported, "dense tensors cannot have the dtype").found("number " + std::to_string(code));
       }
       typed = true;
-    } else if (in.is(2) && in.has_length()) {  // tolerated, like in protobuf
+    } else if (in.is(2) && in.has_length()) {  // accepted, as protobuf requires: packed extents
       protobuf::Reader list = in.message();
       for (std::uint64_t extent = 0; extents.size() <= max_rank && list.varint(extent);) {
         extents.push_back(static_cast<std::int64_t>(extent));
@@ -257,7 +256,7 @@ Result<std::vector<std::byte>> head_of(DType dtype, std::span<const Extent> shap
   protobuf::put_number(desc, 1, code_of(dtype));
   for (const Extent e : shape) {
     if (e > static_cast<Extent>(std::numeric_limits<std::int64_t>::max())) {
-      return Error(Errc::not_representable, "an extent exceeds the maximum of Paddle")
+      return Error(Errc::not_representable, "an extent exceeds Paddle's maximum")
           .expected("at most " + std::to_string(std::numeric_limits<std::int64_t>::max()))
           .found(to_string(shape));
     }

@@ -1,4 +1,5 @@
-// One record of a Paddle parameter file: reads and writes its header. stele/recorders/paddle.hpp describes the layout.
+// Reads and writes the headers of the records in a Paddle parameter file. stele/recorders/paddle.hpp describes the
+// layout.
 #pragma once
 
 #include <array>
@@ -16,16 +17,17 @@
 namespace stele::inline v0::detail::paddle {
 
 inline constexpr std::size_t max_rank = 9;  // phi::DDim::kMaxRank
-/// Maximum size of a name in a frame (64 KiB): bounds what a length in a damaged file makes the reader read.
+/// Maximum size of a name in a frame (64 KiB): bounds the bytes that a wrong length in a damaged file makes the reader
+/// read.
 inline constexpr std::uint64_t max_name_bytes = 64 << 10;
 
-/// Returns the dtype for a number of VarType.Type (paddle/phi/core/framework/framework.proto); DType::none if dense
-/// tensors do not have it.
+/// Returns the dtype for a number of VarType.Type (paddle/phi/core/framework/framework.proto), or DType::none if dense
+/// tensors cannot have it.
 DType dtype_of(std::uint64_t code) noexcept;
-/// Returns the number for a dtype; 0xff if Paddle has none.
+/// Returns the number for a dtype, or 0xff if Paddle does not have the dtype.
 std::uint8_t code_of(DType dtype) noexcept;
 
-/// An annotation: the LoD as a list of lists of numbers.
+/// Key of the annotation with the LoD, as a list of lists of numbers.
 inline constexpr std::string_view lod_key = "paddle.lod";
 
 struct Entry {
@@ -39,11 +41,11 @@ struct Entry {
   std::uint64_t end() const noexcept { return data + bytes; }
 };
 
-/// Reads a TensorDesc: dtype and extents (negative ones become -1, any). Errors: malformed, unsupported (a dtype that
-/// dense tensors do not have).
+/// Reads a TensorDesc: dtype and extents. Negative extents become -1, which means any extent. Errors: malformed,
+/// unsupported (a dtype that dense tensors cannot have).
 Status read_desc(protobuf::Reader in, DType& dtype, std::vector<std::int64_t>& extents);
 
-/// Reads a record's header at `offset`; the record ends at `end` or before. Reads a few hundred bytes in addition to
+/// Reads the header of the record at `offset`, which ends at `end` or before. Reads a few hundred bytes in addition to
 /// the LoD. Subtracts the LoD's memory from `memory`. Errors: truncated, malformed, unsupported, limit (the LoD takes
 /// more than `memory`).
 Result<Entry> read_record(const Source& source, std::uint64_t offset, std::uint64_t end, IndexBudget& memory);

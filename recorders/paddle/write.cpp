@@ -1,4 +1,4 @@
-// Writing: a Snapshot becomes a file or a folder.
+// Writes a Snapshot as a file or a folder.
 #include <algorithm>
 #include <memory>
 #include <numeric>
@@ -17,7 +17,7 @@
 namespace stele::inline v0 {
 namespace {
 
-using namespace detail::paddle;  // NOLINT(google-build-using-namespace): this file is its front
+using namespace detail::paddle;  // NOLINT(google-build-using-namespace): this file implements the format
 
 class PaddleWriter {
  public:
@@ -64,7 +64,8 @@ class PaddleWriter {
       if (!head) return std::move(head).error().path(std::string(paths_[i]));
       heads_[i] = std::move(*head);
       if (options_.folder && (paths_[i] == "__model__" || paths_[i] == "__model__.json")) {
-        return Error(Errc::not_representable, "the name is that of the folder's program").path(std::string(paths_[i]));
+        return Error(Errc::not_representable, "the name is reserved for the folder's program")
+            .path(std::string(paths_[i]));
       }
       if (options_.framing == PaddleFraming::named && paths_[i].size() > max_name_bytes) {
         return Error(Errc::not_representable, "the name is too long")
