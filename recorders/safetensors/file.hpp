@@ -1,4 +1,4 @@
-// One safetensors file, for the single-file and sharded formats; folders of them.
+// Writes single safetensors files, for the single-file and sharded formats, and opens folders of them.
 #pragma once
 
 #include <cstdint>
@@ -24,12 +24,12 @@ Status write(const Snapshot& snapshot, std::span<const TensorEntry> tensors, std
 /// Returns true if the folder itself has an index, or if its first safetensors file has boxes of tensors.
 bool recognises_folder(const Bundle& folder);
 
-/// Returns the index of a folder, or null and the names of its safetensors files. Errors: malformed (several indexes),
-/// not_found.
+/// Returns the index of a folder. If the folder has no index, returns null and sets `files` to the names of its
+/// safetensors files. Errors: malformed (several indexes), not_found.
 Result<SourcePtr> find_index(const Source& folder, std::vector<std::string>& files);
 
-/// Opens the files of a folder without an index: those of torch.distributed.checkpoint, whose boxes are joined, or one
-/// file.
+/// Opens the files of a folder without an index: one file, or the files of torch.distributed.checkpoint, whose boxes
+/// are joined.
 Result<Snapshot> open_files(const Source& folder, std::vector<std::string> files, const OpenContext& context);
 
 }  // namespace stele::inline v0::detail::safetensors

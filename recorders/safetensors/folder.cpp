@@ -1,5 +1,5 @@
-// Folders of safetensors files: with an index, or as torch.distributed.checkpoint writes them
-// (HuggingFaceStorageWriter), one file for each rank with boxes of the tensors.
+// Opens folders of safetensors files: with an index, or written by torch.distributed.checkpoint
+// (HuggingFaceStorageWriter), which writes one file for each rank with boxes of the tensors.
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -24,10 +24,10 @@ namespace {
 constexpr std::string_view file_extension = ".safetensors", index_extension = ".safetensors.index.json";
 constexpr const char* offsets_key = "saved_offsets";
 
-/// Maximum number of files: bounds those that a folder makes the reader open.
+/// Maximum number of files (100,000): bounds the files that a folder makes the reader open.
 constexpr std::size_t max_files = 100'000;
 
-/// Returns the names in the folder itself, not in folders below it, that end so.
+/// Returns the names with this ending in the folder itself, without folders below it.
 std::vector<std::string> names_with(std::vector<std::string> names, std::string_view ending) {
   std::erase_if(names, [&](const std::string& n) { return !n.ends_with(ending) || n.find('/') != n.npos; });
   return names;
@@ -68,7 +68,7 @@ class BoxesReader {
   }
 
  private:
-  /// A box in a file; its name is kept by the builder.
+  /// A box in a file. The builder owns the name.
   struct Piece {
     std::string_view name;
     LeafView leaf;
@@ -116,7 +116,7 @@ class BoxesReader {
       const auto at = std::lower_bound(saved.begin(), saved.end(), name,
                                        [](const Saved& s, std::string_view n) { return s.name < n; });
       if (at == saved.end() || at->name != name || at->rank != rank) {
-        return Error(Errc::malformed, "DCP_SHARDING_INFO does not have the place of the tensor's box")
+        return Error(Errc::malformed, "DCP_SHARDING_INFO does not have the offsets of the tensor's box")
             .path(std::string(name))
             .expected(std::to_string(rank) + " offsets");
       }
@@ -180,7 +180,7 @@ class BoxesReader {
   }
 
   Result<Snapshot> build() {
-    // Each tensor's boxes together; the tensors in the order of the files.
+    // Groups the boxes by tensor, and keeps the tensors in the order of the files.
     std::vector<std::uint32_t> order(pieces_.size());
     for (std::uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     std::stable_sort(order.begin(), order.end(),
@@ -227,7 +227,7 @@ class BoxesReader {
         if (!end) {
           return Error(Errc::malformed, "the end of a box overflows 64 bits").file(sources_[piece.file]->name());
         }
-        // The global shape is not in the files: it reaches as far as the boxes.
+        // The files do not store the global shape, which extends to the end of the boxes.
         shape[d] = std::max(shape[d], *end);
       }
       parts.push_back(piece.leaf.provider());
@@ -261,7 +261,7 @@ class BoxesReader {
   std::deque<Piece> pieces_;
   std::vector<Extent> offsets_;
   Skipped skipped_;              // metadata
-  std::size_t whole_files_ = 0;  // files without boxes: their tensors are whole
+  std::size_t whole_files_ = 0;  // number of files without boxes, whose tensors are whole
   std::shared_ptr<std::deque<JoinedBoxes>> joined_;
 };
 
@@ -297,7 +297,7 @@ Result<SourcePtr> find_index(const Source& folder, std::vector<std::string>& fil
 }
 
 Result<Snapshot> open_files(const Source& folder, std::vector<std::string> files, const OpenContext& context) {
-  if (files.size() == 1) {  // perhaps with the metadata key stele
+  if (files.size() == 1) {  // a single file may have the metadata key stele
     STELE_TRY_ASSIGN(const SourcePtr source, folder.bundle()->open(files.front()));
     STELE_TRY_ASSIGN(Snapshot file, SafetensorsFormat().open(source, context));
     if (!file.metadata().contains(shards::sharding_key)) return file;

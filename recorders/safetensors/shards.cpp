@@ -22,7 +22,7 @@ namespace json = detail::json;
 using detail::safetensors::max_header;
 
 constexpr std::string_view total_size = "total_size";
-/// Metadata that transformers requires in each file.
+/// Metadata that the transformers package requires in each file.
 constexpr std::pair<const char*, const char*> framework("format", "pt");
 
 /// Distributes the leaves over files of at most `shard_bytes` of data, unless a single leaf is larger.
@@ -81,7 +81,7 @@ Status ShardedSafetensorsFormat::may_replace(const Bundle& folder) const {
   STELE_TRY_ASSIGN(const bool boxes, folder.contains(detail::shards::shard_index_name));
   std::string index_name(boxes ? detail::shards::shard_index_name : "model.safetensors.index.json");
   auto index = folder.open(index_name);
-  if (!index) return Error(Errc::exists, "the target folder has no index of stele").expected(index_name);
+  if (!index) return Error(Errc::exists, "the target folder has no index that stele wrote").expected(index_name);
   if (boxes) {
     detail::IndexBudget memory(Limits(), (*index)->size());
     STELE_TRY_ASSIGN(const detail::shards::ShardIndex set, detail::shards::read_shard_index(**index, memory));
