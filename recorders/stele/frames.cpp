@@ -19,14 +19,14 @@ namespace {
 constexpr std::size_t frame_size = std::size_t{1} << 20;
 constexpr std::uint32_t plain_frame = 0x80000000U;
 // Neighbouring numbers of a tensor hardly ever repeat. A search for repetitions takes most of the time of level 1 and
-// finds nothing; only the exponents' unequal frequencies can be used. A fast level with long strides and forced
-// Huffman coding (such levels leave it out) saves as much or more on normally distributed, sparse and rounded weights.
-// -200 takes a fifth less of zstd's time than -50 in both directions, and still finds long repeated parts; -1000 misses
-// some of them.
+// finds nothing; only the unequal frequencies of exponents are compressible. A fast level with long strides and forced
+// Huffman coding, which such levels omit by default, saves as much or more on normally distributed, sparse and rounded
+// weights. Level -200 takes a fifth less of zstd's time than -50 in both directions, and still finds long repeated
+// parts; level -1000 misses some of them.
 constexpr int level = -200;
 constexpr auto literal_compression = ZSTD_c_experimentalParam5;
 constexpr int huffman = 1;
-/// Minimum size in bytes for compression: fewer are not worth a frame.
+/// Minimum size in bytes for compression: fewer bytes are not worth a frame.
 constexpr std::uint64_t min_compressed_bytes = 512;
 
 std::uint64_t frame_count(std::uint64_t length) { return length / frame_size + (length % frame_size != 0 ? 1 : 0); }
@@ -36,7 +36,7 @@ struct Free {
   void operator()(ZSTD_DCtx* c) const { ZSTD_freeDCtx(c); }
 };
 
-/// One per thread: creating one costs as much as a small frame.
+/// Returns this thread's compressor. Each thread has one, because its creation costs as much as a small frame.
 ZSTD_CCtx& compressor() {
   thread_local const std::unique_ptr<ZSTD_CCtx, Free> context(ZSTD_createCCtx());
   if (context == nullptr) throw std::bad_alloc();
@@ -60,11 +60,11 @@ Bytes& scratch() {
 struct Packed {
   std::span<const std::byte> plain;  // in the tensor, or in `gathered`
   Bytes gathered;
-  Bytes packed;  // allocated at the maximum compressed size
+  Bytes packed;  // allocated with the maximum compressed size
   std::size_t size = 0;
   bool compressed = false;
 
-  /// Appends to `gathered`; returns the bytes that do not fit.
+  /// Appends bytes to `gathered` and returns the bytes that do not fit.
   std::span<const std::byte> gather(std::span<const std::byte> bytes) {
     if (gathered.empty()) gathered = Bytes(frame_size);
     const std::size_t n = std::min(bytes.size(), frame_size - plain.size());
@@ -80,7 +80,7 @@ struct Packed {
       from = scratch().data();
     }
     size = ZSTD_compress2(&compressor(), packed.data(), packed.size(), from, plain.size());
-    // Saving less than a sixteenth is not worth the time to decompress.
+    // A saving of less than a sixteenth is not worth the time to decompress.
     compressed = !ZSTD_isError(size) && size + plain.size() / 16 <= plain.size();
   }
   std::span<const std::byte> bytes() const { return compressed ? packed.span().first(size) : plain; }
@@ -90,7 +90,7 @@ Error broken(const FramedBlock& block, const char* text) {
   return Error(Errc::malformed, text).file(block.source.name()).offset(block.offset);
 }
 
-/// Reads the table of a block in parts: a small file may declare a large tensor.
+/// Reads the table of a block in parts, because a small file may declare a large tensor.
 class Table {
  public:
   explicit Table(const FramedBlock& block) : block_(block), count_(frame_count(block.length)) {}
@@ -99,7 +99,7 @@ class Table {
     std::uint64_t offset;  // in the source
     std::uint32_t stored;
     bool compressed;
-    std::uint32_t length;  // plain bytes
+    std::uint32_t length;  // number of plain bytes
   };
   /// Moves to the next frame.
   Status next(Frame& frame) {
@@ -175,7 +175,7 @@ class FrameWriter::FrameSink final : public PieceSink {
     batch_limit_ = static_cast<std::size_t>(
         std::min<std::uint64_t>(frame_count(leaf.byte_size()), std::uint64_t{workers_.threads}));
     if (batch_.size() < batch_limit_) batch_.resize(batch_limit_);
-    for (Packed& frame : batch_) frame.plain = {};  // left over from a leaf that failed
+    for (Packed& frame : batch_) frame.plain = {};  // clears frames of a leaf that failed
     full_ = 0;
     as_it_is_ = false;
     sizes_.clear();
@@ -184,7 +184,7 @@ class FrameWriter::FrameSink final : public PieceSink {
   }
 
   Status piece(std::span<const std::byte> bytes) override {
-    // A live tensor arrives whole: its frames are used in place, and are invalid after this call.
+    // A live tensor arrives whole: its frames are used in place, and become invalid after this call.
     bool taken = false;
     while (bytes.size() >= frame_size && !as_it_is_ && batch_[full_].plain.empty()) {
       batch_[full_].plain = bytes.first(frame_size);
@@ -221,7 +221,7 @@ class FrameWriter::FrameSink final : public PieceSink {
       if (as_it_is_) return out_.write(bytes);
       Packed& frame = batch_[full_];
       bytes = frame.gather(bytes);
-      // The first frame decides for the whole tensor.
+      // The first frame decides whether the whole tensor is compressed.
       if (frame.plain.size() == frame_size && (++full_ == batch_limit_ || sizes_.empty())) STELE_TRY(flush());
     }
     return {};
@@ -246,7 +246,7 @@ class FrameWriter::FrameSink final : public PieceSink {
   Workers workers_;
   LeafGather& out_;
   std::uint64_t start_ = 0;
-  std::vector<Packed> batch_;  // the first `batch_limit_` are used
+  std::vector<Packed> batch_;  // the first `batch_limit_` frames are in use
   std::size_t batch_limit_ = 0;
   std::size_t full_ = 0;
   bool as_it_is_ = false;
@@ -314,7 +314,7 @@ Status stream_frames(const FramedBlock& block, PieceSink& sink, ReadContext& con
     }
     parallel(context.workers(), jobs.size(),
              [&](std::size_t i) { jobs[i].status = unpack(block, jobs[i].frame, jobs[i].stored.data(), jobs[i].out); });
-    // Pass frames on in order, so that the first error does not depend on how many are unpacked together.
+    // Passes frames on in order, so that the first error does not depend on the number of frames decompressed together.
     for (Job& job : jobs) {
       if (!job.status) return std::move(job.status);
       for (std::size_t passed = 0; passed < job.frame.length;) {

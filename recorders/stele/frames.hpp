@@ -1,8 +1,8 @@
 // Compressed blocks of `.stele`. Layout of a block of `length` plain bytes (docs/formats/stele.md):
 //
 //  1. Frames in order, each of the next 1 MiB of the plain bytes (the last: of the rest). A frame has the bytes
-//     shuffled by the element width and compressed by zstd, or the plain bytes if that does not shrink them.
-//  2. u32 for each frame: its size; bit 31: it is plain.
+//     shuffled by the element width and compressed by zstd, or the plain bytes if compression does not shrink them.
+//  2. u32 for each frame: its size; bit 31 is set if it is plain.
 #pragma once
 
 #include <cstddef>
@@ -19,20 +19,20 @@ namespace stele::inline v0::detail {
 /// A compressed block in a source.
 struct FramedBlock {
   const Source& source;
-  std::uint64_t offset;  // in the source
+  std::uint64_t offset;  // offset in the source
   std::uint64_t stored;  // size in the source
   std::uint64_t hash;    // XXH3-64 of the stored bytes
-  std::uint64_t length;  // plain bytes
-  unsigned width;        // bytes of an element
+  std::uint64_t length;  // number of plain bytes
+  unsigned width;        // size of an element in bytes
 };
 
-/// A compressed block as stored in the index. Both 0: the elements are not compressed.
+/// A compressed block in the index. Both fields are 0 if the elements are not compressed.
 struct StoredBlock {
   std::uint64_t size = 0;
   std::uint64_t hash = 0;
 };
 
-/// Returns true if a block can have this size.
+/// Returns true if a block of `length` plain bytes can have `stored` bytes.
 bool frames_fit(std::uint64_t stored, std::uint64_t length) noexcept;
 
 /// Writes leaves compressed, or plain if compression saves nothing. Deterministic: the bytes do not depend on the
@@ -41,7 +41,7 @@ class FrameWriter {
  public:
   FrameWriter(const Workers& workers, LeafGather& out);
   ~FrameWriter();
-  /// Sets `hash` to the XXH3-64 of the elements.
+  /// Writes a leaf. Sets `hash` to the XXH3-64 of its elements.
   Result<StoredBlock> write(const LeafView& leaf, ReadContext& context, std::uint64_t& hash);
 
  private:
@@ -50,11 +50,11 @@ class FrameWriter {
   LeafGather& out_;
 };
 
-/// Passes the plain bytes to `sink` and sets `hash` to their XXH3-64. Errors: checksum (of the compressed bytes),
+/// Passes the plain bytes to `sink` and sets `hash` to their XXH3-64. Errors: checksum (the compressed bytes),
 /// malformed, io.
 Status stream_frames(const FramedBlock& block, PieceSink& sink, ReadContext& context, std::uint64_t& hash);
 
-/// Reads plain bytes from `first` on. Reads only the table and the frames that contain them.
+/// Reads the plain bytes from `first` on. Reads only the table and the frames with these bytes.
 Status read_frames(const FramedBlock& block, std::uint64_t first, std::span<std::byte> out);
 
 }  // namespace stele::inline v0::detail

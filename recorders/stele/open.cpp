@@ -1,4 +1,5 @@
-// `.stele` -> Snapshot. stele_reader.hpp parses; this file has the opened file, the tree and the leaves.
+// Reads a `.stele` file into a Snapshot. stele_reader.hpp parses; this file has the opened file, the tree and the
+// leaves.
 #include <algorithm>
 #include <cstring>
 
@@ -39,7 +40,7 @@ struct File {
 
 std::uint64_t in_file(const format::Entry& entry) { return entry.stored != 0 ? entry.stored : entry.length; }
 
-/// Returns the block of an entry, including the zeros up to the next block.
+/// Returns the range of an entry's block, including the zeros up to the next block.
 SourceRange range_of(const File& file, const format::Entry& entry) {
   const std::uint64_t end = entry.offset + in_file(entry);
   const std::uint64_t next = std::min(*format::round_up(end, format::block_alignment), file.blocks_end);
@@ -96,7 +97,7 @@ class SteleReader {
     builder_.set_unknown_kinds({.all = index.guessed()});
     STELE_TRY(check_names());
     for (std::uint32_t i = 0; i < index.nodes(); ++i) STELE_TRY(add_node(i));
-    if (entries_seen_ != index.entries()) return malformed("an entry belongs to no node", index.entry_offset(0));
+    if (entries_seen_ != index.entries()) return malformed("an entry does not belong to a node", index.entry_offset(0));
     if (running_ != file_->blocks_end) return malformed("the index does not follow the last block", running_);
     for (; !ends_.empty(); ends_.pop_back()) builder_.end();
     if (const std::uint32_t i = detail::misnamed_child(builder_.data()); i != no_index) {
@@ -127,7 +128,7 @@ class SteleReader {
     const std::uint64_t total = header.total != 0 ? header.total : source.size();
     constexpr std::uint64_t min_size = format::header_size + format::index_header_size + format::trailer_size;
     if (total > source.size() || total < min_size) {
-      return Error(Errc::truncated, "the file is shorter than its header states")
+      return Error(Errc::truncated, "the file is shorter than its header declares")
           .expected(std::to_string(std::max(total, min_size)) + " bytes")
           .found(std::to_string(source.size()))
           .offset(source.size());
@@ -155,8 +156,8 @@ class SteleReader {
     return {};
   }
 
-  /// Counts the Snapshot's memory against the bound of Format::open: parts of an index may overlap, so a few bytes can
-  /// describe much.
+  /// Counts the Snapshot's memory against the bound of Format::open. Parts of an index may overlap, so a small index
+  /// can describe a large Snapshot.
   Status spend(std::uint64_t bytes) {
     if (memory_.take(bytes)) return {};
     return detail::index_error("the index needs more memory than its size allows").file(file_->source->name());
@@ -170,7 +171,7 @@ class SteleReader {
     }
     std::uint64_t extras = 0;
     for (std::uint32_t i = 0; i < index.entries(); ++i) extras += index.has_id(i) ? 1 : 0;
-    // All counts are of items in the index, so nothing overflows.
+    // The index contains all counted items, so the sum cannot overflow.
     STELE_TRY(spend(index.nodes() * sizeof(Node) + index.entries() * sizeof(detail::LeafData) +
                     index.extents() * sizeof(Extent) + values * sizeof(Value) + extras * sizeof(detail::LeafExtra) +
                     index.types() * sizeof(detail::TypeData)));
@@ -228,8 +229,8 @@ class SteleReader {
     return {};
   }
 
-  /// Checks that names strictly ascend: no duplicates, and the binary search finds every name. The rest of an entry is
-  /// checked with its node.
+  /// Checks that names strictly ascend, so that they are unique and the binary search finds every name. The rest of an
+  /// entry is checked with its node.
   Status check_names() {
     const format::Index& index = file_->index;
     std::string_view last;
@@ -284,7 +285,7 @@ class SteleReader {
       return Error(Errc::limit, "nodes nest too deep").offset(index.node_offset(i)).file(file_->source->name());
 
     const std::size_t parent_path = path_.size();
-    // Names may overlap: limit the total length that is read by the size of the file.
+    // Names may overlap, so the file's size limits the total length of names to read.
     path_work_ += node.name.size();
     if (parent_path + node.name.size() > index.strings().size() + (std::size_t{1} << 20) ||
         path_work_ > 64 * file_->source->size() + (std::uint64_t{16} << 20)) {
@@ -349,7 +350,7 @@ class SteleReader {
     if (!index.entry(node.index, entry)) return malformed("an entry is malformed", index.entry_offset(node.index));
     if (entry.alias || entry.node != i || entry.name != path_) return bad("a tensor does not match its entry");
     STELE_TRY(check_entry(node.index, entry));
-    // In tree order, blocks follow each other without a gap: no overlap, and no hidden bytes.
+    // In tree order, blocks follow each other without a gap, so they do not overlap and no bytes are hidden.
     if (entry.stored != 0 && !detail::frames_fit(entry.stored, entry.length)) {
       return malformed("the size of a compressed block is impossible", index.entry_offset(node.index));
     }
@@ -383,8 +384,8 @@ class SteleReader {
   Status add_alias(std::uint32_t i, const format::NodeView& node, SnapshotBuilder::Name name) {
     const format::Index& index = file_->index;
     const auto bad = [&](const char* text) { return malformed(text, index.node_offset(i)); };
-    // Targets come before their aliases and are complete, so a file cannot make cycles.
-    if (node.index >= i) return bad("an alias refers to no node before it");
+    // A target is complete and comes before its aliases, so a file cannot make cycles.
+    if (node.index >= i) return bad("an alias does not refer to an earlier node");
     const Node& target = builder_.nodes()[node.index];
     const bool open = std::any_of(ends_.begin(), ends_.end(), [&](const End& e) { return e.node == node.index; });
     if (target.kind == NodeKind::alias || target.kind == NodeKind::none || open)

@@ -1,4 +1,4 @@
-// Values as stored in `.stele` files (stele_reader.hpp, "Values").
+// Encodes and decodes the values in `.stele` files (stele_reader.hpp, "Values").
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 
 namespace stele::inline v0::detail {
 
-/// Maximum nesting of lists and maps, equal to JSON's, so that a Value can move between the two formats.
+/// Maximum nesting of lists and maps (64 levels), equal to JSON's, so that a Value can move between the two formats.
 inline constexpr int max_value_depth = 64;
 
 Status encode_value(const Value& value, std::vector<std::byte>& out);

@@ -1,4 +1,4 @@
-// Snapshot -> `.stele`.
+// Writes a Snapshot as a `.stele` file.
 #include <algorithm>
 #include <atomic>
 #include <cstring>
@@ -26,7 +26,7 @@ struct Text {
   std::uint32_t length = 0;
 };
 
-/// The strings section. Stores each string once: static names repeat often.
+/// The strings section. Stores each string once, because static names repeat often.
 class Strings {
  public:
   Text add(std::string_view text) {
@@ -59,7 +59,7 @@ struct Row {
   bool alias;
 };
 
-// Minimum bytes that are worth a second thread.
+// Minimum size that is worth a second thread (4 MiB).
 constexpr std::uint64_t min_bytes_for_thread = std::uint64_t{4} << 20;
 
 class Writer {
@@ -146,7 +146,7 @@ class Writer {
     if (leaf != no_index) {
       const Text name = strings_.append(path);
       rows_.push_back({name, i, leaf, node.kind == NodeKind::alias});
-      // The segment is usually the end of the path, which is already stored.
+      // The segment is usually the end of the path, and the section already has the path.
       const bool suffix = path.ends_with(segment);
       node_names_[i] = suffix ? Text{static_cast<std::uint32_t>(name.offset + path.size() - segment.size()),
                                      static_cast<std::uint32_t>(segment.size())}
