@@ -388,7 +388,8 @@ class FileWriter {
     const auto begin = [&](std::uint64_t crc) {
       return this->begin(name, leaf.byte_size(), static_cast<std::uint32_t>(crc));
     };
-    return out_.leaf_after_hash(leaf, context_, std::ref(begin),  // which needs no memory
+    // A std::function of a std::ref takes no memory.
+    return out_.leaf_after_hash(leaf, context_, std::ref(begin),
                                 [this](std::uint64_t crc) { return zip_.set_crc(static_cast<std::uint32_t>(crc)); });
   }
 
