@@ -120,7 +120,7 @@ TEST_CASE("burn layout: a class of other fields than the file") {
   CHECK(order.code() == Errc::value_mismatch);
   CHECK(order.path() == "b");
   CHECK(order.expected() == "the id of b");
-  CHECK(order.found() == "that of a");
+  CHECK(order.found() == "the id of a");
   CHECK(reversed.b.value.span()[0] == 3);  // nothing has changed
   // Shapes do.
   reversed.a = Vec(vec({1, 2, 3}));
