@@ -18,7 +18,7 @@
 
 namespace stele::inline v0::detail::archive {
 
-/// The alignment of arrays in the file.
+/// The alignment of arrays in the file, in bytes.
 inline constexpr std::uint64_t alignment = 64;
 
 std::string entry_of(std::string_view tag, Kind kind, std::uint32_t number, const char* extension);

@@ -22,8 +22,8 @@ std::string_view without_blanks(std::string_view text) {
   return begin != text.npos ? text.substr(begin) : std::string_view();
 }
 
-/// Returns true for a record written before about 0.8 in MessagePack without names: a list of the metadata, itself a
-/// list, and the item.
+/// Returns true for a record that a release before about 0.8 wrote in MessagePack without names: a list of the
+/// metadata, which are a list, and the item.
 bool of_mpk_without_names(std::string_view head) {
   if (!head.starts_with("\x92\x95")) return false;
   head.remove_prefix(2);
@@ -207,7 +207,7 @@ Result<Snapshot> BurnFormat::open(SourcePtr source, const OpenContext& context) 
     return {};
   };
   STELE_TRY(read_head());
-  // Inflate while reading, so that nothing after an invalid record is inflated.
+  // Inflates while reading, so that the bytes after an invalid record stay compressed.
   std::optional<detail::gzip::Gzip> gzip;
   if (detail::gzip::is_gzip(read)) {
     source = gzip.emplace(source, inflated_bound(stored, context.options().limits)).source();

@@ -1,4 +1,4 @@
-// Shared by the reader and the writer of Burnpack.
+// Definitions that the reader and the writer of Burnpack share.
 #pragma once
 
 #include <cstddef>

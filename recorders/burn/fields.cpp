@@ -26,7 +26,7 @@ class Parser {
         if (type_.fields[i].name != field.name) continue;
         if (type_.fields[i].flags.constant) continue;
         if (field.array || field.module || field.variant || named[i])
-          return wrong("a recorded field once, by its name alone");
+          return wrong("a recorded field once, with only its name");
         field.recorded = i;
         named[i] = true;
       }

@@ -118,7 +118,7 @@ Header header_for(const Snapshot& snapshot, BurnEncoding encoding, bool gzip, Bu
       "burn_core::record::file::" + std::string(recorder) + "<burn_core::record::settings::" + header.settings + '>';
   const auto known_before = burn_header(snapshot);
   if (!known_before) return header;
-  // For a record that is written again, keep the fields that still apply.
+  // If the snapshot comes from a record, keeps the fields that still apply.
   const Header& old = *known_before;
   const auto old_era = era_of(old.version);
   if (old_era && *old_era == era) header.version = old.version;

@@ -59,7 +59,7 @@ Result<Spelled> read_dtype(const Value& spelled) {
 Result<Value> spell_dtype(const LeafView& leaf, BurnEra era) {
   if (const Value* note = note_of(leaf, dtype_note)) {
     const auto noted = read_dtype(*note);
-    // Ignore a note about the dtype before a conversion.
+    // Ignores a note about the dtype before a conversion.
     if (noted && !noted->note.is_null() && noted->dtype == leaf.dtype() &&
         (era >= BurnEra::v0_21 || note->find("Bool") == nullptr))
       return *note;

@@ -47,7 +47,7 @@ class NamedWriter final : public RecordWriter {
     std::string name;  // empty for an element
     Place place;
   };
-  /// Maximum depth of a parameter, which adds up to 8 levels.
+  /// Maximum depth of a parameter. A parameter adds up to 8 levels.
   static constexpr unsigned max_parameter_depth = max_depth - 10;
 
   Error too_deep() const {

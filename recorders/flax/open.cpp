@@ -72,7 +72,7 @@ class Reader {
     if (memory_.take(bytes)) return {};
     return index_error("the file has more entries than its size allows").offset(token.offset);
   }
-  /// Reads a token of a kind.
+  /// Reads a token, which must have the kind `kind`.
   Status expect(Token& token, Kind kind, const char* what) {
     STELE_TRY(in_.next(token));
     return token.kind == kind ? Status() : wrong(token, what);

@@ -11,7 +11,8 @@
 
 namespace stele::inline v0::detail::gguf {
 
-/// The key in Properties::types of the dtypes_of() the described tensors. It is empty, so no pair has it.
+/// The key in Properties::types whose value is dtypes_of() the tensors that the properties describe. The key is empty,
+/// so it differs from the key of every pair.
 inline constexpr std::string_view dtypes_key;
 /// Returns the number of tensors of each dtype, as text.
 inline std::string dtypes_of(const Snapshot& snapshot) {

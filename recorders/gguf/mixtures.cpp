@@ -52,7 +52,7 @@ constexpr std::array<Mixture, 21> mixtures = {{
     {"MXFP4_MOE", 38, DType::mxfp4},
 }};
 
-/// The facts about a model that the mixtures depend on.
+/// Facts about a model on which the mixtures depend.
 struct Model {
   std::uint64_t layers = 0;
   std::uint64_t queries_per_key = 1;  // attention heads for each key head

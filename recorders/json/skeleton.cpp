@@ -245,9 +245,8 @@ class Maker {
         if (c == '[') ++depth;
         if (c == ']' && --depth == 0) return found(at, true);
       }
-      if (position() - at > max_length)
-        return stop(at, true, Errc::limit);  // malicious text may contain any number of
-                                             // spaces
+      // Malicious text may contain any number of spaces.
+      if (position() - at > max_length) return stop(at, true, Errc::limit);
     }
   }
 

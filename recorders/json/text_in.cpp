@@ -47,7 +47,7 @@ class Stream {
 class ZstdStream final : public Stream {
  public:
   explicit ZstdStream(const Source& source) : source_(source), context_(new_decompressor()), input_(input_size) {
-    // A frame declares its window size. Limit it by the size of the file.
+    // A frame declares its window size, which is limited by the size of the file.
     const int window = std::clamp(static_cast<int>(std::bit_width(source.size())) + 1, 23, 27);
     ZSTD_DCtx_setParameter(context_.get(), ZSTD_d_windowLogMax, window);
   }

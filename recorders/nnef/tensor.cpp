@@ -217,7 +217,7 @@ Result<Tensor> read_header(const Source& source) {
   const bool four_more = source.size() == header_size + 4 + length && load_le<std::uint32_t>(head.data() + 128) == 0;
   if (!exact && !four_more) {
     return Error(source.size() < header_size + length ? Errc::truncated : Errc::malformed,
-                 "the file size differs from that in the header")
+                 "the file size differs from the header's")
         .offset(4)
         .expected(std::to_string(header_size + length) + " bytes")
         .found(std::to_string(source.size()));

@@ -106,8 +106,8 @@ class PaddleReader {
 
   /// Guesses the framing. A record begins with a zero u32. A frame begins with a length, which has a zero u32 only if
   /// it is a multiple of 4 GiB. After the length, a `sized` frame has the record, and a `named` frame has the size of a
-  /// name. If both begin with zero, only a `named` frame has zeros at bytes 12 to 19 and 24 to 27: a `sized` frame has
-  /// the number of levels at the first place, or without levels the length of the description at the second.
+  /// name. If both are zero, only a `named` frame has zeros at bytes 12 to 19 and 24 to 27: a `sized` frame has the
+  /// number of levels at byte 12, and if that is zero, the length of the description at byte 24.
   PaddleFraming found_framing() const {
     std::byte head[28]{};
     const auto size = static_cast<std::size_t>(std::min<std::uint64_t>(source_->size(), sizeof head));

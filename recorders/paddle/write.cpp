@@ -88,7 +88,7 @@ class PaddleWriter {
     const auto bundle = sink.bundle();
     if (bundle == nullptr)
       return Error(Errc::unsupported, "the sink cannot create a folder").hint("save to a path, or to bundle_sink()");
-    if (count_ == 0) return Error(Errc::not_representable, "a folder of Paddle needs at least one tensor");
+    if (count_ == 0) return Error(Errc::not_representable, "a Paddle folder needs at least one tensor");
     for (const std::uint32_t i : order_) {
       auto file = bundle->create(paths_[i]);
       if (!file) return std::move(file).error().path(std::string(paths_[i]));

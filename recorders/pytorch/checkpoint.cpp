@@ -407,7 +407,7 @@ class StateReader {
   const PytorchOptions& options_;
   IndexBudget& memory_;
   Tensors tensors_;
-  std::vector<std::string> ids_, names_;                       // of the parameters, in the order of the groups
+  std::vector<std::string> ids_, names_;  // the parameters' ids and names, in the order of the groups
   std::deque<std::pair<std::string, SnapshotBuilder>> kinds_;  // in the order of the file
   std::map<std::string, std::size_t> kind_numbers_;
   std::map<std::string, std::size_t> shapes_;

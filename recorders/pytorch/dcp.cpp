@@ -30,7 +30,9 @@ class SliceSource final : public Source {
   std::uint64_t size() const noexcept override { return slice_.length; }
   Status read_at(std::uint64_t offset, std::span<std::byte> out) const override {
     if (offset > slice_.length || out.size() > slice_.length - offset) {
-      return Error(Errc::truncated, "the slice of the file ends").file(name()).offset(slice_.offset + slice_.length);
+      return Error(Errc::truncated, "the slice of the file is too short")
+          .file(name())
+          .offset(slice_.offset + slice_.length);
     }
     return file_->read_at(slice_.offset + offset, out);
   }

@@ -26,8 +26,8 @@ struct StateTensor {
 
 struct OptimizerPlan {
   std::vector<Group> groups;
-  std::vector<std::string> names;   // of the parameters, by number
-  std::vector<StateTensor> states;  // in the order of the parameters, and for each of the kinds
+  std::vector<std::string> names;   // the parameters' names, by number
+  std::vector<StateTensor> states;  // sorted by parameter, then by kind
 };
 
 /// Numbers the parameters and finds their state. `names`: all names of the checkpoint's tensors. The plan has no groups

@@ -12,7 +12,7 @@ namespace stele::inline v0::detail::pytorch {
 // Properties of a file for the writer (Snapshot::origin), as JSON.
 inline constexpr const char* containers_origin = "pytorch.containers";  // path -> kind of container
 inline constexpr const char* metadata_origin = "pytorch.metadata";      // path -> the `_metadata` of the state_dict
-inline constexpr const char* groups_origin = "pytorch.param_groups";    // of the optimizer
+inline constexpr const char* groups_origin = "pytorch.param_groups";    // the optimizer's groups
 
 /// The name of a file's only tensor if the file is not a dict.
 inline constexpr std::string_view bare_name = "tensor";

@@ -231,8 +231,8 @@ class Writer {
     return {};
   }
 
-  /// Computes the index data of a live module (tensor hashes and name order) on a second thread: this takes as long as
-  /// writing for small tensors, and a third of that for large ones.
+  /// Writes the blocks. Computes the index data of a live module (tensor hashes and name order) on a second thread,
+  /// because that takes as long as the writes for small tensors, and a third of their time for large tensors.
   Status write_blocks(detail::LeafGather& out) {
     std::vector<std::uint32_t> beside;
     std::uint64_t bytes = 0;
