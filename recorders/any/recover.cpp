@@ -108,11 +108,11 @@ Result<Snapshot> open_without_trailer(const Format& format, const SourcePtr& sou
   return none;
 }
 
-/// Opens a file that ends early, if its index is at the beginning. Pretends that the file is far larger than any real
-/// file: formats that check the size then report the size that the index declares.
+/// Opens a file that ends early, if its index is at the beginning. Opens it with a declared size far above any real
+/// file's: formats that check the size then report the size that the index declares.
 Result<Snapshot> open_truncated(const Format& format, const SourcePtr& source, LoadOptions options, Error error) {
   constexpr std::uint64_t far = std::uint64_t{1} << 62;
-  if (options.limits.index_bytes == 0) {  // the default bound must not depend on the pretended size
+  if (options.limits.index_bytes == 0) {  // the default bound must not depend on that size
     options.limits.index_bytes = detail::add_scaled(detail::index_base, source->size(), detail::index_rate::file);
   }
   auto opened = open_resized(format, source, far, options);

@@ -159,7 +159,7 @@ class BurnpackWriter {
     out_.text("dtype");
     const std::size_t at = description_.size();
     out_.value(dtype);
-    // The annotation may have any content: check that the reader accepts it.
+    // The annotation may have any content. Checks that the reader accepts it.
     const std::string_view written = std::string_view(description_).substr(at);
     Value back;
     std::uint64_t memory = max_description_bytes;

@@ -85,7 +85,7 @@ Result<Opened> open_any(const SourcePtr& source, const PytorchOptions& options, 
     STELE_TRY_ASSIGN(File file, open_tar(source, limits, memory));
     return Opened(std::move(file));
   }
-  return Error(Errc::bad_magic, "the file is not a file of PyTorch").file(source->name());
+  return Error(Errc::bad_magic, "the file is not a PyTorch file").file(source->name());
 }
 
 /// Returns a part of a file without objects: the entries whose names begin with the part's path.
