@@ -103,7 +103,7 @@ Result<std::optional<OpenedStep>> CheckpointManager::open_latest() const {
     for (std::size_t i = numbers.size(); i-- > 0;) {
       auto manifest = state_->manifest(numbers[i], true);
       if (!manifest) {
-        // Not broken: an older step would lose the ones since.
+        // These errors do not mark the step as broken: resuming an older step would lose the newer ones.
         const Error& error = manifest.error();
         if (error.code() == Errc::unsupported || detail::steps::is_of_machine(error)) return error;
         state_->note_broken(numbers[i]);

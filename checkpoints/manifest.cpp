@@ -18,7 +18,7 @@ constexpr std::int64_t version = 1;
 constexpr std::string_view version_key = "stele_step", folder_prefix = "step-";
 constexpr std::size_t min_digits = 8;
 
-/// Returns the time as people read it: "2026-11-24T13:50:49Z".
+/// Returns the UTC time in ISO 8601 format: "2026-11-24T13:50:49Z".
 std::string readable(std::int64_t time_ms) {
   const auto seconds = static_cast<std::time_t>(time_ms / 1000);
   std::tm parts{};
@@ -27,7 +27,7 @@ std::string readable(std::int64_t time_ms) {
   return {text, std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts)};
 }
 
-/// Reads members of the manifest; remembers the first that is missing or of another kind.
+/// Reads members of the manifest, and keeps the error of the first member that is missing or has another kind.
 class Members {
  public:
   explicit Members(const Value& object) : object_(object) {}
@@ -61,21 +61,22 @@ class Members {
 
 Value number(std::uint64_t n) { return n <= INT64_MAX ? Value(static_cast<std::int64_t>(n)) : Value(n); }
 
-/// Checks that each part is one of the listed files, or a folder of them: all that is opened is then verified, and lies
-/// in the step's folder.
+/// Checks that each part is one of the listed files, or a folder of listed files. Every opened file is then verified
+/// and inside the step's folder.
 Status check_parts(const Manifest& manifest) {
   std::vector<std::string_view> parts;
   for (const std::string* part : {&manifest.checkpoint, &manifest.parameters}) {
     if (!part->empty()) parts.emplace_back(*part);
   }
-  if (parts.size() != 1) return Error(Errc::malformed, "the manifest names no parameters, or two parts with them");
+  if (parts.size() != 1)
+    return Error(Errc::malformed, "the manifest does not name exactly one part with the parameters");
   for (const auto& [key, file] : manifest.optimizer) parts.emplace_back(file);
   for (const std::string_view part : parts) {
     const bool listed = std::any_of(manifest.files.begin(), manifest.files.end(), [&](const ManifestFile& file) {
       return file.name == part || (file.name.starts_with(part) && file.name.substr(part.size()).starts_with('/'));
     });
     if (listed && !part.empty() && part != "." && part != ".." && part.find('/') == part.npos) continue;
-    return Error(Errc::malformed, "the manifest names a part that is none of its files").found(part);
+    return Error(Errc::malformed, "the manifest names a part that is not one of its files").found(part);
   }
   return {};
 }
@@ -86,7 +87,7 @@ Result<Manifest> from_value(const Value& root) {
   const std::int64_t found = members.integer(std::string(version_key).c_str());
   STELE_TRY(members.status());
   if (found != version) {
-    return Error(Errc::unsupported, "this build does not know the manifest's version")
+    return Error(Errc::unsupported, "this build does not support the manifest's version")
         .expected(std::to_string(version))
         .found(std::to_string(found));
   }
@@ -127,11 +128,12 @@ Result<Manifest> from_value(const Value& root) {
   return manifest;
 }
 
-/// Checks that a file of a step is one, in the step's folder: after this, an error (io) of opening it is the machine's.
+/// Checks that a file of a step is a regular file in the step's folder. After this check, an error (io) when opening it
+/// comes from the machine, not from the step.
 Status check_regular(const Location& place) {
   STELE_TRY_ASSIGN(const os::Info info, os::status_beneath(place.os()));
   if (info.kind == os::Kind::regular || info.kind == os::Kind::missing) return {};
-  return Error(Errc::malformed, "a file of the step is no regular file in its folder").file(place.name);
+  return Error(Errc::malformed, "a file of the step is not a regular file in its folder").file(place.name);
 }
 
 }  // namespace
@@ -212,7 +214,7 @@ std::optional<std::int64_t> step_of(std::string_view name) {
   const std::string_view digits = name.substr(folder_prefix.size());
   std::int64_t step = 0;
   const auto read = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  // Each step has one name.
+  // Each step has only one valid folder name.
   if (read.ec != std::errc() || step < 0 || folder_name(step) != name) return std::nullopt;
   return step;
 }
@@ -240,7 +242,7 @@ Status check_nothing_else(const Bundle& folder) {
   for (const ManifestFile& file : manifest.files) known.insert(file.name);
   for (const std::string& name : names) {
     if (known.contains(name)) continue;
-    return Error(Errc::exists, "the folder of the step contains a file that is not of the step")
+    return Error(Errc::exists, "the folder of the step contains a file that does not belong to the step")
         .found(name)
         .hint("move the file elsewhere");
   }

@@ -1,4 +1,4 @@
-// The manifest of a step, and its files: docs/formats/steps.md.
+// The manifest and the files of a step: docs/formats/steps.md.
 #pragma once
 
 #include <cstdint>
@@ -16,58 +16,59 @@
 namespace stele::inline v0::detail::steps {
 
 inline constexpr std::string_view manifest_name = "manifest.json";
-/// Maximum size of a manifest (64 MiB), for reading and writing: bounds the memory for its values. The states of ten
-/// thousand processes, each with a std::mt19937, fit.
+/// Maximum size of a manifest (64 MiB), for reading and writing: bounds the memory for its values. This is enough for
+/// the states of ten thousand processes with a std::mt19937 each.
 inline constexpr std::uint64_t max_manifest = std::uint64_t{64} << 20;
 
 struct ManifestFile {
   std::string name;
   std::uint64_t bytes = 0;
-  std::uint64_t xxh3 = 0;  // XXH3-64 of its bytes
+  std::uint64_t xxh3 = 0;  // XXH3-64 of the file's bytes
 };
 
 struct Manifest {
   StepInfo info;
-  Location folder{};                                             // of a step that was read
-  std::string checkpoint{};                                      // the one file of a CheckpointFormat; else empty
-  std::string parameters{};                                      // file or folder of the parameters; else empty
+  Location folder{};                                             // set only for a step that was read
+  std::string checkpoint{};                                      // the single file of a CheckpointFormat; else empty
+  std::string parameters{};                                      // file or folder with the parameters; else empty
   std::vector<std::pair<std::string, std::string>> optimizer{};  // key and file of each kind of state
   std::string training{};                                        // JSON of the training configuration; else empty
-  std::vector<Value> ranks{};                                    // of several processes: the state of each
-  std::vector<ManifestFile> files{};                             // all files but the manifest, sorted by name
+  std::vector<Value> ranks{};                                    // the state of each process, for several processes
+  std::vector<ManifestFile> files{};                             // all files except the manifest, sorted by name
 };
 
-/// Returns the entry of a file: its size and checksum.
+/// Returns the manifest's entry for a file: its size and checksum.
 Result<ManifestFile> hash_file(const Bundle& folder, const std::string& name);
-/// Returns the manifest's bytes, which end with their own checksum. Errors: limit, duplicate (the state's Values).
+/// Returns the manifest's bytes, which end with a checksum of the preceding bytes. Errors: limit, duplicate (in the
+/// Values of the state).
 Result<std::string> to_text(const Manifest& manifest);
 /// Parses a manifest. Sets everything but StepInfo::folder. Errors: checksum, malformed, unsupported (a later version).
 Result<Manifest> parse_manifest(std::string_view text);
 
 /// Returns the folder's name for a step: "step-00000100".
 std::string folder_name(std::int64_t step);
-/// Returns the step of a folder of that name; nullopt for other names.
+/// Returns the step for a folder name, or nullopt if no step has this name.
 std::optional<std::int64_t> step_of(std::string_view folder_name);
 
-/// Returns true for errors of the machine (too many open files, no memory, a disk that does not answer), after which
-/// the step may well be whole; false for faults of the step.
+/// Returns true for errors of the machine (too many open files, no memory, a disk that does not respond), after which
+/// the step may be intact. Returns false for errors in the step.
 inline bool is_of_machine(const Error& error) {
   return error.code() == Errc::io || error.code() == Errc::out_of_memory;
 }
 
-/// Opens the folder of a step, no link. Its files are looked up from there: a link that leads out of it is an error.
-/// Errors: not_found, io.
+/// Opens the folder of a step, which must not be a link. Its files are looked up relative to this folder: a link that
+/// leads out of it is an error. Errors: not_found, io.
 Result<Location> open_folder(const std::string& path);
-/// Reads the manifest of a step's folder. Errors: not_found, limit, io, those of parse_manifest().
+/// Reads the manifest of a step's folder. Errors: not_found, limit, io, and those of parse_manifest().
 Result<Manifest> read_manifest(const Location& folder, std::int64_t step);
 /// Lists the files of a step, except the manifest, with their checksums.
 Result<std::vector<ManifestFile>> list_files(const Bundle& folder);
-/// Checks that the step has the files of the manifest, at their sizes; `contents`: and with their checksums. Errors:
-/// not_found, truncated, checksum, malformed (no regular file), io.
+/// Checks that the step has the files of the manifest with their sizes, and, if `contents` is true, with their
+/// checksums. Errors: not_found, truncated, checksum, malformed (not a regular file), io.
 Status check_files(const Location& folder, const Manifest& manifest, bool contents);
 
-/// Checks that a step's folder contains only its manifest and the files that it lists. Errors: exists, those of
-/// parse_manifest().
+/// Checks that a step's folder contains only its manifest and the files that the manifest lists. Errors: exists, and
+/// those of parse_manifest().
 Status check_nothing_else(const Bundle& folder);
 
 }  // namespace stele::inline v0::detail::steps

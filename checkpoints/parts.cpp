@@ -12,7 +12,7 @@
 namespace stele::inline v0::detail::steps {
 namespace {
 
-/// The files of a bundle below one of its folders.
+/// Presents one subfolder of a bundle as a bundle.
 class Subfolder final : public Bundle {
  public:
   Subfolder(Bundle& all, std::string folder) : all_(all), prefix_(std::move(folder) + "/") {}
@@ -35,7 +35,7 @@ class Subfolder final : public Bundle {
   std::string prefix_;
 };
 
-/// Writes one part, and adds the rows of its report to `report`.
+/// Writes one part, and appends the rows of its report to `report`.
 class PartWriter {
  public:
   PartWriter(const Format& format, Bundle* folder, const std::string& path, const SaveOptions& options)
@@ -81,7 +81,7 @@ Result<const CheckpointFormat*> checkpoint_format(const Format& format, const Ma
   return whole;
 }
 
-/// A module to try a format with.
+/// A module for testing a format.
 struct Trial {
   std::array<float, 1> weight{};
 };
@@ -103,7 +103,7 @@ Status check_format(const Format* format, PrecisionSpec precision, const LoadOpt
   const Trial trial;
   STELE_TRY_ASSIGN(const Snapshot snapshot, snapshot_of(trial));
   if (!save_object(*format, precision, {nullptr, &snapshot}, *sink, {}))
-    return {};  // the model may fit where this does not
+    return {};  // the format may support the actual model even if this module fails
   SourcePtr source = bundle_source(memory);
   if (!sink->is_folder()) {
     STELE_TRY_ASSIGN(source, memory->open(file));
@@ -137,7 +137,7 @@ Result<Report> write_parts(const Format& format, PrecisionSpec precision, const 
   for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) {
     const std::string name = "optimizer-" + std::to_string(manifest.optimizer.size()) + extension;
     manifest.optimizer.emplace_back(key, name);
-    // State is saved as it is: Adam's second moment is a square, which f16 would make 0.
+    // Saves the state in full precision: Adam's second moment is a square, which f16 would round to 0.
     STELE_TRY(writer.write(name, arrays, {}, plain, "optimizer." + key + "."));
   }
   if (checkpoint.training) manifest.training = checkpoint.training->json();
@@ -145,7 +145,7 @@ Result<Report> write_parts(const Format& format, PrecisionSpec precision, const 
 }
 
 Result<Checkpoint> open_parts(const Format& format, const Manifest& manifest, const LoadOptions& options) {
-  // Looked up from the folder that was verified.
+  // Opens files relative to the verified folder.
   const auto part = [&](const std::string& name) {
     return detail::open_any(manifest.folder / name, options.storage == Storage::mmap);
   };

@@ -1,4 +1,4 @@
-// The parts of a step: its parameters and optimizer state, written and opened by any format.
+// The parts of a step: its parameters and optimizer state, in any format.
 #pragma once
 
 #include <memory>
@@ -11,12 +11,12 @@
 
 namespace stele::inline v0::detail::steps {
 
-/// Checks that steps in this format can be saved and opened again without a type. Errors: invalid_argument,
-/// unsupported, needs_layout.
+/// Checks that steps in this format can be saved and then opened without a type. Errors: invalid_argument, unsupported,
+/// needs_layout.
 Status check_format(const Format* format, PrecisionSpec precision, const LoadOptions& options);
 
-/// Writes the parts into `folder` (null on a dry run) and adds their names to the manifest; `path` is the folder's path
-/// for messages. A CheckpointFormat gets one file for all; other formats one for each part. Errors: those of a save,
+/// Writes the parts into `folder` (null on a dry run) and adds their names to the manifest. `path` is the folder's path
+/// for messages. A CheckpointFormat writes one file; other formats write one for each part. Errors: those of a save,
 /// not_representable (a graph, which only a CheckpointFormat stores).
 Result<Report> write_parts(const Format& format, PrecisionSpec precision, const Checkpoint& checkpoint, Bundle* folder,
                            const std::string& path, const SaveOptions& options, Manifest& manifest);
@@ -24,7 +24,7 @@ Result<Report> write_parts(const Format& format, PrecisionSpec precision, const 
 /// Opens the parts of a step. `format` must outlive them. Errors: those of open().
 Result<Checkpoint> open_parts(const Format& format, const Manifest& manifest, const LoadOptions& options);
 
-/// Returns the bytes of all tensors.
+/// Returns the size of all tensors in bytes.
 std::uint64_t byte_size(const Checkpoint& checkpoint);
 
 }  // namespace stele::inline v0::detail::steps

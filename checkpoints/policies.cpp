@@ -17,7 +17,7 @@ double metric_of(const StepInfo& step, const std::string& metric) {
 
 std::vector<std::size_t> ranked(std::span<const StepInfo> steps, const std::string& metric, Better better) {
   std::vector<std::size_t> order(steps.size());
-  for (std::size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;  // of equal ones, the newer first
+  for (std::size_t i = 0; i < order.size(); ++i) order[i] = order.size() - 1 - i;  // newest first; the sort is stable
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
     const double x = metric_of(steps[a], metric);
     const double y = metric_of(steps[b], metric);
@@ -75,7 +75,7 @@ KeepPolicy every_seconds(double seconds) {
   return KeepPolicy([seconds](std::span<const StepInfo> steps, std::vector<bool>& kept) {
     std::optional<std::int64_t> last;
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      // A clock that was ahead, and was set back, makes no step too early.
+      // Keeps a step whose time is before the last kept one: the clock was set back.
       const double since = last ? static_cast<double>(steps[i].time_ms) - static_cast<double>(*last) : -1;
       if (since >= 0 && since < seconds * 1000) continue;
       kept[i] = true;

@@ -1,4 +1,4 @@
-// The order of steps by a metric.
+// Ranks steps by a metric.
 #pragma once
 
 #include <cstddef>
@@ -10,9 +10,9 @@
 
 namespace stele::inline v0::detail {
 
-/// Returns the metric of a step; NaN if the step does not have it.
+/// Returns the metric of a step, or NaN if the step does not have it.
 double metric_of(const StepInfo& step, const std::string& metric);
-/// Returns the numbers of the steps, the best first: NaN last, of equal ones the newer first.
+/// Returns the indices of the steps, best first. NaN comes last; of equal steps, the newer comes first.
 std::vector<std::size_t> ranked(std::span<const StepInfo> steps, const std::string& metric, Better better);
 
 }  // namespace stele::inline v0::detail

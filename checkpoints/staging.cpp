@@ -12,7 +12,7 @@ namespace stele::inline v0::detail::steps {
 namespace {
 
 constexpr std::uint64_t alignment = 64;
-/// Bytes that a thread copies at a time.
+/// Bytes that a thread copies at a time (4 MiB).
 constexpr std::uint64_t copy_size = std::uint64_t{4} << 20;
 
 std::uint64_t padded(std::uint64_t bytes) noexcept { return (bytes + alignment - 1) / alignment * alignment; }
@@ -23,7 +23,7 @@ std::uint64_t staging_size(const Snapshot& snapshot) {
   return bytes;
 }
 
-/// Copies a leaf that is not in memory.
+/// Receives a leaf that is not in memory.
 class Into final : public PieceSink {
  public:
   explicit Into(std::span<std::byte> to) : to_(to) {}
@@ -45,7 +45,8 @@ struct Copy {
   std::size_t size;
 };
 
-/// Points the leaves of a copy of `snapshot` into `block`, whose used part is removed. Adds the copies to be made.
+/// Points the leaves of a copy of `snapshot` into `block`, and removes the used part from `block`. Appends the pending
+/// copies to `copies`.
 Result<Snapshot> stage(const Snapshot& snapshot, std::span<std::byte>& block, std::vector<Copy>& copies) {
   auto data = derived_data(snapshot);
   ReadContext context;
@@ -64,7 +65,7 @@ Result<Snapshot> stage(const Snapshot& snapshot, std::span<std::byte>& block, st
     }
     data->leaves[i].provider = {&element_leaf_ops, to.data(), 0};
   }
-  // The keys of the module's maps are the only names that it can change.
+  // Copies the keys of the module's maps: they are the only names that the module can change.
   for (Node& node : data->nodes) {
     if (node.name == nullptr || node.parent == no_index || data->nodes[node.parent].kind != NodeKind::map) continue;
     node.name = data->names.add({node.name, node.name_size}).data();
@@ -95,7 +96,7 @@ void StagingMemory::give_back(Bytes block) noexcept {
   {
     const std::lock_guard lock(mutex_);
     used_ -= block.size();
-    // Without memory for the list, the block is released.
+    // If the list cannot grow, the block is released.
     static_cast<void>(guarded([&]() -> Status {
       free_.push_back(std::move(block));
       return {};

@@ -1,4 +1,4 @@
-// Copies of checkpoints in memory, from which background saves write.
+// In-memory copies of checkpoints, which background saves write.
 #pragma once
 
 #include <condition_variable>
@@ -11,14 +11,14 @@
 
 namespace stele::inline v0::detail::steps {
 
-/// Memory for copies: at most `max_bytes`, in use or kept. Blocks that are given back are used again, because the
-/// page faults of fresh memory take longer than the copy. A new block is only made when no other is kept, so that all
-/// blocks together are those in use and the new one.
+/// Memory for copies: at most `max_bytes`, in use or kept. Returned blocks are reused, because the page faults of fresh
+/// memory take longer than the copy. A new block is allocated only after all kept blocks are released, so the blocks in
+/// existence are those in use and the new one.
 class StagingMemory {
  public:
-  /// `max_bytes` 0: one block of any size.
+  /// With `max_bytes` 0, there is one block of any size.
   explicit StagingMemory(std::uint64_t max_bytes) : max_bytes_(max_bytes) {}
-  /// Returns false for a block that is larger than all of the memory.
+  /// Returns false for a block that is larger than the total memory.
   bool admits(std::uint64_t bytes) const noexcept { return max_bytes_ == 0 || bytes <= max_bytes_; }
   /// Waits until a block of that size is free. Throws std::bad_alloc.
   Bytes take(std::uint64_t bytes);
@@ -32,10 +32,10 @@ class StagingMemory {
   std::vector<Bytes> free_;
 };
 
-/// Returns the size of the block that staged() needs.
+/// Returns the block size that staged() needs.
 std::uint64_t staging_size(const Checkpoint& checkpoint);
 
-/// Returns a checkpoint whose tensors are copied into `block`, and that refers to no object of the caller. Errors:
+/// Returns a checkpoint whose tensors are copied into `block`, and which refers to no object of the caller. Errors:
 /// those of reading its tensors.
 Result<Checkpoint> staged(const Checkpoint& checkpoint, std::span<std::byte> block, const Workers& workers);
 

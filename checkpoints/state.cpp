@@ -292,7 +292,7 @@ void ManagerState::apply_policy(SavedStep& saved) {
   }
   std::vector<std::int64_t> unwanted;
   for (std::size_t i = 0; i < known_.size(); ++i) {
-    // The step just saved stays, also if the folder has later ones: of a run that is trained again from here.
+    // Keeps the step just saved even if the folder has later steps from a run that restarted before them.
     if (!(*kept)[i] && known_[i].step != saved.info.step) unwanted.push_back(known_[i].step);
   }
   for (const std::int64_t step : unwanted) {
@@ -314,7 +314,7 @@ std::vector<StepInfo>::iterator ManagerState::find(std::int64_t step) {
 Status ManagerState::remove(std::int64_t step) {
   const std::string name = steps::folder_name(step);
   STELE_TRY_ASSIGN(const os::Folder folder, root());
-  STELE_TRY(os::open_below(folder, name));  // a link is no step
+  STELE_TRY(os::open_below(folder, name));  // rejects a link
   const std::string temporary = temporary_name(temporary_prefix(name, os::longest_name(folder)));
   STELE_TRY(os::rename_new(folder, name, temporary, path(step)));
   if (const auto at = find(step); at != known_.end() && at->step == step) known_.erase(at);

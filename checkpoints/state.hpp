@@ -1,4 +1,4 @@
-// The state of a CheckpointManager: its steps, its thread, the signals that it catches.
+// The state of a CheckpointManager: its steps, its thread, and the caught signals.
 #pragma once
 
 #include <chrono>
@@ -27,44 +27,44 @@ class ManagerState {
                ManagerOptions options);
   ~ManagerState();
 
-  /// Prepares the folder, and finds its steps.
+  /// Prepares the folder and finds its steps.
   Status start();
-  /// Asks the save policy. `signal`: one that no save answers, or 0.
+  /// Evaluates the save policy. `signal` is a pending signal, or 0.
   bool due(std::int64_t step, int signal) const;
   const CaughtSignals& signals() const noexcept { return signals_; }
 
   Result<SavedStep> save(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values);
   Status save_async(std::int64_t step, const Checkpoint& checkpoint, const StepValues& values);
   Result<std::vector<SavedStep>> wait();
-  /// Waits for the background thread. Returns its error, once.
+  /// Waits for the background thread. Returns its error once.
   Status idle();
 
-  /// Returns the numbers of all folders with the name of a step, sorted.
+  /// Returns the numbers of all folders that are named as steps, sorted.
   Result<std::vector<std::int64_t>> numbers() const;
   Result<steps::Manifest> manifest(std::int64_t step, bool contents) const;
   Result<OpenedStep> open(const steps::Manifest& manifest) const;
   Status remove(std::int64_t step);
-  /// Notes that a step does not verify: no policy counts or removes it, until its number is saved again.
+  /// Records that a step does not verify: no policy counts or removes it until its number is saved again.
   void note_broken(std::int64_t step);
   std::string path(std::int64_t step) const { return folder_ + "/" + steps::folder_name(step); }
 
   /// A step that is being written.
   struct NewStep {
     steps::Manifest manifest;
-    std::unique_ptr<Sink> sink;  // of its folder; null on a dry run
+    std::unique_ptr<Sink> sink;  // the sink of its folder; null on a dry run
   };
   /// A save that has begun.
   struct Begun {
     CaughtSignals::Answer answer{};
     std::int64_t step = 0;
-    std::optional<std::int64_t> last_step{};  // before it
+    std::optional<std::int64_t> last_step{};  // the value before this save
   };
   Begun begin(std::int64_t step);
-  /// Notes the end of a save. Only a step on disk answers signals and is the last one.
+  /// Records the end of a save. Only a step on disk answers signals and counts as the last step.
   void end(const Begun& begun, bool saved);
-  /// Checks the space for `bytes` of tensors, and makes the folder of a step.
+  /// Checks the space for `bytes` of tensors, and creates the folder of a step.
   Result<NewStep> begin_step(std::int64_t step, int signal, std::uint64_t bytes, const StepValues& values);
-  /// Writes the manifest, whose files are listed, and makes the step visible.
+  /// Writes the manifest with the list of files, and makes the step visible.
   Result<SavedStep> commit_step(NewStep step, Report report);
 
   const ManagerOptions& options() const noexcept { return options_; }
@@ -78,24 +78,24 @@ class ManagerState {
     StepValues values{};
   };
 
-  /// Opens the folder. Its path is the one truth about it: the folder may be moved away and made again.
+  /// Opens the folder, each time by its path, because it may have been moved away and created again.
   Result<os::Folder> root() const { return os::open_folder(folder_); }
-  /// Brings the list of steps up to date with the folder, whose steps others may remove or add.
+  /// Updates the list of steps from the folder, in which other programs may add or remove steps.
   Status refresh(const os::Folder& root);
   static Result<std::vector<std::int64_t>> numbers_in(const os::Folder& folder);
-  /// Runs a save that has begun, and notes its end.
+  /// Runs a save that has begun, and records its end.
   Result<SavedStep> finish(const Begun& begun, const Checkpoint& checkpoint, const StepValues& values);
-  /// Returns the place of a step in the list, or of the first one after it.
+  /// Returns the position of a step in the list, or of the first later one.
   std::vector<StepInfo>::iterator find(std::int64_t step);
-  /// Returns the error of a background save, once.
+  /// Returns the error of a background save once.
   Status take_error();
   Status check_space(const os::Folder& root, std::int64_t step, std::uint64_t bytes) const;
-  /// Renames a step that does not verify, so that its number can be saved again. Errors: those of the machine, after
+  /// Renames a step that does not verify, so that its number can be saved again. Errors: errors of the machine, after
   /// which the step may verify.
   Status put_aside_broken(const os::Folder& root, std::int64_t step);
   Result<SavedStep> write(std::int64_t step, int signal, const Checkpoint& checkpoint, const StepValues& values);
   void apply_policy(SavedStep& saved);
-  /// Returns false if the system has no thread for background saves.
+  /// Returns false if the system cannot start a thread for background saves.
   bool start_thread() noexcept;
   void work();
 
@@ -105,8 +105,8 @@ class ManagerState {
   ManagerOptions options_;
   CaughtSignals signals_;
   std::vector<StepInfo> known_;            // steps with valid manifests, sorted; used by the saving thread only
-  decltype(os::Info::id) root_id_;         // of the folder that has them
-  std::optional<std::int64_t> last_step_;  // the last save that began and has not failed, or the newest step found
+  decltype(os::Info::id) root_id_;         // identifies the folder of `known_`
+  std::optional<std::int64_t> last_step_;  // the last started save that has not failed, or the newest step found
   std::chrono::steady_clock::time_point last_time_ = std::chrono::steady_clock::now();
 
   steps::StagingMemory memory_;
@@ -114,9 +114,9 @@ class ManagerState {
   std::condition_variable changed_;
   std::deque<Task> tasks_;
   bool working_ = false, ending_ = false;
-  std::optional<Error> error_;  // of the first background save that failed
+  std::optional<Error> error_;  // the error of the first failed background save
   std::vector<SavedStep> saved_;
-  std::set<std::int64_t> broken_;  // steps that were found not to verify
+  std::set<std::int64_t> broken_;  // steps that failed verification
   std::thread thread_;
 };
 

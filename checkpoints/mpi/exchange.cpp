@@ -8,7 +8,7 @@
 namespace stele::inline v0::mpi::detail {
 namespace {
 
-/// Maximum bytes of one message, whose size MPI counts with an int.
+/// Maximum bytes of one message (1 GiB): MPI counts them with an int.
 constexpr std::size_t max_message = std::size_t{1} << 30;
 constexpr int tag = 7;
 
@@ -32,8 +32,8 @@ Error read_error(Unpacker& in, const std::string& prefix) {
   return std::move(error).hint(in.text());
 }
 
-/// The requests of one step and the memory that they use. Kept for ever if they do not end: MPI may still write to it.
-/// All of the memory is there before the first request begins.
+/// The requests of one exchange and the memory that they use. Leaked deliberately if a request does not complete,
+/// because MPI may still write to the memory. All memory is allocated before the first request starts.
 struct Exchange::Pending {
   struct Message {
     char* bytes;
@@ -42,7 +42,7 @@ struct Exchange::Pending {
   };
   std::vector<Message> messages;
   std::vector<MPI_Request> requests;
-  std::vector<int> peers;  // of each request
+  std::vector<int> peers;  // for each request, the other process
   MPI_Comm comm = MPI_COMM_NULL;
   std::vector<std::string> buffers;
   std::vector<std::uint64_t> sizes;
@@ -51,7 +51,7 @@ struct Exchange::Pending {
 Exchange::~Exchange() {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  // Freeing is collective: after an error, a process may be gone.
+  // Freeing is collective, and after an error another process may have ended.
   if (comm_ != MPI_COMM_NULL && !broken_ && finalized == 0) MPI_Comm_free(&comm_);
 }
 
@@ -66,7 +66,7 @@ Status Exchange::check(int code, const char* what) {
 }
 
 Status Exchange::keep(std::unique_ptr<Pending>& pending, int code, const char* what) {
-  static_cast<void>(pending.release());  // other requests may be under way
+  static_cast<void>(pending.release());  // other requests may still be in progress
   return check(code, what);
 }
 
@@ -107,7 +107,7 @@ Status Exchange::start(MPI_Comm comm) {
   STELE_TRY(check(MPI_Comm_idup(comm, &pending->comm, pending->requests.data()), "duplicating the communicator"));
   STELE_TRY(wait(pending, "duplicating the communicator"));
   comm_ = pending->comm;
-  // The caller's communicator keeps its handler.
+  // The caller's communicator keeps its error handler.
   return check(MPI_Comm_set_errhandler(comm_, MPI_ERRORS_RETURN), "setting the error handler");
 }
 
@@ -190,7 +190,7 @@ Result<std::string> Exchange::scatter(std::vector<std::string> entries) {
   auto pending = std::make_unique<Pending>();
   pending->buffers = std::move(entries);
   for (const std::string& entry : pending->buffers) pending->sizes.push_back(entry.size());
-  pending->sizes.push_back(0);  // of this process
+  pending->sizes.push_back(0);  // the entry of this process
   pending->requests.resize(1);
   pending->peers.assign(1, 0);
   STELE_TRY(check(MPI_Iscatter(pending->sizes.data(), 1, MPI_UINT64_T, &pending->sizes.back(), 1, MPI_UINT64_T, 0,

@@ -1,4 +1,4 @@
-// Messages between the processes of a checkpoint, with a time limit on each wait.
+// Messages between the processes of a checkpoint, with a timeout for each wait.
 #pragma once
 
 #include <mpi.h>
@@ -16,17 +16,18 @@ namespace stele::inline v0::mpi::detail {
 
 /// Appends an error to a message.
 void add_error(std::string& to, const Error& error);
-/// Reads such an error; its message begins with `prefix`.
+/// Reads an error that add_error() wrote, and prepends `prefix` to its message.
 Error read_error(Unpacker& in, const std::string& prefix);
 
-/// A communicator of its own. Process 0 is the root. After an error (timed_out, io) no member communicates again.
+/// Exchanges messages over a duplicate of the caller's communicator. Process 0 is the root. After an error (timed_out,
+/// io) no member communicates again.
 class Exchange {
  public:
   explicit Exchange(double timeout_seconds) : timeout_(timeout_seconds) {}
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
   ~Exchange();
-  /// Duplicates the communicator. Collective, as are all members below.
+  /// Duplicates the communicator. This member and all members below are collective.
   Status start(MPI_Comm comm);
 
   int rank() const noexcept { return rank_; }
@@ -36,30 +37,31 @@ class Exchange {
   /// Returns true after an error that ends all communication.
   bool broken() const noexcept { return broken_; }
 
-  /// Gives every process the root's bytes.
+  /// Sends the root's bytes to every process.
   Status broadcast(std::string& bytes);
-  /// Gives the root the bytes of every process, by number; the others get an empty vector.
+  /// Sends the bytes of every process to the root, in rank order; other processes get an empty vector.
   Result<std::vector<std::string>> gather(std::string_view bytes);
-  /// Gives each process its entry of the root's list.
+  /// Sends each process its entry of the root's list.
   Result<std::string> scatter(std::vector<std::string> entries);
-  /// Returns the largest number of the processes.
+  /// Returns the maximum of the processes' numbers.
   Result<std::uint64_t> largest(std::uint64_t mine);
-  /// Returns the first number of the processes that is not 0, or 0.
+  /// Returns the first of the processes' numbers that is not 0, or 0.
   Result<std::uint64_t> first_of(std::uint64_t mine);
-  /// Returns an error to all processes if one of them has one: that of the first. Its message names the process.
+  /// Returns an error in all processes if any process passes one: the error of the lowest rank. Its message names the
+  /// process.
   Status agree(Status mine);
 
  private:
   struct Pending;
-  /// Waits until all requests are done. On error, their memory is never freed.
+  /// Waits until all requests are complete. On error, leaks the requests' memory.
   Status wait(std::unique_ptr<Pending>& pending, const char* what);
   Status usable() const;
   Status check(int code, const char* what);
-  /// Returns the error of a call; the memory of the other requests is never freed.
+  /// Returns the error of a call, and leaks the memory of the other requests.
   Status keep(std::unique_ptr<Pending>& pending, int code, const char* what);
-  /// Adds the messages that send or receive these bytes.
+  /// Adds the messages that send or receive `bytes`.
   static void add(Pending& pending, std::string& bytes, int peer, bool send);
-  /// Sends and receives all messages that were added.
+  /// Sends and receives all added messages.
   Status run(std::unique_ptr<Pending>& pending, const char* what);
 
   double timeout_;

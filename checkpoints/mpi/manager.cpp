@@ -1,4 +1,4 @@
-// The steps of a distributed run: process 0 has the manager's state, all write and read.
+// The steps of a distributed run: process 0 has the manager's state, and all processes read and write.
 #include <algorithm>
 #include <utility>
 
@@ -18,7 +18,7 @@ namespace {
 namespace json = v0::detail::json;
 namespace steps = v0::detail::steps;
 
-/// Returns the bytes of the whole tensors.
+/// Returns the size of the whole tensors in bytes.
 std::uint64_t global_bytes(const Snapshot& snapshot, PrecisionSpec precision) {
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < snapshot.leaf_count(); ++i) {
@@ -37,7 +37,7 @@ Result<Value> value_of(std::string_view text) {
   return value;
 }
 
-/// Returns true for errors after which no older step is resumed: the step may be whole.
+/// Returns true for errors after which resume() tries no older step, because this step may be intact.
 bool not_skipped(const Error& error) {
   return error.code() == Errc::timed_out || error.code() == Errc::unsupported || steps::is_of_machine(error);
 }
@@ -50,9 +50,9 @@ class Manager {
 
   Options options;
   Exchange exchange;
-  std::unique_ptr<v0::detail::ManagerState> root;  // of process 0
+  std::unique_ptr<v0::detail::ManagerState> root;  // null in all processes but process 0
 
-  /// Catches the signals of the policy; those of process 0 are caught by `root`.
+  /// Catches the policy's signals, except in process 0, where `root` catches them.
   Status catch_signals(const SavePolicy& policy) { return signals_.start(policy.signals()); }
   Result<bool> due(std::int64_t step) {
     STELE_TRY_ASSIGN(const std::uint64_t signal, exchange.first_of(static_cast<std::uint64_t>(own().pending())));
@@ -66,7 +66,7 @@ class Manager {
     return arrived != 0;
   }
 
-  /// Runs a step on process 0; all processes get its error.
+  /// Runs `work` in process 0; all processes get its error.
   template <class Work>
   Status on_root(const Work& work) {
     return exchange.agree(exchange.is_root() ? v0::detail::guarded(work) : Status());
@@ -76,7 +76,7 @@ class Manager {
     STELE_TRY(exchange.agree(made_checkpoint ? Status() : Status(made_checkpoint.error())));
     const Checkpoint& checkpoint = *made_checkpoint;
     STELE_TRY(check_call(step, checkpoint));
-    // Each process notes that its signals are answered if the step is on disk.
+    // Each process marks its signals as answered if the step is on disk.
     v0::detail::ManagerState::Begun begun;
     root != nullptr ? static_cast<void>(begun = root->begin(step)) : static_cast<void>(begun.answer = signals_.begin());
     auto saved = v0::detail::guarded(
@@ -128,7 +128,7 @@ class Manager {
       return {};
     }));
     STELE_TRY(exchange.broadcast(manifest));
-    saved.info.step = step;  // of a dry run, which has no manifest
+    saved.info.step = step;  // a dry run has no manifest
     if (!exchange.is_root() && !manifest.empty()) {
       STELE_TRY_ASSIGN(steps::Manifest read, steps::parse_manifest(manifest));
       saved.info = std::move(read.info);
@@ -168,7 +168,8 @@ class Manager {
  private:
   const v0::detail::CaughtSignals& own() const noexcept { return root != nullptr ? root->signals() : signals_; }
 
-  /// Checks that all processes save the same step with the same kinds of state: later exchanges are one for each kind.
+  /// Checks that all processes save the same step with the same kinds of state: the later exchanges are one for each
+  /// kind.
   Status check_call(std::int64_t step, const Checkpoint& checkpoint) {
     std::string call = "step " + std::to_string(step);
     for (const auto& [key, arrays] : checkpoint.optimizer.kinds()) call += ", \"" + key + "\"";
@@ -176,7 +177,7 @@ class Manager {
     STELE_TRY(exchange.broadcast(of_root));
     Status status;
     if (call != of_root) {
-      status = Error(Errc::invalid_argument, "the processes save other steps or kinds of state")
+      status = Error(Errc::invalid_argument, "the processes save different steps or kinds of state")
                    .expected(of_root)
                    .found(call);
     }
@@ -196,7 +197,7 @@ class Manager {
     return {};
   }
 
-  /// Keeps the states of all processes, if they are not all equal.
+  /// Keeps the states of all processes, unless they are all equal.
   Status gather_states(const Value::Map& state, steps::Manifest& manifest) {
     auto text = to_json(Value(state));
     STELE_TRY(exchange.agree(text ? Status() : Status(text.error())));
@@ -208,8 +209,8 @@ class Manager {
     return {};
   }
 
-  /// Gives all processes the manifest of the newest step that is left, and the steps that were skipped before it;
-  /// nullopt if there is none.
+  /// Sends all processes the manifest of the newest remaining step, and the steps that were skipped before it. Returns
+  /// nullopt if no step remains.
   Result<std::optional<steps::Manifest>> next(std::vector<std::int64_t>& numbers, std::vector<BrokenStep>& skipped) {
     std::string message, bad;
     STELE_TRY(on_root([&]() -> Status {
@@ -241,7 +242,7 @@ class Manager {
     return std::optional<steps::Manifest>(std::move(manifest));
   }
 
-  /// Compares this process's share of the files with their checksums.
+  /// Compares this process's share of the files with the manifest's checksums.
   Status verify(const steps::Manifest& candidate) {
     steps::Manifest share;
     const auto& files = candidate.files;
@@ -288,8 +289,8 @@ class Manager {
     return loaded;
   }
 
-  v0::detail::CaughtSignals signals_;  // of a process other than 0
-  int signal_ = 0;                     // of any process, at the last due()
+  v0::detail::CaughtSignals signals_;  // unused in process 0, where `root` has the signals
+  int signal_ = 0;                     // in any process, at the last due()
 };
 
 }  // namespace detail

@@ -43,7 +43,7 @@ Places places_of(const Snapshot& snapshot) {
   return places;
 }
 
-/// Returns the snapshot with leaves that have no place; the plan has the places.
+/// Returns a copy of the snapshot whose leaves have no place; the plan has the places.
 Snapshot without_places(const Snapshot& snapshot) {
   auto data = v0::detail::derived_data(snapshot);
   for (std::size_t i = 0; i < data->leaves.size(); ++i) {
@@ -85,7 +85,7 @@ Result<LocalPart> prepare(const Snapshot& raw, PrecisionSpec precision, const Sa
   return part;
 }
 
-/// Gives all processes one table of tensors, and compares their values with those of process 0.
+/// Distributes one table of tensors to all processes. Compares each process's values and ties with those of process 0.
 Status exchange_tables(Exchange& exchange, const LocalPart& part, const SaveOptions& options, Plan& plan,
                        Report& report) {
   std::string of_root;
@@ -98,14 +98,14 @@ Status exchange_tables(Exchange& exchange, const LocalPart& part, const SaveOpti
   Unpacker in(of_root);
   const bool differs = in.number() != values;
   Status status = plan.table.add(in.left());
-  std::string more;  // tensors that process 0 does not have
+  std::string more;  // the tensors that process 0 does not have
   for (const LocalTensor& tensor : part.tensors) {
     std::string packed;
     TensorTable::pack(packed, tensor.whole);
     if (plan.table.find(tensor.whole.name) == plan.table.tensors().size()) {
       more += packed;
     } else if (status) {
-      status = plan.table.add(packed);  // compares
+      status = plan.table.add(packed);  // compares the dtype and shape
     }
   }
   if (differs) {
@@ -133,7 +133,7 @@ Status exchange_tables(Exchange& exchange, const LocalPart& part, const SaveOpti
   return plan.table.add(added);
 }
 
-/// Gathers all boxes, checks them, and tells each process which ones it writes.
+/// Gathers and checks all boxes, and assigns each process the boxes that it writes.
 Status exchange_boxes(Exchange& exchange, const LocalPart& part, const Options& options, Plan& plan) {
   const auto count = static_cast<std::uint32_t>(plan.table.tensors().size());
   plan.mine.assign(count, nullptr);
@@ -175,7 +175,7 @@ Status exchange_boxes(Exchange& exchange, const LocalPart& part, const Options& 
   return exchange.agree(std::move(status));
 }
 
-/// Writes the shard of this process; no file if it has no boxes.
+/// Writes the shard of this process. Writes no file if the process has no boxes.
 Result<WrittenFile> write_own_shard(const Exchange& exchange, const LocalPart& part, const Plan& plan,
                                     const Options& options, const std::string& folder) {
   if (plan.writes.empty()) return WrittenFile();
@@ -193,7 +193,7 @@ Result<WrittenFile> write_own_shard(const Exchange& exchange, const LocalPart& p
   return write_shard(part.snapshot, tensors, hashes, folder, shard_name(exchange.rank()), options.save);
 }
 
-/// Writes the index; of process 0.
+/// Writes the index, in process 0.
 Result<PartFiles> write_index(ShardIndex index, const std::vector<std::string>& packed, const LocalPart& part,
                               const std::string& folder, const SaveOptions& options) {
   PartFiles files;
@@ -297,7 +297,7 @@ Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, co
     if (place == places.end()) return std::nullopt;
     if (place->second.global != Shape(shape)) {
       if (status) {
-        status = Error(Errc::shape_mismatch, "the tensor has another global shape in the checkpoint")
+        status = Error(Errc::shape_mismatch, "the tensor's global shape differs from that in the checkpoint")
                      .path(name)
                      .expected(to_string(place->second.global.span()))
                      .found(to_string(shape));
@@ -308,7 +308,7 @@ Result<OpenedBoxes> open_boxes(const std::string& path, const Snapshot& live, co
     const auto leaf = live.find(name);
     return Box{{start.begin(), start.end()}, {leaf->shape().begin(), leaf->shape().end()}};
   };
-  // The folder of a checkpoint of ours has an index, from which only the files of these boxes are opened.
+  // A folder that stele::mpi wrote has an index, from which only the files of these boxes are opened.
   if (auto folder = open_folder(path)) {
     STELE_TRY_ASSIGN(const bool ours, (*folder)->bundle()->contains(shards::shard_index_name));
     if (ours) {
@@ -364,12 +364,12 @@ Result<LoadOptions> verify_boxes(const OpenedBoxes& boxes, const Snapshot& live,
     const auto which = [&](std::string_view name) { return wanted.find(std::string(name)) != wanted.end(); };
     STELE_TRY(boxes.check(which, unmetered, v0::detail::workers_of(options)));
   }
-  // Boxes that are checked have no other rules than those of bools.
+  // For boxes with checksums, only the values of bools remain to be checked.
   STELE_TRY(v0::detail::check_leaves(opened, options, unmetered, [&](const LeafView& leaf) {
     return chosen[next++] && (!boxes.check || leaf.dtype() == DType::boolean);
   }));
   LoadOptions checked = options;
-  // Numbers that do not fit the module's dtype are found by the load's own pass.
+  // The load itself finds numbers that do not fit the module's dtype.
   checked.trust_data = equal;
   return checked;
 }
@@ -386,7 +386,7 @@ Status verify_whole(Exchange& exchange, const OpenedBoxes& opened, const Snapsho
       const std::size_t i = next++;
       const auto range = leaf.location();
       if (range && !range->hashed) return false;  // there is no checksum to compare
-      // Several processes may need other tensors than this one.
+      // Each process checks a share of the tensors, because several processes may need a tensor.
       return size == 1 ? live.find(paths[i]).has_value() : i % size == static_cast<std::size_t>(exchange.rank());
     });
   }));
@@ -410,7 +410,7 @@ Status load(Result<Target> target, const std::string& path, MPI_Comm comm, const
     Status loaded = target->load(*target, opened.snapshot, checked);
     const bool mine = loaded.has_value();
     loaded = exchange.agree(std::move(loaded));
-    // Another process failed: this one has changed its module.
+    // This process has changed its module, but another process failed.
     if (!loaded && mine) return std::move(loaded).error().partially_applied(true);
     return loaded;
   });

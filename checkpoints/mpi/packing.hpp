@@ -1,4 +1,4 @@
-// The encoding of messages: numbers as LEB128, texts with their length before them.
+// The encoding of messages: numbers as LEB128, strings with their length before them.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@ inline void add_text(std::string& to, std::string_view text) {
   to.append(text);
 }
 
-/// Reads what add_number() and add_text() wrote. Past the end, numbers are 0 and texts empty.
+/// Reads what add_number() and add_text() wrote. Past the end, numbers are 0 and strings are empty.
 class Unpacker {
  public:
   explicit Unpacker(std::string_view bytes) noexcept : left_(bytes) {}

@@ -74,7 +74,7 @@ std::string pack_boxes(const std::vector<const LocalTensor*>& local, std::uint32
     if (local[i] != nullptr) {
       for (const Extent start : local[i]->box.start) add_number(box, start);
       for (const Extent length : local[i]->box.length) add_number(box, length);
-      if (box.empty()) box.push_back('\0');  // rank 0: there is a box, but no number
+      if (box.empty()) box.push_back('\0');  // rank 0: the box has no numbers, but must not be empty
     }
     add_text(message, box);
     if (!hashes.empty() && local[i] != nullptr) add_number(message, hashes[i].all);
@@ -93,7 +93,7 @@ Result<std::vector<std::string>> Planner::add(std::uint32_t first, std::uint32_t
   for (std::uint32_t i = first; i < end; ++i) {
     const GlobalTensor& tensor = table_.tensors()[i];
     ShardLayout layout{tensor.shape, {}};
-    std::unordered_map<std::string_view, Owner> owners;  // of each different box: the lowest process
+    std::unordered_map<std::string_view, Owner> owners;  // for each different box, the lowest process
     bool written = false;
     for (std::size_t process = 0; process < in.size(); ++process) {
       const std::string_view packed = in[process].text();
@@ -116,7 +116,7 @@ Result<std::vector<std::string>> Planner::add(std::uint32_t first, std::uint32_t
         layout.boxes.push_back(numbers.number());
         empty = empty || (d >= tensor.shape.size() && layout.boxes.back() == 0);
       }
-      // A tensor without elements is written once, by whom has it first.
+      // A tensor without elements is written once, by the lowest rank that has it.
       const bool whole_is_empty = std::find(tensor.shape.begin(), tensor.shape.end(), Extent{0}) != tensor.shape.end();
       if (empty) layout.boxes.resize(before);
       if (empty && (!whole_is_empty || std::exchange(written, true))) continue;

@@ -51,7 +51,7 @@ class HashSink final : public PieceSink {
   BoxHashes hashes_;
 };
 
-/// Computes the checksums of all bytes, and of the header, as they are written to a file.
+/// Computes the checksums of the header and of all bytes while a file is written.
 class HashingSink final : public Sink {
  public:
   explicit HashingSink(Sink& to) : Sink(to.name()), to_(to) {}

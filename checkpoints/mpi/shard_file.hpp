@@ -1,4 +1,4 @@
-// The file of one process: its boxes, as PyTorch's HuggingFaceStorageWriter lays them out.
+// The file of one process: its boxes, in the layout of PyTorch's HuggingFaceStorageWriter.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@
 
 namespace stele::inline v0::mpi::detail {
 
-/// A file of a part, as its writer describes it to process 0.
+/// A file of a part, as its writer reports it to process 0.
 struct WrittenFile {
   std::string name;
   std::uint64_t bytes = 0;
-  std::uint64_t header = 0;  // XXH3-64 of the length and the header
-  std::uint64_t xxh3 = 0;    // of all bytes
+  std::uint64_t header = 0;  // XXH3-64 of the length field and the header
+  std::uint64_t xxh3 = 0;    // XXH3-64 of all bytes
 };
 
-/// Returns the checksums of these leaves.
+/// Returns the checksums of the given leaves.
 Result<std::vector<BoxHashes>> hash_leaves(const Snapshot& snapshot, const std::vector<std::uint32_t>& leaves,
                                            const v0::detail::Workers& workers);
 
 /// Returns the name of a process's file.
 std::string shard_name(int process);
 
-/// Writes these tensors, whose checksums are `hashes`, to `folder`/`name`.
+/// Writes `tensors`, whose checksums are `hashes`, to `folder`/`name`.
 Result<WrittenFile> write_shard(const Snapshot& snapshot, const std::vector<const LocalTensor*>& tensors,
                                 const std::vector<BoxHashes>& hashes, const std::string& folder,
                                 const std::string& name, const SaveOptions& options);

@@ -1,4 +1,4 @@
-// Files of whole tensors, which all processes write together: MPI-IO joins their boxes to large writes.
+// Files of whole tensors that all processes write together: MPI-IO joins their boxes into large writes.
 #include <algorithm>
 #include <cstdio>
 #include <map>
@@ -30,7 +30,7 @@ Status failed(int code, const char* what, const std::string& file) {
   return Error(Errc::io, std::string(what) + ": " + std::string(text, static_cast<std::size_t>(size))).file(file);
 }
 
-/// Leaves without bytes, for planning a file's header.
+/// Leaves without bytes, used to plan a file's header.
 constexpr LeafOps no_bytes{.read = [](const void*, std::uint64_t, std::uint64_t, std::span<std::byte>,
                                       ReadContext&) -> Status { return Error(Errc::unsupported, "no bytes"); }};
 
@@ -44,7 +44,7 @@ Snapshot whole_tensors(const TensorTable& table) {
   return builder.finish();
 }
 
-/// Distributes the tensors, in their order, over at most `files` files of about equal size.
+/// Distributes the tensors, in order, over at most `files` files of about equal size.
 std::vector<std::vector<std::uint32_t>> split(const Snapshot& whole, unsigned files) {
   std::vector<std::vector<std::uint32_t>> parts(1);
   const std::uint64_t each = whole.byte_size() / files + 1;
@@ -60,7 +60,7 @@ std::vector<std::vector<std::uint32_t>> split(const Snapshot& whole, unsigned fi
   return parts;
 }
 
-/// The type of the box's bytes in the whole tensor. Errors: limit (MPI counts with 32 bits).
+/// Returns the MPI datatype of the box's bytes in the whole tensor. Errors: limit (MPI counts with 32 bits).
 Result<MPI_Datatype> box_type(const LocalTensor& tensor, std::size_t element) {
   std::vector<int> sizes, lengths, starts;
   const auto add = [&](Extent size, Extent length, Extent start, std::size_t unit) {
@@ -85,8 +85,9 @@ Result<MPI_Datatype> box_type(const LocalTensor& tensor, std::size_t element) {
   return type;
 }
 
-/// Writes the box of this process, if it has one. Collective. A local error is returned after all writes, so that no
-/// process waits. MPI-IO knows no time limit: all processes meet in an exchange, which has one, before its calls.
+/// Writes this process's box, if it has one. Collective. Returns a local error only after all writes, so that no other
+/// process waits. MPI-IO has no timeout, so all processes meet in an exchange, which has a timeout, before the MPI-IO
+/// calls.
 Status write_tensor(Exchange& exchange, MPI_File file, std::uint64_t at, const LocalPart& part,
                     const LocalTensor* tensor, const std::string& path) {
   MPI_Datatype type = MPI_BYTE;
@@ -149,7 +150,7 @@ Status write_file(Exchange& exchange, const LocalPart& part, const Plan& plan, c
   std::uint64_t at = 8 + layout.header.size();
   for (const std::uint32_t number : layout.order) {
     auto done = write_tensor(exchange, file, at, part, written[number] ? plan.mine[number] : nullptr, path);
-    if (exchange.broken()) return done;  // closing the file would wait for the others
+    if (exchange.broken()) return done;  // closing the file would wait for the other processes
     if (status) status = std::move(done);
     at += whole.leaf(number).byte_size();
   }
@@ -167,7 +168,7 @@ std::string file_of(std::size_t number, std::size_t count) {
   return name;
 }
 
-/// Writes transformers' index; of process 0.
+/// Writes the index file of transformers, in process 0.
 Status write_weight_map(const LocalPart& part, const Snapshot& whole,
                         const std::vector<std::vector<std::uint32_t>>& files, const std::string& folder,
                         const SaveOptions& options, std::string& name) {
@@ -212,7 +213,7 @@ Result<PartFiles> write_whole_files(Exchange& exchange, const LocalPart& part, c
   for (std::size_t i = 0; i < files.size(); ++i) {
     STELE_TRY(write_file(exchange, part, plan, whole, files[i], folder + "/" + file_of(i, files.size())));
   }
-  // Each process reads its share of the files once more, for their checksums.
+  // Each process reads its share of the files again to compute their checksums.
   const auto bundle = folder_bundle(folder);
   std::string mine;
   Status status;
