@@ -28,19 +28,19 @@ using detail::libtorch::StateDict;
 using optim::OptimizerOptions;
 using optim::OptimizerParamState;
 
-/// The largest number of steps that float stores exactly. Python stores steps as tensors of that dtype.
+/// The largest number of steps that float stores exactly. Python stores steps as f32 tensors.
 constexpr std::int64_t max_float_step = std::int64_t{1} << std::numeric_limits<float>::digits;
-/// The largest number of steps that a file can contain: the same for double.
+/// The largest number of steps that a file can contain: the largest that double stores exactly.
 constexpr double max_step = static_cast<double>(std::int64_t{1} << std::numeric_limits<double>::digits);
 
 constexpr std::string_view step_kind = "step";
 
-/// A tensor or a count of the state of one parameter.
+/// A tensor or count in the optimizer state of one parameter.
 struct Member {
-  std::string_view kind;  // its name in Python
+  std::string_view kind;  // the key in Python's state
   at::Tensor* tensor = nullptr;
   std::int64_t* count = nullptr;
-  bool used = true;  // with the settings of the parameter's group
+  bool used = true;  // false if the options of the parameter's group do not use it
 };
 using Members = std::vector<Member>;
 
@@ -73,7 +73,8 @@ Members members(optim::AdagradParamState& state, const optim::AdagradOptions&) {
 /// The state of an optimizer class.
 struct Class {
   std::unique_ptr<OptimizerParamState> (*make)();
-  /// Returns the members, in the same order for all parameters; none for the state or the options of another class.
+  /// Returns the members, in the same order for all parameters. Returns none if the state or the options belong to
+  /// another class.
   Members (*members)(OptimizerParamState& state, const OptimizerOptions& options);
 };
 
@@ -109,7 +110,7 @@ Error unsupported_class() {
 struct Parameter {
   at::Tensor tensor;
   const OptimizerOptions* options = nullptr;
-  std::vector<std::string> names{};  // in the module
+  std::vector<std::string> names{};  // paths in the module
 };
 
 const void* id_of(const at::Tensor& tensor) { return tensor.unsafeGetTensorImpl(); }
@@ -125,7 +126,7 @@ void add_names(const ::torch::nn::Module& module, const std::string& path,
   }
 }
 
-/// Returns the parameters in the order of the optimizer, with their names in the module.
+/// Returns the parameters in the optimizer's order, with their names in the module.
 Result<std::vector<Parameter>> parameters_of(const optim::Optimizer& optimizer, const ::torch::nn::Module& module) {
   std::vector<Parameter> list;
   for (const optim::OptimizerParamGroup& group : optimizer.param_groups()) {
@@ -144,7 +145,7 @@ Result<std::vector<Parameter>> parameters_of(const optim::Optimizer& optimizer, 
   return list;
 }
 
-/// Returns the key of a parameter in the map of the optimizer's state, which depends on libtorch's version.
+/// Returns the parameter's key in the optimizer's state map. The key's type depends on libtorch's version.
 template <class States>
 auto state_key(const at::Tensor& parameter) {
   void* const address = parameter.unsafeGetTensorImpl();
@@ -162,7 +163,7 @@ struct Kind {
   std::string_view name;
   std::unordered_map<const void*, at::Tensor> tensors{};
 
-  /// Returns the tree of its tensors under the names of their parameters.
+  /// Returns the tree of these tensors, under the names of their parameters.
   Result<std::shared_ptr<StateDict>> tree(const ::torch::nn::Module& module) const {
     return StateDict::of(module, [this](const at::Tensor& parameter) {
       const auto found = tensors.find(id_of(parameter));
@@ -176,7 +177,7 @@ Kind& kind_at(std::vector<Kind>& kinds, std::size_t i, std::string_view name) {
   return kinds[i];
 }
 
-/// Returns the names of a snapshot's tensors.
+/// Returns the names of a snapshot's tensors and aliases.
 std::unordered_set<std::string> names_of(const Snapshot& snapshot) {
   std::unordered_set<std::string> names;
   const auto nodes = snapshot.nodes();
@@ -198,16 +199,17 @@ std::string path_in(std::string_view kind, std::string_view name) {
   return path;
 }
 
-/// New state for the parameters that a file has state of; the optimizer gets it after everything is loaded.
+/// New state for the parameters whose state is in the file. commit() passes it to the optimizer after everything is
+/// loaded.
 class NewState {
  public:
   NewState(const Class& type, const OptimizerState& from, const LoadOptions& options)
       : type_(type), from_(from), options_(options) {
     if (options_.report == nullptr) options_.report = &own_;
-    options_.trust_data = true;  // the tensors are new: no pass that verifies them first is needed
+    options_.trust_data = true;  // the tensors are new, so a failed load cannot damage existing state
   }
 
-  /// Makes state for each parameter, or reports that it keeps its own.
+  /// Makes state for each parameter, or reports that the parameter keeps its current state.
   Status make(const std::vector<Parameter>& parameters) {
     std::unordered_map<std::string_view, std::unordered_set<std::string>> stored;
     for (const auto& [name, snapshot] : from_.kinds()) stored.emplace(name, names_of(snapshot));
@@ -243,7 +245,7 @@ class NewState {
     return {};
   }
 
-  /// Loads all kinds of the file.
+  /// Loads all kinds of state in the file.
   Status load(const ::torch::nn::Module& module) {
     for (const auto& stored : from_.kinds()) {
       const auto same = [&](const Kind& kind) { return kind.name == stored.first; };
@@ -257,7 +259,7 @@ class NewState {
     return {};
   }
 
-  /// Gives the state to the optimizer.
+  /// Moves the state into the optimizer.
   void commit(optim::Optimizer& optimizer) {
     auto& states = optimizer.state();
     using States = std::decay_t<decltype(states)>;
@@ -292,7 +294,7 @@ class NewState {
   Status load(const ::torch::nn::Module& module, const Kind& kind, const Snapshot& snapshot) {
     STELE_TRY_ASSIGN(const std::shared_ptr<StateDict> tree, kind.tree(module));
     LoadOptions options = options_;
-    if (kind.name == step_kind) options.convert.allow_kind_change = true;  // an integer in older files
+    if (kind.name == step_kind) options.convert.allow_kind_change = true;  // older files store an integer
     detail::libtorch::Branch& root = tree->root();
     Report report;
     options.report = &report;
@@ -311,7 +313,7 @@ class NewState {
 
   static Status check_step(const std::string& path, double step) {
     if (step >= 0 && step <= max_step && step == std::floor(step)) return {};
-    return Error(Errc::malformed, "the step of a parameter is not a number of steps")
+    return Error(Errc::malformed, "the step of a parameter is not a valid step count")
         .path(path)
         .expected("an integer from 0 to 2^53")
         .found(std::to_string(step));
@@ -320,8 +322,8 @@ class NewState {
   const Class& type_;
   const OptimizerState& from_;
   LoadOptions options_;
-  Report own_;                                    // if the caller takes none
-  at::ScalarType count_dtype_ = ::torch::kFloat;  // of the file, so that nothing is converted; or one that holds any
+  Report own_;                                    // used if the caller passes no report
+  at::ScalarType count_dtype_ = ::torch::kFloat;  // f32 if the file's steps are f32; else a dtype that holds any step
   std::vector<Kind> kinds_;
   std::vector<Count> counts_;
   std::vector<std::pair<at::Tensor, std::unique_ptr<OptimizerParamState>>> states_;

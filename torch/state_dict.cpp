@@ -89,7 +89,8 @@ TensorOps ops_of(DType dtype, bool contiguous) {
   return ops;
 }
 
-// A tensor with several names, as a shared pointer that always has a target, so that the loader recognises ties.
+// A tensor with several names. Presented as a shared pointer that always has a target, so that the loader recognizes
+// ties.
 constexpr ContainerOps holds_one = [] {
   ContainerOps ops;
   ops.size = [](const void*) { return std::size_t{1}; };
@@ -118,7 +119,7 @@ Status StateDict::add(const ::torch::nn::Module& module, const Select& select, B
                       const std::string& path) {
   for (const auto& tensors : {module.named_parameters(false), module.named_buffers(false)}) {
     for (const auto& item : tensors) {
-      if (!item.value().defined()) continue;  // an omitted bias
+      if (!item.value().defined()) continue;  // for example, a layer without bias
       const at::Tensor tensor = select ? select(item.value()) : item.value();
       if (!tensor.defined()) continue;
       std::string name = below(path, item.key());
@@ -146,7 +147,7 @@ Result<Entry*> StateDict::find(const at::Tensor& tensor, const std::string& path
   if (dtype == DType::none || !plain) {
     return Error(Errc::unsupported, "the kind of the tensor is not supported")
         .path(path)
-        .expected("a dense tensor with data, of a dtype of stele")
+        .expected("a dense tensor with data and a dtype that stele supports")
         .found(tensor.toString());
   }
   const void* const storage = tensor.storage().unsafeGetStorageImpl();
@@ -177,7 +178,7 @@ void StateDict::complete(Branch& branch) {
     const auto* e = static_cast<Entry*>(branch.objects[i]);
     if (e->names > 1) branch.fields[i].type = &e->shared;
   }
-  // The children of a Sequential or a ModuleList, which correspond to a list.
+  // If all names are numbers, as in a Sequential or a ModuleList, the branch corresponds to a list.
   bool numbered = !branch.names.empty();
   for (std::size_t i = 0; i < branch.names.size(); ++i) numbered = numbered && branch.names[i] == std::to_string(i);
   branch.type.kind = numbered ? TypeKind::tuple : TypeKind::module;

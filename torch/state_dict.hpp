@@ -1,4 +1,4 @@
-// The tensors of a module as tables of the core: the tree that the loader walks, and the leaves of Snapshots.
+// The tensors of a module as tables of the core: the tree that the loader walks, and the leaves of snapshots.
 #pragma once
 
 #include <torch/torch.h>
@@ -21,13 +21,13 @@ namespace stele::inline v0::detail::libtorch {
 
 /// A parameter or buffer, described by the core's tables.
 struct Entry {
-  at::Tensor tensor;  // the module's
-  at::Tensor host;    // strided elements in main memory: those of `tensor`, or a copy
+  at::Tensor tensor;  // the module's tensor
+  at::Tensor host;    // strided elements in main memory: `tensor` itself, or a copy
   std::uint32_t names = 1;
   std::uint32_t node = no_index;
   TensorOps ops;
-  TypeInfo type;    // a tensor
-  TypeInfo shared;  // used if it has several names: a shared pointer to it
+  TypeInfo type;    // the type of the tensor
+  TypeInfo shared;  // used if the tensor has several names: a shared pointer to it
 
   bool copied() const { return !host.is_same(tensor); }
   std::byte* data() const { return static_cast<std::byte*>(host.data_ptr()); }
@@ -37,7 +37,7 @@ struct Entry {
     extents.assign(std::vector<Extent>(sizes.begin(), sizes.end()));
     return extents;
   }
-  /// Returns true if both are one tensor: equal elements of one storage. Empty tensors share none.
+  /// Returns true if both refer to the same elements of one storage. Empty tensors share no elements.
   bool same_as(const at::Tensor& other) const {
     return tensor.is_same(other) || (tensor.numel() != 0 && tensor.storage_offset() == other.storage_offset() &&
                                      tensor.scalar_type() == other.scalar_type() && tensor.sizes() == other.sizes() &&
@@ -46,7 +46,7 @@ struct Entry {
   }
 };
 
-/// A module of the tree: the run-time equivalent of a class's table of reflect.hpp.
+/// A module of the tree: the run-time equivalent of a class's table in reflect.hpp.
 struct Branch {
   std::deque<std::string> names;
   std::vector<FieldInfo> fields;
@@ -54,13 +54,13 @@ struct Branch {
   TypeInfo type;
 };
 
-/// Returns the tensor that a tree has in place of a parameter or buffer; an undefined one: none.
+/// Returns the tensor to use in place of a parameter or buffer. An undefined tensor leaves the name out.
 using Select = std::function<at::Tensor(const at::Tensor&)>;
 
 /// Tensors under the names of a module's parameters and buffers, in the order of PyTorch's state_dict.
 class StateDict {
  public:
-  /// Makes the tree of the module's own tensors, or of those that `select` returns for them.
+  /// Makes the tree of the module's tensors, or of the tensors that `select` returns for them.
   static Result<std::shared_ptr<StateDict>> of(const ::torch::nn::Module& module, const Select& select = {});
 
   Branch& root() { return *root_; }
@@ -79,9 +79,9 @@ class StateDict {
   std::vector<std::pair<std::string, Entry*>> paths_;
 };
 
-/// What becomes of the further names of a tensor.
+/// Selects how additional names of a tensor are recorded.
 enum class Ties : std::uint8_t { aliases, omitted };
-/// Returns the tensors of a tree, which the Snapshot keeps alive.
+/// Returns the tensors of a tree. The Snapshot keeps the tree alive.
 Snapshot snapshot_of(const std::shared_ptr<StateDict>& state, Ties ties = Ties::aliases);
 
 /// Returns the path of a member below `path`.

@@ -38,7 +38,7 @@ Status load_state_dict(::torch::nn::Module& module, const Snapshot& snapshot, co
         if (e.copied()) {
           e.tensor.copy_(e.host);
         } else if (!e.tensor.is_inference()) {
-          e.tensor.unsafeGetTensorImpl()->bump_version();  // like copy_: a graph that saved the old value reports it
+          e.tensor.unsafeGetTensorImpl()->bump_version();  // as copy_() does: autograd detects the change
         }
       }
       return {};

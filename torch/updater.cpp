@@ -18,7 +18,7 @@ namespace optim = ::torch::optim;
 namespace settings = detail::pytorch;
 using optim::OptimizerOptions;
 
-// The options of each class under their keys in Python, for a ToGroup or a FromGroup.
+// visit() passes each option of a class, with its key in Python, to a ToGroup or a FromGroup.
 
 template <class Visitor>
 void visit(Visitor& v, optim::SGDOptions& o) {
@@ -38,7 +38,7 @@ void visit_adam(Visitor& v, Options& o) {
   v("amsgrad", o.amsgrad());
 }
 
-// Python has one class for both, and this flag for their difference.
+// Python has one class for Adam and AdamW, and distinguishes them by this flag.
 template <class Visitor>
 void visit(Visitor& v, optim::AdamOptions& o) {
   bool decoupled = false;
@@ -71,7 +71,7 @@ void visit(Visitor& v, optim::AdagradOptions& o) {
   v("initial_accumulator_value", o.initial_accumulator_value());
 }
 
-/// Copies options to a group of `param_groups`.
+/// Copies options to a dict of `param_groups`.
 struct ToGroup {
   Value::Map group{};
 
@@ -82,7 +82,8 @@ struct ToGroup {
   }
 };
 
-/// Copies a group of settings.cpp, which has all keys with values of the right kinds, to options.
+/// Copies a group to options. The group comes from pytorch_settings.cpp and has all keys, with values of the right
+/// kinds.
 struct FromGroup {
   const Value& group;
   std::vector<std::string_view> keys{};
@@ -103,12 +104,12 @@ struct FromGroup {
   }
 };
 
-/// The default learning rate of SGD in Python; libtorch has none.
+/// The default learning rate of SGD in Python. libtorch has no default.
 constexpr double sgd_rate = 1e-3;
 
 using Types = std::vector<std::string_view>;
 
-/// Calls `f` with new options of the optimizer's class, and the types of updaters that it takes.
+/// Calls `f` with new options of the optimizer's class and the updater types that match the class.
 template <class F>
 auto with_options(const optim::Optimizer& optimizer, F&& f) -> decltype(f(optim::AdamOptions(), Types())) {
   if (dynamic_cast<const optim::SGD*>(&optimizer) != nullptr) {
@@ -118,7 +119,7 @@ auto with_options(const optim::Optimizer& optimizer, F&& f) -> decltype(f(optim:
     return f(optim::AdamOptions(), Types{"Adam", "AMSGrad"});
   }
   if (dynamic_cast<const optim::AdamW*>(&optimizer) != nullptr) {
-    // In files of older versions of PyTorch, Adam has the same settings.
+    // Files of older PyTorch versions store the same settings for Adam and AdamW.
     return f(optim::AdamWOptions(), Types{"AdamW", "Adam", "AMSGrad"});
   }
   if (dynamic_cast<const optim::RMSprop*>(&optimizer) != nullptr) return f(optim::RMSpropOptions(), Types{"RmsProp"});
@@ -136,21 +137,21 @@ Status check_numbers(const TrainingObject& updater) {
     const bool beta = name == "beta1" || name == "beta2";
     const double value = number.value();
     if (value >= 0 && (!beta || value < 1)) continue;
-    return Error(Errc::out_of_range, "PyTorch does not accept a number of the updater")
+    return Error(Errc::out_of_range, "PyTorch does not accept this number of the updater")
         .path(name)
-        .expected(beta ? "a number from 0 to 1, without 1" : "a number from 0 on")
+        .expected(beta ? "a number from 0 up to, but not including, 1" : "a number from 0 on")
         .found(std::to_string(value));
   }
   return {};
 }
 
-/// Writes the settings of the updater to options.
+/// Copies the settings of the updater to options.
 template <class Options>
 Status read(const TrainingObject& updater, const Types& types, Options& options) {
   if (std::find(types.begin(), types.end(), updater.type) == types.end()) {
     std::string expected(types[0]);
     for (std::size_t i = 1; i < types.size(); ++i) expected.append(" or ").append(types[i]);
-    return Error(Errc::invalid_argument, "the updater is not that of the optimizer's class")
+    return Error(Errc::invalid_argument, "the updater does not match the optimizer's class")
         .expected(expected)
         .found(updater.type);
   }
