@@ -14,19 +14,19 @@ enum class Form : std::uint8_t {
   betas,     // two numbers: beta1 and beta2
   flag,      // a bool
   constant,  // a bool that the updater's type determines
-  none,      // None: the optimizer chooses
+  none,      // None in Python: the optimizer chooses
 };
 
-/// A setting of PyTorch, with the member of the updater.
+/// A setting of a PyTorch optimizer, and the corresponding member of the updater.
 struct Setting {
   std::string_view key;
   Form form;
-  std::string_view member{};  // empty: the updater has none
-  double preset = 0;          // PyTorch's default; for a flag, 1 is true
-  bool always = false;        // a member that DL4J has
+  std::string_view member{};  // empty if the updater has no such member
+  double preset = 0;          // PyTorch's default; for a flag, 1 means true
+  bool always = false;        // true for members that DL4J's updater has
 };
 
-// Defaults that are integers in Python are 0 or 1; PyTorch compares and computes with them as with floats.
+// Defaults that are integers in Python are 0 or 1. PyTorch treats them like floats.
 
 constexpr Setting rate(double preset) { return {"lr", Form::rate, "learningRate", preset, true}; }
 constexpr Setting number(std::string_view key, std::string_view member, double preset, bool always = false) {
@@ -126,7 +126,7 @@ constexpr Setting nesterovs[] = {rate(1e-3),
                                  differentiable,
                                  fused};
 
-/// An optimizer of PyTorch, recognized by the keys that it has, one that it lacks, and a flag that is true.
+/// A PyTorch optimizer, recognized by keys that it has, a key that it lacks, and a flag that is true.
 struct Optimizer {
   std::string_view updater;
   std::span<const Setting> settings;
@@ -140,7 +140,7 @@ constexpr std::array<Optimizer, 10> optimizers = {{
     {"AdamW", adam_w, {"betas", "amsgrad"}, {}, "decoupled_weight_decay"},
     {"AMSGrad", ams_grad, {"betas", "amsgrad"}, {}, "amsgrad"},
     {"Adam", adam, {"betas", "amsgrad"}, {}, {}},
-    {"AdaMax", ada_max, {"betas", "foreach"}, "decoupled_weight_decay", {}},  // RAdam has it; SparseAdam has no foreach
+    {"AdaMax", ada_max, {"betas", "foreach"}, "decoupled_weight_decay", {}},  // not RAdam, SparseAdam
     {"RmsProp", rms_prop, {"alpha", "centered"}, {}, {}},
     {"AdaGrad", ada_grad, {"lr_decay", "eps"}, {}, {}},
     {"AdaDelta", ada_delta, {"rho", "eps"}, {}, {}},
@@ -158,7 +158,7 @@ double member_or(const TrainingObject& updater, std::string_view name, double pr
   return number != nullptr ? number->value() : preset;
 }
 
-/// Returns a default as Python has it: 0 is an integer.
+/// Returns the default with Python's type: 0 is an integer.
 Value preset_of(const Setting& setting) { return setting.preset == 0 ? Value(std::int64_t{0}) : Value(setting.preset); }
 
 Result<Value> value_of(const Setting& setting, const TrainingConfig& config) {
@@ -228,7 +228,7 @@ const Optimizer* optimizer_of(const TrainingObject& updater) {
   return found != optimizers.end() ? &*found : nullptr;
 }
 
-/// Returns true if the settings have a member of that name, a flag or a number.
+/// Returns true if a setting corresponds to the updater's member `name`: a flag if `flag` is true, else a number.
 bool has_member(std::span<const Setting> settings, std::string_view name, bool flag) {
   return std::any_of(settings.begin(), settings.end(), [&](const Setting& s) {
     return s.form == Form::betas ? !flag && (name == beta1 || name == beta2)
@@ -271,7 +271,7 @@ Result<Value> group_of(const TrainingConfig& config) {
 std::optional<std::string_view> unknown_member(const TrainingObject& updater) {
   const Optimizer* const optimizer = optimizer_of(updater);
   const std::span<const Setting> settings = optimizer != nullptr ? optimizer->settings : std::span<const Setting>();
-  // Schedules come first, because their numbers are NaN.
+  // Reports schedules first, because their numbers are NaN.
   if (!updater.objects.empty()) return updater.objects.front().first;
   for (const auto& member : updater.numbers) {
     if (!has_member(settings, member.first, false)) return member.first;

@@ -11,24 +11,24 @@
 namespace stele::inline v0::detail::pytorch {
 
 /// Returns the updater with the settings of a group, recognized by its keys: Adam, AdamW, AMSGrad, Nadam, AdaMax,
-/// AdaGrad, AdaDelta, RmsProp, Sgd, Nesterovs. Members that DL4J has are always set, others (weightDecay, amsgrad,
-/// momentum of Sgd and RmsProp, dampening, centered, maximize, …) only if they differ from PyTorch's defaults. The type
-/// is empty for the keys of any other optimizer.
+/// AdaGrad, AdaDelta, RmsProp, Sgd, Nesterovs. Always sets members that DL4J has. Sets other members (weightDecay,
+/// amsgrad, momentum of Sgd and RmsProp, dampening, centered, maximize, …) only if they differ from PyTorch's defaults.
+/// The type is empty for the keys of any other optimizer.
 TrainingObject updater_of(const Value& group);
 
-/// Returns the settings that PyTorch 2.15's optimizer writes, in its order and without `params`: with its defaults for
-/// those that the updater does not have. Rates and momenta with a schedule have their values at the configuration's
-/// counts. Null for an updater that PyTorch does not have. Errors: those of learning_rate().
+/// Returns the settings in the order in which PyTorch 2.15's optimizer writes them, without `params`. Settings that the
+/// updater does not have get PyTorch's defaults. Rates and momenta with a schedule get their values at the
+/// configuration's counts. Returns null for an updater that PyTorch does not have. Errors: those of learning_rate().
 Result<Value> group_of(const TrainingConfig& config);
 
-/// Returns the name of a member that the updater's optimizer in PyTorch does not have: a schedule, a text, an unknown
-/// number or flag. Members that are null do not count.
+/// Returns the name of an updater's member that its PyTorch optimizer does not have: a schedule, a string, an unknown
+/// number or flag. Ignores members that are null.
 std::optional<std::string_view> unknown_member(const TrainingObject& updater);
 
-/// Returns an f64 or i64 as a double, nullopt for other kinds.
+/// Returns an f64 or i64 as a double, or nullopt for other kinds.
 std::optional<double> number_of(const Value& value);
 
-/// Returns true for settings that are tuples in Python: `betas`, …
+/// Returns true for settings that are tuples in Python, such as `betas`.
 bool is_tuple(std::string_view setting) noexcept;
 
 }  // namespace stele::inline v0::detail::pytorch

@@ -16,9 +16,8 @@ using detail::json::Kind;
 using detail::json::Reader;
 using namespace detail::training;
 
-constexpr std::uint64_t kMemory = std::uint64_t{16} << 20;  // bytes, in addition to the text and the raw JSON kept of
-                                                            // it
-constexpr std::size_t kMembers = 1024;                      // bounds the time: each name is compared with all others
+constexpr std::uint64_t kMemory = std::uint64_t{16} << 20;  // memory limit, without the file's text and raw JSON
+constexpr std::size_t kMembers = 1024;  // bounds the time: each name is compared with all other names
 
 bool has(const std::vector<TrainingRaw>& members, std::string_view name) noexcept {
   return std::any_of(members.begin(), members.end(), [name](const TrainingRaw& raw) { return raw.name == name; });
@@ -60,7 +59,7 @@ class Parser {
       name = key;
       if (!charge(sizeof(TrainingObject) + name.size()) || !member(out, std::move(name), depth)) return false;
     }
-    return r_.ok() && (named || r_.fail(Errc::malformed, "a member \"@class\""));
+    return r_.ok() && (named || r_.fail(Errc::malformed, "a member named \"@class\""));
   }
 
   bool config(TrainingConfig& out) {
@@ -114,18 +113,19 @@ class Parser {
   Status finish(bool good) { return good && r_.finish() ? Status() : r_.status(); }
 
  private:
-  // Vectors grow by doubling, and briefly hold three times their content.
+  // Counts three times the content: vectors grow by doubling, and briefly hold the old and the new memory.
   bool charge(std::size_t bytes) {
     constexpr std::size_t growth = 3;
     if (bytes > (kMemory - used_) / growth)
-      return r_.fail(Errc::limit, "a text that takes at most 16 MiB of memory", "more");
+      return r_.fail(Errc::limit, "a configuration that takes at most 16 MiB of memory", "more");
     used_ += growth * bytes;
     return true;
   }
   bool twice() { return r_.fail(Errc::duplicate, "each name once"); }
   bool too_many() { return r_.fail(Errc::limit, "at most 1024 members"); }
 
-  // Returns true if the next value is an object with a string "@class". The reader is a copy.
+  // Returns true if the next value is an object with a string "@class". Takes a copy of the reader, so that no input is
+  // consumed.
   static bool is_object(Reader r) {
     if (r.peek() != Kind::object) return false;
     std::string scratch;
@@ -143,7 +143,7 @@ class Parser {
     return true;
   }
 
-  // Reads a number, or a string that represents one. Returns false for numbers that no double or integer can hold.
+  // Reads a number, or a string that represents a number. Returns false for numbers that no double or integer can hold.
   static bool number(Reader& r, std::string& scratch, TrainingNumber& out) {
     Reader ahead = r;
     if (ahead.peek() == Kind::number) {
@@ -198,7 +198,7 @@ class Parser {
     }
   }
 
-  // Reads the next object if it is a non-empty map from integers to numbers; otherwise reads nothing.
+  // Reads the next object if it is a non-empty map from integers to numbers. Otherwise reads nothing.
   bool values(std::map<std::int64_t, TrainingNumber>& out) {
     Reader ahead = r_;
     std::string scratch;

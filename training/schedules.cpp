@@ -12,7 +12,7 @@ namespace {
 
 using namespace detail::training;
 
-// The parameters of a schedule, and the count that it depends on.
+// The parameters of a schedule, and the count that the schedule depends on.
 class Parameters {
  public:
   Parameters(const TrainingObject& schedule, std::int64_t iteration, std::int64_t epoch)
@@ -22,7 +22,7 @@ class Parameters {
     if (const TrainingNumber* const found = schedule_.number(name)) return found->value();
     return missing(name, "a number");
   }
-  // Returns a number of Java's type int that is at min `min`.
+  // Returns a parameter of Java's type int that is at least `min`.
   Result<std::int64_t> whole(std::string_view name, std::int64_t min = std::numeric_limits<std::int32_t>::min()) const {
     const TrainingNumber* const found = schedule_.number(name);
     if (found == nullptr) return missing(name, "an integer");
@@ -61,7 +61,7 @@ Result<double> cycle(const TrainingObject& schedule, const Parameters& given) {
   STELE_TRY_ASSIGN(const std::int64_t length, given.whole("cycleLength", 1));
   STELE_TRY_ASSIGN(const std::int64_t annealing, given.whole("annealingLength"));
   STELE_TRY_ASSIGN(const double decay, given.number("annealingDecay"));
-  // Java derives these values, but Jackson sets them from the text if it has them.
+  // Java derives these values, but Jackson sets them from the JSON if the JSON contains them.
   std::int64_t step = (length - annealing) / 2;
   if (schedule.number("stepSize") != nullptr) {
     STELE_TRY_ASSIGN(step, given.whole("stepSize"));

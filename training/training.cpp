@@ -1,5 +1,5 @@
 // Training objects, and the updaters, schedules and regularizations of DL4J. Class names are compared with a fixed
-// table; no class is ever looked up.
+// table; no class is ever loaded by name.
 #include "stele/training.hpp"
 
 #include <algorithm>
@@ -82,7 +82,7 @@ void replace(TrainingObject& object, std::vector<std::pair<std::string, T>>& mem
     *found = std::move(value);
     return;
   }
-  std::string own(name);  // copy: the name may be a view of the member that is erased
+  std::string own(name);  // a copy, because the name may be a view into the erased member
   object.erase(own);
   members.emplace_back(std::move(own), std::move(value));
 }
@@ -219,7 +219,7 @@ TrainingObject cycle(ScheduleType type, double initial_learning_rate, double max
   object.set("initialLearningRate", initial_learning_rate).set("maxLearningRate", max_learning_rate);
   object.set("cycleLength", cycle_length).set("annealingLength", annealing_length);
   object.set("annealingDecay", annealing_decay);
-  // Java's derived values. Without a step, the increment is never used.
+  // Java derives these values. With a step of 0, Java never uses the increment.
   const std::int64_t step = (std::int64_t{cycle_length} - annealing_length) / 2;
   object.set("stepSize", step);
   object.set("increment", step == 0 ? 0.0 : (max_learning_rate - initial_learning_rate) / static_cast<double>(step));

@@ -41,7 +41,7 @@ namespace {
 using detail::json::Reader;
 using namespace detail::training;
 
-// Replaces each byte that is not UTF-8 by U+FFFD.
+// Replaces each byte that is not valid UTF-8 by U+FFFD.
 std::string repaired(std::string_view text) {
   std::string good;
   while (!text.empty()) {
@@ -55,7 +55,7 @@ std::string repaired(std::string_view text) {
   return good;
 }
 
-// Writes JSON like Jackson with indentation: a line for each member, arrays on one line.
+// Writes JSON in the form of Jackson's indented output: one line for each member, and arrays on one line.
 class Text {
  public:
   void open() { out_ += '{', ++depth_, first_ = true; }
@@ -117,7 +117,7 @@ class Text {
     }
     open();
     key(kClass), string(class_name(object));
-    // Write the members that DL4J knows first, in its order.
+    // Write the members that DL4J's class has first, in its order.
     const Known* const one = known(object.type);
     const std::string_view order = one != nullptr ? one->members : std::string_view();
     for (std::size_t at = 0; at < order.size();) {
@@ -153,7 +153,7 @@ class Text {
     return false;
   }
 
-  // Writes the member of that name, if there is one.
+  // Writes the member with the given name, if it exists.
   void member(const TrainingObject& object, std::string_view name) {
     if (const auto* text = find(object.texts, name)) {
       key(name), string(*text);
