@@ -1,4 +1,4 @@
-// Tensors made from other tensors: permuted, cut and joined, piece by piece as they are read.
+// Derived tensors: permuted, split and joined, piece by piece as they are read.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -27,7 +27,7 @@ Extent product(std::span<const Extent> extents) {
 
 // ---- split ----------------------------------------------------------------------------------------------------------
 
-/// The `length` bytes from `begin` on of each run of `block` bytes of the base.
+/// From each run of `block` bytes of the base, the `length` bytes that start at `begin`.
 struct Cut {
   LeafView base;
   std::uint64_t block, begin, length;
@@ -51,7 +51,7 @@ Status read_cut(const void* at, std::uint64_t, std::uint64_t offset, std::span<s
   return {};
 }
 
-/// Reads the whole base, so that its checksum is checked.
+/// Reads the whole base, so that its checksum can be verified.
 Status stream_cut(const void* at, std::uint64_t, std::uint64_t size, PieceSink& sink, ReadContext& context) {
   class Select final : public PieceSink {
    public:
@@ -162,9 +162,9 @@ Status stream_joined(const void* at, std::uint64_t, std::uint64_t size, PieceSin
 }
 constexpr LeafOps joined_ops{.read = read_joined, .stream = stream_joined};
 
-// ---- shared by them -------------------------------------------------------------------------------------------------
+// ---- shared by split and concatenate --------------------------------------------------------------------------------
 
-/// Returns the tensor to cut or join. It must have no alias, which would be left without a target.
+/// Returns the tensor to split or join. The tensor must have no alias, because the alias would lose its target.
 Result<Item*> tensor_at(Items& items, std::string_view path) {
   for (const Item& i : items.list) {
     if (i.target != path) continue;
@@ -185,7 +185,7 @@ Result<Snapshot> transpose(const Snapshot& snapshot, std::string_view pattern, s
     return chosen ? std::optional(all) : std::nullopt;
   });
   if (!result || found) return result;
-  return Error(Errc::not_found, "the pattern matches no tensor").path(std::string(pattern));
+  return Error(Errc::not_found, "the pattern does not match any tensor").path(std::string(pattern));
 }
 
 Result<Snapshot> reshape(const Snapshot& snapshot, std::string_view pattern, std::span<const Extent> shape) {
@@ -199,7 +199,7 @@ Result<Snapshot> reshape(const Snapshot& snapshot, std::string_view pattern, std
       found = true;
       if (element_size(base.dtype()) == 0) return detail::packed(base.path(), base.dtype());
       if (!count || *count != base.size()) {
-        return Error(Errc::shape_mismatch, "the new shape has another number of elements")
+        return Error(Errc::shape_mismatch, "the new shape has a different number of elements")
             .path(base.path())
             .expected(std::to_string(base.size()) + " elements")
             .found(to_string(shape));
@@ -214,7 +214,7 @@ Result<Snapshot> reshape(const Snapshot& snapshot, std::string_view pattern, std
       data->leaves[i].rank = static_cast<std::uint16_t>(shape.size());
       data->extents.insert(data->extents.end(), shape.begin(), shape.end());
     }
-    if (!found) return Error(Errc::not_found, "the pattern matches no tensor").path(std::string(pattern));
+    if (!found) return Error(Errc::not_found, "the pattern does not match any tensor").path(std::string(pattern));
     return Snapshot(std::shared_ptr<const detail::SnapshotData>(std::move(data)));
   });
 }

@@ -1,4 +1,4 @@
-// Selecting and renaming tensors.
+// Functions that select and rename tensors.
 #include <algorithm>
 #include <iterator>
 #include <map>
@@ -67,7 +67,8 @@ namespace {
 
 using detail::Properties;
 
-/// Combines two sets of properties. `replace`: an equal key of `more` wins; else different values are an error.
+/// Merges `more` into `all`. If a key has different values, `more` overrides `all` if `replace` is true; otherwise they
+/// are an error.
 Status join(std::shared_ptr<const Properties>& all, const std::shared_ptr<const Properties>& more, bool replace) {
   if (more == nullptr || more == all) return {};
   const Value::Map* const from = more->values.as_map();
@@ -101,7 +102,7 @@ Result<Snapshot> merge(std::span<const Snapshot> snapshots) {
     Items all;
     for (const Snapshot& snapshot : snapshots) {
       Items items(snapshot);
-      // The version of one root does not apply to the root of all.
+      // Drops the roots: the version of one root does not apply to the merged root.
       std::erase_if(items.list, [](const Item& item) { return item.path.empty() && !item.is_tensor(); });
       std::move(items.list.begin(), items.list.end(), std::back_inserter(all.list));
       all.keep(items);
@@ -133,7 +134,7 @@ class Overlay {
     lower_.keep(upper);
     for (auto& [key, text] : upper.metadata) lower_.metadata.insert_or_assign(key, std::move(text));
     STELE_TRY(join(lower_.properties, upper.properties, true));
-    // An absent optional becomes present when there is an item below it.
+    // An absent optional becomes present if an item exists below it.
     const std::vector<Item> list = lower_.list;
     const detail::ItemIndex index(list);
     std::erase_if(lower_.list, [&](const Item& item) {
@@ -150,16 +151,17 @@ class Overlay {
     return Error(Errc::invalid_argument, why).path(path).found(other);
   }
 
-  /// Returns the name that the earlier snapshots have, or would have, for a path: a tie's target replaces its alias.
+  /// Returns the path's name in the earlier snapshots, or the name that they would use: the target of a tie replaces
+  /// its alias.
   std::string owner(std::string path) const {
     if (!tied_) return path;
-    std::size_t steps = 0;  // a file may have circular ties
+    std::size_t steps = 0;  // bounds the loop: a file may contain circular ties
     for (std::size_t end = 0; end != path.size() && steps <= earlier_.size();) {
       end = std::min(path.find('.', end == 0 ? 0 : end + 1), path.size());
       const auto found = index_.find(std::string_view(path).substr(0, end));
       if (!found || !earlier_[*found].target) continue;
       path = *earlier_[*found].target + path.substr(end);
-      end = 0;  // a target may be below another name
+      end = 0;  // starts again, because the target may be below an alias
       ++steps;
     }
     return path;
@@ -193,7 +195,8 @@ class Overlay {
     if (path == target) return {};
     bool apart = index_.find(path).has_value();
     index_.below(path, [&](const Item&, std::string_view) { apart = true; });
-    if (apart) return refused("the snapshot ties names that an earlier snapshot has apart", item.path, *item.target);
+    if (apart)
+      return refused("the snapshot ties names that are separate in an earlier snapshot", item.path, *item.target);
     item.path = path;
     item.target = target;
     lower_.list.push_back(std::move(item));

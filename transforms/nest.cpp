@@ -19,7 +19,7 @@ struct Branch {
   std::string name;
   const Item* item = nullptr;  // a leaf, an alias, or a container's entry
   std::vector<std::size_t> children;
-  std::uint32_t node = no_index;  // in the result
+  std::uint32_t node = no_index;  // number in the result
   bool open = false;
 };
 
@@ -40,7 +40,7 @@ class Nester {
   }
 
  private:
-  /// Returns the branch of a path. Creates it if `make` is true.
+  /// Returns the branch of a path. Creates the branch if `make` is true.
   Result<std::size_t> branch(std::string_view path, bool make) {
     std::size_t at = 0;
     const std::string whole(path);
@@ -86,7 +86,7 @@ class Nester {
       STELE_TRY_ASSIGN(const std::size_t target, branch(*item->target, false));
       Branch& b = branches_[target];
       if (b.open) return Error(Errc::malformed, "two ties contain each other").path(item->path);
-      if (b.node == no_index) return emit(target, name);  // the first name in the tree owns it
+      if (b.node == no_index) return emit(target, name);  // the first name in the tree owns the tensor
       to_.alias(name, b.node, true);
       return {};
     }
@@ -119,7 +119,7 @@ class Nester {
   }
 
   Status container(std::size_t number, NodeKind kind, SnapshotBuilder::Name name) {
-    // If all names are numbers: a list, in their order.
+    // If all names are numbers, the container is a list in their order.
     std::vector<std::pair<std::size_t, std::size_t>> children;
     bool list = true;
     for (const std::size_t child : branches_[number].children) {
@@ -149,7 +149,7 @@ class Nester {
 
   const Items& items_;
   SnapshotBuilder to_;
-  std::vector<Branch> branches_;  // 0 is the root
+  std::vector<Branch> branches_;  // the root has number 0
   std::map<std::pair<std::size_t, std::string>, std::size_t> names_;
 };
 

@@ -17,10 +17,10 @@ using detail::Place;
 
 namespace {
 
-/// New names, and the set of transposed tensors.
+/// The new name of each renamed leaf, and the transposed tensors.
 struct Changes {
   std::unordered_map<std::string, std::string> names;
-  std::unordered_set<std::string> transposed;  // new names
+  std::unordered_set<std::string> transposed;  // their new names
 
   Result<Snapshot> apply(const Snapshot& snapshot) const {
     STELE_TRY_ASSIGN(const Items items, detail::renamed(Items(snapshot), [&](std::string_view path, const LeafView*) {
@@ -50,7 +50,7 @@ std::string below(const std::string& path, std::string_view segment) {
   return text;
 }
 
-/// Walks a type and a file together, like a load.
+/// Walks a type and a file together, as a load does.
 class Adapter {
  public:
   Adapter(const Snapshot& file, std::span<const LayerRule> rules) : tree_(file), rules_(rules) {}
@@ -130,7 +130,7 @@ class Adapter {
     } else if (schema.kind() == TypeKind::array) {
       n = schema.length();
     } else if (!tree_.count(place, n, gap)) {
-      return {};  // the load will report it
+      return {};  // the load reports it
     }
     for (std::size_t i = 0; i < n; ++i) {
       const Schema type = schema.kind() == TypeKind::tuple ? schema.field(i).type : schema.element();
