@@ -29,7 +29,7 @@ const GraphOperation* Graph::find_operation(std::string_view name) const noexcep
 
 Result<std::vector<std::size_t>> Graph::order() const {
   constexpr std::size_t no_operation = SIZE_MAX;
-  std::unordered_map<std::string_view, std::size_t> maker;  // for each variable
+  std::unordered_map<std::string_view, std::size_t> maker;  // for each variable, the operation that computes it
   maker.reserve(variables.size());
   for (const GraphVariable& v : variables) {
     if (!maker.emplace(v.name, no_operation).second) {
@@ -51,7 +51,7 @@ Result<std::vector<std::size_t>> Graph::order() const {
       found->second = i;
     }
   }
-  // Depth first, without recursion. An operation in progress is not entered again, which cuts each loop once.
+  // Depth-first, without recursion. Does not enter an operation in progress again, which cuts each loop once.
   std::vector<std::size_t> sorted;
   sorted.reserve(operations.size());
   std::vector<std::uint8_t> seen(operations.size());
