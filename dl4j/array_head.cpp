@@ -1,4 +1,4 @@
-// Arrays that are a buffer of their own, with their content last.
+// Arrays that each have a buffer of their own, which ends with their content.
 #include <algorithm>
 
 #include "arrays.hpp"
@@ -7,8 +7,8 @@
 
 namespace stele::inline v0::detail::samediff {
 std::string array_head(DType dtype, std::span<const Extent> shape, std::uint64_t size) {
-  // The layout depends only on the size modulo 8, so a small size can replace the real one. The content is written
-  // last; it and its padding are left out.
+  // The layout depends only on the size modulo 8, so a small size can replace the actual size. The content and its
+  // padding are at the end of the buffer and are left out.
   const std::uint64_t stand_in = size % 8 + 8;
   flatbuffers::FlatBufferBuilder to(512);
   std::uint64_t content = 0;
@@ -42,8 +42,8 @@ std::string array_alone(DType dtype, std::span<const Extent> shape, const std::s
 
 namespace {
 
-/// Returns the offset of the root's field `buffer`, or nothing if it is absent or the whole buffer must be read to find
-/// it.
+/// Returns the offset of the root's field `buffer`. Returns nullopt if the field is absent or if finding it requires
+/// the whole buffer.
 std::optional<std::uint64_t> place_of_content(std::span<const std::byte> head) {
   const auto u32 = [&](std::uint64_t at) -> std::optional<std::uint32_t> {
     if (at > head.size() || head.size() - at < 4) return std::nullopt;
@@ -57,7 +57,7 @@ std::optional<std::uint64_t> place_of_content(std::span<const std::byte> head) {
   if (table < 0 || static_cast<std::uint64_t>(table) + 8 > head.size()) return std::nullopt;
   const auto length = load_le<std::uint16_t>(head.data() + table);
   if (length < 8) return std::nullopt;
-  const auto field = load_le<std::uint16_t>(head.data() + table + 6);  // second field
+  const auto field = load_le<std::uint16_t>(head.data() + table + 6);  // the second field
   if (field == 0) return std::nullopt;
   const std::uint64_t at = std::uint64_t{*root} + field;
   const auto offset = u32(at);
@@ -74,10 +74,10 @@ Result<std::optional<ArrayHead>> checked_head(std::span<const std::byte> buffer,
   STELE_TRY_ASSIGN(head.facts, facts_of(array, Dialect::a));
   if (array.is_external()) {
     if (array.external_names() == nullptr || array.external_names()->size() != 1 || content_size(array) != 0) {
-      return malformed("the external array names no file");
+      return malformed("the external array does not name a file");
     }
     head.external = array.external_names()->Get(0)->str();
-    if (head.external.empty()) return malformed("the external array names no file");
+    if (head.external.empty()) return malformed("the external array does not name a file");
     if (array.total_size() < 0 || static_cast<std::uint64_t>(array.total_size()) != head.facts.bytes) {
       return wrong_length(head.facts.bytes, 0).found(std::to_string(array.total_size()));
     }
@@ -101,7 +101,7 @@ Result<std::optional<ArrayHead>> checked_head(std::span<const std::byte> buffer,
 
 Result<std::optional<ArrayHead>> read_head(std::span<const std::byte> head, std::uint64_t size) {
   constexpr std::uint64_t max_head = std::uint64_t{64} << 10;
-  // FlatBuffers reads numbers at aligned addresses, but content in a file may have any alignment.
+  // FlatBuffers reads numbers at aligned addresses, but a file's content may have any alignment.
   std::vector<std::uint64_t> memory;
   const auto aligned = [&](std::size_t n) {
     memory.assign(n / 8 + 1, 0);
@@ -109,7 +109,7 @@ Result<std::optional<ArrayHead>> read_head(std::span<const std::byte> head, std:
     std::copy_n(head.begin(), n, copy.begin());
     return copy;
   };
-  // If the content is last, the bytes before it form a valid buffer once its length is set to 0.
+  // If the content is last, the bytes before it form a valid buffer after its length is set to 0.
   if (const auto at = place_of_content(head); at && *at <= head.size() && head.size() - *at >= 4) {
     const auto length = load_le<std::uint32_t>(head.data() + *at);
     if (*at < max_head && length != 0 && length <= max_buffer && *at + 4 + length == size) {

@@ -13,7 +13,7 @@
 namespace stele::inline v0::detail::samediff {
 namespace {
 
-/// Returns a string array as a Value: a string, or lists of strings, nested by the shape.
+/// Returns a string array as a Value: a string, or lists of strings that are nested by the shape.
 Value value_of(const std::vector<std::string>& texts, std::span<const Extent> shape) {
   if (shape.empty()) return Value(texts.empty() ? std::string() : texts.front());
   // Nest the values from the innermost lists outwards.
@@ -48,8 +48,8 @@ Result<std::vector<std::string>> texts_of(const ArrayFacts& facts, std::span<con
   const auto count = element_count(facts.shape);
   if (!count) return malformed("the number of elements exceeds 64 bits");
   if (*count == 0) return std::vector<std::string>();
-  // The layout is a count and offsets, big-endian, or only offsets, in either byte order. The first offset is 0; the
-  // last is the length of the text after the offsets.
+  // The layout is a big-endian count and offsets, or only offsets in either byte order. The first offset is 0; the last
+  // is the length of the text after the offsets.
   struct Layout {
     bool counted, big;
   };
@@ -117,7 +117,7 @@ Status Arrays::add(std::string_view name, const ArrayFacts& facts, Provider prov
 }
 
 std::uint64_t Arrays::memory_of(std::string_view name, const ArrayFacts& facts) {
-  // Arrays grow by doubling, and briefly hold three times their content. A string takes a few times its bytes.
+  // Arrays grow by doubling, and briefly hold three times their content. A string takes several times its bytes.
   const std::uint64_t texts = facts.dtype == DType::string ? 8 * facts.bytes : 0;
   return 3 * (sizeof(Node) + sizeof(LeafData) + name.size()) + 64 + 16 * facts.shape.size() + texts;
 }

@@ -36,7 +36,7 @@ constexpr std::array<Known, 15> known = {{
     {DType::bf16, Type::bfloat16, 2048},
     {DType::string, Type::utf8, 1048576},
 }};
-// The bits of shapeInfo's flags for the data type; the other bits are kinds of arrays.
+// The bits of shapeInfo's flags that encode the data type. The other bits describe the kind of array.
 constexpr std::int64_t type_flags = unsigned_flag | 2048 | 4096 | 8192 | 16384 | 32768 | 65536 | 131072 | 262144 |
                                     524288 | 1048576 | 4194304 | 16777216;
 
@@ -187,7 +187,7 @@ Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType va
   if (shape != nullptr) {
     STELE_TRY_ASSIGN(facts.shape, extents_of(*shape));
   }
-  // An empty array has no buffer, and may declare another type than its variable.
+  // An empty array has no buffer, and may declare a different type than its variable.
   const bool nothing = content_size(array) == 0 && !array.is_external() && array.appended_length() == 0 &&
                        (array.chunks() == nullptr || array.chunks()->size() == 0);
   if (nothing && facts.shape.empty()) facts.shape = {0};
@@ -215,7 +215,7 @@ Result<GraphArray> read_array(const stele_fb::Array& array, Dialect hint) {
   if (facts.bytes != stored_bytes) return wrong_length(facts.bytes, stored_bytes);
   const std::size_t size = element_size(facts.dtype);
   out.bytes.resize(bytes.size());
-  std::vector<std::uint64_t> strides(facts.shape.size(), 1);  // strides in the result
+  std::vector<std::uint64_t> strides(facts.shape.size(), 1);  // in the result
   for (std::size_t k = strides.size(); k-- > 1;) strides[k - 1] = strides[k] * facts.shape[k];
   for (std::uint64_t i = 0; i * size < bytes.size(); ++i) {
     std::uint64_t to = facts.axes.empty() ? i : 0;
@@ -254,7 +254,7 @@ flatbuffers::Offset<stele_fb::Array> make_array(flatbuffers::FlatBufferBuilder& 
 flatbuffers::Offset<stele_fb::Array> write_array(flatbuffers::FlatBufferBuilder& to, const GraphArray& array) {
   std::vector<std::byte> texts;
   if (array.dtype == DType::string && !array.strings.empty()) {
-    // Offsets, then the bytes, like DL4J 1.0.0-M2.1.
+    // Writes the offsets, then the bytes, as DL4J 1.0.0-M2.1 does.
     std::uint64_t at = 0;
     texts.resize(8 * (array.strings.size() + 1));
     for (std::size_t i = 0; i < array.strings.size(); ++i)
@@ -274,7 +274,8 @@ flatbuffers::Offset<stele_fb::Array> write_array(flatbuffers::FlatBufferBuilder&
 }
 
 flatbuffers::Verifier verifier_of(std::span<const std::byte> buffer) {
-  // A table takes at least four bytes, so a higher number means shared tables, which could cost much time and memory.
+  // A table takes at least four bytes, so a greater number of tables means shared tables, which could take much time
+  // and memory.
   const auto tables = static_cast<flatbuffers::uoffset_t>(std::min<std::size_t>(buffer.size() / 4 + 1, 1U << 30U));
   return {reinterpret_cast<const std::uint8_t*>(buffer.data()), buffer.size(), 64, tables};
 }

@@ -18,37 +18,37 @@ Result<DType> dtype_of(stele_fb::Type type);
 /// Returns the type for a dtype. Requires holds(dtype), string or none.
 stele_fb::Type type_of(DType dtype);
 
-/// A: `shape` is ND4J's shapeInfo, `order` is the byte order. B: `shape` has the extents, `order` is the order of
-/// elements, and bytes are little-endian.
+/// In dialect A, `shape` is ND4J's shapeInfo and `order` is the byte order. In dialect B, `shape` has the extents,
+/// `order` is the order of elements, and bytes are little-endian.
 enum class Dialect : std::uint8_t { a, b };
 
-/// Reads shape and dtype. `hint`: the dialect of an array of ambiguous form. `dtype`: the variable's, which overrides
-/// that of an empty array. Errors: malformed, unsupported, limit (more than 32 axes).
+/// Reads shape and dtype. `hint` is the dialect of an array whose form is ambiguous. `dtype` is the variable's dtype,
+/// which overrides that of an empty array. Errors: malformed, unsupported, limit (more than 32 axes).
 Result<ArrayFacts> facts_of(const stele_fb::Array& array, Dialect hint, DType dtype = DType::none);
 
 /// Reads an array into memory. Errors: those of facts_of() and texts_of().
 Result<GraphArray> read_array(const stele_fb::Array& array, Dialect hint);
 flatbuffers::Offset<stele_fb::Array> write_array(flatbuffers::FlatBufferBuilder& to, const GraphArray& array);
-/// Makes an array of dialect A, little-endian, whose `size` bytes of content are written later. Sets `content`, if
-/// given, to their place in the builder's memory, counted from its end. Does not touch that memory.
+/// Makes a little-endian array of dialect A, whose `size` bytes of content are written later. Sets `content`, if not
+/// null, to the position of the content in the builder's memory, counted from the end. Does not touch that memory.
 flatbuffers::Offset<stele_fb::Array> make_array(flatbuffers::FlatBufferBuilder& to, DType dtype,
                                                 std::span<const Extent> shape, std::uint64_t size,
                                                 std::uint64_t* content = nullptr);
 
-/// Returns the extents of an array. Errors: malformed (a negative one), limit (more than 32).
+/// Returns the extents of an array. Errors: malformed (a negative extent), limit (more than 32).
 Result<std::vector<Extent>> extents_of(const flatbuffers::Vector<std::int64_t>& shape);
-/// Returns the number of bytes of such an array. Errors: malformed (too many).
+/// Returns the number of bytes of an array. Errors: malformed (the number exceeds 64 bits).
 Result<std::uint64_t> bytes_of_array(DType dtype, std::span<const Extent> shape);
 /// Returns the size of the content inside the table.
 inline std::uint64_t content_size(const stele_fb::Array& array) {
   return array.buffer() != nullptr ? array.buffer()->size() : 0;
 }
-/// Returns shapeInfo: extents and strides in ND4J's form. Strides are those of row-major order, or of the order `axes`,
-/// outermost first.
+/// Returns shapeInfo: extents and strides in ND4J's form. The strides are those of row-major order, or of the order
+/// `axes`, outermost first.
 std::vector<std::int64_t> shape_info(DType dtype, std::span<const Extent> shape, bool empty,
                                      std::span<const std::size_t> axes = {});
 
-/// Returns a verifier that allows only as many tables as fit in such a buffer without sharing.
+/// Returns a verifier that allows at most as many tables as fit in the buffer without sharing.
 flatbuffers::Verifier verifier_of(std::span<const std::byte> buffer);
 
 inline std::string text_of(const flatbuffers::String* text) { return text != nullptr ? text->str() : std::string(); }
@@ -59,7 +59,7 @@ inline std::vector<std::string> texts_of(const flatbuffers::Vector<flatbuffers::
   for (const auto* text : *texts) all.push_back(text->str());
   return all;
 }
-/// Returns an element of a vector. Verification does not cover alignment: numbers of 8 bytes may be unaligned.
+/// Returns an element of a vector. Verification does not cover alignment: 8-byte numbers may be unaligned.
 template <class T>
 auto number_at(const flatbuffers::Vector<T>& numbers, std::size_t i) {
   if constexpr (sizeof(T) == 8) {

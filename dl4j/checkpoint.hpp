@@ -1,4 +1,4 @@
-// The checks of archives and SameDiff files on a checkpoint before they write it.
+// Checks that archives and SameDiff files apply to a checkpoint before they write it.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@
 
 namespace stele::inline v0::detail {
 
-/// Checks the array of an optimizer's state for the parameter `name`. Errors: not_representable (another shape than the
-/// parameter's, a dtype that the files do not have).
+/// Checks a state array of the optimizer for the parameter `name`. Errors: not_representable (a shape that differs from
+/// the parameter's, a dtype that the files do not support).
 Status check_state(std::string_view name, const LeafView& parameter, const LeafView& state);
 
-/// Checks that names are UTF-8 and different, and that metadata is UTF-8 and has none of the keys `own` of the format.
-/// Errors: not_representable, duplicate.
+/// Checks that names are unique and UTF-8, and that metadata is UTF-8 without the format's reserved keys `own`. Errors:
+/// not_representable, duplicate.
 Status check_names(const Snapshot& snapshot, std::span<const std::string_view> own);
 
 /// Computes the CRC-32 of a leaf.

@@ -1,5 +1,5 @@
-// The parts of graphs that archives and SameDiff files share: properties, and the fields of the same names in both
-// schemas.
+// The parts of graphs that archives and SameDiff files share: properties, and the fields that have the same names in
+// both schemas.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ inline constexpr unsigned max_graph_depth = 16;
 
 using Texts = flatbuffers::Vector<flatbuffers::Offset<flatbuffers::String>>;
 
-/// Writes a list of strings; leaves out an empty one.
+/// Writes a list of strings; omits an empty list.
 inline flatbuffers::Offset<Texts> texts(flatbuffers::FlatBufferBuilder& to, const std::vector<std::string>& all) {
   return all.empty() ? flatbuffers::Offset<Texts>() : to.CreateVectorOfStrings(all);
 }
@@ -27,13 +27,13 @@ Result<std::vector<GraphProperty>> read_properties(
 flatbuffers::Offset<flatbuffers::Vector<flatbuffers::Offset<stele_fb::Property>>> write_properties(
     flatbuffers::FlatBufferBuilder& to, const std::vector<GraphProperty>& properties);
 
-/// Returns the number of an operation in a file: a custom one without a number has that of its name.
+/// Returns an operation's number in a file. A custom operation without a number gets the hash of its name.
 inline std::int64_t number_of(const GraphOperation& operation) {
   return operation.number == 0 && operation.family == OpFamily::custom ? operation_hash(operation.op_name)
                                                                        : operation.number;
 }
 
-/// Reads a variable, all but its shape. Errors: malformed, unsupported.
+/// Reads a variable except for its shape. Errors: malformed, unsupported.
 template <class Fb>
 Result<GraphVariable> read_variable_head(const Fb& from) {
   GraphVariable out;

@@ -1,4 +1,4 @@
-// Protects against FlatBuffers with shared offsets: a small file could stand for any amount of strings and tables. The
+// Protects against FlatBuffers with shared offsets: a small file could expand to any number of strings and tables. The
 // expanded size is counted before anything is verified or copied.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace stele::inline v0::detail::samediff {
 
 enum class FieldKind : std::uint8_t { text, texts, bytes, numbers, table, tables };
 
-/// A table's fields other than numbers, and the table's memory without their contents.
+/// A table's fields other than numbers, and the table's memory without the contents of these fields.
 struct TableForm {
   struct Field {
     std::uint16_t id;
@@ -24,7 +24,7 @@ struct TableForm {
   std::span<const Field> fields;
 };
 
-// Tables that archives and SameDiff files share, by the ids in samediff.fbs.
+// Tables that archives and SameDiff files share, with the ids in samediff.fbs.
 inline constexpr TableForm::Field array_fields[] = {
     {0, FieldKind::numbers}, {1, FieldKind::bytes}, {6, FieldKind::texts}};
 inline constexpr TableForm array_form{sizeof(GraphArray) + 64, array_fields};
@@ -39,7 +39,7 @@ inline constexpr TableForm::Field property_fields[] = {{0, FieldKind::text},
 inline constexpr TableForm property_form{2 * sizeof(GraphProperty), property_fields};
 
 /// Subtracts the memory of the buffer's root and everything below it from `budget`. Returns false if the budget is too
-/// small. Data outside the buffer or nested too deep count as nothing: the verifier rejects them.
+/// small. Does not count data that is outside the buffer or nested too deep: the verifier rejects it.
 class SharedCount {
  public:
   SharedCount(std::span<const std::byte> buffer, std::uint64_t budget) : buffer_(buffer), budget_(budget) {}
@@ -66,7 +66,7 @@ class SharedCount {
   bool follow(std::uint64_t at, Visit visit) {
     return !has(at, 4) || visit(at + load<std::uint32_t>(at));
   }
-  /// Returns the length of a vector if it fits in the buffer, else 0.
+  /// Returns the length of a vector if it fits in the buffer; else 0.
   std::uint64_t length(std::uint64_t at, std::uint64_t element) const {
     const std::uint64_t n = has(at, 4) ? load<std::uint32_t>(at) : 0;
     return n <= buffer_.size() / element ? n : 0;
